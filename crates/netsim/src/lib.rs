@@ -1,0 +1,2 @@
+//! Simulated networks on a virtual clock.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! STREAMS drivers that speak TPI.
+#![forbid(unsafe_code)]

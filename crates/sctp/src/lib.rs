@@ -1,0 +1,2 @@
+//! The sans-IO SCTP protocol core.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! The STREAMS executive.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Transport Provider Interface primitives.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Helpers shared by the scenario, conformance and interoperability tests.
+#![forbid(unsafe_code)]

@@ -1,0 +1,3 @@
+//! The swiftwater command.
+#![forbid(unsafe_code)]
+fn main() {}
