@@ -1,2 +1,36 @@
 //! Links: batches of datagrams in and out of the host.
+//!
+//! A [`Link`] carries whole batches: what a receive offload put together arrives as one [`Datagrams`], and one
+//! [`Transmit`] leaves as one system call. A link never knows what the datagrams mean, so the same protocol runs
+//! over any of them.
+//!
+//! [`UdpEncap`] is the link for SCTP in UDP (RFC 6951). It needs no privileges, uses `UDP_SEGMENT` and `UDP_GRO`
+//! where the kernel has them, and sends datagram by datagram where it has not.
+//!
+//! Waiting is the caller's: [`Link::descriptors`] names what to poll. ICMP errors show as `POLLERR` there, which
+//! `poll(2)` always reports; a reactor that filters (tokio's `AsyncFd`) has to ask for errors as well as for
+//! readability.
 #![deny(unsafe_op_in_unsafe_fn)]
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("links needs Linux: segmentation offload and the socket error queue are its own");
+
+mod bind;
+mod blocks;
+mod control;
+mod icmp;
+mod link;
+mod route;
+mod socket_address;
+mod stats;
+mod syscalls;
+mod udp_encap;
+
+pub use bind::{BindError, UdpEncapConfig};
+pub use link::{BatchLimits, Datagrams, Link, PathInfo, Sink, Transmit, Unreachable, UnreachableReason};
+pub use route::interface_addresses;
+pub use stats::LinkStats;
+pub use udp_encap::UdpEncap;
+
+/// The UDP port that is registered for SCTP tunneling (RFC 6951 §4.1).
+pub const SCTP_TUNNELING_PORT: u16 = 9899;

@@ -1,0 +1,259 @@
+//! Opening the sockets of a link.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage};
+
+use crate::SCTP_TUNNELING_PORT;
+use crate::syscalls::{option, set_option};
+
+/// How often an ephemeral port is drawn until it is free on all the addresses.
+const EPHEMERAL_TRIES_MAX: usize = 16;
+
+/// What a [`UdpEncap`](crate::UdpEncap) is bound to and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UdpEncapConfig {
+    /// The local addresses, one socket each. Empty (the default): all addresses of the host through one dual-stack
+    /// socket, or all IPv4 addresses where there is no IPv6.
+    pub addresses: Vec<IpAddr>,
+    /// The UDP port, the same on all addresses; 0 takes a free one. Default 9899 (RFC 6951 §4.1).
+    pub port: u16,
+    /// The receive buffer to ask the kernel for; it gives up to twice `net.core.rmem_max`. Default 4 MiB.
+    pub receive_buffer_bytes: usize,
+    /// The send buffer to ask the kernel for; it gives up to twice `net.core.wmem_max`. Default 4 MiB.
+    pub send_buffer_bytes: usize,
+    /// The largest IP packet to send, such as 1500; the route's MTU where that is smaller. Default: the route's.
+    pub mtu_bytes: Option<usize>,
+    /// Several links may bind the port, which share what arrives (`SO_REUSEPORT`). Default false.
+    pub reuse_port: bool,
+    /// Use segmentation and receive offload where the kernel has them. Default true; false helps to find out
+    /// whether a fault is the offload's.
+    pub offload: bool,
+}
+
+impl Default for UdpEncapConfig {
+    fn default() -> Self {
+        UdpEncapConfig {
+            addresses: Vec::new(),
+            port: SCTP_TUNNELING_PORT,
+            receive_buffer_bytes: 4 << 20,
+            send_buffer_bytes: 4 << 20,
+            mtu_bytes: None,
+            reuse_port: false,
+            offload: true,
+        }
+    }
+}
+
+/// Why a link could not be bound.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BindError {
+    /// Another program has the port.
+    AddressInUse {
+        /// What could not be bound.
+        address: SocketAddr,
+    },
+    /// The address is not one of this host's.
+    AddressNotAvailable {
+        /// What could not be bound.
+        address: SocketAddr,
+    },
+    /// The port needs a privilege that the program has not.
+    PermissionDenied {
+        /// What could not be bound.
+        address: SocketAddr,
+    },
+    /// The host does not have the address's family.
+    FamilyNotSupported {
+        /// What could not be bound.
+        address: SocketAddr,
+    },
+    /// The system refused for another reason.
+    System {
+        /// What could not be bound.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl fmt::Display for BindError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BindError::AddressInUse { address } => write!(
+                f,
+                "UDP port {} on {} is in use: stop the program that has it, or bind another port (0 takes a free \
+                 one) and have the peers name it with /udp:PORT in the address",
+                address.port(),
+                address.ip()
+            ),
+            BindError::AddressNotAvailable { address } => {
+                write!(
+                    f,
+                    "{} is not an address of this host: choose one that `ip address` lists",
+                    address.ip()
+                )
+            }
+            BindError::PermissionDenied { address } => write!(
+                f,
+                "UDP port {} on {} may not be bound by this user: choose a port from 1024 up, such as {}",
+                address.port(),
+                address.ip(),
+                SCTP_TUNNELING_PORT
+            ),
+            BindError::FamilyNotSupported { address } => {
+                let (has_not, other) = if address.is_ipv6() { ("IPv6", "IPv4") } else { ("IPv4", "IPv6") };
+                write!(f, "this host has no {has_not}, which {} needs: bind an {other} address", address.ip())
+            }
+            BindError::System { address, source } => {
+                write!(f, "UDP port {} on {} cannot be bound: {source}", address.port(), address.ip())
+            }
+        }
+    }
+}
+
+impl std::error::Error for BindError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            BindError::System { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+impl BindError {
+    fn new(address: SocketAddr, errno: Errno) -> Self {
+        match errno {
+            Errno::EADDRINUSE => BindError::AddressInUse { address },
+            Errno::EADDRNOTAVAIL => BindError::AddressNotAvailable { address },
+            Errno::EACCES | Errno::EPERM => BindError::PermissionDenied { address },
+            Errno::EAFNOSUPPORT => BindError::FamilyNotSupported { address },
+            errno => BindError::System { address, source: errno.into() },
+        }
+    }
+}
+
+/// One bound socket.
+#[derive(Debug)]
+pub(crate) struct BoundSocket {
+    pub(crate) fd: OwnedFd,
+    pub(crate) bound: SocketAddr,
+    /// The socket is an IPv6 one, so addresses on it have the IPv6 form.
+    pub(crate) ipv6: bool,
+    /// An IPv6 socket that carries IPv4 as well.
+    pub(crate) dual_stack: bool,
+    /// What the kernel gave of the wish.
+    pub(crate) receive_buffer_bytes: usize,
+}
+
+/// Opens one socket for each address of the configuration, all with the same port.
+pub(crate) fn open_all(config: &UdpEncapConfig) -> Result<Vec<BoundSocket>, BindError> {
+    if config.addresses.is_empty() {
+        return open_any(config).map(|socket| vec![socket]);
+    }
+    let mut addresses: Vec<IpAddr> = Vec::new();
+    for address in &config.addresses {
+        let address = address.to_canonical();
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    let mut tries = 1;
+    loop {
+        match open_on_one_port(config, &addresses) {
+            Err(BindError::AddressInUse { .. }) if config.port == 0 && tries < EPHEMERAL_TRIES_MAX => {
+                tries += 1
+            }
+            result => return result,
+        }
+    }
+}
+
+fn open_any(config: &UdpEncapConfig) -> Result<BoundSocket, BindError> {
+    let any = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), config.port);
+    match open(config, any, true) {
+        // A kernel without IPv6, or one where it is switched off.
+        Err(BindError::FamilyNotSupported { .. } | BindError::AddressNotAvailable { .. }) => {
+            open(config, SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), config.port), false)
+        }
+        result => result,
+    }
+}
+
+fn open_on_one_port(config: &UdpEncapConfig, addresses: &[IpAddr]) -> Result<Vec<BoundSocket>, BindError> {
+    // The unspecified IPv6 address takes IPv4 along unless that has a socket of its own.
+    let dual_stack = !addresses.iter().any(IpAddr::is_ipv4);
+    let mut port = config.port;
+    let mut sockets: Vec<BoundSocket> = Vec::with_capacity(addresses.len());
+    for address in addresses {
+        let socket =
+            open(config, SocketAddr::new(*address, port), dual_stack && *address == Ipv6Addr::UNSPECIFIED)?;
+        port = socket.bound.port();
+        sockets.push(socket);
+    }
+    Ok(sockets)
+}
+
+fn open(config: &UdpEncapConfig, address: SocketAddr, dual_stack: bool) -> Result<BoundSocket, BindError> {
+    let failed = |errno| BindError::new(address, errno);
+    let family = if address.is_ipv6() { AddressFamily::Inet6 } else { AddressFamily::Inet };
+    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+    let fd = socket::socket(family, SockType::Datagram, flags, None).map_err(failed)?;
+    set_options(fd.as_fd(), config, address.is_ipv6(), dual_stack).map_err(failed)?;
+    socket::bind(fd.as_raw_fd(), &SockaddrStorage::from(address)).map_err(failed)?;
+    let bound = local_address(fd.as_fd()).map_err(failed)?;
+    let receive_buffer_bytes =
+        option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF).map_err(failed)? as usize;
+    Ok(BoundSocket { fd, bound, ipv6: address.is_ipv6(), dual_stack, receive_buffer_bytes })
+}
+
+fn set_options(
+    fd: BorrowedFd<'_>,
+    config: &UdpEncapConfig,
+    ipv6: bool,
+    dual_stack: bool,
+) -> Result<(), Errno> {
+    use libc::{SOL_IP, SOL_IPV6, SOL_SOCKET, SOL_UDP};
+    let wish = |bytes: usize| i32::try_from(bytes).unwrap_or(i32::MAX);
+    set_option(fd, SOL_SOCKET, libc::SO_RCVBUF, wish(config.receive_buffer_bytes))?;
+    set_option(fd, SOL_SOCKET, libc::SO_SNDBUF, wish(config.send_buffer_bytes))?;
+    // The kernel adds how many datagrams it dropped to the next one that it delivers.
+    set_option(fd, SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
+    if config.reuse_port {
+        set_option(fd, SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+    }
+    if ipv6 {
+        set_option(fd, SOL_IPV6, libc::IPV6_V6ONLY, i32::from(!dual_stack))?;
+        set_option(fd, SOL_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
+        set_option(fd, SOL_IPV6, libc::IPV6_RECVTCLASS, 1)?;
+        set_option(fd, SOL_IPV6, libc::IPV6_RECVERR, 1)?;
+        set_option(fd, SOL_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_WANT)?;
+    }
+    if !ipv6 || dual_stack {
+        set_option(fd, SOL_IP, libc::IP_PKTINFO, 1)?;
+        set_option(fd, SOL_IP, libc::IP_RECVTOS, 1)?;
+        set_option(fd, SOL_IP, libc::IP_RECVERR, 1)?;
+        // WANT sets "don't fragment" as long as a datagram fits the known path MTU and fragments it when the
+        // path has shrunk: it still arrives while the protocol above learns the new size.
+        set_option(fd, SOL_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_WANT)?;
+    }
+    if config.offload {
+        // An older kernel hands datagrams over one by one.
+        let _ = set_option(fd, SOL_UDP, libc::UDP_GRO, 1);
+    }
+    Ok(())
+}
+
+/// The address that a socket has.
+pub(crate) fn local_address(fd: BorrowedFd<'_>) -> Result<SocketAddr, Errno> {
+    let name: SockaddrStorage = socket::getsockname(fd.as_raw_fd())?;
+    if let Some(v4) = name.as_sockaddr_in() {
+        return Ok(SocketAddr::V4((*v4).into()));
+    }
+    name.as_sockaddr_in6().map(|v6| SocketAddr::V6((*v6).into())).ok_or(Errno::EAFNOSUPPORT)
+}

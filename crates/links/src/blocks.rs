@@ -1,0 +1,165 @@
+//! Blocks of memory that datagrams are received into.
+//!
+//! A batch is received at the end of a large block and split off with no copy; many small datagrams share a block.
+//! A block that is full waits in a queue until all who read from it are done, and is then used again.
+
+use std::collections::VecDeque;
+
+use bytes::{Bytes, BytesMut};
+
+/// Bytes of one block.
+pub(crate) const BLOCK_BYTES: usize = 256 * 1024;
+/// A receive needs this much room: the largest batch that the kernel hands over.
+pub(crate) const RECEIVE_BYTES: usize = 65_536;
+/// Full blocks that are kept for use again; what is beyond belongs to its readers alone.
+const SPENT_BLOCKS_MAX: usize = 32;
+/// Full blocks that are asked, oldest first, before a new one is made: one slow reader is not to cost a block each time.
+const RECLAIM_TRIES_MAX: usize = 4;
+/// Each time that this many blocks were filled, one that lies idle is given back.
+const TRIM_INTERVAL_BLOCKS: u64 = 64;
+
+pub(crate) struct Blocks {
+    current: BytesMut,
+    spent: VecDeque<BytesMut>,
+    filled: u64,
+    pub(crate) allocated: u64,
+    pub(crate) reused: u64,
+}
+
+impl Blocks {
+    pub(crate) fn new() -> Self {
+        Blocks {
+            current: BytesMut::new(),
+            spent: VecDeque::with_capacity(SPENT_BLOCKS_MAX + 1),
+            filled: 0,
+            allocated: 0,
+            reused: 0,
+        }
+    }
+
+    /// An empty buffer with room for `RECEIVE_BYTES`. What is received into it is taken with [`Blocks::take`].
+    #[inline]
+    pub(crate) fn room(&mut self) -> &mut BytesMut {
+        if self.current.capacity() < RECEIVE_BYTES {
+            self.next_block();
+        }
+        &mut self.current
+    }
+
+    /// Splits off what was received.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Bytes {
+        self.current.split().freeze()
+    }
+
+    /// Forgets what was received; its room is used again.
+    pub(crate) fn discard(&mut self) {
+        self.current.clear();
+    }
+
+    fn next_block(&mut self) {
+        let next = self.reclaim().unwrap_or_else(|| {
+            self.allocated += 1;
+            BytesMut::with_capacity(BLOCK_BYTES)
+        });
+        let full = std::mem::replace(&mut self.current, next);
+        if full.capacity() > 0 {
+            self.filled += 1;
+            self.spent.push_back(full);
+        }
+        if self.spent.len() > SPENT_BLOCKS_MAX {
+            self.spent.pop_front();
+        }
+        if self.filled.is_multiple_of(TRIM_INTERVAL_BLOCKS) {
+            self.trim();
+        }
+    }
+
+    fn reclaim(&mut self) -> Option<BytesMut> {
+        for _ in 0..self.spent.len().min(RECLAIM_TRIES_MAX) {
+            let mut block = self.spent.pop_front()?;
+            if block.try_reclaim(BLOCK_BYTES) {
+                self.reused += 1;
+                return Some(block);
+            }
+            self.spent.push_back(block);
+        }
+        None
+    }
+
+    /// Gives back one block when two lie idle: a burst is not to hold its memory for ever.
+    fn trim(&mut self) {
+        let idle =
+            self.spent.iter_mut().take(2).filter_map(|block| block.try_reclaim(BLOCK_BYTES).then_some(()));
+        if idle.count() == 2 {
+            self.spent.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn receive(blocks: &mut Blocks, bytes: usize) -> Bytes {
+        let room = blocks.room();
+        assert!(room.is_empty() && room.capacity() >= RECEIVE_BYTES);
+        room.resize(bytes, 7);
+        blocks.take()
+    }
+
+    #[test]
+    fn prompt_readers_need_two_blocks() {
+        let mut blocks = Blocks::new();
+        for _ in 0..1000 {
+            drop(receive(&mut blocks, 65_000));
+        }
+        assert!(blocks.allocated <= 2, "{}", blocks.allocated);
+        assert!(blocks.reused > 200);
+    }
+
+    #[test]
+    fn a_window_of_readers_needs_its_own_size() {
+        let mut blocks = Blocks::new();
+        let mut readers = VecDeque::new();
+        for _ in 0..1000 {
+            readers.push_back(receive(&mut blocks, 65_000));
+            if readers.len() > 16 {
+                readers.pop_front();
+            }
+        }
+        // 17 batches of a quarter block each, and one block on either side.
+        assert!(blocks.allocated <= 7, "{}", blocks.allocated);
+    }
+
+    #[test]
+    fn small_datagrams_share_a_block() {
+        let mut blocks = Blocks::new();
+        let kept: Vec<_> = (0..1000).map(|_| receive(&mut blocks, 100)).collect();
+        assert_eq!(blocks.allocated, 1);
+        assert!(kept.iter().all(|bytes| bytes.len() == 100 && bytes.iter().all(|byte| *byte == 7)));
+    }
+
+    #[test]
+    fn one_slow_reader_does_not_stop_the_reuse() {
+        let mut blocks = Blocks::new();
+        let slow = receive(&mut blocks, 65_000);
+        for _ in 0..1000 {
+            drop(receive(&mut blocks, 65_000));
+        }
+        assert!(blocks.allocated <= 3, "{}", blocks.allocated);
+        assert!(slow.iter().all(|byte| *byte == 7));
+    }
+
+    #[test]
+    fn readers_that_keep_everything_hold_their_memory_and_no_more_is_queued() {
+        let mut blocks = Blocks::new();
+        let kept: Vec<_> = (0..500).map(|_| receive(&mut blocks, 65_000)).collect();
+        assert!(blocks.spent.len() <= SPENT_BLOCKS_MAX);
+        drop(kept);
+        for _ in 0..20_000 {
+            drop(receive(&mut blocks, 65_000));
+        }
+        assert!(blocks.spent.len() <= 2, "{}", blocks.spent.len());
+    }
+}

@@ -1,0 +1,139 @@
+//! What a link is: the trait and what crosses it.
+
+use std::io;
+use std::io::IoSlice;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::BorrowedFd;
+
+use bytes::Bytes;
+
+use crate::LinkStats;
+
+/// Datagrams of one sender that arrived together, as one run of bytes.
+///
+/// `payload.chunks(segment_bytes)` are the datagrams; all but the last have `segment_bytes` bytes. The bytes share a
+/// receive block with their neighbours: keep a slice as long as it is wanted, but copy a small one that has to stay
+/// for long, since it holds the whole block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Datagrams {
+    /// Who sent them. An IPv4 sender is an IPv4 address here, on a dual-stack socket too.
+    pub remote: SocketAddr,
+    /// The address of ours that they were sent to.
+    pub local: IpAddr,
+    /// The ECN field of the IP header, 0 to 3.
+    pub ecn: u8,
+    /// Bytes of each datagram but the last; never 0.
+    pub segment_bytes: usize,
+    /// The datagrams, one after the other; never empty.
+    pub payload: Bytes,
+}
+
+/// Why a datagram of ours did not arrive, as the network reported it by ICMP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum UnreachableReason {
+    /// Nobody listens on the port.
+    Port,
+    /// The host cannot be reached.
+    Host,
+    /// The network cannot be reached.
+    Net,
+    /// The host does not speak the protocol.
+    Protocol,
+    /// A filter forbids the traffic.
+    Admin,
+    /// The datagram was larger than a link on the way takes.
+    TooBig {
+        /// The largest packet that fits, counted like [`PathInfo::mtu_bytes`].
+        mtu_bytes: usize,
+    },
+}
+
+/// One ICMP report about something that we sent. Anybody can forge one: compare `quoted` with what was sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreachable {
+    /// Where the datagram was going.
+    pub remote: SocketAddr,
+    /// What happened to it.
+    pub reason: UnreachableReason,
+    /// The start of its payload as far as the report quotes it; may be empty.
+    pub quoted: Bytes,
+}
+
+/// Takes what a link received.
+pub trait Sink {
+    /// A batch of datagrams from one sender.
+    fn datagrams(&mut self, datagrams: Datagrams);
+    /// A report that something could not be delivered.
+    fn unreachable(&mut self, unreachable: Unreachable);
+}
+
+/// Datagrams of one size for one destination, handed over together.
+#[derive(Clone, Copy, Debug)]
+pub struct Transmit<'a> {
+    /// Where they go.
+    pub remote: SocketAddr,
+    /// The source address; `None` lets the kernel choose.
+    pub local: Option<IpAddr>,
+    /// The ECN field of the IP header, 0 to 3.
+    pub ecn: u8,
+    /// Bytes of each datagram; the last one may be shorter.
+    pub segment_bytes: usize,
+    /// The datagrams' bytes in order. A slice may end anywhere; boundaries are at multiples of `segment_bytes`.
+    pub slices: &'a [IoSlice<'a>],
+}
+
+/// What is known of the way to an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathInfo {
+    /// The largest packet that fits one datagram of this link, without the link's own headers. A multiple of 4, as
+    /// SCTP packets are (RFC 9260 §3).
+    pub mtu_bytes: usize,
+    /// The address is one of this host's own.
+    pub same_host: bool,
+    /// On the same host: how many bytes may be on the way before the receiver's socket buffer can overflow, taking
+    /// the peer's buffer for as large as ours. It counts what the kernel charges for full batches.
+    pub in_flight_limit_bytes: Option<usize>,
+}
+
+/// How much one [`Transmit`] may carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchLimits {
+    /// Most datagrams in a batch; 1 where the kernel does not segment.
+    pub segments_max: usize,
+    /// Most bytes in a batch of several datagrams, so that it arrives in one piece. A single datagram may have as
+    /// many as [`PathInfo::mtu_bytes`] says.
+    pub bytes_max: usize,
+}
+
+/// Moves batches of datagrams between a protocol and the host's network.
+pub trait Link: Send {
+    /// The addresses the link is bound to; the unspecified address stands for all of the host's.
+    fn local_addresses(&self) -> Vec<SocketAddr>;
+
+    /// What is known of the way to `remote`. Remembered for some seconds; an unknown way gets cautious figures.
+    fn path_info(&self, remote: SocketAddr) -> PathInfo;
+
+    /// How much one `transmit` may carry. It can shrink when the kernel turns out not to segment.
+    fn batch_limits(&self) -> BatchLimits;
+
+    /// Hands what has arrived to the sink, up to a limit; true when there may be more.
+    ///
+    /// # Errors
+    ///
+    /// Only what makes the link useless. Nothing to receive is `Ok(false)`, an ICMP report goes to the sink.
+    fn receive(&mut self, sink: &mut dyn Sink) -> io::Result<bool>;
+
+    /// Sends a batch. `Ok` says that the network has it, not that it arrives.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock`: nothing was sent; try again when a descriptor is writable. Anything else says that this way
+    /// cannot be used, such as no route to the destination.
+    fn transmit(&mut self, transmit: &Transmit<'_>) -> io::Result<()>;
+
+    /// Names the descriptors to poll.
+    fn descriptors(&self, visit: &mut dyn FnMut(BorrowedFd<'_>));
+
+    /// What the link has counted so far.
+    fn stats(&self) -> LinkStats;
+}

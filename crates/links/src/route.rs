@@ -1,0 +1,163 @@
+//! What the kernel knows of the way to an address: the MTU and whether the way stays on this host.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage};
+
+use crate::bind::local_address;
+use crate::syscalls::option;
+
+/// The largest UDP payload that IPv4 carries (RFC 791 §3.1: 65,535 with the IP and UDP headers); used for IPv6 too.
+pub(crate) const UDP_PAYLOAD_BYTES_MAX: usize = 65_507;
+/// The MTU to assume where there is no route: what every IPv6 link carries (RFC 8200 §5).
+const UNKNOWN_MTU_BYTES: usize = 1280;
+/// Smaller MTUs than IPv4 guarantees (RFC 791 §3.1) are not believed.
+const MTU_BYTES_MIN: usize = 576;
+const UDP_HEADER_BYTES: usize = 8;
+const ROUTES_MAX: usize = 1024;
+/// How long a route is believed: it costs some microseconds to ask.
+const ROUTE_LIFETIME: Duration = Duration::from_secs(10);
+
+/// The way to an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Route {
+    /// The largest IP packet.
+    pub(crate) mtu_bytes: usize,
+    pub(crate) same_host: bool,
+}
+
+/// Routes that were asked for lately.
+#[derive(Debug, Default)]
+pub(crate) struct Routes {
+    known: HashMap<IpAddr, (Instant, Route)>,
+}
+
+impl Routes {
+    /// The way to `remote` from the address that the socket for it is bound to.
+    pub(crate) fn lookup(&mut self, remote: SocketAddr, bound: Option<IpAddr>) -> Route {
+        let now = Instant::now();
+        if let Some((asked, route)) = self.known.get(&remote.ip())
+            && now.duration_since(*asked) < ROUTE_LIFETIME
+        {
+            return *route;
+        }
+        if self.known.len() >= ROUTES_MAX {
+            self.known.clear();
+        }
+        let route = ask(remote, bound);
+        self.known.insert(remote.ip(), (now, route));
+        route
+    }
+
+    /// The way has changed.
+    pub(crate) fn forget(&mut self, remote: IpAddr) {
+        self.known.remove(&remote);
+    }
+}
+
+/// The largest SCTP packet that fits one datagram in an IP packet of `mtu_bytes`.
+pub(crate) fn payload_bytes(mtu_bytes: usize, remote: IpAddr) -> usize {
+    let ip_header_bytes = if remote.is_ipv6() { 40 } else { 20 };
+    let payload = mtu_bytes.max(MTU_BYTES_MIN) - ip_header_bytes - UDP_HEADER_BYTES;
+    // RFC 9260 §3: the length of a packet is a multiple of 4.
+    payload.min(UDP_PAYLOAD_BYTES_MAX) & !3
+}
+
+/// The addresses of this host's interfaces.
+///
+/// # Errors
+///
+/// What the system said when it could not list them.
+pub fn interface_addresses() -> io::Result<Vec<IpAddr>> {
+    let mut addresses = Vec::new();
+    for interface in nix::ifaddrs::getifaddrs()? {
+        let Some(address) = interface.address else { continue };
+        if let Some(v4) = address.as_sockaddr_in() {
+            addresses.push(IpAddr::V4(v4.ip()));
+        } else if let Some(v6) = address.as_sockaddr_in6() {
+            addresses.push(IpAddr::V6(v6.ip()));
+        }
+    }
+    Ok(addresses)
+}
+
+fn ask(remote: SocketAddr, bound: Option<IpAddr>) -> Route {
+    ask_kernel(remote, bound).unwrap_or(Route { mtu_bytes: UNKNOWN_MTU_BYTES, same_host: false })
+}
+
+/// Connecting a UDP socket sends nothing; it looks up the route and the source address.
+fn ask_kernel(remote: SocketAddr, bound: Option<IpAddr>) -> Result<Route, Errno> {
+    let family = if remote.is_ipv6() { AddressFamily::Inet6 } else { AddressFamily::Inet };
+    let fd = socket::socket(family, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
+    if let Some(bound) = bound.filter(|ip| !ip.is_unspecified() && ip.is_ipv6() == remote.is_ipv6()) {
+        socket::bind(fd.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(bound, 0)))?;
+    }
+    // The route does not depend on the port, but 0 is not a port to connect to.
+    let mut target = remote;
+    target.set_port(remote.port().max(1));
+    socket::connect(fd.as_raw_fd(), &SockaddrStorage::from(target))?;
+    let source = local_address(fd.as_fd())?.ip();
+    let mtu = if remote.is_ipv6() {
+        option(fd.as_fd(), libc::SOL_IPV6, libc::IPV6_MTU)?
+    } else {
+        option(fd.as_fd(), libc::SOL_IP, libc::IP_MTU)?
+    };
+    Ok(Route {
+        mtu_bytes: usize::try_from(mtu).unwrap_or(UNKNOWN_MTU_BYTES),
+        same_host: is_same_host(remote.ip(), source),
+    })
+}
+
+fn is_same_host(remote: IpAddr, source: IpAddr) -> bool {
+    source == remote
+        || remote.is_loopback()
+        || source.is_loopback()
+        || interface_addresses().is_ok_and(|own| own.contains(&remote))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn payload_is_what_the_headers_leave() {
+        let (v4, v6): (IpAddr, IpAddr) = ("192.0.2.1".parse().unwrap(), "::1".parse().unwrap());
+        assert_eq!(payload_bytes(1500, v4), 1472);
+        assert_eq!(payload_bytes(1500, v6), 1452);
+        assert_eq!(payload_bytes(65_536, v4), 65_504);
+        assert_eq!(payload_bytes(65_536, v6), 65_488);
+        assert_eq!(payload_bytes(usize::MAX, v4), 65_504);
+        assert_eq!(payload_bytes(0, v4), 548);
+    }
+
+    #[test]
+    fn loopback_is_this_host() {
+        let route = Routes::default().lookup("127.0.0.1:9899".parse().unwrap(), None);
+        assert!(route.same_host && route.mtu_bytes >= MTU_BYTES_MIN);
+        let route = ask("127.0.0.1:9899".parse().unwrap(), Some("127.0.0.2".parse().unwrap()));
+        assert!(route.same_host);
+    }
+
+    #[test]
+    fn every_address_of_an_interface_is_this_host() {
+        for ip in interface_addresses().unwrap() {
+            if !matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local()) {
+                assert!(ask(SocketAddr::new(ip, 9899), None).same_host, "{ip}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_number_of_known_routes_is_bounded() {
+        let mut routes = Routes::default();
+        for n in 0..3000u32 {
+            routes.lookup(SocketAddr::new(IpAddr::V4((0x7f00_0001 + n).into()), 1), None);
+            assert!(routes.known.len() <= ROUTES_MAX);
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! What a link counts.
+
+/// Counters of one link since it was bound. They only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkStats {
+    /// Batches received, which is system calls that brought something.
+    pub batches_received: u64,
+    /// Datagrams received.
+    pub datagrams_received: u64,
+    /// Payload bytes received.
+    pub bytes_received: u64,
+    /// Datagrams that the kernel dropped because the receive buffer was full.
+    pub receive_overflows: u64,
+    /// Datagrams dropped here: empty, cut short, or from an address of no known family.
+    pub receive_discarded: u64,
+    /// System calls that sent something.
+    pub batches_sent: u64,
+    /// Datagrams sent.
+    pub datagrams_sent: u64,
+    /// Payload bytes sent.
+    pub bytes_sent: u64,
+    /// Sends refused for now because the send buffer was full.
+    pub send_blocked: u64,
+    /// Datagrams accepted here that the kernel did not take: a full device queue, or too big.
+    pub send_lost: u64,
+    /// Sends that failed: no route, a filter, a source address that is gone.
+    pub send_failed: u64,
+    /// Datagrams that were larger than the way takes.
+    pub too_big: u64,
+    /// ICMP reports about what we sent.
+    pub icmp_reports: u64,
+    /// Receive blocks taken from the allocator.
+    pub blocks_allocated: u64,
+    /// Receive blocks used again.
+    pub blocks_reused: u64,
+}
