@@ -131,8 +131,8 @@ pub trait Link: Send {
     /// cannot be used, such as no route to the destination.
     fn transmit(&mut self, transmit: &Transmit<'_>) -> io::Result<()>;
 
-    /// Names the descriptors to poll.
-    fn descriptors(&self, visit: &mut dyn FnMut(BorrowedFd<'_>));
+    /// Names the descriptors to poll. They stay open as long as the link.
+    fn descriptors<'a>(&'a self, visit: &mut dyn FnMut(BorrowedFd<'a>));
 
     /// What the link has counted so far.
     fn stats(&self) -> LinkStats;

@@ -178,7 +178,7 @@ impl Link for UdpEncap {
         self.send_one_by_one(&batch).map(drop)
     }
 
-    fn descriptors(&self, visit: &mut dyn FnMut(BorrowedFd<'_>)) {
+    fn descriptors<'a>(&'a self, visit: &mut dyn FnMut(BorrowedFd<'a>)) {
         for socket in &self.sockets {
             visit(socket.inner.fd.as_fd());
         }

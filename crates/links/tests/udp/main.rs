@@ -1,0 +1,7 @@
+//! The UDP encapsulation link on loopback.
+
+mod bind;
+mod common;
+mod loopback;
+mod offload;
+mod unreachable;
