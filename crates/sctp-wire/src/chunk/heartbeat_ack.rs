@@ -1,0 +1,75 @@
+use std::fmt;
+
+use crate::chunk::{ChunkError, RawChunk};
+use crate::framing;
+use crate::parameter::HeartbeatInfo;
+
+/// HEARTBEAT ACK: gives a HEARTBEAT's information back unchanged (RFC 9260 §3.3.6).
+///
+/// ```text
+///  0                   1                   2                   3
+///  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// |   Type = 5    |  Chunk Flags  |     Heartbeat Ack Length      |
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// \                                                               \
+/// /          Heartbeat Information TLV (Variable-Length)          /
+/// \                                                               \
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct HeartbeatAck<'a> {
+    /// The information of the HEARTBEAT that this answers.
+    pub info: &'a [u8],
+}
+
+impl<'a> HeartbeatAck<'a> {
+    /// The chunk type.
+    pub const KIND: u8 = 5;
+
+    /// Reads the chunk. The caller has looked at the kind. What follows the heartbeat information is ignored.
+    pub fn parse(raw: &RawChunk<'a>) -> Result<Self, ChunkError> {
+        let HeartbeatInfo { info } = HeartbeatInfo::first_of(raw)?;
+        Ok(Self { info })
+    }
+
+    /// Appends header, information and padding.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        framing::write_tlv(out, [Self::KIND, 0], |out| HeartbeatInfo { info: self.info }.write(out));
+    }
+
+    /// How many bytes [`HeartbeatAck::write`] appends.
+    pub fn wire_bytes(&self) -> usize {
+        framing::wire_bytes(HeartbeatInfo { info: self.info }.wire_bytes())
+    }
+}
+
+impl fmt::Display for HeartbeatAck<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HEARTBEAT ACK info_bytes={}", self.info.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chunk::testing::{only, round_trip};
+
+    #[test]
+    fn round_trips() {
+        let bytes = round_trip(HeartbeatAck { info: b"nonce" });
+        assert_eq!(bytes, *b"\x05\0\0\x10\0\x01\0\x09nonce\0\0\0");
+        assert_eq!(HeartbeatAck { info: b"nonce" }.to_string(), "HEARTBEAT ACK info_bytes=5");
+    }
+
+    #[test]
+    fn the_information_must_be_there() {
+        let error = ChunkError::MissingParameter { kind: 5, parameter: 1 };
+        assert_eq!(HeartbeatAck::parse(&only(&[5, 0, 0, 4])), Err(error));
+        assert_eq!(HeartbeatAck::parse(&only(&[5, 0, 0, 8, 0, 2, 0, 4])), Err(error));
+        assert!(matches!(
+            HeartbeatAck::parse(&only(&[5, 0, 0, 8, 0, 1, 0, 9])),
+            Err(ChunkError::Parameter(_))
+        ));
+    }
+}
