@@ -1,2 +1,39 @@
-//! The STREAMS executive.
+//! STREAMS: stream heads, modules and drivers that pass messages to each other through queues.
+//!
+//! A stream is a full-duplex way between a program and a driver. At its upper end stands the stream head, which the
+//! program reads and writes; at its lower end a driver; between them modules can be pushed and popped while data flows.
+//! Each of them has a queue for each way. A `put` procedure handles a message at once; what cannot be handled at once is
+//! queued with `putq` and handled by the `service` procedure later. High and low water marks on the queues make the flow
+//! control.
+//!
+//! One [`Executive`] holds the drivers and streams of one perimeter: its owner guards it with one lock, and nothing
+//! inside it locks, blocks or waits. No `put` procedure runs inside another: what a module sends on is posted, and the
+//! executive delivers it when the procedure has returned.
+
 #![forbid(unsafe_code)]
+
+mod chain;
+mod driver;
+mod error;
+mod executive;
+mod flow;
+mod head;
+mod message;
+mod module;
+pub mod modules;
+mod pool;
+mod queue;
+mod scheduler;
+mod stream;
+
+pub use chain::{Chain, IntoBlocks};
+pub use driver::{Admission, Cx, Driver, DriverId, DriverInfo};
+pub use error::{IoctlError, OpenError, PopError, PushError, ReadError, Refused, WriteError};
+pub use executive::{Executive, IoctlReply, Select};
+pub use head::{HeadOptions, HeadStats, Interest, ReadMode, Readiness};
+pub use message::{Flush, IocAck, IocNak, Ioctl, Kind, Marks, Message, Signal};
+pub use module::{Module, ModuleInfo, Q};
+pub use pool::Pool;
+pub use queue::{Queue, QueueInfo, QueuePair, Side};
+pub use stream::StreamId;
+pub use tpi::{Errno, Primitive, TransferFlags, TransferInfo};

@@ -69,7 +69,9 @@ impl fmt::Debug for TransferFlags {
             (Self::IMMEDIATE, "IMMEDIATE"),
             (Self::NOTIFICATION, "NOTIFICATION"),
         ];
-        f.debug_set().entries(names.iter().filter(|(flag, _)| self.contains(*flag)).map(|(_, name)| name)).finish()
+        f.debug_set()
+            .entries(names.iter().filter(|(flag, _)| self.contains(*flag)).map(|(_, name)| name))
+            .finish()
     }
 }
 

@@ -1,0 +1,213 @@
+//! Reading: from the head to the program.
+
+use crate::Executive;
+use crate::driver::Cx;
+use crate::error::ReadError;
+use crate::flow;
+use crate::head::ReadMode;
+use crate::message::{Kind, Marks, Message};
+use crate::stream::StreamId;
+use crate::{Primitive, TransferFlags, TransferInfo};
+
+/// Which message `getpmsg` takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Select {
+    /// The first, whatever it is (`MSG_ANY`).
+    Any,
+    /// The first if it has high priority (`MSG_HIPRI`, `RS_HIPRI`).
+    HighPriority,
+    /// The first if it has high priority or is in this band or a higher one (`MSG_BAND`).
+    Band(u8),
+}
+
+impl Executive {
+    /// Reads data: how many bytes there were, what is known of them, and whether they end their record.
+    ///
+    /// By default a read ends with its message, and what `buf` does not hold stays for the next read; see [`ReadMode`].
+    /// `Ok(None)`: nothing is there now.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::NotData`] if the next message is a primitive without data; [`ReadError::HungUp`] at the end.
+    #[inline]
+    pub fn read(
+        &mut self,
+        s: StreamId,
+        buf: &mut [u8],
+    ) -> Result<Option<(usize, TransferInfo, bool)>, ReadError> {
+        let Some(stream) = self.streams.get_mut(s) else { return Err(ReadError::Closed) };
+        let head = &mut stream.head;
+        if head.troubled || head.read_mode != ReadMode::MessageNondiscard {
+            return self.read_by_mode(s, buf);
+        }
+        let Some(front) = head.queue.front() else { return Ok(None) };
+        let Some(info) = data_info(front) else { return Err(ReadError::NotData) };
+        let len = front.data.copy_to(buf);
+        let whole = len == front.data.len();
+        self.take_front(s, &info, len, len, whole);
+        Ok(Some((len, info, whole && !info.more())))
+    }
+
+    /// The same without taking anything off the stream.
+    ///
+    /// # Errors
+    ///
+    /// As [`Executive::read`].
+    pub fn peek(
+        &self,
+        s: StreamId,
+        buf: &mut [u8],
+    ) -> Result<Option<(usize, TransferInfo, bool)>, ReadError> {
+        let Some(stream) = self.streams.get(s) else { return Err(ReadError::Closed) };
+        stream.head.check_read()?;
+        let Some(front) = stream.head.queue.front() else { return Ok(None) };
+        let Some(info) = data_info(front) else { return Err(ReadError::NotData) };
+        let len = front.data.copy_to(buf);
+        Ok(Some((len, info, len == front.data.len() && !info.more())))
+    }
+
+    /// Takes the first message, with its data, whatever it is. `Ok(None)`: nothing is there now.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::HungUp`] at the end, [`ReadError::Failed`] if the stream has failed.
+    #[inline]
+    pub fn getmsg(&mut self, s: StreamId) -> Result<Option<Message>, ReadError> {
+        let Some((stream, scheduler)) = self.streams.parts(s) else { return Err(ReadError::Closed) };
+        if stream.head.troubled {
+            stream.head.check_read()?;
+        }
+        let Some(m) = stream.head.queue.getq() else { return Ok(None) };
+        stream.head.take_due_signals(s, scheduler);
+        self.after_getq(s, &m);
+        Ok(Some(m))
+    }
+
+    /// Takes the first message if it is one of `select`. `Ok(None)`: there is none now.
+    ///
+    /// # Errors
+    ///
+    /// As [`Executive::getmsg`].
+    pub fn getpmsg(&mut self, s: StreamId, select: Select) -> Result<Option<Message>, ReadError> {
+        let Some(stream) = self.streams.get(s) else { return Err(ReadError::Closed) };
+        stream.head.check_read()?;
+        let selected = stream.head.queue.front().is_some_and(|m| match select {
+            Select::Any => true,
+            Select::HighPriority => m.kind.is_high_priority(),
+            Select::Band(band) => m.kind.is_high_priority() || m.band >= band,
+        });
+        if selected { self.getmsg(s) } else { Ok(None) }
+    }
+
+    /// Whether the next message is marked (`I_ATMARK`).
+    pub fn is_at_mark(&self, s: StreamId) -> bool {
+        let front = self.streams.get(s).and_then(|stream| stream.head.queue.front());
+        front.is_some_and(|m| m.marks.contains(Marks::MARK))
+    }
+
+    /// A read of a stream that has failed, or in another mode than the usual one.
+    fn read_by_mode(
+        &mut self,
+        s: StreamId,
+        buf: &mut [u8],
+    ) -> Result<Option<(usize, TransferInfo, bool)>, ReadError> {
+        let mut filled_bytes = 0;
+        let mut result: Option<(usize, TransferInfo, bool)> = None;
+        loop {
+            let Some(stream) = self.streams.get_mut(s) else { return Err(ReadError::Closed) };
+            let head = &stream.head;
+            if result.is_none() {
+                head.check_read()?;
+            }
+            let Some(front) = head.queue.front() else { return Ok(result) };
+            let info = match (data_info(front), &result) {
+                (Some(info), None) => info,
+                // A read in byte mode goes on within one stream of one association, and stops at a mark.
+                (Some(info), Some((_, first, _)))
+                    if (info.association, info.stream) == (first.association, first.stream)
+                        && !front.marks.contains(Marks::MARK) =>
+                {
+                    info
+                }
+                (None, None) => return Err(ReadError::NotData),
+                (_, Some(_)) => return Ok(result),
+            };
+            let len = front.data.copy_to(&mut buf[filled_bytes..]);
+            let rest_bytes = front.data.len() - len;
+            let mode = head.read_mode;
+            let whole = rest_bytes == 0 || mode == ReadMode::MessageDiscard;
+            let gone_bytes = if whole { len + rest_bytes } else { len };
+            self.take_front(s, &info, len, gone_bytes, whole);
+            filled_bytes += len;
+            let first = result.map_or(info, |(_, first, _)| first);
+            result = Some((filled_bytes, first, whole && !info.more()));
+            if mode != ReadMode::Bytes || filled_bytes == buf.len() {
+                return Ok(result);
+            }
+        }
+    }
+
+    /// Takes `gone_bytes` of the first message off the queue, of which the program has got `read_bytes`, or all of it.
+    #[inline]
+    fn take_front(
+        &mut self,
+        s: StreamId,
+        info: &TransferInfo,
+        read_bytes: usize,
+        gone_bytes: usize,
+        whole: bool,
+    ) {
+        let Some((stream, scheduler)) = self.streams.parts(s) else { return };
+        let head = &mut stream.head;
+        head.stats.bytes_read += read_bytes as u64;
+        if whole {
+            head.stats.messages_read += 1;
+            drop(head.queue.getq());
+            head.take_due_signals(s, scheduler);
+        } else if let Some(rest) = head.queue.advance_front(gone_bytes) {
+            // SVR4: the mark is on the first byte of the message.
+            rest.marks = rest.marks.without(Marks::MARK);
+        }
+        self.after_taking(s, info.association, gone_bytes);
+    }
+
+    /// What follows when a message has been taken whole with `getmsg`.
+    #[inline]
+    fn after_getq(&mut self, s: StreamId, m: &Message) {
+        let credit = m.receive_credit();
+        let Some(stream) = self.streams.get_mut(s) else { return };
+        stream.head.stats.messages_read += 1;
+        let (association, bytes) = credit.unwrap_or((0, 0));
+        stream.head.stats.bytes_read += bytes as u64;
+        self.after_taking(s, association, bytes);
+    }
+
+    /// Lets those below know that there is room again, and the driver that its reader's window has grown.
+    #[inline]
+    fn after_taking(&mut self, s: StreamId, association: u32, bytes: usize) {
+        let Some((stream, scheduler)) = self.streams.parts(s) else { return };
+        if stream.head.queue.relieved() {
+            flow::back_enable_below(s, &mut stream.modules, &mut stream.device, scheduler);
+        }
+        if bytes > 0 {
+            let driver = &mut self.drivers[stream.driver.0];
+            driver.consumed(&mut Cx::new(&mut self.streams), s, association, bytes);
+            self.settle();
+        }
+    }
+}
+
+/// What is known of a message of user data; `None` if the message is something else.
+#[inline]
+fn data_info(m: &Message) -> Option<TransferInfo> {
+    let plain = |more: bool| TransferInfo {
+        flags: if more { TransferFlags::MORE } else { TransferFlags::NONE },
+        ..TransferInfo::default()
+    };
+    match &m.kind {
+        Kind::Proto(Primitive::OptdataInd(info)) => Some(*info),
+        Kind::Data => Some(plain(false)),
+        Kind::Proto(Primitive::DataInd { more } | Primitive::ExdataInd { more }) => Some(plain(*more)),
+        _ => None,
+    }
+}

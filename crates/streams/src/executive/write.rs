@@ -1,0 +1,227 @@
+//! Writing: from the program down to the driver.
+
+use crate::Executive;
+use crate::driver::{Admission, Cx};
+use crate::error::{Refused, WriteError};
+use crate::message::{Kind, Message};
+use crate::queue::Side;
+use crate::scheduler::{Place, QueueRef};
+use crate::stream::StreamId;
+use crate::{Primitive, TransferInfo, flow};
+use bytes::Bytes;
+
+impl Executive {
+    /// Writes one message: copies `bytes` into a block and sends them down as `T_OPTDATA_REQ`.
+    ///
+    /// Where `info` says that the record goes on, the bytes are held and go down together with those that follow: when
+    /// they fill a block, when the driver has nothing else to do, before any other message, and on
+    /// [`Executive::flush_head`] and [`Executive::flush`].
+    ///
+    /// # Errors
+    ///
+    /// [`WriteError::WouldBlock`] remembers the wish; nothing was taken. The others last.
+    #[inline]
+    pub fn write(&mut self, s: StreamId, info: TransferInfo, bytes: &[u8]) -> Result<(), WriteError> {
+        let Some(stream) = self.streams.get_mut(s) else { return Err(WriteError::Closed) };
+        let direct = !info.more()
+            && !stream.head.troubled
+            && stream.head.coalesced.is_empty()
+            && stream.modules.is_empty()
+            && !stream.device.write.is_full(0);
+        if !direct {
+            return self.write_by_the_way(s, info, bytes);
+        }
+        let driver = &mut self.drivers[stream.driver.0];
+        match driver.admit(s, info.association, bytes.len()) {
+            Admission::Idle | Admission::Room => {}
+            Admission::Full => return Err(stream.head.block_writer()),
+            Admission::Fail(errno) => return Err(WriteError::Failed(errno)),
+        }
+        stream.head.stats.messages_written += 1;
+        stream.head.stats.bytes_written += bytes.len() as u64;
+        let data = self.streams.pool.copy_in(bytes);
+        driver.put(&mut Cx::new(&mut self.streams), s, Message::optdata_req(info, data));
+        self.settle();
+        Ok(())
+    }
+
+    /// The same with bytes that are already in a block: nothing is copied, and nothing is held back.
+    ///
+    /// # Errors
+    ///
+    /// As [`Executive::write`].
+    pub fn write_bytes(&mut self, s: StreamId, info: TransferInfo, bytes: Bytes) -> Result<(), WriteError> {
+        self.flush_head(s)?;
+        let len = bytes.len();
+        self.admit(s, info.association, len)?;
+        self.count_written(s, len);
+        self.put_down(s, Message::optdata_req(info, bytes));
+        Ok(())
+    }
+
+    /// Puts a message on a stream. Messages of high priority are always taken.
+    ///
+    /// # Errors
+    ///
+    /// As [`Executive::write`]; the message comes back.
+    pub fn putmsg(&mut self, s: StreamId, m: Message) -> Result<(), Refused> {
+        match self.room_for(s, &m) {
+            Ok(()) => {
+                self.put_down(s, m);
+                Ok(())
+            }
+            Err(error) => Err(Refused { error, message: m }),
+        }
+    }
+
+    /// Sends down what was held of writes with more to come.
+    ///
+    /// # Errors
+    ///
+    /// As [`Executive::write`]; on [`WriteError::WouldBlock`] the bytes are still held.
+    pub fn flush_head(&mut self, s: StreamId) -> Result<(), WriteError> {
+        let Some(stream) = self.streams.get(s) else { return Err(WriteError::Closed) };
+        let coalesced = &stream.head.coalesced;
+        if coalesced.is_empty() {
+            return Ok(());
+        }
+        match self.admit(s, coalesced.association(), coalesced.len()) {
+            Ok(_) => {
+                self.send_coalesced(s);
+                Ok(())
+            }
+            Err(WriteError::WouldBlock) => Err(WriteError::WouldBlock),
+            Err(error) => {
+                if let Some((stream, _, pool)) = self.streams.all_parts(s) {
+                    stream.head.coalesced.clear(pool);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether a message of this band could be written now. If not, the wish is remembered.
+    pub fn canput(&mut self, s: StreamId, band: u8) -> bool {
+        let Some((stream, _)) = self.streams.parts(s) else { return false };
+        flow::next_down(&mut stream.modules, &mut stream.device).canput(band)
+    }
+
+    /// A write that cannot go straight to the driver.
+    fn write_by_the_way(&mut self, s: StreamId, info: TransferInfo, bytes: &[u8]) -> Result<(), WriteError> {
+        if info.more() { self.write_more(s, info, bytes) } else { self.write_whole(s, info, bytes) }
+    }
+
+    /// A write that is a message of its own.
+    fn write_whole(&mut self, s: StreamId, info: TransferInfo, bytes: &[u8]) -> Result<(), WriteError> {
+        self.flush_head(s)?;
+        self.admit(s, info.association, bytes.len())?;
+        self.count_written(s, bytes.len());
+        let data = self.streams.pool.copy_in(bytes);
+        self.put_down(s, Message::optdata_req(info, data));
+        Ok(())
+    }
+
+    /// A write with more to come.
+    fn write_more(&mut self, s: StreamId, info: TransferInfo, bytes: &[u8]) -> Result<(), WriteError> {
+        let Some((stream, ..)) = self.streams.all_parts(s) else { return Err(WriteError::Closed) };
+        let max_bytes = stream.head.coalesce_max_bytes;
+        if bytes.len() >= max_bytes {
+            return self.write_whole(s, info, bytes);
+        }
+        if !stream.head.coalesced.joins(&info, bytes.len(), max_bytes) {
+            self.flush_head(s)?;
+        }
+        let Some((stream, scheduler, pool)) = self.streams.all_parts(s) else {
+            return Err(WriteError::Closed);
+        };
+        stream.head.check_write()?;
+        let idle = match self.drivers[stream.driver.0].admit(s, info.association, bytes.len()) {
+            Admission::Idle => true,
+            // Where the driver is full, the head has room until its block is full.
+            Admission::Room | Admission::Full => false,
+            Admission::Fail(errno) => return Err(WriteError::Failed(errno)),
+        };
+        let coalesced = &mut stream.head.coalesced;
+        if idle && coalesced.is_empty() {
+            return self.write_whole(s, info, bytes);
+        }
+        coalesced.append(&info, bytes, max_bytes, pool);
+        if !std::mem::replace(&mut coalesced.listed, true) {
+            scheduler.coalescing.push(s);
+        }
+        let due = idle || coalesced.len() == max_bytes;
+        stream.head.stats.messages_written += 1;
+        stream.head.stats.bytes_written += bytes.len() as u64;
+        match if due { self.flush_head(s) } else { Ok(()) } {
+            // The bytes are held, and go down when the driver has room.
+            Err(WriteError::WouldBlock) | Ok(()) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether this message may go down now.
+    fn room_for(&mut self, s: StreamId, m: &Message) -> Result<(), WriteError> {
+        let Some(stream) = self.streams.get(s) else { return Err(WriteError::Closed) };
+        stream.head.check_write()?;
+        if m.kind.is_high_priority() {
+            return Ok(());
+        }
+        self.flush_head(s)?;
+        match &m.kind {
+            Kind::Proto(Primitive::OptdataReq(info)) => {
+                self.admit(s, info.association, m.data.len()).map(drop)
+            }
+            Kind::Data | Kind::Proto(Primitive::DataReq { .. } | Primitive::ExdataReq { .. }) => {
+                self.admit(s, 0, m.data.len()).map(drop)
+            }
+            _ => self.check_canput(s, m.band),
+        }
+    }
+
+    /// Asks for room below the head, and the driver for room in the association.
+    fn admit(&mut self, s: StreamId, association: u32, bytes: usize) -> Result<Admission, WriteError> {
+        self.check_canput(s, 0)?;
+        let Some(stream) = self.streams.get_mut(s) else { return Err(WriteError::Closed) };
+        match self.drivers[stream.driver.0].admit(s, association, bytes) {
+            Admission::Full => Err(stream.head.block_writer()),
+            Admission::Fail(errno) => Err(WriteError::Failed(errno)),
+            admission => Ok(admission),
+        }
+    }
+
+    fn check_canput(&mut self, s: StreamId, band: u8) -> Result<(), WriteError> {
+        let Some(stream) = self.streams.get_mut(s) else { return Err(WriteError::Closed) };
+        stream.head.check_write()?;
+        if flow::next_down(&mut stream.modules, &mut stream.device).canput(band) {
+            Ok(())
+        } else {
+            Err(stream.head.block_writer())
+        }
+    }
+
+    fn send_coalesced(&mut self, s: StreamId) {
+        let Some((stream, _, pool)) = self.streams.all_parts(s) else { return };
+        stream.head.stats.messages_coalesced += 1;
+        let m = stream.head.coalesced.take(pool);
+        self.put_down(s, m);
+    }
+
+    fn count_written(&mut self, s: StreamId, bytes: usize) {
+        if let Some(stream) = self.streams.get_mut(s) {
+            stream.head.stats.messages_written += 1;
+            stream.head.stats.bytes_written += bytes as u64;
+        }
+    }
+
+    /// Sends a message down from the head, whatever the queues say.
+    pub(super) fn put_down(&mut self, s: StreamId, m: Message) {
+        let Some((stream, scheduler)) = self.streams.parts(s) else { return };
+        if stream.modules.is_empty() {
+            let driver = &mut self.drivers[stream.driver.0];
+            driver.put(&mut Cx::new(&mut self.streams), s, m);
+        } else {
+            scheduler.post(QueueRef { stream: s, place: Place::BelowHead, side: Side::Write }, m);
+        }
+        self.settle();
+    }
+}

@@ -1,0 +1,61 @@
+//! Coalescing: writes with more to come become one message.
+
+use crate::TransferInfo;
+use crate::message::Message;
+use crate::pool::Pool;
+use bytes::BytesMut;
+
+/// Bytes of writes with more to come (`T_MORE`), which will go down as one message.
+#[derive(Debug, Default)]
+pub(crate) struct Coalesced {
+    info: TransferInfo,
+    /// Lent by the pool; without memory while nothing is held.
+    block: BytesMut,
+    /// The stream stands in the scheduler's list of coalescing heads.
+    pub(crate) listed: bool,
+}
+
+impl Coalesced {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.block.is_empty()
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.block.len()
+    }
+
+    #[inline]
+    pub(crate) fn association(&self) -> u32 {
+        self.info.association
+    }
+
+    /// Whether bytes of this kind can join those that are held.
+    #[inline]
+    pub(crate) fn joins(&self, info: &TransferInfo, bytes: usize, max_bytes: usize) -> bool {
+        self.is_empty() || (self.info == *info && self.block.len() + bytes <= max_bytes)
+    }
+
+    /// Holds more bytes. [`Coalesced::joins`] has said yes.
+    #[inline]
+    pub(crate) fn append(&mut self, info: &TransferInfo, bytes: &[u8], max_bytes: usize, pool: &mut Pool) {
+        if self.is_empty() {
+            self.info = *info;
+            self.block = pool.take_block(max_bytes);
+        }
+        self.block.extend_from_slice(bytes);
+    }
+
+    /// Makes one message of what is held.
+    pub(crate) fn take(&mut self, pool: &mut Pool) -> Message {
+        let data = self.block.split().freeze();
+        pool.give_back(std::mem::take(&mut self.block));
+        Message::optdata_req(self.info, data)
+    }
+
+    /// Forgets what is held.
+    pub(crate) fn clear(&mut self, pool: &mut Pool) {
+        pool.give_back(std::mem::take(&mut self.block));
+    }
+}

@@ -1,0 +1,360 @@
+//! Modules: what can be pushed between the head and the driver of a stream.
+
+use crate::flow;
+use crate::head::Head;
+use crate::message::{Flush, IocAck, IocNak, Ioctl, Kind, Message};
+use crate::queue::{Queue, QueueInfo, QueuePair, Side};
+use crate::scheduler::{Errand, Place, QueueRef, Scheduler};
+use crate::stream::{Slot, StreamId};
+use crate::{Chain, Errno};
+
+/// The queues of a module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModuleInfo {
+    /// The queue for what is on its way up.
+    pub read: QueueInfo,
+    /// The queue for what is on its way down.
+    pub write: QueueInfo,
+}
+
+impl Default for ModuleInfo {
+    /// Two queues that messages only pass by.
+    fn default() -> Self {
+        Self { read: QueueInfo::PASS, write: QueueInfo::PASS }
+    }
+}
+
+/// A module: handles every message that passes its place on a stream.
+///
+/// Each procedure gets [`Q`], the module's own place, and returns soon: it never blocks. Messages that it sends on are
+/// delivered when it has returned. The provided procedures pass everything on.
+///
+/// A module that panics makes its stream fail with `EIO`; other streams go on.
+pub trait Module: Send {
+    /// The module's name.
+    fn name(&self) -> &str;
+
+    /// The marks of the module's queues, and which have a service procedure.
+    fn info(&self) -> ModuleInfo {
+        ModuleInfo::default()
+    }
+
+    /// The module has been pushed. An error takes it off again.
+    fn open(&mut self, _q: &mut Q<'_>) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    /// The module is about to be popped. What it leaves on its queues is handed on to the next in either way; a module
+    /// that does not want that calls [`Q::flushq`].
+    fn close(&mut self, _q: &mut Q<'_>) {}
+
+    /// Handles a message on its way down.
+    fn wput(&mut self, q: &mut Q<'_>, m: Message) {
+        q.pass(m);
+    }
+
+    /// Handles a message on its way up.
+    fn rput(&mut self, q: &mut Q<'_>, m: Message) {
+        q.pass(m);
+    }
+
+    /// Handles what is queued on its way down.
+    fn wsrv(&mut self, q: &mut Q<'_>) {
+        q.pass_queued();
+    }
+
+    /// Handles what is queued on its way up.
+    fn rsrv(&mut self, q: &mut Q<'_>) {
+        q.pass_queued();
+    }
+}
+
+/// The place of a module on its stream, as one of its procedures sees it.
+///
+/// All operations are on the side of the procedure: the read queue in `rput` and `rsrv`, the write queue in `wput` and
+/// `wsrv` (and in `open` and `close`). [`Q::other`] is the other side.
+#[derive(Debug)]
+pub struct Q<'a> {
+    stream: StreamId,
+    index: usize,
+    side: Side,
+    own: &'a mut QueuePair,
+    below: &'a mut [Slot],
+    above: &'a mut [Slot],
+    head: &'a mut Head,
+    device: &'a mut QueuePair,
+    scheduler: &'a mut Scheduler,
+    ahead: Ahead,
+}
+
+/// What a procedure has sent on that has not arrived yet: `canputnext` counts it as if it had.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ahead {
+    up_bytes: usize,
+    down_bytes: usize,
+    /// `canputnext` said no because of these bytes alone, so that nobody else will enable the queue again.
+    stopped_up: bool,
+    stopped_down: bool,
+}
+
+impl<'a> Q<'a> {
+    #[expect(clippy::too_many_arguments, reason = "these are the disjoint parts of one stream")]
+    #[inline]
+    pub(crate) fn new(
+        stream: StreamId,
+        index: usize,
+        side: Side,
+        own: &'a mut QueuePair,
+        below: &'a mut [Slot],
+        above: &'a mut [Slot],
+        head: &'a mut Head,
+        device: &'a mut QueuePair,
+        scheduler: &'a mut Scheduler,
+    ) -> Self {
+        Self { stream, index, side, own, below, above, head, device, scheduler, ahead: Ahead::default() }
+    }
+
+    /// The stream.
+    #[inline]
+    pub fn stream(&self) -> StreamId {
+        self.stream
+    }
+
+    /// Which side this is.
+    #[inline]
+    pub fn side(&self) -> Side {
+        self.side
+    }
+
+    /// The same place seen from the other side (`OTHERQ`).
+    #[inline]
+    pub fn other(&mut self) -> Q<'_> {
+        Q {
+            stream: self.stream,
+            index: self.index,
+            side: self.side.other(),
+            own: self.own,
+            below: self.below,
+            above: self.above,
+            head: self.head,
+            device: self.device,
+            scheduler: self.scheduler,
+            ahead: self.ahead,
+        }
+    }
+
+    /// Sends a message on to whatever is next.
+    #[inline]
+    pub fn putnext(&mut self, m: Message) {
+        match self.side {
+            Side::Read => self.ahead.up_bytes += m.weight_bytes(),
+            Side::Write => self.ahead.down_bytes += m.weight_bytes(),
+        }
+        let at = self.next(self.side);
+        self.scheduler.post(at, m);
+    }
+
+    /// Sends a message back to where this side's messages come from.
+    #[inline]
+    pub fn qreply(&mut self, m: Message) {
+        let at = self.next(self.side.other());
+        self.scheduler.post(at, m);
+    }
+
+    /// Queues a message here; the service procedure will find it.
+    pub fn putq(&mut self, m: Message) {
+        if self.own_queue().putq(m) {
+            self.qenable();
+        }
+    }
+
+    /// Puts a message back that could not be handled now.
+    pub fn putbq(&mut self, m: Message) {
+        if self.own_queue().putbq(m) {
+            self.qenable();
+        }
+    }
+
+    /// Takes the first message that is queued here.
+    pub fn getq(&mut self) -> Option<Message> {
+        let m = self.own_queue().getq();
+        self.back_enable_if_relieved();
+        m
+    }
+
+    /// The queue of this side, to look at.
+    #[inline]
+    pub fn queue(&self) -> &Queue {
+        match self.side {
+            Side::Read => &self.own.read,
+            Side::Write => &self.own.write,
+        }
+    }
+
+    /// Whether this side's queue has room in this band. If not, the wish is remembered.
+    #[inline]
+    pub fn canput(&mut self, band: u8) -> bool {
+        self.own_queue().canput(band)
+    }
+
+    /// Whether the next queue with a service procedure has room in this band (`bcanputnext`). If not, this side's
+    /// service procedure is enabled when it has.
+    #[inline]
+    pub fn canputnext(&mut self, band: u8) -> bool {
+        let (next, ahead_bytes, stopped) = match self.side {
+            Side::Read => {
+                (flow::next_up(self.above, self.head), self.ahead.up_bytes, &mut self.ahead.stopped_up)
+            }
+            Side::Write => (
+                flow::next_down(self.below, self.device),
+                self.ahead.down_bytes,
+                &mut self.ahead.stopped_down,
+            ),
+        };
+        if !next.canput(band) {
+            return false;
+        }
+        let fills = next.would_fill(band, ahead_bytes);
+        *stopped |= fills;
+        !fills
+    }
+
+    /// Enables this side's service procedure.
+    pub fn qenable(&mut self) {
+        let at = flow::module_at(self.stream, self.index, self.side);
+        let queue = self.own.side(self.side);
+        if queue.has_service() {
+            self.scheduler.qenable(queue, at);
+        }
+    }
+
+    /// From now on `putq` does not enable this side's service procedure, except for messages of high priority.
+    pub fn noenable(&mut self) {
+        self.own_queue().noenable();
+    }
+
+    /// Ends what [`Q::noenable`] began.
+    pub fn enableok(&mut self) {
+        self.own_queue().enableok();
+    }
+
+    /// Throws away what `flush` names on this side's queue.
+    pub fn flushq(&mut self, flush: &Flush) {
+        let Self { stream, side, own, scheduler, .. } = self;
+        own.side(*side).flushq(flush, |m| {
+            if *side == Side::Read {
+                give_credit(*stream, &m, scheduler);
+            }
+        });
+        self.back_enable_if_relieved();
+    }
+
+    /// Throws a message away. Where it was user data on its way up, its receive window goes back to the driver.
+    pub fn freemsg(&mut self, m: Message) {
+        if self.side == Side::Read {
+            give_credit(self.stream, &m, self.scheduler);
+        }
+    }
+
+    /// Gives receive window back for `bytes` of an association that a module took out of a message.
+    pub fn credit(&mut self, association: u32, bytes: usize) {
+        self.scheduler.send(Errand::Consumed { stream: self.stream, association, bytes });
+    }
+
+    /// Answers an ioctl: it was carried out.
+    pub fn ack(&mut self, ioctl: Ioctl, value: i32, data: Chain) {
+        self.qreply(Message::with_data(Kind::IocAck(IocAck { id: ioctl.id, value }), data));
+    }
+
+    /// Answers an ioctl: it is refused.
+    pub fn nak(&mut self, ioctl: Ioctl, errno: Errno) {
+        self.qreply(Message::new(Kind::IocNak(IocNak { id: ioctl.id, errno })));
+    }
+
+    /// What every put procedure does with a message that it has no interest in: flushes the own queues where the message
+    /// says so, queues the message where the queue is served and the next one has no room, and passes it on otherwise.
+    pub fn pass(&mut self, m: Message) {
+        if let Kind::Flush(flush) = &m.kind {
+            let flush = *flush;
+            self.flush_own(&flush);
+            return self.putnext(m);
+        }
+        let waits = self.queue().has_service()
+            && !m.kind.is_high_priority()
+            && (!self.queue().is_empty() || !self.canputnext(m.band));
+        if waits { self.putq(m) } else { self.putnext(m) }
+    }
+
+    /// What a service procedure does that only passes on: sends what the next queue has room for.
+    pub fn pass_queued(&mut self) {
+        while let Some(m) = self.getq() {
+            if !m.kind.is_high_priority() && !self.canputnext(m.band) {
+                return self.putbq(m);
+            }
+            self.putnext(m);
+        }
+    }
+
+    fn flush_own(&mut self, flush: &Flush) {
+        for (side, goes) in [(Side::Read, flush.read), (Side::Write, flush.write)] {
+            if !goes {
+                continue;
+            }
+            if self.side == side { self.flushq(flush) } else { self.other().flushq(flush) }
+        }
+    }
+
+    /// After the procedure: a queue that stopped for what was on its way is looked at again when that has arrived.
+    #[inline]
+    pub(crate) fn finish(mut self) {
+        if self.ahead.stopped_up || self.ahead.stopped_down {
+            for (side, stopped) in
+                [(Side::Read, self.ahead.stopped_up), (Side::Write, self.ahead.stopped_down)]
+            {
+                self.side = side;
+                if stopped {
+                    self.qenable();
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn own_queue(&mut self) -> &mut Queue {
+        self.own.side(self.side)
+    }
+
+    /// The place next to this one on the way of `side`.
+    #[inline]
+    fn next(&self, side: Side) -> QueueRef {
+        let place = match side {
+            Side::Read if self.above.is_empty() => Place::Head,
+            Side::Read => return flow::module_at(self.stream, self.index + 1, side),
+            Side::Write if self.below.is_empty() => Place::Driver,
+            Side::Write => return flow::module_at(self.stream, self.index - 1, side),
+        };
+        QueueRef { stream: self.stream, place, side }
+    }
+
+    #[inline]
+    fn back_enable_if_relieved(&mut self) {
+        if !self.own_queue().relieved() {
+            return;
+        }
+        match self.side {
+            Side::Read => flow::back_enable_below(self.stream, self.below, self.device, self.scheduler),
+            Side::Write => {
+                flow::back_enable_above(self.stream, self.above, self.index + 1, self.head, self.scheduler)
+            }
+        }
+    }
+}
+
+/// Sends the receive window of a message that is thrown away back to the driver.
+pub(crate) fn give_credit(stream: StreamId, m: &Message, scheduler: &mut Scheduler) {
+    if let Some((association, bytes)) = m.receive_credit()
+        && bytes > 0
+    {
+        scheduler.send(Errand::Consumed { stream, association, bytes });
+    }
+}

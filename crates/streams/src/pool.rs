@@ -1,0 +1,89 @@
+//! Blocks of memory for what programs write.
+
+use bytes::{Bytes, BytesMut};
+use std::collections::VecDeque;
+
+/// The blocks that written bytes are copied into.
+///
+/// Messages are cut off the front of one large block, so that a message costs a reference and no allocation. A spent
+/// block waits in line until all messages cut from it are gone, and is then used again.
+#[derive(Debug, Default)]
+pub struct Pool {
+    current: BytesMut,
+    /// Blocks with room left that were lent out and came back.
+    open: Vec<BytesMut>,
+    /// Oldest first.
+    spent: VecDeque<BytesMut>,
+}
+
+impl Pool {
+    /// The size of one block. A larger message gets memory of its own.
+    pub const BLOCK_BYTES: usize = 64 * 1024;
+    /// How many spent blocks are remembered at most; those beyond go back to the allocator when their readers are gone.
+    pub const SPENT_BLOCKS_MAX: usize = 256;
+    /// How many spent blocks are looked at before a new one is allocated.
+    const TRIES: usize = 4;
+
+    /// Copies `bytes` into a block.
+    #[inline]
+    pub fn copy_in(&mut self, bytes: &[u8]) -> Bytes {
+        if bytes.len() > self.current.capacity() {
+            if bytes.len() > Self::BLOCK_BYTES {
+                return Bytes::copy_from_slice(bytes);
+            }
+            self.replace_current();
+        }
+        self.current.extend_from_slice(bytes);
+        self.current.split().freeze()
+    }
+
+    /// Lends out an empty block with room for at least `room_bytes`.
+    pub fn take_block(&mut self, room_bytes: usize) -> BytesMut {
+        if room_bytes > Self::BLOCK_BYTES {
+            return BytesMut::with_capacity(room_bytes);
+        }
+        match self.open.pop() {
+            Some(block) if block.capacity() >= room_bytes => block,
+            Some(block) => {
+                self.remember_spent(block);
+                self.fresh_block()
+            }
+            None => self.fresh_block(),
+        }
+    }
+
+    /// Takes a block back that was lent out; what is in it is forgotten.
+    pub fn give_back(&mut self, mut block: BytesMut) {
+        block.clear();
+        if block.capacity() >= Self::BLOCK_BYTES / 2 {
+            self.open.push(block);
+        } else {
+            self.remember_spent(block);
+        }
+    }
+
+    #[cold]
+    fn replace_current(&mut self) {
+        let spent = std::mem::take(&mut self.current);
+        self.remember_spent(spent);
+        self.current = self.fresh_block();
+    }
+
+    fn remember_spent(&mut self, block: BytesMut) {
+        if self.spent.len() < Self::SPENT_BLOCKS_MAX {
+            self.spent.push_back(block);
+        }
+    }
+
+    fn fresh_block(&mut self) -> BytesMut {
+        // The oldest is the most likely to have lost its readers; one that is held for long must not hide the others.
+        for _ in 0..Self::TRIES.min(self.spent.len()) {
+            let Some(mut block) = self.spent.pop_front() else { break };
+            if block.try_reclaim(Self::BLOCK_BYTES) {
+                return block;
+            }
+            self.spent.push_back(block);
+        }
+        BytesMut::with_capacity(Self::BLOCK_BYTES)
+    }
+}

@@ -1,0 +1,358 @@
+//! Queues: messages in order of priority, with the water marks that make flow control.
+
+use crate::message::HIGH_PRIORITY;
+use crate::{Flush, Message};
+use std::collections::VecDeque;
+
+/// The marks of a queue and whether it has a service procedure (`module_info` and `qinit`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueInfo {
+    /// At or above this the queue is full.
+    pub hiwat_bytes: usize,
+    /// A full queue has room again when it has fallen to this.
+    pub lowat_bytes: usize,
+    /// Whether there is a service procedure: flow control looks only at queues that have one.
+    pub service: bool,
+}
+
+impl QueueInfo {
+    /// A queue that messages only pass by.
+    pub const PASS: Self = Self { hiwat_bytes: 0, lowat_bytes: 0, service: false };
+
+    /// A queue with a service procedure and these marks.
+    pub const fn served(hiwat_bytes: usize, lowat_bytes: usize) -> Self {
+        Self { hiwat_bytes, lowat_bytes, service: true }
+    }
+}
+
+/// One queue of a module, driver or stream head.
+///
+/// Messages stand in order of rank: high priority, then bands from 255 down to 0, first in first out within a rank.
+/// Each band is flow-controlled for itself; what has high priority counts in band 0 and ignores flow control.
+/// An empty queue that was never used holds no memory.
+#[derive(Debug)]
+pub struct Queue {
+    messages: VecDeque<Message>,
+    normal: Level,
+    /// Band 1 is at index 0. As long as only band 0 is used there are none.
+    bands: Vec<Level>,
+    service: bool,
+    /// QENAB: the queue stands in the run queue.
+    enabled: bool,
+    /// QWANTR: the service procedure found the queue empty, so that the next message must enable it.
+    want_read: bool,
+    /// QNOENB: `putq` does not enable the service procedure.
+    no_enable: bool,
+}
+
+/// Flow control of one band.
+#[derive(Debug)]
+struct Level {
+    count_bytes: usize,
+    hiwat_bytes: usize,
+    lowat_bytes: usize,
+    /// QFULL: the high mark was reached, and the low mark not yet again.
+    full: bool,
+    /// QWANTW: somebody was told that the queue is full and waits.
+    want_write: bool,
+}
+
+impl Level {
+    fn new(hiwat_bytes: usize, lowat_bytes: usize) -> Self {
+        Self { count_bytes: 0, hiwat_bytes, lowat_bytes, full: false, want_write: false }
+    }
+
+    #[inline]
+    fn add(&mut self, bytes: usize) {
+        self.count_bytes += bytes;
+        if self.count_bytes >= self.hiwat_bytes {
+            self.full = true;
+        }
+    }
+
+    #[inline]
+    fn remove(&mut self, bytes: usize) {
+        self.count_bytes -= bytes;
+        if self.count_bytes <= self.lowat_bytes {
+            self.full = false;
+        }
+    }
+
+    #[inline]
+    fn canput(&mut self) -> bool {
+        self.want_write |= self.full;
+        !self.full
+    }
+
+    #[inline]
+    fn relieved(&mut self) -> bool {
+        let relieved = self.want_write && !self.full;
+        self.want_write &= !relieved;
+        relieved
+    }
+}
+
+impl Queue {
+    /// An empty queue.
+    pub fn new(info: QueueInfo) -> Self {
+        Self {
+            messages: VecDeque::new(),
+            normal: Level::new(info.hiwat_bytes, info.lowat_bytes),
+            bands: Vec::new(),
+            service: info.service,
+            enabled: false,
+            want_read: true,
+            no_enable: false,
+        }
+    }
+
+    /// Puts a message in its place behind those of its rank. True: the service procedure is to be enabled.
+    #[inline]
+    #[must_use = "the caller enables the service procedure"]
+    pub fn putq(&mut self, m: Message) -> bool {
+        let rank = m.rank();
+        self.level(rank).add(m.weight_bytes());
+        if rank == 0 {
+            self.messages.push_back(m);
+        } else {
+            let place = self.messages.partition_point(|other| other.rank() >= rank);
+            self.messages.insert(place, m);
+        }
+        // A message of a higher band may pass what made the service procedure stop.
+        rank == HIGH_PRIORITY || (!self.no_enable && (self.want_read || rank > 0))
+    }
+
+    /// Puts a message back before those of its rank. True: the service procedure is to be enabled.
+    #[must_use = "the caller enables the service procedure"]
+    pub fn putbq(&mut self, m: Message) -> bool {
+        let rank = m.rank();
+        self.level(rank).add(m.weight_bytes());
+        let place = self.messages.partition_point(|other| other.rank() > rank);
+        self.messages.insert(place, m);
+        rank == HIGH_PRIORITY || (!self.no_enable && self.want_read)
+    }
+
+    /// Takes the first message. Afterwards [`Queue::relieved`] says whether somebody who waits has room again.
+    #[inline]
+    pub fn getq(&mut self) -> Option<Message> {
+        let Some(m) = self.messages.pop_front() else {
+            self.want_read = true;
+            return None;
+        };
+        self.want_read = false;
+        self.level(m.rank()).remove(m.weight_bytes());
+        Some(m)
+    }
+
+    /// Takes the first message that `wanted` accepts.
+    pub fn getq_where(&mut self, wanted: impl Fn(&Message) -> bool) -> Option<Message> {
+        let place = self.messages.iter().position(wanted)?;
+        let m = self.messages.remove(place)?;
+        self.level(m.rank()).remove(m.weight_bytes());
+        Some(m)
+    }
+
+    /// Whether a message of this band may be put here. If not, the wish is remembered.
+    #[inline]
+    pub fn canput(&mut self, band: u8) -> bool {
+        match band {
+            0 => self.normal.canput(),
+            _ => self.bands.get_mut(usize::from(band) - 1).is_none_or(Level::canput),
+        }
+    }
+
+    /// Whether there is room again for somebody whose wish was remembered. True once for each wish.
+    #[inline]
+    pub fn relieved(&mut self) -> bool {
+        let normal = self.normal.relieved();
+        if self.bands.is_empty() {
+            normal
+        } else {
+            self.bands.iter_mut().fold(normal, |r, b| b.relieved() | r)
+        }
+    }
+
+    /// Takes away what `flush` names and hands each message to `freed`.
+    pub fn flushq(&mut self, flush: &Flush, mut freed: impl FnMut(Message)) {
+        let goes = |m: &Message| {
+            (flush.all || m.kind.is_data()) && flush.band.is_none_or(|b| m.rank() == u16::from(b))
+        };
+        for _ in 0..self.messages.len() {
+            let Some(m) = self.messages.pop_front() else { break };
+            if goes(&m) {
+                self.level(m.rank()).remove(m.weight_bytes());
+                freed(m);
+            } else {
+                self.messages.push_back(m);
+            }
+        }
+    }
+
+    /// The first message.
+    #[inline]
+    pub fn front(&self) -> Option<&Message> {
+        self.messages.front()
+    }
+
+    /// All messages in their order.
+    pub fn iter(&self) -> impl Iterator<Item = &Message> {
+        self.messages.iter()
+    }
+
+    /// Takes the first `n` bytes of the first message away, which keeps at least one.
+    pub(crate) fn advance_front(&mut self, n: usize) -> Option<&mut Message> {
+        let rank = self.messages.front()?.rank();
+        self.level(rank).remove(n);
+        let m = self.messages.front_mut()?;
+        m.data.advance(n);
+        Some(m)
+    }
+
+    /// How many messages are queued.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// Whether no message is queued.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    /// How many bytes of this band are queued.
+    pub fn count_bytes(&self, band: u8) -> usize {
+        self.level_if_used(band).map_or(0, |level| level.count_bytes)
+    }
+
+    /// Whether this band has reached its high mark and not yet fallen to its low mark again. Remembers nothing.
+    #[inline]
+    pub fn is_full(&self, band: u8) -> bool {
+        match band {
+            0 => self.normal.full,
+            _ => self.level_if_used(band).is_some_and(|level| level.full),
+        }
+    }
+
+    /// Whether `ahead_bytes` that are on their way would fill the queue.
+    #[inline]
+    pub(crate) fn would_fill(&self, band: u8, ahead_bytes: usize) -> bool {
+        let level = self.level_if_used(band).unwrap_or(&self.normal);
+        let count_bytes = if band == 0 { level.count_bytes } else { self.count_bytes(band) };
+        ahead_bytes > 0 && count_bytes + ahead_bytes >= level.hiwat_bytes
+    }
+
+    /// The high and the low mark of this band.
+    pub fn marks(&self, band: u8) -> (usize, usize) {
+        let level = self.level_if_used(band).unwrap_or(&self.normal);
+        (level.hiwat_bytes, level.lowat_bytes)
+    }
+
+    /// Sets the high and the low mark of this band (`strqset`). The queue may become full or get room by this.
+    pub fn set_marks(&mut self, band: u8, hiwat_bytes: usize, lowat_bytes: usize) {
+        let level = self.level(u16::from(band));
+        level.hiwat_bytes = hiwat_bytes;
+        level.lowat_bytes = lowat_bytes;
+        level.full = level.count_bytes >= hiwat_bytes || (level.full && level.count_bytes > lowat_bytes);
+    }
+
+    /// Whether there is a service procedure.
+    #[inline]
+    pub fn has_service(&self) -> bool {
+        self.service
+    }
+
+    /// From now on `putq` does not enable the service procedure, except for messages of high priority.
+    pub fn noenable(&mut self) {
+        self.no_enable = true;
+    }
+
+    /// Ends what [`Queue::noenable`] began.
+    pub fn enableok(&mut self) {
+        self.no_enable = false;
+    }
+
+    /// Marks the queue as standing in the run queue. False: it stood there already.
+    #[inline]
+    pub(crate) fn mark_enabled(&mut self) -> bool {
+        !std::mem::replace(&mut self.enabled, true)
+    }
+
+    /// The opposite of [`Queue::mark_enabled`]. False: it did not stand there.
+    #[inline]
+    pub(crate) fn clear_enabled(&mut self) -> bool {
+        std::mem::replace(&mut self.enabled, false)
+    }
+
+    /// Gives memory back that an earlier burst needed.
+    pub(crate) fn trim(&mut self) {
+        if self.messages.is_empty() {
+            self.messages.shrink_to(0);
+        }
+    }
+
+    #[inline]
+    fn level(&mut self, rank: u16) -> &mut Level {
+        if rank == 0 || rank == HIGH_PRIORITY { &mut self.normal } else { self.band_level(rank) }
+    }
+
+    /// The level of a band above 0, which comes to be when it is first used, with the marks of band 0.
+    fn band_level(&mut self, band: u16) -> &mut Level {
+        let index = usize::from(band) - 1;
+        let (hiwat_bytes, lowat_bytes) = (self.normal.hiwat_bytes, self.normal.lowat_bytes);
+        if self.bands.len() <= index {
+            self.bands.resize_with(index + 1, || Level::new(hiwat_bytes, lowat_bytes));
+        }
+        &mut self.bands[index]
+    }
+
+    fn level_if_used(&self, band: u8) -> Option<&Level> {
+        if band == 0 { Some(&self.normal) } else { self.bands.get(usize::from(band) - 1) }
+    }
+}
+
+/// The two queues of a module or driver.
+#[derive(Debug)]
+pub struct QueuePair {
+    /// What is on its way up.
+    pub read: Queue,
+    /// What is on its way down.
+    pub write: Queue,
+}
+
+/// The way that a queue or message belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Up, to the reader.
+    Read,
+    /// Down, to the driver.
+    Write,
+}
+
+impl Side {
+    /// The other way.
+    #[inline]
+    #[must_use]
+    pub fn other(self) -> Self {
+        match self {
+            Self::Read => Self::Write,
+            Self::Write => Self::Read,
+        }
+    }
+}
+
+impl QueuePair {
+    /// Two empty queues.
+    pub fn new(read: QueueInfo, write: QueueInfo) -> Self {
+        Self { read: Queue::new(read), write: Queue::new(write) }
+    }
+
+    /// The queue of one side.
+    #[inline]
+    pub fn side(&mut self, side: Side) -> &mut Queue {
+        match side {
+            Side::Read => &mut self.read,
+            Side::Write => &mut self.write,
+        }
+    }
+}

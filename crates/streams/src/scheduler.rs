@@ -1,0 +1,103 @@
+//! The scheduler: which service procedures are to run, and which messages are on their way between procedures.
+
+use crate::message::Message;
+use crate::queue::{Queue, Side};
+use crate::stream::StreamId;
+use std::collections::VecDeque;
+
+/// Names one queue of one stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct QueueRef {
+    pub(crate) stream: StreamId,
+    pub(crate) place: Place,
+    pub(crate) side: Side,
+}
+
+/// A place along a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Head,
+    /// Whatever is next below the head.
+    BelowHead,
+    /// Counted from the driver, so that pushing and popping moves nobody.
+    Module(u16),
+    Driver,
+}
+
+/// A message that is to be handed to the put procedure of a queue.
+#[derive(Debug)]
+pub(crate) struct Post {
+    pub(crate) at: QueueRef,
+    pub(crate) message: Message,
+}
+
+/// What waits for a driver until it can be called.
+#[derive(Debug)]
+pub(crate) enum Errand {
+    Put { stream: StreamId, message: Message },
+    Consumed { stream: StreamId, association: u32, bytes: usize },
+}
+
+/// The lists of work of one executive. All are first in, first out.
+#[derive(Debug, Default)]
+pub(crate) struct Scheduler {
+    run_queue: VecDeque<QueueRef>,
+    outbox: VecDeque<Post>,
+    errands: VecDeque<Errand>,
+    /// Streams whose wanted interest became true.
+    pub(crate) wakeups: Vec<StreamId>,
+    /// Streams whose head holds coalesced bytes; some may have sent them meanwhile.
+    pub(crate) coalescing: Vec<StreamId>,
+}
+
+impl Scheduler {
+    /// Enables a service procedure (`qenable`). A queue stands in the run queue at most once.
+    #[inline]
+    pub(crate) fn qenable(&mut self, queue: &mut Queue, at: QueueRef) {
+        if queue.mark_enabled() {
+            self.run_queue.push_back(at);
+        }
+    }
+
+    /// Enables the service of a stream head: on the write side it sends coalesced bytes, on the read side it looks
+    /// whether senders below wait.
+    pub(crate) fn enable_head(&mut self, stream: StreamId, side: Side) {
+        self.run_queue.push_back(QueueRef { stream, place: Place::Head, side });
+    }
+
+    #[inline]
+    pub(crate) fn next_to_run(&mut self) -> Option<QueueRef> {
+        self.run_queue.pop_front()
+    }
+
+    #[inline]
+    pub(crate) fn is_runnable(&self) -> bool {
+        !self.run_queue.is_empty()
+    }
+
+    #[inline]
+    pub(crate) fn post(&mut self, at: QueueRef, message: Message) {
+        self.outbox.push_back(Post { at, message });
+    }
+
+    #[inline]
+    pub(crate) fn next_post(&mut self) -> Option<Post> {
+        self.outbox.pop_front()
+    }
+
+    #[inline]
+    pub(crate) fn send(&mut self, errand: Errand) {
+        self.errands.push_back(errand);
+    }
+
+    #[inline]
+    pub(crate) fn next_errand(&mut self) -> Option<Errand> {
+        self.errands.pop_front()
+    }
+
+    /// Whether everything that was posted or sent has been delivered.
+    #[inline]
+    pub(crate) fn is_settled(&self) -> bool {
+        self.outbox.is_empty() && self.errands.is_empty()
+    }
+}
