@@ -1,2 +1,44 @@
-//! The sans-IO SCTP protocol core.
+//! The sans-IO SCTP protocol core (RFC 9260).
+//!
+//! Datagrams, commands and the time go in; datagrams to send, messages, events and one deadline come
+//! out. The core owns no socket, thread, clock or random source, so the same code runs over UDP, over
+//! raw IP, in a simulator with a virtual clock and in a fuzzer.
+//!
+//! ```text
+//! Endpoint ── owns ──▶ Association ── owns ──▶ Path   (one per peer address)
+//!                        ├─ Outbound   what is to send and what is outstanding
+//!                        └─ Inbound    what arrived: TSNs, reassembly, stream order
+//! ```
+//!
+//! Methods are named by kind: `handle_*` takes input, `poll_*` yields output, commands are verbs and
+//! getters are nouns. Messages leave through the [`Host`] that the caller passes in, with no queue in
+//! between: the place where they wait for the reader is the caller's.
 #![forbid(unsafe_code)]
+
+mod association;
+pub mod config;
+pub mod congestion;
+mod cookie;
+mod endpoint;
+pub mod error;
+mod event;
+mod inbound;
+mod outbound;
+mod path;
+mod range_set;
+mod reassembly;
+mod rto;
+mod statistics;
+mod time;
+mod transmit;
+mod tsn;
+
+pub use config::{AssociationConfig, Checksum, EndpointConfig};
+pub use endpoint::{AssociationId, Endpoint, PathHints, Unreachable};
+pub use error::{CloseReason, ConnectError, SendError};
+pub use event::{Admission, Event, Payload, ReceiveInfo, SendInfo, Host};
+pub use path::PathState;
+pub use range_set::RangeSet;
+pub use statistics::{EndpointStatistics, PathStatistics, Statistics};
+pub use time::Time;
+pub use transmit::{BatchLimits, Piece, Scope, Transmit, TransmitBuffer};

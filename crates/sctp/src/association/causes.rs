@@ -1,0 +1,50 @@
+//! ERROR and ABORT chunks with one cause, and what a received one says.
+
+use sctp_wire::cause::{Cause, Causes};
+use sctp_wire::chunk::{Abort, Error, RawChunk};
+
+use crate::error::CloseReason;
+
+/// Longest text of a peer's abort that is kept.
+const TEXT_CHARS_MAX: usize = 256;
+
+/// An ERROR chunk with this cause.
+pub(crate) fn error_chunk(cause: &Cause<'_>) -> Vec<u8> {
+    let mut causes = Vec::new();
+    cause.write(&mut causes);
+    let mut out = Vec::new();
+    Error { causes: Causes::new(&causes) }.write(&mut out);
+    out
+}
+
+/// An ABORT chunk with this cause.
+pub(super) fn abort_chunk(cause: &Cause<'_>) -> Vec<u8> {
+    let mut causes = Vec::new();
+    cause.write(&mut causes);
+    let mut out = Vec::new();
+    Abort { reflected_tag: false, causes: Causes::new(&causes) }.write(&mut out);
+    out
+}
+
+/// Appends an ABORT without causes. `reflected_tag`: the T bit (RFC 9260 §8.4).
+pub(crate) fn write_abort(reflected_tag: bool, out: &mut Vec<u8>) {
+    Abort { reflected_tag, causes: Causes::default() }.write(out);
+}
+
+/// Whether an ERROR chunk reports a stale cookie.
+pub(crate) fn reports_stale_cookie(raw: &RawChunk<'_>) -> bool {
+    Causes::new(raw.value).flatten().any(|cause| matches!(cause, Cause::StaleCookie(_)))
+}
+
+/// Why the peer aborted, from its ABORT chunk. In reply to an INIT, no cause means that nobody listens.
+pub(crate) fn abort_reason(raw: &RawChunk<'_>, setting_up: bool) -> CloseReason {
+    match Causes::new(raw.value).flatten().next() {
+        None if setting_up => CloseReason::Refused,
+        None => CloseReason::PeerAborted(String::new()),
+        Some(Cause::UserInitiatedAbort(cause)) => {
+            let text = String::from_utf8_lossy(cause.reason);
+            CloseReason::PeerAborted(text.chars().filter(|c| !c.is_control()).take(TEXT_CHARS_MAX).collect())
+        }
+        Some(cause) => CloseReason::PeerAborted(cause.to_string().chars().take(TEXT_CHARS_MAX).collect()),
+    }
+}

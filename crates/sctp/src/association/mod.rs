@@ -1,0 +1,341 @@
+//! One association: its state, its paths, and what happens to it.
+//!
+//! | file | procedure |
+//! |---|---|
+//! | `setup` | INIT to COOKIE ACK (RFC 9260 §5) |
+//! | `receive` | chunks of a packet, in their order |
+//! | `transmit` | packets out of what waits |
+//! | `timers` | T1, T2, T3, delayed SACK |
+//! | `heartbeat` | probing of paths (§8.3) |
+//! | `shutdown` | SHUTDOWN and ABORT (§9) |
+
+mod causes;
+mod heartbeat;
+mod receive;
+mod setup;
+mod shutdown;
+mod timers;
+mod transmit;
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use rand_chacha::ChaCha12Rng;
+use rand_chacha::rand_core::RngCore;
+use sctp_wire::VerificationTag;
+use sctp_wire::packet::Header;
+
+use crate::config::{AssociationConfig, CONTROL_CHUNKS_MAX, Checksum};
+use crate::endpoint::{AssociationId, PathHints, Reply};
+use crate::error::{CloseReason, SendError};
+use crate::event::{Admission, Event, SendInfo, Host};
+use crate::inbound::Inbound;
+use crate::outbound::Outbound;
+use crate::path::{Path, PathState};
+use crate::statistics::Statistics;
+use crate::time::Time;
+use crate::transmit::BatchLimits;
+
+pub(crate) use setup::{PeerInit, write_init_ack};
+pub(crate) use causes::{abort_reason, error_chunk, reports_stale_cookie, write_abort};
+
+/// A chunk that is sent until it is answered.
+#[derive(Debug, Clone, Copy)]
+struct Retry {
+    at: Time,
+    attempts: u32,
+    rto: Duration,
+}
+
+/// Where an association stands (RFC 9260 §4). A timer lives in the state that it belongs to.
+#[derive(Debug)]
+enum State {
+    /// INIT sent; T1-init runs.
+    CookieWait { t1: Retry },
+    /// COOKIE ECHO sent; T1-cookie runs.
+    CookieEchoed { t1: Retry, cookie: Vec<u8> },
+    Established,
+    /// The user shut down; data is still to be acknowledged.
+    ShutdownPending,
+    /// SHUTDOWN sent; T2 runs.
+    ShutdownSent { t2: Retry },
+    /// The peer shut down; our data is still to be acknowledged.
+    ShutdownReceived,
+    /// SHUTDOWN ACK sent; T2 runs.
+    ShutdownAckSent { t2: Retry },
+    Closed,
+}
+
+/// A control chunk, serialized, waiting for the next packet.
+#[derive(Debug)]
+struct Control {
+    bytes: Vec<u8>,
+    /// The path to use; the data path if none.
+    path: Option<usize>,
+    /// An INIT: alone in its packet, with verification tag 0 (RFC 9260 §8.5.1 A).
+    init: bool,
+}
+
+/// In which of the endpoint's lists the association waits to transmit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Queued {
+    #[default]
+    No,
+    Held,
+    Due,
+}
+
+/// What every procedure needs from the endpoint that lends it.
+pub(crate) struct Context<'a, H: Host + ?Sized> {
+    pub(crate) now: Time,
+    pub(crate) host: &'a mut H,
+    pub(crate) random: &'a mut ChaCha12Rng,
+}
+
+/// The names of an association on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) local_port: u16,
+    pub(crate) peer_port: u16,
+    pub(crate) local_tag: u32,
+    pub(crate) peer_tag: u32,
+    pub(crate) local_initial_tsn: u32,
+}
+
+#[derive(Debug)]
+pub(crate) struct Association {
+    id: AssociationId,
+    config: Arc<AssociationConfig>,
+    identity: Identity,
+    state: State,
+    paths: Vec<Path>,
+    /// Where new data goes.
+    primary: usize,
+    /// Where the last DATA came from, and SACKs go.
+    reply_path: usize,
+    outbound: Outbound,
+    /// Present once the peer's initial TSN is known.
+    inbound: Option<Inbound>,
+    control: VecDeque<Control>,
+    /// Consecutive retransmissions and unanswered heartbeats (RFC 9260 §8.1).
+    errors: u32,
+    /// Whether paths were added that the endpoint does not know yet.
+    paths_changed: bool,
+    statistics: Statistics,
+    pub(crate) queued: Queued,
+    /// The earliest time for which the endpoint's timer heap has an entry.
+    pub(crate) armed: Option<Time>,
+}
+
+impl Association {
+    fn new(
+        id: AssociationId,
+        config: Arc<AssociationConfig>,
+        identity: Identity,
+        state: State,
+        paths: Vec<Path>,
+    ) -> Self {
+        let outbound = Outbound::new(sctp_wire::Tsn(identity.local_initial_tsn), &config);
+        Association {
+            id,
+            config,
+            identity,
+            state,
+            paths,
+            primary: 0,
+            reply_path: 0,
+            outbound,
+            inbound: None,
+            control: VecDeque::new(),
+            errors: 0,
+            paths_changed: false,
+            statistics: Statistics::default(),
+            queued: Queued::No,
+            armed: None,
+        }
+    }
+
+    pub(crate) fn config(&self) -> Arc<AssociationConfig> {
+        Arc::clone(&self.config)
+    }
+
+    #[inline]
+    pub(crate) fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(self.state, State::Closed)
+    }
+
+    pub(crate) fn is_set_up(&self) -> bool {
+        !matches!(self.state, State::CookieWait { .. } | State::CookieEchoed { .. })
+    }
+
+    pub(crate) fn remotes(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        self.paths.iter().map(|p| p.remote)
+    }
+
+    pub(crate) fn statistics(&self) -> Statistics {
+        Statistics {
+            outstanding_bytes: self.outbound.in_flight_payload_bytes() as u64,
+            send_buffered_bytes: self.outbound.buffered_bytes() as u64,
+            receive_buffered_bytes: self.inbound.as_ref().map_or(0, |i| i.held_bytes() as u64),
+            peer_window_bytes: self.outbound.peer_window_bytes() as u64,
+            paths: self.paths.iter().map(Path::statistics).collect(),
+            ..self.statistics.clone()
+        }
+    }
+
+    /// Whether a message of `bytes` may be handed in.
+    #[inline]
+    pub(crate) fn admit(&mut self, bytes: usize) -> Admission {
+        match self.state {
+            State::Established => {}
+            State::CookieWait { .. } | State::CookieEchoed { .. } => {}
+            _ => return Admission::Fail(SendError::Closed),
+        }
+        if !self.outbound.has_room(bytes) {
+            Admission::Full
+        } else if self.outbound.in_flight_payload_bytes() == 0 {
+            Admission::Idle
+        } else {
+            Admission::Room
+        }
+    }
+
+    /// Queues a message. It leaves when the endpoint is asked to transmit.
+    #[inline]
+    pub(crate) fn send(
+        &mut self,
+        info: &SendInfo,
+        bytes: usize,
+        blocks: impl IntoIterator<Item = Bytes>,
+    ) -> Result<(), SendError> {
+        if !matches!(self.state, State::Established | State::CookieWait { .. } | State::CookieEchoed { .. }) {
+            return Err(SendError::Closed);
+        }
+        self.outbound.send(info, bytes, blocks)?;
+        self.statistics.messages_sent += 1;
+        self.statistics.bytes_sent += bytes as u64;
+        Ok(())
+    }
+
+    /// The reader took a message. Says whether a window update waits to be sent.
+    #[inline]
+    pub(crate) fn consumed(&mut self, bytes: usize) -> bool {
+        self.inbound.as_mut().is_some_and(|inbound| inbound.consumed(bytes))
+    }
+
+    /// Whether enough waits to be worth a transmission of its own: control chunks or a SACK that is due,
+    /// nothing outstanding, or a full batch or window (the flush rule).
+    #[inline]
+    pub(crate) fn due(&self, limits: BatchLimits) -> bool {
+        if !self.control.is_empty() || self.inbound.as_ref().is_some_and(Inbound::ack_due) {
+            return true;
+        }
+        if !self.may_carry_data() || !self.outbound.has_waiting() {
+            return false;
+        }
+        let path = &self.paths[self.data_path()];
+        if path.in_flight_bytes == 0 || self.outbound.has_lost() {
+            return self.outbound.may_send(path);
+        }
+        let batch = limits.bytes_max.min(path.window_bytes()).min(self.outbound.peer_window_bytes());
+        self.outbound.pending_wire_bytes() >= batch.max(path.mtu_bytes) && self.outbound.may_send(path)
+    }
+
+    /// Whether anything could leave now, however little.
+    pub(crate) fn sendable(&self) -> bool {
+        !self.control.is_empty()
+            || self.inbound.as_ref().is_some_and(Inbound::ack_due)
+            || (self.may_carry_data() && self.outbound.may_send(&self.paths[self.data_path()]))
+    }
+
+    /// Whether anything waits, now or for a window.
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.outbound.has_waiting() || !self.control.is_empty()
+    }
+
+    /// States in which DATA may be sent (RFC 9260 §6).
+    fn may_carry_data(&self) -> bool {
+        matches!(self.state, State::Established | State::ShutdownPending | State::ShutdownReceived)
+    }
+
+    /// The primary path, or the first active one while the primary does not answer (RFC 9260 §6.4).
+    #[inline]
+    fn data_path(&self) -> usize {
+        if self.paths[self.primary].state == PathState::Active {
+            return self.primary;
+        }
+        self.paths.iter().position(|p| p.state == PathState::Active).unwrap_or(self.primary)
+    }
+
+    fn path_of(&self, remote: SocketAddr) -> Option<usize> {
+        self.paths.iter().position(|p| p.remote.ip() == remote.ip())
+    }
+
+    fn push_control(&mut self, bytes: Vec<u8>, path: Option<usize>) {
+        if self.control.len() < CONTROL_CHUNKS_MAX {
+            self.control.push_back(Control { bytes, path, init: false });
+        }
+    }
+
+    fn close<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, reason: CloseReason) {
+        if self.is_closed() {
+            return;
+        }
+        if let Some(inbound) = &mut self.inbound {
+            inbound.take_rest(self.id, &mut self.statistics, cx.host);
+        }
+        self.state = State::Closed;
+        cx.host.event(self.id, Event::Closed(reason));
+    }
+
+    /// The peer's addresses that became paths since the last call.
+    pub(crate) fn take_new_paths(&mut self) -> Option<Vec<SocketAddr>> {
+        std::mem::take(&mut self.paths_changed).then(|| self.remotes().collect())
+    }
+
+    /// The packet that a closed association still owes its peer: ABORT or SHUTDOWN COMPLETE.
+    pub(crate) fn last_words(&mut self, checksum: Checksum) -> Option<Reply> {
+        let chunk = self.control.pop_back()?;
+        let path = &self.paths[chunk.path.unwrap_or(self.data_path())];
+        let header = Header {
+            source_port: self.identity.local_port,
+            destination_port: self.identity.peer_port,
+            verification_tag: VerificationTag(self.identity.peer_tag),
+        };
+        (self.identity.peer_tag != 0).then(|| {
+            Reply::new(path.remote, path.local, &header, checksum, |out| out.extend_from_slice(&chunk.bytes))
+        })
+    }
+
+    /// Ends the association without a word to the peer.
+    pub(crate) fn drop_with<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, reason: CloseReason) {
+        self.close(cx, reason);
+    }
+}
+
+/// A path to `remote` with what the link knows about it.
+fn make_path(remote: SocketAddr, local: Option<IpAddr>, hints: PathHints, config: &AssociationConfig) -> Path {
+    // A multiple of four, so that padding can fill a packet exactly.
+    let mtu_bytes = (hints.mtu_bytes & !3).max(sctp_wire::packet::HEADER_BYTES + 64);
+    Path::new(remote, local, mtu_bytes, hints.in_flight_limit_bytes, config)
+}
+
+/// A random number between 0 and `range`.
+fn random_below(random: &mut ChaCha12Rng, range: Duration) -> Duration {
+    let span = u64::try_from(range.as_nanos()).unwrap_or(u64::MAX).max(1);
+    Duration::from_nanos(random.next_u64() % span)
+}
+
+/// What a batch is built with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BatchRules {
+    pub(crate) limits: BatchLimits,
+    pub(crate) checksum: Checksum,
+}

@@ -1,0 +1,156 @@
+//! The end of an association: SHUTDOWN and its answers, ABORT (RFC 9260 §9).
+
+use sctp_wire::cause::{Cause, ProtocolViolation, UserInitiatedAbort};
+use sctp_wire::chunk::{Shutdown, ShutdownAck, ShutdownComplete};
+
+use super::causes::abort_chunk;
+use super::{Association, Context, Retry, State};
+use crate::error::CloseReason;
+use crate::event::{Event, Host};
+use crate::outbound::Report;
+
+/// Longest user-initiated abort reason that is kept.
+const REASON_BYTES_MAX: usize = 256;
+
+impl Association {
+    /// The user sends no more: SHUTDOWN follows when everything is acknowledged (RFC 9260 §9.2).
+    pub(crate) fn shutdown<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
+        match self.state {
+            State::Established => {
+                self.state = State::ShutdownPending;
+                self.continue_shutdown(cx);
+            }
+            State::CookieWait { .. } | State::CookieEchoed { .. } => self.close(cx, CloseReason::Aborted),
+            _ => {}
+        }
+    }
+
+    /// Goes on once nothing of ours is outstanding.
+    pub(super) fn continue_shutdown<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
+        if !self.outbound.is_empty() {
+            return;
+        }
+        let rto = self.paths[self.data_path()].rto.current();
+        let t2 = Retry { at: cx.now + rto, attempts: 0, rto };
+        match self.state {
+            State::ShutdownPending => {
+                self.state = State::ShutdownSent { t2 };
+                self.push_shutdown();
+            }
+            State::ShutdownReceived => {
+                self.state = State::ShutdownAckSent { t2 };
+                self.push_shutdown_ack();
+            }
+            _ => {}
+        }
+    }
+
+    fn push_shutdown(&mut self) {
+        if let Some(inbound) = &self.inbound {
+            let mut bytes = Vec::new();
+            Shutdown { cum_tsn: inbound.cumulative_tsn() }.write(&mut bytes);
+            self.push_control(bytes, None);
+        }
+    }
+
+    fn push_shutdown_ack(&mut self) {
+        let mut bytes = Vec::new();
+        ShutdownAck.write(&mut bytes);
+        self.push_control(bytes, None);
+    }
+
+    pub(super) fn handle_shutdown<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, shutdown: &Shutdown) {
+        match self.state {
+            State::Established | State::ShutdownPending => {
+                self.acknowledge_by_shutdown(cx, shutdown);
+                if self.is_closed() {
+                    return;
+                }
+                self.state = State::ShutdownReceived;
+                self.announce_peer_shutdown(cx);
+                self.continue_shutdown(cx);
+            }
+            State::ShutdownReceived => self.acknowledge_by_shutdown(cx, shutdown),
+            // Both shut down at once (RFC 9260 §9.2).
+            State::ShutdownSent { .. } => {
+                let rto = self.paths[self.data_path()].rto.current();
+                self.state = State::ShutdownAckSent { t2: Retry { at: cx.now + rto, attempts: 0, rto } };
+                self.announce_peer_shutdown(cx);
+                self.push_shutdown_ack();
+            }
+            State::ShutdownAckSent { .. } => self.push_shutdown_ack(),
+            State::CookieWait { .. } | State::CookieEchoed { .. } | State::Closed => {}
+        }
+    }
+
+    fn announce_peer_shutdown<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
+        if let Some(inbound) = &mut self.inbound {
+            inbound.take_rest(self.id, &mut self.statistics, cx.host);
+        }
+        cx.host.event(self.id, Event::PeerShutdown);
+    }
+
+    /// A SHUTDOWN acknowledges as a SACK without gaps does (RFC 9260 §9.2).
+    fn acknowledge_by_shutdown<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, shutdown: &Shutdown) {
+        let window_bytes = self.outbound.peer_window_bytes() + self.outbound.in_flight_payload_bytes();
+        let sack = Report { cum_tsn: shutdown.cum_tsn, window_bytes, gaps: std::iter::empty() };
+        match self.outbound.handle_sack(cx.now, &sack, &mut self.paths, &self.config, &mut self.statistics) {
+            Ok(outcome) => self.after_sack(cx, &outcome),
+            Err(how) => self.abort_for_violation(cx, how),
+        }
+    }
+
+    pub(super) fn handle_shutdown_ack<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
+        if matches!(self.state, State::ShutdownSent { .. } | State::ShutdownAckSent { .. }) {
+            let mut bytes = Vec::new();
+            ShutdownComplete { reflected_tag: false }.write(&mut bytes);
+            self.push_control(bytes, None);
+            self.close(cx, CloseReason::Shutdown);
+        }
+    }
+
+    pub(crate) fn handle_shutdown_complete<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
+        if matches!(self.state, State::ShutdownAckSent { .. }) {
+            self.close(cx, CloseReason::Shutdown);
+        }
+    }
+
+    /// T2 expired (RFC 9260 §9.2).
+    pub(super) fn retry_shutdown<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
+        let acknowledge = matches!(self.state, State::ShutdownAckSent { .. });
+        let (State::ShutdownSent { t2 } | State::ShutdownAckSent { t2 }) = &mut self.state else { return };
+        t2.attempts += 1;
+        if t2.attempts > self.config.association_retries_max {
+            return self.close(cx, CloseReason::Timeout);
+        }
+        t2.rto = (t2.rto * 2).min(self.config.rto.max);
+        t2.at = cx.now + t2.rto;
+        if acknowledge {
+            self.push_shutdown_ack();
+        } else {
+            self.push_shutdown();
+        }
+    }
+
+    /// Ends the association at once and tells the peer (RFC 9260 §9.1).
+    pub(crate) fn abort<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, reason: &[u8]) {
+        let reason = &reason[..reason.len().min(REASON_BYTES_MAX)];
+        let chunk = abort_chunk(&Cause::UserInitiatedAbort(UserInitiatedAbort { reason }));
+        self.abort_with(cx, chunk, CloseReason::Aborted);
+    }
+
+    /// The peer broke the protocol: ABORT says so.
+    pub(super) fn abort_for_violation<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, how: &'static str) {
+        let information = how.as_bytes();
+        let chunk = abort_chunk(&Cause::ProtocolViolation(ProtocolViolation { information }));
+        self.abort_with(cx, chunk, CloseReason::ProtocolViolation(how));
+    }
+
+    pub(super) fn abort_with<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, chunk: Vec<u8>, reason: CloseReason) {
+        self.control.clear();
+        if self.identity.peer_tag != 0 {
+            self.push_control(chunk, None);
+        }
+        self.close(cx, reason);
+    }
+}

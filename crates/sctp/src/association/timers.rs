@@ -1,0 +1,82 @@
+//! The association's timers: T1, T2, T3, the delayed SACK, heartbeats. One deadline for all.
+
+use std::net::{IpAddr, SocketAddr};
+
+use super::{Association, Context, State};
+use crate::error::CloseReason;
+use crate::event::{Event, Host};
+use crate::path::PathState;
+use crate::time::Time;
+
+impl Association {
+    /// When `handle_timeout` wants to be called next.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        let state = match &self.state {
+            State::CookieWait { t1 } | State::CookieEchoed { t1, .. } => Some(t1.at),
+            State::ShutdownSent { t2 } | State::ShutdownAckSent { t2 } => Some(t2.at),
+            State::Closed => return None,
+            State::Established | State::ShutdownPending | State::ShutdownReceived => None,
+        };
+        let ack = self.inbound.as_ref().and_then(|i| i.ack_deadline());
+        let paths = self.paths.iter().flat_map(|p| [p.t3, p.heartbeat_at]).flatten().min();
+        [state, ack, paths].into_iter().flatten().min()
+    }
+
+    /// Acts on every timer that has expired.
+    pub(crate) fn handle_timeout<H: Host + ?Sized>(
+        &mut self,
+        cx: &mut Context<'_, H>,
+        local_addresses: &[IpAddr],
+    ) {
+        let due = |at: Option<Time>| at.is_some_and(|at| at <= cx.now);
+        if let Some(inbound) = &mut self.inbound
+            && due(inbound.ack_deadline())
+        {
+            inbound.ack_timer_expired();
+        }
+        match &self.state {
+            State::CookieWait { t1 } | State::CookieEchoed { t1, .. } if t1.at <= cx.now => {
+                self.retry_setup(cx, local_addresses);
+            }
+            State::ShutdownSent { t2 } | State::ShutdownAckSent { t2 } if t2.at <= cx.now => {
+                self.retry_shutdown(cx);
+            }
+            _ => {}
+        }
+        for path_id in 0..self.paths.len() {
+            if self.paths[path_id].t3.is_some_and(|at| at <= cx.now) {
+                self.handle_t3(cx, path_id);
+            }
+            if self.paths[path_id].heartbeat_at.is_some_and(|at| at <= cx.now) {
+                self.handle_heartbeat_timer(cx, path_id);
+            }
+            if self.is_closed() {
+                return;
+            }
+        }
+    }
+
+    /// T3-rtx (RFC 9260 §6.3.3).
+    fn handle_t3<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
+        self.statistics.timeouts += 1;
+        let path = &mut self.paths[path_id];
+        self.outbound.handle_timeout(cx.now, path, path_id);
+        path.rto.back_off(&self.config.rto);
+        self.count_error(cx, path_id);
+    }
+
+    /// A path gave no answer (RFC 9260 §8.1, §8.2).
+    pub(super) fn count_error<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
+        self.errors += 1;
+        let path = &mut self.paths[path_id];
+        path.errors += 1;
+        if path.errors > self.config.path_retries_max && path.state == PathState::Active {
+            path.state = PathState::Inactive;
+            let remote: SocketAddr = path.remote;
+            cx.host.event(self.id, Event::PathChanged { remote, active: false });
+        }
+        if self.errors > self.config.association_retries_max {
+            self.close(cx, CloseReason::Timeout);
+        }
+    }
+}

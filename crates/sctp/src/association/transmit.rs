@@ -1,0 +1,108 @@
+//! Packets out of what waits: control chunks, a SACK, DATA (RFC 9260 §6.10).
+
+use sctp_wire::chunk::Pad;
+use sctp_wire::packet::{self, HEADER_BYTES, Header};
+use sctp_wire::VerificationTag;
+
+use super::{Association, BatchRules};
+use crate::time::Time;
+use crate::transmit::{Transmit, TransmitBuffer};
+
+/// A packet is padded to the length of its batch if that wastes at most this part of it; otherwise the
+/// batch ends with it.
+const PADDING_SHARE_MAX: usize = 16;
+
+impl Association {
+    /// Builds one batch of packets for one path, if anything may leave.
+    pub(crate) fn poll_transmit(
+        &mut self,
+        now: Time,
+        rules: &BatchRules,
+        buffer: &mut TransmitBuffer,
+    ) -> Option<Transmit> {
+        buffer.clear();
+        let with_data = self.may_carry_data() && self.outbound.may_send(&self.paths[self.data_path()]);
+        let path_id = match self.control.front() {
+            Some(control) => control.path.unwrap_or(self.data_path()),
+            None if with_data => self.data_path(),
+            None if self.inbound.as_ref().is_some_and(|i| i.ack_due()) => self.reply_path,
+            None => return None,
+        };
+        let mut segment_bytes = 0;
+        for packet_number in 0..rules.limits.segments_max.max(1) {
+            let limit = if packet_number == 0 { self.paths[path_id].mtu_bytes } else { segment_bytes };
+            if packet_number > 0 && buffer.total_bytes() + limit > rules.limits.bytes_max {
+                break;
+            }
+            buffer.begin_packet();
+            let alone = self.build_packet(now, path_id, limit, buffer);
+            let bytes = buffer.packet_bytes();
+            if bytes <= HEADER_BYTES {
+                buffer.drop_packet();
+                break;
+            }
+            let more = !alone && self.may_carry_data() && self.outbound.may_send(&self.paths[path_id]);
+            let padded = more && bytes < limit && (limit - bytes) * PADDING_SHARE_MAX <= limit;
+            if padded && let Some(pad) = Pad::filling(limit - bytes) {
+                pad.write(buffer.out());
+            }
+            buffer.end_packet(rules.checksum);
+            self.statistics.packets_sent += 1;
+            if packet_number == 0 {
+                segment_bytes = buffer.packet_bytes();
+            }
+            if !more || (bytes < limit && !padded) {
+                break;
+            }
+        }
+        if buffer.total_bytes() == 0 {
+            return None;
+        }
+        let path = &self.paths[path_id];
+        Some(Transmit {
+            remote: path.remote,
+            local: path.local,
+            segment_bytes,
+            total_bytes: buffer.total_bytes(),
+        })
+    }
+
+    /// Writes one packet. True: it must stay the only one (it carries an INIT).
+    fn build_packet(&mut self, now: Time, path_id: usize, limit: usize, buffer: &mut TransmitBuffer) -> bool {
+        let init = self.control.front().is_some_and(|c| c.init);
+        let header = Header {
+            source_port: self.identity.local_port,
+            destination_port: self.identity.peer_port,
+            verification_tag: VerificationTag(if init { 0 } else { self.identity.peer_tag }),
+        };
+        packet::write_header(&header, buffer.out());
+        while let Some(control) = self.control.front() {
+            let fits = buffer.packet_bytes() + control.bytes.len() <= limit || buffer.packet_bytes() == HEADER_BYTES;
+            let here = control.path.is_none_or(|p| p == path_id) && control.init == init;
+            if !fits || !here {
+                break;
+            }
+            buffer.out().extend_from_slice(&control.bytes);
+            self.control.pop_front();
+            if init {
+                return true;
+            }
+        }
+        let with_data = path_id == self.data_path()
+            && self.may_carry_data()
+            && self.outbound.may_send(&self.paths[path_id]);
+        if let Some(inbound) = &mut self.inbound {
+            let rides = inbound.ack_waits() && (with_data || buffer.packet_bytes() > HEADER_BYTES);
+            if inbound.ack_due() || rides {
+                let space = limit.saturating_sub(buffer.packet_bytes());
+                inbound.write_sack(space.max(16), buffer.out());
+                self.statistics.sacks_sent += 1;
+            }
+        }
+        if with_data {
+            let path = &mut self.paths[path_id];
+            self.outbound.fill_packet(now, path, path_id, limit, buffer, &mut self.statistics);
+        }
+        false
+    }
+}

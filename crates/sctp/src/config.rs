@@ -1,0 +1,111 @@
+//! What can be set, as plain structs with documented defaults.
+
+use std::time::Duration;
+
+/// How packets are protected against corruption.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Checksum {
+    /// CRC32C in every packet, checked on receipt (RFC 9260 §6.8).
+    #[default]
+    Crc32c,
+    /// No checksum: zero is sent, nothing is checked. For measurements on loopback only, never for networks.
+    None,
+}
+
+/// Retransmission timeout limits (RFC 9260 §16).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RtoConfig {
+    /// RTO.Initial, 1 s.
+    pub initial: Duration,
+    /// RTO.Min, 1 s.
+    pub min: Duration,
+    /// RTO.Max, 60 s.
+    pub max: Duration,
+}
+
+impl Default for RtoConfig {
+    fn default() -> Self {
+        RtoConfig { initial: Duration::from_secs(1), min: Duration::from_secs(1), max: Duration::from_secs(60) }
+    }
+}
+
+/// Settings of one association, taken when it is set up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AssociationConfig {
+    /// Outbound streams to ask for (sinit_num_ostreams), 10.
+    pub streams_out: u16,
+    /// Most inbound streams to allow (sinit_max_instreams), 65,535. Unused streams cost nothing.
+    pub streams_in_max: u16,
+    /// Send buffer (SO_SNDBUF): payload plus [`MESSAGE_OVERHEAD_BYTES`] a message, from the call until it is acknowledged; 1 MiB.
+    pub send_buffer_bytes: usize,
+    /// Receive buffer (SO_RCVBUF): the largest advertised window, counted the same way; 1 MiB.
+    pub receive_buffer_bytes: usize,
+    /// Longest message that `send` takes, 16 MiB.
+    pub message_bytes_max: usize,
+    /// A message that is still arriving is handed on in parts once this much of it waits (SCTP_PARTIAL_DELIVERY_POINT);
+    /// at most half of the receive buffer counts. 512 KiB.
+    pub partial_delivery_bytes: usize,
+    /// Retransmission timeout limits.
+    pub rto: RtoConfig,
+    /// HB.interval, 30 s; `None` sends no heartbeats on confirmed paths.
+    pub heartbeat_interval: Option<Duration>,
+    /// Delay of a SACK that waits for a second packet (SACK.Delay), 200 ms.
+    pub sack_delay: Duration,
+    /// Max.Init.Retransmits, 8.
+    pub init_retries_max: u32,
+    /// Association.Max.Retrans, 10.
+    pub association_retries_max: u32,
+    /// Path.Max.Retrans, 5.
+    pub path_retries_max: u32,
+    /// Valid.Cookie.Life, 60 s.
+    pub cookie_life: Duration,
+}
+
+impl Default for AssociationConfig {
+    fn default() -> Self {
+        AssociationConfig {
+            streams_out: 10,
+            streams_in_max: u16::MAX,
+            send_buffer_bytes: 1 << 20,
+            receive_buffer_bytes: 1 << 20,
+            message_bytes_max: 16 << 20,
+            partial_delivery_bytes: 512 << 10,
+            rto: RtoConfig::default(),
+            heartbeat_interval: Some(Duration::from_secs(30)),
+            sack_delay: Duration::from_millis(200),
+            init_retries_max: 8,
+            association_retries_max: 10,
+            path_retries_max: 5,
+            cookie_life: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Settings of an endpoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EndpointConfig {
+    /// Packet protection; both ends must agree.
+    pub checksum: Checksum,
+    /// Low bits of every verification tag that we hand out name this shard; the number of bits is
+    /// [`EndpointConfig::shard_bits`].
+    pub shard: u32,
+    /// How many low bits of the tag name the shard, 0 to 8.
+    pub shard_bits: u32,
+}
+
+/// What a message costs in a buffer beyond its payload, so that a million one-byte messages are not free.
+pub const MESSAGE_OVERHEAD_BYTES: usize = 64;
+/// Smallest receive window that RFC 9260 §3.3.2 allows to advertise in an INIT.
+pub const RECEIVE_WINDOW_BYTES_MIN: usize = 1500;
+/// Most separate gaps that the receiver keeps; a chunk that would open another is dropped and comes again.
+pub const GAP_RANGES_MAX: usize = 4096;
+/// Most duplicate TSNs reported in one SACK.
+pub const DUPLICATES_MAX: usize = 32;
+/// Most control chunks waiting to be sent by one association.
+pub const CONTROL_CHUNKS_MAX: usize = 16;
+/// Most replies without an association that wait to be sent.
+pub const REPLIES_MAX: usize = 256;
+/// Most addresses of a peer that are kept from an INIT or INIT ACK.
+pub const PEER_ADDRESSES_MAX: usize = 16;
+/// Longest state cookie that is echoed.
+pub const COOKIE_BYTES_MAX: usize = 8192;

@@ -1,0 +1,418 @@
+//! The endpoint: finds the association of a packet, answers what belongs to none, and owns the
+//! associations, their timers and the lists of those that have something to send.
+
+mod demultiplex;
+mod replies;
+mod timers;
+
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rand_chacha::ChaCha12Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+use slab::Slab;
+
+use crate::association::{Association, BatchRules, Context, Identity, Queued};
+use crate::config::{AssociationConfig, EndpointConfig};
+use crate::cookie::CookieJar;
+use crate::error::{CloseReason, ConnectError, SendError};
+use crate::event::{Admission, SendInfo, Host};
+use crate::statistics::{EndpointStatistics, Statistics};
+use crate::time::Time;
+use crate::transmit::{BatchLimits, Scope, Transmit, TransmitBuffer};
+
+pub(crate) use replies::Reply;
+use replies::Replies;
+use timers::Timers;
+
+/// Names an association of one endpoint. It is used again after [`Event::Closed`](crate::Event::Closed).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct AssociationId(pub u32);
+
+impl AssociationId {
+    fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What the link knows about the way to an address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PathHints {
+    /// Largest SCTP packet that goes through in one piece.
+    pub mtu_bytes: usize,
+    /// On the same host: how much the buffers on the way hold.
+    pub in_flight_limit_bytes: Option<usize>,
+}
+
+/// Finds associations by the peer's address and both ports: for packets that carry no tag of ours.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct PeerKey {
+    remote: SocketAddr,
+    local_port: u16,
+    peer_port: u16,
+}
+
+/// One SCTP instance: every association of a set of sockets.
+pub struct Endpoint {
+    config: EndpointConfig,
+    local_addresses: Vec<IpAddr>,
+    associations: Slab<Box<Association>>,
+    by_tag: HashMap<u32, AssociationId>,
+    by_peer: HashMap<PeerKey, AssociationId>,
+    /// The association of the last packet: the next one is probably for it, too.
+    last: Option<(u32, AssociationId)>,
+    listeners: HashMap<u16, Arc<AssociationConfig>>,
+    due: VecDeque<AssociationId>,
+    held: VecDeque<AssociationId>,
+    timers: Timers,
+    replies: Replies,
+    cookies: CookieJar,
+    random: ChaCha12Rng,
+    limits: BatchLimits,
+    statistics: EndpointStatistics,
+}
+
+impl std::fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Endpoint").field("associations", &self.associations.len()).finish_non_exhaustive()
+    }
+}
+
+impl Endpoint {
+    /// An endpoint without associations. `seed` must come from a good random source (tags, TSNs and the
+    /// cookie key are drawn from it).
+    pub fn new(config: EndpointConfig, seed: [u8; 32], limits: BatchLimits) -> Self {
+        let mut random = ChaCha12Rng::from_seed(seed);
+        let mut secret = [0; 32];
+        random.fill_bytes(&mut secret);
+        Endpoint {
+            config,
+            local_addresses: Vec::new(),
+            associations: Slab::new(),
+            by_tag: HashMap::new(),
+            by_peer: HashMap::new(),
+            last: None,
+            listeners: HashMap::new(),
+            due: VecDeque::new(),
+            held: VecDeque::new(),
+            timers: Timers::default(),
+            replies: Replies::default(),
+            cookies: CookieJar::new(secret),
+            random,
+            limits,
+            statistics: EndpointStatistics::default(),
+        }
+    }
+
+    /// Names the addresses to list in INIT and INIT ACK. Fewer than two are not listed.
+    pub fn set_local_addresses(&mut self, addresses: Vec<IpAddr>) {
+        self.local_addresses = addresses;
+    }
+
+    /// Accepts associations on an SCTP port. False if the port is taken.
+    pub fn listen(&mut self, port: u16, config: AssociationConfig) -> bool {
+        match self.listeners.entry(port) {
+            std::collections::hash_map::Entry::Occupied(_) => false,
+            std::collections::hash_map::Entry::Vacant(entry) => {
+                entry.insert(Arc::new(config));
+                true
+            }
+        }
+    }
+
+    /// Accepts no more associations on a port; those that are up stay.
+    pub fn unlisten(&mut self, port: u16) {
+        self.listeners.remove(&port);
+    }
+
+    /// An SCTP port that neither a listener nor an association uses.
+    pub fn free_port(&mut self) -> u16 {
+        loop {
+            // RFC 6335: the dynamic ports.
+            let port = 49152 + (self.random.next_u32() % 16384) as u16;
+            let used = self.associations.iter().any(|(_, a)| a.identity().local_port == port);
+            if !self.listeners.contains_key(&port) && (!used || self.associations.len() > 8192) {
+                return port;
+            }
+        }
+    }
+
+    /// Starts an association. It is up when [`Event::Connected`](crate::Event::Connected) comes.
+    pub fn connect<H: Host + ?Sized>(
+        &mut self,
+        now: Time,
+        local_port: u16,
+        peer_port: u16,
+        remotes: &[SocketAddr],
+        config: Arc<AssociationConfig>,
+        host: &H,
+    ) -> Result<AssociationId, ConnectError> {
+        let key = |remote| PeerKey { remote, local_port, peer_port };
+        if remotes.is_empty() {
+            return Err(ConnectError::NoAddress);
+        }
+        if remotes.iter().any(|&r| self.by_peer.contains_key(&key(r))) {
+            return Err(ConnectError::Exists);
+        }
+        let paths: Vec<_> = remotes.iter().map(|&r| (r, host.path_hints(r))).collect();
+        let identity = Identity {
+            local_port,
+            peer_port,
+            local_tag: self.new_tag(),
+            peer_tag: 0,
+            local_initial_tsn: self.random.next_u32(),
+        };
+        let id = AssociationId(self.associations.vacant_key() as u32);
+        let association = Association::connect(now, id, config, identity, &paths, &self.local_addresses);
+        self.insert(id, association);
+        self.settle(id);
+        Ok(id)
+    }
+
+    /// Whether a message of `bytes` may be handed in now. After [`Admission::Full`], an
+    /// [`Event::Writable`](crate::Event::Writable) follows.
+    #[inline]
+    pub fn admit(&mut self, id: AssociationId, bytes: usize) -> Admission {
+        match self.associations.get_mut(id.index()) {
+            Some(association) => association.admit(bytes),
+            None => Admission::Fail(SendError::Closed),
+        }
+    }
+
+    /// Queues one message of `bytes` in total, given as blocks. It leaves with a later `poll_transmit`.
+    #[inline]
+    pub fn send(
+        &mut self,
+        id: AssociationId,
+        info: &SendInfo,
+        bytes: usize,
+        blocks: impl IntoIterator<Item = Bytes>,
+    ) -> Result<(), SendError> {
+        let association = self.associations.get_mut(id.index()).ok_or(SendError::Closed)?;
+        association.send(info, bytes, blocks)?;
+        match association.queued {
+            Queued::Due => {}
+            Queued::Held if !association.due(self.limits) => {}
+            _ => self.enqueue(id),
+        }
+        Ok(())
+    }
+
+    /// The reader took a message (or a part) of `bytes`: the window opens.
+    #[inline]
+    pub fn consumed(&mut self, id: AssociationId, bytes: usize) {
+        if let Some(association) = self.associations.get_mut(id.index())
+            && association.consumed(bytes)
+        {
+            self.enqueue(id);
+        }
+    }
+
+    /// Sends no more: the association ends when everything is acknowledged (RFC 9260 §9.2).
+    pub fn shutdown<H: Host + ?Sized>(&mut self, now: Time, id: AssociationId, host: &mut H) {
+        self.with(id, now, host, |association, cx, _| association.shutdown(cx));
+    }
+
+    /// Ends the association at once; unsent data is lost (RFC 9260 §9.1).
+    pub fn abort<H: Host + ?Sized>(&mut self, now: Time, id: AssociationId, reason: &[u8], host: &mut H) {
+        self.with(id, now, host, |association, cx, _| association.abort(cx, reason));
+    }
+
+    /// When [`Endpoint::handle_timeout`] wants to be called.
+    pub fn poll_timeout(&mut self) -> Option<Time> {
+        self.timers.next()
+    }
+
+    /// Acts on every timer that has expired.
+    pub fn handle_timeout<H: Host + ?Sized>(&mut self, now: Time, host: &mut H) {
+        while let Some(id) = self.timers.pop(now) {
+            let Some(association) = self.associations.get_mut(id.index()) else { continue };
+            if association.armed.is_none_or(|at| at > now) {
+                continue;
+            }
+            association.armed = None;
+            self.with(id, now, host, |association, cx, local| association.handle_timeout(cx, local));
+        }
+    }
+
+    /// Whether an association has reason to transmit at once (the flush rule).
+    #[inline]
+    pub fn transmit_due(&self) -> bool {
+        !self.due.is_empty() || !self.replies.is_empty()
+    }
+
+    /// Whether anything at all waits to be transmitted.
+    pub fn transmit_waits(&self) -> bool {
+        self.transmit_due() || !self.held.is_empty()
+    }
+
+    /// Builds the next batch into `buffer`, if there is one.
+    pub fn poll_transmit(&mut self, now: Time, scope: Scope, buffer: &mut TransmitBuffer) -> Option<Transmit> {
+        if let Some(transmit) = self.replies.pop(buffer) {
+            return Some(transmit);
+        }
+        loop {
+            let id = match self.due.pop_front() {
+                Some(id) => id,
+                None if scope == Scope::All => self.held.pop_front()?,
+                None => return None,
+            };
+            let Some(association) = self.associations.get_mut(id.index()) else { continue };
+            association.queued = Queued::No;
+            let rules = BatchRules { limits: self.limits, checksum: self.config.checksum };
+            let transmit = association.poll_transmit(now, &rules, buffer);
+            self.arm(id);
+            self.enqueue_by(id, scope);
+            if transmit.is_some() {
+                return transmit;
+            }
+        }
+    }
+
+    /// Counters of one association.
+    pub fn statistics(&self, id: AssociationId) -> Option<Statistics> {
+        self.associations.get(id.index()).map(|a| a.statistics())
+    }
+
+    /// Counters of the endpoint.
+    pub fn endpoint_statistics(&self) -> &EndpointStatistics {
+        &self.statistics
+    }
+
+    /// Number of associations.
+    pub fn association_count(&self) -> usize {
+        self.associations.len()
+    }
+
+    /// The peer's addresses and SCTP port.
+    pub fn peer_addresses(&self, id: AssociationId) -> Option<(Vec<SocketAddr>, u16)> {
+        let association = self.associations.get(id.index())?;
+        Some((association.remotes().collect(), association.identity().peer_port))
+    }
+
+    fn insert(&mut self, id: AssociationId, association: Association) {
+        let identity = association.identity();
+        self.by_tag.insert(identity.local_tag, id);
+        for remote in association.remotes() {
+            self.by_peer.insert(
+                PeerKey { remote, local_port: identity.local_port, peer_port: identity.peer_port },
+                id,
+            );
+        }
+        let key = self.associations.insert(Box::new(association));
+        assert_eq!(key, id.index(), "the identifier was taken from the vacant entry");
+    }
+
+    /// Runs one procedure of an association and then sees to its timers, its place in the transmit
+    /// lists, and its end.
+    fn with<H: Host + ?Sized>(
+        &mut self,
+        id: AssociationId,
+        now: Time,
+        host: &mut H,
+        procedure: impl FnOnce(&mut Association, &mut Context<'_, H>, &[IpAddr]),
+    ) {
+        let Some(association) = self.associations.get_mut(id.index()) else { return };
+        let mut cx = Context { now, host, random: &mut self.random };
+        procedure(association, &mut cx, &self.local_addresses);
+        self.settle(id);
+    }
+
+    fn settle(&mut self, id: AssociationId) {
+        let Some(association) = self.associations.get_mut(id.index()) else { return };
+        if association.is_closed() {
+            return self.remove(id);
+        }
+        self.arm(id);
+        self.enqueue(id);
+    }
+
+    fn remove(&mut self, id: AssociationId) {
+        let mut association = self.associations.remove(id.index());
+        let identity = association.identity();
+        if let Some(transmit) = association.last_words(self.config.checksum) {
+            self.push_reply(transmit);
+        }
+        self.by_tag.remove(&identity.local_tag);
+        self.by_peer.retain(|_, owner| *owner != id);
+        self.last = None;
+        match association.queued {
+            Queued::No => {}
+            Queued::Due => self.due.retain(|other| *other != id),
+            Queued::Held => self.held.retain(|other| *other != id),
+        }
+    }
+
+    /// Keeps an entry in the timer heap that is not later than the association's deadline.
+    #[inline]
+    fn arm(&mut self, id: AssociationId) {
+        let Some(association) = self.associations.get_mut(id.index()) else { return };
+        let Some(deadline) = association.deadline() else { return };
+        if association.armed.is_none_or(|at| deadline < at) {
+            association.armed = Some(deadline);
+            self.timers.push(deadline, id);
+        }
+    }
+
+    /// Puts an association that has something to send where it belongs.
+    fn enqueue(&mut self, id: AssociationId) {
+        self.enqueue_by(id, Scope::Due);
+    }
+
+    fn enqueue_by(&mut self, id: AssociationId, scope: Scope) {
+        let Some(association) = self.associations.get_mut(id.index()) else { return };
+        let due = match scope {
+            Scope::Due => association.due(self.limits),
+            Scope::All => association.sendable(),
+        };
+        match association.queued {
+            Queued::Due => {}
+            Queued::Held if !due => {}
+            Queued::Held => {
+                self.held.retain(|other| *other != id);
+                association.queued = Queued::Due;
+                self.due.push_back(id);
+            }
+            Queued::No if due => {
+                association.queued = Queued::Due;
+                self.due.push_back(id);
+            }
+            Queued::No if association.has_waiting() => {
+                association.queued = Queued::Held;
+                self.held.push_back(id);
+            }
+            Queued::No => {}
+        }
+    }
+
+    /// A verification tag that no association has; its low bits name our shard.
+    fn new_tag(&mut self) -> u32 {
+        let mask = (1u32 << self.config.shard_bits) - 1;
+        loop {
+            let tag = (self.random.next_u32() & !mask) | (self.config.shard & mask);
+            if tag != 0 && !self.by_tag.contains_key(&tag) {
+                return tag;
+            }
+        }
+    }
+}
+
+/// Why the network returned a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unreachable {
+    /// Nobody has the UDP port, or the host does not speak the protocol.
+    Port,
+    /// No way to the host.
+    Host,
+}
+
+impl Unreachable {
+    fn reason(self) -> CloseReason {
+        match self {
+            Unreachable::Port => CloseReason::Refused,
+            Unreachable::Host => CloseReason::Unreachable,
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! From a datagram to its association; packets out of the blue; the listening half of the handshake
+//! (RFC 9260 §5.1, §5.2, §8.4, §8.5).
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rand_chacha::rand_core::RngCore;
+use sctp_wire::chunk::{
+    Abort, CookieAck, CookieEcho, Error, Init, RawChunk, ShutdownAck, ShutdownComplete,
+};
+use sctp_wire::packet::Header;
+use sctp_wire::cause::{Cause, StaleCookie};
+use sctp_wire::{Packet, VerificationTag};
+
+use super::replies::Reply;
+use super::{AssociationId, Endpoint, PeerKey, Unreachable};
+use crate::association::{Association, Context, Identity, PeerInit, abort_reason, error_chunk, reports_stale_cookie, write_abort, write_init_ack};
+use crate::config::{AssociationConfig, Checksum};
+use crate::cookie::{CookieError, StateCookie};
+use crate::error::CloseReason;
+use crate::event::Host;
+use crate::time::Time;
+
+/// Where a packet came from and went to.
+#[derive(Clone, Copy)]
+struct Route {
+    remote: SocketAddr,
+    local: Option<IpAddr>,
+}
+
+impl Endpoint {
+    /// Takes one datagram: an SCTP packet from `remote` (the port is the UDP encapsulation port) to our
+    /// address `local`. Whatever is wrong with it is counted and dropped, or answered as RFC 9260 says.
+    pub fn handle_datagram<H: Host + ?Sized>(
+        &mut self,
+        now: Time,
+        remote: SocketAddr,
+        local: Option<IpAddr>,
+        datagram: &Bytes,
+        host: &mut H,
+    ) {
+        let Ok(packet) = Packet::parse(datagram) else {
+            self.statistics.malformed += 1;
+            return;
+        };
+        if self.config.checksum == Checksum::Crc32c && !packet.checksum_ok() {
+            self.statistics.checksum_errors += 1;
+            return;
+        }
+        let route = Route { remote, local };
+        let header = packet.header();
+        // The first chunk decides about handshake packets (RFC 9260 §8.5.1).
+        let Some(Ok(first)) = packet.chunks().next() else {
+            self.statistics.malformed += 1;
+            return;
+        };
+        match first.kind {
+            Init::KIND => return self.handle_init(now, route, &header, &packet, &first),
+            CookieEcho::KIND => {
+                if !self.handle_cookie_echo(now, route, &header, &first, host) {
+                    return;
+                }
+            }
+            _ => {}
+        }
+        let Some(id) = self.find(&header, remote) else {
+            return self.handle_unmatched(now, route, &header, &first, host);
+        };
+        let Some(association) = self.associations.get_mut(id.index()) else { return };
+        let mut cx = Context { now, host, random: &mut self.random };
+        association.handle_packet(&mut cx, remote, local, &packet, datagram);
+        if let Some(new) = association.take_new_paths() {
+            let identity = association.identity();
+            for remote in new {
+                let key = PeerKey { remote, local_port: identity.local_port, peer_port: identity.peer_port };
+                self.by_peer.entry(key).or_insert(id);
+            }
+        }
+        self.settle(id);
+    }
+
+    /// The network returned a packet of ours that begins with `quoted` (RFC 9260 §10): a connect fails at
+    /// once. On an association that is up it changes nothing; its own timers decide.
+    pub fn handle_unreachable<H: Host + ?Sized>(
+        &mut self,
+        now: Time,
+        remote: SocketAddr,
+        why: Unreachable,
+        quoted: &[u8],
+        host: &mut H,
+    ) {
+        let Ok(packet) = Packet::parse(quoted) else { return };
+        let header = packet.header();
+        // The quoted packet is ours, so its source is our side.
+        let key = PeerKey { remote, local_port: header.source_port, peer_port: header.destination_port };
+        let Some(&id) = self.by_peer.get(&key) else { return };
+        let Some(association) = self.associations.get(id.index()) else { return };
+        let setting_up = !association.is_set_up();
+        let local_tag = association.identity().local_tag;
+        // RFC 9260 §10, ICMP7: believed only if it quotes what we really sent.
+        let genuine = packet.chunks().next().is_none_or(|first| {
+            first.is_ok_and(|raw| raw.kind != Init::KIND || Init::parse(&raw).is_ok_and(|i| i.initiate_tag.0 == local_tag))
+        });
+        let known_tag = header.verification_tag.0 == 0
+            || header.verification_tag.0 == association.identity().peer_tag;
+        if setting_up && genuine && known_tag {
+            self.with(id, now, host, |association, cx, _| association.drop_with(cx, why.reason()));
+        }
+    }
+
+    /// The association that a packet with our tag belongs to.
+    #[inline]
+    fn find(&mut self, header: &Header, remote: SocketAddr) -> Option<AssociationId> {
+        let tag = header.verification_tag.0;
+        let id = match self.last {
+            Some((last, id)) if last == tag => id,
+            _ => *self.by_tag.get(&tag)?,
+        };
+        let association = self.associations.get(id.index())?;
+        let identity = association.identity();
+        if identity.local_port != header.destination_port
+            || identity.peer_port != header.source_port
+            || !association.remotes().any(|r| r.ip() == remote.ip())
+        {
+            self.statistics.tag_errors += 1;
+            return None;
+        }
+        self.last = Some((tag, id));
+        Some(id)
+    }
+
+    /// No association has this tag. It may be the peer's own, reflected (T bit), or out of the blue.
+    fn handle_unmatched<H: Host + ?Sized>(
+        &mut self,
+        now: Time,
+        route: Route,
+        header: &Header,
+        first: &RawChunk<'_>,
+        host: &mut H,
+    ) {
+        let key = PeerKey {
+            remote: route.remote,
+            local_port: header.destination_port,
+            peer_port: header.source_port,
+        };
+        if let Some(&id) = self.by_peer.get(&key)
+            && let Some(association) = self.associations.get(id.index())
+        {
+            let reflected = first.flags & 1 == 1 && association.identity().peer_tag == header.verification_tag.0;
+            match first.kind {
+                // RFC 9260 §8.5.1 B and C.
+                Abort::KIND if reflected => {
+                    let reason = abort_reason(first, !association.is_set_up());
+                    self.with(id, now, host, |a, cx, _| a.drop_with(cx, reason));
+                }
+                ShutdownComplete::KIND if reflected => {
+                    self.with(id, now, host, |a, cx, _| a.handle_shutdown_complete(cx));
+                }
+                _ => self.statistics.tag_errors += 1,
+            }
+            return;
+        }
+        self.answer_out_of_the_blue(route, header, first);
+    }
+
+    /// RFC 9260 §8.4.
+    fn answer_out_of_the_blue(&mut self, route: Route, header: &Header, first: &RawChunk<'_>) {
+        self.statistics.out_of_the_blue += 1;
+        match first.kind {
+            Abort::KIND | ShutdownComplete::KIND | CookieAck::KIND | CookieEcho::KIND => {}
+            Error::KIND if reports_stale_cookie(first) => {}
+            ShutdownAck::KIND => {
+                self.reply(route, header, header.verification_tag, |out| {
+                    ShutdownComplete { reflected_tag: true }.write(out);
+                });
+            }
+            _ => self.reply(route, header, header.verification_tag, |out| write_abort(true, out)),
+        }
+    }
+
+    /// INIT (RFC 9260 §5.1 A and B, §5.2.1, §5.2.2). Leaves no state behind.
+    fn handle_init(
+        &mut self,
+        now: Time,
+        route: Route,
+        header: &Header,
+        packet: &Packet<'_>,
+        first: &RawChunk<'_>,
+    ) {
+        // Alone in its packet, with tag 0 (RFC 9260 §8.5.1 A, §6.10).
+        if header.verification_tag.0 != 0 || packet.chunks().count() != 1 {
+            self.statistics.tag_errors += 1;
+            return;
+        }
+        let Some((init, peer)) = Init::parse(first).ok().and_then(|i| PeerInit::from_init(&i).map(|p| (i, p)))
+        else {
+            self.statistics.malformed += 1;
+            return;
+        };
+        let key = PeerKey {
+            remote: route.remote,
+            local_port: header.destination_port,
+            peer_port: header.source_port,
+        };
+        let existing = self.by_peer.get(&key).and_then(|id| self.associations.get(id.index()));
+        let (config, mut identity, tie) = match (existing, self.listeners.get(&header.destination_port)) {
+            (Some(association), _) => {
+                let own = association.identity();
+                (association.config(), own, (association.is_set_up(), own))
+            }
+            (None, Some(config)) => {
+                let identity = Identity {
+                    local_port: header.destination_port,
+                    peer_port: header.source_port,
+                    local_tag: 0,
+                    peer_tag: 0,
+                    local_initial_tsn: 0,
+                };
+                (Arc::clone(config), identity, (true, identity))
+            }
+            (None, None) => {
+                // RFC 9260 §8.4, 3: nobody listens here.
+                return self.reply(route, header, init.initiate_tag, |out| write_abort(false, out));
+            }
+        };
+        let (fresh, tied) = tie;
+        if fresh {
+            identity.local_tag = self.new_tag();
+            identity.local_initial_tsn = self.random.next_u32();
+        }
+        self.statistics.inits_received += 1;
+        let cookie = StateCookie {
+            created: now,
+            local_tag: identity.local_tag,
+            peer_tag: peer.tag,
+            local_initial_tsn: identity.local_initial_tsn,
+            peer_initial_tsn: peer.initial_tsn,
+            peer_window_bytes: peer.window_bytes,
+            local_port: identity.local_port,
+            peer_port: identity.peer_port,
+            streams_out: config.streams_out.max(1).min(peer.streams_in),
+            streams_in: config.streams_in_max.max(1).min(peer.streams_out),
+            tie_local_tag: tied.local_tag,
+            tie_peer_tag: tied.peer_tag,
+            addresses: peer.addresses,
+        };
+        let sealed = self.cookies.seal(&cookie);
+        let addresses = std::mem::take(&mut self.local_addresses);
+        self.reply(route, header, init.initiate_tag, |out| {
+            write_init_ack(&identity, &config, &addresses, &sealed, &peer.unrecognized, out);
+        });
+        self.local_addresses = addresses;
+    }
+
+    /// COOKIE ECHO (RFC 9260 §5.1 D, §5.2.4). True: an association is there for the rest of the packet.
+    fn handle_cookie_echo<H: Host + ?Sized>(
+        &mut self,
+        now: Time,
+        route: Route,
+        header: &Header,
+        first: &RawChunk<'_>,
+        host: &mut H,
+    ) -> bool {
+        let life = self
+            .listeners
+            .get(&header.destination_port)
+            .map_or_else(|| AssociationConfig::default().cookie_life, |config| config.cookie_life);
+        let opened = CookieEcho::parse(first)
+            .map_err(|_| CookieError::Invalid)
+            .and_then(|echo| self.cookies.open(echo.cookie, now, life));
+        let cookie = match opened {
+            Ok(cookie)
+                if cookie.local_tag == header.verification_tag.0
+                    && cookie.local_port == header.destination_port
+                    && cookie.peer_port == header.source_port =>
+            {
+                cookie
+            }
+            Err(CookieError::Stale { by, peer_tag }) => {
+                self.statistics.cookie_errors += 1;
+                // RFC 9260 §5.2.6.
+                let staleness_us = u32::try_from(by.as_micros()).unwrap_or(u32::MAX);
+                self.reply(route, header, VerificationTag(peer_tag), |out| {
+                    out.extend_from_slice(&error_chunk(&Cause::StaleCookie(StaleCookie { staleness_us })));
+                });
+                return false;
+            }
+            _ => {
+                self.statistics.cookie_errors += 1;
+                return false;
+            }
+        };
+        let key =
+            PeerKey { remote: route.remote, local_port: cookie.local_port, peer_port: cookie.peer_port };
+        let Some(&id) = self.by_peer.get(&key) else {
+            return self.accept(now, route, &cookie, host);
+        };
+        let Some(own) = self.associations.get(id.index()).map(|a| a.identity()) else { return false };
+        match (own.local_tag == cookie.local_tag, own.peer_tag == cookie.peer_tag) {
+            // Case D: a COOKIE ECHO of this association, perhaps again.
+            (true, true) => self.with(id, now, host, |a, cx, _| a.handle_own_cookie(cx, &cookie)),
+            // Case B: both sides sent an INIT.
+            (true, false) => self.with(id, now, host, |a, cx, _| a.handle_own_cookie(cx, &cookie)),
+            // Case A: the peer has restarted.
+            (false, false)
+                if cookie.tie_local_tag == own.local_tag && cookie.tie_peer_tag == own.peer_tag =>
+            {
+                self.with(id, now, host, |a, cx, _| a.drop_with(cx, CloseReason::PeerRestarted));
+                return self.accept(now, route, &cookie, host);
+            }
+            // Case C and everything else: a cookie that came too late.
+            _ => {
+                self.statistics.cookie_errors += 1;
+                return false;
+            }
+        }
+        true
+    }
+
+    fn accept<H: Host + ?Sized>(
+        &mut self,
+        now: Time,
+        route: Route,
+        cookie: &StateCookie,
+        host: &mut H,
+    ) -> bool {
+        let Some(config) = self.listeners.get(&cookie.local_port).cloned() else { return false };
+        self.statistics.accepted += 1;
+        let mut remotes = vec![(route.remote, host.path_hints(route.remote))];
+        for address in &cookie.addresses {
+            let other = SocketAddr::new(*address, route.remote.port());
+            if other.ip() != route.remote.ip() {
+                remotes.push((other, host.path_hints(other)));
+            }
+        }
+        let id = AssociationId(self.associations.vacant_key() as u32);
+        let mut cx = Context { now, host, random: &mut self.random };
+        let association = Association::accept(&mut cx, id, config, cookie, &remotes, route.local);
+        self.insert(id, association);
+        self.settle(id);
+        true
+    }
+
+    fn reply(&mut self, route: Route, header: &Header, tag: VerificationTag, write: impl FnOnce(&mut Vec<u8>)) {
+        let back = Header {
+            source_port: header.destination_port,
+            destination_port: header.source_port,
+            verification_tag: tag,
+        };
+        self.push_reply(Reply::new(route.remote, route.local, &back, self.config.checksum, write));
+    }
+
+    pub(super) fn push_reply(&mut self, reply: Reply) {
+        if !self.replies.push(reply) {
+            self.statistics.replies_dropped += 1;
+        }
+    }
+}

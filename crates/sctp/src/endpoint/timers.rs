@@ -1,0 +1,32 @@
+//! The one deadline of all associations.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::AssociationId;
+use crate::time::Time;
+
+/// A heap with at most a few entries per association. An association whose deadline moves later keeps its
+/// entry; when that comes up, the real deadline is entered. So restarting T3 with every SACK costs nothing.
+#[derive(Debug, Default)]
+pub(super) struct Timers {
+    heap: BinaryHeap<Reverse<(Time, u32)>>,
+}
+
+impl Timers {
+    pub(super) fn push(&mut self, at: Time, id: AssociationId) {
+        self.heap.push(Reverse((at, id.0)));
+    }
+
+    pub(super) fn next(&self) -> Option<Time> {
+        self.heap.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// Takes an entry that is due.
+    pub(super) fn pop(&mut self, now: Time) -> Option<AssociationId> {
+        if self.next()? > now {
+            return None;
+        }
+        self.heap.pop().map(|Reverse((_, id))| AssociationId(id))
+    }
+}

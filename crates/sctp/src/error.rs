@@ -1,0 +1,123 @@
+//! Errors, one enum per operation.
+
+use std::fmt;
+
+/// Why a message was not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SendError {
+    /// The association is gone or going.
+    Closed,
+    /// No such outbound stream.
+    NoSuchStream {
+        /// The stream asked for.
+        stream: u16,
+        /// How many outbound streams the association has.
+        streams: u16,
+    },
+    /// The message is longer than the limit.
+    TooLong {
+        /// Its length.
+        bytes: usize,
+        /// The limit (`message_bytes_max`).
+        limit_bytes: usize,
+    },
+    /// SCTP has no empty messages.
+    Empty,
+    /// A record is being sent in parts on another stream, and nothing may come between its parts.
+    RecordOpen {
+        /// Stream of the open record.
+        stream: u16,
+    },
+}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SendError::Closed => f.write_str("the association is closed or closing; connect again to send more"),
+            SendError::NoSuchStream { stream, streams } => write!(
+                f,
+                "stream {stream} does not exist: this association has outbound streams 0 to {}; ask for more with streams_out before connecting",
+                streams.saturating_sub(1)
+            ),
+            SendError::TooLong { bytes, limit_bytes } => write!(
+                f,
+                "a message of {bytes} bytes is over the limit of {limit_bytes}; split it or raise message_bytes_max"
+            ),
+            SendError::RecordOpen { stream } => write!(
+                f,
+                "a record is still open on stream {stream}; end it with a message that has no `more` before sending another"
+            ),
+            SendError::Empty => f.write_str("a message must have at least one byte (RFC 9260 §3.3.1)"),
+        }
+    }
+}
+
+impl std::error::Error for SendError {}
+
+/// Why an association could not even be started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ConnectError {
+    /// No peer address was given.
+    NoAddress,
+    /// An association between these two ports and this address exists already.
+    Exists,
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConnectError::NoAddress => f.write_str("name at least one address of the peer"),
+            ConnectError::Exists => {
+                f.write_str("an association with this peer and these ports exists already; use it or choose another local port")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ConnectError {}
+
+/// Why an association ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum CloseReason {
+    /// Both sides shut down; everything was delivered.
+    Shutdown,
+    /// The peer aborted; the text is its user-initiated abort reason or the name of the error cause.
+    PeerAborted(String),
+    /// We aborted on the user's behalf.
+    Aborted,
+    /// Nobody answered the INIT.
+    NoAnswer,
+    /// The host answered that nobody listens (ICMP port unreachable, or an ABORT in reply to the INIT).
+    Refused,
+    /// No route to the peer.
+    Unreachable,
+    /// The peer stopped answering.
+    Timeout,
+    /// The peer broke the protocol; the text says how.
+    ProtocolViolation(&'static str),
+    /// The peer started again from the same address and port.
+    PeerRestarted,
+}
+
+impl fmt::Display for CloseReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CloseReason::Shutdown => f.write_str("the association was shut down"),
+            CloseReason::PeerAborted(why) if why.is_empty() => f.write_str("the peer aborted the association"),
+            CloseReason::PeerAborted(why) => write!(f, "the peer aborted the association: {why}"),
+            CloseReason::Aborted => f.write_str("the association was aborted on this side"),
+            CloseReason::NoAnswer => f.write_str(
+                "the peer did not answer; check the address, that a server runs there, and that UDP port 9899 (or the one named) passes the firewall",
+            ),
+            CloseReason::Refused => {
+                f.write_str("the peer refused the association; start a server on that port, or check the SCTP and UDP port")
+            }
+            CloseReason::Unreachable => f.write_str("there is no route to the peer; check the address and the routes"),
+            CloseReason::Timeout => f.write_str("the peer stopped answering; the association was given up"),
+            CloseReason::ProtocolViolation(how) => write!(f, "the peer broke the protocol: {how}"),
+            CloseReason::PeerRestarted => f.write_str("the peer restarted; connect or accept again"),
+        }
+    }
+}
+
+impl std::error::Error for CloseReason {}

@@ -1,0 +1,99 @@
+//! What leaves the core towards the user: messages and events.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use crate::endpoint::{AssociationId, PathHints};
+use crate::error::{CloseReason, SendError};
+
+/// The bytes of a received message, one block for each DATA chunk it came in.
+pub type Payload = SmallVec<[Bytes; 1]>;
+
+/// What travels with a message that is sent (RFC 6458 §5.3.4).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SendInfo {
+    /// Stream to send on.
+    pub stream: u16,
+    /// Payload protocol identifier, passed through unseen.
+    pub ppid: u32,
+    /// Deliver out of order (SCTP_UNORDERED).
+    pub unordered: bool,
+    /// The record goes on in the next message of this stream.
+    pub more: bool,
+    /// Ask the peer to acknowledge at once (RFC 7053).
+    pub immediate: bool,
+}
+
+/// What travels with a message that is received (RFC 6458 §5.3.5).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReceiveInfo {
+    /// Stream it came on.
+    pub stream: u16,
+    /// Its stream sequence number.
+    pub ssn: u16,
+    /// Payload protocol identifier.
+    pub ppid: u32,
+    /// TSN of its first chunk.
+    pub tsn: u32,
+    /// It was sent unordered.
+    pub unordered: bool,
+    /// The record goes on in the next message of this stream (partial delivery).
+    pub more: bool,
+}
+
+/// Whether a message may be handed in now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Admission {
+    /// Yes, and nothing is outstanding: what is handed in leaves at once.
+    Idle,
+    /// Yes.
+    Room,
+    /// No. [`Event::Writable`] tells when the buffer is at most half full.
+    Full,
+    /// Never: the reason.
+    Fail(SendError),
+}
+
+/// What happens to an association.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// A peer's association came up on a listening port.
+    Accepted {
+        /// The listening port.
+        port: u16,
+        /// The address that it came from; the port is the peer's SCTP port.
+        peer: SocketAddr,
+    },
+    /// The association that we asked for is up.
+    Connected {
+        /// Outbound streams after negotiation.
+        streams_out: u16,
+        /// Inbound streams after negotiation.
+        streams_in: u16,
+    },
+    /// A send buffer that had been full is at most half full.
+    Writable,
+    /// The peer has shut down: nothing more will come.
+    PeerShutdown,
+    /// A path changed its state.
+    PathChanged {
+        /// The peer's address.
+        remote: SocketAddr,
+        /// Whether it is usable.
+        active: bool,
+    },
+    /// The association is gone; its identifier may be used again after this event.
+    Closed(CloseReason),
+}
+
+/// What surrounds the core. Messages and events go to it while input is handled; nothing waits in between.
+pub trait Host {
+    /// A message, or a part of one if `info.more`.
+    fn message(&mut self, id: AssociationId, info: &ReceiveInfo, payload: Payload);
+    /// Something happened.
+    fn event(&mut self, id: AssociationId, event: Event);
+    /// What the link knows about the way to an address.
+    fn path_hints(&self, remote: SocketAddr) -> PathHints;
+}

@@ -1,0 +1,364 @@
+//! What arrived: TSNs, the receive window, stream order, and when to acknowledge.
+
+use std::collections::{BTreeMap, HashMap};
+
+use bytes::Bytes;
+use sctp_wire::Tsn;
+use sctp_wire::chunk::{Data, SackBuilder};
+use smallvec::SmallVec;
+
+use crate::config::{AssociationConfig, DUPLICATES_MAX, GAP_RANGES_MAX, MESSAGE_OVERHEAD_BYTES};
+use crate::endpoint::AssociationId;
+use crate::event::{ReceiveInfo, Host};
+use crate::range_set::RangeSet;
+use crate::reassembly::{Assembled, Fragment, FragmentError, Reassembly};
+use crate::statistics::Statistics;
+use crate::time::Time;
+use crate::tsn;
+
+/// Bytes of DATA that make a SACK due at once: two packets of Ethernet (RFC 9260 §6.2: a SACK at least
+/// for every second packet), so that one 64 KB packet on loopback does not wait for another.
+const ACK_AT_ONCE_BYTES: usize = 2 * 1452;
+
+/// What became of a DATA chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Outcome {
+    Taken,
+    Duplicate,
+    /// No room; it is as if it had not arrived.
+    Dropped,
+    /// Acknowledged and thrown away: the stream does not exist (RFC 9260 §6.5).
+    NoSuchStream,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inbound {
+    /// Every TSN up to this one has arrived (unwrapped).
+    cumulative: u64,
+    /// TSNs that arrived beyond the cumulative one.
+    beyond: RangeSet,
+    duplicates: Vec<Tsn>,
+    streams: u16,
+    /// Next SSN by stream, for streams that were used.
+    next_ssn: Vec<u16>,
+    /// Complete ordered messages that wait for an earlier one of their stream.
+    waiting: HashMap<u16, BTreeMap<u16, Assembled>>,
+    reassembly: Reassembly,
+    /// Payload and overhead of everything not yet read: here, and in the reader's queues.
+    held_bytes: usize,
+    buffer_bytes: usize,
+    partial_delivery_bytes: usize,
+    /// The window as the peer last heard of it, less what arrived since.
+    advertised_bytes: usize,
+    /// DATA bytes and packets that no SACK has covered.
+    unacked_bytes: usize,
+    unacked_packets: u32,
+    packet_had_data: bool,
+    ack_now: bool,
+    ack_at: Option<Time>,
+}
+
+impl Inbound {
+    pub(crate) fn new(peer_initial: Tsn, streams: u16, config: &AssociationConfig) -> Self {
+        Inbound {
+            cumulative: tsn::start(peer_initial) - 1,
+            beyond: RangeSet::new(),
+            duplicates: Vec::new(),
+            streams,
+            next_ssn: Vec::new(),
+            waiting: HashMap::new(),
+            reassembly: Reassembly::default(),
+            held_bytes: 0,
+            buffer_bytes: config.receive_buffer_bytes,
+            partial_delivery_bytes: config.partial_delivery_bytes.min(config.receive_buffer_bytes / 2),
+            advertised_bytes: config.receive_buffer_bytes,
+            unacked_bytes: 0,
+            unacked_packets: 0,
+            packet_had_data: false,
+            ack_now: false,
+            ack_at: None,
+        }
+    }
+
+    pub(crate) fn streams(&self) -> u16 {
+        self.streams
+    }
+
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
+    /// Takes one DATA chunk; `payload` is the chunk's, as a block of its own.
+    #[inline]
+    pub(crate) fn handle_data<H: Host + ?Sized>(
+        &mut self,
+        id: AssociationId,
+        data: &Data<'_>,
+        payload: Bytes,
+        statistics: &mut Statistics,
+        host: &mut H,
+    ) -> Result<Outcome, FragmentError> {
+        self.packet_had_data = true;
+        self.ack_now |= data.flags.immediate;
+        let tsn = tsn::unwrap(self.cumulative, data.tsn);
+        let in_order = tsn == self.cumulative + 1;
+        // The window was advertised without the overhead of messages, so a peer that fills it can
+        // bring more than fits; what is beyond twice the buffer comes again later (RFC 9260 §6.2).
+        if self.held_bytes > 2 * self.buffer_bytes {
+            statistics.data_chunks_dropped += 1;
+            self.ack_now = true;
+            return Ok(Outcome::Dropped);
+        }
+        if in_order && self.beyond.is_empty() {
+            self.cumulative = tsn;
+        } else if !self.record(tsn, data.tsn, statistics) {
+            return Ok(if tsn <= self.cumulative || self.beyond.contains(tsn) {
+                Outcome::Duplicate
+            } else {
+                Outcome::Dropped
+            });
+        }
+        self.unacked_bytes += payload.len();
+        self.advertised_bytes = self.advertised_bytes.saturating_sub(payload.len());
+        statistics.data_chunks_received += 1;
+        if data.stream.0 >= self.streams {
+            return Ok(Outcome::NoSuchStream);
+        }
+        let info = ReceiveInfo {
+            stream: data.stream.0,
+            ssn: data.ssn.0,
+            ppid: data.ppid.0,
+            tsn: data.tsn.0,
+            unordered: data.flags.unordered,
+            more: false,
+        };
+        self.held_bytes += payload.len() + MESSAGE_OVERHEAD_BYTES;
+        let complete = if data.flags.beginning && data.flags.ending {
+            let bytes = payload.len();
+            Some(Assembled { info, payload: SmallVec::from_buf([payload]), bytes, chunks: 1 })
+        } else {
+            let fragment =
+                Fragment { info, beginning: data.flags.beginning, ending: data.flags.ending, payload };
+            if in_order {
+                self.reassembly.in_order(tsn, fragment)?
+            } else {
+                self.reassembly.out_of_order(tsn, fragment)?
+            }
+        };
+        if let Some(message) = complete {
+            self.complete(id, message, statistics, host);
+        }
+        if in_order && !self.beyond.is_empty() {
+            self.close_gap(id, statistics, host)?;
+        }
+        if self.reassembly.current_bytes() >= self.partial_delivery_bytes
+            && let Some(part) = self.reassembly.take_part()
+        {
+            self.deliver(id, part, statistics, host);
+        }
+        Ok(Outcome::Taken)
+    }
+
+    /// All chunks of a packet were handled: decides when to acknowledge (RFC 9260 §6.2).
+    pub(crate) fn end_packet(&mut self, now: Time, sack_delay: std::time::Duration) {
+        if !self.packet_had_data {
+            return;
+        }
+        self.packet_had_data = false;
+        self.unacked_packets += 1;
+        if self.unacked_packets >= 2 || self.unacked_bytes >= ACK_AT_ONCE_BYTES || !self.beyond.is_empty() {
+            self.ack_now = true;
+        }
+        if !self.ack_now && self.ack_at.is_none() {
+            self.ack_at = Some(now + sack_delay);
+        }
+    }
+
+    /// The reader took a message of `bytes`. Says whether the peer should hear of the wider window now.
+    #[inline]
+    pub(crate) fn consumed(&mut self, bytes: usize) -> bool {
+        self.held_bytes = self.held_bytes.saturating_sub(bytes + MESSAGE_OVERHEAD_BYTES);
+        // RFC 9260 §6.2: window updates avoid the silly window syndrome by coming in quarters.
+        if self.window_bytes() >= self.advertised_bytes + self.buffer_bytes / 4 {
+            self.ack_now = true;
+            return true;
+        }
+        false
+    }
+
+    pub(crate) fn window_bytes(&self) -> usize {
+        self.buffer_bytes.saturating_sub(self.held_bytes)
+    }
+
+    /// Whether a SACK must leave now.
+    #[inline]
+    pub(crate) fn ack_due(&self) -> bool {
+        self.ack_now
+    }
+
+    /// Whether a SACK may ride along with DATA.
+    #[inline]
+    pub(crate) fn ack_waits(&self) -> bool {
+        self.ack_now || self.unacked_packets > 0
+    }
+
+    pub(crate) fn ack_deadline(&self) -> Option<Time> {
+        self.ack_at
+    }
+
+    pub(crate) fn ack_timer_expired(&mut self) {
+        self.ack_at = None;
+        self.ack_now = true;
+    }
+
+    pub(crate) fn cumulative_tsn(&self) -> Tsn {
+        tsn::wrap(self.cumulative)
+    }
+
+    /// Appends a SACK of at most `space` bytes (RFC 9260 §3.3.4) and counts everything as acknowledged.
+    pub(crate) fn write_sack(&mut self, space: usize, out: &mut Vec<u8>) {
+        let mut gaps: SmallVec<[(u16, u16); 16]> = SmallVec::new();
+        let room = space.saturating_sub(16) / 4;
+        let duplicates = self.duplicates.len().min(room / 2);
+        for range in self.beyond.iter().take(room - duplicates) {
+            // Gap ends are 16-bit offsets; what is further away is reported once the gap has moved.
+            let (Ok(start), Ok(end)) =
+                (u16::try_from(range.start - self.cumulative), u16::try_from(range.end - 1 - self.cumulative))
+            else {
+                break;
+            };
+            gaps.push((start, end));
+        }
+        let window = u32::try_from(self.window_bytes()).unwrap_or(u32::MAX);
+        SackBuilder {
+            cum_tsn: self.cumulative_tsn(),
+            a_rwnd: window,
+            gap_blocks: &gaps,
+            duplicates: &self.duplicates[..duplicates],
+        }
+        .write(out);
+        self.duplicates.clear();
+        self.advertised_bytes = self.window_bytes();
+        self.unacked_bytes = 0;
+        self.unacked_packets = 0;
+        self.ack_now = false;
+        self.ack_at = None;
+    }
+
+    /// Records a TSN when there are gaps, or when it is not the next. False: it is not new, or has no room.
+    fn record(&mut self, tsn: u64, wire: Tsn, statistics: &mut Statistics) -> bool {
+        self.ack_now = true;
+        if tsn <= self.cumulative || self.beyond.contains(tsn) {
+            statistics.duplicates_received += 1;
+            if self.duplicates.len() < DUPLICATES_MAX {
+                self.duplicates.push(wire);
+            }
+            return false;
+        }
+        if tsn == self.cumulative + 1 {
+            self.cumulative = tsn;
+            return true;
+        }
+        if self.beyond.range_count() >= GAP_RANGES_MAX || self.held_bytes > self.buffer_bytes {
+            statistics.data_chunks_dropped += 1;
+            return false;
+        }
+        self.beyond.insert(tsn)
+    }
+
+    /// The missing TSN came: what follows without a gap is in order now.
+    fn close_gap<H: Host + ?Sized>(
+        &mut self,
+        id: AssociationId,
+        statistics: &mut Statistics,
+        host: &mut H,
+    ) -> Result<(), FragmentError> {
+        if let Some(end) = self.beyond.take_range_at(self.cumulative + 1) {
+            self.cumulative = end - 1;
+            if let Some(message) = self.reassembly.advance(self.cumulative)? {
+                self.complete(id, message, statistics, host);
+            }
+        }
+        Ok(())
+    }
+
+    /// A whole message (or the last part of one): deliver it in stream order (RFC 9260 §6.6).
+    #[inline]
+    fn complete<H: Host + ?Sized>(
+        &mut self,
+        id: AssociationId,
+        message: Assembled,
+        statistics: &mut Statistics,
+        host: &mut H,
+    ) {
+        if message.info.unordered {
+            return self.deliver(id, message, statistics, host);
+        }
+        let stream = message.info.stream;
+        let next = self.next_ssn(stream);
+        if message.info.ssn != *next {
+            self.waiting.entry(stream).or_default().insert(message.info.ssn, message);
+            return;
+        }
+        *next = next.wrapping_add(1);
+        self.deliver(id, message, statistics, host);
+        if !self.waiting.is_empty() {
+            self.deliver_waiting(id, stream, statistics, host);
+        }
+    }
+
+    fn deliver_waiting<H: Host + ?Sized>(
+        &mut self,
+        id: AssociationId,
+        stream: u16,
+        statistics: &mut Statistics,
+        host: &mut H,
+    ) {
+        loop {
+            let next = *self.next_ssn(stream);
+            let Some(queue) = self.waiting.get_mut(&stream) else { return };
+            let Some(message) = queue.remove(&next) else { return };
+            if queue.is_empty() {
+                self.waiting.remove(&stream);
+            }
+            *self.next_ssn(stream) = next.wrapping_add(1);
+            self.deliver(id, message, statistics, host);
+        }
+    }
+
+    #[inline]
+    fn deliver<H: Host + ?Sized>(
+        &mut self,
+        id: AssociationId,
+        message: Assembled,
+        statistics: &mut Statistics,
+        host: &mut H,
+    ) {
+        // Held chunk by chunk until now, from here on as one message.
+        self.held_bytes -= (message.chunks - 1) * MESSAGE_OVERHEAD_BYTES;
+        statistics.messages_received += 1;
+        statistics.bytes_received += message.bytes as u64;
+        host.message(id, &message.info, message.payload);
+    }
+
+    #[inline]
+    fn next_ssn(&mut self, stream: u16) -> &mut u16 {
+        let at = usize::from(stream);
+        if at >= self.next_ssn.len() {
+            self.next_ssn.resize(at + 1, 0);
+        }
+        &mut self.next_ssn[at]
+    }
+
+    /// What is left of an unfinished message when the association ends.
+    pub(crate) fn take_rest<H: Host + ?Sized>(
+        &mut self,
+        id: AssociationId,
+        statistics: &mut Statistics,
+        host: &mut H,
+    ) {
+        if let Some(part) = self.reassembly.take_part() {
+            self.deliver(id, part, statistics, host);
+        }
+    }
+}

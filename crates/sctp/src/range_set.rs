@@ -1,0 +1,210 @@
+//! A set of integers kept as sorted, disjoint, non-adjacent ranges.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// Sorted half-open ranges. Work costs what changes plus a binary search; an empty set owns no memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RangeSet {
+    ranges: VecDeque<(u64, u64)>,
+    count: u64,
+}
+
+impl RangeSet {
+    /// An empty set.
+    pub const fn new() -> Self {
+        RangeSet { ranges: VecDeque::new(), count: 0 }
+    }
+
+    /// Whether the set has no member.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// Number of members.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Number of separate ranges.
+    pub fn range_count(&self) -> usize {
+        self.ranges.len()
+    }
+
+    /// The lowest member.
+    pub fn first(&self) -> Option<u64> {
+        self.ranges.front().map(|r| r.0)
+    }
+
+    /// The ranges in rising order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = Range<u64>> + '_ {
+        self.ranges.iter().map(|&(start, end)| start..end)
+    }
+
+    /// Whether `value` is a member.
+    pub fn contains(&self, value: u64) -> bool {
+        let at = self.ranges.partition_point(|r| r.1 <= value);
+        self.ranges.get(at).is_some_and(|r| r.0 <= value)
+    }
+
+    /// Adds one member; `false` if it was there already.
+    pub fn insert(&mut self, value: u64) -> bool {
+        if self.contains(value) {
+            return false;
+        }
+        self.insert_range(value..value + 1, |_| {});
+        true
+    }
+
+    /// Adds a range and names each sub-range that was not yet a member.
+    pub fn insert_range(&mut self, range: Range<u64>, mut added: impl FnMut(Range<u64>)) {
+        if range.is_empty() {
+            return;
+        }
+        let (mut start, mut end) = (range.start, range.end);
+        // The first range that touches or follows the new one.
+        let from = self.ranges.partition_point(|r| r.1 < start);
+        let mut to = from;
+        let mut uncovered = start;
+        while let Some(&(s, e)) = self.ranges.get(to) {
+            if s > end {
+                break;
+            }
+            if uncovered < s.min(range.end) {
+                added(uncovered..s.min(range.end));
+                self.count += s.min(range.end) - uncovered;
+            }
+            uncovered = uncovered.max(e);
+            start = start.min(s);
+            end = end.max(e);
+            to += 1;
+        }
+        if uncovered < range.end {
+            added(uncovered..range.end);
+            self.count += range.end - uncovered;
+        }
+        if to == from {
+            self.ranges.insert(from, (start, end));
+        } else {
+            self.ranges[from] = (start, end);
+            self.ranges.drain(from + 1..to);
+        }
+    }
+
+    /// Removes every member below `bound`.
+    pub fn remove_below(&mut self, bound: u64) {
+        while let Some(front) = self.ranges.front_mut() {
+            if front.1 <= bound {
+                self.count -= front.1 - front.0;
+                self.ranges.pop_front();
+            } else {
+                if front.0 < bound {
+                    self.count -= bound - front.0;
+                    front.0 = bound;
+                }
+                break;
+            }
+        }
+    }
+
+    /// Removes a range of values.
+    pub fn remove_range(&mut self, range: Range<u64>) {
+        if range.is_empty() {
+            return;
+        }
+        let mut at = self.ranges.partition_point(|r| r.1 <= range.start);
+        while let Some(&(s, e)) = self.ranges.get(at) {
+            if s >= range.end {
+                break;
+            }
+            self.count -= e.min(range.end) - s.max(range.start);
+            match (s < range.start, e > range.end) {
+                (true, true) => {
+                    self.ranges[at].1 = range.start;
+                    self.ranges.insert(at + 1, (range.end, e));
+                    return;
+                }
+                (true, false) => {
+                    self.ranges[at].1 = range.start;
+                    at += 1;
+                }
+                (false, true) => {
+                    self.ranges[at].0 = range.end;
+                    return;
+                }
+                (false, false) => {
+                    self.ranges.remove(at);
+                }
+            }
+        }
+    }
+
+    /// Removes and returns the lowest member.
+    pub fn pop_first(&mut self) -> Option<u64> {
+        let front = self.ranges.front_mut()?;
+        let value = front.0;
+        front.0 += 1;
+        self.count -= 1;
+        if front.0 == front.1 {
+            self.ranges.pop_front();
+        }
+        Some(value)
+    }
+
+    /// The end of the range that begins at `start`, if there is one; the range is removed.
+    pub fn take_range_at(&mut self, start: u64) -> Option<u64> {
+        let &(s, e) = self.ranges.front()?;
+        if s != start {
+            return None;
+        }
+        self.count -= e - s;
+        self.ranges.pop_front();
+        Some(e)
+    }
+
+    /// Removes everything.
+    pub fn clear(&mut self) {
+        self.ranges.clear();
+        self.count = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_plain_set(ops in proptest::collection::vec((0u8..4, 0u64..60, 0u64..12), 1..80)) {
+            let mut set = RangeSet::new();
+            let mut model = BTreeSet::new();
+            for (op, start, len) in ops {
+                let range = start..start + len;
+                match op {
+                    0 | 1 => {
+                        let mut added = BTreeSet::new();
+                        set.insert_range(range.clone(), |r| added.extend(r));
+                        let expected: BTreeSet<u64> = range.filter(|v| model.insert(*v)).collect();
+                        prop_assert_eq!(added, expected);
+                    }
+                    2 => {
+                        set.remove_range(range.clone());
+                        for v in range { model.remove(&v); }
+                    }
+                    _ => {
+                        set.remove_below(start);
+                        model.retain(|v| *v >= start);
+                    }
+                }
+                prop_assert_eq!(set.iter().flatten().collect::<Vec<_>>(), model.iter().copied().collect::<Vec<_>>());
+                prop_assert_eq!(set.count(), model.len() as u64);
+                let ranges: Vec<_> = set.iter().collect();
+                prop_assert!(ranges.windows(2).all(|w| w[0].end < w[1].start), "ranges touch: {:?}", ranges);
+                prop_assert_eq!(set.first(), model.first().copied());
+            }
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Fragments back into messages (RFC 9260 §6.9).
+//!
+//! Chunks that come in TSN order extend the one message that is being assembled. The rest wait in
+//! *runs*: neighbours by TSN that belong to one message. A run that has both ends is a message at once,
+//! whatever is still missing before it.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use crate::event::{Payload, ReceiveInfo};
+
+/// A fragment as it came from a DATA chunk.
+#[derive(Debug, Clone)]
+pub(crate) struct Fragment {
+    pub(crate) info: ReceiveInfo,
+    pub(crate) beginning: bool,
+    pub(crate) ending: bool,
+    pub(crate) payload: Bytes,
+}
+
+/// Neighbouring fragments of one message, in TSN order, without a gap.
+#[derive(Debug)]
+struct Run {
+    /// Info of its first fragment.
+    info: ReceiveInfo,
+    beginning: bool,
+    ending: bool,
+    /// TSN after its last fragment.
+    end: u64,
+    parts: Payload,
+    bytes: usize,
+}
+
+/// A complete message, or the next part of one.
+#[derive(Debug)]
+pub(crate) struct Assembled {
+    pub(crate) info: ReceiveInfo,
+    pub(crate) payload: Payload,
+    pub(crate) bytes: usize,
+    /// How many chunks it came in.
+    pub(crate) chunks: usize,
+}
+
+/// The peer's fragments do not fit together; the text says how.
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+pub(crate) struct FragmentError(pub(crate) &'static str);
+
+#[derive(Debug, Default)]
+pub(crate) struct Reassembly {
+    /// The message that in-order chunks extend.
+    current: Option<Run>,
+    /// Runs beyond the first gap, by the TSN of their first fragment.
+    runs: BTreeMap<u64, Run>,
+}
+
+impl Reassembly {
+    /// Takes the fragment at the in-order position `tsn`.
+    pub(crate) fn in_order(&mut self, tsn: u64, fragment: Fragment) -> Result<Option<Assembled>, FragmentError> {
+        self.extend_current(Run::of(tsn, fragment))
+    }
+
+    /// The cumulative TSN moved: runs at or below it become the current message.
+    pub(crate) fn advance(&mut self, cumulative: u64) -> Result<Option<Assembled>, FragmentError> {
+        let mut done = None;
+        while let Some(entry) = self.runs.first_entry() {
+            if *entry.key() > cumulative {
+                break;
+            }
+            let run = entry.remove();
+            // Complete runs never wait, so only the end of the current message and the beginning of
+            // the next can be here: at most one message comes out.
+            if let Some(message) = self.extend_current(run)? {
+                done = Some(message);
+            }
+        }
+        Ok(done)
+    }
+
+    /// Takes a fragment beyond a gap; gives the message if the fragment completes one.
+    pub(crate) fn out_of_order(&mut self, tsn: u64, fragment: Fragment) -> Result<Option<Assembled>, FragmentError> {
+        let mut run = Run::of(tsn, fragment);
+        let mut start = tsn;
+        if let Some((&left_start, left)) = self.runs.range(..tsn).next_back()
+            && left.end == tsn
+            && !left.ending
+            && !run.beginning
+        {
+            if !left.info.same_message(&run.info) {
+                return Err(FragmentError("neighbouring fragments name different messages"));
+            }
+            if let Some(left) = self.runs.remove(&left_start) {
+                run = left.join(run);
+                start = left_start;
+            }
+        }
+        if !run.ending
+            && let Some(right) = self.runs.remove(&run.end)
+        {
+            if right.beginning {
+                self.runs.insert(run.end, right);
+            } else if right.info.same_message(&run.info) {
+                run = run.join(right);
+            } else {
+                return Err(FragmentError("neighbouring fragments name different messages"));
+            }
+        }
+        if run.beginning && run.ending {
+            return Ok(Some(run.into_assembled()));
+        }
+        self.runs.insert(start, run);
+        Ok(None)
+    }
+
+    /// Bytes of the current message that wait for its end.
+    pub(crate) fn current_bytes(&self) -> usize {
+        self.current.as_ref().map_or(0, |run| run.bytes)
+    }
+
+    /// Takes what there is of the current message, as a part of it (RFC 9260 §6.9, partial delivery).
+    pub(crate) fn take_part(&mut self) -> Option<Assembled> {
+        let run = self.current.as_mut().filter(|run| run.bytes > 0)?;
+        let part = Assembled {
+            info: ReceiveInfo { more: true, ..run.info },
+            bytes: run.bytes,
+            chunks: run.parts.len(),
+            payload: std::mem::take(&mut run.parts),
+        };
+        run.bytes = 0;
+        Some(part)
+    }
+
+    fn extend_current(&mut self, next: Run) -> Result<Option<Assembled>, FragmentError> {
+        let run = match self.current.take() {
+            None if next.beginning => next,
+            None => return Err(FragmentError("a message without its first fragment")),
+            Some(_) if next.beginning => return Err(FragmentError("a new message inside an unfinished one")),
+            Some(current) if current.info.same_message(&next.info) => current.join(next),
+            Some(_) => return Err(FragmentError("neighbouring fragments name different messages")),
+        };
+        if run.ending {
+            return Ok(Some(run.into_assembled()));
+        }
+        self.current = Some(run);
+        Ok(None)
+    }
+}
+
+impl Run {
+    fn of(tsn: u64, fragment: Fragment) -> Self {
+        Run {
+            info: fragment.info,
+            beginning: fragment.beginning,
+            ending: fragment.ending,
+            end: tsn + 1,
+            bytes: fragment.payload.len(),
+            parts: SmallVec::from_buf([fragment.payload]),
+        }
+    }
+
+    /// `self` followed by `right`. The shorter side is moved.
+    fn join(mut self, mut right: Run) -> Run {
+        if right.parts.len() > self.parts.len() {
+            right.parts.insert_many(0, self.parts);
+            self.parts = right.parts;
+        } else {
+            self.parts.append(&mut right.parts);
+        }
+        self.ending = right.ending;
+        self.end = right.end;
+        self.bytes += right.bytes;
+        self
+    }
+
+    fn into_assembled(self) -> Assembled {
+        Assembled {
+            info: self.info,
+            bytes: self.bytes,
+            chunks: self.parts.len(),
+            payload: self.parts,
+        }
+    }
+}
+
+impl ReceiveInfo {
+    fn same_message(&self, other: &ReceiveInfo) -> bool {
+        self.stream == other.stream
+            && self.unordered == other.unordered
+            && (self.unordered || self.ssn == other.ssn)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn fragment(message: u16, beginning: bool, ending: bool, byte: u8) -> Fragment {
+        Fragment {
+            info: ReceiveInfo { ssn: message, ..ReceiveInfo::default() },
+            beginning,
+            ending,
+            payload: Bytes::copy_from_slice(&[byte]),
+        }
+    }
+
+    fn bytes(message: &Assembled) -> Vec<u8> {
+        message.payload.iter().flat_map(|b| b.to_vec()).collect()
+    }
+
+    #[test]
+    fn a_message_completed_beyond_a_gap_comes_out_at_once() {
+        let mut r = Reassembly::default();
+        assert!(r.out_of_order(12, fragment(1, false, true, 3)).unwrap().is_none());
+        assert!(r.out_of_order(10, fragment(1, true, false, 1)).unwrap().is_none());
+        let message = r.out_of_order(11, fragment(1, false, false, 2)).unwrap().unwrap();
+        assert_eq!(bytes(&message), [1, 2, 3]);
+    }
+
+    #[test]
+    fn a_message_without_its_beginning_is_an_error() {
+        let mut r = Reassembly::default();
+        assert!(r.in_order(10, fragment(1, false, true, 3)).is_err());
+    }
+
+    #[test]
+    fn parts_are_taken_before_the_end_comes() {
+        let mut r = Reassembly::default();
+        assert!(r.in_order(10, fragment(1, true, false, 1)).unwrap().is_none());
+        let part = r.take_part().unwrap();
+        assert!(part.info.more);
+        assert!(r.take_part().is_none());
+        let rest = r.in_order(11, fragment(1, false, true, 2)).unwrap().unwrap();
+        assert!(!rest.info.more);
+        assert_eq!(bytes(&rest), [2]);
+    }
+
+    proptest! {
+        /// Messages of one to five fragments, arriving in any order: each comes out once and whole.
+        #[test]
+        fn any_order_gives_every_message_once(sizes in proptest::collection::vec(1usize..6, 1..8), seed in any::<u64>()) {
+            let mut fragments = Vec::new();
+            let mut tsn = 100u64;
+            for (i, &n) in sizes.iter().enumerate() {
+                for k in 0..n {
+                    fragments.push((tsn, fragment(i as u16, k == 0, k == n - 1, tsn as u8)));
+                    tsn += 1;
+                }
+            }
+            let mut order = fragments.clone();
+            let mut state = seed | 1;
+            for i in (1..order.len()).rev() {
+                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                order.swap(i, (state >> 33) as usize % (i + 1));
+            }
+            let mut r = Reassembly::default();
+            let mut arrived = std::collections::BTreeSet::new();
+            let mut cumulative = 99u64;
+            let mut out = Vec::new();
+            for (tsn, f) in order {
+                arrived.insert(tsn);
+                let single = f.beginning && f.ending;
+                if tsn == cumulative + 1 {
+                    if single { out.push((f.info.ssn, f.payload.to_vec())); }
+                    else if let Some(m) = r.in_order(tsn, f).unwrap() { out.push((m.info.ssn, bytes(&m))); }
+                    while arrived.contains(&(cumulative + 1)) { cumulative += 1; }
+                    if let Some(m) = r.advance(cumulative).unwrap() { out.push((m.info.ssn, bytes(&m))); }
+                } else if single { out.push((f.info.ssn, f.payload.to_vec())); }
+                else if let Some(m) = r.out_of_order(tsn, f).unwrap() { out.push((m.info.ssn, bytes(&m))); }
+            }
+            out.sort();
+            let mut expected = Vec::new();
+            let mut tsn = 100u64;
+            for (i, &n) in sizes.iter().enumerate() {
+                expected.push((i as u16, (0..n).map(|k| (tsn + k as u64) as u8).collect::<Vec<_>>()));
+                tsn += n as u64;
+            }
+            prop_assert_eq!(out, expected);
+            prop_assert!(r.runs.is_empty() && r.current.is_none());
+        }
+    }
+}

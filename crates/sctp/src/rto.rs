@@ -1,0 +1,69 @@
+//! The retransmission timeout of a path (RFC 9260 §6.3).
+
+use std::time::Duration;
+
+use crate::config::RtoConfig;
+
+/// Smoothed round-trip time and the timeout that follows from it.
+#[derive(Clone, Debug)]
+pub(crate) struct Rto {
+    srtt: Option<Duration>,
+    rttvar: Duration,
+    rto: Duration,
+}
+
+impl Rto {
+    pub(crate) fn new(config: &RtoConfig) -> Self {
+        Rto { srtt: None, rttvar: Duration::ZERO, rto: config.initial }
+    }
+
+    /// Takes one measurement; Karn's rule is the caller's (RFC 9260 §6.3.1 C2 to C7).
+    pub(crate) fn measure(&mut self, rtt: Duration, config: &RtoConfig) {
+        match self.srtt {
+            None => {
+                self.srtt = Some(rtt);
+                self.rttvar = rtt / 2;
+            }
+            Some(srtt) => {
+                let error = srtt.abs_diff(rtt);
+                self.rttvar = self.rttvar * 3 / 4 + error / 4;
+                self.srtt = Some(srtt * 7 / 8 + rtt / 8);
+            }
+        }
+        let srtt = self.srtt.unwrap_or(rtt);
+        self.rto = (srtt + 4 * self.rttvar).clamp(config.min, config.max);
+    }
+
+    /// Doubles the timeout after it expired (RFC 9260 §6.3.3 E2).
+    pub(crate) fn back_off(&mut self, config: &RtoConfig) {
+        self.rto = (self.rto * 2).min(config.max);
+    }
+
+    pub(crate) fn current(&self) -> Duration {
+        self.rto
+    }
+
+    pub(crate) fn srtt(&self) -> Option<Duration> {
+        self.srtt
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn follows_the_rules_of_section_6_3() {
+        let config = RtoConfig::default();
+        let mut rto = Rto::new(&config);
+        assert_eq!(rto.current(), Duration::from_secs(1));
+        rto.measure(Duration::from_millis(800), &config);
+        assert_eq!(rto.current(), Duration::from_millis(800 + 4 * 400));
+        rto.measure(Duration::from_millis(1), &config);
+        assert!(rto.current() >= config.min);
+        for _ in 0..20 {
+            rto.back_off(&config);
+        }
+        assert_eq!(rto.current(), config.max);
+    }
+}

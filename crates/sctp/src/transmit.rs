@@ -1,0 +1,184 @@
+//! What leaves the core towards a link: batches of packets, gathered from blocks.
+
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
+
+use bytes::Bytes;
+use sctp_wire::checksum::Digest;
+
+use crate::config::Checksum;
+
+/// Payloads from this length on are referred to; shorter ones are copied beside their header.
+const GATHER_BYTES_MIN: usize = 512;
+
+/// How much the link takes in one batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchLimits {
+    /// Most packets.
+    pub segments_max: usize,
+    /// Most bytes of all packets together.
+    pub bytes_max: usize,
+}
+
+/// Which associations may transmit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Those with a full batch or window, with nothing outstanding, or with control chunks.
+    Due,
+    /// Everything that waits.
+    All,
+}
+
+/// One batch: packets of `segment_bytes` each (the last may be shorter) for one destination. The bytes
+/// are in the [`TransmitBuffer`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// Where to; the port is the peer's UDP encapsulation port.
+    pub remote: SocketAddr,
+    /// Which of our addresses to send from.
+    pub local: Option<IpAddr>,
+    /// Length of every packet but the last.
+    pub segment_bytes: usize,
+    /// Length of all packets together.
+    pub total_bytes: usize,
+}
+
+/// A piece of a batch, in order.
+#[derive(Clone, Debug)]
+pub enum Piece {
+    /// A range of [`TransmitBuffer::inline`].
+    Inline(Range<usize>),
+    /// A block that is referred to.
+    Shared(Bytes),
+}
+
+/// Memory of a batch, reused from batch to batch.
+#[derive(Debug, Default)]
+pub struct TransmitBuffer {
+    inline: Vec<u8>,
+    pieces: Vec<Piece>,
+    /// End of the inline bytes that `pieces` covers.
+    covered: usize,
+    total_bytes: usize,
+    packet: PacketMark,
+}
+
+/// Where the packet being built starts.
+#[derive(Debug, Default, Clone, Copy)]
+struct PacketMark {
+    inline_start: usize,
+    piece_start: usize,
+    total_start: usize,
+}
+
+impl TransmitBuffer {
+    /// An empty buffer.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The bytes that [`Piece::Inline`] refers to.
+    pub fn inline(&self) -> &[u8] {
+        &self.inline
+    }
+
+    /// The batch, piece by piece.
+    pub fn pieces(&self) -> &[Piece] {
+        &self.pieces
+    }
+
+    /// The batch in one piece: for links that do not gather, and for tests.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.total_bytes);
+        for piece in &self.pieces {
+            match piece {
+                Piece::Inline(range) => out.extend_from_slice(&self.inline[range.clone()]),
+                Piece::Shared(bytes) => out.extend_from_slice(bytes),
+            }
+        }
+        out
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.inline.clear();
+        self.pieces.clear();
+        self.covered = 0;
+        self.total_bytes = 0;
+    }
+
+    /// Length of the batch so far.
+    pub(crate) fn total_bytes(&self) -> usize {
+        self.total_bytes + (self.inline.len() - self.covered)
+    }
+
+    /// Starts a packet; the caller writes its common header next.
+    pub(crate) fn begin_packet(&mut self) {
+        self.cover();
+        self.packet = PacketMark {
+            inline_start: self.inline.len(),
+            piece_start: self.pieces.len(),
+            total_start: self.total_bytes,
+        };
+    }
+
+    /// Length of the packet being built.
+    #[inline]
+    pub(crate) fn packet_bytes(&self) -> usize {
+        self.total_bytes() - self.packet.total_start
+    }
+
+    /// Where chunk headers and short payloads are appended.
+    #[inline]
+    pub(crate) fn out(&mut self) -> &mut Vec<u8> {
+        &mut self.inline
+    }
+
+    /// Appends a payload and its padding.
+    #[inline]
+    pub(crate) fn payload(&mut self, payload: &Bytes) {
+        if payload.len() < GATHER_BYTES_MIN {
+            self.inline.extend_from_slice(payload);
+        } else {
+            self.cover();
+            self.total_bytes += payload.len();
+            self.pieces.push(Piece::Shared(payload.clone()));
+        }
+        let padding = payload.len().wrapping_neg() & 3;
+        self.inline.extend_from_slice(&[0; 3][..padding]);
+    }
+
+    /// Ends the packet: seals it with its checksum (RFC 9260 §6.8).
+    pub(crate) fn end_packet(&mut self, checksum: Checksum) {
+        self.cover();
+        if checksum == Checksum::None {
+            return;
+        }
+        let mut digest = Digest::new();
+        for piece in &self.pieces[self.packet.piece_start..] {
+            match piece {
+                Piece::Inline(range) => digest.update(&self.inline[range.clone()]),
+                Piece::Shared(bytes) => digest.update(bytes),
+            }
+        }
+        let at = self.packet.inline_start + 8;
+        self.inline[at..at + 4].copy_from_slice(&digest.finalize().to_le_bytes());
+    }
+
+    /// Forgets the packet being built.
+    pub(crate) fn drop_packet(&mut self) {
+        self.inline.truncate(self.packet.inline_start);
+        self.pieces.truncate(self.packet.piece_start);
+        self.covered = self.packet.inline_start;
+        self.total_bytes = self.packet.total_start;
+    }
+
+    /// Makes the inline bytes written since the last piece a piece. Packets do not share a piece, so
+    /// that a checksum covers whole pieces.
+    fn cover(&mut self) {
+        if self.covered < self.inline.len() {
+            self.total_bytes += self.inline.len() - self.covered;
+            self.pieces.push(Piece::Inline(self.covered..self.inline.len()));
+            self.covered = self.inline.len();
+        }
+    }
+}
