@@ -85,19 +85,7 @@ fn a_datagram_as_large_as_loopback_carries() {
 }
 
 #[test]
-fn segments_that_the_kernel_refuses_to_make_go_singly_and_offload_stays() {
-    // A segment that does not fit the route's MTU cannot be made by the offload, whatever the kernel can.
-    let (mut from, mut to) = (bind("127.0.0.1"), bind("127.0.0.1"));
-    let limits = from.batch_limits();
-    let fits = from.path_info(to.local_addresses()[0]).mtu_bytes;
-    batch(&mut from, &mut to, 40_000, &pattern(65_000));
-    assert!(fits >= 40_000);
-    assert_eq!(from.batch_limits(), limits);
-}
-
-#[test]
-fn a_batch_for_a_device_that_fragments_arrives() {
-    // Plain sends of more than the MTU are cut into IP fragments; an ordinary socket sees whole datagrams.
+fn an_ordinary_socket_receives_a_batch_as_single_datagrams() {
     let mut from = bind("127.0.0.1");
     let to = UdpSocket::bind("127.0.0.1:0").unwrap();
     send(&mut from, to.local_addr().unwrap(), 1452, &pattern(3000));

@@ -1,0 +1,376 @@
+//! The way down: a batch in one system call, or datagram by datagram.
+
+use std::io::{self, IoSlice};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use nix::errno::Errno;
+
+use super::{PENDING_REPORTS_MAX, QUOTED_BYTES_MAX, Socket, UdpEncap, canonical, is_icmp_error};
+use crate::control::ControlBuilder;
+use crate::link::{Link as _, Transmit, Unreachable, UnreachableReason};
+use crate::route::UDP_PAYLOAD_BYTES_MAX;
+use crate::socket_address::RawAddress;
+use crate::syscalls::{send_message, set_option};
+
+/// Segments that every kernel with segmentation offload takes in one batch, and what newer ones take.
+const SEGMENTS_MAX_OLD: usize = 64;
+const SEGMENTS_MAX_NEW: usize = 128;
+/// Slices that one system call takes (`UIO_MAXIOV`).
+const SLICES_MAX: usize = 1024;
+/// A send that brings an old ICMP error instead of sending is repeated this often.
+const SEND_TRIES_MAX: usize = 4;
+
+/// A transmit on its way to the kernel.
+struct Batch<'a> {
+    remote: SocketAddr,
+    index: usize,
+    total_bytes: usize,
+    transmit: &'a Transmit<'a>,
+}
+
+/// What an attempt to send came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Sent,
+    Blocked,
+    /// The device's queue was full, and the datagrams are gone like any that a router drops.
+    Dropped,
+    TooBig,
+    /// The kernel does not segment, for this route or for these sizes.
+    NotSegmented,
+    Failed(Errno),
+}
+
+impl UdpEncap {
+    /// Sends a batch in the way that the kernel offers.
+    pub(super) fn send(&mut self, transmit: &Transmit<'_>) -> io::Result<()> {
+        let total_bytes: usize = transmit.slices.iter().map(|slice| slice.len()).sum();
+        if total_bytes == 0 {
+            return Ok(());
+        }
+        if transmit.segment_bytes == 0 || transmit.segment_bytes.min(total_bytes) > UDP_PAYLOAD_BYTES_MAX {
+            let advice = "a datagram has from 1 to 65,507 bytes: make the segments fit the path's MTU";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, advice));
+        }
+        let remote = canonical(transmit.remote);
+        let Some(index) = self.socket_for(remote.ip(), transmit.local) else {
+            self.stats.send_failed += 1;
+            return Err(io::Error::new(
+                io::ErrorKind::AddrNotAvailable,
+                format!("no local address of this link reaches {}: bind one of its family", remote.ip()),
+            ));
+        };
+        let batch = Batch { remote, index, total_bytes, transmit };
+        if total_bytes <= transmit.segment_bytes {
+            return self.send_datagram(&batch);
+        }
+        let segments = total_bytes.div_ceil(transmit.segment_bytes);
+        if segments <= self.limits.segments_max && total_bytes <= UDP_PAYLOAD_BYTES_MAX {
+            return self.send_batch(&batch, segments);
+        }
+        self.send_one_by_one(&batch).map(drop)
+    }
+
+    /// Sends one datagram.
+    fn send_datagram(&mut self, batch: &Batch<'_>) -> io::Result<()> {
+        let outcome = self.send_slices(batch, None);
+        self.settle(batch, outcome, 1, batch.total_bytes)
+    }
+
+    /// Sends several datagrams in one system call, or one by one when that fails.
+    fn send_batch(&mut self, batch: &Batch<'_>, segments: usize) -> io::Result<()> {
+        match self.send_slices(batch, Some(batch.transmit.segment_bytes as u16)) {
+            Outcome::NotSegmented | Outcome::TooBig => {
+                self.routes.borrow_mut().forget(batch.remote.ip());
+                let fits = batch.transmit.segment_bytes <= self.path_info(batch.remote).mtu_bytes;
+                let all_sent = self.send_one_by_one(batch)?;
+                if fits && all_sent {
+                    // The same datagrams go singly, so it is the offload that this kernel or device lacks.
+                    self.limits.segments_max = 1;
+                }
+                Ok(())
+            }
+            outcome => self.settle(batch, outcome, segments, batch.total_bytes),
+        }
+    }
+
+    /// Sends the datagrams of a batch singly; true when the kernel took all. When the send buffer fills up midway,
+    /// the rest is lost as it would be on a full link, since the caller may not send the first ones again.
+    fn send_one_by_one(&mut self, batch: &Batch<'_>) -> io::Result<bool> {
+        let mut all = self.gather(batch.transmit.slices);
+        let mut result = Ok(true);
+        for (position, segment) in all.chunks(batch.transmit.segment_bytes).enumerate() {
+            let slices = [IoSlice::new(segment)];
+            let transmit = Transmit { slices: &slices, ..*batch.transmit };
+            let single = Batch { total_bytes: segment.len(), transmit: &transmit, ..*batch };
+            let outcome = match self.send_slices(&single, None) {
+                Outcome::Blocked if position > 0 => Outcome::Dropped,
+                outcome => outcome,
+            };
+            if let Err(error) = self.settle(&single, outcome, 1, segment.len()) {
+                result = Err(error);
+                break;
+            }
+            if outcome != Outcome::Sent {
+                result = Ok(false);
+            }
+        }
+        all.clear();
+        self.scratch = all;
+        result
+    }
+
+    /// Puts slices together in the scratch buffer, which the caller gives back.
+    fn gather(&mut self, slices: &[IoSlice<'_>]) -> Vec<u8> {
+        let mut all = std::mem::take(&mut self.scratch);
+        for slice in slices {
+            all.extend_from_slice(slice);
+        }
+        all
+    }
+
+    fn send_slices(&mut self, batch: &Batch<'_>, segment_bytes: Option<u16>) -> Outcome {
+        let socket = &mut self.sockets[batch.index];
+        let to = RawAddress::encode(batch.remote, socket.inner.ipv6);
+        let control = send_control(batch, socket, segment_bytes);
+        if batch.transmit.slices.len() <= SLICES_MAX {
+            return send(socket, &to, batch.transmit.slices, control.as_bytes());
+        }
+        let mut all = self.gather(batch.transmit.slices);
+        let socket = &mut self.sockets[batch.index];
+        let outcome = send(socket, &to, &[IoSlice::new(&all)], control.as_bytes());
+        all.clear();
+        self.scratch = all;
+        outcome
+    }
+
+    /// Counts what became of some datagrams and turns it into the caller's result.
+    fn settle(
+        &mut self,
+        batch: &Batch<'_>,
+        outcome: Outcome,
+        datagrams: usize,
+        bytes: usize,
+    ) -> io::Result<()> {
+        match outcome {
+            Outcome::Sent => {
+                self.stats.batches_sent += 1;
+                self.stats.datagrams_sent += datagrams as u64;
+                self.stats.bytes_sent += bytes as u64;
+                Ok(())
+            }
+            Outcome::Blocked => {
+                self.stats.send_blocked += 1;
+                Err(io::ErrorKind::WouldBlock.into())
+            }
+            Outcome::Dropped => {
+                self.stats.send_lost += datagrams as u64;
+                Ok(())
+            }
+            Outcome::TooBig => {
+                self.stats.send_lost += datagrams as u64;
+                self.report_too_big(batch);
+                Ok(())
+            }
+            Outcome::NotSegmented => {
+                self.stats.send_failed += 1;
+                Err(Errno::EINVAL.into())
+            }
+            Outcome::Failed(errno) => {
+                self.stats.send_failed += 1;
+                Err(errno.into())
+            }
+        }
+    }
+
+    /// The kernel itself says that a datagram is too big: report it as a router would.
+    fn report_too_big(&mut self, batch: &Batch<'_>) {
+        self.stats.too_big += 1;
+        self.routes.borrow_mut().forget(batch.remote.ip());
+        let mtu_bytes = self.path_info(batch.remote).mtu_bytes;
+        if self.pending_reports.len() < PENDING_REPORTS_MAX {
+            let quoted = batch.transmit.slices.iter().find(|slice| !slice.is_empty());
+            let quoted = quoted.map(|slice| &slice[..slice.len().min(QUOTED_BYTES_MAX)]).unwrap_or_default();
+            self.pending_reports.push_back(Unreachable {
+                remote: batch.remote,
+                reason: UnreachableReason::TooBig { mtu_bytes },
+                quoted: Bytes::copy_from_slice(quoted),
+            });
+        }
+    }
+}
+
+/// What a send says beside the data: the segment size, the source address and the ECN field, each where needed.
+fn send_control(batch: &Batch<'_>, socket: &Socket, segment_bytes: Option<u16>) -> ControlBuilder {
+    let mut control = ControlBuilder::new();
+    if let Some(segment_bytes) = segment_bytes {
+        control.push(libc::SOL_UDP, libc::UDP_SEGMENT, &segment_bytes.to_ne_bytes());
+    }
+    let ecn = i32::from(batch.transmit.ecn & 3).to_ne_bytes();
+    let wildcard = socket.inner.bound.ip().is_unspecified();
+    match (batch.remote.ip(), batch.transmit.local.filter(|_| wildcard).map(|ip| ip.to_canonical())) {
+        // struct in_pktinfo: the interface (0: any), the source address, and the destination that a send ignores.
+        (IpAddr::V4(_), Some(IpAddr::V4(local))) => {
+            let mut info = [0; 12];
+            info[4..8].copy_from_slice(&local.octets());
+            control.push(libc::SOL_IP, libc::IP_PKTINFO, &info);
+        }
+        // struct in6_pktinfo: the source address and the interface (0: any).
+        (IpAddr::V6(_), Some(IpAddr::V6(local))) => {
+            let mut info = [0; 20];
+            info[..16].copy_from_slice(&local.octets());
+            control.push(libc::SOL_IPV6, libc::IPV6_PKTINFO, &info);
+        }
+        _ => {}
+    }
+    if batch.transmit.ecn != 0 {
+        match batch.remote {
+            SocketAddr::V4(_) => control.push(libc::SOL_IP, libc::IP_TOS, &ecn),
+            SocketAddr::V6(_) => control.push(libc::SOL_IPV6, libc::IPV6_TCLASS, &ecn),
+        }
+    }
+    control
+}
+
+/// One system call that sends, repeated while it only brings the news of an earlier datagram's ICMP error.
+fn send(socket: &mut Socket, to: &RawAddress, slices: &[IoSlice<'_>], control: &[u8]) -> Outcome {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match send_message(socket.inner.fd.as_fd(), to, slices, control) {
+            Ok(_) => return Outcome::Sent,
+            Err(errno) if is_icmp_error(errno) && tries < SEND_TRIES_MAX => socket.reports_waiting = true,
+            Err(errno) => return outcome(errno),
+        }
+    }
+}
+
+fn outcome(errno: Errno) -> Outcome {
+    match errno {
+        Errno::EAGAIN => Outcome::Blocked,
+        Errno::ENOBUFS | Errno::ENOMEM => Outcome::Dropped,
+        Errno::EMSGSIZE => Outcome::TooBig,
+        Errno::EIO | Errno::EINVAL => Outcome::NotSegmented,
+        errno => Outcome::Failed(errno),
+    }
+}
+
+/// How many segments this kernel takes in one batch, found out once by sending to a socket of our own.
+pub(super) fn segments_max() -> usize {
+    static SEGMENTS_MAX: OnceLock<usize> = OnceLock::new();
+    *SEGMENTS_MAX.get_or_init(|| probe_segments().unwrap_or(1))
+}
+
+fn probe_segments() -> Option<usize> {
+    let socket =
+        std::net::UdpSocket::bind("127.0.0.1:0").or_else(|_| std::net::UdpSocket::bind("[::1]:0")).ok()?;
+    // A kernel that does not know the option does not segment.
+    set_option(socket.as_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, 0).ok()?;
+    let address = socket.local_addr().ok()?;
+    let to = RawAddress::encode(address, address.is_ipv6());
+    let mut control = ControlBuilder::new();
+    control.push(libc::SOL_UDP, libc::UDP_SEGMENT, &1u16.to_ne_bytes());
+    let payload = [0; SEGMENTS_MAX_NEW];
+    match send_message(socket.as_fd(), &to, &[IoSlice::new(&payload)], control.as_bytes()) {
+        Ok(_) => Some(SEGMENTS_MAX_NEW),
+        Err(_) => Some(SEGMENTS_MAX_OLD),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{BatchLimits, Datagrams, Sink, UdpEncapConfig};
+
+    #[derive(Default)]
+    struct Kept(Vec<Bytes>, Vec<Unreachable>);
+
+    impl Sink for Kept {
+        fn datagrams(&mut self, datagrams: Datagrams) {
+            let mut payload = datagrams.payload;
+            while !payload.is_empty() {
+                self.0.push(payload.split_to(datagrams.segment_bytes.min(payload.len())));
+            }
+        }
+
+        fn unreachable(&mut self, unreachable: Unreachable) {
+            self.1.push(unreachable);
+        }
+    }
+
+    fn bind(ip: &str) -> UdpEncap {
+        let config = UdpEncapConfig { addresses: vec![ip.parse().unwrap()], port: 0, ..Default::default() };
+        UdpEncap::bind(&config).unwrap()
+    }
+
+    fn transmit(link: &mut UdpEncap, remote: SocketAddr, segment_bytes: usize, bytes: usize) {
+        let payload = vec![5; bytes];
+        let slices = [IoSlice::new(&payload)];
+        link.transmit(&Transmit { remote, local: None, ecn: 0, segment_bytes, slices: &slices }).unwrap();
+    }
+
+    #[test]
+    fn each_refusal_of_the_kernel_has_its_outcome() {
+        assert_eq!(outcome(Errno::EAGAIN), Outcome::Blocked);
+        assert_eq!(outcome(Errno::ENOBUFS), Outcome::Dropped);
+        assert_eq!(outcome(Errno::EMSGSIZE), Outcome::TooBig);
+        assert_eq!(outcome(Errno::EIO), Outcome::NotSegmented);
+        assert_eq!(outcome(Errno::EINVAL), Outcome::NotSegmented);
+        assert_eq!(outcome(Errno::ENETUNREACH), Outcome::Failed(Errno::ENETUNREACH));
+    }
+
+    #[test]
+    fn a_full_send_buffer_is_would_block_and_a_full_device_queue_is_loss() {
+        let mut link = bind("127.0.0.1");
+        let remote = link.local_addresses()[0];
+        let transmit = Transmit { remote, local: None, ecn: 0, segment_bytes: 1, slices: &[] };
+        let batch = Batch { remote, index: 0, total_bytes: 10, transmit: &transmit };
+        let error = link.settle(&batch, Outcome::Blocked, 10, 10).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        link.settle(&batch, Outcome::Dropped, 10, 10).unwrap();
+        let stats = link.stats();
+        assert_eq!((stats.send_blocked, stats.send_lost, stats.datagrams_sent), (1, 10, 0));
+    }
+
+    #[test]
+    fn a_kernel_that_refuses_to_segment_is_remembered_and_the_datagrams_arrive() {
+        let (mut from, mut to) = (bind("127.0.0.1"), bind("127.0.0.1"));
+        if from.limits.segments_max == 1 {
+            println!("skipped: this kernel does not segment");
+            return;
+        }
+        // The offload needs UDP checksums: without them the kernel refuses, but only to segment.
+        set_option(from.sockets[0].inner.fd.as_fd(), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).unwrap();
+        let remote = to.local_addresses()[0];
+        transmit(&mut from, remote, 1000, 4500);
+        assert_eq!(from.batch_limits(), BatchLimits { segments_max: 1, ..to.batch_limits() });
+        transmit(&mut from, remote, 1000, 4500);
+        let mut kept = Kept::default();
+        while to.receive(&mut kept).unwrap() {}
+        let sizes: Vec<_> = kept.0.iter().map(Bytes::len).collect();
+        assert_eq!(sizes, [1000, 1000, 1000, 1000, 500, 1000, 1000, 1000, 1000, 500]);
+        assert_eq!(from.stats().batches_sent, 10);
+    }
+
+    #[test]
+    fn a_datagram_that_the_route_does_not_take_is_reported_like_a_router_s() {
+        let (mut from, to) = (bind("::1"), bind("::1"));
+        // With fragmentation forbidden, the largest UDP payload does not fit the MTU of loopback over IPv6.
+        let fd = from.sockets[0].inner.fd.as_fd();
+        set_option(fd, libc::SOL_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO).unwrap();
+        let remote = to.local_addresses()[0];
+        transmit(&mut from, remote, UDP_PAYLOAD_BYTES_MAX, UDP_PAYLOAD_BYTES_MAX);
+        let mut kept = Kept::default();
+        from.receive(&mut kept).unwrap();
+        let mtu_bytes = from.path_info(remote).mtu_bytes;
+        assert_eq!(kept.1.len(), 1);
+        assert_eq!(kept.1[0].reason, UnreachableReason::TooBig { mtu_bytes });
+        assert_eq!(kept.1[0].remote, remote);
+        assert!(kept.1[0].quoted.len() <= QUOTED_BYTES_MAX);
+        let stats = from.stats();
+        assert_eq!((stats.too_big, stats.send_lost, stats.datagrams_sent), (1, 1, 0));
+    }
+}
