@@ -25,7 +25,11 @@ pub struct RtoConfig {
 
 impl Default for RtoConfig {
     fn default() -> Self {
-        RtoConfig { initial: Duration::from_secs(1), min: Duration::from_secs(1), max: Duration::from_secs(60) }
+        RtoConfig {
+            initial: Duration::from_secs(1),
+            min: Duration::from_secs(1),
+            max: Duration::from_secs(60),
+        }
     }
 }
 

@@ -51,7 +51,12 @@ pub struct NewReno {
 impl NewReno {
     /// A controller in slow start with the initial window of RFC 9260 §7.2.1.
     pub fn new(mtu_bytes: usize) -> Self {
-        NewReno { mtu_bytes, cwnd_bytes: initial_window_bytes(mtu_bytes), ssthresh_bytes: usize::MAX, partial_bytes_acked: 0 }
+        NewReno {
+            mtu_bytes,
+            cwnd_bytes: initial_window_bytes(mtu_bytes),
+            ssthresh_bytes: usize::MAX,
+            partial_bytes_acked: 0,
+        }
     }
 }
 
@@ -105,7 +110,8 @@ impl Controller for NewReno {
 
     fn on_idle(&mut self) {
         // RFC 9260 §7.2.1: half a window for each idle RTO, never under the initial window.
-        self.cwnd_bytes = (self.cwnd_bytes / 2).max(initial_window_bytes(self.mtu_bytes)).min(self.cwnd_bytes);
+        self.cwnd_bytes =
+            (self.cwnd_bytes / 2).max(initial_window_bytes(self.mtu_bytes)).min(self.cwnd_bytes);
     }
 
     fn set_mtu(&mut self, mtu_bytes: usize) {
@@ -148,11 +154,14 @@ mod tests {
         let w = cc.cwnd_bytes();
         cc.on_loss(Time::ZERO);
         assert_eq!(cc.cwnd_bytes(), w / 2);
-        // Congestion avoidance: one MTU for each window acknowledged.
-        cc.on_acked(Time::ZERO, ack(w / 2, w / 2));
-        assert_eq!(cc.cwnd_bytes(), w / 2);
-        cc.on_acked(Time::ZERO, ack(w / 2, w / 2));
-        assert_eq!(cc.cwnd_bytes(), w / 2 + 1000);
+        // At the threshold slow start still rules; above it, one MTU for each window acknowledged.
+        cc.on_acked(Time::ZERO, ack(1000, w / 2));
+        let above = w / 2 + 1000;
+        assert_eq!(cc.cwnd_bytes(), above);
+        cc.on_acked(Time::ZERO, ack(above - 1, above));
+        assert_eq!(cc.cwnd_bytes(), above);
+        cc.on_acked(Time::ZERO, ack(1, above));
+        assert_eq!(cc.cwnd_bytes(), above + 1000);
         cc.on_timeout(Time::ZERO);
         assert_eq!(cc.cwnd_bytes(), 1000);
     }

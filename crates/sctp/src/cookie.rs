@@ -127,7 +127,8 @@ impl CookieJar {
     }
 
     fn mac(&self, epoch: u64, body: &[u8]) -> Hmac<Sha256> {
-        let mut mac = <Hmac<Sha256> as Mac>::new_from_slice(&self.secret).expect("HMAC takes a key of any length");
+        let mut mac =
+            <Hmac<Sha256> as Mac>::new_from_slice(&self.secret).expect("HMAC takes a key of any length");
         mac.update(&epoch.to_be_bytes());
         mac.update(body);
         mac

@@ -18,13 +18,13 @@ use crate::association::{Association, BatchRules, Context, Identity, Queued};
 use crate::config::{AssociationConfig, EndpointConfig};
 use crate::cookie::CookieJar;
 use crate::error::{CloseReason, ConnectError, SendError};
-use crate::event::{Admission, SendInfo, Host};
+use crate::event::{Admission, Host, SendInfo};
 use crate::statistics::{EndpointStatistics, Statistics};
 use crate::time::Time;
 use crate::transmit::{BatchLimits, Scope, Transmit, TransmitBuffer};
 
-pub(crate) use replies::Reply;
 use replies::Replies;
+pub(crate) use replies::Reply;
 use timers::Timers;
 
 /// Names an association of one endpoint. It is used again after [`Event::Closed`](crate::Event::Closed).
@@ -221,7 +221,7 @@ impl Endpoint {
     }
 
     /// When [`Endpoint::handle_timeout`] wants to be called.
-    pub fn poll_timeout(&mut self) -> Option<Time> {
+    pub fn poll_timeout(&self) -> Option<Time> {
         self.timers.next()
     }
 
@@ -249,26 +249,31 @@ impl Endpoint {
     }
 
     /// Builds the next batch into `buffer`, if there is one.
-    pub fn poll_transmit(&mut self, now: Time, scope: Scope, buffer: &mut TransmitBuffer) -> Option<Transmit> {
+    pub fn poll_transmit(
+        &mut self,
+        now: Time,
+        scope: Scope,
+        buffer: &mut TransmitBuffer,
+    ) -> Option<Transmit> {
         if let Some(transmit) = self.replies.pop(buffer) {
             return Some(transmit);
         }
-        loop {
-            let id = match self.due.pop_front() {
-                Some(id) => id,
-                None if scope == Scope::All => self.held.pop_front()?,
-                None => return None,
-            };
+        if scope == Scope::All && self.due.is_empty() {
+            self.promote_held();
+        }
+        while let Some(id) = self.due.pop_front() {
             let Some(association) = self.associations.get_mut(id.index()) else { continue };
             association.queued = Queued::No;
             let rules = BatchRules { limits: self.limits, checksum: self.config.checksum };
             let transmit = association.poll_transmit(now, &rules, buffer);
             self.arm(id);
-            self.enqueue_by(id, scope);
             if transmit.is_some() {
+                self.enqueue_by(id, scope);
                 return transmit;
             }
+            self.hold(id);
         }
+        None
     }
 
     /// Counters of one association.
@@ -379,11 +384,32 @@ impl Endpoint {
                 association.queued = Queued::Due;
                 self.due.push_back(id);
             }
-            Queued::No if association.has_waiting() => {
-                association.queued = Queued::Held;
+            Queued::No => self.hold(id),
+        }
+    }
+
+    /// Makes everything due that could leave now, however little it is.
+    fn promote_held(&mut self) {
+        for _ in 0..self.held.len() {
+            let Some(id) = self.held.pop_front() else { return };
+            let Some(association) = self.associations.get_mut(id.index()) else { continue };
+            if association.sendable() {
+                association.queued = Queued::Due;
+                self.due.push_back(id);
+            } else {
                 self.held.push_back(id);
             }
-            Queued::No => {}
+        }
+    }
+
+    /// What waits for a window, or for more to come, is held.
+    fn hold(&mut self, id: AssociationId) {
+        if let Some(association) = self.associations.get_mut(id.index())
+            && association.queued == Queued::No
+            && association.has_waiting()
+        {
+            association.queued = Queued::Held;
+            self.held.push_back(id);
         }
     }
 

@@ -33,7 +33,9 @@ pub enum SendError {
 impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SendError::Closed => f.write_str("the association is closed or closing; connect again to send more"),
+            SendError::Closed => {
+                f.write_str("the association is closed or closing; connect again to send more")
+            }
             SendError::NoSuchStream { stream, streams } => write!(
                 f,
                 "stream {stream} does not exist: this association has outbound streams 0 to {}; ask for more with streams_out before connecting",

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use crate::config::{AssociationConfig, DUPLICATES_MAX, GAP_RANGES_MAX, MESSAGE_OVERHEAD_BYTES};
 use crate::endpoint::AssociationId;
-use crate::event::{ReceiveInfo, Host};
+use crate::event::{Host, ReceiveInfo};
 use crate::range_set::RangeSet;
 use crate::reassembly::{Assembled, Fragment, FragmentError, Reassembly};
 use crate::statistics::Statistics;
@@ -222,9 +222,10 @@ impl Inbound {
         let duplicates = self.duplicates.len().min(room / 2);
         for range in self.beyond.iter().take(room - duplicates) {
             // Gap ends are 16-bit offsets; what is further away is reported once the gap has moved.
-            let (Ok(start), Ok(end)) =
-                (u16::try_from(range.start - self.cumulative), u16::try_from(range.end - 1 - self.cumulative))
-            else {
+            let (Ok(start), Ok(end)) = (
+                u16::try_from(range.start - self.cumulative),
+                u16::try_from(range.end - 1 - self.cumulative),
+            ) else {
                 break;
             };
             gaps.push((start, end));

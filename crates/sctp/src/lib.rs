@@ -36,7 +36,7 @@ mod tsn;
 pub use config::{AssociationConfig, Checksum, EndpointConfig};
 pub use endpoint::{AssociationId, Endpoint, PathHints, Unreachable};
 pub use error::{CloseReason, ConnectError, SendError};
-pub use event::{Admission, Event, Payload, ReceiveInfo, SendInfo, Host};
+pub use event::{Admission, Event, Host, Payload, ReceiveInfo, SendInfo};
 pub use path::PathState;
 pub use range_set::RangeSet;
 pub use statistics::{EndpointStatistics, PathStatistics, Statistics};

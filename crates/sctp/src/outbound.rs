@@ -225,7 +225,8 @@ impl Outbound {
                 open.ssn
             }
         };
-        self.open_record = info.more.then_some(OpenRecord { stream: info.stream, ssn, unordered: info.unordered });
+        self.open_record =
+            info.more.then_some(OpenRecord { stream: info.stream, ssn, unordered: info.unordered });
         for payload in blocks {
             if payload.is_empty() {
                 continue;

@@ -111,7 +111,9 @@ impl Path {
     pub(crate) fn may_send_packet(&self) -> bool {
         self.in_flight_bytes == 0
             || (self.in_flight_bytes < self.congestion.cwnd_bytes()
-                && self.in_flight_limit_bytes.is_none_or(|limit| self.in_flight_bytes + self.mtu_bytes <= limit))
+                && self
+                    .in_flight_limit_bytes
+                    .is_none_or(|limit| self.in_flight_bytes + self.mtu_bytes <= limit))
     }
 
     /// The number that the next packet gets.

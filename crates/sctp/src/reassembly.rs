@@ -57,7 +57,11 @@ pub(crate) struct Reassembly {
 
 impl Reassembly {
     /// Takes the fragment at the in-order position `tsn`.
-    pub(crate) fn in_order(&mut self, tsn: u64, fragment: Fragment) -> Result<Option<Assembled>, FragmentError> {
+    pub(crate) fn in_order(
+        &mut self,
+        tsn: u64,
+        fragment: Fragment,
+    ) -> Result<Option<Assembled>, FragmentError> {
         self.extend_current(Run::of(tsn, fragment))
     }
 
@@ -79,7 +83,11 @@ impl Reassembly {
     }
 
     /// Takes a fragment beyond a gap; gives the message if the fragment completes one.
-    pub(crate) fn out_of_order(&mut self, tsn: u64, fragment: Fragment) -> Result<Option<Assembled>, FragmentError> {
+    pub(crate) fn out_of_order(
+        &mut self,
+        tsn: u64,
+        fragment: Fragment,
+    ) -> Result<Option<Assembled>, FragmentError> {
         let mut run = Run::of(tsn, fragment);
         let mut start = tsn;
         if let Some((&left_start, left)) = self.runs.range(..tsn).next_back()
@@ -174,12 +182,7 @@ impl Run {
     }
 
     fn into_assembled(self) -> Assembled {
-        Assembled {
-            info: self.info,
-            bytes: self.bytes,
-            chunks: self.parts.len(),
-            payload: self.parts,
-        }
+        Assembled { info: self.info, bytes: self.bytes, chunks: self.parts.len(), payload: self.parts }
     }
 }
 

@@ -6,6 +6,10 @@ use std::time::Duration;
 /// Counters of one association (names after RFC 6458 `sctp_assoc_stats` and RFC 3873).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
+    /// Outbound streams after negotiation.
+    pub streams_out: u16,
+    /// Inbound streams after negotiation.
+    pub streams_in: u16,
     /// Messages taken from the user.
     pub messages_sent: u64,
     /// Messages (or parts) handed to the user.

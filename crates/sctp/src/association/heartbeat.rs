@@ -37,7 +37,11 @@ impl Association {
         path.heartbeat_at = Some(cx.now + interval + rto / 2 + random_below(cx.random, rto));
     }
 
-    pub(super) fn handle_heartbeat_timer<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
+    pub(super) fn handle_heartbeat_timer<H: Host + ?Sized>(
+        &mut self,
+        cx: &mut Context<'_, H>,
+        path_id: usize,
+    ) {
         let path = &mut self.paths[path_id];
         if path.probe.take().is_some() {
             path.rto.back_off(&self.config.rto);
@@ -45,7 +49,8 @@ impl Association {
             return self.count_error(cx, path_id);
         }
         // RFC 9260 §8.3: only an idle path is probed.
-        let idle = self.config.heartbeat_interval.is_none_or(|i| cx.now.saturating_since(path.last_sent_at) >= i);
+        let idle =
+            self.config.heartbeat_interval.is_none_or(|i| cx.now.saturating_since(path.last_sent_at) >= i);
         if path.state == PathState::Active && !idle {
             return self.schedule_heartbeat(cx, path_id);
         }

@@ -31,7 +31,7 @@ use sctp_wire::packet::Header;
 use crate::config::{AssociationConfig, CONTROL_CHUNKS_MAX, Checksum};
 use crate::endpoint::{AssociationId, PathHints, Reply};
 use crate::error::{CloseReason, SendError};
-use crate::event::{Admission, Event, SendInfo, Host};
+use crate::event::{Admission, Event, Host, SendInfo};
 use crate::inbound::Inbound;
 use crate::outbound::Outbound;
 use crate::path::{Path, PathState};
@@ -39,8 +39,8 @@ use crate::statistics::Statistics;
 use crate::time::Time;
 use crate::transmit::BatchLimits;
 
-pub(crate) use setup::{PeerInit, write_init_ack};
 pub(crate) use causes::{abort_reason, error_chunk, reports_stale_cookie, write_abort};
+pub(crate) use setup::{PeerInit, write_init_ack};
 
 /// A chunk that is sent until it is answered.
 #[derive(Debug, Clone, Copy)]
@@ -54,18 +54,27 @@ struct Retry {
 #[derive(Debug)]
 enum State {
     /// INIT sent; T1-init runs.
-    CookieWait { t1: Retry },
+    CookieWait {
+        t1: Retry,
+    },
     /// COOKIE ECHO sent; T1-cookie runs.
-    CookieEchoed { t1: Retry, cookie: Vec<u8> },
+    CookieEchoed {
+        t1: Retry,
+        cookie: Vec<u8>,
+    },
     Established,
     /// The user shut down; data is still to be acknowledged.
     ShutdownPending,
     /// SHUTDOWN sent; T2 runs.
-    ShutdownSent { t2: Retry },
+    ShutdownSent {
+        t2: Retry,
+    },
     /// The peer shut down; our data is still to be acknowledged.
     ShutdownReceived,
     /// SHUTDOWN ACK sent; T2 runs.
-    ShutdownAckSent { t2: Retry },
+    ShutdownAckSent {
+        t2: Retry,
+    },
     Closed,
 }
 
@@ -181,6 +190,8 @@ impl Association {
 
     pub(crate) fn statistics(&self) -> Statistics {
         Statistics {
+            streams_out: self.outbound.streams(),
+            streams_in: self.inbound.as_ref().map_or(0, Inbound::streams),
             outstanding_bytes: self.outbound.in_flight_payload_bytes() as u64,
             send_buffered_bytes: self.outbound.buffered_bytes() as u64,
             receive_buffered_bytes: self.inbound.as_ref().map_or(0, |i| i.held_bytes() as u64),
@@ -321,7 +332,12 @@ impl Association {
 }
 
 /// A path to `remote` with what the link knows about it.
-fn make_path(remote: SocketAddr, local: Option<IpAddr>, hints: PathHints, config: &AssociationConfig) -> Path {
+fn make_path(
+    remote: SocketAddr,
+    local: Option<IpAddr>,
+    hints: PathHints,
+    config: &AssociationConfig,
+) -> Path {
     // A multiple of four, so that padding can fill a packet exactly.
     let mtu_bytes = (hints.mtu_bytes & !3).max(sctp_wire::packet::HEADER_BYTES + 64);
     Path::new(remote, local, mtu_bytes, hints.in_flight_limit_bytes, config)

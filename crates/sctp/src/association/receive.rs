@@ -3,12 +3,12 @@
 use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
-use sctp_wire::chunk::{
-    Abort, ChunkError, CookieAck, CookieEcho, Data, Error, Heartbeat, HeartbeatAck, Init, InitAck, RawChunk, Sack, Shutdown,
-    ShutdownAck, ShutdownComplete,
-};
 use sctp_wire::Packet;
 use sctp_wire::cause::{Cause, InvalidStreamIdentifier, NoUserData, UnrecognizedChunkType};
+use sctp_wire::chunk::{
+    Abort, ChunkError, CookieAck, CookieEcho, Data, Error, Heartbeat, HeartbeatAck, Init, InitAck, RawChunk,
+    Sack, Shutdown, ShutdownAck, ShutdownComplete,
+};
 
 use super::causes::{abort_chunk, abort_reason, error_chunk, reports_stale_cookie};
 use super::{Association, Context, State};
@@ -159,11 +159,8 @@ impl Association {
     }
 
     fn handle_sack<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, sack: &Sack<'_>) {
-        let sack = Report {
-            cum_tsn: sack.cum_tsn,
-            window_bytes: sack.a_rwnd as usize,
-            gaps: sack.gap_blocks(),
-        };
+        let sack =
+            Report { cum_tsn: sack.cum_tsn, window_bytes: sack.a_rwnd as usize, gaps: sack.gap_blocks() };
         if !matches!(
             self.state,
             State::Established
@@ -180,11 +177,7 @@ impl Association {
         }
     }
 
-    pub(super) fn after_sack<H: Host + ?Sized>(
-        &mut self,
-        cx: &mut Context<'_, H>,
-        outcome: &SackOutcome,
-    ) {
+    pub(super) fn after_sack<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, outcome: &SackOutcome) {
         if outcome.progress {
             // RFC 9260 §8.1: the peer is alive.
             self.errors = 0;

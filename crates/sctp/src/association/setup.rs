@@ -185,20 +185,25 @@ impl Association {
     }
 
     /// Takes the peer's half from a valid cookie and answers with COOKIE ACK (RFC 9260 §5.1 D, §5.2.4 B).
-    fn establish_from_cookie<H: Host + ?Sized>(
-        &mut self,
-        cx: &mut Context<'_, H>,
-        cookie: &StateCookie,
-    ) {
+    fn establish_from_cookie<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, cookie: &StateCookie) {
         self.identity.peer_tag = cookie.peer_tag;
-        self.take_peer(cookie.peer_initial_tsn, cookie.peer_window_bytes, cookie.streams_out, cookie.streams_in);
+        self.take_peer(
+            cookie.peer_initial_tsn,
+            cookie.peer_window_bytes,
+            cookie.streams_out,
+            cookie.streams_in,
+        );
         self.control.clear();
         self.acknowledge_cookie();
         self.establish(cx);
     }
 
     /// A valid cookie that bears our own tag (RFC 9260 §5.2.4 B and D).
-    pub(crate) fn handle_own_cookie<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, cookie: &StateCookie) {
+    pub(crate) fn handle_own_cookie<H: Host + ?Sized>(
+        &mut self,
+        cx: &mut Context<'_, H>,
+        cookie: &StateCookie,
+    ) {
         if self.is_set_up() {
             self.acknowledge_cookie();
         } else {
@@ -291,7 +296,11 @@ impl Association {
     }
 
     /// T1 expired: once more, or give up (RFC 9260 §4, notes 2 and 3; §5.1.6).
-    pub(super) fn retry_setup<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, local_addresses: &[IpAddr]) {
+    pub(super) fn retry_setup<H: Host + ?Sized>(
+        &mut self,
+        cx: &mut Context<'_, H>,
+        local_addresses: &[IpAddr],
+    ) {
         let (State::CookieWait { t1 } | State::CookieEchoed { t1, .. }) = &mut self.state else { return };
         t1.attempts += 1;
         if t1.attempts > self.config.init_retries_max {

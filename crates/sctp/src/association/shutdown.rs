@@ -140,13 +140,22 @@ impl Association {
     }
 
     /// The peer broke the protocol: ABORT says so.
-    pub(super) fn abort_for_violation<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, how: &'static str) {
+    pub(super) fn abort_for_violation<H: Host + ?Sized>(
+        &mut self,
+        cx: &mut Context<'_, H>,
+        how: &'static str,
+    ) {
         let information = how.as_bytes();
         let chunk = abort_chunk(&Cause::ProtocolViolation(ProtocolViolation { information }));
         self.abort_with(cx, chunk, CloseReason::ProtocolViolation(how));
     }
 
-    pub(super) fn abort_with<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, chunk: Vec<u8>, reason: CloseReason) {
+    pub(super) fn abort_with<H: Host + ?Sized>(
+        &mut self,
+        cx: &mut Context<'_, H>,
+        chunk: Vec<u8>,
+        reason: CloseReason,
+    ) {
         self.control.clear();
         if self.identity.peer_tag != 0 {
             self.push_control(chunk, None);

@@ -1,8 +1,8 @@
 //! Packets out of what waits: control chunks, a SACK, DATA (RFC 9260 §6.10).
 
+use sctp_wire::VerificationTag;
 use sctp_wire::chunk::Pad;
 use sctp_wire::packet::{self, HEADER_BYTES, Header};
-use sctp_wire::VerificationTag;
 
 use super::{Association, BatchRules};
 use crate::time::Time;
@@ -77,7 +77,8 @@ impl Association {
         };
         packet::write_header(&header, buffer.out());
         while let Some(control) = self.control.front() {
-            let fits = buffer.packet_bytes() + control.bytes.len() <= limit || buffer.packet_bytes() == HEADER_BYTES;
+            let fits =
+                buffer.packet_bytes() + control.bytes.len() <= limit || buffer.packet_bytes() == HEADER_BYTES;
             let here = control.path.is_none_or(|p| p == path_id) && control.init == init;
             if !fits || !here {
                 break;

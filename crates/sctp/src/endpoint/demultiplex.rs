@@ -6,16 +6,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use rand_chacha::rand_core::RngCore;
-use sctp_wire::chunk::{
-    Abort, CookieAck, CookieEcho, Error, Init, RawChunk, ShutdownAck, ShutdownComplete,
-};
-use sctp_wire::packet::Header;
 use sctp_wire::cause::{Cause, StaleCookie};
+use sctp_wire::chunk::{Abort, CookieAck, CookieEcho, Error, Init, RawChunk, ShutdownAck, ShutdownComplete};
+use sctp_wire::packet::Header;
 use sctp_wire::{Packet, VerificationTag};
 
 use super::replies::Reply;
 use super::{AssociationId, Endpoint, PeerKey, Unreachable};
-use crate::association::{Association, Context, Identity, PeerInit, abort_reason, error_chunk, reports_stale_cookie, write_abort, write_init_ack};
+use crate::association::{
+    Association, Context, Identity, PeerInit, abort_reason, error_chunk, reports_stale_cookie, write_abort,
+    write_init_ack,
+};
 use crate::config::{AssociationConfig, Checksum};
 use crate::cookie::{CookieError, StateCookie};
 use crate::error::CloseReason;
@@ -100,10 +101,12 @@ impl Endpoint {
         let local_tag = association.identity().local_tag;
         // RFC 9260 §10, ICMP7: believed only if it quotes what we really sent.
         let genuine = packet.chunks().next().is_none_or(|first| {
-            first.is_ok_and(|raw| raw.kind != Init::KIND || Init::parse(&raw).is_ok_and(|i| i.initiate_tag.0 == local_tag))
+            first.is_ok_and(|raw| {
+                raw.kind != Init::KIND || Init::parse(&raw).is_ok_and(|i| i.initiate_tag.0 == local_tag)
+            })
         });
-        let known_tag = header.verification_tag.0 == 0
-            || header.verification_tag.0 == association.identity().peer_tag;
+        let known_tag =
+            header.verification_tag.0 == 0 || header.verification_tag.0 == association.identity().peer_tag;
         if setting_up && genuine && known_tag {
             self.with(id, now, host, |association, cx, _| association.drop_with(cx, why.reason()));
         }
@@ -147,7 +150,8 @@ impl Endpoint {
         if let Some(&id) = self.by_peer.get(&key)
             && let Some(association) = self.associations.get(id.index())
         {
-            let reflected = first.flags & 1 == 1 && association.identity().peer_tag == header.verification_tag.0;
+            let reflected =
+                first.flags & 1 == 1 && association.identity().peer_tag == header.verification_tag.0;
             match first.kind {
                 // RFC 9260 §8.5.1 B and C.
                 Abort::KIND if reflected => {
@@ -193,7 +197,8 @@ impl Endpoint {
             self.statistics.tag_errors += 1;
             return;
         }
-        let Some((init, peer)) = Init::parse(first).ok().and_then(|i| PeerInit::from_init(&i).map(|p| (i, p)))
+        let Some((init, peer)) =
+            Init::parse(first).ok().and_then(|i| PeerInit::from_init(&i).map(|p| (i, p)))
         else {
             self.statistics.malformed += 1;
             return;
@@ -342,7 +347,13 @@ impl Endpoint {
         true
     }
 
-    fn reply(&mut self, route: Route, header: &Header, tag: VerificationTag, write: impl FnOnce(&mut Vec<u8>)) {
+    fn reply(
+        &mut self,
+        route: Route,
+        header: &Header,
+        tag: VerificationTag,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
         let back = Header {
             source_port: header.destination_port,
             destination_port: header.source_port,

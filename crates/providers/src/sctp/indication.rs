@@ -1,0 +1,161 @@
+//! The upper side: messages and events of the core become primitives.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use ::sctp::{AssociationId, CloseReason, Endpoint, Event, Host, PathHints, Payload, ReceiveInfo};
+use links::Link;
+use streams::{Chain, Cx, Errno, Kind, Message};
+use tpi::{Addresses, Primitive, TransferFlags, TransferInfo};
+
+use super::SctpDriver;
+use super::minor::{Minor, Minors, Owner};
+
+/// What the core sees of the provider while it handles input.
+pub(super) struct Upper<'a, 'b> {
+    cx: &'a mut Cx<'b>,
+    minors: &'a mut Minors,
+    link: &'a dyn Link,
+    /// Associations to abort as soon as the core can be called again.
+    unwanted: &'a mut Vec<AssociationId>,
+}
+
+impl SctpDriver {
+    /// Lends the core and, beside it, everything that it may call back.
+    pub(super) fn split<'a, 'b>(&'a mut self, cx: &'a mut Cx<'b>) -> (&'a mut Endpoint, Upper<'a, 'b>) {
+        let upper = Upper { cx, minors: &mut self.minors, link: &*self.link, unwanted: &mut self.unwanted };
+        (&mut self.endpoint, upper)
+    }
+}
+
+impl Host for Upper<'_, '_> {
+    #[inline]
+    fn message(&mut self, id: AssociationId, info: &ReceiveInfo, payload: Payload) {
+        let mut flags = TransferFlags::NONE;
+        if info.unordered {
+            flags |= TransferFlags::UNORDERED;
+        }
+        if info.more {
+            flags |= TransferFlags::MORE;
+        }
+        let info = TransferInfo {
+            association: id.0,
+            stream: info.stream,
+            ssn: info.ssn,
+            ppid: info.ppid,
+            tsn: info.tsn,
+            context: 0,
+            flags,
+        };
+        self.up(id, Message::with_data(Kind::Proto(Primitive::OptdataInd(info)), chain(payload)));
+    }
+
+    fn event(&mut self, id: AssociationId, event: Event) {
+        match event {
+            Event::Accepted { port, peer } => self.accepted(id, port, peer),
+            Event::Connected { streams_out, streams_in } => self.up(
+                id,
+                Message::new(Kind::Proto(Primitive::ConnCon {
+                    addresses: Box::new(Addresses::default()),
+                    association: id.0,
+                    outbound_streams: streams_out,
+                    inbound_streams: streams_in,
+                })),
+            ),
+            Event::Writable => {
+                if let Some(Owner::Stream(s)) = self.minors.owner(id) {
+                    self.cx.back_enable(*s);
+                }
+            }
+            Event::PeerShutdown => {
+                self.up(id, Message::new(Kind::Proto(Primitive::OrdrelInd { association: id.0 })));
+            }
+            Event::PathChanged { .. } => {}
+            Event::Closed(reason) => self.closed(id, &reason),
+        }
+    }
+
+    fn path_hints(&self, remote: SocketAddr) -> PathHints {
+        let info = self.link.path_info(remote);
+        PathHints { mtu_bytes: info.mtu_bytes, in_flight_limit_bytes: info.in_flight_limit_bytes }
+    }
+}
+
+impl Upper<'_, '_> {
+    #[inline]
+    fn up(&mut self, id: AssociationId, m: Message) {
+        match self.minors.owner(id) {
+            Some(Owner::Stream(s)) => self.cx.putnext(*s, m),
+            Some(Owner::Waiting { queue, .. }) => queue.push_back(m),
+            // Data for a stream that is closed: nobody will ever read it.
+            None => self.unwanted.push(id),
+        }
+    }
+
+    fn accepted(&mut self, id: AssociationId, port: u16, peer: SocketAddr) {
+        let Some(s) = self.minors.listener(port) else { return self.unwanted.push(id) };
+        match self.minors.get(s) {
+            Some(Minor::Listening { backlog, waiting, .. }) if waiting < backlog => {
+                self.minors.set(s, Minor::Listening { port, backlog, waiting: waiting + 1 });
+                self.minors.set_owner(id, Owner::Waiting { listener: s, queue: VecDeque::new() });
+                let indication = Primitive::ConnInd { addresses: peer.into(), sequence: id.0 };
+                self.cx.putnext(s, Message::new(Kind::Proto(indication)));
+            }
+            Some(Minor::OneToMany { .. }) => {
+                self.minors.set_owner(id, Owner::Stream(s));
+                let confirmation = Primitive::ConnCon {
+                    addresses: peer.into(),
+                    association: id.0,
+                    outbound_streams: 0,
+                    inbound_streams: 0,
+                };
+                self.cx.putnext(s, Message::new(Kind::Proto(confirmation)));
+            }
+            _ => self.unwanted.push(id),
+        }
+    }
+
+    /// An association is gone: the reader gets what had arrived, then the reason, then a hang-up.
+    fn closed(&mut self, id: AssociationId, reason: &CloseReason) {
+        if let Some(Owner::Waiting { queue, .. }) = self.minors.owner(id) {
+            // Not accepted yet: whoever accepts it finds what came before the end.
+            queue.push_back(disconnected(id, reason));
+            queue.push_back(Message::new(Kind::Hangup));
+            return;
+        }
+        let Some(Owner::Stream(s)) = self.minors.take_owner(id) else { return };
+        self.cx.putnext(s, disconnected(id, reason));
+        self.cx.back_enable(s);
+        if let Some(Minor::Connected { .. }) = self.minors.get(s) {
+            self.minors.set(s, Minor::Disconnected);
+            self.cx.putnext(s, Message::new(Kind::Hangup));
+        }
+    }
+}
+
+/// `T_ORDREL_IND` was the end if both sides shut down; anything else is `T_DISCON_IND`, with its reason as
+/// text in the data.
+fn disconnected(id: AssociationId, reason: &CloseReason) -> Message {
+    let errno = match reason {
+        CloseReason::Shutdown => Errno(0),
+        CloseReason::PeerAborted(_) | CloseReason::PeerRestarted => Errno::ECONNRESET,
+        CloseReason::Aborted => Errno::ECONNABORTED,
+        CloseReason::NoAnswer | CloseReason::Timeout => Errno::ETIMEDOUT,
+        CloseReason::Refused => Errno::ECONNREFUSED,
+        CloseReason::Unreachable => Errno::EHOSTUNREACH,
+        CloseReason::ProtocolViolation(_) => Errno::EPROTO,
+    };
+    let primitive = Primitive::DisconInd { reason: errno.0 as u32, sequence: 0, association: id.0 };
+    let text = bytes::Bytes::from(reason.to_string().into_bytes());
+    Message::with_data(Kind::Proto(primitive), Chain::from(text))
+}
+
+#[inline]
+fn chain(payload: Payload) -> Chain {
+    let mut blocks = payload.into_iter();
+    let mut chain = blocks.next().map_or_else(Chain::new, Chain::from);
+    for block in blocks {
+        chain.push(block);
+    }
+    chain
+}

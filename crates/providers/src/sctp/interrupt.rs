@@ -1,0 +1,131 @@
+//! The lower side: batches from the link, batches to the link.
+
+use std::io::{self, ErrorKind, IoSlice};
+use std::time::Instant;
+
+use ::sctp::{Piece, Scope, Time, TransmitBuffer};
+use links::{Datagrams, UnreachableReason};
+use smallvec::SmallVec;
+use streams::Cx;
+
+use super::SctpDriver;
+
+/// What a link handed over in one receive. All of it is handled before anything is answered, so that one
+/// SACK speaks for everything that had arrived.
+#[derive(Debug, Default)]
+pub(super) struct Arrivals {
+    batches: Vec<Datagrams>,
+    unreachable: Vec<links::Unreachable>,
+}
+
+impl links::Sink for Arrivals {
+    fn datagrams(&mut self, datagrams: Datagrams) {
+        self.batches.push(datagrams);
+    }
+
+    fn unreachable(&mut self, unreachable: links::Unreachable) {
+        self.unreachable.push(unreachable);
+    }
+}
+
+impl SctpDriver {
+    pub(super) fn take_arrivals(&mut self, cx: &mut Cx<'_>, now: Time) -> io::Result<bool> {
+        let more = self.link.receive(&mut self.received)?;
+        let mut arrivals = std::mem::take(&mut self.received);
+        for batch in arrivals.batches.drain(..) {
+            let (endpoint, mut host) = self.split(cx);
+            let mut rest = batch.payload;
+            while !rest.is_empty() {
+                let datagram = rest.split_to(batch.segment_bytes.min(rest.len()));
+                endpoint.handle_datagram(now, batch.remote, Some(batch.local), &datagram, &mut host);
+            }
+        }
+        for report in arrivals.unreachable.drain(..) {
+            let why = match report.reason {
+                UnreachableReason::Port | UnreachableReason::Protocol => ::sctp::Unreachable::Port,
+                UnreachableReason::Host | UnreachableReason::Net | UnreachableReason::Admin => {
+                    ::sctp::Unreachable::Host
+                }
+                // The route's MTU is asked again for the next association.
+                UnreachableReason::TooBig { .. } => continue,
+            };
+            let (endpoint, mut host) = self.split(cx);
+            endpoint.handle_unreachable(now, report.remote, why, &report.quoted, &mut host);
+        }
+        // The lists keep their memory for the next time.
+        self.received = arrivals;
+        self.abort_unwanted(cx);
+        Ok(more)
+    }
+
+    /// Hands what waits to the link, batch by batch, until nothing may leave or the link is full.
+    pub(super) fn transmit(&mut self, now: Instant, scope: Scope) {
+        let now = self.time(now);
+        loop {
+            let transmit = match self.refused.take() {
+                Some(refused) => refused,
+                None => match self.endpoint.poll_transmit(now, scope, &mut self.buffer) {
+                    Some(transmit) => transmit,
+                    None => return,
+                },
+            };
+            match self.hand_over(&transmit) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.refused = Some(transmit);
+                    return;
+                }
+                // What the network does not take is lost, as any packet may be; the timers see to it. The link
+                // counts it.
+                Ok(()) | Err(_) => {}
+            }
+        }
+    }
+
+    /// Ends associations that no stream takes: the backlog was full, or their stream is closed.
+    pub(super) fn abort_unwanted(&mut self, cx: &mut Cx<'_>) {
+        while let Some(id) = self.unwanted.pop() {
+            let now = self.now;
+            let (endpoint, mut host) = self.split(cx);
+            endpoint.abort(now, id, b"nobody reads here", &mut host);
+        }
+    }
+
+    fn hand_over(&mut self, transmit: &::sctp::Transmit) -> io::Result<()> {
+        let slices = gather(&self.buffer);
+        self.link.transmit(&links::Transmit {
+            remote: transmit.remote,
+            local: transmit.local,
+            ecn: 0,
+            segment_bytes: transmit.segment_bytes,
+            slices: &slices,
+        })
+    }
+}
+
+/// The pieces of a batch as slices; neighbours that lie together become one.
+fn gather(buffer: &TransmitBuffer) -> SmallVec<[IoSlice<'_>; 128]> {
+    let mut slices = SmallVec::new();
+    let mut run: Option<std::ops::Range<usize>> = None;
+    for piece in buffer.pieces() {
+        match piece {
+            Piece::Inline(range) => match &mut run {
+                Some(open) if open.end == range.start => open.end = range.end,
+                _ => {
+                    if let Some(done) = run.replace(range.clone()) {
+                        slices.push(IoSlice::new(&buffer.inline()[done]));
+                    }
+                }
+            },
+            Piece::Shared(bytes) => {
+                if let Some(done) = run.take() {
+                    slices.push(IoSlice::new(&buffer.inline()[done]));
+                }
+                slices.push(IoSlice::new(bytes));
+            }
+        }
+    }
+    if let Some(done) = run {
+        slices.push(IoSlice::new(&buffer.inline()[done]));
+    }
+    slices
+}

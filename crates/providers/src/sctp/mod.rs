@@ -1,0 +1,246 @@
+//! The SCTP provider: a STREAMS driver between the stream heads and the protocol core.
+//!
+//! | file | part |
+//! |---|---|
+//! | `minor` | what each open stream is: unbound, listening, connected, one-to-many |
+//! | `request` | primitives that come down |
+//! | `indication` | messages and events of the core that go up |
+//! | `interrupt` | the link: batches in, batches out, time |
+
+mod indication;
+mod interrupt;
+mod minor;
+mod request;
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::Instant;
+
+use ::sctp::{
+    Admission, AssociationConfig, AssociationId, Endpoint, EndpointConfig, EndpointStatistics, SendError,
+    SendInfo, Statistics, Time, TransmitBuffer,
+};
+use links::{Link, LinkStats};
+use streams::{Cx, Driver, Errno, FlushScope, Interest, Kind, Message, StreamId};
+use tpi::{Primitive, TransferFlags, TransferInfo};
+
+use minor::{Minor, Minors};
+
+/// What the provider is built with.
+#[derive(Clone, Debug, Default)]
+pub struct SctpDriverConfig {
+    /// Settings of the endpoint.
+    pub endpoint: EndpointConfig,
+    /// Settings of every association.
+    pub association: AssociationConfig,
+    /// Addresses to list in the handshake, if there are several.
+    pub local_addresses: Vec<std::net::IpAddr>,
+}
+
+/// The SCTP provider over one link. Its streams are the endpoints of the users.
+///
+/// It understands these primitives: `T_BIND_REQ` (a backlog makes it listen; a backlog of
+/// [`SctpDriver::ONE_TO_MANY`] makes a one-to-many endpoint), `T_CONN_REQ`, `T_CONN_RES`, `T_OPTDATA_REQ`,
+/// `T_DATA_REQ`, `T_ORDREL_REQ`, `T_DISCON_REQ`, `T_UNBIND_REQ`, `T_INFO_REQ`, `T_ADDR_REQ`, `T_CAPABILITY_REQ`.
+pub struct SctpDriver {
+    endpoint: Endpoint,
+    config: Arc<AssociationConfig>,
+    link: Box<dyn Link>,
+    minors: Minors,
+    received: interrupt::Arrivals,
+    /// Associations that nobody takes, to be aborted.
+    unwanted: Vec<AssociationId>,
+    buffer: TransmitBuffer,
+    /// A batch that the link could not take yet: it goes first.
+    refused: Option<::sctp::Transmit>,
+    /// The core's time zero.
+    epoch: Instant,
+    /// The time of the last interrupt or flush, for requests in between.
+    now: Time,
+}
+
+impl std::fmt::Debug for SctpDriver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SctpDriver").field("endpoint", &self.endpoint).finish_non_exhaustive()
+    }
+}
+
+impl SctpDriver {
+    /// The backlog that makes a bound stream a one-to-many endpoint: its associations need no accept.
+    pub const ONE_TO_MANY: u32 = u32::MAX;
+
+    /// A provider over `link`. `seed` must come from the system's random source; `epoch` is the core's time
+    /// zero and must not be later than any time that the driver is called with.
+    pub fn new(link: Box<dyn Link>, config: SctpDriverConfig, seed: [u8; 32], epoch: Instant) -> Self {
+        let limits = link.batch_limits();
+        let limits = ::sctp::BatchLimits { segments_max: limits.segments_max, bytes_max: limits.bytes_max };
+        let mut endpoint = Endpoint::new(config.endpoint, seed, limits);
+        endpoint.set_local_addresses(config.local_addresses);
+        SctpDriver {
+            endpoint,
+            config: Arc::new(config.association),
+            link,
+            minors: Minors::default(),
+            received: interrupt::Arrivals::default(),
+            unwanted: Vec::new(),
+            buffer: TransmitBuffer::new(),
+            refused: None,
+            epoch,
+            now: Time::ZERO,
+        }
+    }
+
+    /// Counters of the association of a one-to-one stream, or of one association of a one-to-many stream.
+    pub fn statistics(&self, s: StreamId, association: u32) -> Option<Statistics> {
+        self.endpoint.statistics(self.association(s, association)?)
+    }
+
+    /// The peer's addresses (the ports are UDP ports) and its SCTP port.
+    pub fn peer_addresses(&self, s: StreamId, association: u32) -> Option<(Vec<std::net::SocketAddr>, u16)> {
+        self.endpoint.peer_addresses(self.association(s, association)?)
+    }
+
+    /// Counters of the endpoint.
+    pub fn endpoint_statistics(&self) -> &EndpointStatistics {
+        self.endpoint.endpoint_statistics()
+    }
+
+    /// Counters of the link.
+    pub fn link_statistics(&self) -> LinkStats {
+        self.link.stats()
+    }
+
+    /// The addresses that the link is bound to.
+    pub fn link_addresses(&self) -> Vec<std::net::SocketAddr> {
+        self.link.local_addresses()
+    }
+
+    /// Number of associations.
+    pub fn association_count(&self) -> usize {
+        self.endpoint.association_count()
+    }
+
+    #[inline]
+    fn association(&self, s: StreamId, named: u32) -> Option<AssociationId> {
+        match self.minors.get(s)? {
+            Minor::Connected { association } => Some(association),
+            Minor::OneToMany { .. } => Some(AssociationId(named)),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn time(&mut self, now: Instant) -> Time {
+        self.now = self.now.max(Time::ZERO + now.saturating_duration_since(self.epoch));
+        self.now
+    }
+
+    /// User data on its way down: the chain moves straight into the association's send queue.
+    #[inline]
+    fn send(&mut self, cx: &mut Cx<'_>, s: StreamId, info: &TransferInfo, m: Message) {
+        let Some(id) = self.association(s, info.association) else {
+            return cx.error(s, Errno::ENOTCONN);
+        };
+        let send = SendInfo {
+            stream: info.stream,
+            ppid: info.ppid,
+            unordered: info.flags.contains(TransferFlags::UNORDERED),
+            more: info.more(),
+            immediate: info.flags.contains(TransferFlags::IMMEDIATE),
+        };
+        let bytes = m.data.len();
+        if let Err(error) = self.endpoint.send(id, &send, bytes, m.data) {
+            self.refuse(cx, s, info, error);
+        }
+    }
+}
+
+/// What the sockets interface calls each reason (RFC 6458).
+fn send_errno(error: SendError) -> Errno {
+    match error {
+        SendError::Closed => Errno::EPIPE,
+        SendError::NoSuchStream { .. } | SendError::Empty | SendError::RecordOpen { .. } => Errno::EINVAL,
+        SendError::TooLong { .. } => Errno::EMSGSIZE,
+    }
+}
+
+impl Driver for SctpDriver {
+    fn open(&mut self, _cx: &mut Cx<'_>, s: StreamId) -> Result<(), Errno> {
+        self.minors.open(s);
+        Ok(())
+    }
+
+    fn close(&mut self, cx: &mut Cx<'_>, s: StreamId) {
+        self.release(cx, s);
+    }
+
+    #[inline]
+    fn admit(&mut self, s: StreamId, association: u32, bytes: usize) -> streams::Admission {
+        let Some(id) = self.association(s, association) else {
+            return streams::Admission::Fail(Errno::ENOTCONN);
+        };
+        match self.endpoint.admit(id, bytes) {
+            Admission::Idle => streams::Admission::Idle,
+            Admission::Room => streams::Admission::Room,
+            Admission::Full => streams::Admission::Full,
+            Admission::Fail(error) => streams::Admission::Fail(send_errno(error)),
+        }
+    }
+
+    #[inline]
+    fn put(&mut self, cx: &mut Cx<'_>, s: StreamId, m: Message) {
+        match &m.kind {
+            Kind::Proto(Primitive::OptdataReq(info)) => {
+                let info = *info;
+                self.send(cx, s, &info, m);
+            }
+            Kind::Data => self.send(cx, s, &TransferInfo::default(), m),
+            _ => self.put_request(cx, s, m),
+        }
+    }
+
+    #[inline]
+    fn consumed(&mut self, _cx: &mut Cx<'_>, s: StreamId, association: u32, bytes: usize) {
+        if let Some(id) = self.association(s, association) {
+            self.endpoint.consumed(id, bytes);
+        }
+    }
+
+    fn descriptors(&self, visit: &mut dyn FnMut(BorrowedFd<'_>, Interest)) {
+        let interest = match self.refused {
+            Some(_) => Interest::READABLE | Interest::WRITABLE,
+            None => Interest::READABLE,
+        };
+        self.link.descriptors(&mut |fd| visit(fd, interest));
+    }
+
+    fn receive(&mut self, cx: &mut Cx<'_>, now: Instant) -> io::Result<bool> {
+        let now = self.time(now);
+        self.take_arrivals(cx, now)
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.endpoint.poll_timeout().map(|at| self.epoch + at.saturating_since(Time::ZERO))
+    }
+
+    fn timeout(&mut self, cx: &mut Cx<'_>, now: Instant) {
+        let now = self.time(now);
+        let (endpoint, mut host) = self.split(cx);
+        endpoint.handle_timeout(now, &mut host);
+        self.abort_unwanted(cx);
+    }
+
+    #[inline]
+    fn flush_due(&self) -> bool {
+        self.endpoint.transmit_due()
+    }
+
+    fn flush(&mut self, _cx: &mut Cx<'_>, now: Instant, scope: FlushScope) {
+        let scope = match scope {
+            FlushScope::Due => ::sctp::Scope::Due,
+            FlushScope::All => ::sctp::Scope::All,
+        };
+        self.transmit(now, scope);
+    }
+}

@@ -1,0 +1,266 @@
+//! Primitives that come down (TPI 2.0): bind, connect, accept, release.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use ::sctp::{AssociationConfig, AssociationId, SendError};
+use links::SCTP_TUNNELING_PORT;
+use streams::{Chain, Cx, Errno, Flush, IocNak, Kind, Message, StreamId};
+use tpi::{Addresses, Info, Primitive, PrimitiveCode, TError, TransferInfo};
+
+use super::SctpDriver;
+use super::minor::{Minor, Owner};
+
+/// Why a request was refused.
+struct Refusal(TError, Errno);
+
+impl Refusal {
+    const OUT_OF_STATE: Refusal = Refusal(TError::OutOfState, Errno(0));
+
+    fn system(errno: Errno) -> Self {
+        Refusal(TError::System, errno)
+    }
+}
+
+impl SctpDriver {
+    /// Every message that is not plain user data.
+    pub(super) fn put_request(&mut self, cx: &mut Cx<'_>, s: StreamId, m: Message) {
+        match m.kind {
+            Kind::Proto(primitive) | Kind::PcProto(primitive) => self.request(cx, s, primitive, m.data),
+            // Nothing of the stream waits here: what was taken is in the association's hands.
+            Kind::Flush(flush) => {
+                if flush.read {
+                    cx.putnext(s, Message::new(Kind::Flush(Flush { write: false, ..flush })));
+                }
+            }
+            Kind::Ioctl(ioctl) => {
+                cx.putnext(s, Message::new(Kind::IocNak(IocNak { id: ioctl.id, errno: Errno::EINVAL })));
+            }
+            _ => {}
+        }
+    }
+
+    fn request(&mut self, cx: &mut Cx<'_>, s: StreamId, primitive: Primitive, data: Chain) {
+        let code = primitive.code();
+        let answer = match primitive {
+            Primitive::DataReq { more } => {
+                let flags = if more { tpi::TransferFlags::MORE } else { tpi::TransferFlags::NONE };
+                let info = TransferInfo { flags, ..TransferInfo::default() };
+                return self.send(cx, s, &info, Message::with_data(Kind::Data, data));
+            }
+            Primitive::BindReq { addresses, backlog } => self.bind(s, &addresses, backlog),
+            Primitive::UnbindReq => self.unbind(s),
+            Primitive::ConnReq { addresses } => self.connect(cx, s, &addresses),
+            Primitive::ConnRes { sequence, acceptor } => return self.accept(cx, s, sequence, acceptor),
+            Primitive::DisconReq { sequence, association, .. } => {
+                self.disconnect(cx, s, sequence, association, &data)
+            }
+            Primitive::OrdrelReq { association } => self.release_orderly(cx, s, association),
+            Primitive::InfoReq => Ok(Primitive::InfoAck(Box::new(self.info(s)))),
+            Primitive::AddrReq => Ok(self.addresses(s)),
+            Primitive::CapabilityReq { bits } => Ok(Primitive::CapabilityAck {
+                bits,
+                info: Box::new(self.info(s)),
+                acceptor: s.index() as u32,
+            }),
+            _ => Err(Refusal(TError::NotSupported, Errno(0))),
+        };
+        match answer {
+            // `T_ORDREL_REQ` is not acknowledged.
+            Ok(Primitive::OkAck { primitive: PrimitiveCode::OrdrelReq }) => {}
+            Ok(ack) => cx.putnext(s, Message::new(Kind::PcProto(ack))),
+            Err(refusal) => refuse(cx, s, code, refusal),
+        }
+    }
+
+    fn bind(&mut self, s: StreamId, addresses: &Addresses, backlog: u32) -> Result<Primitive, Refusal> {
+        if self.minors.get(s) != Some(Minor::Unbound) {
+            return Err(Refusal::OUT_OF_STATE);
+        }
+        let wanted = addresses.list.first().map_or(0, SocketAddr::port);
+        let port = if wanted == 0 { self.endpoint.free_port() } else { wanted };
+        let minor = match backlog {
+            0 => Minor::Bound { port },
+            Self::ONE_TO_MANY => Minor::OneToMany { port },
+            _ => Minor::Listening { port, backlog, waiting: 0 },
+        };
+        if backlog > 0 && !self.endpoint.listen(port, AssociationConfig::clone(&self.config)) {
+            return Err(Refusal(TError::AddressBusy, Errno(0)));
+        }
+        self.minors.set(s, minor);
+        let bound = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port);
+        Ok(Primitive::BindAck { addresses: bound.into(), backlog })
+    }
+
+    fn unbind(&mut self, s: StreamId) -> Result<Primitive, Refusal> {
+        match self.minors.get(s) {
+            Some(Minor::Bound { .. }) => {}
+            Some(Minor::Listening { port, .. }) => self.endpoint.unlisten(port),
+            _ => return Err(Refusal::OUT_OF_STATE),
+        }
+        self.minors.close(s);
+        self.minors.open(s);
+        Ok(Primitive::OkAck { primitive: PrimitiveCode::UnbindReq })
+    }
+
+    fn connect(&mut self, cx: &mut Cx<'_>, s: StreamId, addresses: &Addresses) -> Result<Primitive, Refusal> {
+        let minor = self.minors.get(s);
+        let local_port = match minor {
+            Some(Minor::Unbound) => self.endpoint.free_port(),
+            Some(Minor::Bound { port } | Minor::OneToMany { port }) => port,
+            _ => return Err(Refusal::OUT_OF_STATE),
+        };
+        let Some(peer_port) = addresses.list.first().map(SocketAddr::port) else {
+            return Err(Refusal(TError::BadAddress, Errno(0)));
+        };
+        let udp_port = addresses.encapsulation_port.unwrap_or(SCTP_TUNNELING_PORT);
+        let remotes: Vec<SocketAddr> =
+            addresses.list.iter().map(|a| SocketAddr::new(a.ip(), udp_port)).collect();
+        let (now, config) = (self.now, Arc::clone(&self.config));
+        let (endpoint, host) = self.split(cx);
+        let id = endpoint
+            .connect(now, local_port, peer_port, &remotes, config, &host)
+            .map_err(|_| Refusal::system(Errno::EADDRINUSE))?;
+        self.minors.set_owner(id, Owner::Stream(s));
+        if !matches!(minor, Some(Minor::OneToMany { .. })) {
+            self.minors.set(s, Minor::Connected { association: id });
+        }
+        Ok(Primitive::OkAck { primitive: PrimitiveCode::ConnReq })
+    }
+
+    /// `T_CONN_RES`: the association moves to the accepting stream, with all that it has received.
+    fn accept(&mut self, cx: &mut Cx<'_>, s: StreamId, sequence: u32, acceptor: u32) {
+        let id = AssociationId(sequence);
+        let waits = matches!(self.minors.owner(id), Some(Owner::Waiting { listener, .. }) if *listener == s);
+        let Some(Minor::Listening { port, backlog, waiting }) = self.minors.get(s).filter(|_| waits) else {
+            return refuse(cx, s, PrimitiveCode::ConnRes, Refusal(TError::BadSequence, Errno(0)));
+        };
+        let Some((stream, Minor::Unbound)) = self.minors.numbered(acceptor) else {
+            return refuse(cx, s, PrimitiveCode::ConnRes, Refusal(TError::BadFile, Errno(0)));
+        };
+        let Some(Owner::Waiting { queue, .. }) = self.minors.take_owner(id) else { return };
+        self.minors.set(s, Minor::Listening { port, backlog, waiting: waiting.saturating_sub(1) });
+        self.minors.set(stream, Minor::Connected { association: id });
+        self.minors.set_owner(id, Owner::Stream(stream));
+        cx.putnext(s, Message::new(Kind::PcProto(Primitive::OkAck { primitive: PrimitiveCode::ConnRes })));
+        let gone = queue.iter().any(|m| matches!(m.kind, Kind::Hangup));
+        for m in queue {
+            cx.putnext(stream, m);
+        }
+        if gone {
+            self.minors.take_owner(id);
+            self.minors.set(stream, Minor::Disconnected);
+        }
+    }
+
+    fn disconnect(
+        &mut self,
+        cx: &mut Cx<'_>,
+        s: StreamId,
+        sequence: u32,
+        association: u32,
+        reason: &Chain,
+    ) -> Result<Primitive, Refusal> {
+        let id = match self.minors.get(s) {
+            Some(Minor::Listening { port, backlog, waiting }) => {
+                let id = AssociationId(sequence);
+                if !matches!(self.minors.owner(id), Some(Owner::Waiting { listener, .. }) if *listener == s) {
+                    return Err(Refusal(TError::BadSequence, Errno(0)));
+                }
+                self.minors.set(s, Minor::Listening { port, backlog, waiting: waiting.saturating_sub(1) });
+                self.minors.take_owner(id);
+                id
+            }
+            _ => self.association(s, association).ok_or(Refusal::OUT_OF_STATE)?,
+        };
+        let text = reason.blocks().concat();
+        let now = self.now;
+        let (endpoint, mut host) = self.split(cx);
+        endpoint.abort(now, id, &text, &mut host);
+        Ok(Primitive::OkAck { primitive: PrimitiveCode::DisconReq })
+    }
+
+    fn release_orderly(
+        &mut self,
+        cx: &mut Cx<'_>,
+        s: StreamId,
+        association: u32,
+    ) -> Result<Primitive, Refusal> {
+        let id = self.association(s, association).ok_or(Refusal::OUT_OF_STATE)?;
+        let now = self.now;
+        let (endpoint, mut host) = self.split(cx);
+        endpoint.shutdown(now, id, &mut host);
+        Ok(Primitive::OkAck { primitive: PrimitiveCode::OrdrelReq })
+    }
+
+    /// The stream is closed. What was taken is still delivered; associations that were never accepted
+    /// are aborted.
+    pub(super) fn release(&mut self, cx: &mut Cx<'_>, s: StreamId) {
+        let minor = self.minors.get(s);
+        if let Some(Minor::Listening { port, .. } | Minor::OneToMany { port }) = minor {
+            self.endpoint.unlisten(port);
+        }
+        for id in self.minors.owned_by(s) {
+            self.minors.take_owner(id);
+            let now = self.now;
+            let (endpoint, mut host) = self.split(cx);
+            if matches!(minor, Some(Minor::Listening { .. })) {
+                endpoint.abort(now, id, b"the listener was closed", &mut host);
+            } else {
+                endpoint.shutdown(now, id, &mut host);
+            }
+        }
+        self.minors.close(s);
+    }
+
+    fn addresses(&self, s: StreamId) -> Primitive {
+        let port = match self.minors.get(s) {
+            Some(Minor::Bound { port } | Minor::Listening { port, .. } | Minor::OneToMany { port }) => port,
+            _ => 0,
+        };
+        let local = Addresses {
+            list: self.link.local_addresses().iter().map(|a| SocketAddr::new(a.ip(), port)).collect(),
+            encapsulation_port: self.link.local_addresses().first().map(SocketAddr::port),
+        };
+        let remote = match self.association(s, 0).and_then(|id| self.endpoint.peer_addresses(id)) {
+            Some((list, port)) => Addresses {
+                encapsulation_port: list.first().map(SocketAddr::port),
+                list: list.iter().map(|a| SocketAddr::new(a.ip(), port)).collect(),
+            },
+            None => Addresses::default(),
+        };
+        Primitive::AddrAck { local: Box::new(local), remote: Box::new(remote) }
+    }
+
+    fn info(&self, s: StreamId) -> Info {
+        let limit = i32::try_from(self.config.message_bytes_max).unwrap_or(i32::MAX);
+        Info {
+            tsdu_bytes: limit,
+            etsdu_bytes: -2,
+            connect_data_bytes: -2,
+            disconnect_data_bytes: 256,
+            address_bytes: 28,
+            options_bytes: -1,
+            tidu_bytes: limit,
+            // T_COTS_ORD: connection mode with orderly release.
+            service: 2,
+            state: match self.minors.get(s) {
+                None | Some(Minor::Unbound) => 0,
+                Some(Minor::Bound { .. } | Minor::Listening { .. } | Minor::OneToMany { .. }) => 1,
+                Some(Minor::Connected { .. }) => 6,
+                Some(Minor::Disconnected) => 1,
+            },
+            provider_flags: 0,
+        }
+    }
+
+    /// User data that cannot be sent: the writer has already been told by `admit`; a module that sent
+    /// without asking finds the stream in error.
+    pub(super) fn refuse(&mut self, cx: &mut Cx<'_>, s: StreamId, _info: &TransferInfo, error: SendError) {
+        cx.error(s, super::send_errno(error));
+    }
+}
+
+fn refuse(cx: &mut Cx<'_>, s: StreamId, primitive: PrimitiveCode, Refusal(t_error, errno): Refusal) {
+    cx.putnext(s, Message::new(Kind::PcProto(Primitive::ErrorAck { primitive, t_error, errno })));
+}

@@ -1,0 +1,196 @@
+//! Addresses of SCTP endpoints, with the UDP port that carries them.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::str::FromStr;
+
+/// The UDP port that carries SCTP unless an address names another (RFC 6951 §5.1).
+pub const UDP_PORT_DEFAULT: u16 = links::SCTP_TUNNELING_PORT;
+
+/// An SCTP endpoint: one or several IP addresses, one SCTP port, and the UDP port that carries SCTP to it.
+///
+/// Written `HOST[,HOST...]:PORT[/udp:UDPPORT]`. `PORT` is the SCTP port; IPv6 addresses stand in brackets;
+/// without `/udp:` the UDP port is 9899.
+///
+/// ```
+/// use swiftwater::Address;
+///
+/// let server: Address = "192.0.2.1,[2001:db8::1]:5000/udp:9900".parse()?;
+/// assert_eq!(server.port, 5000);
+/// assert_eq!(server.udp_port, Some(9900));
+/// assert_eq!(server.hosts.len(), 2);
+/// # Ok::<(), swiftwater::AddressError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Address {
+    /// The IP addresses; at least one.
+    pub hosts: Vec<IpAddr>,
+    /// The SCTP port.
+    pub port: u16,
+    /// The UDP encapsulation port, if it is not the default.
+    pub udp_port: Option<u16>,
+}
+
+/// Why a text is not an [`Address`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AddressError {
+    /// There is no `:PORT`.
+    NoPort(String),
+    /// A port is not a number from 0 to 65,535.
+    BadPort(String),
+    /// A host is neither an IP address nor a name that resolves.
+    BadHost(String),
+}
+
+impl fmt::Display for AddressError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AddressError::NoPort(text) => {
+                write!(f, "`{text}` has no port; write HOST:PORT or HOST:PORT/udp:UDPPORT, IPv6 in brackets")
+            }
+            AddressError::BadPort(text) => write!(f, "`{text}` is not a port; use a number from 0 to 65535"),
+            AddressError::BadHost(text) => {
+                write!(
+                    f,
+                    "`{text}` is neither an IP address nor a name that resolves; IPv6 addresses need brackets"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for AddressError {}
+
+impl Address {
+    /// The addresses with the SCTP port.
+    pub fn socket_addresses(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        self.hosts.iter().map(|host| SocketAddr::new(*host, self.port))
+    }
+
+    /// The UDP port that carries SCTP to this endpoint.
+    pub fn carrier_port(&self) -> u16 {
+        self.udp_port.unwrap_or(UDP_PORT_DEFAULT)
+    }
+}
+
+impl FromStr for Address {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        let (endpoint, udp_port) = match text.split_once("/udp:") {
+            Some((endpoint, port)) => (endpoint, Some(parse_port(port)?)),
+            None => (text, None),
+        };
+        let (hosts, port) = endpoint.rsplit_once(':').ok_or_else(|| AddressError::NoPort(text.to_owned()))?;
+        if hosts.ends_with(|c: char| c == ':') || (hosts.contains(':') && !hosts.contains(']')) {
+            return Err(AddressError::NoPort(text.to_owned()));
+        }
+        let port = parse_port(port)?;
+        let hosts = hosts.split(',').map(parse_host).collect::<Result<Vec<_>, _>>()?;
+        Ok(Address { hosts, port, udp_port })
+    }
+}
+
+fn parse_port(text: &str) -> Result<u16, AddressError> {
+    text.parse().map_err(|_| AddressError::BadPort(text.to_owned()))
+}
+
+fn parse_host(text: &str) -> Result<IpAddr, AddressError> {
+    let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
+    if let Ok(ip) = bare.parse() {
+        return Ok(ip);
+    }
+    let bad = || AddressError::BadHost(text.to_owned());
+    let mut found = (bare, 0).to_socket_addrs().map_err(|_| bad())?;
+    found.next().map(|a| a.ip()).ok_or_else(bad)
+}
+
+impl From<SocketAddr> for Address {
+    fn from(a: SocketAddr) -> Self {
+        Address { hosts: vec![a.ip()], port: a.port(), udp_port: None }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, host) in self.hosts.iter().enumerate() {
+            let comma = if i > 0 { "," } else { "" };
+            match host {
+                IpAddr::V4(v4) => write!(f, "{comma}{v4}")?,
+                IpAddr::V6(v6) => write!(f, "{comma}[{v6}]")?,
+            }
+        }
+        write!(f, ":{}", self.port)?;
+        match self.udp_port {
+            Some(port) if port != UDP_PORT_DEFAULT => write!(f, "/udp:{port}"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What can name an endpoint: text, a [`SocketAddr`], an [`Address`].
+pub trait ToAddress {
+    /// The address.
+    ///
+    /// # Errors
+    ///
+    /// If it is a text that is not one.
+    fn to_address(&self) -> Result<Address, AddressError>;
+}
+
+impl ToAddress for str {
+    fn to_address(&self) -> Result<Address, AddressError> {
+        self.parse()
+    }
+}
+
+impl ToAddress for String {
+    fn to_address(&self) -> Result<Address, AddressError> {
+        self.parse()
+    }
+}
+
+impl ToAddress for Address {
+    fn to_address(&self) -> Result<Address, AddressError> {
+        Ok(self.clone())
+    }
+}
+
+impl ToAddress for SocketAddr {
+    fn to_address(&self) -> Result<Address, AddressError> {
+        Ok((*self).into())
+    }
+}
+
+impl<T: ToAddress + ?Sized> ToAddress for &T {
+    fn to_address(&self) -> Result<Address, AddressError> {
+        (**self).to_address()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_and_back() {
+        for text in ["127.0.0.1:5000", "127.0.0.1:5000/udp:9900", "[::1]:0", "10.0.0.1,[fd00::1]:7/udp:1"] {
+            assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
+        }
+        assert_eq!("127.0.0.1:1/udp:9899".parse::<Address>().unwrap().to_string(), "127.0.0.1:1");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, word) in [
+            ("127.0.0.1", "no port"),
+            ("::1:5000", "no port"),
+            ("127.0.0.1:70000", "not a port"),
+            ("127.0.0.1:1/udp:x", "not a port"),
+            ("no such host:1", "neither"),
+        ] {
+            let message = text.parse::<Address>().unwrap_err().to_string();
+            assert!(message.contains(word), "{text}: {message}");
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! Associations: one-to-one endpoints.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use sctp::Statistics;
+use streams::{Chain, Interest, Kind, Module};
+use tpi::{Addresses, Errno, Primitive};
+
+use crate::address::{Address, ToAddress};
+use crate::error::{ConnectError, RecvError, SendError};
+use crate::message::{Message, RecvInfo, SendInfo};
+use crate::options::Options;
+use crate::socket::{Found, Patience, Socket};
+use crate::stack::{Stack, with_driver};
+
+/// An association with one peer. Clones share it; every method may be called from any thread.
+///
+/// When the last clone is dropped, everything sent so far is still delivered and the association is shut down
+/// in the background for as long as the process lives; [`Association::close`] waits for that.
+#[derive(Clone, Debug)]
+pub struct Association {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    socket: Socket,
+    /// Outbound streams; known once the association is up.
+    streams_out: AtomicU16,
+    message_bytes_max: usize,
+    end: Mutex<End>,
+}
+
+/// How far the end has come.
+#[derive(Clone, Debug)]
+enum End {
+    Open,
+    /// The peer sends no more.
+    PeerShutdown,
+    /// Both sides have shut down.
+    Closed,
+    Lost(String),
+}
+
+impl Association {
+    /// Sets up an association with a server, with default [`Options`] and sockets of its own.
+    ///
+    /// # Errors
+    ///
+    /// Nobody listens there, nobody answers, or there is no way to it: the error says what to check.
+    pub fn connect(server: impl ToAddress) -> Result<Association, ConnectError> {
+        Association::connect_with(server, &Options::default())
+    }
+
+    /// The same with `options`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Association::connect`].
+    pub fn connect_with(server: impl ToAddress, options: &Options) -> Result<Association, ConnectError> {
+        let server = server.to_address()?;
+        Association::connect_on(&Stack::bind_client(options)?, &server)
+    }
+
+    pub(crate) fn connect_on(stack: &Stack, server: &Address) -> Result<Association, ConnectError> {
+        let association = Association::start(stack, server)?;
+        loop {
+            match association.shared.socket.answer(Patience::Forever) {
+                Ok(Some((primitive, text))) => {
+                    if association.take_connect_answer(primitive, &text)? {
+                        return Ok(association);
+                    }
+                }
+                Ok(None) => return Err(ConnectError::Failed("the stream was closed".into())),
+                Err(error) => return Err(ConnectError::Failed(error.to_string())),
+            }
+        }
+    }
+
+    /// Sends the connect request; the answer comes later.
+    pub(crate) fn start(stack: &Stack, server: &Address) -> Result<Association, ConnectError> {
+        let failed = |e: String| ConnectError::Failed(e);
+        let socket = Socket::open(&stack.shard).map_err(|e| failed(e.to_string()))?;
+        let addresses = Addresses {
+            list: server.socket_addresses().collect(),
+            encapsulation_port: Some(server.carrier_port()),
+        };
+        socket
+            .request(Primitive::ConnReq { addresses: Box::new(addresses) }, Chain::new())
+            .map_err(|e| failed(e.to_string()))?;
+        Ok(Association::over(stack, socket))
+    }
+
+    /// Looks at one answer to a connect request. True: the association is up.
+    pub(crate) fn take_connect_answer(
+        &self,
+        primitive: Primitive,
+        text: &Chain,
+    ) -> Result<bool, ConnectError> {
+        match primitive {
+            Primitive::ConnCon { outbound_streams, .. } => {
+                self.shared.streams_out.store(outbound_streams, Ordering::Relaxed);
+                Ok(true)
+            }
+            Primitive::ErrorAck { errno: Errno::EADDRINUSE, .. } => Err(ConnectError::Exists),
+            Primitive::ErrorAck { t_error, .. } => Err(ConnectError::Failed(t_error.to_string())),
+            Primitive::DisconInd { reason, .. } => Err(match Errno(reason as i32) {
+                Errno::ECONNREFUSED => ConnectError::Refused,
+                Errno::ETIMEDOUT => ConnectError::TimedOut,
+                Errno::EHOSTUNREACH => ConnectError::Unreachable,
+                _ => ConnectError::Failed(to_text(text)),
+            }),
+            _ => Ok(false),
+        }
+    }
+
+    pub(crate) fn accepted(stack: &Stack, socket: Socket) -> Association {
+        let association = Association::over(stack, socket);
+        if let Some(statistics) = association.statistics_if_open() {
+            association.shared.streams_out.store(statistics.streams_out, Ordering::Relaxed);
+        }
+        association
+    }
+
+    fn over(stack: &Stack, socket: Socket) -> Association {
+        Association {
+            shared: Arc::new(Shared {
+                socket,
+                streams_out: AtomicU16::new(0),
+                message_bytes_max: stack.options.message_bytes_max,
+                end: Mutex::new(End::Open),
+            }),
+        }
+    }
+
+    /// Sends one message on stream 0; waits while the send buffer is full.
+    ///
+    /// # Errors
+    ///
+    /// The association is closed, or the message is empty or too long.
+    #[inline]
+    pub fn send(&self, message: &[u8]) -> Result<(), SendError> {
+        self.send_with(message, &SendInfo::default())
+    }
+
+    /// Sends one message as `info` says; waits while the send buffer is full.
+    ///
+    /// # Errors
+    ///
+    /// As [`Association::send`]; and there is no such stream.
+    #[inline]
+    pub fn send_with(&self, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
+        self.check(message.len(), info)?;
+        self.shared.socket.write(&info.transfer(0), message, Patience::Forever)
+    }
+
+    /// Sends one message that is handed over: it is not copied.
+    ///
+    /// # Errors
+    ///
+    /// As [`Association::send_with`].
+    pub fn send_bytes(&self, message: Bytes, info: &SendInfo) -> Result<(), SendError> {
+        self.check(message.len(), info)?;
+        self.shared.socket.write_bytes(&info.transfer(0), message, Patience::Forever)
+    }
+
+    /// Sends one message if there is room for it; [`SendError::WouldBlock`] otherwise.
+    ///
+    /// # Errors
+    ///
+    /// As [`Association::send_with`].
+    pub fn try_send(&self, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
+        self.check(message.len(), info)?;
+        self.shared.socket.write(&info.transfer(0), message, Patience::None)
+    }
+
+    #[inline]
+    fn check(&self, bytes: usize, info: &SendInfo) -> Result<(), SendError> {
+        let streams = self.shared.streams_out.load(Ordering::Relaxed);
+        if info.stream >= streams {
+            return Err(SendError::NoSuchStream { stream: info.stream, streams });
+        }
+        if bytes > self.shared.message_bytes_max {
+            return Err(SendError::TooLong { bytes, limit_bytes: self.shared.message_bytes_max });
+        }
+        if bytes == 0 {
+            return Err(SendError::Empty);
+        }
+        Ok(())
+    }
+
+    /// The next message; waits for it. `None`: the peer has shut down and everything was read.
+    ///
+    /// # Errors
+    ///
+    /// The association was aborted or lost.
+    pub fn recv(&self) -> Result<Option<Message>, RecvError> {
+        self.recv_message(Patience::Forever)
+    }
+
+    /// The next message if one comes in time; otherwise [`RecvError::WouldBlock`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Association::recv`].
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<Option<Message>, RecvError> {
+        self.recv_message(Patience::Until(Instant::now() + timeout))
+    }
+
+    /// The next message if one is there; otherwise [`RecvError::WouldBlock`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Association::recv`].
+    pub fn try_recv(&self) -> Result<Option<Message>, RecvError> {
+        self.recv_message(Patience::None)
+    }
+
+    /// Copies the next message into `buffer`; waits for it. What does not fit comes with the next call
+    /// (`end_of_record` is false). `None`: the peer has shut down and everything was read.
+    ///
+    /// # Errors
+    ///
+    /// As [`Association::recv`].
+    #[inline]
+    pub fn recv_into(&self, buffer: &mut [u8]) -> Result<Option<RecvInfo>, RecvError> {
+        loop {
+            match self.shared.socket.read(buffer, Patience::Forever)? {
+                Found::Data((bytes, info, end_of_record)) => {
+                    return Ok(Some(RecvInfo::new(bytes, &info, end_of_record)));
+                }
+                Found::Primitive(primitive, text) => self.take_event(&primitive, &text),
+                Found::End => {}
+            }
+            if let Some(end) = self.ended() {
+                return end.map(|()| None);
+            }
+        }
+    }
+
+    fn recv_message(&self, patience: Patience) -> Result<Option<Message>, RecvError> {
+        loop {
+            match self.shared.socket.getmsg(patience)? {
+                Found::Data(message) => return Ok(Some(into_message(message))),
+                Found::Primitive(primitive, text) => self.take_event(&primitive, &text),
+                Found::End => {}
+            }
+            if let Some(end) = self.ended() {
+                return end.map(|()| None);
+            }
+        }
+    }
+
+    /// Transmits what is queued, now.
+    pub fn flush(&self) {
+        self.shared.socket.shard.enter().flush(true);
+    }
+
+    /// Sends no more; what was sent is delivered, and reading goes on.
+    ///
+    /// # Errors
+    ///
+    /// The association is closed already.
+    pub fn shutdown(&self) -> Result<(), SendError> {
+        self.shared
+            .socket
+            .request(Primitive::OrdrelReq { association: 0 }, Chain::new())
+            .map_err(|_| SendError::Closed)
+    }
+
+    /// Shuts down and waits until the peer has everything and has shut down, too. What it still sends is
+    /// thrown away.
+    ///
+    /// # Errors
+    ///
+    /// The association was aborted or lost before that.
+    pub fn close(self) -> Result<(), RecvError> {
+        if self.shutdown().is_err() {
+            return self.ended().unwrap_or(Ok(()));
+        }
+        loop {
+            match self.shared.socket.getmsg(Patience::Forever)? {
+                Found::Data(_) => {}
+                Found::Primitive(primitive, text) => self.take_event(&primitive, &text),
+                Found::End => return self.ended().unwrap_or(Ok(())),
+            }
+        }
+    }
+
+    /// Ends the association at once; what is not delivered yet is lost. The peer is told `reason`.
+    pub fn abort(self, reason: &str) {
+        let text = Chain::from(Bytes::copy_from_slice(reason.as_bytes()));
+        let primitive = Primitive::DisconReq { sequence: 0, reason: 0, association: 0 };
+        // An association that is gone already needs no abort.
+        let _ = self.shared.socket.request(primitive, text);
+    }
+
+    /// Counters; all zero once the association is gone.
+    pub fn statistics(&self) -> Statistics {
+        self.statistics_if_open().unwrap_or_default()
+    }
+
+    fn statistics_if_open(&self) -> Option<Statistics> {
+        let stream = self.shared.socket.stream;
+        with_driver(&self.shared.socket.shard, |driver| driver.statistics(stream, 0))
+    }
+
+    /// The peer, as long as the association is up.
+    pub fn peer_address(&self) -> Option<Address> {
+        let stream = self.shared.socket.stream;
+        let (list, port) = with_driver(&self.shared.socket.shard, |d| d.peer_addresses(stream, 0))?;
+        Some(Address {
+            hosts: list.iter().map(SocketAddr::ip).collect(),
+            port,
+            udp_port: list.first().map(SocketAddr::port),
+        })
+    }
+
+    /// Number of outbound streams.
+    pub fn streams_out(&self) -> u16 {
+        self.shared.streams_out.load(Ordering::Relaxed)
+    }
+
+    /// Pushes a module onto the stream of this association: it sees every message in both directions.
+    ///
+    /// # Errors
+    ///
+    /// The module refuses, or the association is gone.
+    pub fn push(&self, module: Box<dyn Module>) -> Result<(), streams::PushError> {
+        self.shared.socket.shard.enter().executive.push(self.shared.socket.stream, module)
+    }
+
+    /// Takes the module off that was pushed last.
+    ///
+    /// # Errors
+    ///
+    /// There is none.
+    pub fn pop(&self) -> Result<(), streams::PopError> {
+        self.shared.socket.shard.enter().executive.pop(self.shared.socket.stream).map(|_| ())
+    }
+
+    pub(crate) fn socket(&self) -> &Socket {
+        &self.shared.socket
+    }
+
+    pub(crate) fn take_event(&self, primitive: &Primitive, text: &Chain) {
+        let mut end = self.shared.end.lock().unwrap_or_else(PoisonError::into_inner);
+        match primitive {
+            Primitive::OrdrelInd { .. } => *end = End::PeerShutdown,
+            Primitive::DisconInd { reason: 0, .. } => *end = End::Closed,
+            Primitive::DisconInd { .. } => *end = End::Lost(to_text(text)),
+            _ => {}
+        }
+    }
+
+    /// What reading gives from now on, if the end was reached.
+    pub(crate) fn ended(&self) -> Option<Result<(), RecvError>> {
+        match &*self.shared.end.lock().unwrap_or_else(PoisonError::into_inner) {
+            End::Open => None,
+            End::PeerShutdown | End::Closed => Some(Ok(())),
+            End::Lost(why) => Some(Err(RecvError::Lost(why.clone()))),
+        }
+    }
+}
+
+pub(crate) fn into_message(message: streams::Message) -> Message {
+    let info = match message.kind {
+        Kind::Proto(Primitive::OptdataInd(info)) => info,
+        _ => tpi::TransferInfo::default(),
+    };
+    Message { info: RecvInfo::new(message.data.len(), &info, !info.more()), data: message.data }
+}
+
+pub(crate) fn to_text(text: &Chain) -> String {
+    String::from_utf8_lossy(&text.blocks().concat()).into_owned()
+}
+
+/// What a reader waits for.
+pub(crate) const TO_READ: Interest = Interest::READABLE;

@@ -1,0 +1,200 @@
+//! One-to-many endpoints: every association of one port through one object.
+
+use std::time::{Duration, Instant};
+
+use streams::{Chain, Kind};
+use tpi::{Addresses, Errno, Primitive};
+
+use crate::address::{Address, ToAddress};
+use crate::association::{into_message, to_text};
+use crate::error::{BindError, ConnectError, RecvError, SendError};
+use crate::listener::{at, bind_port};
+use crate::message::{AssociationId, Event, Received, SendInfo};
+use crate::options::Options;
+use crate::socket::{Found, Patience, Socket};
+use crate::stack::Stack;
+
+/// Sends to and receives from any number of peers (one-to-many style). Peers connect by themselves;
+/// [`Endpoint::connect`] goes the other way.
+#[derive(Debug)]
+pub struct Endpoint {
+    socket: Socket,
+    stack: Stack,
+    port: u16,
+}
+
+impl Endpoint {
+    /// Binds an address with default [`Options`].
+    ///
+    /// # Errors
+    ///
+    /// The address makes no sense, is not ours, or a port is in use.
+    pub fn bind(address: impl ToAddress) -> Result<Endpoint, BindError> {
+        Endpoint::bind_with(address, &Options::default())
+    }
+
+    /// The same with `options`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Endpoint::bind`].
+    pub fn bind_with(address: impl ToAddress, options: &Options) -> Result<Endpoint, BindError> {
+        let address = address.to_address()?;
+        Stack::bind(&at(options, &address))?.endpoint(address.port)
+    }
+
+    pub(crate) fn on(stack: &Stack, port: u16) -> Result<Endpoint, BindError> {
+        let (socket, port) = bind_port(stack, port, providers::SctpDriver::ONE_TO_MANY)?;
+        Ok(Endpoint { socket, stack: stack.clone(), port })
+    }
+
+    /// Starts an association. [`Event::Up`] or [`Event::Down`] follows.
+    ///
+    /// # Errors
+    ///
+    /// The address makes no sense, or an association with it exists.
+    pub fn connect(&self, server: impl ToAddress) -> Result<(), ConnectError> {
+        let server = server.to_address()?;
+        let addresses = Addresses {
+            list: server.socket_addresses().collect(),
+            encapsulation_port: Some(server.carrier_port()),
+        };
+        self.socket
+            .request(Primitive::ConnReq { addresses: Box::new(addresses) }, Chain::new())
+            .map_err(|e| ConnectError::Failed(e.to_string()))
+    }
+
+    /// Sends one message to a peer; waits while its send buffer is full.
+    ///
+    /// # Errors
+    ///
+    /// The association is closed, or the message is empty or too long, or there is no such stream.
+    pub fn send_to(&self, to: AssociationId, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
+        self.write(to, message, info, Patience::Forever)
+    }
+
+    /// Sends one message if there is room for it; [`SendError::WouldBlock`] otherwise.
+    ///
+    /// # Errors
+    ///
+    /// As [`Endpoint::send_to`].
+    pub fn try_send_to(&self, to: AssociationId, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
+        self.write(to, message, info, Patience::None)
+    }
+
+    pub(crate) fn write(
+        &self,
+        to: AssociationId,
+        message: &[u8],
+        info: &SendInfo,
+        patience: Patience,
+    ) -> Result<(), SendError> {
+        if message.is_empty() {
+            return Err(SendError::Empty);
+        }
+        let limit_bytes = self.stack.options.message_bytes_max;
+        if message.len() > limit_bytes {
+            return Err(SendError::TooLong { bytes: message.len(), limit_bytes });
+        }
+        if info.stream > 0 {
+            let streams = self.streams_out(to).ok_or(SendError::Closed)?;
+            if info.stream >= streams {
+                return Err(SendError::NoSuchStream { stream: info.stream, streams });
+            }
+        }
+        self.socket.write(&info.transfer(to.0), message, patience)
+    }
+
+    fn streams_out(&self, id: AssociationId) -> Option<u16> {
+        let s = self.socket.stream;
+        self.stack.with_driver(|d| d.statistics(s, id.0)).map(|statistics| statistics.streams_out)
+    }
+
+    /// The next message or event of any association; waits for it.
+    ///
+    /// # Errors
+    ///
+    /// The sockets failed.
+    pub fn recv(&self) -> Result<(AssociationId, Received), RecvError> {
+        self.recv_with(Patience::Forever)
+    }
+
+    /// The next message or event if one comes in time; otherwise [`RecvError::WouldBlock`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Endpoint::recv`].
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<(AssociationId, Received), RecvError> {
+        self.recv_with(Patience::Until(Instant::now() + timeout))
+    }
+
+    /// The next message or event if one is there; otherwise [`RecvError::WouldBlock`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Endpoint::recv`].
+    pub fn try_recv(&self) -> Result<(AssociationId, Received), RecvError> {
+        self.recv_with(Patience::None)
+    }
+
+    pub(crate) fn recv_with(&self, patience: Patience) -> Result<(AssociationId, Received), RecvError> {
+        loop {
+            match self.socket.getmsg(patience)? {
+                Found::Data(message) => {
+                    let id = match &message.kind {
+                        Kind::Proto(Primitive::OptdataInd(info)) => info.association,
+                        _ => 0,
+                    };
+                    return Ok((AssociationId(id), Received::Message(into_message(message))));
+                }
+                Found::Primitive(primitive, text) => {
+                    if let Some((id, event)) = event(&primitive, &text) {
+                        return Ok((AssociationId(id), Received::Event(event)));
+                    }
+                }
+                Found::End => return Err(RecvError::Lost("the endpoint was closed".into())),
+            }
+        }
+    }
+
+    /// Sends no more to a peer; what was sent is delivered.
+    ///
+    /// # Errors
+    ///
+    /// The association is closed already.
+    pub fn shutdown(&self, id: AssociationId) -> Result<(), SendError> {
+        self.socket
+            .request(Primitive::OrdrelReq { association: id.0 }, Chain::new())
+            .map_err(|_| SendError::Closed)
+    }
+
+    /// Ends an association at once.
+    pub fn abort(&self, id: AssociationId, reason: &str) {
+        let text = Chain::from(bytes::Bytes::copy_from_slice(reason.as_bytes()));
+        let primitive = Primitive::DisconReq { sequence: 0, reason: 0, association: id.0 };
+        // An association that is gone already needs no abort.
+        let _ = self.socket.request(primitive, text);
+    }
+
+    /// Where it is bound, as a peer on this host would name it.
+    pub fn local_address(&self) -> Address {
+        self.stack.address_of(self.port)
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) fn socket(&self) -> &Socket {
+        &self.socket
+    }
+}
+
+fn event(primitive: &Primitive, text: &Chain) -> Option<(u32, Event)> {
+    match primitive {
+        Primitive::ConnCon { association, .. } => Some((*association, Event::Up)),
+        Primitive::OrdrelInd { association } => Some((*association, Event::PeerShutdown)),
+        Primitive::DisconInd { association, reason, .. } => {
+            let why = (Errno(*reason as i32) != Errno(0)).then(|| to_text(text));
+            Some((*association, Event::Down(why)))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,211 @@
+//! Errors, one enum per operation. Each says what to do.
+
+use std::fmt;
+use std::io;
+
+use crate::address::AddressError;
+
+/// Why sockets could not be bound or a port not be listened on.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BindError {
+    /// The address makes no sense.
+    Address(AddressError),
+    /// The UDP socket could not be bound.
+    Link(links::BindError),
+    /// Something in this stack already uses the SCTP port.
+    PortInUse {
+        /// The SCTP port.
+        port: u16,
+    },
+    /// The system has no random numbers, or cannot start a thread.
+    System(io::Error),
+}
+
+impl fmt::Display for BindError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BindError::Address(e) => e.fmt(f),
+            BindError::Link(e) => e.fmt(f),
+            BindError::PortInUse { port } => {
+                write!(
+                    f,
+                    "SCTP port {port} is in use by this stack; close the other listener or choose another port"
+                )
+            }
+            BindError::System(e) => write!(f, "the system refused: {e}"),
+        }
+    }
+}
+
+impl std::error::Error for BindError {}
+
+impl From<AddressError> for BindError {
+    fn from(e: AddressError) -> Self {
+        BindError::Address(e)
+    }
+}
+
+/// Why an association did not come up.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The address makes no sense.
+    Address(AddressError),
+    /// Our own side could not be bound.
+    Bind(BindError),
+    /// Nobody listens there: the host said so.
+    Refused,
+    /// Nobody answered.
+    TimedOut,
+    /// No route to the host.
+    Unreachable,
+    /// An association with this peer and these ports exists already.
+    Exists,
+    /// It failed for the reason given.
+    Failed(String),
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConnectError::Address(e) => e.fmt(f),
+            ConnectError::Bind(e) => e.fmt(f),
+            ConnectError::Refused => f.write_str(
+                "connection refused: nobody listens there; start the server, or check the SCTP port and the UDP port (/udp:PORT)",
+            ),
+            ConnectError::TimedOut => f.write_str(
+                "no answer: check the address, that a server runs there, and that its UDP port (9899 unless /udp:PORT says otherwise) passes every firewall",
+            ),
+            ConnectError::Unreachable => f.write_str("no route to the host: check the address and the routes"),
+            ConnectError::Exists => {
+                f.write_str("an association with this peer and these ports exists already; use it, or another local port")
+            }
+            ConnectError::Failed(why) => write!(f, "the association failed: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for ConnectError {}
+
+impl From<AddressError> for ConnectError {
+    fn from(e: AddressError) -> Self {
+        ConnectError::Address(e)
+    }
+}
+
+impl From<BindError> for ConnectError {
+    fn from(e: BindError) -> Self {
+        ConnectError::Bind(e)
+    }
+}
+
+/// Why a message was not sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SendError {
+    /// The send buffer is full, and the call was not to wait.
+    WouldBlock,
+    /// The association is closed or closing.
+    Closed,
+    /// No such outbound stream.
+    NoSuchStream {
+        /// The stream asked for.
+        stream: u16,
+        /// How many there are.
+        streams: u16,
+    },
+    /// Longer than `message_bytes_max`.
+    TooLong {
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        limit_bytes: usize,
+    },
+    /// Messages have at least one byte.
+    Empty,
+    /// A record is open on another stream.
+    RecordOpen,
+}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SendError::WouldBlock => {
+                f.write_str("the send buffer is full; wait until it is writable and send again")
+            }
+            SendError::Closed => {
+                f.write_str("the association is closed or closing; connect again to send more")
+            }
+            SendError::NoSuchStream { stream, streams } => write!(
+                f,
+                "stream {stream} does not exist; this association has streams 0 to {}: set streams_out (and the peer's streams_in_max) before connecting",
+                streams.saturating_sub(1)
+            ),
+            SendError::TooLong { bytes, limit_bytes } => {
+                write!(
+                    f,
+                    "a message of {bytes} bytes is over the limit of {limit_bytes}; split it or raise message_bytes_max"
+                )
+            }
+            SendError::Empty => f.write_str("a message must have at least one byte"),
+            SendError::RecordOpen => {
+                f.write_str("a record is open on another stream; end it with a message without `more` first")
+            }
+        }
+    }
+}
+
+impl std::error::Error for SendError {}
+
+/// Why nothing was received.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RecvError {
+    /// Nothing is there, and the call was not to wait (or not that long).
+    WouldBlock,
+    /// The association was aborted or lost; the text says why.
+    Lost(String),
+}
+
+impl fmt::Display for RecvError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RecvError::WouldBlock => f.write_str("no message is there yet; wait until it is readable"),
+            RecvError::Lost(why) => write!(f, "the association is gone: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for RecvError {}
+
+macro_rules! into_io {
+    ($error:ty, $kind:expr) => {
+        impl From<$error> for io::Error {
+            fn from(e: $error) -> Self {
+                #[expect(clippy::redundant_closure_call, reason = "the kind depends on the error")]
+                io::Error::new(($kind)(&e), e)
+            }
+        }
+    };
+}
+
+into_io!(BindError, |e: &BindError| match e {
+    BindError::PortInUse { .. } => io::ErrorKind::AddrInUse,
+    _ => io::ErrorKind::Other,
+});
+into_io!(ConnectError, |e: &ConnectError| match e {
+    ConnectError::Refused => io::ErrorKind::ConnectionRefused,
+    ConnectError::TimedOut => io::ErrorKind::TimedOut,
+    ConnectError::Unreachable => io::ErrorKind::HostUnreachable,
+    _ => io::ErrorKind::Other,
+});
+into_io!(SendError, |e: &SendError| match e {
+    SendError::WouldBlock => io::ErrorKind::WouldBlock,
+    SendError::Closed => io::ErrorKind::BrokenPipe,
+    _ => io::ErrorKind::InvalidInput,
+});
+into_io!(RecvError, |e: &RecvError| match e {
+    RecvError::WouldBlock => io::ErrorKind::WouldBlock,
+    RecvError::Lost(_) => io::ErrorKind::ConnectionReset,
+});

@@ -1,0 +1,140 @@
+//! Listeners: associations that peers set up.
+
+use std::time::{Duration, Instant};
+
+use streams::Chain;
+use tpi::{Primitive, TError};
+
+use crate::address::{Address, ToAddress};
+use crate::association::Association;
+use crate::error::{BindError, RecvError};
+use crate::options::Options;
+use crate::socket::{Patience, Socket};
+use crate::stack::Stack;
+
+/// Accepts associations on one SCTP port (one-to-one style).
+#[derive(Debug)]
+pub struct Listener {
+    socket: Socket,
+    stack: Stack,
+    port: u16,
+}
+
+impl Listener {
+    /// Listens on an address, with default [`Options`]. SCTP port 0 takes a free one; `/udp:0` a free UDP port.
+    ///
+    /// # Errors
+    ///
+    /// The address makes no sense, is not ours, or a port is in use.
+    pub fn bind(address: impl ToAddress) -> Result<Listener, BindError> {
+        Listener::bind_with(address, &Options::default())
+    }
+
+    /// The same with `options`. The address' hosts and UDP port come before those of the options; an
+    /// unspecified host (`0.0.0.0`, `[::]`) stands for all addresses.
+    ///
+    /// # Errors
+    ///
+    /// As [`Listener::bind`].
+    pub fn bind_with(address: impl ToAddress, options: &Options) -> Result<Listener, BindError> {
+        let address = address.to_address()?;
+        Stack::bind(&at(options, &address))?.listen(address.port)
+    }
+
+    pub(crate) fn on(stack: &Stack, port: u16) -> Result<Listener, BindError> {
+        let (socket, port) = bind_port(stack, port, stack.options.backlog.max(1))?;
+        Ok(Listener { socket, stack: stack.clone(), port })
+    }
+
+    /// The next association; waits for one.
+    ///
+    /// # Errors
+    ///
+    /// The sockets failed.
+    pub fn accept(&self) -> Result<Association, RecvError> {
+        self.accept_with(Patience::Forever)
+    }
+
+    /// The next association, if one comes in time; otherwise [`RecvError::WouldBlock`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Listener::accept`].
+    pub fn accept_timeout(&self, timeout: Duration) -> Result<Association, RecvError> {
+        self.accept_with(Patience::Until(Instant::now() + timeout))
+    }
+
+    /// The next association, if one is there; otherwise [`RecvError::WouldBlock`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Listener::accept`].
+    pub fn try_accept(&self) -> Result<Association, RecvError> {
+        self.accept_with(Patience::None)
+    }
+
+    fn accept_with(&self, patience: Patience) -> Result<Association, RecvError> {
+        loop {
+            match self.socket.answer(patience)? {
+                Some((Primitive::ConnInd { sequence, .. }, _)) => return self.take(sequence),
+                Some(_) => {}
+                None => return Err(RecvError::Lost("the listener was closed".into())),
+            }
+        }
+    }
+
+    fn take(&self, sequence: u32) -> Result<Association, RecvError> {
+        let lost = |why: String| RecvError::Lost(why);
+        let socket = Socket::open(&self.stack.shard).map_err(|e| lost(e.to_string()))?;
+        let acceptor = socket.stream.index() as u32;
+        self.socket
+            .request(Primitive::ConnRes { sequence, acceptor }, Chain::new())
+            .map_err(|e| lost(e.to_string()))?;
+        Ok(Association::accepted(&self.stack, socket))
+    }
+
+    /// Where it listens, as a client on this host would name it.
+    pub fn local_address(&self) -> Address {
+        self.stack.address_of(self.port)
+    }
+
+    /// The sockets that it listens on, for more listeners and associations.
+    pub fn stack(&self) -> &Stack {
+        &self.stack
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) fn socket(&self) -> &Socket {
+        &self.socket
+    }
+}
+
+/// `options` for the hosts and UDP port of an address.
+pub(crate) fn at(options: &Options, address: &Address) -> Options {
+    let mut options = options.clone();
+    if !address.hosts.iter().any(|h| h.is_unspecified()) {
+        options.local_addresses = address.hosts.clone();
+    }
+    options.udp_port = address.udp_port.or(options.udp_port);
+    options
+}
+
+/// Opens a stream and binds it to an SCTP port; says which.
+pub(crate) fn bind_port(stack: &Stack, port: u16, backlog: u32) -> Result<(Socket, u16), BindError> {
+    let system = |e: String| BindError::System(std::io::Error::other(e));
+    let socket = Socket::open(&stack.shard).map_err(|e| system(e.to_string()))?;
+    let any = std::net::SocketAddr::new(std::net::Ipv4Addr::UNSPECIFIED.into(), port);
+    socket
+        .request(Primitive::BindReq { addresses: any.into(), backlog }, Chain::new())
+        .map_err(|e| system(e.to_string()))?;
+    match socket.answer(Patience::Forever) {
+        Ok(Some((Primitive::BindAck { addresses, .. }, _))) => {
+            let bound = addresses.list.first().map_or(port, |a| a.port());
+            Ok((socket, bound))
+        }
+        Ok(Some((Primitive::ErrorAck { t_error: TError::AddressBusy, .. }, _))) => {
+            Err(BindError::PortInUse { port })
+        }
+        other => Err(system(format!("the provider answered {other:?}"))),
+    }
+}

@@ -1,0 +1,110 @@
+//! What can be set, in one struct.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+pub use sctp::Checksum;
+
+/// Settings of a [`Stack`](crate::Stack) and of every association on it.
+///
+/// ```
+/// let options = swiftwater::Options { streams_out: 64, ..Default::default() };
+/// assert_eq!(options.receive_buffer_bytes, 1 << 20);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Outbound streams to ask for (`sinit_num_ostreams`). Default 10.
+    pub streams_out: u16,
+    /// Most inbound streams to allow (`sinit_max_instreams`). Default 65,535.
+    pub streams_in_max: u16,
+    /// Send buffer (`SO_SNDBUF`): payload and 64 bytes a message, until acknowledged. Default 1 MiB.
+    pub send_buffer_bytes: usize,
+    /// Receive buffer (`SO_RCVBUF`): the largest window, counted the same way. Default 1 MiB.
+    pub receive_buffer_bytes: usize,
+    /// Longest message that a send takes. Default 16 MiB.
+    pub message_bytes_max: usize,
+    /// A message still arriving is handed on in parts once this much of it waits
+    /// (`SCTP_PARTIAL_DELIVERY_POINT`), at most half of the receive buffer. Default 512 KiB.
+    pub partial_delivery_bytes: usize,
+    /// Send every message at once (`SCTP_NODELAY`). Otherwise messages that follow each other within 50 µs
+    /// while data is outstanding share packets and system calls. Default false.
+    pub nodelay: bool,
+    /// The local UDP port. Default (`None`): 9899 for those who listen, any free one for those who connect.
+    pub udp_port: Option<u16>,
+    /// Local addresses to bind, one socket each. Default: all of the host's.
+    pub local_addresses: Vec<IpAddr>,
+    /// The largest IP packet to send, such as 1500; the route's MTU where that is smaller. Default: the route's.
+    pub mtu_bytes: Option<usize>,
+    /// Packet protection. Default CRC32C; anything else is for measurements on loopback.
+    pub checksum: Checksum,
+    /// RTO.Initial. Default 1 s.
+    pub rto_initial: Duration,
+    /// RTO.Min. Default 1 s.
+    pub rto_min: Duration,
+    /// RTO.Max. Default 60 s.
+    pub rto_max: Duration,
+    /// HB.interval; `None` sends no heartbeats. Default 30 s.
+    pub heartbeat_interval: Option<Duration>,
+    /// Delay of a SACK that waits for a second packet. Default 200 ms.
+    pub sack_delay: Duration,
+    /// Max.Init.Retransmits. Default 8.
+    pub init_retries_max: u32,
+    /// Association.Max.Retrans. Default 10.
+    pub association_retries_max: u32,
+    /// Path.Max.Retrans. Default 5.
+    pub path_retries_max: u32,
+    /// Associations that may wait to be accepted. Default 128.
+    pub backlog: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let association = sctp::AssociationConfig::default();
+        Options {
+            streams_out: association.streams_out,
+            streams_in_max: association.streams_in_max,
+            send_buffer_bytes: association.send_buffer_bytes,
+            receive_buffer_bytes: association.receive_buffer_bytes,
+            message_bytes_max: association.message_bytes_max,
+            partial_delivery_bytes: association.partial_delivery_bytes,
+            nodelay: false,
+            udp_port: None,
+            local_addresses: Vec::new(),
+            mtu_bytes: None,
+            checksum: Checksum::Crc32c,
+            rto_initial: association.rto.initial,
+            rto_min: association.rto.min,
+            rto_max: association.rto.max,
+            heartbeat_interval: association.heartbeat_interval,
+            sack_delay: association.sack_delay,
+            init_retries_max: association.init_retries_max,
+            association_retries_max: association.association_retries_max,
+            path_retries_max: association.path_retries_max,
+            backlog: 128,
+        }
+    }
+}
+
+impl Options {
+    pub(crate) fn association_config(&self) -> sctp::AssociationConfig {
+        sctp::AssociationConfig {
+            streams_out: self.streams_out.max(1),
+            streams_in_max: self.streams_in_max.max(1),
+            send_buffer_bytes: self.send_buffer_bytes.max(1),
+            receive_buffer_bytes: self.receive_buffer_bytes.max(sctp::config::RECEIVE_WINDOW_BYTES_MIN),
+            message_bytes_max: self.message_bytes_max,
+            partial_delivery_bytes: self.partial_delivery_bytes.max(1),
+            rto: sctp::config::RtoConfig {
+                initial: self.rto_initial,
+                min: self.rto_min,
+                max: self.rto_max.max(self.rto_min),
+            },
+            heartbeat_interval: self.heartbeat_interval,
+            sack_delay: self.sack_delay,
+            init_retries_max: self.init_retries_max,
+            association_retries_max: self.association_retries_max,
+            path_retries_max: self.path_retries_max,
+            ..sctp::AssociationConfig::default()
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Async versions of the blocking calls.
