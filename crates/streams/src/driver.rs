@@ -30,6 +30,15 @@ pub enum Admission {
     Fail(Errno),
 }
 
+/// What a flush hands to the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlushScope {
+    /// What [`Driver::flush_due`] speaks of. The rest may wait for more of its kind.
+    Due,
+    /// Everything.
+    All,
+}
+
 /// The queues of a driver's streams and the read queue of their heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DriverInfo {
@@ -111,7 +120,7 @@ pub trait Driver: Any + Send {
     }
 
     /// Hands what waits to the link.
-    fn flush(&mut self, _cx: &mut Cx<'_>, _now: Instant) {}
+    fn flush(&mut self, _cx: &mut Cx<'_>, _now: Instant, _scope: FlushScope) {}
 }
 
 /// What a driver can do with its streams while one of its procedures runs. Operations on a closed stream do nothing.

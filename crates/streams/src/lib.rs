@@ -27,7 +27,7 @@ mod scheduler;
 mod stream;
 
 pub use chain::{Chain, IntoBlocks};
-pub use driver::{Admission, Cx, Driver, DriverId, DriverInfo};
+pub use driver::{Admission, Cx, Driver, DriverId, DriverInfo, FlushScope};
 pub use error::{IoctlError, OpenError, PopError, PushError, ReadError, Refused, WriteError};
 pub use executive::{Executive, IoctlReply, Select};
 pub use head::{HeadOptions, HeadStats, Interest, ReadMode, Readiness};

@@ -1,7 +1,7 @@
 //! Readiness of streams, and the drivers' lower half.
 
 use crate::Executive;
-use crate::driver::Cx;
+use crate::driver::{Cx, FlushScope};
 use crate::flow;
 use crate::head::{Interest, Readiness};
 use crate::stream::StreamId;
@@ -92,11 +92,14 @@ impl Executive {
         !self.streams.scheduler.coalescing.is_empty()
     }
 
-    /// Sends down what heads hold, as far as there is room, and lets the drivers hand what waits to their links.
-    pub fn flush(&mut self, now: Instant) {
-        self.flush_heads();
+    /// Lets the drivers hand what waits, or only what is due, to their links. A flush of all first sends down what heads
+    /// hold, as far as there is room.
+    pub fn flush(&mut self, now: Instant, scope: FlushScope) {
+        if scope == FlushScope::All {
+            self.flush_heads();
+        }
         for driver in &mut self.drivers {
-            driver.flush(&mut Cx::new(&mut self.streams), now);
+            driver.flush(&mut Cx::new(&mut self.streams), now, scope);
         }
         self.settle();
     }
