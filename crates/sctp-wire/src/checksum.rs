@@ -1,9 +1,14 @@
 //! CRC32c, the checksum of SCTP packets (RFC 9260 Appendix A).
 
+use crc_fast::CrcAlgorithm::Crc32Iscsi;
+
+/// CRC32c begins with all bits set and ends by inverting them.
+const INITIAL: u32 = !0;
+
 /// The CRC32c of `bytes`. [`crate::packet::finish`] knows how it goes into a packet.
 #[inline]
 pub fn crc32c(bytes: &[u8]) -> u32 {
-    crc32c::crc32c(bytes)
+    crc_fast::crc32_iscsi(bytes)
 }
 
 /// The CRC32c of a packet whose pieces are not in one place.
@@ -16,28 +21,37 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 /// digest.update(b"6789");
 /// assert_eq!(digest.finalize(), crc32c(b"123456789"));
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Digest {
-    crc: u32,
+    state: u32,
+}
+
+impl Default for Digest {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Digest {
     /// The digest of nothing.
     #[inline]
     pub const fn new() -> Self {
-        Self { crc: 0 }
+        Self { state: INITIAL }
     }
 
     /// Adds the next piece.
     #[inline]
     pub fn update(&mut self, bytes: &[u8]) {
-        self.crc = crc32c::crc32c_append(self.crc, bytes);
+        // The library's own digest carries its tables about; what must be kept between pieces is 32 bits.
+        let mut digest = crc_fast::Digest::new_with_init_state(Crc32Iscsi, u64::from(self.state));
+        digest.update(bytes);
+        self.state = digest.get_state() as u32;
     }
 
     /// The CRC32c of all pieces in their order.
     #[inline]
     pub const fn finalize(self) -> u32 {
-        self.crc
+        !self.state
     }
 }
 

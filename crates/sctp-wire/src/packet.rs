@@ -111,10 +111,9 @@ impl<'a> Packet<'a> {
     /// Whether the checksum that the packet carries is the right one (RFC 9260 §6.8).
     #[inline]
     pub fn checksum_ok(&self) -> bool {
+        // RFC 9260 §6.8: the checksum is computed with its own field zero.
         let mut digest = Digest::new();
-        if let Some((before_checksum, _)) = self.bytes.split_first_chunk::<CHECKSUM_OFFSET>() {
-            digest.update(&header_with_zero_checksum(*before_checksum));
-        }
+        digest.update(&header_bytes(&self.header));
         digest.update(self.chunk_bytes);
         digest.finalize() == self.checksum_field
     }
@@ -144,13 +143,6 @@ impl fmt::Display for Packet<'_> {
         }
         Ok(())
     }
-}
-
-/// RFC 9260 §6.8: the checksum is computed with its own field zero.
-#[inline]
-fn header_with_zero_checksum(before_checksum: [u8; CHECKSUM_OFFSET]) -> [u8; HEADER_BYTES] {
-    let [a, b, c, d, e, f, g, h] = before_checksum;
-    [a, b, c, d, e, f, g, h, 0, 0, 0, 0]
 }
 
 /// Appends the common header with a checksum of zero; [`finish`] fills it in when the chunks are there.
