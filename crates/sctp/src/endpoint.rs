@@ -200,11 +200,12 @@ impl Endpoint {
         Ok(())
     }
 
-    /// The reader took a message (or a part) of `bytes`: the window opens.
+    /// The reader took `bytes`, and with `whole` the rest of what one [`Host::message`] had brought: the window
+    /// opens.
     #[inline]
-    pub fn consumed(&mut self, id: AssociationId, bytes: usize) {
+    pub fn consumed(&mut self, id: AssociationId, bytes: usize, whole: bool) {
         if let Some(association) = self.associations.get_mut(id.index())
-            && association.consumed(bytes)
+            && association.consumed(bytes, whole)
         {
             self.enqueue(id);
         }

@@ -3,13 +3,33 @@
 use std::net::SocketAddr;
 
 use bytes::Bytes;
-use smallvec::SmallVec;
 
 use crate::endpoint::{AssociationId, PathHints};
 use crate::error::{CloseReason, SendError};
 
 /// The bytes of a received message, one block for each DATA chunk it came in.
-pub type Payload = SmallVec<[Bytes; 1]>;
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// It came in one chunk.
+    One(Bytes),
+    /// It came in several.
+    Many(Vec<Bytes>),
+}
+
+impl Payload {
+    /// The blocks in order.
+    pub fn blocks(&self) -> &[Bytes] {
+        match self {
+            Payload::One(block) => std::slice::from_ref(block),
+            Payload::Many(blocks) => blocks,
+        }
+    }
+
+    /// All bytes in one piece.
+    pub fn to_vec(&self) -> Vec<u8> {
+        self.blocks().concat()
+    }
+}
 
 /// What travels with a message that is sent (RFC 6458 §5.3.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

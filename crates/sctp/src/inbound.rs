@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use crate::config::{AssociationConfig, DUPLICATES_MAX, GAP_RANGES_MAX, MESSAGE_OVERHEAD_BYTES};
 use crate::endpoint::AssociationId;
-use crate::event::{Host, ReceiveInfo};
+use crate::event::{Host, Payload, ReceiveInfo};
 use crate::range_set::RangeSet;
 use crate::reassembly::{Assembled, Fragment, FragmentError, Reassembly};
 use crate::statistics::Statistics;
@@ -133,20 +133,19 @@ impl Inbound {
             more: false,
         };
         self.held_bytes += payload.len() + MESSAGE_OVERHEAD_BYTES;
-        let complete = if data.flags.beginning && data.flags.ending {
-            let bytes = payload.len();
-            Some(Assembled { info, payload: SmallVec::from_buf([payload]), bytes, chunks: 1 })
+        if data.flags.beginning && data.flags.ending {
+            self.complete_whole(id, info, payload, statistics, host);
         } else {
             let fragment =
                 Fragment { info, beginning: data.flags.beginning, ending: data.flags.ending, payload };
-            if in_order {
+            let complete = if in_order {
                 self.reassembly.in_order(tsn, fragment)?
             } else {
                 self.reassembly.out_of_order(tsn, fragment)?
+            };
+            if let Some(message) = complete {
+                self.complete(id, message, statistics, host);
             }
-        };
-        if let Some(message) = complete {
-            self.complete(id, message, statistics, host);
         }
         if in_order && !self.beyond.is_empty() {
             self.close_gap(id, statistics, host)?;
@@ -174,10 +173,12 @@ impl Inbound {
         }
     }
 
-    /// The reader took a message of `bytes`. Says whether the peer should hear of the wider window now.
+    /// The reader took `bytes`, and with `whole` the rest of a message. Says whether the peer should hear of
+    /// the wider window now.
     #[inline]
-    pub(crate) fn consumed(&mut self, bytes: usize) -> bool {
-        self.held_bytes = self.held_bytes.saturating_sub(bytes + MESSAGE_OVERHEAD_BYTES);
+    pub(crate) fn consumed(&mut self, bytes: usize, whole: bool) -> bool {
+        let overhead = if whole { MESSAGE_OVERHEAD_BYTES } else { 0 };
+        self.held_bytes = self.held_bytes.saturating_sub(bytes + overhead);
         // RFC 9260 §6.2: window updates avoid the silly window syndrome by coming in quarters.
         if self.window_bytes() >= self.advertised_bytes + self.buffer_bytes / 4 {
             self.ack_now = true;
@@ -281,6 +282,31 @@ impl Inbound {
             }
         }
         Ok(())
+    }
+
+    /// A message that came in one chunk. Nearly always it is the next of its stream.
+    #[inline]
+    fn complete_whole<H: Host + ?Sized>(
+        &mut self,
+        id: AssociationId,
+        info: ReceiveInfo,
+        payload: Bytes,
+        statistics: &mut Statistics,
+        host: &mut H,
+    ) {
+        let bytes = payload.len();
+        if !info.unordered {
+            let nobody_waits = self.waiting.is_empty();
+            let next = self.next_ssn(info.stream);
+            if info.ssn != *next || !nobody_waits {
+                let message = Assembled { info, payload: Payload::One(payload), bytes, chunks: 1 };
+                return self.complete(id, message, statistics, host);
+            }
+            *next = next.wrapping_add(1);
+        }
+        statistics.messages_received += 1;
+        statistics.bytes_received += bytes as u64;
+        host.message(id, &info, Payload::One(payload));
     }
 
     /// A whole message (or the last part of one): deliver it in stream order (RFC 9260 §6.6).

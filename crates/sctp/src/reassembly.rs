@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use smallvec::SmallVec;
 
 use crate::event::{Payload, ReceiveInfo};
 
@@ -29,7 +28,7 @@ struct Run {
     ending: bool,
     /// TSN after its last fragment.
     end: u64,
-    parts: Payload,
+    parts: Vec<Bytes>,
     bytes: usize,
 }
 
@@ -133,7 +132,7 @@ impl Reassembly {
             info: ReceiveInfo { more: true, ..run.info },
             bytes: run.bytes,
             chunks: run.parts.len(),
-            payload: std::mem::take(&mut run.parts),
+            payload: Payload::Many(std::mem::take(&mut run.parts)),
         };
         run.bytes = 0;
         Some(part)
@@ -163,14 +162,14 @@ impl Run {
             ending: fragment.ending,
             end: tsn + 1,
             bytes: fragment.payload.len(),
-            parts: SmallVec::from_buf([fragment.payload]),
+            parts: vec![fragment.payload],
         }
     }
 
     /// `self` followed by `right`. The shorter side is moved.
     fn join(mut self, mut right: Run) -> Run {
         if right.parts.len() > self.parts.len() {
-            right.parts.insert_many(0, self.parts);
+            right.parts.splice(0..0, self.parts);
             self.parts = right.parts;
         } else {
             self.parts.append(&mut right.parts);
@@ -182,7 +181,12 @@ impl Run {
     }
 
     fn into_assembled(self) -> Assembled {
-        Assembled { info: self.info, bytes: self.bytes, chunks: self.parts.len(), payload: self.parts }
+        Assembled {
+            info: self.info,
+            bytes: self.bytes,
+            chunks: self.parts.len(),
+            payload: Payload::Many(self.parts),
+        }
     }
 }
 
@@ -209,7 +213,7 @@ mod tests {
     }
 
     fn bytes(message: &Assembled) -> Vec<u8> {
-        message.payload.iter().flat_map(|b| b.to_vec()).collect()
+        message.payload.to_vec()
     }
 
     #[test]

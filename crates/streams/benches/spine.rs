@@ -54,7 +54,7 @@ impl Driver for Loopback {
             cx.putnext(s, Message::optdata_ind(info, m.data));
         }
     }
-    fn consumed(&mut self, _cx: &mut Cx<'_>, _s: StreamId, _association: u32, bytes: usize) {
+    fn consumed(&mut self, _cx: &mut Cx<'_>, _s: StreamId, _association: u32, bytes: usize, _whole: bool) {
         self.outstanding_bytes -= bytes;
     }
 }

@@ -211,6 +211,18 @@ impl From<Bytes> for Chain {
     }
 }
 
+/// The blocks stay where they are; only empty ones are dropped.
+impl From<Vec<Bytes>> for Chain {
+    fn from(mut blocks: Vec<Bytes>) -> Self {
+        blocks.retain(|block| !block.is_empty());
+        if blocks.len() < 2 {
+            return Self(Blocks::One(blocks.pop().unwrap_or_default()));
+        }
+        let len_bytes = blocks.iter().map(Bytes::len).sum();
+        Self(Blocks::Many(Box::new(Many { blocks, first: 0, len_bytes })))
+    }
+}
+
 impl From<Vec<u8>> for Chain {
     fn from(block: Vec<u8>) -> Self {
         Self::from(Bytes::from(block))

@@ -152,10 +152,8 @@ fn disconnected(id: AssociationId, reason: &CloseReason) -> Message {
 
 #[inline]
 fn chain(payload: Payload) -> Chain {
-    let mut blocks = payload.into_iter();
-    let mut chain = blocks.next().map_or_else(Chain::new, Chain::from);
-    for block in blocks {
-        chain.push(block);
+    match payload {
+        Payload::One(block) => Chain::from(block),
+        Payload::Many(blocks) => Chain::from(blocks),
     }
-    chain
 }

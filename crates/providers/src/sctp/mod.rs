@@ -201,9 +201,9 @@ impl Driver for SctpDriver {
     }
 
     #[inline]
-    fn consumed(&mut self, _cx: &mut Cx<'_>, s: StreamId, association: u32, bytes: usize) {
+    fn consumed(&mut self, _cx: &mut Cx<'_>, s: StreamId, association: u32, bytes: usize, whole: bool) {
         if let Some(id) = self.association(s, association) {
-            self.endpoint.consumed(id, bytes);
+            self.endpoint.consumed(id, bytes, whole);
         }
     }
 

@@ -235,10 +235,10 @@ impl Association {
         Ok(())
     }
 
-    /// The reader took a message. Says whether a window update waits to be sent.
+    /// The reader took `bytes`. Says whether a window update waits to be sent.
     #[inline]
-    pub(crate) fn consumed(&mut self, bytes: usize) -> bool {
-        self.inbound.as_mut().is_some_and(|inbound| inbound.consumed(bytes))
+    pub(crate) fn consumed(&mut self, bytes: usize, whole: bool) -> bool {
+        self.inbound.as_mut().is_some_and(|inbound| inbound.consumed(bytes, whole))
     }
 
     /// Whether enough waits to be worth a transmission of its own: control chunks or a SACK that is due,

@@ -168,7 +168,7 @@ impl Executive {
             // SVR4: the mark is on the first byte of the message.
             rest.marks = rest.marks.without(Marks::MARK);
         }
-        self.after_taking(s, info.association, gone_bytes);
+        self.after_taking(s, info.association, gone_bytes, whole);
     }
 
     /// What follows when a message has been taken whole with `getmsg`.
@@ -179,19 +179,19 @@ impl Executive {
         stream.head.stats.messages_read += 1;
         let (association, bytes) = credit.unwrap_or((0, 0));
         stream.head.stats.bytes_read += bytes as u64;
-        self.after_taking(s, association, bytes);
+        self.after_taking(s, association, bytes, true);
     }
 
     /// Lets those below know that there is room again, and the driver that its reader's window has grown.
     #[inline]
-    fn after_taking(&mut self, s: StreamId, association: u32, bytes: usize) {
+    fn after_taking(&mut self, s: StreamId, association: u32, bytes: usize, whole: bool) {
         let Some((stream, scheduler)) = self.streams.parts(s) else { return };
         if stream.head.queue.relieved() {
             flow::back_enable_below(s, &mut stream.modules, &mut stream.device, scheduler);
         }
         if bytes > 0 {
             let driver = &mut self.drivers[stream.driver.0];
-            driver.consumed(&mut Cx::new(&mut self.streams), s, association, bytes);
+            driver.consumed(&mut Cx::new(&mut self.streams), s, association, bytes, whole);
             self.settle();
         }
     }

@@ -78,7 +78,7 @@ impl Executive {
                 Errand::Consumed { stream, association, bytes } => {
                     let Some(driver) = self.streams.get(stream).map(|open| open.driver) else { continue };
                     let cx = &mut Cx::new(&mut self.streams);
-                    self.drivers[driver.0].consumed(cx, stream, association, bytes);
+                    self.drivers[driver.0].consumed(cx, stream, association, bytes, true);
                 }
             }
         }
