@@ -1,2 +1,53 @@
 //! Simulated networks on a virtual clock.
+//!
+//! A [`Pipe`] is a bottleneck in the manner of dummynet (Carbone and Rizzo, "Dummynet revisited", 2009): packets are
+//! lost, queue up to a bound, leave at a rate and arrive after a propagation delay. A [`Network`] joins hosts by
+//! routes of pipes and keeps what is on the way in the order of its arrival.
+//!
+//! Nothing here reads a clock or sleeps: time is the caller's number of nanoseconds and only grows. All chance comes
+//! from a seed, so a run that failed can be run again.
+//!
+//! # Examples
+//!
+//! Two hosts on a line of 10 Mbit/s and 5 ms; the second answers the first.
+//!
+//! ```
+//! use std::net::SocketAddr;
+//! use std::time::Duration;
+//! use netsim::{Network, PipeConfig};
+//!
+//! let (a, b): (SocketAddr, SocketAddr) = ("10.0.0.1:9899".parse()?, "10.0.0.2:9899".parse()?);
+//! let mut network = Network::new(1);
+//! let client = network.add_host(&[a.ip()]);
+//! let server = network.add_host(&[b.ip()]);
+//! let line = PipeConfig {
+//!     rate_bits_per_s: Some(10_000_000),
+//!     delay: Duration::from_millis(5),
+//!     ..PipeConfig::default()
+//! };
+//! network.connect(a.ip(), b.ip(), &line);
+//!
+//! network.send(0, a, b, 1250, "question");
+//! let mut heard = Vec::new();
+//! while let Some(now_ns) = network.next_event_ns() {
+//!     while let Some(delivery) = network.deliver(now_ns) {
+//!         if delivery.host == server {
+//!             network.send(now_ns, delivery.to, delivery.from, 1250, "answer");
+//!         }
+//!         heard.push((delivery.at_ns, delivery.host, delivery.payload));
+//!     }
+//! }
+//! // 1 ms to leave and 5 ms to travel, twice.
+//! assert_eq!(heard, [(6_000_000, server, "question"), (12_000_000, client, "answer")]);
+//! # Ok::<(), std::net::AddrParseError>(())
+//! ```
 #![forbid(unsafe_code)]
+
+mod loss;
+mod network;
+mod pipe;
+mod random;
+
+pub use loss::Loss;
+pub use network::{Delivery, HostId, Network, NetworkStats, PipeId, SendOutcome};
+pub use pipe::{DropReason, Pipe, PipeConfig, PipeStats, Verdict};
