@@ -92,15 +92,7 @@ pub trait Driver: Any + Send {
     fn read_service(&mut self, _cx: &mut Cx<'_>, _s: StreamId) {}
 
     /// The reader has taken `bytes` of user data, and with `whole` the rest of their message: its window has grown.
-    fn consumed(
-        &mut self,
-        _cx: &mut Cx<'_>,
-        _s: StreamId,
-        _association: u32,
-        _bytes: usize,
-        _whole: bool,
-    ) {
-    }
+    fn consumed(&mut self, _cx: &mut Cx<'_>, _s: StreamId, _association: u32, _bytes: usize, _whole: bool) {}
 
     /// Names the descriptors to wait for, and what for.
     fn descriptors(&self, _f: &mut dyn FnMut(BorrowedFd<'_>, Interest)) {}

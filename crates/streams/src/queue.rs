@@ -144,6 +144,16 @@ impl Queue {
         Some(m)
     }
 
+    /// Drops the first message where it lies.
+    #[inline]
+    pub(crate) fn drop_front(&mut self) {
+        let Some(front) = self.messages.front() else { return };
+        let (rank, weight_bytes) = (front.rank(), front.weight_bytes());
+        drop(self.messages.pop_front());
+        self.want_read = false;
+        self.level(rank).remove(weight_bytes);
+    }
+
     /// Takes the first message that `wanted` accepts.
     pub fn getq_where(&mut self, wanted: impl Fn(&Message) -> bool) -> Option<Message> {
         let place = self.messages.iter().position(wanted)?;

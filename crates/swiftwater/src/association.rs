@@ -230,9 +230,7 @@ impl Association {
     pub fn recv_into(&self, buffer: &mut [u8]) -> Result<Option<RecvInfo>, RecvError> {
         loop {
             match self.shared.socket.read(buffer, Patience::Forever)? {
-                Found::Data((bytes, info, end_of_record)) => {
-                    return Ok(Some(RecvInfo::new(bytes, &info, end_of_record)));
-                }
+                Found::Data(info) => return Ok(Some(info)),
                 Found::Primitive(primitive, text) => self.take_event(&primitive, &text),
                 Found::End => {}
             }

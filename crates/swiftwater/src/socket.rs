@@ -8,6 +8,7 @@ use streams::{Chain, Interest, Kind, Message as Block, ReadError, StreamId, Writ
 use tpi::{Errno, Primitive, TransferInfo};
 
 use crate::error::{RecvError, SendError};
+use crate::message::RecvInfo;
 use crate::shard::{Inner, Shard};
 
 /// Whether a call may sleep.
@@ -123,17 +124,27 @@ impl Socket {
 
     /// One message up, copied: the hot path of every receive.
     #[inline]
-    pub(crate) fn read(
-        &self,
+    pub(crate) fn read(&self, buffer: &mut [u8], patience: Patience) -> Result<Found<RecvInfo>, RecvError> {
+        let mut inner = self.shard.enter();
+        if let Ok(Some((bytes, info, end_of_record))) = inner.executive.read(self.stream, buffer) {
+            self.shard.after_read(&mut inner);
+            return Ok(Found::Data(RecvInfo::new(bytes, &info, end_of_record)));
+        }
+        self.read_later(inner, buffer, patience)
+    }
+
+    #[cold]
+    fn read_later<'a>(
+        &'a self,
+        mut inner: MutexGuard<'a, Inner>,
         buffer: &mut [u8],
         patience: Patience,
-    ) -> Result<Found<(usize, TransferInfo, bool)>, RecvError> {
-        let mut inner = self.shard.enter();
+    ) -> Result<Found<RecvInfo>, RecvError> {
         loop {
             match inner.executive.read(self.stream, buffer) {
-                Ok(Some(read)) => {
+                Ok(Some((bytes, info, end_of_record))) => {
                     self.shard.after_read(&mut inner);
-                    return Ok(Found::Data(read));
+                    return Ok(Found::Data(RecvInfo::new(bytes, &info, end_of_record)));
                 }
                 Err(ReadError::NotData) => {
                     if let Some(found) = take_primitive(&mut inner, self.stream) {

@@ -162,7 +162,7 @@ impl Executive {
         head.stats.bytes_read += read_bytes as u64;
         if whole {
             head.stats.messages_read += 1;
-            drop(head.queue.getq());
+            head.queue.drop_front();
             head.take_due_signals(s, scheduler);
         } else if let Some(rest) = head.queue.advance_front(gone_bytes) {
             // SVR4: the mark is on the first byte of the message.
