@@ -17,7 +17,7 @@ use slab::Slab;
 use crate::association::{Association, BatchRules, Context, Identity, Queued};
 use crate::config::{AssociationConfig, EndpointConfig};
 use crate::cookie::CookieJar;
-use crate::error::{CloseReason, ConnectError, SendError};
+use crate::error::{ConnectError, SendError};
 use crate::event::{Admission, Host, SendInfo};
 use crate::statistics::{EndpointStatistics, Statistics};
 use crate::time::Time;
@@ -433,13 +433,9 @@ pub enum Unreachable {
     Port,
     /// No way to the host.
     Host,
-}
-
-impl Unreachable {
-    fn reason(self) -> CloseReason {
-        match self {
-            Unreachable::Port => CloseReason::Refused,
-            Unreachable::Host => CloseReason::Unreachable,
-        }
-    }
+    /// It was larger than a link on the way takes.
+    TooBig {
+        /// Largest SCTP packet that fits.
+        mtu_bytes: usize,
+    },
 }

@@ -20,6 +20,10 @@ use crate::tsn;
 /// for every second packet), so that one 64 KB packet on loopback does not wait for another.
 const ACK_AT_ONCE_BYTES: usize = 2 * 1452;
 
+/// A slice keeps the whole receive block that it lies in. Once this many packets have come since the reader
+/// was last up to date, payloads are copied out, so that held bytes bound held memory.
+const SLICED_PACKETS_MAX: u32 = 1024;
+
 /// What became of a DATA chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
@@ -54,6 +58,8 @@ pub(crate) struct Inbound {
     unacked_bytes: usize,
     unacked_packets: u32,
     packet_had_data: bool,
+    /// Packets with data since nothing was held.
+    packets_since_empty: u32,
     ack_now: bool,
     ack_at: Option<Time>,
 }
@@ -75,6 +81,7 @@ impl Inbound {
             unacked_bytes: 0,
             unacked_packets: 0,
             packet_had_data: false,
+            packets_since_empty: 0,
             ack_now: false,
             ack_at: None,
         }
@@ -88,13 +95,13 @@ impl Inbound {
         self.held_bytes
     }
 
-    /// Takes one DATA chunk; `payload` is the chunk's, as a block of its own.
+    /// Takes one DATA chunk of `datagram`.
     #[inline]
     pub(crate) fn handle_data<H: Host + ?Sized>(
         &mut self,
         id: AssociationId,
         data: &Data<'_>,
-        payload: Bytes,
+        datagram: &Bytes,
         statistics: &mut Statistics,
         host: &mut H,
     ) -> Result<Outcome, FragmentError> {
@@ -118,8 +125,8 @@ impl Inbound {
                 Outcome::Dropped
             });
         }
-        self.unacked_bytes += payload.len();
-        self.advertised_bytes = self.advertised_bytes.saturating_sub(payload.len());
+        self.unacked_bytes += data.payload.len();
+        self.advertised_bytes = self.advertised_bytes.saturating_sub(data.payload.len());
         statistics.data_chunks_received += 1;
         if data.stream.0 >= self.streams {
             return Ok(Outcome::NoSuchStream);
@@ -131,6 +138,14 @@ impl Inbound {
             tsn: data.tsn.0,
             unordered: data.flags.unordered,
             more: false,
+        };
+        if self.held_bytes == 0 {
+            self.packets_since_empty = 0;
+        }
+        let payload = if self.packets_since_empty < SLICED_PACKETS_MAX {
+            datagram.slice_ref(data.payload)
+        } else {
+            Bytes::copy_from_slice(data.payload)
         };
         self.held_bytes += payload.len() + MESSAGE_OVERHEAD_BYTES;
         if data.flags.beginning && data.flags.ending {
@@ -164,6 +179,7 @@ impl Inbound {
             return;
         }
         self.packet_had_data = false;
+        self.packets_since_empty += 1;
         self.unacked_packets += 1;
         if self.unacked_packets >= 2 || self.unacked_bytes >= ACK_AT_ONCE_BYTES || !self.beyond.is_empty() {
             self.ack_now = true;

@@ -46,8 +46,7 @@ impl SctpDriver {
                 UnreachableReason::Host | UnreachableReason::Net | UnreachableReason::Admin => {
                     ::sctp::Unreachable::Host
                 }
-                // The route's MTU is asked again for the next association.
-                UnreachableReason::TooBig { .. } => continue,
+                UnreachableReason::TooBig { mtu_bytes } => ::sctp::Unreachable::TooBig { mtu_bytes },
             };
             let (endpoint, mut host) = self.split(cx);
             endpoint.handle_unreachable(now, report.remote, why, &report.quoted, &mut host);
@@ -59,7 +58,7 @@ impl SctpDriver {
     }
 
     /// Hands what waits to the link, batch by batch, until nothing may leave or the link is full.
-    pub(super) fn transmit(&mut self, now: Instant, scope: Scope) {
+    pub(super) fn transmit(&mut self, cx: &mut Cx<'_>, now: Instant, scope: Scope) {
         let now = self.time(now);
         loop {
             let transmit = match self.refused.take() {
@@ -73,6 +72,13 @@ impl SctpDriver {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.refused = Some(transmit);
                     return;
+                }
+                // The system knows no way: an association that is being set up need not wait for its timers.
+                Err(error) if is_no_route(&error) => {
+                    let quoted = self.buffer.to_vec();
+                    let (endpoint, mut host) = self.split(cx);
+                    let why = ::sctp::Unreachable::Host;
+                    endpoint.handle_unreachable(now, transmit.remote, why, &quoted, &mut host);
                 }
                 // What the network does not take is lost, as any packet may be; the timers see to it. The link
                 // counts it.
@@ -100,6 +106,16 @@ impl SctpDriver {
             slices: &slices,
         })
     }
+}
+
+fn is_no_route(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::NetworkUnreachable
+            | ErrorKind::HostUnreachable
+            | ErrorKind::AddrNotAvailable
+            | ErrorKind::PermissionDenied
+    )
 }
 
 /// The pieces of a batch as slices; neighbours that lie together become one.

@@ -236,11 +236,11 @@ impl Driver for SctpDriver {
         self.endpoint.transmit_due()
     }
 
-    fn flush(&mut self, _cx: &mut Cx<'_>, now: Instant, scope: FlushScope) {
+    fn flush(&mut self, cx: &mut Cx<'_>, now: Instant, scope: FlushScope) {
         let scope = match scope {
             FlushScope::Due => ::sctp::Scope::Due,
             FlushScope::All => ::sctp::Scope::All,
         };
-        self.transmit(now, scope);
+        self.transmit(cx, now, scope);
     }
 }

@@ -306,6 +306,18 @@ impl Association {
         cx.host.event(self.id, Event::Closed(reason));
     }
 
+    /// A link on the way to `remote` takes no packet over `mtu_bytes`.
+    pub(crate) fn lower_mtu(&mut self, remote: SocketAddr, mtu_bytes: usize) {
+        if let Some(path) = self.path_of(remote).map(|id| &mut self.paths[id]) {
+            // RFC 9260 §10: reports of less than IPv6 guarantees are not believed.
+            let mtu_bytes = (mtu_bytes & !3).max(MTU_BYTES_MIN);
+            if mtu_bytes < path.mtu_bytes {
+                path.mtu_bytes = mtu_bytes;
+                path.congestion.set_mtu(mtu_bytes);
+            }
+        }
+    }
+
     /// The peer's addresses that became paths since the last call.
     pub(crate) fn take_new_paths(&mut self) -> Option<Vec<SocketAddr>> {
         std::mem::take(&mut self.paths_changed).then(|| self.remotes().collect())
@@ -330,6 +342,9 @@ impl Association {
         self.close(cx, reason);
     }
 }
+
+/// The smallest packet size that an ICMP report can bring a path down to.
+const MTU_BYTES_MIN: usize = 512;
 
 /// A path to `remote` with what the link knows about it.
 fn make_path(

@@ -78,8 +78,7 @@ impl Association {
         }
         let Some(inbound) = &mut self.inbound else { return };
         self.reply_path = path_id;
-        let payload = datagram.slice_ref(data.payload);
-        match inbound.handle_data(self.id, &data, payload, &mut self.statistics, cx.host) {
+        match inbound.handle_data(self.id, &data, datagram, &mut self.statistics, cx.host) {
             Ok(Outcome::NoSuchStream) => {
                 let cause = Cause::InvalidStreamIdentifier(InvalidStreamIdentifier { stream: data.stream });
                 self.push_control(error_chunk(&cause), None);

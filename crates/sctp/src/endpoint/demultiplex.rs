@@ -97,18 +97,29 @@ impl Endpoint {
         let key = PeerKey { remote, local_port: header.source_port, peer_port: header.destination_port };
         let Some(&id) = self.by_peer.get(&key) else { return };
         let Some(association) = self.associations.get(id.index()) else { return };
+        // RFC 9260 §10, ICMP7 and ICMP8: believed only if it quotes what we really sent.
+        let identity = association.identity();
+        let genuine = match packet.chunks().next() {
+            Some(Ok(raw)) if raw.kind == Init::KIND => {
+                Init::parse(&raw).is_ok_and(|init| init.initiate_tag.0 == identity.local_tag)
+            }
+            _ => header.verification_tag.0 == identity.peer_tag && identity.peer_tag != 0,
+        };
+        // A report may quote no more than the UDP header's worth of the packet; an INIT has no tag to show.
+        let bare_init = header.verification_tag.0 == 0 && packet.chunks().next().is_none_or(|c| c.is_err());
         let setting_up = !association.is_set_up();
-        let local_tag = association.identity().local_tag;
-        // RFC 9260 §10, ICMP7: believed only if it quotes what we really sent.
-        let genuine = packet.chunks().next().is_none_or(|first| {
-            first.is_ok_and(|raw| {
-                raw.kind != Init::KIND || Init::parse(&raw).is_ok_and(|i| i.initiate_tag.0 == local_tag)
-            })
-        });
-        let known_tag =
-            header.verification_tag.0 == 0 || header.verification_tag.0 == association.identity().peer_tag;
-        if setting_up && genuine && known_tag {
-            self.with(id, now, host, |association, cx, _| association.drop_with(cx, why.reason()));
+        match why {
+            Unreachable::TooBig { mtu_bytes } if genuine => {
+                self.with(id, now, host, |association, _, _| association.lower_mtu(remote, mtu_bytes));
+            }
+            Unreachable::Port | Unreachable::Host if setting_up && (genuine || bare_init) => {
+                let reason = match why {
+                    Unreachable::Port => CloseReason::Refused,
+                    _ => CloseReason::Unreachable,
+                };
+                self.with(id, now, host, |association, cx, _| association.drop_with(cx, reason));
+            }
+            _ => {}
         }
     }
 
