@@ -85,6 +85,22 @@ pub(crate) fn cut(bytes: &[u8]) -> Result<Cut<'_>, FramingError> {
     Ok(Cut { head: [head0, head1], value, whole, rest })
 }
 
+/// Parameters or causes without the padding of the last.
+///
+/// RFC 9260 §3.2: the length of a chunk counts the padding of all its parameters but the last, which is the
+/// padding of the chunk itself.
+pub(crate) fn without_final_padding(bytes: &[u8]) -> &[u8] {
+    let mut rest = bytes;
+    while let Ok(cut) = cut(rest) {
+        if cut.rest.is_empty() {
+            let padding_bytes = rest.len() - cut.whole.len();
+            return bytes.get(..bytes.len() - padding_bytes).unwrap_or(bytes);
+        }
+        rest = cut.rest;
+    }
+    bytes
+}
+
 /// Appends a header, the value that `body` writes, and the padding.
 ///
 /// A value too long for the 16-bit length field is cut off at what the field can say: the packet stays well
@@ -156,6 +172,16 @@ mod tests {
     fn missing_padding_at_the_end_is_tolerated() {
         let cut = cut(&[1, 2, 0, 5, 9]).unwrap();
         assert_eq!((cut.value, cut.rest.len()), (&[9_u8][..], 0));
+    }
+
+    #[test]
+    fn only_the_padding_of_the_last_is_taken_off() {
+        let two = [0, 7, 0, 5, 1, 0, 0, 0, 0, 8, 0, 6, 2, 3, 0, 0];
+        assert_eq!(without_final_padding(&two), &two[..14]);
+        assert_eq!(without_final_padding(&two[..14]), &two[..14]);
+        assert_eq!(without_final_padding(&two[..8]), &two[..5]);
+        assert_eq!(without_final_padding(&two[..10]), &two[..10]);
+        assert_eq!(without_final_padding(&[]), []);
     }
 
     #[test]

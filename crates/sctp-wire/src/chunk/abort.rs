@@ -73,7 +73,7 @@ mod tests {
         let abort = Abort { reflected_tag: false, causes: Causes::new(&causes) };
         assert!(abort.causes().eq([Ok(Cause::UserInitiatedAbort(cause))]));
         assert_eq!(abort.to_string(), "ABORT [user-initiated abort \"bye\"]");
-        assert_eq!(round_trip(abort), *b"\x06\0\0\x0c\0\x0c\0\x07bye\0");
+        assert_eq!(round_trip(abort), *b"\x06\0\0\x0b\0\x0c\0\x07bye\0");
         let reflected = Abort { reflected_tag: true, causes: Causes::new(&[]) };
         assert_eq!(reflected.to_string(), "ABORT T");
         assert_eq!(round_trip(reflected), [6, 1, 0, 4]);

@@ -35,7 +35,7 @@ impl<'a> Heartbeat<'a> {
 
     /// Appends header, information and padding.
     pub fn write(&self, out: &mut Vec<u8>) {
-        framing::write_tlv(out, [Self::KIND, 0], |out| HeartbeatInfo { info: self.info }.write(out));
+        framing::write_tlv(out, [Self::KIND, 0], |out| HeartbeatInfo { info: self.info }.write_last(out));
     }
 
     /// How many bytes [`Heartbeat::write`] appends.
@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn round_trips() {
         let bytes = round_trip(Heartbeat { info: b"nonce" });
-        assert_eq!(bytes, *b"\x04\0\0\x10\0\x01\0\x09nonce\0\0\0");
+        assert_eq!(bytes, *b"\x04\0\0\x0d\0\x01\0\x09nonce\0\0\0");
         assert_eq!(Heartbeat { info: b"nonce" }.to_string(), "HEARTBEAT info_bytes=5");
     }
 

@@ -35,7 +35,7 @@ impl<'a> HeartbeatAck<'a> {
 
     /// Appends header, information and padding.
     pub fn write(&self, out: &mut Vec<u8>) {
-        framing::write_tlv(out, [Self::KIND, 0], |out| HeartbeatInfo { info: self.info }.write(out));
+        framing::write_tlv(out, [Self::KIND, 0], |out| HeartbeatInfo { info: self.info }.write_last(out));
     }
 
     /// How many bytes [`HeartbeatAck::write`] appends.
@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn round_trips() {
         let bytes = round_trip(HeartbeatAck { info: b"nonce" });
-        assert_eq!(bytes, *b"\x05\0\0\x10\0\x01\0\x09nonce\0\0\0");
+        assert_eq!(bytes, *b"\x05\0\0\x0d\0\x01\0\x09nonce\0\0\0");
         assert_eq!(HeartbeatAck { info: b"nonce" }.to_string(), "HEARTBEAT ACK info_bytes=5");
     }
 

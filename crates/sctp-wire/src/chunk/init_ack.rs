@@ -108,7 +108,7 @@ mod tests {
             parameters: Parameters::new(&parameters),
         };
         let bytes = round_trip(init_ack.clone());
-        assert_eq!(bytes[..20], [2, 0, 0, 32, 1, 2, 3, 4, 0, 1, 0, 0, 0, 5, 0, 6, 0, 0, 0, 7]);
+        assert_eq!(bytes[..20], [2, 0, 0, 30, 1, 2, 3, 4, 0, 1, 0, 0, 0, 5, 0, 6, 0, 0, 0, 7]);
         assert!(init_ack.parameters().eq([Ok(Parameter::StateCookie(cookie))]));
         assert!(init_ack.to_string().starts_with("INIT ACK initiate_tag=0x01020304 a_rwnd=65536 "));
     }

@@ -2,7 +2,7 @@ use std::fmt;
 
 use crate::chunk::{ChunkError, RawChunk};
 use crate::framing;
-use crate::parameter::{ParameterError, Parameters, RawParameter};
+use crate::parameter::{PARAMETER_HEADER_BYTES, ParameterError, Parameters, RawParameter};
 
 /// Heartbeat Info: what a HEARTBEAT wants back (RFC 9260 §3.3.5).
 ///
@@ -40,6 +40,13 @@ impl<'a> HeartbeatInfo<'a> {
             Some(Err(error)) => Err(ChunkError::Parameter(error)),
             _ => Err(ChunkError::MissingParameter { kind: raw.kind, parameter: Self::KIND }),
         }
+    }
+
+    /// Appends header and value. RFC 9260 §3.2: what pads the last parameter is the padding of the chunk.
+    pub(crate) fn write_last(&self, out: &mut Vec<u8>) {
+        let end = out.len() + PARAMETER_HEADER_BYTES + self.info.len();
+        self.write(out);
+        out.truncate(end);
     }
 
     /// Appends header, value and padding.

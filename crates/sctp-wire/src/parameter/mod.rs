@@ -64,10 +64,10 @@ pub struct Parameters<'a> {
 impl<'a> Parameters<'a> {
     /// The parameters encoded in `bytes`, which the `write` of each of them made.
     pub fn new(bytes: &'a [u8]) -> Self {
-        Self { rest: bytes }
+        Self { rest: framing::without_final_padding(bytes) }
     }
 
-    /// What is not yet read, as it stands on the wire.
+    /// What is not yet read, as it stands on the wire; the last one is not padded.
     pub fn as_bytes(&self) -> &'a [u8] {
         self.rest
     }
