@@ -20,6 +20,9 @@ use crate::tsn;
 /// for every second packet), so that one 64 KB packet on loopback does not wait for another.
 const ACK_AT_ONCE_BYTES: usize = 2 * 1452;
 
+/// The first packets with data are acknowledged at once, so that a short association does not wait for a timer.
+const QUICK_ACKS: u8 = 8;
+
 /// A slice keeps the whole receive block that it lies in. Once this many packets have come since the reader
 /// was last up to date, payloads are copied out, so that held bytes bound held memory.
 const SLICED_PACKETS_MAX: u32 = 1024;
@@ -58,6 +61,7 @@ pub(crate) struct Inbound {
     unacked_bytes: usize,
     unacked_packets: u32,
     packet_had_data: bool,
+    quick_acks: u8,
     /// Packets with data since nothing was held.
     packets_since_empty: u32,
     ack_now: bool,
@@ -81,6 +85,7 @@ impl Inbound {
             unacked_bytes: 0,
             unacked_packets: 0,
             packet_had_data: false,
+            quick_acks: QUICK_ACKS,
             packets_since_empty: 0,
             ack_now: false,
             ack_at: None,
@@ -181,6 +186,10 @@ impl Inbound {
         self.packet_had_data = false;
         self.packets_since_empty += 1;
         self.unacked_packets += 1;
+        if self.quick_acks > 0 {
+            self.quick_acks -= 1;
+            self.ack_now = true;
+        }
         if self.unacked_packets >= 2 || self.unacked_bytes >= ACK_AT_ONCE_BYTES || !self.beyond.is_empty() {
             self.ack_now = true;
         }

@@ -123,6 +123,8 @@ pub(crate) struct Outbound {
     next_ssn: Vec<u16>,
     open_record: Option<OpenRecord>,
     writable_wanted: bool,
+    /// No more is to come: what is sent now is waited for.
+    closing: bool,
 }
 
 impl Outbound {
@@ -143,7 +145,13 @@ impl Outbound {
             next_ssn: Vec::new(),
             open_record: None,
             writable_wanted: false,
+            closing: false,
         }
+    }
+
+    /// The user sends no more.
+    pub(crate) fn close(&mut self) {
+        self.closing = true;
     }
 
     /// Takes what the peer said in its INIT or INIT ACK.
@@ -371,6 +379,7 @@ impl Outbound {
         limit_bytes: usize,
         buffer: &mut TransmitBuffer,
     ) {
+        let before = self.in_flight_payload_bytes;
         let mut tsn = self.first + self.outstanding.len() as u64;
         let mut space = limit_bytes.saturating_sub(buffer.packet_bytes());
         while let Some(front) = self.pending.front_mut() {
@@ -402,6 +411,9 @@ impl Outbound {
             };
             chunk.path = path_id as u8;
             chunk.packet = number;
+            // RFC 7053 §4: the last chunk for now asks for its SACK if ours is not a lone request.
+            let tail = !cut && self.pending.is_empty();
+            chunk.flags.immediate |= tail && (self.closing || before > 0);
             write_chunk(&chunk, tsn, buffer);
             let wire = chunk.wire_bytes();
             space -= wire;

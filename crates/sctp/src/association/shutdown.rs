@@ -18,6 +18,7 @@ impl Association {
         match self.state {
             State::Established => {
                 self.state = State::ShutdownPending;
+                self.outbound.close();
                 self.continue_shutdown(cx);
             }
             State::CookieWait { .. } | State::CookieEchoed { .. } => self.close(cx, CloseReason::Aborted),
