@@ -287,6 +287,15 @@ impl Endpoint {
         &self.statistics
     }
 
+    /// Checks the counters of every association against a recount, and panics where they differ; for tests.
+    #[cfg(feature = "recount")]
+    #[doc(hidden)]
+    pub fn assert_counters(&self) {
+        for (_, association) in &self.associations {
+            association.assert_counters();
+        }
+    }
+
     /// Number of associations.
     pub fn association_count(&self) -> usize {
         self.associations.len()

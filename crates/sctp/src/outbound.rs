@@ -604,7 +604,7 @@ impl Outbound {
     }
 
     /// Checks the counters against a recount; for tests.
-    #[cfg(test)]
+    #[cfg(feature = "recount")]
     pub(crate) fn assert_counters(&self, paths: &[Path]) {
         let in_flight = |c: &&Chunk| c.state == ChunkState::InFlight;
         let payload: usize = self.outstanding.iter().filter(in_flight).map(|c| c.payload.len()).sum();
@@ -619,8 +619,9 @@ impl Outbound {
                 .sum();
             assert_eq!(wire, path.in_flight_bytes);
         }
-        let lost = self.outstanding.iter().filter(|c| c.state == ChunkState::Lost).count();
-        assert_eq!(lost as u64, self.lost.count());
+        let count = |state| self.outstanding.iter().filter(|c| c.state == state).count() as u64;
+        assert_eq!(count(ChunkState::Lost), self.lost.count());
+        assert_eq!(count(ChunkState::GapAcked), self.gap_acked.count());
         let buffered: usize = self.outstanding.iter().chain(&self.pending).map(Chunk::buffered_bytes).sum();
         assert_eq!(buffered, self.buffered_bytes);
         assert_eq!(self.pending.iter().map(Chunk::wire_bytes).sum::<usize>(), self.pending_wire_bytes);

@@ -201,6 +201,12 @@ impl Association {
         }
     }
 
+    /// Checks every counter against a recount; for tests.
+    #[cfg(feature = "recount")]
+    pub(crate) fn assert_counters(&self) {
+        self.outbound.assert_counters(&self.paths);
+    }
+
     /// Whether a message of `bytes` may be handed in.
     #[inline]
     pub(crate) fn admit(&mut self, bytes: usize) -> Admission {
