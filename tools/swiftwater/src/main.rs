@@ -1,3 +1,36 @@
-//! The swiftwater command.
+//! The swiftwater command: measures SCTP in user space beside the kernel's TCP and UDP.
 #![forbid(unsafe_code)]
-fn main() {}
+
+mod args;
+mod bench;
+mod host;
+mod interrupt;
+mod load;
+mod man;
+mod perf;
+mod sockets;
+mod stats;
+mod units;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+
+fn main() -> ExitCode {
+    let outcome: Result<(), String> = match Cli::parse().command {
+        Command::Perf(command) => perf::run(command).map_err(|error| error.to_string()),
+        Command::Bench(args) => bench::run(&args).map_err(|error| error.to_string()),
+        Command::Peer(command) => bench::run::peer(command),
+        Command::Man { directory } => man::write_pages(&directory)
+            .map_err(|error| format!("cannot write manual pages to {}: {error}", directory.display())),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(sentence) => {
+            eprintln!("swiftwater: {sentence}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! The command line.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::perf::spec::Protocol;
+use crate::units::{parse_bytes, parse_count, parse_seconds};
+
+/// The port of the server, if no other is given. As UDP port, 9899 is the one registered for SCTP over UDP
+/// (RFC 6951 §4.1); the control connection uses the TCP port of the same number.
+pub(crate) const DEFAULT_PORT: u16 = 9899;
+
+/// Measure SCTP in user space beside the kernel's TCP.
+#[derive(Debug, Parser)]
+#[command(name = "swiftwater", version, max_term_width = 110, arg_required_else_help = true)]
+#[command(after_help = "\
+Examples:
+  swiftwater bench --quick              compare SCTP with TCP on this machine in two minutes
+  swiftwater perf server                wait for tests from this host or another
+  swiftwater perf client HOST -l 64     send 64-byte messages there for 10 seconds")]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Send messages from one host to another, or between two processes, and measure.
+    #[command(subcommand)]
+    Perf(PerfCommand),
+    /// Compare all transports over a range of message sizes on this machine.
+    Bench(BenchArgs),
+    /// One end of a run of `bench`, which starts it.
+    #[command(hide = true, subcommand)]
+    Peer(PeerCommand),
+    /// Write the manual pages into a directory.
+    #[command(hide = true)]
+    Man {
+        /// Where to.
+        directory: PathBuf,
+    },
+}
+
+/// The two ends of a measurement.
+#[derive(Debug, Subcommand)]
+pub(crate) enum PerfCommand {
+    /// Wait for clients, receive or answer what they send, and count it.
+    Server(ServerArgs),
+    /// Send to a server, or ask it, and report what it received.
+    Client(ClientArgs),
+}
+
+/// The end that waits.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  swiftwater perf server                          all addresses, TCP and UDP port 9899
+  swiftwater perf server -B 192.0.2.1,198.51.100.1  two addresses: SCTP uses both
+  swiftwater perf server --once --json            one test, then its result as JSON
+
+The firewall of this host must let in port 9899, TCP and UDP. With -P, tests over UDP use one
+port for each flow, counted up from it.")]
+pub(crate) struct ServerArgs {
+    /// TCP port to listen on; also the SCTP port.
+    #[arg(short, long, default_value_t = DEFAULT_PORT)]
+    pub port: u16,
+    /// Local addresses, comma separated or repeated. TCP listens on the first, SCTP on all [default: all].
+    #[arg(short = 'B', long = "bind", value_name = "ADDRESS", value_delimiter = ',', value_parser = parse_address)]
+    pub bind: Vec<IpAddr>,
+    /// UDP port that carries SCTP, and of tests over UDP; 0 for any that is free.
+    #[arg(long, default_value_t = DEFAULT_PORT)]
+    pub udp_port: u16,
+    /// Stop after one test.
+    #[arg(short = '1', long)]
+    pub once: bool,
+    /// Print one JSON array when the server stops, and nothing else.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The end that sends.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  swiftwater perf client 192.0.2.1                       SCTP, 64-byte messages, 10 seconds
+  swiftwater perf client 192.0.2.1 --proto tcp -l 1k -i 1   TCP, 1024 bytes a write, a line each second
+  swiftwater perf client 192.0.2.1 --rr -l 1             how long an answer takes
+  swiftwater perf client 192.0.2.1 --crr -n 1000         with a new association every time
+  swiftwater perf client 192.0.2.1 -P 4 --mode stream    four associations, boundaries ignored
+  swiftwater perf client 192.0.2.1 --json | python3 -m json.tool
+
+Only delivered messages count: the rates are the server's count. Ctrl-C ends the test and prints
+the totals so far.")]
+pub(crate) struct ClientArgs {
+    /// Name or address of the server.
+    pub host: String,
+    /// TCP port of the server.
+    #[arg(short, long, default_value_t = DEFAULT_PORT)]
+    pub port: u16,
+    /// The transport.
+    #[arg(long, value_enum, default_value = "sctp")]
+    pub proto: Protocol,
+    /// Bytes of a message: 64, 1k, 1M.
+    #[arg(short = 'l', long = "length", value_name = "BYTES", default_value = "64", value_parser = parse_bytes)]
+    pub message_bytes: usize,
+    /// Seconds to send or ask [default: 10, or no limit with -n].
+    #[arg(short = 't', long = "time", value_name = "SECONDS", value_parser = parse_seconds)]
+    pub seconds: Option<f64>,
+    /// Messages to send or requests to make: 1000, 250k, 4M.
+    #[arg(short = 'n', long = "count", value_name = "MESSAGES", value_parser = parse_count)]
+    pub count: Option<u64>,
+    /// Seconds from one report to the next.
+    #[arg(short = 'i', long = "interval", value_name = "SECONDS", value_parser = parse_seconds)]
+    pub interval: Option<f64>,
+    /// Bytes of send and receive buffer at both ends [default: the system's].
+    #[arg(short = 'w', long = "window", value_name = "BYTES", value_parser = parse_bytes)]
+    pub buffer_bytes: Option<usize>,
+    /// Local addresses, comma separated or repeated. SCTP uses all of them; TCP and UDP take them in turn.
+    #[arg(short = 'B', long = "bind", value_name = "ADDRESS", value_delimiter = ',', value_parser = parse_address)]
+    pub bind: Vec<IpAddr>,
+    /// Associations, connections or flows at a time, each with its own thread.
+    #[arg(short = 'P', long, value_name = "COUNT", default_value_t = 1)]
+    pub parallel: usize,
+    /// Keep the boundaries of messages, or send one endless stream [default: message; stream for TCP].
+    #[arg(long, value_enum)]
+    pub mode: Option<Mode>,
+    /// Send a request, wait for the answer, and again: latency percentiles.
+    #[arg(long, conflicts_with = "crr")]
+    pub rr: bool,
+    /// The same with a new connection or association every time.
+    #[arg(long)]
+    pub crr: bool,
+    /// Largest IP packet, where less than the path allows.
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub mtu: Option<usize>,
+    /// Local UDP port of SCTP [default: any].
+    #[arg(long)]
+    pub udp_port: Option<u16>,
+    /// Send SCTP packets without a checksum. For measurements on one machine, not for networks.
+    #[arg(long)]
+    pub no_checksum: bool,
+    /// Print one JSON array and nothing else (its keys: docs/json.md).
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Whether boundaries are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Mode {
+    /// One message per call arrives as one message. TCP puts a length before each and batches them.
+    Message,
+    /// Calls are coalesced into one endless message, as TCP does.
+    Stream,
+}
+
+/// The comparison.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  swiftwater bench --quick                       two minutes, a table and bench-out/bench.html
+  swiftwater bench                               all sizes, series and packet sizes: about half an hour
+  swiftwater bench --sizes 64,1k --seconds 1     two sizes only
+  swiftwater bench --cpus 1 --quick              both ends on one processor, as the published machines had
+  swiftwater bench --series sctp-message --json -   JSON on standard output, the table on standard error
+
+Series:
+  tcp             a plain blocking write per message, reads of 128 KB, default buffers: the baseline
+  tcp-artificial  the same, sender at nice -20 and receiver at 19, as far as the system allows
+  tcp-batched     a length before each message and 64 KB of buffer in the program at both ends
+  sctp-message    one SCTP message a call, checksum on, 1:1 with what the receiver gets
+  sctp-stream     each call continues one endless message, as netperf's SCTP test did
+  sctp-nocsum     sctp-message without a checksum: as the published loopback runs, not for networks
+  udp-limit       the most that plain UDP with offloads moves with this packet size; only counted
+  tcp-rr, sctp-rr, udp-rr  one-byte request and answer
+
+The series of one size take turns and every repeat starts with another one, so that a busy moment of the
+machine meets all of them. A ratio is the median of the ratios to `tcp` within each repeat.")]
+pub(crate) struct BenchArgs {
+    /// Finish within two minutes: fewer sizes, series and repeats.
+    #[arg(long)]
+    pub quick: bool,
+    /// Message sizes, comma separated [default: 1, 2, 4 ... 16384, 65536].
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = parse_bytes)]
+    pub sizes: Vec<usize>,
+    /// Series, comma separated [default: all].
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub series: Vec<String>,
+    /// Processors: 1 pins both ends to one, 2 to one each, 4 to two each [default: 2,1; 2 with --quick].
+    #[arg(long, value_name = "COUNT", value_delimiter = ',')]
+    pub cpus: Vec<usize>,
+    /// Largest IP packet: `loopback` or a number of bytes [default: loopback,1500].
+    #[arg(long, value_name = "BYTES", value_delimiter = ',')]
+    pub packet_bytes: Vec<String>,
+    /// Connections or associations at a time, comma separated [default: 1].
+    #[arg(short = 'P', long, value_name = "COUNT", value_delimiter = ',')]
+    pub parallel: Vec<usize>,
+    /// Seconds of each run [default: 1; what fits into two minutes with --quick].
+    #[arg(long, value_parser = parse_seconds)]
+    pub seconds: Option<f64>,
+    /// Runs of each cell, of which the median is printed [default: 5; 3 with --quick].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub repeat: Option<u32>,
+    /// Write the JSON array there; `-` prints it [default: bench-out/bench.json].
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write the page there [default: bench-out/bench.html].
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+}
+
+/// One end of a run.
+#[derive(Debug, Subcommand)]
+pub(crate) enum PeerCommand {
+    /// Receive one test.
+    Receive(PeerArgs),
+    /// Send one test and print its outcome as JSON.
+    Send {
+        #[command(flatten)]
+        peer: PeerArgs,
+        /// The receiver's control port on this machine.
+        #[arg(long)]
+        port: u16,
+        /// The test, as JSON.
+        #[arg(long)]
+        spec: String,
+        /// How long.
+        #[arg(long, value_parser = parse_seconds)]
+        seconds: f64,
+    },
+}
+
+/// Where and how eagerly one end runs.
+#[derive(Debug, Args)]
+pub(crate) struct PeerArgs {
+    /// The processors to run on.
+    #[arg(long, value_delimiter = ',')]
+    pub processors: Vec<usize>,
+    /// The priority to reach for.
+    #[arg(long, allow_hyphen_values = true)]
+    pub nice: Option<i32>,
+}
+
+fn parse_address(text: &str) -> Result<IpAddr, String> {
+    text.trim_start_matches('[')
+        .trim_end_matches(']')
+        .parse()
+        .map_err(|_| format!("`{text}` is no IP address; write one such as 192.0.2.1 or 2001:db8::1"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_holds() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn local_addresses_come_separated_or_repeated() {
+        for line in [
+            "swiftwater perf server -B 192.0.2.1,[2001:db8::1]",
+            "swiftwater perf server -B 192.0.2.1 -B 2001:db8::1",
+            "swiftwater perf server --bind 192.0.2.1 -B [2001:db8::1]",
+        ] {
+            let cli = Cli::try_parse_from(line.split(' ')).expect("a good line");
+            let Command::Perf(PerfCommand::Server(server)) = cli.command else { panic!("another command") };
+            let expected: Vec<IpAddr> =
+                ["192.0.2.1", "2001:db8::1"].map(|a| a.parse().expect("good")).to_vec();
+            assert_eq!(server.bind, expected);
+        }
+        let error =
+            Cli::try_parse_from("swiftwater perf server -B 192.0.2".split(' ')).expect_err("a bad address");
+        assert!(error.to_string().contains("no IP address"), "{error}");
+    }
+
+    #[test]
+    fn sizes_have_suffixes() {
+        let line = "swiftwater perf client host -l 1k -w 4M -n 2M -t 0.5 -P 4 --rr";
+        let cli = Cli::try_parse_from(line.split(' ')).expect("a good line");
+        let Command::Perf(PerfCommand::Client(client)) = cli.command else { panic!("another command") };
+        assert_eq!((client.message_bytes, client.buffer_bytes), (1024, Some(4 << 20)));
+        assert_eq!((client.count, client.seconds, client.parallel), (Some(2_000_000), Some(0.5), 4));
+        assert!(client.rr && !client.crr);
+    }
+
+    #[test]
+    fn rr_and_crr_exclude_each_other() {
+        assert!(Cli::try_parse_from("swiftwater perf client host --rr --crr".split(' ')).is_err());
+    }
+}

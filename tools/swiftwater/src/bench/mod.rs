@@ -1,0 +1,178 @@
+//! `swiftwater bench`: the netperf range experiment, all transports beside each other on this machine.
+
+mod curve;
+mod page;
+mod plan;
+mod published;
+mod result;
+pub(crate) mod run;
+mod series;
+mod table;
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use thiserror::Error;
+
+use crate::args::BenchArgs;
+use crate::{host, interrupt};
+use plan::{Cell, Plan, PlanError};
+use result::{Conditions, Results, Row};
+use run::Runner;
+
+const JSON_FILE: &str = "bench-out/bench.json";
+const HTML_FILE: &str = "bench-out/bench.html";
+
+/// Why the experiment failed.
+#[derive(Debug, Error)]
+pub(crate) enum BenchError {
+    /// It makes no sense.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// This program cannot start itself.
+    #[error("cannot find this program's own file to start it again: {0}")]
+    Program(io::Error),
+    /// Ctrl-C cannot be caught.
+    #[error("cannot listen for Ctrl-C: {0}")]
+    Signal(#[from] ctrlc::Error),
+    /// A result cannot be written.
+    #[error("cannot write {}: {source}; choose another file with --json or --html", path.display())]
+    Write {
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Some runs failed.
+    #[error("{failed} of {runs} runs failed, the first ({first}): {reason}")]
+    Runs {
+        /// How many.
+        failed: usize,
+        /// Of how many.
+        runs: u64,
+        /// Which was the first.
+        first: String,
+        /// Why it failed.
+        reason: String,
+    },
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &BenchArgs) -> Result<(), BenchError> {
+    interrupt::listen()?;
+    let plan = Plan::new(args, host::allowed_processors().len())?;
+    let runner = Runner::new().map_err(BenchError::Program)?;
+    let conditions = Conditions::here(plan.seconds);
+    eprintln!(
+        "swiftwater bench: {} runs of {:.2} s, about {}; Ctrl-C prints what there is so far",
+        plan.runs(),
+        plan.seconds,
+        humantime::format_duration(Duration::from_secs(plan.total_s().ceil() as u64))
+    );
+    let mut failures = Vec::new();
+    let rows = measure(&plan, &runner, &conditions, &mut failures);
+    publish(args, &rows, &conditions)?;
+    match failures.first() {
+        Some((cell, reason)) => Err(BenchError::Runs {
+            failed: failures.len(),
+            runs: plan.runs(),
+            first: name(cell),
+            reason: reason.clone(),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// All rows. Within a group the cells take turns, and each round begins with another one.
+fn measure(
+    plan: &Plan,
+    runner: &Runner,
+    conditions: &Conditions,
+    failures: &mut Vec<(Cell, String)>,
+) -> Vec<Row> {
+    let progress = progress_bar(plan);
+    let mut rows = Vec::new();
+    for group in &plan.groups {
+        let mut results = Results::new(group);
+        let count = group.cells.len();
+        for round in 0..plan.repeat as usize {
+            for turn in 0..count {
+                let index = (turn + round) % count;
+                if interrupt::requested() {
+                    break;
+                }
+                let cell = &group.cells[index];
+                progress.set_message(name(cell));
+                let outcome = runner.run(cell, plan.seconds);
+                if let Err(error) = &outcome {
+                    failures.push((*cell, error.to_string()));
+                }
+                results.add(index, round, outcome.ok());
+                progress.inc(1);
+            }
+        }
+        rows.extend(results.rows(conditions));
+    }
+    progress.finish_and_clear();
+    rows
+}
+
+fn progress_bar(plan: &Plan) -> ProgressBar {
+    let bar = ProgressBar::new(plan.runs());
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len}  {eta} left  {msg}") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+fn name(cell: &Cell) -> String {
+    let packet = cell.packet_cap.map_or_else(String::new, |bytes| format!(", packets of {bytes}"));
+    let processors =
+        if cell.cpus == 1 { "1 processor".to_owned() } else { format!("{} processors", cell.cpus) };
+    format!(
+        "{} {} bytes{packet}, {processors}, {} at a time",
+        cell.series.name(),
+        cell.message_bytes,
+        cell.parallel
+    )
+}
+
+/// The table on the terminal, and the two files.
+fn publish(args: &BenchArgs, rows: &[Row], conditions: &Conditions) -> Result<(), BenchError> {
+    let json_path = args.json.clone().unwrap_or_else(|| JSON_FILE.into());
+    let html_path = args.html.clone().unwrap_or_else(|| HTML_FILE.into());
+    let mut json =
+        serde_json::to_string_pretty(rows).map_err(|error| write_error(&json_path, error.into()))?;
+    json.push('\n');
+    let html = page::render(rows, conditions).map_err(|error| write_error(&html_path, error.into()))?;
+    let table = table::render(rows);
+    let json_to_stdout = json_path.as_os_str() == "-";
+    // Standard output carries either the table or the JSON, never both.
+    let shown = if json_to_stdout {
+        eprint!("{table}");
+        io::stdout().write_all(json.as_bytes())
+    } else {
+        write_file(&json_path, &json)?;
+        io::stdout().write_all(table.as_bytes())
+    };
+    shown.map_err(|error| write_error(Path::new("standard output"), error))?;
+    write_file(&html_path, &html)?;
+    let files = if json_to_stdout { String::new() } else { format!("{} and ", json_path.display()) };
+    eprintln!("\nwritten: {files}{}; open the page in a browser", html_path.display());
+    Ok(())
+}
+
+fn write_file(path: &Path, text: &str) -> Result<(), BenchError> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    folder
+        .map_or(Ok(()), fs::create_dir_all)
+        .and_then(|()| fs::write(path, text))
+        .map_err(|e| write_error(path, e))
+}
+
+fn write_error(path: &Path, source: io::Error) -> BenchError {
+    BenchError::Write { path: path.to_owned(), source }
+}

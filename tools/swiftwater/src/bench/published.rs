@@ -1,0 +1,85 @@
+//! The published series: netperf on loopback in 2007, messages in 10 seconds for each message size.
+
+use super::curve::{Curve, Point};
+
+/// How long each published run took.
+const SECONDS: f64 = 10.0;
+
+/// A machine of the published experiment and its file.
+struct Machine {
+    name: &'static str,
+    csv: &'static str,
+}
+
+macro_rules! machine {
+    ($name:literal, $file:literal) => {
+        Machine { name: $name, csv: include_str!(concat!("../../../../docs/published/", $file)) }
+    };
+}
+
+const MACHINES: [Machine; 7] = [
+    machine!("Fedora Core 6, 3.0 GHz i630 HT, 2 processors (daisy)", "strsctp-fc6smp-daisy.csv"),
+    machine!("Ubuntu 7.04, 2.57 GHz P4 (porky)", "strsctp-ubuntu704-porky.csv"),
+    machine!("Fedora Core 6, 2.57 GHz P4 (porky)", "strsctp-fc6-porky.csv"),
+    machine!("CentOS 4, 2.57 GHz P4 (porky)", "strsctp-centos4-porky.csv"),
+    machine!("SuSE 10.0, 2.57 GHz P4 (porky)", "strsctp-suse10-porky.csv"),
+    machine!("RedHat 7.2, 2.57 GHz P4 (pumbah)", "strsctp-rh72-pumbah.csv"),
+    machine!("SuSE 10.0, 1.7 GHz P4 M notebook (mspiggy)", "strsctp-suse10-mspiggy.csv"),
+];
+
+/// The columns after the size, as figures name them.
+const COLUMNS: [(&str, &str); 4] = [
+    ("xtios_tcp_messages", "2007 tcp, XTI over sockets"),
+    ("sctp_xti_messages", "2007 sctp, STREAMS XTI"),
+    ("sockets_normal_messages", "2007 tcp, sockets"),
+    ("sockets_artificial_messages", "2007 tcp, sockets, artificial"),
+];
+const BASE_COLUMN: &str = "sockets_normal_messages";
+
+/// The names of the machines, in the order that a page lists them.
+pub(crate) fn machines() -> Vec<&'static str> {
+    MACHINES.iter().map(|machine| machine.name).collect()
+}
+
+/// The four curves of each machine.
+pub(crate) fn curves() -> Vec<Curve> {
+    MACHINES.iter().flat_map(|machine| COLUMNS.map(|(column, label)| curve(machine, column, label))).collect()
+}
+
+fn curve(machine: &Machine, column: &str, label: &str) -> Curve {
+    let mut lines = machine.csv.lines();
+    let head: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
+    let place = |name: &str| head.iter().position(|column| *column == name);
+    let (ours, base) = (place(column), place(BASE_COLUMN));
+    let points = lines.filter_map(|line| {
+        let values: Vec<f64> = line.split(',').map(|value| value.trim().parse().unwrap_or(0.0)).collect();
+        let (messages, base) = (*values.get(ours?)?, *values.get(base?)?);
+        Some(Point::new(*values.first()? as usize, messages / SECONDS, Some(messages / base)))
+    });
+    Curve::published(machine.name, label, points.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_machine_has_four_whole_curves() {
+        let curves = curves();
+        assert_eq!(curves.len(), 28);
+        for curve in &curves {
+            let sizes: Vec<usize> = curve.points.iter().map(|point| point.message_bytes).collect();
+            assert_eq!(sizes, (0..15).map(|power| 1 << power).collect::<Vec<usize>>(), "{}", curve.label);
+            assert!(curve.points.iter().all(|point| point.messages_per_s > 1000.0), "{}", curve.label);
+        }
+    }
+
+    #[test]
+    fn a_known_number_is_where_it_was_published() {
+        let daisy: Vec<Curve> = curves().into_iter().filter(|c| c.machine == Some(machines()[0])).collect();
+        let sctp = daisy.iter().find(|curve| curve.label.contains("sctp")).expect("four curves");
+        assert_eq!(sctp.points[0].messages_per_s, 150_775.4);
+        let improvement = sctp.points[0].ratio_to_tcp.expect("a baseline");
+        assert!((improvement - 1_507_754.0 / 530_271.0).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,221 @@
+//! One run of one cell: a receiver and a sender, each a fresh process of this program.
+
+use std::io::{self, BufRead, BufReader, Read};
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::plan::{Cell, processors};
+use crate::args::{PeerArgs, PeerCommand};
+use crate::host;
+use crate::perf::client::{self, ClientConfig, Outcome};
+use crate::perf::server::{Server, ServerConfig, ServerEvent};
+use crate::perf::spec::Spec;
+
+/// How long the two ends may take beyond the run itself.
+const GRACE: Duration = Duration::from_secs(60);
+/// How long a receiver waits for its sender.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// How often the end of a process is looked for.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Why a run gave no result.
+#[derive(Debug, Error)]
+pub(crate) enum RunError {
+    /// The processes cannot be started or spoken to.
+    #[error("cannot run the two ends: {0}")]
+    Io(#[from] io::Error),
+    /// One end failed and said why.
+    #[error("{0}")]
+    Peer(String),
+    /// One end hung.
+    #[error("the run did not end in time; the machine may be overloaded")]
+    Timeout,
+}
+
+/// What a receiver prints when it is ready.
+#[derive(Debug, Serialize, Deserialize)]
+struct Listening {
+    port: u16,
+}
+
+/// Starts runs.
+pub(crate) struct Runner {
+    program: PathBuf,
+    allowed: Vec<usize>,
+}
+
+impl Runner {
+    /// Runs this very program at both ends.
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self { program: std::env::current_exe()?, allowed: host::allowed_processors() })
+    }
+
+    /// Measures the cell once.
+    pub(crate) fn run(&self, cell: &Cell, seconds: f64) -> Result<Outcome, RunError> {
+        let (sender_on, receiver_on) = processors(cell.cpus, &self.allowed);
+        let nice = cell.series.nice();
+        let spec = cell.series.spec(cell.message_bytes, cell.parallel, cell.packet_cap);
+        let mut receiver = Peer::start(&self.program, &["receive"], &receiver_on, nice.map(|(_, r)| r))?;
+        let listening: Listening = receiver.read_line()?;
+        let (port, seconds_text) = (listening.port.to_string(), seconds.to_string());
+        let spec = serde_json::to_string(&spec).map_err(io::Error::from)?;
+        let words = ["send", "--port", &port, "--seconds", &seconds_text, "--spec", &spec];
+        let mut sender = Peer::start(&self.program, &words, &sender_on, nice.map(|(s, _)| s))?;
+        let until = Instant::now() + Duration::from_secs_f64(seconds) + GRACE;
+        let outcome = sender.read_line_until(until);
+        sender.wait_until(until);
+        receiver.wait_until(Instant::now() + Duration::from_secs(5));
+        match outcome {
+            Err(RunError::Peer(said)) if said.is_empty() => Err(RunError::Peer(receiver.complaint())),
+            other => other,
+        }
+    }
+}
+
+/// A child that ends with us.
+struct Peer {
+    child: Child,
+    lines: Option<BufReader<std::process::ChildStdout>>,
+}
+
+impl Peer {
+    fn start(program: &Path, words: &[&str], processors: &[usize], nice: Option<i32>) -> io::Result<Self> {
+        let list = processors.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+        let mut command = Command::new(program);
+        command.arg("peer").args(words).arg("--processors").arg(list);
+        if let Some(nice) = nice {
+            command.arg(format!("--nice={nice}"));
+        }
+        // A group of its own: Ctrl-C is for us, and we end the peers.
+        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn()?;
+        let lines = child.stdout.take().map(BufReader::new);
+        Ok(Self { child, lines })
+    }
+
+    /// The object in the next line of its output.
+    fn read_line<T: for<'de> Deserialize<'de> + Send + 'static>(&mut self) -> Result<T, RunError> {
+        self.read_line_until(Instant::now() + GRACE)
+    }
+
+    fn read_line_until<T: for<'de> Deserialize<'de> + Send + 'static>(
+        &mut self,
+        until: Instant,
+    ) -> Result<T, RunError> {
+        let Some(mut lines) = self.lines.take() else { return Err(RunError::Peer(String::new())) };
+        let (send, receive) = channel();
+        // A pipe has no timeout, so a thread reads it; it ends with the child at the latest.
+        thread::spawn(move || {
+            let mut line = String::new();
+            let read = lines.read_line(&mut line).map(|_| line);
+            let _ = send.send((read, lines));
+        });
+        let Ok((read, lines)) = receive.recv_timeout(until.saturating_duration_since(Instant::now())) else {
+            return Err(RunError::Timeout);
+        };
+        self.lines = Some(lines);
+        let line = read?;
+        if line.is_empty() {
+            return Err(RunError::Peer(self.complaint()));
+        }
+        serde_json::from_str(&line).map_err(|error| RunError::Io(error.into()))
+    }
+
+    /// What it said before it failed.
+    fn complaint(&mut self) -> String {
+        let mut said = String::new();
+        self.wait_until(Instant::now() + LOOK * 20);
+        if let Some(mut stderr) = self.child.stderr.take() {
+            let _ = stderr.read_to_string(&mut said);
+        }
+        said.trim().trim_start_matches("swiftwater: ").to_owned()
+    }
+
+    /// Waits for its end, and ends it when the time has come.
+    fn wait_until(&mut self, until: Instant) {
+        while let Ok(None) = self.child.try_wait() {
+            if Instant::now() >= until {
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                return;
+            }
+            thread::sleep(LOOK);
+        }
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.wait_until(Instant::now());
+    }
+}
+
+/// What the hidden `peer` command does: one end of a run.
+pub(crate) fn peer(command: PeerCommand) -> Result<(), String> {
+    match command {
+        PeerCommand::Receive(args) => {
+            settle(&args)?;
+            receive()
+        }
+        PeerCommand::Send { peer, port, spec, seconds } => {
+            settle(&peer)?;
+            send(port, &spec, seconds)
+        }
+    }
+}
+
+/// Takes its place before any thread is started.
+fn settle(args: &PeerArgs) -> Result<(), String> {
+    if !args.processors.is_empty() {
+        host::pin_to(&args.processors)
+            .map_err(|errno| format!("cannot run on the processors asked for: {errno}"))?;
+    }
+    if let Some(nice) = args.nice {
+        host::renice(nice);
+    }
+    Ok(())
+}
+
+fn receive() -> Result<(), String> {
+    let config = ServerConfig { addresses: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)], port: 0, udp_port: 0 };
+    let mut server = Server::bind(config).map_err(|error| error.to_string())?;
+    let port = server.local_address().map_err(|error| error.to_string())?.port();
+    print_line(&Listening { port })?;
+    let mut failure = None;
+    let served = server.run(Some(1), Some(PATIENCE), &mut |event| {
+        if let ServerEvent::Failed(_, reason) = event {
+            failure = Some(reason);
+        }
+    });
+    served.map_err(|error| error.to_string())?;
+    failure.map_or(Ok(()), Err)
+}
+
+fn send(port: u16, spec: &str, seconds: f64) -> Result<(), String> {
+    let spec: Spec = serde_json::from_str(spec).map_err(|error| error.to_string())?;
+    let config = ClientConfig {
+        host: Ipv4Addr::LOCALHOST.to_string(),
+        port,
+        local_addresses: Vec::new(),
+        local_udp_port: None,
+        spec,
+        duration: Duration::from_secs_f64(seconds),
+        count: None,
+    };
+    let outcome = client::run(&config, &mut |_| ()).map_err(|error| error.to_string())?;
+    print_line(&outcome)
+}
+
+fn print_line(what: &impl Serialize) -> Result<(), String> {
+    let line = serde_json::to_string(what).map_err(|error| error.to_string())?;
+    println!("{line}");
+    Ok(())
+}

@@ -1,0 +1,146 @@
+//! What `bench` compares, and how each series becomes a test.
+
+use crate::perf::spec::{Exchange, Method, Spec};
+
+/// One line of a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Series {
+    /// A plain blocking write per message: what all others are compared with.
+    Tcp,
+    /// The same with the priorities that favoured TCP on the published machines.
+    TcpArtificial,
+    /// What a careful TCP program does.
+    TcpBatched,
+    /// One SCTP message per call.
+    SctpMessage,
+    /// One endless SCTP message.
+    SctpStream,
+    /// One SCTP message per call, in packets without a checksum.
+    SctpNocsum,
+    /// The most that UDP moves.
+    UdpLimit,
+    /// One-byte request and answer over TCP.
+    TcpRr,
+    /// The same over SCTP.
+    SctpRr,
+    /// The same over UDP.
+    UdpRr,
+}
+
+impl Series {
+    /// All of them, in the order of tables.
+    pub(crate) const ALL: [Self; 10] = [
+        Self::Tcp,
+        Self::TcpArtificial,
+        Self::TcpBatched,
+        Self::SctpMessage,
+        Self::SctpStream,
+        Self::SctpNocsum,
+        Self::UdpLimit,
+        Self::TcpRr,
+        Self::SctpRr,
+        Self::UdpRr,
+    ];
+
+    /// The name in tables, figures, JSON and on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::TcpArtificial => "tcp-artificial",
+            Self::TcpBatched => "tcp-batched",
+            Self::SctpMessage => "sctp-message",
+            Self::SctpStream => "sctp-stream",
+            Self::SctpNocsum => "sctp-nocsum",
+            Self::UdpLimit => "udp-limit",
+            Self::SctpRr => "sctp-rr",
+            Self::TcpRr => "tcp-rr",
+            Self::UdpRr => "udp-rr",
+        }
+    }
+
+    /// The series of this name.
+    pub(crate) fn parse(name: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|series| series.name() == name).ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            format!("there is no series `{name}`; choose from {names}")
+        })
+    }
+
+    /// What a figure's legend says beside the name.
+    pub(crate) fn note(self) -> Option<&'static str> {
+        match self {
+            Self::TcpArtificial => Some("sender at nice -20, receiver at 19"),
+            Self::SctpNocsum => Some("no checksum: not for networks"),
+            Self::UdpLimit => Some("counted only, no protocol"),
+            _ => None,
+        }
+    }
+
+    /// Whether it measures latency.
+    pub(crate) fn is_rr(self) -> bool {
+        matches!(self, Self::TcpRr | Self::SctpRr | Self::UdpRr)
+    }
+
+    /// Whether a limit on the size of packets means anything to it. The kernel's TCP on loopback stays what it is.
+    pub(crate) fn obeys_packet_size(self) -> bool {
+        matches!(self, Self::SctpMessage | Self::SctpStream | Self::SctpNocsum | Self::UdpLimit)
+    }
+
+    /// Whether it lives within what UDP moves, so that a part of `udp-limit` means something.
+    pub(crate) fn is_over_udp(self) -> bool {
+        self.obeys_packet_size()
+    }
+
+    /// Whether `--quick` runs it.
+    pub(crate) fn is_quick(self) -> bool {
+        !matches!(self, Self::TcpArtificial | Self::SctpNocsum)
+    }
+
+    /// The series that it is compared with.
+    pub(crate) fn baseline(self) -> Self {
+        if self.is_rr() { Self::TcpRr } else { Self::Tcp }
+    }
+
+    /// The priorities of sender and receiver to reach for.
+    pub(crate) fn nice(self) -> Option<(i32, i32)> {
+        // What the published runs called artificial: the sender is never interrupted by the receiver.
+        (self == Self::TcpArtificial).then_some((-20, 19))
+    }
+
+    /// The test that measures it.
+    pub(crate) fn spec(self, message_bytes: usize, parallel: usize, packet_bytes: Option<usize>) -> Spec {
+        let method = match self {
+            Self::Tcp | Self::TcpArtificial | Self::TcpRr => Method::TcpPlain,
+            Self::TcpBatched => Method::TcpBatched,
+            Self::SctpMessage | Self::SctpNocsum | Self::SctpRr => Method::SctpMessage,
+            Self::SctpStream => Method::SctpStream,
+            Self::UdpLimit => Method::UdpLimit,
+            Self::UdpRr => Method::UdpPlain,
+        };
+        Spec {
+            method,
+            exchange: if self.is_rr() { Exchange::RequestResponse } else { Exchange::OneWay },
+            message_bytes,
+            parallel,
+            interval_ms: 0,
+            buffer_bytes: None,
+            packet_bytes,
+            checksum: self != Self::SctpNocsum,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_round_trip_and_every_test_is_allowed() {
+        for series in Series::ALL {
+            assert_eq!(Series::parse(series.name()), Ok(series));
+            assert_eq!(series.spec(1, 1, Some(1500)).check(), Ok(()));
+            assert_eq!(series.baseline().baseline(), series.baseline());
+        }
+        assert!(Series::parse("quic").expect_err("no such series").contains("tcp-batched"));
+    }
+}

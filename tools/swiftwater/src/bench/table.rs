@@ -1,0 +1,159 @@
+//! The table on the terminal.
+
+use std::fmt::Write;
+
+use super::result::Row;
+use crate::units::{grouped, mbits};
+
+const HEAD: [&str; 10] = [
+    "bytes",
+    "series",
+    "packet",
+    "cpus",
+    "P",
+    "messages/s",
+    "Mbit/s",
+    "ratio to tcp",
+    "from .. to",
+    "cpu ns/message",
+];
+const LATENCY_HEAD: [&str; 9] =
+    ["bytes", "series", "cpus", "P", "exchanges/s", "p50 us", "p99 us", "ratio to tcp", "from .. to"];
+
+/// All rows as aligned text, those of throughput first. Latency ratios are better when lower, and it says so.
+pub(crate) fn render(rows: &[Row]) -> String {
+    let (latency, throughput): (Vec<&Row>, Vec<&Row>) =
+        rows.iter().partition(|row| row.latency_us_p50.is_some());
+    let mut out = String::new();
+    if !throughput.is_empty() {
+        align(&mut out, &HEAD, &throughput.iter().map(|row| (group(row), cells(row))).collect::<Vec<_>>());
+    }
+    if !latency.is_empty() {
+        out.push_str(if throughput.is_empty() { "" } else { "\n" });
+        out.push_str("request and answer, latency: lower is better\n");
+        align(
+            &mut out,
+            &LATENCY_HEAD,
+            &latency.iter().map(|row| (group(row), latency_cells(row))).collect::<Vec<_>>(),
+        );
+    }
+    for line in notes(rows) {
+        let _ = writeln!(out, "{line}");
+    }
+    out
+}
+
+/// Rows with equal keys stand together without a blank line.
+fn group(row: &Row) -> (usize, usize, usize) {
+    (row.cpus, row.parallel, row.message_bytes)
+}
+
+fn cells(row: &Row) -> Vec<String> {
+    vec![
+        row.message_bytes.to_string(),
+        row.series.to_owned(),
+        row.packet_bytes.to_string(),
+        row.cpus.to_string(),
+        row.parallel.to_string(),
+        grouped(row.messages_per_s.round() as u64),
+        mbits(row.bits_per_s),
+        ratio(row.ratio_to_tcp),
+        range(row),
+        format!("{:.0} + {:.0}", row.sender_cpu_ns_per_message, row.receiver_cpu_ns_per_message),
+    ]
+}
+
+fn latency_cells(row: &Row) -> Vec<String> {
+    let micros = |value: Option<f64>| value.map_or_else(String::new, |us| format!("{us:.1}"));
+    vec![
+        row.message_bytes.to_string(),
+        row.series.to_owned(),
+        row.cpus.to_string(),
+        row.parallel.to_string(),
+        grouped(row.messages_per_s.round() as u64),
+        micros(row.latency_us_p50),
+        micros(row.latency_us_p99),
+        ratio(row.ratio_to_tcp),
+        range(row),
+    ]
+}
+
+/// A ratio with two decimals.
+pub(crate) fn ratio(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".into(), |ratio| format!("{ratio:.2}x"))
+}
+
+fn range(row: &Row) -> String {
+    match (row.ratio_to_tcp_min, row.ratio_to_tcp_max) {
+        (Some(min), Some(max)) if row.runs > 1 => format!("{min:.2} .. {max:.2}"),
+        _ => String::new(),
+    }
+}
+
+fn notes(rows: &[Row]) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let Some(row) = rows.iter().find(|row| row.series == "tcp-artificial") {
+        notes.push(format!(
+            "tcp-artificial: the sender ran at nice {}, the receiver at {} (of -20 and 19)",
+            row.sender_nice, row.receiver_nice
+        ));
+    }
+    if rows.iter().any(|row| row.series == "sctp-nocsum") {
+        notes.push("sctp-nocsum: packets without a checksum; not for networks".into());
+    }
+    if rows.iter().any(|row| row.series == "udp-limit") {
+        notes.push(
+            "udp-limit: what plain UDP moves with packets of that size, only counted; no protocol".into(),
+        );
+    }
+    notes
+}
+
+fn align<K: PartialEq>(out: &mut String, head: &[&str], rows: &[(K, Vec<String>)]) {
+    let width = |column: usize| {
+        let longest = rows.iter().map(|(_, cells)| cells[column].chars().count()).max().unwrap_or(0);
+        longest.max(head[column].chars().count())
+    };
+    let widths: Vec<usize> = (0..head.len()).map(width).collect();
+    let mut line = |cells: &mut dyn Iterator<Item = &str>| {
+        let mut text = String::new();
+        for (column, cell) in cells.enumerate() {
+            let width = widths[column];
+            // Numbers stand right, names left.
+            let _ =
+                if column == 1 { write!(text, "{cell:<width$}  ") } else { write!(text, "{cell:>width$}  ") };
+        }
+        out.push_str(text.trim_end());
+        out.push('\n');
+    };
+    line(&mut head.iter().copied());
+    let mut previous = None;
+    for (key, cells) in rows {
+        if previous.is_some_and(|previous| previous != key) {
+            line(&mut std::iter::empty());
+        }
+        previous = Some(key);
+        line(&mut cells.iter().map(String::as_str));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::result::tests::rows;
+
+    #[test]
+    fn columns_are_aligned_and_sizes_set_apart() {
+        let text = render(&rows(&[64, 1024]));
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with("bytes  series"), "{text}");
+        assert_eq!(lines.iter().filter(|line| line.is_empty()).count(), 1, "{text}");
+        let column = lines[0].find("messages/s").expect("a column") + "messages/s".len();
+        for line in lines.iter().filter(|line| line.contains("000,000")) {
+            assert!(line[..column].ends_with(|c: char| c.is_ascii_digit()), "{text}");
+            assert_eq!(line.as_bytes()[column], b' ', "{text}");
+        }
+        assert!(text.contains("4.00x") && text.contains("2.67 .. 8.00"), "{text}");
+        assert!(text.ends_with("no protocol\n"), "{text}");
+    }
+}

@@ -1,0 +1,94 @@
+//! What this machine is, and where and how eagerly a process runs on it.
+
+use std::fs;
+use std::time::Duration;
+
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::unistd::Pid;
+
+/// The processors that this process may use, by number.
+pub(crate) fn allowed_processors() -> Vec<usize> {
+    let Ok(set) = sched_getaffinity(Pid::from_raw(0)) else { return vec![0] };
+    (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).collect()
+}
+
+/// Pins this process to the processors. Threads started later inherit it, so call it first.
+pub(crate) fn pin_to(processors: &[usize]) -> Result<(), nix::Error> {
+    let mut set = CpuSet::new();
+    for &cpu in processors {
+        set.set(cpu)?;
+    }
+    sched_setaffinity(Pid::from_raw(0), &set)
+}
+
+/// Moves this process's priority as near to `nice` as it is allowed and says how far it came.
+pub(crate) fn renice(nice: i32) -> i32 {
+    let current = current_nice();
+    let step = if nice < current { 1 } else { -1 };
+    let mut wish = nice;
+    while wish != current && rustix::process::setpriority_process(None, wish).is_err() {
+        wish += step;
+    }
+    current_nice()
+}
+
+/// This process's priority: -20 is the most eager, 19 the least.
+pub(crate) fn current_nice() -> i32 {
+    rustix::process::getpriority_process(None).unwrap_or(0)
+}
+
+/// The processor time that this process has used so far, in programs and in the kernel.
+pub(crate) fn processor_time() -> Duration {
+    let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else { return Duration::ZERO };
+    let (user, system) = (usage.user_time(), usage.system_time());
+    let micros = (user.tv_sec() + system.tv_sec()) * 1_000_000 + user.tv_usec() + system.tv_usec();
+    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+}
+
+/// The release of the running kernel.
+pub(crate) fn kernel() -> String {
+    first_line("/proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".into())
+}
+
+/// The model of the first processor.
+pub(crate) fn processor_model() -> String {
+    fs::read_to_string("/proc/cpuinfo")
+        .ok()
+        .and_then(|text| {
+            let line = text.lines().find(|line| line.starts_with("model name"))?;
+            Some(line.split_once(':')?.1.trim().to_owned())
+        })
+        .unwrap_or_else(|| std::env::consts::ARCH.into())
+}
+
+/// The largest packet of the loopback device.
+pub(crate) fn loopback_packet_bytes() -> usize {
+    first_line("/sys/class/net/lo/mtu").and_then(|text| text.parse().ok()).unwrap_or(65_536)
+}
+
+/// The time of day, UTC, as RFC 3339 writes it.
+pub(crate) fn now_rfc3339() -> String {
+    humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string()
+}
+
+fn first_line(path: &str) -> Option<String> {
+    Some(fs::read_to_string(path).ok()?.lines().next()?.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_has_a_processor() {
+        assert!(!allowed_processors().is_empty());
+        assert!(loopback_packet_bytes() >= 1500);
+        assert!(!kernel().is_empty() && !processor_model().is_empty());
+    }
+
+    #[test]
+    fn asking_for_the_priority_one_has_always_works() {
+        assert_eq!(renice(current_nice()), current_nice());
+    }
+}

@@ -1,0 +1,220 @@
+//! SCTP by the `swiftwater` crate: one call of its API per message at both ends.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use swiftwater::{Address, Association, BindError, Checksum, Listener, Options, RecvError, SendInfo, Stack};
+
+use super::{Dialogue, Incoming, LoadError, Outgoing, read_every_byte};
+use crate::perf::spec::Spec;
+
+/// How often a waiting acceptor looks whether the test is over.
+const LOOK: Duration = Duration::from_millis(50);
+/// What a receiver of an endless message reads at a time, as a TCP receiver does.
+const READ_BYTES: usize = 128 << 10;
+/// From this size on a receiver reads messages where they lie; copying a smaller one costs less than that.
+const IN_PLACE_BYTES_MIN: usize = 2048;
+
+/// The options that a test asks for, on these local addresses.
+fn options(spec: &Spec, local_addresses: &[IpAddr], udp_port: u16) -> Options {
+    let default = Options::default();
+    Options {
+        udp_port: Some(udp_port),
+        local_addresses: local_addresses.to_vec(),
+        mtu_bytes: spec.packet_bytes,
+        send_buffer_bytes: spec.buffer_bytes.unwrap_or(default.send_buffer_bytes),
+        receive_buffer_bytes: spec.buffer_bytes.unwrap_or(default.receive_buffer_bytes),
+        checksum: if spec.checksum { Checksum::Crc32c } else { Checksum::None },
+        ..default
+    }
+}
+
+/// The server's side: accepts the associations of one test.
+#[derive(Debug)]
+pub(crate) struct SctpDoor {
+    listener: Listener,
+    open: Mutex<Vec<Association>>,
+}
+
+impl SctpDoor {
+    /// Listens with the options of the test.
+    pub(crate) fn open(
+        spec: &Spec,
+        local_addresses: &[IpAddr],
+        port: u16,
+        udp_port: u16,
+    ) -> Result<Self, BindError> {
+        let listener = Stack::bind(&options(spec, local_addresses, udp_port))?.listen(port)?;
+        Ok(Self { listener, open: Mutex::default() })
+    }
+
+    /// The SCTP port and the UDP port that carries it.
+    pub(crate) fn ports(&self) -> (u16, u16) {
+        (self.listener.local_address().port, self.listener.stack().udp_port())
+    }
+
+    /// The next association if one comes before `until`; none once `stop` is set.
+    pub(crate) fn accept(&self, until: Instant, stop: &AtomicBool) -> Result<Option<Association>, LoadError> {
+        while Instant::now() < until && !stop.load(Ordering::Relaxed) {
+            match self.listener.accept_timeout(LOOK) {
+                Ok(association) => return Ok(Some(association)),
+                Err(RecvError::WouldBlock) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Remembers the association, so that [`SctpDoor::close`] reaches it.
+    pub(crate) fn remember(&self, association: &Association) {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).push(association.clone());
+    }
+
+    /// Ends what is still open. Ended associations take no notice.
+    pub(crate) fn close(&self) {
+        for association in self.open.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            association.abort("the test is over");
+        }
+    }
+}
+
+/// The client's side: makes associations with one server.
+#[derive(Debug)]
+pub(crate) struct SctpDial {
+    stack: Stack,
+    server: Address,
+}
+
+impl SctpDial {
+    /// Binds the client's sockets with the options of the test. UDP port 0 stands for any.
+    pub(crate) fn bind(
+        spec: &Spec,
+        local_addresses: &[IpAddr],
+        local_udp_port: u16,
+        server: SocketAddr,
+        server_udp_port: u16,
+    ) -> Result<Self, BindError> {
+        let stack = Stack::bind(&options(spec, local_addresses, local_udp_port))?;
+        let server =
+            Address { hosts: vec![server.ip()], port: server.port(), udp_port: Some(server_udp_port) };
+        Ok(Self { stack, server })
+    }
+
+    /// One more association.
+    pub(crate) fn connect(&self) -> Result<Association, LoadError> {
+        Ok(self.stack.connect(&self.server)?)
+    }
+}
+
+/// A message per call, or an endless message that every call continues.
+pub(crate) struct SctpOut {
+    association: Association,
+    info: SendInfo,
+}
+
+impl SctpOut {
+    /// Each call sends a message of its own.
+    pub(crate) fn messages(association: Association) -> Self {
+        Self { association, info: SendInfo::default() }
+    }
+
+    /// Each call continues the message, as a write to TCP continues the stream.
+    pub(crate) fn endless(association: Association) -> Self {
+        Self { association, info: SendInfo { more: true, ..SendInfo::default() } }
+    }
+}
+
+impl Outgoing for SctpOut {
+    #[inline]
+    fn send(&mut self, message: &[u8]) -> Result<(), LoadError> {
+        Ok(self.association.send_with(message, &self.info)?)
+    }
+
+    fn finish(self) -> Result<(), LoadError> {
+        Ok(self.association.close()?)
+    }
+}
+
+/// Receives message by message, or an endless message in pieces of up to 128 KB.
+pub(crate) struct SctpIn {
+    association: Association,
+    buffer: Vec<u8>,
+    /// The size of whole messages; none for pieces of an endless one.
+    message_bytes: Option<usize>,
+}
+
+impl SctpIn {
+    /// Whole messages of this size.
+    pub(crate) fn messages(association: Association, message_bytes: usize) -> Self {
+        let buffer = vec![0; if message_bytes < IN_PLACE_BYTES_MIN { message_bytes } else { 0 }];
+        Self { association, buffer, message_bytes: Some(message_bytes) }
+    }
+
+    /// Pieces of an endless message.
+    pub(crate) fn endless(association: Association) -> Self {
+        Self { association, buffer: vec![0; READ_BYTES], message_bytes: None }
+    }
+
+    /// Answers the peer's shutdown with ours.
+    pub(crate) fn finish(self) -> Result<(), LoadError> {
+        Ok(self.association.close()?)
+    }
+
+    /// A message read where it lies. Parts of one that was too long to wait for come one by one.
+    fn recv_in_place(&self) -> Result<Option<usize>, LoadError> {
+        let mut bytes = 0;
+        while let Some(message) = self.association.recv()? {
+            message.blocks().iter().for_each(|block| read_every_byte(block));
+            bytes += message.len();
+            if message.info.end_of_record {
+                return Ok(Some(bytes));
+            }
+        }
+        if bytes == 0 { Ok(None) } else { Err(LoadError::Closed) }
+    }
+}
+
+impl Incoming for SctpIn {
+    #[inline]
+    fn recv(&mut self) -> Result<Option<usize>, LoadError> {
+        if self.buffer.is_empty() {
+            return self.recv_in_place();
+        }
+        let Some(info) = self.association.recv_into(&mut self.buffer)? else { return Ok(None) };
+        read_every_byte(&self.buffer[..info.bytes]);
+        match self.message_bytes {
+            Some(expected) if !info.end_of_record => {
+                Err(LoadError::WrongSize { got: expected + 1, expected })
+            }
+            _ => Ok(Some(info.bytes)),
+        }
+    }
+}
+
+/// Requests and answers, one message each.
+pub(crate) struct SctpDialogue(pub Association);
+
+impl Dialogue for SctpDialogue {
+    #[inline]
+    fn send(&mut self, message: &[u8]) -> Result<(), LoadError> {
+        Ok(self.0.send(message)?)
+    }
+
+    #[inline]
+    fn recv(&mut self, message: &mut [u8]) -> Result<bool, LoadError> {
+        let mut filled = 0;
+        while let Some(info) = self.0.recv_into(&mut message[filled..])? {
+            filled += info.bytes;
+            if info.end_of_record && filled == message.len() {
+                read_every_byte(message);
+                return Ok(true);
+            }
+            if info.end_of_record || filled == message.len() {
+                return Err(LoadError::WrongSize { got: filled, expected: message.len() });
+            }
+        }
+        Ok(false)
+    }
+}

@@ -1,0 +1,170 @@
+//! UDP as programs use it: a datagram per message. What does not fit the receiver's buffer is lost.
+
+use std::io::ErrorKind;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::{Dialogue, Incoming, LoadError, Outgoing, read_every_byte};
+
+/// How often a quiet receiver looks whether the test is over.
+pub(crate) const QUIET: Duration = Duration::from_millis(50);
+/// How long an asker waits before it takes its request or the answer for lost.
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(200);
+/// How often an asker repeats its request before it gives up.
+const TRIES_MAX: usize = 10;
+
+/// A datagram per message.
+pub(crate) struct DatagramOut(pub UdpSocket);
+
+impl Outgoing for DatagramOut {
+    #[inline]
+    fn send(&mut self, message: &[u8]) -> Result<(), LoadError> {
+        match self.0.send(message) {
+            Ok(_) => Ok(()),
+            // A device's full queue is a loss like any other on the way; the receiver's count tells.
+            Err(error) if error.raw_os_error() == Some(nix::libc::ENOBUFS) => Ok(()),
+            Err(error) => Err(LoadError::during("sending a UDP datagram")(error)),
+        }
+    }
+
+    fn finish(self) -> Result<(), LoadError> {
+        Ok(())
+    }
+}
+
+/// Receives datagrams until `stop` is set and none has come for a while.
+pub(crate) struct DatagramIn<'a> {
+    socket: UdpSocket,
+    buffer: Vec<u8>,
+    stop: &'a AtomicBool,
+    counted_only: bool,
+}
+
+impl<'a> DatagramIn<'a> {
+    /// Reads every byte of each datagram.
+    pub(crate) fn new(socket: UdpSocket, stop: &'a AtomicBool) -> Result<Self, LoadError> {
+        socket.set_read_timeout(Some(QUIET)).map_err(LoadError::during("setting a timeout"))?;
+        Ok(Self { socket, buffer: vec![0; 1 << 16], stop, counted_only: false })
+    }
+
+    /// Only counts the bytes.
+    pub(crate) fn counting(self) -> Self {
+        Self { counted_only: true, ..self }
+    }
+}
+
+impl Incoming for DatagramIn<'_> {
+    #[inline]
+    fn recv(&mut self) -> Result<Option<usize>, LoadError> {
+        loop {
+            match self.socket.recv(&mut self.buffer) {
+                Ok(count) => {
+                    if !self.counted_only {
+                        read_every_byte(&self.buffer[..count]);
+                    }
+                    return Ok(Some(count));
+                }
+                Err(error) if is_quiet(error.kind()) => {
+                    if self.stop.load(Ordering::Relaxed) {
+                        return Ok(None);
+                    }
+                }
+                Err(error) => return Err(LoadError::during("receiving UDP datagrams")(error)),
+            }
+        }
+    }
+}
+
+/// Asks over a connected socket; asks again when nothing comes.
+pub(crate) struct Asker {
+    socket: UdpSocket,
+    request: Vec<u8>,
+}
+
+impl Asker {
+    /// Asks the peer that the socket is connected to.
+    pub(crate) fn new(socket: UdpSocket) -> Result<Self, LoadError> {
+        socket.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(LoadError::during("setting a timeout"))?;
+        Ok(Self { socket, request: Vec::new() })
+    }
+}
+
+impl Dialogue for Asker {
+    #[inline]
+    fn send(&mut self, message: &[u8]) -> Result<(), LoadError> {
+        self.request.clear();
+        self.request.extend_from_slice(message);
+        self.socket.send(message).map_err(LoadError::during("sending a UDP datagram"))?;
+        Ok(())
+    }
+
+    #[inline]
+    fn recv(&mut self, message: &mut [u8]) -> Result<bool, LoadError> {
+        for _ in 0..TRIES_MAX {
+            match self.socket.recv(message) {
+                Ok(count) if count == message.len() => {
+                    read_every_byte(message);
+                    return Ok(true);
+                }
+                Ok(got) => return Err(LoadError::WrongSize { got, expected: message.len() }),
+                Err(error) if is_quiet(error.kind()) => {
+                    self.socket.send(&self.request).map_err(LoadError::during("sending a UDP datagram"))?;
+                }
+                Err(error) => return Err(LoadError::during("receiving UDP datagrams")(error)),
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Answers whoever asks until `stop` is set.
+pub(crate) struct Answerer<'a> {
+    socket: UdpSocket,
+    stop: &'a AtomicBool,
+    asker: Option<SocketAddr>,
+}
+
+impl<'a> Answerer<'a> {
+    /// Answers on the bound socket.
+    pub(crate) fn new(socket: UdpSocket, stop: &'a AtomicBool) -> Result<Self, LoadError> {
+        socket.set_read_timeout(Some(QUIET)).map_err(LoadError::during("setting a timeout"))?;
+        Ok(Self { socket, stop, asker: None })
+    }
+}
+
+impl Dialogue for Answerer<'_> {
+    #[inline]
+    fn send(&mut self, message: &[u8]) -> Result<(), LoadError> {
+        let Some(asker) = self.asker else { return Ok(()) };
+        self.socket.send_to(message, asker).map_err(LoadError::during("sending a UDP datagram"))?;
+        Ok(())
+    }
+
+    #[inline]
+    fn recv(&mut self, message: &mut [u8]) -> Result<bool, LoadError> {
+        loop {
+            match self.socket.recv_from(message) {
+                Ok((_, asker)) => {
+                    self.asker = Some(asker);
+                    read_every_byte(message);
+                    return Ok(true);
+                }
+                Err(error) if is_quiet(error.kind()) => {
+                    if self.stop.load(Ordering::Relaxed) {
+                        return Ok(false);
+                    }
+                }
+                Err(error) => return Err(LoadError::during("receiving UDP datagrams")(error)),
+            }
+        }
+    }
+}
+
+/// Nothing came in time, or an earlier datagram of ours met nobody (which says nothing about this one).
+fn is_quiet(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted | ErrorKind::ConnectionRefused
+    )
+}

@@ -1,0 +1,430 @@
+//! The end that sends and asks.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::control::{
+    Control, ControlError, FromClient, FromServer, Interval, Purpose, Speaker, Totals, VERSION,
+};
+use super::dial::Dial;
+use super::server::sum;
+use super::spec::{Exchange, Spec, SpecError};
+use crate::load::{LoadError, Meter, histogram};
+use crate::{host, interrupt, sockets};
+
+/// How often a running test looks for Ctrl-C.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long a server may take to answer; another test may be running there.
+const READY_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long what was sent may take to be delivered after the end of the test.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long to wait for the other end's account of a failure.
+const REASON_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// What a client is to do.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientConfig {
+    /// The server's name or address.
+    pub host: String,
+    /// Its TCP port.
+    pub port: u16,
+    /// Local addresses; empty for whatever the system chooses.
+    pub local_addresses: Vec<IpAddr>,
+    /// The local UDP port of SCTP; any, if not given.
+    pub local_udp_port: Option<u16>,
+    /// The test.
+    pub spec: Spec,
+    /// How long it takes at most.
+    pub duration: Duration,
+    /// How many messages it takes at most, over all associations.
+    pub count: Option<u64>,
+}
+
+/// What a test found.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Outcome {
+    /// What was sent.
+    pub client: Totals,
+    /// What was delivered.
+    pub server: Totals,
+    /// How long answers took, where there were answers.
+    pub latency: Option<Latency>,
+    /// Whether Ctrl-C ended it.
+    pub interrupted: bool,
+}
+
+impl Outcome {
+    /// Delivered messages in a second; exchanges in a second, where there are answers.
+    pub(crate) fn messages_per_s(&self) -> f64 {
+        per(self.server.messages as f64, self.span_s())
+    }
+
+    /// Delivered bits of messages in a second.
+    pub(crate) fn bits_per_s(&self) -> f64 {
+        per(self.server.bytes as f64 * 8.0, self.span_s())
+    }
+
+    fn span_s(&self) -> f64 {
+        if self.latency.is_some() { self.client.seconds } else { self.server.seconds }
+    }
+}
+
+/// The quotient, or 0 where there is nothing to divide by.
+pub(crate) fn per(amount: f64, of: f64) -> f64 {
+    if of > 0.0 { amount / of } else { 0.0 }
+}
+
+/// Percentiles of the time from request to answer.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Latency {
+    /// The shortest.
+    pub min_us: f64,
+    /// The mean.
+    pub mean_us: f64,
+    /// Half are shorter.
+    pub p50_us: f64,
+    /// Nine of ten are shorter.
+    pub p90_us: f64,
+    /// 99 of 100 are shorter.
+    pub p99_us: f64,
+    /// 999 of 1000 are shorter.
+    pub p999_us: f64,
+    /// The longest.
+    pub max_us: f64,
+}
+
+impl Latency {
+    fn of(latencies: &Histogram<u64>) -> Self {
+        let at = |quantile| latencies.value_at_quantile(quantile) as f64 / 1e3;
+        Self {
+            min_us: latencies.min() as f64 / 1e3,
+            mean_us: latencies.mean() / 1e3,
+            p50_us: at(0.5),
+            p90_us: at(0.9),
+            p99_us: at(0.99),
+            p999_us: at(0.999),
+            max_us: latencies.max() as f64 / 1e3,
+        }
+    }
+}
+
+/// Why a test gave no result.
+#[derive(Debug, Error)]
+pub(crate) enum ClientError {
+    /// The test makes no sense.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// The name is unknown.
+    #[error("cannot find the host `{host}`: {source}; check the name or give its address")]
+    Resolve {
+        /// The name.
+        host: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Nobody listens.
+    #[error(
+        "cannot reach a server at {address}: {source}; start `swiftwater perf server` there and open TCP port {port} in its firewall",
+        port = address.port()
+    )]
+    Connect {
+        /// Where.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The control connection failed.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// The server says no.
+    #[error("the server refuses: {0}")]
+    Refused(String),
+    /// The server's side broke off.
+    #[error("the server's side of the test failed: {0}")]
+    Server(String),
+    /// Our side broke off.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// The end never came.
+    #[error("what was sent was not all delivered {seconds} s after the end; the path may lose packets", seconds = DRAIN_TIMEOUT.as_secs())]
+    Drain,
+    /// Ctrl-C before there was anything to tell.
+    #[error("stopped before the test began")]
+    Interrupted,
+}
+
+/// Runs the test and tells each interval as the server reports it.
+pub(crate) fn run(config: &ClientConfig, observe: &mut dyn FnMut(Interval)) -> Result<Outcome, ClientError> {
+    config.spec.check()?;
+    let (mut control, remote) = reach(config)?;
+    control.say(&FromClient::Test { version: VERSION, spec: config.spec.clone() })?;
+    let dial = match control.hear(Some(READY_TIMEOUT))? {
+        FromServer::Ready { token, ports, udp_port } => Dial::new(config, remote, token, ports, udp_port)?,
+        FromServer::Refused { reason } => return Err(ClientError::Refused(reason)),
+        FromServer::Failed { reason } => return Err(ClientError::Server(reason)),
+        _ => return Err(ControlError::NotUnderstood.into()),
+    };
+    let mut speaker = control.speaker().map_err(ControlError::from)?;
+    let mut test = RunningTest::start(config, dial, control);
+    let outcome = test.follow(config, &mut speaker, observe);
+    test.stop.store(true, Ordering::Relaxed);
+    test.gate.open(false);
+    speaker.hang_up();
+    outcome
+}
+
+/// Opens the control connection to the first of the host's addresses that answers.
+fn reach(config: &ClientConfig) -> Result<(Control, SocketAddr), ClientError> {
+    let resolve = |source| ClientError::Resolve { host: config.host.clone(), source };
+    let addresses = (config.host.as_str(), config.port).to_socket_addrs().map_err(resolve)?;
+    let mut failure = None;
+    for address in addresses {
+        match open_control(address, config.local_addresses.first().copied()) {
+            Ok(control) => return Ok((control, address)),
+            Err(source) => {
+                failure.get_or_insert(ClientError::Connect { address, source });
+            }
+        }
+    }
+    Err(failure.unwrap_or_else(|| resolve(io::ErrorKind::NotFound.into())))
+}
+
+fn open_control(address: SocketAddr, local: Option<IpAddr>) -> io::Result<Control> {
+    let mut stream: TcpStream = sockets::connect(address, local, None)?;
+    io::Write::write_all(&mut stream, &Purpose::Control.to_bytes())?;
+    Control::new(stream)
+}
+
+enum Event {
+    Connected,
+    Worker(Result<Histogram<u64>, LoadError>),
+    Heard(FromServer),
+    ServerGone(ControlError),
+}
+
+/// Holds the workers back until all of them are connected.
+#[derive(Default)]
+pub(crate) struct Gate {
+    state: Mutex<Option<bool>>,
+    changed: Condvar,
+}
+
+impl Gate {
+    fn open(&self, go: bool) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(go);
+        self.changed.notify_all();
+    }
+
+    fn wait(&self) -> bool {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.changed.wait_while(state, |go| go.is_none()).unwrap_or_else(PoisonError::into_inner);
+        *state == Some(true)
+    }
+}
+
+/// A test with a thread for each association and one that listens to the server.
+struct RunningTest {
+    stop: Arc<AtomicBool>,
+    gate: Arc<Gate>,
+    meters: Vec<Arc<Meter>>,
+    events: Receiver<Event>,
+    latencies: Histogram<u64>,
+    totals: Option<Totals>,
+}
+
+impl RunningTest {
+    fn start(config: &ClientConfig, dial: Dial, control: Control) -> Self {
+        let (events_in, events) = channel();
+        let (stop, gate, dial) =
+            (Arc::new(AtomicBool::new(false)), Arc::new(Gate::default()), Arc::new(dial));
+        let mut meters = Vec::new();
+        for index in 0..config.spec.parallel {
+            let meter = Arc::new(Meter::default());
+            meters.push(Arc::clone(&meter));
+            let (stop, gate, dial) = (Arc::clone(&stop), Arc::clone(&gate), Arc::clone(&dial));
+            let limit = share(config.count, config.spec.parallel, index);
+            let events = events_in.clone();
+            thread::spawn(move || {
+                let mut latencies = histogram();
+                let connected = || {
+                    let _ = events.send(Event::Connected);
+                    gate.wait()
+                };
+                let outcome = dial.drive(index, limit, &stop, &meter, &mut latencies, connected);
+                let _ = events.send(Event::Worker(outcome.map(|()| latencies)));
+            });
+        }
+        thread::spawn(move || listen_to_server(control, &events_in));
+        Self { stop, gate, meters, events, latencies: histogram(), totals: None }
+    }
+
+    fn follow(
+        &mut self,
+        config: &ClientConfig,
+        speaker: &mut Speaker,
+        observe: &mut dyn FnMut(Interval),
+    ) -> Result<Outcome, ClientError> {
+        self.wait_for_connections(config.spec.parallel)?;
+        let cpu_before = host::processor_time();
+        speaker.say(&FromClient::Go)?;
+        let began = Instant::now();
+        self.gate.open(true);
+        let interrupted = self.wait_for_workers(config, began, observe)?;
+        let seconds = began.elapsed().as_secs_f64();
+        let (calls, bytes) = sum(&self.meters);
+        let cpu_s = (host::processor_time() - cpu_before).as_secs_f64();
+        let messages = config.spec.messages(calls, bytes);
+        let client = Totals { messages, bytes, seconds, cpu_s, nice: host::current_nice() };
+        speaker.say(&FromClient::Done)?;
+        let server = self.wait_for_totals(observe)?;
+        let answered = config.spec.exchange != Exchange::OneWay;
+        let latency = answered.then(|| Latency::of(&self.latencies));
+        Ok(Outcome { client, server, latency, interrupted })
+    }
+
+    fn wait_for_connections(&mut self, mut missing: usize) -> Result<(), ClientError> {
+        while missing > 0 {
+            match self.next(LOOK) {
+                Some(Event::Connected) => missing -= 1,
+                Some(Event::Worker(Err(error))) => return Err(self.reason(error)),
+                Some(other) => self.hear(other, &mut |_| ())?,
+                None if interrupt::requested() => return Err(ClientError::Interrupted),
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until every worker is done; true when Ctrl-C ended the test.
+    fn wait_for_workers(
+        &mut self,
+        config: &ClientConfig,
+        began: Instant,
+        observe: &mut dyn FnMut(Interval),
+    ) -> Result<bool, ClientError> {
+        let mut deadline = began + config.duration;
+        let (mut left, mut interrupted, mut stopping) = (config.spec.parallel, false, false);
+        while left > 0 {
+            let now = Instant::now();
+            if !stopping && (now >= deadline || interrupt::requested()) {
+                interrupted = interrupt::requested();
+                stopping = true;
+                self.stop.store(true, Ordering::Relaxed);
+                deadline = now + DRAIN_TIMEOUT;
+            } else if now >= deadline {
+                return Err(ClientError::Drain);
+            }
+            match self.next(LOOK.min(deadline.saturating_duration_since(now))) {
+                Some(Event::Worker(Ok(latencies))) => {
+                    left -= 1;
+                    // Both histograms have the same bounds, so adding cannot fail.
+                    let _ = self.latencies.add(&latencies);
+                }
+                Some(Event::Worker(Err(error))) => return Err(self.reason(error)),
+                Some(other) => self.hear(other, observe)?,
+                None => {}
+            }
+        }
+        Ok(interrupted)
+    }
+
+    fn wait_for_totals(&mut self, observe: &mut dyn FnMut(Interval)) -> Result<Totals, ClientError> {
+        let until = Instant::now() + DRAIN_TIMEOUT;
+        loop {
+            if let Some(totals) = self.totals {
+                return Ok(totals);
+            }
+            if Instant::now() > until {
+                return Err(ClientError::Drain);
+            }
+            if let Some(event) = self.next(LOOK) {
+                self.hear(event, observe)?;
+            }
+        }
+    }
+
+    fn next(&self, timeout: Duration) -> Option<Event> {
+        match self.events.recv_timeout(timeout) {
+            Ok(event) => Some(event),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => Some(Event::ServerGone(ControlError::Closed)),
+        }
+    }
+
+    fn hear(&mut self, event: Event, observe: &mut dyn FnMut(Interval)) -> Result<(), ClientError> {
+        match event {
+            Event::Heard(FromServer::Interval(interval)) => observe(interval),
+            Event::Heard(FromServer::Totals(totals)) => self.totals = Some(totals),
+            Event::Heard(FromServer::Failed { reason }) => return Err(ClientError::Server(reason)),
+            Event::Heard(FromServer::Refused { reason }) => return Err(ClientError::Refused(reason)),
+            Event::Heard(FromServer::Ready { .. }) | Event::Connected | Event::Worker(_) => {}
+            Event::ServerGone(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    /// The server's account of what went wrong, where it gives one; ours otherwise.
+    fn reason(&mut self, ours: LoadError) -> ClientError {
+        self.stop.store(true, Ordering::Relaxed);
+        let until = Instant::now() + REASON_TIMEOUT;
+        while let Some(event) = self.next(until.saturating_duration_since(Instant::now())) {
+            match event {
+                Event::Heard(FromServer::Failed { reason }) => return ClientError::Server(reason),
+                Event::ServerGone(_) => break,
+                _ => {}
+            }
+        }
+        ours.into()
+    }
+}
+
+fn listen_to_server(mut control: Control, events: &Sender<Event>) {
+    loop {
+        let event = match control.hear(None) {
+            Ok(heard) => Event::Heard(heard),
+            Err(error) => Event::ServerGone(error),
+        };
+        let last = matches!(event, Event::ServerGone(_));
+        if events.send(event).is_err() || last {
+            return;
+        }
+    }
+}
+
+/// The part of `count` messages that falls to the association of this index.
+fn share(count: Option<u64>, parallel: usize, index: usize) -> u64 {
+    count.map_or(u64::MAX, |count| {
+        count / parallel as u64 + u64::from((index as u64) < count % parallel as u64)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shares_add_up() {
+        let sum: u64 = (0..4).map(|index| share(Some(10), 4, index)).sum();
+        assert_eq!(sum, 10);
+        assert_eq!(share(None, 4, 0), u64::MAX);
+    }
+
+    #[test]
+    fn percentiles_are_microseconds() {
+        let mut latencies = histogram();
+        for us in 1..=100_u64 {
+            latencies.record(us * 1000).expect("in range");
+        }
+        let latency = Latency::of(&latencies);
+        assert!((latency.p50_us - 50.0).abs() < 0.1 && (latency.p99_us - 99.0).abs() < 0.1, "{latency:?}");
+    }
+}

@@ -1,0 +1,240 @@
+//! The small exchange beside a test: what it is, when it starts and ends, and what each end counted.
+//!
+//! It is a TCP connection to the server's port, one JSON object a line. TCP tests open their connections to
+//! the same port; sixteen bytes at the beginning tell one from the other, so a firewall needs one port.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::spec::Spec;
+
+/// Both ends must speak the same version.
+pub(crate) const VERSION: u32 = 1;
+/// The length of what opens every connection.
+pub(crate) const PREAMBLE_BYTES: usize = 16;
+/// The longest line. A longer one is no peer of ours.
+const LINE_BYTES_MAX: u64 = 64 << 10;
+const MAGIC: &[u8; 4] = b"SWFT";
+
+/// What a connection to the server's port is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To agree on a test.
+    Control,
+    /// To carry the data of the test with this token.
+    Data {
+        /// The token that the server gave out.
+        token: u64,
+    },
+}
+
+impl Purpose {
+    /// The sixteen bytes that say it.
+    pub(crate) fn to_bytes(self) -> [u8; PREAMBLE_BYTES] {
+        let mut bytes = [0; PREAMBLE_BYTES];
+        bytes[..4].copy_from_slice(MAGIC);
+        if let Self::Data { token } = self {
+            bytes[4] = 1;
+            bytes[8..].copy_from_slice(&token.to_be_bytes());
+        }
+        bytes
+    }
+
+    /// What the sixteen bytes say; `None` when another program sent them.
+    pub(crate) fn parse(bytes: &[u8; PREAMBLE_BYTES]) -> Option<Self> {
+        let (magic, rest) = bytes.split_first_chunk::<4>()?;
+        let token = u64::from_be_bytes(*rest.last_chunk::<8>()?);
+        match (magic == MAGIC, rest[0]) {
+            (true, 0) => Some(Self::Control),
+            (true, 1) => Some(Self::Data { token }),
+            _ => None,
+        }
+    }
+
+    /// Reads the sixteen bytes from a new connection.
+    pub(crate) fn read(stream: &mut TcpStream) -> io::Result<Option<Self>> {
+        let mut bytes = [0; PREAMBLE_BYTES];
+        stream.read_exact(&mut bytes)?;
+        Ok(Self::parse(&bytes))
+    }
+}
+
+/// What the client says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "say", rename_all = "kebab-case")]
+pub(crate) enum FromClient {
+    /// Asks for a test.
+    Test {
+        /// [`VERSION`].
+        version: u32,
+        /// The test.
+        spec: Spec,
+    },
+    /// All connections are open; the test begins.
+    Go,
+    /// The client has ended its side.
+    Done,
+}
+
+/// What the server says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "say", rename_all = "kebab-case")]
+pub(crate) enum FromServer {
+    /// Connections may come.
+    Ready {
+        /// What TCP connections name in their preamble.
+        token: u64,
+        /// The ports of the server, one per flow for UDP.
+        ports: Vec<u16>,
+        /// The UDP port that carries the server's SCTP.
+        udp_port: Option<u16>,
+    },
+    /// The test will not be run.
+    Refused {
+        /// A sentence.
+        reason: String,
+    },
+    /// What arrived since the last report.
+    Interval(Interval),
+    /// What arrived in all.
+    Totals(Totals),
+    /// The test broke off.
+    Failed {
+        /// A sentence.
+        reason: String,
+    },
+}
+
+/// What arrived between two moments of the test.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Interval {
+    /// The beginning, from the beginning of the test.
+    pub start_s: f64,
+    /// The end, from the beginning of the test.
+    pub end_s: f64,
+    /// Messages delivered.
+    pub messages: u64,
+    /// Bytes delivered.
+    pub bytes: u64,
+}
+
+/// What one end counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Totals {
+    /// Messages: sent for the client, delivered for the server.
+    pub messages: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+    /// From the first to the last; for the client, the whole test.
+    pub seconds: f64,
+    /// Processor time that the process used.
+    pub cpu_s: f64,
+    /// The priority that the process ran with.
+    pub nice: i32,
+}
+
+/// Why the exchange stopped.
+#[derive(Debug, Error)]
+pub(crate) enum ControlError {
+    /// The connection failed.
+    #[error("the control connection failed: {0}")]
+    Io(#[from] io::Error),
+    /// The other end closed.
+    #[error("the other end closed the control connection; look at its own messages for the reason")]
+    Closed,
+    /// The other end is another program or another version.
+    #[error("the other end does not speak this protocol; run the same version of swiftwater at both ends")]
+    NotUnderstood,
+}
+
+/// One end of the control connection.
+#[derive(Debug)]
+pub(crate) struct Control {
+    reader: BufReader<TcpStream>,
+    writer: TcpStream,
+}
+
+impl Control {
+    /// Speaks over a connection whose preamble has passed.
+    pub(crate) fn new(stream: TcpStream) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        Ok(Self { writer: stream.try_clone()?, reader: BufReader::new(stream) })
+    }
+
+    /// A second handle that only speaks.
+    pub(crate) fn speaker(&self) -> io::Result<Speaker> {
+        Ok(Speaker(self.writer.try_clone()?))
+    }
+
+    /// Says one thing.
+    pub(crate) fn say(&mut self, what: &impl Serialize) -> Result<(), ControlError> {
+        say(&mut self.writer, what)
+    }
+
+    /// Waits for one thing, as long as `timeout` at most; for ever without one.
+    pub(crate) fn hear<T: DeserializeOwned>(&mut self, timeout: Option<Duration>) -> Result<T, ControlError> {
+        self.writer.set_read_timeout(timeout)?;
+        let mut line = Vec::new();
+        let count = (&mut self.reader).take(LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
+        match (count, line.last()) {
+            (0, _) => Err(ControlError::Closed),
+            (_, Some(b'\n')) => serde_json::from_slice(&line).map_err(|_| ControlError::NotUnderstood),
+            _ => Err(ControlError::NotUnderstood),
+        }
+    }
+}
+
+/// A handle that speaks while another thread listens.
+#[derive(Debug)]
+pub(crate) struct Speaker(TcpStream);
+
+impl Speaker {
+    /// Says one thing.
+    pub(crate) fn say(&mut self, what: &impl Serialize) -> Result<(), ControlError> {
+        say(&mut self.0, what)
+    }
+
+    /// Ends both directions, so that a thread that listens stops.
+    pub(crate) fn hang_up(&self) {
+        let _ = self.0.shutdown(std::net::Shutdown::Both);
+    }
+}
+
+fn say(writer: &mut TcpStream, what: &impl Serialize) -> Result<(), ControlError> {
+    let mut line = serde_json::to_vec(what).map_err(io::Error::from)?;
+    line.push(b'\n');
+    Ok(writer.write_all(&line)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn the_preamble_round_trips_and_strangers_are_told_apart() {
+        for purpose in [Purpose::Control, Purpose::Data { token: 0x0123_4567_89ab_cdef }] {
+            assert_eq!(Purpose::parse(&purpose.to_bytes()), Some(purpose));
+        }
+        assert_eq!(Purpose::parse(b"GET / HTTP/1.1\r\n"), None);
+        assert_eq!(Purpose::parse(b"SWFT\x02\0\0\0\0\0\0\0\0\0\0\0"), None);
+    }
+
+    #[test]
+    fn a_line_that_is_no_message_is_an_error() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let mut client = TcpStream::connect(listener.local_addr().expect("bound")).expect("a listener");
+        let mut control = Control::new(listener.accept().expect("a client").0).expect("a live connection");
+        client.write_all(b"{\"say\":\"go\"}\nnonsense\n").expect("room");
+        assert_eq!(control.hear::<FromClient>(None).expect("a message"), FromClient::Go);
+        assert!(matches!(control.hear::<FromClient>(None), Err(ControlError::NotUnderstood)));
+        drop(client);
+        assert!(matches!(control.hear::<FromClient>(None), Err(ControlError::Closed)));
+    }
+}

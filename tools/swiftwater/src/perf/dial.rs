@@ -1,0 +1,191 @@
+//! How a client's workers reach the server and what they then do.
+
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::sync::atomic::AtomicBool;
+
+use hdrhistogram::Histogram;
+
+use super::client::ClientConfig;
+use super::control::Purpose;
+use super::spec::{Exchange, Method, Protocol, Spec};
+use crate::load::sctp_transport::{SctpDial, SctpDialogue, SctpOut};
+use crate::load::{
+    LoadError, Meter, Outgoing, ask_all, connect_and_ask_all, payload, send_all, tcp, udp, udp_limit,
+};
+use crate::{host, sockets};
+
+/// Everything that a worker needs to know to reach the server.
+pub(crate) struct Dial {
+    spec: Spec,
+    remote: SocketAddr,
+    local_addresses: Vec<IpAddr>,
+    token: u64,
+    ports: Vec<u16>,
+    server_udp_port: u16,
+    /// The sockets of SCTP, where all associations have to share a port that the user chose.
+    shared: Option<SctpDial>,
+}
+
+impl Dial {
+    /// Reaches the server that gave out this token and these ports.
+    pub(crate) fn new(
+        config: &ClientConfig,
+        remote: SocketAddr,
+        token: u64,
+        ports: Vec<u16>,
+        server_udp_port: Option<u16>,
+    ) -> Result<Self, LoadError> {
+        let mut dial = Self {
+            spec: config.spec.clone(),
+            remote,
+            local_addresses: config.local_addresses.clone(),
+            token,
+            ports,
+            server_udp_port: server_udp_port.unwrap_or(swiftwater::UDP_PORT_DEFAULT),
+            shared: None,
+        };
+        if dial.spec.method.protocol() == Protocol::Sctp {
+            dial.shared = config.local_udp_port.map(|port| dial.bind_sctp(port)).transpose()?;
+        }
+        Ok(dial)
+    }
+
+    /// Connects, waits until `connected` lets it go, and sends or asks until `stop` or the limit. When
+    /// `connected` says false the test is off.
+    pub(crate) fn drive(
+        &self,
+        index: usize,
+        limit: u64,
+        stop: &AtomicBool,
+        meter: &Meter,
+        latencies: &mut Histogram<u64>,
+        connected: impl FnOnce() -> bool,
+    ) -> Result<(), LoadError> {
+        let message = payload(self.spec.message_bytes);
+        let work = Work { message: &message, limit, stop, meter };
+        match self.spec.method.protocol() {
+            Protocol::Tcp => self.drive_tcp(index, &work, latencies, connected),
+            Protocol::Udp => self.drive_udp(index, &work, latencies, connected),
+            Protocol::Sctp => self.drive_sctp(&work, latencies, connected),
+        }
+    }
+
+    fn drive_tcp(
+        &self,
+        index: usize,
+        work: &Work<'_>,
+        latencies: &mut Histogram<u64>,
+        connected: impl FnOnce() -> bool,
+    ) -> Result<(), LoadError> {
+        let connect = || self.connect_tcp(index);
+        if self.spec.exchange == Exchange::ConnectRequestResponse {
+            let dialogue = || tcp::Conversation::new(connect()?, work.stop);
+            let Work { message, limit, stop, meter } = *work;
+            return if connected() {
+                connect_and_ask_all(dialogue, message, limit, stop, meter, latencies)
+            } else {
+                Ok(())
+            };
+        }
+        let stream = connect()?;
+        if !connected() {
+            return Ok(());
+        }
+        match (self.spec.exchange, self.spec.method) {
+            (Exchange::OneWay, Method::TcpBatched) => work.send(tcp::BatchedOut::new(stream)),
+            (Exchange::OneWay, _) => work.send(tcp::PlainOut(stream)),
+            _ => {
+                let dialogue = tcp::Conversation::new(stream, work.stop)?;
+                ask_all(dialogue, work.message, work.limit, work.stop, work.meter, latencies)
+            }
+        }
+    }
+
+    fn drive_udp(
+        &self,
+        index: usize,
+        work: &Work<'_>,
+        latencies: &mut Histogram<u64>,
+        connected: impl FnOnce() -> bool,
+    ) -> Result<(), LoadError> {
+        let remote = SocketAddr::new(self.remote.ip(), self.ports.get(index).copied().unwrap_or_default());
+        let socket: UdpSocket = sockets::connect_udp(remote, self.local(index), self.spec.buffer_bytes)
+            .map_err(LoadError::during("opening a UDP socket"))?;
+        if !connected() {
+            return Ok(());
+        }
+        match (self.spec.exchange, self.spec.method) {
+            (Exchange::OneWay, Method::UdpLimit) => {
+                let packet_bytes = self.spec.packet_bytes.unwrap_or_else(host::loopback_packet_bytes);
+                let (out, batch) = udp_limit::BatchOut::new(socket, remote, packet_bytes)?;
+                Work { message: &batch, ..*work }.send(out)
+            }
+            (Exchange::OneWay, _) => work.send(udp::DatagramOut(socket)),
+            _ => {
+                ask_all(udp::Asker::new(socket)?, work.message, work.limit, work.stop, work.meter, latencies)
+            }
+        }
+    }
+
+    fn drive_sctp(
+        &self,
+        work: &Work<'_>,
+        latencies: &mut Histogram<u64>,
+        connected: impl FnOnce() -> bool,
+    ) -> Result<(), LoadError> {
+        let own = if self.shared.is_none() { Some(self.bind_sctp(0)?) } else { None };
+        let Some(dial) = self.shared.as_ref().or(own.as_ref()) else { return Ok(()) };
+        let Work { message, limit, stop, meter } = *work;
+        if self.spec.exchange == Exchange::ConnectRequestResponse {
+            let dialogue = || dial.connect().map(SctpDialogue);
+            return if connected() {
+                connect_and_ask_all(dialogue, message, limit, stop, meter, latencies)
+            } else {
+                Ok(())
+            };
+        }
+        let association = dial.connect()?;
+        if !connected() {
+            return Ok(());
+        }
+        match (self.spec.exchange, self.spec.method) {
+            (Exchange::OneWay, Method::SctpStream) => work.send(SctpOut::endless(association)),
+            (Exchange::OneWay, _) => work.send(SctpOut::messages(association)),
+            _ => ask_all(SctpDialogue(association), message, limit, stop, meter, latencies),
+        }
+    }
+
+    fn bind_sctp(&self, local_udp_port: u16) -> Result<SctpDial, LoadError> {
+        let port = self.ports.first().copied().unwrap_or_default();
+        let server = SocketAddr::new(self.remote.ip(), port);
+        Ok(SctpDial::bind(&self.spec, &self.local_addresses, local_udp_port, server, self.server_udp_port)?)
+    }
+
+    fn connect_tcp(&self, index: usize) -> Result<TcpStream, LoadError> {
+        let mut stream = sockets::connect(self.remote, self.local(index), self.spec.buffer_bytes)
+            .map_err(LoadError::during("connecting over TCP"))?;
+        let preamble = Purpose::Data { token: self.token }.to_bytes();
+        stream.write_all(&preamble).map_err(LoadError::during("opening the TCP connection"))?;
+        Ok(stream)
+    }
+
+    /// Connections take the local addresses in turn.
+    fn local(&self, index: usize) -> Option<IpAddr> {
+        self.local_addresses.get(index % self.local_addresses.len().max(1)).copied()
+    }
+}
+
+/// What one worker is to send, and how long.
+struct Work<'a> {
+    message: &'a [u8],
+    limit: u64,
+    stop: &'a AtomicBool,
+    meter: &'a Meter,
+}
+
+impl Work<'_> {
+    fn send(&self, out: impl Outgoing) -> Result<(), LoadError> {
+        send_all(out, self.message, self.limit, self.stop, self.meter)
+    }
+}

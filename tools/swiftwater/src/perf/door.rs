@@ -1,0 +1,260 @@
+//! Where the data of a test arrives at the server: one door per transport.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use thiserror::Error;
+
+use super::control::Purpose;
+use super::server::{ServerConfig, accept_within};
+use super::spec::{Exchange, Method, Protocol, Spec};
+use crate::load::sctp_transport::{SctpDialogue, SctpDoor, SctpIn};
+use crate::load::{LoadError, Meter, Span, answer_all, receive_all, tcp, udp, udp_limit};
+use crate::sockets;
+
+/// How often a waiting door looks whether the test is over.
+const LOOK: Duration = Duration::from_millis(50);
+/// How long the client may take to open its connections.
+const CONNECTIONS_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long a connection may take to say what it is for, and how often a quiet reader looks up.
+const READ_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Why a test's data has nowhere to arrive.
+#[derive(Debug, Error)]
+pub(crate) enum DoorError {
+    /// A UDP port cannot be had.
+    #[error("the server cannot bind UDP port {port}: {source}; give its command another --udp-port")]
+    Bind {
+        /// The port.
+        port: u16,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// SCTP cannot listen.
+    #[error(
+        "the server cannot listen over SCTP: {0}; give its command another --udp-port if that port is taken"
+    )]
+    Sctp(#[from] swiftwater::BindError),
+    /// The system failed.
+    #[error("the server cannot take the test: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Where the data of one test arrives.
+pub(crate) enum Door {
+    /// Connections to the control port.
+    Tcp {
+        /// The server's own listener.
+        listener: TcpListener,
+        /// What the connections of this test name.
+        token: u64,
+    },
+    /// A socket per flow.
+    Udp(Vec<UdpSocket>),
+    /// One listener.
+    Sctp(SctpDoor),
+}
+
+impl Door {
+    /// Makes ready for the data of the test.
+    pub(crate) fn open(
+        spec: &Spec,
+        listener: &TcpListener,
+        config: &ServerConfig,
+        token: u64,
+    ) -> Result<Self, DoorError> {
+        match spec.method.protocol() {
+            Protocol::Tcp => Ok(Self::Tcp { listener: listener.try_clone()?, token }),
+            Protocol::Sctp => {
+                Ok(Self::Sctp(SctpDoor::open(spec, &config.addresses, config.port, config.udp_port)?))
+            }
+            Protocol::Udp => (0..spec.parallel)
+                .map(|index| bind_flow(spec, config, index))
+                .collect::<Result<_, _>>()
+                .map(Self::Udp),
+        }
+    }
+
+    /// The ports for the client, and the UDP port that carries SCTP.
+    pub(crate) fn ports(&self) -> (Vec<u16>, Option<u16>) {
+        match self {
+            Self::Tcp { .. } => (Vec::new(), None),
+            Self::Udp(sockets) => {
+                (sockets.iter().filter_map(|socket| Some(socket.local_addr().ok()?.port())).collect(), None)
+            }
+            Self::Sctp(door) => {
+                let (port, udp_port) = door.ports();
+                (vec![port], Some(udp_port))
+            }
+        }
+    }
+
+    /// Serves the connection, association or flow of this index to its end.
+    pub(crate) fn serve(
+        &self,
+        index: usize,
+        spec: &Spec,
+        stop: &AtomicBool,
+        meter: &Meter,
+    ) -> Result<Span, LoadError> {
+        match self {
+            Self::Tcp { listener, token } => serve_tcp(listener, *token, spec, stop, meter),
+            Self::Udp(sockets) => serve_udp(&sockets[index], spec, stop, meter),
+            Self::Sctp(door) => serve_sctp(door, spec, stop, meter),
+        }
+    }
+
+    /// Ends what a reader may still wait for. TCP and UDP readers look at the stop flag by themselves.
+    pub(crate) fn close(&self) {
+        if let Self::Sctp(door) = self {
+            door.close();
+        }
+    }
+}
+
+fn bind_flow(spec: &Spec, config: &ServerConfig, index: usize) -> Result<UdpSocket, DoorError> {
+    // One port after the other, so that each flow has a socket and a thread of its own.
+    let port = if config.udp_port == 0 { 0 } else { config.udp_port.saturating_add(index as u16) };
+    let any = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+    let address = config.addresses.first().copied().unwrap_or(any);
+    let bound = sockets::bind_udp(SocketAddr::new(address, port), spec.buffer_bytes).or_else(|error| {
+        let no_ipv6 = config.addresses.is_empty() && error.kind() != io::ErrorKind::AddrInUse;
+        let ipv4 = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port);
+        if no_ipv6 { sockets::bind_udp(ipv4, spec.buffer_bytes) } else { Err(error) }
+    });
+    bound.map_err(|source| DoorError::Bind { port, source })
+}
+
+fn serve_tcp(
+    listener: &TcpListener,
+    token: u64,
+    spec: &Spec,
+    stop: &AtomicBool,
+    meter: &Meter,
+) -> Result<Span, LoadError> {
+    if spec.exchange == Exchange::ConnectRequestResponse {
+        return serve_tcp_connections(listener, token, spec, stop, meter);
+    }
+    let until = Instant::now() + CONNECTIONS_TIMEOUT;
+    let stream = loop {
+        if let Some(stream) = accept_data(listener, token, spec)? {
+            break stream;
+        }
+        if Instant::now() > until {
+            return Err(LoadError::NoConnection);
+        }
+        if stop.load(Ordering::Relaxed) {
+            return Ok(Span::default());
+        }
+    };
+    match (spec.exchange, spec.method) {
+        (Exchange::OneWay, Method::TcpBatched) => {
+            let mut incoming = tcp::BatchedIn::new(stream, spec.message_bytes, stop);
+            receive_all(&mut incoming, Some(spec.message_bytes), meter)
+        }
+        (Exchange::OneWay, _) => receive_all(&mut tcp::PlainIn::new(stream, stop), None, meter),
+        _ => answer_all(tcp::Conversation::new(stream, stop)?, spec.message_bytes, meter),
+    }
+}
+
+/// One request and one answer per connection, until the client has done.
+fn serve_tcp_connections(
+    listener: &TcpListener,
+    token: u64,
+    spec: &Spec,
+    stop: &AtomicBool,
+    meter: &Meter,
+) -> Result<Span, LoadError> {
+    let mut span = Span::default();
+    while !stop.load(Ordering::Relaxed) {
+        if let Some(stream) = accept_data(listener, token, spec)? {
+            let one = answer_all(tcp::Conversation::new(stream, stop)?, spec.message_bytes, meter)?;
+            span.first = span.first.or(one.first);
+            span.last = one.last.or(span.last);
+        }
+    }
+    Ok(span)
+}
+
+/// The next connection that belongs to the test, if one comes soon. Others are turned away.
+fn accept_data(listener: &TcpListener, token: u64, spec: &Spec) -> Result<Option<TcpStream>, LoadError> {
+    let during = "accepting a TCP connection";
+    let Some((mut stream, _)) = accept_within(listener, LOOK).map_err(LoadError::during(during))? else {
+        return Ok(None);
+    };
+    stream.set_read_timeout(Some(READ_TIMEOUT)).map_err(LoadError::during(during))?;
+    match Purpose::read(&mut stream) {
+        Ok(Some(Purpose::Data { token: theirs })) if theirs == token => {
+            sockets::set_stream_buffers(&stream, spec.buffer_bytes)
+                .map_err(LoadError::during("setting the socket's buffers"))?;
+            Ok(Some(stream))
+        }
+        Ok(Some(Purpose::Control)) => {
+            turn_away(stream);
+            Ok(None)
+        }
+        _ => Ok(None),
+    }
+}
+
+fn turn_away(stream: TcpStream) {
+    use super::control::{Control, FromServer};
+    let reason = "the server is busy with another test; try again when it is over".to_owned();
+    if let Ok(mut control) = Control::new(stream) {
+        let _ = control.say(&FromServer::Refused { reason });
+    }
+}
+
+fn serve_udp(socket: &UdpSocket, spec: &Spec, stop: &AtomicBool, meter: &Meter) -> Result<Span, LoadError> {
+    let socket = socket.try_clone().map_err(LoadError::during("sharing the UDP socket"))?;
+    match (spec.exchange, spec.method) {
+        (Exchange::OneWay, Method::UdpLimit) => {
+            udp_limit::accept_batches(&socket);
+            receive_all(&mut udp::DatagramIn::new(socket, stop)?.counting(), None, meter)
+        }
+        (Exchange::OneWay, _) => {
+            receive_all(&mut udp::DatagramIn::new(socket, stop)?, Some(spec.message_bytes), meter)
+        }
+        _ => answer_all(udp::Answerer::new(socket, stop)?, spec.message_bytes, meter),
+    }
+}
+
+fn serve_sctp(door: &SctpDoor, spec: &Spec, stop: &AtomicBool, meter: &Meter) -> Result<Span, LoadError> {
+    if spec.exchange == Exchange::ConnectRequestResponse {
+        return serve_sctp_associations(door, spec, stop, meter);
+    }
+    let Some(association) = door.accept(Instant::now() + CONNECTIONS_TIMEOUT, stop)? else {
+        return if stop.load(Ordering::Relaxed) { Ok(Span::default()) } else { Err(LoadError::NoConnection) };
+    };
+    door.remember(&association);
+    let (mut incoming, message_bytes) = match (spec.exchange, spec.method) {
+        (Exchange::OneWay, Method::SctpStream) => (SctpIn::endless(association), None),
+        (Exchange::OneWay, _) => {
+            (SctpIn::messages(association, spec.message_bytes), Some(spec.message_bytes))
+        }
+        _ => return answer_all(SctpDialogue(association), spec.message_bytes, meter),
+    };
+    let span = receive_all(&mut incoming, message_bytes, meter)?;
+    incoming.finish()?;
+    Ok(span)
+}
+
+/// One request and one answer per association, until the client has done.
+fn serve_sctp_associations(
+    door: &SctpDoor,
+    spec: &Spec,
+    stop: &AtomicBool,
+    meter: &Meter,
+) -> Result<Span, LoadError> {
+    let mut span = Span::default();
+    while !stop.load(Ordering::Relaxed) {
+        if let Some(association) = door.accept(Instant::now() + LOOK, stop)? {
+            let one = answer_all(SctpDialogue(association), spec.message_bytes, meter)?;
+            span.first = span.first.or(one.first);
+            span.last = one.last.or(span.last);
+        }
+    }
+    Ok(span)
+}

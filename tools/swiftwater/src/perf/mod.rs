@@ -1,0 +1,145 @@
+//! `swiftwater perf`: one test between two processes, on one host or two.
+
+pub(crate) mod client;
+pub(crate) mod control;
+mod dial;
+mod door;
+mod report;
+pub(crate) mod server;
+pub(crate) mod spec;
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::args::{ClientArgs, Mode, PerfCommand, ServerArgs};
+use crate::interrupt;
+use client::{ClientConfig, ClientError};
+use report::Row;
+use server::{Server, ServerConfig, ServerError, ServerEvent};
+use spec::{Exchange, Method, Protocol, Spec};
+
+/// How long a test takes that neither says its time nor its count.
+const DEFAULT_DURATION: Duration = Duration::from_secs(10);
+/// No test takes longer, whatever its count.
+const DURATION_MAX: Duration = Duration::from_secs(86_400);
+
+/// Why the command failed.
+#[derive(Debug, Error)]
+pub(crate) enum PerfError {
+    /// As a client.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// As a server.
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    /// Ctrl-C cannot be caught.
+    #[error("cannot listen for Ctrl-C: {0}")]
+    Signal(#[from] ctrlc::Error),
+    /// The result cannot be printed.
+    #[error("cannot print the result: {0}")]
+    Print(#[from] io::Error),
+}
+
+/// Runs the command.
+pub(crate) fn run(command: PerfCommand) -> Result<(), PerfError> {
+    interrupt::listen()?;
+    match command {
+        PerfCommand::Server(args) => serve(&args),
+        PerfCommand::Client(args) => ask(args),
+    }
+}
+
+fn serve(args: &ServerArgs) -> Result<(), PerfError> {
+    let config = ServerConfig { addresses: args.bind.clone(), port: args.port, udp_port: args.udp_port };
+    let mut server = Server::bind(config)?;
+    let mut out = io::stdout();
+    if !args.json {
+        let address = server.local_address()?;
+        writeln!(out, "swiftwater: waiting for tests on {address}; Ctrl-C ends")?;
+    }
+    let mut rows = Vec::new();
+    let mut printed = Ok(());
+    let mut running = None;
+    server.run(args.once.then_some(1), None, &mut |event| {
+        match &event {
+            ServerEvent::Started(_, spec) => running = Some(spec.clone()),
+            ServerEvent::Interval(interval) => {
+                rows.extend(running.as_ref().map(|spec| Row::of_interval(spec, interval)));
+            }
+            ServerEvent::Served(served) => rows.push(Row::of_served(served)),
+            ServerEvent::Failed(..) => {}
+        }
+        if !args.json {
+            printed = report::tell_server_event(&mut out, &event);
+        } else if let ServerEvent::Failed(client, reason) = &event {
+            eprintln!("swiftwater: the test of {client} failed: {reason}");
+        }
+    })?;
+    printed?;
+    if args.json {
+        report::print_json(&mut out, &rows)?;
+    }
+    Ok(())
+}
+
+fn ask(args: ClientArgs) -> Result<(), PerfError> {
+    let json = args.json;
+    let config = config_of(args);
+    let mut out = io::stdout();
+    let mut rows = Vec::new();
+    let mut printed = Ok(());
+    if !json {
+        report::tell_test(&mut out, &config)?;
+    }
+    let outcome = client::run(&config, &mut |interval| {
+        rows.push(Row::of_interval(&config.spec, &interval));
+        if !json {
+            printed = report::tell_interval(&mut out, &interval);
+        }
+    })?;
+    printed?;
+    rows.push(Row::of_outcome(&config.spec, &outcome));
+    if json {
+        report::print_json(&mut out, &rows)?
+    } else {
+        report::tell_outcome(&mut out, &config.spec, &outcome)?
+    }
+    Ok(())
+}
+
+fn config_of(args: ClientArgs) -> ClientConfig {
+    let exchange = match (args.rr, args.crr) {
+        (true, _) => Exchange::RequestResponse,
+        (_, true) => Exchange::ConnectRequestResponse,
+        _ => Exchange::OneWay,
+    };
+    let method = match (args.proto, args.mode) {
+        (Protocol::Sctp, Some(Mode::Stream)) => Method::SctpStream,
+        (Protocol::Sctp, _) => Method::SctpMessage,
+        (Protocol::Tcp, Some(Mode::Message)) if exchange == Exchange::OneWay => Method::TcpBatched,
+        (Protocol::Tcp, _) => Method::TcpPlain,
+        (Protocol::Udp, _) => Method::UdpPlain,
+    };
+    let spec = Spec {
+        method,
+        exchange,
+        message_bytes: args.message_bytes,
+        parallel: args.parallel,
+        interval_ms: args.interval.map_or(0, |seconds| (seconds * 1e3) as u64),
+        buffer_bytes: args.buffer_bytes,
+        packet_bytes: args.mtu,
+        checksum: !args.no_checksum,
+    };
+    let otherwise = if args.count.is_some() { DURATION_MAX } else { DEFAULT_DURATION };
+    ClientConfig {
+        host: args.host,
+        port: args.port,
+        local_addresses: args.bind,
+        local_udp_port: args.udp_port,
+        spec,
+        duration: args.seconds.map_or(otherwise, Duration::from_secs_f64),
+        count: args.count,
+    }
+}

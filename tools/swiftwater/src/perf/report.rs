@@ -1,0 +1,338 @@
+//! The result of a test, for people and for programs.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::client::{ClientConfig, Outcome, per};
+use super::control::{Interval, Totals};
+use super::server::{Served, ServerEvent};
+use super::spec::{Exchange, Method, Protocol, Spec};
+use crate::units::{grouped, mbits};
+
+/// One object of the JSON array: a whole test or one interval of it.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Row {
+    period: &'static str,
+    series: String,
+    protocol: Protocol,
+    exchange: Exchange,
+    message_bytes: usize,
+    parallel: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    packet_bytes: Option<usize>,
+    start_s: f64,
+    end_s: f64,
+    messages: u64,
+    bytes: u64,
+    messages_per_s: f64,
+    bits_per_s: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    messages_sent: Option<u64>,
+    #[serde(flatten)]
+    client_cpu: Option<ClientCpu>,
+    #[serde(flatten)]
+    server_cpu: Option<ServerCpu>,
+    #[serde(flatten)]
+    latency: Option<LatencyKeys>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interrupted: Option<bool>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct ClientCpu {
+    client_cpu_s: f64,
+    client_cpu_ns_per_message: f64,
+    client_cpu_ns_per_byte: f64,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct ServerCpu {
+    server_cpu_s: f64,
+    server_cpu_ns_per_message: f64,
+    server_cpu_ns_per_byte: f64,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct LatencyKeys {
+    latency_us_min: f64,
+    latency_us_mean: f64,
+    latency_us_p50: f64,
+    latency_us_p90: f64,
+    latency_us_p99: f64,
+    latency_us_p999: f64,
+    latency_us_max: f64,
+}
+
+impl Row {
+    /// One interval.
+    pub(crate) fn of_interval(spec: &Spec, interval: &Interval) -> Self {
+        let seconds = interval.end_s - interval.start_s;
+        let row = Self::empty(spec, "interval", interval.start_s, interval.end_s);
+        Self {
+            messages: interval.messages,
+            bytes: interval.bytes,
+            messages_per_s: per(interval.messages as f64, seconds),
+            bits_per_s: per(interval.bytes as f64 * 8.0, seconds),
+            ..row
+        }
+    }
+
+    /// A test as the server saw it.
+    pub(crate) fn of_served(served: &Served) -> Self {
+        let totals = &served.totals;
+        let row = Self::empty(&served.spec, "total", 0.0, totals.seconds);
+        Self {
+            messages: totals.messages,
+            bytes: totals.bytes,
+            messages_per_s: per(totals.messages as f64, totals.seconds),
+            bits_per_s: per(totals.bytes as f64 * 8.0, totals.seconds),
+            server_cpu: Some(ServerCpu::of(totals)),
+            interrupted: Some(served.interrupted),
+            ..row
+        }
+    }
+
+    /// A test as the client knows it from both ends.
+    pub(crate) fn of_outcome(spec: &Spec, outcome: &Outcome) -> Self {
+        let row = Self::empty(spec, "total", 0.0, outcome.client.seconds);
+        Self {
+            messages: outcome.server.messages,
+            bytes: outcome.server.bytes,
+            messages_per_s: outcome.messages_per_s(),
+            bits_per_s: outcome.bits_per_s(),
+            messages_sent: Some(outcome.client.messages),
+            client_cpu: Some(ClientCpu::of(&outcome.client, &outcome.server)),
+            server_cpu: Some(ServerCpu::of(&outcome.server)),
+            latency: outcome.latency.map(|latency| LatencyKeys {
+                latency_us_min: latency.min_us,
+                latency_us_mean: latency.mean_us,
+                latency_us_p50: latency.p50_us,
+                latency_us_p90: latency.p90_us,
+                latency_us_p99: latency.p99_us,
+                latency_us_p999: latency.p999_us,
+                latency_us_max: latency.max_us,
+            }),
+            interrupted: Some(outcome.interrupted),
+            ..row
+        }
+    }
+
+    fn empty(spec: &Spec, period: &'static str, start_s: f64, end_s: f64) -> Self {
+        Self {
+            period,
+            series: series_name(spec),
+            protocol: spec.method.protocol(),
+            exchange: spec.exchange,
+            message_bytes: spec.message_bytes,
+            parallel: spec.parallel,
+            packet_bytes: spec.packet_bytes,
+            start_s,
+            end_s,
+            messages: 0,
+            bytes: 0,
+            messages_per_s: 0.0,
+            bits_per_s: 0.0,
+            messages_sent: None,
+            client_cpu: None,
+            server_cpu: None,
+            latency: None,
+            interrupted: None,
+        }
+    }
+}
+
+impl ClientCpu {
+    /// The client's processor time for each message that was delivered.
+    fn of(client: &Totals, delivered: &Totals) -> Self {
+        Self {
+            client_cpu_s: client.cpu_s,
+            client_cpu_ns_per_message: per(client.cpu_s * 1e9, delivered.messages as f64),
+            client_cpu_ns_per_byte: per(client.cpu_s * 1e9, delivered.bytes as f64),
+        }
+    }
+}
+
+impl ServerCpu {
+    fn of(server: &Totals) -> Self {
+        Self {
+            server_cpu_s: server.cpu_s,
+            server_cpu_ns_per_message: per(server.cpu_s * 1e9, server.messages as f64),
+            server_cpu_ns_per_byte: per(server.cpu_s * 1e9, server.bytes as f64),
+        }
+    }
+}
+
+/// The name that tables, figures and JSON give to what a test measures.
+pub(crate) fn series_name(spec: &Spec) -> String {
+    let protocol = match spec.method.protocol() {
+        Protocol::Sctp => "sctp",
+        Protocol::Tcp => "tcp",
+        Protocol::Udp => "udp",
+    };
+    match (spec.exchange, spec.method) {
+        (Exchange::RequestResponse, _) => format!("{protocol}-rr"),
+        (Exchange::ConnectRequestResponse, _) => format!("{protocol}-crr"),
+        (_, Method::TcpPlain) => "tcp".into(),
+        (_, Method::TcpBatched) => "tcp-batched".into(),
+        (_, Method::SctpMessage) if !spec.checksum => "sctp-nocsum".into(),
+        (_, Method::SctpMessage) => "sctp-message".into(),
+        (_, Method::SctpStream) => "sctp-stream".into(),
+        (_, Method::UdpPlain) => "udp".into(),
+        (_, Method::UdpLimit) => "udp-limit".into(),
+    }
+}
+
+/// Prints the array.
+pub(crate) fn print_json(out: &mut impl Write, rows: &[impl Serialize]) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, rows)?;
+    writeln!(out)
+}
+
+/// Says what is about to be measured.
+pub(crate) fn tell_test(out: &mut impl Write, config: &ClientConfig) -> io::Result<()> {
+    let end = match config.count {
+        Some(count) => format!("{} messages", grouped(count)),
+        None => format!("{} s", config.duration.as_secs_f64()),
+    };
+    writeln!(
+        out,
+        "{} to {} port {}, {}, {end}",
+        describe(&config.spec),
+        config.host,
+        config.port,
+        at_a_time(&config.spec)
+    )?;
+    if !config.spec.checksum {
+        writeln!(out, "no checksum: for measurements on one machine, not for networks")?;
+    }
+    Ok(())
+}
+
+fn describe(spec: &Spec) -> String {
+    format!(
+        "{}, messages of {} byte{}",
+        series_name(spec),
+        grouped(spec.message_bytes as u64),
+        if spec.message_bytes == 1 { "" } else { "s" }
+    )
+}
+
+fn at_a_time(spec: &Spec) -> String {
+    let what = match spec.method.protocol() {
+        Protocol::Sctp => "association",
+        Protocol::Tcp => "connection",
+        Protocol::Udp => "flow",
+    };
+    if spec.parallel == 1 { format!("1 {what}") } else { format!("{} {what}s", spec.parallel) }
+}
+
+/// One line for one interval.
+pub(crate) fn tell_interval(out: &mut impl Write, interval: &Interval) -> io::Result<()> {
+    let seconds = interval.end_s - interval.start_s;
+    writeln!(
+        out,
+        "{:7.2} to {:7.2} s  {:>14} messages/s  {:>9} Mbit/s",
+        interval.start_s,
+        interval.end_s,
+        grouped(per(interval.messages as f64, seconds).round() as u64),
+        mbits(per(interval.bytes as f64 * 8.0, seconds))
+    )
+}
+
+/// The totals of both ends.
+pub(crate) fn tell_outcome(out: &mut impl Write, spec: &Spec, outcome: &Outcome) -> io::Result<()> {
+    if outcome.interrupted {
+        writeln!(out, "stopped early; the totals so far:")?;
+    }
+    tell_rates(
+        out,
+        outcome.server.messages,
+        outcome.client.seconds,
+        outcome.messages_per_s(),
+        outcome.bits_per_s(),
+    )?;
+    let lost = outcome.client.messages.saturating_sub(outcome.server.messages);
+    if lost > 0 && spec.method == Method::UdpPlain {
+        let part = per(lost as f64, outcome.client.messages as f64) * 100.0;
+        writeln!(
+            out,
+            "lost       {:>14} of {} messages ({part:.1} %)",
+            grouped(lost),
+            grouped(outcome.client.messages)
+        )?;
+    }
+    if let Some(latency) = &outcome.latency {
+        writeln!(
+            out,
+            "latency    {:.1} us at 50 %, {:.1} at 90 %, {:.1} at 99 %, {:.1} at 99.9 %; mean {:.1}, from {:.1} to {:.1}",
+            latency.p50_us,
+            latency.p90_us,
+            latency.p99_us,
+            latency.p999_us,
+            latency.mean_us,
+            latency.min_us,
+            latency.max_us
+        )?;
+    }
+    tell_cpu(out, "cpu client", &outcome.client, &outcome.server, outcome.client.seconds)?;
+    tell_cpu(out, "cpu server", &outcome.server, &outcome.server, outcome.client.seconds)
+}
+
+fn tell_rates(
+    out: &mut impl Write,
+    messages: u64,
+    seconds: f64,
+    per_s: f64,
+    bits_per_s: f64,
+) -> io::Result<()> {
+    writeln!(
+        out,
+        "delivered  {:>14} messages in {seconds:.2} s: {} messages/s, {} Mbit/s",
+        grouped(messages),
+        grouped(per_s.round() as u64),
+        mbits(bits_per_s)
+    )
+}
+
+fn tell_cpu(
+    out: &mut impl Write,
+    name: &str,
+    end: &Totals,
+    delivered: &Totals,
+    seconds: f64,
+) -> io::Result<()> {
+    writeln!(
+        out,
+        "{name} {:>14.1} ns/message, {:.3} ns/byte ({:.0} % of one processor)",
+        per(end.cpu_s * 1e9, delivered.messages as f64),
+        per(end.cpu_s * 1e9, delivered.bytes as f64),
+        per(end.cpu_s, seconds) * 100.0
+    )
+}
+
+/// What a server prints while it runs.
+pub(crate) fn tell_server_event(out: &mut impl Write, event: &ServerEvent) -> io::Result<()> {
+    match event {
+        ServerEvent::Started(client, spec) => {
+            writeln!(out, "{client}: {}, {}", describe(spec), at_a_time(spec))
+        }
+        ServerEvent::Interval(interval) => tell_interval(out, interval),
+        ServerEvent::Failed(client, reason) => writeln!(out, "{client}: failed: {reason}"),
+        ServerEvent::Served(served) => {
+            let totals = &served.totals;
+            if served.interrupted {
+                writeln!(out, "stopped early; the totals so far:")?;
+            }
+            let per_s = per(totals.messages as f64, totals.seconds);
+            tell_rates(
+                out,
+                totals.messages,
+                totals.seconds,
+                per_s,
+                per(totals.bytes as f64 * 8.0, totals.seconds),
+            )?;
+            tell_cpu(out, "cpu server", totals, totals, totals.seconds)
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! The end that receives, counts and answers.
+
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::os::fd::AsFd;
+use thiserror::Error;
+
+use super::control::{
+    Control, ControlError, FromClient, FromServer, Interval, Purpose, Speaker, Totals, VERSION,
+};
+use super::door::Door;
+use super::spec::Spec;
+use crate::load::{LoadError, Meter, Span};
+use crate::{host, interrupt, sockets};
+
+/// How often a waiting server looks for Ctrl-C.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long a new connection may take to say what it is for.
+const PREAMBLE_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a client may take to ask for its test.
+const ASK_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long what is still under way may take to arrive after the client has ended.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Where a server listens.
+#[derive(Clone, Debug)]
+pub(crate) struct ServerConfig {
+    /// Local addresses; empty for all. TCP uses the first, SCTP all of them.
+    pub addresses: Vec<IpAddr>,
+    /// TCP port of the control connection and of TCP tests; the SCTP port too.
+    pub port: u16,
+    /// UDP port of SCTP and of UDP tests; 0 for any.
+    pub udp_port: u16,
+}
+
+/// What a server did with one test.
+#[derive(Clone, Debug)]
+pub(crate) struct Served {
+    /// What for.
+    pub spec: Spec,
+    /// What arrived.
+    pub totals: Totals,
+    /// Whether Ctrl-C ended it.
+    pub interrupted: bool,
+}
+
+/// What a server tells while it runs.
+#[derive(Clone, Debug)]
+pub(crate) enum ServerEvent {
+    /// A test begins.
+    Started(SocketAddr, Spec),
+    /// What arrived since the last report.
+    Interval(Interval),
+    /// A test is over.
+    Served(Served),
+    /// A test was refused or broke off.
+    Failed(SocketAddr, String),
+}
+
+/// Why a server does not run.
+#[derive(Debug, Error)]
+pub(crate) enum ServerError {
+    /// The port cannot be had.
+    #[error(
+        "cannot listen on {address}: {source}; stop the other program there or choose another port with --port"
+    )]
+    Bind {
+        /// Where.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The system failed later.
+    #[error("the server had to stop: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// A server that listens.
+pub(crate) struct Server {
+    listener: TcpListener,
+    config: ServerConfig,
+    tests: u64,
+}
+
+impl Server {
+    /// Listens. Without addresses, on all of IPv6 and IPv4, or of IPv4 where there is no IPv6.
+    pub(crate) fn bind(config: ServerConfig) -> Result<Self, ServerError> {
+        let any = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+        let address = SocketAddr::new(config.addresses.first().copied().unwrap_or(any), config.port);
+        let mut bound = sockets::listen(address);
+        if config.addresses.is_empty() && bound.as_ref().is_err_and(|e| e.kind() != io::ErrorKind::AddrInUse)
+        {
+            bound = sockets::listen(SocketAddr::new(std::net::Ipv4Addr::UNSPECIFIED.into(), config.port));
+        }
+        let listener = bound.map_err(|source| ServerError::Bind { address, source })?;
+        Ok(Self { listener, config, tests: 0 })
+    }
+
+    /// Where it listens.
+    pub(crate) fn local_address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves one test after another, `tests_max` at most, until Ctrl-C or until nobody has come for `patience`.
+    pub(crate) fn run(
+        &mut self,
+        tests_max: Option<u64>,
+        patience: Option<Duration>,
+        observe: &mut dyn FnMut(ServerEvent),
+    ) -> Result<(), ServerError> {
+        let mut idle_since = Instant::now();
+        while !interrupt::requested() && tests_max.is_none_or(|max| self.tests < max) {
+            if let Some((stream, client)) = accept_within(&self.listener, LOOK)? {
+                if self.serve(stream, client, observe) {
+                    self.tests += 1;
+                }
+                idle_since = Instant::now();
+            } else if patience.is_some_and(|patience| idle_since.elapsed() > patience) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Serves one control connection; true when it asked for a test.
+    fn serve(&self, stream: TcpStream, client: SocketAddr, observe: &mut dyn FnMut(ServerEvent)) -> bool {
+        let Ok(Some(mut control)) = open_control(stream) else { return false };
+        let spec = match control.hear(Some(ASK_TIMEOUT)) {
+            Ok(FromClient::Test { version: VERSION, spec }) => spec,
+            Ok(_) | Err(ControlError::NotUnderstood) => {
+                let reason = "run the same version of swiftwater at both ends".to_owned();
+                let _ = control.say(&FromServer::Refused { reason });
+                return false;
+            }
+            Err(_) => return false,
+        };
+        if let Err(reason) = self.serve_test(control, client, &spec, observe) {
+            observe(ServerEvent::Failed(client, reason));
+        }
+        true
+    }
+
+    fn serve_test(
+        &self,
+        mut control: Control,
+        client: SocketAddr,
+        spec: &Spec,
+        observe: &mut dyn FnMut(ServerEvent),
+    ) -> Result<(), String> {
+        let token = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), self.tests);
+        let door = spec.check().map_err(|error| error.to_string()).and_then(|()| {
+            Door::open(spec, &self.listener, &self.config, token).map_err(|error| error.to_string())
+        });
+        let door = match door {
+            Ok(door) => door,
+            Err(reason) => {
+                let _ = control.say(&FromServer::Refused { reason: reason.clone() });
+                return Err(reason);
+            }
+        };
+        observe(ServerEvent::Started(client, spec.clone()));
+        let mut speaker = control.speaker().map_err(|error| error.to_string())?;
+        let mut test = RunningTest::start(Arc::new(door), spec, control, &mut speaker, token)?;
+        let outcome = test.watch(spec, &mut speaker, observe);
+        test.end();
+        let said = match &outcome {
+            Ok(totals) => speaker.say(&FromServer::Totals(*totals)),
+            Err(reason) => speaker.say(&FromServer::Failed { reason: reason.clone() }),
+        };
+        // The client reads the totals and closes; hanging up before that could lose them on their way.
+        test.wait_for_client();
+        speaker.hang_up();
+        let totals = outcome?;
+        let interrupted = interrupt::requested();
+        observe(ServerEvent::Served(Served { spec: spec.clone(), totals, interrupted }));
+        if interrupted { Ok(()) } else { said.map_err(|error| error.to_string()) }
+    }
+}
+
+enum Event {
+    Worker(Result<Span, LoadError>),
+    Heard(FromClient),
+    ClientGone,
+}
+
+/// A test with a thread for each association and one that listens to the client.
+struct RunningTest {
+    door: Arc<Door>,
+    stop: Arc<AtomicBool>,
+    meters: Vec<Arc<Meter>>,
+    events: Receiver<Event>,
+    workers_left: usize,
+    client_left: bool,
+    span: Span,
+}
+
+impl RunningTest {
+    fn start(
+        door: Arc<Door>,
+        spec: &Spec,
+        control: Control,
+        speaker: &mut Speaker,
+        token: u64,
+    ) -> Result<Self, String> {
+        let (events_in, events) = channel();
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut meters = Vec::new();
+        for index in 0..spec.parallel {
+            let meter = Arc::new(Meter::default());
+            meters.push(Arc::clone(&meter));
+            let (door, stop, spec, events) =
+                (Arc::clone(&door), Arc::clone(&stop), spec.clone(), events_in.clone());
+            thread::spawn(move || {
+                let outcome = door.serve(index, &spec, &stop, &meter);
+                let _ = events.send(Event::Worker(outcome));
+            });
+        }
+        let (ports, udp_port) = door.ports();
+        speaker.say(&FromServer::Ready { token, ports, udp_port }).map_err(|error| error.to_string())?;
+        thread::spawn(move || listen_to_client(control, &events_in));
+        let workers_left = spec.parallel;
+        Ok(Self { door, stop, meters, events, workers_left, client_left: false, span: Span::default() })
+    }
+
+    /// Follows the test to its end and counts what arrived.
+    fn watch(
+        &mut self,
+        spec: &Spec,
+        speaker: &mut Speaker,
+        observe: &mut dyn FnMut(ServerEvent),
+    ) -> Result<Totals, String> {
+        let mut cpu_before = host::processor_time();
+        let mut began = Instant::now();
+        let mut reports = Reports::new(spec, began);
+        let mut give_up = None;
+        while self.workers_left > 0 && !interrupt::requested() {
+            if give_up.is_some_and(|at| Instant::now() > at) {
+                return Err(
+                    "what the client sent did not all arrive in time; the path may lose packets".into()
+                );
+            }
+            match self.events.recv_timeout(reports.wait()) {
+                Ok(Event::Worker(Ok(span))) => self.finish_worker(span),
+                Ok(Event::Worker(Err(error))) => return Err(error.to_string()),
+                Ok(Event::Heard(FromClient::Go)) => {
+                    cpu_before = host::processor_time();
+                    began = Instant::now();
+                    reports = Reports::new(spec, began);
+                }
+                Ok(Event::Heard(_)) => {
+                    self.stop.store(true, Ordering::Relaxed);
+                    give_up = Some(Instant::now() + DRAIN_TIMEOUT);
+                }
+                Ok(Event::ClientGone) => {
+                    self.client_left = true;
+                    return Err("the client went away before the test was over".into());
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            if let Some(report) = reports.due(spec, &self.meters) {
+                let _ = speaker.say(&FromServer::Interval(report));
+                observe(ServerEvent::Interval(report));
+            }
+        }
+        let (calls, bytes) = sum(&self.meters);
+        let seconds = match (self.span.first, self.span.last) {
+            (Some(first), Some(last)) if last > first => (last - first).as_secs_f64(),
+            _ => began.elapsed().as_secs_f64(),
+        };
+        let cpu_s = (host::processor_time() - cpu_before).as_secs_f64();
+        Ok(Totals {
+            messages: spec.messages(calls, bytes),
+            bytes,
+            seconds,
+            cpu_s,
+            nice: host::current_nice(),
+        })
+    }
+
+    fn finish_worker(&mut self, span: Span) {
+        self.workers_left -= 1;
+        self.span.first = [self.span.first, span.first].into_iter().flatten().min();
+        self.span.last = [self.span.last, span.last].into_iter().flatten().max();
+    }
+
+    /// Lets the threads that are left come to their end.
+    fn end(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.door.close();
+    }
+
+    fn wait_for_client(&mut self) {
+        let until = Instant::now() + ASK_TIMEOUT;
+        while !self.client_left && !interrupt::requested() && Instant::now() < until {
+            self.client_left |= matches!(self.events.recv_timeout(LOOK), Ok(Event::ClientGone));
+        }
+    }
+}
+
+fn listen_to_client(mut control: Control, events: &Sender<Event>) {
+    while let Ok(heard) = control.hear(None) {
+        if events.send(Event::Heard(heard)).is_err() {
+            return;
+        }
+    }
+    let _ = events.send(Event::ClientGone);
+}
+
+/// The reports of a test that wants one every interval.
+struct Reports {
+    interval: Option<Duration>,
+    began: Instant,
+    next: Instant,
+    last_s: f64,
+    last: (u64, u64),
+}
+
+impl Reports {
+    fn new(spec: &Spec, began: Instant) -> Self {
+        let interval = (spec.interval_ms > 0).then(|| Duration::from_millis(spec.interval_ms));
+        Self { interval, began, next: began + interval.unwrap_or_default(), last_s: 0.0, last: (0, 0) }
+    }
+
+    fn wait(&self) -> Duration {
+        let until_next = self.interval.map(|_| self.next.saturating_duration_since(Instant::now()));
+        until_next.unwrap_or(LOOK).min(LOOK)
+    }
+
+    fn due(&mut self, spec: &Spec, meters: &[Arc<Meter>]) -> Option<Interval> {
+        let interval = self.interval?;
+        if Instant::now() < self.next {
+            return None;
+        }
+        self.next += interval;
+        let (calls, bytes) = sum(meters);
+        let (start_s, end_s) = (self.last_s, self.began.elapsed().as_secs_f64());
+        let messages = spec.messages(calls, bytes) - spec.messages(self.last.0, self.last.1);
+        let report = Interval { start_s, end_s, messages, bytes: bytes - self.last.1 };
+        self.last_s = end_s;
+        self.last = (calls, bytes);
+        Some(report)
+    }
+}
+
+/// Calls and bytes of all meters.
+pub(crate) fn sum(meters: &[Arc<Meter>]) -> (u64, u64) {
+    meters.iter().map(|meter| meter.read()).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1))
+}
+
+/// Takes a new connection for a control connection if it says that it is one.
+fn open_control(mut stream: TcpStream) -> io::Result<Option<Control>> {
+    stream.set_read_timeout(Some(PREAMBLE_TIMEOUT))?;
+    match Purpose::read(&mut stream)? {
+        Some(Purpose::Control) => Control::new(stream).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// The next connection, if one comes within `timeout`.
+pub(crate) fn accept_within(
+    listener: &TcpListener,
+    timeout: Duration,
+) -> io::Result<Option<(TcpStream, SocketAddr)>> {
+    let mut interest = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
+    match poll(&mut interest, PollTimeout::try_from(timeout).unwrap_or(PollTimeout::ZERO)) {
+        Ok(0) | Err(nix::errno::Errno::EINTR) => return Ok(None),
+        Ok(_) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    match listener.accept() {
+        Ok(pair) => Ok(Some(pair)),
+        // Another thread may have taken it, or the client may have gone again.
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,206 @@
+//! What one test does: the words that client and server exchange about it.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// The largest message that a test may ask for. A server allocates buffers of this size, so it has a bound.
+pub(crate) const MESSAGE_BYTES_MAX: usize = 16 << 20;
+/// The most associations or connections at a time.
+pub(crate) const PARALLEL_MAX: usize = 128;
+/// The largest buffer that a test may ask the kernel or the stack for.
+pub(crate) const BUFFER_BYTES_MAX: usize = 1 << 30;
+/// The largest message that fits one UDP datagram over IPv4.
+pub(crate) const DATAGRAM_BYTES_MAX: usize = 65_507;
+
+/// The transport protocol under test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Protocol {
+    /// SCTP by Swiftwater, carried in UDP.
+    Sctp,
+    /// The kernel's TCP.
+    Tcp,
+    /// The kernel's UDP: one datagram a message, what is lost is lost.
+    Udp,
+}
+
+/// How messages become calls of the transport.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Method {
+    /// A blocking write per message; reads of 128 KB that know no boundaries.
+    TcpPlain,
+    /// A length before each message and 64 KB of buffer in the program at both ends.
+    TcpBatched,
+    /// One SCTP message per message.
+    SctpMessage,
+    /// Every message continues one endless SCTP message.
+    SctpStream,
+    /// One datagram per message.
+    UdpPlain,
+    /// Full packets in batches of about 64 KB, only counted: the most that UDP moves.
+    UdpLimit,
+}
+
+impl Method {
+    /// The protocol that carries it.
+    pub(crate) fn protocol(self) -> Protocol {
+        match self {
+            Self::TcpPlain | Self::TcpBatched => Protocol::Tcp,
+            Self::SctpMessage | Self::SctpStream => Protocol::Sctp,
+            Self::UdpPlain | Self::UdpLimit => Protocol::Udp,
+        }
+    }
+
+    /// Whether each receive call yields exactly one message; elsewhere messages are bytes divided by size.
+    pub(crate) fn keeps_boundaries(self) -> bool {
+        matches!(self, Self::TcpBatched | Self::SctpMessage | Self::UdpPlain)
+    }
+}
+
+/// Who speaks when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Exchange {
+    /// The client sends, the server counts.
+    OneWay,
+    /// The client sends one message and waits for the one that answers it.
+    RequestResponse,
+    /// The same with a new connection every time.
+    ConnectRequestResponse,
+}
+
+/// One test as the client asks for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Spec {
+    /// How messages become calls.
+    pub method: Method,
+    /// Who speaks when.
+    pub exchange: Exchange,
+    /// The size of every message.
+    pub message_bytes: usize,
+    /// Connections or associations at a time.
+    pub parallel: usize,
+    /// Report every so many milliseconds; 0 for never.
+    pub interval_ms: u64,
+    /// Send and receive buffers, where not the default.
+    pub buffer_bytes: Option<usize>,
+    /// The largest IP packet, where not what the path allows.
+    pub packet_bytes: Option<usize>,
+    /// Whether SCTP packets carry a checksum.
+    pub checksum: bool,
+}
+
+impl Spec {
+    /// The messages that so many receive calls and bytes were.
+    pub(crate) fn messages(&self, calls: u64, bytes: u64) -> u64 {
+        if self.method.keeps_boundaries() || self.exchange != Exchange::OneWay {
+            calls
+        } else {
+            bytes / self.message_bytes as u64
+        }
+    }
+
+    /// Whether a server may serve it: nothing that a client sends may cost more than these bounds.
+    pub(crate) fn check(&self) -> Result<(), SpecError> {
+        let udp = self.method.protocol() == Protocol::Udp;
+        let one_datagram = self.method == Method::UdpPlain;
+        let message_bytes_max = if one_datagram { DATAGRAM_BYTES_MAX } else { MESSAGE_BYTES_MAX };
+        if !(1..=message_bytes_max).contains(&self.message_bytes) {
+            return Err(SpecError::MessageBytes { bytes: self.message_bytes, max: message_bytes_max });
+        }
+        if !(1..=PARALLEL_MAX).contains(&self.parallel) {
+            return Err(SpecError::Parallel { parallel: self.parallel });
+        }
+        if self.buffer_bytes.is_some_and(|bytes| !(1..=BUFFER_BYTES_MAX).contains(&bytes)) {
+            return Err(SpecError::Buffer);
+        }
+        if self.packet_bytes.is_some_and(|bytes| !(576..=65_536).contains(&bytes)) {
+            return Err(SpecError::Packet);
+        }
+        if udp && self.exchange == Exchange::ConnectRequestResponse {
+            return Err(SpecError::Connect);
+        }
+        let plain = matches!(self.method, Method::TcpPlain | Method::SctpMessage | Method::UdpPlain);
+        if !plain && self.exchange != Exchange::OneWay {
+            return Err(SpecError::StreamMode);
+        }
+        Ok(())
+    }
+}
+
+/// Why a test cannot be run as asked.
+#[derive(Debug, PartialEq, Eq, Error)]
+pub(crate) enum SpecError {
+    /// The size of a message is out of bounds.
+    #[error("a message of {bytes} bytes cannot be tested here; choose a size from 1 to {max}")]
+    MessageBytes {
+        /// What was asked.
+        bytes: usize,
+        /// The most that is served.
+        max: usize,
+    },
+    /// Too many at a time, or none.
+    #[error("{parallel} at a time cannot be tested; choose from 1 to {max}", max = PARALLEL_MAX)]
+    Parallel {
+        /// What was asked.
+        parallel: usize,
+    },
+    /// A buffer out of bounds.
+    #[error("choose a buffer size from 1 byte to 1 GB")]
+    Buffer,
+    /// A packet size out of bounds.
+    #[error("choose a packet size from 576 to 65536 bytes")]
+    Packet,
+    /// Datagrams have no connection to make.
+    #[error("UDP makes no connections; use --rr in place of --crr")]
+    Connect,
+    /// Request and response need boundaries.
+    #[error("a request is one message; use --mode message with --rr and --crr")]
+    StreamMode,
+}
+
+#[cfg(test)]
+pub(crate) fn example() -> Spec {
+    Spec {
+        method: Method::TcpPlain,
+        exchange: Exchange::OneWay,
+        message_bytes: 64,
+        parallel: 1,
+        interval_ms: 0,
+        buffer_bytes: None,
+        packet_bytes: None,
+        checksum: true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_of_bytes_is_counted_in_messages() {
+        let spec = example();
+        assert_eq!(spec.messages(3, 640), 10);
+        assert_eq!(Spec { method: Method::TcpBatched, ..spec }.messages(3, 640), 3);
+    }
+
+    #[test]
+    fn what_a_client_may_ask_is_bounded() {
+        assert_eq!(example().check(), Ok(()));
+        let bad = [
+            Spec { message_bytes: 0, ..example() },
+            Spec { message_bytes: MESSAGE_BYTES_MAX + 1, ..example() },
+            Spec { method: Method::UdpPlain, message_bytes: DATAGRAM_BYTES_MAX + 1, ..example() },
+            Spec { parallel: 0, ..example() },
+            Spec { parallel: PARALLEL_MAX + 1, ..example() },
+            Spec { buffer_bytes: Some(usize::MAX), ..example() },
+            Spec { packet_bytes: Some(1), ..example() },
+            Spec { method: Method::UdpPlain, exchange: Exchange::ConnectRequestResponse, ..example() },
+            Spec { method: Method::SctpStream, exchange: Exchange::RequestResponse, ..example() },
+        ];
+        for spec in bad {
+            assert!(spec.check().is_err(), "{spec:?}");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! The two pieces of statistics that the tables and figures need.
+
+/// The middle of the values, or the mean of the two in the middle; `None` when there are none.
+pub(crate) fn median(values: &[f64]) -> Option<f64> {
+    if values.is_empty() {
+        return None;
+    }
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    if sorted.len() % 2 == 1 {
+        Some(sorted[middle])
+    } else {
+        Some((sorted[middle - 1] + sorted[middle]) / 2.0)
+    }
+}
+
+/// A straight line: `intercept + slope * x`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Line {
+    /// The value at zero.
+    pub intercept: f64,
+    /// What one unit of x adds.
+    pub slope: f64,
+}
+
+/// The least-squares line through the points that minimises the error relative to each value.
+///
+/// Delays run over two decades from the smallest message to the largest. Plain least squares would see only
+/// the largest ones and could put the cost of a message anywhere, below zero even; dividing each error by
+/// its value lets every size count the same. Points with a value that is not positive are left out.
+pub(crate) fn fit_line(points: &[(f64, f64)]) -> Option<Line> {
+    let usable: Vec<(f64, f64)> = points.iter().copied().filter(|&(_, y)| y > 0.0).collect();
+    let (mut weights, mut sum_x, mut sum_y, mut sum_xx, mut sum_xy) = (0.0, 0.0, 0.0, 0.0, 0.0);
+    for &(x, y) in &usable {
+        let weight = 1.0 / (y * y);
+        weights += weight;
+        sum_x += weight * x;
+        sum_y += weight * y;
+        sum_xx += weight * x * x;
+        sum_xy += weight * x * y;
+    }
+    let determinant = weights * sum_xx - sum_x * sum_x;
+    if usable.len() < 2 || determinant <= f64::EPSILON * weights * sum_xx {
+        return None;
+    }
+    let slope = (weights * sum_xy - sum_x * sum_y) / determinant;
+    Some(Line { intercept: (sum_y - slope * sum_x) / weights, slope })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn median_of_odd_even_and_none() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
+        assert_eq!(median(&[]), None);
+    }
+
+    #[test]
+    fn a_straight_line_is_found_exactly() {
+        let points: Vec<(f64, f64)> = [1.0, 64.0, 1024.0, 16384.0].map(|x| (x, 0.8 + 0.0005 * x)).to_vec();
+        let line = fit_line(&points).expect("four points make a line");
+        assert!((line.intercept - 0.8).abs() < 1e-9, "{line:?}");
+        assert!((line.slope - 0.0005).abs() < 1e-12, "{line:?}");
+    }
+
+    #[test]
+    fn noise_in_the_largest_size_does_not_move_the_cost_of_a_message() {
+        let mut points: Vec<(f64, f64)> =
+            [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0].map(|x| (x, 0.8 + 0.0005 * x)).to_vec();
+        points.push((65536.0, 1.3 * (0.8 + 0.0005 * 65536.0)));
+        let line = fit_line(&points).expect("eight points make a line");
+        assert!((line.intercept - 0.8).abs() < 0.02, "{line:?}");
+    }
+
+    #[test]
+    fn one_place_makes_no_line() {
+        assert_eq!(fit_line(&[(1.0, 2.0)]), None);
+        assert_eq!(fit_line(&[(1.0, 2.0), (1.0, 3.0)]), None);
+        assert_eq!(fit_line(&[(1.0, 2.0), (2.0, 0.0)]), None);
+    }
+}
