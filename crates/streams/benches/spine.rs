@@ -51,7 +51,7 @@ impl Driver for Loopback {
     fn put(&mut self, cx: &mut Cx<'_>, s: StreamId, m: Message) {
         if let Kind::Proto(Primitive::OptdataReq(info)) = m.kind {
             self.outstanding_bytes += m.data.len();
-            cx.putnext(s, Message::optdata_ind(info, m.data));
+            cx.put_data(s, &info, m.data);
         }
     }
     fn consumed(&mut self, _cx: &mut Cx<'_>, _s: StreamId, _association: u32, bytes: usize, _whole: bool) {

@@ -7,7 +7,7 @@ use crate::module::give_credit;
 use crate::queue::{Queue, QueueInfo, Side};
 use crate::scheduler::{Place, QueueRef};
 use crate::stream::{StreamId, Streams};
-use crate::{Chain, Errno};
+use crate::{Chain, Errno, TransferInfo};
 use std::any::Any;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -119,6 +119,11 @@ pub trait Driver: Any + Send {
         false
     }
 
+    /// Whether something waits that only a flush of everything sends.
+    fn has_unsent(&self) -> bool {
+        false
+    }
+
     /// Hands what waits to the link.
     fn flush(&mut self, _cx: &mut Cx<'_>, _now: Instant, _scope: FlushScope) {}
 }
@@ -139,6 +144,12 @@ impl<'a> Cx<'a> {
     #[inline]
     pub fn putnext(&mut self, s: StreamId, m: Message) {
         self.streams.put_up(s, m);
+    }
+
+    /// Sends user data up, as `T_OPTDATA_IND`. Does the same as [`Cx::putnext`] and moves less.
+    #[inline]
+    pub fn put_data(&mut self, s: StreamId, info: &TransferInfo, data: Chain) {
+        self.streams.put_data_up(s, info, data);
     }
 
     /// Whether what is above has room in this band. If not, [`Driver::read_service`] is called when it has.

@@ -15,7 +15,7 @@ use crate::module::give_credit;
 use crate::queue::{Queue, QueueInfo, Side};
 use crate::scheduler::{Place, QueueRef, Scheduler};
 use crate::stream::StreamId;
-use crate::{Errno, ReadError, WriteError};
+use crate::{Chain, Errno, ReadError, TransferInfo, WriteError};
 use coalesce::Coalesced;
 pub(crate) use ioctl::IoctlState;
 
@@ -77,6 +77,19 @@ impl Head {
             }
             _ => self.put_control(s, m, scheduler),
         }
+    }
+
+    /// The same for user data in the normal band, which is built in its place on the queue.
+    #[inline]
+    pub(crate) fn put_data(
+        &mut self,
+        s: StreamId,
+        info: &TransferInfo,
+        data: Chain,
+        scheduler: &mut Scheduler,
+    ) {
+        self.queue.putq_data(info, data);
+        self.wake(s, Interest::READABLE, scheduler);
     }
 
     #[cold]

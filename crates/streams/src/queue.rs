@@ -1,7 +1,7 @@
 //! Queues: messages in order of priority, with the water marks that make flow control.
 
 use crate::message::HIGH_PRIORITY;
-use crate::{Flush, Message};
+use crate::{Chain, Flush, Message, TransferInfo};
 use std::collections::VecDeque;
 
 /// The marks of a queue and whether it has a service procedure (`module_info` and `qinit`).
@@ -120,6 +120,13 @@ impl Queue {
         }
         // A message of a higher band may pass what made the service procedure stop.
         rank == HIGH_PRIORITY || (!self.no_enable && (self.want_read || rank > 0))
+    }
+
+    /// The same for user data in the normal band, for a queue without a service procedure.
+    #[inline]
+    pub(crate) fn putq_data(&mut self, info: &TransferInfo, data: Chain) {
+        self.normal.add(data.len().max(1));
+        self.messages.push_back(Message::optdata_ind(*info, data));
     }
 
     /// Puts a message back before those of its rank. True: the service procedure is to be enabled.

@@ -8,7 +8,7 @@ use crate::module::{Module, Q};
 use crate::pool::Pool;
 use crate::queue::{QueuePair, Side};
 use crate::scheduler::{Errand, Place, Post, QueueRef, Scheduler};
-use crate::{DriverId, Errno};
+use crate::{Chain, DriverId, Errno, TransferInfo};
 use slab::Slab;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -141,6 +141,18 @@ impl Streams {
         } else {
             scheduler.post(QueueRef { stream: s, place: Place::Module(0), side: Side::Read }, m);
             self.deliver();
+        }
+    }
+
+    /// Hands user data of the driver to what is next above it, built in its place on the head's queue where no module
+    /// is pushed.
+    #[inline]
+    pub(crate) fn put_data_up(&mut self, s: StreamId, info: &TransferInfo, data: Chain) {
+        let Some((stream, scheduler)) = self.parts(s) else { return };
+        if stream.modules.is_empty() {
+            stream.head.put_data(s, info, data, scheduler);
+        } else {
+            self.put_up(s, Message::optdata_ind(*info, data));
         }
     }
 
