@@ -116,4 +116,8 @@ pub trait Host {
     fn event(&mut self, id: AssociationId, event: Event);
     /// What the link knows about the way to an address.
     fn path_hints(&self, remote: SocketAddr) -> PathHints;
+    /// The parts of a short message in one block. A host that keeps memory for that saves an allocation.
+    fn join(&mut self, parts: &[Bytes]) -> Bytes {
+        parts.concat().into()
+    }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use bytes::Bytes;
 use sctp_wire::Tsn;
 use sctp_wire::chunk::{Data, SackBuilder};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::config::{AssociationConfig, DUPLICATES_MAX, GAP_RANGES_MAX, MESSAGE_OVERHEAD_BYTES};
 use crate::endpoint::AssociationId;
@@ -26,6 +26,9 @@ const QUICK_ACKS: u8 = 8;
 /// A slice keeps the whole receive block that it lies in. Once this many packets have come since the reader
 /// was last up to date, payloads are copied out, so that held bytes bound held memory.
 const SLICED_PACKETS_MAX: u32 = 1024;
+
+/// A message of at most this size that came in parts is put together: that costs less than a list of parts.
+const JOINED_BYTES_MAX: usize = 4096;
 
 /// What became of a DATA chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -324,7 +327,7 @@ impl Inbound {
             let nobody_waits = self.waiting.is_empty();
             let next = self.next_ssn(info.stream);
             if info.ssn != *next || !nobody_waits {
-                let message = Assembled { info, payload: Payload::One(payload), bytes, chunks: 1 };
+                let message = Assembled { info, parts: smallvec![payload], bytes, chunks: 1 };
                 return self.complete(id, message, statistics, host);
             }
             *next = next.wrapping_add(1);
@@ -390,7 +393,12 @@ impl Inbound {
         self.held_bytes -= (message.chunks - 1) * MESSAGE_OVERHEAD_BYTES;
         statistics.messages_received += 1;
         statistics.bytes_received += message.bytes as u64;
-        host.message(id, &message.info, message.payload);
+        let payload = match message.parts.as_slice() {
+            [_] => message.parts.into_iter().next().map_or_else(|| Payload::Many(Vec::new()), Payload::One),
+            parts if message.bytes <= JOINED_BYTES_MAX => Payload::One(host.join(parts)),
+            _ => Payload::Many(message.parts.into_vec()),
+        };
+        host.message(id, &message.info, payload);
     }
 
     #[inline]

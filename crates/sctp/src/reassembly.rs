@@ -7,8 +7,9 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use smallvec::{SmallVec, smallvec};
 
-use crate::event::{Payload, ReceiveInfo};
+use crate::event::ReceiveInfo;
 
 /// A fragment as it came from a DATA chunk.
 #[derive(Debug, Clone)]
@@ -19,6 +20,9 @@ pub(crate) struct Fragment {
     pub(crate) payload: Bytes,
 }
 
+/// Blocks of a message. Two fit in place: a message that was cut at the end of a packet.
+pub(crate) type Parts = SmallVec<[Bytes; 2]>;
+
 /// Neighbouring fragments of one message, in TSN order, without a gap.
 #[derive(Debug)]
 struct Run {
@@ -28,7 +32,7 @@ struct Run {
     ending: bool,
     /// TSN after its last fragment.
     end: u64,
-    parts: Vec<Bytes>,
+    parts: Parts,
     bytes: usize,
 }
 
@@ -36,7 +40,7 @@ struct Run {
 #[derive(Debug)]
 pub(crate) struct Assembled {
     pub(crate) info: ReceiveInfo,
-    pub(crate) payload: Payload,
+    pub(crate) parts: Parts,
     pub(crate) bytes: usize,
     /// How many chunks it came in.
     pub(crate) chunks: usize,
@@ -132,7 +136,7 @@ impl Reassembly {
             info: ReceiveInfo { more: true, ..run.info },
             bytes: run.bytes,
             chunks: run.parts.len(),
-            payload: Payload::Many(std::mem::take(&mut run.parts)),
+            parts: std::mem::take(&mut run.parts),
         };
         run.bytes = 0;
         Some(part)
@@ -162,14 +166,14 @@ impl Run {
             ending: fragment.ending,
             end: tsn + 1,
             bytes: fragment.payload.len(),
-            parts: vec![fragment.payload],
+            parts: smallvec![fragment.payload],
         }
     }
 
     /// `self` followed by `right`. The shorter side is moved.
     fn join(mut self, mut right: Run) -> Run {
         if right.parts.len() > self.parts.len() {
-            right.parts.splice(0..0, self.parts);
+            right.parts.insert_many(0, self.parts);
             self.parts = right.parts;
         } else {
             self.parts.append(&mut right.parts);
@@ -181,12 +185,7 @@ impl Run {
     }
 
     fn into_assembled(self) -> Assembled {
-        Assembled {
-            info: self.info,
-            bytes: self.bytes,
-            chunks: self.parts.len(),
-            payload: Payload::Many(self.parts),
-        }
+        Assembled { info: self.info, bytes: self.bytes, chunks: self.parts.len(), parts: self.parts }
     }
 }
 
@@ -213,7 +212,7 @@ mod tests {
     }
 
     fn bytes(message: &Assembled) -> Vec<u8> {
-        message.payload.to_vec()
+        message.parts.concat()
     }
 
     #[test]

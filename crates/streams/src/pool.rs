@@ -37,6 +37,21 @@ impl Pool {
         self.current.split().freeze()
     }
 
+    /// Copies several pieces into one block.
+    pub fn join(&mut self, pieces: &[Bytes]) -> Bytes {
+        let bytes: usize = pieces.iter().map(Bytes::len).sum();
+        if bytes > self.current.capacity() {
+            if bytes > Self::BLOCK_BYTES {
+                return pieces.concat().into();
+            }
+            self.replace_current();
+        }
+        for piece in pieces {
+            self.current.extend_from_slice(piece);
+        }
+        self.current.split().freeze()
+    }
+
     /// Lends out an empty block with room for at least `room_bytes`.
     pub fn take_block(&mut self, room_bytes: usize) -> BytesMut {
         if room_bytes > Self::BLOCK_BYTES {

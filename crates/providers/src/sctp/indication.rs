@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use ::sctp::{AssociationId, CloseReason, Endpoint, Event, Host, PathHints, Payload, ReceiveInfo};
+use bytes::Bytes;
 use links::Link;
-use streams::{Chain, Cx, Errno, Kind, Message};
+use streams::{Chain, Cx, Errno, Kind, Message, Pool};
 use tpi::{Addresses, Primitive, TransferFlags, TransferInfo};
 
 use super::SctpDriver;
@@ -16,6 +17,8 @@ pub(super) struct Upper<'a, 'b> {
     cx: &'a mut Cx<'b>,
     minors: &'a mut Minors,
     link: &'a dyn Link,
+    /// Memory for short messages that came in parts.
+    pool: &'a mut Pool,
     /// Associations to abort as soon as the core can be called again.
     unwanted: &'a mut Vec<AssociationId>,
 }
@@ -23,7 +26,13 @@ pub(super) struct Upper<'a, 'b> {
 impl SctpDriver {
     /// Lends the core and, beside it, everything that it may call back.
     pub(super) fn split<'a, 'b>(&'a mut self, cx: &'a mut Cx<'b>) -> (&'a mut Endpoint, Upper<'a, 'b>) {
-        let upper = Upper { cx, minors: &mut self.minors, link: &*self.link, unwanted: &mut self.unwanted };
+        let upper = Upper {
+            cx,
+            minors: &mut self.minors,
+            link: &*self.link,
+            pool: &mut self.pool,
+            unwanted: &mut self.unwanted,
+        };
         (&mut self.endpoint, upper)
     }
 }
@@ -78,6 +87,10 @@ impl Host for Upper<'_, '_> {
     fn path_hints(&self, remote: SocketAddr) -> PathHints {
         let info = self.link.path_info(remote);
         PathHints { mtu_bytes: info.mtu_bytes, in_flight_limit_bytes: info.in_flight_limit_bytes }
+    }
+
+    fn join(&mut self, parts: &[Bytes]) -> Bytes {
+        self.pool.join(parts)
     }
 }
 

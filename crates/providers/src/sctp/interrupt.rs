@@ -34,11 +34,8 @@ impl SctpDriver {
         let mut arrivals = std::mem::take(&mut self.received);
         for batch in arrivals.batches.drain(..) {
             let (endpoint, mut host) = self.split(cx);
-            let mut rest = batch.payload;
-            while !rest.is_empty() {
-                let datagram = rest.split_to(batch.segment_bytes.min(rest.len()));
-                endpoint.handle_datagram(now, batch.remote, Some(batch.local), &datagram, &mut host);
-            }
+            let (remote, local) = (batch.remote, Some(batch.local));
+            endpoint.handle_batch(now, remote, local, batch.segment_bytes, &batch.payload, &mut host);
         }
         for report in arrivals.unreachable.drain(..) {
             let why = match report.reason {

@@ -22,7 +22,7 @@ use ::sctp::{
     SendInfo, Statistics, Time, TransmitBuffer,
 };
 use links::{Link, LinkStats};
-use streams::{Cx, Driver, Errno, FlushScope, Interest, Kind, Message, StreamId};
+use streams::{Cx, Driver, Errno, FlushScope, Interest, Kind, Message, Pool, StreamId};
 use tpi::{Primitive, TransferFlags, TransferInfo};
 
 use minor::{Minor, Minors};
@@ -52,6 +52,7 @@ pub struct SctpDriver {
     /// Associations that nobody takes, to be aborted.
     unwanted: Vec<AssociationId>,
     buffer: TransmitBuffer,
+    pool: Pool,
     /// A batch that the link could not take yet: it goes first.
     refused: Option<::sctp::Transmit>,
     /// The core's time zero.
@@ -85,6 +86,7 @@ impl SctpDriver {
             received: interrupt::Arrivals::default(),
             unwanted: Vec::new(),
             buffer: TransmitBuffer::new(),
+            pool: Pool::default(),
             refused: None,
             epoch,
             now: Time::ZERO,

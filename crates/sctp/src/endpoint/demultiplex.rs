@@ -41,44 +41,84 @@ impl Endpoint {
         datagram: &Bytes,
         host: &mut H,
     ) {
+        self.handle_batch(now, remote, local, datagram.len(), datagram, host);
+    }
+
+    /// Takes datagrams of one sender that arrived together: `batch` holds them one after the other, each of
+    /// `segment_bytes` but the last. What follows from them is decided once, after the last.
+    pub fn handle_batch<H: Host + ?Sized>(
+        &mut self,
+        now: Time,
+        remote: SocketAddr,
+        local: Option<IpAddr>,
+        segment_bytes: usize,
+        batch: &Bytes,
+        host: &mut H,
+    ) {
+        let route = Route { remote, local };
+        let mut unsettled = None;
+        for datagram in batch.chunks(segment_bytes.max(1)) {
+            let touched = self.handle_packet(now, route, datagram, batch, host);
+            if touched != unsettled
+                && let Some(id) = std::mem::replace(&mut unsettled, touched)
+            {
+                self.settle(id);
+            }
+        }
+        if let Some(id) = unsettled {
+            self.settle(id);
+        }
+    }
+
+    /// Handles one packet of `batch` and names the association that is to be settled after it.
+    fn handle_packet<H: Host + ?Sized>(
+        &mut self,
+        now: Time,
+        route: Route,
+        datagram: &[u8],
+        batch: &Bytes,
+        host: &mut H,
+    ) -> Option<AssociationId> {
         let Ok(packet) = Packet::parse(datagram) else {
             self.statistics.malformed += 1;
-            return;
+            return None;
         };
         if self.config.checksum == Checksum::Crc32c && !packet.checksum_ok() {
             self.statistics.checksum_errors += 1;
-            return;
+            return None;
         }
-        let route = Route { remote, local };
         let header = packet.header();
         // The first chunk decides about handshake packets (RFC 9260 §8.5.1).
         let Some(Ok(first)) = packet.chunks().next() else {
             self.statistics.malformed += 1;
-            return;
+            return None;
         };
         match first.kind {
-            Init::KIND => return self.handle_init(now, route, &header, &packet, &first),
-            CookieEcho::KIND => {
-                if !self.handle_cookie_echo(now, route, &header, &first, host) {
-                    return;
-                }
+            Init::KIND => {
+                self.handle_init(now, route, &header, &packet, &first);
+                return None;
             }
+            CookieEcho::KIND if !self.handle_cookie_echo(now, route, &header, &first, host) => return None,
             _ => {}
         }
-        let Some(id) = self.find(&header, remote) else {
-            return self.handle_unmatched(now, route, &header, &first, host);
+        let Some(id) = self.find(&header, route.remote) else {
+            self.handle_unmatched(now, route, &header, &first, host);
+            return None;
         };
-        let Some(association) = self.associations.get_mut(id.index()) else { return };
+        let association = self.associations.get_mut(id.index())?;
         let mut cx = Context { now, host, random: &mut self.random };
-        association.handle_packet(&mut cx, remote, local, &packet, datagram);
+        association.handle_packet(&mut cx, route.remote, route.local, &packet, batch);
         if let Some(new) = association.take_new_paths() {
             let identity = association.identity();
             for remote in new {
                 let key = PeerKey { remote, local_port: identity.local_port, peer_port: identity.peer_port };
                 self.by_peer.entry(key).or_insert(id);
             }
+        } else if !association.is_closed() {
+            return Some(id);
         }
         self.settle(id);
+        None
     }
 
     /// The network returned a packet of ours that begins with `quoted` (RFC 9260 §10): a connect fails at
