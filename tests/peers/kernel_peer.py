@@ -3,6 +3,7 @@
 
   kernel_peer.py echo PORT              gives every message back on its own stream, as it came
   kernel_peer.py echo-once PORT         gives the first message of each association back, then shuts it down
+  kernel_peer.py abort PORT             takes one message of each association, then aborts it
   kernel_peer.py source PORT            sends the test messages to whoever connects, then shuts down
   kernel_peer.py connect HOST PORT      sends the test messages, expects each back, shuts down
   kernel_peer.py wait PORT...           returns when there is a server on every port
@@ -97,6 +98,12 @@ def echo_once(s):
         send(s, *message)
 
 
+def abort(s):
+    receive(s)
+    # Closing with a linger time of zero aborts: RFC 6458 section 8.1.4.
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
 def source(s):
     for message in test_messages():
         send(s, *message)
@@ -136,7 +143,7 @@ def main():
     elif what == "wait":
         wait_for(arguments)
     else:
-        serve(int(arguments[0]), {"echo": echo, "echo-once": echo_once, "source": source}[what])
+        serve(int(arguments[0]), {"echo": echo, "echo-once": echo_once, "abort": abort, "source": source}[what])
 
 
 if __name__ == "__main__":

@@ -28,6 +28,10 @@ pub const ECHO_PORT: u16 = 5001;
 pub const ECHO_ONCE_PORT: u16 = 5002;
 /// The SCTP port of a server that sends [`super::messages`] and shuts the association down.
 pub const SOURCE_PORT: u16 = 5003;
+/// The SCTP port of a server that takes one message and aborts the association.
+pub const ABORT_PORT: u16 = 5004;
+/// An SCTP port where nobody listens.
+pub const SILENT_PORT: u16 = 5999;
 
 /// Runs `test` beside a kernel of its own; `name` is the test's own full name.
 ///
