@@ -54,6 +54,9 @@ struct PeerKey {
     peer_port: u16,
 }
 
+/// The dynamic ports, from 49152 up (RFC 6335 §6).
+const DYNAMIC_PORTS: usize = 16384;
+
 /// One SCTP instance: every association of a set of sockets.
 pub struct Endpoint {
     config: EndpointConfig,
@@ -61,6 +64,8 @@ pub struct Endpoint {
     associations: Slab<Box<Association>>,
     by_tag: HashMap<u32, AssociationId>,
     by_peer: HashMap<PeerKey, AssociationId>,
+    /// Local ports of associations, with their number.
+    ports: HashMap<u16, usize>,
     /// The association of the last packet: the next one is probably for it, too.
     last: Option<(u32, AssociationId)>,
     listeners: HashMap<u16, Arc<AssociationConfig>>,
@@ -93,6 +98,7 @@ impl Endpoint {
             associations: Slab::new(),
             by_tag: HashMap::new(),
             by_peer: HashMap::new(),
+            ports: HashMap::new(),
             last: None,
             listeners: HashMap::new(),
             due: VecDeque::new(),
@@ -130,10 +136,10 @@ impl Endpoint {
     /// An SCTP port that neither a listener nor an association uses.
     pub fn free_port(&mut self) -> u16 {
         loop {
-            // RFC 6335: the dynamic ports.
-            let port = 49152 + (self.random.next_u32() % 16384) as u16;
-            let used = self.associations.iter().any(|(_, a)| a.identity().local_port == port);
-            if !self.listeners.contains_key(&port) && (!used || self.associations.len() > 8192) {
+            let port = 49152 + (self.random.next_u32() as usize % DYNAMIC_PORTS) as u16;
+            // Associations with different peers may share a port; so many ports in use mean many peers.
+            let used = self.ports.contains_key(&port) && self.ports.len() < DYNAMIC_PORTS / 2;
+            if !self.listeners.contains_key(&port) && !used {
                 return port;
             }
         }
@@ -310,14 +316,37 @@ impl Endpoint {
     fn insert(&mut self, id: AssociationId, association: Association) {
         let identity = association.identity();
         self.by_tag.insert(identity.local_tag, id);
-        for remote in association.remotes() {
-            self.by_peer.insert(
-                PeerKey { remote, local_port: identity.local_port, peer_port: identity.peer_port },
-                id,
-            );
-        }
+        *self.ports.entry(identity.local_port).or_default() += 1;
         let key = self.associations.insert(Box::new(association));
         assert_eq!(key, id.index(), "the identifier was taken from the vacant entry");
+        self.register(id);
+    }
+
+    /// Enters the addresses that an association has now, in place of those that it had.
+    fn register(&mut self, id: AssociationId) {
+        self.unregister(id);
+        let Some(association) = self.associations.get_mut(id.index()) else { return };
+        let identity = association.identity();
+        let remotes: Vec<SocketAddr> = association.remotes().collect();
+        for remote in remotes {
+            let key = PeerKey { remote, local_port: identity.local_port, peer_port: identity.peer_port };
+            if let std::collections::hash_map::Entry::Vacant(entry) = self.by_peer.entry(key) {
+                entry.insert(id);
+                association.registered.push(remote);
+            }
+        }
+    }
+
+    fn unregister(&mut self, id: AssociationId) {
+        let Some(association) = self.associations.get_mut(id.index()) else { return };
+        let identity = association.identity();
+        for remote in association.registered.drain(..) {
+            self.by_peer.remove(&PeerKey {
+                remote,
+                local_port: identity.local_port,
+                peer_port: identity.peer_port,
+            });
+        }
     }
 
     /// Runs one procedure of an association and then sees to its timers, its place in the transmit
@@ -345,13 +374,19 @@ impl Endpoint {
     }
 
     fn remove(&mut self, id: AssociationId) {
+        self.unregister(id);
         let mut association = self.associations.remove(id.index());
         let identity = association.identity();
         if let Some(transmit) = association.last_words(self.config.checksum) {
             self.push_reply(transmit);
         }
         self.by_tag.remove(&identity.local_tag);
-        self.by_peer.retain(|_, owner| *owner != id);
+        if let Some(count) = self.ports.get_mut(&identity.local_port) {
+            *count -= 1;
+            if *count == 0 {
+                self.ports.remove(&identity.local_port);
+            }
+        }
         self.last = None;
         match association.queued {
             Queued::No => {}

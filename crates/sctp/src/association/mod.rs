@@ -131,9 +131,11 @@ pub(crate) struct Association {
     control: VecDeque<Control>,
     /// Consecutive retransmissions and unanswered heartbeats (RFC 9260 §8.1).
     errors: u32,
-    /// Whether paths were added that the endpoint does not know yet.
+    /// Whether the endpoint has yet to enter addresses of paths.
     paths_changed: bool,
     statistics: Statistics,
+    /// The peer's addresses under which the endpoint knows this association.
+    pub(crate) registered: Vec<SocketAddr>,
     pub(crate) queued: Queued,
     /// The earliest time for which the endpoint's timer heap has an entry.
     pub(crate) armed: Option<Time>,
@@ -162,6 +164,7 @@ impl Association {
             errors: 0,
             paths_changed: false,
             statistics: Statistics::default(),
+            registered: Vec::new(),
             queued: Queued::No,
             armed: None,
         }
@@ -324,9 +327,9 @@ impl Association {
         }
     }
 
-    /// The peer's addresses that became paths since the last call.
-    pub(crate) fn take_new_paths(&mut self) -> Option<Vec<SocketAddr>> {
-        std::mem::take(&mut self.paths_changed).then(|| self.remotes().collect())
+    /// Whether addresses of paths were added or changed since the last call.
+    pub(crate) fn take_paths_changed(&mut self) -> bool {
+        std::mem::take(&mut self.paths_changed)
     }
 
     /// The packet that a closed association still owes its peer: ABORT or SHUTDOWN COMPLETE.

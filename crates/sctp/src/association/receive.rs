@@ -41,7 +41,10 @@ impl Association {
         let Some(path_id) = self.path_of(remote) else { return };
         let path = &mut self.paths[path_id];
         // RFC 6951 §5.4: the peer's encapsulation port is the one that its packets come from.
-        path.remote.set_port(remote.port());
+        if path.remote.port() != remote.port() {
+            path.remote.set_port(remote.port());
+            self.paths_changed = true;
+        }
         path.local = local.or(path.local);
         for raw in packet.chunks() {
             let Ok(raw) = raw else { break };

@@ -108,13 +108,11 @@ impl Endpoint {
         let association = self.associations.get_mut(id.index())?;
         let mut cx = Context { now, host, random: &mut self.random };
         association.handle_packet(&mut cx, route.remote, route.local, &packet, batch);
-        if let Some(new) = association.take_new_paths() {
-            let identity = association.identity();
-            for remote in new {
-                let key = PeerKey { remote, local_port: identity.local_port, peer_port: identity.peer_port };
-                self.by_peer.entry(key).or_insert(id);
-            }
-        } else if !association.is_closed() {
+        let (paths_changed, closed) = (association.take_paths_changed(), association.is_closed());
+        if paths_changed {
+            self.register(id);
+        }
+        if !closed {
             return Some(id);
         }
         self.settle(id);
