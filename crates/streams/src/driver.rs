@@ -119,6 +119,11 @@ pub trait Driver: Any + Send {
         false
     }
 
+    /// Whether something is left to do that needs no open stream: data to deliver, a release to finish.
+    fn is_busy(&self) -> bool {
+        false
+    }
+
     /// Whether something waits that only a flush of everything sends.
     fn has_unsent(&self) -> bool {
         false

@@ -2,19 +2,19 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use sctp::Statistics;
-use streams::{Chain, Interest, Kind, Module};
+use streams::{Chain, Interest, Message as Block, Module};
 use tpi::{Addresses, Errno, Primitive};
 
 use crate::address::{Address, ToAddress};
 use crate::error::{ConnectError, RecvError, SendError};
-use crate::message::{Message, RecvInfo, SendInfo};
+use crate::message::{Message, RecvInfo, SendInfo, from_block, to_text};
 use crate::options::Options;
-use crate::socket::{Found, Patience, Socket};
+use crate::socket::{End, Found, Patience, Socket, Style};
 use crate::stack::{Stack, with_driver};
 
 /// An association with one peer. Clones share it; every method may be called from any thread.
@@ -32,18 +32,6 @@ struct Shared {
     /// Outbound streams; known once the association is up.
     streams_out: AtomicU16,
     message_bytes_max: usize,
-    end: Mutex<End>,
-}
-
-/// How far the end has come.
-#[derive(Clone, Debug)]
-enum End {
-    Open,
-    /// The peer sends no more.
-    PeerShutdown,
-    /// Both sides have shut down.
-    Closed,
-    Lost(String),
 }
 
 impl Association {
@@ -69,14 +57,9 @@ impl Association {
     pub(crate) fn connect_on(stack: &Stack, server: &Address) -> Result<Association, ConnectError> {
         let association = Association::start(stack, server)?;
         loop {
-            match association.shared.socket.answer(Patience::Forever) {
-                Ok(Some((primitive, text))) => {
-                    if association.take_connect_answer(primitive, &text)? {
-                        return Ok(association);
-                    }
-                }
-                Ok(None) => return Err(ConnectError::Failed("the stream was closed".into())),
-                Err(error) => return Err(ConnectError::Failed(error.to_string())),
+            let found = association.shared.socket.getmsg(Patience::Forever);
+            if association.take_connect_answer(found)? {
+                return Ok(association);
             }
         }
     }
@@ -84,37 +67,32 @@ impl Association {
     /// Sends the connect request; the answer comes later.
     pub(crate) fn start(stack: &Stack, server: &Address) -> Result<Association, ConnectError> {
         let failed = |e: String| ConnectError::Failed(e);
-        let socket = Socket::open(&stack.shard).map_err(|e| failed(e.to_string()))?;
-        let addresses = Addresses {
-            list: server.socket_addresses().collect(),
-            encapsulation_port: Some(server.carrier_port()),
-        };
-        socket
-            .request(Primitive::ConnReq { addresses: Box::new(addresses) }, Chain::new())
-            .map_err(|e| failed(e.to_string()))?;
+        let socket = Socket::open(&stack.shard, Style::OneToOne).map_err(|e| failed(e.to_string()))?;
+        ask_to_connect(&socket, server)?;
         Ok(Association::over(stack, socket))
     }
 
     /// Looks at one answer to a connect request. True: the association is up.
     pub(crate) fn take_connect_answer(
         &self,
-        primitive: Primitive,
-        text: &Chain,
+        found: Result<Found<Block>, RecvError>,
     ) -> Result<bool, ConnectError> {
-        match primitive {
-            Primitive::ConnCon { outbound_streams, .. } => {
+        match found {
+            Ok(Found::Primitive(Primitive::ConnCon { outbound_streams, .. }, _)) => {
                 self.shared.streams_out.store(outbound_streams, Ordering::Relaxed);
                 Ok(true)
             }
-            Primitive::ErrorAck { errno: Errno::EADDRINUSE, .. } => Err(ConnectError::Exists),
-            Primitive::ErrorAck { t_error, .. } => Err(ConnectError::Failed(t_error.to_string())),
-            Primitive::DisconInd { reason, .. } => Err(match Errno(reason as i32) {
-                Errno::ECONNREFUSED => ConnectError::Refused,
-                Errno::ETIMEDOUT => ConnectError::TimedOut,
-                Errno::EHOSTUNREACH => ConnectError::Unreachable,
-                _ => ConnectError::Failed(to_text(text)),
-            }),
-            _ => Ok(false),
+            Ok(Found::Primitive(Primitive::DisconInd { reason, .. }, text)) => {
+                Err(match Errno(reason as i32) {
+                    Errno::ECONNREFUSED => ConnectError::Refused,
+                    Errno::ETIMEDOUT => ConnectError::TimedOut,
+                    Errno::EHOSTUNREACH => ConnectError::Unreachable,
+                    _ => ConnectError::Failed(to_text(&text)),
+                })
+            }
+            Ok(Found::Primitive(..) | Found::Data(_)) => Ok(false),
+            Ok(Found::End) => Err(ConnectError::Failed("the stream was closed".into())),
+            Err(error) => Err(ConnectError::Failed(error.to_string())),
         }
     }
 
@@ -132,7 +110,6 @@ impl Association {
                 socket,
                 streams_out: AtomicU16::new(0),
                 message_bytes_max: stack.options.message_bytes_max,
-                end: Mutex::new(End::Open),
             }),
         }
     }
@@ -165,7 +142,7 @@ impl Association {
     /// As [`Association::send_with`].
     pub fn send_bytes(&self, message: Bytes, info: &SendInfo) -> Result<(), SendError> {
         self.check(message.len(), info)?;
-        self.shared.socket.write_bytes(&info.transfer(0), message, Patience::Forever)
+        self.shared.socket.write_bytes(&info.transfer(0), &message, Patience::Forever)
     }
 
     /// Sends one message if there is room for it; [`SendError::WouldBlock`] otherwise.
@@ -179,10 +156,14 @@ impl Association {
     }
 
     #[inline]
-    fn check(&self, bytes: usize, info: &SendInfo) -> Result<(), SendError> {
+    pub(crate) fn check(&self, bytes: usize, info: &SendInfo) -> Result<(), SendError> {
         let streams = self.shared.streams_out.load(Ordering::Relaxed);
         if info.stream >= streams {
-            return Err(SendError::NoSuchStream { stream: info.stream, streams });
+            return Err(match streams {
+                // It was gone before it could be accepted.
+                0 => SendError::Closed,
+                _ => SendError::NoSuchStream { stream: info.stream, streams },
+            });
         }
         if bytes > self.shared.message_bytes_max {
             return Err(SendError::TooLong { bytes, limit_bytes: self.shared.message_bytes_max });
@@ -208,7 +189,7 @@ impl Association {
     ///
     /// As [`Association::recv`].
     pub fn recv_timeout(&self, timeout: Duration) -> Result<Option<Message>, RecvError> {
-        self.recv_message(Patience::Until(Instant::now() + timeout))
+        self.recv_message(Patience::within(timeout))
     }
 
     /// The next message if one is there; otherwise [`RecvError::WouldBlock`].
@@ -230,12 +211,11 @@ impl Association {
     pub fn recv_into(&self, buffer: &mut [u8]) -> Result<Option<RecvInfo>, RecvError> {
         loop {
             match self.shared.socket.read(buffer, Patience::Forever)? {
-                Found::Data(info) => return Ok(Some(info)),
-                Found::Primitive(primitive, text) => self.take_event(&primitive, &text),
-                Found::End => {}
-            }
-            if let Some(end) = self.ended() {
-                return end.map(|()| None);
+                Found::Data((bytes, info, end_of_record)) => {
+                    return Ok(Some(RecvInfo::new(bytes, &info, end_of_record)));
+                }
+                Found::Primitive(..) => {}
+                Found::End => return self.ended().map(|()| None),
             }
         }
     }
@@ -243,12 +223,9 @@ impl Association {
     fn recv_message(&self, patience: Patience) -> Result<Option<Message>, RecvError> {
         loop {
             match self.shared.socket.getmsg(patience)? {
-                Found::Data(message) => return Ok(Some(into_message(message))),
-                Found::Primitive(primitive, text) => self.take_event(&primitive, &text),
-                Found::End => {}
-            }
-            if let Some(end) = self.ended() {
-                return end.map(|()| None);
+                Found::Data(message) => return Ok(Some(from_block(message))),
+                Found::Primitive(..) => {}
+                Found::End => return self.ended().map(|()| None),
             }
         }
     }
@@ -277,16 +254,10 @@ impl Association {
     ///
     /// The association was aborted or lost before that.
     pub fn close(self) -> Result<(), RecvError> {
-        if self.shutdown().is_err() {
-            return self.ended().unwrap_or(Ok(()));
-        }
-        loop {
-            match self.shared.socket.getmsg(Patience::Forever)? {
-                Found::Data(_) => {}
-                Found::Primitive(primitive, text) => self.take_event(&primitive, &text),
-                Found::End => return self.ended().unwrap_or(Ok(())),
-            }
-        }
+        // One that is gone already still has its reason to tell.
+        let _ = self.shutdown();
+        let socket = &self.shared.socket;
+        socket.until(Interest::READABLE, Patience::Forever, |inner| socket.try_drain(inner))?
     }
 
     /// Ends the association at once; what is not delivered yet is lost. The peer is told `reason`.
@@ -345,37 +316,25 @@ impl Association {
         &self.shared.socket
     }
 
-    pub(crate) fn take_event(&self, primitive: &Primitive, text: &Chain) {
-        let mut end = self.shared.end.lock().unwrap_or_else(PoisonError::into_inner);
-        match primitive {
-            Primitive::OrdrelInd { .. } => *end = End::PeerShutdown,
-            Primitive::DisconInd { reason: 0, .. } => *end = End::Closed,
-            Primitive::DisconInd { .. } => *end = End::Lost(to_text(text)),
-            _ => {}
-        }
-    }
-
-    /// What reading gives from now on, if the end was reached.
-    pub(crate) fn ended(&self) -> Option<Result<(), RecvError>> {
-        match &*self.shared.end.lock().unwrap_or_else(PoisonError::into_inner) {
-            End::Open => None,
-            End::PeerShutdown | End::Closed => Some(Ok(())),
-            End::Lost(why) => Some(Err(RecvError::Lost(why.clone()))),
+    /// What reading gives from now on.
+    pub(crate) fn ended(&self) -> Result<(), RecvError> {
+        match self.shared.socket.end() {
+            End::Open | End::PeerShutdown | End::Closed => Ok(()),
+            End::Lost(why) => Err(RecvError::Lost(why)),
         }
     }
 }
 
-pub(crate) fn into_message(message: streams::Message) -> Message {
-    let info = match message.kind {
-        Kind::Proto(Primitive::OptdataInd(info)) => info,
-        _ => tpi::TransferInfo::default(),
+/// Hands a connect request to the provider, which says at once whether it will try.
+pub(crate) fn ask_to_connect(socket: &Socket, server: &Address) -> Result<(), ConnectError> {
+    let addresses = Addresses {
+        list: server.socket_addresses().collect(),
+        encapsulation_port: Some(server.carrier_port()),
     };
-    Message { info: RecvInfo::new(message.data.len(), &info, !info.more()), data: message.data }
+    match socket.ask(Primitive::ConnReq { addresses: Box::new(addresses) }) {
+        Ok(Primitive::ErrorAck { errno: Errno::EADDRINUSE, .. }) => Err(ConnectError::Exists),
+        Ok(Primitive::ErrorAck { t_error, .. }) => Err(ConnectError::Failed(t_error.to_string())),
+        Ok(_) => Ok(()),
+        Err(error) => Err(ConnectError::Failed(error.to_string())),
+    }
 }
-
-pub(crate) fn to_text(text: &Chain) -> String {
-    String::from_utf8_lossy(&text.blocks().concat()).into_owned()
-}
-
-/// What a reader waits for.
-pub(crate) const TO_READ: Interest = Interest::READABLE;

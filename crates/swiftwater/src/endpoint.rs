@@ -1,15 +1,15 @@
 //! One-to-many endpoints: every association of one port through one object.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use streams::{Chain, Kind};
-use tpi::{Addresses, Errno, Primitive};
+use tpi::{Errno, Primitive};
 
 use crate::address::{Address, ToAddress};
-use crate::association::{into_message, to_text};
+use crate::association::ask_to_connect;
 use crate::error::{BindError, ConnectError, RecvError, SendError};
 use crate::listener::{at, bind_port};
-use crate::message::{AssociationId, Event, Received, SendInfo};
+use crate::message::{AssociationId, Event, Received, SendInfo, from_block, to_text};
 use crate::options::Options;
 use crate::socket::{Found, Patience, Socket};
 use crate::stack::Stack;
@@ -55,13 +55,7 @@ impl Endpoint {
     /// The address makes no sense, or an association with it exists.
     pub fn connect(&self, server: impl ToAddress) -> Result<(), ConnectError> {
         let server = server.to_address()?;
-        let addresses = Addresses {
-            list: server.socket_addresses().collect(),
-            encapsulation_port: Some(server.carrier_port()),
-        };
-        self.socket
-            .request(Primitive::ConnReq { addresses: Box::new(addresses) }, Chain::new())
-            .map_err(|e| ConnectError::Failed(e.to_string()))
+        ask_to_connect(&self.socket, &server)
     }
 
     /// Sends one message to a peer; waits while its send buffer is full.
@@ -125,7 +119,7 @@ impl Endpoint {
     ///
     /// As [`Endpoint::recv`].
     pub fn recv_timeout(&self, timeout: Duration) -> Result<(AssociationId, Received), RecvError> {
-        self.recv_with(Patience::Until(Instant::now() + timeout))
+        self.recv_with(Patience::within(timeout))
     }
 
     /// The next message or event if one is there; otherwise [`RecvError::WouldBlock`].
@@ -145,7 +139,7 @@ impl Endpoint {
                         Kind::Proto(Primitive::OptdataInd(info)) => info.association,
                         _ => 0,
                     };
-                    return Ok((AssociationId(id), Received::Message(into_message(message))));
+                    return Ok((AssociationId(id), Received::Message(from_block(message))));
                 }
                 Found::Primitive(primitive, text) => {
                     if let Some((id, event)) = event(&primitive, &text) {

@@ -47,6 +47,8 @@ mod socket;
 mod stack;
 #[cfg(feature = "tokio")]
 pub mod tokio;
+mod waiting;
+mod watch;
 
 pub use address::{Address, AddressError, ToAddress, UDP_PORT_DEFAULT};
 pub use association::Association;

@@ -1,15 +1,14 @@
 //! Listeners: associations that peers set up.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use streams::Chain;
 use tpi::{Primitive, TError};
 
 use crate::address::{Address, ToAddress};
 use crate::association::Association;
 use crate::error::{BindError, RecvError};
 use crate::options::Options;
-use crate::socket::{Patience, Socket};
+use crate::socket::{Found, Patience, Socket, Style};
 use crate::stack::Stack;
 
 /// Accepts associations on one SCTP port (one-to-one style).
@@ -61,7 +60,7 @@ impl Listener {
     ///
     /// As [`Listener::accept`].
     pub fn accept_timeout(&self, timeout: Duration) -> Result<Association, RecvError> {
-        self.accept_with(Patience::Until(Instant::now() + timeout))
+        self.accept_with(Patience::within(timeout))
     }
 
     /// The next association, if one is there; otherwise [`RecvError::WouldBlock`].
@@ -75,22 +74,27 @@ impl Listener {
 
     fn accept_with(&self, patience: Patience) -> Result<Association, RecvError> {
         loop {
-            match self.socket.answer(patience)? {
-                Some((Primitive::ConnInd { sequence, .. }, _)) => return self.take(sequence),
-                Some(_) => {}
-                None => return Err(RecvError::Lost("the listener was closed".into())),
+            if let Some(association) = self.take(self.socket.getmsg(patience)?)? {
+                return Ok(association);
             }
         }
     }
 
-    fn take(&self, sequence: u32) -> Result<Association, RecvError> {
+    /// Accepts what was found, if that is an association.
+    pub(crate) fn take(&self, found: Found<streams::Message>) -> Result<Option<Association>, RecvError> {
         let lost = |why: String| RecvError::Lost(why);
-        let socket = Socket::open(&self.stack.shard).map_err(|e| lost(e.to_string()))?;
+        let sequence = match found {
+            Found::Primitive(Primitive::ConnInd { sequence, .. }, _) => sequence,
+            Found::Primitive(..) | Found::Data(_) => return Ok(None),
+            Found::End => return Err(lost("the listener was closed".into())),
+        };
+        let socket =
+            Socket::open(&self.stack.shard, Style::OneToOne).map_err(|e| lost(e.to_string()))?;
         let acceptor = socket.stream.index() as u32;
-        self.socket
-            .request(Primitive::ConnRes { sequence, acceptor }, Chain::new())
-            .map_err(|e| lost(e.to_string()))?;
-        Ok(Association::accepted(&self.stack, socket))
+        match self.socket.ask(Primitive::ConnRes { sequence, acceptor }) {
+            Ok(Primitive::OkAck { .. }) => Ok(Some(Association::accepted(&self.stack, socket))),
+            answer => Err(lost(format!("the provider answered {answer:?}"))),
+        }
     }
 
     /// Where it listens, as a client on this host would name it.
@@ -122,19 +126,15 @@ pub(crate) fn at(options: &Options, address: &Address) -> Options {
 /// Opens a stream and binds it to an SCTP port; says which.
 pub(crate) fn bind_port(stack: &Stack, port: u16, backlog: u32) -> Result<(Socket, u16), BindError> {
     let system = |e: String| BindError::System(std::io::Error::other(e));
-    let socket = Socket::open(&stack.shard).map_err(|e| system(e.to_string()))?;
+    let style = Style::OneToMany;
+    let socket = Socket::open(&stack.shard, style).map_err(|e| system(e.to_string()))?;
     let any = std::net::SocketAddr::new(std::net::Ipv4Addr::UNSPECIFIED.into(), port);
-    socket
-        .request(Primitive::BindReq { addresses: any.into(), backlog }, Chain::new())
-        .map_err(|e| system(e.to_string()))?;
-    match socket.answer(Patience::Forever) {
-        Ok(Some((Primitive::BindAck { addresses, .. }, _))) => {
+    match socket.ask(Primitive::BindReq { addresses: any.into(), backlog }) {
+        Ok(Primitive::BindAck { addresses, .. }) => {
             let bound = addresses.list.first().map_or(port, |a| a.port());
             Ok((socket, bound))
         }
-        Ok(Some((Primitive::ErrorAck { t_error: TError::AddressBusy, .. }, _))) => {
-            Err(BindError::PortInUse { port })
-        }
+        Ok(Primitive::ErrorAck { t_error: TError::AddressBusy, .. }) => Err(BindError::PortInUse { port }),
         other => Err(system(format!("the provider answered {other:?}"))),
     }
 }

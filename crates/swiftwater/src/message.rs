@@ -1,8 +1,8 @@
 //! What is sent and received.
 
 use bytes::Bytes;
-use streams::Chain;
-use tpi::{TransferFlags, TransferInfo};
+use streams::{Chain, Kind};
+use tpi::{Primitive, TransferFlags, TransferInfo};
 
 /// What travels with a message that is sent (RFC 6458 §5.3.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -113,6 +113,18 @@ impl Message {
     pub fn to_vec(&self) -> Vec<u8> {
         self.data.blocks().concat()
     }
+}
+
+pub(crate) fn from_block(message: streams::Message) -> Message {
+    let info = match message.kind {
+        Kind::Proto(Primitive::OptdataInd(info)) => info,
+        _ => TransferInfo::default(),
+    };
+    Message { info: RecvInfo::new(message.data.len(), &info, !info.more()), data: message.data }
+}
+
+pub(crate) fn to_text(text: &Chain) -> String {
+    String::from_utf8_lossy(&text.blocks().concat()).into_owned()
 }
 
 /// Names an association of an [`Endpoint`](crate::Endpoint).

@@ -6,25 +6,20 @@
 //! - A **sender** hands its message down. *Flush rule:* what is queued leaves when nothing is outstanding, when
 //!   a batch or the window is full, when the thread blocks, or 50 µs after the first unsent message.
 //! - A thread that must **wait** becomes the *leader*: it polls the sockets for everybody and hands out what
-//!   arrives. The others are followers, each asleep until what it waits for is there.
+//!   arrives. The others are followers, each asleep until what it waits for is there; see [`crate::waiting`].
 //! - When no thread waits, the **background** thread sees to the sockets, 1 ms after the last sign of life;
 //!   see [`crate::background`].
 
-use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Waker;
-use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sys::eventfd::{EfdFlags, EventFd};
-use nix::sys::time::TimeSpec;
-use smallvec::SmallVec;
-use streams::{DriverId, Executive, FlushScope, Interest, StreamId};
+use streams::{DriverId, Executive, FlushScope};
 
 use crate::background::Background;
+use crate::waiting::{Poller, Waiting};
+use crate::watch::{Sleeper, Watch};
 
 /// The longest that a message waits for others to share its packet with.
 const FLUSH_AFTER: Duration = Duration::from_micros(50);
@@ -36,23 +31,6 @@ const CLOCK_STRIDE_MAX: u32 = 64;
 /// Receives in one go, so that a flood does not keep the perimeter closed for ever.
 const RECEIVES_MAX: usize = 4;
 
-/// Who is asleep in `ppoll`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Poller {
-    None,
-    /// A thread of the user.
-    Leader,
-    Background,
-    /// Tasks of an async runtime, which is told of readiness and never sleeps in a call of ours.
-    Tasks,
-}
-
-/// Somebody who waits for a stream.
-enum Waiter {
-    Thread(Thread),
-    Task(Waker),
-}
-
 /// What the lock guards.
 pub(crate) struct Inner {
     pub(crate) executive: Executive,
@@ -60,11 +38,13 @@ pub(crate) struct Inner {
     pub(crate) poller: Poller,
     /// Moves whenever a thread of the user does something; the background thread watches it.
     pub(crate) activity: u64,
-    waiters: HashMap<StreamId, Vec<Waiter>>,
-    woken: Vec<StreamId>,
+    /// A task of an async runtime polls the sockets while no thread does.
+    pub(crate) has_task: bool,
+    pub(crate) waiting: Waiting,
     pace: Pace,
     /// The sockets had more the last time: try them before sleeping.
-    arrivals_likely: bool,
+    pub(crate) arrivals_likely: bool,
+    /// Why nothing could be received the last time.
     pub(crate) fault: Option<String>,
     pub(crate) open_streams: usize,
 }
@@ -82,36 +62,37 @@ struct Pace {
 pub(crate) struct Shard {
     inner: Mutex<Inner>,
     /// Duplicates of the link's sockets, to poll while the perimeter is open.
-    descriptors: Vec<OwnedFd>,
-    kick: EventFd,
+    pub(crate) sockets: Vec<OwnedFd>,
+    pub(crate) watch: Arc<Watch>,
     background: Background,
     nodelay: bool,
 }
 
 impl Shard {
     pub(crate) fn start(executive: Executive, driver: DriverId, nodelay: bool) -> io::Result<Arc<Self>> {
-        let mut descriptors = Ok(Vec::new());
-        executive.descriptors(&mut |fd, _| match (&mut descriptors, fd.try_clone_to_owned()) {
+        let mut sockets = Ok(Vec::new());
+        executive.descriptors(&mut |fd, _| match (&mut sockets, fd.try_clone_to_owned()) {
             (Ok(all), Ok(fd)) => all.push(fd),
-            (_, Err(error)) => descriptors = Err(error),
+            (_, Err(error)) => sockets = Err(error),
             (Err(_), _) => {}
         });
-        let kick = EventFd::from_value_and_flags(0, EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
+        let sockets = sockets?;
+        let watch = Arc::new(Watch::new(&sockets)?);
         let shard = Arc::new(Shard {
             inner: Mutex::new(Inner {
                 executive,
                 driver,
                 poller: Poller::None,
                 activity: 0,
-                waiters: HashMap::new(),
-                woken: Vec::new(),
+                has_task: false,
+                waiting: Waiting::new(Arc::clone(&watch)),
                 pace: Pace::default(),
                 arrivals_likely: false,
                 fault: None,
                 open_streams: 0,
             }),
-            descriptors: descriptors?,
-            kick,
+            sockets,
+            watch,
             background: Background::default(),
             nodelay,
         });
@@ -130,13 +111,14 @@ impl Shard {
     pub(crate) fn after_send(&self, inner: &mut Inner) {
         inner.activity += 1;
         if inner.poller == Poller::Background {
-            self.kick();
+            inner.waiting.kick(Sleeper::Background);
         }
         if inner.executive.flush_due() || self.nodelay {
             inner.flush(self.nodelay);
         } else if inner.pace.overdue() {
             inner.flush(true);
-        } else if inner.poller == Poller::None {
+        } else if inner.poller != Poller::Background {
+            // Who polls the sockets sleeps: it does not see what is left unsent here.
             self.background.arm();
         }
     }
@@ -153,113 +135,17 @@ impl Shard {
         }
     }
 
-    /// Waits until something may have changed for stream `s`; the caller looks again and comes back.
-    /// False: the deadline has passed.
-    pub(crate) fn wait<'a>(
-        &'a self,
-        mut inner: MutexGuard<'a, Inner>,
-        s: StreamId,
-        interest: Interest,
-        deadline: Option<Instant>,
-    ) -> (MutexGuard<'a, Inner>, bool) {
-        inner.activity += 1;
-        // A thread that blocks sends first what it has queued.
-        inner.flush(true);
-        if inner.arrivals_likely {
-            // Sleeping costs more than a look.
-            inner.take_arrivals();
-            if inner.is_ready(s, interest) {
-                return (inner, true);
-            }
-        }
-        match inner.poller {
-            Poller::Leader | Poller::Tasks => return self.follow(inner, s, interest, deadline),
-            Poller::Background => self.kick(),
-            Poller::None => {}
-        }
-        inner.poller = Poller::Leader;
-        let (mut inner, in_time) = self.lead(inner, deadline);
-        inner.poller = Poller::None;
-        if inner.is_ready(s, interest) || !in_time {
-            inner.hand_over_lead();
-            self.background.arm();
-        }
-        (inner, in_time)
-    }
-
-    /// Sleeps on the sockets once and handles what woke it.
-    pub(crate) fn lead<'a>(
-        &'a self,
-        inner: MutexGuard<'a, Inner>,
-        deadline: Option<Instant>,
-    ) -> (MutexGuard<'a, Inner>, bool) {
-        let due = [inner.executive.deadline(), deadline].into_iter().flatten().min();
-        let mut write = false;
-        inner.executive.descriptors(&mut |_, interest| write |= interest.intersects(Interest::WRITABLE));
-        drop(inner);
-        self.poll(due, write);
-        let mut inner = self.enter();
-        inner.take_arrivals();
-        let in_time = deadline.is_none_or(|d| Instant::now() < d);
-        (inner, in_time)
-    }
-
-    /// Sleeps until the thread that polls has something for `s`.
-    fn follow<'a>(
-        &'a self,
-        mut inner: MutexGuard<'a, Inner>,
-        s: StreamId,
-        interest: Interest,
-        deadline: Option<Instant>,
-    ) -> (MutexGuard<'a, Inner>, bool) {
-        inner.executive.want(s, interest);
-        inner.waiters.entry(s).or_default().push(Waiter::Thread(std::thread::current()));
-        drop(inner);
-        match deadline {
-            None => std::thread::park(),
-            Some(d) => std::thread::park_timeout(d.saturating_duration_since(Instant::now())),
-        }
-        let mut inner = self.enter();
-        let me = std::thread::current().id();
-        if let Some(waiters) = inner.waiters.get_mut(&s) {
-            waiters.retain(|w| !matches!(w, Waiter::Thread(t) if t.id() == me));
-        }
-        (inner, deadline.is_none_or(|d| Instant::now() < d))
-    }
-
-    /// Registers a task that waits for a stream.
-    #[cfg(feature = "tokio")]
-    pub(crate) fn wait_task(&self, inner: &mut Inner, s: StreamId, interest: Interest, waker: &Waker) {
-        inner.activity += 1;
-        inner.flush(true);
-        inner.executive.want(s, interest);
-        let waiters = inner.waiters.entry(s).or_default();
-        if !waiters.iter().any(|w| matches!(w, Waiter::Task(t) if t.will_wake(waker))) {
-            waiters.push(Waiter::Task(waker.clone()));
-        }
-    }
-
-    fn poll(&self, due: Option<Instant>, write: bool) {
-        let timeout = due.map(|at| TimeSpec::from(at.saturating_duration_since(Instant::now())));
-        let events = if write { PollFlags::POLLIN | PollFlags::POLLOUT } else { PollFlags::POLLIN };
-        let mut fds: SmallVec<[PollFd<'_>; 4]> = SmallVec::new();
-        fds.push(PollFd::new(self.kick.as_fd(), PollFlags::POLLIN));
-        fds.extend(self.descriptors.iter().map(|fd| PollFd::new(fd.as_fd(), events)));
-        // An interrupted or failed poll is a look too early, no more.
-        let _ = ppoll(&mut fds, timeout, None);
-        if fds[0].revents().is_some_and(|r| r.contains(PollFlags::POLLIN)) {
-            let _ = self.kick.read();
-        }
-    }
-
     pub(crate) fn background(&self) -> &Background {
         &self.background
     }
 
-    /// Ends a sleep of the background thread on the sockets.
-    fn kick(&self) {
-        // A full counter is a kick, too.
-        let _ = self.kick.write(1);
+    /// Nobody holds a stream any more: those who stand by look what is left to do.
+    pub(crate) fn leave(self: &Arc<Self>, inner: &mut Inner) {
+        if !inner.is_idle() {
+            self.background.keep(Arc::clone(self));
+        }
+        inner.waiting.kick(Sleeper::Background);
+        inner.waiting.kick(Sleeper::Task);
     }
 }
 
@@ -270,8 +156,11 @@ impl Inner {
         let now = Instant::now();
         let scope = if everything { FlushScope::All } else { FlushScope::Due };
         self.executive.flush(now, scope);
-        self.pace.flushed(now);
-        if !everything {
+        let waits = !everything && self.executive.has_unsent();
+        self.pace.flushed(now, waits);
+        if everything {
+            self.mind_deadline();
+        } else {
             self.receive(now);
         }
     }
@@ -284,16 +173,11 @@ impl Inner {
 
     fn receive(&mut self, now: Instant) {
         for _ in 0..RECEIVES_MAX {
-            match self.executive.receive(now) {
-                Ok(more) if more => {}
-                Ok(_) => {
-                    self.arrivals_likely = false;
-                    break;
-                }
-                Err(error) => {
-                    self.fault = Some(error.to_string());
-                    break;
-                }
+            let received = self.executive.receive(now);
+            self.arrivals_likely = matches!(received, Ok(true));
+            self.fault = received.err().map(|error| error.to_string());
+            if !self.arrivals_likely {
+                break;
             }
         }
         if self.executive.deadline().is_some_and(|at| at <= now) {
@@ -304,54 +188,24 @@ impl Inner {
             self.executive.flush(now, FlushScope::Due);
         }
         self.wake();
-    }
-
-    /// Whether a reader or writer of `s` would find something to do.
-    pub(crate) fn is_ready(&mut self, s: StreamId, interest: Interest) -> bool {
-        let ready = self.executive.poll(s);
-        ready.error || ready.hangup || ready.interest().intersects(interest)
-    }
-
-    /// Wakes those whose streams have become ready.
-    pub(crate) fn wake(&mut self) {
-        self.executive.take_wakeups(&mut self.woken);
-        for s in self.woken.drain(..) {
-            for waiter in self.waiters.remove(&s).into_iter().flatten() {
-                waiter.wake();
-            }
-        }
-    }
-
-    /// The leader leaves: one of those who wait takes its place.
-    fn hand_over_lead(&mut self) {
-        let next = self.waiters.values().flatten().find_map(|w| match w {
-            Waiter::Thread(thread) => Some(thread.clone()),
-            Waiter::Task(_) => None,
-        });
-        if let Some(thread) = next {
-            thread.unpark();
-        }
+        self.mind_deadline();
     }
 }
 
 impl Inner {
-    /// Whether a message has been waiting for longer than the flush rule allows.
+    /// Whether a message waits for others to share its packet with.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.pace.unsent_since.is_some()
+    }
+
+    /// Whether one has been waiting for longer than the flush rule allows.
     pub(crate) fn unsent_is_old(&self) -> bool {
         self.pace.unsent_since.is_some_and(|since| since.elapsed() >= FLUSH_AFTER)
     }
 
-    /// Whether nothing can arrive and no timer runs: no stream is open and no association is left.
+    /// Whether nothing is left to do: no stream is open and no association is left.
     pub(crate) fn is_idle(&self) -> bool {
-        self.open_streams == 0 && self.executive.deadline().is_none()
-    }
-}
-
-impl Waiter {
-    fn wake(self) {
-        match self {
-            Waiter::Thread(thread) => thread.unpark(),
-            Waiter::Task(waker) => waker.wake(),
-        }
+        self.open_streams == 0 && !self.executive.is_busy()
     }
 }
 
@@ -375,7 +229,8 @@ impl Pace {
         now.duration_since(since) >= FLUSH_AFTER
     }
 
-    fn flushed(&mut self, now: Instant) {
+    /// What was due has left; `waits` says whether something else waits on.
+    fn flushed(&mut self, now: Instant, waits: bool) {
         if let Some(since) = self.unsent_since.take()
             && self.sent > 0
         {
@@ -384,6 +239,7 @@ impl Pace {
             let stride = looks_apart.as_nanos() * u128::from(self.sent) / elapsed.as_nanos();
             self.stride = u32::try_from(stride).unwrap_or(CLOCK_STRIDE_MAX).min(CLOCK_STRIDE_MAX);
         }
+        self.unsent_since = waits.then_some(now);
         self.sent = 0;
         self.until_look = 0;
     }
@@ -391,6 +247,8 @@ impl Pace {
 
 impl Drop for Shard {
     fn drop(&mut self) {
+        self.watch.kick(Sleeper::Background);
+        self.watch.kick(Sleeper::Task);
         self.background.wake();
     }
 }

@@ -1,14 +1,14 @@
 //! An open stream as the API sees it: the calls that all endpoints share.
 
-use std::sync::{Arc, MutexGuard};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use streams::{Chain, Interest, Kind, Message as Block, ReadError, StreamId, WriteError};
 use tpi::{Errno, Primitive, TransferInfo};
 
 use crate::error::{RecvError, SendError};
-use crate::message::RecvInfo;
+use crate::message::to_text;
 use crate::shard::{Inner, Shard};
 
 /// Whether a call may sleep.
@@ -22,18 +22,76 @@ pub(crate) enum Patience {
     Forever,
 }
 
+impl Patience {
+    pub(crate) fn within(timeout: Duration) -> Self {
+        Instant::now().checked_add(timeout).map_or(Patience::Forever, Patience::Until)
+    }
+}
+
 /// What a read found.
 pub(crate) enum Found<T> {
     Data(T),
     Primitive(Primitive, Chain),
-    /// The stream has hung up, and everything was read.
+    /// Nothing more will come: [`Socket::end`] says why.
     End,
 }
 
+/// How far the end of a one-to-one stream has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Open,
+    /// The peer sends no more.
+    PeerShutdown,
+    /// Both sides have shut down.
+    Closed,
+    Lost(String),
+}
+
+/// Why an operation was given up.
+pub(crate) enum GivenUp {
+    /// It would have had to wait (longer).
+    Impatient,
+    /// The sockets have failed.
+    Fault(String),
+}
+
+impl From<GivenUp> for SendError {
+    fn from(why: GivenUp) -> Self {
+        match why {
+            GivenUp::Impatient => SendError::WouldBlock,
+            GivenUp::Fault(_) => SendError::Closed,
+        }
+    }
+}
+
+impl From<GivenUp> for RecvError {
+    fn from(why: GivenUp) -> Self {
+        match why {
+            GivenUp::Impatient => RecvError::WouldBlock,
+            GivenUp::Fault(why) => RecvError::Lost(why),
+        }
+    }
+}
+
+/// What the stream belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// One association.
+    OneToOne,
+    /// Several, or a listener: what happens to one does not end the stream.
+    OneToMany,
+}
+
 /// One open stream; closed when dropped.
+///
+/// What it does comes in attempts, which look once and say `None` where they would have to wait. Threads repeat
+/// them with [`Socket::until`], tasks with a future.
 pub(crate) struct Socket {
     pub(crate) shard: Arc<Shard>,
     pub(crate) stream: StreamId,
+    style: Style,
+    /// Touched only inside the perimeter or on the way out of a call, never where a message moves.
+    end: Mutex<End>,
 }
 
 impl std::fmt::Debug for Socket {
@@ -43,72 +101,39 @@ impl std::fmt::Debug for Socket {
 }
 
 impl Socket {
-    pub(crate) fn open(shard: &Arc<Shard>) -> Result<Self, Errno> {
+    pub(crate) fn open(shard: &Arc<Shard>, style: Style) -> Result<Self, Errno> {
         let mut inner = shard.enter();
         let driver = inner.driver;
         let stream = inner.executive.open(driver).map_err(|_| Errno::ENOMEM)?;
         inner.open_streams += 1;
-        Ok(Socket { shard: Arc::clone(shard), stream })
+        Ok(Socket { shard: Arc::clone(shard), stream, style, end: Mutex::new(End::Open) })
     }
 
-    /// One message down: the hot path of every send.
+    /// Repeats an attempt until it comes to a result, and waits in between.
     #[inline]
-    pub(crate) fn write(
+    pub(crate) fn until<T>(
         &self,
-        info: &TransferInfo,
-        data: &[u8],
+        interest: Interest,
         patience: Patience,
-    ) -> Result<(), SendError> {
+        mut attempt: impl FnMut(&mut Inner) -> Option<T>,
+    ) -> Result<T, GivenUp> {
         let mut inner = self.shard.enter();
         loop {
-            match inner.executive.write(self.stream, *info, data) {
-                Ok(()) => {
-                    self.shard.after_send(&mut inner);
-                    return Ok(());
-                }
-                Err(WriteError::WouldBlock) => inner = self.wait_to_write(inner, patience)?,
-                Err(error) => return Err(send_error(&error)),
+            if let Some(result) = attempt(&mut inner) {
+                return Ok(result);
             }
-        }
-    }
-
-    /// The same for bytes that are handed over.
-    pub(crate) fn write_bytes(
-        &self,
-        info: &TransferInfo,
-        data: Bytes,
-        patience: Patience,
-    ) -> Result<(), SendError> {
-        let mut inner = self.shard.enter();
-        loop {
-            match inner.executive.write_bytes(self.stream, *info, data.clone()) {
-                Ok(()) => {
-                    self.shard.after_send(&mut inner);
-                    return Ok(());
-                }
-                Err(WriteError::WouldBlock) => inner = self.wait_to_write(inner, patience)?,
-                Err(error) => return Err(send_error(&error)),
-            }
+            inner = self.wait(inner, interest, patience)?;
         }
     }
 
     #[cold]
-    fn wait_to_write<'a>(
-        &'a self,
-        inner: MutexGuard<'a, Inner>,
-        patience: Patience,
-    ) -> Result<MutexGuard<'a, Inner>, SendError> {
-        let (inner, in_time) = self.wait(inner, Interest::WRITABLE, patience);
-        if in_time { Ok(inner) } else { Err(SendError::WouldBlock) }
-    }
-
     fn wait<'a>(
         &'a self,
         mut inner: MutexGuard<'a, Inner>,
         interest: Interest,
         patience: Patience,
-    ) -> (MutexGuard<'a, Inner>, bool) {
-        match patience {
+    ) -> Result<MutexGuard<'a, Inner>, GivenUp> {
+        let (mut inner, go_on) = match patience {
             Patience::Forever => self.shard.wait(inner, self.stream, interest, None),
             Patience::Until(at) => self.shard.wait(inner, self.stream, interest, Some(at)),
             Patience::None => {
@@ -119,96 +144,234 @@ impl Socket {
                 self.shard.background().arm();
                 (inner, ready)
             }
+        };
+        match inner.fault.take() {
+            Some(why) => Err(GivenUp::Fault(format!("the UDP socket has failed: {why}"))),
+            None if go_on => Ok(inner),
+            None => Err(GivenUp::Impatient),
+        }
+    }
+
+    /// One message down: the hot path of every send.
+    #[inline]
+    pub(crate) fn write(
+        &self,
+        info: &TransferInfo,
+        data: &[u8],
+        patience: Patience,
+    ) -> Result<(), SendError> {
+        self.until(Interest::WRITABLE, patience, |inner| self.try_write(inner, info, data))?
+    }
+
+    #[inline]
+    pub(crate) fn try_write(
+        &self,
+        inner: &mut Inner,
+        info: &TransferInfo,
+        data: &[u8],
+    ) -> Option<Result<(), SendError>> {
+        let written = inner.executive.write(self.stream, *info, data);
+        self.after_write(inner, written)
+    }
+
+    /// The same for bytes that are handed over.
+    pub(crate) fn write_bytes(
+        &self,
+        info: &TransferInfo,
+        data: &Bytes,
+        patience: Patience,
+    ) -> Result<(), SendError> {
+        self.until(Interest::WRITABLE, patience, |inner| self.try_write_bytes(inner, info, data))?
+    }
+
+    pub(crate) fn try_write_bytes(
+        &self,
+        inner: &mut Inner,
+        info: &TransferInfo,
+        data: &Bytes,
+    ) -> Option<Result<(), SendError>> {
+        let written = inner.executive.write_bytes(self.stream, *info, data.clone());
+        self.after_write(inner, written)
+    }
+
+    #[inline]
+    fn after_write(
+        &self,
+        inner: &mut Inner,
+        written: Result<(), WriteError>,
+    ) -> Option<Result<(), SendError>> {
+        match written {
+            Ok(()) => {
+                self.shard.after_send(inner);
+                Some(Ok(()))
+            }
+            Err(WriteError::WouldBlock) => None,
+            Err(error) => Some(Err(send_error(&error))),
         }
     }
 
     /// One message up, copied: the hot path of every receive.
     #[inline]
-    pub(crate) fn read(&self, buffer: &mut [u8], patience: Patience) -> Result<Found<RecvInfo>, RecvError> {
-        let mut inner = self.shard.enter();
-        if let Ok(Some((bytes, info, end_of_record))) = inner.executive.read(self.stream, buffer) {
-            self.shard.after_read(&mut inner);
-            return Ok(Found::Data(RecvInfo::new(bytes, &info, end_of_record)));
-        }
-        self.read_later(inner, buffer, patience)
-    }
-
-    #[cold]
-    fn read_later<'a>(
-        &'a self,
-        mut inner: MutexGuard<'a, Inner>,
+    pub(crate) fn read(
+        &self,
         buffer: &mut [u8],
         patience: Patience,
-    ) -> Result<Found<RecvInfo>, RecvError> {
+    ) -> Result<Found<(usize, TransferInfo, bool)>, RecvError> {
+        self.until(Interest::READABLE, patience, |inner| self.try_read(inner, buffer))?
+    }
+
+    #[inline]
+    pub(crate) fn try_read(
+        &self,
+        inner: &mut Inner,
+        buffer: &mut [u8],
+    ) -> Option<Result<Found<(usize, TransferInfo, bool)>, RecvError>> {
         loop {
             match inner.executive.read(self.stream, buffer) {
-                Ok(Some((bytes, info, end_of_record))) => {
-                    self.shard.after_read(&mut inner);
-                    return Ok(Found::Data(RecvInfo::new(bytes, &info, end_of_record)));
+                Ok(Some(read)) => {
+                    self.shard.after_read(inner);
+                    return Some(Ok(Found::Data(read)));
                 }
+                Ok(None) => return self.at_the_end().then_some(Ok(Found::End)),
+                // The message in front is not user data.
                 Err(ReadError::NotData) => {
-                    if let Some(found) = take_primitive(&mut inner, self.stream) {
-                        return Ok(found);
+                    if let Ok(Some(message)) = inner.executive.getmsg(self.stream)
+                        && let Some(found) = self.primitive(message)
+                    {
+                        return Some(Ok(found));
                     }
                 }
-                Err(ReadError::HungUp) => return Ok(Found::End),
-                Ok(None) => inner = self.wait_to_read(inner, patience)?,
-                Err(error) => return Err(RecvError::Lost(error.to_string())),
+                Err(error) => return Some(self.read_failed(&error)),
             }
         }
     }
 
     /// One message up, whole.
     pub(crate) fn getmsg(&self, patience: Patience) -> Result<Found<Block>, RecvError> {
-        let mut inner = self.shard.enter();
+        self.until(Interest::READABLE, patience, |inner| self.try_getmsg(inner))?
+    }
+
+    pub(crate) fn try_getmsg(&self, inner: &mut Inner) -> Option<Result<Found<Block>, RecvError>> {
         loop {
             match inner.executive.getmsg(self.stream) {
-                Ok(Some(message)) => {
-                    self.shard.after_read(&mut inner);
-                    return Ok(match message.kind {
-                        Kind::Proto(Primitive::OptdataInd(_)) | Kind::Data => Found::Data(message),
-                        Kind::Proto(primitive) | Kind::PcProto(primitive) => {
-                            Found::Primitive(primitive, message.data)
-                        }
-                        _ => continue,
-                    });
+                Ok(Some(message)) if is_data(&message) => {
+                    self.shard.after_read(inner);
+                    return Some(Ok(Found::Data(message)));
                 }
-                Ok(None) => inner = self.wait_to_read(inner, patience)?,
-                Err(ReadError::HungUp) => return Ok(Found::End),
-                Err(error) => return Err(RecvError::Lost(error.to_string())),
+                Ok(Some(message)) => {
+                    if let Some(found) = self.primitive(message) {
+                        return Some(Ok(found));
+                    }
+                }
+                Ok(None) => return self.at_the_end().then_some(Ok(Found::End)),
+                Err(error) => return Some(self.read_failed(&error)),
+            }
+        }
+    }
+
+    /// Waits for the hang-up of a one-to-one stream; what still arrives is thrown away.
+    pub(crate) fn try_drain(&self, inner: &mut Inner) -> Option<Result<(), RecvError>> {
+        loop {
+            match inner.executive.getmsg(self.stream) {
+                Ok(Some(message)) if is_data(&message) => self.shard.after_read(inner),
+                Ok(Some(message)) => drop(self.primitive::<()>(message)),
+                Ok(None) => return None,
+                Err(error) => {
+                    return Some(self.read_failed::<()>(&error).and_then(|_| match self.end() {
+                        End::Lost(why) => Err(RecvError::Lost(why)),
+                        End::Open | End::PeerShutdown | End::Closed => Ok(()),
+                    }));
+                }
             }
         }
     }
 
     #[cold]
-    fn wait_to_read<'a>(
-        &'a self,
-        inner: MutexGuard<'a, Inner>,
-        patience: Patience,
-    ) -> Result<MutexGuard<'a, Inner>, RecvError> {
-        let (inner, in_time) = self.wait(inner, Interest::READABLE, patience);
-        if in_time { Ok(inner) } else { Err(RecvError::WouldBlock) }
+    fn read_failed<T>(&self, error: &ReadError) -> Result<Found<T>, RecvError> {
+        match error {
+            ReadError::HungUp => {
+                let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+                if *end == End::Open {
+                    // A module kept the reason to itself.
+                    *end = End::Lost("the stream was hung up".into());
+                }
+                Ok(Found::End)
+            }
+            error => Err(RecvError::Lost(error.to_string())),
+        }
     }
 
-    /// A request down that is not user data.
+    /// A message that is not user data. What ends a one-to-one stream is noted here, inside the perimeter, so
+    /// that every reader finds it.
+    #[cold]
+    fn primitive<T>(&self, message: Block) -> Option<Found<T>> {
+        let (Kind::Proto(primitive) | Kind::PcProto(primitive)) = message.kind else { return None };
+        if self.style == Style::OneToOne {
+            let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+            match &primitive {
+                Primitive::OrdrelInd { .. } => *end = End::PeerShutdown,
+                Primitive::DisconInd { reason: 0, .. } => *end = End::Closed,
+                Primitive::DisconInd { .. } => *end = End::Lost(to_text(&message.data)),
+                _ => {}
+            }
+        }
+        Some(Found::Primitive(primitive, message.data))
+    }
+
+    /// How far the end has come.
+    pub(crate) fn end(&self) -> End {
+        self.end.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    #[cold]
+    fn at_the_end(&self) -> bool {
+        self.style == Style::OneToOne
+            && *self.end.lock().unwrap_or_else(PoisonError::into_inner) != End::Open
+    }
+
+    /// A request down that is not user data. It goes behind what was sent before.
     pub(crate) fn request(&self, primitive: Primitive, data: Chain) -> Result<(), WriteError> {
-        let mut inner = self.shard.enter();
-        let message = Block::with_data(Kind::Proto(primitive), data);
-        inner.executive.putmsg(self.stream, message).map_err(|refused| refused.error)?;
+        let mut message = Some(Block::with_data(Kind::Proto(primitive), data));
+        self.until(Interest::WRITABLE, Patience::Forever, |inner| self.try_request(inner, &mut message))
+            .unwrap_or(Err(WriteError::Closed))
+    }
+
+    pub(crate) fn try_request(
+        &self,
+        inner: &mut Inner,
+        message: &mut Option<Block>,
+    ) -> Option<Result<(), WriteError>> {
+        match inner.executive.putmsg(self.stream, message.take()?) {
+            Ok(()) => {
+                self.after_request(inner);
+                Some(Ok(()))
+            }
+            Err(refused) if refused.error == WriteError::WouldBlock => {
+                *message = Some(refused.message);
+                None
+            }
+            Err(refused) => Some(Err(refused.error)),
+        }
+    }
+
+    fn after_request(&self, inner: &mut Inner) {
+        inner.activity += 1;
         inner.executive.run();
         inner.flush(true);
+        inner.wake();
         self.shard.background().arm();
-        Ok(())
     }
 
-    /// The next primitive that is not user data; user data before it is thrown away.
-    pub(crate) fn answer(&self, patience: Patience) -> Result<Option<(Primitive, Chain)>, RecvError> {
-        loop {
-            match self.getmsg(patience)? {
-                Found::Data(_) => {}
-                Found::Primitive(primitive, data) => return Ok(Some((primitive, data))),
-                Found::End => return Ok(None),
-            }
+    /// A request that the provider answers at once, with its answer.
+    pub(crate) fn ask(&self, primitive: Primitive) -> Result<Primitive, WriteError> {
+        let mut inner = self.shard.enter();
+        let message = Block::with_data(Kind::Proto(primitive), Chain::new());
+        inner.executive.putmsg(self.stream, message).map_err(|refused| refused.error)?;
+        let answer = inner.executive.getpmsg(self.stream, streams::Select::HighPriority);
+        self.after_request(&mut inner);
+        match answer {
+            Ok(Some(Block { kind: Kind::PcProto(primitive), .. })) => Ok(primitive),
+            _ => Err(WriteError::Closed),
         }
     }
 }
@@ -218,23 +381,17 @@ impl Drop for Socket {
         let mut inner = self.shard.enter();
         inner.executive.close(self.stream);
         inner.open_streams -= 1;
-        inner.activity += 1;
-        inner.flush(true);
-        drop(inner);
-        // What was taken is still delivered: somebody must see to it.
-        self.shard.background().arm();
+        self.after_request(&mut inner);
+        if inner.open_streams == 0 {
+            // What was taken is still delivered: somebody must see to it.
+            self.shard.leave(&mut inner);
+        }
     }
 }
 
-/// Takes the message in front, which is not user data.
-#[cold]
-fn take_primitive<T>(inner: &mut Inner, s: StreamId) -> Option<Found<T>> {
-    match inner.executive.getmsg(s) {
-        Ok(Some(Block { kind: Kind::Proto(primitive) | Kind::PcProto(primitive), data, .. })) => {
-            Some(Found::Primitive(primitive, data))
-        }
-        _ => None,
-    }
+#[inline]
+fn is_data(message: &Block) -> bool {
+    matches!(message.kind, Kind::Proto(Primitive::OptdataInd(_)) | Kind::Data)
 }
 
 fn send_error(error: &WriteError) -> SendError {

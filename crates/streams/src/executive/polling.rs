@@ -92,6 +92,16 @@ impl Executive {
         !self.streams.scheduler.coalescing.is_empty()
     }
 
+    /// Whether a driver has something left to do that needs no open stream.
+    pub fn is_busy(&self) -> bool {
+        self.drivers.iter().any(|driver| driver.is_busy())
+    }
+
+    /// Whether something waits, in a driver or a head, that only a flush of everything sends.
+    pub fn has_unsent(&self) -> bool {
+        self.is_coalescing() || self.drivers.iter().any(|driver| driver.has_unsent())
+    }
+
     /// Lets the drivers hand what waits, or only what is due, to their links. A flush of all first sends down what heads
     /// hold, as far as there is room.
     pub fn flush(&mut self, now: Instant, scope: FlushScope) {

@@ -1,0 +1,354 @@
+//! Waiting: who sleeps on the sockets for everybody, and who sleeps until it is told.
+//!
+//! At most one thread of the user polls the sockets, the *leader*. The background thread and the task that
+//! drives an async runtime poll, too, while no thread does. Whoever polls has left the perimeter, so what
+//! concerns it meanwhile must end its sleep: a message for it that another thread took in, or a timer that
+//! was started and is due before it meant to wake up.
+
+use std::collections::HashMap;
+use std::sync::{Arc, MutexGuard};
+use std::thread::Thread;
+use std::time::Instant;
+
+use smallvec::SmallVec;
+use streams::{Interest, StreamId};
+
+use crate::shard::{Inner, Shard};
+use crate::watch::{Sleeper, Watch};
+
+/// Who polls the sockets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Poller {
+    None,
+    /// A thread of the user.
+    Leader,
+    Background,
+    /// A task of an async runtime. It cannot be relied upon by a thread that sleeps: the task may be due to
+    /// run on that very thread.
+    Task,
+}
+
+/// A sleep on the sockets.
+#[derive(Clone, Copy)]
+struct Sleep {
+    /// What the sleeper itself waits for.
+    purpose: Option<(StreamId, Interest)>,
+    until: Option<Instant>,
+    kicked: bool,
+}
+
+/// Everybody who sleeps.
+pub(crate) struct Waiting {
+    watch: Arc<Watch>,
+    sleeps: [Option<Sleep>; Sleeper::ALL.len()],
+    by_stream: HashMap<StreamId, SmallVec<[Waiter; 1]>>,
+    next_ticket: u64,
+    /// The watch looks for room to send, too.
+    watches_room: bool,
+    /// A scratch list of streams that have become ready.
+    ready: Vec<StreamId>,
+}
+
+/// Names one registration of a waiter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Ticket(u64);
+
+/// Somebody who waits for a stream until it is told.
+struct Waiter {
+    ticket: Ticket,
+    interest: Interest,
+    who: Who,
+}
+
+pub(crate) enum Who {
+    Thread(Thread),
+    #[cfg(feature = "tokio")]
+    Task(std::task::Waker),
+}
+
+impl Who {
+    fn tell(self) {
+        match self {
+            Who::Thread(thread) => thread.unpark(),
+            #[cfg(feature = "tokio")]
+            Who::Task(waker) => waker.wake(),
+        }
+    }
+
+    fn as_thread(&self) -> Option<&Thread> {
+        match self {
+            Who::Thread(thread) => Some(thread),
+            #[cfg(feature = "tokio")]
+            Who::Task(_) => None,
+        }
+    }
+}
+
+impl Waiting {
+    pub(crate) fn new(watch: Arc<Watch>) -> Self {
+        Waiting {
+            watch,
+            sleeps: [None; Sleeper::ALL.len()],
+            by_stream: HashMap::new(),
+            next_ticket: 0,
+            watches_room: false,
+            ready: Vec::new(),
+        }
+    }
+
+    /// Ends a sleep on the sockets.
+    pub(crate) fn kick(&mut self, who: Sleeper) {
+        if let Some(sleep) = &mut self.sleeps[who as usize]
+            && !std::mem::replace(&mut sleep.kicked, true)
+        {
+            self.watch.kick(who);
+        }
+    }
+
+    /// What all who wait for a stream want together.
+    fn wanted(&self, s: StreamId) -> Interest {
+        let sleepers = self.sleeps.iter().flatten().filter(|sleep| !sleep.kicked);
+        let theirs = sleepers.filter_map(|sleep| sleep.purpose).filter(|(other, _)| *other == s);
+        let waiters = self.by_stream.get(&s).into_iter().flatten().map(|waiter| waiter.interest);
+        theirs.map(|(_, interest)| interest).chain(waiters).fold(Interest::NONE, |all, one| all | one)
+    }
+
+    fn remove(&mut self, s: StreamId, ticket: Ticket) {
+        if let Some(waiters) = self.by_stream.get_mut(&s) {
+            waiters.retain(|waiter| waiter.ticket != ticket);
+            if waiters.is_empty() {
+                self.by_stream.remove(&s);
+            }
+        }
+    }
+
+    /// Tells those who wait for any of `ready`.
+    fn tell(&mut self, s: StreamId, ready: Interest) {
+        if let Some(waiters) = self.by_stream.get_mut(&s) {
+            let mut i = 0;
+            while i < waiters.len() {
+                if waiters[i].interest.intersects(ready) {
+                    waiters.swap_remove(i).who.tell();
+                } else {
+                    i += 1;
+                }
+            }
+            if waiters.is_empty() {
+                self.by_stream.remove(&s);
+            }
+        }
+        for who in Sleeper::ALL {
+            if let Some(Sleep { purpose: Some((for_stream, interest)), .. }) = self.sleeps[who as usize]
+                && for_stream == s
+                && interest.intersects(ready)
+            {
+                self.kick(who);
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// Registers somebody who is to be told when `s` is ready.
+    pub(crate) fn register(&mut self, s: StreamId, interest: Interest, who: Who) -> Ticket {
+        let ticket = Ticket(self.waiting.next_ticket);
+        self.waiting.next_ticket += 1;
+        self.waiting.by_stream.entry(s).or_default().push(Waiter { ticket, interest, who });
+        self.want(s);
+        ticket
+    }
+
+    pub(crate) fn unregister(&mut self, s: StreamId, ticket: Ticket) {
+        self.waiting.remove(s, ticket);
+    }
+
+    /// Lets the head of a stream know what is waited for.
+    fn want(&mut self, s: StreamId) {
+        let wanted = self.waiting.wanted(s);
+        if wanted != Interest::NONE {
+            self.executive.want(s, wanted);
+        }
+    }
+
+    /// Wakes those whose streams have become ready.
+    #[inline]
+    pub(crate) fn wake(&mut self) {
+        if self.executive.has_wakeups() {
+            self.wake_ready();
+        }
+    }
+
+    fn wake_ready(&mut self) {
+        let mut ready = std::mem::take(&mut self.waiting.ready);
+        self.executive.take_wakeups(&mut ready);
+        for s in ready.drain(..) {
+            let what = self.readiness(s);
+            self.waiting.tell(s, what);
+            // Somebody else may have taken what was there: who waits on is listed again.
+            self.want(s);
+        }
+        self.waiting.ready = ready;
+    }
+
+    /// Whether a reader or writer of `s` would find something to do.
+    pub(crate) fn is_ready(&mut self, s: StreamId, interest: Interest) -> bool {
+        self.readiness(s).intersects(interest)
+    }
+
+    fn readiness(&mut self, s: StreamId) -> Interest {
+        let ready = self.executive.poll(s);
+        match ready.error || ready.hangup {
+            true => Interest::READABLE | Interest::WRITABLE | Interest::PRIORITY,
+            false => ready.interest(),
+        }
+    }
+
+    /// A timer may have been started: whoever sleeps on the sockets must not sleep past it.
+    #[inline]
+    pub(crate) fn mind_deadline(&mut self) {
+        if let Some(who) = Sleeper::ALL.into_iter().find(|who| self.waiting.sleeps[*who as usize].is_some()) {
+            self.mind_deadline_of(who);
+        }
+    }
+
+    fn mind_deadline_of(&mut self, who: Sleeper) {
+        let (Some(deadline), Some(sleep)) =
+            (self.executive.deadline(), self.waiting.sleeps[who as usize])
+        else {
+            return;
+        };
+        if sleep.until.is_none_or(|until| deadline < until) {
+            self.waiting.kick(who);
+        }
+    }
+
+    /// Notes that somebody goes to sleep on the sockets; says until when.
+    fn fall_asleep(
+        &mut self,
+        who: Sleeper,
+        purpose: Option<(StreamId, Interest)>,
+        deadline: Option<Instant>,
+    ) -> Option<Instant> {
+        let until = [self.executive.deadline(), deadline].into_iter().flatten().min();
+        self.waiting.sleeps[who as usize] = Some(Sleep { purpose, until, kicked: false });
+        if let Some((s, _)) = purpose {
+            self.want(s);
+        }
+        until
+    }
+
+    /// Whether the link has refused a batch and waits for room.
+    fn is_refused(&self) -> bool {
+        let mut refused = false;
+        self.executive.descriptors(&mut |_, interest| refused |= interest.intersects(Interest::WRITABLE));
+        refused
+    }
+
+    fn wake_up(&mut self, who: Sleeper) {
+        self.waiting.sleeps[who as usize] = None;
+    }
+
+    /// The leader leaves: one of those who wait takes its place.
+    fn hand_over_lead(&mut self) {
+        let mut waiters = self.waiting.by_stream.values().flatten();
+        if let Some(thread) = waiters.find_map(|waiter| waiter.who.as_thread()) {
+            thread.unpark();
+        }
+    }
+}
+
+impl Shard {
+    /// Waits until something may have changed for stream `s`; the caller looks again and comes back.
+    /// False: the deadline has passed.
+    pub(crate) fn wait<'a>(
+        &'a self,
+        mut inner: MutexGuard<'a, Inner>,
+        s: StreamId,
+        interest: Interest,
+        deadline: Option<Instant>,
+    ) -> (MutexGuard<'a, Inner>, bool) {
+        inner.activity += 1;
+        // A thread that blocks sends first what it has queued.
+        inner.flush(true);
+        if inner.arrivals_likely {
+            // Sleeping costs more than a look.
+            inner.take_arrivals();
+            if inner.is_ready(s, interest) {
+                return (inner, true);
+            }
+        }
+        match inner.poller {
+            Poller::Leader => return self.follow(inner, s, interest, deadline),
+            Poller::Background => inner.waiting.kick(Sleeper::Background),
+            Poller::None | Poller::Task => {}
+        }
+        inner.poller = Poller::Leader;
+        let (mut inner, in_time) = self.lead(inner, (s, interest), deadline);
+        inner.poller = if inner.has_task { Poller::Task } else { Poller::None };
+        let ready = inner.is_ready(s, interest);
+        if ready || !in_time {
+            inner.hand_over_lead();
+            self.background().arm();
+        }
+        (inner, in_time || ready)
+    }
+
+    /// Sleeps on the sockets once and handles what woke it.
+    fn lead<'a>(
+        &'a self,
+        mut inner: MutexGuard<'a, Inner>,
+        purpose: (StreamId, Interest),
+        deadline: Option<Instant>,
+    ) -> (MutexGuard<'a, Inner>, bool) {
+        let until = inner.fall_asleep(Sleeper::Leader, Some(purpose), deadline);
+        let room = inner.is_refused();
+        drop(inner);
+        self.watch.lead(&self.sockets, until, room);
+        let mut inner = self.enter();
+        inner.wake_up(Sleeper::Leader);
+        inner.take_arrivals();
+        let in_time = deadline.is_none_or(|d| Instant::now() < d);
+        (inner, in_time)
+    }
+
+    /// One who holds no stream goes to sleep on the [`Watch`], outside the perimeter; says until when.
+    pub(crate) fn stand_by(&self, inner: &mut Inner, who: Sleeper) -> Option<Instant> {
+        let room = inner.is_refused();
+        if room != inner.waiting.watches_room {
+            inner.waiting.watches_room = room;
+            self.watch.for_room(&self.sockets, room);
+        }
+        inner.fall_asleep(who, None, None)
+    }
+
+    /// Handles what woke one who stood by.
+    pub(crate) fn resume(&self, inner: &mut Inner, who: Sleeper) {
+        inner.wake_up(who);
+        inner.take_arrivals();
+    }
+
+    /// Sleeps until the thread that polls has something for `s`.
+    fn follow<'a>(
+        &'a self,
+        mut inner: MutexGuard<'a, Inner>,
+        s: StreamId,
+        interest: Interest,
+        deadline: Option<Instant>,
+    ) -> (MutexGuard<'a, Inner>, bool) {
+        let ticket = inner.register(s, interest, Who::Thread(std::thread::current()));
+        drop(inner);
+        match deadline {
+            None => std::thread::park(),
+            Some(d) => std::thread::park_timeout(d.saturating_duration_since(Instant::now())),
+        }
+        let mut inner = self.enter();
+        inner.unregister(s, ticket);
+        let ready = inner.is_ready(s, interest);
+        let in_time = ready || deadline.is_none_or(|d| Instant::now() < d);
+        if inner.poller == Poller::None && (ready || !in_time) {
+            // The lead may have been offered to this thread, which goes away with what it waited for.
+            inner.hand_over_lead();
+        }
+        (inner, in_time)
+    }
+}
