@@ -26,6 +26,8 @@ const QUICK_ACKS: u8 = 8;
 /// A slice keeps the whole receive block that it lies in. Once this many packets have come since the reader
 /// was last up to date, payloads are copied out, so that held bytes bound held memory.
 const SLICED_PACKETS_MAX: u32 = 1024;
+/// A reader with no more than this before it is up to date: a message may be half arrived.
+const UP_TO_DATE_BYTES: usize = 8192;
 
 /// A message of at most this size that came in parts is put together: that costs less than a list of parts.
 const JOINED_BYTES_MAX: usize = 4096;
@@ -65,8 +67,8 @@ pub(crate) struct Inbound {
     unacked_packets: u32,
     packet_had_data: bool,
     quick_acks: u8,
-    /// Packets with data since nothing was held.
-    packets_since_empty: u32,
+    /// Packets with data since the reader was last up to date.
+    packets_behind: u32,
     ack_now: bool,
     ack_at: Option<Time>,
 }
@@ -89,7 +91,7 @@ impl Inbound {
             unacked_packets: 0,
             packet_had_data: false,
             quick_acks: QUICK_ACKS,
-            packets_since_empty: 0,
+            packets_behind: 0,
             ack_now: false,
             ack_at: None,
         }
@@ -147,10 +149,10 @@ impl Inbound {
             unordered: data.flags.unordered,
             more: false,
         };
-        if self.held_bytes == 0 {
-            self.packets_since_empty = 0;
+        if self.held_bytes <= UP_TO_DATE_BYTES {
+            self.packets_behind = 0;
         }
-        let payload = if self.packets_since_empty < SLICED_PACKETS_MAX {
+        let payload = if self.packets_behind < SLICED_PACKETS_MAX {
             datagram.slice_ref(data.payload)
         } else {
             Bytes::copy_from_slice(data.payload)
@@ -187,7 +189,7 @@ impl Inbound {
             return;
         }
         self.packet_had_data = false;
-        self.packets_since_empty += 1;
+        self.packets_behind += 1;
         self.unacked_packets += 1;
         if self.quick_acks > 0 {
             self.quick_acks -= 1;
