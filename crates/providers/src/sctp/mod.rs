@@ -152,8 +152,9 @@ impl SctpDriver {
             immediate: info.flags.contains(TransferFlags::IMMEDIATE),
         };
         let bytes = m.data.len();
+        // The head has asked `admit`; a module that sends without asking finds its stream in error.
         if let Err(error) = self.endpoint.send(id, &send, bytes, m.data) {
-            self.refuse(cx, s, info, error);
+            cx.error(s, send_errno(error));
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use ::sctp::{AssociationConfig, AssociationId, SendError};
+use ::sctp::{AssociationConfig, AssociationId};
 use links::SCTP_TUNNELING_PORT;
 use streams::{Chain, Cx, Errno, Flush, IocNak, Kind, Message, StreamId};
 use tpi::{Addresses, Info, Primitive, PrimitiveCode, TError, TransferInfo};
@@ -28,10 +28,8 @@ impl SctpDriver {
         match m.kind {
             Kind::Proto(primitive) | Kind::PcProto(primitive) => self.request(cx, s, primitive, m.data),
             // Nothing of the stream waits here: what was taken is in the association's hands.
-            Kind::Flush(flush) => {
-                if flush.read {
-                    cx.putnext(s, Message::new(Kind::Flush(Flush { write: false, ..flush })));
-                }
+            Kind::Flush(flush) if flush.read => {
+                cx.putnext(s, Message::new(Kind::Flush(Flush { write: false, ..flush })));
             }
             Kind::Ioctl(ioctl) => {
                 cx.putnext(s, Message::new(Kind::IocNak(IocNak { id: ioctl.id, errno: Errno::EINVAL })));
@@ -252,12 +250,6 @@ impl SctpDriver {
             },
             provider_flags: 0,
         }
-    }
-
-    /// User data that cannot be sent: the writer has already been told by `admit`; a module that sent
-    /// without asking finds the stream in error.
-    pub(super) fn refuse(&mut self, cx: &mut Cx<'_>, s: StreamId, _info: &TransferInfo, error: SendError) {
-        cx.error(s, super::send_errno(error));
     }
 }
 
