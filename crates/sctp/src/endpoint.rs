@@ -177,12 +177,12 @@ impl Endpoint {
         Ok(id)
     }
 
-    /// Whether a message of `bytes` may be handed in now. After [`Admission::Full`], an
-    /// [`Event::Writable`](crate::Event::Writable) follows.
+    /// Whether a message of `bytes` may be handed in now: what it says, [`Endpoint::send`] keeps. After
+    /// [`Admission::Full`], an [`Event::Writable`](crate::Event::Writable) follows.
     #[inline]
-    pub fn admit(&mut self, id: AssociationId, bytes: usize) -> Admission {
+    pub fn admit(&mut self, id: AssociationId, info: &SendInfo, bytes: usize) -> Admission {
         match self.associations.get_mut(id.index()) {
-            Some(association) => association.admit(bytes),
+            Some(association) => association.admit(info, bytes),
             None => Admission::Fail(SendError::Closed),
         }
     }

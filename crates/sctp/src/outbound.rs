@@ -204,14 +204,9 @@ impl Outbound {
         fits
     }
 
-    /// Queues one message, given as the blocks that it consists of.
+    /// Whether a message like this can be sent at all.
     #[inline]
-    pub(crate) fn send(
-        &mut self,
-        info: &SendInfo,
-        bytes: usize,
-        blocks: impl IntoIterator<Item = Bytes>,
-    ) -> Result<(), SendError> {
+    pub(crate) fn check(&self, info: &SendInfo, bytes: usize) -> Result<(), SendError> {
         if info.stream >= self.streams {
             return Err(SendError::NoSuchStream { stream: info.stream, streams: self.streams });
         }
@@ -221,17 +216,27 @@ impl Outbound {
         if bytes == 0 {
             return Err(SendError::Empty);
         }
-        let mut beginning = true;
-        let ssn = match self.open_record {
-            None => self.take_ssn(info),
+        match self.open_record {
             // The fragments of a record have consecutive TSNs (RFC 9260 §6.9), so nothing fits in between.
             Some(open) if open.stream != info.stream || open.unordered != info.unordered => {
-                return Err(SendError::RecordOpen { stream: open.stream });
+                Err(SendError::RecordOpen { stream: open.stream })
             }
-            Some(open) => {
-                beginning = false;
-                open.ssn
-            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Queues one message, given as the blocks that it consists of.
+    #[inline]
+    pub(crate) fn send(
+        &mut self,
+        info: &SendInfo,
+        bytes: usize,
+        blocks: impl IntoIterator<Item = Bytes>,
+    ) -> Result<(), SendError> {
+        self.check(info, bytes)?;
+        let (mut beginning, ssn) = match self.open_record {
+            None => (true, self.take_ssn(info)),
+            Some(open) => (false, open.ssn),
         };
         self.open_record =
             info.more.then_some(OpenRecord { stream: info.stream, ssn, unordered: info.unordered });

@@ -45,7 +45,7 @@ impl Driver for Loopback {
         Ok(())
     }
     fn close(&mut self, _cx: &mut Cx<'_>, _s: StreamId) {}
-    fn admit(&mut self, _s: StreamId, _association: u32, _bytes: usize) -> Admission {
+    fn admit(&mut self, _s: StreamId, _info: &TransferInfo, _bytes: usize) -> Admission {
         Admission::Room
     }
     fn put(&mut self, cx: &mut Cx<'_>, s: StreamId, m: Message) {

@@ -78,9 +78,9 @@ pub trait Driver: Any + Send {
     /// A stream is about to be closed. What the driver leaves on its queues is lost.
     fn close(&mut self, cx: &mut Cx<'_>, s: StreamId);
 
-    /// Whether `bytes` of user data may come down now for this association. The head asks before every write: the queue
-    /// of the stream cannot speak for one of several associations.
-    fn admit(&mut self, s: StreamId, association: u32, bytes: usize) -> Admission;
+    /// Whether `bytes` of user data with this information may come down now. The head asks before every write: the
+    /// queue of the stream cannot speak for one of several associations.
+    fn admit(&mut self, s: StreamId, info: &TransferInfo, bytes: usize) -> Admission;
 
     /// Handles a message on its way down.
     fn put(&mut self, cx: &mut Cx<'_>, s: StreamId, m: Message);

@@ -11,8 +11,9 @@ pub use control::IoctlReply;
 pub use read::Select;
 
 use crate::driver::{Cx, Driver, DriverId};
-use crate::error::OpenError;
+use crate::error::{OpenError, WriteError};
 use crate::head::HeadStats;
+use crate::module::give_credit;
 use crate::stream::{StreamId, Streams};
 use std::any::Any;
 use std::fmt;
@@ -93,12 +94,19 @@ impl Executive {
         Ok(s)
     }
 
-    /// Closes a stream: sends what was coalesced, pops its modules, and lets the driver end what it has to. Closing a
-    /// stream that is closed does nothing.
+    /// Closes a stream: sends what was coalesced, pops its modules, gives the credit of what nobody has read back, and
+    /// lets the driver end what it has to. Closing a stream that is closed does nothing.
     pub fn close(&mut self, s: StreamId) {
-        // What a full driver does not take now is lost, as everything else that it leaves on its queues.
-        let _ = self.flush_head(s);
+        // What was written has been taken, so a full driver must take it now; what it leaves on its queues is lost.
+        if self.flush_head(s) == Err(WriteError::WouldBlock) {
+            self.send_coalesced(s);
+        }
         while self.pop(s).is_ok() {}
+        let Some((stream, scheduler)) = self.streams.parts(s) else { return };
+        while let Some(m) = stream.head.queue.getq() {
+            give_credit(s, &m, scheduler);
+        }
+        self.settle();
         let Some(stream) = self.streams.get(s) else { return };
         let driver = &mut self.drivers[stream.driver.0];
         driver.close(&mut Cx::new(&mut self.streams), s);

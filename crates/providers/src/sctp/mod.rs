@@ -144,18 +144,23 @@ impl SctpDriver {
         let Some(id) = self.association(s, info.association) else {
             return cx.error(s, Errno::ENOTCONN);
         };
-        let send = SendInfo {
-            stream: info.stream,
-            ppid: info.ppid,
-            unordered: info.flags.contains(TransferFlags::UNORDERED),
-            more: info.more(),
-            immediate: info.flags.contains(TransferFlags::IMMEDIATE),
-        };
+        let send = send_info(info);
         let bytes = m.data.len();
         // The head has asked `admit`; a module that sends without asking finds its stream in error.
         if let Err(error) = self.endpoint.send(id, &send, bytes, m.data) {
             cx.error(s, send_errno(error));
         }
+    }
+}
+
+#[inline]
+fn send_info(info: &TransferInfo) -> SendInfo {
+    SendInfo {
+        stream: info.stream,
+        ppid: info.ppid,
+        unordered: info.flags.contains(TransferFlags::UNORDERED),
+        more: info.more(),
+        immediate: info.flags.contains(TransferFlags::IMMEDIATE),
     }
 }
 
@@ -179,11 +184,11 @@ impl Driver for SctpDriver {
     }
 
     #[inline]
-    fn admit(&mut self, s: StreamId, association: u32, bytes: usize) -> streams::Admission {
-        let Some(id) = self.association(s, association) else {
+    fn admit(&mut self, s: StreamId, info: &TransferInfo, bytes: usize) -> streams::Admission {
+        let Some(id) = self.association(s, info.association) else {
             return streams::Admission::Fail(Errno::ENOTCONN);
         };
-        match self.endpoint.admit(id, bytes) {
+        match self.endpoint.admit(id, &send_info(info), bytes) {
             Admission::Idle => streams::Admission::Idle,
             Admission::Room => streams::Admission::Room,
             Admission::Full => streams::Admission::Full,

@@ -212,11 +212,14 @@ impl Association {
 
     /// Whether a message of `bytes` may be handed in.
     #[inline]
-    pub(crate) fn admit(&mut self, bytes: usize) -> Admission {
+    pub(crate) fn admit(&mut self, info: &SendInfo, bytes: usize) -> Admission {
         match self.state {
             State::Established => {}
             State::CookieWait { .. } | State::CookieEchoed { .. } => {}
             _ => return Admission::Fail(SendError::Closed),
+        }
+        if let Err(error) = self.outbound.check(info, bytes) {
+            return Admission::Fail(error);
         }
         if !self.outbound.has_room(bytes) {
             Admission::Full

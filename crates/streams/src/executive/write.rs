@@ -32,7 +32,7 @@ impl Executive {
             return self.write_by_the_way(s, info, bytes);
         }
         let driver = &mut self.drivers[stream.driver.0];
-        match driver.admit(s, info.association, bytes.len()) {
+        match driver.admit(s, &info, bytes.len()) {
             Admission::Idle | Admission::Room => {}
             Admission::Full => return Err(stream.head.block_writer()),
             Admission::Fail(errno) => return Err(WriteError::Failed(errno)),
@@ -53,7 +53,7 @@ impl Executive {
     pub fn write_bytes(&mut self, s: StreamId, info: TransferInfo, bytes: Bytes) -> Result<(), WriteError> {
         self.flush_head(s)?;
         let len = bytes.len();
-        self.admit(s, info.association, len)?;
+        self.admit(s, &info, len)?;
         self.count_written(s, len);
         self.put_down(s, Message::optdata_req(info, bytes));
         Ok(())
@@ -85,7 +85,8 @@ impl Executive {
         if coalesced.is_empty() {
             return Ok(());
         }
-        match self.admit(s, coalesced.association(), coalesced.len()) {
+        let (info, bytes) = (*coalesced.info(), coalesced.len());
+        match self.admit(s, &info, bytes) {
             Ok(_) => {
                 self.send_coalesced(s);
                 Ok(())
@@ -114,7 +115,7 @@ impl Executive {
     /// A write that is a message of its own.
     fn write_whole(&mut self, s: StreamId, info: TransferInfo, bytes: &[u8]) -> Result<(), WriteError> {
         self.flush_head(s)?;
-        self.admit(s, info.association, bytes.len())?;
+        self.admit(s, &info, bytes.len())?;
         self.count_written(s, bytes.len());
         let data = self.streams.pool.copy_in(bytes);
         self.put_down(s, Message::optdata_req(info, data));
@@ -135,7 +136,7 @@ impl Executive {
             return Err(WriteError::Closed);
         };
         stream.head.check_write()?;
-        let idle = match self.drivers[stream.driver.0].admit(s, info.association, bytes.len()) {
+        let idle = match self.drivers[stream.driver.0].admit(s, &info, bytes.len()) {
             Admission::Idle => true,
             // Where the driver is full, the head has room until its block is full.
             Admission::Room | Admission::Full => false,
@@ -168,21 +169,19 @@ impl Executive {
         }
         self.flush_head(s)?;
         match &m.kind {
-            Kind::Proto(Primitive::OptdataReq(info)) => {
-                self.admit(s, info.association, m.data.len()).map(drop)
-            }
+            Kind::Proto(Primitive::OptdataReq(info)) => self.admit(s, info, m.data.len()).map(drop),
             Kind::Data | Kind::Proto(Primitive::DataReq { .. } | Primitive::ExdataReq { .. }) => {
-                self.admit(s, 0, m.data.len()).map(drop)
+                self.admit(s, &TransferInfo::default(), m.data.len()).map(drop)
             }
             _ => self.check_canput(s, m.band),
         }
     }
 
     /// Asks for room below the head, and the driver for room in the association.
-    fn admit(&mut self, s: StreamId, association: u32, bytes: usize) -> Result<Admission, WriteError> {
+    fn admit(&mut self, s: StreamId, info: &TransferInfo, bytes: usize) -> Result<Admission, WriteError> {
         self.check_canput(s, 0)?;
         let Some(stream) = self.streams.get_mut(s) else { return Err(WriteError::Closed) };
-        match self.drivers[stream.driver.0].admit(s, association, bytes) {
+        match self.drivers[stream.driver.0].admit(s, info, bytes) {
             Admission::Full => Err(stream.head.block_writer()),
             Admission::Fail(errno) => Err(WriteError::Failed(errno)),
             admission => Ok(admission),
@@ -199,7 +198,7 @@ impl Executive {
         }
     }
 
-    fn send_coalesced(&mut self, s: StreamId) {
+    pub(super) fn send_coalesced(&mut self, s: StreamId) {
         let Some((stream, _, pool)) = self.streams.all_parts(s) else { return };
         stream.head.stats.messages_coalesced += 1;
         let m = stream.head.coalesced.take(pool);

@@ -27,8 +27,8 @@ impl Coalesced {
     }
 
     #[inline]
-    pub(crate) fn association(&self) -> u32 {
-        self.info.association
+    pub(crate) fn info(&self) -> &TransferInfo {
+        &self.info
     }
 
     /// Whether bytes of this kind can join those that are held.
