@@ -8,7 +8,7 @@ use bytes::Bytes;
 use rand_chacha::rand_core::RngCore;
 use sctp_wire::cause::{Cause, StaleCookie};
 use sctp_wire::chunk::{Abort, CookieAck, CookieEcho, Error, Init, RawChunk, ShutdownAck, ShutdownComplete};
-use sctp_wire::packet::Header;
+use sctp_wire::packet::{HEADER_BYTES, Header};
 use sctp_wire::{Packet, VerificationTag};
 
 use super::replies::Reply;
@@ -135,22 +135,13 @@ impl Endpoint {
         let key = PeerKey { remote, local_port: header.source_port, peer_port: header.destination_port };
         let Some(&id) = self.by_peer.get(&key) else { return };
         let Some(association) = self.associations.get(id.index()) else { return };
-        // RFC 9260 §10, ICMP7 and ICMP8: believed only if it quotes what we really sent.
-        let identity = association.identity();
-        let genuine = match packet.chunks().next() {
-            Some(Ok(raw)) if raw.kind == Init::KIND => {
-                Init::parse(&raw).is_ok_and(|init| init.initiate_tag.0 == identity.local_tag)
-            }
-            _ => header.verification_tag.0 == identity.peer_tag && identity.peer_tag != 0,
-        };
-        // A report may quote no more than the UDP header's worth of the packet; an INIT has no tag to show.
-        let bare_init = header.verification_tag.0 == 0 && packet.chunks().next().is_none_or(|c| c.is_err());
+        let genuine = is_genuine(&header, quoted, &association.identity());
         let setting_up = !association.is_set_up();
         match why {
             Unreachable::TooBig { mtu_bytes } if genuine => {
                 self.with(id, now, host, |association, _, _| association.lower_mtu(remote, mtu_bytes));
             }
-            Unreachable::Port | Unreachable::Host if setting_up && (genuine || bare_init) => {
+            Unreachable::Port | Unreachable::Host if setting_up && genuine => {
                 let reason = match why {
                     Unreachable::Port => CloseReason::Refused,
                     _ => CloseReason::Unreachable,
@@ -415,5 +406,19 @@ impl Endpoint {
         if !self.replies.push(reply) {
             self.statistics.replies_dropped += 1;
         }
+    }
+}
+
+/// RFC 9260 §10, ICMP6: a report is believed only if it quotes a tag of the association: the peer's, or our own in
+/// the INIT, of which the quote shows at least that much.
+fn is_genuine(header: &Header, quoted: &[u8], identity: &Identity) -> bool {
+    if header.verification_tag.0 != 0 {
+        return header.verification_tag.0 == identity.peer_tag;
+    }
+    match quoted.get(HEADER_BYTES..) {
+        Some(&[Init::KIND, _, _, _, t0, t1, t2, t3, ..]) => {
+            u32::from_be_bytes([t0, t1, t2, t3]) == identity.local_tag
+        }
+        _ => false,
     }
 }
