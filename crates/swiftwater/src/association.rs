@@ -1,8 +1,8 @@
 //! Associations: one-to-one endpoints.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -211,9 +211,7 @@ impl Association {
     pub fn recv_into(&self, buffer: &mut [u8]) -> Result<Option<RecvInfo>, RecvError> {
         loop {
             match self.shared.socket.read(buffer, Patience::Forever)? {
-                Found::Data((bytes, info, end_of_record)) => {
-                    return Ok(Some(RecvInfo::new(bytes, &info, end_of_record)));
-                }
+                Found::Data(info) => return Ok(Some(info)),
                 Found::Primitive(..) => {}
                 Found::End => return self.ended().map(|()| None),
             }

@@ -39,8 +39,7 @@ enum Next {
 impl Background {
     pub(crate) fn start(&self, shard: &Arc<Shard>) -> io::Result<()> {
         let (weak, watch) = (Arc::downgrade(shard), Arc::clone(&shard.watch));
-        let handle =
-            thread::Builder::new().name("swiftwater".into()).spawn(move || run(&weak, &watch))?;
+        let handle = thread::Builder::new().name("swiftwater".into()).spawn(move || run(&weak, &watch))?;
         let _ = self.thread.set(handle.thread().clone());
         Ok(())
     }
@@ -107,7 +106,8 @@ fn look(shard: &Arc<Shard>, look: Look) -> Next {
     let mut inner = shard.enter();
     let seen = match look {
         Look::Armed if !background.armed.load(Ordering::Acquire) => return Next::Park,
-        Look::Armed => None,
+        // Whoever armed us is probably back before the lapse is over.
+        Look::Armed => return Next::Lapse(inner.activity),
         Look::AfterLapse(seen) => Some(seen),
         Look::AfterPoll => {
             shard.resume(&mut inner, Sleeper::Background);

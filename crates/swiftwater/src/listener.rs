@@ -88,8 +88,7 @@ impl Listener {
             Found::Primitive(..) | Found::Data(_) => return Ok(None),
             Found::End => return Err(lost("the listener was closed".into())),
         };
-        let socket =
-            Socket::open(&self.stack.shard, Style::OneToOne).map_err(|e| lost(e.to_string()))?;
+        let socket = Socket::open(&self.stack.shard, Style::OneToOne).map_err(|e| lost(e.to_string()))?;
         let acceptor = socket.stream.index() as u32;
         match self.socket.ask(Primitive::ConnRes { sequence, acceptor }) {
             Ok(Primitive::OkAck { .. }) => Ok(Some(Association::accepted(&self.stack, socket))),

@@ -44,6 +44,8 @@ pub(crate) struct Inner {
     pace: Pace,
     /// The sockets had more the last time: try them before sleeping.
     pub(crate) arrivals_likely: bool,
+    /// Arrivals were taken since the last send that transmitted.
+    looked: bool,
     /// Why nothing could be received the last time.
     pub(crate) fault: Option<String>,
     pub(crate) open_streams: usize,
@@ -88,6 +90,7 @@ impl Shard {
                 waiting: Waiting::new(Arc::clone(&watch)),
                 pace: Pace::default(),
                 arrivals_likely: false,
+                looked: false,
                 fault: None,
                 open_streams: 0,
             }),
@@ -115,6 +118,10 @@ impl Shard {
         }
         if inner.executive.flush_due() || self.nodelay {
             inner.flush(self.nodelay);
+            // SACKs come before the next decision to send, unless somebody has just looked for them.
+            if !std::mem::take(&mut inner.looked) {
+                inner.take_arrivals();
+            }
         } else if inner.pace.overdue() {
             inner.flush(true);
         } else if inner.poller != Poller::Background {
@@ -150,28 +157,20 @@ impl Shard {
 }
 
 impl Inner {
-    /// Transmits what is due, or everything that waits, and handles what has arrived meanwhile: SACKs come before
-    /// the next decision to send.
+    /// Transmits what is due, or everything that waits.
     pub(crate) fn flush(&mut self, everything: bool) {
         let now = Instant::now();
         let scope = if everything { FlushScope::All } else { FlushScope::Due };
         self.executive.flush(now, scope);
         let waits = !everything && self.executive.has_unsent();
         self.pace.flushed(now, waits);
-        if everything {
-            self.mind_deadline();
-        } else {
-            self.receive(now);
-        }
+        self.mind_deadline();
     }
 
     /// Takes what has arrived, lets time act, answers, and wakes whom it concerns.
     pub(crate) fn take_arrivals(&mut self) {
         let now = Instant::now();
-        self.receive(now);
-    }
-
-    fn receive(&mut self, now: Instant) {
+        self.looked = true;
         for _ in 0..RECEIVES_MAX {
             let received = self.executive.receive(now);
             self.arrivals_likely = matches!(received, Ok(true));

@@ -8,7 +8,7 @@ use streams::{Chain, Interest, Kind, Message as Block, ReadError, StreamId, Writ
 use tpi::{Errno, Primitive, TransferInfo};
 
 use crate::error::{RecvError, SendError};
-use crate::message::to_text;
+use crate::message::{RecvInfo, to_text};
 use crate::shard::{Inner, Shard};
 
 /// Whether a call may sleep.
@@ -212,25 +212,26 @@ impl Socket {
 
     /// One message up, copied: the hot path of every receive.
     #[inline]
-    pub(crate) fn read(
-        &self,
-        buffer: &mut [u8],
-        patience: Patience,
-    ) -> Result<Found<(usize, TransferInfo, bool)>, RecvError> {
+    pub(crate) fn read(&self, buffer: &mut [u8], patience: Patience) -> Result<Found<RecvInfo>, RecvError> {
+        let mut inner = self.shard.enter();
+        if let Ok(Some((bytes, info, end_of_record))) = inner.executive.read(self.stream, buffer) {
+            self.shard.after_read(&mut inner);
+            return Ok(Found::Data(RecvInfo::new(bytes, &info, end_of_record)));
+        }
+        drop(inner);
         self.until(Interest::READABLE, patience, |inner| self.try_read(inner, buffer))?
     }
 
-    #[inline]
     pub(crate) fn try_read(
         &self,
         inner: &mut Inner,
         buffer: &mut [u8],
-    ) -> Option<Result<Found<(usize, TransferInfo, bool)>, RecvError>> {
+    ) -> Option<Result<Found<RecvInfo>, RecvError>> {
         loop {
             match inner.executive.read(self.stream, buffer) {
-                Ok(Some(read)) => {
+                Ok(Some((bytes, info, end_of_record))) => {
                     self.shard.after_read(inner);
-                    return Some(Ok(Found::Data(read)));
+                    return Some(Ok(Found::Data(RecvInfo::new(bytes, &info, end_of_record))));
                 }
                 Ok(None) => return self.at_the_end().then_some(Ok(Found::End)),
                 // The message in front is not user data.
@@ -325,8 +326,7 @@ impl Socket {
 
     #[cold]
     fn at_the_end(&self) -> bool {
-        self.style == Style::OneToOne
-            && *self.end.lock().unwrap_or_else(PoisonError::into_inner) != End::Open
+        self.style == Style::OneToOne && *self.end.lock().unwrap_or_else(PoisonError::into_inner) != End::Open
     }
 
     /// A request down that is not user data. It goes behind what was sent before.

@@ -212,8 +212,7 @@ impl Inner {
     }
 
     fn mind_deadline_of(&mut self, who: Sleeper) {
-        let (Some(deadline), Some(sleep)) =
-            (self.executive.deadline(), self.waiting.sleeps[who as usize])
+        let (Some(deadline), Some(sleep)) = (self.executive.deadline(), self.waiting.sleeps[who as usize])
         else {
             return;
         };
