@@ -35,6 +35,9 @@ impl Executive {
             stream.modules.pop();
             return Err(PushError::Module(errno));
         }
+        // Whoever waited for room beyond may find it with the new module, and would not be enabled past it.
+        flow::back_enable_above(s, &mut [], index + 1, &mut stream.head, scheduler);
+        flow::back_enable_below(s, &mut stream.modules[..index], &mut stream.device, scheduler);
         self.settle();
         Ok(())
     }

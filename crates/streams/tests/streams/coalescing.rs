@@ -1,0 +1,147 @@
+//! Writes with more to come become few messages.
+
+use crate::support::{Noting, Rig, text};
+use std::time::Instant;
+use streams::{
+    Admission, Errno, FlushScope, HeadOptions, Kind, Message, ModuleInfo, Primitive, TransferFlags,
+    TransferInfo, WriteError,
+};
+
+const MORE: TransferInfo = TransferInfo {
+    association: 1,
+    stream: 0,
+    ssn: 0,
+    ppid: 0,
+    tsn: 0,
+    context: 0,
+    flags: TransferFlags::MORE,
+};
+
+fn write_more(rig: &mut Rig, text: &str) {
+    rig.executive.write(rig.s, MORE, text.as_bytes()).unwrap();
+}
+
+#[test]
+fn an_idle_driver_gets_the_first_write_at_once_and_the_rest_together() {
+    let mut rig = Rig::new();
+    rig.state().admission = Admission::Idle;
+    write_more(&mut rig, "a");
+    rig.state().admission = Admission::Room;
+    write_more(&mut rig, "b");
+    write_more(&mut rig, "c");
+    assert_eq!(rig.received(), ["a"]);
+    rig.state().admission = Admission::Idle;
+    write_more(&mut rig, "d");
+    assert_eq!(rig.received(), ["a", "bcd"]);
+    assert!(rig.state().received.iter().all(|m| m.kind == Kind::Proto(Primitive::OptdataReq(MORE))));
+}
+
+#[test]
+fn a_full_block_goes_down() {
+    let mut rig = Rig::new();
+    rig.executive.set_head_options(rig.s, &HeadOptions { coalesce_bytes: Some(4), ..HeadOptions::default() });
+    for text in ["ab", "c", "d", "efg", "hi", "jklmn"] {
+        write_more(&mut rig, text);
+    }
+    assert_eq!(rig.received(), ["abcd", "efg", "hi", "jklmn"]);
+}
+
+#[test]
+fn a_flush_sends_what_is_held() {
+    let mut rig = Rig::new();
+    write_more(&mut rig, "a");
+    assert!(rig.executive.is_coalescing());
+    rig.executive.flush(Instant::now(), FlushScope::Due);
+    assert!(rig.received().is_empty());
+    rig.executive.flush(Instant::now(), FlushScope::All);
+    assert!(!rig.executive.is_coalescing());
+    write_more(&mut rig, "b");
+    rig.executive.flush_head(rig.s).unwrap();
+    assert_eq!(rig.received(), ["a", "b"]);
+}
+
+#[test]
+fn every_other_message_goes_behind_what_is_held() {
+    let mut rig = Rig::new();
+    write_more(&mut rig, "1");
+    rig.write("2").unwrap();
+    write_more(&mut rig, "3");
+    rig.executive.write_bytes(rig.s, TransferInfo::default(), "4".into()).unwrap();
+    write_more(&mut rig, "5");
+    rig.executive.putmsg(rig.s, Message::proto(Primitive::OrdrelReq { association: 1 })).unwrap();
+    write_more(&mut rig, "6");
+    let other_stream = TransferInfo { stream: 1, ..MORE };
+    rig.executive.write(rig.s, other_stream, b"7").unwrap();
+    rig.executive.flush_head(rig.s).unwrap();
+    assert_eq!(rig.received(), ["1", "2", "3", "4", "5", "", "6", "7"]);
+}
+
+#[test]
+fn a_full_driver_leaves_the_head_a_block_and_gets_it_when_it_has_room() {
+    let mut rig = Rig::new();
+    rig.executive.set_head_options(rig.s, &HeadOptions { coalesce_bytes: Some(4), ..HeadOptions::default() });
+    rig.state().admission = Admission::Full;
+    for text in ["a", "b", "c", "d"] {
+        write_more(&mut rig, text);
+    }
+    assert_eq!(rig.executive.write(rig.s, MORE, b"e"), Err(WriteError::WouldBlock));
+    assert_eq!(rig.write("f"), Err(WriteError::WouldBlock));
+    rig.executive.flush(Instant::now(), FlushScope::All);
+    assert!(rig.received().is_empty());
+    rig.state().admission = Admission::Room;
+    rig.device(|cx, s| cx.back_enable(s));
+    rig.executive.run();
+    assert_eq!(rig.received(), ["abcd"]);
+}
+
+#[test]
+fn what_the_driver_can_never_take_is_reported_and_not_kept() {
+    let mut rig = Rig::new();
+    write_more(&mut rig, "a");
+    rig.state().admission = Admission::Fail(Errno::ENOTCONN);
+    assert_eq!(rig.write("b"), Err(WriteError::Failed(Errno::ENOTCONN)));
+    rig.state().admission = Admission::Room;
+    rig.write("c").unwrap();
+    assert_eq!(rig.received(), ["c"]);
+}
+
+#[test]
+fn closing_sends_what_is_held() {
+    let mut rig = Rig::new();
+    write_more(&mut rig, "last words");
+    rig.executive.close(rig.s);
+    assert_eq!(rig.received(), ["last words"]);
+}
+
+#[test]
+fn closing_sends_what_is_held_even_to_a_full_driver() {
+    let mut rig = Rig::new();
+    write_more(&mut rig, "last words");
+    rig.state().admission = Admission::Full;
+    rig.executive.close(rig.s);
+    assert_eq!(rig.received(), ["last words"]);
+}
+
+#[test]
+fn modules_see_one_message() {
+    let mut rig = Rig::new();
+    let diary = rig.diary();
+    rig.executive.push(rig.s, Box::new(Noting { name: "m", info: ModuleInfo::default(), diary })).unwrap();
+    rig.take_diary();
+    write_more(&mut rig, "a");
+    write_more(&mut rig, "b");
+    rig.executive.flush_head(rig.s).unwrap();
+    assert_eq!(rig.take_diary(), ["m wput ab"]);
+    assert_eq!(text(&rig.state().received[0]), "ab");
+}
+
+#[test]
+fn holding_nothing_back_can_be_chosen() {
+    let mut rig = Rig::new();
+    rig.executive.set_head_options(rig.s, &HeadOptions { coalesce_bytes: Some(0), ..HeadOptions::default() });
+    write_more(&mut rig, "a");
+    write_more(&mut rig, "b");
+    assert_eq!(rig.received(), ["a", "b"]);
+    let stats = rig.executive.head_stats(rig.s).unwrap();
+    assert_eq!((stats.messages_written, stats.bytes_written, stats.messages_coalesced), (2, 2, 0));
+}

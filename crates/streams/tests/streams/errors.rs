@@ -1,0 +1,106 @@
+//! Errors, hang-ups and streams that are closed.
+
+use crate::support::{Rig, data};
+use streams::{Admission, Errno, Kind, Message, OpenError, PopError, PushError, ReadError, WriteError};
+use streams::{Chain, DriverId, Executive, Interest, IoctlError, modules::Counter};
+
+#[test]
+fn an_error_makes_reads_and_writes_fail_until_it_is_cleared() {
+    let mut rig = Rig::new();
+    rig.data_up("data");
+    rig.device(|cx, s| cx.error(s, Errno::ECONNRESET));
+    assert_eq!(rig.write("x"), Err(WriteError::Failed(Errno::ECONNRESET)));
+    assert_eq!(rig.executive.read(rig.s, &mut [0; 8]), Err(ReadError::Failed(Errno::ECONNRESET)));
+    assert_eq!(rig.executive.getmsg(rig.s), Err(ReadError::Failed(Errno::ECONNRESET)));
+    assert_eq!(
+        rig.executive.push(rig.s, Box::new(Counter::new())),
+        Err(PushError::Failed(Errno::ECONNRESET))
+    );
+    assert!(rig.executive.poll(rig.s).error);
+    rig.up(Message::new(Kind::Error { read: Some(Errno(0)), write: Some(Errno(0)) }));
+    assert!(!rig.executive.poll(rig.s).error);
+    rig.write("x").unwrap();
+    assert_eq!(rig.read_all(), ["data"]);
+}
+
+#[test]
+fn an_error_may_be_for_one_way() {
+    let mut rig = Rig::new();
+    rig.up(Message::new(Kind::Error { read: None, write: Some(Errno::EPIPE) }));
+    rig.data_up("data");
+    assert_eq!(rig.write("x"), Err(WriteError::Failed(Errno::EPIPE)));
+    assert_eq!(rig.read_all(), ["data"]);
+}
+
+#[test]
+fn what_came_before_a_hangup_can_be_read() {
+    let mut rig = Rig::new();
+    rig.data_up("data");
+    rig.device(|cx, s| cx.hangup(s));
+    assert_eq!(rig.write("x"), Err(WriteError::HungUp));
+    let refused = rig.executive.putmsg(rig.s, data("x")).unwrap_err();
+    assert_eq!(refused.error, WriteError::HungUp);
+    assert_eq!(refused.message, data("x"));
+    assert_eq!(rig.read(100).unwrap().0, "data");
+    assert_eq!(rig.executive.read(rig.s, &mut [0; 8]), Err(ReadError::HungUp));
+    assert_eq!(rig.executive.getmsg(rig.s), Err(ReadError::HungUp));
+    let ready = rig.executive.poll(rig.s);
+    assert!(ready.hangup && ready.readable && !ready.writable);
+}
+
+#[test]
+fn a_refused_write_names_the_reason() {
+    let mut rig = Rig::new();
+    rig.state().admission = Admission::Fail(Errno::EMSGSIZE);
+    assert_eq!(rig.write("x"), Err(WriteError::Failed(Errno::EMSGSIZE)));
+    assert!(WriteError::Failed(Errno::EMSGSIZE).to_string().contains("the message is too long"));
+    rig.state().admission = Admission::Room;
+    rig.write("y").unwrap();
+    assert_eq!(rig.received(), ["y"]);
+}
+
+#[test]
+fn a_closed_stream_says_so_even_when_another_has_its_place() {
+    let mut rig = Rig::new();
+    let closed = rig.s;
+    rig.executive.close(closed);
+    rig.executive.close(closed);
+    let other = rig.executive.open(rig.driver).unwrap();
+    assert_eq!(other.index(), closed.index());
+    assert_ne!(other, closed);
+    rig.device(|cx, s| cx.putnext(s, data("for nobody")));
+    assert_eq!(rig.write("x"), Err(WriteError::Closed));
+    let ex = &mut rig.executive;
+    assert_eq!(ex.read(closed, &mut [0; 8]), Err(ReadError::Closed));
+    assert_eq!(ex.getmsg(closed), Err(ReadError::Closed));
+    assert_eq!(ex.flush_head(closed), Err(WriteError::Closed));
+    assert_eq!(ex.push(closed, Box::new(Counter::new())), Err(PushError::Closed));
+    assert_eq!(ex.pop(closed).err(), Some(PopError::Closed));
+    assert_eq!(ex.ioctl(closed, 1, Chain::new()), Err(IoctlError::Closed));
+    assert!(ex.poll(closed).hangup);
+    ex.want(closed, Interest::READABLE);
+    assert!(!ex.has_wakeups());
+    assert_eq!(ex.getmsg(other), Ok(None));
+    assert_eq!(ex.streams().collect::<Vec<_>>(), [other]);
+}
+
+#[test]
+fn a_driver_must_exist() {
+    let rig = Rig::new();
+    let id: DriverId = rig.driver;
+    assert_eq!(Executive::new().open(id), Err(OpenError::NoDriver));
+    assert_eq!(rig.executive.driver_named("device"), Some(id));
+    assert_eq!(rig.executive.driver_named("devise"), None);
+}
+
+#[test]
+fn closing_pops_the_modules_and_tells_the_driver_last() {
+    let mut rig = Rig::new();
+    for name in ["lower", "upper"] {
+        let diary = rig.diary();
+        let info = streams::ModuleInfo::default();
+        rig.executive.push(rig.s, Box::new(crate::support::Noting { name, info, diary })).unwrap();
+    }
+    rig.executive.close(rig.s);
+    assert_eq!(rig.take_diary(), ["lower open", "upper open", "upper close", "lower close", "close"]);
+}

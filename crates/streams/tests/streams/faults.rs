@@ -1,0 +1,96 @@
+//! A module that panics harms its own stream only.
+
+use crate::support::{Device, Rig};
+use streams::{Errno, Message, Module, ModuleInfo, PushError, Q, QueueInfo, ReadError, WriteError};
+
+/// Panics where its name says.
+struct Faulty(&'static str);
+
+impl Module for Faulty {
+    fn name(&self) -> &str {
+        self.0
+    }
+    fn info(&self) -> ModuleInfo {
+        let served = QueueInfo::served(1000, 100);
+        ModuleInfo { read: served, write: served }
+    }
+    fn open(&mut self, _q: &mut Q<'_>) -> Result<(), Errno> {
+        assert!(self.0 != "open", "a fault for the test");
+        Ok(())
+    }
+    fn close(&mut self, _q: &mut Q<'_>) {
+        assert!(self.0 != "close", "a fault for the test");
+    }
+    fn wput(&mut self, q: &mut Q<'_>, m: Message) {
+        assert!(self.0 != "wput", "a fault for the test");
+        q.putq(m);
+    }
+    fn wsrv(&mut self, q: &mut Q<'_>) {
+        assert!(self.0 != "wsrv", "a fault for the test");
+        q.pass_queued();
+    }
+    fn rput(&mut self, q: &mut Q<'_>, m: Message) {
+        q.putnext(m.clone());
+        assert!(self.0 != "rput", "a fault for the test");
+        q.freemsg(m);
+    }
+}
+
+fn check_that_others_live(rig: &mut Rig) {
+    let faulty = rig.s;
+    rig.s = rig.executive.open(rig.driver).unwrap();
+    rig.state().received.clear();
+    rig.write("other stream").unwrap();
+    rig.data_up("answer");
+    rig.executive.run();
+    assert_eq!(rig.received(), ["other stream"]);
+    assert_eq!(rig.read_all(), ["answer"]);
+    rig.executive.close(faulty);
+    assert!(!rig.executive.is_open(faulty));
+}
+
+#[test]
+fn a_fault_in_a_put_or_service_procedure_makes_the_stream_fail() {
+    for name in ["wput", "wsrv", "rput"] {
+        let mut rig = Rig::new();
+        rig.executive.push(rig.s, Box::new(Faulty(name))).unwrap();
+        let _ = rig.write("down");
+        rig.data_up("up");
+        rig.executive.run();
+        assert_eq!(rig.write("again"), Err(WriteError::Failed(Errno::EIO)), "after {name}");
+        assert_eq!(rig.executive.getmsg(rig.s), Err(ReadError::Failed(Errno::EIO)), "after {name}");
+        check_that_others_live(&mut rig);
+    }
+}
+
+#[test]
+fn a_module_that_faults_when_it_is_pushed_is_off_again() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.executive.push(rig.s, Box::new(Faulty("open"))), Err(PushError::Module(Errno::EIO)));
+    assert!(rig.executive.modules(rig.s).is_empty());
+    check_that_others_live(&mut rig);
+}
+
+#[test]
+fn a_module_that_faults_when_it_is_popped_is_off_all_the_same() {
+    let mut rig = Rig::new();
+    rig.executive.push(rig.s, Box::new(Faulty("close"))).unwrap();
+    assert!(rig.executive.pop(rig.s).is_ok());
+    assert!(rig.executive.modules(rig.s).is_empty());
+    check_that_others_live(&mut rig);
+}
+
+#[test]
+fn a_fault_of_the_driver_leaves_the_executive_to_its_owner() {
+    let mut rig = Rig::new();
+    let (driver, s) = (rig.driver, rig.s);
+    let fault = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        rig.executive.with_driver(driver, |_: &mut Device, cx| {
+            cx.putnext(s, crate::support::data("before the fault"));
+            panic!("a fault for the test");
+        })
+    }));
+    assert!(fault.is_err());
+    assert_eq!(rig.read_all(), ["before the fault"]);
+    check_that_others_live(&mut rig);
+}

@@ -1,0 +1,90 @@
+//! M_FLUSH along a stream.
+
+use crate::support::{Noting, Rig, data, urgent};
+use streams::{Flush, Kind, Marks, Message, ModuleInfo, QueueInfo, TransferFlags, TransferInfo};
+
+/// A stream with a module, both of whose queues hold something, as do the driver's and the head's.
+fn filled() -> Rig {
+    let mut rig = Rig::new();
+    let served = QueueInfo::served(1, 0);
+    let diary = rig.diary();
+    let module = Noting { name: "m", info: ModuleInfo { read: served, write: served }, diary };
+    rig.executive.push(rig.s, Box::new(module)).unwrap();
+    rig.executive.set_hiwat(rig.s, 1);
+    rig.executive.set_lowat(rig.s, 0);
+    rig.state().busy = true;
+    // Enough to reach the high mark of the driver's queue, so that the module keeps what it gets.
+    rig.device(|cx, s| (0..64 * 1024 / 13 + 1).for_each(|_| cx.putq(s, data("at the driver"))));
+    rig.write("at the module").unwrap();
+    rig.data_up("at the head");
+    rig.data_up("at the module");
+    rig.executive.run();
+    rig
+}
+
+#[test]
+fn flushing_the_read_side_empties_it_and_gives_the_window_back() {
+    let mut rig = filled();
+    rig.executive.flush_queues(rig.s, Flush::READ);
+    rig.executive.run();
+    assert_eq!(rig.read(100), None);
+    assert_eq!(rig.state().consumed.iter().map(|(_, bytes)| bytes).sum::<usize>(), 11 + 13);
+    rig.release();
+    assert_eq!(rig.received().last().unwrap(), "at the module", "the write side is untouched");
+}
+
+#[test]
+fn flushing_the_write_side_empties_it() {
+    let mut rig = filled();
+    rig.executive.flush_queues(rig.s, Flush::WRITE);
+    rig.release();
+    assert!(rig.received().is_empty());
+    let mut read = rig.read_all();
+    rig.executive.run();
+    read.extend(rig.read_all());
+    assert_eq!(read, ["at the head", "at the module"], "the read side is untouched");
+}
+
+#[test]
+fn flushing_both_sides_leaves_nothing_and_forgets_held_bytes() {
+    let mut rig = filled();
+    let more = TransferInfo { flags: TransferFlags::MORE, ..TransferInfo::default() };
+    rig.executive.write(rig.s, more, b"held").unwrap();
+    rig.executive.flush_queues(rig.s, Flush::BOTH);
+    rig.release();
+    let _ = rig.executive.flush_head(rig.s);
+    assert!(rig.received().is_empty());
+    assert_eq!(rig.read(100), None);
+}
+
+#[test]
+fn a_flush_from_below_is_turned_down_at_the_head() {
+    let mut rig = filled();
+    rig.up(Message::new(Kind::Flush(Flush::WRITE)));
+    rig.release();
+    assert!(rig.received().is_empty());
+}
+
+#[test]
+fn a_flush_that_does_not_loop_ends_at_the_head() {
+    let mut rig = Rig::new();
+    rig.state().busy = true;
+    rig.write("kept").unwrap();
+    rig.up(Message::new(Kind::Flush(Flush::BOTH)).marked(Marks::NO_LOOP));
+    rig.release();
+    assert_eq!(rig.received(), ["kept"]);
+}
+
+#[test]
+fn a_band_is_flushed_alone() {
+    let mut rig = Rig::new();
+    for m in [data("normal"), data("band").in_band(1), urgent("urgent")] {
+        rig.up(m);
+    }
+    rig.executive.flush_queues(rig.s, Flush { band: Some(1), ..Flush::READ });
+    let mut left = Vec::new();
+    while let Some(m) = rig.executive.getmsg(rig.s).unwrap() {
+        left.push(crate::support::text(&m));
+    }
+    assert_eq!(left, ["urgent", "normal"]);
+}

@@ -1,0 +1,20 @@
+//! The executive seen from outside: what a program, a module and a driver may rely on.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod bands;
+mod coalescing;
+mod control;
+mod counter;
+mod errors;
+mod faults;
+mod flow_control;
+mod flushing;
+mod nothing_lost;
+mod plumbing;
+mod queue;
+mod reading;
+mod scheduling;
+mod support;
+mod wakeups;
+mod writing;

@@ -1,0 +1,122 @@
+//! Whatever is done to a stream, what was accepted arrives once and in order.
+
+use crate::support::{Noting, Rig};
+use proptest::prelude::*;
+use streams::{Admission, DriverInfo, Message, ModuleInfo, QueueInfo, TransferFlags, TransferInfo};
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write { more: bool },
+    Up,
+    Read { buffer_bytes: usize },
+    Busy(bool),
+    Admission(u8),
+    Push { served: bool },
+    Pop,
+    Run,
+    Flush,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => any::<bool>().prop_map(|more| Step::Write { more }),
+        6 => Just(Step::Up),
+        6 => (1usize..6).prop_map(|buffer_bytes| Step::Read { buffer_bytes }),
+        2 => any::<bool>().prop_map(Step::Busy),
+        2 => (0u8..3).prop_map(Step::Admission),
+        1 => any::<bool>().prop_map(|served| Step::Push { served }),
+        1 => Just(Step::Pop),
+        4 => Just(Step::Run),
+        1 => Just(Step::Flush),
+    ]
+}
+
+/// The number as a word of four bytes, so that bytes which are lost, doubled or swapped show.
+fn word(n: u32) -> [u8; 4] {
+    n.to_be_bytes()
+}
+
+fn apply(rig: &mut Rig, step: &Step, written: &mut Vec<u8>, sent: &mut Vec<u8>, read: &mut Vec<u8>) {
+    match *step {
+        Step::Write { more } => {
+            let flags = if more { TransferFlags::MORE } else { TransferFlags::NONE };
+            let bytes = word(written.len() as u32);
+            let info = TransferInfo { flags, ..TransferInfo::default() };
+            if rig.executive.write(rig.s, info, &bytes).is_ok() {
+                written.extend(bytes);
+            }
+        }
+        Step::Up => {
+            let bytes = word(sent.len() as u32);
+            let mut room = false;
+            rig.device(|cx, s| {
+                room = cx.canputnext(s, 0);
+                if room {
+                    cx.putnext(s, Message::optdata_ind(TransferInfo::default(), bytes.to_vec().into()));
+                }
+            });
+            if room {
+                sent.extend(bytes);
+            }
+        }
+        Step::Read { buffer_bytes } => {
+            let mut buffer = vec![0; buffer_bytes];
+            if let Some((len, ..)) = rig.executive.read(rig.s, &mut buffer).unwrap() {
+                read.extend(&buffer[..len]);
+            }
+        }
+        Step::Busy(busy) => {
+            rig.state().busy = busy;
+            if !busy {
+                rig.device(|cx, s| cx.qenable(s));
+            }
+        }
+        Step::Admission(which) => {
+            let admission = [Admission::Idle, Admission::Room, Admission::Full][usize::from(which)];
+            rig.state().admission = admission;
+            if admission != Admission::Full {
+                rig.device(|cx, s| cx.back_enable(s));
+            }
+        }
+        Step::Push { served } => {
+            let queue = if served { QueueInfo::served(10, 5) } else { QueueInfo::PASS };
+            let module =
+                Noting { name: "m", info: ModuleInfo { read: queue, write: queue }, diary: rig.diary() };
+            let _ = rig.executive.push(rig.s, Box::new(module));
+        }
+        Step::Pop => drop(rig.executive.pop(rig.s)),
+        Step::Run => rig.executive.run(),
+        Step::Flush => drop(rig.executive.flush_head(rig.s)),
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_was_accepted_arrives_once_and_in_order(steps in prop::collection::vec(step(), 0..300)) {
+        let small = QueueInfo::served(12, 4);
+        let mut rig = Rig::with_info(DriverInfo { read: small, write: small, head: small });
+        let (mut written, mut sent, mut read) = (Vec::new(), Vec::new(), Vec::new());
+        for step in &steps {
+            apply(&mut rig, step, &mut written, &mut sent, &mut read);
+        }
+        // Now nothing is in the way any more: everything must come through without further ado.
+        rig.state().admission = Admission::Room;
+        rig.device(|cx, s| cx.back_enable(s));
+        rig.release();
+        let _ = rig.executive.flush_head(rig.s);
+        rig.executive.run();
+        loop {
+            let before = read.len();
+            apply(&mut rig, &Step::Read { buffer_bytes: 100 }, &mut written, &mut sent, &mut read);
+            rig.executive.run();
+            if read.len() == before {
+                break;
+            }
+        }
+        let received: Vec<u8> = rig.state().received.iter().flat_map(|m| m.data.to_vec()).collect();
+        prop_assert_eq!(received, written);
+        prop_assert_eq!(read, sent.clone());
+        let consumed: usize = rig.state().consumed.iter().map(|(_, bytes)| bytes).sum();
+        prop_assert_eq!(consumed, sent.len());
+    }
+}

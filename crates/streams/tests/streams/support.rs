@@ -1,0 +1,235 @@
+//! A stream to a driver that does what the test tells it, and modules that keep a diary.
+
+use bytes::Bytes;
+use std::sync::{Arc, Mutex, MutexGuard};
+use streams::{
+    Admission, Cx, Driver, DriverId, DriverInfo, Errno, Executive, Kind, Message, Module, ModuleInfo,
+    Primitive, Q, StreamId, TransferFlags, TransferInfo,
+};
+
+/// What the driver of a [`Rig`] has seen, and what it is to do.
+pub(crate) struct State {
+    pub(crate) info: DriverInfo,
+    pub(crate) admission: Admission,
+    /// Messages are queued with `putq` and stay there while this is set.
+    pub(crate) busy: bool,
+    pub(crate) received: Vec<Message>,
+    pub(crate) consumed: Vec<(u32, usize)>,
+    pub(crate) diary: Diary,
+}
+
+/// What happened, in order.
+pub(crate) type Diary = Arc<Mutex<Vec<String>>>;
+
+pub(crate) struct Device(Arc<Mutex<State>>);
+
+impl Device {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+}
+
+impl Driver for Device {
+    fn info(&self) -> DriverInfo {
+        self.state().info
+    }
+
+    fn open(&mut self, _cx: &mut Cx<'_>, _s: StreamId) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn close(&mut self, _cx: &mut Cx<'_>, _s: StreamId) {
+        self.state().diary.lock().unwrap().push("close".into());
+    }
+
+    fn admit(&mut self, _s: StreamId, _info: &TransferInfo, _bytes: usize) -> Admission {
+        self.state().admission
+    }
+
+    fn put(&mut self, cx: &mut Cx<'_>, s: StreamId, m: Message) {
+        match m.kind {
+            Kind::Flush(flush) => return cx.flushq(s, &flush),
+            Kind::Ioctl(ioctl) if ioctl.command == 1 => return cx.ack(s, ioctl, 7, m.data),
+            Kind::Ioctl(ioctl) if ioctl.command == 2 => return cx.nak(s, ioctl, Errno::EINVAL),
+            _ => {}
+        }
+        let waits = !m.kind.is_high_priority() && self.state().busy;
+        if waits || cx.queue(s).is_some_and(|q| !q.is_empty()) {
+            cx.putq(s, m);
+        } else {
+            self.state().received.push(m);
+        }
+    }
+
+    fn service(&mut self, cx: &mut Cx<'_>, s: StreamId) {
+        self.state().diary.lock().unwrap().push(format!("service {}", s.index()));
+        while !self.state().busy {
+            let Some(m) = cx.getq(s) else { return };
+            self.state().received.push(m);
+        }
+    }
+
+    fn read_service(&mut self, _cx: &mut Cx<'_>, s: StreamId) {
+        self.state().diary.lock().unwrap().push(format!("read service {}", s.index()));
+    }
+
+    fn consumed(&mut self, _cx: &mut Cx<'_>, _s: StreamId, association: u32, bytes: usize, _whole: bool) {
+        self.state().consumed.push((association, bytes));
+    }
+}
+
+/// An executive with one driver and one stream.
+pub(crate) struct Rig {
+    pub(crate) executive: Executive,
+    pub(crate) driver: DriverId,
+    pub(crate) s: StreamId,
+    state: Arc<Mutex<State>>,
+}
+
+impl Rig {
+    pub(crate) fn new() -> Self {
+        Self::with_info(DriverInfo::default())
+    }
+
+    pub(crate) fn with_info(info: DriverInfo) -> Self {
+        let state = Arc::new(Mutex::new(State {
+            info,
+            admission: Admission::Room,
+            busy: false,
+            received: Vec::new(),
+            consumed: Vec::new(),
+            diary: Diary::default(),
+        }));
+        let mut executive = Executive::new();
+        let driver = executive.add_driver("device", Box::new(Device(Arc::clone(&state))));
+        let s = executive.open(driver).unwrap();
+        Self { executive, driver, s, state }
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    pub(crate) fn diary(&self) -> Diary {
+        Arc::clone(&self.state().diary)
+    }
+
+    /// What the diary says, which starts anew.
+    pub(crate) fn take_diary(&self) -> Vec<String> {
+        std::mem::take(&mut *self.diary().lock().unwrap())
+    }
+
+    /// The driver does something with its streams.
+    pub(crate) fn device(&mut self, f: impl FnOnce(&mut Cx<'_>, StreamId)) {
+        let s = self.s;
+        self.executive.with_driver(self.driver, |_: &mut Device, cx| f(cx, s)).unwrap();
+    }
+
+    /// The driver sends a message up.
+    pub(crate) fn up(&mut self, m: Message) {
+        self.device(|cx, s| cx.putnext(s, m));
+    }
+
+    /// The driver sends user data of association 1 up.
+    pub(crate) fn data_up(&mut self, text: &'static str) {
+        self.up(data(text));
+    }
+
+    /// The driver has room from now on, and takes what it has queued.
+    pub(crate) fn release(&mut self) {
+        self.state().busy = false;
+        self.device(|cx, s| cx.qenable(s));
+        self.executive.run();
+    }
+
+    pub(crate) fn write(&mut self, text: &str) -> Result<(), streams::WriteError> {
+        self.executive.write(self.s, TransferInfo::default(), text.as_bytes())
+    }
+
+    /// The data of the messages that have reached the driver.
+    pub(crate) fn received(&self) -> Vec<String> {
+        self.state().received.iter().map(text).collect()
+    }
+
+    /// Reads once with a buffer of this size: the text, and whether it ends its record.
+    pub(crate) fn read(&mut self, buffer_bytes: usize) -> Option<(String, bool)> {
+        let mut buffer = vec![0; buffer_bytes];
+        let (len, _, end) = self.executive.read(self.s, &mut buffer).unwrap()?;
+        buffer.truncate(len);
+        Some((String::from_utf8(buffer).unwrap(), end))
+    }
+
+    /// Reads everything that is there.
+    pub(crate) fn read_all(&mut self) -> Vec<String> {
+        std::iter::from_fn(|| self.read(1000)).map(|(text, _)| text).collect()
+    }
+}
+
+/// User data of association 1 on its way up.
+pub(crate) fn data(text: &'static str) -> Message {
+    let info = TransferInfo { association: 1, ..TransferInfo::default() };
+    Message::optdata_ind(info, Bytes::from_static(text.as_bytes()).into())
+}
+
+/// The same with more to come.
+pub(crate) fn partial_data(text: &'static str) -> Message {
+    let info = TransferInfo { association: 1, flags: TransferFlags::MORE, ..TransferInfo::default() };
+    Message::optdata_ind(info, Bytes::from_static(text.as_bytes()).into())
+}
+
+/// A primitive with high priority.
+pub(crate) fn urgent(text: &'static str) -> Message {
+    let mut m = Message::pc_proto(Primitive::InfoReq);
+    m.data = Bytes::from_static(text.as_bytes()).into();
+    m
+}
+
+pub(crate) fn text(m: &Message) -> String {
+    String::from_utf8_lossy(&m.data.to_vec()).into_owned()
+}
+
+/// A module with these queues that notes in a diary what its procedures are called for, and otherwise does what the
+/// provided ones do.
+pub(crate) struct Noting {
+    pub(crate) name: &'static str,
+    pub(crate) info: ModuleInfo,
+    pub(crate) diary: Diary,
+}
+
+impl Noting {
+    fn note(&self, what: &str) {
+        self.diary.lock().unwrap().push(format!("{} {what}", self.name));
+    }
+}
+
+impl Module for Noting {
+    fn name(&self) -> &str {
+        self.name
+    }
+    fn info(&self) -> ModuleInfo {
+        self.info
+    }
+    fn open(&mut self, _q: &mut Q<'_>) -> Result<(), Errno> {
+        self.note("open");
+        Ok(())
+    }
+    fn close(&mut self, _q: &mut Q<'_>) {
+        self.note("close");
+    }
+    fn wput(&mut self, q: &mut Q<'_>, m: Message) {
+        self.note(&format!("wput {}", text(&m)));
+        q.pass(m);
+    }
+    fn rput(&mut self, q: &mut Q<'_>, m: Message) {
+        self.note(&format!("rput {}", text(&m)));
+        q.pass(m);
+    }
+    fn wsrv(&mut self, q: &mut Q<'_>) {
+        self.note("wsrv");
+        q.pass_queued();
+    }
+    fn rsrv(&mut self, q: &mut Q<'_>) {
+        self.note("rsrv");
+        q.pass_queued();
+    }
+}

@@ -1,0 +1,58 @@
+//! Writing at the head.
+
+use crate::support::Rig;
+use bytes::Bytes;
+use streams::{Kind, Message, Pool, Primitive, TransferFlags, TransferInfo};
+
+#[test]
+fn a_write_goes_down_as_one_message_with_what_is_known_of_it() {
+    let mut rig = Rig::new();
+    let info =
+        TransferInfo { stream: 3, ppid: 4, flags: TransferFlags::UNORDERED, ..TransferInfo::default() };
+    rig.executive.write(rig.s, info, b"data").unwrap();
+    assert_eq!(rig.state().received, [Message::optdata_req(info, Bytes::from_static(b"data"))]);
+}
+
+#[test]
+fn bytes_go_down_without_being_copied() {
+    let mut rig = Rig::new();
+    let bytes = Bytes::from(vec![1, 2, 3]);
+    rig.executive.write_bytes(rig.s, TransferInfo::default(), bytes.clone()).unwrap();
+    assert_eq!(rig.state().received[0].data.blocks()[0].as_ptr(), bytes.as_ptr());
+}
+
+#[test]
+fn a_primitive_goes_down_as_it_is() {
+    let mut rig = Rig::new();
+    rig.executive.putmsg(rig.s, Message::pc_proto(Primitive::InfoReq)).unwrap();
+    assert_eq!(rig.state().received[0].kind, Kind::PcProto(Primitive::InfoReq));
+}
+
+#[test]
+fn blocks_are_used_again_when_their_messages_are_gone() {
+    let mut pool = Pool::default();
+    let message = [7; 1000];
+    let mut addresses = std::collections::HashSet::new();
+    let mut held = std::collections::VecDeque::new();
+    for i in 0..10_000_u32 {
+        let mut bytes = message;
+        bytes[..4].copy_from_slice(&i.to_ne_bytes());
+        let block = pool.copy_in(&bytes);
+        addresses.insert(block.as_ptr() as usize / Pool::BLOCK_BYTES);
+        held.push_back((i, block));
+        if held.len() > 100 {
+            let (i, block) = held.pop_front().unwrap();
+            assert_eq!(block[..4], i.to_ne_bytes(), "nobody writes over a message that is held");
+        }
+    }
+    // 100 messages of 1000 bytes are held: two blocks and the one being filled, each of which may touch two pages.
+    assert!(addresses.len() <= 10, "{} blocks for 100 KB", addresses.len());
+}
+
+#[test]
+fn a_message_larger_than_a_block_has_memory_of_its_own() {
+    let mut pool = Pool::default();
+    let large = vec![1; Pool::BLOCK_BYTES + 1];
+    assert_eq!(pool.copy_in(&large), large);
+    assert_eq!(pool.copy_in(&large[1..]), large[1..]);
+}
