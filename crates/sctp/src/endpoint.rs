@@ -54,8 +54,9 @@ struct PeerKey {
     peer_port: u16,
 }
 
-/// The dynamic ports, from 49152 up (RFC 6335 §6).
-const DYNAMIC_PORTS: usize = 16384;
+/// The dynamic ports (RFC 6335 §6).
+const FIRST_DYNAMIC_PORT: u16 = 49152;
+const DYNAMIC_PORTS: u16 = 16384;
 
 /// One SCTP instance: every association of a set of sockets.
 pub struct Endpoint {
@@ -64,8 +65,6 @@ pub struct Endpoint {
     associations: Slab<Box<Association>>,
     by_tag: HashMap<u32, AssociationId>,
     by_peer: HashMap<PeerKey, AssociationId>,
-    /// Local ports of associations, with their number.
-    ports: HashMap<u16, usize>,
     /// The association of the last packet: the next one is probably for it, too.
     last: Option<(u32, AssociationId)>,
     listeners: HashMap<u16, Arc<AssociationConfig>>,
@@ -98,7 +97,6 @@ impl Endpoint {
             associations: Slab::new(),
             by_tag: HashMap::new(),
             by_peer: HashMap::new(),
-            ports: HashMap::new(),
             last: None,
             listeners: HashMap::new(),
             due: VecDeque::new(),
@@ -133,16 +131,16 @@ impl Endpoint {
         self.listeners.remove(&port);
     }
 
-    /// An SCTP port that neither a listener nor an association uses.
-    pub fn free_port(&mut self) -> u16 {
-        loop {
-            let port = 49152 + (self.random.next_u32() as usize % DYNAMIC_PORTS) as u16;
-            // Associations with different peers may share a port; so many ports in use mean many peers.
-            let used = self.ports.contains_key(&port) && self.ports.len() < DYNAMIC_PORTS / 2;
-            if !self.listeners.contains_key(&port) && !used {
-                return port;
-            }
-        }
+    /// An SCTP port that no listener uses, and no association of ours with `peer_port` at one of `remotes`.
+    /// None: all of them are in use.
+    pub fn free_port(&mut self, remotes: &[SocketAddr], peer_port: u16) -> Option<u16> {
+        // RFC 6056 §3.3.1: a random start, then one after the other.
+        let start = self.random.next_u32() as u16 % DYNAMIC_PORTS;
+        (0..DYNAMIC_PORTS).map(|i| FIRST_DYNAMIC_PORT + (start + i) % DYNAMIC_PORTS).find(|&local_port| {
+            let key = |&remote| PeerKey { remote, local_port, peer_port };
+            !self.listeners.contains_key(&local_port)
+                && !remotes.iter().any(|remote| self.by_peer.contains_key(&key(remote)))
+        })
     }
 
     /// Starts an association. It is up when [`Event::Connected`](crate::Event::Connected) comes.
@@ -316,7 +314,6 @@ impl Endpoint {
     fn insert(&mut self, id: AssociationId, association: Association) {
         let identity = association.identity();
         self.by_tag.insert(identity.local_tag, id);
-        *self.ports.entry(identity.local_port).or_default() += 1;
         let key = self.associations.insert(Box::new(association));
         assert_eq!(key, id.index(), "the identifier was taken from the vacant entry");
         self.register(id);
@@ -381,11 +378,9 @@ impl Endpoint {
             self.push_reply(transmit);
         }
         self.by_tag.remove(&identity.local_tag);
-        if let Some(count) = self.ports.get_mut(&identity.local_port) {
-            *count -= 1;
-            if *count == 0 {
-                self.ports.remove(&identity.local_port);
-            }
+        if self.associations.is_empty() {
+            // Nothing is left that entries of the past could concern.
+            self.timers.clear();
         }
         self.last = None;
         match association.queued {

@@ -1,6 +1,5 @@
 //! The upper side: messages and events of the core become primitives.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use ::sctp::{AssociationId, CloseReason, Endpoint, Event, Host, PathHints, Payload, ReceiveInfo};
@@ -19,8 +18,16 @@ pub(super) struct Upper<'a, 'b> {
     link: &'a dyn Link,
     /// Memory for short messages that came in parts.
     pool: &'a mut Pool,
-    /// Associations to abort as soon as the core can be called again.
-    unwanted: &'a mut Vec<AssociationId>,
+    leftovers: &'a mut Leftovers,
+}
+
+/// What to do as soon as the core can be called again.
+#[derive(Debug, Default)]
+pub(super) struct Leftovers {
+    /// Associations to abort: the backlog was full.
+    pub(super) unwanted: Vec<AssociationId>,
+    /// Data that came for a closed stream, which gives its window back.
+    pub(super) unread: Vec<(AssociationId, usize)>,
 }
 
 impl SctpDriver {
@@ -31,7 +38,7 @@ impl SctpDriver {
             minors: &mut self.minors,
             link: &*self.link,
             pool: &mut self.pool,
-            unwanted: &mut self.unwanted,
+            leftovers: &mut self.leftovers,
         };
         (&mut self.endpoint, upper)
     }
@@ -73,7 +80,7 @@ impl Host for Upper<'_, '_> {
             ),
             Event::Writable => {
                 if let Some(Owner::Stream(s)) = self.minors.owner(id) {
-                    self.cx.back_enable(*s);
+                    self.cx.back_enable(s);
                 }
             }
             Event::PeerShutdown => {
@@ -98,23 +105,38 @@ impl Upper<'_, '_> {
     #[inline]
     fn up(&mut self, id: AssociationId, m: Message) {
         match self.minors.owner(id) {
-            Some(Owner::Stream(s)) => self.cx.putnext(*s, m),
-            Some(Owner::Waiting { queue, .. }) => queue.push_back(m),
-            // Data for a stream that is closed: nobody will ever read it.
-            None => self.unwanted.push(id),
+            Some(Owner::Stream(s)) => self.cx.putnext(s, m),
+            other => self.aside(id, other, m),
+        }
+    }
+
+    #[cold]
+    fn aside(&mut self, id: AssociationId, owner: Option<Owner>, m: Message) {
+        match owner {
+            Some(Owner::Waiting(sequence)) => {
+                if let Some(waiting) = self.minors.waiting(sequence) {
+                    waiting.queue.push_back(m);
+                }
+            }
+            // The peer goes on until it hears that we have shut down, and must not be stopped by a full window.
+            _ => {
+                if !m.data.is_empty() {
+                    self.leftovers.unread.push((id, m.data.len()));
+                }
+            }
         }
     }
 
     fn accepted(&mut self, id: AssociationId, port: u16, peer: SocketAddr) {
-        let Some(s) = self.minors.listener(port) else { return self.unwanted.push(id) };
-        match self.minors.get(s) {
-            Some(Minor::Listening { backlog, waiting, .. }) if waiting < backlog => {
+        let listener = self.minors.listener(port);
+        match listener.and_then(|s| Some((s, self.minors.get(s)?))) {
+            Some((s, Minor::Listening { backlog, waiting, .. })) if waiting < backlog => {
                 self.minors.set(s, Minor::Listening { port, backlog, waiting: waiting + 1 });
-                self.minors.set_owner(id, Owner::Waiting { listener: s, queue: VecDeque::new() });
-                let indication = Primitive::ConnInd { addresses: peer.into(), sequence: id.0 };
+                let sequence = self.minors.wait(s, id);
+                let indication = Primitive::ConnInd { addresses: peer.into(), sequence };
                 self.cx.putnext(s, Message::new(Kind::Proto(indication)));
             }
-            Some(Minor::OneToMany { .. }) => {
+            Some((s, Minor::OneToMany { .. })) => {
                 self.minors.set_owner(id, Owner::Stream(s));
                 let confirmation = Primitive::ConnCon {
                     addresses: peer.into(),
@@ -124,24 +146,33 @@ impl Upper<'_, '_> {
                 };
                 self.cx.putnext(s, Message::new(Kind::Proto(confirmation)));
             }
-            _ => self.unwanted.push(id),
+            _ => {
+                self.minors.set_owner(id, Owner::Nobody);
+                self.leftovers.unwanted.push(id);
+            }
         }
     }
 
     /// An association is gone: the reader gets what had arrived, then the reason, then a hang-up.
     fn closed(&mut self, id: AssociationId, reason: &CloseReason) {
-        if let Some(Owner::Waiting { queue, .. }) = self.minors.owner(id) {
-            // Not accepted yet: whoever accepts it finds what came before the end.
-            queue.push_back(disconnected(id, reason));
-            queue.push_back(Message::new(Kind::Hangup));
-            return;
-        }
-        let Some(Owner::Stream(s)) = self.minors.take_owner(id) else { return };
-        self.cx.putnext(s, disconnected(id, reason));
-        self.cx.back_enable(s);
-        if let Some(Minor::Connected { .. }) = self.minors.get(s) {
-            self.minors.set(s, Minor::Disconnected);
-            self.cx.putnext(s, Message::new(Kind::Hangup));
+        match self.minors.take_owner(id) {
+            Some(Owner::Stream(s)) => {
+                self.cx.putnext(s, disconnected(id, reason));
+                self.cx.back_enable(s);
+                if let Some(Minor::Connected { .. }) = self.minors.get(s) {
+                    self.minors.set(s, Minor::Disconnected);
+                    self.cx.putnext(s, Message::new(Kind::Hangup));
+                }
+            }
+            // Whoever accepts it finds what came before the end.
+            Some(Owner::Waiting(sequence)) => {
+                if let Some(waiting) = self.minors.waiting(sequence) {
+                    waiting.association = None;
+                    waiting.queue.push_back(disconnected(id, reason));
+                    waiting.queue.push_back(Message::new(Kind::Hangup));
+                }
+            }
+            Some(Owner::Nobody) | None => {}
         }
     }
 }

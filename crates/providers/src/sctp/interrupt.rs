@@ -50,7 +50,7 @@ impl SctpDriver {
         }
         // The lists keep their memory for the next time.
         self.received = arrivals;
-        self.abort_unwanted(cx);
+        self.clear_leftovers(cx);
         Ok(more)
     }
 
@@ -84,12 +84,23 @@ impl SctpDriver {
         }
     }
 
-    /// Ends associations that no stream takes: the backlog was full, or their stream is closed.
-    pub(super) fn abort_unwanted(&mut self, cx: &mut Cx<'_>) {
-        while let Some(id) = self.unwanted.pop() {
+    /// Does what could not be done while the core was at work.
+    #[inline]
+    pub(super) fn clear_leftovers(&mut self, cx: &mut Cx<'_>) {
+        if !self.leftovers.unwanted.is_empty() || !self.leftovers.unread.is_empty() {
+            self.clear_all_leftovers(cx);
+        }
+    }
+
+    #[cold]
+    fn clear_all_leftovers(&mut self, cx: &mut Cx<'_>) {
+        while let Some((id, bytes)) = self.leftovers.unread.pop() {
+            self.endpoint.consumed(id, bytes, true);
+        }
+        while let Some(id) = self.leftovers.unwanted.pop() {
             let now = self.now;
             let (endpoint, mut host) = self.split(cx);
-            endpoint.abort(now, id, b"nobody reads here", &mut host);
+            endpoint.abort(now, id, b"too many associations wait to be accepted; try again later", &mut host);
         }
     }
 

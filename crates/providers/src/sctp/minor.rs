@@ -23,22 +23,34 @@ pub(super) enum Minor {
 }
 
 /// Where the messages of an association go.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Owner {
     Stream(StreamId),
-    /// Waits to be accepted on this listener. What arrives meanwhile is kept in order.
-    Waiting {
-        listener: StreamId,
-        queue: VecDeque<Message>,
-    },
+    /// Into the queue of those that wait to be accepted; the number is that of its `T_CONN_IND`.
+    Waiting(u32),
+    /// Its stream is closed: what still comes is thrown away.
+    Nobody,
 }
 
-/// Both maps. Stream indices and association identifiers are small and dense, so they are tables.
+/// An association that waits to be accepted, or what is left of it.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) listener: StreamId,
+    /// None once it is gone.
+    pub(super) association: Option<AssociationId>,
+    /// What has arrived, in order.
+    pub(super) queue: VecDeque<Message>,
+}
+
+/// All tables. Stream indices and association identifiers are small and dense.
 #[derive(Debug, Default)]
 pub(super) struct Minors {
     by_stream: Vec<Option<(StreamId, Minor)>>,
     by_association: Vec<Option<Owner>>,
     listeners: HashMap<u16, StreamId>,
+    waiting: HashMap<u32, Waiting>,
+    /// Identifiers of associations are used again while a dead one still waits, so each gets a number.
+    next_sequence: u32,
 }
 
 impl Minors {
@@ -93,22 +105,48 @@ impl Minors {
     }
 
     #[inline]
-    pub(super) fn owner(&mut self, id: AssociationId) -> Option<&mut Owner> {
-        self.by_association.get_mut(id.0 as usize)?.as_mut()
+    pub(super) fn owner(&self, id: AssociationId) -> Option<Owner> {
+        *self.by_association.get(id.0 as usize)?
     }
 
     pub(super) fn take_owner(&mut self, id: AssociationId) -> Option<Owner> {
         self.by_association.get_mut(id.0 as usize)?.take()
     }
 
-    /// Associations that a closing stream leaves behind.
+    /// Lets an association wait to be accepted; says under which number.
+    pub(super) fn wait(&mut self, listener: StreamId, id: AssociationId) -> u32 {
+        let sequence = self.next_sequence;
+        self.next_sequence = sequence.wrapping_add(1);
+        self.set_owner(id, Owner::Waiting(sequence));
+        let waiting = Waiting { listener, association: Some(id), queue: VecDeque::new() };
+        self.waiting.insert(sequence, waiting);
+        sequence
+    }
+
+    pub(super) fn waiting(&mut self, sequence: u32) -> Option<&mut Waiting> {
+        self.waiting.get_mut(&sequence)
+    }
+
+    /// Ends the wait of an association of this listener, which has room for another then.
+    pub(super) fn take_waiting(&mut self, listener: StreamId, sequence: u32) -> Option<Waiting> {
+        let Some(Minor::Listening { port, backlog, waiting }) = self.get(listener) else { return None };
+        if self.waiting.get(&sequence)?.listener != listener {
+            return None;
+        }
+        self.set(listener, Minor::Listening { port, backlog, waiting: waiting.saturating_sub(1) });
+        self.waiting.remove(&sequence)
+    }
+
+    /// Takes all that wait for a listener.
+    pub(super) fn take_all_waiting(&mut self, listener: StreamId) -> Vec<AssociationId> {
+        let mine = self.waiting.extract_if(|_, waiting| waiting.listener == listener);
+        mine.filter_map(|(_, waiting)| waiting.association).collect()
+    }
+
+    /// The associations of a one-to-many stream.
     pub(super) fn owned_by(&self, s: StreamId) -> Vec<AssociationId> {
-        let mine = |owner: &Option<Owner>| match owner {
-            Some(Owner::Stream(stream)) => *stream == s,
-            Some(Owner::Waiting { listener, .. }) => *listener == s,
-            None => false,
-        };
-        let ids = self.by_association.iter().enumerate().filter(|(_, owner)| mine(owner));
-        ids.map(|(id, _)| AssociationId(id as u32)).collect()
+        let ids = self.by_association.iter().enumerate();
+        let mine = ids.filter(|(_, owner)| **owner == Some(Owner::Stream(s)));
+        mine.map(|(id, _)| AssociationId(id as u32)).collect()
     }
 }

@@ -25,7 +25,7 @@ use links::{Link, LinkStats};
 use streams::{Cx, Driver, Errno, FlushScope, Interest, Kind, Message, Pool, StreamId};
 use tpi::{Primitive, TransferFlags, TransferInfo};
 
-use minor::{Minor, Minors};
+use minor::{Minor, Minors, Owner};
 
 /// What the provider is built with.
 #[derive(Clone, Debug, Default)]
@@ -49,8 +49,7 @@ pub struct SctpDriver {
     link: Box<dyn Link>,
     minors: Minors,
     received: interrupt::Arrivals,
-    /// Associations that nobody takes, to be aborted.
-    unwanted: Vec<AssociationId>,
+    leftovers: indication::Leftovers,
     buffer: TransmitBuffer,
     pool: Pool,
     /// A batch that the link could not take yet: it goes first.
@@ -84,7 +83,7 @@ impl SctpDriver {
             link,
             minors: Minors::default(),
             received: interrupt::Arrivals::default(),
-            unwanted: Vec::new(),
+            leftovers: indication::Leftovers::default(),
             buffer: TransmitBuffer::new(),
             pool: Pool::default(),
             refused: None,
@@ -127,7 +126,9 @@ impl SctpDriver {
     fn association(&self, s: StreamId, named: u32) -> Option<AssociationId> {
         match self.minors.get(s)? {
             Minor::Connected { association } => Some(association),
-            Minor::OneToMany { .. } => Some(AssociationId(named)),
+            Minor::OneToMany { .. } => {
+                Some(AssociationId(named)).filter(|id| self.minors.owner(*id) == Some(Owner::Stream(s)))
+            }
             _ => None,
         }
     }
@@ -236,7 +237,7 @@ impl Driver for SctpDriver {
         let now = self.time(now);
         let (endpoint, mut host) = self.split(cx);
         endpoint.handle_timeout(now, &mut host);
-        self.abort_unwanted(cx);
+        self.clear_leftovers(cx);
     }
 
     #[inline]

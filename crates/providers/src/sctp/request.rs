@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use ::sctp::{AssociationConfig, AssociationId};
+use ::sctp::AssociationConfig;
 use links::SCTP_TUNNELING_PORT;
 use streams::{Chain, Cx, Errno, Flush, IocNak, Kind, Message, StreamId};
 use tpi::{Addresses, Info, Primitive, PrimitiveCode, TError, TransferInfo};
@@ -76,7 +76,8 @@ impl SctpDriver {
             return Err(Refusal::OUT_OF_STATE);
         }
         let wanted = addresses.list.first().map_or(0, SocketAddr::port);
-        let port = if wanted == 0 { self.endpoint.free_port() } else { wanted };
+        let no_port = || Refusal(TError::NoAddress, Errno(0));
+        let port = if wanted == 0 { self.endpoint.free_port(&[], 0).ok_or_else(no_port)? } else { wanted };
         let minor = match backlog {
             0 => Minor::Bound { port },
             Self::ONE_TO_MANY => Minor::OneToMany { port },
@@ -103,17 +104,20 @@ impl SctpDriver {
 
     fn connect(&mut self, cx: &mut Cx<'_>, s: StreamId, addresses: &Addresses) -> Result<Primitive, Refusal> {
         let minor = self.minors.get(s);
-        let local_port = match minor {
-            Some(Minor::Unbound) => self.endpoint.free_port(),
-            Some(Minor::Bound { port } | Minor::OneToMany { port }) => port,
-            _ => return Err(Refusal::OUT_OF_STATE),
-        };
         let Some(peer_port) = addresses.list.first().map(SocketAddr::port) else {
             return Err(Refusal(TError::BadAddress, Errno(0)));
         };
         let udp_port = addresses.encapsulation_port.unwrap_or(SCTP_TUNNELING_PORT);
         let remotes: Vec<SocketAddr> =
             addresses.list.iter().map(|a| SocketAddr::new(a.ip(), udp_port)).collect();
+        let local_port = match minor {
+            Some(Minor::Unbound) => {
+                let port = self.endpoint.free_port(&remotes, peer_port);
+                port.ok_or(Refusal(TError::NoAddress, Errno(0)))?
+            }
+            Some(Minor::Bound { port } | Minor::OneToMany { port }) => port,
+            _ => return Err(Refusal::OUT_OF_STATE),
+        };
         let (now, config) = (self.now, Arc::clone(&self.config));
         let (endpoint, host) = self.split(cx);
         let id = endpoint
@@ -128,26 +132,22 @@ impl SctpDriver {
 
     /// `T_CONN_RES`: the association moves to the accepting stream, with all that it has received.
     fn accept(&mut self, cx: &mut Cx<'_>, s: StreamId, sequence: u32, acceptor: u32) {
-        let id = AssociationId(sequence);
-        let waits = matches!(self.minors.owner(id), Some(Owner::Waiting { listener, .. }) if *listener == s);
-        let Some(Minor::Listening { port, backlog, waiting }) = self.minors.get(s).filter(|_| waits) else {
-            return refuse(cx, s, PrimitiveCode::ConnRes, Refusal(TError::BadSequence, Errno(0)));
-        };
         let Some((stream, Minor::Unbound)) = self.minors.numbered(acceptor) else {
             return refuse(cx, s, PrimitiveCode::ConnRes, Refusal(TError::BadFile, Errno(0)));
         };
-        let Some(Owner::Waiting { queue, .. }) = self.minors.take_owner(id) else { return };
-        self.minors.set(s, Minor::Listening { port, backlog, waiting: waiting.saturating_sub(1) });
-        self.minors.set(stream, Minor::Connected { association: id });
-        self.minors.set_owner(id, Owner::Stream(stream));
-        cx.putnext(s, Message::new(Kind::PcProto(Primitive::OkAck { primitive: PrimitiveCode::ConnRes })));
-        let gone = queue.iter().any(|m| matches!(m.kind, Kind::Hangup));
-        for m in queue {
-            cx.putnext(stream, m);
+        let Some(waiting) = self.minors.take_waiting(s, sequence) else {
+            return refuse(cx, s, PrimitiveCode::ConnRes, Refusal(TError::BadSequence, Errno(0)));
+        };
+        match waiting.association {
+            Some(association) => {
+                self.minors.set(stream, Minor::Connected { association });
+                self.minors.set_owner(association, Owner::Stream(stream));
+            }
+            None => self.minors.set(stream, Minor::Disconnected),
         }
-        if gone {
-            self.minors.take_owner(id);
-            self.minors.set(stream, Minor::Disconnected);
+        cx.putnext(s, Message::new(Kind::PcProto(Primitive::OkAck { primitive: PrimitiveCode::ConnRes })));
+        for m in waiting.queue {
+            cx.putnext(stream, m);
         }
     }
 
@@ -160,14 +160,12 @@ impl SctpDriver {
         reason: &Chain,
     ) -> Result<Primitive, Refusal> {
         let id = match self.minors.get(s) {
-            Some(Minor::Listening { port, backlog, waiting }) => {
-                let id = AssociationId(sequence);
-                if !matches!(self.minors.owner(id), Some(Owner::Waiting { listener, .. }) if *listener == s) {
-                    return Err(Refusal(TError::BadSequence, Errno(0)));
+            Some(Minor::Listening { .. }) => {
+                let waiting = self.minors.take_waiting(s, sequence);
+                match waiting.ok_or(Refusal(TError::BadSequence, Errno(0)))?.association {
+                    Some(id) => id,
+                    None => return Ok(Primitive::OkAck { primitive: PrimitiveCode::DisconReq }),
                 }
-                self.minors.set(s, Minor::Listening { port, backlog, waiting: waiting.saturating_sub(1) });
-                self.minors.take_owner(id);
-                id
             }
             _ => self.association(s, association).ok_or(Refusal::OUT_OF_STATE)?,
         };
@@ -198,15 +196,21 @@ impl SctpDriver {
         if let Some(Minor::Listening { port, .. } | Minor::OneToMany { port }) = minor {
             self.endpoint.unlisten(port);
         }
-        for id in self.minors.owned_by(s) {
-            self.minors.take_owner(id);
+        for id in self.minors.take_all_waiting(s) {
             let now = self.now;
             let (endpoint, mut host) = self.split(cx);
-            if matches!(minor, Some(Minor::Listening { .. })) {
-                endpoint.abort(now, id, b"the listener was closed", &mut host);
-            } else {
-                endpoint.shutdown(now, id, &mut host);
-            }
+            endpoint.abort(now, id, b"the listener was closed", &mut host);
+        }
+        let left = match minor {
+            Some(Minor::Connected { association }) => vec![association],
+            Some(Minor::OneToMany { .. }) => self.minors.owned_by(s),
+            _ => Vec::new(),
+        };
+        for id in left {
+            self.minors.set_owner(id, Owner::Nobody);
+            let now = self.now;
+            let (endpoint, mut host) = self.split(cx);
+            endpoint.shutdown(now, id, &mut host);
         }
         self.minors.close(s);
     }

@@ -18,6 +18,10 @@ impl Timers {
         self.heap.push(Reverse((at, id.0)));
     }
 
+    pub(super) fn clear(&mut self) {
+        self.heap.clear();
+    }
+
     pub(super) fn next(&self) -> Option<Time> {
         self.heap.peek().map(|Reverse((at, _))| *at)
     }
