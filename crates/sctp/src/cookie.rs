@@ -31,11 +31,12 @@ pub(crate) struct StateCookie {
     /// Tags of the association that the INIT met, if any (RFC 9260 §5.2.2); zero otherwise.
     pub(crate) tie_local_tag: u32,
     pub(crate) tie_peer_tag: u32,
+    /// The peer's addresses. The first is the one that the INIT came from; the cookie is good from these alone.
     pub(crate) addresses: Vec<IpAddr>,
 }
 
 /// Why a cookie was not accepted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum CookieError {
     /// Not ours, or changed on the way.
     Invalid,
@@ -43,8 +44,8 @@ pub(crate) enum CookieError {
     Stale {
         /// By how much.
         by: Duration,
-        /// The tag that an answer must carry.
-        peer_tag: u32,
+        /// What it carries.
+        cookie: Box<StateCookie>,
     },
 }
 
@@ -104,12 +105,8 @@ impl CookieJar {
         }
         self.mac(sealed, body).verify_slice(mac).map_err(|_| CookieError::Invalid)?;
         let word = |i: usize| array(body, 8 + 4 * i).map(u32::from_be_bytes);
-        let age = now.saturating_since(created);
-        if age > life {
-            return Err(CookieError::Stale { by: age - life, peer_tag: word(1)? });
-        }
         let half = |i: usize| array(body, 36 + 2 * i).map(u16::from_be_bytes);
-        Ok(StateCookie {
+        let cookie = StateCookie {
             created,
             local_tag: word(0)?,
             peer_tag: word(1)?,
@@ -123,7 +120,12 @@ impl CookieJar {
             streams_out: half(2)?,
             streams_in: half(3)?,
             addresses: addresses(&body[44..])?,
-        })
+        };
+        let age = now.saturating_since(created);
+        if age > life {
+            return Err(CookieError::Stale { by: age - life, cookie: Box::new(cookie) });
+        }
+        Ok(cookie)
     }
 
     fn mac(&self, epoch: u64, body: &[u8]) -> Hmac<Sha256> {
@@ -215,7 +217,7 @@ mod tests {
         let life = Duration::from_secs(60);
         assert_eq!(
             jar.open(&sealed, Time::ZERO + Duration::from_secs(61), life),
-            Err(CookieError::Stale { by: Duration::from_secs(1), peer_tag: 2 })
+            Err(CookieError::Stale { by: Duration::from_secs(1), cookie: Box::new(cookie(Time::ZERO)) })
         );
         assert_eq!(jar.open(&sealed, Time::ZERO + KEY_LIFE * 2, life), Err(CookieError::Invalid));
     }

@@ -183,10 +183,11 @@ impl Inbound {
         Ok(Outcome::Taken)
     }
 
-    /// All chunks of a packet were handled: decides when to acknowledge (RFC 9260 §6.2).
-    pub(crate) fn end_packet(&mut self, now: Time, sack_delay: std::time::Duration) {
+    /// All chunks of a packet were handled: decides when to acknowledge (RFC 9260 §6.2). Says whether there was
+    /// DATA among them.
+    pub(crate) fn end_packet(&mut self, now: Time, sack_delay: std::time::Duration) -> bool {
         if !self.packet_had_data {
-            return;
+            return false;
         }
         self.packet_had_data = false;
         self.packets_behind += 1;
@@ -201,6 +202,7 @@ impl Inbound {
         if !self.ack_now && self.ack_at.is_none() {
             self.ack_at = Some(now + sack_delay);
         }
+        true
     }
 
     /// The reader took `bytes`, and with `whole` the rest of a message. Says whether the peer should hear of
@@ -239,6 +241,11 @@ impl Inbound {
 
     pub(crate) fn ack_timer_expired(&mut self) {
         self.ack_at = None;
+        self.ack_now = true;
+    }
+
+    /// A SACK leaves with the next packet.
+    pub(crate) fn acknowledge_now(&mut self) {
         self.ack_now = true;
     }
 

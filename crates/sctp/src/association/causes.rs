@@ -18,7 +18,7 @@ pub(crate) fn error_chunk(cause: &Cause<'_>) -> Vec<u8> {
 }
 
 /// An ABORT chunk with this cause.
-pub(super) fn abort_chunk(cause: &Cause<'_>) -> Vec<u8> {
+pub(crate) fn abort_chunk(cause: &Cause<'_>) -> Vec<u8> {
     let mut causes = Vec::new();
     cause.write(&mut causes);
     let mut out = Vec::new();

@@ -39,8 +39,8 @@ use crate::statistics::Statistics;
 use crate::time::Time;
 use crate::transmit::BatchLimits;
 
-pub(crate) use causes::{abort_reason, error_chunk, reports_stale_cookie, write_abort};
-pub(crate) use setup::{PeerInit, write_init_ack};
+pub(crate) use causes::{abort_chunk, abort_reason, error_chunk, reports_stale_cookie, write_abort};
+pub(crate) use setup::{PeerInit, is_unicast, write_init_ack};
 
 /// A chunk that is sent until it is answered.
 #[derive(Debug, Clone, Copy)]
@@ -131,6 +131,8 @@ pub(crate) struct Association {
     control: VecDeque<Control>,
     /// Consecutive retransmissions and unanswered heartbeats (RFC 9260 §8.1).
     errors: u32,
+    /// The user shut down before the association was up.
+    shutdown_wanted: bool,
     /// Whether the endpoint has yet to enter addresses of paths.
     paths_changed: bool,
     statistics: Statistics,
@@ -162,6 +164,7 @@ impl Association {
             inbound: None,
             control: VecDeque::new(),
             errors: 0,
+            shutdown_wanted: false,
             paths_changed: false,
             statistics: Statistics::default(),
             registered: Vec::new(),
@@ -210,16 +213,20 @@ impl Association {
         self.outbound.assert_counters(&self.paths);
     }
 
+    #[inline]
+    fn takes_messages(&self) -> bool {
+        match self.state {
+            State::Established => true,
+            State::CookieWait { .. } | State::CookieEchoed { .. } => !self.shutdown_wanted,
+            _ => false,
+        }
+    }
+
     /// Whether a message of `bytes` may be handed in.
     #[inline]
     pub(crate) fn admit(&mut self, info: &SendInfo, bytes: usize) -> Admission {
-        match self.state {
-            State::Established => {}
-            State::CookieWait { .. } | State::CookieEchoed { .. } => {}
-            _ => return Admission::Fail(SendError::Closed),
-        }
-        if let Err(error) = self.outbound.check(info, bytes) {
-            return Admission::Fail(error);
+        if !self.takes_messages() {
+            return Admission::Fail(SendError::Closed);
         }
         if !self.outbound.has_room(bytes) {
             Admission::Full
@@ -238,7 +245,7 @@ impl Association {
         bytes: usize,
         blocks: impl IntoIterator<Item = Bytes>,
     ) -> Result<(), SendError> {
-        if !matches!(self.state, State::Established | State::CookieWait { .. } | State::CookieEchoed { .. }) {
+        if !self.takes_messages() {
             return Err(SendError::Closed);
         }
         self.outbound.send(info, bytes, blocks)?;
@@ -314,6 +321,8 @@ impl Association {
         if let Some(inbound) = &mut self.inbound {
             inbound.take_rest(self.id, &mut self.statistics, cx.host);
         }
+        // What waited is for a peer that is no more; a caller that owes it a last word says it now.
+        self.control.clear();
         self.state = State::Closed;
         cx.host.event(self.id, Event::Closed(reason));
     }

@@ -57,8 +57,10 @@ impl Association {
                 return;
             }
         }
-        if let Some(inbound) = &mut self.inbound {
-            inbound.end_packet(cx.now, self.config.sack_delay);
+        let delay = self.config.sack_delay;
+        let had_data = self.inbound.as_mut().is_some_and(|inbound| inbound.end_packet(cx.now, delay));
+        if had_data && matches!(self.state, State::ShutdownSent { .. }) {
+            self.answer_with_shutdown(cx);
         }
         self.continue_shutdown(cx);
     }
@@ -134,6 +136,8 @@ impl Association {
                     self.handle_heartbeat_ack(cx, path_id, &ack);
                 }
             }
+            // RFC 9260 §8.5.1 B and C: the tag is ours, so it was not reflected.
+            Abort::KIND | ShutdownComplete::KIND if raw.flags & 1 == 1 => return Next::Stop,
             Abort::KIND => self.close(cx, abort_reason(raw, !self.is_set_up())),
             Shutdown::KIND => {
                 if let Ok(shutdown) = Shutdown::parse(raw) {

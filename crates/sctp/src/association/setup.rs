@@ -10,7 +10,7 @@ use sctp_wire::{Tsn, VerificationTag};
 
 use super::causes::error_chunk;
 use super::{Association, Context, Control, Identity, Retry, State, make_path};
-use crate::config::{AssociationConfig, COOKIE_BYTES_MAX, PEER_ADDRESSES_MAX};
+use crate::config::{AssociationConfig, COOKIE_BYTES_MAX, PEER_ADDRESSES_MAX, RECEIVE_WINDOW_BYTES_MIN};
 use crate::cookie::StateCookie;
 use crate::endpoint::{AssociationId, PathHints};
 use crate::error::CloseReason;
@@ -40,7 +40,11 @@ pub(crate) struct PeerInit {
 impl PeerInit {
     /// Checks the fields that both chunks share; `None` if one has a value that RFC 9260 §3.3.2 forbids.
     pub(crate) fn from_init(init: &Init<'_>) -> Option<PeerInit> {
-        if init.initiate_tag.0 == 0 || init.outbound_streams == 0 || init.inbound_streams == 0 {
+        if init.initiate_tag.0 == 0
+            || init.outbound_streams == 0
+            || init.inbound_streams == 0
+            || (init.a_rwnd as usize) < RECEIVE_WINDOW_BYTES_MIN
+        {
             return None;
         }
         let mut peer = PeerInit {
@@ -78,11 +82,34 @@ impl PeerInit {
         Some(peer)
     }
 
+    /// The sender's addresses: first the one that its packet came from, then those that it lists. A host that is not
+    /// ourselves cannot have a loopback address that would mean anything to us.
+    pub(crate) fn reachable_at(&self, source: IpAddr) -> Vec<IpAddr> {
+        let listed = self.addresses.iter().copied();
+        let listed = listed.filter(|a| *a != source && (source.is_loopback() || !a.is_loopback()));
+        std::iter::once(source).chain(listed).take(PEER_ADDRESSES_MAX).collect()
+    }
+
     fn add_address(&mut self, address: IpAddr) {
-        if self.addresses.len() < PEER_ADDRESSES_MAX && !self.addresses.contains(&address) {
+        if self.addresses.len() < PEER_ADDRESSES_MAX
+            && is_unicast(address)
+            && !self.addresses.contains(&address)
+        {
             self.addresses.push(address);
         }
     }
+}
+
+/// The window to advertise, never less than RFC 9260 §3.3.2 allows.
+fn initial_window(config: &AssociationConfig) -> u32 {
+    u32::try_from(config.receive_buffer_bytes.max(RECEIVE_WINDOW_BYTES_MIN)).unwrap_or(u32::MAX)
+}
+
+/// Whether an address can be that of one host.
+pub(crate) fn is_unicast(address: IpAddr) -> bool {
+    let address = address.to_canonical();
+    let broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
+    !(address.is_unspecified() || address.is_multicast() || broadcast)
 }
 
 /// Appends an INIT ACK (RFC 9260 §3.3.3).
@@ -104,7 +131,7 @@ pub(crate) fn write_init_ack(
     }
     InitAck {
         initiate_tag: VerificationTag(identity.local_tag),
-        a_rwnd: u32::try_from(config.receive_buffer_bytes).unwrap_or(u32::MAX),
+        a_rwnd: initial_window(config),
         outbound_streams: config.streams_out.max(1),
         inbound_streams: config.streams_in_max.max(1),
         initial_tsn: Tsn(identity.local_initial_tsn),
@@ -150,7 +177,7 @@ impl Association {
         let mut bytes = Vec::new();
         Init {
             initiate_tag: VerificationTag(self.identity.local_tag),
-            a_rwnd: u32::try_from(self.config.receive_buffer_bytes).unwrap_or(u32::MAX),
+            a_rwnd: initial_window(&self.config),
             outbound_streams: self.config.streams_out.max(1),
             inbound_streams: self.config.streams_in_max.max(1),
             initial_tsn: Tsn(self.identity.local_initial_tsn),
@@ -241,21 +268,26 @@ impl Association {
         ack: &Init<'_>,
     ) {
         let State::CookieWait { .. } = self.state else { return };
+        // RFC 9260 §3.3.3: this one is discarded and nothing changes.
+        if (ack.a_rwnd as usize) < RECEIVE_WINDOW_BYTES_MIN {
+            return;
+        }
+        if let Some(path) = self.path_of(remote) {
+            self.primary = path;
+        }
+        self.identity.peer_tag = ack.initiate_tag.0;
         let Some(peer) = PeerInit::from_init(ack) else {
             // RFC 9260 §3.3.3: a zero tag or no streams destroys the association.
             return self.abort_for_violation(cx, "an INIT ACK with an invalid mandatory parameter");
         };
+        let addresses = peer.reachable_at(remote.ip());
         let Some(cookie) = peer.cookie else {
             return self.abort_for_violation(cx, "an INIT ACK without a state cookie");
         };
-        if let Some(path) = self.path_of(remote) {
-            self.primary = path;
-        }
-        self.identity.peer_tag = peer.tag;
         let streams_out = self.config.streams_out.max(1).min(peer.streams_in);
         let streams_in = self.config.streams_in_max.max(1).min(peer.streams_out);
         self.take_peer(peer.initial_tsn, peer.window_bytes, streams_out, streams_in);
-        for address in peer.addresses {
+        for address in addresses {
             let other = SocketAddr::new(address, self.paths[self.primary].remote.port());
             if self.path_of(other).is_none() {
                 self.paths.push(make_path(other, None, cx.host.path_hints(other), &self.config));
@@ -293,6 +325,9 @@ impl Association {
     fn announce_connected<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
         let streams_in = self.inbound.as_ref().map_or(0, Inbound::streams);
         cx.host.event(self.id, Event::Connected { streams_out: self.outbound.streams(), streams_in });
+        if self.shutdown_wanted {
+            self.shutdown(cx);
+        }
     }
 
     /// T1 expired: once more, or give up (RFC 9260 §4, notes 2 and 3; §5.1.6).

@@ -21,7 +21,9 @@ impl Association {
                 self.outbound.close();
                 self.continue_shutdown(cx);
             }
-            State::CookieWait { .. } | State::CookieEchoed { .. } => self.close(cx, CloseReason::Aborted),
+            // The peer knows nothing, and neither does it have to.
+            State::CookieWait { .. } if self.outbound.is_empty() => self.close(cx, CloseReason::Aborted),
+            State::CookieWait { .. } | State::CookieEchoed { .. } => self.shutdown_wanted = true,
             _ => {}
         }
     }
@@ -46,12 +48,37 @@ impl Association {
         }
     }
 
+    /// Data came after our SHUTDOWN: it is answered at once, and T2 starts anew (RFC 9260 §9.2). The SACK that goes
+    /// with it reports gaps and the window.
+    pub(super) fn answer_with_shutdown<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
+        let rto = self.paths[self.data_path()].rto.current();
+        if let State::ShutdownSent { t2 } = &mut self.state {
+            *t2 = Retry { at: cx.now + rto, attempts: 0, rto };
+            if let Some(inbound) = &mut self.inbound {
+                inbound.acknowledge_now();
+            }
+            self.push_shutdown();
+        }
+    }
+
     fn push_shutdown(&mut self) {
+        // One that still waits is out of date.
+        self.control.retain(|chunk| chunk.bytes.first() != Some(&Shutdown::KIND));
         if let Some(inbound) = &self.inbound {
             let mut bytes = Vec::new();
             Shutdown { cum_tsn: inbound.cumulative_tsn() }.write(&mut bytes);
             self.push_control(bytes, None);
         }
+    }
+
+    /// The peer connects again while we still wait for its SHUTDOWN COMPLETE, so that was lost (RFC 9260 §9.2). False:
+    /// we do not wait.
+    pub(crate) fn repeat_shutdown_ack(&mut self) -> bool {
+        let waits = matches!(self.state, State::ShutdownAckSent { .. });
+        if waits {
+            self.push_shutdown_ack();
+        }
+        waits
     }
 
     fn push_shutdown_ack(&mut self) {
@@ -103,10 +130,10 @@ impl Association {
 
     pub(super) fn handle_shutdown_ack<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
         if matches!(self.state, State::ShutdownSent { .. } | State::ShutdownAckSent { .. }) {
+            self.close(cx, CloseReason::Shutdown);
             let mut bytes = Vec::new();
             ShutdownComplete { reflected_tag: false }.write(&mut bytes);
             self.push_control(bytes, None);
-            self.close(cx, CloseReason::Shutdown);
         }
     }
 
@@ -157,10 +184,9 @@ impl Association {
         chunk: Vec<u8>,
         reason: CloseReason,
     ) {
-        self.control.clear();
+        self.close(cx, reason);
         if self.identity.peer_tag != 0 {
             self.push_control(chunk, None);
         }
-        self.close(cx, reason);
     }
 }

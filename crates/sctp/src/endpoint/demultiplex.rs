@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use rand_chacha::rand_core::RngCore;
-use sctp_wire::cause::{Cause, StaleCookie};
+use sctp_wire::cause::{Cause, InvalidMandatoryParameter, StaleCookie};
 use sctp_wire::chunk::{Abort, CookieAck, CookieEcho, Error, Init, RawChunk, ShutdownAck, ShutdownComplete};
 use sctp_wire::packet::{HEADER_BYTES, Header};
 use sctp_wire::{Packet, VerificationTag};
@@ -14,8 +14,8 @@ use sctp_wire::{Packet, VerificationTag};
 use super::replies::Reply;
 use super::{AssociationId, Endpoint, PeerKey, Unreachable};
 use crate::association::{
-    Association, Context, Identity, PeerInit, abort_reason, error_chunk, reports_stale_cookie, write_abort,
-    write_init_ack,
+    Association, Context, Identity, PeerInit, abort_chunk, abort_reason, error_chunk, is_unicast,
+    reports_stale_cookie, write_abort, write_init_ack,
 };
 use crate::config::{AssociationConfig, Checksum};
 use crate::cookie::{CookieError, StateCookie};
@@ -28,6 +28,13 @@ use crate::time::Time;
 struct Route {
     remote: SocketAddr,
     local: Option<IpAddr>,
+}
+
+impl Route {
+    /// What came from or to a group of hosts is not answered (RFC 9260 §8.4, 1).
+    fn is_unicast(&self) -> bool {
+        is_unicast(self.remote.ip()) && self.local.is_none_or(is_unicast)
+    }
 }
 
 impl Endpoint {
@@ -102,7 +109,7 @@ impl Endpoint {
             _ => {}
         }
         let Some(id) = self.find(&header, route.remote) else {
-            self.handle_unmatched(now, route, &header, &first, host);
+            self.handle_unmatched(now, route, &packet, &first, host);
             return None;
         };
         let association = self.associations.get_mut(id.index())?;
@@ -178,10 +185,11 @@ impl Endpoint {
         &mut self,
         now: Time,
         route: Route,
-        header: &Header,
+        packet: &Packet<'_>,
         first: &RawChunk<'_>,
         host: &mut H,
     ) {
+        let header = packet.header();
         let key = PeerKey {
             remote: route.remote,
             local_port: header.destination_port,
@@ -190,9 +198,11 @@ impl Endpoint {
         if let Some(&id) = self.by_peer.get(&key)
             && let Some(association) = self.associations.get(id.index())
         {
-            let reflected =
-                first.flags & 1 == 1 && association.identity().peer_tag == header.verification_tag.0;
+            let tag = header.verification_tag.0;
+            let reflected = first.flags & 1 == 1 && tag != 0 && association.identity().peer_tag == tag;
             match first.kind {
+                // RFC 9260 §8.5.1 E: the peer still ends an association that we have forgotten.
+                ShutdownAck::KIND if !association.is_set_up() => self.answer_out_of_the_blue(route, packet),
                 // RFC 9260 §8.5.1 B and C.
                 Abort::KIND if reflected => {
                     let reason = abort_reason(first, !association.is_set_up());
@@ -205,22 +215,28 @@ impl Endpoint {
             }
             return;
         }
-        self.answer_out_of_the_blue(route, header, first);
+        self.answer_out_of_the_blue(route, packet);
     }
 
-    /// RFC 9260 §8.4.
-    fn answer_out_of_the_blue(&mut self, route: Route, header: &Header, first: &RawChunk<'_>) {
+    /// RFC 9260 §8.4. An INIT and a COOKIE ECHO never come here.
+    fn answer_out_of_the_blue(&mut self, route: Route, packet: &Packet<'_>) {
         self.statistics.out_of_the_blue += 1;
-        match first.kind {
-            Abort::KIND | ShutdownComplete::KIND | CookieAck::KIND | CookieEcho::KIND => {}
-            Error::KIND if reports_stale_cookie(first) => {}
-            ShutdownAck::KIND => {
-                self.reply(route, header, header.verification_tag, |out| {
-                    ShutdownComplete { reflected_tag: true }.write(out);
-                });
-            }
-            _ => self.reply(route, header, header.verification_tag, |out| write_abort(true, out)),
+        let header = packet.header();
+        let has = |kind| packet.chunks().flatten().any(|chunk| chunk.kind == kind);
+        if !route.is_unicast() || has(Abort::KIND) || has(CookieEcho::KIND) {
+            return;
         }
+        if has(ShutdownAck::KIND) {
+            return self.reply(route, &header, header.verification_tag, |out| {
+                ShutdownComplete { reflected_tag: true }.write(out);
+            });
+        }
+        let stale = |chunk: &RawChunk<'_>| chunk.kind == Error::KIND && reports_stale_cookie(chunk);
+        if has(ShutdownComplete::KIND) || has(CookieAck::KIND) || packet.chunks().flatten().any(|c| stale(&c))
+        {
+            return;
+        }
+        self.reply(route, &header, header.verification_tag, |out| write_abort(true, out));
     }
 
     /// INIT (RFC 9260 §5.1 A and B, §5.2.1, §5.2.2). Leaves no state behind.
@@ -237,17 +253,34 @@ impl Endpoint {
             self.statistics.tag_errors += 1;
             return;
         }
-        let Some((init, peer)) =
-            Init::parse(first).ok().and_then(|i| PeerInit::from_init(&i).map(|p| (i, p)))
+        let Some(init) =
+            Init::parse(first).ok().filter(|init| init.initiate_tag.0 != 0 && route.is_unicast())
         else {
             self.statistics.malformed += 1;
             return;
+        };
+        let Some(peer) = PeerInit::from_init(&init) else {
+            // RFC 9260 §3.3.2: nothing changes, and the sender is told.
+            self.statistics.malformed += 1;
+            return self.reply(route, header, init.initiate_tag, |out| {
+                out.extend_from_slice(&abort_chunk(&Cause::InvalidMandatoryParameter(
+                    InvalidMandatoryParameter,
+                )));
+            });
         };
         let key = PeerKey {
             remote: route.remote,
             local_port: header.destination_port,
             peer_port: header.source_port,
         };
+        if let Some(&id) = self.by_peer.get(&key)
+            && self
+                .associations
+                .get_mut(id.index())
+                .is_some_and(|association| association.repeat_shutdown_ack())
+        {
+            return self.settle(id);
+        }
         let existing = self.by_peer.get(&key).and_then(|id| self.associations.get(id.index()));
         let (config, mut identity, tie) = match (existing, self.listeners.get(&header.destination_port)) {
             (Some(association), _) => {
@@ -288,7 +321,7 @@ impl Endpoint {
             streams_in: config.streams_in_max.max(1).min(peer.streams_out),
             tie_local_tag: tied.local_tag,
             tie_peer_tag: tied.peer_tag,
-            addresses: peer.addresses,
+            addresses: peer.reachable_at(route.remote.ip()),
         };
         let sealed = self.cookies.seal(&cookie);
         let addresses = std::mem::take(&mut self.local_addresses);
@@ -314,31 +347,34 @@ impl Endpoint {
         let opened = CookieEcho::parse(first)
             .map_err(|_| CookieError::Invalid)
             .and_then(|echo| self.cookies.open(echo.cookie, now, life));
-        let cookie = match opened {
-            Ok(cookie)
-                if cookie.local_tag == header.verification_tag.0
-                    && cookie.local_port == header.destination_port
-                    && cookie.peer_port == header.source_port =>
-            {
-                cookie
-            }
-            Err(CookieError::Stale { by, peer_tag }) => {
-                self.statistics.cookie_errors += 1;
-                // RFC 9260 §5.2.6.
-                let staleness_us = u32::try_from(by.as_micros()).unwrap_or(u32::MAX);
-                self.reply(route, header, VerificationTag(peer_tag), |out| {
-                    out.extend_from_slice(&error_chunk(&Cause::StaleCookie(StaleCookie { staleness_us })));
-                });
-                return false;
-            }
-            _ => {
-                self.statistics.cookie_errors += 1;
-                return false;
-            }
+        let (cookie, late) = match opened {
+            Ok(cookie) => (cookie, None),
+            Err(CookieError::Stale { by, cookie }) => (*cookie, Some(by)),
+            Err(CookieError::Invalid) => return self.refuse_cookie(),
         };
-        let key =
-            PeerKey { remote: route.remote, local_port: cookie.local_port, peer_port: cookie.peer_port };
-        let Some(&id) = self.by_peer.get(&key) else {
+        // Whoever saw the cookie cannot use it from elsewhere: it names the addresses of the INIT.
+        if cookie.local_tag != header.verification_tag.0
+            || cookie.local_port != header.destination_port
+            || cookie.peer_port != header.source_port
+            || !cookie.addresses.contains(&route.remote.ip())
+        {
+            return self.refuse_cookie();
+        }
+        let existing = self.owner_of(&cookie, route.remote);
+        let repeated = existing.and_then(|id| self.associations.get(id.index())).is_some_and(|association| {
+            let own = association.identity();
+            own.local_tag == cookie.local_tag && own.peer_tag == cookie.peer_tag
+        });
+        // RFC 9260 §5.2.4, 3: with both tags right, age does not matter.
+        if let Some(by) = late.filter(|_| !repeated) {
+            // RFC 9260 §5.2.6.
+            let staleness_us = u32::try_from(by.as_micros()).unwrap_or(u32::MAX);
+            self.reply(route, header, VerificationTag(cookie.peer_tag), |out| {
+                out.extend_from_slice(&error_chunk(&Cause::StaleCookie(StaleCookie { staleness_us })));
+            });
+            return self.refuse_cookie();
+        }
+        let Some(id) = existing else {
             return self.accept(now, route, &cookie, host);
         };
         let Some(own) = self.associations.get(id.index()).map(|a| a.identity()) else { return false };
@@ -355,12 +391,27 @@ impl Endpoint {
                 return self.accept(now, route, &cookie, host);
             }
             // Case C and everything else: a cookie that came too late.
-            _ => {
-                self.statistics.cookie_errors += 1;
-                return false;
-            }
+            _ => return self.refuse_cookie(),
         }
         true
+    }
+
+    fn refuse_cookie(&mut self) -> bool {
+        self.statistics.cookie_errors += 1;
+        false
+    }
+
+    /// The association that a cookie meets: by its tag, or by the peer's address and ports. The tag comes first,
+    /// because the peer's UDP port may have changed on the way (RFC 6951 §5.4).
+    fn owner_of(&self, cookie: &StateCookie, remote: SocketAddr) -> Option<AssociationId> {
+        let by_tag = self.by_tag.get(&cookie.local_tag).copied().filter(|id| {
+            self.associations.get(id.index()).is_some_and(|association| {
+                let own = association.identity();
+                own.local_port == cookie.local_port && own.peer_port == cookie.peer_port
+            })
+        });
+        let key = PeerKey { remote, local_port: cookie.local_port, peer_port: cookie.peer_port };
+        by_tag.or_else(|| self.by_peer.get(&key).copied())
     }
 
     fn accept<H: Host + ?Sized>(
@@ -370,15 +421,28 @@ impl Endpoint {
         cookie: &StateCookie,
         host: &mut H,
     ) -> bool {
-        let Some(config) = self.listeners.get(&cookie.local_port).cloned() else { return false };
-        self.statistics.accepted += 1;
-        let mut remotes = vec![(route.remote, host.path_hints(route.remote))];
-        for address in &cookie.addresses {
-            let other = SocketAddr::new(*address, route.remote.port());
-            if other.ip() != route.remote.ip() {
-                remotes.push((other, host.path_hints(other)));
-            }
+        let Some(config) = self.listeners.get(&cookie.local_port).cloned() else {
+            // Nobody listens any more.
+            let header = Header {
+                source_port: cookie.peer_port,
+                destination_port: cookie.local_port,
+                verification_tag: VerificationTag(cookie.local_tag),
+            };
+            self.reply(route, &header, VerificationTag(cookie.peer_tag), |out| write_abort(false, out));
+            return false;
+        };
+        // Two INITs may have drawn the same tag, and only the first can have it.
+        if self.by_tag.contains_key(&cookie.local_tag) {
+            return self.refuse_cookie();
         }
+        self.statistics.accepted += 1;
+        // The first address is the one that the INIT came from and the INIT ACK went to.
+        let remotes: Vec<_> = cookie
+            .addresses
+            .iter()
+            .map(|&address| SocketAddr::new(address, route.remote.port()))
+            .map(|remote| (remote, host.path_hints(remote)))
+            .collect();
         let id = AssociationId(self.associations.vacant_key() as u32);
         let mut cx = Context { now, host, random: &mut self.random };
         let association = Association::accept(&mut cx, id, config, cookie, &remotes, route.local);
