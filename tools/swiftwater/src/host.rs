@@ -40,10 +40,31 @@ pub(crate) fn current_nice() -> i32 {
 
 /// The processor time that this process has used so far, in programs and in the kernel.
 pub(crate) fn processor_time() -> Duration {
-    let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else { return Duration::ZERO };
+    time_of(UsageWho::RUSAGE_SELF)
+}
+
+fn time_of(who: UsageWho) -> Duration {
+    let Ok(usage) = getrusage(who) else { return Duration::ZERO };
     let (user, system) = (usage.user_time(), usage.system_time());
     let micros = (user.tv_sec() + system.tv_sec()) * 1_000_000 + user.tv_usec() + system.tv_usec();
     Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+}
+
+/// The processor time that all children used which have been waited for.
+pub(crate) fn processor_time_of_children() -> Duration {
+    time_of(UsageWho::RUSAGE_CHILDREN)
+}
+
+/// The time that all processors together were not idle since the start of the system, in steps of 10 ms. Time
+/// that another guest of the same host took is part of it.
+pub(crate) fn busy_time() -> Duration {
+    const TICKS_PER_S: u64 = 100;
+    let line = first_line("/proc/stat").unwrap_or_default();
+    let ticks: Vec<u64> = line.split_whitespace().skip(1).map(|field| field.parse().unwrap_or(0)).collect();
+    // The fields are user, nice, system, idle, iowait, irq, softirq, steal; guest time is part of user.
+    let busy: u64 =
+        ticks.iter().take(8).enumerate().filter(|(field, _)| !matches!(field, 3 | 4)).map(|(_, t)| t).sum();
+    Duration::from_millis(busy * 1000 / TICKS_PER_S)
 }
 
 /// The release of the running kernel.

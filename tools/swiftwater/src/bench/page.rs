@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::curve::{Curve, curves};
 use super::published;
 use super::result::{Conditions, Row};
-use super::table::ratio;
+use super::table::{others_busy, ratio};
 use crate::units::{grouped, mbits};
 
 const TEMPLATE: &str = include_str!("page/page.html");
@@ -30,7 +30,7 @@ pub(crate) fn render(rows: &[Row], conditions: &Conditions) -> serde_json::Resul
     let data = serde_json::to_string(&data)?.replace('<', "\\u003c");
     let parts = [
         ("{{style}}", STYLE.to_owned()),
-        ("{{conditions}}", conditions_line(conditions)),
+        ("{{conditions}}", conditions_line(rows, conditions)),
         ("{{latency}}", latency_section(rows)),
         ("{{table}}", table(rows)),
         ("{{data}}", data),
@@ -39,7 +39,7 @@ pub(crate) fn render(rows: &[Row], conditions: &Conditions) -> serde_json::Resul
     Ok(parts.iter().fold(TEMPLATE.to_owned(), |page, (mark, text)| page.replacen(mark, text, 1)))
 }
 
-fn conditions_line(conditions: &Conditions) -> String {
+fn conditions_line(rows: &[Row], conditions: &Conditions) -> String {
     let items = [
         ("Measured", conditions.date.clone()),
         ("Kernel", conditions.kernel.clone()),
@@ -48,10 +48,17 @@ fn conditions_line(conditions: &Conditions) -> String {
         ("Each run", format!("{:.2} s", conditions.seconds_per_run)),
         ("Swiftwater", conditions.version.clone()),
     ];
-    items.iter().fold(String::new(), |mut out, (name, value)| {
+    let mut out = items.iter().fold(String::new(), |mut out, (name, value)| {
         let _ = write!(out, "<div><dt>{name}</dt><dd>{}</dd></div>", escape(value));
         out
-    })
+    });
+    if let Some(busy) = others_busy(rows) {
+        let _ = write!(
+            out,
+            "<div class=warning><dt>Other programs</dt><dd>kept {busy:.1} processors busy: repeat on a quiet machine</dd></div>"
+        );
+    }
+    out
 }
 
 fn latency_section(rows: &[Row]) -> String {

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::plan::{Cell, Group};
+use super::run::Run;
 use super::series::Series;
 use crate::host;
 use crate::perf::client::{Outcome, per};
@@ -70,6 +71,7 @@ pub(crate) struct Row {
     pub sender_nice: i32,
     pub receiver_nice: i32,
     pub runs: usize,
+    pub others_busy_processors: f64,
     pub seconds_per_run: f64,
     pub kernel: String,
     pub processor: String,
@@ -83,7 +85,7 @@ pub(crate) struct Measured {
     /// What was measured.
     pub cell: Cell,
     /// One for each round.
-    pub runs: Vec<Option<Outcome>>,
+    pub runs: Vec<Option<Run>>,
 }
 
 /// The cells of a group with their runs.
@@ -96,10 +98,10 @@ impl Results {
     }
 
     /// Adds a run of the cell of this index to the round. A run that failed leaves a gap.
-    pub(crate) fn add(&mut self, index: usize, round: usize, outcome: Option<Outcome>) {
+    pub(crate) fn add(&mut self, index: usize, round: usize, run: Option<Run>) {
         let runs = &mut self.0[index].runs;
         runs.resize(round, None);
-        runs.push(outcome);
+        runs.push(run);
     }
 
     /// A row for each cell that has at least one run.
@@ -109,7 +111,8 @@ impl Results {
 
     fn row(&self, measured: &Measured, conditions: &Conditions) -> Option<Row> {
         let Cell { series, cpus, packet_cap, parallel, message_bytes } = measured.cell;
-        let runs: Vec<&Outcome> = measured.runs.iter().flatten().collect();
+        let runs: Vec<&Outcome> = measured.runs.iter().flatten().map(|run| &run.outcome).collect();
+        let others_busy: Vec<f64> = measured.runs.iter().flatten().map(|run| run.others_busy).collect();
         let last = runs.last()?;
         let middle = |value: &dyn Fn(&Outcome) -> f64| {
             median(&runs.iter().map(|run| value(run)).collect::<Vec<f64>>()).unwrap_or(0.0)
@@ -143,6 +146,7 @@ impl Results {
             sender_nice: last.client.nice,
             receiver_nice: last.server.nice,
             runs: runs.len(),
+            others_busy_processors: median(&others_busy).unwrap_or(0.0),
             seconds_per_run: conditions.seconds_per_run,
             kernel: conditions.kernel.clone(),
             processor: conditions.processor.clone(),
@@ -155,9 +159,9 @@ impl Results {
     /// median latencies where those are measured.
     fn ratios(&self, measured: &Measured, is_base: impl Fn(&Cell) -> bool) -> Vec<f64> {
         let Some(base) = self.0.iter().find(|other| is_base(&other.cell)) else { return Vec::new() };
-        let value = |outcome: &Outcome| match &outcome.latency {
+        let value = |run: &Run| match &run.outcome.latency {
             Some(latency) => latency.p50_us,
-            None => outcome.messages_per_s(),
+            None => run.outcome.messages_per_s(),
         };
         let rounds = measured.runs.iter().zip(&base.runs);
         rounds
@@ -173,7 +177,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::perf::control::Totals;
 
-    fn outcome(messages_per_s: u64) -> Option<Outcome> {
+    fn outcome(messages_per_s: u64) -> Option<Run> {
         let totals = Totals {
             messages: messages_per_s,
             bytes: messages_per_s * 64,
@@ -181,7 +185,8 @@ pub(crate) mod tests {
             cpu_s: 0.5,
             nice: 0,
         };
-        Some(Outcome { client: totals, server: totals, latency: None, interrupted: false })
+        let outcome = Outcome { client: totals, server: totals, latency: None, interrupted: false };
+        Some(Run { outcome, others_busy: 0.5 })
     }
 
     pub(crate) fn conditions() -> Conditions {

@@ -46,6 +46,15 @@ struct Listening {
     port: u16,
 }
 
+/// A run that gave a result.
+#[derive(Clone, Debug)]
+pub(crate) struct Run {
+    /// The result.
+    pub outcome: Outcome,
+    /// Processors that other programs kept busy meanwhile.
+    pub others_busy: f64,
+}
+
 /// Starts runs.
 pub(crate) struct Runner {
     program: PathBuf,
@@ -59,7 +68,15 @@ impl Runner {
     }
 
     /// Measures the cell once.
-    pub(crate) fn run(&self, cell: &Cell, seconds: f64) -> Result<Outcome, RunError> {
+    pub(crate) fn run(&self, cell: &Cell, seconds: f64) -> Result<Run, RunError> {
+        let (began, busy, ours) = (Instant::now(), host::busy_time(), our_time());
+        let outcome = self.run_peers(cell, seconds)?;
+        let (busy, ours) = (host::busy_time().saturating_sub(busy), our_time().saturating_sub(ours));
+        let others_busy = busy.saturating_sub(ours).as_secs_f64() / began.elapsed().as_secs_f64();
+        Ok(Run { outcome, others_busy })
+    }
+
+    fn run_peers(&self, cell: &Cell, seconds: f64) -> Result<Outcome, RunError> {
         let (sender_on, receiver_on) = processors(cell.cpus, &self.allowed);
         let nice = cell.series.nice();
         let spec = cell.series.spec(cell.message_bytes, cell.parallel, cell.packet_cap);
@@ -78,6 +95,11 @@ impl Runner {
             other => other,
         }
     }
+}
+
+/// The processor time of this program and of the ends that have ended.
+fn our_time() -> Duration {
+    host::processor_time() + host::processor_time_of_children()
 }
 
 /// A child that ends with us.

@@ -3,7 +3,11 @@
 use std::fmt::Write;
 
 use super::result::Row;
+use crate::stats::median;
 use crate::units::{grouped, mbits};
+
+/// Other programs may keep so many processors busy before the table warns of it.
+const OTHERS_BUSY_MAX: f64 = 0.15;
 
 const HEAD: [&str; 10] = [
     "bytes",
@@ -80,7 +84,11 @@ fn latency_cells(row: &Row) -> Vec<String> {
 
 /// A ratio with two decimals.
 pub(crate) fn ratio(value: Option<f64>) -> String {
-    value.map_or_else(|| "-".into(), |ratio| format!("{ratio:.2}x"))
+    match value {
+        None => "-".into(),
+        Some(ratio) if ratio >= 100.0 => format!("{}x", grouped(ratio.round() as u64)),
+        Some(ratio) => format!("{ratio:.2}x"),
+    }
 }
 
 fn range(row: &Row) -> String {
@@ -90,8 +98,19 @@ fn range(row: &Row) -> String {
     }
 }
 
+/// The processors that other programs kept busy during the runs, where they were too many to be ignored.
+pub(crate) fn others_busy(rows: &[Row]) -> Option<f64> {
+    let busy: Vec<f64> = rows.iter().map(|row| row.others_busy_processors).collect();
+    median(&busy).filter(|&busy| busy >= OTHERS_BUSY_MAX)
+}
+
 fn notes(rows: &[Row]) -> Vec<String> {
     let mut notes = Vec::new();
+    if let Some(busy) = others_busy(rows) {
+        notes.push(format!(
+            "other programs kept {busy:.1} processors busy meanwhile: compare nothing before you have repeated this on a quiet machine"
+        ));
+    }
     if let Some(row) = rows.iter().find(|row| row.series == "tcp-artificial") {
         notes.push(format!(
             "tcp-artificial: the sender ran at nice {}, the receiver at {} (of -20 and 19)",
@@ -154,6 +173,6 @@ mod tests {
             assert_eq!(line.as_bytes()[column], b' ', "{text}");
         }
         assert!(text.contains("4.00x") && text.contains("2.67 .. 8.00"), "{text}");
-        assert!(text.ends_with("no protocol\n"), "{text}");
+        assert!(text.contains("0.5 processors busy") && text.ends_with("no protocol\n"), "{text}");
     }
 }

@@ -38,19 +38,13 @@ pub(crate) struct DatagramIn<'a> {
     socket: UdpSocket,
     buffer: Vec<u8>,
     stop: &'a AtomicBool,
-    counted_only: bool,
 }
 
 impl<'a> DatagramIn<'a> {
     /// Reads every byte of each datagram.
     pub(crate) fn new(socket: UdpSocket, stop: &'a AtomicBool) -> Result<Self, LoadError> {
         socket.set_read_timeout(Some(QUIET)).map_err(LoadError::during("setting a timeout"))?;
-        Ok(Self { socket, buffer: vec![0; 1 << 16], stop, counted_only: false })
-    }
-
-    /// Only counts the bytes.
-    pub(crate) fn counting(self) -> Self {
-        Self { counted_only: true, ..self }
+        Ok(Self { socket, buffer: vec![0; 1 << 16], stop })
     }
 }
 
@@ -60,9 +54,7 @@ impl Incoming for DatagramIn<'_> {
         loop {
             match self.socket.recv(&mut self.buffer) {
                 Ok(count) => {
-                    if !self.counted_only {
-                        read_every_byte(&self.buffer[..count]);
-                    }
+                    read_every_byte(&self.buffer[..count]);
                     return Ok(Some(count));
                 }
                 Err(error) if is_quiet(error.kind()) => {
@@ -162,7 +154,7 @@ impl Dialogue for Answerer<'_> {
 }
 
 /// Nothing came in time, or an earlier datagram of ours met nobody (which says nothing about this one).
-fn is_quiet(kind: ErrorKind) -> bool {
+pub(super) fn is_quiet(kind: ErrorKind) -> bool {
     matches!(
         kind,
         ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted | ErrorKind::ConnectionRefused

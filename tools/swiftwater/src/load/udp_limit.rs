@@ -1,12 +1,19 @@
 //! The most that plain UDP moves with packets of a given size: segmentation and receive offload, batches of
 //! about 64 KB full of messages, no headers, no checksum, no account of anything, and a receiver that only
 //! counts. What a protocol over UDP reaches can be read as a part of it.
+//!
+//! The receiver returns one small datagram for some batches and the sender never has more under way than the
+//! receive buffer holds. A sender that floods the buffer spends its time on what is thrown away, and moves
+//! less wherever the two ends or other programs share processors.
 
 use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use nix::sys::socket::{setsockopt, sockopt};
 
-use super::{LoadError, Outgoing};
+use super::udp::{QUIET, is_quiet};
+use super::{Incoming, LoadError, Outgoing};
 
 /// A batch above this arrives split into its segments.
 const BATCH_BYTES_MAX: usize = 65_300;
@@ -14,6 +21,16 @@ const BATCH_BYTES_MAX: usize = 65_300;
 const SEGMENTS_MAX: usize = 64;
 const IPV4_UDP_HEADER_BYTES: usize = 28;
 const IPV6_UDP_HEADER_BYTES: usize = 48;
+/// The buffers to ask for. Systems grant what they allow.
+const BUFFER_BYTES: usize = 4 << 20;
+/// What the kernel charges a receive buffer with for one batch.
+const BATCH_CHARGE_BYTES: usize = 72 << 10;
+/// Batches under way at most: about 1 MB. More only pushes what is under way out of the caches.
+const BATCHES_UNDER_WAY_MAX: usize = 14;
+/// Batches for each datagram that the receiver returns. The smallest usual buffer holds three.
+const BATCHES_PER_RETURN: usize = 2;
+/// After this long what is under way was lost, or its return was.
+const RETURN_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// How a batch is cut: the bytes of one segment and of the whole batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +47,11 @@ fn cut(packet_bytes: usize, ipv6: bool) -> Cut {
 }
 
 /// Sends batches through a connected socket.
-pub(crate) struct BatchOut(UdpSocket);
+pub(crate) struct BatchOut {
+    socket: UdpSocket,
+    under_way: usize,
+    under_way_max: usize,
+}
 
 impl BatchOut {
     /// Packets of at most `packet_bytes` to `remote`, to which the socket is connected. The batch that comes
@@ -45,18 +66,32 @@ impl BatchOut {
             setsockopt(&socket, sockopt::UdpGsoSegment, &(cut.segment_bytes as i32))
                 .map_err(|errno| LoadError::during("asking for UDP segmentation offload")(errno.into()))?;
         }
-        Ok((Self(socket), super::payload(cut.batch_bytes)))
+        socket.set_read_timeout(Some(RETURN_TIMEOUT)).map_err(LoadError::during("setting a timeout"))?;
+        // The receiver asks for the same, and is granted the same on one machine.
+        let granted_bytes = ask_for_buffers(&socket)?;
+        let under_way_max =
+            (granted_bytes * 6 / 10 / BATCH_CHARGE_BYTES).clamp(BATCHES_PER_RETURN, BATCHES_UNDER_WAY_MAX);
+        Ok((Self { socket, under_way: 0, under_way_max }, super::payload(cut.batch_bytes)))
     }
 }
 
 impl Outgoing for BatchOut {
     #[inline]
     fn send(&mut self, batch: &[u8]) -> Result<(), LoadError> {
-        match self.0.send(batch) {
-            Ok(_) => Ok(()),
-            Err(error) if error.raw_os_error() == Some(nix::libc::ENOBUFS) => Ok(()),
-            Err(error) => Err(LoadError::during("sending a batch of UDP datagrams")(error)),
+        if self.under_way >= self.under_way_max {
+            match self.socket.recv(&mut [0; 1]) {
+                Ok(_) => self.under_way = self.under_way.saturating_sub(BATCHES_PER_RETURN),
+                Err(error) if is_quiet(error.kind()) => self.under_way = 0,
+                Err(error) => return Err(LoadError::during("waiting for the receiver")(error)),
+            }
         }
+        match self.socket.send(batch) {
+            Ok(_) => {}
+            Err(error) if error.raw_os_error() == Some(nix::libc::ENOBUFS) => {}
+            Err(error) => return Err(LoadError::during("sending a batch of UDP datagrams")(error)),
+        }
+        self.under_way += 1;
+        Ok(())
     }
 
     fn finish(self) -> Result<(), LoadError> {
@@ -64,9 +99,74 @@ impl Outgoing for BatchOut {
     }
 }
 
-/// Lets the kernel hand over whole batches, where it can; without that the datagrams come one by one.
-pub(crate) fn accept_batches(socket: &UdpSocket) {
-    let _ = setsockopt(socket, sockopt::UdpGroSegment, &true);
+/// Counts what arrives until `stop` is set and nothing has come for a while.
+pub(crate) struct BatchIn<'a> {
+    socket: UdpSocket,
+    buffer: Vec<u8>,
+    stop: &'a AtomicBool,
+    sender: Option<SocketAddr>,
+    bytes_per_return: usize,
+    bytes_since_return: usize,
+}
+
+impl<'a> BatchIn<'a> {
+    /// Receives packets of at most `packet_bytes`. The kernel hands over whole batches where it can; without
+    /// that the datagrams come one by one.
+    pub(crate) fn new(
+        socket: UdpSocket,
+        packet_bytes: usize,
+        stop: &'a AtomicBool,
+    ) -> Result<Self, LoadError> {
+        let _ = setsockopt(&socket, sockopt::UdpGroSegment, &true);
+        ask_for_buffers(&socket)?;
+        socket.set_read_timeout(Some(QUIET)).map_err(LoadError::during("setting a timeout"))?;
+        let bytes_per_return = BATCHES_PER_RETURN * cut(packet_bytes, true).batch_bytes;
+        let buffer = vec![0; 1 << 16];
+        Ok(Self { socket, buffer, stop, sender: None, bytes_per_return, bytes_since_return: 0 })
+    }
+
+    fn receive(&mut self) -> std::io::Result<usize> {
+        if self.sender.is_some() {
+            return self.socket.recv(&mut self.buffer);
+        }
+        let (count, sender) = self.socket.recv_from(&mut self.buffer)?;
+        self.socket.connect(sender)?;
+        self.sender = Some(sender);
+        Ok(count)
+    }
+}
+
+impl Incoming for BatchIn<'_> {
+    #[inline]
+    fn recv(&mut self) -> Result<Option<usize>, LoadError> {
+        loop {
+            match self.receive() {
+                Ok(count) => {
+                    self.bytes_since_return += count;
+                    if self.bytes_since_return >= self.bytes_per_return {
+                        self.bytes_since_return -= self.bytes_per_return;
+                        // The sender has gone when this fails; what it sent still counts.
+                        let _ = self.socket.send(&[0]);
+                    }
+                    return Ok(Some(count));
+                }
+                Err(error) if is_quiet(error.kind()) => {
+                    if self.stop.load(Ordering::Relaxed) {
+                        return Ok(None);
+                    }
+                }
+                Err(error) => return Err(LoadError::during("receiving UDP datagrams")(error)),
+            }
+        }
+    }
+}
+
+/// Asks for large buffers and says how much is received into.
+fn ask_for_buffers(socket: &UdpSocket) -> Result<usize, LoadError> {
+    let socket = socket2::SockRef::from(socket);
+    let asked =
+        socket.set_recv_buffer_size(BUFFER_BYTES).and_then(|()| socket.set_send_buffer_size(BUFFER_BYTES));
+    asked.and_then(|()| socket.recv_buffer_size()).map_err(LoadError::during("setting the socket's buffers"))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use super::server::{ServerConfig, accept_within};
 use super::spec::{Exchange, Method, Protocol, Spec};
 use crate::load::sctp_transport::{SctpDialogue, SctpDoor, SctpIn};
 use crate::load::{LoadError, Meter, Span, answer_all, receive_all, tcp, udp, udp_limit};
-use crate::sockets;
+use crate::{host, sockets};
 
 /// How often a waiting door looks whether the test is over.
 const LOOK: Duration = Duration::from_millis(50);
@@ -211,8 +211,8 @@ fn serve_udp(socket: &UdpSocket, spec: &Spec, stop: &AtomicBool, meter: &Meter) 
     let socket = socket.try_clone().map_err(LoadError::during("sharing the UDP socket"))?;
     match (spec.exchange, spec.method) {
         (Exchange::OneWay, Method::UdpLimit) => {
-            udp_limit::accept_batches(&socket);
-            receive_all(&mut udp::DatagramIn::new(socket, stop)?.counting(), None, meter)
+            let packet_bytes = spec.packet_bytes.unwrap_or_else(host::loopback_packet_bytes);
+            receive_all(&mut udp_limit::BatchIn::new(socket, packet_bytes, stop)?, None, meter)
         }
         (Exchange::OneWay, _) => {
             receive_all(&mut udp::DatagramIn::new(socket, stop)?, Some(spec.message_bytes), meter)

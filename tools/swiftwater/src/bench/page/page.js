@@ -8,7 +8,7 @@ const STYLES = {
   "2007 sctp, STREAMS XTI": ["--old-b", "8 3"], "2007 tcp, sockets": ["--old-c", "8 3"],
   "2007 tcp, sockets, artificial": ["--old-d", "4 3"],
 };
-const WIDTH = 560, HEIGHT = 330, LEFT = 62, RIGHT = 14, TOP = 12, BOTTOM = 40;
+const WIDTH = 560, HEIGHT = 330, LEFT = 62, RIGHT = 14, TOP = 26, BOTTOM = 40;
 const off = new Set();
 
 const styleOf = (curve) => {
@@ -79,22 +79,27 @@ function sizeAxis(curves) {
   const fourth = powers(low, high, 4);
   return { scale: log(low, high, LEFT, WIDTH - RIGHT), ticks: fourth.length > 2 ? fourth : powers(low, high, 2), text: bytesText, name: "bytes of a message" };
 }
+function decades(values) {
+  const low = 10 ** Math.floor(Math.log10(Math.min(...values))), high = Math.max(...values) * 1.3;
+  const tens = powers(low, high, 10);
+  const ticks = tens.length > 3 ? tens : tens.flatMap((ten) => [ten, 2 * ten, 5 * ten]).filter((tick) => tick <= high);
+  return { scale: log(low, high, HEIGHT - BOTTOM, TOP), ticks, text: compact };
+}
+/* The limit of UDP has no messages of its own: it is shown where bytes and time count, not messages. */
 const FIGURES = {
   performance: {
-    value: (p) => p.messages_per_s, axis: sizeAxis, name: "messages/s",
-    y: (values) => { const high = Math.max(...values) * 1.04; return { scale: linear(0, high, HEIGHT - BOTTOM, TOP), ticks: linearTicks(high, 5), text: compact }; },
+    value: (p) => p.messages_per_s, axis: sizeAxis, name: "messages/s", y: decades, limit: false,
   },
   delay: {
-    value: (p) => (p.message_bytes <= 16384 ? p.delay_us : null), name: "µs", fit: true,
+    value: (p) => (p.message_bytes <= 16384 ? p.delay_us : null), name: "µs", fit: true, limit: true,
     axis: (curves) => { const high = Math.min(16384, Math.max(...sizesOf(curves))); return { scale: linear(0, high, LEFT, WIDTH - RIGHT), ticks: high === 16384 ? [0, 4096, 8192, 12288, 16384] : linearTicks(high, 4), text: bytesText, name: "bytes of a message" }; },
     y: (values) => { const high = Math.max(...values) * 1.04; return { scale: linear(0, high, HEIGHT - BOTTOM, TOP), ticks: linearTicks(high, 5), text: compact }; },
   },
   throughput: {
-    value: (p) => p.bits_per_s, axis: sizeAxis, name: "bit/s",
-    y: (values) => { const low = 10 ** Math.floor(Math.log10(Math.min(...values))), high = Math.max(...values) * 1.3; return { scale: log(low, high, HEIGHT - BOTTOM, TOP), ticks: powers(low, high, 10), text: compact }; },
+    value: (p) => p.bits_per_s, axis: sizeAxis, name: "bit/s", y: decades, limit: true,
   },
   improvement: {
-    value: (p) => p.ratio_to_tcp, axis: sizeAxis, name: "times tcp", one: true,
+    value: (p) => p.ratio_to_tcp, axis: sizeAxis, name: "times tcp", one: true, limit: false,
     y: (values) => { const low = Math.min(0.5, 2 ** Math.floor(Math.log2(Math.min(...values)))), high = Math.max(2, Math.max(...values) * 1.08); return { scale: log(low, high, HEIGHT - BOTTOM, TOP), ticks: thin(powers(low, high, 2), 9), text: (v) => v + "×", more: (v) => (v >= 1 ? "+" : "−") + group(Math.abs(v - 1) * 100) + " %" }; },
   },
 };
@@ -110,7 +115,7 @@ function drawAxes(chart, x, y, figure) {
   }
   chart.append(svg("line", { class: "axis", x1: LEFT, x2: WIDTH - RIGHT, y1: HEIGHT - BOTTOM, y2: HEIGHT - BOTTOM }));
   chart.append(svg("text", { x: WIDTH - RIGHT, y: HEIGHT - 6, "text-anchor": "end" }, x.name));
-  chart.append(svg("text", { x: LEFT - 8, y: HEIGHT - 6, "text-anchor": "end" }, figure.name));
+  chart.append(svg("text", { x: 0, y: 11 }, figure.name));
 }
 
 function drawFit(chart, curve, x, y, high) {
@@ -134,8 +139,9 @@ function drawCurve(chart, curve, x, y, figure, dots) {
   }
 }
 
-function drawFigure(name, curves) {
+function drawFigure(name, all) {
   const figure = FIGURES[name], holder = el(name);
+  const curves = all.filter((curve) => figure.limit || curve.label !== "udp-limit");
   holder.querySelectorAll("svg, ul").forEach((old) => old.remove());
   const values = valuesOf(curves, figure.value);
   if (values.length === 0) return;
@@ -166,7 +172,9 @@ function costs(curves) {
   list.className = "costs";
   for (const curve of curves) {
     if (curve.us_per_message === null) continue;
-    const cost = `${curve.us_per_message.toPrecision(3)} µs + ${curve.ns_per_byte.toPrecision(3)} ns/byte`;
+    const us = curve.us_per_message;
+    const message = Math.abs(us) < 1 ? `${(us * 1e3).toFixed(0)} ns` : `${us.toPrecision(3)} µs`;
+    const cost = `${message} + ${curve.ns_per_byte.toPrecision(3)} ns/byte`;
     list.append(element("li", null, swatch(curve), element("b", curve.label), element("span", cost)));
   }
   return list;
@@ -219,6 +227,22 @@ function applyTheme() {
   document.documentElement.dataset.theme = el("theme").value || (system.matches ? "dark" : "light");
 }
 system.addEventListener("change", applyTheme);
-el("controls").addEventListener("change", () => { applyTheme(); draw(); });
+
+/* The selections live in the address, so that a view can be sent to somebody. */
+const CONTROLS = ["cpus", "packets", "parallel", "machine", "theme"];
+function readAddress() {
+  const wanted = new URLSearchParams(location.hash.slice(1));
+  for (const name of CONTROLS) {
+    const value = wanted.get(name);
+    if (value !== null && [...el(name).options].some((option) => option.value === value)) el(name).value = value;
+  }
+}
+function writeAddress() {
+  const chosen = CONTROLS.filter((name) => el(name).value !== el(name).options[0]?.value && el(name).value !== "");
+  history.replaceState(null, "", "#" + new URLSearchParams(chosen.map((name) => [name, el(name).value])));
+}
+el("controls").addEventListener("change", () => { writeAddress(); applyTheme(); draw(); });
+window.addEventListener("hashchange", () => { readAddress(); applyTheme(); draw(); });
+readAddress();
 applyTheme();
 draw();

@@ -1,0 +1,266 @@
+//! The command as a user runs it: two processes, real sockets, what is printed.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+fn swiftwater(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_swiftwater"));
+    command.args(words);
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A server on ports of its own that ends with the test.
+struct Server {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+    port: String,
+}
+
+impl Server {
+    fn start() -> Self {
+        let mut command = swiftwater(&["perf", "server", "-B", "127.0.0.1", "-p", "0", "--udp-port", "0"]);
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("the program starts");
+        let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut line = String::new();
+        lines.read_line(&mut line).expect("it says where it listens");
+        let port = line.split("127.0.0.1:").nth(1).and_then(|rest| rest.split(';').next());
+        let port = port.unwrap_or_else(|| panic!("no port in {line:?}")).to_owned();
+        Self { child, lines, port }
+    }
+
+    fn client(&self, words: &[&str]) -> Command {
+        let mut command = swiftwater(&["perf", "client", "127.0.0.1", "-p", &self.port]);
+        command.args(words);
+        command
+    }
+
+    /// What the client printed as JSON; it has to succeed.
+    fn ask(&self, words: &[&str]) -> Vec<Value> {
+        let output = self.client(words).arg("--json").output().expect("the program starts");
+        rows(&output)
+    }
+
+    fn interrupt_and_read_rest(mut self) -> String {
+        interrupt(&self.child);
+        let mut rest = String::new();
+        self.lines.read_to_string(&mut rest).expect("text");
+        assert!(self.child.wait().expect("it ends").success());
+        rest
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn interrupt(child: &Child) {
+    let pid = Pid::from_raw(i32::try_from(child.id()).expect("a process id"));
+    kill(pid, Signal::SIGINT).expect("the process is there");
+}
+
+/// The rows of a JSON array of flat objects.
+fn rows(output: &Output) -> Vec<Value> {
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let value: Value = serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
+    let rows = value.as_array().expect("an array").clone();
+    let documented = include_str!("../../../docs/json.md");
+    for row in &rows {
+        for (key, value) in row.as_object().expect("objects") {
+            assert!(!value.is_object() && !value.is_array(), "{key} is not flat");
+            assert!(documented.contains(&format!("`{key}`")), "{key} is missing in docs/json.md");
+        }
+    }
+    rows
+}
+
+fn number(row: &Value, key: &str) -> f64 {
+    row[key].as_f64().unwrap_or_else(|| panic!("{key} is no number in {row}"))
+}
+
+#[test]
+fn tcp_for_a_moment() {
+    let server = Server::start();
+    let rows = server.ask(&["--proto", "tcp", "-t", "0.2", "-l", "64", "-i", "0.05"]);
+    let (total, intervals) = rows.split_last().expect("a total");
+    assert_eq!((total["series"].as_str(), total["period"].as_str()), (Some("tcp"), Some("total")));
+    assert!(number(total, "messages_per_s") > 0.0 && number(total, "server_cpu_ns_per_message") > 0.0);
+    assert_eq!(number(total, "messages"), number(total, "messages_sent"));
+    assert!(!intervals.is_empty() && intervals.iter().all(|row| row["period"] == "interval"));
+}
+
+#[test]
+fn every_transport_delivers_every_message() {
+    let server = Server::start();
+    for words in [
+        &["--proto", "tcp"][..],
+        &["--proto", "tcp", "--mode", "message"],
+        &["--proto", "sctp"],
+        &["--proto", "sctp", "--mtu", "1500"],
+        &["--proto", "sctp", "--mode", "stream"],
+        &["--proto", "sctp", "--no-checksum"],
+    ] {
+        for size in ["1", "1000", "70000"] {
+            let rows = server.ask(&[words, &["-n", "1000", "-P", "2", "-l", size]].concat());
+            let total = rows.last().expect("a total");
+            assert_eq!(number(total, "messages"), 1000.0, "{words:?} {size}");
+            assert_eq!(
+                number(total, "bytes"),
+                1000.0 * size.parse::<f64>().expect("a number"),
+                "{words:?} {size}"
+            );
+        }
+    }
+}
+
+#[test]
+fn questions_are_answered_and_timed() {
+    let server = Server::start();
+    for words in [
+        &["--proto", "tcp", "--rr"][..],
+        &["--proto", "udp", "--rr"],
+        &["--proto", "sctp", "--rr"],
+        &["--proto", "tcp", "--crr"],
+        &["--proto", "sctp", "--crr"],
+    ] {
+        let rows = server.ask(&[words, &["-n", "20", "-l", "1"]].concat());
+        let total = rows.last().expect("a total");
+        assert_eq!(number(total, "messages"), 20.0, "{words:?}");
+        let (p50, p99) = (number(total, "latency_us_p50"), number(total, "latency_us_p99"));
+        assert!(0.0 < p50 && p50 <= p99, "{words:?}: {p50} {p99}");
+    }
+}
+
+#[test]
+fn ctrl_c_at_the_client_prints_the_totals_so_far() {
+    let server = Server::start();
+    for proto in ["tcp", "sctp"] {
+        let mut command = server.client(&["--proto", proto, "-t", "600", "-i", "0.05"]);
+        let mut client = command.stdout(Stdio::piped()).spawn().expect("the program starts");
+        let mut lines = BufReader::new(client.stdout.take().expect("a pipe"));
+        let mut line = String::new();
+        while !line.contains("messages/s") {
+            line.clear();
+            assert!(lines.read_line(&mut line).expect("text") > 0, "{proto}: it ended before any report");
+        }
+        interrupt(&client);
+        let mut rest = String::new();
+        lines.read_to_string(&mut rest).expect("text");
+        assert!(client.wait().expect("it ends").success(), "{proto}: {rest}");
+        for part in ["totals so far", "delivered", "cpu client", "cpu server"] {
+            assert!(rest.contains(part), "{proto}: {rest}");
+        }
+    }
+}
+
+#[test]
+fn ctrl_c_at_the_server_prints_the_totals_so_far() {
+    let mut server = Server::start();
+    let mut client = server.client(&["--proto", "tcp", "-t", "600", "-i", "0.05"]);
+    let mut client = client.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program starts");
+    let mut line = String::new();
+    while !line.contains("messages/s") {
+        line.clear();
+        assert!(server.lines.read_line(&mut line).expect("text") > 0, "it ended before any report");
+    }
+    let rest = server.interrupt_and_read_rest();
+    assert!(rest.contains("totals so far") && rest.contains("delivered"), "{rest}");
+    client.wait().expect("the client ends with its server");
+}
+
+#[test]
+fn what_goes_wrong_is_said_in_a_sentence() {
+    let nobody =
+        swiftwater(&["perf", "client", "127.0.0.1", "-p", "1", "--proto", "tcp"]).output().expect("starts");
+    assert!(
+        !nobody.status.success() && text(&nobody.stderr).contains("start `swiftwater perf server` there")
+    );
+    let server = Server::start();
+    let taken =
+        swiftwater(&["perf", "server", "-B", "127.0.0.1", "-p", &server.port]).output().expect("starts");
+    assert!(!taken.status.success() && text(&taken.stderr).contains("choose another port"));
+    let too_long = server.client(&["--proto", "udp", "-l", "100k"]).output().expect("starts");
+    assert!(!too_long.status.success() && text(&too_long.stderr).contains("from 1 to 65507"));
+    let stranger = std::net::TcpStream::connect(format!("127.0.0.1:{}", server.port)).expect("it listens");
+    std::io::Write::write_all(&mut &stranger, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").expect("room");
+    assert_eq!(server.ask(&["--proto", "tcp", "-n", "10"]).len(), 1, "a stranger does not stop it");
+}
+
+#[test]
+fn bench_writes_a_table_json_and_a_page() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("bench");
+    let (json, html) = (folder.join("b.json"), folder.join("b.html"));
+    let words = ["bench", "--sizes", "64,1k", "--series", "sctp-message,udp-limit,sctp-rr", "--cpus", "1"];
+    let output = swiftwater(&words)
+        .args(["--seconds", "0.02", "--repeat", "2", "--json"])
+        .arg(&json)
+        .arg("--html")
+        .arg(&html)
+        .output()
+        .expect("the program starts");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let table = text(&output.stdout);
+    assert!(
+        table.contains("messages/s") && table.contains("ratio to tcp") && table.contains("p99 us"),
+        "{table}"
+    );
+    let rows: Vec<Value> = serde_json::from_slice(&fs::read(&json).expect("written")).expect("JSON");
+    // Two sizes of tcp, sctp-message and udp-limit, the last two with two packet sizes; and two of latency.
+    assert_eq!(rows.len(), 2 * (1 + 2 + 2) + 2, "{table}");
+    for row in &rows {
+        assert!(number(row, "ratio_to_tcp") > 0.0 && number(row, "messages_per_s") > 0.0, "{row}");
+        assert!(number(row, "cpus") == 1.0 && number(row, "packet_bytes") >= 1500.0, "{row}");
+    }
+    let latency = rows.iter().find(|row| row["series"] == "sctp-rr").expect("asked for");
+    assert!(number(latency, "latency_us_p50") <= number(latency, "latency_us_p99"));
+    assert!(fs::read_to_string(&html).expect("written").contains("<figure id=\"improvement\">"));
+}
+
+#[test]
+fn bench_prints_json_alone_when_asked() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("bench-json");
+    let words =
+        ["bench", "--sizes", "64", "--series", "tcp", "--cpus", "1", "--seconds", "0.02", "--repeat", "1"];
+    let output = swiftwater(&words)
+        .args(["--json", "-", "--html"])
+        .arg(folder.join("b.html"))
+        .output()
+        .expect("starts");
+    assert_eq!(rows(&output).len(), 1);
+    assert!(text(&output.stderr).contains("ratio to tcp"), "the table goes where the JSON does not");
+}
+
+#[test]
+fn help_has_examples_and_the_manual_a_page_for_each_command() {
+    for words in
+        [&["--help"][..], &["perf", "server", "--help"], &["perf", "client", "--help"], &["bench", "--help"]]
+    {
+        let output = swiftwater(words).output().expect("the program starts");
+        assert!(output.status.success() && text(&output.stdout).contains("Examples:"), "{words:?}");
+    }
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("man");
+    let output = swiftwater(&["man"]).arg(&folder).output().expect("the program starts");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for page in [
+        "swiftwater",
+        "swiftwater-perf",
+        "swiftwater-perf-server",
+        "swiftwater-perf-client",
+        "swiftwater-bench",
+    ] {
+        assert!(folder.join(format!("{page}.1")).exists(), "{page}");
+    }
+    assert!(!folder.join("swiftwater-peer.1").exists(), "hidden commands have no page");
+}
