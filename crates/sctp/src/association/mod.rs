@@ -228,6 +228,9 @@ impl Association {
         if !self.takes_messages() {
             return Admission::Fail(SendError::Closed);
         }
+        if let Err(error) = self.outbound.check(info, bytes) {
+            return Admission::Fail(error);
+        }
         if !self.outbound.has_room(bytes) {
             Admission::Full
         } else if self.outbound.in_flight_payload_bytes() == 0 {
