@@ -82,7 +82,7 @@ impl FromStr for Address {
             None => (text, None),
         };
         let (hosts, port) = endpoint.rsplit_once(':').ok_or_else(|| AddressError::NoPort(text.to_owned()))?;
-        if hosts.ends_with(|c: char| c == ':') || (hosts.contains(':') && !hosts.contains(']')) {
+        if hosts.ends_with(':') || (hosts.contains(':') && !hosts.contains(']')) {
             return Err(AddressError::NoPort(text.to_owned()));
         }
         let port = parse_port(port)?;

@@ -179,33 +179,59 @@ impl fmt::Display for RecvError {
 
 impl std::error::Error for RecvError {}
 
-macro_rules! into_io {
-    ($error:ty, $kind:expr) => {
-        impl From<$error> for io::Error {
-            fn from(e: $error) -> Self {
-                #[expect(clippy::redundant_closure_call, reason = "the kind depends on the error")]
-                io::Error::new(($kind)(&e), e)
-            }
+impl BindError {
+    fn kind(&self) -> io::ErrorKind {
+        match self {
+            BindError::PortInUse { .. } => io::ErrorKind::AddrInUse,
+            BindError::Link(links::BindError::AddressInUse { .. }) => io::ErrorKind::AddrInUse,
+            BindError::Address(_) => io::ErrorKind::InvalidInput,
+            BindError::System(e) => e.kind(),
+            BindError::Link(_) => io::ErrorKind::Other,
         }
+    }
+}
+
+impl ConnectError {
+    fn kind(&self) -> io::ErrorKind {
+        match self {
+            ConnectError::Refused => io::ErrorKind::ConnectionRefused,
+            ConnectError::TimedOut => io::ErrorKind::TimedOut,
+            ConnectError::Unreachable => io::ErrorKind::HostUnreachable,
+            ConnectError::Exists => io::ErrorKind::AddrInUse,
+            ConnectError::Address(_) => io::ErrorKind::InvalidInput,
+            ConnectError::Bind(e) => e.kind(),
+            ConnectError::Failed(_) => io::ErrorKind::Other,
+        }
+    }
+}
+
+impl SendError {
+    fn kind(&self) -> io::ErrorKind {
+        match self {
+            SendError::WouldBlock => io::ErrorKind::WouldBlock,
+            SendError::Closed => io::ErrorKind::BrokenPipe,
+            _ => io::ErrorKind::InvalidInput,
+        }
+    }
+}
+
+impl RecvError {
+    fn kind(&self) -> io::ErrorKind {
+        match self {
+            RecvError::WouldBlock => io::ErrorKind::WouldBlock,
+            RecvError::Lost(_) => io::ErrorKind::ConnectionReset,
+        }
+    }
+}
+
+macro_rules! into_io {
+    ($($error:ty),*) => {
+        $(impl From<$error> for io::Error {
+            fn from(e: $error) -> Self {
+                io::Error::new(e.kind(), e)
+            }
+        })*
     };
 }
 
-into_io!(BindError, |e: &BindError| match e {
-    BindError::PortInUse { .. } => io::ErrorKind::AddrInUse,
-    _ => io::ErrorKind::Other,
-});
-into_io!(ConnectError, |e: &ConnectError| match e {
-    ConnectError::Refused => io::ErrorKind::ConnectionRefused,
-    ConnectError::TimedOut => io::ErrorKind::TimedOut,
-    ConnectError::Unreachable => io::ErrorKind::HostUnreachable,
-    _ => io::ErrorKind::Other,
-});
-into_io!(SendError, |e: &SendError| match e {
-    SendError::WouldBlock => io::ErrorKind::WouldBlock,
-    SendError::Closed => io::ErrorKind::BrokenPipe,
-    _ => io::ErrorKind::InvalidInput,
-});
-into_io!(RecvError, |e: &RecvError| match e {
-    RecvError::WouldBlock => io::ErrorKind::WouldBlock,
-    RecvError::Lost(_) => io::ErrorKind::ConnectionReset,
-});
+into_io!(BindError, ConnectError, SendError, RecvError);
