@@ -1,18 +1,22 @@
 //! The Transport Provider Interface: what a stream head, modules and a transport provider say to each other.
 //!
 //! Inside the executive a primitive is a Rust value, [`Primitive`]; the bytes that `getmsg` and `putmsg` show are made
-//! only at the edge.
+//! only at the edge, by [`Primitive::encode`] and [`Primitive::decode`]. [`State`] says which primitive may come when.
 
 #![forbid(unsafe_code)]
 
 mod addresses;
+mod codec;
 mod errno;
 mod primitive;
+mod state;
 mod t_error;
 mod transfer;
 
 pub use addresses::Addresses;
+pub use codec::DecodeError;
 pub use errno::Errno;
 pub use primitive::{Info, Optmgmt, Primitive, PrimitiveCode, Unitdata};
+pub use state::{Event, State};
 pub use t_error::TError;
 pub use transfer::{TransferFlags, TransferInfo};

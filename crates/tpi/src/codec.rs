@@ -1,0 +1,297 @@
+//! The byte layout of primitives, as `putmsg` and `getmsg` show it in the control part of a message.
+//!
+//! Each primitive is a structure of 32-bit words in native byte order, the first of which is the number of the primitive.
+//! Addresses and options stand behind the structure, found by a length and an offset from its beginning. Where the
+//! interface has no field for what a provider with several associations has to say, words are appended to the structure;
+//! they are left out while they are zero, so that a program which does not know them sees what it expects.
+
+mod address;
+mod layout;
+mod option;
+
+use crate::{Errno, Info, Optmgmt, Primitive, PrimitiveCode, TError, TransferFlags, Unitdata};
+use layout::{Reader, Writer};
+use std::error::Error;
+use std::fmt;
+
+/// Why bytes are not a primitive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecodeError {
+    /// The structure is cut off.
+    Truncated,
+    /// No primitive has this number.
+    UnknownPrimitive(u32),
+    /// A length and offset point outside of the bytes.
+    OutOfBounds,
+    /// The addresses have a family or size that does not exist.
+    BadAddress,
+    /// The options are cut off or have a wrong size.
+    BadOption,
+    /// A word has a value that means nothing.
+    BadValue(u32),
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Truncated => write!(f, "the primitive is cut off; pass the whole structure"),
+            Self::UnknownPrimitive(number) => {
+                write!(
+                    f,
+                    "{number} is not the number of a primitive; set PRIM_type to one of the T_ constants"
+                )
+            }
+            Self::OutOfBounds => {
+                write!(
+                    f,
+                    "a length and offset of the primitive point outside of it; count from its beginning"
+                )
+            }
+            Self::BadAddress => {
+                write!(
+                    f,
+                    "the addresses are not a list of sockaddr_in and sockaddr_in6; check families and length"
+                )
+            }
+            Self::BadOption => write!(f, "the options are not a list of t_opthdr; check their lengths"),
+            Self::BadValue(value) => write!(f, "{value} means nothing in its place of the primitive"),
+        }
+    }
+}
+
+impl Error for DecodeError {}
+
+/// `T_MORE` in `MORE_flag`, and `T_ODF_MORE` in `DATA_flag`.
+const MORE_FLAG: u32 = 1;
+
+impl Primitive {
+    /// The bytes of this primitive.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut w = Writer::new(self.code());
+        match self {
+            Self::DataReq { more }
+            | Self::DataInd { more }
+            | Self::ExdataReq { more }
+            | Self::ExdataInd { more } => {
+                w.word(u32::from(*more) * MORE_FLAG);
+            }
+            Self::OptdataReq(info) | Self::OptdataInd(info) => {
+                w.word(u32::from(info.more()) * MORE_FLAG);
+                w.options(option::encode_transfer(info));
+            }
+            Self::UnitdataReq(unitdata) | Self::UnitdataInd(unitdata) => encode_unitdata(&mut w, unitdata),
+            Self::UderrorInd { unitdata, error } => {
+                encode_unitdata(&mut w, unitdata);
+                w.word(*error);
+            }
+            Self::InfoReq | Self::UnbindReq | Self::AddrReq => {}
+            Self::InfoAck(info) => encode_info(&mut w, info),
+            Self::BindReq { addresses, backlog } | Self::BindAck { addresses, backlog } => {
+                w.addresses(addresses);
+                w.word(*backlog);
+            }
+            Self::OkAck { primitive } => w.word(*primitive as u32),
+            Self::ErrorAck { primitive, t_error, errno } => {
+                w.word(*primitive as u32);
+                w.word(*t_error as u32);
+                w.signed(errno.0);
+            }
+            Self::ConnReq { addresses } => {
+                w.addresses(addresses);
+                w.options(Vec::new());
+            }
+            Self::ConnCon { addresses, association, outbound_streams, inbound_streams } => {
+                w.addresses(addresses);
+                w.options(option::encode_association(*association, *outbound_streams, *inbound_streams));
+            }
+            Self::ConnInd { addresses, sequence } => {
+                w.addresses(addresses);
+                w.options(Vec::new());
+                w.word(*sequence);
+            }
+            Self::ConnRes { sequence, acceptor } => {
+                w.word(*acceptor);
+                w.options(Vec::new());
+                w.word(*sequence);
+            }
+            Self::DisconReq { sequence, reason, association } => {
+                w.word(*sequence);
+                w.appended(&[*reason, *association]);
+            }
+            Self::DisconInd { reason, sequence, association } => {
+                w.word(*reason);
+                w.word(*sequence);
+                w.appended(&[*association]);
+            }
+            Self::OrdrelReq { association } | Self::OrdrelInd { association } => w.appended(&[*association]),
+            Self::OptmgmtReq(optmgmt) | Self::OptmgmtAck(optmgmt) => {
+                w.options(optmgmt.options.clone());
+                w.word(optmgmt.flags);
+            }
+            Self::AddrAck { local, remote } => {
+                w.addresses(local);
+                w.addresses(remote);
+            }
+            Self::CapabilityReq { bits } => w.word(*bits),
+            Self::CapabilityAck { bits, info, acceptor } => {
+                w.word(*bits);
+                w.word(PrimitiveCode::InfoAck as u32);
+                encode_info(&mut w, info);
+                w.word(*acceptor);
+            }
+        }
+        w.finish()
+    }
+
+    /// The primitive that these bytes are.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are not a primitive; see [`DecodeError`].
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(bytes);
+        let number = r.word()?;
+        let code = PrimitiveCode::from_number(number).ok_or(DecodeError::UnknownPrimitive(number))?;
+        Ok(match code {
+            PrimitiveCode::DataReq => Self::DataReq { more: decode_more(&mut r)? },
+            PrimitiveCode::DataInd => Self::DataInd { more: decode_more(&mut r)? },
+            PrimitiveCode::ExdataReq => Self::ExdataReq { more: decode_more(&mut r)? },
+            PrimitiveCode::ExdataInd => Self::ExdataInd { more: decode_more(&mut r)? },
+            PrimitiveCode::OptdataReq => Self::OptdataReq(decode_optdata(&mut r)?),
+            PrimitiveCode::OptdataInd => Self::OptdataInd(decode_optdata(&mut r)?),
+            PrimitiveCode::UnitdataReq => Self::UnitdataReq(decode_unitdata(&mut r)?),
+            PrimitiveCode::UnitdataInd => Self::UnitdataInd(decode_unitdata(&mut r)?),
+            PrimitiveCode::UderrorInd => {
+                Self::UderrorInd { unitdata: decode_unitdata(&mut r)?, error: r.word()? }
+            }
+            PrimitiveCode::InfoReq => Self::InfoReq,
+            PrimitiveCode::InfoAck => Self::InfoAck(decode_info(&mut r)?),
+            PrimitiveCode::BindReq => Self::BindReq { addresses: r.addresses()?, backlog: r.word()? },
+            PrimitiveCode::BindAck => Self::BindAck { addresses: r.addresses()?, backlog: r.word()? },
+            PrimitiveCode::UnbindReq => Self::UnbindReq,
+            PrimitiveCode::OkAck => Self::OkAck { primitive: decode_code(&mut r)? },
+            PrimitiveCode::ErrorAck => Self::ErrorAck {
+                primitive: decode_code(&mut r)?,
+                t_error: decode_t_error(&mut r)?,
+                errno: Errno(r.signed()?),
+            },
+            PrimitiveCode::ConnReq => {
+                let addresses = r.addresses()?;
+                r.options()?;
+                Self::ConnReq { addresses }
+            }
+            PrimitiveCode::ConnCon => {
+                let addresses = r.addresses()?;
+                let (association, outbound_streams, inbound_streams) =
+                    option::decode_association(r.options()?)?;
+                Self::ConnCon { addresses, association, outbound_streams, inbound_streams }
+            }
+            PrimitiveCode::ConnInd => {
+                let addresses = r.addresses()?;
+                r.options()?;
+                Self::ConnInd { addresses, sequence: r.word()? }
+            }
+            PrimitiveCode::ConnRes => {
+                let acceptor = r.word()?;
+                r.options()?;
+                Self::ConnRes { sequence: r.word()?, acceptor }
+            }
+            PrimitiveCode::DisconReq => {
+                let sequence = r.word()?;
+                let [reason, association] = r.appended();
+                Self::DisconReq { sequence, reason, association }
+            }
+            PrimitiveCode::DisconInd => {
+                let (reason, sequence) = (r.word()?, r.word()?);
+                let [association] = r.appended();
+                Self::DisconInd { reason, sequence, association }
+            }
+            PrimitiveCode::OrdrelReq => {
+                let [association] = r.appended();
+                Self::OrdrelReq { association }
+            }
+            PrimitiveCode::OrdrelInd => {
+                let [association] = r.appended();
+                Self::OrdrelInd { association }
+            }
+            PrimitiveCode::OptmgmtReq => Self::OptmgmtReq(decode_optmgmt(&mut r)?),
+            PrimitiveCode::OptmgmtAck => Self::OptmgmtAck(decode_optmgmt(&mut r)?),
+            PrimitiveCode::AddrReq => Self::AddrReq,
+            PrimitiveCode::AddrAck => Self::AddrAck { local: r.addresses()?, remote: r.addresses()? },
+            PrimitiveCode::CapabilityReq => Self::CapabilityReq { bits: r.word()? },
+            PrimitiveCode::CapabilityAck => {
+                let bits = r.word()?;
+                // The structure holds a whole T_INFO_ACK, whose number is of no use here.
+                r.word()?;
+                Self::CapabilityAck { bits, info: decode_info(&mut r)?, acceptor: r.word()? }
+            }
+        })
+    }
+}
+
+fn decode_more(r: &mut Reader<'_>) -> Result<bool, DecodeError> {
+    Ok(r.word()? & MORE_FLAG != 0)
+}
+
+fn decode_optdata(r: &mut Reader<'_>) -> Result<crate::TransferInfo, DecodeError> {
+    let more = decode_more(r)?;
+    let mut info = option::decode_transfer(r.options()?)?;
+    info.flags = info.flags.without(TransferFlags::MORE);
+    if more {
+        info.flags |= TransferFlags::MORE;
+    }
+    Ok(info)
+}
+
+fn encode_unitdata(w: &mut Writer, unitdata: &Unitdata) {
+    w.addresses(&unitdata.addresses);
+    w.options(option::encode_transfer(&unitdata.transfer));
+}
+
+fn decode_unitdata(r: &mut Reader<'_>) -> Result<Box<Unitdata>, DecodeError> {
+    let addresses = *r.addresses()?;
+    Ok(Box::new(Unitdata { addresses, transfer: option::decode_transfer(r.options()?)? }))
+}
+
+fn decode_optmgmt(r: &mut Reader<'_>) -> Result<Box<Optmgmt>, DecodeError> {
+    let options = r.options()?.to_vec();
+    Ok(Box::new(Optmgmt { options, flags: r.word()? }))
+}
+
+fn decode_code(r: &mut Reader<'_>) -> Result<PrimitiveCode, DecodeError> {
+    let number = r.word()?;
+    PrimitiveCode::from_number(number).ok_or(DecodeError::UnknownPrimitive(number))
+}
+
+fn decode_t_error(r: &mut Reader<'_>) -> Result<TError, DecodeError> {
+    let number = r.word()?;
+    TError::from_number(number).ok_or(DecodeError::BadValue(number))
+}
+
+fn encode_info(w: &mut Writer, info: &Info) {
+    w.signed(info.tsdu_bytes);
+    w.signed(info.etsdu_bytes);
+    w.signed(info.connect_data_bytes);
+    w.signed(info.disconnect_data_bytes);
+    w.signed(info.address_bytes);
+    w.signed(info.options_bytes);
+    w.signed(info.tidu_bytes);
+    w.word(info.service);
+    w.word(info.state);
+    w.word(info.provider_flags);
+}
+
+fn decode_info(r: &mut Reader<'_>) -> Result<Box<Info>, DecodeError> {
+    Ok(Box::new(Info {
+        tsdu_bytes: r.signed()?,
+        etsdu_bytes: r.signed()?,
+        connect_data_bytes: r.signed()?,
+        disconnect_data_bytes: r.signed()?,
+        address_bytes: r.signed()?,
+        options_bytes: r.signed()?,
+        tidu_bytes: r.signed()?,
+        service: r.word()?,
+        state: r.word()?,
+        provider_flags: r.word()?,
+    }))
+}

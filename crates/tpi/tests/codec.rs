@@ -1,0 +1,263 @@
+//! The byte layout of primitives.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use proptest::prelude::*;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use tpi::{
+    Addresses, DecodeError, Errno, Info, Optmgmt, Primitive, PrimitiveCode, TError, TransferFlags,
+    TransferInfo, Unitdata,
+};
+
+fn words(bytes: &[u8]) -> Vec<u32> {
+    bytes.chunks(4).map(|word| u32::from_ne_bytes(word.try_into().unwrap())).collect()
+}
+
+fn bytes(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+#[test]
+fn a_connect_request_has_the_layout_of_the_headers() {
+    let address: SocketAddr = "192.0.2.1:5000".parse().unwrap();
+    let encoded = Primitive::ConnReq { addresses: address.into() }.encode();
+    // PRIM_type, DEST_length, DEST_offset, OPT_length, OPT_offset
+    assert_eq!(words(&encoded[..20]), [0, 16, 20, 0, 0]);
+    assert_eq!(encoded[20..22], 2_u16.to_ne_bytes(), "sin_family");
+    assert_eq!(
+        encoded[22..],
+        [0x13, 0x88, 192, 0, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0],
+        "sin_port, sin_addr, sin_zero"
+    );
+}
+
+#[test]
+fn plain_primitives_have_the_sizes_of_the_headers() {
+    let sizes = [
+        (Primitive::DataReq { more: true }, vec![3, 1]),
+        (Primitive::ExdataInd { more: false }, vec![15, 0]),
+        (Primitive::InfoReq, vec![5]),
+        (Primitive::OrdrelReq { association: 0 }, vec![10]),
+        (Primitive::DisconReq { sequence: 9, reason: 0, association: 0 }, vec![2, 9]),
+        (Primitive::DisconInd { reason: 8, sequence: 9, association: 0 }, vec![13, 8, 9]),
+        (Primitive::OkAck { primitive: PrimitiveCode::UnbindReq }, vec![19, 7]),
+        (
+            Primitive::ErrorAck {
+                primitive: PrimitiveCode::BindReq,
+                t_error: TError::System,
+                errno: Errno::EADDRINUSE,
+            },
+            vec![18, 6, 8, 98],
+        ),
+        (Primitive::CapabilityReq { bits: 3 }, vec![28, 3]),
+    ];
+    for (primitive, expected) in sizes {
+        assert_eq!(words(&primitive.encode()), expected, "{primitive:?}");
+    }
+    assert_eq!(Primitive::InfoAck(Box::default()).encode().len(), 44);
+    let capability = Primitive::CapabilityAck { bits: 3, info: Box::default(), acceptor: 5 };
+    assert_eq!(capability.encode().len(), 8 + 44 + 4);
+}
+
+#[test]
+fn data_without_options_is_what_a_simple_program_sends() {
+    // T_OPTDATA_REQ with T_ODF_MORE and no options.
+    let primitive = Primitive::decode(&bytes(&[24, 1, 0, 0])).unwrap();
+    let info = TransferInfo { flags: TransferFlags::MORE, ..TransferInfo::default() };
+    assert_eq!(primitive, Primitive::OptdataReq(info));
+}
+
+#[test]
+fn unknown_options_are_skipped() {
+    let mut encoded = Primitive::OptdataReq(TransferInfo { stream: 5, ..TransferInfo::default() }).encode();
+    let option = encoded.split_off(16);
+    // An option of another level with a value of five bytes, which takes eight.
+    let mut options = bytes(&[21, 6, 1, 0, 0, 0]);
+    options.extend(option);
+    encoded[8..12].copy_from_slice(&(options.len() as u32).to_ne_bytes());
+    encoded.extend(options);
+    let Primitive::OptdataReq(info) = Primitive::decode(&encoded).unwrap() else {
+        panic!("another primitive")
+    };
+    assert_eq!(info.stream, 5);
+}
+
+#[test]
+fn what_is_not_a_primitive_is_refused_for_its_reason() {
+    let cases = [
+        (bytes(&[]), DecodeError::Truncated),
+        (vec![3, 0, 0], DecodeError::Truncated),
+        (bytes(&[3]), DecodeError::Truncated),
+        (bytes(&[99, 0]), DecodeError::UnknownPrimitive(99)),
+        (bytes(&[19, 99]), DecodeError::UnknownPrimitive(99)),
+        (bytes(&[18, 6, 77, 0]), DecodeError::BadValue(77)),
+        (bytes(&[0, 16, 20, 0, 0]), DecodeError::OutOfBounds),
+        (bytes(&[0, u32::MAX, u32::MAX, 0, 0]), DecodeError::OutOfBounds),
+        (bytes(&[0, 8, 20, 0, 0, 0xffff_ffff, 0]), DecodeError::BadAddress),
+        (bytes(&[0, 2, 20, 0, 0, 2]), DecodeError::BadAddress),
+        (bytes(&[24, 0, 16, 16, 15, 132, 1, 0]), DecodeError::BadOption),
+        (bytes(&[24, 0, 16, 16, 20, 132, 1, 0]), DecodeError::BadOption),
+        (bytes(&[24, 0, 8, 16, 16, 132]), DecodeError::BadOption),
+        (bytes(&[24, 0, 20, 16, 20, 132, 1, 0, 0]), DecodeError::BadOption),
+        (bytes(&[24, 0, 40, 16, 40, 132, 1, 0, 0, 0, 0, 0, 0, 16]), DecodeError::BadValue(16)),
+    ];
+    for (input, expected) in cases {
+        assert_eq!(Primitive::decode(&input), Err(expected), "{input:?}");
+        assert!(expected.to_string().len() > 20);
+    }
+}
+
+fn addresses() -> impl Strategy<Value = Box<Addresses>> {
+    let v4 = any::<([u8; 4], u16)>().prop_map(|(ip, port)| SocketAddr::new(IpAddr::from(ip), port));
+    let v6 = any::<([u8; 16], u16, u32, u32)>()
+        .prop_map(|(ip, port, flow, scope)| SocketAddrV6::new(ip.into(), port, flow, scope).into());
+    (prop::collection::vec(prop_oneof![v4, v6], 0..5), any::<Option<u16>>())
+        .prop_map(|(list, encapsulation_port)| Box::new(Addresses { list, encapsulation_port }))
+}
+
+fn transfer() -> impl Strategy<Value = TransferInfo> {
+    (any::<(u32, u16, u16, u32, u32, u32)>(), 0u8..16).prop_map(
+        |((association, stream, ssn, ppid, tsn, context), flags)| TransferInfo {
+            association,
+            stream,
+            ssn,
+            ppid,
+            tsn,
+            context,
+            flags: TransferFlags::from_bits(flags).unwrap(),
+        },
+    )
+}
+
+fn info() -> impl Strategy<Value = Box<Info>> {
+    any::<([i32; 7], [u32; 3])>().prop_map(|([a, b, c, d, e, f, g], [service, state, provider_flags])| {
+        Box::new(Info {
+            tsdu_bytes: a,
+            etsdu_bytes: b,
+            connect_data_bytes: c,
+            disconnect_data_bytes: d,
+            address_bytes: e,
+            options_bytes: f,
+            tidu_bytes: g,
+            service,
+            state,
+            provider_flags,
+        })
+    })
+}
+
+fn unitdata() -> impl Strategy<Value = Box<Unitdata>> {
+    (addresses(), transfer())
+        .prop_map(|(addresses, transfer)| Box::new(Unitdata { addresses: *addresses, transfer }))
+}
+
+fn optmgmt() -> impl Strategy<Value = Box<Optmgmt>> {
+    any::<(u32, Vec<u8>)>().prop_map(|(flags, options)| Box::new(Optmgmt { flags, options }))
+}
+
+fn code() -> impl Strategy<Value = PrimitiveCode> {
+    prop::sample::select(PrimitiveCode::ALL)
+}
+
+fn requests() -> impl Strategy<Value = Primitive> {
+    prop_oneof![
+        any::<bool>().prop_map(|more| Primitive::DataReq { more }),
+        any::<bool>().prop_map(|more| Primitive::ExdataReq { more }),
+        transfer().prop_map(Primitive::OptdataReq),
+        unitdata().prop_map(Primitive::UnitdataReq),
+        Just(Primitive::InfoReq),
+        (addresses(), any::<u32>())
+            .prop_map(|(addresses, backlog)| Primitive::BindReq { addresses, backlog }),
+        Just(Primitive::UnbindReq),
+        addresses().prop_map(|addresses| Primitive::ConnReq { addresses }),
+        any::<(u32, u32)>().prop_map(|(sequence, acceptor)| Primitive::ConnRes { sequence, acceptor }),
+        any::<(u32, u32, u32)>().prop_map(|(sequence, reason, association)| Primitive::DisconReq {
+            sequence,
+            reason,
+            association
+        }),
+        any::<u32>().prop_map(|association| Primitive::OrdrelReq { association }),
+        optmgmt().prop_map(Primitive::OptmgmtReq),
+        Just(Primitive::AddrReq),
+        any::<u32>().prop_map(|bits| Primitive::CapabilityReq { bits }),
+    ]
+}
+
+fn answers() -> impl Strategy<Value = Primitive> {
+    let t_error = prop::sample::select(TError::ALL);
+    prop_oneof![
+        info().prop_map(Primitive::InfoAck),
+        (addresses(), any::<u32>())
+            .prop_map(|(addresses, backlog)| Primitive::BindAck { addresses, backlog }),
+        code().prop_map(|primitive| Primitive::OkAck { primitive }),
+        (code(), t_error, any::<i32>()).prop_map(|(primitive, t_error, errno)| Primitive::ErrorAck {
+            primitive,
+            t_error,
+            errno: Errno(errno)
+        }),
+        optmgmt().prop_map(Primitive::OptmgmtAck),
+        (addresses(), addresses()).prop_map(|(local, remote)| Primitive::AddrAck { local, remote }),
+        (any::<u32>(), info(), any::<u32>()).prop_map(|(bits, info, acceptor)| Primitive::CapabilityAck {
+            bits,
+            info,
+            acceptor
+        }),
+    ]
+}
+
+fn indications() -> impl Strategy<Value = Primitive> {
+    prop_oneof![
+        any::<bool>().prop_map(|more| Primitive::DataInd { more }),
+        any::<bool>().prop_map(|more| Primitive::ExdataInd { more }),
+        transfer().prop_map(Primitive::OptdataInd),
+        unitdata().prop_map(Primitive::UnitdataInd),
+        (unitdata(), any::<u32>()).prop_map(|(unitdata, error)| Primitive::UderrorInd { unitdata, error }),
+        (addresses(), any::<u32>(), any::<u16>(), any::<u16>()).prop_map(
+            |(addresses, association, outbound_streams, inbound_streams)| {
+                Primitive::ConnCon { addresses, association, outbound_streams, inbound_streams }
+            }
+        ),
+        (addresses(), any::<u32>())
+            .prop_map(|(addresses, sequence)| Primitive::ConnInd { addresses, sequence }),
+        any::<(u32, u32, u32)>().prop_map(|(reason, sequence, association)| Primitive::DisconInd {
+            reason,
+            sequence,
+            association
+        }),
+        any::<u32>().prop_map(|association| Primitive::OrdrelInd { association }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn every_primitive_comes_back_from_its_bytes(primitive in prop_oneof![requests(), answers(), indications()]) {
+        let encoded = primitive.encode();
+        prop_assert_eq!(encoded.len() % 4, 0);
+        prop_assert_eq!(words(&encoded[..4]), [primitive.code() as u32]);
+        prop_assert_eq!(Primitive::decode(&encoded), Ok(primitive));
+    }
+
+    #[test]
+    fn no_cut_makes_the_decoder_panic(
+        primitive in prop_oneof![requests(), answers(), indications()],
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let encoded = primitive.encode();
+        let _ = Primitive::decode(&encoded[..cut.index(encoded.len())]);
+    }
+
+    /// Small words reach the depths of the decoder, where random bytes end at the first of them.
+    #[test]
+    fn no_bytes_make_the_decoder_panic(
+        code in 0u32..32,
+        words in prop::collection::vec(prop_oneof![0u32..64, Just(132), any::<u32>()], 0..24),
+        tail in prop::collection::vec(any::<u8>(), 0..4),
+    ) {
+        let mut input = bytes(&[code]);
+        input.extend(bytes(&words));
+        input.extend(tail);
+        if let Ok(primitive) = Primitive::decode(&input) {
+            prop_assert_eq!(Primitive::decode(&primitive.encode()), Ok(primitive));
+        }
+    }
+}
