@@ -181,6 +181,24 @@ fn ctrl_c_at_the_server_prints_the_totals_so_far() {
 }
 
 #[test]
+fn a_server_for_one_test_prints_its_result_as_json() {
+    let port =
+        std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port();
+    let port = port.to_string();
+    let words = ["perf", "server", "--once", "--json", "-B", "127.0.0.1", "--udp-port", "0", "-p", &port];
+    let server = swiftwater(&words).stdout(Stdio::piped()).spawn().expect("the program starts");
+    while std::net::TcpStream::connect(format!("127.0.0.1:{port}")).is_err() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let client = swiftwater(&["perf", "client", "127.0.0.1", "-p", &port, "-n", "100", "-l", "10"]).output();
+    let client = client.expect("the program starts");
+    assert!(client.status.success(), "{}", text(&client.stderr));
+    let rows = rows(&server.wait_with_output().expect("it ends after one test"));
+    assert_eq!((rows.len(), number(&rows[0], "messages")), (1, 100.0));
+    assert_eq!(rows[0]["series"], "sctp-message");
+}
+
+#[test]
 fn what_goes_wrong_is_said_in_a_sentence() {
     let nobody =
         swiftwater(&["perf", "client", "127.0.0.1", "-p", "1", "--proto", "tcp"]).output().expect("starts");

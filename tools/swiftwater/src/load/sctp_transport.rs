@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use swiftwater::{Address, Association, BindError, Checksum, Listener, Options, RecvError, SendInfo, Stack};
@@ -12,6 +13,8 @@ use crate::perf::spec::Spec;
 
 /// How often a waiting acceptor looks whether the test is over.
 const LOOK: Duration = Duration::from_millis(50);
+/// A server's next test may have to wait for its port: the sockets of the last one are let go in the background.
+const REBIND_TIMEOUT: Duration = Duration::from_secs(1);
 /// What a receiver of an endless message reads at a time, as a TCP receiver does.
 const READ_BYTES: usize = 128 << 10;
 /// From this size on a receiver reads messages where they lie; copying a smaller one costs less than that.
@@ -46,7 +49,15 @@ impl SctpDoor {
         port: u16,
         udp_port: u16,
     ) -> Result<Self, BindError> {
-        let listener = Stack::bind(&options(spec, local_addresses, udp_port))?.listen(port)?;
+        let options = options(spec, local_addresses, udp_port);
+        let until = Instant::now() + REBIND_TIMEOUT;
+        let stack = loop {
+            match Stack::bind(&options) {
+                Err(BindError::Link(_)) if Instant::now() < until => thread::sleep(LOOK),
+                other => break other?,
+            }
+        };
+        let listener = stack.listen(port)?;
         Ok(Self { listener, open: Mutex::default() })
     }
 

@@ -376,7 +376,10 @@ pub(crate) fn accept_within(
         Err(errno) => return Err(errno.into()),
     }
     match listener.accept() {
-        Ok(pair) => Ok(Some(pair)),
+        // A listener for both protocols sees IPv4 clients as mapped addresses.
+        Ok((stream, client)) => {
+            Ok(Some((stream, SocketAddr::new(client.ip().to_canonical(), client.port()))))
+        }
         // Another thread may have taken it, or the client may have gone again.
         Err(error)
             if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted) =>
