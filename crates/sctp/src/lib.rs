@@ -25,6 +25,7 @@ mod event;
 mod inbound;
 mod outbound;
 mod path;
+mod peer_window;
 mod range_set;
 mod reassembly;
 mod rto;

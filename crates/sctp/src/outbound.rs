@@ -17,11 +17,16 @@ use crate::congestion::Acked;
 use crate::error::SendError;
 use crate::event::SendInfo;
 use crate::path::{Path, PathState, SentPacket, after};
+use crate::peer_window::PeerWindow;
 use crate::range_set::RangeSet;
 use crate::statistics::Statistics;
 use crate::time::Time;
 use crate::transmit::TransmitBuffer;
 use crate::tsn;
+
+/// Most chunks that may be outstanding. RFC 9260 §6.1 allows 2^16 - 1 ordered messages a stream in a window, and gap
+/// blocks reach as far (§3.3.4).
+const OUTSTANDING_CHUNKS_MAX: usize = u16::MAX as usize;
 
 /// The end of a packet is filled with a part of the next message if at least this much of it fits.
 const FRAGMENT_BYTES_MIN: usize = 64;
@@ -76,18 +81,20 @@ struct OpenRecord {
     unordered: bool,
 }
 
-/// What a SACK (or SHUTDOWN) says. Gaps are first and last TSN as distances from `cum_tsn`, as the peer
-/// gave them.
+/// What a SACK (or SHUTDOWN, which reports no gaps) says. Gaps are first and last TSN as distances from
+/// `cum_tsn`, as the peer gave them.
 #[derive(Debug, Clone)]
 pub(crate) struct Report<G> {
     pub(crate) cum_tsn: Tsn,
     pub(crate) window_bytes: usize,
-    pub(crate) gaps: G,
+    pub(crate) gaps: Option<G>,
 }
 
 /// What a SACK brought.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct SackOutcome {
+    /// Paths that had been given up and carried what was acknowledged.
+    pub(crate) reactivated: SmallVec<[usize; 2]>,
     /// Something new was acknowledged, so the peer is alive.
     pub(crate) progress: bool,
     /// The send buffer fell to half or less while somebody waited for that.
@@ -118,7 +125,7 @@ pub(crate) struct Outbound {
     buffered_bytes: usize,
     buffer_bytes: usize,
     message_bytes_max: usize,
-    peer_window_bytes: usize,
+    peer_window: PeerWindow,
     streams: u16,
     next_ssn: Vec<u16>,
     open_record: Option<OpenRecord>,
@@ -140,7 +147,7 @@ impl Outbound {
             buffered_bytes: 0,
             buffer_bytes: config.send_buffer_bytes,
             message_bytes_max: config.message_bytes_max,
-            peer_window_bytes: 0,
+            peer_window: PeerWindow::closed(),
             streams: config.streams_out,
             next_ssn: Vec::new(),
             open_record: None,
@@ -156,7 +163,7 @@ impl Outbound {
 
     /// Takes what the peer said in its INIT or INIT ACK.
     pub(crate) fn set_peer(&mut self, window_bytes: usize, streams: u16) {
-        self.peer_window_bytes = window_bytes;
+        self.peer_window.update(window_bytes, 0);
         self.streams = streams;
     }
 
@@ -165,7 +172,17 @@ impl Outbound {
     }
 
     pub(crate) fn peer_window_bytes(&self) -> usize {
-        self.peer_window_bytes
+        self.peer_window.bytes()
+    }
+
+    /// When a closed window is to be probed.
+    pub(crate) fn probe_at(&self) -> Option<Time> {
+        self.peer_window.probe_at()
+    }
+
+    /// The time of [`Outbound::probe_at`] has come.
+    pub(crate) fn probe_timer_expired(&mut self) {
+        self.peer_window.probe_timer_expired();
     }
 
     pub(crate) fn buffered_bytes(&self) -> usize {
@@ -281,24 +298,18 @@ impl Outbound {
         ssn
     }
 
-    /// Whether a packet with DATA may leave on `path` now (RFC 9260 §6.1 A and B).
+    /// Whether a packet with DATA may leave on `path` now (RFC 9260 §6.1 A to C).
     pub(crate) fn may_send(&self, path: &Path) -> bool {
-        if !path.may_send_packet() {
-            return false;
+        if let Some(tsn) = self.lost.first() {
+            return path.may_retransmit(self.outstanding[(tsn - self.first) as usize].wire_bytes());
         }
-        if !self.lost.is_empty() {
-            return true;
-        }
-        self.pending.front().is_some_and(|front| {
-            let most = path.mtu_bytes - sctp_wire::packet::HEADER_BYTES - DATA_HEADER_BYTES;
-            self.window_takes(front.payload.len().min(most))
-        })
-    }
-
-    /// One chunk may be in flight whatever the peer's window is: it probes for it (RFC 9260 §6.1 A).
-    #[inline]
-    fn window_takes(&self, payload_bytes: usize) -> bool {
-        payload_bytes <= self.peer_window_bytes || self.in_flight_payload_bytes == 0
+        path.may_send_packet()
+            && self.outstanding.len() < OUTSTANDING_CHUNKS_MAX
+            && self.pending.front().is_some_and(|front| {
+                let most = path.mtu_bytes - sctp_wire::packet::HEADER_BYTES - DATA_HEADER_BYTES;
+                let idle = self.in_flight_payload_bytes == 0;
+                self.peer_window.room(front.payload.len().min(most), idle) > 0
+            })
     }
 
     /// Fills the packet being built up to `limit_bytes` with DATA chunks: first what was lost, then what is
@@ -314,10 +325,14 @@ impl Outbound {
     ) -> bool {
         let number = path.next_packet();
         let before = path.in_flight_bytes;
+        if before == 0 {
+            path.adjust_idle(now);
+        }
+        let repeats_first = self.lost.first() == Some(self.first);
         let mut tsns: SmallVec<[std::ops::Range<u64>; 1]> = SmallVec::new();
         self.write_lost(path, path_id, number, limit_bytes, buffer, &mut tsns, statistics);
         let first_transmission = tsns.is_empty();
-        if self.lost.is_empty() {
+        if self.lost.is_empty() && (first_transmission || path.may_send_packet()) {
             let start = self.first + self.outstanding.len() as u64;
             self.write_new(path, path_id, number, limit_bytes, buffer);
             let end = self.first + self.outstanding.len() as u64;
@@ -331,7 +346,9 @@ impl Outbound {
         }
         path.sent.push_back(SentPacket { sent_at: now, tsns, first_transmission });
         path.last_sent_at = now;
-        if path.t3.is_none() {
+        path.retransmits_at_once &= first_transmission;
+        // RFC 9260 §6.1: started if it does not run, started anew if the earliest chunk is sent again.
+        if path.t3.is_none() || (repeats_first && !first_transmission) {
             path.t3 = Some(now + path.rto.current());
         }
         true
@@ -357,9 +374,6 @@ impl Outbound {
             if buffer.packet_bytes() + wire > limit_bytes && !alone {
                 break;
             }
-            if payload > self.peer_window_bytes && self.in_flight_payload_bytes > 0 {
-                break;
-            }
             self.lost.pop_first();
             chunk.state = ChunkState::InFlight;
             chunk.path = path_id as u8;
@@ -367,7 +381,7 @@ impl Outbound {
             write_chunk(chunk, tsn, buffer);
             path.in_flight_bytes += wire;
             self.in_flight_payload_bytes += payload;
-            self.peer_window_bytes = self.peer_window_bytes.saturating_sub(payload);
+            self.peer_window.take_again(payload);
             statistics.data_chunks_retransmitted += 1;
             match tsns.last_mut() {
                 Some(last) if last.end == tsn => last.end += 1,
@@ -389,14 +403,16 @@ impl Outbound {
         let mut space = limit_bytes.saturating_sub(buffer.packet_bytes());
         while let Some(front) = self.pending.front_mut() {
             let whole = wire_bytes(front.payload.len());
-            let cut = whole > space;
-            if cut && space < DATA_HEADER_BYTES + FRAGMENT_BYTES_MIN {
+            let fits = whole <= space;
+            if !fits && space < DATA_HEADER_BYTES + FRAGMENT_BYTES_MIN {
                 break;
             }
-            let payload = if cut { (space - DATA_HEADER_BYTES) & !3 } else { front.payload.len() };
-            if payload > self.peer_window_bytes && self.in_flight_payload_bytes > 0 {
+            let most = if fits { front.payload.len() } else { (space - DATA_HEADER_BYTES) & !3 };
+            let payload = self.peer_window.room(most, self.in_flight_payload_bytes == 0);
+            if payload == 0 || self.outstanding.len() >= OUTSTANDING_CHUNKS_MAX {
                 break;
             }
+            let cut = payload < front.payload.len();
             let mut chunk = if cut {
                 let rest = wire_bytes(front.payload.len() - payload);
                 self.pending_wire_bytes = self.pending_wire_bytes + rest - whole;
@@ -422,10 +438,10 @@ impl Outbound {
             write_chunk(&chunk, tsn, buffer);
             let wire = chunk.wire_bytes();
             space -= wire;
-            tsn += 1;
             path.in_flight_bytes += wire;
             self.in_flight_payload_bytes += payload;
-            self.peer_window_bytes = self.peer_window_bytes.saturating_sub(payload);
+            self.peer_window.take(tsn, payload);
+            tsn += 1;
             self.outstanding.push_back(chunk);
         }
     }
@@ -455,8 +471,14 @@ impl Outbound {
         if advanced {
             self.acknowledge_to(cumulative, paths, &mut acked);
         }
-        self.acknowledge_gaps(cumulative, next, &sack.gaps, paths, &mut acked);
-        self.peer_window_bytes = sack.window_bytes.saturating_sub(self.in_flight_payload_bytes);
+        if let Some(gaps) = &sack.gaps {
+            self.acknowledge_gaps(cumulative, next, gaps, paths, &mut acked);
+        }
+        let in_flight = self.in_flight_payload_bytes;
+        self.peer_window.update(sack.window_bytes, in_flight);
+        if let Some(probe) = self.peer_window.judge_probe(self.first, sack.window_bytes, in_flight) {
+            self.lose(probe, paths);
+        }
         let mut outcome = SackOutcome::default();
         for (path_id, (path, acked)) in paths.iter_mut().zip(acked).enumerate() {
             if let Some(newest) = acked.newest_packet {
@@ -464,6 +486,11 @@ impl Outbound {
                 measure(now, path, newest, config);
                 path.record_acked_packet(newest);
                 path.errors = 0;
+                // RFC 9260 §8.2.
+                if path.state == PathState::Inactive {
+                    path.state = PathState::Active;
+                    outcome.reactivated.push(path_id);
+                }
                 self.detect_loss(now, path, path_id, statistics);
                 path.congestion.on_acked(
                     now,
@@ -475,13 +502,16 @@ impl Outbound {
                     },
                 );
             }
-            // RFC 9260 §6.3.2 R2 and R3.
+            // RFC 9260 §6.3.2 R2, R3 and R4.
             if path.in_flight_bytes == 0 {
                 path.t3 = None;
-            } else if advanced {
+            } else if advanced || path.t3.is_none() {
                 path.t3 = Some(now + path.rto.current());
             }
         }
+        let idle = self.in_flight_payload_bytes == 0 && self.lost.is_empty();
+        let rto = paths.iter().map(|path| path.rto.current()).min().unwrap_or(config.rto.initial);
+        self.peer_window.watch(now, idle, rto, config.rto.max);
         if self.writable_wanted && self.buffered_bytes <= self.buffer_bytes / 2 {
             self.writable_wanted = false;
             outcome.writable = true;
@@ -534,6 +564,10 @@ impl Outbound {
                 lost.remove_range(new);
             });
         }
+        if reported == 0 {
+            // A peer that reports nothing at all has not merely run out of space.
+            reported_end = next;
+        }
         if self.gap_acked.count() > reported {
             self.take_back(gaps, cumulative, reported_end, paths);
         }
@@ -579,6 +613,7 @@ impl Outbound {
                         chunk.state = ChunkState::Lost;
                         path.in_flight_bytes -= chunk.wire_bytes();
                         self.in_flight_payload_bytes -= chunk.payload.len();
+                        self.peer_window.give_back(chunk.payload.len());
                         self.lost.insert(tsn);
                         lost = true;
                     }
@@ -589,23 +624,43 @@ impl Outbound {
         if reduce {
             statistics.fast_recoveries += 1;
             path.recovery_until = path.next_packet();
+            path.retransmits_at_once = true;
             path.congestion.on_loss(now);
         }
     }
 
-    /// T3-rtx expired on a path: all that is in flight on it is to be sent again (RFC 9260 §6.3.3).
-    pub(crate) fn handle_timeout(&mut self, now: Time, path: &mut Path, path_id: usize) {
+    /// A single chunk in flight is to be sent again.
+    fn lose(&mut self, tsn: u64, paths: &mut [Path]) {
+        let Some(chunk) = self.outstanding.get_mut((tsn - self.first) as usize) else { return };
+        if chunk.state == ChunkState::InFlight {
+            chunk.state = ChunkState::Lost;
+            paths[usize::from(chunk.path)].in_flight_bytes -= chunk.wire_bytes();
+            self.in_flight_payload_bytes -= chunk.payload.len();
+            self.peer_window.give_back(chunk.payload.len());
+            self.lost.insert(tsn);
+        }
+    }
+
+    /// T3-rtx expired on a path: all that is in flight on it is to be sent again (RFC 9260 §6.3.3). Says whether
+    /// that is a sign of trouble, and not merely a window that the peer keeps closed.
+    pub(crate) fn handle_timeout(&mut self, now: Time, path: &mut Path, path_id: usize) -> bool {
         for (i, chunk) in self.outstanding.iter_mut().enumerate() {
             if chunk.state == ChunkState::InFlight && usize::from(chunk.path) == path_id {
                 chunk.state = ChunkState::Lost;
                 self.in_flight_payload_bytes -= chunk.payload.len();
+                self.peer_window.give_back(chunk.payload.len());
                 self.lost.insert(self.first + i as u64);
             }
         }
         path.in_flight_bytes = 0;
         path.forget_sent();
-        path.congestion.on_timeout(now);
         path.t3 = None;
+        // RFC 9260 §6.1 A: probes of a closed window do not touch the congestion window.
+        let trouble = !self.peer_window.take_refused();
+        if trouble {
+            path.congestion.on_timeout(now);
+        }
+        trouble
     }
 
     /// Checks the counters against a recount; for tests.
@@ -658,9 +713,6 @@ fn measure(now: Time, path: &mut Path, packet: u32, config: &AssociationConfig) 
     {
         let rtt = now.saturating_since(sent.sent_at);
         path.rto.measure(rtt, &config.rto);
-        if path.state == PathState::Inactive {
-            path.state = PathState::Active;
-        }
     }
 }
 

@@ -58,6 +58,8 @@ pub(crate) struct Path {
     pub(crate) largest_acked: Option<u32>,
     /// Losses among packets before this one belong to a window that was reduced already.
     pub(crate) recovery_until: u32,
+    /// Loss was found just now: one packet goes again whatever the congestion window is (RFC 9260 §7.2.4, 3).
+    pub(crate) retransmits_at_once: bool,
     pub(crate) t3: Option<Time>,
     pub(crate) heartbeat_at: Option<Time>,
     pub(crate) probe: Option<Probe>,
@@ -67,6 +69,9 @@ pub(crate) struct Path {
 /// Packets that must be acknowledged beyond one before it counts as lost (RFC 9260 §7.2.4: three
 /// miss indications), counted in order of transmission so that a retransmission can be lost, too.
 pub(crate) const REORDERING_PACKETS: u32 = 3;
+
+/// Steps after which an idle path is back at its initial window, however wide it was.
+const IDLE_STEPS_MAX: usize = 32;
 
 impl Path {
     pub(crate) fn new(
@@ -90,6 +95,7 @@ impl Path {
             first_packet: 0,
             largest_acked: None,
             recovery_until: 0,
+            retransmits_at_once: false,
             t3: None,
             heartbeat_at: None,
             probe: None,
@@ -114,6 +120,28 @@ impl Path {
                 && self
                     .in_flight_limit_bytes
                     .is_none_or(|limit| self.in_flight_bytes + self.mtu_bytes <= limit))
+    }
+
+    /// Whether a packet of retransmissions may leave, the first of which takes `chunk_bytes`. It stays within the
+    /// congestion window (RFC 9260 §6.1 C).
+    pub(crate) fn may_retransmit(&self, chunk_bytes: usize) -> bool {
+        self.in_flight_bytes == 0
+            || self.retransmits_at_once
+            || (self.in_flight_bytes + chunk_bytes <= self.congestion.cwnd_bytes() && self.may_send_packet())
+    }
+
+    /// Nothing is in flight: the congestion window shrinks with every timeout's length that nothing was sent
+    /// (RFC 9260 §7.2.1).
+    pub(crate) fn adjust_idle(&mut self, now: Time) {
+        let rto = self.rto.current();
+        let mut idle = now.saturating_since(self.last_sent_at);
+        for _ in 0..IDLE_STEPS_MAX {
+            if idle < rto {
+                break;
+            }
+            idle -= rto;
+            self.congestion.on_idle();
+        }
     }
 
     /// The number that the next packet gets.

@@ -165,8 +165,11 @@ impl Association {
     }
 
     fn handle_sack<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, sack: &Sack<'_>) {
-        let sack =
-            Report { cum_tsn: sack.cum_tsn, window_bytes: sack.a_rwnd as usize, gaps: sack.gap_blocks() };
+        let sack = Report {
+            cum_tsn: sack.cum_tsn,
+            window_bytes: sack.a_rwnd as usize,
+            gaps: Some(sack.gap_blocks()),
+        };
         if !matches!(
             self.state,
             State::Established
@@ -187,6 +190,10 @@ impl Association {
         if outcome.progress {
             // RFC 9260 §8.1: the peer is alive.
             self.errors = 0;
+        }
+        for &path_id in &outcome.reactivated {
+            let remote = self.paths[path_id].remote;
+            cx.host.event(self.id, Event::PathChanged { remote, active: true });
         }
         if outcome.writable {
             cx.host.event(self.id, Event::Writable);

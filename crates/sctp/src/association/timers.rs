@@ -18,8 +18,9 @@ impl Association {
             State::Established | State::ShutdownPending | State::ShutdownReceived => None,
         };
         let ack = self.inbound.as_ref().and_then(|i| i.ack_deadline());
+        let probe = self.outbound.probe_at().filter(|_| self.may_carry_data());
         let paths = self.paths.iter().flat_map(|p| [p.t3, p.heartbeat_at]).flatten().min();
-        [state, ack, paths].into_iter().flatten().min()
+        [state, ack, probe, paths].into_iter().flatten().min()
     }
 
     /// Acts on every timer that has expired.
@@ -33,6 +34,9 @@ impl Association {
             && due(inbound.ack_deadline())
         {
             inbound.ack_timer_expired();
+        }
+        if due(self.outbound.probe_at()) {
+            self.outbound.probe_timer_expired();
         }
         match &self.state {
             State::CookieWait { t1 } | State::CookieEchoed { t1, .. } if t1.at <= cx.now => {
@@ -60,9 +64,11 @@ impl Association {
     fn handle_t3<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
         self.statistics.timeouts += 1;
         let path = &mut self.paths[path_id];
-        self.outbound.handle_timeout(cx.now, path, path_id);
+        let trouble = self.outbound.handle_timeout(cx.now, path, path_id);
         path.rto.back_off(&self.config.rto);
-        self.count_error(cx, path_id);
+        if trouble {
+            self.count_error(cx, path_id);
+        }
     }
 
     /// A path gave no answer (RFC 9260 §8.1, §8.2).

@@ -1,0 +1,206 @@
+//! The peer's receive window as the sender sees it, and the probing of a closed one (RFC 9260 §6.1 A).
+
+use std::time::Duration;
+
+use crate::time::Time;
+
+/// A window that is open by less than this is not worth a fragment.
+const WINDOW_BYTES_MIN: usize = 64;
+
+#[derive(Debug)]
+pub(crate) struct PeerWindow {
+    /// What the peer has room for beyond what is in flight.
+    bytes: usize,
+    /// The widest that it ever was.
+    max_bytes: usize,
+    /// When a closed window is probed, and how long after it was found closed that is.
+    probe_at: Option<Time>,
+    interval: Option<Duration>,
+    /// The time has come: one chunk may go beyond the window.
+    probe_due: bool,
+    /// TSN of the chunk that went beyond the window.
+    probe: Option<u64>,
+    /// The peer has answered the probe and has no room for it.
+    refused: bool,
+}
+
+impl PeerWindow {
+    pub(crate) const fn closed() -> Self {
+        PeerWindow {
+            bytes: 0,
+            max_bytes: 0,
+            probe_at: None,
+            interval: None,
+            probe_due: false,
+            probe: None,
+            refused: false,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The peer has said that its window is `reported_bytes`, of which `in_flight_bytes` are on the way.
+    #[inline]
+    pub(crate) fn update(&mut self, reported_bytes: usize, in_flight_bytes: usize) {
+        self.bytes = reported_bytes.saturating_sub(in_flight_bytes);
+        self.max_bytes = self.max_bytes.max(reported_bytes);
+    }
+
+    /// How much of a chunk's payload may leave: all of it, a part, or nothing. `idle`: nothing is in flight.
+    #[inline]
+    pub(crate) fn room(&self, payload_bytes: usize, idle: bool) -> usize {
+        if payload_bytes <= self.bytes {
+            payload_bytes
+        } else if idle {
+            self.room_beyond(payload_bytes)
+        } else {
+            0
+        }
+    }
+
+    #[cold]
+    fn room_beyond(&self, payload_bytes: usize) -> usize {
+        if self.probe_due {
+            payload_bytes
+        } else if self.bytes >= (self.max_bytes / 2).max(WINDOW_BYTES_MIN) {
+            // No wider window can be waited for, so the chunk is cut to it. Less than half of what it was would be a
+            // silly window (RFC 1122 §4.2.3.4).
+            self.bytes & !3
+        } else {
+            0
+        }
+    }
+
+    /// A chunk has left.
+    #[inline]
+    pub(crate) fn take(&mut self, tsn: u64, payload_bytes: usize) {
+        if payload_bytes > self.bytes {
+            self.probe = Some(tsn);
+            self.probe_due = false;
+        }
+        self.bytes = self.bytes.saturating_sub(payload_bytes);
+    }
+
+    /// A chunk leaves again. That is no new data, so it waits for no window.
+    pub(crate) fn take_again(&mut self, payload_bytes: usize) {
+        self.bytes = self.bytes.saturating_sub(payload_bytes);
+    }
+
+    /// A chunk is not in flight any more, and has not arrived (RFC 9260 §6.2.1 C).
+    #[inline]
+    pub(crate) fn give_back(&mut self, payload_bytes: usize) {
+        self.bytes += payload_bytes;
+    }
+
+    /// Plans the next probe if the window is closed and nothing is in flight that would bring news of it.
+    #[inline]
+    pub(crate) fn watch(&mut self, now: Time, idle: bool, rto: Duration, rto_max: Duration) {
+        if self.bytes >= self.max_bytes / 2 {
+            (self.probe_at, self.interval, self.probe_due) = (None, None, false);
+        } else if !idle {
+            (self.probe_at, self.probe_due) = (None, false);
+        } else if self.probe_at.is_none() && !self.probe_due {
+            let interval = self.interval.map_or(rto, |last| (last * 2).min(rto_max));
+            (self.probe_at, self.interval) = (Some(now + interval), Some(interval));
+        }
+    }
+
+    pub(crate) fn probe_at(&self) -> Option<Time> {
+        self.probe_at
+    }
+
+    pub(crate) fn probe_timer_expired(&mut self) {
+        self.probe_at = None;
+        self.probe_due = true;
+    }
+
+    /// What a SACK says of the probe: `first` is the first TSN that it does not acknowledge. Gives the TSN of the
+    /// probe if the peer had dropped it and has room now, so that it can go again at once.
+    #[inline]
+    pub(crate) fn judge_probe(
+        &mut self,
+        first: u64,
+        reported_bytes: usize,
+        in_flight_bytes: usize,
+    ) -> Option<u64> {
+        let probe = self.probe?;
+        if probe < first {
+            (self.probe, self.refused) = (None, false);
+        } else if reported_bytes < in_flight_bytes {
+            self.refused = true;
+        } else if std::mem::take(&mut self.refused) {
+            return Some(probe);
+        }
+        None
+    }
+
+    /// The timer of the probe expired. True: the peer had answered, so that is no sign of trouble.
+    pub(crate) fn take_refused(&mut self) -> bool {
+        std::mem::take(&mut self.refused)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTO: Duration = Duration::from_secs(1);
+    const RTO_MAX: Duration = Duration::from_secs(3);
+
+    fn at(seconds: u64) -> Time {
+        Time::ZERO + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_chunk_is_cut_only_to_a_window_that_is_not_silly() {
+        let mut window = PeerWindow::closed();
+        window.update(1000, 0);
+        assert_eq!(window.room(1000, false), 1000);
+        assert_eq!(window.room(1001, false), 0);
+        assert_eq!(window.room(1001, true), 1000);
+        window.update(499, 0);
+        assert_eq!((window.room(499, true), window.room(500, true)), (499, 0));
+    }
+
+    #[test]
+    fn probes_come_ever_more_rarely_until_the_window_opens() {
+        let mut window = PeerWindow::closed();
+        window.update(1000, 0);
+        window.update(0, 0);
+        let mut times = Vec::new();
+        let mut now = at(0);
+        for tsn in 0..4 {
+            window.watch(now, true, RTO, RTO_MAX);
+            now = window.probe_at().unwrap();
+            times.push(now);
+            assert_eq!(window.room(10, true), 0);
+            window.probe_timer_expired();
+            assert_eq!(window.room(10, true), 10);
+            window.take(tsn, 10);
+            assert_eq!(window.judge_probe(tsn + 1, 0, 0), None);
+            assert_eq!(window.room(10, true), 0);
+        }
+        assert_eq!(times, [1, 3, 6, 9].map(at));
+        window.update(1000, 0);
+        window.watch(now, true, RTO, RTO_MAX);
+        assert_eq!(window.probe_at(), None);
+        window.update(0, 0);
+        window.watch(now, true, RTO, RTO_MAX);
+        assert_eq!(window.probe_at(), Some(now + RTO));
+    }
+
+    #[test]
+    fn a_refused_probe_goes_again_when_there_is_room() {
+        let mut window = PeerWindow::closed();
+        window.take(7, 10);
+        assert_eq!(window.judge_probe(7, 0, 10), None);
+        assert_eq!(window.judge_probe(7, 100, 10), Some(7));
+        assert_eq!(window.judge_probe(7, 100, 10), None);
+        assert!(!window.take_refused());
+        assert_eq!(window.judge_probe(7, 0, 10), None);
+        assert!(window.take_refused());
+    }
+}
