@@ -142,6 +142,10 @@ impl Executive {
             stream.head.queue.trim();
             stream.device.read.trim();
             stream.device.write.trim();
+            for slot in &mut stream.modules {
+                slot.queues.read.trim();
+                slot.queues.write.trim();
+            }
         }
     }
 }

@@ -161,14 +161,6 @@ impl Queue {
         self.level(rank).remove(weight_bytes);
     }
 
-    /// Takes the first message that `wanted` accepts.
-    pub fn getq_where(&mut self, wanted: impl Fn(&Message) -> bool) -> Option<Message> {
-        let place = self.messages.iter().position(wanted)?;
-        let m = self.messages.remove(place)?;
-        self.level(m.rank()).remove(m.weight_bytes());
-        Some(m)
-    }
-
     /// Whether a message of this band may be put here. If not, the wish is remembered.
     #[inline]
     pub fn canput(&mut self, band: u8) -> bool {

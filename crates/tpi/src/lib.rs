@@ -2,6 +2,17 @@
 //!
 //! Inside the executive a primitive is a Rust value, [`Primitive`]; the bytes that `getmsg` and `putmsg` show are made
 //! only at the edge, by [`Primitive::encode`] and [`Primitive::decode`]. [`State`] says which primitive may come when.
+//!
+//! ```
+//! use tpi::{Event, Primitive, State};
+//!
+//! let request = Primitive::ConnReq { addresses: "192.0.2.1:5000".parse::<std::net::SocketAddr>()?.into() };
+//! let event = Event::of(&request, 0, false).expect("a connect request changes the state");
+//! assert_eq!(State::Idle.after(event), Some(State::AwaitingConnectAck));
+//! assert_eq!(State::Unbound.after(event), None);
+//! assert_eq!(Primitive::decode(&request.encode()), Ok(request));
+//! # Ok::<(), std::net::AddrParseError>(())
+//! ```
 
 #![forbid(unsafe_code)]
 

@@ -155,3 +155,16 @@ fn closing_gives_the_window_of_what_nobody_read_back() {
     rig.executive.close(rig.s);
     assert_eq!(rig.state().consumed, [(1, 6)]);
 }
+
+#[test]
+fn giving_memory_back_loses_nothing() {
+    let mut rig = Rig::new();
+    for text in ["a", "b"] {
+        rig.data_up(text);
+    }
+    rig.executive.trim();
+    assert_eq!(rig.read_all(), ["a", "b"]);
+    rig.executive.trim();
+    rig.data_up("c");
+    assert_eq!(rig.read_all(), ["c"]);
+}
