@@ -1,6 +1,6 @@
 //! What arrived: TSNs, the receive window, stream order, and when to acknowledge.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use bytes::Bytes;
 use sctp_wire::Tsn;
@@ -56,6 +56,10 @@ pub(crate) struct Inbound {
     /// Complete ordered messages that wait for an earlier one of their stream.
     waiting: HashMap<u16, BTreeMap<u16, Assembled>>,
     reassembly: Reassembly,
+    /// A record was delivered in part and its end is not here yet: nothing comes in between.
+    record_open: bool,
+    /// What waits for the end of that record.
+    behind: VecDeque<Assembled>,
     /// Payload and overhead of everything not yet read: here, and in the reader's queues.
     held_bytes: usize,
     buffer_bytes: usize,
@@ -83,6 +87,8 @@ impl Inbound {
             next_ssn: Vec::new(),
             waiting: HashMap::new(),
             reassembly: Reassembly::default(),
+            record_open: false,
+            behind: VecDeque::new(),
             held_bytes: 0,
             buffer_bytes: config.receive_buffer_bytes,
             partial_delivery_bytes: config.partial_delivery_bytes.min(config.receive_buffer_bytes / 2),
@@ -159,6 +165,9 @@ impl Inbound {
         };
         self.held_bytes += payload.len() + MESSAGE_OVERHEAD_BYTES;
         if data.flags.beginning && data.flags.ending {
+            if in_order && self.reassembly.is_open() {
+                return Err(FragmentError("a new message inside an unfinished one"));
+            }
             self.complete_whole(id, info, payload, statistics, host);
         } else {
             let fragment =
@@ -259,7 +268,7 @@ impl Inbound {
         let room = space.saturating_sub(16) / 4;
         let duplicates = self.duplicates.len().min(room / 2);
         for range in self.beyond.iter().take(room - duplicates) {
-            // Gap ends are 16-bit offsets; what is further away is reported once the gap has moved.
+            // Nothing is recorded that these 16-bit offsets cannot reach.
             let (Ok(start), Ok(end)) = (
                 u16::try_from(range.start - self.cumulative),
                 u16::try_from(range.end - 1 - self.cumulative),
@@ -298,7 +307,10 @@ impl Inbound {
             self.cumulative = tsn;
             return true;
         }
-        if self.beyond.range_count() >= GAP_RANGES_MAX || self.held_bytes > self.buffer_bytes {
+        // What gap blocks cannot report would have to come again anyway. It also keeps the stream sequence numbers that
+        // wait from wrapping.
+        let reportable = tsn - self.cumulative <= u64::from(u16::MAX);
+        if !reportable || self.beyond.range_count() >= GAP_RANGES_MAX || self.held_bytes > self.buffer_bytes {
             statistics.data_chunks_dropped += 1;
             return false;
         }
@@ -332,11 +344,15 @@ impl Inbound {
         host: &mut H,
     ) {
         let bytes = payload.len();
+        if self.record_open {
+            let message = Assembled { info, parts: smallvec![payload], bytes, chunks: 1, rest: false };
+            return self.complete(id, message, statistics, host);
+        }
         if !info.unordered {
             let nobody_waits = self.waiting.is_empty();
             let next = self.next_ssn(info.stream);
             if info.ssn != *next || !nobody_waits {
-                let message = Assembled { info, parts: smallvec![payload], bytes, chunks: 1 };
+                let message = Assembled { info, parts: smallvec![payload], bytes, chunks: 1, rest: false };
                 return self.complete(id, message, statistics, host);
             }
             *next = next.wrapping_add(1);
@@ -390,8 +406,44 @@ impl Inbound {
         }
     }
 
+    /// Hands a message on, or a part of one; what comes while a record is delivered in parts waits for its end.
     #[inline]
     fn deliver<H: Host + ?Sized>(
+        &mut self,
+        id: AssociationId,
+        message: Assembled,
+        statistics: &mut Statistics,
+        host: &mut H,
+    ) {
+        if !self.record_open {
+            self.record_open = message.info.more;
+            return self.hand_on(id, message, statistics, host);
+        }
+        if message.info.more {
+            self.hand_on(id, message, statistics, host);
+        } else if message.rest {
+            self.hand_on(id, message, statistics, host);
+            self.hand_on_behind(id, statistics, host);
+        } else {
+            self.behind.push_back(message);
+        }
+    }
+
+    #[cold]
+    fn hand_on_behind<H: Host + ?Sized>(
+        &mut self,
+        id: AssociationId,
+        statistics: &mut Statistics,
+        host: &mut H,
+    ) {
+        self.record_open = false;
+        for message in std::mem::take(&mut self.behind) {
+            self.hand_on(id, message, statistics, host);
+        }
+    }
+
+    #[inline]
+    fn hand_on<H: Host + ?Sized>(
         &mut self,
         id: AssociationId,
         message: Assembled,
@@ -429,5 +481,6 @@ impl Inbound {
         if let Some(part) = self.reassembly.take_part() {
             self.deliver(id, part, statistics, host);
         }
+        self.hand_on_behind(id, statistics, host);
     }
 }

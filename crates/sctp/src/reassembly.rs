@@ -32,6 +32,8 @@ struct Run {
     ending: bool,
     /// TSN after its last fragment.
     end: u64,
+    /// A part of it was taken.
+    taken: bool,
     parts: Parts,
     bytes: usize,
 }
@@ -44,6 +46,8 @@ pub(crate) struct Assembled {
     pub(crate) bytes: usize,
     /// How many chunks it came in.
     pub(crate) chunks: usize,
+    /// An earlier part of it was taken.
+    pub(crate) rest: bool,
 }
 
 /// The peer's fragments do not fit together; the text says how.
@@ -124,6 +128,12 @@ impl Reassembly {
         Ok(None)
     }
 
+    /// Whether a message is unfinished to which the next chunk in order must belong.
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        self.current.is_some()
+    }
+
     /// Bytes of the current message that wait for its end.
     pub(crate) fn current_bytes(&self) -> usize {
         self.current.as_ref().map_or(0, |run| run.bytes)
@@ -137,8 +147,10 @@ impl Reassembly {
             bytes: run.bytes,
             chunks: run.parts.len(),
             parts: std::mem::take(&mut run.parts),
+            rest: run.taken,
         };
         run.bytes = 0;
+        run.taken = true;
         Some(part)
     }
 
@@ -165,6 +177,7 @@ impl Run {
             beginning: fragment.beginning,
             ending: fragment.ending,
             end: tsn + 1,
+            taken: false,
             bytes: fragment.payload.len(),
             parts: smallvec![fragment.payload],
         }
@@ -185,7 +198,8 @@ impl Run {
     }
 
     fn into_assembled(self) -> Assembled {
-        Assembled { info: self.info, bytes: self.bytes, chunks: self.parts.len(), parts: self.parts }
+        let (bytes, chunks) = (self.bytes, self.parts.len());
+        Assembled { info: self.info, bytes, chunks, parts: self.parts, rest: self.taken }
     }
 }
 
