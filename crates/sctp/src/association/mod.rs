@@ -133,6 +133,8 @@ pub(crate) struct Association {
     errors: u32,
     /// The user shut down before the association was up.
     shutdown_wanted: bool,
+    /// Whether our INIT named several addresses of ours.
+    lists_addresses: bool,
     /// Whether the endpoint has yet to enter addresses of paths.
     paths_changed: bool,
     statistics: Statistics,
@@ -165,6 +167,7 @@ impl Association {
             control: VecDeque::new(),
             errors: 0,
             shutdown_wanted: false,
+            lists_addresses: false,
             paths_changed: false,
             statistics: Statistics::default(),
             registered: Vec::new(),

@@ -167,6 +167,7 @@ impl Association {
         let rto = config.rto.initial;
         let t1 = Retry { at: now + rto, attempts: 0, rto };
         let mut association = Association::new(id, config, identity, State::CookieWait { t1 }, paths);
+        association.lists_addresses = local_addresses.len() > 1;
         association.push_init(local_addresses);
         association
     }
@@ -287,10 +288,13 @@ impl Association {
         let streams_out = self.config.streams_out.max(1).min(peer.streams_in);
         let streams_in = self.config.streams_in_max.max(1).min(peer.streams_out);
         self.take_peer(peer.initial_tsn, peer.window_bytes, streams_out, streams_in);
+        // Without a list of ours, the peer knows only the address that the handshake used; it would answer
+        // anything from another one with ABORT (RFC 9260 §8.4).
+        let local = if self.lists_addresses { None } else { self.paths[self.primary].local };
         for address in addresses {
             let other = SocketAddr::new(address, self.paths[self.primary].remote.port());
             if self.path_of(other).is_none() {
-                self.paths.push(make_path(other, None, cx.host.path_hints(other), &self.config));
+                self.paths.push(make_path(other, local, cx.host.path_hints(other), &self.config));
                 self.paths_changed = true;
             }
         }
