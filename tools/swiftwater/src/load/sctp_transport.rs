@@ -18,7 +18,7 @@ const REBIND_TIMEOUT: Duration = Duration::from_secs(1);
 /// What a receiver of an endless message reads at a time, as a TCP receiver does.
 const READ_BYTES: usize = 128 << 10;
 /// From this size on a receiver reads messages where they lie; copying a smaller one costs less than that.
-const IN_PLACE_BYTES_MIN: usize = 2048;
+const IN_PLACE_BYTES_MIN: usize = 8192;
 
 /// The options that a test asks for, on these local addresses.
 fn options(spec: &Spec, local_addresses: &[IpAddr], udp_port: u16) -> Options {
