@@ -63,7 +63,12 @@ impl Host for Upper<'_, '_> {
             context: 0,
             flags,
         };
-        self.up(id, Message::with_data(Kind::Proto(Primitive::OptdataInd(info)), chain(payload)));
+        let data = chain(payload);
+        if let Some(Owner::Stream(s)) = self.minors.owner(id) {
+            self.cx.put_data(s, &info, data);
+        } else {
+            self.up(id, Message::with_data(Kind::Proto(Primitive::OptdataInd(info)), data));
+        }
     }
 
     fn event(&mut self, id: AssociationId, event: Event) {
