@@ -245,6 +245,14 @@ impl Driver for SctpDriver {
         self.endpoint.transmit_due()
     }
 
+    fn is_busy(&self) -> bool {
+        self.endpoint.association_count() > 0 || self.endpoint.transmit_waits()
+    }
+
+    fn has_unsent(&self) -> bool {
+        self.endpoint.transmit_waits()
+    }
+
     fn flush(&mut self, cx: &mut Cx<'_>, now: Instant, scope: FlushScope) {
         let scope = match scope {
             FlushScope::Due => ::sctp::Scope::Due,
