@@ -62,3 +62,8 @@ pub use sctp::{PathStatistics, Statistics};
 pub use stack::{Stack, StackStatistics};
 /// What a module that is pushed on an association's stream is made of.
 pub use streams::{Module, modules};
+
+/// The README's program must compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
