@@ -76,6 +76,8 @@ pub struct Endpoint {
     random: ChaCha12Rng,
     limits: BatchLimits,
     statistics: EndpointStatistics,
+    #[cfg(feature = "testing")]
+    initial_tsn: Option<u32>,
 }
 
 impl std::fmt::Debug for Endpoint {
@@ -107,6 +109,8 @@ impl Endpoint {
             random,
             limits,
             statistics: EndpointStatistics::default(),
+            #[cfg(feature = "testing")]
+            initial_tsn: None,
         }
     }
 
@@ -166,7 +170,7 @@ impl Endpoint {
             peer_port,
             local_tag: self.new_tag(),
             peer_tag: 0,
-            local_initial_tsn: self.random.next_u32(),
+            local_initial_tsn: self.new_initial_tsn(),
         };
         let id = AssociationId(self.associations.vacant_key() as u32);
         let association = Association::connect(now, id, config, identity, &paths, &self.local_addresses);
@@ -291,8 +295,15 @@ impl Endpoint {
         &self.statistics
     }
 
+    /// Every association to come begins with this TSN; for tests.
+    #[cfg(feature = "testing")]
+    #[doc(hidden)]
+    pub fn set_initial_tsn(&mut self, tsn: u32) {
+        self.initial_tsn = Some(tsn);
+    }
+
     /// Checks the counters of every association against a recount, and panics where they differ; for tests.
-    #[cfg(feature = "recount")]
+    #[cfg(feature = "testing")]
     #[doc(hidden)]
     pub fn assert_counters(&self) {
         for (_, association) in &self.associations {
@@ -451,6 +462,14 @@ impl Endpoint {
             association.queued = Queued::Held;
             self.held.push_back(id);
         }
+    }
+
+    fn new_initial_tsn(&mut self) -> u32 {
+        #[cfg(feature = "testing")]
+        if let Some(tsn) = self.initial_tsn {
+            return tsn;
+        }
+        self.random.next_u32()
     }
 
     /// A verification tag that no association has; its low bits name our shard.

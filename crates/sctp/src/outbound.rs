@@ -664,7 +664,7 @@ impl Outbound {
     }
 
     /// Checks the counters against a recount; for tests.
-    #[cfg(feature = "recount")]
+    #[cfg(feature = "testing")]
     pub(crate) fn assert_counters(&self, paths: &[Path]) {
         let in_flight = |c: &&Chunk| c.state == ChunkState::InFlight;
         let payload: usize = self.outstanding.iter().filter(in_flight).map(|c| c.payload.len()).sum();

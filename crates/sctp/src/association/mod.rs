@@ -211,7 +211,7 @@ impl Association {
     }
 
     /// Checks every counter against a recount; for tests.
-    #[cfg(feature = "recount")]
+    #[cfg(feature = "testing")]
     pub(crate) fn assert_counters(&self) {
         self.outbound.assert_counters(&self.paths);
     }

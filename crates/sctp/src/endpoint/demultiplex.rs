@@ -5,7 +5,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use rand_chacha::rand_core::RngCore;
 use sctp_wire::cause::{Cause, InvalidMandatoryParameter, StaleCookie};
 use sctp_wire::chunk::{Abort, CookieAck, CookieEcho, Error, Init, RawChunk, ShutdownAck, ShutdownComplete};
 use sctp_wire::packet::{HEADER_BYTES, Header};
@@ -305,7 +304,7 @@ impl Endpoint {
         let (fresh, tied) = tie;
         if fresh {
             identity.local_tag = self.new_tag();
-            identity.local_initial_tsn = self.random.next_u32();
+            identity.local_initial_tsn = self.new_initial_tsn();
         }
         self.statistics.inits_received += 1;
         let cookie = StateCookie {

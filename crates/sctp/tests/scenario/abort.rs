@@ -1,0 +1,107 @@
+//! The end at once, with a reason (RFC 9260 §9.1).
+
+use std::time::Duration;
+
+use sctp::{CloseReason, Event, SendInfo};
+use sctp_wire::chunk::{Abort, HeartbeatAck};
+use sctp_wire::packet::HEADER_BYTES;
+
+use crate::lab::{A, B, Lab};
+use crate::packets::{has, kinds};
+use crate::script::Peer;
+
+#[test]
+fn the_reason_reaches_the_other_side_whoever_aborts() {
+    for side in [A, B] {
+        let mut lab = Lab::new(1);
+        let (a, b) = lab.establish();
+        lab.send_all(A, a, (0..500).map(|n| (SendInfo::default(), vec![n as u8; 1000].into())));
+        lab.run_for(Duration::from_millis(30));
+        let before = lab.sent.len();
+        lab.abort(side, [a, b][side], "enough, thank you".as_bytes());
+        lab.run_until("both are closed", Duration::from_secs(1), |lab| {
+            lab.closed(A).is_some() && lab.closed(B).is_some()
+        });
+        assert_eq!(lab.closed(side), Some(CloseReason::Aborted));
+        assert_eq!(lab.closed(1 - side), Some(CloseReason::PeerAborted("enough, thank you".to_owned())));
+        lab.run_for(Duration::from_secs(100));
+        // Data that was on the way meets nobody, and is answered with the tag reflected.
+        let aborts = lab.sent[before..].iter().filter(|s| has(&s.packet, Abort::KIND));
+        assert_eq!(aborts.filter(|s| s.packet[HEADER_BYTES + 1] & 1 == 0).count(), 1);
+        for node in [A, B] {
+            assert_eq!(lab.node(node).endpoint.association_count(), 0);
+            assert_eq!(lab.node(node).endpoint.poll_timeout(), None, "no timer outlives its association");
+        }
+    }
+}
+
+#[test]
+fn what_was_not_sent_is_gone() {
+    let mut lab = Lab::new(2);
+    let (a, _) = lab.establish();
+    lab.send_all(A, a, (0..500).map(|n| (SendInfo::default(), vec![n as u8; 1000].into())));
+    lab.abort(A, a, b"");
+    lab.run_for(Duration::from_secs(1));
+    assert!(lab.app(B).messages.len() < 100);
+    assert_eq!(lab.closed(B), Some(CloseReason::PeerAborted(String::new())));
+}
+
+#[test]
+fn an_abort_before_the_association_is_up_says_nothing_or_little() {
+    let mut lab = Lab::new(3);
+    lab.cut();
+    let a = lab.connect(A, (1, 2), sctp::AssociationConfig::default());
+    lab.abort(A, a, b"changed my mind");
+    assert_eq!(lab.closed(A), Some(CloseReason::Aborted));
+    lab.run_for(Duration::from_secs(100));
+    assert!(lab.sent.iter().all(|s| !has(&s.packet, Abort::KIND)));
+}
+
+#[test]
+fn an_abort_is_never_answered() {
+    let mut peer = Peer::established(4);
+    let tag = peer.endpoint_tag;
+    peer.sends()
+        .chunk(|_, out| sctp_wire::chunk::Heartbeat { info: b"are you there" }.write(out))
+        .chunk(|_, out| Abort { reflected_tag: false, causes: Default::default() }.write(out))
+        .go();
+    peer.expects_nothing();
+    assert!(peer.app.saw(|e| matches!(e, Event::Closed(CloseReason::PeerAborted(_)))));
+    // And once more, out of the blue.
+    peer.sends()
+        .tag(tag)
+        .chunk(|_, out| Abort { reflected_tag: false, causes: Default::default() }.write(out))
+        .go();
+    peer.expects_nothing();
+}
+
+#[test]
+fn a_reason_of_any_bytes_is_made_readable() {
+    let mut lab = Lab::new(5);
+    let (a, _) = lab.establish();
+    lab.abort(A, a, &[0xff, b'o', 0x07, b'k', b'\n']);
+    lab.run_for(Duration::from_secs(1));
+    assert_eq!(lab.closed(B), Some(CloseReason::PeerAborted("\u{fffd}ok".to_owned())));
+}
+
+#[test]
+fn a_reason_without_end_is_cut() {
+    let mut lab = Lab::new(6);
+    let (a, _) = lab.establish();
+    lab.abort(A, a, &[b'x'; 60_000]);
+    lab.run_for(Duration::from_secs(1));
+    let Some(CloseReason::PeerAborted(text)) = lab.closed(B) else { panic!("{:?}", lab.closed(B)) };
+    assert!((1..=256).contains(&text.len()));
+    assert!(lab.sent.iter().all(|s| s.packet.len() <= 1472));
+}
+
+#[test]
+fn no_control_chunk_is_left_over_for_the_dead() {
+    let mut lab = Lab::new(7);
+    let (a, _) = lab.establish();
+    lab.abort(A, a, b"bye");
+    let last = lab.sent.last().unwrap();
+    assert_eq!(kinds(&last.packet), [Abort::KIND]);
+    assert_eq!(last.packet[HEADER_BYTES + 1] & 1, 0);
+    assert!(!has(&last.packet, HeartbeatAck::KIND));
+}

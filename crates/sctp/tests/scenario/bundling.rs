@@ -1,0 +1,95 @@
+//! Several chunks in a packet (RFC 9260 §6.10) and packets in a batch.
+
+use std::time::Duration;
+
+use sctp::{Admission, Scope, SendInfo, TransmitBuffer};
+use sctp_wire::chunk::{CookieAck, Data, Pad, Sack};
+
+use crate::lab::{A, B, Lab};
+use crate::packets::{data_of, kinds};
+use crate::script::Peer;
+
+#[test]
+fn small_messages_share_a_packet() {
+    let mut lab = Lab::new(1);
+    let (a, _) = lab.establish();
+    let before = lab.sent.len();
+    // The first leaves at once, the rest wait for each other.
+    lab.send_all(A, a, (0..61).map(|n| (SendInfo::default(), vec![n; 8].into())));
+    lab.run_for(Duration::from_secs(1));
+    let packets: Vec<_> = lab.sent[before..].iter().filter(|s| s.by == A).collect();
+    let counts: Vec<_> = packets.iter().map(|s| data_of(&s.packet).len()).collect();
+    // 1472 - 12 bytes take 60 chunks of 24.
+    assert_eq!(counts, [60, 1]);
+    assert_eq!(lab.app(B).messages.len(), 61);
+}
+
+#[test]
+fn an_acknowledgement_rides_on_data() {
+    let mut peer = Peer::established(2);
+    peer.sends().data(0).go();
+    peer.expects("SACK 0");
+    for n in 1..8 {
+        peer.sends().data(n).go();
+        let _ = peer.hears();
+    }
+    // From here on SACKs are delayed.
+    peer.sends().data(8).go();
+    peer.expects_nothing();
+    peer.app_sends(SendInfo::default(), &b"hello"[..]);
+    peer.expects("SACK 8, DATA 0");
+    peer.waits(Duration::from_millis(300));
+    peer.expects_nothing();
+}
+
+#[test]
+fn the_cookie_ack_comes_first() {
+    let mut lab = Lab::new(3);
+    lab.establish();
+    let ack = lab.sent.iter().find(|s| kinds(&s.packet).contains(&CookieAck::KIND)).unwrap();
+    assert_eq!(kinds(&ack.packet)[0], CookieAck::KIND);
+}
+
+#[test]
+fn what_waits_goes_when_the_window_opens() {
+    let mut peer = Peer::established(4);
+    assert_eq!(peer.endpoint.admit(peer.id, &SendInfo::default(), 10), Admission::Idle);
+    peer.app_sends(SendInfo::default(), vec![0; 10]);
+    peer.expects("DATA 0");
+    assert_eq!(peer.endpoint.admit(peer.id, &SendInfo::default(), 10), Admission::Room);
+}
+
+#[test]
+fn only_full_batches_are_due_while_something_is_outstanding() {
+    let mut peer = Peer::established(5);
+    let mut buffer = TransmitBuffer::new();
+    peer.app_sends(SendInfo::default(), vec![0; 10]);
+    peer.expects("DATA 0");
+    let info = SendInfo::default();
+    peer.endpoint.send(peer.id, &info, 10, [vec![1; 10].into()]).unwrap();
+    assert!(!peer.endpoint.transmit_due());
+    assert!(peer.endpoint.transmit_waits());
+    assert_eq!(peer.endpoint.poll_transmit(peer.now, Scope::Due, &mut buffer), None);
+    // The acknowledgement of what is outstanding lets it go.
+    peer.sends().sack(0, &[]).go();
+    peer.expects("DATA 1");
+    assert!(!peer.endpoint.transmit_waits());
+}
+
+#[test]
+fn packets_of_a_batch_have_one_length() {
+    let mut lab = Lab::new(6);
+    let (a, _) = lab.establish();
+    // Sizes that leave odd ends in their packets.
+    lab.send_all(A, a, (0..3000u32).map(|n| (SendInfo::default(), vec![0; 1 + n as usize * 7 % 900].into())));
+    lab.run_until("all arrived", Duration::from_secs(20), |lab| lab.node(B).app.messages.len() == 3000);
+    // `Lab` cuts batches at the segment length, so a packet of another length would not have parsed. Where the rest
+    // of a packet was too short for anything, padding filled it.
+    let padded = lab.sent.iter().filter(|s| kinds(&s.packet).contains(&Pad::KIND)).count();
+    assert!(padded > 0);
+    for sent in lab.sent.iter().filter(|s| s.by == A) {
+        let kinds = kinds(&sent.packet);
+        assert!(kinds.iter().rev().skip(1).all(|k| *k != Pad::KIND), "padding ends a packet: {kinds:?}");
+        assert!(kinds.iter().skip(1).all(|k| *k != Sack::KIND || !kinds.contains(&Data::KIND)));
+    }
+}

@@ -1,0 +1,133 @@
+//! Connecting to what is not there: nobody answers, the host refuses, the network returns the packet.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use sctp::{AssociationConfig, CloseReason, ConnectError, Event, Unreachable};
+use sctp_wire::chunk::{Abort, Init};
+use sctp_wire::packet::HEADER_BYTES;
+
+use crate::lab::{A, B, Lab, PORT_A, PORT_B};
+use crate::packets::{build, kinds};
+use crate::script::{ENDPOINT_PORT, PEER_PORT, Peer};
+
+#[test]
+fn init_is_retried_with_doubled_timeouts_and_then_given_up() {
+    let mut lab = Lab::new(1);
+    lab.cut();
+    lab.connect(A, (PORT_A, PORT_B), AssociationConfig::default());
+    lab.run_until("A gave up", Duration::from_secs(600), |lab| lab.closed(A).is_some());
+    assert_eq!(lab.closed(A), Some(CloseReason::NoAnswer));
+    // Max.Init.Retransmits is 8 and RTO.Max 60 s.
+    let times: Vec<_> = lab.sent.iter().map(|s| s.at.as_nanos() / 1_000_000_000).collect();
+    assert_eq!(times, [0, 1, 3, 7, 15, 31, 63, 123, 183]);
+    assert!(lab.sent.iter().all(|s| kinds(&s.packet) == [Init::KIND]));
+    assert_eq!(lab.now().as_nanos() / 1_000_000_000, 243);
+    assert_eq!(lab.node(A).endpoint.association_count(), 0);
+}
+
+#[test]
+fn a_port_without_a_listener_refuses() {
+    let mut lab = Lab::new(2);
+    let id = lab.connect(A, (PORT_A, PORT_B), AssociationConfig::default());
+    lab.run_until("A gave up", Duration::from_secs(1), |lab| lab.closed(A).is_some());
+    assert_eq!(lab.closed(A), Some(CloseReason::Refused));
+    assert_eq!(lab.app(A).events[0].id, id);
+    let answer = &lab.sent[1].packet;
+    assert_eq!(kinds(answer), [Abort::KIND]);
+    // RFC 9260 §8.4, 3: the tag of the INIT, not reflected.
+    assert_eq!(answer[HEADER_BYTES + 1] & 1, 0);
+    assert_eq!(lab.node(B).endpoint.association_count(), 0);
+    assert_eq!(lab.sent.len(), 2);
+}
+
+#[test]
+fn an_unreachable_port_fails_the_connect_at_once() {
+    for (why, reason) in
+        [(Unreachable::Port, CloseReason::Refused), (Unreachable::Host, CloseReason::Unreachable)]
+    {
+        let mut peer = Peer::connecting(3, AssociationConfig::default());
+        let init = peer.hears();
+        peer.endpoint.handle_unreachable(peer.now, peer.address, why, &init, &mut peer.app);
+        assert!(peer.app.saw(|e| *e == Event::Closed(reason.clone())));
+        assert_eq!(peer.endpoint.association_count(), 0);
+        peer.settle();
+        peer.expects_nothing();
+    }
+}
+
+#[test]
+fn a_short_quote_is_enough_if_it_shows_the_tag() {
+    let mut peer = Peer::connecting(4, AssociationConfig::default());
+    let init = peer.hears();
+    // Header, chunk header and initiate tag: what RFC 9260 §10 asks for.
+    let quote = init.slice(..HEADER_BYTES + 8);
+    peer.endpoint.handle_unreachable(peer.now, peer.address, Unreachable::Port, &quote, &mut peer.app);
+    assert!(peer.app.saw(|e| *e == Event::Closed(CloseReason::Refused)));
+}
+
+#[test]
+fn a_quote_that_is_not_ours_changes_nothing() {
+    let mut peer = Peer::connecting(5, AssociationConfig::default());
+    let init = peer.hears();
+    let mut wrong_tag = init.to_vec();
+    wrong_tag[HEADER_BYTES + 4] ^= 1;
+    let quotes = [
+        Bytes::from(wrong_tag),
+        // Too short to show the initiate tag.
+        init.slice(..HEADER_BYTES + 7),
+        init.slice(..HEADER_BYTES),
+        init.slice(..4),
+        Bytes::new(),
+        // A tag that we do not know yet.
+        build(ENDPOINT_PORT, PEER_PORT, 77, |out| out.extend_from_slice(&[10, 0, 0, 4])),
+        // Not a packet of a connect.
+        build(ENDPOINT_PORT, PEER_PORT, 0, |out| out.extend_from_slice(&[10, 0, 0, 4])),
+    ];
+    for quote in quotes {
+        peer.endpoint.handle_unreachable(peer.now, peer.address, Unreachable::Port, &quote, &mut peer.app);
+        assert!(peer.app.events.is_empty(), "{quote:?}");
+    }
+}
+
+#[test]
+fn a_returned_cookie_echo_ends_the_connect_if_it_bears_the_tag() {
+    let mut peer = Peer::connecting(6, AssociationConfig::default());
+    peer.takes_init();
+    peer.sends().init_ack(b"a cookie that is a little longer than the quote will be").go();
+    let echo = peer.hears();
+    let mut wrong = echo.to_vec();
+    wrong[4] ^= 1;
+    peer.endpoint.handle_unreachable(peer.now, peer.address, Unreachable::Port, &wrong, &mut peer.app);
+    assert!(peer.app.events.is_empty());
+    let quote = echo.slice(..HEADER_BYTES + 8);
+    peer.endpoint.handle_unreachable(peer.now, peer.address, Unreachable::Port, &quote, &mut peer.app);
+    assert!(peer.app.saw(|e| *e == Event::Closed(CloseReason::Refused)));
+}
+
+#[test]
+fn an_association_that_is_up_outlives_an_unreachable_port() {
+    let mut peer = Peer::connected(7);
+    peer.app_sends(sctp::SendInfo::default(), &b"hello"[..]);
+    let data = peer.hears();
+    peer.endpoint.handle_unreachable(peer.now, peer.address, Unreachable::Port, &data, &mut peer.app);
+    assert_eq!(peer.endpoint.association_count(), 1);
+    peer.sends().sack(0, &[]).go();
+    assert_eq!(peer.endpoint.statistics(peer.id).unwrap().outstanding_bytes, 0);
+}
+
+#[test]
+fn the_same_ports_cannot_be_connected_twice() {
+    let mut peer = Peer::connecting(8, AssociationConfig::default());
+    let again = peer.endpoint.connect(
+        peer.now,
+        ENDPOINT_PORT,
+        PEER_PORT,
+        &[peer.address],
+        AssociationConfig::default().into(),
+        &peer.app,
+    );
+    assert_eq!(again, Err(ConnectError::Exists));
+    let nowhere = peer.endpoint.connect(peer.now, 1, 1, &[], AssociationConfig::default().into(), &peer.app);
+    assert_eq!(nowhere, Err(ConnectError::NoAddress));
+}

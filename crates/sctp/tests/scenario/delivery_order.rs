@@ -1,0 +1,134 @@
+//! Order within a stream, none between streams, none for unordered messages (RFC 9260 §6.5, §6.6).
+
+use std::time::Duration;
+
+use sctp::{AssociationConfig, SendError, SendInfo};
+use sctp_wire::chunk::DataFlags;
+
+use crate::lab::{A, B, Fate, Lab};
+use crate::packets::data_of;
+use crate::script::Peer;
+
+const SOON: Duration = Duration::from_secs(10);
+
+fn on(stream: u16) -> SendInfo {
+    SendInfo { stream, ..SendInfo::default() }
+}
+
+/// Loses the first transmission of the message `payload`.
+fn lose_once(payload: &'static [u8]) -> impl FnMut(&bytes::Bytes) -> Fate + Send + 'static {
+    let mut lost = false;
+    move |packet| {
+        if !lost && data_of(packet).iter().any(|d| d.payload == payload) {
+            lost = true;
+            return Fate::Drop;
+        }
+        Fate::Pass
+    }
+}
+
+#[test]
+fn a_gap_in_one_stream_does_not_hold_up_another() {
+    let mut lab = Lab::new(1);
+    let (a, _) = lab.establish();
+    lab.tap(A, lose_once(b"first of 0"));
+    for (stream, message) in [(0, "first of 0"), (0, "second of 0"), (1, "first of 1"), (1, "second of 1")] {
+        lab.send(A, a, on(stream), message);
+        lab.run_for(Duration::from_millis(1));
+    }
+    lab.run_until("all arrived", SOON, |lab| lab.node(B).app.messages.len() == 4);
+    let text: Vec<_> = lab.app(B).contents().into_iter().map(|m| String::from_utf8(m).unwrap()).collect();
+    assert_eq!(text, ["first of 1", "second of 1", "first of 0", "second of 0"]);
+}
+
+#[test]
+fn unordered_messages_pass_a_gap() {
+    let mut lab = Lab::new(2);
+    let (a, _) = lab.establish();
+    lab.tap(A, lose_once(b"one"));
+    for message in ["one", "two", "three"] {
+        lab.send(A, a, SendInfo { unordered: true, ..on(3) }, message);
+        lab.run_for(Duration::from_millis(1));
+    }
+    lab.run_until("all arrived", SOON, |lab| lab.node(B).app.messages.len() == 3);
+    assert_eq!(lab.app(B).contents(), [&b"two"[..], b"three", b"one"]);
+    assert!(lab.app(B).messages.iter().all(|m| m.info.unordered && m.info.stream == 3));
+}
+
+#[test]
+fn ordered_and_unordered_messages_of_a_stream_do_not_touch_each_other() {
+    let mut peer = Peer::established(3);
+    let unordered = DataFlags { unordered: true, ..DataFlags::WHOLE };
+    peer.sends().data_with(DataFlags::WHOLE, 1, 0, 1, b"second").go();
+    // The stream sequence number of an unordered message means nothing.
+    peer.sends().data_with(unordered, 2, 0, 0, b"unordered").go();
+    peer.sends().data_with(unordered, 3, 0, 9, b"unordered too").go();
+    assert_eq!(peer.app.contents(), [&b"unordered"[..], b"unordered too"]);
+    peer.sends().data_with(DataFlags::WHOLE, 0, 0, 0, b"first").go();
+    assert_eq!(peer.app.contents()[2..], [&b"first"[..], b"second"]);
+}
+
+#[test]
+fn stream_sequence_numbers_wrap() {
+    let mut lab = Lab::new(4);
+    let config = AssociationConfig { send_buffer_bytes: 16 << 20, ..AssociationConfig::default() };
+    let (a, _) = lab.establish_with(config.clone(), config);
+    let count = 70_000u32;
+    lab.send_all(A, a, (0..count).map(|n| (on(0), n.to_be_bytes().to_vec().into())));
+    lab.run_until("all arrived", Duration::from_secs(60), |lab| {
+        lab.node(B).app.messages.len() == count as usize
+    });
+    assert!((0..count).zip(&lab.app(B).messages).all(|(n, m)| m.bytes == n.to_be_bytes()));
+    assert_eq!(lab.app(B).messages.last().unwrap().info.ssn, (count - 1) as u16);
+}
+
+#[test]
+fn many_streams_carry_their_own_numbers() {
+    let mut lab = Lab::new(5);
+    let config = AssociationConfig { streams_out: 2000, ..AssociationConfig::default() };
+    let (a, _) = lab.establish_with(config.clone(), config);
+    let sent: Vec<(u16, u16)> = (0..3).flat_map(|ssn| (0..2000).map(move |stream| (stream, ssn))).collect();
+    lab.send_all(A, a, sent.iter().map(|&(stream, _)| (on(stream), vec![1].into())));
+    lab.run_until("all arrived", SOON, |lab| lab.node(B).app.messages.len() == sent.len());
+    let got: Vec<_> = lab.app(B).messages.iter().map(|m| (m.info.stream, m.info.ssn)).collect();
+    assert_eq!(got, sent);
+}
+
+#[test]
+fn the_smaller_number_of_streams_wins_and_others_are_refused() {
+    let mut lab = Lab::new(6);
+    let wide = AssociationConfig { streams_out: 100, streams_in_max: 7, ..AssociationConfig::default() };
+    let narrow = AssociationConfig { streams_out: 20, streams_in_max: 5, ..AssociationConfig::default() };
+    let (a, b) = lab.establish_with(wide, narrow);
+    let streams = |lab: &Lab, node, id| {
+        let s = lab.statistics(node, id);
+        (s.streams_out, s.streams_in)
+    };
+    assert_eq!(streams(&lab, A, a), (5, 7));
+    assert_eq!(streams(&lab, B, b), (7, 5));
+    let refused = lab.node_mut(A).endpoint.send(a, &on(5), 1, [vec![1].into()]);
+    assert_eq!(refused, Err(SendError::NoSuchStream { stream: 5, streams: 5 }));
+}
+
+#[test]
+fn data_on_a_stream_that_is_not_there_is_acknowledged_and_reported() {
+    // RFC 9260 §6.5.
+    let mut peer = Peer::established(7);
+    peer.sends().data_with(DataFlags::WHOLE, 0, 10, 0, b"where?").go();
+    peer.expects("ERROR, SACK 0");
+    assert!(peer.app.messages.is_empty());
+    peer.sends().data_with(DataFlags::WHOLE, 1, 9, 0, b"here").go();
+    assert_eq!(peer.app.contents(), [b"here"]);
+}
+
+#[test]
+fn sizes_that_cannot_be_are_refused() {
+    let mut lab = Lab::new(8);
+    let config = AssociationConfig { message_bytes_max: 1000, ..AssociationConfig::default() };
+    let (a, _) = lab.establish_with(config.clone(), config);
+    let endpoint = &mut lab.node_mut(A).endpoint;
+    assert_eq!(endpoint.send(a, &on(0), 0, []), Err(SendError::Empty));
+    let long = SendError::TooLong { bytes: 1001, limit_bytes: 1000 };
+    assert_eq!(endpoint.send(a, &on(0), 1001, [vec![0; 1001].into()]), Err(long));
+    assert_eq!(endpoint.send(a, &on(0), 1000, [vec![0; 1000].into()]), Ok(()));
+}

@@ -1,0 +1,174 @@
+//! The application on a host: it keeps what it is given and reads as it is told.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use sctp::{AssociationId, Endpoint, Event, Host, PathHints, Payload, ReceiveInfo, Time};
+
+/// How an application reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// Every message as it comes.
+    AtOnce,
+    /// One message each time that much time has passed.
+    Every(Duration),
+    /// Not at all.
+    Never,
+}
+
+/// A message, or a part of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// When.
+    pub at: Time,
+    /// From which association.
+    pub id: AssociationId,
+    /// What came with it.
+    pub info: ReceiveInfo,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// An event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Happened {
+    /// When.
+    pub at: Time,
+    /// To which association.
+    pub id: AssociationId,
+    /// What.
+    pub event: Event,
+}
+
+/// An application that records everything.
+#[derive(Debug)]
+pub struct App {
+    /// Every message, in the order of delivery.
+    pub messages: Vec<Received>,
+    /// Every event, in order.
+    pub events: Vec<Happened>,
+    /// Whether the bytes of messages are kept; a long run does without.
+    pub keeps_bytes: bool,
+    /// What the link says about every path.
+    pub hints: PathHints,
+    /// The time, set before every input.
+    pub now: Time,
+    reading: Reading,
+    read_at: Option<Time>,
+    unread: VecDeque<(AssociationId, usize)>,
+    unread_bytes: usize,
+    writable: Vec<AssociationId>,
+}
+
+impl Default for App {
+    fn default() -> Self {
+        App {
+            messages: Vec::new(),
+            events: Vec::new(),
+            keeps_bytes: true,
+            hints: PathHints { mtu_bytes: 1472, in_flight_limit_bytes: None },
+            now: Time::ZERO,
+            reading: Reading::AtOnce,
+            read_at: None,
+            unread: VecDeque::new(),
+            unread_bytes: 0,
+            writable: Vec::new(),
+        }
+    }
+}
+
+impl App {
+    /// Reads in another way from now on.
+    pub fn set_reading(&mut self, reading: Reading) {
+        self.reading = reading;
+        self.read_at = None;
+        self.plan();
+    }
+
+    /// Bytes of delivered messages that were not read.
+    pub fn unread_bytes(&self) -> usize {
+        self.unread_bytes
+    }
+
+    /// Reads one message.
+    pub fn read_one(&mut self, endpoint: &mut Endpoint) {
+        if let Some((id, bytes)) = self.unread.pop_front() {
+            self.unread_bytes -= bytes;
+            endpoint.consumed(id, bytes, true);
+        }
+    }
+
+    /// The bytes of every message.
+    pub fn contents(&self) -> Vec<Vec<u8>> {
+        self.messages.iter().map(|m| m.bytes.clone()).collect()
+    }
+
+    /// Whether an event like this came.
+    pub fn saw(&self, is: impl Fn(&Event) -> bool) -> bool {
+        self.events.iter().any(|e| is(&e.event))
+    }
+
+    pub(super) fn forget_unread(&mut self) {
+        self.unread.clear();
+        self.unread_bytes = 0;
+        self.writable.clear();
+    }
+
+    pub(super) fn next_read(&self) -> Option<Time> {
+        self.read_at
+    }
+
+    pub(super) fn take_writable(&mut self) -> Vec<AssociationId> {
+        std::mem::take(&mut self.writable)
+    }
+
+    /// Reads what it wants to read now.
+    pub fn read(&mut self, endpoint: &mut Endpoint) {
+        match self.reading {
+            Reading::AtOnce => {
+                while !self.unread.is_empty() {
+                    self.read_one(endpoint);
+                }
+            }
+            Reading::Every(_) => {
+                if self.read_at.is_some_and(|at| at <= self.now) {
+                    self.read_one(endpoint);
+                    self.read_at = None;
+                }
+                self.plan();
+            }
+            Reading::Never => {}
+        }
+    }
+
+    fn plan(&mut self) {
+        if let Reading::Every(time) = self.reading
+            && self.read_at.is_none()
+            && !self.unread.is_empty()
+        {
+            self.read_at = Some(self.now + time);
+        }
+    }
+}
+
+impl Host for App {
+    fn message(&mut self, id: AssociationId, info: &ReceiveInfo, payload: Payload) {
+        let length = payload.blocks().iter().map(|block| block.len()).sum();
+        let bytes = if self.keeps_bytes { payload.to_vec() } else { Vec::new() };
+        self.messages.push(Received { at: self.now, id, info: *info, bytes });
+        self.unread.push_back((id, length));
+        self.unread_bytes += length;
+    }
+
+    fn event(&mut self, id: AssociationId, event: Event) {
+        if event == Event::Writable {
+            self.writable.push(id);
+        }
+        self.events.push(Happened { at: self.now, id, event });
+    }
+
+    fn path_hints(&self, _remote: SocketAddr) -> PathHints {
+        self.hints
+    }
+}

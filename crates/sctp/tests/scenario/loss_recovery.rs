@@ -1,0 +1,225 @@
+//! Lost packets come again: by gap reports, by T3, and again if that is lost, too (RFC 9260 §6.3, §7.2.4).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use sctp::SendInfo;
+
+use crate::lab::{A, B, Fate, Lab};
+use crate::packets::data_of;
+use crate::script::Peer;
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn message(n: u32) -> Bytes {
+    let mut bytes = n.to_be_bytes().to_vec();
+    bytes.resize(1000, n as u8);
+    bytes.into()
+}
+
+fn sends(lab: &mut Lab, count: u32) -> sctp::AssociationId {
+    let (a, _) = lab.establish();
+    lab.send_all(A, a, (0..count).map(|n| (SendInfo::default(), message(n))));
+    a
+}
+
+fn all_arrive(lab: &mut Lab, count: u32) {
+    lab.run_until("all arrived", LONG, |lab| lab.node(B).app.messages.len() == count as usize);
+    assert!((0..count).zip(&lab.app(B).messages).all(|(n, m)| m.bytes == message(n)));
+}
+
+/// Loses the transmissions of one message that `lost` says, counted from 0.
+fn lose(number: u32, lost: &'static [u32]) -> impl FnMut(&Bytes) -> Fate + Send + 'static {
+    let mut seen = 0;
+    move |packet| {
+        if data_of(packet).iter().any(|d| d.payload.starts_with(&number.to_be_bytes())) {
+            seen += 1;
+            if lost.contains(&(seen - 1)) {
+                return Fate::Drop;
+            }
+        }
+        Fate::Pass
+    }
+}
+
+#[test]
+fn one_lost_packet_is_repaired_without_a_timeout() {
+    let mut lab = Lab::new(1);
+    lab.tap(A, lose(50, &[0]));
+    let a = sends(&mut lab, 200);
+    all_arrive(&mut lab, 200);
+    let statistics = lab.statistics(A, a);
+    assert_eq!((statistics.timeouts, statistics.fast_recoveries), (0, 1));
+    assert!(statistics.data_chunks_retransmitted <= 2, "{statistics:?}");
+}
+
+#[test]
+fn a_lost_retransmission_is_repaired_without_a_timeout() {
+    let mut lab = Lab::new(2);
+    lab.tap(A, lose(50, &[0, 1]));
+    let a = sends(&mut lab, 400);
+    all_arrive(&mut lab, 400);
+    let statistics = lab.statistics(A, a);
+    assert_eq!(statistics.timeouts, 0, "{}", lab.log());
+}
+
+#[test]
+fn the_last_packet_has_only_the_timer() {
+    let mut lab = Lab::new(3);
+    lab.tap(A, lose(19, &[0]));
+    let a = sends(&mut lab, 20);
+    let start = lab.now();
+    all_arrive(&mut lab, 20);
+    assert_eq!(lab.statistics(A, a).timeouts, 1);
+    assert!(lab.now() - start >= Duration::from_secs(1), "RTO.Min is a second");
+}
+
+#[test]
+fn a_retransmission_by_timer_that_is_lost_comes_after_twice_the_time() {
+    let mut lab = Lab::new(4);
+    lab.tap(A, lose(0, &[0, 1, 2]));
+    let a = sends(&mut lab, 1);
+    all_arrive(&mut lab, 1);
+    assert_eq!(lab.statistics(A, a).timeouts, 3);
+    let times: Vec<_> = lab.sent.iter().filter(|s| !data_of(&s.packet).is_empty()).map(|s| s.at).collect();
+    let steps: Vec<_> = times.windows(2).map(|w| w[1] - w[0]).collect();
+    assert_eq!(steps, [1, 2, 4].map(Duration::from_secs));
+}
+
+#[test]
+fn everything_lost_is_repaired_after_a_timeout_from_one_packet_up() {
+    let mut lab = Lab::new(5);
+    let (a, _) = lab.establish();
+    // The whole first window is lost.
+    lab.tap(A, |_| Fate::Drop);
+    lab.send_all(A, a, (0..100).map(|n| (SendInfo::default(), message(n))));
+    lab.run_for(Duration::from_millis(500));
+    let first = lab.sent.len();
+    lab.untap(A);
+    lab.run_until("T3 expired", LONG, |lab| lab.sent.len() > first);
+    assert_eq!(lab.sent.len() - first, 1, "the window is one packet (RFC 9260 §7.2.3)");
+    all_arrive(&mut lab, 100);
+    assert_eq!(lab.statistics(A, a).timeouts, 1);
+}
+
+#[test]
+fn a_line_that_was_cut_for_a_while_goes_on() {
+    let mut lab = Lab::new(6);
+    let (a, _) = lab.establish();
+    lab.send_all(A, a, (0..3000).map(|n| (SendInfo::default(), message(n))));
+    lab.run_for(Duration::from_millis(60));
+    lab.cut();
+    lab.run_for(Duration::from_secs(4));
+    lab.untap(A);
+    lab.untap(B);
+    all_arrive(&mut lab, 3000);
+}
+
+#[test]
+fn lost_sacks_are_made_good_by_later_ones() {
+    let mut lab = Lab::new(7);
+    let mut number = 0;
+    lab.tap(B, move |_| {
+        number += 1;
+        if number > 2 && number % 3 != 0 { Fate::Drop } else { Fate::Pass }
+    });
+    let a = sends(&mut lab, 500);
+    all_arrive(&mut lab, 500);
+    lab.run_for(Duration::from_secs(3));
+    assert_eq!(lab.statistics(A, a).outstanding_bytes, 0);
+    assert!(lab.statistics(A, a).data_chunks_retransmitted < 10);
+}
+
+#[test]
+fn a_packet_overtaken_by_two_costs_nothing() {
+    let mut lab = Lab::new(8);
+    let mut number = 0;
+    lab.tap(A, move |_| {
+        number += 1;
+        if number % 20 == 19 { Fate::Behind(2) } else { Fate::Pass }
+    });
+    let a = sends(&mut lab, 500);
+    all_arrive(&mut lab, 500);
+    assert_eq!(lab.statistics(A, a).data_chunks_retransmitted, 0);
+}
+
+/// Sends chunk after chunk, each in a packet of its own.
+fn outstanding(seed: u8, count: u8) -> Peer {
+    let mut peer = Peer::established(seed);
+    for n in 0..count {
+        peer.app_sends(SendInfo::default(), vec![n; 100]);
+        peer.expects(&format!("DATA {n}"));
+    }
+    peer
+}
+
+#[test]
+fn three_packets_beyond_make_a_chunk_lost() {
+    let mut peer = outstanding(9, 5);
+    peer.sends().sack(-1, &[(2, 2)]).go();
+    peer.sends().sack(-1, &[(2, 3)]).go();
+    peer.expects_nothing();
+    peer.sends().sack(-1, &[(2, 4)]).go();
+    peer.expects("DATA 0");
+    peer.sends().sack(-1, &[(2, 5)]).go();
+    peer.expects_nothing();
+    peer.sends().sack(4, &[]).go();
+    peer.waits(Duration::from_secs(5));
+    peer.expects_nothing();
+}
+
+#[test]
+fn a_fast_retransmission_ignores_the_congestion_window_for_one_packet() {
+    // RFC 9260 §7.2.4, 3.
+    let mut peer = Peer::established(10);
+    for n in 0..12 {
+        peer.endpoint.send(peer.id, &SendInfo::default(), 1400, [vec![n; 1400].into()]).unwrap();
+    }
+    peer.settle();
+    for n in 0..4 {
+        assert_eq!(data_of(&peer.hears())[0].payload[0], n);
+    }
+    peer.expects_nothing();
+    // The window is full with four packets in flight; three beyond the first are reported.
+    peer.sends().sack(-1, &[(2, 4)]).go();
+    peer.expects("DATA 0");
+}
+
+#[test]
+fn a_retransmission_of_the_first_chunk_restarts_the_timer() {
+    // RFC 9260 §6.1: when the earliest outstanding chunk is sent again.
+    let mut peer = outstanding(11, 4);
+    peer.waits(Duration::from_millis(300));
+    peer.sends().sack(-1, &[(2, 4)]).go();
+    peer.expects("DATA 0");
+    peer.waits(Duration::from_millis(900));
+    peer.expects_nothing();
+    peer.waits(Duration::from_millis(200));
+    peer.expects("DATA 0");
+}
+
+#[test]
+fn a_lost_chunk_comes_again_though_the_window_is_full() {
+    // RFC 9260 §6.2.1 C: what is marked for retransmission takes no window.
+    let mut peer = Peer::established(12);
+    peer.sends().sack_with(-1, 500, &[]).go();
+    for n in 0..5 {
+        peer.app_sends(SendInfo::default(), vec![n; 100]);
+        peer.expects(&format!("DATA {n}"));
+    }
+    peer.app_sends(SendInfo::default(), vec![5; 100]);
+    peer.expects_nothing();
+    peer.sends().sack_with(-1, 100, &[(2, 5)]).go();
+    peer.expects("DATA 0");
+}
+
+#[test]
+fn a_timeout_sends_the_earliest_chunks_in_one_packet() {
+    let mut peer = outstanding(13, 5);
+    peer.waits(Duration::from_secs(1));
+    peer.expects("DATA 0, DATA 1, DATA 2, DATA 3, DATA 4");
+    peer.waits(Duration::from_millis(1999));
+    peer.expects_nothing();
+    peer.waits(Duration::from_millis(1));
+    peer.expects("DATA 0, DATA 1, DATA 2, DATA 3, DATA 4");
+}

@@ -1,0 +1,30 @@
+//! Scenarios: what two endpoints do on simulated networks with a virtual clock. A file for each behaviour.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(unreachable_pub, reason = "the helpers are public to the scenarios, which are one program")]
+
+mod lab;
+mod packets;
+mod script;
+
+mod abort;
+mod bundling;
+mod collision;
+mod connect_fails;
+mod cookie;
+mod data_both_ways;
+mod delivery_order;
+mod fragmentation;
+mod gap_reports;
+mod heartbeat;
+mod hostile_packets;
+mod hostile_peer;
+mod loss_recovery;
+mod out_of_the_blue;
+mod partial_delivery;
+mod random_loss;
+mod receive_window;
+mod restart;
+mod sack_timing;
+mod shutdown;
+#[cfg(feature = "testing")]
+mod tsn_wrap;

@@ -1,0 +1,236 @@
+//! Packets that belong to no association (RFC 9260 §8.4), and verification tags that do not fit (§8.5).
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use sctp::{AssociationConfig, CloseReason, Event};
+use sctp_wire::Tsn;
+use sctp_wire::cause::{Cause, Causes, StaleCookie};
+use sctp_wire::chunk::{
+    Abort, CookieAck, CookieEcho, Error, Heartbeat, InitAck, Shutdown, ShutdownAck, ShutdownComplete,
+};
+
+use crate::packets::{build, header, kinds, write_data, write_sack};
+use crate::script::{ENDPOINT_PORT, PEER_PORT, Peer};
+
+const TAG: u32 = 0x1234_5678;
+
+fn stale_cookie(out: &mut Vec<u8>) {
+    let mut causes = Vec::new();
+    Cause::StaleCookie(StaleCookie { staleness_us: 1 }).write(&mut causes);
+    Error { causes: Causes::new(&causes) }.write(out);
+}
+
+fn abort(reflected_tag: bool) -> impl Fn(&mut Vec<u8>) {
+    move |out| Abort { reflected_tag, causes: Causes::default() }.write(out)
+}
+
+fn data(out: &mut Vec<u8>) {
+    write_data(sctp_wire::chunk::DataFlags::WHOLE, 1, 0, 0, b"?", out);
+}
+
+type Write = &'static dyn Fn(&mut Vec<u8>);
+
+/// The answer to a packet out of the blue.
+fn answer(write: impl FnOnce(&mut Vec<u8>)) -> Option<Bytes> {
+    answer_to(SocketAddr::from(([10, 0, 0, 9], 9899)), write)
+}
+
+fn answer_to(from: SocketAddr, write: impl FnOnce(&mut Vec<u8>)) -> Option<Bytes> {
+    let mut peer = Peer::new(1, AssociationConfig::default());
+    peer.sends_raw(from, &build(PEER_PORT, ENDPOINT_PORT, TAG, write));
+    assert_eq!(peer.endpoint.association_count(), 0);
+    peer.hears_maybe()
+}
+
+#[test]
+fn an_abort_is_met_with_silence_wherever_it_stands() {
+    assert_eq!(answer(abort(false)), None);
+    assert_eq!(answer(abort(true)), None);
+    assert_eq!(
+        answer(|out| {
+            data(out);
+            abort(false)(out);
+        }),
+        None
+    );
+}
+
+#[test]
+fn what_ends_a_handshake_or_an_association_is_met_with_silence() {
+    assert_eq!(answer(|out| ShutdownComplete { reflected_tag: false }.write(out)), None);
+    assert_eq!(answer(|out| CookieAck.write(out)), None);
+    assert_eq!(answer(stale_cookie), None);
+    assert_eq!(answer(|out| CookieEcho { cookie: b"not one of ours" }.write(out)), None);
+}
+
+#[test]
+fn a_shutdown_ack_is_completed_with_its_own_tag() {
+    let answer = answer(|out| ShutdownAck.write(out)).unwrap();
+    assert_eq!(kinds(&answer), [ShutdownComplete::KIND]);
+    assert_eq!((header(&answer).verification_tag.0, answer[13] & 1), (TAG, 1));
+}
+
+#[test]
+fn anything_else_is_aborted_with_its_own_tag() {
+    let packets: [Write; 7] = [
+        &data,
+        &|out| write_sack(1, 1, &[], out),
+        &|out| Heartbeat { info: b"?" }.write(out),
+        &|out| Shutdown { cum_tsn: Tsn(1) }.write(out),
+        &|out| Error { causes: Causes::default() }.write(out),
+        &|out| {
+            let init = Peer::new(1, AssociationConfig::default()).init();
+            InitAck {
+                initiate_tag: init.initiate_tag,
+                a_rwnd: init.a_rwnd,
+                outbound_streams: 1,
+                inbound_streams: 1,
+                initial_tsn: init.initial_tsn,
+                parameters: init.parameters(),
+            }
+            .write(out);
+        },
+        // An unknown chunk that says: stop and be silent about me. The packet is still out of the blue.
+        &|out| out.extend_from_slice(&[63, 0, 0, 4]),
+    ];
+    for write in packets {
+        let answer = answer(write).unwrap();
+        assert_eq!(kinds(&answer), [Abort::KIND]);
+        assert_eq!((header(&answer).verification_tag.0, answer[13] & 1), (TAG, 1));
+        let back = header(&answer);
+        assert_eq!((back.source_port, back.destination_port), (ENDPOINT_PORT, PEER_PORT));
+    }
+}
+
+#[test]
+fn groups_of_hosts_are_not_answered() {
+    for address in ["224.0.0.1", "255.255.255.255", "0.0.0.0", "ff02::1", "::", "::ffff:224.0.0.1"] {
+        let from = SocketAddr::new(address.parse().unwrap(), 9899);
+        assert_eq!(answer_to(from, data), None, "{address}");
+    }
+}
+
+#[test]
+fn an_init_that_is_not_as_it_must_be_is_refused_or_dropped() {
+    let mut peer = Peer::new(2, AssociationConfig::default());
+    // With a tag, or with company.
+    peer.sends().tag(5).chunk(|p, out| p.init().write(out)).go();
+    peer.sends().tag(0).chunk(|p, out| p.init().write(out)).chunk(|_, out| data(out)).go();
+    peer.sends().tag(0).chunk(|_, out| data(out)).chunk(|p, out| p.init().write(out)).go();
+    // The last one begins with DATA and is out of the blue as such.
+    peer.expects("ABORT T");
+    peer.expects_nothing();
+    // With values that cannot be (RFC 9260 §3.3.2).
+    for change in 0..3 {
+        peer.sends()
+            .tag(0)
+            .chunk(|p, out| {
+                let mut init = p.init();
+                match change {
+                    0 => init.outbound_streams = 0,
+                    1 => init.inbound_streams = 0,
+                    _ => init.a_rwnd = 1499,
+                }
+                init.write(out);
+            })
+            .go();
+        let answer = peer.hears();
+        assert_eq!((kinds(&answer), answer[13] & 1), (vec![Abort::KIND], 0));
+        assert_eq!(header(&answer).verification_tag.0, peer.tag);
+    }
+    peer.sends()
+        .tag(0)
+        .chunk(|p, out| {
+            let mut init = p.init();
+            init.initiate_tag.0 = 0;
+            init.write(out);
+        })
+        .go();
+    peer.expects_nothing();
+    assert_eq!(peer.endpoint.association_count(), 0);
+}
+
+#[test]
+fn a_wrong_tag_is_dropped_in_silence() {
+    let mut peer = Peer::established(3);
+    let (own, theirs) = (peer.endpoint_tag, peer.tag);
+    let before = peer.endpoint.statistics(peer.id);
+    for tag in [0, own ^ 1, own.swap_bytes(), theirs] {
+        peer.sends().tag(tag).data(0).go();
+        peer.sends().tag(tag).chunk(|_, out| abort(false)(out)).go();
+        peer.sends().tag(tag).chunk(|_, out| ShutdownAck.write(out)).go();
+        peer.sends().tag(tag).chunk(|p, out| Shutdown { cum_tsn: p.endpoint_tsn(-1) }.write(out)).go();
+        peer.sends().tag(tag).sack(-1, &[]).go();
+        peer.sends().tag(tag).chunk(|_, out| Heartbeat { info: b"?" }.write(out)).go();
+    }
+    peer.expects_nothing();
+    assert_eq!(peer.endpoint.endpoint_statistics().tag_errors, 24);
+    assert_eq!(peer.endpoint.statistics(peer.id), before);
+    assert!(peer.app.messages.is_empty());
+}
+
+#[test]
+fn an_abort_counts_with_our_tag_or_with_the_peers_own_reflected() {
+    for (reflected, own, counts) in
+        [(false, true, true), (true, false, true), (true, true, false), (false, false, false)]
+    {
+        let mut peer = Peer::established(4);
+        let tag = if own { peer.endpoint_tag } else { peer.tag };
+        peer.sends().tag(tag).chunk(|_, out| abort(reflected)(out)).go();
+        peer.expects_nothing();
+        assert_eq!(peer.app.saw(|e| matches!(e, Event::Closed(CloseReason::PeerAborted(_)))), counts);
+    }
+}
+
+#[test]
+fn a_shutdown_complete_counts_with_our_tag_or_with_the_peers_own_reflected() {
+    for (reflected, own, counts) in
+        [(false, true, true), (true, false, true), (true, true, false), (false, false, false)]
+    {
+        let mut peer = Peer::established(5);
+        peer.sends().chunk(|p, out| Shutdown { cum_tsn: p.endpoint_tsn(-1) }.write(out)).go();
+        peer.expects("SHUTDOWN ACK");
+        let tag = if own { peer.endpoint_tag } else { peer.tag };
+        peer.sends().tag(tag).chunk(|_, out| ShutdownComplete { reflected_tag: reflected }.write(out)).go();
+        assert_eq!(peer.app.saw(|e| matches!(e, Event::Closed(CloseReason::Shutdown))), counts);
+    }
+}
+
+#[test]
+fn a_connect_cannot_be_refused_by_someone_who_does_not_know_the_tag() {
+    let mut peer = Peer::connecting(6, AssociationConfig::default());
+    peer.takes_init();
+    let tag = peer.endpoint_tag;
+    for (tag, reflected) in [(0, true), (0, false), (tag ^ 1, false), (tag ^ 1, true), (tag, true)] {
+        peer.sends().tag(tag).chunk(|_, out| abort(reflected)(out)).go();
+        assert_eq!(peer.endpoint.association_count(), 1, "tag {tag:x}, T {reflected}");
+    }
+    peer.sends().tag(tag).chunk(|_, out| abort(false)(out)).go();
+    assert!(peer.app.saw(|e| matches!(e, Event::Closed(CloseReason::Refused))));
+}
+
+#[test]
+fn another_address_does_not_speak_for_the_peer() {
+    let mut peer = Peer::established(7);
+    peer.address = SocketAddr::from(([192, 0, 2, 7], 9899));
+    peer.sends().data(0).go();
+    peer.sends().chunk(|_, out| abort(false)(out)).go();
+    assert!(peer.app.messages.is_empty());
+    assert_eq!(peer.endpoint.association_count(), 1);
+}
+
+#[test]
+fn a_peer_whose_udp_port_changed_is_followed() {
+    // RFC 6951 §5.4.
+    let mut peer = Peer::established(8);
+    peer.address.set_port(12_345);
+    peer.sends().data(0).go();
+    peer.expects("SACK 0");
+    let (addresses, port) = peer.endpoint.peer_addresses(peer.id).unwrap();
+    assert_eq!((addresses, port), (vec![peer.address], PEER_PORT));
+    // And an end that is reflected finds it there.
+    let tag = peer.tag;
+    peer.sends().tag(tag).chunk(|_, out| abort(true)(out)).go();
+    assert_eq!(peer.endpoint.association_count(), 0);
+}

@@ -1,0 +1,121 @@
+//! Records without an end in sight: sent in parts (`more`) and delivered in parts (RFC 9260 §6.9).
+
+use std::time::Duration;
+
+use sctp::{AssociationConfig, SendError, SendInfo};
+
+use crate::lab::{A, B, Fate, Lab};
+
+const SOON: Duration = Duration::from_secs(60);
+
+fn part(more: bool) -> SendInfo {
+    SendInfo { more, ..SendInfo::default() }
+}
+
+#[test]
+fn parts_of_a_record_are_one_message() {
+    let mut lab = Lab::new(1);
+    let (a, _) = lab.establish();
+    for (text, more) in [("one ", true), ("record", false), ("another", false)] {
+        lab.send(A, a, part(more), text);
+    }
+    lab.run_until("both arrived", SOON, |lab| lab.node(B).app.messages.len() == 2);
+    assert_eq!(lab.app(B).contents(), [&b"one record"[..], b"another"]);
+    assert_eq!(lab.app(B).messages[1].info.ssn, 1);
+}
+
+#[test]
+fn a_record_in_parts_goes_on_across_packets_and_time() {
+    let mut lab = Lab::new(2);
+    let (a, _) = lab.establish();
+    let mut whole = Vec::new();
+    for n in 0..300u32 {
+        let bytes = vec![n as u8; 1 + n as usize * 13 % 3000];
+        whole.extend_from_slice(&bytes);
+        lab.send(A, a, part(n < 299), bytes);
+        if n % 10 == 0 {
+            lab.run_for(Duration::from_millis(5));
+        }
+    }
+    lab.run_until("it arrived", SOON, |lab| lab.node(B).app.messages.last().is_some_and(|m| !m.info.more));
+    assert_eq!(lab.app(B).contents().concat(), whole);
+}
+
+#[test]
+fn an_endless_record_flows_through_small_buffers() {
+    let config = AssociationConfig {
+        receive_buffer_bytes: 30_000,
+        send_buffer_bytes: 30_000,
+        partial_delivery_bytes: 10_000,
+        ..AssociationConfig::default()
+    };
+    for loss_every in [0, 11] {
+        let mut lab = Lab::new(3);
+        let (a, b) = lab.establish_with(config.clone(), config.clone());
+        let mut number = 0;
+        lab.tap(A, move |_| {
+            number += 1;
+            if loss_every > 0 && number % loss_every == 0 { Fate::Drop } else { Fate::Pass }
+        });
+        let bytes: Vec<u8> = (0..500_000).map(|n| (n / 7) as u8).collect();
+        lab.send_all(A, a, bytes.chunks(777).map(|c| (part(true), c.to_vec().into())));
+        lab.run_until("all parts were admitted", SOON, |lab| lab.all_admitted(A));
+        lab.run_for(Duration::from_secs(10));
+        lab.shutdown(A, a);
+        lab.run_until("B has heard the end", SOON, |lab| lab.closed(B).is_some());
+        assert!(lab.app(B).contents().concat() == bytes, "losing every {loss_every}th packet");
+        assert!(lab.app(B).messages.iter().all(|m| m.info.more && m.info.ssn == 0 && m.id == b));
+        assert!(lab.app(B).messages.len() > 10);
+    }
+}
+
+#[test]
+fn nothing_comes_between_the_parts_of_a_record() {
+    let mut lab = Lab::new(4);
+    let (a, _) = lab.establish();
+    lab.send(A, a, part(true), "open");
+    let endpoint = &mut lab.node_mut(A).endpoint;
+    let other = SendInfo { stream: 1, ..SendInfo::default() };
+    assert_eq!(endpoint.send(a, &other, 1, [vec![1].into()]), Err(SendError::RecordOpen { stream: 0 }));
+    let unordered = SendInfo { unordered: true, ..SendInfo::default() };
+    assert_eq!(endpoint.send(a, &unordered, 1, [vec![1].into()]), Err(SendError::RecordOpen { stream: 0 }));
+    lab.send(A, a, part(false), "ed");
+    lab.send(A, a, other, "next");
+    lab.run_for(SOON);
+    assert_eq!(lab.app(B).contents(), [&b"opened"[..], b"next"]);
+}
+
+#[test]
+fn a_long_message_is_delivered_in_parts_of_at_least_the_set_size() {
+    let mut lab = Lab::new(5);
+    let config = AssociationConfig { partial_delivery_bytes: 50_000, ..AssociationConfig::default() };
+    let (a, _) = lab.establish_with(AssociationConfig::default(), config);
+    lab.send(A, a, SendInfo { stream: 3, ppid: 9, ..SendInfo::default() }, vec![7; 400_000]);
+    lab.run_until("it arrived", SOON, |lab| lab.node(B).app.messages.last().is_some_and(|m| !m.info.more));
+    let messages = &lab.app(B).messages;
+    assert!(messages.len() > 1);
+    assert!(messages.iter().rev().skip(1).all(|m| m.info.more && m.bytes.len() >= 50_000));
+    assert!(messages.iter().all(|m| (m.info.stream, m.info.ssn, m.info.ppid) == (3, 0, 9)));
+    assert_eq!(messages.iter().map(|m| m.bytes.len()).sum::<usize>(), 400_000);
+}
+
+#[test]
+fn unordered_records_of_a_stream_do_not_mix() {
+    // The first record is being delivered in parts when a second one of the same stream is complete.
+    let config = AssociationConfig { partial_delivery_bytes: 2000, ..AssociationConfig::default() };
+    let mut lab = Lab::new(6);
+    let (a, _) = lab.establish_with(AssociationConfig::default(), config);
+    let unordered = SendInfo { unordered: true, ..SendInfo::default() };
+    let mut number = 0;
+    lab.tap(A, move |_| {
+        number += 1;
+        if number == 7 { Fate::Drop } else { Fate::Pass }
+    });
+    lab.send(A, a, unordered, vec![1; 20_000]);
+    lab.send(A, a, unordered, vec![2; 100]);
+    lab.run_until("both arrived", SOON, |lab| {
+        lab.node(B).app.messages.iter().filter(|m| !m.info.more).count() == 2
+    });
+    let all = lab.app(B).contents().concat();
+    assert_eq!(all, [vec![1; 20_000], vec![2; 100]].concat(), "{:?}", lab.log());
+}

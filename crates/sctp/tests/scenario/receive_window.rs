@@ -1,0 +1,173 @@
+//! The receive window: closed, opened again, and never a way to eat memory (RFC 9260 §6.1 A, §6.2).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use sctp::{AssociationConfig, SendInfo};
+
+use crate::lab::{A, B, Fate, Lab, Reading};
+use crate::packets::{data_of, sack_of};
+use crate::script::Peer;
+
+const BUFFER_BYTES: usize = 64 << 10;
+
+fn small_buffer() -> AssociationConfig {
+    AssociationConfig { receive_buffer_bytes: BUFFER_BYTES, ..AssociationConfig::default() }
+}
+
+fn messages(count: usize, bytes: usize) -> impl Iterator<Item = (SendInfo, Bytes)> {
+    (0..count).map(move |n| (SendInfo::default(), vec![n as u8; bytes].into()))
+}
+
+/// The most that the receiver ever held, looked at after every step.
+fn held_max(lab: &mut Lab, b: sctp::AssociationId, time: Duration) -> u64 {
+    let mut held = 0;
+    let end = lab.now() + time;
+    while lab.now() < end {
+        lab.run_for(Duration::from_millis(1));
+        if let Some(statistics) = lab.node(B).endpoint.statistics(b) {
+            held = held.max(statistics.receive_buffered_bytes);
+        }
+    }
+    held
+}
+
+#[test]
+fn a_reader_that_stops_stops_the_sender_and_one_that_goes_on_starts_it() {
+    for bytes in [1, 100, 1000, 5000] {
+        let mut lab = Lab::new(bytes as u64);
+        let (a, b) = lab.establish_with(AssociationConfig::default(), small_buffer());
+        lab.app(B).set_reading(Reading::Never);
+        let count = 4 * BUFFER_BYTES / bytes.max(32);
+        lab.send_all(A, a, messages(count, bytes));
+        let held = held_max(&mut lab, b, Duration::from_secs(3));
+        assert!(held <= 2 * BUFFER_BYTES as u64 + 2 * 1472, "{held} bytes held of messages of {bytes}");
+        assert!(lab.node(B).app.messages.len() < count, "all of {count} messages of {bytes}");
+        let unread = lab.node(B).app.unread_bytes() + 64 * lab.node(B).app.messages.len();
+        let held = lab.statistics(B, b).receive_buffered_bytes as usize;
+        // A message of several packets may be half there.
+        assert!(held == unread || (bytes > 1472 && held > unread), "{held} {unread}");
+        lab.app(B).set_reading(Reading::AtOnce);
+        let start = lab.now();
+        lab.run_until("all arrived", Duration::from_secs(20), |lab| lab.node(B).app.messages.len() == count);
+        assert!(lab.now() - start < Duration::from_secs(2), "the window update was enough, {bytes}");
+        assert_eq!(lab.statistics(B, b).receive_buffered_bytes, 0);
+    }
+}
+
+#[test]
+fn a_lost_window_update_is_made_good_by_a_probe() {
+    let mut lab = Lab::new(2);
+    let (a, _) = lab.establish_with(AssociationConfig::default(), small_buffer());
+    lab.app(B).set_reading(Reading::Never);
+    lab.send_all(A, a, messages(200, 1000));
+    lab.run_for(Duration::from_secs(3));
+    lab.tap(B, |_| Fate::Drop);
+    lab.app(B).set_reading(Reading::AtOnce);
+    lab.run_for(Duration::from_millis(100));
+    lab.untap(B);
+    lab.run_until("all arrived", Duration::from_secs(60), |lab| lab.node(B).app.messages.len() == 200);
+}
+
+#[test]
+fn a_reader_that_never_reads_does_not_end_the_association() {
+    // RFC 9260 §6.1 A: probes that the peer answers are no errors.
+    let mut lab = Lab::new(3);
+    let (a, _) = lab.establish_with(AssociationConfig::default(), small_buffer());
+    lab.app(B).set_reading(Reading::Never);
+    lab.send_all(A, a, messages(200, 1000));
+    lab.run_for(Duration::from_secs(3600));
+    assert_eq!((lab.closed(A), lab.closed(B)), (None, None));
+    lab.app(B).set_reading(Reading::AtOnce);
+    lab.run_until("all arrived", Duration::from_secs(120), |lab| lab.node(B).app.messages.len() == 200);
+}
+
+#[test]
+fn probes_of_a_closed_window_come_ever_more_rarely() {
+    let mut lab = Lab::new(4);
+    let (a, _) = lab.establish_with(AssociationConfig::default(), small_buffer());
+    lab.app(B).set_reading(Reading::Never);
+    lab.send_all(A, a, messages(200, 1000));
+    lab.run_for(Duration::from_secs(2));
+    let before = lab.sent.len();
+    lab.run_for(Duration::from_secs(120));
+    let probes = lab.sent[before..].iter().filter(|s| !data_of(&s.packet).is_empty()).count();
+    assert!((1..10).contains(&probes), "{probes} probes in two minutes\n{}", lab.log());
+}
+
+#[test]
+fn a_slow_reader_gets_everything_in_bounded_memory() {
+    let mut lab = Lab::new(5);
+    let (a, b) = lab.establish_with(AssociationConfig::default(), small_buffer());
+    lab.app(B).set_reading(Reading::Every(Duration::from_millis(2)));
+    lab.send_all(A, a, messages(2000, 500));
+    let held = held_max(&mut lab, b, Duration::from_secs(5));
+    assert!(held <= 2 * BUFFER_BYTES as u64 + 2 * 1472, "{held}");
+    assert_eq!(lab.node(B).app.messages.len(), 2000);
+    assert_eq!(lab.app(B).unread_bytes(), 0);
+    assert_eq!(lab.statistics(A, a).timeouts, 0);
+}
+
+#[test]
+fn the_window_counts_what_is_not_read() {
+    let mut peer = Peer::established_with(6, small_buffer());
+    peer.app.set_reading(Reading::Never);
+    let first = {
+        peer.sends().data_with(sctp_wire::chunk::DataFlags::WHOLE, 0, 0, 0, &[1; 1000]).go();
+        sack_of(&peer.hears()).unwrap().a_rwnd as usize
+    };
+    assert_eq!(first, BUFFER_BYTES - 1000 - 64);
+}
+
+#[test]
+fn a_sender_does_not_go_beyond_the_window() {
+    let mut peer = Peer::established(7);
+    peer.sends().sack_with(-1, 250, &[]).go();
+    for n in 0..5 {
+        peer.app_sends(SendInfo::default(), vec![n; 100]);
+    }
+    peer.expects("DATA 0");
+    peer.expects("DATA 1");
+    peer.expects_nothing();
+    peer.sends().sack_with(0, 250, &[]).go();
+    peer.expects("DATA 2");
+    peer.expects_nothing();
+    peer.sends().sack_with(2, 1000, &[]).go();
+    peer.expects("DATA 3, DATA 4");
+}
+
+#[test]
+fn a_closed_window_is_probed_after_one_timeout() {
+    // RFC 9260 §6.1 A.
+    let mut peer = Peer::established(8);
+    peer.sends().sack_with(-1, 0, &[]).go();
+    peer.app_sends(SendInfo::default(), vec![0; 100]);
+    peer.app_sends(SendInfo::default(), vec![1; 100]);
+    peer.expects_nothing();
+    peer.waits(Duration::from_millis(999));
+    peer.expects_nothing();
+    peer.waits(Duration::from_millis(1));
+    peer.expects("DATA 0");
+    // The peer has no room for it yet.
+    for ms in [1000, 2000, 4000] {
+        peer.sends().sack_with(-1, 0, &[]).go();
+        peer.waits(Duration::from_millis(ms - 1));
+        peer.expects_nothing();
+        peer.waits(Duration::from_millis(1));
+        peer.expects("DATA 0");
+    }
+    // It has room at last, and the probe goes again without waiting for its timer.
+    peer.sends().sack_with(-1, 0, &[]).go();
+    peer.sends().sack_with(-1, 1000, &[]).go();
+    peer.expects("DATA 0, DATA 1");
+}
+
+#[test]
+fn an_opened_window_ends_the_wait_for_a_probe() {
+    let mut peer = Peer::established(9);
+    peer.sends().sack_with(-1, 0, &[]).go();
+    peer.app_sends(SendInfo::default(), vec![0; 100]);
+    peer.waits(Duration::from_millis(500));
+    peer.sends().sack_with(-1, 1000, &[]).go();
+    peer.expects("DATA 0");
+}

@@ -1,0 +1,340 @@
+//! A peer made of packets: it says what it is told to and looks at what comes back, as a ladder.
+//!
+//! Numbers are relative: DATA 0 is the first chunk of the side that sends it, and a SACK or SHUTDOWN names the last
+//! chunk of the other side that arrived, so -1 before the first.
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use sctp::{
+    AssociationConfig, AssociationId, BatchLimits, Endpoint, EndpointConfig, Event, Scope, SendInfo, Time,
+    TransmitBuffer,
+};
+use sctp_wire::chunk::{Chunk, CookieAck, CookieEcho, DataFlags, Init, InitAck};
+use sctp_wire::parameter::{Parameter, Parameters, StateCookie};
+use sctp_wire::{Tsn, VerificationTag};
+
+use crate::lab::App;
+use crate::packets::{build, each_chunk, write_data, write_sack};
+
+/// Port of the endpoint.
+pub const ENDPOINT_PORT: u16 = 5001;
+/// Port of the peer.
+pub const PEER_PORT: u16 = 5000;
+/// Window that the peer advertises.
+pub const PEER_WINDOW_BYTES: u32 = 100_000;
+
+/// An endpoint and the peer that faces it.
+#[derive(Debug)]
+pub struct Peer {
+    /// The endpoint.
+    pub endpoint: Endpoint,
+    /// Its application.
+    pub app: App,
+    /// The association as the endpoint names it.
+    pub id: AssociationId,
+    /// The time.
+    pub now: Time,
+    /// Where the peer is.
+    pub address: SocketAddr,
+    /// The tag that the endpoint chose.
+    pub endpoint_tag: u32,
+    /// The tag that the peer chose.
+    pub tag: u32,
+    endpoint_tsn: u32,
+    tsn: u32,
+    heard: VecDeque<Bytes>,
+    buffer: TransmitBuffer,
+}
+
+/// A packet that the peer is about to send.
+#[derive(Debug)]
+pub struct Say<'p> {
+    peer: &'p mut Peer,
+    tag: u32,
+    chunks: Vec<u8>,
+}
+
+impl Peer {
+    /// The peer of an endpoint that listens, before it has said anything.
+    pub fn new(seed: u8, config: AssociationConfig) -> Self {
+        let mut endpoint = Endpoint::new(
+            EndpointConfig::default(),
+            [seed; 32],
+            BatchLimits { segments_max: 64, bytes_max: 65_000 },
+        );
+        assert!(endpoint.listen(ENDPOINT_PORT, config), "the port was free");
+        Peer {
+            endpoint,
+            app: App::default(),
+            id: AssociationId(0),
+            now: Time::from_nanos(1_000_000_000),
+            address: SocketAddr::from(([10, 0, 0, 9], 9899)),
+            endpoint_tag: 0,
+            tag: 0x0a0b_0c0d,
+            endpoint_tsn: 0,
+            tsn: 0xffff_fff0_u32.wrapping_add(u32::from(seed)),
+            heard: VecDeque::new(),
+            buffer: TransmitBuffer::new(),
+        }
+    }
+
+    /// The peer has connected to the endpoint.
+    pub fn established(seed: u8) -> Self {
+        Self::established_with(seed, AssociationConfig::default())
+    }
+
+    /// The peer has connected to the endpoint, whose settings are these.
+    pub fn established_with(seed: u8, config: AssociationConfig) -> Self {
+        let mut peer = Peer::new(seed, config);
+        peer.sends().tag(0).chunk(|p, out| p.init().write(out)).go();
+        let cookie = peer.takes_init_ack();
+        peer.sends().chunk(|_, out| CookieEcho { cookie: &cookie }.write(out)).go();
+        peer.expects("COOKIE ACK");
+        peer.id = peer.app.events[0].id;
+        peer
+    }
+
+    /// The endpoint connects to the peer, and its INIT is there.
+    pub fn connecting(seed: u8, config: AssociationConfig) -> Self {
+        let mut peer = Peer::new(seed, AssociationConfig::default());
+        peer.id = peer
+            .endpoint
+            .connect(peer.now, ENDPOINT_PORT, PEER_PORT, &[peer.address], Arc::new(config), &peer.app)
+            .expect("no such association yet");
+        peer.settle();
+        peer
+    }
+
+    /// The endpoint has connected to the peer.
+    pub fn connected(seed: u8) -> Self {
+        let mut peer = Peer::connecting(seed, AssociationConfig::default());
+        peer.takes_init();
+        peer.sends().init_ack(b"cookie").go();
+        peer.expects("COOKIE ECHO");
+        peer.sends().chunk(|_, out| CookieAck.write(out)).go();
+        assert!(peer.app.saw(|e| matches!(e, Event::Connected { .. })), "the endpoint is up");
+        peer
+    }
+
+    /// The INIT of the peer.
+    pub fn init(&self) -> Init<'static> {
+        Init {
+            initiate_tag: VerificationTag(self.tag),
+            a_rwnd: PEER_WINDOW_BYTES,
+            outbound_streams: 10,
+            inbound_streams: 10,
+            initial_tsn: Tsn(self.tsn),
+            parameters: Parameters::new(&[]),
+        }
+    }
+
+    /// The TSN of the endpoint's DATA chunk `number`.
+    pub fn endpoint_tsn(&self, number: i32) -> Tsn {
+        Tsn(self.endpoint_tsn.wrapping_add_signed(number))
+    }
+
+    /// Begins a packet of the peer.
+    pub fn sends(&mut self) -> Say<'_> {
+        let tag = self.endpoint_tag;
+        Say { peer: self, tag, chunks: Vec::new() }
+    }
+
+    /// Hands the endpoint a packet as it is.
+    pub fn sends_raw(&mut self, from: SocketAddr, packet: &Bytes) {
+        self.endpoint.handle_datagram(self.now, from, None, packet, &mut self.app);
+        self.settle();
+    }
+
+    /// The endpoint's application sends a message.
+    pub fn app_sends(&mut self, info: SendInfo, message: impl Into<Bytes>) {
+        let message = message.into();
+        self.endpoint.send(self.id, &info, message.len(), [message]).expect("it is taken");
+        self.settle();
+    }
+
+    /// The endpoint's application shuts down.
+    pub fn app_shuts_down(&mut self) {
+        self.endpoint.shutdown(self.now, self.id, &mut self.app);
+        self.settle();
+    }
+
+    /// Time passes.
+    pub fn waits(&mut self, time: Duration) {
+        let end = self.now + time;
+        while let Some(at) = self.endpoint.poll_timeout().filter(|at| *at <= end) {
+            self.now = self.now.max(at);
+            self.endpoint.handle_timeout(self.now, &mut self.app);
+            self.settle();
+        }
+        self.now = end;
+    }
+
+    /// The next packet of the endpoint.
+    pub fn hears(&mut self) -> Bytes {
+        self.heard.pop_front().expect("the endpoint sent something")
+    }
+
+    /// The next packet of the endpoint has these chunks.
+    #[track_caller]
+    pub fn expects(&mut self, chunks: &str) {
+        match self.heard.pop_front() {
+            Some(packet) => assert_eq!(self.describe(&packet), chunks),
+            None => panic!("the endpoint sent nothing where it should have sent {chunks}"),
+        }
+    }
+
+    /// The next packet of the endpoint, if it sent one.
+    pub fn hears_maybe(&mut self) -> Option<Bytes> {
+        self.heard.pop_front()
+    }
+
+    /// The endpoint has sent no more.
+    #[track_caller]
+    pub fn expects_nothing(&self) {
+        let rest: Vec<_> = self.heard.iter().map(|packet| self.describe(packet)).collect();
+        assert!(rest.is_empty(), "the endpoint sent {rest:?}");
+    }
+
+    /// Takes the endpoint's INIT.
+    pub fn takes_init(&mut self) {
+        let packet = self.hears();
+        let mut found = None;
+        each_chunk(&packet, |chunk| {
+            if let Chunk::Init(init) = chunk {
+                found = Some((init.initiate_tag.0, init.initial_tsn.0));
+            }
+        });
+        (self.endpoint_tag, self.endpoint_tsn) = found.expect("an INIT");
+    }
+
+    /// Takes the endpoint's INIT ACK and returns its cookie.
+    pub fn takes_init_ack(&mut self) -> Vec<u8> {
+        let packet = self.hears();
+        let mut cookie = None;
+        let mut found = None;
+        each_chunk(&packet, |chunk| {
+            if let Chunk::InitAck(ack) = chunk {
+                found = Some((ack.initiate_tag.0, ack.initial_tsn.0));
+                cookie = ack.parameters().flatten().find_map(|p| match p {
+                    Parameter::StateCookie(p) => Some(p.cookie.to_vec()),
+                    _ => None,
+                });
+            }
+        });
+        (self.endpoint_tag, self.endpoint_tsn) = found.expect("an INIT ACK");
+        cookie.expect("a cookie")
+    }
+
+    /// Lets the application read and collects what the endpoint sends.
+    pub fn settle(&mut self) {
+        self.app.now = self.now;
+        loop {
+            self.app.read(&mut self.endpoint);
+            #[cfg(feature = "testing")]
+            self.endpoint.assert_counters();
+            let Some(transmit) = self.endpoint.poll_transmit(self.now, Scope::All, &mut self.buffer) else {
+                return;
+            };
+            let batch = self.buffer.to_vec();
+            self.heard.extend(batch.chunks(transmit.segment_bytes).map(Bytes::copy_from_slice));
+        }
+    }
+
+    /// The chunks of a packet of the endpoint in relative numbers.
+    fn describe(&self, packet: &Bytes) -> String {
+        let mut out = String::new();
+        each_chunk(packet, |chunk| {
+            if matches!(chunk, Chunk::Pad(_)) {
+                return;
+            }
+            if !out.is_empty() {
+                out.push_str(", ");
+            }
+            let ours = |tsn: Tsn| tsn.0.wrapping_sub(self.tsn) as i32;
+            let _ = match chunk {
+                Chunk::Data(data) => {
+                    write!(out, "DATA {}", data.tsn.0.wrapping_sub(self.endpoint_tsn) as i32)
+                }
+                Chunk::Sack(sack) => {
+                    let _ = write!(out, "SACK {}", ours(sack.cum_tsn));
+                    for (start, end) in sack.gap_blocks() {
+                        let _ = write!(out, " gap {start}-{end}");
+                    }
+                    for tsn in sack.duplicates() {
+                        let _ = write!(out, " dup {}", ours(tsn));
+                    }
+                    Ok(())
+                }
+                Chunk::Shutdown(shutdown) => write!(out, "SHUTDOWN {}", ours(shutdown.cum_tsn)),
+                other => {
+                    let text = other.to_string();
+                    let name: Vec<_> = text
+                        .split(' ')
+                        .take_while(|word| word.chars().all(|c| c.is_ascii_uppercase()))
+                        .collect();
+                    out.push_str(&name.join(" "));
+                    Ok(())
+                }
+            };
+        });
+        out
+    }
+}
+
+impl Say<'_> {
+    /// With another verification tag.
+    pub fn tag(mut self, tag: u32) -> Self {
+        self.tag = tag;
+        self
+    }
+
+    /// With a chunk that `write` appends.
+    pub fn chunk(mut self, write: impl FnOnce(&Peer, &mut Vec<u8>)) -> Self {
+        write(self.peer, &mut self.chunks);
+        self
+    }
+
+    /// With an INIT ACK.
+    pub fn init_ack(self, cookie: &[u8]) -> Self {
+        let mut parameters = Vec::new();
+        StateCookie { cookie }.write(&mut parameters);
+        self.chunk(|p, out| {
+            let Init { initiate_tag, a_rwnd, outbound_streams, inbound_streams, initial_tsn, .. } = p.init();
+            let parameters = Parameters::new(&parameters);
+            InitAck { initiate_tag, a_rwnd, outbound_streams, inbound_streams, initial_tsn, parameters }
+                .write(out);
+        })
+    }
+
+    /// With an ordered message of one byte on stream 0 in DATA chunk `number`; its SSN is the same number.
+    pub fn data(self, number: u32) -> Self {
+        self.data_with(DataFlags::WHOLE, number, 0, number as u16, &[number as u8])
+    }
+
+    /// With a DATA chunk.
+    pub fn data_with(self, flags: DataFlags, number: u32, stream: u16, ssn: u16, payload: &[u8]) -> Self {
+        self.chunk(|p, out| write_data(flags, p.tsn.wrapping_add(number), stream, ssn, payload, out))
+    }
+
+    /// With a SACK of the endpoint's DATA up to chunk `number`, -1 for none.
+    pub fn sack(self, number: i32, gaps: &[(u16, u16)]) -> Self {
+        self.sack_with(number, PEER_WINDOW_BYTES, gaps)
+    }
+
+    /// With a SACK that advertises a window.
+    pub fn sack_with(self, number: i32, window: u32, gaps: &[(u16, u16)]) -> Self {
+        self.chunk(|p, out| write_sack(p.endpoint_tsn(number).0, window, gaps, out))
+    }
+
+    /// Sends it.
+    pub fn go(self) {
+        let packet = build(PEER_PORT, ENDPOINT_PORT, self.tag, |out| out.extend_from_slice(&self.chunks));
+        let from = self.peer.address;
+        self.peer.sends_raw(from, &packet);
+    }
+}

@@ -1,0 +1,209 @@
+//! The orderly end: from either side, from both at once, with data on the way, with lost packets (RFC 9260 §9.2).
+
+use std::time::Duration;
+
+use sctp::{Admission, AssociationConfig, CloseReason, Event, SendError, SendInfo};
+use sctp_wire::chunk::{DataFlags, Shutdown, ShutdownAck, ShutdownComplete};
+
+use crate::lab::{A, B, Fate, Lab};
+use crate::packets::{has, kinds};
+use crate::script::Peer;
+
+const SOON: Duration = Duration::from_secs(60);
+
+fn both_closed(lab: &Lab) -> bool {
+    [A, B].iter().all(|&n| lab.closed(n) == Some(CloseReason::Shutdown))
+        && [A, B].iter().all(|&n| lab.node(n).endpoint.association_count() == 0)
+}
+
+#[test]
+fn three_packets_end_an_idle_association_from_either_side() {
+    for side in [A, B] {
+        let mut lab = Lab::new(1);
+        let (a, b) = lab.establish();
+        let before = lab.sent.len();
+        lab.shutdown(side, [a, b][side]);
+        lab.run_until("both are closed", SOON, both_closed);
+        let ladder: Vec<_> = lab.sent[before..].iter().map(|s| (s.by, kinds(&s.packet))).collect();
+        assert_eq!(
+            ladder,
+            [
+                (side, vec![Shutdown::KIND]),
+                (1 - side, vec![ShutdownAck::KIND]),
+                (side, vec![ShutdownComplete::KIND]),
+            ]
+        );
+        assert!(lab.app(1 - side).saw(|e| *e == Event::PeerShutdown));
+    }
+}
+
+#[test]
+fn everything_that_was_taken_is_delivered_first() {
+    let mut lab = Lab::new(2);
+    let (a, b) = lab.establish();
+    lab.send_all(A, a, (0..800).map(|n| (SendInfo::default(), vec![n as u8; 900].into())));
+    assert!(lab.all_admitted(A));
+    lab.shutdown(A, a);
+    // B still sends what it had, but takes no more once it has heard of the end.
+    lab.send_all(B, b, (0..800).map(|n| (SendInfo::default(), vec![n as u8; 900].into())));
+    assert_eq!(
+        lab.node_mut(A).endpoint.admit(a, &SendInfo::default(), 1),
+        Admission::Fail(SendError::Closed)
+    );
+    lab.run_until("both are closed", SOON, both_closed);
+    assert_eq!(lab.app(B).messages.len(), 800);
+    assert_eq!(lab.app(A).messages.len(), 800);
+}
+
+#[test]
+fn data_of_the_peer_goes_on_after_our_shutdown() {
+    let mut lab = Lab::new(3);
+    let config = AssociationConfig { send_buffer_bytes: 8 << 20, ..AssociationConfig::default() };
+    let (a, b) = lab.establish_with(config.clone(), config);
+    lab.send_all(B, b, (0..3000).map(|n| (SendInfo::default(), vec![n as u8; 1000].into())));
+    lab.run_for(Duration::from_millis(30));
+    lab.shutdown(A, a);
+    lab.run_until("both are closed", SOON, both_closed);
+    assert_eq!(lab.app(A).messages.len(), 3000);
+}
+
+#[test]
+fn both_shut_down_at_once() {
+    let mut lab = Lab::new(4);
+    let (a, b) = lab.establish();
+    lab.shutdown(A, a);
+    lab.shutdown(B, b);
+    lab.run_until("both are closed", SOON, both_closed);
+}
+
+#[test]
+fn every_packet_of_the_end_may_be_lost() {
+    for kind in [Shutdown::KIND, ShutdownAck::KIND, ShutdownComplete::KIND] {
+        let mut lab = Lab::new(5);
+        let (a, _) = lab.establish();
+        for node in [A, B] {
+            let mut lost = 0;
+            lab.tap(node, move |packet| {
+                if lost < 2 && has(packet, kind) {
+                    lost += 1;
+                    return Fate::Drop;
+                }
+                Fate::Pass
+            });
+        }
+        lab.shutdown(A, a);
+        lab.run_until("both are closed", SOON, both_closed);
+    }
+}
+
+#[test]
+fn a_peer_that_vanished_is_given_up() {
+    let mut lab = Lab::new(6);
+    let (a, _) = lab.establish();
+    lab.cut();
+    lab.shutdown(A, a);
+    lab.run_until("A gave up", Duration::from_secs(1000), |lab| lab.closed(A).is_some());
+    assert_eq!(lab.closed(A), Some(CloseReason::Timeout));
+    let shutdowns = lab.sent.iter().filter(|s| has(&s.packet, Shutdown::KIND)).count();
+    assert_eq!(shutdowns, 11, "Association.Max.Retrans is 10");
+}
+
+#[test]
+fn data_after_shutdown_is_answered_at_once_with_shutdown() {
+    let mut peer = Peer::established(7);
+    peer.app_shuts_down();
+    peer.expects("SHUTDOWN -1");
+    for n in 0..12 {
+        // RFC 9260 §9.2: immediately, and with T2 started anew.
+        peer.waits(Duration::from_millis(900));
+        peer.sends().data(n).go();
+        peer.expects(&format!("SHUTDOWN {n}, SACK {n}"));
+    }
+    peer.sends().data(13).go();
+    peer.expects("SHUTDOWN 11, SACK 11 gap 2-2");
+    peer.sends().data(12).go();
+    peer.expects("SHUTDOWN 13, SACK 13");
+    peer.sends().data(12).go();
+    peer.expects("SHUTDOWN 13, SACK 13 dup 12");
+    assert_eq!(peer.app.messages.len(), 14);
+    peer.sends().chunk(|_, out| ShutdownAck.write(out)).go();
+    peer.expects("SHUTDOWN COMPLETE");
+    assert!(peer.app.saw(|e| *e == Event::Closed(CloseReason::Shutdown)));
+}
+
+#[test]
+fn a_peer_that_sends_for_long_after_our_shutdown_is_not_given_up() {
+    let config = AssociationConfig { heartbeat_interval: None, ..AssociationConfig::default() };
+    let mut peer = Peer::established_with(8, config);
+    peer.app_shuts_down();
+    peer.expects("SHUTDOWN -1");
+    for n in 0..40 {
+        // Longer than T2: it expires, is retried, and the next data clears the count.
+        peer.waits(Duration::from_millis(1500));
+        peer.expects(&if n == 0 { "SHUTDOWN -1".to_owned() } else { format!("SHUTDOWN {}", n - 1) });
+        peer.sends().data(n).go();
+        peer.expects(&format!("SHUTDOWN {n}, SACK {n}"));
+    }
+    assert_eq!(peer.endpoint.association_count(), 1);
+}
+
+#[test]
+fn a_shutdown_acknowledges_as_a_sack_does() {
+    let mut peer = Peer::established(9);
+    peer.app_sends(SendInfo::default(), &b"hello"[..]);
+    peer.expects("DATA 0");
+    peer.sends().chunk(|p, out| Shutdown { cum_tsn: p.endpoint_tsn(-1) }.write(out)).go();
+    assert!(peer.app.saw(|e| *e == Event::PeerShutdown));
+    peer.expects_nothing();
+    peer.sends().chunk(|p, out| Shutdown { cum_tsn: p.endpoint_tsn(0) }.write(out)).go();
+    peer.expects("SHUTDOWN ACK");
+    peer.sends().chunk(|_, out| ShutdownComplete { reflected_tag: false }.write(out)).go();
+    assert!(peer.app.saw(|e| *e == Event::Closed(CloseReason::Shutdown)));
+    peer.expects_nothing();
+}
+
+#[test]
+fn an_init_meets_an_end_that_is_not_complete() {
+    // RFC 9260 §9.2: the SHUTDOWN COMPLETE was lost and the peer connects again.
+    let mut peer = Peer::established(10);
+    peer.sends().chunk(|p, out| Shutdown { cum_tsn: p.endpoint_tsn(-1) }.write(out)).go();
+    peer.expects("SHUTDOWN ACK");
+    peer.sends().tag(0).chunk(|p, out| p.init().write(out)).go();
+    peer.expects("SHUTDOWN ACK");
+    assert_eq!(peer.endpoint.association_count(), 1);
+}
+
+#[test]
+fn a_connect_meets_a_peer_that_is_still_ending_the_last_one() {
+    // RFC 9260 §8.5.1 E: SHUTDOWN ACK in COOKIE-WAIT is out of the blue.
+    let mut peer = Peer::connecting(11, AssociationConfig::default());
+    peer.takes_init();
+    peer.sends().tag(4711).chunk(|_, out| ShutdownAck.write(out)).go();
+    let answer = peer.hears();
+    assert_eq!(kinds(&answer), [ShutdownComplete::KIND]);
+    assert_eq!((answer[13] & 1, &answer[4..8]), (1, &4711u32.to_be_bytes()[..]));
+    peer.waits(Duration::from_secs(1));
+    peer.expects("INIT");
+}
+
+#[test]
+fn stray_packets_of_the_end_change_nothing() {
+    let mut peer = Peer::established(12);
+    peer.sends().chunk(|_, out| ShutdownComplete { reflected_tag: false }.write(out)).go();
+    peer.sends().chunk(|_, out| ShutdownAck.write(out)).go();
+    peer.expects_nothing();
+    assert_eq!(peer.endpoint.association_count(), 1);
+    peer.sends().data_with(DataFlags::WHOLE, 0, 0, 0, b"still here").go();
+    assert_eq!(peer.app.contents(), [b"still here"]);
+}
+
+#[test]
+fn a_shutdown_before_the_association_is_up_comes_after_the_data() {
+    let mut lab = Lab::new(13);
+    lab.listen(AssociationConfig::default());
+    let a = lab.connect(A, (crate::lab::PORT_A, crate::lab::PORT_B), AssociationConfig::default());
+    lab.send(A, a, SendInfo::default(), &b"and gone"[..]);
+    lab.shutdown(A, a);
+    lab.run_until("both are closed", SOON, both_closed);
+    assert_eq!(lab.app(B).contents(), [b"and gone"]);
+}
