@@ -70,6 +70,8 @@ pub(crate) struct Inbound {
     unacked_bytes: usize,
     unacked_packets: u32,
     packet_had_data: bool,
+    /// The peer has no more of an open record for now.
+    part_wanted: bool,
     quick_acks: u8,
     /// Packets with data since the reader was last up to date.
     packets_behind: u32,
@@ -96,6 +98,7 @@ impl Inbound {
             unacked_bytes: 0,
             unacked_packets: 0,
             packet_had_data: false,
+            part_wanted: false,
             quick_acks: QUICK_ACKS,
             packets_behind: 0,
             ack_now: false,
@@ -123,6 +126,7 @@ impl Inbound {
     ) -> Result<Outcome, FragmentError> {
         self.packet_had_data = true;
         self.ack_now |= data.flags.immediate;
+        self.part_wanted |= data.flags.immediate && !data.flags.ending;
         let tsn = tsn::unwrap(self.cumulative, data.tsn);
         let in_order = tsn == self.cumulative + 1;
         // The window was advertised without the overhead of messages, so a peer that fills it can
@@ -184,10 +188,12 @@ impl Inbound {
         if in_order && !self.beyond.is_empty() {
             self.close_gap(id, statistics, host)?;
         }
-        if self.reassembly.current_bytes() >= self.partial_delivery_bytes
-            && let Some(part) = self.reassembly.take_part()
-        {
-            self.deliver(id, part, statistics, host);
+        let part_wanted = self.part_wanted && self.beyond.is_empty();
+        if part_wanted || self.reassembly.current_bytes() >= self.partial_delivery_bytes {
+            self.part_wanted = false;
+            if let Some(part) = self.reassembly.take_part() {
+                self.deliver(id, part, statistics, host);
+            }
         }
         Ok(Outcome::Taken)
     }

@@ -432,9 +432,10 @@ impl Outbound {
             };
             chunk.path = path_id as u8;
             chunk.packet = number;
-            // RFC 7053 §4: the last chunk for now asks for its SACK if ours is not a lone request.
+            // RFC 7053 §4: the last chunk for now asks for its SACK if ours is not a lone request. In an open
+            // record it also says that the reader need not wait for more.
             let tail = !cut && self.pending.is_empty();
-            chunk.flags.immediate |= tail && (self.closing || before > 0);
+            chunk.flags.immediate |= tail && (self.closing || before > 0 || !chunk.flags.ending);
             write_chunk(&chunk, tsn, buffer);
             let wire = chunk.wire_bytes();
             space -= wire;
