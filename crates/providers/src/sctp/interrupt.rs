@@ -122,6 +122,8 @@ fn is_no_route(error: &io::Error) -> bool {
         ErrorKind::NetworkUnreachable
             | ErrorKind::HostUnreachable
             | ErrorKind::AddrNotAvailable
+            // The address that we are bound to does not go with the destination.
+            | ErrorKind::InvalidInput
             | ErrorKind::PermissionDenied
     )
 }
