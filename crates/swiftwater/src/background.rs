@@ -101,8 +101,6 @@ enum Look {
 
 fn look(shard: &Arc<Shard>, look: Look) -> Next {
     let background = shard.background();
-    // What was kept is let go after the perimeter was left.
-    let released;
     let mut inner = shard.enter();
     let seen = match look {
         Look::Armed if !background.armed.load(Ordering::Acquire) => return Next::Park,
@@ -124,9 +122,11 @@ fn look(shard: &Arc<Shard>, look: Look) -> Next {
     }
     if inner.is_idle() {
         background.armed.store(false, Ordering::Release);
-        released = background.release();
-        drop(inner);
-        drop(released);
+        if let Some(kept) = background.release() {
+            inner.dispose();
+            drop(inner);
+            drop(kept);
+        }
         return Next::Park;
     }
     let others_poll = match inner.poller {

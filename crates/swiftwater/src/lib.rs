@@ -60,7 +60,8 @@ pub use message::{AssociationId, Event, Message, Received, RecvInfo, SendInfo};
 pub use options::{Checksum, Options};
 pub use sctp::{PathStatistics, Statistics};
 pub use stack::{Stack, StackStatistics};
-/// What a module that is pushed on an association's stream is made of.
+/// The STREAMS executive: what a module that is pushed on an association's stream is made of.
+pub use streams;
 pub use streams::{Module, modules};
 
 /// The README's program must compile.

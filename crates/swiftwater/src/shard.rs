@@ -11,6 +11,7 @@
 //!   see [`crate::background`].
 
 use std::io;
+use std::ops::Deref;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -41,6 +42,8 @@ pub(crate) struct Inner {
     /// A task of an async runtime polls the sockets while no thread does.
     pub(crate) has_task: bool,
     pub(crate) waiting: Waiting,
+    /// Duplicates of the link's sockets, to poll while the perimeter is open.
+    pub(crate) sockets: Arc<[OwnedFd]>,
     pace: Pace,
     /// The sockets had more the last time: try them before sleeping.
     pub(crate) arrivals_likely: bool,
@@ -63,22 +66,24 @@ struct Pace {
 /// A set of sockets with everything that runs on them.
 pub(crate) struct Shard {
     inner: Mutex<Inner>,
-    /// Duplicates of the link's sockets, to poll while the perimeter is open.
-    pub(crate) sockets: Vec<OwnedFd>,
     pub(crate) watch: Arc<Watch>,
     background: Background,
     nodelay: bool,
 }
 
+/// What the handles of a user share. With the last one the sockets are closed at once, if nothing is left to
+/// do, though others may look at the shard at that moment.
+pub(crate) struct Hold(Arc<Shard>);
+
 impl Shard {
-    pub(crate) fn start(executive: Executive, driver: DriverId, nodelay: bool) -> io::Result<Arc<Self>> {
+    pub(crate) fn start(executive: Executive, driver: DriverId, nodelay: bool) -> io::Result<Arc<Hold>> {
         let mut sockets = Ok(Vec::new());
         executive.descriptors(&mut |fd, _| match (&mut sockets, fd.try_clone_to_owned()) {
             (Ok(all), Ok(fd)) => all.push(fd),
             (_, Err(error)) => sockets = Err(error),
             (Err(_), _) => {}
         });
-        let sockets = sockets?;
+        let sockets: Arc<[OwnedFd]> = sockets?.into();
         let watch = Arc::new(Watch::new(&sockets)?);
         let shard = Arc::new(Shard {
             inner: Mutex::new(Inner {
@@ -88,19 +93,19 @@ impl Shard {
                 activity: 0,
                 has_task: false,
                 waiting: Waiting::new(Arc::clone(&watch)),
+                sockets,
                 pace: Pace::default(),
                 arrivals_likely: false,
                 looked: false,
                 fault: None,
                 open_streams: 0,
             }),
-            sockets,
             watch,
             background: Background::default(),
             nodelay,
         });
         shard.background.start(&shard)?;
-        Ok(shard)
+        Ok(Arc::new(Hold(shard)))
     }
 
     /// Enters the perimeter. A panic inside it has failed one stream, not the rest: the state stays usable.
@@ -144,15 +149,6 @@ impl Shard {
 
     pub(crate) fn background(&self) -> &Background {
         &self.background
-    }
-
-    /// Nobody holds a stream any more: those who stand by look what is left to do.
-    pub(crate) fn leave(self: &Arc<Self>, inner: &mut Inner) {
-        if !inner.is_idle() {
-            self.background.keep(Arc::clone(self));
-        }
-        inner.waiting.kick(Sleeper::Background);
-        inner.waiting.kick(Sleeper::Task);
     }
 }
 
@@ -241,6 +237,37 @@ impl Pace {
         self.unsent_since = waits.then_some(now);
         self.sent = 0;
         self.until_look = 0;
+    }
+}
+
+impl Inner {
+    /// Closes the sockets. Nobody uses the shard any more.
+    pub(crate) fn dispose(&mut self) {
+        self.executive = Executive::new();
+        self.sockets = Arc::new([]);
+    }
+}
+
+impl Deref for Hold {
+    type Target = Shard;
+
+    fn deref(&self) -> &Shard {
+        &self.0
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let mut inner = self.0.enter();
+        if inner.is_idle() {
+            inner.dispose();
+        } else {
+            // What was taken is still delivered: the background thread sees to it.
+            self.0.background.keep(Arc::clone(&self.0));
+            inner.waiting.kick(Sleeper::Background);
+            inner.waiting.kick(Sleeper::Task);
+            self.0.background.arm();
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use tpi::{Errno, Primitive, TransferInfo};
 
 use crate::error::{RecvError, SendError};
 use crate::message::{RecvInfo, to_text};
-use crate::shard::{Inner, Shard};
+use crate::shard::{Hold, Inner};
 
 /// Whether a call may sleep.
 #[derive(Clone, Copy, Debug)]
@@ -87,7 +87,7 @@ pub(crate) enum Style {
 /// What it does comes in attempts, which look once and say `None` where they would have to wait. Threads repeat
 /// them with [`Socket::until`], tasks with a future.
 pub(crate) struct Socket {
-    pub(crate) shard: Arc<Shard>,
+    pub(crate) shard: Arc<Hold>,
     pub(crate) stream: StreamId,
     style: Style,
     /// Touched only inside the perimeter or on the way out of a call, never where a message moves.
@@ -101,7 +101,7 @@ impl std::fmt::Debug for Socket {
 }
 
 impl Socket {
-    pub(crate) fn open(shard: &Arc<Shard>, style: Style) -> Result<Self, Errno> {
+    pub(crate) fn open(shard: &Arc<Hold>, style: Style) -> Result<Self, Errno> {
         let mut inner = shard.enter();
         let driver = inner.driver;
         let stream = inner.executive.open(driver).map_err(|_| Errno::ENOMEM)?;
@@ -382,10 +382,6 @@ impl Drop for Socket {
         inner.executive.close(self.stream);
         inner.open_streams -= 1;
         self.after_request(&mut inner);
-        if inner.open_streams == 0 {
-            // What was taken is still delivered: somebody must see to it.
-            self.shard.leave(&mut inner);
-        }
     }
 }
 

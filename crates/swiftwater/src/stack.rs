@@ -14,7 +14,7 @@ use crate::endpoint::Endpoint;
 use crate::error::{BindError, ConnectError};
 use crate::listener::Listener;
 use crate::options::Options;
-use crate::shard::Shard;
+use crate::shard::{Hold, Shard};
 
 /// Sockets, one protocol instance and one lock, for any number of listeners and associations.
 ///
@@ -33,7 +33,7 @@ use crate::shard::Shard;
 /// ```
 #[derive(Clone)]
 pub struct Stack {
-    pub(crate) shard: Arc<Shard>,
+    pub(crate) shard: Arc<Hold>,
     pub(crate) options: Arc<Options>,
 }
 

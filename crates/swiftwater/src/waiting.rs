@@ -301,8 +301,9 @@ impl Shard {
     ) -> (MutexGuard<'a, Inner>, bool) {
         let until = inner.fall_asleep(Sleeper::Leader, Some(purpose), deadline);
         let room = inner.is_refused();
+        let sockets = Arc::clone(&inner.sockets);
         drop(inner);
-        self.watch.lead(&self.sockets, until, room);
+        self.watch.lead(&sockets, until, room);
         let mut inner = self.enter();
         inner.wake_up(Sleeper::Leader);
         inner.take_arrivals();
@@ -315,7 +316,7 @@ impl Shard {
         let room = inner.is_refused();
         if room != inner.waiting.watches_room {
             inner.waiting.watches_room = room;
-            self.watch.for_room(&self.sockets, room);
+            self.watch.for_room(&inner.sockets, room);
         }
         inner.fall_asleep(who, None, None)
     }

@@ -1,0 +1,146 @@
+//! Connecting, and what is said when it does not work.
+
+use std::net::UdpSocket;
+use std::thread;
+use std::time::Duration;
+
+use swiftwater::{Address, AddressError, Association, ConnectError, Options, Stack};
+
+use crate::pair::{listen, must_end};
+
+#[test]
+fn where_no_server_runs_it_is_refused_at_once() {
+    must_end(|| {
+        let address = listen().local_address();
+        let refused = Association::connect(&address).unwrap_err();
+        assert!(matches!(refused, ConnectError::Refused), "{refused}");
+        assert!(refused.to_string().contains("start the server"), "{refused}");
+    });
+}
+
+#[test]
+fn where_no_server_runs_it_is_refused_at_once_over_ipv6() {
+    must_end(|| {
+        let Ok(socket) = UdpSocket::bind("[::1]:0") else {
+            eprintln!("skipped: this host has no IPv6");
+            return;
+        };
+        let port = socket.local_addr().unwrap().port();
+        drop(socket);
+        let refused = Association::connect(format!("[::1]:7/udp:{port}")).unwrap_err();
+        assert!(matches!(refused, ConnectError::Refused), "{refused}");
+    });
+}
+
+#[test]
+fn where_the_sctp_port_has_no_listener_it_is_refused() {
+    must_end(|| {
+        let listener = listen();
+        let address = listener.local_address();
+        let other = Address { port: address.port.wrapping_add(1), ..address };
+        let refused = Association::connect(other).unwrap_err();
+        assert!(matches!(refused, ConnectError::Refused), "{refused}");
+    });
+}
+
+#[test]
+fn where_nobody_answers_it_times_out() {
+    must_end(|| {
+        // A UDP socket that takes everything and says nothing.
+        let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let port = silent.local_addr().unwrap().port();
+        let options = Options {
+            rto_initial: Duration::from_millis(10),
+            rto_max: Duration::from_millis(20),
+            rto_min: Duration::from_millis(10),
+            init_retries_max: 3,
+            ..Options::default()
+        };
+        let none = Association::connect_with(format!("127.0.0.1:7/udp:{port}"), &options).unwrap_err();
+        assert!(matches!(none, ConnectError::TimedOut), "{none}");
+        assert!(none.to_string().contains("firewall"), "{none}");
+    });
+}
+
+#[test]
+fn where_no_route_leads_it_is_unreachable() {
+    must_end(|| {
+        // What is bound to loopback reaches no other host.
+        let options = Options { local_addresses: vec!["127.0.0.1".parse().unwrap()], ..Options::default() };
+        let none = Association::connect_with("192.0.2.1:7", &options).unwrap_err();
+        assert!(matches!(none, ConnectError::Unreachable), "{none}");
+        assert!(none.to_string().contains("routes"), "{none}");
+    });
+}
+
+#[test]
+fn an_address_of_the_wrong_family_is_unreachable() {
+    must_end(|| {
+        let options = Options { local_addresses: vec!["127.0.0.1".parse().unwrap()], ..Options::default() };
+        let none = Association::connect_with("[::1]:7", &options).unwrap_err();
+        assert!(matches!(none, ConnectError::Unreachable), "{none}");
+    });
+}
+
+#[test]
+fn an_unknown_host_is_named() {
+    must_end(|| {
+        let unknown = Association::connect("no such host:7").unwrap_err();
+        assert!(
+            matches!(&unknown, ConnectError::Address(AddressError::BadHost(host)) if host == "no such host"),
+            "{unknown}"
+        );
+        assert!(unknown.to_string().contains("`no such host`"), "{unknown}");
+    });
+}
+
+#[test]
+fn data_may_come_before_the_accept() {
+    must_end(|| {
+        let listener = listen();
+        let client = Association::connect(listener.local_address()).unwrap();
+        for i in 0..100u8 {
+            client.send(&[i; 100]).unwrap();
+        }
+        let server = listener.accept().unwrap();
+        for i in 0..100u8 {
+            assert_eq!(server.recv().unwrap().unwrap().to_vec(), [i; 100]);
+        }
+        assert_eq!(server.streams_out(), client.streams_out());
+    });
+}
+
+#[test]
+fn many_at_once() {
+    must_end(|| {
+        let listener = listen();
+        let address = listener.local_address();
+        thread::scope(|scope| {
+            for i in 0..16u8 {
+                let address = &address;
+                scope.spawn(move || {
+                    let client = Association::connect(address).unwrap();
+                    client.send(&[i]).unwrap();
+                    assert_eq!(client.recv().unwrap().unwrap().to_vec(), [i]);
+                });
+            }
+            for _ in 0..16 {
+                let server = listener.accept().unwrap();
+                let message = server.recv().unwrap().unwrap();
+                server.send_bytes(message.into_bytes(), &Default::default()).unwrap();
+            }
+        });
+    });
+}
+
+#[test]
+fn both_ends_know_each_other() {
+    must_end(|| {
+        let listener = listen();
+        let stack = Stack::bind(&Options { udp_port: Some(0), ..Options::default() }).unwrap();
+        let client = stack.connect(listener.local_address()).unwrap();
+        let server = listener.accept().unwrap();
+        assert_eq!(client.peer_address().unwrap(), listener.local_address());
+        assert_eq!(server.peer_address().unwrap().udp_port, Some(stack.udp_port()));
+    });
+}

@@ -1,0 +1,132 @@
+//! One-to-many endpoints.
+
+use std::collections::HashMap;
+
+use swiftwater::{Association, AssociationId, ConnectError, Endpoint, Event, Received, SendError, SendInfo};
+
+use crate::pair::{listen, must_end};
+
+fn next_message(endpoint: &Endpoint) -> (AssociationId, Vec<u8>) {
+    loop {
+        if let (id, Received::Message(message)) = endpoint.recv().unwrap() {
+            return (id, message.to_vec());
+        }
+    }
+}
+
+fn next_event(endpoint: &Endpoint) -> (AssociationId, Event) {
+    loop {
+        if let (id, Received::Event(event)) = endpoint.recv().unwrap() {
+            return (id, event);
+        }
+    }
+}
+
+#[test]
+fn serves_many_peers() {
+    must_end(|| {
+        let endpoint = Endpoint::bind("127.0.0.1:0/udp:0").unwrap();
+        let clients: Vec<_> =
+            (0..20).map(|_| Association::connect(endpoint.local_address()).unwrap()).collect();
+        for (i, client) in clients.iter().enumerate() {
+            client.send(&[i as u8; 10]).unwrap();
+        }
+        let mut who = HashMap::new();
+        for _ in 0..20 {
+            let (id, message) = next_message(&endpoint);
+            endpoint.send_to(id, &message, &SendInfo { ppid: 5, ..SendInfo::default() }).unwrap();
+            assert!(who.insert(id, message[0]).is_none());
+        }
+        for (i, client) in clients.iter().enumerate() {
+            let answer = client.recv().unwrap().unwrap();
+            assert_eq!(answer.to_vec(), [i as u8; 10]);
+            assert_eq!(answer.info.ppid, 5);
+        }
+        for client in clients {
+            client.close().unwrap();
+        }
+        // Up was skipped while messages were awaited; each goes down once, in order.
+        let mut down = 0;
+        while down < 20 {
+            match next_event(&endpoint) {
+                (id, Event::Down(why)) => {
+                    assert_eq!(why, None);
+                    assert!(who.remove(&id).is_some());
+                    down += 1;
+                }
+                (_, Event::Up | Event::PeerShutdown) => {}
+            }
+        }
+    });
+}
+
+#[test]
+fn connects_and_hears_of_it() {
+    must_end(|| {
+        let listener = listen();
+        let endpoint = Endpoint::bind("127.0.0.1:0/udp:0").unwrap();
+        endpoint.connect(listener.local_address()).unwrap();
+        assert!(matches!(endpoint.connect(listener.local_address()), Err(ConnectError::Exists)));
+        let (id, event) = next_event(&endpoint);
+        assert_eq!(event, Event::Up);
+        let server = listener.accept().unwrap();
+        endpoint.send_to(id, b"hello", &SendInfo::stream(3)).unwrap();
+        let hello = server.recv().unwrap().unwrap();
+        assert_eq!((hello.to_vec(), hello.info.stream), (b"hello".to_vec(), 3));
+        assert_eq!(
+            endpoint.send_to(id, b"x", &SendInfo::stream(10)),
+            Err(SendError::NoSuchStream { stream: 10, streams: 10 })
+        );
+        endpoint.shutdown(id).unwrap();
+        assert!(server.recv().unwrap().is_none());
+        server.close().unwrap();
+        assert_eq!(next_event(&endpoint), (id, Event::Down(None)));
+        assert_eq!(endpoint.send_to(id, b"late", &SendInfo::default()), Err(SendError::Closed));
+    });
+}
+
+#[test]
+fn an_abort_says_why() {
+    must_end(|| {
+        let endpoint = Endpoint::bind("127.0.0.1:0/udp:0").unwrap();
+        let client = Association::connect(endpoint.local_address()).unwrap();
+        let (id, event) = next_event(&endpoint);
+        assert_eq!(event, Event::Up);
+        endpoint.abort(id, "out of tea");
+        let lost = client.recv().unwrap_err().to_string();
+        assert!(lost.contains("out of tea"), "{lost}");
+        assert!(matches!(next_event(&endpoint), (_, Event::Down(Some(_)))));
+    });
+}
+
+#[test]
+fn refused_where_nobody_listens() {
+    must_end(|| {
+        let server = listen();
+        let address = server.local_address();
+        drop(server);
+        let endpoint = Endpoint::bind("127.0.0.1:0/udp:0").unwrap();
+        endpoint.connect(address).unwrap();
+        match next_event(&endpoint) {
+            (_, Event::Down(Some(why))) => assert!(why.contains("refused"), "{why}"),
+            other => panic!("{other:?}"),
+        }
+    });
+}
+
+#[test]
+fn one_that_does_not_read_stops_no_other() {
+    must_end(|| {
+        let endpoint = Endpoint::bind("127.0.0.1:0/udp:0").unwrap();
+        let stalled = Association::connect(endpoint.local_address()).unwrap();
+        let (stalled_id, _) = next_event(&endpoint);
+        while endpoint.try_send_to(stalled_id, &[0; 60_000], &SendInfo::default()).is_ok() {}
+        let brisk = Association::connect(endpoint.local_address()).unwrap();
+        let (brisk_id, _) = next_event(&endpoint);
+        for _ in 0..100 {
+            endpoint.send_to(brisk_id, b"quick", &SendInfo::default()).unwrap();
+            assert_eq!(brisk.recv().unwrap().unwrap().to_vec(), b"quick");
+        }
+        drop(stalled);
+    });
+}

@@ -1,0 +1,142 @@
+//! Listeners: backlog, patience, ports.
+
+use std::time::Duration;
+
+use swiftwater::{Association, BindError, ConnectError, Listener, Options, RecvError, Stack};
+
+use crate::pair::{listen, listen_with, must_end};
+
+#[test]
+fn accepting_can_be_given_up() {
+    must_end(|| {
+        let listener = listen();
+        assert_eq!(listener.try_accept().unwrap_err(), RecvError::WouldBlock);
+        let none = listener.accept_timeout(Duration::from_millis(5)).unwrap_err();
+        assert_eq!(none, RecvError::WouldBlock);
+        let client = Association::connect(listener.local_address()).unwrap();
+        let server = listener.accept_timeout(Duration::MAX).unwrap();
+        client.send(b"in time").unwrap();
+        assert_eq!(server.recv().unwrap().unwrap().to_vec(), b"in time");
+    });
+}
+
+#[test]
+fn one_more_than_the_backlog_is_refused() {
+    must_end(|| {
+        let listener = listen_with(&Options { backlog: 2, ..Options::default() });
+        let address = listener.local_address();
+        let first = Association::connect(&address).unwrap();
+        let _second = Association::connect(&address).unwrap();
+        // The association comes up on this side before the other side finds that it has no room for it.
+        let third = Association::connect(&address).map(|third| third.recv().map(drop));
+        let refused = match third {
+            Err(ConnectError::Failed(why)) => why,
+            Ok(Err(RecvError::Lost(why))) => why,
+            other => panic!("{other:?}"),
+        };
+        assert!(refused.contains("try again"), "{refused}");
+        // Room again once one was accepted.
+        first.send(b"first").unwrap();
+        assert_eq!(listener.accept().unwrap().recv().unwrap().unwrap().to_vec(), b"first");
+        let fourth = Association::connect(&address).unwrap();
+        listener.accept().unwrap();
+        fourth.send(b"fourth").unwrap();
+        assert_eq!(listener.accept().unwrap().recv().unwrap().unwrap().to_vec(), b"fourth");
+    });
+}
+
+#[test]
+fn one_that_went_away_before_it_was_accepted_leaves_its_messages() {
+    must_end(|| {
+        let listener = listen_with(&Options { backlog: 1, ..Options::default() });
+        for round in 0..3u8 {
+            let client = Association::connect(listener.local_address()).unwrap();
+            client.send(&[round]).unwrap();
+            client.close().unwrap_or_default();
+            let server = listener.accept().unwrap();
+            assert_eq!(server.recv().unwrap().unwrap().to_vec(), [round]);
+            assert!(server.recv().unwrap().is_none());
+            assert!(server.send(b"too late").is_err());
+        }
+    });
+}
+
+#[test]
+fn one_that_aborted_before_it_was_accepted_says_so() {
+    must_end(|| {
+        let listener = listen();
+        let aborted = Association::connect(listener.local_address()).unwrap();
+        aborted.abort("never mind");
+        let client = Association::connect(listener.local_address()).unwrap();
+        let lost = listener.accept().unwrap().recv().unwrap_err().to_string();
+        assert!(lost.contains("never mind"), "{lost}");
+        // The identifier of the first is in use again; the second is another association all the same.
+        let server = listener.accept().unwrap();
+        client.send(b"another").unwrap();
+        assert_eq!(server.recv().unwrap().unwrap().to_vec(), b"another");
+    });
+}
+
+#[test]
+fn a_closed_listener_leaves_its_associations_alone() {
+    must_end(|| {
+        let listener = listen();
+        let address = listener.local_address();
+        let accepted = Association::connect(&address).unwrap();
+        let server = listener.accept().unwrap();
+        let waiting = Association::connect(&address).unwrap();
+        drop(listener);
+        let lost = waiting.recv().unwrap_err().to_string();
+        assert!(lost.contains("the listener was closed"), "{lost}");
+        accepted.send(b"still here").unwrap();
+        assert_eq!(server.recv().unwrap().unwrap().to_vec(), b"still here");
+        assert!(matches!(Association::connect(&address), Err(ConnectError::Refused)));
+    });
+}
+
+#[test]
+fn ports_in_use_are_named() {
+    must_end(|| {
+        let listener = listen();
+        let address = listener.local_address();
+        let in_stack = listener.stack().listen(address.port).unwrap_err();
+        assert!(matches!(in_stack, BindError::PortInUse { port } if port == address.port));
+        assert!(in_stack.to_string().contains("choose another port"), "{in_stack}");
+        let udp_port = address.udp_port.unwrap();
+        let taken = Listener::bind(format!("127.0.0.1:1/udp:{udp_port}")).unwrap_err().to_string();
+        assert!(taken.contains(&udp_port.to_string()) && taken.contains("in use"), "{taken}");
+    });
+}
+
+#[test]
+fn a_port_is_free_as_soon_as_its_last_user_is_gone() {
+    must_end(|| {
+        let address = listen().local_address();
+        for _ in 0..20 {
+            let listener = Listener::bind(&address).unwrap();
+            let client = Association::connect(&address).unwrap();
+            let server = listener.accept().unwrap();
+            server.shutdown().unwrap();
+            assert!(client.recv().unwrap().is_none());
+            client.close().unwrap();
+            server.close().unwrap();
+        }
+    });
+}
+
+#[test]
+fn several_listeners_share_a_stack() {
+    must_end(|| {
+        let options = Options { udp_port: Some(0), ..Options::default() };
+        let stack = Stack::bind(&options).unwrap();
+        let (one, two) = (stack.listen(1).unwrap(), stack.listen(2).unwrap());
+        let (to_one, to_two) = (
+            Association::connect(one.local_address()).unwrap(),
+            Association::connect(two.local_address()).unwrap(),
+        );
+        to_one.send(b"one").unwrap();
+        to_two.send(b"two").unwrap();
+        assert_eq!(two.accept().unwrap().recv().unwrap().unwrap().to_vec(), b"two");
+        assert_eq!(one.accept().unwrap().recv().unwrap().unwrap().to_vec(), b"one");
+    });
+}

@@ -1,0 +1,17 @@
+//! The blocking API over loopback, one behaviour a file.
+
+mod bulk;
+mod close;
+mod connect;
+mod echo;
+mod endpoint;
+mod errors;
+mod killed_peer;
+mod listener;
+mod modules;
+mod options;
+mod pair;
+mod sharing;
+mod stream_mode;
+mod streams;
+mod try_calls;

@@ -1,0 +1,111 @@
+//! Modules on the stream of a live association.
+
+use streams::{Message, Module, Q};
+use swiftwater::modules::Counter;
+
+use crate::pair::{must_end, pair, recv_whole};
+
+#[test]
+fn a_counter_sees_every_message_in_both_directions() {
+    must_end(|| {
+        let (client, server) = pair();
+        client.send(b"before").unwrap();
+        assert_eq!(recv_whole(&server).unwrap(), b"before");
+        let counter = Counter::new();
+        let counts = counter.counts();
+        client.push(Box::new(counter)).unwrap();
+        for _ in 0..100 {
+            client.send(&[0; 50]).unwrap();
+        }
+        for _ in 0..100 {
+            server.send(&recv_whole(&server).unwrap()).unwrap();
+        }
+        for _ in 0..100 {
+            assert_eq!(recv_whole(&client).unwrap().len(), 50);
+        }
+        assert_eq!((counts.messages_down(), counts.bytes_down()), (100, 5000));
+        assert_eq!((counts.messages_up(), counts.bytes_up()), (100, 5000));
+        client.pop().unwrap();
+        client.send(b"after").unwrap();
+        assert_eq!(recv_whole(&server).unwrap(), b"after");
+        assert_eq!(counts.messages_down(), 100);
+        assert!(client.pop().is_err());
+    });
+}
+
+#[test]
+fn much_passes_a_module() {
+    must_end(|| {
+        let (client, server) = pair();
+        let counter = Counter::new();
+        let counts = counter.counts();
+        client.push(Box::new(counter)).unwrap();
+        server.push(Box::new(Counter::new())).unwrap();
+        let sender = std::thread::spawn(move || {
+            for _ in 0..2000 {
+                client.send(&[3; 5000]).unwrap();
+            }
+            client.close().unwrap();
+        });
+        let mut bytes = 0;
+        while let Some(message) = recv_whole(&server) {
+            bytes += message.len();
+        }
+        assert_eq!(bytes, 2000 * 5000);
+        assert_eq!(counts.bytes_down(), 2000 * 5000);
+        sender.join().unwrap();
+    });
+}
+
+/// Has a fault: it panics at a message that begins with a given byte.
+struct Faulty(u8);
+
+impl Module for Faulty {
+    fn name(&self) -> &str {
+        "faulty"
+    }
+
+    fn wput(&mut self, q: &mut Q<'_>, m: Message) {
+        assert_ne!(
+            m.data.blocks().first().and_then(|block| block.first()),
+            Some(&self.0),
+            "a fault on purpose"
+        );
+        q.pass(m);
+    }
+
+    fn rput(&mut self, q: &mut Q<'_>, m: Message) {
+        assert_ne!(
+            m.data.blocks().first().and_then(|block| block.first()),
+            Some(&self.0),
+            "a fault on purpose"
+        );
+        q.pass(m);
+    }
+}
+
+#[test]
+fn a_module_that_panics_fails_its_stream_and_nothing_else() {
+    must_end(|| {
+        let listener = crate::pair::listen();
+        let stack = listener.stack().clone();
+        let faulty = stack.connect(listener.local_address()).unwrap();
+        let faulty_peer = listener.accept().unwrap();
+        let sound = stack.connect(listener.local_address()).unwrap();
+        let sound_peer = listener.accept().unwrap();
+        faulty.push(Box::new(Faulty(b'!'))).unwrap();
+        faulty.send(b"well").unwrap();
+        assert_eq!(recv_whole(&faulty_peer).unwrap(), b"well");
+        // On the way up, in whichever thread takes it in.
+        faulty_peer.send(b"!").unwrap();
+        assert!(faulty.recv().is_err());
+        assert!(faulty.send(b"more").is_err());
+        for i in 0..100u8 {
+            sound.send(&[i]).unwrap();
+            assert_eq!(recv_whole(&sound_peer).unwrap(), [i]);
+        }
+        drop(faulty);
+        assert!(faulty_peer.recv().unwrap().is_none());
+        sound.close().unwrap();
+    });
+}

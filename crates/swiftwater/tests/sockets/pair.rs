@@ -1,0 +1,68 @@
+//! Two ends on loopback, and bytes that can be checked.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use swiftwater::{Association, Listener, Options};
+
+/// Far longer than any test takes: one that is not done by then hangs.
+const HANGS_AFTER: Duration = Duration::from_secs(60);
+
+/// Runs a test that would block for ever if it failed.
+pub(crate) fn must_end(test: impl FnOnce() + Send + 'static) {
+    let (done, is_done) = mpsc::channel();
+    let worker = thread::spawn(move || {
+        test();
+        let _ = done.send(());
+    });
+    if is_done.recv_timeout(HANGS_AFTER) == Err(mpsc::RecvTimeoutError::Timeout) {
+        panic!("the test hangs");
+    }
+    if let Err(panic) = worker.join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+pub(crate) fn listen() -> Listener {
+    listen_with(&Options::default())
+}
+
+pub(crate) fn listen_with(options: &Options) -> Listener {
+    Listener::bind_with("127.0.0.1:0/udp:0", options).unwrap()
+}
+
+/// A client and a server, each with sockets of its own.
+pub(crate) fn pair() -> (Association, Association) {
+    pair_with(&Options::default())
+}
+
+pub(crate) fn pair_with(options: &Options) -> (Association, Association) {
+    let listener = listen_with(options);
+    let client = Association::connect_with(listener.local_address(), options).unwrap();
+    (client, listener.accept().unwrap())
+}
+
+/// Bytes that tell which message they belong to and where in it they stand.
+pub(crate) fn pattern(message: usize, bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|i| (i.wrapping_mul(31) ^ (i >> 8) ^ message.wrapping_mul(97)) as u8).collect()
+}
+
+/// Compares without printing a megabyte.
+pub(crate) fn assert_pattern(message: usize, bytes: usize, got: &[u8]) {
+    assert_eq!(got.len(), bytes, "length of message {message}");
+    let wrong = got.iter().zip(pattern(message, bytes)).position(|(got, want)| *got != want);
+    assert_eq!(wrong, None, "first wrong byte of message {message}");
+}
+
+/// The next message in one piece, however it was delivered.
+pub(crate) fn recv_whole(association: &Association) -> Option<Vec<u8>> {
+    let mut whole = Vec::new();
+    loop {
+        let part = association.recv().unwrap()?;
+        whole.extend_from_slice(&part.to_vec());
+        if part.info.end_of_record {
+            return Some(whole);
+        }
+    }
+}

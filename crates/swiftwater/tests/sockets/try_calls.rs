@@ -1,0 +1,91 @@
+//! Calls that do not wait, or not for long.
+
+use std::thread;
+use std::time::Duration;
+
+use swiftwater::{RecvError, SendError, SendInfo};
+
+use crate::pair::{must_end, pair};
+
+#[test]
+fn nothing_there() {
+    must_end(|| {
+        let (client, server) = pair();
+        assert_eq!(server.try_recv().unwrap_err(), RecvError::WouldBlock);
+        assert_eq!(server.recv_timeout(Duration::from_millis(3)).unwrap_err(), RecvError::WouldBlock);
+        assert_eq!(server.recv_timeout(Duration::ZERO).unwrap_err(), RecvError::WouldBlock);
+        client.try_send(b"there", &SendInfo::default()).unwrap();
+        let got = loop {
+            match server.try_recv() {
+                Err(RecvError::WouldBlock) => thread::yield_now(),
+                other => break other.unwrap().unwrap(),
+            }
+        };
+        assert_eq!(got.to_vec(), b"there");
+        client.send(b"again").unwrap();
+        assert_eq!(server.recv_timeout(Duration::MAX).unwrap().unwrap().to_vec(), b"again");
+    });
+}
+
+#[test]
+fn no_room() {
+    must_end(|| {
+        let (client, server) = pair();
+        let mut taken = 0;
+        loop {
+            match client.try_send(&[7; 10_000], &SendInfo::default()) {
+                Ok(()) => taken += 1,
+                Err(SendError::WouldBlock) => break,
+                Err(other) => panic!("{other}"),
+            }
+        }
+        assert!(taken >= 100, "{taken}");
+        for _ in 0..taken {
+            assert_eq!(server.recv().unwrap().unwrap().len(), 10_000);
+        }
+        while client.try_send(b"room again", &SendInfo::default()) == Err(SendError::WouldBlock) {
+            thread::yield_now();
+        }
+        assert_eq!(server.recv().unwrap().unwrap().to_vec(), b"room again");
+    });
+}
+
+#[test]
+fn the_end_is_no_reason_to_wait() {
+    must_end(|| {
+        let (client, server) = pair();
+        client.shutdown().unwrap();
+        assert!(server.recv().unwrap().is_none());
+        assert!(server.try_recv().unwrap().is_none());
+        assert!(server.recv_timeout(Duration::ZERO).unwrap().is_none());
+    });
+}
+
+#[test]
+fn a_message_reaches_the_thread_that_waits_while_another_sends() {
+    must_end(|| {
+        // One thread of the client sleeps on the sockets while the other takes in what arrives.
+        let (client, server) = pair();
+        let echo = thread::spawn(move || {
+            while let Some(message) = server.recv().unwrap() {
+                server.send_bytes(message.into_bytes(), &SendInfo::default()).unwrap();
+            }
+        });
+        let reader = client.clone();
+        let reading = thread::spawn(move || {
+            for i in 0..5000u32 {
+                assert_eq!(reader.recv().unwrap().unwrap().to_vec(), i.to_be_bytes());
+            }
+        });
+        for i in 0..5000u32 {
+            client.send(&i.to_be_bytes()).unwrap();
+            if i % 100 == 0 {
+                client.flush();
+                thread::yield_now();
+            }
+        }
+        reading.join().unwrap();
+        client.close().unwrap();
+        echo.join().unwrap();
+    });
+}
