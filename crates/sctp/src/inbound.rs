@@ -24,8 +24,10 @@ const ACK_AT_ONCE_BYTES: usize = 2 * 1452;
 const QUICK_ACKS: u8 = 8;
 
 /// A slice keeps the whole receive block that it lies in. Once this many packets have come since the reader
-/// was last up to date, payloads are copied out, so that held bytes bound held memory.
+/// was last up to date, small payloads are copied out, so that held bytes bound held memory.
 const SLICED_PACKETS_MAX: u32 = 1024;
+/// A payload of this size is a fair part of its block and never copied.
+const SLICED_BYTES_MIN: usize = 512;
 /// A reader with no more than this before it is up to date: a message may be half arrived.
 const UP_TO_DATE_BYTES: usize = 8192;
 
@@ -162,7 +164,7 @@ impl Inbound {
         if self.held_bytes <= UP_TO_DATE_BYTES {
             self.packets_behind = 0;
         }
-        let payload = if self.packets_behind < SLICED_PACKETS_MAX {
+        let payload = if self.packets_behind < SLICED_PACKETS_MAX || data.payload.len() >= SLICED_BYTES_MIN {
             datagram.slice_ref(data.payload)
         } else {
             Bytes::copy_from_slice(data.payload)
