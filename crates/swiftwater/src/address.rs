@@ -76,7 +76,23 @@ impl Address {
 impl FromStr for Address {
     type Err = AddressError;
 
+    /// A host that is a name is looked up, which may block.
     fn from_str(text: &str) -> Result<Self, AddressError> {
+        Address::parse_with(text, resolve_host)
+    }
+}
+
+impl Address {
+    /// Hosts that are names are errors.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn parse_literal(text: &str) -> Result<Self, AddressError> {
+        Address::parse_with(text, |host| Err(AddressError::BadHost(host.to_owned())))
+    }
+
+    fn parse_with(
+        text: &str,
+        resolve: impl Fn(&str) -> Result<IpAddr, AddressError>,
+    ) -> Result<Self, AddressError> {
         let (endpoint, udp_port) = match text.split_once("/udp:") {
             Some((endpoint, port)) => (endpoint, Some(parse_port(port)?)),
             None => (text, None),
@@ -86,6 +102,10 @@ impl FromStr for Address {
             return Err(AddressError::NoPort(text.to_owned()));
         }
         let port = parse_port(port)?;
+        let parse_host = |host: &str| {
+            let bare = host.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(host);
+            bare.parse().or_else(|_| resolve(host))
+        };
         let hosts = hosts.split(',').map(parse_host).collect::<Result<Vec<_>, _>>()?;
         Ok(Address { hosts, port, udp_port })
     }
@@ -95,13 +115,9 @@ fn parse_port(text: &str) -> Result<u16, AddressError> {
     text.parse().map_err(|_| AddressError::BadPort(text.to_owned()))
 }
 
-fn parse_host(text: &str) -> Result<IpAddr, AddressError> {
-    let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
-    if let Ok(ip) = bare.parse() {
-        return Ok(ip);
-    }
+fn resolve_host(text: &str) -> Result<IpAddr, AddressError> {
     let bad = || AddressError::BadHost(text.to_owned());
-    let mut found = (bare, 0).to_socket_addrs().map_err(|_| bad())?;
+    let mut found = (text, 0).to_socket_addrs().map_err(|_| bad())?;
     found.next().map(|a| a.ip()).ok_or_else(bad)
 }
 
@@ -136,17 +152,31 @@ pub trait ToAddress {
     ///
     /// If it is a text that is not one.
     fn to_address(&self) -> Result<Address, AddressError>;
+
+    /// The text, if it is one that may name hosts: to look them up where that may block.
+    #[doc(hidden)]
+    fn as_text(&self) -> Option<&str> {
+        None
+    }
 }
 
 impl ToAddress for str {
     fn to_address(&self) -> Result<Address, AddressError> {
         self.parse()
     }
+
+    fn as_text(&self) -> Option<&str> {
+        Some(self)
+    }
 }
 
 impl ToAddress for String {
     fn to_address(&self) -> Result<Address, AddressError> {
         self.parse()
+    }
+
+    fn as_text(&self) -> Option<&str> {
+        Some(self)
     }
 }
 
@@ -165,6 +195,10 @@ impl ToAddress for SocketAddr {
 impl<T: ToAddress + ?Sized> ToAddress for &T {
     fn to_address(&self) -> Result<Address, AddressError> {
         (**self).to_address()
+    }
+
+    fn as_text(&self) -> Option<&str> {
+        (**self).as_text()
     }
 }
 

@@ -310,6 +310,7 @@ impl Association {
         self.shared.socket.shard.enter().executive.pop(self.shared.socket.stream).map(|_| ())
     }
 
+    #[cfg(feature = "tokio")]
     pub(crate) fn socket(&self) -> &Socket {
         &self.shared.socket
     }

@@ -76,19 +76,24 @@ impl Endpoint {
         self.write(to, message, info, Patience::None)
     }
 
-    pub(crate) fn write(
+    fn write(
         &self,
         to: AssociationId,
         message: &[u8],
         info: &SendInfo,
         patience: Patience,
     ) -> Result<(), SendError> {
-        if message.is_empty() {
+        self.check(to, message.len(), info)?;
+        self.socket.write(&info.transfer(to.0), message, patience)
+    }
+
+    pub(crate) fn check(&self, to: AssociationId, bytes: usize, info: &SendInfo) -> Result<(), SendError> {
+        if bytes == 0 {
             return Err(SendError::Empty);
         }
         let limit_bytes = self.stack.options.message_bytes_max;
-        if message.len() > limit_bytes {
-            return Err(SendError::TooLong { bytes: message.len(), limit_bytes });
+        if bytes > limit_bytes {
+            return Err(SendError::TooLong { bytes, limit_bytes });
         }
         if info.stream > 0 {
             let streams = self.streams_out(to).ok_or(SendError::Closed)?;
@@ -96,7 +101,7 @@ impl Endpoint {
                 return Err(SendError::NoSuchStream { stream: info.stream, streams });
             }
         }
-        self.socket.write(&info.transfer(to.0), message, patience)
+        Ok(())
     }
 
     fn streams_out(&self, id: AssociationId) -> Option<u16> {
@@ -131,22 +136,10 @@ impl Endpoint {
         self.recv_with(Patience::None)
     }
 
-    pub(crate) fn recv_with(&self, patience: Patience) -> Result<(AssociationId, Received), RecvError> {
+    fn recv_with(&self, patience: Patience) -> Result<(AssociationId, Received), RecvError> {
         loop {
-            match self.socket.getmsg(patience)? {
-                Found::Data(message) => {
-                    let id = match &message.kind {
-                        Kind::Proto(Primitive::OptdataInd(info)) => info.association,
-                        _ => 0,
-                    };
-                    return Ok((AssociationId(id), Received::Message(from_block(message))));
-                }
-                Found::Primitive(primitive, text) => {
-                    if let Some((id, event)) = event(&primitive, &text) {
-                        return Ok((AssociationId(id), Received::Event(event)));
-                    }
-                }
-                Found::End => return Err(RecvError::Lost("the endpoint was closed".into())),
+            if let Some(received) = received(self.socket.getmsg(patience)?)? {
+                return Ok(received);
             }
         }
     }
@@ -178,6 +171,26 @@ impl Endpoint {
     #[cfg(feature = "tokio")]
     pub(crate) fn socket(&self) -> &Socket {
         &self.socket
+    }
+}
+
+/// What a reader of the endpoint gets to see of what was found.
+pub(crate) fn received(
+    found: Found<streams::Message>,
+) -> Result<Option<(AssociationId, Received)>, RecvError> {
+    match found {
+        Found::Data(message) => {
+            let id = match &message.kind {
+                Kind::Proto(Primitive::OptdataInd(info)) => info.association,
+                _ => 0,
+            };
+            Ok(Some((AssociationId(id), Received::Message(from_block(message)))))
+        }
+        Found::Primitive(primitive, text) => {
+            let event = event(&primitive, &text);
+            Ok(event.map(|(id, event)| (AssociationId(id), Received::Event(event))))
+        }
+        Found::End => Err(RecvError::Lost("the endpoint was closed".into())),
     }
 }
 

@@ -41,6 +41,8 @@ pub(crate) struct Inner {
     pub(crate) activity: u64,
     /// A task of an async runtime polls the sockets while no thread does.
     pub(crate) has_task: bool,
+    /// Such a task has failed: its runtime lacks what it needs.
+    pub(crate) task_failed: bool,
     pub(crate) waiting: Waiting,
     /// Duplicates of the link's sockets, to poll while the perimeter is open.
     pub(crate) sockets: Arc<[OwnedFd]>,
@@ -92,6 +94,7 @@ impl Shard {
                 poller: Poller::None,
                 activity: 0,
                 has_task: false,
+                task_failed: false,
                 waiting: Waiting::new(Arc::clone(&watch)),
                 sockets,
                 pace: Pace::default(),
@@ -245,6 +248,13 @@ impl Inner {
     pub(crate) fn dispose(&mut self) {
         self.executive = Executive::new();
         self.sockets = Arc::new([]);
+    }
+}
+
+impl Hold {
+    #[cfg(feature = "tokio")]
+    pub(crate) fn shard(&self) -> &Arc<Shard> {
+        &self.0
     }
 }
 

@@ -145,8 +145,8 @@ impl Socket {
                 (inner, ready)
             }
         };
-        match inner.fault.take() {
-            Some(why) => Err(GivenUp::Fault(format!("the UDP socket has failed: {why}"))),
+        match inner.take_fault() {
+            Some(why) => Err(why),
             None if go_on => Ok(inner),
             None => Err(GivenUp::Impatient),
         }
@@ -373,6 +373,14 @@ impl Socket {
             Ok(Some(Block { kind: Kind::PcProto(primitive), .. })) => Ok(primitive),
             _ => Err(WriteError::Closed),
         }
+    }
+}
+
+impl Inner {
+    /// Why nothing can be received, if that is so; told once.
+    pub(crate) fn take_fault(&mut self) -> Option<GivenUp> {
+        let why = self.fault.take()?;
+        Some(GivenUp::Fault(format!("the UDP socket has failed: {why}")))
     }
 }
 

@@ -1,1 +1,56 @@
-//! Async versions of the blocking calls.
+//! The same calls for tasks, driven by tokio (feature `tokio`).
+//!
+//! A call that would block lets its task wait instead. Every call may be given up at any point, as
+//! `tokio::time::timeout` and `select!` do: a message was either taken whole or not at all.
+//!
+//! ```
+//! use swiftwater::tokio::{Association, Listener};
+//!
+//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+//! # runtime.block_on(async {
+//! let listener = Listener::bind("127.0.0.1:5000/udp:0").await?;
+//! let address = listener.local_address();
+//! tokio::spawn(async move {
+//!     let association = listener.accept().await?;
+//!     while let Some(message) = association.recv().await? {
+//!         association.send_bytes(message.into_bytes(), &Default::default()).await?;
+//!     }
+//!     Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
+//! });
+//! let client = Association::connect(&address).await?;
+//! client.send(b"hello").await?;
+//! assert_eq!(client.recv().await?.expect("an echo").to_vec(), b"hello");
+//! client.close().await?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A runtime needs its I/O and time drivers (`enable_all`). The first task that waits starts one more, which polls
+//! the sockets for all that share them. When that runtime goes away, the background thread does it, as it does
+//! between the calls of blocking programs; both kinds of calls may be mixed.
+//!
+//! A message that was sent leaves when its task waits for something of this module; if it waits for something
+//! else, within about a millisecond. `flush` sends it at once.
+
+mod association;
+mod driver;
+mod endpoint;
+mod listener;
+mod until;
+
+pub use association::Association;
+pub use endpoint::Endpoint;
+pub use listener::Listener;
+
+use crate::address::{Address, AddressError, ToAddress};
+
+/// Resolves host names on a thread that may block.
+async fn resolve(server: impl ToAddress) -> Result<Address, AddressError> {
+    let Some(text) = server.as_text().map(str::to_owned) else { return server.to_address() };
+    if let Ok(address) = Address::parse_literal(&text) {
+        return Ok(address);
+    }
+    let failed = AddressError::BadHost(text.clone());
+    ::tokio::task::spawn_blocking(move || text.parse()).await.unwrap_or(Err(failed))
+}

@@ -243,7 +243,7 @@ impl Inner {
         refused
     }
 
-    fn wake_up(&mut self, who: Sleeper) {
+    pub(crate) fn wake_up(&mut self, who: Sleeper) {
         self.waiting.sleeps[who as usize] = None;
     }
 

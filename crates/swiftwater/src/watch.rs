@@ -79,6 +79,13 @@ impl Watch {
         sleep(sockets.iter().map(|socket| (socket.as_fd(), events)), &self.leader, until);
     }
 
+    /// Whether a socket wants attention now.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn is_ready(&self) -> bool {
+        let mut fds = [PollFd::new(self.epoll.0.as_fd(), PollFlags::POLLIN)];
+        ppoll(&mut fds, Some(TimeSpec::from(std::time::Duration::ZERO)), None).is_ok_and(|ready| ready > 0)
+    }
+
     /// Sleeps as the background thread.
     pub(crate) fn stand_by(&self, until: Option<Instant>) {
         sleep([(self.epoll.0.as_fd(), PollFlags::POLLIN)].into_iter(), &self.background, until);

@@ -1,0 +1,231 @@
+//! Associations for tasks.
+
+use bytes::Bytes;
+use streams::{Interest, Kind, Message as Block, Module};
+use tpi::Primitive;
+
+use super::resolve;
+use super::until::until;
+use crate::address::{Address, ToAddress};
+use crate::error::{ConnectError, RecvError, SendError};
+use crate::message::{Message, RecvInfo, SendInfo, from_block};
+use crate::options::Options;
+use crate::socket::Found;
+use crate::stack::Stack;
+use crate::{Statistics, association};
+
+/// An association with one peer; [`swiftwater::Association`](crate::Association) for tasks. Clones share it.
+///
+/// When the last clone is dropped, everything sent so far is still delivered and the association is shut down
+/// in the background for as long as the process lives; [`Association::close`] waits for that.
+#[derive(Clone, Debug)]
+pub struct Association(association::Association);
+
+impl Association {
+    /// Sets up an association with a server, with default [`Options`] and sockets of its own. Given up, it is
+    /// not set up.
+    ///
+    /// # Errors
+    ///
+    /// Nobody listens there, nobody answers, or there is no way to it: the error says what to check.
+    pub async fn connect(server: impl ToAddress) -> Result<Association, ConnectError> {
+        Association::connect_with(server, &Options::default()).await
+    }
+
+    /// The same with `options`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Association::connect`].
+    pub async fn connect_with(
+        server: impl ToAddress,
+        options: &Options,
+    ) -> Result<Association, ConnectError> {
+        let server = resolve(server).await?;
+        Association::set_up(&Stack::bind_client(options)?, &server).await
+    }
+
+    /// The same with the sockets of a stack.
+    ///
+    /// # Errors
+    ///
+    /// As [`Association::connect`].
+    pub async fn connect_on(stack: &Stack, server: impl ToAddress) -> Result<Association, ConnectError> {
+        let server = resolve(server).await?;
+        Association::set_up(stack, &server).await
+    }
+
+    async fn set_up(stack: &Stack, server: &Address) -> Result<Association, ConnectError> {
+        let association = association::Association::start(stack, server)?;
+        let socket = association.socket();
+        loop {
+            let found = until(socket, Interest::READABLE, |inner| socket.try_getmsg(inner)).await;
+            if association.take_connect_answer(found.map_err(RecvError::from).and_then(|found| found))? {
+                return Ok(Association(association));
+            }
+        }
+    }
+
+    /// Sends one message on stream 0; waits while the send buffer is full.
+    ///
+    /// # Errors
+    ///
+    /// The association is closed, or the message is empty or too long.
+    pub async fn send(&self, message: &[u8]) -> Result<(), SendError> {
+        self.send_with(message, &SendInfo::default()).await
+    }
+
+    /// Sends one message as `info` says; waits while the send buffer is full.
+    ///
+    /// # Errors
+    ///
+    /// As [`Association::send`]; and there is no such stream.
+    pub async fn send_with(&self, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
+        self.0.check(message.len(), info)?;
+        let (socket, info) = (self.0.socket(), info.transfer(0));
+        until(socket, Interest::WRITABLE, |inner| socket.try_write(inner, &info, message)).await?
+    }
+
+    /// Sends one message that is handed over: it is not copied.
+    ///
+    /// # Errors
+    ///
+    /// As [`Association::send_with`].
+    pub async fn send_bytes(&self, message: Bytes, info: &SendInfo) -> Result<(), SendError> {
+        self.0.check(message.len(), info)?;
+        let (socket, info) = (self.0.socket(), info.transfer(0));
+        until(socket, Interest::WRITABLE, |inner| socket.try_write_bytes(inner, &info, &message)).await?
+    }
+
+    /// Sends one message if there is room for it; [`SendError::WouldBlock`] otherwise.
+    ///
+    /// # Errors
+    ///
+    /// As [`Association::send_with`].
+    pub fn try_send(&self, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
+        self.0.try_send(message, info)
+    }
+
+    /// The next message; waits for it. `None`: the peer has shut down and everything was read.
+    ///
+    /// # Errors
+    ///
+    /// The association was aborted or lost.
+    pub async fn recv(&self) -> Result<Option<Message>, RecvError> {
+        let socket = self.0.socket();
+        loop {
+            match until(socket, Interest::READABLE, |inner| socket.try_getmsg(inner)).await?? {
+                Found::Data(message) => return Ok(Some(from_block(message))),
+                Found::Primitive(..) => {}
+                Found::End => return self.0.ended().map(|()| None),
+            }
+        }
+    }
+
+    /// The next message if one is there; otherwise [`RecvError::WouldBlock`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Association::recv`].
+    pub fn try_recv(&self) -> Result<Option<Message>, RecvError> {
+        self.0.try_recv()
+    }
+
+    /// Copies the next message into `buffer`; waits for it. What does not fit comes with the next call
+    /// (`end_of_record` is false). `None`: the peer has shut down and everything was read.
+    ///
+    /// # Errors
+    ///
+    /// As [`Association::recv`].
+    pub async fn recv_into(&self, buffer: &mut [u8]) -> Result<Option<RecvInfo>, RecvError> {
+        let socket = self.0.socket();
+        loop {
+            match until(socket, Interest::READABLE, |inner| socket.try_read(inner, buffer)).await?? {
+                Found::Data(info) => return Ok(Some(info)),
+                Found::Primitive(..) => {}
+                Found::End => return self.0.ended().map(|()| None),
+            }
+        }
+    }
+
+    /// Transmits what is queued, now.
+    pub fn flush(&self) {
+        self.0.flush();
+    }
+
+    /// Sends no more; what was sent is delivered, and reading goes on.
+    ///
+    /// # Errors
+    ///
+    /// The association is closed already.
+    pub async fn shutdown(&self) -> Result<(), SendError> {
+        let socket = self.0.socket();
+        let mut request = Some(Block::new(Kind::Proto(Primitive::OrdrelReq { association: 0 })));
+        until(socket, Interest::WRITABLE, |inner| socket.try_request(inner, &mut request))
+            .await?
+            .map_err(|_| SendError::Closed)
+    }
+
+    /// Shuts down and waits until the peer has everything and has shut down, too. What it still sends is
+    /// thrown away.
+    ///
+    /// # Errors
+    ///
+    /// The association was aborted or lost before that.
+    pub async fn close(self) -> Result<(), RecvError> {
+        // One that is gone already still has its reason to tell.
+        let _ = self.shutdown().await;
+        let socket = self.0.socket();
+        until(socket, Interest::READABLE, |inner| socket.try_drain(inner)).await?
+    }
+
+    /// Ends the association at once; what is not delivered yet is lost. The peer is told `reason`.
+    pub fn abort(self, reason: &str) {
+        self.0.abort(reason);
+    }
+
+    /// Counters; all zero once the association is gone.
+    pub fn statistics(&self) -> Statistics {
+        self.0.statistics()
+    }
+
+    /// The peer, as long as the association is up.
+    pub fn peer_address(&self) -> Option<Address> {
+        self.0.peer_address()
+    }
+
+    /// Number of outbound streams.
+    pub fn streams_out(&self) -> u16 {
+        self.0.streams_out()
+    }
+
+    /// Pushes a module onto the stream of this association: it sees every message in both directions.
+    ///
+    /// # Errors
+    ///
+    /// The module refuses, or the association is gone.
+    pub fn push(&self, module: Box<dyn Module>) -> Result<(), streams::PushError> {
+        self.0.push(module)
+    }
+
+    /// Takes the module off that was pushed last.
+    ///
+    /// # Errors
+    ///
+    /// There is none.
+    pub fn pop(&self) -> Result<(), streams::PopError> {
+        self.0.pop()
+    }
+}
+
+impl From<association::Association> for Association {
+    fn from(blocking: association::Association) -> Self {
+        Association(blocking)
+    }
+}
+
+impl From<Association> for association::Association {
+    fn from(asynchronous: Association) -> Self {
+        asynchronous.0
+    }
+}

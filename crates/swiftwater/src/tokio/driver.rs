@@ -1,0 +1,107 @@
+//! The task that polls the sockets of a shard.
+
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::runtime::Handle;
+
+use crate::shard::{Hold, Inner, Shard};
+use crate::waiting::Poller;
+use crate::watch::{Sleeper, Watch};
+
+/// Makes sure that somebody polls the sockets while tasks wait: a task of this runtime, or, outside of any, the
+/// background thread.
+pub(super) fn ensure(hold: &Hold, inner: &mut Inner) {
+    if inner.has_task {
+        return;
+    }
+    match Handle::try_current() {
+        Ok(runtime) if !inner.task_failed => {
+            inner.has_task = true;
+            if inner.poller != Poller::Leader {
+                inner.waiting.kick(Sleeper::Background);
+                inner.poller = Poller::Task;
+            }
+            let standing = Standing(Arc::downgrade(hold.shard()));
+            runtime.spawn(drive(standing, Arc::clone(&hold.watch)));
+        }
+        _ => hold.background().arm(),
+    }
+}
+
+/// The task's place among those who poll. However the task ends, also with its runtime, the background thread
+/// goes on.
+struct Standing(Weak<Shard>);
+
+impl Drop for Standing {
+    fn drop(&mut self) {
+        let Some(shard) = self.0.upgrade() else { return };
+        let mut inner = shard.enter();
+        inner.has_task = false;
+        // Such as in a runtime without timers: the next task would fail, too.
+        inner.task_failed |= std::thread::panicking();
+        inner.wake_up(Sleeper::Task);
+        if inner.poller == Poller::Task {
+            inner.poller = Poller::None;
+        }
+        shard.background().arm();
+    }
+}
+
+/// The watch as tokio registers it.
+struct Readable(Arc<Watch>);
+
+impl AsRawFd for Readable {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+/// The shard is held only during a look, so that it can go while the task sleeps.
+async fn drive(standing: Standing, watch: Arc<Watch>) {
+    #[expect(
+        deprecated,
+        reason = "its unsafe successor asks for what `Watch` keeps: one descriptor as long as it lives"
+    )]
+    let registered = AsyncFd::with_interest(Readable(Arc::clone(&watch)), Interest::READABLE);
+    let Ok(sockets) = registered else { return };
+    while let Some(until) = fall_asleep(&standing.0) {
+        let ready = tokio::select! {
+            ready = sockets.readable() => ready.ok(),
+            () = watch.task.notified() => None,
+            () = sleep_until(until) => None,
+        };
+        if let Some(mut ready) = ready {
+            ready.clear_ready();
+        }
+        // Readiness is told once, so nothing that was there before may be left behind.
+        while resume(&standing.0) && watch.is_ready() {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// Until when to sleep; `None`: nobody has a stream open.
+fn fall_asleep(shard: &Weak<Shard>) -> Option<Option<Instant>> {
+    let shard = shard.upgrade()?;
+    let mut inner = shard.enter();
+    (inner.open_streams > 0).then(|| shard.stand_by(&mut inner, Sleeper::Task))
+}
+
+/// Handles what woke the task. False: the shard is gone.
+fn resume(shard: &Weak<Shard>) -> bool {
+    let Some(shard) = shard.upgrade() else { return false };
+    let mut inner = shard.enter();
+    shard.resume(&mut inner, Sleeper::Task);
+    true
+}
+
+async fn sleep_until(until: Option<Instant>) {
+    match until {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,74 @@
+//! Attempts that a task repeats.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use streams::Interest;
+use tokio::task::coop;
+
+use super::driver;
+use crate::shard::Inner;
+use crate::socket::{GivenUp, Socket};
+use crate::waiting::{Ticket, Who};
+
+/// Repeats an attempt until it comes to a result; see [`Socket::until`]. Nothing is lost when it is dropped.
+pub(super) struct Until<'a, F> {
+    socket: &'a Socket,
+    interest: Interest,
+    attempt: F,
+    ticket: Option<Ticket>,
+}
+
+pub(super) fn until<F, T>(socket: &Socket, interest: Interest, attempt: F) -> Until<'_, F>
+where
+    F: FnMut(&mut Inner) -> Option<T> + Unpin,
+{
+    Until { socket, interest, attempt, ticket: None }
+}
+
+impl<F, T> Future for Until<'_, F>
+where
+    F: FnMut(&mut Inner) -> Option<T> + Unpin,
+{
+    type Output = Result<T, GivenUp>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let budget = ready!(coop::poll_proceed(cx));
+        let stream = this.socket.stream;
+        let mut inner = this.socket.shard.enter();
+        if let Some(ticket) = this.ticket.take() {
+            inner.unregister(stream, ticket);
+        }
+        loop {
+            if let Some(result) = (this.attempt)(&mut inner) {
+                budget.made_progress();
+                return Poll::Ready(Ok(result));
+            }
+            if let Some(why) = inner.take_fault() {
+                return Poll::Ready(Err(why));
+            }
+            inner.activity += 1;
+            // A task that waits sends first what it has queued.
+            inner.flush(true);
+            if inner.arrivals_likely {
+                inner.take_arrivals();
+            }
+            if !inner.is_ready(stream, this.interest) {
+                break;
+            }
+        }
+        this.ticket = Some(inner.register(stream, this.interest, Who::Task(cx.waker().clone())));
+        driver::ensure(&this.socket.shard, &mut inner);
+        Poll::Pending
+    }
+}
+
+impl<F> Drop for Until<'_, F> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            self.socket.shard.enter().unregister(self.socket.stream, ticket);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Calls that are given up.
+
+use std::time::Duration;
+
+use swiftwater::tokio::{Association, Listener};
+use swiftwater::{RecvError, SendError, SendInfo};
+use tokio::time::timeout;
+
+use crate::{on_runtimes, pair, recv_whole};
+
+const SOON: Duration = Duration::from_millis(5);
+
+#[test]
+fn a_receive_that_is_given_up_loses_nothing() {
+    on_runtimes(|| async {
+        let (client, server) = pair().await;
+        assert_eq!(server.try_recv().unwrap_err(), RecvError::WouldBlock);
+        let sender = tokio::spawn(async move {
+            for i in 0..200u8 {
+                client.send(&[i]).await.unwrap();
+                client.flush();
+                if i % 10 == 0 {
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+            }
+            client.close().await.unwrap();
+        });
+        let mut next = 0;
+        while next < 200 {
+            // Mostly gives up, in the midst of things.
+            if let Ok(message) = timeout(Duration::from_micros(300), server.recv()).await {
+                assert_eq!(message.unwrap().unwrap().to_vec(), [next]);
+                next += 1;
+            }
+        }
+        assert!(server.recv().await.unwrap().is_none());
+        sender.await.unwrap();
+    });
+}
+
+#[test]
+fn a_send_that_is_given_up_is_sent_whole_or_not_at_all() {
+    on_runtimes(|| async {
+        let (client, server) = pair().await;
+        let mut sent = 0u32;
+        while timeout(SOON, client.send(&vec![sent as u8; 50_000])).await.is_ok() {
+            sent += 1;
+        }
+        assert_eq!(client.try_send(&[0; 50_000], &SendInfo::default()), Err(SendError::WouldBlock));
+        let closing = tokio::spawn(client.close());
+        for i in 0..sent {
+            assert_eq!(recv_whole(&server).await.unwrap(), vec![i as u8; 50_000]);
+        }
+        assert!(recv_whole(&server).await.is_none());
+        closing.await.unwrap().unwrap();
+    });
+}
+
+#[test]
+fn an_accept_that_is_given_up_leaves_the_association() {
+    on_runtimes(|| async {
+        let listener = Listener::bind("127.0.0.1:0/udp:0").await.unwrap();
+        assert!(timeout(SOON, listener.accept()).await.is_err());
+        assert_eq!(listener.try_accept().unwrap_err(), RecvError::WouldBlock);
+        let client = Association::connect(listener.local_address()).await.unwrap();
+        client.send(b"hello").await.unwrap();
+        assert_eq!(listener.accept().await.unwrap().recv().await.unwrap().unwrap().to_vec(), b"hello");
+    });
+}
+
+#[test]
+fn a_connect_that_is_given_up_leaves_nothing() {
+    on_runtimes(|| async {
+        let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let port = silent.local_addr().unwrap().port();
+        let stack = swiftwater::Stack::bind(&swiftwater::Options {
+            udp_port: Some(0),
+            ..swiftwater::Options::default()
+        })
+        .unwrap();
+        let address = format!("127.0.0.1:7/udp:{port}");
+        assert!(timeout(SOON, Association::connect_on(&stack, address)).await.is_err());
+        assert_eq!(stack.statistics().associations, 0);
+    });
+}
+
+#[test]
+fn a_close_that_is_given_up_goes_on() {
+    on_runtimes(|| async {
+        let (client, server) = pair().await;
+        for _ in 0..100 {
+            client.send(&[1; 20_000]).await.unwrap();
+        }
+        assert!(timeout(Duration::ZERO, client.close()).await.is_err());
+        for _ in 0..100 {
+            assert_eq!(recv_whole(&server).await.unwrap().len(), 20_000);
+        }
+        assert!(recv_whole(&server).await.is_none());
+    });
+}
