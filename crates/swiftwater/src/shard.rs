@@ -42,6 +42,7 @@ pub(crate) struct Inner {
     /// A task of an async runtime polls the sockets while no thread does.
     pub(crate) has_task: bool,
     /// Such a task has failed: its runtime lacks what it needs.
+    #[cfg(feature = "tokio")]
     pub(crate) task_failed: bool,
     pub(crate) waiting: Waiting,
     /// Duplicates of the link's sockets, to poll while the perimeter is open.
@@ -94,6 +95,7 @@ impl Shard {
                 poller: Poller::None,
                 activity: 0,
                 has_task: false,
+                #[cfg(feature = "tokio")]
                 task_failed: false,
                 waiting: Waiting::new(Arc::clone(&watch)),
                 sockets,
