@@ -37,6 +37,7 @@
 mod address;
 mod association;
 mod background;
+mod busy_poll;
 mod endpoint;
 mod error;
 mod listener;

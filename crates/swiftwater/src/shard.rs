@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 use streams::{DriverId, Executive, FlushScope};
 
 use crate::background::Background;
+use crate::busy_poll::BusyPoll;
+use crate::options::Options;
 use crate::waiting::{Poller, Waiting};
 use crate::watch::{Sleeper, Watch};
 
@@ -52,6 +54,7 @@ pub(crate) struct Inner {
     pub(crate) arrivals_likely: bool,
     /// Arrivals were taken since the last send that transmitted.
     looked: bool,
+    pub(crate) busy_poll: BusyPoll,
     /// Why nothing could be received the last time.
     pub(crate) fault: Option<String>,
     pub(crate) open_streams: usize,
@@ -72,6 +75,8 @@ pub(crate) struct Shard {
     pub(crate) watch: Arc<Watch>,
     background: Background,
     nodelay: bool,
+    /// How long one who waits looks before it sleeps.
+    pub(crate) busy_poll: Duration,
 }
 
 /// What the handles of a user share. With the last one the sockets are closed at once, if nothing is left to
@@ -79,7 +84,7 @@ pub(crate) struct Shard {
 pub(crate) struct Hold(Arc<Shard>);
 
 impl Shard {
-    pub(crate) fn start(executive: Executive, driver: DriverId, nodelay: bool) -> io::Result<Arc<Hold>> {
+    pub(crate) fn start(executive: Executive, driver: DriverId, options: &Options) -> io::Result<Arc<Hold>> {
         let mut sockets = Ok(Vec::new());
         executive.descriptors(&mut |fd, _| match (&mut sockets, fd.try_clone_to_owned()) {
             (Ok(all), Ok(fd)) => all.push(fd),
@@ -88,6 +93,8 @@ impl Shard {
         });
         let sockets: Arc<[OwnedFd]> = sockets?.into();
         let watch = Arc::new(Watch::new(&sockets)?);
+        // On one processor, looking only keeps the peer from running.
+        let alone = std::thread::available_parallelism().is_ok_and(|n| n.get() == 1);
         let shard = Arc::new(Shard {
             inner: Mutex::new(Inner {
                 executive,
@@ -102,12 +109,14 @@ impl Shard {
                 pace: Pace::default(),
                 arrivals_likely: false,
                 looked: false,
+                busy_poll: BusyPoll::default(),
                 fault: None,
                 open_streams: 0,
             }),
             watch,
             background: Background::default(),
-            nodelay,
+            nodelay: options.nodelay,
+            busy_poll: if alone { Duration::ZERO } else { options.busy_poll },
         });
         shard.background.start(&shard)?;
         Ok(Arc::new(Hold(shard)))

@@ -88,7 +88,7 @@ impl Stack {
         let mut executive = Executive::new();
         let driver = SctpDriver::new(link, config, seed, Instant::now());
         let driver = executive.add_driver("sctp", Box::new(driver));
-        let shard = Shard::start(executive, driver, options.nodelay).map_err(BindError::System)?;
+        let shard = Shard::start(executive, driver, options).map_err(BindError::System)?;
         Ok(Stack { shard, options: Arc::new(options.clone()) })
     }
 

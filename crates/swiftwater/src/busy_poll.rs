@@ -1,0 +1,84 @@
+//! Looking for arrivals for a moment before going to sleep, where that pays.
+//!
+//! Waking a sleeping thread costs more than a request and its answer. A thread that waits looks at the sockets for
+//! up to [`Options::busy_poll`](crate::Options::busy_poll) first, but only while most of its looks have been
+//! worth it: a dialogue is answered without a wake-up, and one who waits for long wastes next to nothing.
+
+/// Waits that go straight to sleep after looking did not pay, at first and at most.
+const SKIPPED_WAITS_MIN: u32 = 64;
+const SKIPPED_WAITS_MAX: u32 = 4096;
+/// Looks that paid and that later ones may fail for.
+const CREDIT_MAX: u32 = 4;
+
+/// Whether looking has paid lately.
+#[derive(Debug)]
+pub(crate) struct BusyPoll {
+    credit: u32,
+    skip: u32,
+    next_skip: u32,
+}
+
+impl Default for BusyPoll {
+    fn default() -> Self {
+        BusyPoll { credit: 0, skip: 0, next_skip: SKIPPED_WAITS_MIN }
+    }
+}
+
+impl BusyPoll {
+    /// Whether the wait that begins now should look first.
+    pub(crate) fn is_worth_it(&mut self) -> bool {
+        let worth_it = self.skip == 0;
+        self.skip = self.skip.saturating_sub(1);
+        worth_it
+    }
+
+    /// Something came while looking.
+    pub(crate) fn paid(&mut self) {
+        self.credit = (self.credit + 1).min(CREDIT_MAX);
+        self.next_skip = SKIPPED_WAITS_MIN;
+    }
+
+    /// Nothing came.
+    pub(crate) fn was_in_vain(&mut self) {
+        if self.credit > 0 {
+            self.credit -= 1;
+            return;
+        }
+        self.skip = self.next_skip;
+        self.next_skip = (2 * self.next_skip).min(SKIPPED_WAITS_MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_pay_becomes_rare() {
+        let mut busy = BusyPoll::default();
+        let looks = (0..10_000)
+            .filter(|_| {
+                busy.is_worth_it() && {
+                    busy.was_in_vain();
+                    true
+                }
+            })
+            .count();
+        assert!(looks < 12, "{looks} looks in vain");
+    }
+
+    #[test]
+    fn what_pays_goes_on_in_spite_of_a_few_failures() {
+        let mut busy = BusyPoll::default();
+        for _ in 0..10 {
+            assert!(busy.is_worth_it());
+            busy.paid();
+        }
+        for _ in 0..CREDIT_MAX {
+            busy.was_in_vain();
+            assert!(busy.is_worth_it());
+        }
+        busy.was_in_vain();
+        assert!(!busy.is_worth_it());
+    }
+}
