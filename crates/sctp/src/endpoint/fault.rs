@@ -1,0 +1,44 @@
+//! A fault of our own in one association: it ends, and the endpoint goes on.
+//!
+//! A caller that catches an unwinding call learns here which association was being handled. Its state cannot be
+//! trusted any more, so none of its procedures is called again.
+
+use sctp_wire::VerificationTag;
+use sctp_wire::cause::{Cause, UserInitiatedAbort};
+use sctp_wire::packet::Header;
+
+use super::replies::Reply;
+use super::{AssociationId, Endpoint};
+use crate::association::abort_chunk;
+use crate::error::CloseReason;
+use crate::event::{Event, Host};
+
+impl Endpoint {
+    /// The association that was being handled when a call did not return.
+    pub fn take_at_work(&mut self) -> Option<AssociationId> {
+        self.at_work.take()
+    }
+
+    /// Ends an association in whatever state it is. The peer gets an ABORT, the host [`Event::Closed`].
+    pub fn abandon<H: Host + ?Sized>(&mut self, id: AssociationId, host: &mut H) {
+        let Some(association) = self.associations.get(id.index()) else { return };
+        let identity = association.identity();
+        let way = association.way_back();
+        self.forget(id);
+        self.due.retain(|other| *other != id);
+        self.held.retain(|other| *other != id);
+        if let Some((remote, local)) = way.filter(|_| identity.peer_tag != 0) {
+            let header = Header {
+                source_port: identity.local_port,
+                destination_port: identity.peer_port,
+                verification_tag: VerificationTag(identity.peer_tag),
+            };
+            let cause = Cause::UserInitiatedAbort(UserInitiatedAbort { reason: b"internal fault" });
+            let chunk = abort_chunk(&cause);
+            self.push_reply(Reply::new(remote, local, &header, self.config.checksum, |out| {
+                out.extend_from_slice(&chunk);
+            }));
+        }
+        host.event(id, Event::Closed(CloseReason::Fault));
+    }
+}
