@@ -2,6 +2,7 @@
 //! associations, their timers and the lists of those that have something to send.
 
 mod demultiplex;
+mod fault;
 mod replies;
 mod timers;
 
@@ -67,6 +68,8 @@ pub struct Endpoint {
     by_peer: HashMap<PeerKey, AssociationId>,
     /// The association of the last packet: the next one is probably for it, too.
     last: Option<(u32, AssociationId)>,
+    /// The association that is being handled: a call that unwinds leaves it here.
+    at_work: Option<AssociationId>,
     listeners: HashMap<u16, Arc<AssociationConfig>>,
     due: VecDeque<AssociationId>,
     held: VecDeque<AssociationId>,
@@ -100,6 +103,7 @@ impl Endpoint {
             by_tag: HashMap::new(),
             by_peer: HashMap::new(),
             last: None,
+            at_work: None,
             listeners: HashMap::new(),
             due: VecDeque::new(),
             held: VecDeque::new(),
@@ -274,7 +278,9 @@ impl Endpoint {
             let Some(association) = self.associations.get_mut(id.index()) else { continue };
             association.queued = Queued::No;
             let rules = BatchRules { limits: self.limits, checksum: self.config.checksum };
+            self.at_work = Some(id);
             let transmit = association.poll_transmit(now, &rules, buffer);
+            self.at_work = None;
             self.arm(id);
             if transmit.is_some() {
                 self.enqueue_by(id, scope);
@@ -368,7 +374,9 @@ impl Endpoint {
     ) {
         let Some(association) = self.associations.get_mut(id.index()) else { return };
         let mut cx = Context { now, host, random: &mut self.random };
+        self.at_work = Some(id);
         procedure(association, &mut cx, &self.local_addresses);
+        self.at_work = None;
         self.settle(id);
     }
 
@@ -382,23 +390,28 @@ impl Endpoint {
     }
 
     fn remove(&mut self, id: AssociationId) {
-        self.unregister(id);
-        let mut association = self.associations.remove(id.index());
-        let identity = association.identity();
+        let mut association = self.forget(id);
         if let Some(transmit) = association.last_words(self.config.checksum) {
             self.push_reply(transmit);
         }
-        self.by_tag.remove(&identity.local_tag);
-        if self.associations.is_empty() {
-            // Nothing is left that entries of the past could concern.
-            self.timers.clear();
-        }
-        self.last = None;
         match association.queued {
             Queued::No => {}
             Queued::Due => self.due.retain(|other| *other != id),
             Queued::Held => self.held.retain(|other| *other != id),
         }
+    }
+
+    /// Takes an association out of all tables.
+    fn forget(&mut self, id: AssociationId) -> Box<Association> {
+        self.unregister(id);
+        let association = self.associations.remove(id.index());
+        self.by_tag.remove(&association.identity().local_tag);
+        if self.associations.is_empty() {
+            // Nothing is left that entries of the past could concern.
+            self.timers.clear();
+        }
+        self.last = None;
+        association
     }
 
     /// Keeps an entry in the timer heap that is not later than the association's deadline.

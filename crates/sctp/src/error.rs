@@ -99,6 +99,8 @@ pub enum CloseReason {
     ProtocolViolation(&'static str),
     /// The peer started again from the same address and port.
     PeerRestarted,
+    /// A fault of our own.
+    Fault,
 }
 
 impl fmt::Display for CloseReason {
@@ -117,6 +119,7 @@ impl fmt::Display for CloseReason {
             CloseReason::Unreachable => f.write_str("there is no route to the peer; check the address and the routes"),
             CloseReason::Timeout => f.write_str("the peer stopped answering; the association was given up"),
             CloseReason::ProtocolViolation(how) => write!(f, "the peer broke the protocol: {how}"),
+            CloseReason::Fault => f.write_str("this side had an internal fault and aborted the association; please report it"),
             CloseReason::PeerRestarted => f.write_str("the peer restarted; connect or accept again"),
         }
     }

@@ -114,6 +114,11 @@ pub trait Host {
     fn message(&mut self, id: AssociationId, info: &ReceiveInfo, payload: Payload);
     /// Something happened.
     fn event(&mut self, id: AssociationId, event: Event);
+    /// Whether one more association of a listening port can be taken. If not, its COOKIE ECHO is not answered, and
+    /// the peer sends it again.
+    fn takes_association(&self, _port: u16) -> bool {
+        true
+    }
     /// What the link knows about the way to an address.
     fn path_hints(&self, remote: SocketAddr) -> PathHints;
     /// The parts of a short message in one block. A host that keeps memory for that saves an allocation.

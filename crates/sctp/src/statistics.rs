@@ -88,6 +88,8 @@ pub struct EndpointStatistics {
     pub replies_dropped: u64,
     /// INITs answered.
     pub inits_received: u64,
+    /// Handshakes left unanswered for lack of room; the peer asks again.
+    pub accepts_put_off: u64,
     /// Associations accepted.
     pub accepted: u64,
 }

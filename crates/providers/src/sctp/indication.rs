@@ -24,7 +24,7 @@ pub(super) struct Upper<'a, 'b> {
 /// What to do as soon as the core can be called again.
 #[derive(Debug, Default)]
 pub(super) struct Leftovers {
-    /// Associations to abort: the backlog was full.
+    /// Associations to abort: their listener was closed at this moment.
     pub(super) unwanted: Vec<AssociationId>,
     /// Data that came for a closed stream, which gives its window back.
     pub(super) unread: Vec<(AssociationId, usize)>,
@@ -96,6 +96,14 @@ impl Host for Upper<'_, '_> {
         }
     }
 
+    fn takes_association(&self, port: u16) -> bool {
+        let listener = self.minors.listener(port);
+        match listener.and_then(|s| self.minors.get(s)) {
+            Some(Minor::Listening { backlog, waiting, .. }) => waiting < backlog,
+            _ => true,
+        }
+    }
+
     fn path_hints(&self, remote: SocketAddr) -> PathHints {
         let info = self.link.path_info(remote);
         PathHints { mtu_bytes: info.mtu_bytes, in_flight_limit_bytes: info.in_flight_limit_bytes }
@@ -135,7 +143,7 @@ impl Upper<'_, '_> {
     fn accepted(&mut self, id: AssociationId, port: u16, peer: SocketAddr) {
         let listener = self.minors.listener(port);
         match listener.and_then(|s| Some((s, self.minors.get(s)?))) {
-            Some((s, Minor::Listening { backlog, waiting, .. })) if waiting < backlog => {
+            Some((s, Minor::Listening { backlog, waiting, .. })) => {
                 self.minors.set(s, Minor::Listening { port, backlog, waiting: waiting + 1 });
                 let sequence = self.minors.wait(s, id);
                 let indication = Primitive::ConnInd { addresses: peer.into(), sequence };
@@ -193,6 +201,7 @@ fn disconnected(id: AssociationId, reason: &CloseReason) -> Message {
         CloseReason::Refused => Errno::ECONNREFUSED,
         CloseReason::Unreachable => Errno::EHOSTUNREACH,
         CloseReason::ProtocolViolation(_) => Errno::EPROTO,
+        CloseReason::Fault => Errno::EIO,
     };
     let primitive = Primitive::DisconInd { reason: errno.0 as u32, sequence: 0, association: id.0 };
     let text = bytes::Bytes::from(reason.to_string().into_bytes());

@@ -100,7 +100,7 @@ impl SctpDriver {
         while let Some(id) = self.leftovers.unwanted.pop() {
             let now = self.now;
             let (endpoint, mut host) = self.split(cx);
-            endpoint.abort(now, id, b"too many associations wait to be accepted; try again later", &mut host);
+            endpoint.abort(now, id, b"nobody listens any more", &mut host);
         }
     }
 

@@ -350,6 +350,12 @@ impl Association {
         std::mem::take(&mut self.paths_changed)
     }
 
+    /// Where the peer is to be told of the end, whatever else holds: address and our own.
+    pub(crate) fn way_back(&self) -> Option<(SocketAddr, Option<IpAddr>)> {
+        let path = self.paths.get(self.primary).or(self.paths.first())?;
+        Some((path.remote, path.local))
+    }
+
     /// The packet that a closed association still owes its peer: ABORT or SHUTDOWN COMPLETE.
     pub(crate) fn last_words(&mut self, checksum: Checksum) -> Option<Reply> {
         let chunk = self.control.pop_back()?;

@@ -113,7 +113,9 @@ impl Endpoint {
         };
         let association = self.associations.get_mut(id.index())?;
         let mut cx = Context { now, host, random: &mut self.random };
+        self.at_work = Some(id);
         association.handle_packet(&mut cx, route.remote, route.local, &packet, batch);
+        self.at_work = None;
         let (paths_changed, closed) = (association.take_paths_changed(), association.is_closed());
         if paths_changed {
             self.register(id);
@@ -430,6 +432,10 @@ impl Endpoint {
             self.reply(route, &header, VerificationTag(cookie.peer_tag), |out| write_abort(false, out));
             return false;
         };
+        if !host.takes_association(cookie.local_port) {
+            self.statistics.accepts_put_off += 1;
+            return false;
+        }
         // Two INITs may have drawn the same tag, and only the first can have it.
         if self.by_tag.contains_key(&cookie.local_tag) {
             return self.refuse_cookie();
