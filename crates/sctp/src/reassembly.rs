@@ -38,6 +38,9 @@ struct Run {
     bytes: usize,
 }
 
+/// Room for parts grows by this factor: a message of 16 KB in Ethernet packets takes memory once.
+const PARTS_MORE: usize = 12;
+
 /// A complete message, or the next part of one.
 #[derive(Debug)]
 pub(crate) struct Assembled {
@@ -189,6 +192,10 @@ impl Run {
             right.parts.insert_many(0, self.parts);
             self.parts = right.parts;
         } else {
+            if self.parts.len() == self.parts.capacity() {
+                // What has more than one part usually has many.
+                self.parts.reserve(PARTS_MORE * self.parts.len());
+            }
             self.parts.append(&mut right.parts);
         }
         self.ending = right.ending;
