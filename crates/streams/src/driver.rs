@@ -119,6 +119,10 @@ pub trait Driver: Any + Send {
         false
     }
 
+    /// A call into this driver, or one that this driver called, has unwound: the driver ends what it was at work on,
+    /// and what it does for stream `s`. What is left must be usable.
+    fn fault(&mut self, _cx: &mut Cx<'_>, _s: Option<StreamId>) {}
+
     /// Whether something is left to do that needs no open stream: data to deliver, a release to finish.
     fn is_busy(&self) -> bool {
         false

@@ -1,6 +1,7 @@
 //! The executive: the drivers and streams of one perimeter.
 
 mod control;
+mod fault;
 mod plumbing;
 mod polling;
 mod read;

@@ -273,13 +273,14 @@ impl Association {
 
     fn statistics_if_open(&self) -> Option<Statistics> {
         let stream = self.shared.socket.stream;
-        with_driver(&self.shared.socket.shard, |driver| driver.statistics(stream, 0))
+        with_driver(&self.shared.socket.shard, |driver| driver.statistics(stream, 0)).flatten()
     }
 
     /// The peer, as long as the association is up.
     pub fn peer_address(&self) -> Option<Address> {
         let stream = self.shared.socket.stream;
-        let (list, port) = with_driver(&self.shared.socket.shard, |d| d.peer_addresses(stream, 0))?;
+        let found = with_driver(&self.shared.socket.shard, |d| d.peer_addresses(stream, 0));
+        let (list, port) = found.flatten()?;
         Some(Address {
             hosts: list.iter().map(SocketAddr::ip).collect(),
             port,
@@ -298,7 +299,12 @@ impl Association {
     ///
     /// The module refuses, or the association is gone.
     pub fn push(&self, module: Box<dyn Module>) -> Result<(), streams::PushError> {
-        self.shared.socket.shard.enter().executive.push(self.shared.socket.stream, module)
+        let socket = &self.shared.socket;
+        let pushed = socket
+            .shard
+            .enter()
+            .guarded(Some(socket.stream), |inner| inner.executive.push(socket.stream, module));
+        pushed.unwrap_or(Err(streams::PushError::Closed))
     }
 
     /// Takes the module off that was pushed last.
@@ -307,7 +313,10 @@ impl Association {
     ///
     /// There is none.
     pub fn pop(&self) -> Result<(), streams::PopError> {
-        self.shared.socket.shard.enter().executive.pop(self.shared.socket.stream).map(|_| ())
+        let socket = &self.shared.socket;
+        let popped =
+            socket.shard.enter().guarded(Some(socket.stream), |inner| inner.executive.pop(socket.stream));
+        popped.unwrap_or(Err(streams::PopError::Closed)).map(drop)
     }
 
     #[cfg(feature = "tokio")]

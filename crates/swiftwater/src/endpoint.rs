@@ -106,7 +106,7 @@ impl Endpoint {
 
     fn streams_out(&self, id: AssociationId) -> Option<u16> {
         let s = self.socket.stream;
-        self.stack.with_driver(|d| d.statistics(s, id.0)).map(|statistics| statistics.streams_out)
+        self.stack.with_driver(|d| d.statistics(s, id.0)).flatten().map(|statistics| statistics.streams_out)
     }
 
     /// The next message or event of any association; waits for it.

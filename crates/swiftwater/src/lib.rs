@@ -40,6 +40,7 @@ mod background;
 mod busy_poll;
 mod endpoint;
 mod error;
+mod fault;
 mod listener;
 mod message;
 mod options;

@@ -122,7 +122,7 @@ impl Shard {
         Ok(Arc::new(Hold(shard)))
     }
 
-    /// Enters the perimeter. A panic inside it has failed one stream, not the rest: the state stays usable.
+    /// Enters the perimeter. A panic inside it was contained (see [`crate::fault`]), or changed nothing.
     #[inline]
     pub(crate) fn enter(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
@@ -169,6 +169,10 @@ impl Shard {
 impl Inner {
     /// Transmits what is due, or everything that waits.
     pub(crate) fn flush(&mut self, everything: bool) {
+        self.guarded(None, |inner| inner.flush_now(everything));
+    }
+
+    fn flush_now(&mut self, everything: bool) {
         let now = Instant::now();
         let scope = if everything { FlushScope::All } else { FlushScope::Due };
         self.executive.flush(now, scope);
@@ -179,6 +183,10 @@ impl Inner {
 
     /// Takes what has arrived, lets time act, answers, and wakes whom it concerns.
     pub(crate) fn take_arrivals(&mut self) {
+        self.guarded(None, Inner::take_arrivals_now);
+    }
+
+    fn take_arrivals_now(&mut self) {
         let now = Instant::now();
         self.looked = true;
         for _ in 0..RECEIVES_MAX {

@@ -55,6 +55,13 @@ pub(crate) enum GivenUp {
     Fault(String),
 }
 
+impl GivenUp {
+    #[cold]
+    pub(crate) fn internal() -> Self {
+        GivenUp::Fault("there was an internal fault; please report it".into())
+    }
+}
+
 impl From<GivenUp> for SendError {
     fn from(why: GivenUp) -> Self {
         match why {
@@ -104,7 +111,8 @@ impl Socket {
     pub(crate) fn open(shard: &Arc<Hold>, style: Style) -> Result<Self, Errno> {
         let mut inner = shard.enter();
         let driver = inner.driver;
-        let stream = inner.executive.open(driver).map_err(|_| Errno::ENOMEM)?;
+        let opened = inner.guarded(None, |inner| inner.executive.open(driver));
+        let stream = opened.and_then(Result::ok).ok_or(Errno::ENOMEM)?;
         inner.open_streams += 1;
         Ok(Socket { shard: Arc::clone(shard), stream, style, end: Mutex::new(End::Open) })
     }
@@ -119,8 +127,10 @@ impl Socket {
     ) -> Result<T, GivenUp> {
         let mut inner = self.shard.enter();
         loop {
-            if let Some(result) = attempt(&mut inner) {
-                return Ok(result);
+            match inner.guarded(Some(self.stream), &mut attempt) {
+                Some(Some(result)) => return Ok(result),
+                Some(None) => {}
+                None => return Err(GivenUp::internal()),
             }
             inner = self.wait(inner, interest, patience)?;
         }
@@ -214,7 +224,8 @@ impl Socket {
     #[inline]
     pub(crate) fn read(&self, buffer: &mut [u8], patience: Patience) -> Result<Found<RecvInfo>, RecvError> {
         let mut inner = self.shard.enter();
-        if let Ok(Some((bytes, info, end_of_record))) = inner.executive.read(self.stream, buffer) {
+        let read = inner.guarded(Some(self.stream), |inner| inner.executive.read(self.stream, buffer));
+        if let Some(Ok(Some((bytes, info, end_of_record)))) = read {
             self.shard.after_read(&mut inner);
             return Ok(Found::Data(RecvInfo::new(bytes, &info, end_of_record)));
         }
@@ -356,7 +367,7 @@ impl Socket {
 
     fn after_request(&self, inner: &mut Inner) {
         inner.activity += 1;
-        inner.executive.run();
+        inner.guarded(Some(self.stream), |inner| inner.executive.run());
         inner.flush(true);
         inner.wake();
         self.shard.background().arm();
@@ -366,10 +377,12 @@ impl Socket {
     pub(crate) fn ask(&self, primitive: Primitive) -> Result<Primitive, WriteError> {
         let mut inner = self.shard.enter();
         let message = Block::with_data(Kind::Proto(primitive), Chain::new());
-        inner.executive.putmsg(self.stream, message).map_err(|refused| refused.error)?;
-        let answer = inner.executive.getpmsg(self.stream, streams::Select::HighPriority);
+        let answer = inner.guarded(Some(self.stream), |inner| {
+            inner.executive.putmsg(self.stream, message).map_err(|refused| refused.error)?;
+            Ok(inner.executive.getpmsg(self.stream, streams::Select::HighPriority))
+        });
         self.after_request(&mut inner);
-        match answer {
+        match answer.unwrap_or(Err(WriteError::Closed))? {
             Ok(Some(Block { kind: Kind::PcProto(primitive), .. })) => Ok(primitive),
             _ => Err(WriteError::Closed),
         }
@@ -387,7 +400,7 @@ impl Inner {
 impl Drop for Socket {
     fn drop(&mut self) {
         let mut inner = self.shard.enter();
-        inner.executive.close(self.stream);
+        inner.guarded(Some(self.stream), |inner| inner.executive.close(self.stream));
         inner.open_streams -= 1;
         self.after_request(&mut inner);
     }

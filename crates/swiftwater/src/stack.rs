@@ -44,7 +44,7 @@ impl std::fmt::Debug for Stack {
 }
 
 /// Counters of a [`Stack`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct StackStatistics {
     /// Associations that exist.
     pub associations: usize,
@@ -77,7 +77,7 @@ impl Stack {
         Stack::bind(&options)
     }
 
-    fn over(link: Box<dyn Link>, options: &Options) -> Result<Stack, BindError> {
+    pub(crate) fn over(link: Box<dyn Link>, options: &Options) -> Result<Stack, BindError> {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(|e| BindError::System(io::Error::other(e)))?;
         let config = SctpDriverConfig {
@@ -121,7 +121,7 @@ impl Stack {
 
     /// The local UDP port.
     pub fn udp_port(&self) -> u16 {
-        self.with_driver(|driver| driver.link_addresses().first().map_or(0, |a| a.port()))
+        self.with_driver(|driver| driver.link_addresses().first().map_or(0, |a| a.port())).unwrap_or_default()
     }
 
     /// Counters.
@@ -131,15 +131,16 @@ impl Stack {
             endpoint: driver.endpoint_statistics().clone(),
             link: driver.link_statistics(),
         })
+        .unwrap_or_default()
     }
 
-    pub(crate) fn with_driver<R>(&self, f: impl FnOnce(&mut SctpDriver) -> R) -> R {
+    pub(crate) fn with_driver<R>(&self, f: impl FnOnce(&mut SctpDriver) -> R) -> Option<R> {
         with_driver(&self.shard, f)
     }
 
     /// The address of an SCTP port of this stack, as a peer on this host would name it.
     pub(crate) fn address_of(&self, port: u16) -> Address {
-        let bound = self.with_driver(|driver| driver.link_addresses());
+        let bound = self.with_driver(|driver| driver.link_addresses()).unwrap_or_default();
         let udp_port = bound.first().map(|a| a.port());
         let hosts = bound
             .iter()
@@ -152,11 +153,9 @@ impl Stack {
     }
 }
 
-pub(crate) fn with_driver<R>(shard: &Shard, f: impl FnOnce(&mut SctpDriver) -> R) -> R {
+/// `None`: a fault has closed everything.
+pub(crate) fn with_driver<R>(shard: &Shard, f: impl FnOnce(&mut SctpDriver) -> R) -> Option<R> {
     let mut inner = shard.enter();
     let driver = inner.driver;
-    inner
-        .executive
-        .with_driver::<SctpDriver, R>(driver, |driver, _| f(driver))
-        .expect("the stack made its driver itself")
+    inner.guarded(None, |inner| inner.executive.with_driver(driver, |driver, _| f(driver))).flatten()
 }

@@ -170,6 +170,17 @@ impl Inner {
         }
     }
 
+    /// The streams are gone: everybody who waits looks again.
+    pub(crate) fn tell_everybody(&mut self) {
+        let all: Vec<StreamId> = self.waiting.by_stream.keys().copied().collect();
+        for s in all {
+            self.waiting.tell(s, Interest::READABLE | Interest::WRITABLE);
+        }
+        for who in Sleeper::ALL {
+            self.waiting.kick(who);
+        }
+    }
+
     /// Wakes those whose streams have become ready.
     #[inline]
     pub(crate) fn wake(&mut self) {

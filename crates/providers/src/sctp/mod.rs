@@ -245,6 +245,20 @@ impl Driver for SctpDriver {
         self.endpoint.transmit_due()
     }
 
+    fn fault(&mut self, cx: &mut Cx<'_>, s: Option<StreamId>) {
+        let at_work = self.endpoint.take_at_work();
+        let of_stream = match s.and_then(|s| self.minors.get(s)) {
+            Some(Minor::Connected { association }) => Some(association),
+            _ => None,
+        };
+        // The batch that was being built is lost, as any may be.
+        self.refused = None;
+        for id in at_work.into_iter().chain(of_stream.filter(|id| at_work != Some(*id))) {
+            let (endpoint, mut host) = self.split(cx);
+            endpoint.abandon(id, &mut host);
+        }
+    }
+
     fn is_busy(&self) -> bool {
         self.endpoint.association_count() > 0 || self.endpoint.transmit_waits()
     }

@@ -42,9 +42,13 @@ where
             inner.unregister(stream, ticket);
         }
         loop {
-            if let Some(result) = (this.attempt)(&mut inner) {
-                budget.made_progress();
-                return Poll::Ready(Ok(result));
+            match inner.guarded(Some(stream), &mut this.attempt) {
+                Some(Some(result)) => {
+                    budget.made_progress();
+                    return Poll::Ready(Ok(result));
+                }
+                Some(None) => {}
+                None => return Poll::Ready(Err(GivenUp::internal())),
             }
             if let Some(why) = inner.take_fault() {
                 return Poll::Ready(Err(why));

@@ -1,0 +1,24 @@
+//! Faults: calls that did not return.
+
+use crate::driver::Cx;
+use crate::stream::StreamId;
+use crate::{Errno, Executive, Kind, Message};
+
+impl Executive {
+    /// Goes on after a call that unwound, before any other is made. Each driver ends what it was at work on; `s` is the
+    /// stream that the call was for, which has failed.
+    ///
+    /// A module that panics never gets here: its stream fails at once.
+    pub fn fault(&mut self, s: Option<StreamId>) {
+        for driver in &mut self.drivers {
+            driver.fault(&mut Cx::new(&mut self.streams), s);
+        }
+        if let Some((s, (stream, scheduler))) = s.and_then(|s| Some((s, self.streams.parts(s)?)))
+            && stream.head.check_write().is_ok()
+        {
+            let failed = Kind::Error { read: Some(Errno::EIO), write: Some(Errno::EIO) };
+            stream.head.put(s, Message::new(failed), scheduler);
+        }
+        self.settle();
+    }
+}

@@ -1,0 +1,180 @@
+//! Faults of our own: a panic ends what it was at work on, and nothing else.
+//!
+//! Whatever runs inside the perimeter on somebody's behalf runs guarded. One that panics has the association that was
+//! being handled aborted; the thread that happened to be inside, which may have been there for another, goes on.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use streams::StreamId;
+
+use crate::shard::Inner;
+
+impl Inner {
+    /// Runs `work`, for stream `s` if it is for one. `None`: it has panicked, and what it was at work on is ended.
+    #[inline]
+    pub(crate) fn guarded<T>(
+        &mut self,
+        s: Option<StreamId>,
+        work: impl FnOnce(&mut Inner) -> T,
+    ) -> Option<T> {
+        match catch_unwind(AssertUnwindSafe(|| work(self))) {
+            Ok(result) => Some(result),
+            Err(_) => {
+                self.contain(s);
+                None
+            }
+        }
+    }
+
+    #[cold]
+    fn contain(&mut self, s: Option<StreamId>) {
+        let contained = catch_unwind(AssertUnwindSafe(|| self.executive.fault(s)));
+        if contained.is_err() {
+            // Nothing inside can be trusted any more: every stream is closed.
+            self.dispose();
+            self.tell_everybody();
+        }
+        self.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::net::{IpAddr, SocketAddr};
+    use std::os::fd::BorrowedFd;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use links::{BatchLimits, Link, LinkStats, PathInfo, Sink, Transmit, UdpEncap, UdpEncapConfig};
+
+    use crate::{Address, Association, ConnectError, Options, Stack};
+
+    /// Asking for the way to this address panics.
+    const FAULTY: &str = "127.0.0.66";
+
+    /// A link with faults on demand.
+    struct Faulty {
+        link: UdpEncap,
+        /// So many batches from now on panic.
+        transmits: Arc<AtomicU32>,
+        /// So many receives from now on panic, with what they have received.
+        receives: Arc<AtomicU32>,
+    }
+
+    fn take(count: &AtomicU32) -> bool {
+        count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok()
+    }
+
+    impl Link for Faulty {
+        fn local_addresses(&self) -> Vec<SocketAddr> {
+            self.link.local_addresses()
+        }
+
+        fn path_info(&self, remote: SocketAddr) -> PathInfo {
+            assert_ne!(remote.ip(), FAULTY.parse::<IpAddr>().unwrap(), "a fault on purpose");
+            self.link.path_info(remote)
+        }
+
+        fn batch_limits(&self) -> BatchLimits {
+            self.link.batch_limits()
+        }
+
+        fn receive(&mut self, sink: &mut dyn Sink) -> io::Result<bool> {
+            let more = self.link.receive(sink);
+            assert!(!take(&self.receives), "a fault on purpose");
+            more
+        }
+
+        fn transmit(&mut self, transmit: &Transmit<'_>) -> io::Result<()> {
+            assert!(!take(&self.transmits), "a fault on purpose");
+            self.link.transmit(transmit)
+        }
+
+        fn descriptors<'a>(&'a self, visit: &mut dyn FnMut(BorrowedFd<'a>)) {
+            self.link.descriptors(visit);
+        }
+
+        fn stats(&self) -> LinkStats {
+            self.link.stats()
+        }
+    }
+
+    fn options(addresses: &[&str]) -> Options {
+        Options {
+            udp_port: Some(0),
+            local_addresses: addresses.iter().map(|a| a.parse().unwrap()).collect(),
+            rto_initial: std::time::Duration::from_millis(20),
+            rto_min: std::time::Duration::from_millis(10),
+            ..Options::default()
+        }
+    }
+
+    struct Lab {
+        stack: Stack,
+        transmits: Arc<AtomicU32>,
+        receives: Arc<AtomicU32>,
+        sound: Association,
+        peer: Association,
+    }
+
+    /// A stack over a faulty link, with an association to a sound one.
+    fn lab() -> Lab {
+        let config =
+            UdpEncapConfig { addresses: vec!["127.0.0.1".parse().unwrap()], port: 0, ..Default::default() };
+        let (transmits, receives) = (Arc::default(), Arc::default());
+        let link = Faulty {
+            link: UdpEncap::bind(&config).unwrap(),
+            transmits: Arc::clone(&transmits),
+            receives: Arc::clone(&receives),
+        };
+        let stack = Stack::over(Box::new(link), &options(&["127.0.0.1"])).unwrap();
+        let listener = Stack::bind(&options(&["127.0.0.1"])).unwrap().listen(7).unwrap();
+        let sound = stack.connect(listener.local_address()).unwrap();
+        let peer = listener.accept().unwrap();
+        Lab { stack, transmits, receives, sound, peer }
+    }
+
+    impl Lab {
+        fn assert_sound(&self) {
+            for i in 0..100u8 {
+                self.sound.send(&[i]).unwrap();
+                assert_eq!(self.peer.recv().unwrap().unwrap().to_vec(), [i]);
+                self.peer.send(&[i, i]).unwrap();
+                assert_eq!(self.sound.recv().unwrap().unwrap().to_vec(), [i, i]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_request_that_panics_fails() {
+        let lab = lab();
+        let failed = lab.stack.connect(format!("{FAULTY}:7")).unwrap_err();
+        assert!(matches!(failed, ConnectError::Failed(_)), "{failed}");
+        lab.assert_sound();
+    }
+
+    #[test]
+    fn an_association_whose_packet_panics_is_aborted_and_no_other() {
+        let lab = lab();
+        // Its INIT ACK lists the address at which the client's fault strikes.
+        let listener = Stack::bind(&options(&["127.0.0.1", FAULTY])).unwrap().listen(7).unwrap();
+        let server = Address { hosts: vec!["127.0.0.1".parse().unwrap()], ..listener.local_address() };
+        let failed = lab.stack.connect(server).unwrap_err().to_string();
+        assert!(failed.contains("internal fault"), "{failed}");
+        assert_eq!(lab.stack.statistics().associations, 1);
+        lab.assert_sound();
+    }
+
+    #[test]
+    fn what_a_fault_of_the_link_loses_is_sent_again() {
+        let lab = lab();
+        for _ in 0..3 {
+            lab.transmits.store(1, Ordering::Relaxed);
+            lab.assert_sound();
+            lab.receives.store(1, Ordering::Relaxed);
+            lab.assert_sound();
+        }
+        lab.sound.close().unwrap();
+    }
+}
