@@ -167,12 +167,9 @@ impl Pair {
             }
             sent as u64
         });
-        loop {
-            let Some(sent) =
-                steps.transmit.measure(|| a.endpoint.poll_transmit(*now, Scope::All, &mut wire.buffer))
-            else {
-                break;
-            };
+        while let Some(sent) =
+            steps.transmit.measure(|| a.endpoint.poll_transmit(*now, Scope::All, &mut wire.buffer))
+        {
             steps.packets += sent.total_bytes.div_ceil(sent.segment_bytes) as u64;
             let batch = wire.carry();
             let from = a.address;

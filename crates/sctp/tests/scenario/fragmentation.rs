@@ -35,14 +35,8 @@ fn round_trip(mtu_bytes: usize, sizes: &[usize], loss_every: usize) {
     lab.run_until("all arrived", Duration::from_secs(300), |lab| {
         lab.node(B).app.messages.iter().filter(|m| !m.info.more).count() == sizes.len()
     });
-    let mut whole = vec![Vec::new()];
-    for message in &lab.app(B).messages {
-        whole.last_mut().unwrap().extend_from_slice(&message.bytes);
-        if !message.info.more {
-            whole.push(Vec::new());
-        }
-    }
-    whole.pop();
+    let whole = lab.app(B).records();
+    assert_eq!(whole.len(), sizes.len());
     for (message, &bytes) in whole.iter().zip(sizes) {
         assert!(*message == pattern(bytes), "{} bytes came of {bytes}", message.len());
     }

@@ -19,9 +19,21 @@ fn parts_of_a_record_are_one_message() {
     for (text, more) in [("one ", true), ("record", false), ("another", false)] {
         lab.send(A, a, part(more), text);
     }
-    lab.run_until("both arrived", SOON, |lab| lab.node(B).app.messages.len() == 2);
-    assert_eq!(lab.app(B).contents(), [&b"one record"[..], b"another"]);
-    assert_eq!(lab.app(B).messages[1].info.ssn, 1);
+    lab.run_until("both arrived", SOON, |lab| lab.node(B).app.records().len() == 2);
+    assert_eq!(lab.app(B).records(), [&b"one record"[..], b"another"]);
+    assert_eq!(lab.app(B).messages.last().unwrap().info.ssn, 1);
+}
+
+#[test]
+fn what_there_is_of_an_open_record_is_not_kept_back() {
+    let mut lab = Lab::new(7);
+    let (a, _) = lab.establish();
+    for text in ["a line\n", "and another\n"] {
+        lab.send(A, a, part(true), text);
+        lab.run_for(Duration::from_millis(100));
+        assert_eq!(lab.app(B).messages.last().unwrap().bytes, text.as_bytes());
+    }
+    assert!(lab.app(B).messages.iter().all(|m| m.info.more));
 }
 
 #[test]
@@ -82,7 +94,7 @@ fn nothing_comes_between_the_parts_of_a_record() {
     lab.send(A, a, part(false), "ed");
     lab.send(A, a, other, "next");
     lab.run_for(SOON);
-    assert_eq!(lab.app(B).contents(), [&b"opened"[..], b"next"]);
+    assert_eq!(lab.app(B).records(), [&b"opened"[..], b"next"]);
 }
 
 #[test]

@@ -104,6 +104,19 @@ impl App {
         self.messages.iter().map(|m| m.bytes.clone()).collect()
     }
 
+    /// The bytes of every record that is complete.
+    pub fn records(&self) -> Vec<Vec<u8>> {
+        let mut open = Vec::new();
+        let mut records = Vec::new();
+        for message in &self.messages {
+            open.extend_from_slice(&message.bytes);
+            if !message.info.more {
+                records.push(std::mem::take(&mut open));
+            }
+        }
+        records
+    }
+
     /// Whether an event like this came.
     pub fn saw(&self, is: impl Fn(&Event) -> bool) -> bool {
         self.events.iter().any(|e| is(&e.event))
