@@ -24,12 +24,12 @@ fn options(udp: UdpPorts) -> Options {
 
 fn connect(sctp_port: u16, udp: UdpPorts) -> Association {
     let server = format!("127.0.0.1:{sctp_port}/udp:{}", udp.theirs);
-    Association::connect_with(server.as_str(), &options(udp)).unwrap()
+    Association::connect_with(server.as_str(), &options(udp)).expect("usrsctp listens there")
 }
 
 fn listen(udp: UdpPorts) -> Listener {
     let address = format!("127.0.0.1:{SERVER_PORT}/udp:{}", udp.ours);
-    Listener::bind_with(address.as_str(), &options(udp)).unwrap()
+    Listener::bind_with(address.as_str(), &options(udp)).expect("the ports are free")
 }
 
 #[test]

@@ -93,8 +93,6 @@ impl Shard {
         });
         let sockets: Arc<[OwnedFd]> = sockets?.into();
         let watch = Arc::new(Watch::new(&sockets)?);
-        // On one processor, looking only keeps the peer from running.
-        let alone = std::thread::available_parallelism().is_ok_and(|n| n.get() == 1);
         let shard = Arc::new(Shard {
             inner: Mutex::new(Inner {
                 executive,
@@ -116,7 +114,7 @@ impl Shard {
             watch,
             background: Background::default(),
             nodelay: options.nodelay,
-            busy_poll: if alone { Duration::ZERO } else { options.busy_poll },
+            busy_poll: options.busy_poll,
         });
         shard.background.start(&shard)?;
         Ok(Arc::new(Hold(shard)))
