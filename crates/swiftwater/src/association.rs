@@ -21,6 +21,27 @@ use crate::stack::{Stack, with_driver};
 ///
 /// When the last clone is dropped, everything sent so far is still delivered and the association is shut down
 /// in the background for as long as the process lives; [`Association::close`] waits for that.
+///
+/// ```
+/// use swiftwater::{Association, Listener, SendInfo};
+///
+/// let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+/// let client = Association::connect(listener.local_address())?;
+/// let server = listener.accept()?;
+///
+/// // Streams do not wait for each other; what is sent with a message arrives with it.
+/// client.send_with(b"picture", &SendInfo { stream: 1, ppid: 7, ..SendInfo::default() })?;
+/// let message = server.recv()?.expect("a message");
+/// assert_eq!((message.info.stream, message.info.ppid), (1, 7));
+///
+/// // A thread of its own for each direction.
+/// let reader = server.clone();
+/// let reading = std::thread::spawn(move || reader.recv().map(|end| end.is_none()));
+/// client.shutdown()?;
+/// assert!(reading.join().unwrap()?, "the client sends no more");
+/// server.close()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Association {
     shared: Arc<Shared>,
@@ -126,6 +147,28 @@ impl Association {
 
     /// Sends one message as `info` says; waits while the send buffer is full.
     ///
+    /// With [`SendInfo::more`] the record goes on with the next call: writes are put together as in a byte stream.
+    ///
+    /// ```
+    /// # use swiftwater::{Association, Listener, SendInfo};
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// # let client = Association::connect(listener.local_address())?;
+    /// # let server = listener.accept()?;
+    /// let more = SendInfo { more: true, ..SendInfo::default() };
+    /// client.send_with(b"one ", &more)?;
+    /// client.send_with(b"long ", &more)?;
+    /// client.send(b"record")?;
+    /// let mut record = Vec::new();
+    /// while let Some(part) = server.recv()? {
+    ///     record.extend_from_slice(&part.to_vec());
+    ///     if part.info.end_of_record {
+    ///         break;
+    ///     }
+    /// }
+    /// assert_eq!(record, b"one long record");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`Association::send`]; and there is no such stream.
@@ -204,6 +247,20 @@ impl Association {
     /// Copies the next message into `buffer`; waits for it. What does not fit comes with the next call
     /// (`end_of_record` is false). `None`: the peer has shut down and everything was read.
     ///
+    /// ```
+    /// # use swiftwater::{Association, Listener};
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// # let client = Association::connect(listener.local_address())?;
+    /// # let server = listener.accept()?;
+    /// client.send(b"hello, world")?;
+    /// let mut buffer = [0; 8];
+    /// let first = server.recv_into(&mut buffer)?.expect("the beginning");
+    /// assert_eq!((&buffer[..first.bytes], first.end_of_record), (&b"hello, w"[..], false));
+    /// let rest = server.recv_into(&mut buffer)?.expect("the rest");
+    /// assert_eq!((&buffer[..rest.bytes], rest.end_of_record), (&b"orld"[..], true));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`Association::recv`].
@@ -258,7 +315,18 @@ impl Association {
         socket.until(Interest::READABLE, Patience::Forever, |inner| socket.try_drain(inner))?
     }
 
-    /// Ends the association at once; what is not delivered yet is lost. The peer is told `reason`.
+    /// Ends the association at once; what is not delivered yet is lost. The peer is told `reason`, of which 256
+    /// bytes travel.
+    ///
+    /// ```
+    /// # use swiftwater::{Association, Listener};
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// # let client = Association::connect(listener.local_address())?;
+    /// # let server = listener.accept()?;
+    /// server.abort("the disk is full");
+    /// assert!(client.recv().unwrap_err().to_string().contains("the disk is full"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn abort(self, reason: &str) {
         let text = Chain::from(Bytes::copy_from_slice(reason.as_bytes()));
         let primitive = Primitive::DisconReq { sequence: 0, reason: 0, association: 0 };
@@ -294,6 +362,22 @@ impl Association {
     }
 
     /// Pushes a module onto the stream of this association: it sees every message in both directions.
+    ///
+    /// ```
+    /// # use swiftwater::{Association, Listener};
+    /// use swiftwater::modules::Counter;
+    ///
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// # let client = Association::connect(listener.local_address())?;
+    /// # let server = listener.accept()?;
+    /// let counter = Counter::new();
+    /// let counts = counter.counts();
+    /// client.push(Box::new(counter))?;
+    /// client.send(b"counted")?;
+    /// assert_eq!((counts.messages_down(), counts.bytes_down()), (1, 7));
+    /// client.pop()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -16,6 +16,27 @@ use crate::stack::Stack;
 
 /// Sends to and receives from any number of peers (one-to-many style). Peers connect by themselves;
 /// [`Endpoint::connect`] goes the other way.
+///
+/// ```
+/// use swiftwater::{Association, Endpoint, Received, SendInfo};
+///
+/// let endpoint = Endpoint::bind("127.0.0.1:0/udp:0")?;
+/// let address = endpoint.local_address();
+/// let server = std::thread::spawn(move || -> std::io::Result<()> {
+///     loop {
+///         // Events say who comes and goes; messages are answered.
+///         if let (from, Received::Message(message)) = endpoint.recv()? {
+///             endpoint.send_to(from, &message.to_vec(), &SendInfo::default())?;
+///             return Ok(());
+///         }
+///     }
+/// });
+/// let client = Association::connect(&address)?;
+/// client.send(b"hello")?;
+/// assert_eq!(client.recv()?.expect("an echo").to_vec(), b"hello");
+/// # server.join().unwrap()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Endpoint {
     socket: Socket,

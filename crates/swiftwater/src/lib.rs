@@ -23,6 +23,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! Messages arrive whole and in the order of their [stream](SendInfo::stream); bytes may also flow as one endless
+//! record ([`SendInfo::more`]). Every call says in its error what to do, and each error becomes an
+//! [`std::io::Error`] of the fitting kind with `?`.
+//!
 //! | type | what it is |
 //! |---|---|
 //! | [`Association`] | one-to-one: connected to one peer |
@@ -32,6 +36,19 @@
 //! | [`tokio`] | the same for tasks (feature `tokio`) |
 //!
 //! SCTP packets travel in UDP (RFC 6951), port 9899 unless an [`Address`] or [`Options`] says otherwise.
+//!
+//! # Threads
+//!
+//! Every type is shared between threads freely: calls take `&self`. Work is done by the thread that asks for it;
+//! of those that wait, one polls the sockets for all. One background thread for each [`Stack`] keeps the protocol
+//! going while the program does something else, and delivers what was sent before the last handle was dropped.
+//! It cannot outlive the process: a program that is about to exit calls [`Association::close`].
+//!
+//! # Sending
+//!
+//! What is sent leaves at once when nothing is outstanding; otherwise messages that follow each other within 50 µs
+//! share packets and system calls. A thread that waits for anything sends first what it has queued, and what is
+//! left leaves within about a millisecond. [`Association::flush`] and [`Options::nodelay`] wait for nothing.
 #![forbid(unsafe_code)]
 
 mod address;

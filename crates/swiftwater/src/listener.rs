@@ -12,6 +12,27 @@ use crate::socket::{Found, Patience, Socket, Style};
 use crate::stack::Stack;
 
 /// Accepts associations on one SCTP port (one-to-one style).
+///
+/// Associations that it has accepted live on without it. Those that still wait are aborted when it is dropped.
+///
+/// ```
+/// use swiftwater::{Association, Listener};
+///
+/// let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+/// let address = listener.local_address();
+/// let server = std::thread::spawn(move || -> std::io::Result<()> {
+///     for _ in 0..2 {
+///         let association = listener.accept()?;
+///         std::thread::spawn(move || association.send(b"welcome"));
+///     }
+///     Ok(())
+/// });
+/// for _ in 0..2 {
+///     assert_eq!(Association::connect(&address)?.recv()?.expect("a message").to_vec(), b"welcome");
+/// }
+/// # server.join().unwrap()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Listener {
     socket: Socket,

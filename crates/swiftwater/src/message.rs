@@ -5,6 +5,13 @@ use streams::{Chain, Kind};
 use tpi::{Primitive, TransferFlags, TransferInfo};
 
 /// What travels with a message that is sent (RFC 6458 §5.3.4).
+///
+/// ```
+/// use swiftwater::SendInfo;
+///
+/// let urgent = SendInfo { unordered: true, ..SendInfo::stream(3) };
+/// assert_eq!((urgent.stream, urgent.more), (3, false));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendInfo {
     /// The stream. Messages of one stream arrive in order; streams do not wait for each other.
@@ -77,6 +84,8 @@ impl RecvInfo {
 }
 
 /// A received message. Its bytes lie where the link put them.
+///
+/// Keeping one keeps the receive block that it lies in: [`Message::to_vec`] makes a copy that does not.
 #[derive(Clone, Debug)]
 pub struct Message {
     /// What came with it.
