@@ -370,7 +370,7 @@ impl Outbound {
             let wire = chunk.wire_bytes();
             let payload = chunk.payload.len();
             // A chunk longer than a packet (the MTU shrank) goes alone, and the network layer cuts it.
-            let alone = buffer.packet_bytes() == sctp_wire::packet::HEADER_BYTES;
+            let alone = buffer.is_first_packet() && buffer.packet_bytes() == sctp_wire::packet::HEADER_BYTES;
             if buffer.packet_bytes() + wire > limit_bytes && !alone {
                 break;
             }

@@ -121,6 +121,12 @@ impl TransmitBuffer {
         };
     }
 
+    /// Whether the packet being built is the first of the batch, which sets the length of the others.
+    #[inline]
+    pub(crate) fn is_first_packet(&self) -> bool {
+        self.packet.total_start == 0
+    }
+
     /// Length of the packet being built.
     #[inline]
     pub(crate) fn packet_bytes(&self) -> usize {

@@ -376,7 +376,7 @@ impl Association {
     }
 }
 
-/// The smallest packet size that an ICMP report can bring a path down to.
+/// The smallest packet size that is believed of a path.
 const MTU_BYTES_MIN: usize = 512;
 
 /// A path to `remote` with what the link knows about it.
@@ -387,7 +387,7 @@ fn make_path(
     config: &AssociationConfig,
 ) -> Path {
     // A multiple of four, so that padding can fill a packet exactly.
-    let mtu_bytes = (hints.mtu_bytes & !3).max(sctp_wire::packet::HEADER_BYTES + 64);
+    let mtu_bytes = (hints.mtu_bytes & !3).max(MTU_BYTES_MIN);
     Path::new(remote, local, mtu_bytes, hints.in_flight_limit_bytes, config)
 }
 

@@ -73,7 +73,10 @@ impl Association {
 
     /// A path gave no answer (RFC 9260 §8.1, §8.2).
     pub(super) fn count_error<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
-        self.errors += 1;
+        // RFC 9260 §8.1: another path than the one in use says nothing about the peer.
+        if path_id == self.data_path() {
+            self.errors += 1;
+        }
         let path = &mut self.paths[path_id];
         path.errors += 1;
         if path.errors > self.config.path_retries_max && path.state == PathState::Active {

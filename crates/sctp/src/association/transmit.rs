@@ -1,7 +1,7 @@
 //! Packets out of what waits: control chunks, a SACK, DATA (RFC 9260 §6.10).
 
 use sctp_wire::VerificationTag;
-use sctp_wire::chunk::Pad;
+use sctp_wire::chunk::{Pad, SACK_HEADER_BYTES};
 use sctp_wire::packet::{self, HEADER_BYTES, Header};
 
 use super::{Association, BatchRules};
@@ -51,7 +51,8 @@ impl Association {
             if packet_number == 0 {
                 segment_bytes = buffer.packet_bytes();
             }
-            if !more || (bytes < limit && !padded) {
+            // A packet that is longer than the path takes has no others of its length beside it.
+            if !more || bytes > limit || (bytes < limit && !padded) {
                 break;
             }
         }
@@ -77,8 +78,8 @@ impl Association {
         };
         packet::write_header(&header, buffer.out());
         while let Some(control) = self.control.front() {
-            let fits =
-                buffer.packet_bytes() + control.bytes.len() <= limit || buffer.packet_bytes() == HEADER_BYTES;
+            let alone = buffer.is_first_packet() && buffer.packet_bytes() == HEADER_BYTES;
+            let fits = alone || buffer.packet_bytes() + control.bytes.len() <= limit;
             let here = control.path.is_none_or(|p| p == path_id) && control.init == init;
             if !fits || !here {
                 break;
@@ -94,9 +95,9 @@ impl Association {
             && self.outbound.may_send(&self.paths[path_id]);
         if let Some(inbound) = &mut self.inbound {
             let rides = inbound.ack_waits() && (with_data || buffer.packet_bytes() > HEADER_BYTES);
-            if inbound.ack_due() || rides {
-                let space = limit.saturating_sub(buffer.packet_bytes());
-                inbound.write_sack(space.max(16), buffer.out());
+            let space = limit.saturating_sub(buffer.packet_bytes());
+            if (inbound.ack_due() || rides) && space >= SACK_HEADER_BYTES {
+                inbound.write_sack(space, buffer.out());
                 self.statistics.sacks_sent += 1;
             }
         }

@@ -20,11 +20,13 @@ mod hostile_packets;
 mod hostile_peer;
 mod loss_recovery;
 mod out_of_the_blue;
+mod packet_size;
 mod partial_delivery;
 mod random_loss;
 mod receive_window;
 mod restart;
 mod sack_timing;
+mod several_paths;
 mod shutdown;
 #[cfg(feature = "testing")]
 mod tsn_wrap;

@@ -47,7 +47,7 @@ pub struct Peer {
     pub tag: u32,
     endpoint_tsn: u32,
     tsn: u32,
-    heard: VecDeque<Bytes>,
+    heard: VecDeque<(SocketAddr, Bytes)>,
     buffer: TransmitBuffer,
 }
 
@@ -176,6 +176,11 @@ impl Peer {
 
     /// The next packet of the endpoint.
     pub fn hears(&mut self) -> Bytes {
+        self.hears_on().1
+    }
+
+    /// The next packet of the endpoint and the address that it went to.
+    pub fn hears_on(&mut self) -> (SocketAddr, Bytes) {
         self.heard.pop_front().expect("the endpoint sent something")
     }
 
@@ -183,20 +188,25 @@ impl Peer {
     #[track_caller]
     pub fn expects(&mut self, chunks: &str) {
         match self.heard.pop_front() {
-            Some(packet) => assert_eq!(self.describe(&packet), chunks),
+            Some((_, packet)) => assert_eq!(self.describe(&packet), chunks),
             None => panic!("the endpoint sent nothing where it should have sent {chunks}"),
         }
     }
 
     /// The next packet of the endpoint, if it sent one.
     pub fn hears_maybe(&mut self) -> Option<Bytes> {
+        self.hears_on_maybe().map(|(_, packet)| packet)
+    }
+
+    /// The next packet of the endpoint and the address that it went to, if it sent one.
+    pub fn hears_on_maybe(&mut self) -> Option<(SocketAddr, Bytes)> {
         self.heard.pop_front()
     }
 
     /// The endpoint has sent no more.
     #[track_caller]
     pub fn expects_nothing(&self) {
-        let rest: Vec<_> = self.heard.iter().map(|packet| self.describe(packet)).collect();
+        let rest: Vec<_> = self.heard.iter().map(|(_, packet)| self.describe(packet)).collect();
         assert!(rest.is_empty(), "the endpoint sent {rest:?}");
     }
 
@@ -241,7 +251,8 @@ impl Peer {
                 return;
             };
             let batch = self.buffer.to_vec();
-            self.heard.extend(batch.chunks(transmit.segment_bytes).map(Bytes::copy_from_slice));
+            let packets = batch.chunks(transmit.segment_bytes).map(Bytes::copy_from_slice);
+            self.heard.extend(packets.map(|packet| (transmit.remote, packet)));
         }
     }
 

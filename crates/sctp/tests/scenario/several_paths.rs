@@ -1,0 +1,167 @@
+//! A peer with two addresses: both are verified before use, and data moves to the one that answers (RFC 9260 §5.4, §6.4,
+//! §8.1, §8.2).
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use sctp::{AssociationConfig, Event, SendInfo};
+use sctp_wire::chunk::{Chunk, CookieEcho, HeartbeatAck};
+use sctp_wire::parameter::{Ipv4, Ipv6, Parameters};
+
+use crate::packets::each_chunk;
+use crate::script::Peer;
+
+const SECOND: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 1, 9));
+
+/// The peer has connected and lists a second address.
+fn established(seed: u8, config: AssociationConfig, list: &[IpAddr]) -> Peer {
+    let mut parameters = Vec::new();
+    for address in list {
+        match *address {
+            IpAddr::V4(address) => Ipv4 { address }.write(&mut parameters),
+            IpAddr::V6(address) => Ipv6 { address }.write(&mut parameters),
+        }
+    }
+    let mut peer = Peer::new(seed, config);
+    peer.sends()
+        .tag(0)
+        .chunk(|p, out| {
+            let mut init = p.init();
+            init.parameters = Parameters::new(&parameters);
+            init.write(out);
+        })
+        .go();
+    let cookie = peer.takes_init_ack();
+    peer.sends().chunk(|_, out| CookieEcho { cookie: &cookie }.write(out)).go();
+    peer.id = peer.app.events[0].id;
+    peer
+}
+
+/// Answers the next heartbeat and says which path it came on.
+fn answers(peer: &mut Peer) -> SocketAddr {
+    let (to, packet) = peer.hears_on();
+    let mut info = None;
+    each_chunk(&packet, |chunk| {
+        if let Chunk::Heartbeat(heartbeat) = chunk {
+            info = Some(heartbeat.info.to_vec());
+        }
+    });
+    let info = info.unwrap_or_else(|| panic!("a heartbeat, not {packet:?}"));
+    let home = std::mem::replace(&mut peer.address, to);
+    peer.sends().chunk(|_, out| HeartbeatAck { info: &info }.write(out)).go();
+    peer.address = home;
+    to
+}
+
+fn active(peer: &Peer) -> Vec<bool> {
+    peer.endpoint.statistics(peer.id).unwrap().paths.iter().map(|p| p.active).collect()
+}
+
+#[test]
+fn a_listed_address_is_probed_before_it_is_used() {
+    let mut peer = established(1, AssociationConfig::default(), &[SECOND]);
+    peer.expects("COOKIE ACK");
+    peer.waits(Duration::ZERO);
+    assert_eq!(active(&peer), [true, false]);
+    assert_eq!(answers(&mut peer).ip(), SECOND);
+    assert_eq!(active(&peer), [true, true]);
+    assert!(peer.app.saw(|e| matches!(e, Event::PathChanged { active: true, .. })));
+}
+
+#[test]
+fn a_nonce_that_went_elsewhere_verifies_nothing() {
+    let mut peer = established(2, AssociationConfig::default(), &[SECOND]);
+    peer.expects("COOKIE ACK");
+    peer.waits(Duration::ZERO);
+    let (_, packet) = peer.hears_on();
+    each_chunk(&packet, |chunk| {
+        if let Chunk::Heartbeat(heartbeat) = chunk {
+            // From the first address, and with one bit wrong from the second.
+            peer.sends().chunk(|_, out| HeartbeatAck { info: heartbeat.info }.write(out)).go();
+            let mut wrong = heartbeat.info.to_vec();
+            wrong[0] ^= 1;
+            let home = peer.address;
+            peer.address.set_ip(SECOND);
+            peer.sends().chunk(|_, out| HeartbeatAck { info: &wrong }.write(out)).go();
+            peer.address = home;
+        }
+    });
+    assert_eq!(active(&peer), [true, false]);
+}
+
+#[test]
+fn an_address_that_never_answers_does_not_end_the_association() {
+    // RFC 9260 §8.1: heartbeats on a path that is not used do not count.
+    for heartbeat_interval in [None, Some(Duration::from_secs(5))] {
+        let config = AssociationConfig { heartbeat_interval, ..AssociationConfig::default() };
+        let mut peer = established(3, config, &[SECOND]);
+        for _ in 0..2000 {
+            peer.waits(Duration::from_secs(1));
+            while let Some((to, packet)) = peer.hears_on_maybe() {
+                each_chunk(&packet, |chunk| {
+                    if let Chunk::Heartbeat(heartbeat) = chunk
+                        && to.ip() != SECOND
+                    {
+                        peer.sends().chunk(|_, out| HeartbeatAck { info: heartbeat.info }.write(out)).go();
+                    }
+                });
+            }
+        }
+        assert_eq!(peer.endpoint.association_count(), 1);
+    }
+}
+
+#[test]
+fn data_moves_to_the_path_that_answers_and_back() {
+    let mut peer = established(4, AssociationConfig::default(), &[SECOND]);
+    peer.expects("COOKIE ACK");
+    peer.waits(Duration::ZERO);
+    answers(&mut peer);
+    peer.app_sends(SendInfo::default(), &b"is anybody there?"[..]);
+    assert_eq!(peer.hears_on().0, peer.address);
+    // The first path gives no answer any more; the second does.
+    let mut by_second = None;
+    for _ in 0..400 {
+        peer.waits(Duration::from_secs(1));
+        while let Some((to, packet)) = peer.hears_on_maybe() {
+            each_chunk(&packet, |chunk| match chunk {
+                Chunk::Data(_) if to.ip() == SECOND => by_second = Some(peer.now),
+                Chunk::Heartbeat(heartbeat) if to.ip() == SECOND => {
+                    let home = std::mem::replace(&mut peer.address, to);
+                    peer.sends().chunk(|_, out| HeartbeatAck { info: heartbeat.info }.write(out)).go();
+                    peer.address = home;
+                }
+                _ => {}
+            });
+        }
+        if by_second.is_some() {
+            break;
+        }
+    }
+    assert!(by_second.is_some(), "the data came on the other path");
+    assert_eq!(active(&peer), [false, true]);
+    peer.sends().sack(0, &[]).go();
+    assert_eq!(peer.endpoint.statistics(peer.id).unwrap().outstanding_bytes, 0);
+    peer.app_sends(SendInfo::default(), &b"here I am"[..]);
+    assert_eq!(peer.hears_on().0.ip(), SECOND);
+}
+
+#[test]
+fn addresses_that_cannot_be_a_host_are_not_probed() {
+    let list: Vec<IpAddr> = ["224.0.0.1", "255.255.255.255", "0.0.0.0", "127.0.0.1", "ff02::1", "::", "::1"]
+        .iter()
+        .map(|a| a.parse().unwrap())
+        .collect();
+    let mut peer = established(5, AssociationConfig::default(), &list);
+    peer.expects("COOKIE ACK");
+    assert_eq!(active(&peer), [true]);
+    peer.waits(Duration::from_secs(10));
+    peer.expects_nothing();
+}
+
+#[test]
+fn no_more_addresses_are_kept_than_the_limit() {
+    let list: Vec<IpAddr> = (1..=100).map(|n| IpAddr::from([10, 0, 2, n])).collect();
+    let peer = established(6, AssociationConfig::default(), &list);
+    assert_eq!(active(&peer).len(), sctp::config::PEER_ADDRESSES_MAX);
+}
