@@ -25,6 +25,12 @@ impl Default for BusyPoll {
 }
 
 impl BusyPoll {
+    /// How often the set time a look may take. Until it is sure to pay it may take longer: the first answers
+    /// come from a peer that had to be woken.
+    pub(crate) fn patience(&self) -> u32 {
+        if self.credit < CREDIT_MAX { 2 } else { 1 }
+    }
+
     /// Whether the wait that begins now should look first.
     pub(crate) fn is_worth_it(&mut self) -> bool {
         let worth_it = self.skip == 0;

@@ -319,11 +319,12 @@ impl Shard {
         interest: Interest,
     ) -> (MutexGuard<'a, Inner>, bool) {
         let began = Instant::now();
-        while began.elapsed() < self.busy_poll {
+        let limit = self.busy_poll * inner.busy_poll.patience();
+        while began.elapsed() < limit {
             inner.take_arrivals();
             if inner.is_ready(s, interest) {
                 // What came while another ran on this processor would have come without looking, too.
-                if began.elapsed() < self.busy_poll {
+                if began.elapsed() < limit {
                     inner.busy_poll.paid();
                 } else {
                     inner.busy_poll.was_in_vain();
