@@ -34,6 +34,8 @@ struct Run {
     end: u64,
     /// A part of it was taken.
     taken: bool,
+    /// What was put before `parts`, last first.
+    front: Vec<Bytes>,
     parts: Parts,
     bytes: usize,
 }
@@ -148,8 +150,8 @@ impl Reassembly {
         let part = Assembled {
             info: ReceiveInfo { more: true, ..run.info },
             bytes: run.bytes,
-            chunks: run.parts.len(),
-            parts: std::mem::take(&mut run.parts),
+            chunks: run.len(),
+            parts: run.take_parts(),
             rest: run.taken,
         };
         run.bytes = 0;
@@ -181,32 +183,57 @@ impl Run {
             ending: fragment.ending,
             end: tsn + 1,
             taken: false,
+            front: Vec::new(),
             bytes: fragment.payload.len(),
             parts: smallvec![fragment.payload],
         }
     }
 
-    /// `self` followed by `right`. The shorter side is moved.
+    fn len(&self) -> usize {
+        self.front.len() + self.parts.len()
+    }
+
+    /// `self` followed by `right`. The shorter side is moved, so fragments in any order cost what they would in the
+    /// best one.
     fn join(mut self, mut right: Run) -> Run {
-        if right.parts.len() > self.parts.len() {
-            right.parts.insert_many(0, self.parts);
-            self.parts = right.parts;
-        } else {
-            if self.parts.len() == self.parts.capacity() {
-                // What has more than one part usually has many.
-                self.parts.reserve(PARTS_MORE * self.parts.len());
-            }
-            self.parts.append(&mut right.parts);
+        if right.len() > self.len() {
+            right.front.extend(self.parts.into_iter().rev());
+            right.front.append(&mut self.front);
+            return Run {
+                info: self.info,
+                beginning: self.beginning,
+                taken: self.taken,
+                bytes: self.bytes + right.bytes,
+                ..right
+            };
         }
+        if self.parts.len() == self.parts.capacity() {
+            // What has more than one part usually has many.
+            self.parts.reserve(PARTS_MORE * self.parts.len());
+        }
+        self.parts.extend(right.front.into_iter().rev());
+        self.parts.append(&mut right.parts);
         self.ending = right.ending;
         self.end = right.end;
         self.bytes += right.bytes;
         self
     }
 
-    fn into_assembled(self) -> Assembled {
-        let (bytes, chunks) = (self.bytes, self.parts.len());
-        Assembled { info: self.info, bytes, chunks, parts: self.parts, rest: self.taken }
+    /// Takes the parts out, in order.
+    fn take_parts(&mut self) -> Parts {
+        let parts = std::mem::take(&mut self.parts);
+        if self.front.is_empty() {
+            return parts;
+        }
+        let mut all = std::mem::take(&mut self.front);
+        all.reverse();
+        all.extend(parts);
+        Parts::from_vec(all)
+    }
+
+    fn into_assembled(mut self) -> Assembled {
+        let (bytes, chunks) = (self.bytes, self.len());
+        Assembled { info: self.info, bytes, chunks, parts: self.take_parts(), rest: self.taken }
     }
 }
 
@@ -261,6 +288,18 @@ mod tests {
         let rest = r.in_order(11, fragment(1, false, true, 2)).unwrap().unwrap();
         assert!(!rest.info.more);
         assert_eq!(bytes(&rest), [2]);
+    }
+
+    #[test]
+    fn a_long_message_comes_together_from_its_end() {
+        let mut r = Reassembly::default();
+        let count = 5000;
+        for n in (1..count).rev() {
+            assert!(r.out_of_order(n, fragment(1, false, n == count - 1, n as u8)).unwrap().is_none());
+        }
+        let message = r.out_of_order(0, fragment(1, true, false, 0)).unwrap().unwrap();
+        assert_eq!(bytes(&message), (0..count).map(|n| n as u8).collect::<Vec<_>>());
+        assert_eq!(message.chunks as u64, count);
     }
 
     proptest! {
