@@ -126,7 +126,7 @@ fn an_abort_wakes_whoever_waits_on_a_clone() {
                     }
                 }
             });
-            while client.statistics().outstanding_bytes == 0 {
+            while client.statistics().messages_sent == 0 {
                 thread::yield_now();
             }
             client.abort("enough");
