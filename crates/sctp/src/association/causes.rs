@@ -37,7 +37,7 @@ pub(crate) fn reports_stale_cookie(raw: &RawChunk<'_>) -> bool {
 }
 
 /// Why the peer aborted, from its ABORT chunk. In reply to an INIT, no cause means that nobody listens.
-pub(crate) fn abort_reason(raw: &RawChunk<'_>, setting_up: bool) -> CloseReason {
+pub(super) fn abort_reason(raw: &RawChunk<'_>, setting_up: bool) -> CloseReason {
     match Causes::new(raw.value).flatten().next() {
         None if setting_up => CloseReason::Refused,
         None => CloseReason::PeerAborted(String::new()),

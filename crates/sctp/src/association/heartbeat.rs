@@ -3,7 +3,7 @@
 use rand_chacha::rand_core::RngCore;
 use sctp_wire::chunk::{Heartbeat, HeartbeatAck};
 
-use super::{Association, Context, random_below};
+use super::{Association, Context, State, random_below};
 use crate::event::{Event, Host};
 use crate::path::{PathState, Probe};
 
@@ -43,6 +43,11 @@ impl Association {
         path_id: usize,
     ) {
         let path = &mut self.paths[path_id];
+        if matches!(self.state, State::ShutdownSent { .. } | State::ShutdownAckSent { .. }) {
+            // T2 asks already, and a peer that has forgotten us would answer a heartbeat with ABORT.
+            (path.probe, path.heartbeat_at) = (None, None);
+            return;
+        }
         if path.probe.take().is_some() {
             path.rto.back_off(&self.config.rto);
             self.schedule_heartbeat(cx, path_id);

@@ -39,7 +39,7 @@ use crate::statistics::Statistics;
 use crate::time::Time;
 use crate::transmit::BatchLimits;
 
-pub(crate) use causes::{abort_chunk, abort_reason, error_chunk, reports_stale_cookie, write_abort};
+pub(crate) use causes::{abort_chunk, error_chunk, reports_stale_cookie, write_abort};
 pub(crate) use setup::{PeerInit, is_unicast, write_init_ack};
 
 /// A chunk that is sent until it is answered.

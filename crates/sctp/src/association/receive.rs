@@ -10,7 +10,7 @@ use sctp_wire::chunk::{
     Sack, Shutdown, ShutdownAck, ShutdownComplete,
 };
 
-use super::causes::{abort_chunk, abort_reason, error_chunk, reports_stale_cookie};
+use super::causes::{abort_chunk, error_chunk, reports_stale_cookie};
 use super::{Association, Context, State};
 use crate::error::CloseReason;
 use crate::event::{Event, Host};
@@ -138,7 +138,7 @@ impl Association {
             }
             // RFC 9260 §8.5.1 B and C: the tag is ours, so it was not reflected.
             Abort::KIND | ShutdownComplete::KIND if raw.flags & 1 == 1 => return Next::Stop,
-            Abort::KIND => self.close(cx, abort_reason(raw, !self.is_set_up())),
+            Abort::KIND => self.handle_abort(cx, raw),
             Shutdown::KIND => {
                 if let Ok(shutdown) = Shutdown::parse(raw) {
                     self.handle_shutdown(cx, &shutdown);

@@ -1,9 +1,9 @@
 //! The end of an association: SHUTDOWN and its answers, ABORT (RFC 9260 §9).
 
 use sctp_wire::cause::{Cause, ProtocolViolation, UserInitiatedAbort};
-use sctp_wire::chunk::{Shutdown, ShutdownAck, ShutdownComplete};
+use sctp_wire::chunk::{RawChunk, Shutdown, ShutdownAck, ShutdownComplete};
 
-use super::causes::abort_chunk;
+use super::causes::{abort_chunk, abort_reason};
 use super::{Association, Context, Retry, State};
 use crate::error::CloseReason;
 use crate::event::{Event, Host};
@@ -142,6 +142,16 @@ impl Association {
         if matches!(self.state, State::ShutdownAckSent { .. }) {
             self.close(cx, CloseReason::Shutdown);
         }
+    }
+
+    /// The peer has ended the association at once (RFC 9260 §9.1).
+    pub(crate) fn handle_abort<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, raw: &RawChunk<'_>) {
+        let reason = match self.state {
+            // All is delivered both ways; the peer has merely forgotten us before its SHUTDOWN COMPLETE came.
+            State::ShutdownAckSent { .. } => CloseReason::Shutdown,
+            _ => abort_reason(raw, !self.is_set_up()),
+        };
+        self.close(cx, reason);
     }
 
     /// T2 expired (RFC 9260 §9.2).

@@ -13,8 +13,8 @@ use sctp_wire::{Packet, VerificationTag};
 use super::replies::Reply;
 use super::{AssociationId, Endpoint, PeerKey, Unreachable};
 use crate::association::{
-    Association, Context, Identity, PeerInit, abort_chunk, abort_reason, error_chunk, is_unicast,
-    reports_stale_cookie, write_abort, write_init_ack,
+    Association, Context, Identity, PeerInit, abort_chunk, error_chunk, is_unicast, reports_stale_cookie,
+    write_abort, write_init_ack,
 };
 use crate::config::{AssociationConfig, Checksum};
 use crate::cookie::{CookieError, StateCookie};
@@ -206,8 +206,7 @@ impl Endpoint {
                 ShutdownAck::KIND if !association.is_set_up() => self.answer_out_of_the_blue(route, packet),
                 // RFC 9260 §8.5.1 B and C.
                 Abort::KIND if reflected => {
-                    let reason = abort_reason(first, !association.is_set_up());
-                    self.with(id, now, host, |a, cx, _| a.drop_with(cx, reason));
+                    self.with(id, now, host, |a, cx, _| a.handle_abort(cx, first));
                 }
                 ShutdownComplete::KIND if reflected => {
                     self.with(id, now, host, |a, cx, _| a.handle_shutdown_complete(cx));

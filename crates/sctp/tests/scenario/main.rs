@@ -28,5 +28,6 @@ mod restart;
 mod sack_timing;
 mod several_paths;
 mod shutdown;
+mod swarm;
 #[cfg(feature = "testing")]
 mod tsn_wrap;

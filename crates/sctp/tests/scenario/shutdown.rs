@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sctp::{Admission, AssociationConfig, CloseReason, Event, SendError, SendInfo};
-use sctp_wire::chunk::{DataFlags, Shutdown, ShutdownAck, ShutdownComplete};
+use sctp_wire::chunk::{Abort, DataFlags, Shutdown, ShutdownAck, ShutdownComplete};
 
 use crate::lab::{A, B, Fate, Lab};
 use crate::packets::{has, kinds};
@@ -184,6 +184,34 @@ fn a_connect_meets_a_peer_that_is_still_ending_the_last_one() {
     assert_eq!((answer[13] & 1, &answer[4..8]), (1, &4711u32.to_be_bytes()[..]));
     peer.waits(Duration::from_secs(1));
     peer.expects("INIT");
+}
+
+#[test]
+fn an_abort_where_only_the_last_packet_is_missing_is_the_orderly_end() {
+    let mut peer = Peer::established(14);
+    peer.sends().chunk(|p, out| Shutdown { cum_tsn: p.endpoint_tsn(-1) }.write(out)).go();
+    peer.expects("SHUTDOWN ACK");
+    // The peer has forgotten the association and answers the next SHUTDOWN ACK or anything else out of the blue.
+    let tag = peer.tag;
+    peer.sends()
+        .tag(tag)
+        .chunk(|_, out| Abort { reflected_tag: true, causes: Default::default() }.write(out))
+        .go();
+    assert!(peer.app.saw(|e| *e == Event::Closed(CloseReason::Shutdown)));
+}
+
+#[test]
+fn nothing_but_t2_asks_while_the_association_ends() {
+    let config = AssociationConfig {
+        heartbeat_interval: Some(Duration::from_millis(100)),
+        ..AssociationConfig::default()
+    };
+    let mut peer = Peer::established_with(15, config);
+    peer.app_shuts_down();
+    peer.expects("SHUTDOWN -1");
+    peer.waits(Duration::from_millis(2900));
+    peer.expects("SHUTDOWN -1");
+    peer.expects_nothing();
 }
 
 #[test]
