@@ -29,5 +29,6 @@ mod sack_timing;
 mod several_paths;
 mod shutdown;
 mod swarm;
+mod throughput;
 #[cfg(feature = "testing")]
 mod tsn_wrap;
