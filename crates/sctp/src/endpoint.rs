@@ -245,7 +245,7 @@ impl Endpoint {
             if association.armed.is_none_or(|at| at > now) {
                 continue;
             }
-            association.armed = None;
+            association.armed = association.armed_later.take();
             self.with(id, now, host, |association, cx, local| association.handle_timeout(cx, local));
         }
     }
@@ -299,6 +299,13 @@ impl Endpoint {
     /// Counters of the endpoint.
     pub fn endpoint_statistics(&self) -> &EndpointStatistics {
         &self.statistics
+    }
+
+    /// Entries in the timer heap; for tests.
+    #[cfg(feature = "testing")]
+    #[doc(hidden)]
+    pub fn timer_entries(&self) -> usize {
+        self.timers.len()
     }
 
     /// Every association to come begins with this TSN; for tests.
@@ -420,7 +427,7 @@ impl Endpoint {
         let Some(association) = self.associations.get_mut(id.index()) else { return };
         let Some(deadline) = association.deadline() else { return };
         if association.armed.is_none_or(|at| deadline < at) {
-            association.armed = Some(deadline);
+            association.armed_later = association.armed.replace(deadline);
             self.timers.push(deadline, id);
         }
     }

@@ -143,6 +143,8 @@ pub(crate) struct Association {
     pub(crate) queued: Queued,
     /// The earliest time for which the endpoint's timer heap has an entry.
     pub(crate) armed: Option<Time>,
+    /// The entry that was the earliest before that one, and is again once that one has come up.
+    pub(crate) armed_later: Option<Time>,
 }
 
 impl Association {
@@ -173,6 +175,7 @@ impl Association {
             registered: Vec::new(),
             queued: Queued::No,
             armed: None,
+            armed_later: None,
         }
     }
 

@@ -18,6 +18,11 @@ impl Timers {
         self.heap.push(Reverse((at, id.0)));
     }
 
+    #[cfg(feature = "testing")]
+    pub(super) fn len(&self) -> usize {
+        self.heap.len()
+    }
+
     pub(super) fn clear(&mut self) {
         self.heap.clear();
     }

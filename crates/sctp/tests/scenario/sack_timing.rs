@@ -88,6 +88,19 @@ fn a_duplicate_is_reported_at_once() {
     peer.expects("SACK 7 gap 2-2 dup 3 dup 3 dup 9");
 }
 
+#[cfg(feature = "testing")]
+#[test]
+fn timers_that_come_and_go_leave_few_entries() {
+    // Each message starts the timer of a SACK, and beside it stands the next heartbeat.
+    let (mut peer, n) = settled(9);
+    for k in 0..400 {
+        peer.sends().data(n + k).go();
+        peer.waits(Duration::from_millis(250));
+        while peer.hears_maybe().is_some() {}
+        assert!(peer.endpoint.timer_entries() <= 4, "{} entries", peer.endpoint.timer_entries());
+    }
+}
+
 #[test]
 fn a_delayed_sack_that_rode_along_does_not_leave_again() {
     let (mut peer, n) = settled(8);
