@@ -336,7 +336,9 @@ impl Shard {
             inner = self.enter();
         }
         inner.busy_poll.was_in_vain();
-        (inner, false)
+        // Another may have taken it in while the perimeter was open.
+        let ready = inner.is_ready(s, interest);
+        (inner, ready)
     }
 
     /// Sleeps on the sockets once and handles what woke it.
