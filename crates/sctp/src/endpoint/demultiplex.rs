@@ -128,7 +128,8 @@ impl Endpoint {
     }
 
     /// The network returned a packet of ours that begins with `quoted` (RFC 9260 §10): a connect fails at
-    /// once. On an association that is up it changes nothing; its own timers decide.
+    /// once, and one that waits for SHUTDOWN COMPLETE has ended. On an association that is up it changes nothing; its
+    /// own timers decide.
     pub fn handle_unreachable<H: Host + ?Sized>(
         &mut self,
         now: Time,
@@ -155,6 +156,10 @@ impl Endpoint {
                     _ => CloseReason::Unreachable,
                 };
                 self.with(id, now, host, |association, cx, _| association.drop_with(cx, reason));
+            }
+            // A peer that has sent its SHUTDOWN COMPLETE is free to go; should it be lost, nobody repeats it.
+            Unreachable::Port if genuine => {
+                self.with(id, now, host, |association, cx, _| association.handle_shutdown_complete(cx));
             }
             _ => {}
         }
