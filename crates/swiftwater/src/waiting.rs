@@ -155,6 +155,8 @@ impl Inner {
         self.waiting.next_ticket += 1;
         self.waiting.by_stream.entry(s).or_default().push(Waiter { ticket, interest, who });
         self.want(s);
+        // Should it be there already, this tells it.
+        self.wake();
         ticket
     }
 
@@ -243,6 +245,8 @@ impl Inner {
         self.waiting.sleeps[who as usize] = Some(Sleep { purpose, until, kicked: false });
         if let Some((s, _)) = purpose {
             self.want(s);
+            // Should it be there already, this ends the sleep before it begins.
+            self.wake();
         }
         until
     }
