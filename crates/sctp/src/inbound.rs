@@ -464,7 +464,11 @@ impl Inbound {
         statistics.bytes_received += message.bytes as u64;
         let payload = match message.parts.as_slice() {
             [_] => message.parts.into_iter().next().map_or_else(|| Payload::Many(Vec::new()), Payload::One),
-            parts if message.bytes <= JOINED_BYTES_MAX => Payload::One(host.join(parts)),
+            parts if message.bytes <= JOINED_BYTES_MAX => {
+                let joined = host.join(parts);
+                self.reassembly.give_back(message.parts);
+                Payload::One(joined)
+            }
             _ => Payload::Many(message.parts.into_vec()),
         };
         host.message(id, &message.info, payload);

@@ -65,6 +65,8 @@ pub(crate) struct Reassembly {
     current: Option<Run>,
     /// Runs beyond the first gap, by the TSN of their first fragment.
     runs: BTreeMap<u64, Run>,
+    /// Memory for the parts of the next message, given back by one that was put together.
+    spare: Vec<Bytes>,
 }
 
 impl Reassembly {
@@ -144,6 +146,14 @@ impl Reassembly {
         self.current.as_ref().map_or(0, |run| run.bytes)
     }
 
+    /// Takes the memory of parts back that are needed no more.
+    pub(crate) fn give_back(&mut self, parts: Parts) {
+        if parts.spilled() {
+            self.spare = parts.into_vec();
+            self.spare.clear();
+        }
+    }
+
     /// Takes what there is of the current message, as a part of it (RFC 9260 §6.9, partial delivery).
     pub(crate) fn take_part(&mut self) -> Option<Assembled> {
         let run = self.current.as_mut().filter(|run| run.bytes > 0)?;
@@ -164,7 +174,14 @@ impl Reassembly {
             None if next.beginning => next,
             None => return Err(FragmentError("a message without its first fragment")),
             Some(_) if next.beginning => return Err(FragmentError("a new message inside an unfinished one")),
-            Some(current) if current.info.same_message(&next.info) => current.join(next),
+            Some(mut current) if current.info.same_message(&next.info) => {
+                if self.spare.capacity() > 0 && current.parts.len() == current.parts.capacity() {
+                    let mut parts = Parts::from_vec(std::mem::take(&mut self.spare));
+                    parts.append(&mut current.parts);
+                    current.parts = parts;
+                }
+                current.join(next)
+            }
             Some(_) => return Err(FragmentError("neighbouring fragments name different messages")),
         };
         if run.ending {

@@ -38,8 +38,8 @@ static ALLOCATOR: Counting = Counting;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!(
-        "{:>8} {:>8} {:>12} {:>10} {:>16} {:>16}",
-        "packet", "message", "messages", "packets", "allocations", "per packet"
+        "{:>8} {:>8} {:>12} {:>10} {:>16} {:>16} {:>12}",
+        "packet", "message", "messages", "packets", "allocations", "per packet", "per message"
     );
     for mtu_bytes in [None, Some(1500)] {
         for message_bytes in [1, 64, 256, 1024, 4096, 16384, 65536] {
@@ -72,9 +72,10 @@ fn measure(mtu_bytes: Option<usize>, message_bytes: usize) -> Result<(), Box<dyn
     let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before.0;
     let packets = association.statistics().packets_sent - before.1;
     println!(
-        "{:>8} {message_bytes:>8} {count:>12} {packets:>10} {allocations:>16} {:>16.4}",
+        "{:>8} {message_bytes:>8} {count:>12} {packets:>10} {allocations:>16} {:>16.4} {:>12.4}",
         mtu_bytes.map_or("loopback".into(), |b| b.to_string()),
-        allocations as f64 / packets as f64
+        allocations as f64 / packets as f64,
+        allocations as f64 / count as f64
     );
     association.close()?;
     reader.join().map_err(|_| "the reader failed")?;
