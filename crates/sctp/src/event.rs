@@ -121,6 +121,10 @@ pub trait Host {
     }
     /// What the link knows about the way to an address.
     fn path_hints(&self, remote: SocketAddr) -> PathHints;
+    /// Memory for the parts of a message, if there is some from an earlier [`Payload::Many`].
+    fn spare(&mut self) -> Vec<Bytes> {
+        Vec::new()
+    }
     /// The parts of a short message in one block. A host that keeps memory for that saves an allocation.
     fn join(&mut self, parts: &[Bytes]) -> Bytes {
         parts.concat().into()

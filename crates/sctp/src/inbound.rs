@@ -469,7 +469,11 @@ impl Inbound {
                 self.reassembly.give_back(message.parts);
                 Payload::One(joined)
             }
-            _ => Payload::Many(message.parts.into_vec()),
+            _ => {
+                let blocks = self.reassembly.hand_out(message.parts);
+                host.message(id, &message.info, Payload::Many(blocks));
+                return self.reassembly.give_back_memory(host.spare());
+            }
         };
         host.message(id, &message.info, payload);
     }

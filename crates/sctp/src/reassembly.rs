@@ -149,9 +149,25 @@ impl Reassembly {
     /// Takes the memory of parts back that are needed no more.
     pub(crate) fn give_back(&mut self, parts: Parts) {
         if parts.spilled() {
-            self.spare = parts.into_vec();
-            self.spare.clear();
+            self.give_back_memory(parts.into_vec());
         }
+    }
+
+    pub(crate) fn give_back_memory(&mut self, mut memory: Vec<Bytes>) {
+        if memory.capacity() > self.spare.capacity() {
+            memory.clear();
+            self.spare = memory;
+        }
+    }
+
+    /// The parts in memory that can be handed on.
+    pub(crate) fn hand_out(&mut self, parts: Parts) -> Vec<Bytes> {
+        if parts.spilled() {
+            return parts.into_vec();
+        }
+        let mut blocks = std::mem::take(&mut self.spare);
+        blocks.extend(parts);
+        blocks
     }
 
     /// Takes what there is of the current message, as a part of it (RFC 9260 §6.9, partial delivery).

@@ -25,6 +25,15 @@ struct Many {
     len_bytes: usize,
 }
 
+/// The memory of a longer chain, without its blocks.
+pub(crate) struct ChainMemory(Box<Many>);
+
+impl fmt::Debug for ChainMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "memory for {} blocks", self.0.blocks.capacity())
+    }
+}
+
 impl Default for Blocks {
     #[inline]
     fn default() -> Self {
@@ -62,6 +71,30 @@ impl Chain {
             Blocks::One(block) => std::slice::from_ref(block),
             Blocks::Many(many) => &many.blocks[many.first..],
         }
+    }
+
+    /// Whether the chain has more than one block, and memory of its own for them.
+    #[inline]
+    pub(crate) fn is_long(&self) -> bool {
+        matches!(self.0, Blocks::Many(_))
+    }
+
+    /// Drops the blocks of a longer chain and gives back its memory.
+    pub(crate) fn into_memory(self) -> Option<ChainMemory> {
+        let Blocks::Many(mut many) = self.0 else { return None };
+        many.blocks.clear();
+        Some(ChainMemory(many))
+    }
+
+    /// Moves blocks into a chain in this memory.
+    pub(crate) fn in_memory(ChainMemory(mut many): ChainMemory, blocks: &mut Vec<Bytes>) -> Self {
+        many.blocks.extend(blocks.drain(..).filter(|block| !block.is_empty()));
+        if many.blocks.len() < 2 {
+            return Self(Blocks::One(many.blocks.pop().unwrap_or_default()));
+        }
+        many.first = 0;
+        many.len_bytes = many.blocks.iter().map(Bytes::len).sum();
+        Self(Blocks::Many(many))
     }
 
     /// Links a block to the end (`linkb`).

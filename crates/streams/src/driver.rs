@@ -8,6 +8,7 @@ use crate::queue::{Queue, QueueInfo, Side};
 use crate::scheduler::{Place, QueueRef};
 use crate::stream::{StreamId, Streams};
 use crate::{Chain, Errno, TransferInfo};
+use bytes::Bytes;
 use std::any::Any;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -153,6 +154,12 @@ impl<'a> Cx<'a> {
     #[inline]
     pub fn putnext(&mut self, s: StreamId, m: Message) {
         self.streams.put_up(s, m);
+    }
+
+    /// A chain of these blocks, which are moved out: data that has come in parts, without an allocation where an earlier
+    /// such message has been read.
+    pub fn chain(&mut self, blocks: &mut Vec<Bytes>) -> Chain {
+        self.streams.pool.chain(blocks)
     }
 
     /// Sends user data up, as `T_OPTDATA_IND`. Does the same as [`Cx::putnext`] and moves less.

@@ -1,5 +1,6 @@
 //! Blocks of memory for what programs write.
 
+use crate::chain::{Chain, ChainMemory};
 use bytes::{Bytes, BytesMut};
 use std::collections::VecDeque;
 
@@ -14,6 +15,8 @@ pub struct Pool {
     open: Vec<BytesMut>,
     /// Oldest first.
     spent: VecDeque<BytesMut>,
+    /// Of longer chains that were read.
+    chains: Vec<ChainMemory>,
 }
 
 impl Pool {
@@ -21,6 +24,8 @@ impl Pool {
     pub const BLOCK_BYTES: usize = 64 * 1024;
     /// How many spent blocks are remembered at most; those beyond go back to the allocator when their readers are gone.
     pub const SPENT_BLOCKS_MAX: usize = 256;
+    /// How many longer chains' memory is remembered at most.
+    const CHAINS_MAX: usize = 64;
     /// How many spent blocks are looked at before a new one is allocated.
     const TRIES: usize = 4;
 
@@ -50,6 +55,21 @@ impl Pool {
             self.current.extend_from_slice(piece);
         }
         self.current.split().freeze()
+    }
+
+    /// A chain of these blocks, in the memory of one that was read, if there is any. The blocks are moved out.
+    pub(crate) fn chain(&mut self, blocks: &mut Vec<Bytes>) -> Chain {
+        match self.chains.pop() {
+            Some(memory) => Chain::in_memory(memory, blocks),
+            None => blocks.drain(..).collect(),
+        }
+    }
+
+    /// Takes a longer chain that was read, for its memory.
+    pub(crate) fn give_back_chain(&mut self, chain: Chain) {
+        if self.chains.len() < Self::CHAINS_MAX {
+            self.chains.extend(chain.into_memory());
+        }
     }
 
     /// Lends out an empty block with room for at least `room_bytes`.

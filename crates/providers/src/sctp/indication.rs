@@ -28,6 +28,8 @@ pub(super) struct Leftovers {
     pub(super) unwanted: Vec<AssociationId>,
     /// Data that came for a closed stream, which gives its window back.
     pub(super) unread: Vec<(AssociationId, usize)>,
+    /// Memory for the parts of a message.
+    blocks: Vec<Bytes>,
 }
 
 impl SctpDriver {
@@ -63,7 +65,10 @@ impl Host for Upper<'_, '_> {
             context: 0,
             flags,
         };
-        let data = chain(payload);
+        let data = match payload {
+            Payload::One(block) => Chain::from(block),
+            Payload::Many(blocks) => self.chain(blocks),
+        };
         if let Some(Owner::Stream(s)) = self.minors.owner(id) {
             self.cx.put_data(s, &info, data);
         } else {
@@ -109,12 +114,23 @@ impl Host for Upper<'_, '_> {
         PathHints { mtu_bytes: info.mtu_bytes, in_flight_limit_bytes: info.in_flight_limit_bytes }
     }
 
+    fn spare(&mut self) -> Vec<Bytes> {
+        std::mem::take(&mut self.leftovers.blocks)
+    }
+
     fn join(&mut self, parts: &[Bytes]) -> Bytes {
         self.pool.join(parts)
     }
 }
 
 impl Upper<'_, '_> {
+    /// A message of several blocks. Their memory goes back to where it came from.
+    fn chain(&mut self, mut blocks: Vec<Bytes>) -> Chain {
+        let chain = self.cx.chain(&mut blocks);
+        self.leftovers.blocks = blocks;
+        chain
+    }
+
     #[inline]
     fn up(&mut self, id: AssociationId, m: Message) {
         match self.minors.owner(id) {
@@ -206,12 +222,4 @@ fn disconnected(id: AssociationId, reason: &CloseReason) -> Message {
     let primitive = Primitive::DisconInd { reason: errno.0 as u32, sequence: 0, association: id.0 };
     let text = bytes::Bytes::from(reason.to_string().into_bytes());
     Message::with_data(Kind::Proto(primitive), Chain::from(text))
-}
-
-#[inline]
-fn chain(payload: Payload) -> Chain {
-    match payload {
-        Payload::One(block) => Chain::from(block),
-        Payload::Many(blocks) => Chain::from(blocks),
-    }
 }

@@ -157,12 +157,18 @@ impl Executive {
         gone_bytes: usize,
         whole: bool,
     ) {
-        let Some((stream, scheduler)) = self.streams.parts(s) else { return };
+        let Some((stream, scheduler, pool)) = self.streams.all_parts(s) else { return };
         let head = &mut stream.head;
         head.stats.bytes_read += read_bytes as u64;
         if whole {
             head.stats.messages_read += 1;
-            head.queue.drop_front();
+            if head.queue.front().is_some_and(|m| m.data.is_long()) {
+                if let Some(m) = head.queue.getq() {
+                    pool.give_back_chain(m.data);
+                }
+            } else {
+                head.queue.drop_front();
+            }
             head.take_due_signals(s, scheduler);
         } else if let Some(rest) = head.queue.advance_front(gone_bytes) {
             // SVR4: the mark is on the first byte of the message.
