@@ -11,6 +11,9 @@ use crate::options::Options;
 use crate::socket::{Found, Patience, Socket, Style};
 use crate::stack::Stack;
 
+/// One less than what makes a one-to-many endpoint.
+const BACKLOG_MAX: u32 = providers::SctpDriver::ONE_TO_MANY - 1;
+
 /// Accepts associations on one SCTP port (one-to-one style).
 ///
 /// Associations that it has accepted live on without it. Those that still wait are aborted when it is dropped.
@@ -62,7 +65,7 @@ impl Listener {
     }
 
     pub(crate) fn on(stack: &Stack, port: u16) -> Result<Listener, BindError> {
-        let (socket, port) = bind_port(stack, port, stack.options.backlog.max(1))?;
+        let (socket, port) = bind_port(stack, port, stack.options.backlog.clamp(1, BACKLOG_MAX))?;
         Ok(Listener { socket, stack: stack.clone(), port })
     }
 

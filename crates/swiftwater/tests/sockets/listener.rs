@@ -49,6 +49,18 @@ fn one_more_than_the_backlog_waits_for_room() {
 }
 
 #[test]
+fn a_backlog_of_any_size_is_one() {
+    must_end(|| {
+        for backlog in [0, u32::MAX] {
+            let listener = listen_with(&Options { backlog, ..Options::default() });
+            let client = Association::connect(listener.local_address()).unwrap();
+            client.send(b"hello").unwrap();
+            assert_eq!(listener.accept().unwrap().recv().unwrap().unwrap().to_vec(), b"hello");
+        }
+    });
+}
+
+#[test]
 fn one_that_went_away_before_it_was_accepted_leaves_its_messages() {
     must_end(|| {
         let listener = listen_with(&Options { backlog: 1, ..Options::default() });
