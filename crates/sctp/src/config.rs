@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::congestion::Algorithm;
+
 /// How packets are protected against corruption.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Checksum {
@@ -49,6 +51,8 @@ pub struct AssociationConfig {
     /// A message that is still arriving is handed on in parts once this much of it waits (SCTP_PARTIAL_DELIVERY_POINT);
     /// at most half of the receive buffer counts. 512 KiB.
     pub partial_delivery_bytes: usize,
+    /// Congestion control of every path.
+    pub congestion: Algorithm,
     /// Retransmission timeout limits.
     pub rto: RtoConfig,
     /// HB.interval, 30 s; `None` sends no heartbeats on confirmed paths.
@@ -74,6 +78,7 @@ impl Default for AssociationConfig {
             receive_buffer_bytes: 1 << 20,
             message_bytes_max: 16 << 20,
             partial_delivery_bytes: 512 << 10,
+            congestion: Algorithm::default(),
             rto: RtoConfig::default(),
             heartbeat_interval: Some(Duration::from_secs(30)),
             sack_delay: Duration::from_millis(200),

@@ -13,7 +13,7 @@ use sctp_wire::{Ppid, Ssn, StreamId, Tsn};
 use smallvec::{SmallVec, smallvec};
 
 use crate::config::{AssociationConfig, MESSAGE_OVERHEAD_BYTES};
-use crate::congestion::Acked;
+use crate::congestion::{Acked, Signal};
 use crate::error::SendError;
 use crate::event::SendInfo;
 use crate::path::{Path, PathState, SentPacket, after};
@@ -493,15 +493,23 @@ impl Outbound {
                     outcome.reactivated.push(path_id);
                 }
                 self.detect_loss(now, path, path_id, statistics);
-                path.congestion.on_acked(
-                    now,
-                    Acked {
-                        bytes: acked.bytes,
-                        in_flight_before_bytes: acked.in_flight_before_bytes,
-                        cumulative: advanced,
-                        in_recovery: path.in_recovery(),
-                    },
-                );
+                let before = acked.in_flight_before_bytes;
+                let acked = Acked {
+                    bytes: acked.bytes,
+                    in_flight_before_bytes: before,
+                    in_flight_bytes: path.in_flight_bytes,
+                    lost_bytes: 0,
+                    cumulative: advanced,
+                    in_recovery: path.in_recovery(),
+                    window_limited: before + path.mtu_bytes > path.congestion.cwnd_bytes(),
+                    rtt: None,
+                    srtt: path.rto.srtt(),
+                    min_rtt: None,
+                    newest_packet: newest,
+                    next_packet: path.next_packet(),
+                    rate: None,
+                };
+                path.congestion.on_acked(now, &acked);
             }
             // RFC 9260 §6.3.2 R2, R3 and R4.
             if path.in_flight_bytes == 0 {
@@ -626,7 +634,7 @@ impl Outbound {
             statistics.fast_recoveries += 1;
             path.recovery_until = path.next_packet();
             path.retransmits_at_once = true;
-            path.congestion.on_loss(now);
+            path.congestion.on_congestion(now, Signal::Loss, path.in_flight_bytes);
         }
     }
 
@@ -659,7 +667,7 @@ impl Outbound {
         // RFC 9260 §6.1 A: probes of a closed window do not touch the congestion window.
         let trouble = !self.peer_window.take_refused();
         if trouble {
-            path.congestion.on_timeout(now);
+            path.congestion.on_timeout(now, path.in_flight_bytes);
         }
         trouble
     }

@@ -7,7 +7,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use crate::config::AssociationConfig;
-use crate::congestion::{Controller, NewReno};
+use crate::congestion::Controller;
 use crate::rto::Rto;
 use crate::statistics::PathStatistics;
 use crate::time::Time;
@@ -89,7 +89,7 @@ impl Path {
             errors: 0,
             mtu_bytes,
             in_flight_limit_bytes: limit,
-            congestion: Box::new(NewReno::new(mtu_bytes)),
+            congestion: config.congestion.controller(mtu_bytes),
             in_flight_bytes: 0,
             sent: VecDeque::new(),
             first_packet: 0,

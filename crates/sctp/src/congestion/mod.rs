@@ -1,0 +1,185 @@
+//! Congestion control, one controller per path, behind one trait.
+//!
+//! The path finds losses, keeps the round-trip time, spreads packets at the rate that the controller names and
+//! sends by proportional rate reduction while it repairs a loss. The controller only decides how much may be in flight
+//! and how fast that may leave.
+
+mod new_reno;
+
+use std::time::Duration;
+
+use crate::time::Time;
+
+pub use new_reno::NewReno;
+
+/// Which controller a path gets.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Algorithm {
+    /// The controller of RFC 9260 §7.2.
+    #[default]
+    NewReno,
+}
+
+impl Algorithm {
+    /// A controller at the start of a path.
+    pub fn controller(self, mtu_bytes: usize) -> Box<dyn Controller> {
+        match self {
+            Algorithm::NewReno => Box::new(NewReno::new(mtu_bytes)),
+        }
+    }
+}
+
+/// What an acknowledgement brought on one path.
+#[derive(Clone, Copy, Debug)]
+pub struct Acked {
+    /// Bytes newly acknowledged (chunks with headers and padding).
+    pub bytes: usize,
+    /// Bytes that were in flight before this SACK.
+    pub in_flight_before_bytes: usize,
+    /// Bytes in flight after this SACK and what it showed to be lost.
+    pub in_flight_bytes: usize,
+    /// Bytes that this SACK showed to be lost.
+    pub lost_bytes: usize,
+    /// Whether the cumulative TSN moved.
+    pub cumulative: bool,
+    /// Whether a loss of this window is still being repaired.
+    pub in_recovery: bool,
+    /// Whether the window, and not the application, the peer or the link, has held packets back lately. Only such a
+    /// window may grow (RFC 9260 §7.2.1, RFC 7661).
+    pub window_limited: bool,
+    /// Round-trip time of the newest packet acknowledged, unless it had been sent before.
+    pub rtt: Option<Duration>,
+    /// The smoothed round-trip time, once there is one.
+    pub srtt: Option<Duration>,
+    /// The shortest round-trip time seen lately.
+    pub min_rtt: Option<Duration>,
+    /// Number of the newest packet acknowledged.
+    pub newest_packet: u32,
+    /// Number that the next packet will get: a round ends when a packet with the number that was next at its beginning
+    /// is acknowledged. Numbers wrap.
+    pub next_packet: u32,
+    /// How fast the data arrived.
+    pub rate: Option<RateSample>,
+}
+
+/// How much arrived in what time, from the sending of the newest packet acknowledged to now
+/// (draft-ietf-ccwg-bbr, "Delivery Rate Samples").
+#[derive(Clone, Copy, Debug)]
+pub struct RateSample {
+    /// Bytes delivered in `interval`.
+    pub delivered_bytes: u64,
+    /// The longer of the times that it took to send and to acknowledge them.
+    pub interval: Duration,
+    /// Bytes delivered on the path when the packet was sent.
+    pub prior_delivered_bytes: u64,
+    /// Bytes delivered on the path until now.
+    pub total_delivered_bytes: u64,
+    /// Bytes in flight just after the packet was sent.
+    pub sent_in_flight_bytes: usize,
+    /// Bytes found lost since the packet was sent.
+    pub lost_bytes: u64,
+    /// The sender had no more to send when the packet left, so the path may carry more than the sample says.
+    pub app_limited: bool,
+}
+
+impl RateSample {
+    /// The rate.
+    pub fn bytes_per_s(&self) -> u64 {
+        let ns = self.interval.as_nanos().max(1);
+        u64::try_from(u128::from(self.delivered_bytes) * 1_000_000_000 / ns).unwrap_or(u64::MAX)
+    }
+}
+
+/// A packet that was found lost.
+#[derive(Clone, Copy, Debug)]
+pub struct LostPacket {
+    /// Bytes of it that were still in flight.
+    pub bytes: usize,
+    /// Its number.
+    pub number: u32,
+    /// Bytes in flight just after it was sent.
+    pub sent_in_flight_bytes: usize,
+    /// Bytes found lost since it was sent, with its own.
+    pub lost_bytes: u64,
+    /// Bytes delivered on the path when it was sent.
+    pub prior_delivered_bytes: u64,
+}
+
+/// What asks for a smaller window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Signal {
+    /// A packet was lost.
+    Loss,
+    /// A router marked a packet (RFC 3168).
+    Ecn,
+}
+
+/// Decides how much may be in flight. Sizes are bytes of DATA chunks with headers.
+pub trait Controller: Send + std::fmt::Debug {
+    /// The window.
+    fn cwnd_bytes(&self) -> usize;
+    /// The threshold between slow start and congestion avoidance, `usize::MAX` if there is none yet.
+    fn ssthresh_bytes(&self) -> usize;
+    /// How fast packets may leave, in bytes of DATA chunks per second; `None`: as fast as the window opens.
+    fn pacing_bytes_per_s(&self, srtt: Option<Duration>) -> Option<u64>;
+    /// A packet has left. `in_flight_bytes` counts it in.
+    fn on_sent(&mut self, _now: Time, _bytes: usize, _in_flight_bytes: usize, _app_limited: bool) {}
+    /// A SACK acknowledged something.
+    fn on_acked(&mut self, now: Time, acked: &Acked);
+    /// A packet was found lost: each, before `on_congestion` and `on_acked`.
+    fn on_packet_lost(&mut self, _now: Time, _lost: &LostPacket) {}
+    /// The network is congested: called once a window. `in_flight_bytes` is what had been in flight before.
+    fn on_congestion(&mut self, now: Time, signal: Signal, in_flight_bytes: usize);
+    /// What was lost before the last call of `on_congestion` is repaired.
+    fn on_recovered(&mut self, _now: Time) {}
+    /// The retransmission timer expired. `in_flight_bytes` is what had been in flight before.
+    fn on_timeout(&mut self, now: Time, in_flight_bytes: usize);
+    /// The last reduction was a mistake: nothing had been lost. The window is again at least what it was
+    /// (RFC 5682, RFC 3708).
+    fn undo(&mut self, now: Time);
+    /// The path has been idle for one retransmission timeout (RFC 9260 §7.2.1).
+    fn on_idle(&mut self);
+    /// The path MTU changed.
+    fn set_mtu(&mut self, mtu_bytes: usize);
+    /// Whether the path sends by proportional rate reduction while it repairs a loss (RFC 6937). A controller with a
+    /// model of the path of its own says no.
+    fn reduces_proportionally(&self) -> bool {
+        true
+    }
+}
+
+/// min(4·MTU, max(2·MTU, 4404)) (RFC 9260 §7.2.1).
+pub fn initial_window_bytes(mtu_bytes: usize) -> usize {
+    (4 * mtu_bytes).min((2 * mtu_bytes).max(4404))
+}
+
+/// The pacing rate of a controller that knows only a window: the window in a smoothed round-trip time, and
+/// `gain_percent` of that, so that pacing does not hold back what the window allows.
+pub(crate) fn window_pacing_bytes_per_s(
+    cwnd_bytes: usize,
+    srtt: Option<Duration>,
+    gain_percent: u64,
+) -> Option<u64> {
+    let ns = srtt?.as_nanos().max(1);
+    let rate = cwnd_bytes as u128 * u128::from(gain_percent) * 10_000_000 / ns;
+    Some(u64::try_from(rate).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn initial_window_is_that_of_rfc_9260() {
+        assert_eq!(initial_window_bytes(1500), 4404);
+        assert_eq!(initial_window_bytes(576), 2304);
+        assert_eq!(initial_window_bytes(9000), 18000);
+    }
+
+    #[test]
+    fn a_window_a_round_trip_with_a_gain_of_two() {
+        let srtt = Some(Duration::from_millis(100));
+        assert_eq!(window_pacing_bytes_per_s(10_000, srtt, 200), Some(200_000));
+        assert_eq!(window_pacing_bytes_per_s(10_000, None, 200), None);
+    }
+}
