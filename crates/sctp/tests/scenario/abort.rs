@@ -6,9 +6,9 @@ use sctp::{CloseReason, Event, SendInfo};
 use sctp_wire::chunk::{Abort, HeartbeatAck};
 use sctp_wire::packet::HEADER_BYTES;
 
-use crate::lab::{A, B, Lab};
-use crate::packets::{has, kinds};
-use crate::script::Peer;
+use lab::packets::{has, kinds};
+use lab::script::Peer;
+use lab::{A, B, Lab};
 
 #[test]
 fn the_reason_reaches_the_other_side_whoever_aborts() {

@@ -5,9 +5,9 @@ use std::time::Duration;
 use sctp::{Admission, Scope, SendInfo, TransmitBuffer};
 use sctp_wire::chunk::{CookieAck, Data, Pad, Sack};
 
-use crate::lab::{A, B, Lab};
-use crate::packets::{data_of, kinds};
-use crate::script::Peer;
+use lab::packets::{data_of, kinds};
+use lab::script::Peer;
+use lab::{A, B, Lab};
 
 #[test]
 fn small_messages_share_a_packet() {

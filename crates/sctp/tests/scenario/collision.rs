@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sctp::{AssociationConfig, CloseReason, Event, SendInfo};
 
-use crate::lab::{A, B, Fate, Lab, PORT_A, PORT_B};
+use lab::{A, B, Fate, Lab, PORT_A, PORT_B};
 
 const SOON: Duration = Duration::from_secs(30);
 

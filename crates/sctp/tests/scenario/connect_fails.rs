@@ -7,9 +7,9 @@ use sctp::{AssociationConfig, CloseReason, ConnectError, Event, Unreachable};
 use sctp_wire::chunk::{Abort, Init};
 use sctp_wire::packet::HEADER_BYTES;
 
-use crate::lab::{A, B, Lab, PORT_A, PORT_B};
-use crate::packets::{build, kinds};
-use crate::script::{ENDPOINT_PORT, PEER_PORT, Peer};
+use lab::packets::{build, kinds};
+use lab::script::{ENDPOINT_PORT, PEER_PORT, Peer};
+use lab::{A, B, Lab, PORT_A, PORT_B};
 
 #[test]
 fn init_is_retried_with_doubled_timeouts_and_then_given_up() {

@@ -6,9 +6,9 @@ use std::time::Duration;
 use sctp::{AssociationConfig, CloseReason, Event, SendInfo};
 use sctp_wire::chunk::{CookieAck, CookieEcho, InitAck};
 
-use crate::lab::{A, B, Fate, Lab, PORT_A, PORT_B};
-use crate::packets::{has, kinds, resealed};
-use crate::script::Peer;
+use lab::packets::{has, kinds, resealed};
+use lab::script::Peer;
+use lab::{A, B, Fate, Lab, PORT_A, PORT_B};
 
 const SOON: Duration = Duration::from_secs(10);
 

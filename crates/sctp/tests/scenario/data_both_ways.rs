@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::lab::{A, B, Lab};
-use crate::packets::kinds;
+use lab::packets::kinds;
+use lab::{A, B, Lab};
 use sctp::{CloseReason, Event, SendInfo};
 use sctp_wire::chunk::{CookieAck, CookieEcho, Init, InitAck};
 

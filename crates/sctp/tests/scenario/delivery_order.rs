@@ -5,9 +5,9 @@ use std::time::Duration;
 use sctp::{AssociationConfig, SendError, SendInfo};
 use sctp_wire::chunk::DataFlags;
 
-use crate::lab::{A, B, Fate, Lab};
-use crate::packets::data_of;
-use crate::script::Peer;
+use lab::packets::data_of;
+use lab::script::Peer;
+use lab::{A, B, Fate, Lab};
 
 const SOON: Duration = Duration::from_secs(10);
 

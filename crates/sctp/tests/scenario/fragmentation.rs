@@ -5,9 +5,9 @@ use std::time::Duration;
 use sctp::{AssociationConfig, CloseReason, Event, PathHints, SendInfo};
 use sctp_wire::chunk::DataFlags;
 
-use crate::lab::{A, B, Fate, Lab};
-use crate::packets::data_of;
-use crate::script::Peer;
+use lab::packets::data_of;
+use lab::script::Peer;
+use lab::{A, B, Fate, Lab};
 
 const BEGINNING: DataFlags = DataFlags { beginning: true, ending: false, immediate: false, unordered: false };
 const MIDDLE: DataFlags = DataFlags { beginning: false, ..BEGINNING };

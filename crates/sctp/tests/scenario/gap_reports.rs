@@ -5,8 +5,8 @@ use std::time::Duration;
 use sctp::SendInfo;
 use sctp_wire::chunk::DataFlags;
 
-use crate::packets::sack_of;
-use crate::script::Peer;
+use lab::packets::sack_of;
+use lab::script::Peer;
 
 #[test]
 fn blocks_grow_join_and_vanish() {

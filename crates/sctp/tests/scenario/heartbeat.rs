@@ -5,9 +5,9 @@ use std::time::Duration;
 use sctp::{AssociationConfig, CloseReason, Event, SendInfo};
 use sctp_wire::chunk::{Heartbeat, HeartbeatAck};
 
-use crate::lab::{A, B, Lab};
-use crate::packets::{build, has};
-use crate::script::{ENDPOINT_PORT, PEER_PORT, Peer};
+use lab::packets::{build, has};
+use lab::script::{ENDPOINT_PORT, PEER_PORT, Peer};
+use lab::{A, B, Lab};
 
 #[test]
 fn an_idle_association_is_probed_every_interval() {

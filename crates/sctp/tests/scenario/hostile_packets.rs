@@ -10,9 +10,9 @@ use sctp_wire::chunk::{CookieEcho, HeartbeatAck, Init};
 use sctp_wire::parameter::Parameters;
 use sctp_wire::{Tsn, VerificationTag};
 
-use crate::lab::{A, B, Fate, Lab, PORT_A, PORT_B};
-use crate::packets::{build, resealed};
-use crate::script::{ENDPOINT_PORT, PEER_PORT, Peer};
+use lab::packets::{build, resealed};
+use lab::script::{ENDPOINT_PORT, PEER_PORT, Peer};
+use lab::{A, B, Fate, Lab, PORT_A, PORT_B};
 
 /// What is done to a packet.
 #[derive(Clone, Debug)]

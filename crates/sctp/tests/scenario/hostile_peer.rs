@@ -7,8 +7,8 @@ use sctp::config::REPLIES_MAX;
 use sctp::{AssociationConfig, CloseReason, Event, Scope, SendInfo, TransmitBuffer};
 use sctp_wire::chunk::{DataFlags, Heartbeat};
 
-use crate::packets::{build, write_data, write_sack};
-use crate::script::{ENDPOINT_PORT, PEER_PORT, Peer};
+use lab::packets::{build, write_data, write_sack};
+use lab::script::{ENDPOINT_PORT, PEER_PORT, Peer};
 
 const FRAGMENT: DataFlags = DataFlags { beginning: false, ending: false, immediate: false, unordered: false };
 
@@ -144,7 +144,7 @@ fn is_bounded(
         ..AssociationConfig::default()
     };
     let mut peer = Peer::established_with(seed, config);
-    peer.app.set_reading(crate::lab::Reading::Never);
+    peer.app.set_reading(lab::Reading::Never);
     for n in 0..2000 {
         peer.sends().data_with(flags(n), number(n), 0, ssn(n), &[0; 500]).go();
         while peer.hears_maybe().is_some() {}

@@ -5,9 +5,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use sctp::SendInfo;
 
-use crate::lab::{A, B, Fate, Lab};
-use crate::packets::data_of;
-use crate::script::Peer;
+use lab::packets::data_of;
+use lab::script::Peer;
+use lab::{A, B, Fate, Lab};
 
 const LONG: Duration = Duration::from_secs(60);
 

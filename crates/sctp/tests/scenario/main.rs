@@ -1,10 +1,5 @@
 //! Scenarios: what two endpoints do on simulated networks with a virtual clock. A file for each behaviour.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-#![allow(unreachable_pub, reason = "the helpers are public to the scenarios, which are one program")]
-
-mod lab;
-mod packets;
-mod script;
 
 mod abort;
 mod bundling;

@@ -10,8 +10,8 @@ use sctp_wire::chunk::{
     Abort, CookieAck, CookieEcho, Error, Heartbeat, InitAck, Shutdown, ShutdownAck, ShutdownComplete,
 };
 
-use crate::packets::{build, header, kinds, write_data, write_sack};
-use crate::script::{ENDPOINT_PORT, PEER_PORT, Peer};
+use lab::packets::{build, header, kinds, write_data, write_sack};
+use lab::script::{ENDPOINT_PORT, PEER_PORT, Peer};
 
 const TAG: u32 = 0x1234_5678;
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use sctp::{SendInfo, Unreachable};
 use sctp_wire::chunk::{Heartbeat, Sack};
 
-use crate::packets::{data_of, has};
-use crate::script::Peer;
+use lab::packets::{data_of, has};
+use lab::script::Peer;
 
 #[test]
 fn a_sack_that_does_not_fit_beside_control_chunks_goes_with_the_next_packet() {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sctp::{AssociationConfig, SendError, SendInfo};
 
-use crate::lab::{A, B, Fate, Lab};
+use lab::{A, B, Fate, Lab};
 
 const SOON: Duration = Duration::from_secs(60);
 

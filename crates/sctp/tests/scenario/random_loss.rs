@@ -6,7 +6,7 @@ use bytes::Bytes;
 use netsim::{Loss, PipeConfig};
 use sctp::{AssociationConfig, CloseReason, SendInfo};
 
-use crate::lab::{A, B, Lab, line};
+use lab::{A, B, Lab, line};
 
 /// Both sides send messages of many sizes on several streams through a line that loses packets both ways.
 fn survives(seed: u64, probability: f64, count: u32) {
@@ -19,7 +19,7 @@ fn survives(seed: u64, probability: f64, count: u32) {
         ..AssociationConfig::default()
     };
     lab.listen(settings.clone());
-    let a = lab.connect(A, (crate::lab::PORT_A, crate::lab::PORT_B), settings);
+    let a = lab.connect(A, (lab::PORT_A, lab::PORT_B), settings);
     lab.run_until("both are up", Duration::from_secs(2000), |lab| lab.is_up(A) && lab.is_up(B));
     let b = lab.accepted(B);
     let message = |n: u32| {

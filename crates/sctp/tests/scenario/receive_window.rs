@@ -5,9 +5,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use sctp::{AssociationConfig, SendInfo};
 
-use crate::lab::{A, B, Fate, Lab, Reading};
-use crate::packets::{data_of, sack_of};
-use crate::script::Peer;
+use lab::packets::{data_of, sack_of};
+use lab::script::Peer;
+use lab::{A, B, Fate, Lab, Reading};
 
 const BUFFER_BYTES: usize = 64 << 10;
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use sctp::{AssociationConfig, CloseReason, Event, SendInfo};
 use sctp_wire::chunk::CookieEcho;
 
-use crate::lab::{A, B, Lab, PORT_A, PORT_B};
-use crate::script::Peer;
+use lab::script::Peer;
+use lab::{A, B, Lab, PORT_A, PORT_B};
 
 const SOON: Duration = Duration::from_secs(30);
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sctp_wire::chunk::DataFlags;
 
-use crate::script::Peer;
+use lab::script::Peer;
 
 /// A peer whose first packets, which are acknowledged at once, are behind it. Returns the number of the next chunk.
 fn settled(seed: u8) -> (Peer, u32) {

@@ -8,8 +8,8 @@ use sctp::{AssociationConfig, Event, SendInfo};
 use sctp_wire::chunk::{Chunk, CookieEcho, HeartbeatAck};
 use sctp_wire::parameter::{Ipv4, Ipv6, Parameters};
 
-use crate::packets::each_chunk;
-use crate::script::Peer;
+use lab::packets::each_chunk;
+use lab::script::Peer;
 
 const SECOND: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 1, 9));
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 use sctp::{Admission, AssociationConfig, CloseReason, Event, SendError, SendInfo};
 use sctp_wire::chunk::{Abort, DataFlags, Shutdown, ShutdownAck, ShutdownComplete};
 
-use crate::lab::{A, B, Fate, Lab};
-use crate::packets::{has, kinds};
-use crate::script::Peer;
+use lab::packets::{has, kinds};
+use lab::script::Peer;
+use lab::{A, B, Fate, Lab};
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -229,7 +229,7 @@ fn stray_packets_of_the_end_change_nothing() {
 fn a_shutdown_before_the_association_is_up_comes_after_the_data() {
     let mut lab = Lab::new(13);
     lab.listen(AssociationConfig::default());
-    let a = lab.connect(A, (crate::lab::PORT_A, crate::lab::PORT_B), AssociationConfig::default());
+    let a = lab.connect(A, (lab::PORT_A, lab::PORT_B), AssociationConfig::default());
     lab.send(A, a, SendInfo::default(), &b"and gone"[..]);
     lab.shutdown(A, a);
     lab.run_until("both are closed", SOON, both_closed);

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use netsim::{Loss, PipeConfig};
 use sctp::{AssociationConfig, AssociationId, CloseReason, PathHints, SendInfo};
 
-use crate::lab::{A, B, Fate, Lab, PORT_A, PORT_B, Reading};
+use lab::{A, B, Fate, Lab, PORT_A, PORT_B, Reading};
 
 /// Longest virtual time that a run may take to deliver everything.
 const LIMIT: Duration = Duration::from_secs(50_000);

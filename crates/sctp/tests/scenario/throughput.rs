@@ -7,7 +7,7 @@ use std::time::Duration;
 use netsim::{Loss, PipeConfig};
 use sctp::{AssociationConfig, SendInfo};
 
-use crate::lab::{A, B, Lab};
+use lab::{A, B, Lab};
 
 const MESSAGE_BYTES: usize = 1400;
 const MESSAGES: usize = 5000;

@@ -18,7 +18,7 @@ use sctp_wire::chunk::{Chunk, CookieAck, CookieEcho, DataFlags, Init, InitAck};
 use sctp_wire::parameter::{Parameter, Parameters, StateCookie};
 use sctp_wire::{Tsn, VerificationTag};
 
-use crate::lab::App;
+use crate::app::App;
 use crate::packets::{build, each_chunk, write_data, write_sack};
 
 /// Port of the endpoint.

@@ -122,17 +122,17 @@ impl App {
         self.events.iter().any(|e| is(&e.event))
     }
 
-    pub(super) fn forget_unread(&mut self) {
+    pub(crate) fn forget_unread(&mut self) {
         self.unread.clear();
         self.unread_bytes = 0;
         self.writable.clear();
     }
 
-    pub(super) fn next_read(&self) -> Option<Time> {
+    pub(crate) fn next_read(&self) -> Option<Time> {
         self.read_at
     }
 
-    pub(super) fn take_writable(&mut self) -> Vec<AssociationId> {
+    pub(crate) fn take_writable(&mut self) -> Vec<AssociationId> {
         std::mem::take(&mut self.writable)
     }
 

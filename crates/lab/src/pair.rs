@@ -4,7 +4,6 @@
 //! the protocol core and reads at once, slowly or never. Nothing looks at a clock, and all chance comes from the seed:
 //! a run that failed can be run again.
 
-mod app;
 mod tap;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -21,9 +20,10 @@ use sctp::{
 };
 use sctp_wire::Packet;
 
-pub use app::{App, Happened, Reading};
 pub use tap::Fate;
 use tap::{Delayed, Overtaken, Tap};
+
+use crate::app::{App, Happened};
 
 /// The host that usually connects.
 pub const A: usize = 0;
