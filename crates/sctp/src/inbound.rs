@@ -1,5 +1,6 @@
 //! What arrived: TSNs, the receive window, stream order, and when to acknowledge.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use bytes::Bytes;
@@ -13,6 +14,7 @@ use crate::event::{Host, Payload, ReceiveInfo};
 use crate::range_set::RangeSet;
 use crate::reassembly::{Assembled, Fragment, FragmentError, Reassembly};
 use crate::statistics::Statistics;
+use crate::stream_table::StreamTable;
 use crate::time::Time;
 use crate::tsn;
 
@@ -22,6 +24,9 @@ const ACK_AT_ONCE_BYTES: usize = 2 * 1452;
 
 /// The first packets with data are acknowledged at once, so that a short association does not wait for a timer.
 const QUICK_ACKS: u8 = 8;
+
+/// The window grows in the peer's eyes only by this much or half of the buffer, whichever is less (RFC 1122 §4.2.3.3).
+const WINDOW_STEP_BYTES: usize = 1452;
 
 /// A slice keeps the whole receive block that it lies in. Once this many packets have come since the reader
 /// was last up to date, small payloads are copied out, so that held bytes bound held memory.
@@ -53,8 +58,7 @@ pub(crate) struct Inbound {
     beyond: RangeSet,
     duplicates: Vec<Tsn>,
     streams: u16,
-    /// Next SSN by stream, for streams that were used.
-    next_ssn: Vec<u16>,
+    next_ssn: StreamTable<u16>,
     /// Complete ordered messages that wait for an earlier one of their stream.
     waiting: HashMap<u16, BTreeMap<u16, Assembled>>,
     reassembly: Reassembly,
@@ -88,7 +92,7 @@ impl Inbound {
             beyond: RangeSet::new(),
             duplicates: Vec::new(),
             streams,
-            next_ssn: Vec::new(),
+            next_ssn: StreamTable::new(),
             waiting: HashMap::new(),
             reassembly: Reassembly::default(),
             record_open: false,
@@ -151,6 +155,10 @@ impl Inbound {
         self.advertised_bytes = self.advertised_bytes.saturating_sub(data.payload.len());
         statistics.data_chunks_received += 1;
         if data.stream.0 >= self.streams {
+            // It may have been the one that was missing.
+            if in_order && !self.beyond.is_empty() {
+                self.close_gap(id, statistics, host)?;
+            }
             return Ok(Outcome::NoSuchStream);
         }
         let info = ReceiveInfo {
@@ -240,6 +248,14 @@ impl Inbound {
         self.buffer_bytes.saturating_sub(self.held_bytes)
     }
 
+    /// The window to tell the peer: where the reader has made less room than is worth a packet, the peer hears
+    /// nothing of it, or it would send in ever smaller pieces (RFC 9260 §6.2: the silly window syndrome).
+    fn window_to_advertise_bytes(&self) -> usize {
+        let window = self.window_bytes();
+        let step = WINDOW_STEP_BYTES.min(self.buffer_bytes / 2);
+        if window < self.advertised_bytes + step { window.min(self.advertised_bytes) } else { window }
+    }
+
     /// Whether a SACK must leave now.
     #[inline]
     pub(crate) fn ack_due(&self) -> bool {
@@ -285,7 +301,8 @@ impl Inbound {
             };
             gaps.push((start, end));
         }
-        let window = u32::try_from(self.window_bytes()).unwrap_or(u32::MAX);
+        let window_bytes = self.window_to_advertise_bytes();
+        let window = u32::try_from(window_bytes).unwrap_or(u32::MAX);
         SackBuilder {
             cum_tsn: self.cumulative_tsn(),
             a_rwnd: window,
@@ -294,7 +311,7 @@ impl Inbound {
         }
         .write(out);
         self.duplicates.clear();
-        self.advertised_bytes = self.window_bytes();
+        self.advertised_bytes = window_bytes;
         self.unacked_bytes = 0;
         self.unacked_packets = 0;
         self.ack_now = false;
@@ -358,7 +375,7 @@ impl Inbound {
         }
         if !info.unordered {
             let nobody_waits = self.waiting.is_empty();
-            let next = self.next_ssn(info.stream);
+            let next = self.next_ssn.get_mut(info.stream);
             if info.ssn != *next || !nobody_waits {
                 let message = Assembled { info, parts: smallvec![payload], bytes, chunks: 1, rest: false };
                 return self.complete(id, message, statistics, host);
@@ -383,15 +400,28 @@ impl Inbound {
             return self.deliver(id, message, statistics, host);
         }
         let stream = message.info.stream;
-        let next = self.next_ssn(stream);
+        let next = self.next_ssn.get_mut(stream);
         if message.info.ssn != *next {
-            self.waiting.entry(stream).or_default().insert(message.info.ssn, message);
-            return;
+            return self.wait(message, statistics);
         }
         *next = next.wrapping_add(1);
         self.deliver(id, message, statistics, host);
         if !self.waiting.is_empty() {
             self.deliver_waiting(id, stream, statistics, host);
+        }
+    }
+
+    /// Keeps a message until the earlier ones of its stream are here. A second one with its number is of no use: it is
+    /// thrown away with its bytes.
+    fn wait(&mut self, message: Assembled, statistics: &mut Statistics) {
+        match self.waiting.entry(message.info.stream).or_default().entry(message.info.ssn) {
+            Entry::Vacant(entry) => {
+                entry.insert(message);
+            }
+            Entry::Occupied(_) => {
+                statistics.messages_discarded += 1;
+                self.held_bytes -= message.bytes + message.chunks * MESSAGE_OVERHEAD_BYTES;
+            }
         }
     }
 
@@ -403,13 +433,13 @@ impl Inbound {
         host: &mut H,
     ) {
         loop {
-            let next = *self.next_ssn(stream);
+            let next = *self.next_ssn.get_mut(stream);
             let Some(queue) = self.waiting.get_mut(&stream) else { return };
             let Some(message) = queue.remove(&next) else { return };
             if queue.is_empty() {
                 self.waiting.remove(&stream);
             }
-            *self.next_ssn(stream) = next.wrapping_add(1);
+            *self.next_ssn.get_mut(stream) = next.wrapping_add(1);
             self.deliver(id, message, statistics, host);
         }
     }
@@ -476,15 +506,6 @@ impl Inbound {
             }
         };
         host.message(id, &message.info, payload);
-    }
-
-    #[inline]
-    fn next_ssn(&mut self, stream: u16) -> &mut u16 {
-        let at = usize::from(stream);
-        if at >= self.next_ssn.len() {
-            self.next_ssn.resize(at + 1, 0);
-        }
-        &mut self.next_ssn[at]
     }
 
     /// What is left of an unfinished message when the association ends.

@@ -30,6 +30,7 @@ mod range_set;
 mod reassembly;
 mod rto;
 mod statistics;
+mod stream_table;
 mod time;
 mod transmit;
 mod tsn;

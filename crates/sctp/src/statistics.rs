@@ -32,6 +32,8 @@ pub struct Statistics {
     pub duplicates_received: u64,
     /// DATA chunks dropped because the receive buffer was full.
     pub data_chunks_dropped: u64,
+    /// Messages thrown away because another with their stream sequence number waits already.
+    pub messages_discarded: u64,
     /// SACKs sent.
     pub sacks_sent: u64,
     /// SACKs received.

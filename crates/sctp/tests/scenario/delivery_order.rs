@@ -122,6 +122,46 @@ fn data_on_a_stream_that_is_not_there_is_acknowledged_and_reported() {
 }
 
 #[test]
+fn a_missing_chunk_for_a_stream_that_is_not_there_closes_its_gap() {
+    let mut peer = Peer::established(9);
+    peer.sends().data_with(DataFlags::WHOLE, 1, 0, 0, b"after").go();
+    peer.expects("SACK -1 gap 2-2");
+    peer.sends().data_with(DataFlags::WHOLE, 0, 10, 0, b"where?").go();
+    peer.expects("ERROR, SACK 1");
+    peer.sends().data_with(DataFlags::WHOLE, 2, 0, 1, b"next").go();
+    peer.expects("SACK 2");
+    assert_eq!(peer.app.contents(), [&b"after"[..], b"next"]);
+}
+
+#[test]
+fn two_messages_of_one_number_leave_nothing_behind() {
+    let mut peer = Peer::established(10);
+    let held = |peer: &Peer| peer.endpoint.statistics(peer.id).unwrap().receive_buffered_bytes;
+    peer.sends().data_with(DataFlags::WHOLE, 0, 0, 1, b"second").go();
+    let waiting = held(&peer);
+    for n in 1..100 {
+        peer.sends().data_with(DataFlags::WHOLE, n, 0, 1, b"another second").go();
+        assert_eq!(held(&peer), waiting, "what is thrown away is not held");
+    }
+    peer.sends().data_with(DataFlags::WHOLE, 100, 0, 0, b"first").go();
+    assert_eq!(peer.app.contents(), [&b"first"[..], b"second"]);
+    assert_eq!((held(&peer), peer.endpoint.statistics(peer.id).unwrap().messages_discarded), (0, 99));
+}
+
+#[test]
+fn the_last_of_65535_streams_is_a_stream_like_any_other() {
+    let mut lab = Lab::new(11);
+    let config = AssociationConfig { streams_out: u16::MAX, ..AssociationConfig::default() };
+    let (a, _) = lab.establish_with(config.clone(), config);
+    let sent: Vec<(u16, u16)> =
+        (0..3).flat_map(|ssn| [65_534, 0, 64, 63, 40_000].map(|stream| (stream, ssn))).collect();
+    lab.send_all(A, a, sent.iter().map(|&(stream, _)| (on(stream), vec![1].into())));
+    lab.run_until("all arrived", SOON, |lab| lab.node(B).app.messages.len() == sent.len());
+    let got: Vec<_> = lab.app(B).messages.iter().map(|m| (m.info.stream, m.info.ssn)).collect();
+    assert_eq!(got, sent);
+}
+
+#[test]
 fn sizes_that_cannot_be_are_refused() {
     let mut lab = Lab::new(8);
     let config = AssociationConfig { message_bytes_max: 1000, ..AssociationConfig::default() };

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sctp::{AssociationConfig, SendInfo};
+use sctp_wire::chunk::DataFlags;
 
 use lab::packets::{data_of, sack_of};
 use lab::script::Peer;
@@ -113,10 +114,38 @@ fn the_window_counts_what_is_not_read() {
     let mut peer = Peer::established_with(6, small_buffer());
     peer.app.set_reading(Reading::Never);
     let first = {
-        peer.sends().data_with(sctp_wire::chunk::DataFlags::WHOLE, 0, 0, 0, &[1; 1000]).go();
+        peer.sends().data_with(DataFlags::WHOLE, 0, 0, 0, &[1; 1000]).go();
         sack_of(&peer.hears()).unwrap().a_rwnd as usize
     };
     assert_eq!(first, BUFFER_BYTES - 1000 - 64);
+}
+
+#[test]
+fn room_that_is_not_worth_a_packet_is_not_advertised() {
+    // RFC 9260 §6.2: the receiver's half of silly window avoidance.
+    let mut peer = Peer::established_with(10, small_buffer());
+    peer.app.set_reading(Reading::Never);
+    let mut next = 0;
+    let mut sends = |peer: &mut Peer| {
+        let at_once = DataFlags { immediate: true, ..DataFlags::WHOLE };
+        peer.sends().data_with(at_once, next, 0, next as u16, &[1; 1000]).go();
+        next += 1;
+        sack_of(&peer.hears()).unwrap().a_rwnd as usize
+    };
+    let mut window = sends(&mut peer);
+    while window >= 2000 {
+        let now = sends(&mut peer);
+        assert_eq!(now, window - 1064);
+        window = now;
+    }
+    // The reader takes one message, and another comes: not a byte more than before.
+    let id = peer.id;
+    peer.endpoint.consumed(id, 1000, true);
+    assert_eq!(sends(&mut peer), window - 1000, "the edge of the window stays where it was");
+    // When it has taken what is worth a packet, the edge moves.
+    peer.endpoint.consumed(id, 1000, true);
+    peer.endpoint.consumed(id, 1000, true);
+    assert_eq!(sends(&mut peer), window + 1064);
 }
 
 #[test]
