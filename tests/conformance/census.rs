@@ -1,0 +1,18 @@
+//! How many sentences with a key word of RFC 2119 each section of RFC 9260 has: none may be left out of the tables.
+
+/// Section and number of sentences.
+const SENTENCES: &[(&str, usize)] = &[("3", 2), ("3.1", 5), ("3.2", 4), ("3.2.1", 5), ("3.2.2", 3)];
+
+#[test]
+fn no_rule_is_left_out() {
+    let entries = |section| {
+        let rules = crate::SECTIONS.iter().copied().flatten().filter(|(of, _)| *of == section);
+        rules.map(|(_, rules)| rules.len()).sum::<usize>()
+    };
+    let missing: Vec<_> = SENTENCES
+        .iter()
+        .filter(|(section, sentences)| entries(*section) < *sentences)
+        .map(|(section, sentences)| format!("§{section}: {} of {sentences}", entries(*section)))
+        .collect();
+    assert!(missing.is_empty(), "sections with fewer rules than sentences: {missing:?}");
+}

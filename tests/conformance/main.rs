@@ -1,0 +1,22 @@
+//! RFC 9260 rule by rule: a packet script for every MUST and SHOULD of its sections 3 to 9.
+//!
+//! A rule stands in a table of the file of its section, beside the script that shows it and the faults that the script
+//! must notice: it is run again with an endpoint that is silent, talks too much, forgets a chunk, sets a wrong field and
+//! so on, and a script that does not fail then proves nothing. `docs/conformance.md` is made from the tables:
+//! `UPDATE_SNAPSHOTS=1 cargo test -p swiftwater-tests --test conformance` writes it. `CONFORMANCE_LADDER=1` prints
+//! every script as a ladder.
+
+mod census;
+mod fault;
+mod rules;
+mod section_3_1;
+mod section_3_2;
+mod section_3_3_control;
+mod section_3_3_init_ack;
+mod stage;
+mod table;
+mod words;
+
+/// The tables of all sections, in order.
+const SECTIONS: &[rules::Table] =
+    &[section_3_1::RULES, section_3_2::RULES, section_3_3_init_ack::RULES, section_3_3_control::RULES];

@@ -1,0 +1,162 @@
+//! What a rule is, and what proves it.
+
+use crate::fault::Fault;
+use crate::stage::{Run, Script, run};
+
+/// A rule of the RFC.
+#[derive(Debug)]
+pub(crate) struct Rule {
+    /// Its key word, with `_` for a space.
+    pub(crate) keyword: &'static str,
+    /// What it says, in short.
+    pub(crate) text: &'static str,
+    /// What shows it.
+    pub(crate) proof: Proof,
+}
+
+/// The rules of a file: section by section.
+pub(crate) type Table = &'static [(&'static str, &'static [Rule])];
+
+/// What is known about a rule.
+#[derive(Debug)]
+pub(crate) enum Proof {
+    /// The script shows that it is kept.
+    Shown(Evidence),
+    /// The script shows what is done instead, which `docs/deviations.md` names.
+    Deviates(Evidence, &'static str),
+    /// The script fails: the rule is not kept.
+    Failing(Evidence, &'static str),
+    /// No packet can show it, or it speaks of what this implementation does not have.
+    NotApplicable(&'static str),
+    /// It is not kept, and there is no script yet.
+    Open(&'static str),
+}
+
+/// A script and the faults that it must notice.
+#[derive(Debug)]
+pub(crate) struct Evidence {
+    pub(crate) name: &'static str,
+    pub(crate) script: Script,
+    pub(crate) faults: &'static [Fault],
+}
+
+impl Proof {
+    /// The script, if there is one.
+    pub(crate) fn evidence(&self) -> Option<&Evidence> {
+        match self {
+            Proof::Shown(evidence) | Proof::Deviates(evidence, _) | Proof::Failing(evidence, _) => {
+                Some(evidence)
+            }
+            Proof::NotApplicable(_) | Proof::Open(_) => None,
+        }
+    }
+
+    /// Whether the script should pass.
+    pub(crate) fn passes(&self) -> bool {
+        !matches!(self, Proof::Failing(..))
+    }
+}
+
+impl Rule {
+    /// Runs the script as it is, and then with an endpoint that has the faults that it must notice.
+    pub(crate) fn prove(&self) {
+        let Some(evidence) = self.proof.evidence() else { return };
+        let honest = run(evidence.script, None);
+        if !self.proof.passes() {
+            assert!(honest.failure.is_some(), "{} holds now: enter it as shown", self.text);
+            return;
+        }
+        if std::env::var_os("CONFORMANCE_LADDER").is_some() {
+            println!("{} {}\n{}", self.keyword, self.text, honest.ladder());
+        }
+        if let Some(failure) = &honest.failure {
+            panic!("{} {}\n{failure}\n{}", self.keyword, self.text, honest.ladder());
+        }
+        for &fault in evidence.faults {
+            assert!(
+                notices(evidence.script, &honest, fault),
+                "the script would not notice the fault {fault:?}"
+            );
+        }
+    }
+}
+
+/// Whether the script fails for some instance of a fault.
+fn notices(script: Script, honest: &Run, fault: Fault) -> bool {
+    honest.mutations(fault).into_iter().any(|mutation| run(script, Some(mutation)).failure.is_some())
+}
+
+/// How many instances of all faults there are, and how many the script notices.
+pub(crate) fn score(script: Script) -> (usize, usize) {
+    let honest = run(script, None);
+    let mutations: Vec<_> = Fault::ALL.iter().flat_map(|&fault| honest.mutations(fault)).collect();
+    let all = mutations.len();
+    let noticed =
+        mutations.into_iter().filter(|&mutation| run(script, Some(mutation)).failure.is_some()).count();
+    (noticed, all)
+}
+
+/// Writes the table of a file, and a test for each script in it.
+///
+/// - `shown(script, Fault, ..)`: the script passes, and fails if the endpoint has one of the faults
+/// - `shown_by(path::to::script, Fault, ..)`: a script of another rule shows this one, too
+/// - `deviates(script, Fault, ..; "what is done instead")`
+/// - `failing(script; "what is wrong")`: the rule is not kept, and the script, which says what it asks for, fails
+/// - `not_applicable("why")`, `open("what is missing")`
+macro_rules! rules {
+    ($(in $section:literal { $($keyword:ident $text:literal => $how:ident($($what:tt)*);)* })*) => {
+        /// The rules and what shows them.
+        pub(crate) const RULES: crate::rules::Table = &[$(($section, &[$(
+            crate::rules::Rule {
+                keyword: stringify!($keyword),
+                text: $text,
+                proof: crate::rules::rules!(@proof $how($($what)*)),
+            }
+        ),*])),*];
+        mod rule {
+            $($(crate::rules::rules!(@test $section, $text, $how($($what)*));)*)*
+        }
+    };
+    (@evidence $script:path, $($fault:ident),*) => {
+        crate::rules::Evidence {
+            name: stringify!($script),
+            script: $script,
+            faults: &[$(crate::fault::Fault::$fault),*],
+        }
+    };
+    (@proof shown($script:ident, $($fault:ident),+)) => {
+        crate::rules::Proof::Shown(crate::rules::rules!(@evidence $script, $($fault),+))
+    };
+    (@proof shown_by($script:path, $($fault:ident),+)) => {
+        crate::rules::Proof::Shown(crate::rules::rules!(@evidence $script, $($fault),+))
+    };
+    (@proof deviates($script:ident, $($fault:ident),+; $instead:literal)) => {
+        crate::rules::Proof::Deviates(crate::rules::rules!(@evidence $script, $($fault),+), $instead)
+    };
+    (@proof deviates_by($script:path, $($fault:ident),+; $instead:literal)) => {
+        crate::rules::Proof::Deviates(crate::rules::rules!(@evidence $script, $($fault),+), $instead)
+    };
+    (@proof failing($script:ident; $why:literal)) => {
+        crate::rules::Proof::Failing(crate::rules::rules!(@evidence $script,), $why)
+    };
+    (@proof not_applicable($why:literal)) => { crate::rules::Proof::NotApplicable($why) };
+    (@proof open($why:literal)) => { crate::rules::Proof::Open($why) };
+    (@test $section:literal, $text:literal, shown($script:ident, $($rest:tt)*)) => {
+        crate::rules::rules!(@run $section, $text, $script);
+    };
+    (@test $section:literal, $text:literal, deviates($script:ident, $($rest:tt)*)) => {
+        crate::rules::rules!(@run $section, $text, $script);
+    };
+    (@test $section:literal, $text:literal, failing($script:ident; $($rest:tt)*)) => {
+        crate::rules::rules!(@run $section, $text, $script);
+    };
+    (@test $section:literal, $text:literal, $how:ident($($rest:tt)*)) => {};
+    (@run $section:literal, $text:literal, $script:ident) => {
+        #[test]
+        fn $script() {
+            let section = super::RULES.iter().find(|(section, _)| *section == $section).expect("its section");
+            section.1.iter().find(|rule| rule.text == $text).expect("its rule").prove();
+        }
+    };
+}
+pub(crate) use rules;

@@ -1,0 +1,119 @@
+//! The table in `docs/conformance.md`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use crate::rules::{Proof, Rule, score};
+use crate::stage::run;
+
+/// What the rules of a section add up to.
+#[derive(Debug, Default)]
+struct Counts {
+    rules: usize,
+    shown: usize,
+    deviating: usize,
+    not_applicable: usize,
+    open: usize,
+}
+
+impl Counts {
+    fn add(&mut self, proof: &Proof) {
+        self.rules += 1;
+        *match proof {
+            Proof::Shown(_) => &mut self.shown,
+            Proof::Deviates(..) => &mut self.deviating,
+            Proof::NotApplicable(_) => &mut self.not_applicable,
+            Proof::Failing(..) | Proof::Open(_) => &mut self.open,
+        } += 1;
+    }
+}
+
+fn sections() -> impl Iterator<Item = &'static (&'static str, &'static [Rule])> {
+    crate::SECTIONS.iter().copied().flatten()
+}
+
+fn chapter(section: &str) -> &str {
+    section.split('.').next().unwrap_or(section)
+}
+
+fn document() -> String {
+    let mut out = String::from(
+        "# Conformance to RFC 9260\n\n\
+         Made by the test `conformance`; `UPDATE_SNAPSHOTS=1 cargo test -p swiftwater-tests --test conformance` writes it\n\
+         again. Each rule of sections 3 to 9 that has a MUST or a SHOULD stands here with the packet script in\n\
+         `tests/conformance/` that shows it. The last column names the faults of an endpoint that the script was seen to\n\
+         notice: it was run again with an endpoint that has them, and failed.\n\n\
+         | section | rules | shown | deviating | not applicable | open |\n|---|---|---|---|---|---|\n",
+    );
+    let mut totals: BTreeMap<&str, Counts> = BTreeMap::new();
+    for (section, rules) in sections() {
+        for rule in *rules {
+            totals.entry(chapter(section)).or_default().add(&rule.proof);
+            totals.entry("all").or_default().add(&rule.proof);
+        }
+    }
+    for (section, c) in &totals {
+        let Counts { rules, shown, deviating, not_applicable, open } = c;
+        let _ = writeln!(out, "| {section} | {rules} | {shown} | {deviating} | {not_applicable} | {open} |");
+    }
+    out.push_str("\n| section | keyword | rule | script | result | notices |\n|---|---|---|---|---|---|\n");
+    for (section, rules) in sections() {
+        rules.iter().for_each(|rule| row(&mut out, section, rule));
+    }
+    out
+}
+
+fn row(out: &mut String, section: &str, rule: &Rule) {
+    let keyword = rule.keyword.replace('_', " ");
+    let evidence = rule.proof.evidence();
+    let name =
+        evidence.map_or(String::new(), |e| format!("`{}`", e.name.replace("crate::", "").replace(' ', "")));
+    let kept = evidence.is_some_and(|e| run(e.script, None).failure.is_none());
+    let result = match &rule.proof {
+        Proof::Shown(_) if kept => "holds".to_string(),
+        Proof::Deviates(_, instead) if kept => format!("deviates: {instead}"),
+        Proof::Shown(_) | Proof::Deviates(..) => "FAILS".to_string(),
+        Proof::Failing(_, why) | Proof::Open(why) => format!("open: {why}"),
+        Proof::NotApplicable(why) => format!("not applicable: {why}"),
+    };
+    let faults = evidence.map_or(&[][..], |e| e.faults);
+    let faults: Vec<_> = faults.iter().map(|fault| format!("{fault:?}").to_lowercase()).collect();
+    let _ = writeln!(
+        out,
+        "| {section} | {keyword} | {} | {name} | {result} | {} |",
+        rule.text,
+        faults.join(", ")
+    );
+}
+
+#[test]
+fn the_table_is_up_to_date() {
+    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/conformance.md");
+    let now = document();
+    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+        std::fs::write(&file, now).expect("docs/ can be written");
+        return;
+    }
+    let then = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(then == now, "docs/conformance.md is not what the scripts say; run this with UPDATE_SNAPSHOTS=1");
+}
+
+#[test]
+#[ignore = "plays every script with every fault, which takes a minute; prints how many were noticed"]
+fn scores() {
+    let mut totals: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    for (section, rules) in sections() {
+        for rule in *rules {
+            let Some(evidence) = rule.proof.evidence().filter(|_| rule.proof.passes()) else { continue };
+            let (noticed, all) = score(evidence.script);
+            println!("{section:8} {noticed:5} of {all:5}  {}", evidence.name);
+            let total = totals.entry(chapter(section)).or_default();
+            *total = (total.0 + noticed, total.1 + all);
+            assert!(noticed > 0, "nothing makes {} fail", evidence.name);
+        }
+    }
+    for (section, (noticed, all)) in totals {
+        println!("section {section}: {noticed} of {all} faults noticed");
+    }
+}
