@@ -2,6 +2,7 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::Duration;
 
 use bytes::Bytes;
 use sctp_wire::Tsn;
@@ -21,6 +22,9 @@ use crate::tsn;
 /// Bytes of DATA that make a SACK due at once: two packets of Ethernet (RFC 9260 §6.2: a SACK at least
 /// for every second packet), so that one 64 KB packet on loopback does not wait for another.
 const ACK_AT_ONCE_BYTES: usize = 2 * 1452;
+
+/// No SACK waits longer than that, whatever was set (RFC 9260 §6.2).
+const SACK_DELAY_MAX: Duration = Duration::from_millis(500);
 
 /// The first packets with data are acknowledged at once, so that a short association does not wait for a timer.
 const QUICK_ACKS: u8 = 8;
@@ -210,7 +214,7 @@ impl Inbound {
 
     /// All chunks of a packet were handled: decides when to acknowledge (RFC 9260 §6.2). Says whether there was
     /// DATA among them.
-    pub(crate) fn end_packet(&mut self, now: Time, sack_delay: std::time::Duration) -> bool {
+    pub(crate) fn end_packet(&mut self, now: Time, sack_delay: Duration) -> bool {
         if !self.packet_had_data {
             return false;
         }
@@ -225,7 +229,7 @@ impl Inbound {
             self.ack_now = true;
         }
         if !self.ack_now && self.ack_at.is_none() {
-            self.ack_at = Some(now + sack_delay);
+            self.ack_at = Some(now + sack_delay.min(SACK_DELAY_MAX));
         }
         true
     }
@@ -290,8 +294,8 @@ impl Inbound {
     pub(crate) fn write_sack(&mut self, space: usize, out: &mut Vec<u8>) {
         let mut gaps: SmallVec<[(u16, u16); 16]> = SmallVec::new();
         let room = space.saturating_sub(16) / 4;
-        let duplicates = self.duplicates.len().min(room / 2);
-        for range in self.beyond.iter().take(room - duplicates) {
+        // RFC 9260 §6.2: as many gaps as fit come first, duplicates get what is left.
+        for range in self.beyond.iter().take(room) {
             // Nothing is recorded that these 16-bit offsets cannot reach.
             let (Ok(start), Ok(end)) = (
                 u16::try_from(range.start - self.cumulative),
@@ -301,6 +305,7 @@ impl Inbound {
             };
             gaps.push((start, end));
         }
+        let duplicates = self.duplicates.len().min(room - gaps.len());
         let window_bytes = self.window_to_advertise_bytes();
         let window = u32::try_from(window_bytes).unwrap_or(u32::MAX);
         SackBuilder {

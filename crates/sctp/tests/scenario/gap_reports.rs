@@ -35,6 +35,10 @@ fn blocks_that_do_not_fit_a_packet_are_left_out() {
     let sack = (0..1000).map(|_| sack_of(&peer.hears()).unwrap()).last().unwrap();
     assert_eq!(sack.gaps.len(), (1472 - 12 - 16) / 4);
     assert_eq!(sack.gaps[..2], [(2, 2), (4, 4)]);
+    // RFC 9260 §6.2: as many of them as fit, so duplicates take no room from them.
+    peer.sends().data(1).data(3).go();
+    let sack = sack_of(&peer.hears()).unwrap();
+    assert_eq!((sack.gaps.len(), sack.duplicates.len()), ((1472 - 12 - 16) / 4, 0));
 }
 
 #[test]

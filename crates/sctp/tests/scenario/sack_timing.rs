@@ -29,6 +29,21 @@ fn one_packet_waits_200_ms_for_another() {
 }
 
 #[test]
+fn no_setting_makes_a_sack_wait_longer_than_half_a_second() {
+    let config =
+        sctp::AssociationConfig { sack_delay: Duration::from_secs(5), ..sctp::AssociationConfig::default() };
+    let mut peer = Peer::established_with(10, config);
+    for n in 0..8 {
+        peer.sends().data(n).go();
+        peer.expects(&format!("SACK {n}"));
+    }
+    peer.sends().data(8).go();
+    peer.expects_nothing();
+    peer.waits(Duration::from_millis(500));
+    peer.expects("SACK 8");
+}
+
+#[test]
 fn every_second_packet_is_acknowledged_at_once() {
     let (mut peer, n) = settled(2);
     for k in 0..5 {
