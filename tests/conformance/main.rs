@@ -12,6 +12,7 @@ mod rules;
 mod section_3_1;
 mod section_3_2;
 mod section_3_3_control;
+mod section_3_3_data;
 mod section_3_3_init_ack;
 mod stage;
 mod table;

@@ -31,7 +31,8 @@ fn a_sack_has_its_fixed_fields(stage: &Stage) {
     let sack = only_chunk(&peer.hears());
     assert_eq!((sack.kind, sack.value.len()), (Sack::KIND, 12));
     assert_eq!(word(&sack.value, 0), peer.init().initial_tsn.0);
-    assert_eq!([word(&sack.value, 4), word(&sack.value, 8)], [50_000, 0]);
+    assert!((49_000..=50_000).contains(&word(&sack.value, 4)), "the window");
+    assert_eq!(word(&sack.value, 8), 0, "no gaps, no duplicates");
 }
 
 fn the_heartbeat_info_is_a_nonce(stage: &Stage) {

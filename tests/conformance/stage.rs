@@ -40,7 +40,7 @@ enum Line {
 }
 
 /// Everything that passed the wire.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Record {
     lines: Vec<Line>,
     mutation: Option<Mutation>,
@@ -52,8 +52,8 @@ struct Record {
     rests: usize,
     /// What comes only after a while.
     late: Vec<(SocketAddr, Bytes)>,
-    /// Where the peer is, once that is known.
-    peer: Option<SocketAddr>,
+    /// Where the peer is.
+    peer: SocketAddr,
 }
 
 /// The wire of a stage.
@@ -98,7 +98,22 @@ impl Stage {
 
     /// Puts a peer on the stage: what it and the endpoint say from now on counts.
     pub(crate) fn play(&self, peer: Peer) -> Peer {
+        self.record.borrow_mut().peer = peer.address;
         peer.behind(Box::new(Recorded(Rc::clone(&self.record))))
+    }
+}
+
+impl Record {
+    fn new(mutation: Option<Mutation>) -> Self {
+        Record {
+            lines: Vec::new(),
+            mutation,
+            sent: Vec::new(),
+            received: 0,
+            rests: 0,
+            late: Vec::new(),
+            peer: SocketAddr::from(([0, 0, 0, 0], 0)),
+        }
     }
 }
 
@@ -107,7 +122,6 @@ impl Wire for Recorded {
         let mut record = self.0.borrow_mut();
         let number = record.sent.len();
         record.sent.push(packet.clone());
-        record.peer = Some(to);
         let mut arrives = vec![(to, packet)];
         if let Some(mutation) = record.mutation.filter(|m| m.fault.is_of_a_packet() && m.at == number) {
             let (to, packet) = arrives.remove(0);
@@ -125,7 +139,7 @@ impl Wire for Recorded {
         let mut record = self.0.borrow_mut();
         let number = record.received;
         record.received += 1;
-        record.peer = Some(from);
+        record.peer = from;
         record.lines.push(Line::FromPeer(now, packet.clone()));
         !record.mutation.is_some_and(|m| m.fault == Fault::Deaf && m.at == number)
     }
@@ -139,11 +153,9 @@ impl Wire for Recorded {
             record.lines.push(Line::Waited(now));
             arrives.append(&mut record.late);
         }
-        if let Some(mutation) = record.mutation.filter(|m| m.fault == Fault::Talkative && m.at == number)
-            && let Some(to) = record.peer
-        {
+        if let Some(mutation) = record.mutation.filter(|m| m.fault == Fault::Talkative && m.at == number) {
             let header = record.sent.last().map(|packet| packet.slice(..12));
-            arrives.push((to, crate::fault::uncalled_for(mutation.variant, header)));
+            arrives.push((record.peer, crate::fault::uncalled_for(mutation.variant, header)));
         }
         record.lines.extend(arrives.iter().map(|(_, packet)| Line::FromEndpoint(now, packet.clone())));
         arrives
@@ -205,7 +217,7 @@ pub(crate) fn run(script: Script, mutation: Option<Mutation>) -> Run {
             }
         }));
     });
-    let stage = Stage { record: Rc::new(RefCell::new(Record { mutation, ..Record::default() })) };
+    let stage = Stage { record: Rc::new(RefCell::new(Record::new(mutation))) };
     let record = Rc::clone(&stage.record);
     QUIET.set(true);
     let outcome = panic::catch_unwind(AssertUnwindSafe(|| script(&stage)));
@@ -214,6 +226,6 @@ pub(crate) fn run(script: Script, mutation: Option<Mutation>) -> Run {
         let text = payload.downcast_ref::<String>().map(String::as_str);
         text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("it failed").to_string()
     });
-    let record = std::mem::take(&mut *record.borrow_mut());
+    let record = record.replace(Record::new(None));
     Run { failure, record }
 }
