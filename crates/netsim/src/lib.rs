@@ -43,11 +43,29 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod ecn;
+mod flow;
+mod jitter;
 mod loss;
 mod network;
+mod payload;
 mod pipe;
+mod queue;
 mod random;
+mod rate;
+mod reorder;
+mod schedule;
+mod time;
+mod transit;
+mod verdict;
 
+pub use ecn::Ecn;
+pub use flow::FlowId;
+pub use jitter::Jitter;
 pub use loss::Loss;
-pub use network::{Delivery, HostId, Network, NetworkStats, PipeId, SendOutcome};
-pub use pipe::{DropReason, Pipe, PipeConfig, PipeStats, Verdict};
+pub use network::{Delivery, HostId, Network, NetworkStats, Packet, PipeId, SendOutcome};
+pub use payload::Payload;
+pub use pipe::{Pipe, PipeConfig, PipeStats};
+pub use reorder::Reorder;
+pub use schedule::{Schedule, WhenDown};
+pub use verdict::{Behind, DropReason, Flips, Passage, Verdict};

@@ -1,20 +1,33 @@
 //! Hosts, the routes of pipes between them, and the packets on the way.
 
-use std::cmp::Ordering;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use crate::pipe::{DropReason, Pipe, PipeConfig, Verdict};
-use crate::random::Random;
+use crate::flow::{FlowId, Flows};
+use crate::pipe::{Pipe, PipeConfig};
+use crate::transit::Transit;
+use crate::verdict::{DropReason, Passage, Verdict};
+use crate::{Ecn, Payload};
 
 /// A host of a [`Network`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HostId(usize);
 
 /// A pipe of a [`Network`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PipeId(usize);
+
+/// A packet to send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packet<P> {
+    /// Its length on the wire, headers included.
+    pub bytes: usize,
+    /// What its sender says about congestion marks.
+    pub ecn: Ecn,
+    /// What it carries.
+    pub payload: P,
+}
 
 /// A packet that has arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +40,10 @@ pub struct Delivery<P> {
     pub from: SocketAddr,
     /// To which address of the host.
     pub to: SocketAddr,
+    /// Its ECN field, as the queues on the way left it.
+    pub ecn: Ecn,
+    /// Whether it was damaged on the way.
+    pub corrupted: bool,
     /// What it carries.
     pub payload: P,
 }
@@ -46,11 +63,15 @@ pub enum SendOutcome {
 }
 
 /// What a network has counted.
+///
+/// `packets_sent + packets_copied` is the sum of the others and of [`Network::in_flight`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NetworkStats {
     /// Packets sent.
     pub packets_sent: u64,
-    /// Packets that have arrived.
+    /// Copies that pipes put on the way.
+    pub packets_copied: u64,
+    /// Packets that have arrived, with copies.
     pub packets_delivered: u64,
     /// Packets that a pipe or a filter took, at any hop.
     pub packets_dropped: u64,
@@ -68,26 +89,42 @@ pub struct Network<P> {
     hosts: HashMap<IpAddr, HostId>,
     hosts_len: usize,
     pipes: Vec<Pipe>,
-    filters: HashMap<PipeId, Filter<P>>,
-    routes: HashMap<(IpAddr, IpAddr), Vec<PipeId>>,
-    on_the_way: BinaryHeap<Traveller<P>>,
-    /// Orders packets that arrive at the same instant as they were put on the way.
-    sequence: u64,
+    /// One place for each pipe.
+    filters: Vec<Option<Filter<P>>>,
+    flows: Flows,
+    /// Lane 0 is for routes without pipes; each pipe has the one after its own number.
+    transit: Transit<Traveller<P>>,
     stats: NetworkStats,
 }
 
-impl<P> Network<P> {
+/// A packet on its way to the next pipe of its route, or to its host.
+#[derive(Clone, Debug)]
+struct Traveller<P> {
+    flow: FlowId,
+    /// Pipes that it has passed.
+    passed: u16,
+    ecn: Ecn,
+    corrupted: bool,
+    bytes: usize,
+    payload: P,
+}
+
+impl<P: Payload> Network<P> {
+    /// The most pipes of a route.
+    pub const ROUTE_PIPES_MAX: usize = u16::MAX as usize;
+
     /// An empty network whose chances all come from `seed`.
     pub fn new(seed: u64) -> Self {
+        let mut transit = Transit::new();
+        transit.add_lane();
         Network {
             seed,
             hosts: HashMap::new(),
             hosts_len: 0,
             pipes: Vec::new(),
-            filters: HashMap::new(),
-            routes: HashMap::new(),
-            on_the_way: BinaryHeap::new(),
-            sequence: 0,
+            filters: Vec::new(),
+            flows: Flows::new(),
+            transit,
             stats: NetworkStats::default(),
         }
     }
@@ -110,13 +147,20 @@ impl<P> Network<P> {
     /// A pipe that routes can use; several may share it.
     pub fn add_pipe(&mut self, config: &PipeConfig) -> PipeId {
         let id = PipeId(self.pipes.len());
-        self.pipes.push(Pipe::with_random(config, Random::new(self.seed, id.0 as u64)));
+        self.pipes.push(Pipe::numbered(config, self.seed, id.0 as u64));
+        self.filters.push(None);
+        self.transit.add_lane();
         id
     }
 
     /// Packets from one address to another pass these pipes, in this order; those on the way pass what is left of it.
+    ///
+    /// # Panics
+    ///
+    /// When there are more than [`ROUTE_PIPES_MAX`](Self::ROUTE_PIPES_MAX).
     pub fn set_route(&mut self, from: IpAddr, to: IpAddr, pipes: &[PipeId]) {
-        self.routes.insert((from, to), pipes.to_vec());
+        assert!(pipes.len() <= Self::ROUTE_PIPES_MAX, "a route of {} pipes is too long", pipes.len());
+        self.flows.set_route(from, to, pipes);
     }
 
     /// A line between two addresses with a pipe each way; returns the pipe there and the pipe back.
@@ -130,15 +174,21 @@ impl<P> Network<P> {
     /// Drops what `drops` says at the near end of a pipe, before its loss and its queue: the way to lose one
     /// particular packet. It replaces an earlier filter.
     pub fn set_filter(&mut self, pipe: PipeId, drops: impl FnMut(&P) -> bool + Send + 'static) {
-        self.filters.insert(pipe, Box::new(drops));
+        self.filters[pipe.0] = Some(Box::new(drops));
     }
 
     /// Lets everything pass again.
     pub fn clear_filter(&mut self, pipe: PipeId) {
-        self.filters.remove(&pipe);
+        self.filters[pipe.0] = None;
     }
 
-    /// Sends a packet of `bytes` on the wire, headers included.
+    /// What packets from one address to another can be sent on, or `None` if no route leads to a host. A sender of many
+    /// packets asks once. Later changes of the route count for it.
+    pub fn flow(&mut self, from: SocketAddr, to: SocketAddr) -> Option<FlowId> {
+        self.flows.find(from, to, &self.hosts)
+    }
+
+    /// Sends a packet of `bytes` on the wire, headers included, whose sender knows no congestion marks.
     pub fn send(
         &mut self,
         now_ns: u64,
@@ -147,44 +197,66 @@ impl<P> Network<P> {
         bytes: usize,
         payload: P,
     ) -> SendOutcome {
-        self.stats.packets_sent += 1;
-        let known = self.routes.contains_key(&(from.ip(), to.ip()));
-        let Some(host) = self.hosts.get(&to.ip()).copied().filter(|_| known) else {
-            self.stats.packets_unroutable += 1;
-            return SendOutcome::NoRoute;
-        };
-        let delivery = Delivery { at_ns: now_ns, host, from, to, payload };
-        let outcome = self.pass(delivery, bytes, 0);
-        if !matches!(outcome, SendOutcome::Sent) {
-            self.stats.packets_dropped += 1;
+        self.send_packet(now_ns, from, to, Packet { bytes, ecn: Ecn::NotCapable, payload })
+    }
+
+    /// Sends a packet.
+    pub fn send_packet(
+        &mut self,
+        now_ns: u64,
+        from: SocketAddr,
+        to: SocketAddr,
+        packet: Packet<P>,
+    ) -> SendOutcome {
+        match self.flow(from, to) {
+            Some(flow) => self.send_on(now_ns, flow, packet),
+            None => {
+                self.stats.packets_sent += 1;
+                self.stats.packets_unroutable += 1;
+                SendOutcome::NoRoute
+            }
         }
-        outcome
+    }
+
+    /// Sends a packet on a flow of this network. `now_ns` never goes back.
+    pub fn send_on(&mut self, now_ns: u64, flow: FlowId, packet: Packet<P>) -> SendOutcome {
+        self.stats.packets_sent += 1;
+        let Packet { bytes, ecn, payload } = packet;
+        let traveller = Traveller { flow, passed: 0, ecn, corrupted: false, bytes, payload };
+        match self.flows.pipe(flow, 0) {
+            Some(pipe) => self.pass(now_ns, pipe, traveller),
+            // A route of no pipes joins the addresses directly.
+            None => {
+                self.transit.push(0, now_ns, traveller);
+                SendOutcome::Sent
+            }
+        }
     }
 
     /// When something happens next: a packet arrives, here or at the next pipe of its route.
     pub fn next_event_ns(&self) -> Option<u64> {
-        self.on_the_way.peek().map(|traveller| traveller.delivery.at_ns)
+        self.transit.next_ns()
     }
 
     /// The next packet that has arrived by `now_ns`, in the order of arrival. Call it until there is none.
     pub fn deliver(&mut self, now_ns: u64) -> Option<Delivery<P>> {
-        while self.next_event_ns().is_some_and(|at_ns| at_ns <= now_ns) {
-            let Traveller { delivery, bytes, next_hop, .. } = self.on_the_way.pop()?;
-            let hops = self.routes.get(&(delivery.from.ip(), delivery.to.ip())).map_or(0, Vec::len);
-            if next_hop >= hops {
-                self.stats.packets_delivered += 1;
-                return Some(delivery);
+        while let Some((at_ns, traveller)) = self.transit.pop_due(now_ns) {
+            if let Some(pipe) = self.flows.pipe(traveller.flow, traveller.passed.into()) {
+                self.pass(at_ns, pipe, traveller);
+                continue;
             }
-            if !matches!(self.pass(delivery, bytes, next_hop), SendOutcome::Sent) {
-                self.stats.packets_dropped += 1;
-            }
+            self.stats.packets_delivered += 1;
+            let Traveller { flow, ecn, corrupted, payload, .. } = traveller;
+            let flow = self.flows.get(flow);
+            let (host, from, to) = (flow.host, flow.from, flow.to);
+            return Some(Delivery { at_ns, host, from, to, ecn, corrupted, payload });
         }
         None
     }
 
     /// Packets on the way.
     pub fn in_flight(&self) -> usize {
-        self.on_the_way.len()
+        self.transit.len()
     }
 
     /// A pipe, to look at.
@@ -202,24 +274,44 @@ impl<P> Network<P> {
         self.stats
     }
 
-    /// Offers a packet to the pipe at `hop` of its route, at the time it is there.
-    fn pass(&mut self, mut delivery: Delivery<P>, bytes: usize, hop: usize) -> SendOutcome {
-        let route = self.routes.get(&(delivery.from.ip(), delivery.to.ip()));
-        // A route of no pipes joins the addresses directly.
-        if let Some(pipe) = route.and_then(|route| route.get(hop)).copied() {
-            if let Some(drops) = self.filters.get_mut(&pipe)
-                && drops(&delivery.payload)
-            {
-                return SendOutcome::Filtered;
+    /// Offers a packet to the next pipe of its route.
+    fn pass(&mut self, now_ns: u64, pipe: PipeId, traveller: Traveller<P>) -> SendOutcome {
+        if let Some(drops) = &mut self.filters[pipe.0]
+            && drops(&traveller.payload)
+        {
+            self.stats.packets_dropped += 1;
+            return SendOutcome::Filtered;
+        }
+        match self.pipes[pipe.0].offer_with_ecn(now_ns, traveller.bytes, traveller.ecn) {
+            Verdict::Deliver(passage) => {
+                self.travel(pipe, passage, traveller);
+                SendOutcome::Sent
             }
-            match self.pipes[pipe.0].offer(delivery.at_ns, bytes) {
-                Verdict::Deliver { at_ns } => delivery.at_ns = at_ns,
-                Verdict::Drop(reason) => return SendOutcome::Dropped(reason),
+            Verdict::Drop(reason) => {
+                self.stats.packets_dropped += 1;
+                SendOutcome::Dropped(reason)
             }
         }
-        self.on_the_way.push(Traveller { delivery, bytes, next_hop: hop + 1, sequence: self.sequence });
-        self.sequence += 1;
-        SendOutcome::Sent
+    }
+
+    /// Puts a packet on the way through a pipe that lets it pass.
+    fn travel(&mut self, pipe: PipeId, passage: Passage, mut traveller: Traveller<P>) {
+        let lane = pipe.0 + 1;
+        traveller.passed += 1;
+        traveller.ecn = passage.ecn;
+        let copy = passage.copy_at_ns.map(|at_ns| (at_ns, traveller.clone()));
+        if let Some(flips) = passage.flips {
+            flips.apply(&mut traveller.payload);
+            traveller.corrupted = true;
+        }
+        match passage.behind {
+            None => self.transit.push(lane, passage.at_ns, traveller),
+            Some(behind) => self.transit.push_behind(lane, passage.at_ns, behind, traveller),
+        }
+        if let Some((at_ns, copy)) = copy {
+            self.stats.packets_copied += 1;
+            self.transit.push(lane, at_ns, copy);
+        }
     }
 }
 
@@ -229,43 +321,8 @@ impl<P> fmt::Debug for Network<P> {
             .field("seed", &self.seed)
             .field("hosts", &self.hosts_len)
             .field("pipes", &self.pipes.len())
-            .field("in_flight", &self.on_the_way.len())
+            .field("in_flight", &self.transit.len())
             .field("stats", &self.stats)
             .finish()
-    }
-}
-
-/// A packet on its way to the next pipe of its route, or to its host.
-struct Traveller<P> {
-    delivery: Delivery<P>,
-    bytes: usize,
-    next_hop: usize,
-    sequence: u64,
-}
-
-impl<P> Traveller<P> {
-    fn key(&self) -> (u64, u64) {
-        (self.delivery.at_ns, self.sequence)
-    }
-}
-
-impl<P> PartialEq for Traveller<P> {
-    fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
-    }
-}
-
-impl<P> Eq for Traveller<P> {}
-
-impl<P> PartialOrd for Traveller<P> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<P> Ord for Traveller<P> {
-    /// The heap gives the greatest first, and the earliest packet is to be that.
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.key().cmp(&self.key())
     }
 }

@@ -1,14 +1,37 @@
-//! One direction of a line: loss, a bounded queue, a rate and a delay.
+//! One direction of a line: faults, a bounded queue, a rate and a delay.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::Loss;
+use crate::loss::Judge;
+use crate::queue::Queue;
 use crate::random::Random;
+use crate::rate::Rate;
+use crate::schedule::Calendar;
+use crate::time::nanoseconds;
+use crate::verdict::{Behind, DropReason, Flips, Passage, Verdict};
+use crate::{Ecn, Jitter, Loss, Reorder, Schedule, WhenDown};
 
-const NS_PER_S: u128 = 1_000_000_000;
-
-/// What a pipe is like.
+/// What a pipe is like. The default is a line with no limit, no delay and no fault.
+///
+/// What a fault does to a packet depends on the seed, the pipe and the packet's number alone: switching one on does not
+/// change the chances of another.
+///
+/// # Examples
+///
+/// A line of 30 Mbit/s and 50 ms that drops what does not fit into 400 KB, and loses one packet in a thousand:
+///
+/// ```
+/// use std::time::Duration;
+/// use netsim::{Loss, PipeConfig};
+///
+/// let config = PipeConfig {
+///     rate_bits_per_s: Some(30_000_000),
+///     delay: Duration::from_millis(50),
+///     queue_bytes: 400_000,
+///     loss: Loss::Random { probability: 0.001 },
+///     ..PipeConfig::default()
+/// };
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct PipeConfig {
     /// How fast packets leave; `None` (the default) is at once, and then nothing queues.
@@ -18,8 +41,28 @@ pub struct PipeConfig {
     /// Bytes that fit into the queue, with the packet that is leaving. A packet that does not fit is dropped
     /// (drop-tail); one that finds the queue empty always fits. Default: no bound.
     pub queue_bytes: usize,
+    /// Packets that fit into the queue, with the one that is leaving. Default: no bound.
+    pub queue_packets: usize,
+    /// A packet that finds more than this waiting is marked "congestion experienced" if its sender said that it
+    /// understands marks (RFC 3168 §5). Default: nothing is marked.
+    pub mark_above_bytes: Option<usize>,
     /// What is lost. Default: nothing.
     pub loss: Loss,
+    /// What others overtake. Default: nothing.
+    pub reorder: Reorder,
+    /// How likely a packet is sent twice, from 0 to 1. The copy comes right behind it and must find room in the queue
+    /// too; no other fault meets it but the jitter. Default 0.
+    pub duplicate_probability: f64,
+    /// How likely a packet is damaged, from 0 to 1. Default 0.
+    pub corrupt_probability: f64,
+    /// How many neighbouring bits of a damaged packet are flipped; where, is chance. Default 1.
+    pub corrupt_bits: u32,
+    /// How the delay changes from packet to packet. Default: it does not.
+    pub jitter: Jitter,
+    /// When the line is up. Default: always.
+    pub schedule: Schedule,
+    /// What happens to packets while it is not. Default: they are lost.
+    pub when_down: WhenDown,
 }
 
 impl Default for PipeConfig {
@@ -28,171 +71,397 @@ impl Default for PipeConfig {
             rate_bits_per_s: None,
             delay: Duration::ZERO,
             queue_bytes: usize::MAX,
+            queue_packets: usize::MAX,
+            mark_above_bytes: None,
             loss: Loss::Never,
+            reorder: Reorder::Never,
+            duplicate_probability: 0.0,
+            corrupt_probability: 0.0,
+            corrupt_bits: 1,
+            jitter: Jitter::None,
+            schedule: Schedule::AlwaysUp,
+            when_down: WhenDown::Lose,
         }
     }
 }
 
-/// What becomes of a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Verdict {
-    /// It arrives at the far end.
-    Deliver {
-        /// When its last bit is there.
-        at_ns: u64,
-    },
-    /// It does not.
-    Drop(DropReason),
-}
-
-/// Why a packet does not arrive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum DropReason {
-    /// The pipe's loss took it.
-    Loss,
-    /// The queue was full.
-    Queue,
-}
-
 /// What a pipe has counted.
+///
+/// Every packet and copy ends in one of four counters: `packets_offered + packets_duplicated` is
+/// `packets_delivered + packets_lost + packets_overflowed + packets_down`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PipeStats {
     /// Packets offered.
     pub packets_offered: u64,
-    /// Packets that arrive.
+    /// Packets that arrive, with copies.
     pub packets_delivered: u64,
-    /// Bytes that arrive.
+    /// Bytes that arrive, with copies.
     pub bytes_delivered: u64,
     /// Packets lost.
     pub packets_lost: u64,
     /// Packets dropped because the queue was full.
     pub packets_overflowed: u64,
+    /// Packets lost because the line was down, or went down while they waited.
+    pub packets_down: u64,
+    /// Copies made.
+    pub packets_duplicated: u64,
+    /// Packets damaged.
+    pub packets_corrupted: u64,
+    /// Packets that were made late or to wait behind others.
+    pub packets_reordered: u64,
+    /// Packets marked "congestion experienced".
+    pub packets_marked: u64,
     /// The most bytes that ever waited.
     pub queue_bytes_max: usize,
+    /// The most packets that ever waited.
+    pub queue_packets_max: usize,
 }
 
-/// One direction of a line. It decides what becomes of a packet from its size and the time alone.
+/// The chances of a pipe, one sequence for each fault.
+#[derive(Clone, Debug)]
+struct Chances {
+    loss: Random,
+    reorder: Random,
+    duplicate: Random,
+    corrupt: Random,
+    corrupt_bit: Random,
+    jitter: Random,
+    copy_jitter: Random,
+}
+
+impl Chances {
+    fn new(seed: u64, pipe: u64) -> Self {
+        let of_fault = |fault: u64| Random::new(seed, pipe ^ (fault << 40));
+        Chances {
+            loss: of_fault(0),
+            reorder: of_fault(1),
+            duplicate: of_fault(2),
+            corrupt: of_fault(3),
+            corrupt_bit: of_fault(4),
+            jitter: of_fault(5),
+            copy_jitter: of_fault(6),
+        }
+    }
+}
+
+/// One direction of a line. It decides what becomes of a packet from its size, its ECN field and the time alone.
+///
+/// # Examples
+///
+/// ```
+/// use netsim::{DropReason, Pipe, PipeConfig, Verdict};
+///
+/// // A byte takes a microsecond, and two packets fit.
+/// let config = PipeConfig { rate_bits_per_s: Some(8_000_000), queue_packets: 2, ..PipeConfig::default() };
+/// let mut pipe = Pipe::new(&config, 0);
+/// let at: Vec<_> = (0..2).map(|_| match pipe.offer(0, 1000) {
+///     Verdict::Deliver(passage) => passage.at_ns,
+///     Verdict::Drop(reason) => panic!("{reason}"),
+/// }).collect();
+/// assert_eq!(at, [1_000_000, 2_000_000]);
+/// assert_eq!(pipe.offer(0, 1000), Verdict::Drop(DropReason::Queue));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Pipe {
     config: PipeConfig,
-    random: Random,
-    /// Packets offered since the loss was set.
-    number: u64,
-    /// When each packet in the queue has left, and its bytes; the oldest first.
-    queue: VecDeque<(u64, usize)>,
-    queued_bytes: usize,
-    /// When the last packet will have left, in nanoseconds and a fraction in units of 1 / rate.
+    /// Parts of the configuration as the clock counts them.
+    rate: Option<Rate>,
+    delay_ns: u64,
+    calendar: Calendar,
+    chances: Chances,
+    judge: Judge,
+    queue: Queue,
+    /// When the last packet will have left.
     busy_until_ns: u64,
-    busy_until_fraction: u64,
+    /// When the last packet arrives that may not be overtaken.
+    last_at_ns: u64,
     stats: PipeStats,
 }
 
 impl Pipe {
     /// A pipe whose chances come from `seed`.
+    ///
+    /// ```
+    /// # use netsim::{Pipe, PipeConfig};
+    /// let pipe = Pipe::new(&PipeConfig::default(), 42);
+    /// assert_eq!(pipe.stats().packets_offered, 0);
+    /// ```
     pub fn new(config: &PipeConfig, seed: u64) -> Self {
-        Self::with_random(config, Random::new(seed, 0))
+        Self::numbered(config, seed, 0)
     }
 
-    pub(crate) fn with_random(config: &PipeConfig, random: Random) -> Self {
+    /// The pipe number `pipe` of a network.
+    pub(crate) fn numbered(config: &PipeConfig, seed: u64, pipe: u64) -> Self {
+        let chances = Chances::new(seed, pipe);
         Pipe {
-            config: config.clone(),
-            random,
-            number: 0,
-            queue: VecDeque::new(),
-            queued_bytes: 0,
+            rate: config.rate_bits_per_s.map(Rate::new),
+            delay_ns: nanoseconds(config.delay),
+            calendar: Calendar::new(&config.schedule),
+            judge: Judge::new(chances.loss),
+            chances,
+            queue: Queue::default(),
             busy_until_ns: 0,
-            busy_until_fraction: 0,
+            last_at_ns: 0,
             stats: PipeStats::default(),
+            config: config.clone(),
         }
     }
 
-    /// A packet of `bytes` comes to the near end. `now_ns` never goes back.
+    /// A packet of `bytes` that knows no congestion marks comes to the near end. `now_ns` never goes back.
+    ///
+    /// ```
+    /// # use netsim::{Pipe, PipeConfig, Verdict};
+    /// let mut pipe = Pipe::new(&PipeConfig::default(), 0);
+    /// assert!(matches!(pipe.offer(7, 1500), Verdict::Deliver(passage) if passage.at_ns == 7));
+    /// ```
     pub fn offer(&mut self, now_ns: u64, bytes: usize) -> Verdict {
-        let number = self.number;
-        self.number += 1;
+        self.offer_with_ecn(now_ns, bytes, Ecn::NotCapable)
+    }
+
+    /// A packet of `bytes` with this ECN field comes to the near end. `now_ns` never goes back.
+    ///
+    /// What becomes of it is known at once, also where it happens later: a packet that will be in the queue when the line
+    /// goes down is dropped now, but takes its room in the queue until then.
+    ///
+    /// ```
+    /// # use netsim::{Ecn, Pipe, PipeConfig, Verdict};
+    /// let config =
+    ///     PipeConfig { rate_bits_per_s: Some(1_000_000), mark_above_bytes: Some(0), ..PipeConfig::default() };
+    /// let mut pipe = Pipe::new(&config, 0);
+    /// let ecn: Vec<_> = (0..2).map(|_| match pipe.offer_with_ecn(0, 1000, Ecn::Ect0) {
+    ///     Verdict::Deliver(passage) => passage.ecn,
+    ///     Verdict::Drop(reason) => panic!("{reason}"),
+    /// }).collect();
+    /// assert_eq!(ecn, [Ecn::Ect0, Ecn::CongestionExperienced]);
+    /// ```
+    pub fn offer_with_ecn(&mut self, now_ns: u64, bytes: usize, ecn: Ecn) -> Verdict {
+        let index = self.stats.packets_offered;
         self.stats.packets_offered += 1;
-        if self.config.loss.loses(number, &mut self.random) {
+        if self.judge.loses(&self.config.loss, index) {
             self.stats.packets_lost += 1;
             return Verdict::Drop(DropReason::Loss);
         }
-        let Some(left_ns) = self.enqueue(now_ns, bytes) else {
-            self.stats.packets_overflowed += 1;
-            return Verdict::Drop(DropReason::Queue);
+        self.queue.expire(now_ns);
+        let above = self.config.mark_above_bytes.is_some_and(|bound| self.queue.bytes() > bound);
+        let left_ns = match self.enqueue(now_ns, bytes) {
+            Ok(left_ns) => left_ns,
+            Err(reason) => return Verdict::Drop(reason),
         };
-        self.stats.packets_delivered += 1;
-        self.stats.bytes_delivered += bytes as u64;
-        let delay_ns = u64::try_from(self.config.delay.as_nanos()).unwrap_or(u64::MAX);
-        Verdict::Deliver { at_ns: left_ns.saturating_add(delay_ns) }
+        let ecn = if above { self.mark(ecn) } else { ecn };
+        let at_ns = self.arrival_ns(left_ns, self.chances.jitter, index);
+        let (at_ns, behind) = self.reorder(at_ns, index);
+        let flips = self.corrupt(index);
+        let copy_at_ns = self.duplicate(now_ns, bytes, index);
+        Verdict::Deliver(Passage { at_ns, copy_at_ns, ecn, flips, behind })
     }
 
     /// Loses packets in another way from now on; scripted numbers count from here.
+    ///
+    /// ```
+    /// # use netsim::{DropReason, Loss, Pipe, PipeConfig, Verdict};
+    /// let mut pipe = Pipe::new(&PipeConfig::default(), 0);
+    /// pipe.set_loss(Loss::Always); // cuts the line
+    /// assert_eq!(pipe.offer(0, 1500), Verdict::Drop(DropReason::Loss));
+    /// ```
     pub fn set_loss(&mut self, loss: Loss) {
         self.config.loss = loss;
-        self.number = 0;
+        self.judge.restart();
     }
 
     /// Changes the rate for the packets still to come.
+    ///
+    /// ```
+    /// # use netsim::{Pipe, PipeConfig};
+    /// let mut pipe = Pipe::new(&PipeConfig::default(), 0);
+    /// pipe.set_rate(Some(1_000_000));
+    /// assert_eq!(pipe.config().rate_bits_per_s, Some(1_000_000));
+    /// ```
     pub fn set_rate(&mut self, rate_bits_per_s: Option<u64>) {
         self.config.rate_bits_per_s = rate_bits_per_s;
-        self.busy_until_fraction = 0;
+        self.rate = rate_bits_per_s.map(Rate::new);
     }
 
     /// Changes the delay for the packets still to come. A shorter one can let them overtake those on the way.
+    ///
+    /// ```
+    /// # use netsim::{Pipe, PipeConfig};
+    /// # use std::time::Duration;
+    /// let mut pipe = Pipe::new(&PipeConfig::default(), 0);
+    /// pipe.set_delay(Duration::from_millis(20));
+    /// assert_eq!(pipe.config().delay, Duration::from_millis(20));
+    /// ```
     pub fn set_delay(&mut self, delay: Duration) {
         self.config.delay = delay;
+        self.delay_ns = nanoseconds(delay);
+    }
+
+    /// Changes everything for the packets still to come. What waits keeps its place, and scripted numbers count from
+    /// here.
+    ///
+    /// ```
+    /// # use netsim::{Pipe, PipeConfig};
+    /// let mut pipe = Pipe::new(&PipeConfig::default(), 0);
+    /// pipe.set_config(PipeConfig { duplicate_probability: 0.5, ..pipe.config().clone() });
+    /// ```
+    pub fn set_config(&mut self, config: PipeConfig) {
+        self.calendar = Calendar::new(&config.schedule);
+        self.set_rate(config.rate_bits_per_s);
+        self.set_delay(config.delay);
+        self.judge.restart();
+        self.config = config;
     }
 
     /// What the pipe is like.
+    ///
+    /// ```
+    /// # use netsim::{Loss, Pipe, PipeConfig};
+    /// assert_eq!(Pipe::new(&PipeConfig::default(), 0).config().loss, Loss::Never);
+    /// ```
     pub fn config(&self) -> &PipeConfig {
         &self.config
     }
 
-    /// Bytes that wait at `now_ns`, with the packet that is leaving.
+    /// Bytes that wait at `now_ns`, with the packet that is leaving. `now_ns` is not before the last packet came.
+    ///
+    /// ```
+    /// # use netsim::{Pipe, PipeConfig};
+    /// let mut pipe = Pipe::new(&PipeConfig { rate_bits_per_s: Some(8_000_000), ..PipeConfig::default() }, 0);
+    /// pipe.offer(0, 1000);
+    /// assert_eq!((pipe.queued_bytes(999_999), pipe.queued_bytes(1_000_000)), (1000, 0));
+    /// ```
     pub fn queued_bytes(&self, now_ns: u64) -> usize {
-        self.queue.iter().filter(|(left_ns, _)| *left_ns > now_ns).map(|(_, bytes)| bytes).sum()
+        self.queue.waiting_at(now_ns).0
+    }
+
+    /// Packets that wait at `now_ns`, with the one that is leaving. `now_ns` is not before the last packet came.
+    ///
+    /// ```
+    /// # use netsim::{Pipe, PipeConfig};
+    /// let mut pipe = Pipe::new(&PipeConfig { rate_bits_per_s: Some(8_000_000), ..PipeConfig::default() }, 0);
+    /// pipe.offer(0, 1000);
+    /// assert_eq!((pipe.queued_packets(999_999), pipe.queued_packets(1_000_000)), (1, 0));
+    /// ```
+    pub fn queued_packets(&self, now_ns: u64) -> usize {
+        self.queue.waiting_at(now_ns).1
     }
 
     /// What the pipe has counted.
+    ///
+    /// ```
+    /// # use netsim::{Pipe, PipeConfig};
+    /// let mut pipe = Pipe::new(&PipeConfig::default(), 0);
+    /// pipe.offer(0, 1500);
+    /// assert_eq!(pipe.stats().bytes_delivered, 1500);
+    /// ```
     pub fn stats(&self) -> PipeStats {
         self.stats
     }
 
-    /// When the packet will have left, or `None` if it does not fit.
-    fn enqueue(&mut self, now_ns: u64, bytes: usize) -> Option<u64> {
-        while let Some((left_ns, bytes)) = self.queue.front().copied()
-            && left_ns <= now_ns
-        {
-            self.queued_bytes -= bytes;
-            self.queue.pop_front();
+    /// When the packet will have left, if it does.
+    fn enqueue(&mut self, now_ns: u64, bytes: usize) -> Result<u64, DropReason> {
+        let loses_queue = self.config.when_down == WhenDown::Lose;
+        if loses_queue && self.calendar.up_again_ns(now_ns).is_some() {
+            self.stats.packets_down += 1;
+            return Err(DropReason::Down);
         }
-        if !self.queue.is_empty() && bytes > self.config.queue_bytes.saturating_sub(self.queued_bytes) {
-            return None;
+        if !self.queue.has_room(bytes, self.config.queue_bytes, self.config.queue_packets) {
+            self.stats.packets_overflowed += 1;
+            return Err(DropReason::Queue);
         }
         let left_ns = self.leave(now_ns, bytes);
-        if left_ns > now_ns {
-            self.queue.push_back((left_ns, bytes));
-            self.queued_bytes += bytes;
-            self.stats.queue_bytes_max = self.stats.queue_bytes_max.max(self.queued_bytes);
+        let down_ns = if loses_queue { self.calendar.down_next_ns(now_ns) } else { u64::MAX };
+        // What is lost with the queue waits until then.
+        self.busy_until_ns = left_ns.min(down_ns);
+        if self.busy_until_ns > now_ns {
+            self.queue.push(self.busy_until_ns, bytes);
+            self.stats.queue_bytes_max = self.stats.queue_bytes_max.max(self.queue.bytes());
+            self.stats.queue_packets_max = self.stats.queue_packets_max.max(self.queue.packets());
         }
-        Some(left_ns)
+        if left_ns > down_ns {
+            self.stats.packets_down += 1;
+            return Err(DropReason::Down);
+        }
+        self.stats.packets_delivered += 1;
+        self.stats.bytes_delivered += bytes as u64;
+        Ok(left_ns)
     }
 
-    /// Appends a packet to what is leaving. The fraction is carried along, so that the rate is exact over any run of
-    /// packets.
+    /// When a packet has left that comes behind all that wait.
     fn leave(&mut self, now_ns: u64, bytes: usize) -> u64 {
-        if self.busy_until_ns < now_ns {
-            (self.busy_until_ns, self.busy_until_fraction) = (now_ns, 0);
+        if self.busy_until_ns < now_ns
+            && let Some(rate) = &mut self.rate
+        {
+            rate.rest();
         }
-        if let Some(rate) = self.config.rate_bits_per_s {
-            // A pipe of rate 0 would hold its packets for ever, and 1 bit/s is as good as that.
-            let rate = u128::from(rate.max(1));
-            let bit_ns = bytes as u128 * 8 * NS_PER_S + u128::from(self.busy_until_fraction);
-            let taken_ns = u64::try_from(bit_ns / rate).unwrap_or(u64::MAX);
-            self.busy_until_ns = self.busy_until_ns.saturating_add(taken_ns);
-            self.busy_until_fraction = (bit_ns % rate) as u64;
+        let start_ns = self.busy_until_ns.max(now_ns);
+        let taken_ns = self.rate.as_mut().map_or(0, |rate| rate.taken_ns(bytes));
+        match self.config.when_down {
+            WhenDown::Lose => start_ns.saturating_add(taken_ns),
+            WhenDown::Wait => self.calendar.finished_ns(start_ns, taken_ns),
         }
-        self.busy_until_ns
+    }
+
+    /// When a packet that has left is at the far end.
+    fn arrival_ns(&mut self, left_ns: u64, jitter: Random, index: u64) -> u64 {
+        let at_ns = left_ns.saturating_add(self.delay_ns);
+        if self.config.jitter == Jitter::None {
+            return at_ns;
+        }
+        let at_ns = at_ns.saturating_add(self.config.jitter.extra_ns(jitter, index));
+        if self.config.jitter.may_reorder() {
+            return at_ns;
+        }
+        self.last_at_ns = self.last_at_ns.max(at_ns);
+        self.last_at_ns
+    }
+
+    fn mark(&mut self, ecn: Ecn) -> Ecn {
+        match ecn {
+            Ecn::Ect0 | Ecn::Ect1 => {
+                self.stats.packets_marked += 1;
+                Ecn::CongestionExperienced
+            }
+            Ecn::NotCapable | Ecn::CongestionExperienced => ecn,
+        }
+    }
+
+    fn reorder(&mut self, at_ns: u64, index: u64) -> (u64, Option<Behind>) {
+        let chance = self.chances.reorder;
+        match self.config.reorder {
+            Reorder::Late { probability, by } if chance.chance(index, probability) => {
+                self.stats.packets_reordered += 1;
+                (at_ns.saturating_add(nanoseconds(by)), None)
+            }
+            Reorder::Behind { probability, packets, wait_max }
+                if packets > 0 && chance.chance(index, probability) =>
+            {
+                self.stats.packets_reordered += 1;
+                let at_latest_ns = at_ns.saturating_add(nanoseconds(wait_max));
+                (at_ns, Some(Behind { packets, at_latest_ns }))
+            }
+            _ => (at_ns, None),
+        }
+    }
+
+    fn corrupt(&mut self, index: u64) -> Option<Flips> {
+        let probability = self.config.corrupt_probability;
+        if probability <= 0.0 || !self.chances.corrupt.chance(index, probability) {
+            return None;
+        }
+        self.stats.packets_corrupted += 1;
+        // Halved, so that the bits after the first one can be counted.
+        let first_bit = self.chances.corrupt_bit.number(index) / 2;
+        Some(Flips { first_bit, bits: self.config.corrupt_bits })
+    }
+
+    /// When the copy arrives, if one is made and finds room.
+    fn duplicate(&mut self, now_ns: u64, bytes: usize, index: u64) -> Option<u64> {
+        let probability = self.config.duplicate_probability;
+        if probability <= 0.0 || !self.chances.duplicate.chance(index, probability) {
+            return None;
+        }
+        self.stats.packets_duplicated += 1;
+        let left_ns = self.enqueue(now_ns, bytes).ok()?;
+        Some(self.arrival_ns(left_ns, self.chances.copy_jitter, index))
     }
 }

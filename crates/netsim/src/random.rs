@@ -2,32 +2,41 @@
 
 const GOLDEN_GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A sequence of pseudo-random numbers.
-#[derive(Clone, Debug)]
+/// A sequence of pseudo-random numbers, any of which can be asked for.
+///
+/// A number is looked up and not drawn, so what one user asks for never moves what another one gets: the chance of a
+/// packet depends on the seed, the pipe, the fault and the packet's number alone.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Random {
-    state: u64,
+    start: u64,
 }
 
 impl Random {
-    /// The sequence number `stream` of `seed`. Each user has a stream of its own, so that what happens in one place
-    /// does not change the chances in another.
+    /// The sequence number `stream` of `seed`. Each user has a stream of its own.
     pub(crate) fn new(seed: u64, stream: u64) -> Self {
-        let mut mixed = Random { state: seed ^ stream.wrapping_mul(GOLDEN_GAMMA).rotate_left(17) };
-        Random { state: mixed.next() }
+        let mixed = Random { start: seed ^ stream.wrapping_mul(GOLDEN_GAMMA).rotate_left(17) };
+        Random { start: mixed.number(0) }
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(GOLDEN_GAMMA);
-        let z = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    /// The number at `index`.
+    pub(crate) fn number(self, index: u64) -> u64 {
+        let z = self.start.wrapping_add(GOLDEN_GAMMA.wrapping_mul(index.wrapping_add(1)));
+        let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     }
 
-    /// True with the given probability.
-    pub(crate) fn chance(&mut self, probability: f64) -> bool {
+    /// True at `index` with the given probability.
+    pub(crate) fn chance(self, index: u64, probability: f64) -> bool {
         // The upper 53 bits make an exact fraction in [0, 1).
         const UNIT: f64 = 1.0 / (1u64 << 53) as f64;
-        ((self.next() >> 11) as f64) * UNIT < probability
+        ((self.number(index) >> 11) as f64) * UNIT < probability
+    }
+
+    /// A number from 0 to `max`, each as likely as any other.
+    pub(crate) fn up_to(self, index: u64, max: u64) -> u64 {
+        // The upper half of the product spreads evenly, to within 2^-64 of each.
+        ((u128::from(self.number(index)) * (u128::from(max) + 1)) >> 64) as u64
     }
 }
 
@@ -37,23 +46,33 @@ mod tests {
 
     #[test]
     fn the_sequence_is_splitmix64() {
-        let mut random = Random { state: 1_234_567 };
-        assert_eq!(random.next(), 6_457_827_717_110_365_317);
-        assert_eq!(random.next(), 3_203_168_211_198_807_973);
+        let random = Random { start: 1_234_567 };
+        assert_eq!(random.number(0), 6_457_827_717_110_365_317);
+        assert_eq!(random.number(1), 3_203_168_211_198_807_973);
     }
 
     #[test]
     fn chances_come_out_as_asked() {
-        let mut random = Random::new(7, 0);
-        let hits = (0..100_000).filter(|_| random.chance(0.2)).count();
+        let random = Random::new(7, 0);
+        let hits = (0..100_000).filter(|index| random.chance(*index, 0.2)).count();
         assert!((19_500..20_500).contains(&hits), "{hits}");
-        assert!((0..1000).all(|_| !random.chance(0.0)));
-        assert!((0..1000).all(|_| random.chance(1.0)));
+        assert!((0..1000).all(|index| !random.chance(index, 0.0)));
+        assert!((0..1000).all(|index| random.chance(index, 1.0)));
+    }
+
+    #[test]
+    fn numbers_up_to_a_bound_reach_it_evenly() {
+        let random = Random::new(3, 1);
+        let mut counts = [0; 5];
+        (0..50_000).for_each(|index| counts[random.up_to(index, 4) as usize] += 1);
+        assert!(counts.iter().all(|count| (9_700..10_300).contains(count)), "{counts:?}");
+        assert_eq!(random.up_to(0, 0), 0);
+        assert!((0..100).any(|index| random.up_to(index, u64::MAX) > u64::MAX / 2));
     }
 
     #[test]
     fn streams_of_one_seed_differ() {
-        let first = |stream| Random::new(1, stream).next();
+        let first = |stream| Random::new(1, stream).number(0);
         assert_ne!(first(0), first(1));
         assert_eq!(first(1), first(1));
     }

@@ -4,7 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use netsim::{Delivery, DropReason, Loss, Network, PipeConfig, SendOutcome};
+use netsim::{Delivery, DropReason, Ecn, Loss, Network, Payload, PipeConfig, SendOutcome};
 
 fn ip(last: u8) -> IpAddr {
     IpAddr::from([10, 0, 0, last])
@@ -23,7 +23,7 @@ fn line(rate_bits_per_s: u64, delay_ms: u64) -> PipeConfig {
 }
 
 /// Lets time pass until nothing is on the way.
-fn run<P>(network: &mut Network<P>) -> Vec<Delivery<P>> {
+fn run<P: Payload>(network: &mut Network<P>) -> Vec<Delivery<P>> {
     let mut all = Vec::new();
     while let Some(now_ns) = network.next_event_ns() {
         while let Some(delivery) = network.deliver(now_ns) {
@@ -42,7 +42,15 @@ fn a_packet_arrives_where_it_was_sent() {
     assert_eq!(network.send(100, port(1), port(3), 1000, "hello"), SendOutcome::Sent);
     assert_eq!(network.next_event_ns(), Some(2_000_100));
     assert_eq!(network.deliver(2_000_099), None);
-    let delivery = Delivery { at_ns: 2_000_100, host, from: port(1), to: port(3), payload: "hello" };
+    let delivery = Delivery {
+        at_ns: 2_000_100,
+        host,
+        from: port(1),
+        to: port(3),
+        ecn: Ecn::NotCapable,
+        corrupted: false,
+        payload: "hello",
+    };
     assert_eq!(network.deliver(2_000_100), Some(delivery));
     assert_eq!(network.next_event_ns(), None);
 }

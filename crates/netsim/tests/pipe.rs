@@ -7,7 +7,7 @@ use netsim::{DropReason, Loss, Pipe, PipeConfig, Verdict};
 
 fn at(verdict: Verdict) -> u64 {
     match verdict {
-        Verdict::Deliver { at_ns } => at_ns,
+        Verdict::Deliver(passage) => passage.at_ns,
         other => panic!("dropped: {other:?}"),
     }
 }
@@ -145,7 +145,7 @@ fn extremes_do_not_overflow() {
         rate_bits_per_s: Some(0),
         delay: Duration::MAX,
         queue_bytes: usize::MAX,
-        loss: Loss::Never,
+        ..PipeConfig::default()
     };
     let mut pipe = Pipe::new(&config, 0);
     assert_eq!(at(pipe.offer(u64::MAX, usize::MAX)), u64::MAX);

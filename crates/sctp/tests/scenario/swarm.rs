@@ -86,6 +86,7 @@ fn line(dice: &mut Dice) -> PipeConfig {
         delay: Duration::from_micros(dice.skewed(0, 200_000)),
         queue_bytes: if dice.one_in(2) { usize::MAX } else { dice.even(5_000, 300_000) as usize },
         loss,
+        ..PipeConfig::default()
     }
 }
 

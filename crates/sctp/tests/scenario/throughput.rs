@@ -35,6 +35,7 @@ fn row(rate_mbit_per_s: u64, delay_ms: u64, queue_packets: usize, loss_per_mille
             0 => Loss::Never,
             n => Loss::Random { probability: f64::from(n) / 1000.0 },
         },
+        ..PipeConfig::default()
     };
     let mut lab = Lab::with_line(1, &config);
     let buffers = AssociationConfig {

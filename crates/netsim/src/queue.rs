@@ -1,0 +1,51 @@
+//! What waits to leave a pipe.
+
+use std::collections::VecDeque;
+
+/// The packets that wait, with the one that is leaving, in the order in which they leave.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Queue {
+    /// When each is gone, and its bytes.
+    waiting: VecDeque<(u64, usize)>,
+    bytes: usize,
+}
+
+impl Queue {
+    /// Forgets what is gone by `now_ns`.
+    pub(crate) fn expire(&mut self, now_ns: u64) {
+        while let Some((gone_ns, bytes)) = self.waiting.front().copied()
+            && gone_ns <= now_ns
+        {
+            self.bytes -= bytes;
+            self.waiting.pop_front();
+        }
+    }
+
+    /// Whether a packet of `bytes` fits; if nothing waits, any does.
+    pub(crate) fn has_room(&self, bytes: usize, bytes_max: usize, packets_max: usize) -> bool {
+        self.waiting.is_empty()
+            || (bytes <= bytes_max.saturating_sub(self.bytes) && self.waiting.len() < packets_max)
+    }
+
+    /// Appends a packet that is gone at `gone_ns`, not before those that wait already.
+    pub(crate) fn push(&mut self, gone_ns: u64, bytes: usize) {
+        self.waiting.push_back((gone_ns, bytes));
+        // No bound is above what can be counted, so the sum is not either.
+        self.bytes += bytes;
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn packets(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Bytes and packets that wait at `now_ns`, which is not before the last packet came.
+    pub(crate) fn waiting_at(&self, now_ns: u64) -> (usize, usize) {
+        let gone = self.waiting.partition_point(|(gone_ns, _)| *gone_ns <= now_ns);
+        let gone_bytes: usize = self.waiting.range(..gone).map(|(_, bytes)| bytes).sum();
+        (self.bytes - gone_bytes, self.waiting.len() - gone)
+    }
+}

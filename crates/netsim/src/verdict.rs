@@ -1,0 +1,135 @@
+//! What becomes of a packet.
+
+use std::fmt;
+
+use crate::{Ecn, Payload};
+
+/// What becomes of a packet in a [`Pipe`](crate::Pipe).
+///
+/// # Examples
+///
+/// ```
+/// use netsim::{Pipe, PipeConfig, Verdict};
+///
+/// match Pipe::new(&PipeConfig::default(), 0).offer(5, 1500) {
+///     Verdict::Deliver(passage) => assert_eq!(passage.at_ns, 5),
+///     Verdict::Drop(reason) => println!("dropped: {reason}"),
+/// }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It arrives at the far end.
+    Deliver(Passage),
+    /// It does not.
+    Drop(DropReason),
+}
+
+/// How a packet comes through a pipe.
+///
+/// # Examples
+///
+/// ```
+/// use netsim::{Pipe, PipeConfig, Verdict};
+///
+/// let mut pipe = Pipe::new(&PipeConfig { duplicate_probability: 1.0, ..PipeConfig::default() }, 0);
+/// let Verdict::Deliver(passage) = pipe.offer(5, 1500) else { panic!("nothing is lost here") };
+/// assert_eq!((passage.at_ns, passage.copy_at_ns), (5, Some(5)));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Passage {
+    /// When its last bit is there.
+    pub at_ns: u64,
+    /// When its copy is there, if it was sent twice.
+    pub copy_at_ns: Option<u64>,
+    /// Its ECN field from here on; the copy has the same.
+    pub ecn: Ecn,
+    /// What is damaged; the copy is whole.
+    pub flips: Option<Flips>,
+    /// Others to wait for after `at_ns`; the copy does not.
+    pub behind: Option<Behind>,
+}
+
+/// Neighbouring bits that are flipped.
+///
+/// # Examples
+///
+/// ```
+/// use netsim::Flips;
+///
+/// let mut packet = vec![0u8; 4];
+/// Flips { first_bit: 7, bits: 2 }.apply(&mut packet);
+/// assert_eq!(packet, [0x80, 0x01, 0, 0]);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flips {
+    /// The first; it is counted around the packet's bits, so it may be any number.
+    pub first_bit: u64,
+    /// How many.
+    pub bits: u32,
+}
+
+impl Flips {
+    /// Damages a packet.
+    ///
+    /// ```
+    /// # use netsim::Flips;
+    /// let mut number = 0u8;
+    /// Flips { first_bit: 0, bits: 3 }.apply(&mut number);
+    /// assert_eq!(number, 0b111);
+    /// ```
+    pub fn apply(self, payload: &mut impl Payload) {
+        for bit in 0..u64::from(self.bits) {
+            payload.flip_bit(self.first_bit.wrapping_add(bit));
+        }
+    }
+}
+
+/// How a packet waits for others to pass it, see [`Reorder::Behind`](crate::Reorder::Behind).
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use netsim::{Pipe, PipeConfig, Reorder, Verdict};
+///
+/// let reorder = Reorder::Behind { probability: 1.0, packets: 3, wait_max: Duration::from_nanos(100) };
+/// let mut pipe = Pipe::new(&PipeConfig { reorder, ..PipeConfig::default() }, 0);
+/// let Verdict::Deliver(passage) = pipe.offer(5, 1500) else { panic!("nothing is lost here") };
+/// assert_eq!(passage.behind.map(|behind| (behind.packets, behind.at_latest_ns)), Some((3, 105)));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Behind {
+    /// How many later packets of the pipe pass it.
+    pub packets: u32,
+    /// When it arrives even so.
+    pub at_latest_ns: u64,
+}
+
+/// Why a packet does not arrive.
+///
+/// # Examples
+///
+/// ```
+/// assert_eq!(netsim::DropReason::Queue.to_string(), "the queue was full");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DropReason {
+    /// The pipe's loss took it.
+    Loss,
+    /// The queue was full.
+    Queue,
+    /// The line was down, or went down while the packet waited.
+    Down,
+}
+
+impl fmt::Display for DropReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            DropReason::Loss => "lost on the line",
+            DropReason::Queue => "the queue was full",
+            DropReason::Down => "the line was down",
+        })
+    }
+}
