@@ -19,5 +19,10 @@ mod table;
 mod words;
 
 /// The tables of all sections, in order.
-const SECTIONS: &[rules::Table] =
-    &[section_3_1::RULES, section_3_2::RULES, section_3_3_init_ack::RULES, section_3_3_control::RULES];
+const SECTIONS: &[rules::Table] = &[
+    section_3_1::RULES,
+    section_3_2::RULES,
+    section_3_3_data::RULES,
+    section_3_3_init_ack::RULES,
+    section_3_3_control::RULES,
+];
