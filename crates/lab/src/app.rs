@@ -1,10 +1,15 @@
 //! The application on a host: it keeps what it is given and reads as it is told.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use sctp::{AssociationId, Endpoint, Event, Host, PathHints, Payload, ReceiveInfo, Time};
+use bytes::Bytes;
+use sctp::{
+    Admission, AssociationId, Endpoint, Event, Host, PathHints, Payload, ReceiveInfo, SendInfo, Time,
+};
+
+use crate::world::Application;
 
 /// How an application reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +46,14 @@ pub struct Happened {
     pub event: Event,
 }
 
+/// Messages that wait until the association admits them.
+#[derive(Debug, Default)]
+struct Backlog {
+    messages: VecDeque<(SendInfo, Bytes)>,
+    /// The association said that it is full; only `Writable` ends that.
+    full: bool,
+}
+
 /// An application that records everything.
 #[derive(Debug)]
 pub struct App {
@@ -59,6 +72,7 @@ pub struct App {
     unread: VecDeque<(AssociationId, usize)>,
     unread_bytes: usize,
     writable: Vec<AssociationId>,
+    backlog: BTreeMap<u32, Backlog>,
 }
 
 impl Default for App {
@@ -74,6 +88,7 @@ impl Default for App {
             unread: VecDeque::new(),
             unread_bytes: 0,
             writable: Vec::new(),
+            backlog: BTreeMap::new(),
         }
     }
 }
@@ -122,18 +137,22 @@ impl App {
         self.events.iter().any(|e| is(&e.event))
     }
 
+    /// Sends messages, each as soon as the association admits it.
+    pub fn send(&mut self, id: AssociationId, messages: impl IntoIterator<Item = (SendInfo, Bytes)>) {
+        self.backlog.entry(id.0).or_default().messages.extend(messages);
+    }
+
+    /// Whether every message was admitted.
+    pub fn all_admitted(&self) -> bool {
+        self.backlog.values().all(|b| b.messages.is_empty())
+    }
+
+    /// Forgets what it had yet to read and to write: the endpoint is another.
     pub(crate) fn forget_unread(&mut self) {
         self.unread.clear();
         self.unread_bytes = 0;
         self.writable.clear();
-    }
-
-    pub(crate) fn next_read(&self) -> Option<Time> {
-        self.read_at
-    }
-
-    pub(crate) fn take_writable(&mut self) -> Vec<AssociationId> {
-        std::mem::take(&mut self.writable)
+        self.backlog.clear();
     }
 
     /// Reads what it wants to read now.
@@ -155,6 +174,35 @@ impl App {
         }
     }
 
+    /// Hands in what the associations admit.
+    fn write(&mut self, endpoint: &mut Endpoint) {
+        for id in std::mem::take(&mut self.writable) {
+            self.backlog.entry(id.0).or_default().full = false;
+        }
+        for (&id, backlog) in &mut self.backlog {
+            let id = AssociationId(id);
+            while !backlog.full
+                && let Some((info, message)) = backlog.messages.front()
+            {
+                match endpoint.admit(id, info, message.len()) {
+                    Admission::Idle | Admission::Room => {}
+                    Admission::Full => {
+                        backlog.full = true;
+                        break;
+                    }
+                    Admission::Fail(_) => {
+                        backlog.messages.clear();
+                        break;
+                    }
+                }
+                endpoint
+                    .send(id, info, message.len(), [message.clone()])
+                    .expect("what was admitted is taken");
+                backlog.messages.pop_front();
+            }
+        }
+    }
+
     fn plan(&mut self) {
         if let Reading::Every(time) = self.reading
             && self.read_at.is_none()
@@ -162,6 +210,21 @@ impl App {
         {
             self.read_at = Some(self.now + time);
         }
+    }
+}
+
+impl Application for App {
+    fn set_now(&mut self, now: Time) {
+        self.now = now;
+    }
+
+    fn act(&mut self, endpoint: &mut Endpoint) {
+        self.read(endpoint);
+        self.write(endpoint);
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        self.read_at
     }
 }
 

@@ -1,5 +1,6 @@
 //! Endpoints joined by simulated networks on a virtual clock.
 //!
+//! - [`World`]: any number of hosts, with the applications of [`traffic`] or your own. It is made for millions of packets.
 //! - [`Lab`]: two hosts, a line between them that loses what it is told to, and every packet kept to be looked at.
 //! - [`script::Peer`]: one endpoint that faces a peer made of packets, written down as a ladder.
 //! - [`packets`]: looking into packets, and making them.
@@ -31,6 +32,9 @@ mod app;
 pub mod packets;
 mod pair;
 pub mod script;
+pub mod traffic;
+pub mod world;
 
 pub use app::{App, Happened, Reading, Received};
-pub use pair::{A, B, Fate, Lab, Node, PORT_A, PORT_B, Sent, line};
+pub use pair::{A, B, Fate, Lab, PORT_A, PORT_B, Sent, line};
+pub use world::{Node, World};

@@ -1,11 +1,13 @@
 //! What a line does to chosen packets.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
+use netsim::Network;
 use sctp::Time;
+
+use crate::world::{Outgoing, Wire};
 
 /// What becomes of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,10 +33,6 @@ impl Tap {
     pub(super) fn new(fate: impl FnMut(&Bytes) -> Fate + Send + 'static) -> Self {
         Tap(Box::new(fate))
     }
-
-    pub(super) fn judge(&mut self, packet: &Bytes) -> Fate {
-        (self.0)(packet)
-    }
 }
 
 impl fmt::Debug for Tap {
@@ -43,21 +41,81 @@ impl fmt::Debug for Tap {
     }
 }
 
-/// A packet that others overtake.
-#[derive(Debug)]
-pub(super) struct Overtaken {
-    pub(super) by: usize,
-    pub(super) to: SocketAddr,
-    pub(super) packet: Bytes,
-    /// How many have yet to pass.
-    pub(super) left: usize,
+/// A packet that a host sent.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    /// When.
+    pub at: Time,
+    /// By which host.
+    pub by: usize,
+    /// The SCTP packet.
+    pub packet: Bytes,
 }
 
-/// A packet that enters the line later.
+/// What is between the hosts and the line: it keeps every packet, and the taps decide what becomes of it.
+#[derive(Debug, Default)]
+pub(super) struct Taps {
+    taps: [Option<Tap>; 2],
+    /// Packets that enter the line later.
+    delayed: Vec<(Time, Outgoing)>,
+    /// Packets that others overtake, and how many have yet to pass.
+    overtaken: Vec<(usize, Outgoing)>,
+}
+
+impl Taps {
+    pub(super) fn set(&mut self, node: usize, tap: Option<Tap>) {
+        self.taps[node] = tap;
+    }
+
+    /// A packet of `by` has passed: those that it was to overtake may follow.
+    fn overtake(&mut self, by: usize, network: &mut Network<Bytes>) {
+        for (left, _) in self.overtaken.iter_mut().filter(|(_, packet)| packet.by == by) {
+            *left = left.saturating_sub(1);
+        }
+        for (_, packet) in self.overtaken.extract_if(.., |(left, _)| *left == 0) {
+            packet.enter(network);
+        }
+    }
+}
+
+/// The taps, and where packets are written down.
 #[derive(Debug)]
-pub(super) struct Delayed {
-    pub(super) at: Time,
-    pub(super) by: usize,
-    pub(super) to: SocketAddr,
-    pub(super) packet: Bytes,
+pub(super) struct Tapped<'a> {
+    pub(super) taps: &'a mut Taps,
+    pub(super) sent: &'a mut Vec<Sent>,
+}
+
+impl Wire for Tapped<'_> {
+    fn emit(&mut self, packet: Outgoing, network: &mut Network<Bytes>) {
+        let (by, at) = (packet.by, packet.at);
+        self.sent.push(Sent { at, by, packet: packet.packet.clone() });
+        let fate = self.taps.taps[by].as_mut().map_or(Fate::Pass, |tap| (tap.0)(&packet.packet));
+        match fate {
+            Fate::Pass => packet.enter(network),
+            Fate::Drop => {}
+            Fate::Twice => {
+                packet.clone().enter(network);
+                packet.enter(network);
+            }
+            Fate::Delay(time) => self.taps.delayed.push((at + time, packet)),
+            Fate::Behind(left) => {
+                self.taps.overtaken.push((left, packet));
+                return;
+            }
+            Fate::Replace(other) => Outgoing { packet: other, ..packet }.enter(network),
+        }
+        self.taps.overtake(by, network);
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        self.taps.delayed.iter().map(|(at, _)| *at).min()
+    }
+
+    fn release(&mut self, now: Time, network: &mut Network<Bytes>) {
+        let mut due: Vec<_> = self.taps.delayed.extract_if(.., |(at, _)| *at <= now).collect();
+        due.sort_by_key(|(at, _)| *at);
+        for (_, packet) in due {
+            Outgoing { at: now, ..packet }.enter(network);
+        }
+    }
 }

@@ -1,0 +1,261 @@
+//! Applications that send and receive in bulk: what experiments run on their hosts.
+
+mod source;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use bytes::{Bytes, BytesMut};
+use sctp::{
+    Admission, AssociationId, CloseReason, Endpoint, Event, Host, PathHints, Payload, ReceiveInfo, SendInfo,
+    Time,
+};
+
+pub use source::Source;
+
+use crate::world::Application;
+
+/// Contents of every message; longer ones repeat it.
+static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+/// The largest SCTP packet over UDP and IPv4 on an Ethernet.
+const MTU_BYTES: usize = 1472;
+
+/// What has arrived.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Received {
+    /// Bytes of messages.
+    pub bytes: u64,
+    /// Messages.
+    pub messages: u64,
+    /// When the first came.
+    pub first_at: Option<Time>,
+    /// When the last came.
+    pub last_at: Option<Time>,
+}
+
+/// One association of a host.
+#[derive(Debug, Default)]
+pub struct Flow {
+    /// What has arrived.
+    pub received: Received,
+    /// When each message arrived, if [`Traffic::keeps_times`].
+    pub times: Vec<Time>,
+    /// Whether it is up.
+    pub up: bool,
+    /// Why it ended.
+    pub closed: Option<CloseReason>,
+    source: Source,
+    /// The association said that it is full; only `Writable` ends that.
+    full: bool,
+}
+
+/// An application that sends what its [`Source`]s make and counts what it receives. It reads at once.
+#[derive(Debug)]
+pub struct Traffic {
+    /// The largest SCTP packet, 1472 bytes.
+    pub mtu_bytes: usize,
+    /// Whether the time of every message is kept.
+    pub keeps_times: bool,
+    now: Time,
+    flows: Vec<Flow>,
+    /// What an association sends that is accepted on a port.
+    answers: HashMap<u16, Source>,
+    unread: Vec<(AssociationId, usize)>,
+    /// Associations that may have something to send.
+    ready: Vec<AssociationId>,
+    /// Associations that send at times.
+    timed: Vec<AssociationId>,
+    joined: BytesMut,
+    spare: Vec<Bytes>,
+}
+
+impl Default for Traffic {
+    fn default() -> Self {
+        Traffic {
+            mtu_bytes: MTU_BYTES,
+            keeps_times: false,
+            now: Time::ZERO,
+            flows: Vec::new(),
+            answers: HashMap::new(),
+            unread: Vec::new(),
+            ready: Vec::new(),
+            timed: Vec::new(),
+            joined: BytesMut::new(),
+            spare: Vec::new(),
+        }
+    }
+}
+
+impl Traffic {
+    /// Gives an association something to send; it need not be up yet.
+    pub fn start(&mut self, id: AssociationId, source: Source) {
+        let flow = self.flow_mut(id);
+        if flow.closed.is_some() {
+            *flow = Flow::default();
+        }
+        flow.source = source;
+        self.begin(id);
+    }
+
+    /// What associations send that are accepted on a port from now on.
+    pub fn answer(&mut self, port: u16, source: Source) {
+        self.answers.insert(port, source);
+    }
+
+    /// An association, as far as this application has heard of it.
+    pub fn flow(&self, id: AssociationId) -> Option<&Flow> {
+        self.flows.get(id.0 as usize)
+    }
+
+    /// Every association, by its identifier.
+    pub fn flows(&self) -> &[Flow] {
+        &self.flows
+    }
+
+    /// What has arrived on all associations together.
+    pub fn received(&self) -> Received {
+        let mut all = Received::default();
+        for Flow { received, .. } in &self.flows {
+            all.bytes += received.bytes;
+            all.messages += received.messages;
+            all.first_at = [all.first_at, received.first_at].into_iter().flatten().min();
+            all.last_at = all.last_at.max(received.last_at);
+        }
+        all
+    }
+
+    fn flow_mut(&mut self, id: AssociationId) -> &mut Flow {
+        let index = id.0 as usize;
+        if index >= self.flows.len() {
+            self.flows.resize_with(index + 1, Flow::default);
+        }
+        &mut self.flows[index]
+    }
+
+    /// An association has a new source.
+    fn begin(&mut self, id: AssociationId) {
+        self.ready.push(id);
+        if self.flows[id.0 as usize].source.deadline().is_some() && !self.timed.contains(&id) {
+            self.timed.push(id);
+        }
+    }
+
+    /// Hands in what the association admits.
+    fn write(&mut self, id: AssociationId, endpoint: &mut Endpoint) {
+        let now = self.now;
+        let flow = &mut self.flows[id.0 as usize];
+        while !flow.full
+            && flow.closed.is_none()
+            && let Some(bytes) = flow.source.next(now)
+        {
+            let info = SendInfo { more: false, ..SendInfo::default() };
+            match endpoint.admit(id, &info, bytes) {
+                Admission::Idle | Admission::Room => {}
+                Admission::Full => flow.full = true,
+                Admission::Fail(_) => flow.source = Source::Silent,
+            }
+            if flow.full || flow.source == Source::Silent {
+                return;
+            }
+            endpoint.send(id, &info, bytes, zeros(bytes)).expect("what was admitted is taken");
+            flow.source.took(bytes);
+        }
+    }
+}
+
+/// So many bytes.
+fn zeros(bytes: usize) -> impl Iterator<Item = Bytes> {
+    let whole = bytes / ZEROS.len();
+    let rest = bytes % ZEROS.len();
+    let lengths = std::iter::repeat_n(ZEROS.len(), whole).chain((rest > 0).then_some(rest));
+    lengths.map(|length| Bytes::from_static(&ZEROS[..length]))
+}
+
+impl Application for Traffic {
+    fn set_now(&mut self, now: Time) {
+        self.now = now;
+    }
+
+    fn act(&mut self, endpoint: &mut Endpoint) {
+        for (id, bytes) in self.unread.drain(..) {
+            endpoint.consumed(id, bytes, true);
+        }
+        let now = self.now;
+        for &id in &self.timed {
+            if self.flows[id.0 as usize].source.deadline().is_some_and(|at| at <= now) {
+                self.ready.push(id);
+            }
+        }
+        while let Some(id) = self.ready.pop() {
+            self.write(id, endpoint);
+        }
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        self.timed.iter().filter_map(|id| self.flows[id.0 as usize].source.deadline()).min()
+    }
+}
+
+impl Host for Traffic {
+    fn message(&mut self, id: AssociationId, info: &ReceiveInfo, payload: Payload) {
+        let bytes: usize = payload.blocks().iter().map(Bytes::len).sum();
+        if let Payload::Many(mut blocks) = payload {
+            blocks.clear();
+            self.spare = blocks;
+        }
+        self.unread.push((id, bytes));
+        let (now, keeps_times) = (self.now, self.keeps_times);
+        let flow = self.flow_mut(id);
+        flow.received.bytes += bytes as u64;
+        flow.received.first_at.get_or_insert(now);
+        flow.received.last_at = Some(now);
+        if info.more {
+            return;
+        }
+        flow.received.messages += 1;
+        if keeps_times {
+            flow.times.push(now);
+        }
+        if flow.source.answers() {
+            flow.source.heard();
+            self.ready.push(id);
+        }
+    }
+
+    fn event(&mut self, id: AssociationId, event: Event) {
+        let answer = match event {
+            Event::Accepted { port, .. } => Some(self.answers.get(&port).copied().unwrap_or_default()),
+            _ => None,
+        };
+        let flow = self.flow_mut(id);
+        match event {
+            Event::Accepted { .. } => {
+                *flow = Flow { up: true, source: answer.unwrap_or_default(), ..Flow::default() };
+            }
+            Event::Connected { .. } => flow.up = true,
+            Event::Writable => flow.full = false,
+            Event::Closed(reason) => {
+                flow.up = false;
+                flow.closed = Some(reason);
+            }
+            Event::PeerShutdown | Event::PathChanged { .. } => {}
+        }
+        self.begin(id);
+    }
+
+    fn path_hints(&self, _remote: SocketAddr) -> PathHints {
+        PathHints { mtu_bytes: self.mtu_bytes, in_flight_limit_bytes: None }
+    }
+
+    fn spare(&mut self) -> Vec<Bytes> {
+        std::mem::take(&mut self.spare)
+    }
+
+    fn join(&mut self, parts: &[Bytes]) -> Bytes {
+        self.joined.reserve(parts.iter().map(Bytes::len).sum());
+        for part in parts {
+            self.joined.extend_from_slice(part);
+        }
+        self.joined.split().freeze()
+    }
+}

@@ -1,0 +1,137 @@
+//! What an association sends.
+
+use std::time::Duration;
+
+use sctp::Time;
+
+/// What an association sends, and when.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Source {
+    /// Nothing.
+    #[default]
+    Silent,
+    /// A file in messages of one size; the last may be shorter.
+    File {
+        /// What is left of it.
+        left_bytes: u64,
+        /// Size of a message.
+        message_bytes: usize,
+    },
+    /// Messages without end.
+    Endless {
+        /// Size of a message.
+        message_bytes: usize,
+        /// No more from then on.
+        until: Time,
+    },
+    /// So many messages at once, time and again.
+    Bursts {
+        /// Bursts to come.
+        left: u64,
+        /// When the next one comes.
+        next: Time,
+        /// From one to the next.
+        every: Duration,
+        /// Messages in a burst.
+        messages: u32,
+        /// Messages of this burst that wait to be sent.
+        waiting: u32,
+        /// Size of a message.
+        message_bytes: usize,
+    },
+    /// A request, and the next when its answer is there.
+    Requests {
+        /// Requests to come.
+        left: u64,
+        /// Size of a request.
+        message_bytes: usize,
+        /// Whether an answer is yet to come.
+        waiting: bool,
+    },
+    /// An answer to each message that comes.
+    Answers {
+        /// Size of an answer.
+        message_bytes: usize,
+        /// Answers that wait to be sent.
+        waiting: u64,
+    },
+}
+
+impl Source {
+    /// A file in messages of `message_bytes`.
+    pub fn file(bytes: u64, message_bytes: usize) -> Self {
+        Source::File { left_bytes: bytes, message_bytes: message_bytes.max(1) }
+    }
+
+    /// Bursts of messages, the first at `first`.
+    pub fn bursts(bursts: u64, first: Time, every: Duration, messages: u32, message_bytes: usize) -> Self {
+        Source::Bursts { left: bursts, next: first, every, messages, waiting: 0, message_bytes }
+    }
+
+    /// Requests, one after the other.
+    pub fn requests(requests: u64, message_bytes: usize) -> Self {
+        Source::Requests { left: requests, message_bytes, waiting: false }
+    }
+
+    /// Answers to requests.
+    pub fn answers_of(message_bytes: usize) -> Self {
+        Source::Answers { message_bytes, waiting: 0 }
+    }
+
+    /// Length of the message that is to be sent now.
+    pub(super) fn next(&mut self, now: Time) -> Option<usize> {
+        match self {
+            Source::Silent => None,
+            Source::File { left_bytes, message_bytes } => {
+                let bytes = usize::try_from(*left_bytes).unwrap_or(usize::MAX).min(*message_bytes);
+                (bytes > 0).then_some(bytes)
+            }
+            Source::Endless { message_bytes, until } => (now < *until).then_some(*message_bytes),
+            Source::Bursts { left, next, every, messages, waiting, message_bytes } => {
+                if *left > 0 && *next <= now {
+                    *left -= 1;
+                    *next = *next + *every;
+                    *waiting += *messages;
+                }
+                (*waiting > 0).then_some(*message_bytes)
+            }
+            Source::Requests { left, message_bytes, waiting } => {
+                (*left > 0 && !*waiting).then_some(*message_bytes)
+            }
+            Source::Answers { message_bytes, waiting } => (*waiting > 0).then_some(*message_bytes),
+        }
+    }
+
+    /// The message was taken.
+    pub(super) fn took(&mut self, bytes: usize) {
+        match self {
+            Source::Silent | Source::Endless { .. } => {}
+            Source::File { left_bytes, .. } => *left_bytes -= bytes as u64,
+            Source::Bursts { waiting, .. } => *waiting -= 1,
+            Source::Requests { left, waiting, .. } => (*left, *waiting) = (*left - 1, true),
+            Source::Answers { waiting, .. } => *waiting -= 1,
+        }
+    }
+
+    /// A message came.
+    pub(super) fn heard(&mut self) {
+        match self {
+            Source::Requests { waiting, .. } => *waiting = false,
+            Source::Answers { waiting, .. } => *waiting += 1,
+            _ => {}
+        }
+    }
+
+    /// Whether it waits for messages.
+    pub(super) fn answers(&self) -> bool {
+        matches!(self, Source::Requests { .. } | Source::Answers { .. })
+    }
+
+    /// When it has something to send although nothing happens.
+    pub(super) fn deadline(&self) -> Option<Time> {
+        match self {
+            Source::Bursts { left, next, .. } if *left > 0 => Some(*next),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,448 @@
+//! Many endpoints, the network between them and the clock.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use netsim::{HostId, Network, PipeConfig, PipeId};
+use sctp::{
+    AssociationConfig, AssociationId, BatchLimits, Endpoint, EndpointConfig, Host, Piece, Scope, Statistics,
+    Time, TransmitBuffer,
+};
+
+/// The UDP port of every host (RFC 6951).
+pub const UDP_PORT: u16 = 9899;
+/// IPv4 and UDP headers, which the wire carries, too.
+pub const LOWER_HEADER_BYTES: usize = 28;
+/// Batches as the UDP link takes them.
+const LIMITS: BatchLimits = BatchLimits { segments_max: 64, bytes_max: 65_000 };
+
+/// What runs on a host.
+pub trait Application: Host {
+    /// Tells the time; it comes before every input of the core.
+    fn set_now(&mut self, now: Time);
+
+    /// Reads what came and sends what it wants to send. It is called after everything that happened to the host.
+    fn act(&mut self, endpoint: &mut Endpoint);
+
+    /// When it wants to act although nothing happened.
+    fn deadline(&self) -> Option<Time> {
+        None
+    }
+}
+
+/// A packet that leaves a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outgoing {
+    /// When.
+    pub at: Time,
+    /// The number of the host.
+    pub by: usize,
+    /// From which of its addresses.
+    pub from: SocketAddr,
+    /// Where to.
+    pub to: SocketAddr,
+    /// The SCTP packet.
+    pub packet: Bytes,
+}
+
+impl Outgoing {
+    /// Puts it into the network.
+    pub fn enter(self, network: &mut Network<Bytes>) {
+        let bytes = self.packet.len() + LOWER_HEADER_BYTES;
+        network.send(self.at.as_nanos(), self.from, self.to, bytes, self.packet);
+    }
+}
+
+/// What stands between the hosts and the network.
+pub trait Wire {
+    /// A packet leaves a host.
+    fn emit(&mut self, packet: Outgoing, network: &mut Network<Bytes>);
+
+    /// When it wants to let go of packets that it held back.
+    fn deadline(&self) -> Option<Time> {
+        None
+    }
+
+    /// Lets go of packets whose time has come.
+    fn release(&mut self, _now: Time, _network: &mut Network<Bytes>) {}
+}
+
+/// Nothing: every packet goes straight into the network.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Direct;
+
+impl Wire for Direct {
+    #[inline]
+    fn emit(&mut self, packet: Outgoing, network: &mut Network<Bytes>) {
+        packet.enter(network);
+    }
+}
+
+/// One host: an endpoint and the application on it.
+#[derive(Debug)]
+pub struct Node<A> {
+    /// The protocol.
+    pub endpoint: Endpoint,
+    /// Its application.
+    pub app: A,
+    /// Where it is reached: its first address.
+    pub address: SocketAddr,
+    addresses: Vec<IpAddr>,
+    /// From which address a packet to an address leaves.
+    sources: HashMap<IpAddr, IpAddr>,
+    /// The entry in the heap of deadlines that counts.
+    armed: Option<Time>,
+    touched: bool,
+}
+
+impl<A> Node<A> {
+    /// Its addresses.
+    pub fn addresses(&self) -> &[IpAddr] {
+        &self.addresses
+    }
+
+    fn source(&self, to: IpAddr) -> IpAddr {
+        self.sources.get(&to).copied().unwrap_or(self.address.ip())
+    }
+}
+
+/// Hosts with an endpoint and an application each, a network and a clock.
+///
+/// Only hosts to which something happened cost anything: their next deadlines are in a heap.
+///
+/// # Examples
+///
+/// A file of 1 MB on a line of 100 Mbit/s.
+///
+/// ```
+/// use std::time::Duration;
+/// use lab::{World, line, traffic::{Source, Traffic}};
+/// use sctp::AssociationConfig;
+///
+/// let mut world: World<Traffic> = World::new(1);
+/// let (a, b) = (world.add_host(&["10.0.0.1".parse()?], Traffic::default()), world.add_host(&["10.0.0.2".parse()?], Traffic::default()));
+/// world.join(a, b, &line());
+/// world.listen(b, 5001, AssociationConfig::default());
+/// let id = world.connect(a, b, (5000, 5001), AssociationConfig::default());
+/// world.node_mut(a).app.start(id, Source::file(1_000_000, 1444));
+/// assert!(world.run_until(Duration::from_secs(5), |world| world.node(b).app.received().bytes == 1_000_000));
+/// # Ok::<(), std::net::AddrParseError>(())
+/// ```
+#[derive(Debug)]
+pub struct World<A> {
+    /// The network, to cut it or to slow it down.
+    pub network: Network<Bytes>,
+    seed: u64,
+    now: Time,
+    config: EndpointConfig,
+    nodes: Vec<Node<A>>,
+    numbers: HashMap<HostId, usize>,
+    deadlines: BinaryHeap<Reverse<(Time, usize)>>,
+    touched: Vec<usize>,
+    buffer: TransmitBuffer,
+    memory: BytesMut,
+}
+
+impl<A: Application> World<A> {
+    /// No hosts yet. All chance comes from `seed`.
+    pub fn new(seed: u64) -> Self {
+        Self::with_endpoints(seed, EndpointConfig::default())
+    }
+
+    /// No hosts yet; those to come have endpoints with these settings.
+    pub fn with_endpoints(seed: u64, config: EndpointConfig) -> Self {
+        World {
+            network: Network::new(seed),
+            seed,
+            now: Time::ZERO,
+            config,
+            nodes: Vec::new(),
+            numbers: HashMap::new(),
+            deadlines: BinaryHeap::new(),
+            touched: Vec::new(),
+            buffer: TransmitBuffer::new(),
+            memory: BytesMut::new(),
+        }
+    }
+
+    /// A host with these addresses; its number is returned.
+    ///
+    /// # Panics
+    ///
+    /// When there is no address, or another host has one of them.
+    pub fn add_host(&mut self, addresses: &[IpAddr], app: A) -> usize {
+        let number = self.nodes.len();
+        let seed = seed_bytes(self.seed, number as u64);
+        let mut endpoint = Endpoint::new(self.config.clone(), seed, LIMITS);
+        endpoint.set_local_addresses(addresses.to_vec());
+        self.numbers.insert(self.network.add_host(addresses), number);
+        self.nodes.push(Node {
+            endpoint,
+            app,
+            address: SocketAddr::new(addresses[0], UDP_PORT),
+            addresses: addresses.to_vec(),
+            sources: HashMap::new(),
+            armed: None,
+            touched: false,
+        });
+        number
+    }
+
+    /// A line between the first addresses of two hosts; returns the pipe there and the pipe back.
+    pub fn join(&mut self, a: usize, b: usize, config: &PipeConfig) -> (PipeId, PipeId) {
+        let (from, to) = (self.nodes[a].address.ip(), self.nodes[b].address.ip());
+        let (there, back) = (self.network.add_pipe(config), self.network.add_pipe(config));
+        self.route(from, to, &[there]);
+        self.route(to, from, &[back]);
+        (there, back)
+    }
+
+    /// Packets from one address to another pass these pipes, in this order, and the host of the one sends from it to
+    /// the other.
+    ///
+    /// # Panics
+    ///
+    /// When no host has the first address.
+    pub fn route(&mut self, from: IpAddr, to: IpAddr, pipes: &[PipeId]) {
+        self.network.set_route(from, to, pipes);
+        let node = self.nodes.iter_mut().find(|node| node.addresses.contains(&from));
+        node.expect("a host has the address").sources.insert(to, from);
+    }
+
+    /// Starts the endpoint of a host anew, as after a crash: it knows nothing of what was.
+    pub fn restart(&mut self, node: usize) {
+        let seed = seed_bytes(self.seed ^ 0x5eed, self.now.as_nanos() ^ ((node as u64 + 100) << 48));
+        let mut endpoint = Endpoint::new(self.config.clone(), seed, LIMITS);
+        endpoint.set_local_addresses(self.nodes[node].addresses.clone());
+        self.node_mut(node).endpoint = endpoint;
+    }
+
+    /// The seed.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The time.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Number of hosts.
+    pub fn hosts(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// A host.
+    pub fn node(&self, node: usize) -> &Node<A> {
+        &self.nodes[node]
+    }
+
+    /// A host, to act on.
+    pub fn node_mut(&mut self, node: usize) -> &mut Node<A> {
+        self.touch(node);
+        &mut self.nodes[node]
+    }
+
+    /// A host listens on a port.
+    ///
+    /// # Panics
+    ///
+    /// When it does already.
+    pub fn listen(&mut self, node: usize, port: u16, config: AssociationConfig) {
+        assert!(self.nodes[node].endpoint.listen(port, config), "the port was free");
+    }
+
+    /// Starts to connect a port of one host to a port at the first address of another.
+    ///
+    /// # Panics
+    ///
+    /// When these ports are connected already.
+    pub fn connect(
+        &mut self,
+        from: usize,
+        to: usize,
+        ports: (u16, u16),
+        config: AssociationConfig,
+    ) -> AssociationId {
+        let (now, remote) = (self.now, self.nodes[to].address);
+        let Node { endpoint, app, .. } = self.node_mut(from);
+        endpoint
+            .connect(now, ports.0, ports.1, &[remote], Arc::new(config), app)
+            .expect("no such association yet")
+    }
+
+    /// Counters of an association that is there.
+    ///
+    /// # Panics
+    ///
+    /// When it is not.
+    pub fn statistics(&self, node: usize, id: AssociationId) -> Statistics {
+        self.nodes[node].endpoint.statistics(id).expect("the association is there")
+    }
+
+    /// Sends no more on an association.
+    pub fn shutdown(&mut self, node: usize, id: AssociationId) {
+        let now = self.now;
+        let Node { endpoint, app, .. } = self.node_mut(node);
+        app.set_now(now);
+        endpoint.shutdown(now, id, app);
+    }
+
+    /// Ends an association at once.
+    pub fn abort(&mut self, node: usize, id: AssociationId, reason: &[u8]) {
+        let now = self.now;
+        let Node { endpoint, app, .. } = self.node_mut(node);
+        app.set_now(now);
+        endpoint.abort(now, id, reason, app);
+    }
+
+    /// Hands a host a packet that came from nowhere in the world, as if `from` had sent it.
+    pub fn inject(&mut self, node: usize, from: SocketAddr, packet: &Bytes) {
+        let now = self.now;
+        let Node { endpoint, app, address, .. } = self.node_mut(node);
+        app.set_now(now);
+        endpoint.handle_datagram(now, from, Some(address.ip()), packet, app);
+    }
+
+    /// Lets time pass.
+    pub fn run_for(&mut self, time: Duration) {
+        self.run_for_with(time, &mut Direct);
+    }
+
+    /// Lets time pass until `done`; false if that takes longer than `limit`.
+    pub fn run_until(&mut self, limit: Duration, done: impl FnMut(&Self) -> bool) -> bool {
+        let mut done = done;
+        let end = self.now + limit;
+        self.settle(&mut Direct);
+        while !done(self) {
+            if !self.step(end, &mut Direct) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Lets time pass, with something between the hosts and the network.
+    pub fn run_for_with(&mut self, time: Duration, wire: &mut impl Wire) {
+        let end = self.now + time;
+        while self.step(end, wire) {}
+        self.now = end;
+    }
+
+    /// Goes to the next instant at which something happens and lets it happen. False: there is none until `end`.
+    pub fn step(&mut self, end: Time, wire: &mut impl Wire) -> bool {
+        self.settle(wire);
+        let network = self.network.next_event_ns().map(Time::from_nanos);
+        let deadline = self.deadlines.peek().map(|Reverse((at, _))| *at);
+        let next = [network, deadline, wire.deadline()].into_iter().flatten().min();
+        let Some(next) = next.filter(|at| *at <= end) else { return false };
+        self.now = self.now.max(next);
+        wire.release(self.now, &mut self.network);
+        self.deliver();
+        self.expire();
+        self.settle(wire);
+        true
+    }
+
+    /// Lets applications act and endpoints transmit wherever something has happened.
+    pub fn settle(&mut self, wire: &mut impl Wire) {
+        while let Some(number) = self.touched.pop() {
+            self.transmit(number, wire);
+            let node = &mut self.nodes[number];
+            node.touched = false;
+            let deadline = next_deadline(node);
+            if let Some(at) = deadline
+                && node.armed.is_none_or(|armed| at < armed)
+            {
+                node.armed = Some(at);
+                self.deadlines.push(Reverse((at, number)));
+            }
+        }
+    }
+
+    fn touch(&mut self, node: usize) {
+        if !self.nodes[node].touched {
+            self.nodes[node].touched = true;
+            self.touched.push(node);
+        }
+    }
+
+    /// Hands in what has arrived by now.
+    fn deliver(&mut self) {
+        let now = self.now;
+        while let Some(delivery) = self.network.deliver(now.as_nanos()) {
+            let Some(&number) = self.numbers.get(&delivery.host) else { continue };
+            self.touch(number);
+            let Node { endpoint, app, .. } = &mut self.nodes[number];
+            app.set_now(now);
+            endpoint.handle_datagram(now, delivery.from, Some(delivery.to.ip()), &delivery.payload, app);
+        }
+    }
+
+    /// Acts on the deadlines that have come.
+    fn expire(&mut self) {
+        while let Some(&Reverse((at, number))) = self.deadlines.peek()
+            && at <= self.now
+        {
+            self.deadlines.pop();
+            if self.nodes[number].armed != Some(at) {
+                continue;
+            }
+            self.touch(number);
+            let Node { endpoint, app, armed, .. } = &mut self.nodes[number];
+            *armed = None;
+            app.set_now(self.now);
+            endpoint.handle_timeout(self.now, app);
+        }
+    }
+
+    fn transmit(&mut self, number: usize, wire: &mut impl Wire) {
+        let now = self.now;
+        loop {
+            let node = &mut self.nodes[number];
+            node.app.set_now(now);
+            node.app.act(&mut node.endpoint);
+            #[cfg(feature = "testing")]
+            node.endpoint.assert_counters();
+            let Some(transmit) = node.endpoint.poll_transmit(now, Scope::All, &mut self.buffer) else {
+                return;
+            };
+            let mut batch = gather(&self.buffer, transmit.total_bytes, &mut self.memory);
+            assert_eq!(batch.len(), transmit.total_bytes, "a batch is as long as it says");
+            let source = transmit.local.unwrap_or_else(|| node.source(transmit.remote.ip()));
+            let from = SocketAddr::new(source, UDP_PORT);
+            while !batch.is_empty() {
+                let packet = batch.split_to(transmit.segment_bytes.min(batch.len()));
+                let packet = Outgoing { at: now, by: number, from, to: transmit.remote, packet };
+                wire.emit(packet, &mut self.network);
+            }
+        }
+    }
+}
+
+fn next_deadline<A: Application>(node: &Node<A>) -> Option<Time> {
+    [node.endpoint.poll_timeout(), node.app.deadline()].into_iter().flatten().min()
+}
+
+/// A batch in one piece, in memory that it shares with others: an allocation for dozens of packets.
+fn gather(buffer: &TransmitBuffer, bytes: usize, memory: &mut BytesMut) -> Bytes {
+    memory.reserve(bytes);
+    for piece in buffer.pieces() {
+        match piece {
+            Piece::Inline(range) => memory.extend_from_slice(&buffer.inline()[range.clone()]),
+            Piece::Shared(block) => memory.extend_from_slice(block),
+        }
+    }
+    memory.split().freeze()
+}
+
+fn seed_bytes(seed: u64, node: u64) -> [u8; 32] {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    bytes[8..16].copy_from_slice(&node.to_le_bytes());
+    bytes
+}
