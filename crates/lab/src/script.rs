@@ -4,7 +4,7 @@
 //! chunk of the other side that arrived, so -1 before the first.
 
 use std::collections::VecDeque;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +28,17 @@ pub const PEER_PORT: u16 = 5000;
 /// Window that the peer advertises.
 pub const PEER_WINDOW_BYTES: u32 = 100_000;
 
+/// What stands between the endpoint and its peer, and what it does to their packets.
+pub trait Wire: fmt::Debug {
+    /// The endpoint has sent a packet to `to`: what arrives, and where.
+    fn leaves(&mut self, now: Time, to: SocketAddr, packet: Bytes) -> Vec<(SocketAddr, Bytes)>;
+    /// The peer has sent a packet: whether it arrives.
+    fn enters(&mut self, now: Time, from: SocketAddr, packet: &Bytes) -> bool;
+    /// The endpoint has said all that it wants to say for now, or, with `waited`, a time has passed: what else
+    /// arrives at the peer.
+    fn rests(&mut self, now: Time, waited: bool) -> Vec<(SocketAddr, Bytes)>;
+}
+
 /// An endpoint and the peer that faces it.
 #[derive(Debug)]
 pub struct Peer {
@@ -49,6 +60,7 @@ pub struct Peer {
     tsn: u32,
     heard: VecDeque<(SocketAddr, Bytes)>,
     buffer: TransmitBuffer,
+    wire: Option<Box<dyn Wire>>,
 }
 
 /// A packet that the peer is about to send.
@@ -80,7 +92,16 @@ impl Peer {
             tsn: 0xffff_fff0_u32.wrapping_add(u32::from(seed)),
             heard: VecDeque::new(),
             buffer: TransmitBuffer::new(),
+            wire: None,
         }
+    }
+
+    /// The same peer behind a wire, which what was not heard yet passes at once.
+    pub fn behind(mut self, mut wire: Box<dyn Wire>) -> Self {
+        let heard = std::mem::take(&mut self.heard);
+        self.heard.extend(heard.into_iter().flat_map(|(to, packet)| wire.leaves(self.now, to, packet)));
+        self.wire = Some(wire);
+        self
     }
 
     /// The peer has connected to the endpoint.
@@ -146,7 +167,10 @@ impl Peer {
 
     /// Hands the endpoint a packet as it is.
     pub fn sends_raw(&mut self, from: SocketAddr, packet: &Bytes) {
-        self.endpoint.handle_datagram(self.now, from, None, packet, &mut self.app);
+        let now = self.now;
+        if self.wire.as_mut().is_none_or(|wire| wire.enters(now, from, packet)) {
+            self.endpoint.handle_datagram(now, from, None, packet, &mut self.app);
+        }
         self.settle();
     }
 
@@ -172,6 +196,7 @@ impl Peer {
             self.settle();
         }
         self.now = end;
+        self.rests(true);
     }
 
     /// The next packet of the endpoint.
@@ -248,11 +273,21 @@ impl Peer {
             #[cfg(feature = "testing")]
             self.endpoint.assert_counters();
             let Some(transmit) = self.endpoint.poll_transmit(self.now, Scope::All, &mut self.buffer) else {
-                return;
+                return self.rests(false);
             };
             let batch = self.buffer.to_vec();
-            let packets = batch.chunks(transmit.segment_bytes).map(Bytes::copy_from_slice);
-            self.heard.extend(packets.map(|packet| (transmit.remote, packet)));
+            for packet in batch.chunks(transmit.segment_bytes).map(Bytes::copy_from_slice) {
+                match &mut self.wire {
+                    Some(wire) => self.heard.extend(wire.leaves(self.now, transmit.remote, packet)),
+                    None => self.heard.push_back((transmit.remote, packet)),
+                }
+            }
+        }
+    }
+
+    fn rests(&mut self, waited: bool) {
+        if let Some(wire) = &mut self.wire {
+            self.heard.extend(wire.rests(self.now, waited));
         }
     }
 
