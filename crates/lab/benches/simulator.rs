@@ -22,6 +22,7 @@ fn measure(name: &str, associations: u16, loss: Loss, checksum: Checksum, second
         delay: Duration::from_millis(10),
         queue_bytes: 2_500_000,
         loss,
+        ..PipeConfig::default()
     };
     world.join(hosts[0], hosts[1], &line);
     let buffers = AssociationConfig {
