@@ -144,3 +144,34 @@ impl<T> Transit<T> {
         self.lanes[lane].waiting = waiting;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const LANES: usize = 3;
+
+    proptest! {
+        /// Any mixture of lanes and of times comes out as sorting all of it would give.
+        #[test]
+        fn all_arrives_in_order(steps in prop::collection::vec((0..LANES, 0u64..20, 0u64..8), 0..300)) {
+            let mut transit = Transit::new();
+            (0..LANES).for_each(|_| transit.add_lane());
+            let mut model: Vec<(u64, usize)> = Vec::new();
+            let mut now_ns = 0;
+            for (number, (lane, delay_ns, gap_ns)) in steps.into_iter().enumerate() {
+                transit.push(lane, now_ns + delay_ns, number);
+                model.push((now_ns + delay_ns, number));
+                now_ns += gap_ns;
+                model.sort_unstable();
+                prop_assert_eq!(transit.next_ns(), model.first().map(|(at_ns, _)| *at_ns));
+                while let Some(next) = transit.pop_due(now_ns) {
+                    prop_assert_eq!(next, model.remove(0));
+                }
+                prop_assert!(model.first().is_none_or(|(at_ns, _)| *at_ns > now_ns));
+                prop_assert_eq!(transit.len(), model.len());
+            }
+        }
+    }
+}
