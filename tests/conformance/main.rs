@@ -13,6 +13,7 @@ mod section_3_1;
 mod section_3_2;
 mod section_3_3_control;
 mod section_3_3_data;
+mod section_3_3_init;
 mod section_3_3_init_ack;
 mod stage;
 mod table;
@@ -23,6 +24,7 @@ const SECTIONS: &[rules::Table] = &[
     section_3_1::RULES,
     section_3_2::RULES,
     section_3_3_data::RULES,
+    section_3_3_init::RULES,
     section_3_3_init_ack::RULES,
     section_3_3_control::RULES,
 ];

@@ -1,10 +1,16 @@
 //! Words that scripts need: chunks and parameters byte by byte, and what is in a packet.
 
+use std::net::IpAddr;
+use std::sync::Arc;
+
 use bytes::Bytes;
-use lab::script::Peer;
+use lab::script::{ENDPOINT_PORT, PEER_PORT, Peer};
+use sctp::AssociationConfig;
 use sctp_wire::Packet;
 use sctp_wire::chunk::Init;
 use sctp_wire::parameter::Parameters;
+
+use crate::stage::Stage;
 
 /// A chunk as it stands in a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,6 +95,23 @@ pub(crate) fn word(bytes: &[u8], at: usize) -> u32 {
 /// The 16 bits at an offset.
 pub(crate) fn half(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes(bytes[at..at + 2].try_into().expect("two bytes"))
+}
+
+/// The endpoint, which has these addresses, connects to the peer.
+pub(crate) fn connects(stage: &Stage, addresses: &[IpAddr], config: AssociationConfig) -> Peer {
+    let mut peer = Peer::new(1, AssociationConfig::default());
+    peer.endpoint.set_local_addresses(addresses.to_vec());
+    let id = peer.endpoint.connect(
+        peer.now,
+        ENDPOINT_PORT,
+        PEER_PORT,
+        &[peer.address],
+        Arc::new(config),
+        &peer.app,
+    );
+    peer.id = id.expect("no such association yet");
+    peer.settle();
+    stage.play(peer)
 }
 
 /// The peer sends an INIT with these parameters.

@@ -38,7 +38,7 @@ pub(crate) struct PeerInit {
 }
 
 impl PeerInit {
-    /// Checks the fields that both chunks share; `None` if one has a value that RFC 9260 §3.3.2 forbids.
+    /// Checks what both chunks share; `None` if a field or parameter is one that RFC 9260 §3.3.2 forbids.
     pub(crate) fn from_init(init: &Init<'_>) -> Option<PeerInit> {
         if init.initiate_tag.0 == 0
             || init.outbound_streams == 0
@@ -66,6 +66,8 @@ impl PeerInit {
                 Parameter::StateCookie(p) if p.cookie.len() <= COOKIE_BYTES_MAX => {
                     peer.cookie = Some(p.cookie.to_vec());
                 }
+                // RFC 9260 §5.1.2 B: such an association is not set up.
+                Parameter::HostName(_) => return None,
                 Parameter::Unknown(_) => {
                     let action = sctp_wire::unknown_parameter_action(raw.kind);
                     if action.report && peer.unrecognized.len() + raw.whole.len() <= REPORTED_BYTES_MAX {
@@ -146,9 +148,10 @@ fn write_addresses(addresses: &[IpAddr], out: &mut Vec<u8>) {
         return;
     }
     for address in addresses {
-        match address {
-            IpAddr::V4(v4) => parameter::Ipv4 { address: *v4 }.write(out),
-            IpAddr::V6(v6) => parameter::Ipv6 { address: *v6 }.write(out),
+        // RFC 9260 §3.3.2.1.2: an IPv4 address never goes out as a mapped one.
+        match address.to_canonical() {
+            IpAddr::V4(v4) => parameter::Ipv4 { address: v4 }.write(out),
+            IpAddr::V6(v6) => parameter::Ipv6 { address: v6 }.write(out),
         }
     }
 }
