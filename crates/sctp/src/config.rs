@@ -44,6 +44,9 @@ pub struct AssociationConfig {
     pub streams_in_max: u16,
     /// Send buffer (SO_SNDBUF): payload plus [`MESSAGE_OVERHEAD_BYTES`] a message, from the call until it is acknowledged; 1 MiB.
     pub send_buffer_bytes: usize,
+    /// How large the send buffer may grow by itself, to hold two congestion windows; at or below `send_buffer_bytes` it
+    /// stays as it is. 64 MiB.
+    pub send_buffer_tuned_bytes: usize,
     /// Receive buffer (SO_RCVBUF): the largest advertised window, counted the same way; 1 MiB.
     pub receive_buffer_bytes: usize,
     /// Longest message that `send` takes, 16 MiB.
@@ -75,6 +78,7 @@ impl Default for AssociationConfig {
             streams_out: 10,
             streams_in_max: u16::MAX,
             send_buffer_bytes: 1 << 20,
+            send_buffer_tuned_bytes: 64 << 20,
             receive_buffer_bytes: 1 << 20,
             message_bytes_max: 16 << 20,
             partial_delivery_bytes: 512 << 10,

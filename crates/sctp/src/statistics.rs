@@ -42,6 +42,10 @@ pub struct Statistics {
     pub timeouts: u64,
     /// Times that loss was repaired without a timeout.
     pub fast_recoveries: u64,
+    /// Packets sent to find out about a tail that was not acknowledged (RFC 8985 §7).
+    pub tail_probes: u64,
+    /// Reductions of the congestion window that were taken back, because nothing had been lost.
+    pub reductions_undone: u64,
     /// Payload bytes outstanding now.
     pub outstanding_bytes: u64,
     /// Send buffer in use now.

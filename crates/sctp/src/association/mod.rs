@@ -276,14 +276,22 @@ impl Association {
         if !self.control.is_empty() || self.inbound.as_ref().is_some_and(Inbound::ack_due) {
             return true;
         }
-        if !self.may_carry_data() || !self.outbound.has_waiting() {
+        if !self.may_carry_data() {
             return false;
         }
         let path = &self.paths[self.data_path()];
+        if path.tail.is_due() {
+            return self.outbound.may_send(path);
+        }
+        if !self.outbound.has_waiting() {
+            return false;
+        }
         if path.in_flight_bytes == 0 || self.outbound.has_lost() {
             return self.outbound.may_send(path);
         }
-        let batch = limits.bytes_max.min(path.window_bytes()).min(self.outbound.peer_window_bytes());
+        let paced = path.batch_bytes().unwrap_or(usize::MAX);
+        let window = path.window_bytes().min(self.outbound.peer_window_bytes());
+        let batch = limits.bytes_max.min(window).min(paced);
         self.outbound.pending_wire_bytes() >= batch.max(path.mtu_bytes) && self.outbound.may_send(path)
     }
 

@@ -169,6 +169,7 @@ impl Association {
             cum_tsn: sack.cum_tsn,
             window_bytes: sack.a_rwnd as usize,
             gaps: Some(sack.gap_blocks()),
+            duplicates: sack.duplicates(),
         };
         if !matches!(
             self.state,
@@ -180,7 +181,7 @@ impl Association {
             return;
         }
         self.statistics.sacks_received += 1;
-        match self.outbound.handle_sack(cx.now, &sack, &mut self.paths, &self.config, &mut self.statistics) {
+        match self.outbound.handle_sack(cx.now, sack, &mut self.paths, &self.config, &mut self.statistics) {
             Ok(outcome) => self.after_sack(cx, &outcome),
             Err(how) => self.abort_for_violation(cx, how),
         }

@@ -122,8 +122,9 @@ impl Association {
     fn acknowledge_by_shutdown<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, shutdown: &Shutdown) {
         let window_bytes = self.outbound.peer_window_bytes() + self.outbound.in_flight_payload_bytes();
         let gaps = None::<std::iter::Empty<(u16, u16)>>;
-        let sack = Report { cum_tsn: shutdown.cum_tsn, window_bytes, gaps };
-        match self.outbound.handle_sack(cx.now, &sack, &mut self.paths, &self.config, &mut self.statistics) {
+        let duplicates = std::iter::empty();
+        let sack = Report { cum_tsn: shutdown.cum_tsn, window_bytes, gaps, duplicates };
+        match self.outbound.handle_sack(cx.now, sack, &mut self.paths, &self.config, &mut self.statistics) {
             Ok(outcome) => self.after_sack(cx, &outcome),
             Err(how) => self.abort_for_violation(cx, how),
         }

@@ -1,4 +1,5 @@
-//! The association's timers: T1, T2, T3, the delayed SACK, heartbeats. One deadline for all.
+//! The association's timers: T1, T2, T3, late packets, tail probes, the pacer, the delayed SACK, heartbeats. One
+//! deadline for all.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -19,8 +20,10 @@ impl Association {
         };
         let ack = self.inbound.as_ref().and_then(|i| i.ack_deadline());
         let probe = self.outbound.probe_at().filter(|_| self.may_carry_data());
-        let paths = self.paths.iter().flat_map(|p| [p.t3, p.heartbeat_at]).flatten().min();
-        [state, ack, probe, paths].into_iter().flatten().min()
+        let paths =
+            self.paths.iter().flat_map(|p| [p.t3, p.heartbeat_at, p.late_at, p.tail.at()]).flatten().min();
+        let pacer = self.paths[self.data_path()].pacer.opens_at().filter(|_| self.outbound.has_waiting());
+        [state, ack, probe, paths, pacer].into_iter().flatten().min()
     }
 
     /// Acts on every timer that has expired.
@@ -29,7 +32,8 @@ impl Association {
         cx: &mut Context<'_, H>,
         local_addresses: &[IpAddr],
     ) {
-        let due = |at: Option<Time>| at.is_some_and(|at| at <= cx.now);
+        let now = cx.now;
+        let due = |at: Option<Time>| at.is_some_and(|at| at <= now);
         if let Some(inbound) = &mut self.inbound
             && due(inbound.ack_deadline())
         {
@@ -48,8 +52,17 @@ impl Association {
             _ => {}
         }
         for path_id in 0..self.paths.len() {
-            if self.paths[path_id].t3.is_some_and(|at| at <= cx.now) {
+            if due(self.paths[path_id].t3) {
                 self.handle_t3(cx, path_id);
+            }
+            if due(self.paths[path_id].late_at) {
+                self.handle_late(cx.now, path_id);
+            }
+            if due(self.paths[path_id].tail.at()) {
+                self.handle_tail_timer(path_id);
+            }
+            if due(self.paths[path_id].pacer.opens_at()) {
+                self.paths[path_id].tick_pacer(cx.now);
             }
             if self.paths[path_id].heartbeat_at.is_some_and(|at| at <= cx.now) {
                 self.handle_heartbeat_timer(cx, path_id);
@@ -68,6 +81,25 @@ impl Association {
         path.rto.back_off(&self.config.rto);
         if trouble {
             self.count_error(cx, path_id);
+        }
+    }
+
+    /// Packets that were late are lost now (RFC 8985 §6.3).
+    fn handle_late(&mut self, now: Time, path_id: usize) {
+        let path = &mut self.paths[path_id];
+        let flight = path.in_flight_bytes;
+        self.outbound.detect_loss(now, path, path_id, flight, &mut self.statistics);
+        path.plan_tail_probe(now, self.config.sack_delay);
+    }
+
+    /// The tail of what is in flight has brought no answer (RFC 8985 §7.3).
+    fn handle_tail_timer(&mut self, path_id: usize) {
+        let probes = path_id == self.data_path() && self.may_carry_data();
+        let tail = &mut self.paths[path_id].tail;
+        if probes {
+            tail.expire();
+        } else {
+            tail.cancel();
         }
     }
 

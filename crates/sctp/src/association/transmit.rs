@@ -5,6 +5,7 @@ use sctp_wire::chunk::{Pad, SACK_HEADER_BYTES};
 use sctp_wire::packet::{self, HEADER_BYTES, Header};
 
 use super::{Association, BatchRules};
+use crate::outbound::Packet as Filled;
 use crate::time::Time;
 use crate::transmit::{Transmit, TransmitBuffer};
 
@@ -21,6 +22,8 @@ impl Association {
         buffer: &mut TransmitBuffer,
     ) -> Option<Transmit> {
         buffer.clear();
+        let data_path = self.data_path();
+        self.paths[data_path].tick_pacer(now);
         let with_data = self.may_carry_data() && self.outbound.may_send(&self.paths[self.data_path()]);
         let path_id = match self.control.front() {
             Some(control) => control.path.unwrap_or(self.data_path()),
@@ -59,6 +62,9 @@ impl Association {
         if buffer.total_bytes() == 0 {
             return None;
         }
+        if path_id == data_path && self.may_carry_data() {
+            self.note_batch(now, path_id);
+        }
         let path = &self.paths[path_id];
         Some(Transmit {
             remote: path.remote,
@@ -66,6 +72,15 @@ impl Association {
             segment_bytes,
             total_bytes: buffer.total_bytes(),
         })
+    }
+
+    /// A batch has left: what holds back the next one, and when is its tail probed?
+    fn note_batch(&mut self, now: Time, path_id: usize) {
+        let path = &mut self.paths[path_id];
+        if !self.outbound.may_send(path) {
+            path.note_pause(self.outbound.waits_for(path));
+        }
+        path.plan_tail_probe(now, self.config.sack_delay);
     }
 
     /// Writes one packet. True: it must stay the only one (it carries an INIT).
@@ -103,7 +118,8 @@ impl Association {
         }
         if with_data {
             let path = &mut self.paths[path_id];
-            self.outbound.fill_packet(now, path, path_id, limit, buffer, &mut self.statistics);
+            let mut packet = Filled { path_id, limit_bytes: limit, buffer };
+            self.outbound.fill_packet(now, path, &mut packet, &mut self.statistics);
         }
         false
     }

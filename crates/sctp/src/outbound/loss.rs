@@ -1,0 +1,156 @@
+//! What is lost, and what only seemed to be (RFC 9260 §6.3.3 and §7.2.4, RFC 8985, RFC 5682, RFC 3708).
+
+use super::{ChunkState, Outbound};
+use crate::congestion::{LostPacket, Signal};
+use crate::path::{Path, SentPacket, Verdict};
+use crate::statistics::Statistics;
+use crate::time::Time;
+
+/// What was found lost.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Losses {
+    pub(super) bytes: usize,
+    chunks: u64,
+    /// Something was lost that left after the last reduction.
+    reduces: bool,
+}
+
+impl Outbound {
+    /// Gives up the packets that are late, and plans when the next one is. `flight_bytes` was in flight before the SACK
+    /// that is being handled.
+    pub(crate) fn detect_loss(
+        &mut self,
+        now: Time,
+        path: &mut Path,
+        path_id: usize,
+        flight_bytes: usize,
+        statistics: &mut Statistics,
+    ) -> usize {
+        path.late_at = None;
+        let mut losses = Losses::default();
+        while let Some(front) = path.sent.front() {
+            let number = path.first_packet;
+            match path.rack.judge(now, number, front.sent_at, path.in_recovery(), path.rto.srtt()) {
+                Verdict::Unknown => break,
+                Verdict::Late(at) if self.is_in_flight(front, number, path_id) => {
+                    path.late_at = Some(at);
+                    break;
+                }
+                Verdict::Late(_) | Verdict::Overtaken | Verdict::TooLate => {}
+            }
+            let Some((number, packet)) = path.pop_sent() else { break };
+            self.give_up(now, path, path_id, number, &packet, &mut losses);
+        }
+        if losses.reduces {
+            statistics.fast_recoveries += 1;
+            path.doubt.begin(self.first, losses.chunks);
+            path.enter_recovery(now, Signal::Loss, flight_bytes);
+            path.retransmits_at_once = true;
+        } else {
+            path.doubt.add(losses.chunks);
+        }
+        losses.bytes
+    }
+
+    fn is_in_flight(&self, packet: &SentPacket, number: u32, path_id: usize) -> bool {
+        packet.tsns.iter().any(|range| {
+            let range = range.start.max(self.first)..range.end;
+            range.into_iter().any(|tsn| self.outstanding[(tsn - self.first) as usize].is_in(number, path_id))
+        })
+    }
+
+    /// Marks what is still in flight of a packet as lost.
+    fn give_up(
+        &mut self,
+        now: Time,
+        path: &mut Path,
+        path_id: usize,
+        number: u32,
+        packet: &SentPacket,
+        losses: &mut Losses,
+    ) {
+        let mut bytes = 0;
+        for range in &packet.tsns {
+            for tsn in range.start.max(self.first)..range.end {
+                let chunk = &mut self.outstanding[(tsn - self.first) as usize];
+                if chunk.is_in(number, path_id) {
+                    chunk.state = ChunkState::Lost;
+                    bytes += chunk.wire_bytes();
+                    self.in_flight_payload_bytes -= chunk.payload.len();
+                    self.peer_window.give_back(chunk.payload.len());
+                    self.lost.insert(tsn);
+                    losses.chunks += 1;
+                }
+            }
+        }
+        if bytes == 0 {
+            return;
+        }
+        path.in_flight_bytes -= bytes;
+        path.delivery.on_lost(bytes);
+        losses.bytes += bytes;
+        losses.reduces |= !crate::path::after(path.recovery_until, number);
+        let lost = LostPacket {
+            bytes,
+            number,
+            sent_in_flight_bytes: packet.mark.in_flight_bytes,
+            lost_bytes: path.delivery.lost_bytes() - packet.mark.lost_bytes,
+            prior_delivered_bytes: packet.mark.delivered_bytes,
+        };
+        path.congestion.on_packet_lost(now, &lost);
+    }
+
+    /// A single chunk in flight is to be sent again.
+    pub(super) fn lose(&mut self, tsn: u64, paths: &mut [Path]) {
+        let Some(chunk) = self.outstanding.get_mut((tsn - self.first) as usize) else { return };
+        if chunk.state == ChunkState::InFlight {
+            chunk.state = ChunkState::Lost;
+            paths[usize::from(chunk.path)].in_flight_bytes -= chunk.wire_bytes();
+            self.in_flight_payload_bytes -= chunk.payload.len();
+            self.peer_window.give_back(chunk.payload.len());
+            self.lost.insert(tsn);
+        }
+    }
+
+    /// T3-rtx expired on a path: all that is in flight on it is to be sent again (RFC 9260 §6.3.3). Says whether
+    /// that is a sign of trouble, and not merely a window that the peer keeps closed.
+    pub(crate) fn handle_timeout(&mut self, now: Time, path: &mut Path, path_id: usize) -> bool {
+        let mut chunks = 0;
+        for (i, chunk) in self.outstanding.iter_mut().enumerate() {
+            if chunk.state == ChunkState::InFlight && usize::from(chunk.path) == path_id {
+                chunk.state = ChunkState::Lost;
+                self.in_flight_payload_bytes -= chunk.payload.len();
+                self.peer_window.give_back(chunk.payload.len());
+                self.lost.insert(self.first + i as u64);
+                chunks += 1;
+            }
+        }
+        let flight = std::mem::take(&mut path.in_flight_bytes);
+        (path.t3, path.late_at) = (None, None);
+        path.tail.cancel();
+        // RFC 9260 §6.1 A: probes of a closed window do not touch the congestion window.
+        let trouble = !self.peer_window.take_refused();
+        if trouble {
+            path.doubt.begin_timeout(self.first, chunks, path.next_packet());
+            path.delivery.on_lost(flight);
+            path.start_over(now, flight);
+        }
+        trouble
+    }
+
+    /// What the timer gave up has arrived before it went again: the timer was too quick, and the rest is still on its
+    /// way (RFC 5682 §3.1).
+    pub(super) fn undo_timeout(&mut self, path: &mut Path, path_id: usize, given_up_before: u32) {
+        let lost: Vec<_> = self.lost.iter().collect();
+        for tsn in lost.into_iter().flatten() {
+            let chunk = &mut self.outstanding[(tsn - self.first) as usize];
+            if usize::from(chunk.path) == path_id && crate::path::after(given_up_before, chunk.packet) {
+                chunk.state = ChunkState::InFlight;
+                path.in_flight_bytes += chunk.wire_bytes();
+                self.in_flight_payload_bytes += chunk.payload.len();
+                self.peer_window.take_again(chunk.payload.len());
+                self.lost.remove_range(tsn..tsn + 1);
+            }
+        }
+    }
+}

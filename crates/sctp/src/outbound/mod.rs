@@ -1,0 +1,309 @@
+//! What is to be sent and what is outstanding.
+//!
+//! Messages wait in `pending` without a TSN. Building a packet cuts them into chunks, gives TSNs and
+//! moves them to `outstanding`, a ring indexed by TSN, where they stay until the cumulative TSN passes
+//! them. All totals are counters that are kept on every change of state, so handling a SACK costs what
+//! it changes and never what is outstanding.
+//!
+//! | file | procedure |
+//! |---|---|
+//! | `pending` | what has no TSN yet, and the place of a stream scheduler |
+//! | `fill` | packets out of what waits (RFC 9260 §6.1, §6.10) |
+//! | `sack` | what a SACK says (§6.2.1) |
+//! | `loss` | what is lost, and what only seemed to be (§6.3.3, §7.2.4, RFC 8985, RFC 5682) |
+
+mod fill;
+mod loss;
+mod pending;
+mod sack;
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use sctp_wire::Tsn;
+use sctp_wire::chunk::{DATA_HEADER_BYTES, DataFlags};
+
+use crate::config::{AssociationConfig, MESSAGE_OVERHEAD_BYTES};
+use crate::error::SendError;
+use crate::event::SendInfo;
+use crate::path::Path;
+use crate::peer_window::PeerWindow;
+use crate::range_set::RangeSet;
+use crate::time::Time;
+use crate::tsn;
+
+pub(crate) use fill::Packet;
+use pending::Pending;
+pub(crate) use sack::{Report, SackOutcome};
+
+/// Most chunks that may be outstanding. RFC 9260 §6.1 allows 2^16 - 1 ordered messages a stream in a window, and gap
+/// blocks reach as far (§3.3.4).
+const OUTSTANDING_CHUNKS_MAX: usize = u16::MAX as usize;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum ChunkState {
+    InFlight,
+    /// Reported by a gap block; the peer may still change its mind (RFC 9260 §6.2).
+    GapAcked,
+    /// To be sent again.
+    Lost,
+}
+
+/// A message, or the part of one that one DATA chunk carries.
+#[derive(Debug)]
+struct Chunk {
+    payload: Bytes,
+    ppid: u32,
+    /// Number of the packet that it was last sent in, on its path.
+    packet: u32,
+    stream: u16,
+    ssn: u16,
+    flags: DataFlags,
+    state: ChunkState,
+    path: u8,
+    /// Whether the overhead of its message is charged to it: the last chunk of each send.
+    charged: bool,
+}
+
+impl Chunk {
+    #[inline]
+    fn wire_bytes(&self) -> usize {
+        wire_bytes(self.payload.len())
+    }
+
+    /// Whether it is on its way in this packet of a path.
+    #[inline]
+    fn is_in(&self, packet: u32, path_id: usize) -> bool {
+        self.state == ChunkState::InFlight && self.packet == packet && usize::from(self.path) == path_id
+    }
+
+    #[inline]
+    fn buffered_bytes(&self) -> usize {
+        self.payload.len() + if self.charged { MESSAGE_OVERHEAD_BYTES } else { 0 }
+    }
+}
+
+#[inline]
+fn wire_bytes(payload_bytes: usize) -> usize {
+    DATA_HEADER_BYTES + payload_bytes.next_multiple_of(4)
+}
+
+/// A record that was begun with `more` and not ended.
+#[derive(Debug, Clone, Copy)]
+struct OpenRecord {
+    stream: u16,
+    ssn: u16,
+    unordered: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Outbound {
+    pending: Pending,
+    /// Chunks with TSNs from `first` on.
+    outstanding: VecDeque<Chunk>,
+    /// TSN of the first outstanding chunk (unwrapped); the one before it is the cumulative TSN acknowledged.
+    first: u64,
+    lost: RangeSet,
+    gap_acked: RangeSet,
+    /// Payload of chunks in flight.
+    in_flight_payload_bytes: usize,
+    /// Payload and overhead of everything not yet acknowledged.
+    buffered_bytes: usize,
+    buffer_bytes: usize,
+    message_bytes_max: usize,
+    peer_window: PeerWindow,
+    streams: u16,
+    next_ssn: Vec<u16>,
+    open_record: Option<OpenRecord>,
+    writable_wanted: bool,
+    /// No more is to come: what is sent now is waited for.
+    closing: bool,
+}
+
+impl Outbound {
+    pub(crate) fn new(initial: Tsn, config: &AssociationConfig) -> Self {
+        Outbound {
+            pending: Pending::default(),
+            outstanding: VecDeque::new(),
+            first: tsn::start(initial),
+            lost: RangeSet::new(),
+            gap_acked: RangeSet::new(),
+            in_flight_payload_bytes: 0,
+            buffered_bytes: 0,
+            buffer_bytes: config.send_buffer_bytes,
+            message_bytes_max: config.message_bytes_max,
+            peer_window: PeerWindow::closed(),
+            streams: config.streams_out,
+            next_ssn: Vec::new(),
+            open_record: None,
+            writable_wanted: false,
+            closing: false,
+        }
+    }
+
+    /// The user sends no more.
+    pub(crate) fn close(&mut self) {
+        self.closing = true;
+    }
+
+    /// Takes what the peer said in its INIT or INIT ACK.
+    pub(crate) fn set_peer(&mut self, window_bytes: usize, streams: u16) {
+        self.peer_window.update(window_bytes, 0);
+        self.streams = streams;
+    }
+
+    pub(crate) fn streams(&self) -> u16 {
+        self.streams
+    }
+
+    pub(crate) fn peer_window_bytes(&self) -> usize {
+        self.peer_window.bytes()
+    }
+
+    /// When a closed window is to be probed.
+    pub(crate) fn probe_at(&self) -> Option<Time> {
+        self.peer_window.probe_at()
+    }
+
+    /// The time of [`Outbound::probe_at`] has come.
+    pub(crate) fn probe_timer_expired(&mut self) {
+        self.peer_window.probe_timer_expired();
+    }
+
+    pub(crate) fn buffered_bytes(&self) -> usize {
+        self.buffered_bytes
+    }
+
+    pub(crate) fn in_flight_payload_bytes(&self) -> usize {
+        self.in_flight_payload_bytes
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pending.is_empty() && self.outstanding.is_empty()
+    }
+
+    /// Whether anything waits to be sent, for the first time or again.
+    #[inline]
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.pending.is_empty() || !self.lost.is_empty()
+    }
+
+    pub(crate) fn has_lost(&self) -> bool {
+        !self.lost.is_empty()
+    }
+
+    #[inline]
+    pub(crate) fn pending_wire_bytes(&self) -> usize {
+        self.pending.wire_bytes()
+    }
+
+    /// Whether a message of `bytes` fits the buffer. A message longer than the buffer fits when it is empty.
+    #[inline]
+    pub(crate) fn has_room(&mut self, bytes: usize) -> bool {
+        let fits = self.buffered_bytes == 0
+            || self.buffered_bytes + bytes + MESSAGE_OVERHEAD_BYTES <= self.buffer_bytes;
+        self.writable_wanted |= !fits;
+        fits
+    }
+
+    /// Whether a message like this can be sent at all.
+    #[inline]
+    pub(crate) fn check(&self, info: &SendInfo, bytes: usize) -> Result<(), SendError> {
+        if info.stream >= self.streams {
+            return Err(SendError::NoSuchStream { stream: info.stream, streams: self.streams });
+        }
+        if bytes > self.message_bytes_max {
+            return Err(SendError::TooLong { bytes, limit_bytes: self.message_bytes_max });
+        }
+        if bytes == 0 {
+            return Err(SendError::Empty);
+        }
+        match self.open_record {
+            // The fragments of a record have consecutive TSNs (RFC 9260 §6.9), so nothing fits in between.
+            Some(open) if open.stream != info.stream || open.unordered != info.unordered => {
+                Err(SendError::RecordOpen { stream: open.stream })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Queues one message, given as the blocks that it consists of.
+    #[inline]
+    pub(crate) fn send(
+        &mut self,
+        info: &SendInfo,
+        bytes: usize,
+        blocks: impl IntoIterator<Item = Bytes>,
+    ) -> Result<(), SendError> {
+        self.check(info, bytes)?;
+        let (mut beginning, ssn) = match self.open_record {
+            None => (true, self.take_ssn(info)),
+            Some(open) => (false, open.ssn),
+        };
+        self.open_record =
+            info.more.then_some(OpenRecord { stream: info.stream, ssn, unordered: info.unordered });
+        for payload in blocks {
+            if payload.is_empty() {
+                continue;
+            }
+            self.pending.push(Chunk {
+                payload,
+                ppid: info.ppid,
+                packet: 0,
+                stream: info.stream,
+                ssn,
+                flags: DataFlags { immediate: false, unordered: info.unordered, beginning, ending: false },
+                state: ChunkState::InFlight,
+                path: 0,
+                charged: false,
+            });
+            beginning = false;
+        }
+        if let Some(last) = self.pending.last_mut() {
+            last.flags.ending = !info.more;
+            last.flags.immediate = info.immediate;
+            last.charged = true;
+        }
+        self.buffered_bytes += bytes + MESSAGE_OVERHEAD_BYTES;
+        Ok(())
+    }
+
+    #[inline]
+    fn take_ssn(&mut self, info: &SendInfo) -> u16 {
+        if info.unordered {
+            return 0;
+        }
+        let at = usize::from(info.stream);
+        if at >= self.next_ssn.len() {
+            self.next_ssn.resize(at + 1, 0);
+        }
+        let ssn = self.next_ssn[at];
+        self.next_ssn[at] = ssn.wrapping_add(1);
+        ssn
+    }
+
+    /// Checks the counters against a recount; for tests.
+    #[cfg(feature = "testing")]
+    pub(crate) fn assert_counters(&self, paths: &[Path]) {
+        let in_flight = |c: &&Chunk| c.state == ChunkState::InFlight;
+        let payload: usize = self.outstanding.iter().filter(in_flight).map(|c| c.payload.len()).sum();
+        assert_eq!(payload, self.in_flight_payload_bytes);
+        for (id, path) in paths.iter().enumerate() {
+            let wire: usize = self
+                .outstanding
+                .iter()
+                .filter(in_flight)
+                .filter(|c| usize::from(c.path) == id)
+                .map(Chunk::wire_bytes)
+                .sum();
+            assert_eq!(wire, path.in_flight_bytes);
+        }
+        let count = |state| self.outstanding.iter().filter(|c| c.state == state).count() as u64;
+        assert_eq!(count(ChunkState::Lost), self.lost.count());
+        assert_eq!(count(ChunkState::GapAcked), self.gap_acked.count());
+        let buffered: usize =
+            self.outstanding.iter().chain(self.pending.iter()).map(Chunk::buffered_bytes).sum();
+        assert_eq!(buffered, self.buffered_bytes);
+        assert_eq!(self.pending.iter().map(Chunk::wire_bytes).sum::<usize>(), self.pending.wire_bytes());
+    }
+}

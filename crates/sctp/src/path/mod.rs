@@ -1,0 +1,363 @@
+//! One path of an association: an address of the peer with its own round-trip time, congestion control and timers.
+
+mod delivery;
+mod doubt;
+mod pacer;
+mod rack;
+mod reduction;
+mod tail;
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use crate::config::AssociationConfig;
+use crate::congestion::{Controller, Signal};
+use crate::rto::Rto;
+use crate::statistics::PathStatistics;
+use crate::time::Time;
+
+use delivery::{Delivery, Mark};
+use doubt::Doubt;
+use pacer::Pacer;
+use rack::Rack;
+pub(crate) use rack::Verdict;
+use reduction::Reduction;
+use tail::{Tail, TailState};
+
+/// Whether a path may carry data (RFC 9260 §5.4, §8.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PathState {
+    /// Not yet shown to belong to the peer.
+    Unconfirmed,
+    /// In use.
+    Active,
+    /// Gave no answer for Path.Max.Retrans attempts.
+    Inactive,
+}
+
+/// A packet with DATA chunks, kept until it is known to have arrived or to be lost.
+#[derive(Debug)]
+pub(crate) struct SentPacket {
+    pub(crate) sent_at: Time,
+    /// Unwrapped TSNs of its chunks. One range for new data, several for retransmissions.
+    pub(crate) tsns: SmallVec<[Range<u64>; 1]>,
+    /// Whether every chunk in it is sent for the first time (Karn's rule).
+    pub(crate) first_transmission: bool,
+    /// What the path had delivered when it left.
+    pub(crate) mark: Mark,
+}
+
+/// A heartbeat that was sent and not yet answered.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Probe {
+    pub(crate) nonce: u64,
+    pub(crate) sent_at: Time,
+}
+
+#[derive(Debug)]
+pub(crate) struct Path {
+    pub(crate) remote: SocketAddr,
+    pub(crate) local: Option<IpAddr>,
+    pub(crate) state: PathState,
+    pub(crate) rto: Rto,
+    pub(crate) errors: u32,
+    pub(crate) mtu_bytes: usize,
+    /// What the link's buffers hold on the way to a peer on the same host.
+    pub(crate) in_flight_limit_bytes: Option<usize>,
+    pub(crate) congestion: Box<dyn Controller>,
+    pub(crate) in_flight_bytes: usize,
+    /// Sent packets by number; the front one has number `first_packet`.
+    pub(crate) sent: VecDeque<SentPacket>,
+    pub(crate) first_packet: u32,
+    /// Which packets are lost.
+    pub(crate) rack: Rack,
+    /// When the packet that is late is lost.
+    pub(crate) late_at: Option<Time>,
+    /// Losses among packets before this one belong to a window that was reduced already.
+    pub(crate) recovery_until: u32,
+    /// Whether that window is still being repaired.
+    recovering: bool,
+    /// How much may leave meanwhile.
+    reduction: Option<Reduction>,
+    pub(crate) doubt: Doubt,
+    pub(crate) delivery: Delivery,
+    pub(crate) pacer: Pacer,
+    pub(crate) tail: Tail,
+    /// Packets before this one left while the window or the pacer held others back.
+    limited_until: u32,
+    /// Loss was found just now: one packet goes again whatever the congestion window is (RFC 9260 §7.2.4, 3).
+    pub(crate) retransmits_at_once: bool,
+    pub(crate) t3: Option<Time>,
+    pub(crate) heartbeat_at: Option<Time>,
+    pub(crate) probe: Option<Probe>,
+    pub(crate) last_sent_at: Time,
+    /// The last packet asked for its SACK at once, so that none is held back by the peer.
+    pub(crate) tail_asks: bool,
+}
+
+/// Steps after which an idle path is back at its initial window, however wide it was.
+const IDLE_STEPS_MAX: usize = 32;
+
+impl Path {
+    pub(crate) fn new(
+        remote: SocketAddr,
+        local: Option<IpAddr>,
+        mtu_bytes: usize,
+        limit: Option<usize>,
+        config: &AssociationConfig,
+    ) -> Self {
+        Path {
+            remote,
+            local,
+            state: PathState::Unconfirmed,
+            rto: Rto::new(&config.rto),
+            errors: 0,
+            mtu_bytes,
+            in_flight_limit_bytes: limit,
+            congestion: config.congestion.controller(mtu_bytes),
+            in_flight_bytes: 0,
+            sent: VecDeque::new(),
+            first_packet: 0,
+            rack: Rack::new(),
+            late_at: None,
+            recovery_until: 0,
+            recovering: false,
+            reduction: None,
+            doubt: Doubt::default(),
+            delivery: Delivery::default(),
+            pacer: Pacer::default(),
+            tail: Tail::default(),
+            limited_until: 0,
+            retransmits_at_once: false,
+            t3: None,
+            heartbeat_at: None,
+            probe: None,
+            last_sent_at: Time::ZERO,
+            tail_asks: false,
+        }
+    }
+
+    /// What may be in flight: the congestion window, or while a loss is repaired what the reduction allows.
+    #[inline]
+    pub(crate) fn cwnd_bytes(&self) -> usize {
+        match &self.reduction {
+            None => self.congestion.cwnd_bytes(),
+            Some(reduction) => reduction.window_bytes(),
+        }
+    }
+
+    /// Bytes that may be added to what is in flight.
+    #[inline]
+    pub(crate) fn window_bytes(&self) -> usize {
+        let cwnd = self.cwnd_bytes();
+        let limit = self.in_flight_limit_bytes.map_or(cwnd, |limit| limit.min(cwnd));
+        limit.saturating_sub(self.in_flight_bytes)
+    }
+
+    /// Whether one more packet may leave. RFC 9260 §6.1 B lets the last packet overshoot the congestion
+    /// window; the link's own limit is a wall.
+    #[inline]
+    pub(crate) fn may_send_packet(&self) -> bool {
+        if self.in_flight_bytes == 0 || self.tail.is_due() {
+            return true;
+        }
+        self.in_flight_bytes < self.cwnd_bytes() && self.pacer.is_open() && self.link_has_room()
+    }
+
+    #[inline]
+    fn link_has_room(&self) -> bool {
+        self.in_flight_limit_bytes.is_none_or(|limit| self.in_flight_bytes + self.mtu_bytes <= limit)
+    }
+
+    /// Whether a packet of retransmissions may leave, the first of which takes `chunk_bytes`. It stays within the
+    /// congestion window (RFC 9260 §6.1 C).
+    pub(crate) fn may_retransmit(&self, chunk_bytes: usize) -> bool {
+        self.retransmits_at_once
+            || (self.may_send_packet()
+                && (self.in_flight_bytes == 0
+                    || self.tail.is_due()
+                    || self.in_flight_bytes + chunk_bytes <= self.cwnd_bytes()))
+    }
+
+    /// How fast packets may leave. The link's own limit paces what stays on this host.
+    #[inline]
+    fn pacing_rate(&self) -> Option<u64> {
+        match self.in_flight_limit_bytes {
+            Some(_) => None,
+            None => self.congestion.pacing_bytes_per_s(self.rto.srtt()),
+        }
+    }
+
+    /// Time has passed: the next batch may be due.
+    #[inline]
+    pub(crate) fn tick_pacer(&mut self, now: Time) {
+        let rate = self.pacing_rate();
+        self.pacer.tick(now, rate, self.mtu_bytes);
+    }
+
+    /// What the pacer lets leave together, if it does.
+    #[inline]
+    pub(crate) fn batch_bytes(&self) -> Option<usize> {
+        self.pacing_rate().map(|rate| pacer::batch_bytes(rate, self.mtu_bytes))
+    }
+
+    /// Nothing is in flight: the congestion window shrinks with every timeout's length that nothing was sent
+    /// (RFC 9260 §7.2.1).
+    pub(crate) fn adjust_idle(&mut self, now: Time) {
+        let rto = self.rto.current();
+        let mut idle = now.saturating_since(self.last_sent_at);
+        for _ in 0..IDLE_STEPS_MAX {
+            if idle < rto {
+                break;
+            }
+            idle -= rto;
+            self.congestion.on_idle();
+        }
+    }
+
+    /// A packet of `bytes` of DATA chunks has left; `before_bytes` were in flight before.
+    #[inline]
+    pub(crate) fn record_sent(
+        &mut self,
+        now: Time,
+        tsns: SmallVec<[Range<u64>; 1]>,
+        first_transmission: bool,
+        bytes: usize,
+        before_bytes: usize,
+    ) {
+        let number = self.next_packet();
+        let mark = self.delivery.on_sent(now, self.in_flight_bytes, before_bytes == 0);
+        self.congestion.on_sent(now, bytes, self.in_flight_bytes, mark.app_limited);
+        self.sent.push_back(SentPacket { sent_at: now, tsns, first_transmission, mark });
+        self.last_sent_at = now;
+        if let Some(reduction) = &mut self.reduction {
+            reduction.on_sent(bytes);
+        }
+        let rate = self.pacing_rate();
+        self.pacer.on_sent(now, bytes, rate, self.mtu_bytes);
+        self.tail.on_sent(now, number, !first_transmission);
+        self.retransmits_at_once &= first_transmission;
+    }
+
+    /// Nothing more leaves for now. `waits`: something does wait, and neither the peer's window nor a lack of stream
+    /// data holds it back.
+    #[inline]
+    pub(crate) fn note_pause(&mut self, waits: bool) {
+        let window_full = self.in_flight_bytes >= self.cwnd_bytes() || !self.pacer.is_open();
+        if waits && window_full {
+            self.limited_until = self.next_packet();
+        } else if !window_full && self.link_has_room() {
+            self.delivery.note_app_limited(self.in_flight_bytes);
+        }
+    }
+
+    /// Whether the window held others back when this packet left.
+    #[inline]
+    pub(crate) fn was_limited(&self, packet: u32) -> bool {
+        after(self.limited_until, packet)
+    }
+
+    /// Plans a probe for the tail of what is in flight. `ack_delay`: how long the peer may wait with its SACK.
+    #[inline]
+    pub(crate) fn plan_tail_probe(&mut self, now: Time, ack_delay: Duration) {
+        if self.in_flight_bytes == 0 || self.late_at.is_some() {
+            return self.tail.cancel();
+        }
+        // RFC 8985 §7.2: a lone packet may wait for another one at the peer.
+        let lone = self.in_flight_bytes <= self.mtu_bytes && !self.tail_asks;
+        let ack_delay = if lone { ack_delay } else { Duration::ZERO };
+        let state = TailState { last_sent_at: self.last_sent_at, srtt: self.rto.srtt(), ack_delay };
+        self.tail.plan(now, state);
+    }
+
+    /// The number that the next packet gets.
+    #[inline]
+    pub(crate) fn next_packet(&self) -> u32 {
+        self.first_packet.wrapping_add(self.sent.len() as u32)
+    }
+
+    pub(crate) fn sent_packet(&self, number: u32) -> Option<&SentPacket> {
+        self.sent.get(number.wrapping_sub(self.first_packet) as usize)
+    }
+
+    /// Whether packets lost before the last reduction are still being repaired.
+    #[inline]
+    pub(crate) fn in_recovery(&self) -> bool {
+        self.recovering
+    }
+
+    /// The network is congested: the window shrinks, once for all that is in flight now. `flight_bytes` is what was in
+    /// flight before the loss was found.
+    pub(crate) fn enter_recovery(&mut self, now: Time, signal: Signal, flight_bytes: usize) {
+        self.recovery_until = self.next_packet();
+        self.recovering = true;
+        self.congestion.on_congestion(now, signal, flight_bytes);
+        if self.congestion.reduces_proportionally() {
+            self.reduction = Some(Reduction::new(flight_bytes, self.in_flight_bytes, self.mtu_bytes));
+        }
+    }
+
+    /// What a SACK delivered while a loss is being repaired.
+    pub(crate) fn reduce(&mut self, delivered_bytes: usize, progress: bool) {
+        let ssthresh = self.congestion.ssthresh_bytes();
+        if let Some(reduction) = &mut self.reduction {
+            reduction.on_acked(delivered_bytes, self.in_flight_bytes, ssthresh, progress, self.mtu_bytes);
+        }
+    }
+
+    /// Ends the recovery once something that was sent in it has arrived.
+    #[inline]
+    pub(crate) fn leave_recovery(&mut self, now: Time) {
+        let arrived = self.rack.newest().is_some_and(|newest| !after(self.recovery_until, newest));
+        if self.recovering && arrived {
+            (self.recovering, self.reduction) = (false, None);
+            self.rack.on_recovered();
+            self.congestion.on_recovered(now);
+        }
+    }
+
+    /// T3 gave up everything in flight; `flight_bytes` had been.
+    pub(crate) fn start_over(&mut self, now: Time, flight_bytes: usize) {
+        self.recovery_until = self.next_packet();
+        (self.recovering, self.reduction) = (true, None);
+        self.congestion.on_timeout(now, flight_bytes);
+    }
+
+    /// The last reduction was a mistake.
+    pub(crate) fn undo_reduction(&mut self, now: Time) {
+        (self.recovering, self.reduction) = (false, None);
+        self.retransmits_at_once = false;
+        self.doubt.end();
+        self.congestion.undo(now);
+    }
+
+    /// Takes the oldest packet: it has arrived, or is lost.
+    pub(crate) fn pop_sent(&mut self) -> Option<(u32, SentPacket)> {
+        let number = self.first_packet;
+        let packet = self.sent.pop_front()?;
+        self.first_packet = self.first_packet.wrapping_add(1);
+        Some((number, packet))
+    }
+
+    pub(crate) fn statistics(&self) -> PathStatistics {
+        PathStatistics {
+            remote: self.remote,
+            active: self.state == PathState::Active,
+            mtu_bytes: self.mtu_bytes,
+            cwnd_bytes: self.congestion.cwnd_bytes(),
+            in_flight_bytes: self.in_flight_bytes,
+            srtt: self.rto.srtt(),
+            rto: self.rto.current(),
+        }
+    }
+}
+
+/// Serial comparison of packet numbers.
+#[inline]
+pub(crate) fn after(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) > 0
+}

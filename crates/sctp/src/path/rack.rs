@@ -1,0 +1,204 @@
+//! Recent acknowledgement: which packets are lost, judged by when they were sent (RFC 8985).
+
+use std::time::Duration;
+
+use super::after;
+use crate::time::Time;
+
+/// Packets that must be acknowledged beyond one before it counts as lost (RFC 9260 §7.2.4: three miss indications),
+/// as long as the path has not been seen to reorder. Counted in order of transmission, so that a retransmission can be
+/// lost, too.
+const REORDERING_PACKETS: u32 = 3;
+/// The least time that a packet may be late.
+const REORDERING_TIME_MIN: Duration = Duration::from_millis(1);
+/// The reordering window in quarters of the shortest round trip, at most (RFC 8985 §6.2: a round trip bounds it, too).
+const WINDOW_QUARTERS_MAX: u32 = 16;
+/// Recoveries after which a widened window is narrow again (RFC 8985 §6.2).
+const WIDE_RECOVERIES: u8 = 16;
+/// A shortest round trip older than this is forgotten: the path may have changed.
+const MIN_RTT_LIFE: Duration = Duration::from_secs(300);
+
+/// What a path knows of the order and delay of its packets.
+#[derive(Debug)]
+pub(crate) struct Rack {
+    /// The newest packet, in order of transmission, that was acknowledged, and its round-trip time.
+    newest: Option<u32>,
+    rtt: Duration,
+    min_rtt: Option<(Duration, Time)>,
+    reordering_seen: bool,
+    window_quarters: u32,
+    wide_recoveries: u8,
+    /// The window was widened in the round that ends with this packet.
+    widened_until: Option<u32>,
+}
+
+/// What is to become of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    /// Nothing sent after it has arrived.
+    Unknown,
+    /// It is late, and lost if it has not come by then.
+    Late(Time),
+    /// More packets sent after it than may overtake it have arrived.
+    Overtaken,
+    /// It is later than reordering explains.
+    TooLate,
+}
+
+impl Rack {
+    pub(crate) fn new() -> Self {
+        Rack {
+            newest: None,
+            rtt: Duration::ZERO,
+            min_rtt: None,
+            reordering_seen: false,
+            window_quarters: 1,
+            wide_recoveries: 0,
+            widened_until: None,
+        }
+    }
+
+    pub(crate) fn newest(&self) -> Option<u32> {
+        self.newest
+    }
+
+    pub(crate) fn min_rtt(&self) -> Option<Duration> {
+        self.min_rtt.map(|(rtt, _)| rtt)
+    }
+
+    /// A round trip that is certain: of a packet that was sent once.
+    pub(crate) fn measure(&mut self, now: Time, rtt: Duration) {
+        let old = |since| now.saturating_since(since) > MIN_RTT_LIFE;
+        if self.min_rtt.is_none_or(|(least, since)| rtt <= least || old(since)) {
+            self.min_rtt = Some((rtt, now));
+        }
+    }
+
+    /// Packet `number` was acknowledged `rtt` after it was sent. `again`: it repeated what an earlier one had
+    /// carried, which may be what has arrived (RFC 8985 §7.2, step 2).
+    pub(crate) fn on_acked(&mut self, number: u32, rtt: Duration, again: bool) {
+        if again && self.min_rtt().is_some_and(|least| rtt < least) {
+            return;
+        }
+        if self.newest.is_none_or(|newest| after(number, newest)) {
+            self.newest = Some(number);
+            self.rtt = rtt;
+        }
+    }
+
+    /// Something arrived after what had been sent later.
+    pub(crate) fn note_reordering(&mut self) {
+        self.reordering_seen = true;
+    }
+
+    /// The peer had what was sent again: the window was too narrow. At most once a round trip.
+    pub(crate) fn widen(&mut self, next_packet: u32) {
+        let round_over =
+            self.widened_until.is_none_or(|end| self.newest.is_some_and(|newest| !after(end, newest)));
+        if round_over {
+            self.widened_until = Some(next_packet);
+            self.window_quarters = (self.window_quarters + 1).min(WINDOW_QUARTERS_MAX);
+            self.wide_recoveries = WIDE_RECOVERIES;
+        }
+    }
+
+    /// A loss was repaired.
+    pub(crate) fn on_recovered(&mut self) {
+        self.wide_recoveries = self.wide_recoveries.saturating_sub(1);
+        if self.wide_recoveries == 0 {
+            self.window_quarters = 1;
+        }
+    }
+
+    /// How much later than its followers a packet may come.
+    fn window(&self, in_recovery: bool, srtt: Option<Duration>) -> Duration {
+        if in_recovery && !self.reordering_seen {
+            return Duration::ZERO;
+        }
+        let quarter = self.min_rtt().unwrap_or(self.rtt) / 4;
+        let window = quarter * self.window_quarters;
+        srtt.map_or(window, |srtt| window.min(srtt)).max(REORDERING_TIME_MIN)
+    }
+
+    /// Judges a packet that has not arrived.
+    pub(crate) fn judge(
+        &self,
+        now: Time,
+        number: u32,
+        sent_at: Time,
+        in_recovery: bool,
+        srtt: Option<Duration>,
+    ) -> Verdict {
+        let Some(newest) = self.newest.filter(|newest| after(*newest, number)) else {
+            return Verdict::Unknown;
+        };
+        if !self.reordering_seen && newest.wrapping_sub(number) >= REORDERING_PACKETS {
+            return Verdict::Overtaken;
+        }
+        let late = sent_at + self.rtt + self.window(in_recovery, srtt);
+        if late <= now { Verdict::TooLate } else { Verdict::Late(late) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTT: Duration = Duration::from_millis(40);
+
+    fn at(ms: u64) -> Time {
+        Time::ZERO + Duration::from_millis(ms)
+    }
+
+    /// Packets 0 to 9 leave at 0 to 9 ms; packet `number` arrives a round trip later.
+    fn acked(number: u32) -> (Rack, Time) {
+        let mut rack = Rack::new();
+        let now = at(u64::from(number)) + RTT;
+        rack.measure(now, RTT);
+        rack.on_acked(number, RTT, false);
+        (rack, now)
+    }
+
+    #[test]
+    fn three_packets_beyond_or_a_quarter_of_a_round_trip() {
+        let (rack, now) = acked(5);
+        let judge = |number: u32| rack.judge(now, number, at(u64::from(number)), false, Some(RTT));
+        assert_eq!(judge(2), Verdict::Overtaken);
+        assert_eq!(judge(3), Verdict::Late(at(3) + RTT + RTT / 4));
+        assert_eq!(judge(6), Verdict::Unknown);
+        assert_eq!(rack.judge(now + RTT / 4, 4, at(4), false, Some(RTT)), Verdict::TooLate);
+    }
+
+    #[test]
+    fn a_path_that_reorders_is_judged_by_time_alone() {
+        let (mut rack, now) = acked(9);
+        rack.note_reordering();
+        assert_eq!(rack.judge(now, 2, at(2), true, Some(RTT)), Verdict::Late(at(2) + RTT + RTT / 4));
+        rack.widen(10);
+        rack.widen(10);
+        assert_eq!(rack.judge(now, 2, at(2), true, Some(RTT)), Verdict::Late(at(2) + RTT + RTT / 2));
+        for _ in 0..WIDE_RECOVERIES {
+            rack.on_recovered();
+        }
+        assert_eq!(rack.judge(now, 2, at(2), true, Some(RTT)), Verdict::Late(at(2) + RTT + RTT / 4));
+    }
+
+    #[test]
+    fn the_answer_to_the_original_says_nothing_of_its_repetition() {
+        let (mut rack, _) = acked(5);
+        rack.on_acked(8, RTT / 2, true);
+        assert_eq!(rack.newest(), Some(5));
+        rack.on_acked(8, RTT, true);
+        assert_eq!(rack.newest(), Some(8));
+    }
+
+    #[test]
+    fn the_shortest_round_trip_grows_old() {
+        let mut rack = Rack::new();
+        rack.measure(at(0), RTT);
+        rack.measure(at(1000), 2 * RTT);
+        assert_eq!(rack.min_rtt(), Some(RTT));
+        rack.measure(at(301_000), 2 * RTT);
+        assert_eq!(rack.min_rtt(), Some(2 * RTT));
+    }
+}
