@@ -56,6 +56,7 @@ mod rate;
 mod reorder;
 mod schedule;
 mod time;
+pub mod topology;
 mod transit;
 mod verdict;
 

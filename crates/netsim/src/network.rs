@@ -269,9 +269,18 @@ impl<P: Payload> Network<P> {
         &mut self.pipes[id.0]
     }
 
+    /// All pipes, in the order in which they were added.
+    pub fn pipe_ids(&self) -> impl ExactSizeIterator<Item = PipeId> + use<P> {
+        (0..self.pipes.len()).map(PipeId)
+    }
+
     /// What the network has counted.
     pub fn stats(&self) -> NetworkStats {
         self.stats
+    }
+
+    pub(crate) fn hosts_len(&self) -> usize {
+        self.hosts_len
     }
 
     /// Offers a packet to the next pipe of its route.
