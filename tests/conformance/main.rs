@@ -8,6 +8,7 @@
 
 mod census;
 mod fault;
+mod peers;
 mod rules;
 mod section_3_1;
 mod section_3_2;
@@ -15,6 +16,9 @@ mod section_3_3_control;
 mod section_3_3_data;
 mod section_3_3_init;
 mod section_3_3_init_ack;
+mod section_8;
+mod section_8_4;
+mod section_9;
 mod stage;
 mod table;
 mod words;
@@ -27,4 +31,7 @@ const SECTIONS: &[rules::Table] = &[
     section_3_3_init::RULES,
     section_3_3_init_ack::RULES,
     section_3_3_control::RULES,
+    section_8::RULES,
+    section_8_4::RULES,
+    section_9::RULES,
 ];

@@ -1,0 +1,214 @@
+//! Peers in the states that scripts begin with, what they say by name, and what can be asked of the endpoint.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use lab::packets::each_chunk;
+use lab::script::{Peer, Say};
+use sctp::{AssociationConfig, CloseReason, Event, PathStatistics, SendInfo, Statistics};
+use sctp_wire::cause::{Cause, Causes};
+use sctp_wire::chunk::{
+    Abort, Chunk, CookieAck, CookieEcho, Error, Heartbeat, HeartbeatAck, Shutdown, ShutdownAck,
+    ShutdownComplete,
+};
+use sctp_wire::parameter::{Ipv4, Parameters};
+
+use crate::stage::Stage;
+
+/// The peer's second address.
+pub(crate) const SECOND: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 1, 9));
+/// The peer's third address.
+pub(crate) const THIRD: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 9));
+
+/// Chunks by name.
+pub(crate) trait Chunks: Sized {
+    /// With a SHUTDOWN that acknowledges the endpoint's DATA up to chunk `number`.
+    fn shutdown(self, number: i32) -> Self;
+    /// With a SHUTDOWN ACK.
+    fn shutdown_ack(self) -> Self;
+    /// With a SHUTDOWN COMPLETE.
+    fn shutdown_complete(self, reflected_tag: bool) -> Self;
+    /// With an ABORT without causes.
+    fn abort(self, reflected_tag: bool) -> Self;
+    /// With an ERROR of one cause.
+    fn error(self, cause: &Cause<'_>) -> Self;
+    /// With a HEARTBEAT.
+    fn heartbeat(self, info: &[u8]) -> Self;
+    /// With a HEARTBEAT ACK.
+    fn heartbeat_ack(self, info: &[u8]) -> Self;
+    /// With a COOKIE ECHO.
+    fn cookie_echo(self, cookie: &[u8]) -> Self;
+    /// With a COOKIE ACK.
+    fn cookie_ack(self) -> Self;
+    /// With the peer's INIT.
+    fn init(self) -> Self;
+}
+
+impl Chunks for Say<'_> {
+    fn shutdown(self, number: i32) -> Self {
+        self.chunk(|p, out| Shutdown { cum_tsn: p.endpoint_tsn(number) }.write(out))
+    }
+
+    fn shutdown_ack(self) -> Self {
+        self.chunk(|_, out| ShutdownAck.write(out))
+    }
+
+    fn shutdown_complete(self, reflected_tag: bool) -> Self {
+        self.chunk(|_, out| ShutdownComplete { reflected_tag }.write(out))
+    }
+
+    fn abort(self, reflected_tag: bool) -> Self {
+        self.chunk(|_, out| Abort { reflected_tag, causes: Causes::default() }.write(out))
+    }
+
+    fn error(self, cause: &Cause<'_>) -> Self {
+        let mut causes = Vec::new();
+        cause.write(&mut causes);
+        self.chunk(|_, out| Error { causes: Causes::new(&causes) }.write(out))
+    }
+
+    fn heartbeat(self, info: &[u8]) -> Self {
+        self.chunk(|_, out| Heartbeat { info }.write(out))
+    }
+
+    fn heartbeat_ack(self, info: &[u8]) -> Self {
+        self.chunk(|_, out| HeartbeatAck { info }.write(out))
+    }
+
+    fn cookie_echo(self, cookie: &[u8]) -> Self {
+        self.chunk(|_, out| CookieEcho { cookie }.write(out))
+    }
+
+    fn cookie_ack(self) -> Self {
+        self.chunk(|_, out| CookieAck.write(out))
+    }
+
+    fn init(self) -> Self {
+        self.chunk(|p, out| p.init().write(out))
+    }
+}
+
+/// Settings without heartbeats.
+pub(crate) fn quiet() -> AssociationConfig {
+    AssociationConfig { heartbeat_interval: None, ..AssociationConfig::default() }
+}
+
+/// A peer that heartbeats do not disturb.
+pub(crate) fn established(stage: &Stage) -> Peer {
+    stage.established_with(quiet())
+}
+
+/// A peer to which the endpoint has sent `count` messages of 100 bytes, each in a packet of its own.
+pub(crate) fn outstanding(stage: &Stage, count: u8) -> Peer {
+    let mut peer = established(stage);
+    for n in 0..count {
+        writes(&mut peer, 100);
+        peer.expects(&format!("DATA {n}"));
+    }
+    peer
+}
+
+/// A peer with several addresses, all of them verified. The first is `peer.address`.
+pub(crate) fn multihomed(stage: &Stage, config: AssociationConfig, others: &[IpAddr]) -> Peer {
+    let mut parameters = Vec::new();
+    for other in others {
+        let IpAddr::V4(address) = *other else { continue };
+        Ipv4 { address }.write(&mut parameters);
+    }
+    let mut peer = Peer::new(1, config);
+    peer.sends()
+        .tag(0)
+        .chunk(|p, out| {
+            let mut init = p.init();
+            init.parameters = Parameters::new(&parameters);
+            init.write(out);
+        })
+        .go();
+    let cookie = peer.takes_init_ack();
+    peer.sends().cookie_echo(&cookie).go();
+    peer.expects("COOKIE ACK");
+    peer.id = peer.app.events[0].id;
+    peer.waits(Duration::ZERO);
+    while let Some((to, packet)) = peer.hears_on_maybe() {
+        answers_heartbeat(&mut peer, to, &packet);
+    }
+    assert!(statistics(&peer).paths.iter().all(|p| p.active), "every address is verified");
+    stage.play(peer)
+}
+
+/// Answers the heartbeat in a packet that went to `to`, from there. False: there is none.
+pub(crate) fn answers_heartbeat(peer: &mut Peer, to: SocketAddr, packet: &[u8]) -> bool {
+    let Some(info) = heartbeat_info(packet) else { return false };
+    from(peer, to.ip(), |peer| peer.sends().heartbeat_ack(&info).go());
+    true
+}
+
+/// What the HEARTBEAT of a packet carries, if there is one.
+pub(crate) fn heartbeat_info(packet: &[u8]) -> Option<Vec<u8>> {
+    let mut found = None;
+    each_chunk(packet, |chunk| {
+        if let Chunk::Heartbeat(heartbeat) = chunk {
+            found = Some(heartbeat.info.to_vec());
+        }
+    });
+    found
+}
+
+/// The peer does something from another of its addresses.
+pub(crate) fn from<T>(peer: &mut Peer, address: IpAddr, does: impl FnOnce(&mut Peer) -> T) -> T {
+    let home = peer.address;
+    peer.address.set_ip(address);
+    let result = does(peer);
+    peer.address = home;
+    result
+}
+
+/// The endpoint's application writes a message of that many bytes on stream 0.
+pub(crate) fn writes(peer: &mut Peer, bytes: usize) {
+    peer.app_sends(SendInfo::default(), vec![b'm'; bytes]);
+}
+
+/// The peer throws away what the endpoint sent.
+pub(crate) fn ignores(peer: &mut Peer) {
+    while peer.hears_maybe().is_some() {}
+}
+
+/// What the endpoint says of the association, which is up.
+pub(crate) fn statistics(peer: &Peer) -> Statistics {
+    peer.endpoint.statistics(peer.id).expect("the association is there")
+}
+
+/// What the endpoint says of its way to one of the peer's addresses.
+pub(crate) fn path(peer: &Peer, address: IpAddr) -> PathStatistics {
+    statistics(peer).paths.into_iter().find(|p| p.remote.ip() == address).expect("a path to it")
+}
+
+/// The peer says nothing until T3 has expired that many times in all; what the endpoint sends meanwhile is lost.
+/// False: the association ended first.
+pub(crate) fn silent_until_timeouts(peer: &mut Peer, count: u64) -> bool {
+    for _ in 0..10_000 {
+        match peer.endpoint.statistics(peer.id) {
+            None => return false,
+            Some(statistics) if statistics.timeouts >= count => return true,
+            Some(_) => {}
+        }
+        ignores(peer);
+        let next = peer.endpoint.poll_timeout().expect("a timer runs");
+        peer.waits(next.saturating_since(peer.now));
+    }
+    panic!("T3 expires");
+}
+
+/// Whether the association has ended, and why.
+pub(crate) fn ended(peer: &Peer) -> Option<CloseReason> {
+    peer.app.events.iter().find_map(|e| match &e.event {
+        Event::Closed(reason) if e.id == peer.id => Some(reason.clone()),
+        _ => None,
+    })
+}
+
+/// How often the application was told that a path became usable, or unusable.
+pub(crate) fn path_changes(peer: &Peer, address: IpAddr, active: bool) -> usize {
+    let changed = |e: &Event| matches!(e, Event::PathChanged { remote, active: a } if remote.ip() == address && *a == active);
+    peer.app.events.iter().filter(|e| changed(&e.event)).count()
+}
