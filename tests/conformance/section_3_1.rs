@@ -93,7 +93,7 @@ fn an_init_has_tag_zero(stage: &Stage) {
     assert_eq!(header(&peer.hears()).verification_tag.0, 0);
 }
 
-fn a_reflected_shutdown_complete_copies_the_tag(stage: &Stage) {
+pub(crate) fn a_reflected_shutdown_complete_copies_the_tag(stage: &Stage) {
     let mut peer = stage.listening();
     peer.endpoint_tag = 0x1234_5678;
     sends_chunk(&mut peer, ShutdownAck::KIND, 0, &[]);

@@ -155,7 +155,7 @@ fn a_bad_init_changes_no_association(stage: &Stage) {
     assert_eq!(peer.app.messages.len(), 3);
 }
 
-fn the_window_opens_again(stage: &Stage) {
+pub(crate) fn the_window_opens_again(stage: &Stage) {
     let mut peer = stage.listening();
     sends_init(&mut peer, &[]);
     let window = word(&only_chunk(&peer.hears()).value, 4);
@@ -174,7 +174,7 @@ fn an_init_asks_for_streams(stage: &Stage) {
     assert!(half(&init.value, 8) >= 1 && half(&init.value, 10) >= 1);
 }
 
-fn tags_and_initial_tsns_differ(stage: &Stage) {
+pub(crate) fn tags_and_initial_tsns_differ(stage: &Stage) {
     let mut seen = Vec::new();
     for seed in 1..5 {
         let mut peer = stage.play(Peer::connecting(seed, AssociationConfig::default()));

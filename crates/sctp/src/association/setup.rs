@@ -4,11 +4,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use sctp_wire::cause::{Cause, UnrecognizedParameters};
-use sctp_wire::chunk::{CookieAck, CookieEcho, Init, InitAck};
+use sctp_wire::chunk::{CookieAck, CookieEcho, Init, InitAck, RawChunk};
 use sctp_wire::parameter::{self, Parameter, Parameters};
 use sctp_wire::{Tsn, VerificationTag};
 
-use super::causes::error_chunk;
+use super::causes::{error_chunk, write_abort};
 use super::{Association, Context, Control, Identity, Retry, State, make_path};
 use crate::config::{AssociationConfig, COOKIE_BYTES_MAX, PEER_ADDRESSES_MAX, RECEIVE_WINDOW_BYTES_MIN};
 use crate::cookie::StateCookie;
@@ -43,7 +43,7 @@ impl PeerInit {
         if init.initiate_tag.0 == 0
             || init.outbound_streams == 0
             || init.inbound_streams == 0
-            || (init.a_rwnd as usize) < RECEIVE_WINDOW_BYTES_MIN
+            || window_is_too_small(init)
         {
             return None;
         }
@@ -102,6 +102,10 @@ impl PeerInit {
     }
 }
 
+fn window_is_too_small(init: &Init<'_>) -> bool {
+    (init.a_rwnd as usize) < RECEIVE_WINDOW_BYTES_MIN
+}
+
 /// The window to advertise, never less than RFC 9260 §3.3.2 allows.
 fn initial_window(config: &AssociationConfig) -> u32 {
     u32::try_from(config.receive_buffer_bytes.max(RECEIVE_WINDOW_BYTES_MIN)).unwrap_or(u32::MAX)
@@ -114,10 +118,11 @@ pub(crate) fn is_unicast(address: IpAddr) -> bool {
     !(address.is_unspecified() || address.is_multicast() || broadcast)
 }
 
-/// Appends an INIT ACK (RFC 9260 §3.3.3).
+/// Appends an INIT ACK (RFC 9260 §3.3.3), which asks for no more streams than the INIT allows.
 pub(crate) fn write_init_ack(
     identity: &Identity,
     config: &AssociationConfig,
+    streams_out: u16,
     local_addresses: &[IpAddr],
     cookie: &[u8],
     unrecognized: &[u8],
@@ -134,7 +139,7 @@ pub(crate) fn write_init_ack(
     InitAck {
         initiate_tag: VerificationTag(identity.local_tag),
         a_rwnd: initial_window(config),
-        outbound_streams: config.streams_out.max(1),
+        outbound_streams: streams_out,
         inbound_streams: config.streams_in_max.max(1),
         initial_tsn: Tsn(identity.local_initial_tsn),
         parameters: Parameters::new(&parameters),
@@ -272,16 +277,19 @@ impl Association {
         ack: &Init<'_>,
     ) {
         let State::CookieWait { .. } = self.state else { return };
-        // RFC 9260 §3.3.3: this one is discarded and nothing changes.
-        if (ack.a_rwnd as usize) < RECEIVE_WINDOW_BYTES_MIN {
+        // RFC 9260 §3.3.3: this one is discarded and nothing changes; the endpoint answers it.
+        if window_is_too_small(ack) {
             return;
         }
         if let Some(path) = self.path_of(remote) {
             self.primary = path;
         }
+        if ack.initiate_tag.0 == 0 {
+            return self.abort_without_tag(cx);
+        }
         self.identity.peer_tag = ack.initiate_tag.0;
         let Some(peer) = PeerInit::from_init(ack) else {
-            // RFC 9260 §3.3.3: a zero tag or no streams destroys the association.
+            // RFC 9260 §3.3.3: no streams destroy the association.
             return self.abort_for_violation(cx, "an INIT ACK with an invalid mandatory parameter");
         };
         let addresses = peer.reachable_at(remote.ip());
@@ -310,6 +318,20 @@ impl Association {
             let cause = UnrecognizedParameters { parameters: Parameters::new(&peer.unrecognized) };
             self.push_control(error_chunk(&Cause::UnrecognizedParameters(cause)), None);
         }
+    }
+
+    /// An INIT ACK without a tag ends the attempt, and the ABORT reflects our own (RFC 9260 §3.3.3).
+    fn abort_without_tag<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
+        self.identity.peer_tag = self.identity.local_tag;
+        let mut chunk = Vec::new();
+        write_abort(true, &mut chunk);
+        self.abort_with(cx, chunk, CloseReason::ProtocolViolation("an INIT ACK without an initiate tag"));
+    }
+
+    /// The tag to refuse an INIT ACK with whose window is too small; the attempt goes on (RFC 9260 §3.3.3).
+    pub(crate) fn refuses_window_of(&self, raw: &RawChunk<'_>) -> Option<VerificationTag> {
+        let State::CookieWait { .. } = self.state else { return None };
+        Init::parse(raw).ok().filter(window_is_too_small).map(|ack| ack.initiate_tag).filter(|tag| tag.0 != 0)
     }
 
     fn push_cookie_echo(&mut self) {

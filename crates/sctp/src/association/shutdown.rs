@@ -1,6 +1,6 @@
 //! The end of an association: SHUTDOWN and its answers, ABORT (RFC 9260 §9).
 
-use sctp_wire::cause::{Cause, ProtocolViolation, UserInitiatedAbort};
+use sctp_wire::cause::{Cause, Causes, ProtocolViolation, UserInitiatedAbort};
 use sctp_wire::chunk::{RawChunk, Shutdown, ShutdownAck, ShutdownComplete};
 
 use super::causes::{abort_chunk, abort_reason};
@@ -147,6 +147,10 @@ impl Association {
 
     /// The peer has ended the association at once (RFC 9260 §9.1).
     pub(crate) fn handle_abort<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, raw: &RawChunk<'_>) {
+        // RFC 9260 §3.3.7: one with a format error is discarded.
+        if Causes::new(raw.value).any(|cause| cause.is_err()) {
+            return;
+        }
         let reason = match self.state {
             // All is delivered both ways; the peer has merely forgotten us before its SHUTDOWN COMPLETE came.
             State::ShutdownAckSent { .. } => CloseReason::Shutdown,

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sctp_wire::cause::{Cause, InvalidMandatoryParameter, StaleCookie};
-use sctp_wire::chunk::{Abort, CookieAck, CookieEcho, Error, Init, RawChunk, ShutdownAck, ShutdownComplete};
+use sctp_wire::chunk::{
+    Abort, CookieAck, CookieEcho, Error, Init, InitAck, RawChunk, ShutdownAck, ShutdownComplete,
+};
 use sctp_wire::packet::{HEADER_BYTES, Header};
 use sctp_wire::{Packet, VerificationTag};
 
@@ -112,6 +114,12 @@ impl Endpoint {
             return None;
         };
         let association = self.associations.get_mut(id.index())?;
+        if first.kind == InitAck::KIND
+            && let Some(tag) = association.refuses_window_of(&first)
+        {
+            self.reply(route, &header, tag, |out| write_abort(false, out));
+            return None;
+        }
         let mut cx = Context { now, host, random: &mut self.random };
         self.at_work = Some(id);
         association.handle_packet(&mut cx, route.remote, route.local, &packet, batch);
@@ -331,7 +339,15 @@ impl Endpoint {
         let sealed = self.cookies.seal(&cookie);
         let addresses = std::mem::take(&mut self.local_addresses);
         self.reply(route, header, init.initiate_tag, |out| {
-            write_init_ack(&identity, &config, &addresses, &sealed, &peer.unrecognized, out);
+            write_init_ack(
+                &identity,
+                &config,
+                cookie.streams_out,
+                &addresses,
+                &sealed,
+                &peer.unrecognized,
+                out,
+            );
         });
         self.local_addresses = addresses;
     }
