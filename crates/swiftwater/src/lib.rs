@@ -61,6 +61,7 @@ mod fault;
 mod listener;
 mod message;
 mod options;
+mod perimeter;
 mod shard;
 mod socket;
 mod stack;

@@ -13,7 +13,7 @@
 use std::io;
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use streams::{DriverId, Executive, FlushScope};
@@ -21,6 +21,7 @@ use streams::{DriverId, Executive, FlushScope};
 use crate::background::Background;
 use crate::busy_poll::BusyPoll;
 use crate::options::Options;
+use crate::perimeter::Entered;
 use crate::waiting::{Poller, Waiting};
 use crate::watch::{Sleeper, Watch};
 
@@ -122,8 +123,8 @@ impl Shard {
 
     /// Enters the perimeter. A panic inside it was contained (see [`crate::fault`]), or changed nothing.
     #[inline]
-    pub(crate) fn enter(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn enter(&self) -> Entered<'_> {
+        Entered::new(self.inner.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Follows a message that was handed down: transmits if the flush rule says so.

@@ -1,6 +1,6 @@
 //! An open stream as the API sees it: the calls that all endpoints share.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -9,6 +9,7 @@ use tpi::{Errno, Primitive, TransferInfo};
 
 use crate::error::{RecvError, SendError};
 use crate::message::{RecvInfo, to_text};
+use crate::perimeter::Entered;
 use crate::shard::{Hold, Inner};
 
 /// Whether a call may sleep.
@@ -139,10 +140,10 @@ impl Socket {
     #[cold]
     fn wait<'a>(
         &'a self,
-        mut inner: MutexGuard<'a, Inner>,
+        mut inner: Entered<'a>,
         interest: Interest,
         patience: Patience,
-    ) -> Result<MutexGuard<'a, Inner>, GivenUp> {
+    ) -> Result<Entered<'a>, GivenUp> {
         let (mut inner, go_on) = match patience {
             Patience::Forever => self.shard.wait(inner, self.stream, interest, None),
             Patience::Until(at) => self.shard.wait(inner, self.stream, interest, Some(at)),

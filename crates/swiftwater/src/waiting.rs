@@ -6,13 +6,14 @@
 //! was started and is due before it meant to wake up.
 
 use std::collections::HashMap;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::thread::Thread;
 use std::time::Instant;
 
 use smallvec::SmallVec;
 use streams::{Interest, StreamId};
 
+use crate::perimeter::Entered;
 use crate::shard::{Inner, Shard};
 use crate::watch::{Sleeper, Watch};
 
@@ -47,6 +48,23 @@ pub(crate) struct Waiting {
     watches_room: bool,
     /// A scratch list of streams that have become ready.
     ready: Vec<StreamId>,
+    #[cfg(feature = "tokio")]
+    outside: Outside,
+}
+
+/// Wakers to be woken or dropped once the perimeter has been left; dropping this does it.
+#[cfg(feature = "tokio")]
+#[derive(Default)]
+pub(crate) struct Outside {
+    wake: Vec<std::task::Waker>,
+    drop: Vec<std::task::Waker>,
+}
+
+#[cfg(feature = "tokio")]
+impl Drop for Outside {
+    fn drop(&mut self) {
+        self.wake.drain(..).for_each(std::task::Waker::wake);
+    }
 }
 
 /// Names one registration of a waiter.
@@ -67,14 +85,6 @@ pub(crate) enum Who {
 }
 
 impl Who {
-    fn tell(self) {
-        match self {
-            Who::Thread(thread) => thread.unpark(),
-            #[cfg(feature = "tokio")]
-            Who::Task(waker) => waker.wake(),
-        }
-    }
-
     fn as_thread(&self) -> Option<&Thread> {
         match self {
             Who::Thread(thread) => Some(thread),
@@ -93,7 +103,20 @@ impl Waiting {
             next_ticket: 0,
             watches_room: false,
             ready: Vec::new(),
+            #[cfg(feature = "tokio")]
+            outside: Outside::default(),
         }
+    }
+
+    #[cfg(feature = "tokio")]
+    #[inline]
+    pub(crate) fn has_outside(&self) -> bool {
+        !self.outside.wake.is_empty() || !self.outside.drop.is_empty()
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) fn take_outside(&mut self) -> Outside {
+        std::mem::take(&mut self.outside)
     }
 
     /// Ends a sleep on the sockets.
@@ -114,11 +137,16 @@ impl Waiting {
     }
 
     fn remove(&mut self, s: StreamId, ticket: Ticket) {
-        if let Some(waiters) = self.by_stream.get_mut(&s) {
-            waiters.retain(|waiter| waiter.ticket != ticket);
-            if waiters.is_empty() {
-                self.by_stream.remove(&s);
+        let Some(waiters) = self.by_stream.get_mut(&s) else { return };
+        if let Some(at) = waiters.iter().position(|waiter| waiter.ticket == ticket) {
+            match waiters.swap_remove(at).who {
+                Who::Thread(_) => {}
+                #[cfg(feature = "tokio")]
+                Who::Task(waker) => self.outside.drop.push(waker),
             }
+        }
+        if waiters.is_empty() {
+            self.by_stream.remove(&s);
         }
     }
 
@@ -128,7 +156,11 @@ impl Waiting {
             let mut i = 0;
             while i < waiters.len() {
                 if waiters[i].interest.intersects(ready) {
-                    waiters.swap_remove(i).who.tell();
+                    match waiters.swap_remove(i).who {
+                        Who::Thread(thread) => thread.unpark(),
+                        #[cfg(feature = "tokio")]
+                        Who::Task(waker) => self.outside.wake.push(waker),
+                    }
                 } else {
                     i += 1;
                 }
@@ -276,11 +308,11 @@ impl Shard {
     /// False: the deadline has passed.
     pub(crate) fn wait<'a>(
         &'a self,
-        mut inner: MutexGuard<'a, Inner>,
+        mut inner: Entered<'a>,
         s: StreamId,
         interest: Interest,
         deadline: Option<Instant>,
-    ) -> (MutexGuard<'a, Inner>, bool) {
+    ) -> (Entered<'a>, bool) {
         inner.activity += 1;
         // A thread that blocks sends first what it has queued.
         inner.flush(true);
@@ -316,12 +348,7 @@ impl Shard {
     }
 
     /// Looks at the sockets for a moment. The perimeter is open between two looks.
-    fn look<'a>(
-        &'a self,
-        mut inner: MutexGuard<'a, Inner>,
-        s: StreamId,
-        interest: Interest,
-    ) -> (MutexGuard<'a, Inner>, bool) {
+    fn look<'a>(&'a self, mut inner: Entered<'a>, s: StreamId, interest: Interest) -> (Entered<'a>, bool) {
         let began = Instant::now();
         let limit = self.busy_poll * inner.busy_poll.patience();
         while began.elapsed() < limit {
@@ -348,10 +375,10 @@ impl Shard {
     /// Sleeps on the sockets once and handles what woke it.
     fn lead<'a>(
         &'a self,
-        mut inner: MutexGuard<'a, Inner>,
+        mut inner: Entered<'a>,
         purpose: (StreamId, Interest),
         deadline: Option<Instant>,
-    ) -> (MutexGuard<'a, Inner>, bool) {
+    ) -> (Entered<'a>, bool) {
         let until = inner.fall_asleep(Sleeper::Leader, Some(purpose), deadline);
         let room = inner.is_refused();
         let sockets = Arc::clone(&inner.sockets);
@@ -383,11 +410,11 @@ impl Shard {
     /// Sleeps until the thread that polls has something for `s`.
     fn follow<'a>(
         &'a self,
-        mut inner: MutexGuard<'a, Inner>,
+        mut inner: Entered<'a>,
         s: StreamId,
         interest: Interest,
         deadline: Option<Instant>,
-    ) -> (MutexGuard<'a, Inner>, bool) {
+    ) -> (Entered<'a>, bool) {
         let ticket = inner.register(s, interest, Who::Thread(std::thread::current()));
         drop(inner);
         match deadline {

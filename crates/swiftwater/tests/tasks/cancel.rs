@@ -99,3 +99,34 @@ fn a_close_that_is_given_up_goes_on() {
         assert!(recv_whole(&server).await.is_none());
     });
 }
+
+/// The waker holds the only handle of a future that waits for the same stream: waking drops it.
+#[test]
+fn a_wake_up_may_drop_another_wait() {
+    use std::future::Future;
+    use std::pin::Pin;
+    use std::sync::{Arc, Mutex};
+    use std::task::{Context, Wake, Waker};
+
+    struct Holds(Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>);
+
+    impl Wake for Holds {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    on_runtimes(|| async {
+        let (client, server) = pair().await;
+        let waiting = server.clone();
+        let holds = Arc::new(Holds(Mutex::new(None)));
+        let mut future: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
+            let _ = waiting.recv().await;
+        });
+        let waker = Waker::from(Arc::clone(&holds));
+        assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        *holds.0.lock().unwrap() = Some(future);
+        drop((holds, waker));
+        client.send(b"wakes and drops").await.unwrap();
+        assert_eq!(recv_whole(&server).await.unwrap(), b"wakes and drops");
+        client.close().await.unwrap();
+    });
+}
