@@ -26,6 +26,7 @@ use sctp_wire::chunk::{DATA_HEADER_BYTES, DataFlags};
 use crate::config::{AssociationConfig, MESSAGE_OVERHEAD_BYTES};
 use crate::error::SendError;
 use crate::event::SendInfo;
+#[cfg(feature = "testing")]
 use crate::path::Path;
 use crate::peer_window::PeerWindow;
 use crate::range_set::RangeSet;
