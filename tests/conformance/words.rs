@@ -7,7 +7,7 @@ use bytes::Bytes;
 use lab::script::{ENDPOINT_PORT, PEER_PORT, Peer};
 use sctp::AssociationConfig;
 use sctp_wire::Packet;
-use sctp_wire::chunk::Init;
+use sctp_wire::chunk::{Init, Shutdown};
 use sctp_wire::parameter::Parameters;
 
 use crate::stage::Stage;
@@ -145,4 +145,10 @@ pub(crate) fn sends_init_ack_like(peer: &mut Peer, more: &[u8], change: impl FnO
 /// The peer sends a chunk.
 pub(crate) fn sends_chunk(peer: &mut Peer, kind: u8, flags: u8, value: &[u8]) {
     peer.sends().chunk(|_, out| out.extend(chunk(kind, flags, value))).go();
+}
+
+/// The peer sends a SHUTDOWN that acknowledges up to DATA chunk `number` of the endpoint.
+pub(crate) fn sends_shutdown(peer: &mut Peer, number: i32) {
+    let cum_tsn = peer.endpoint_tsn(number);
+    peer.sends().chunk(|_, out| Shutdown { cum_tsn }.write(out)).go();
 }
