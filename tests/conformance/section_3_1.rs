@@ -24,14 +24,14 @@ rules! {
     }
 }
 
-fn an_init_travels_alone(stage: &Stage) {
+pub(crate) fn an_init_travels_alone(stage: &Stage) {
     let mut peer = stage.connecting();
     peer.app_sends(SendInfo::default(), &b"in a hurry"[..]);
     assert_eq!(kinds(&peer.hears()), [Init::KIND]);
     peer.expects_nothing();
 }
 
-fn an_init_ack_travels_alone(stage: &Stage) {
+pub(crate) fn an_init_ack_travels_alone(stage: &Stage) {
     let mut peer = stage.listening();
     sends_init(&mut peer, &[]);
     assert_eq!(kinds(&peer.hears()), [InitAck::KIND]);

@@ -288,7 +288,7 @@ fn a_cookie_is_small(stage: &Stage) {
     assert!(cookie.len() < 128, "{} bytes", cookie.len());
 }
 
-fn the_cookie_ack_comes_first(stage: &Stage) {
+pub(crate) fn the_cookie_ack_comes_first(stage: &Stage) {
     let mut peer = stage.listening();
     sends_init(&mut peer, &[]);
     let cookie = peer.takes_init_ack();

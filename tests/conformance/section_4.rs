@@ -64,13 +64,13 @@ fn is_repeated_three_times(peer: &mut Peer, chunk: &str) {
     peer.expects_nothing();
 }
 
-fn init_is_repeated(stage: &Stage) {
+pub(crate) fn init_is_repeated(stage: &Stage) {
     let mut peer = stage.connecting_with(three_tries());
     peer.expects("INIT");
     is_repeated_three_times(&mut peer, "INIT");
 }
 
-fn cookie_echo_is_repeated(stage: &Stage) {
+pub(crate) fn cookie_echo_is_repeated(stage: &Stage) {
     let mut peer = stage.connecting_with(three_tries());
     peer.takes_init();
     sends_init_ack(&mut peer, &[]);

@@ -1,6 +1,6 @@
 //! Words that scripts need: chunks and parameters byte by byte, and what is in a packet.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -101,14 +101,18 @@ pub(crate) fn half(bytes: &[u8], at: usize) -> u16 {
 pub(crate) fn connects(stage: &Stage, addresses: &[IpAddr], config: AssociationConfig) -> Peer {
     let mut peer = Peer::new(1, AssociationConfig::default());
     peer.endpoint.set_local_addresses(addresses.to_vec());
-    let id = peer.endpoint.connect(
-        peer.now,
-        ENDPOINT_PORT,
-        PEER_PORT,
-        &[peer.address],
-        Arc::new(config),
-        &peer.app,
-    );
+    let remotes = [peer.address];
+    connects_from(stage, peer, &remotes, config)
+}
+
+/// The endpoint connects to a peer that has these addresses.
+pub(crate) fn connects_to(stage: &Stage, remotes: &[SocketAddr], config: AssociationConfig) -> Peer {
+    connects_from(stage, Peer::new(1, AssociationConfig::default()), remotes, config)
+}
+
+fn connects_from(stage: &Stage, mut peer: Peer, remotes: &[SocketAddr], config: AssociationConfig) -> Peer {
+    let config = Arc::new(config);
+    let id = peer.endpoint.connect(peer.now, ENDPOINT_PORT, PEER_PORT, remotes, config, &peer.app);
     peer.id = id.expect("no such association yet");
     peer.settle();
     stage.play(peer)

@@ -3,12 +3,12 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use sctp_wire::cause::{Cause, UnrecognizedParameters};
+use sctp_wire::cause::{Cause, MissingMandatoryParameter, UnrecognizedParameters};
 use sctp_wire::chunk::{CookieAck, CookieEcho, Init, InitAck, RawChunk};
-use sctp_wire::parameter::{self, Parameter, Parameters};
+use sctp_wire::parameter::{self, KindList, Parameter, Parameters};
 use sctp_wire::{Tsn, VerificationTag};
 
-use super::causes::{error_chunk, write_abort};
+use super::causes::{abort_chunk, error_chunk, write_abort};
 use super::{Association, Context, Control, Identity, Retry, State, make_path};
 use crate::config::{AssociationConfig, COOKIE_BYTES_MAX, PEER_ADDRESSES_MAX, RECEIVE_WINDOW_BYTES_MIN};
 use crate::cookie::StateCookie;
@@ -294,7 +294,11 @@ impl Association {
         };
         let addresses = peer.reachable_at(remote.ip());
         let Some(cookie) = peer.cookie else {
-            return self.abort_for_violation(cx, "an INIT ACK without a state cookie");
+            let missing = [parameter::StateCookie::KIND.to_be_bytes()];
+            let cause = MissingMandatoryParameter { kinds: KindList::new(&missing) };
+            let chunk = abort_chunk(&Cause::MissingMandatoryParameter(cause));
+            let why = CloseReason::ProtocolViolation("an INIT ACK without a state cookie");
+            return self.abort_with(cx, chunk, why);
         };
         let streams_out = self.config.streams_out.max(1).min(peer.streams_in);
         let streams_in = self.config.streams_in_max.max(1).min(peer.streams_out);
