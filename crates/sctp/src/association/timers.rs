@@ -52,7 +52,8 @@ impl Association {
             _ => {}
         }
         for path_id in 0..self.paths.len() {
-            if due(self.paths[path_id].t3) {
+            // Any of these timers may have ended the association, and nothing comes after that.
+            if !self.is_closed() && due(self.paths[path_id].t3) {
                 self.handle_t3(cx, path_id);
             }
             if due(self.paths[path_id].late_at) {
@@ -64,11 +65,8 @@ impl Association {
             if due(self.paths[path_id].pacer.opens_at()) {
                 self.paths[path_id].tick_pacer(cx.now);
             }
-            if self.paths[path_id].heartbeat_at.is_some_and(|at| at <= cx.now) {
+            if !self.is_closed() && due(self.paths[path_id].heartbeat_at) {
                 self.handle_heartbeat_timer(cx, path_id);
-            }
-            if self.is_closed() {
-                return;
             }
         }
     }

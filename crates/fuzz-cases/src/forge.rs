@@ -1,0 +1,176 @@
+//! Chunks that fit what a side expects, or nearly.
+
+use sctp_wire::cause::{Cause, Causes, ProtocolViolation, StaleCookie, UserInitiatedAbort};
+use sctp_wire::chunk::{
+    Abort, CookieAck, CookieEcho, Data, DataFlags, Error, Heartbeat, HeartbeatAck, Init, InitAck, Pad,
+    SackBuilder, Shutdown, ShutdownAck, ShutdownComplete, Unknown,
+};
+use sctp_wire::parameter::{Ipv4, Parameters, StateCookie, Unknown as UnknownParameter};
+use sctp_wire::{Header, Ppid, Ssn, StreamId, Tsn, VerificationTag, packet};
+
+use crate::script::Input;
+use crate::sniff::Known;
+
+/// Chunks of a packet.
+const CHUNKS_MAX: usize = 4;
+/// Gap blocks and duplicates of a SACK.
+const BLOCKS_MAX: usize = 16;
+
+/// A packet for `receiver` that looks as if `sender` had sent it. `None`: the middle knows no header yet.
+pub(crate) fn forge(input: &mut Input<'_>, sender: &Known, receiver: &Known) -> Option<Vec<u8>> {
+    let header = sender.header.or_else(|| receiver.header.map(turned))?;
+    let tag = match input.below(8) {
+        0 => 0,
+        1 => sender.tag,
+        2 => input.word(),
+        _ => receiver.tag,
+    };
+    let mut out = Vec::new();
+    packet::write_header(&Header { verification_tag: VerificationTag(tag), ..header }, &mut out);
+    for _ in 0..=input.below(CHUNKS_MAX) {
+        chunk(input, sender, receiver, &mut out);
+    }
+    packet::finish(&mut out);
+    Some(out)
+}
+
+fn turned(header: Header) -> Header {
+    Header {
+        source_port: header.destination_port,
+        destination_port: header.source_port,
+        verification_tag: header.verification_tag,
+    }
+}
+
+fn near(input: &mut Input<'_>, tsn: u32) -> Tsn {
+    let offset = i32::from(input.byte() as i8);
+    let offset = if input.below(8) == 0 { offset << 24 } else { offset };
+    Tsn(tsn.wrapping_add_signed(offset))
+}
+
+fn chunk(input: &mut Input<'_>, sender: &Known, receiver: &Known, out: &mut Vec<u8>) {
+    match input.below(16) {
+        0..=2 => data(input, sender, receiver, out),
+        3 | 4 => sack(input, sender, receiver, out),
+        5 => init(input, sender, out),
+        6 => init_ack(input, sender, out),
+        7 => {
+            let mut cookie = receiver.cookie.clone();
+            if let (Some(byte), true) = (cookie.get_mut(input.below(256)), input.below(2) == 0) {
+                *byte ^= 1;
+            }
+            CookieEcho { cookie: &cookie }.write(out);
+        }
+        8 => CookieAck.write(out),
+        9 => Heartbeat { info: &input.bytes(64) }.write(out),
+        10 => HeartbeatAck { info: &receiver.heartbeat }.write(out),
+        11 => Shutdown { cum_tsn: near(input, receiver.tsn) }.write(out),
+        12 => ShutdownAck.write(out),
+        13 => ShutdownComplete { reflected_tag: input.below(2) == 1 }.write(out),
+        14 => ending(input, out),
+        _ => other(input, out),
+    }
+}
+
+fn data(input: &mut Input<'_>, sender: &Known, receiver: &Known, out: &mut Vec<u8>) {
+    let base = if input.below(2) == 0 { sender.tsn } else { receiver.cum_tsn };
+    let flags = input.byte();
+    let payload = vec![flags; input.length(1024)];
+    let data = Data {
+        tsn: near(input, base),
+        flags: DataFlags {
+            immediate: flags & 8 != 0,
+            unordered: flags & 4 != 0,
+            beginning: flags & 2 != 0,
+            ending: flags & 1 != 0,
+        },
+        stream: StreamId(if flags & 16 == 0 { sender.stream } else { input.short() }),
+        ssn: Ssn(sender.ssn.wrapping_add_signed((input.byte() as i8).into())),
+        ppid: Ppid(0),
+        payload: &payload,
+    };
+    data.write(out);
+}
+
+fn sack(input: &mut Input<'_>, sender: &Known, receiver: &Known, out: &mut Vec<u8>) {
+    let base = if input.below(2) == 0 { receiver.tsn } else { sender.cum_tsn };
+    let cum_tsn = near(input, base);
+    let a_rwnd = match input.below(4) {
+        0 => 0,
+        1 => input.byte().into(),
+        2 => input.word(),
+        _ => 1 << 20,
+    };
+    let wide = input.below(8) == 0;
+    let mut block = || {
+        let mut offset = || if wide { input.short() } else { input.byte().into() };
+        (offset(), offset())
+    };
+    let gaps: Vec<(u16, u16)> = (0..=block().0 as usize % BLOCKS_MAX).map(|_| block()).collect();
+    let duplicates: Vec<Tsn> =
+        (0..input.below(BLOCKS_MAX)).map(|n| Tsn(cum_tsn.0.wrapping_sub(n as u32))).collect();
+    let gap_blocks = if input.below(4) == 0 { &gaps[..] } else { &gaps[1..] };
+    SackBuilder { cum_tsn, a_rwnd, gap_blocks, duplicates: &duplicates }.write(out);
+}
+
+/// The fields that INIT and INIT ACK have in common: tag, window, streams, TSN.
+fn beginning(input: &mut Input<'_>, sender: &Known) -> (u32, u32, u16, u16, u32) {
+    let tag = if input.below(4) == 0 { input.word() } else { sender.tag };
+    let window = if input.below(4) == 0 { input.word() } else { 1 << 17 };
+    let streams = if input.below(4) == 0 { input.short() } else { 10 };
+    (tag, window, streams, streams, sender.initial_tsn)
+}
+
+fn parameters(input: &mut Input<'_>, out: &mut Vec<u8>) {
+    for _ in 0..input.below(32) {
+        match input.below(3) {
+            0 => Ipv4 { address: [10, input.byte() & 1, 0, input.byte() & 3].into() }.write(out),
+            1 => Ipv4 { address: input.word().into() }.write(out),
+            _ => UnknownParameter { kind: input.short(), value: &input.bytes(16) }.write(out),
+        }
+    }
+}
+
+fn init(input: &mut Input<'_>, sender: &Known, out: &mut Vec<u8>) {
+    let (tag, a_rwnd, outbound_streams, inbound_streams, tsn) = beginning(input, sender);
+    let mut list = Vec::new();
+    parameters(input, &mut list);
+    let (initiate_tag, initial_tsn) = (VerificationTag(tag), Tsn(tsn));
+    let parameters = Parameters::new(&list);
+    Init { initiate_tag, a_rwnd, outbound_streams, inbound_streams, initial_tsn, parameters }.write(out);
+}
+
+fn init_ack(input: &mut Input<'_>, sender: &Known, out: &mut Vec<u8>) {
+    let (tag, a_rwnd, outbound_streams, inbound_streams, tsn) = beginning(input, sender);
+    let mut list = Vec::new();
+    if input.below(4) > 0 {
+        StateCookie { cookie: &sender.cookie }.write(&mut list);
+    }
+    parameters(input, &mut list);
+    let (initiate_tag, initial_tsn) = (VerificationTag(tag), Tsn(tsn));
+    let parameters = Parameters::new(&list);
+    InitAck { initiate_tag, a_rwnd, outbound_streams, inbound_streams, initial_tsn, parameters }.write(out);
+}
+
+fn ending(input: &mut Input<'_>, out: &mut Vec<u8>) {
+    let mut causes = Vec::new();
+    match input.below(4) {
+        0 => {}
+        1 => Cause::UserInitiatedAbort(UserInitiatedAbort { reason: &input.bytes(32) }).write(&mut causes),
+        2 => Cause::ProtocolViolation(ProtocolViolation { information: b"so" }).write(&mut causes),
+        _ => Cause::StaleCookie(StaleCookie { staleness_us: input.word() }).write(&mut causes),
+    }
+    let causes = Causes::new(&causes);
+    match input.below(4) {
+        0 => Abort { reflected_tag: input.below(2) == 1, causes }.write(out),
+        _ => Error { causes }.write(out),
+    }
+}
+
+fn other(input: &mut Input<'_>, out: &mut Vec<u8>) {
+    if let Some(pad) = Pad::filling(4 * input.below(8)) {
+        pad.write(out);
+    }
+    let (kind, flags) = (input.byte(), input.byte());
+    Unknown { kind, flags, value: &input.bytes(64) }.write(out);
+}

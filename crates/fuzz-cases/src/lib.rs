@@ -1,0 +1,30 @@
+//! What the fuzzers run. A case is a function from any bytes to a run that keeps its invariants, or panics. It is a
+//! crate of its own so that inputs once found are run again as ordinary tests, with the pinned compiler.
+//!
+//! | case | input | what must hold |
+//! |---|---|---|
+//! | [`packet()`] | a packet | nothing panics, and what can be read is written so that it reads the same again |
+//! | [`endpoint()`] | a script: two endpoints talk, the script edits their packets, calls them and moves the clock | counters equal a recount; buffers, and what one packet sets off, are bounded |
+//! | [`coupled()`] | the same, with a middle that reads everything and forges chunks that fit; then the middle turns honest | the same; what arrives is what was sent; everything arrives or is reported; nothing is left behind |
+#![forbid(unsafe_code)]
+
+mod app;
+mod edit;
+mod forge;
+mod packet;
+mod script;
+mod side;
+mod sniff;
+mod world;
+
+pub use packet::packet;
+
+/// Two endpoints whose packets the script edits.
+pub fn endpoint(bytes: &[u8]) {
+    script::run(bytes, script::Middle::Edits);
+}
+
+/// Two endpoints with a hostile middle that knows everything, and turns honest at the end.
+pub fn coupled(bytes: &[u8]) {
+    script::run(bytes, script::Middle::Forges);
+}

@@ -1,0 +1,401 @@
+//! Reading an input as a script, and carrying it out.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use arbitrary::Unstructured;
+use bytes::Bytes;
+use sctp::config::RtoConfig;
+use sctp::congestion::Algorithm;
+use sctp::{AssociationConfig, CloseReason, SendInfo, Unreachable};
+
+use crate::app::App;
+use crate::side::Side;
+use crate::sniff;
+use crate::world::{Packet, World};
+use crate::{edit, forge};
+
+/// Steps of a script; what comes after them is not read.
+const STEPS_MAX: usize = 400;
+/// The longest record, in parts of which the longest is a third.
+const RECORD_BYTES_MAX: usize = 20_000;
+/// How long an honest network may need to bring everything across: some timeouts of a minute each.
+const PROGRESS_LIMIT: Duration = Duration::from_secs(30 * 60);
+
+/// What the middle can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Middle {
+    /// Change bytes of packets.
+    Edits,
+    /// Also make chunks that fit; and it turns honest at the end.
+    Forges,
+}
+
+/// The bytes of an input from the first to the last; then zeros.
+pub(crate) struct Input<'a>(Unstructured<'a>);
+
+impl<'a> Input<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Input(Unstructured::new(bytes))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn byte(&mut self) -> u8 {
+        self.0.arbitrary().unwrap_or(0)
+    }
+
+    pub(crate) fn short(&mut self) -> u16 {
+        self.0.arbitrary().unwrap_or(0)
+    }
+
+    pub(crate) fn word(&mut self) -> u32 {
+        self.0.arbitrary().unwrap_or(0)
+    }
+
+    /// A number from a byte, below `bound`.
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        usize::from(self.byte()) % bound
+    }
+
+    /// A length from a byte: the small ones each, then ever wider apart up to `limit`.
+    pub(crate) fn length(&mut self, limit: usize) -> usize {
+        let byte = usize::from(self.byte());
+        if byte < 64 { byte } else { ((byte - 63) * limit / 192).max(64) }.min(limit)
+    }
+
+    /// Fewer than `bound` bytes as they are.
+    pub(crate) fn bytes(&mut self, bound: usize) -> Vec<u8> {
+        let length = self.below(bound).min(self.0.len());
+        self.0.bytes(length).map_or_else(|_| Vec::new(), <[u8]>::to_vec)
+    }
+
+    /// One of several, counted from the last.
+    pub(crate) fn choose<'b, T>(&mut self, from: &'b VecDeque<T>) -> Option<&'b T> {
+        let back = self.below(256).checked_rem(from.len())?;
+        from.iter().nth_back(back)
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
+}
+
+/// Runs a script.
+pub(crate) fn run(bytes: &[u8], middle: Middle) {
+    let mut input = Input::new(bytes);
+    let mut world = begin(&mut input);
+    for _ in 0..STEPS_MAX {
+        if input.is_empty() {
+            break;
+        }
+        step(&mut input, &mut world, middle);
+    }
+    if middle == Middle::Forges {
+        end(&mut world);
+    }
+}
+
+const PORTS: [u16; 3] = [5000, 5001, 5002];
+
+fn addresses(side: u8) -> Vec<SocketAddr> {
+    (0..2).map(|net| SocketAddr::from(([10, net, 0, side + 1], 9899))).collect()
+}
+
+fn settings(input: &mut Input<'_>) -> AssociationConfig {
+    AssociationConfig {
+        streams_out: input.pick(&[10, 1, 2, 65_535]),
+        streams_in_max: input.pick(&[65_535, 1, 10]),
+        send_buffer_bytes: input.pick(&[1 << 16, 1, 4000, 1 << 20]),
+        send_buffer_tuned_bytes: input.pick(&[64 << 20, 0, 1 << 17]),
+        receive_buffer_bytes: input.pick(&[1 << 16, 1500, 2500, 6000, 1 << 20]),
+        message_bytes_max: RECORD_BYTES_MAX,
+        partial_delivery_bytes: input.pick(&[1 << 19, 1, 2000]),
+        congestion: input.pick(&[Algorithm::NewReno]),
+        rto: RtoConfig { max: Duration::from_secs(input.pick(&[60, 2])), ..RtoConfig::default() },
+        heartbeat_interval: input.pick(&[Some(30), None, Some(1)]).map(Duration::from_secs),
+        sack_delay: Duration::from_millis(input.pick(&[200, 0, 20])),
+        init_retries_max: input.pick(&[8, 1]),
+        association_retries_max: input.pick(&[10, 2, 0]),
+        path_retries_max: input.pick(&[5, 0, 1]),
+        ..AssociationConfig::default()
+    }
+}
+
+/// Two sides, and as much honest talk as the input wants before the script begins.
+fn begin(input: &mut Input<'_>) -> World {
+    let mut side = |number: u8| {
+        let two = input.below(2) == 1;
+        let mtu_bytes = input.pick(&[1472, 512, 1280, 9000, 65_504]);
+        let limit = input.pick(&[None, Some(150_000)]);
+        let tsn = input.pick(&[None, Some(u32::MAX - 3), Some(0), Some(0x7fff_fffe)]);
+        let addresses = addresses(number).into_iter().take(1 + usize::from(two)).collect();
+        Side::new(number, addresses, settings(input), App::new(mtu_bytes, limit), tsn)
+    };
+    let sides = [side(0), side(1)];
+    let mut world = World::new(sides);
+    let talk = input.below(4);
+    world.sides[1].listen(PORTS[1]);
+    if talk > 0 {
+        connect(&mut world, 0, (PORTS[0], PORTS[1]), usize::MAX);
+        world.honest(Duration::from_millis(500), |_| false);
+    }
+    for number in 1..talk * 4 {
+        for side in 0..2 {
+            send(
+                &mut world,
+                side,
+                0,
+                SendInfo { stream: number as u16 % 3, ..SendInfo::default() },
+                number * 300,
+            );
+        }
+    }
+    if talk > 1 {
+        world.honest(Duration::from_millis(500), |_| false);
+    }
+    world
+}
+
+fn connect(world: &mut World, side: usize, ports: (u16, u16), addresses: usize) {
+    let remotes: Vec<_> = world.sides[1 - side].addresses.iter().copied().take(addresses).collect();
+    world.call(side, |s, now| s.connect(now, ports, &remotes));
+}
+
+fn send(world: &mut World, side: usize, number: usize, info: SendInfo, bytes: usize) {
+    if let Some(id) = world.association(side, number) {
+        world.call(side, |s, _| s.send(id, info, bytes));
+    }
+}
+
+/// One step: what the programs do, what the network does, what the middle does.
+fn step(input: &mut Input<'_>, world: &mut World, middle: Middle) {
+    let what = input.byte();
+    let side = usize::from(what >> 7);
+    match what & 31 {
+        0..=2 => world.deliver(side),
+        3 => {
+            for _ in 0..input.below(32) {
+                world.deliver(0);
+                world.deliver(1);
+            }
+        }
+        4 => {
+            let time =
+                input.pick(&[1_000_000, 50_000, 10_000_000, 250_000_000, 1_000_000_000, 3_000_000_000]);
+            world.pass(Duration::from_nanos(time));
+        }
+        5 => {
+            if let Some(at) = world.deadline() {
+                world.pass(at - world.now);
+            }
+        }
+        6 => world.pass(Duration::from_secs(input.pick(&[10, 60, 600]))),
+        7 => {
+            let time = Duration::from_millis(input.pick(&[5, 500, 10_000]));
+            world.honest(time, |_| false);
+        }
+        8..=17 => call(input, world, side, what & 31),
+        18..=23 => disturb(input, world, side, what & 31),
+        24..=27 => edit_next(input, world, side),
+        28 => replay(input, world, side),
+        _ if middle == Middle::Forges => {
+            let [a, b] = &world.known;
+            let (sender, receiver) = if side == 0 { (a, b) } else { (b, a) };
+            if let Some(packet) = forge::forge(input, sender, receiver) {
+                world.forged = true;
+                inject(input, world, side, packet);
+            }
+        }
+        _ => edit_next(input, world, side),
+    }
+}
+
+/// A program calls its endpoint.
+fn call(input: &mut Input<'_>, world: &mut World, side: usize, what: u8) {
+    match what {
+        8..=10 => {
+            let (number, flags, stream) = (input.below(4), input.byte(), input.byte());
+            let info = SendInfo {
+                stream: stream.into(),
+                ppid: stream.into(),
+                unordered: flags & 1 != 0,
+                more: flags & 2 != 0,
+                immediate: flags & 4 != 0,
+            };
+            let bytes = input.length(RECORD_BYTES_MAX / 3);
+            for _ in 0..=(flags >> 6) {
+                send(world, side, number, info, bytes);
+            }
+        }
+        11 => {
+            let messages = input.below(8);
+            world.call(side, |s, _| s.read(messages));
+        }
+        12 => {
+            let ports = (input.pick(&PORTS), input.pick(&PORTS));
+            connect(world, side, ports, 1 + input.below(2));
+        }
+        13 => {
+            let port = input.pick(&PORTS);
+            world.call(side, |s, _| s.listen(port));
+        }
+        14 => {
+            let port = input.pick(&PORTS);
+            world.call(side, |s, _| s.endpoint.unlisten(port));
+        }
+        15 | 16 => {
+            let Some(id) = world.association(side, input.below(4)) else { return };
+            world.call(side, |s, now| {
+                if what == 15 {
+                    s.endpoint.shutdown(now, id, &mut s.app);
+                } else {
+                    s.endpoint.abort(now, id, b"enough", &mut s.app);
+                }
+            });
+        }
+        _ => {
+            if input.below(4) == 0 {
+                world.sides[side].reboot();
+                world.known[side] = sniff::Known::default();
+            }
+        }
+    }
+}
+
+/// The network loses, repeats and reorders packets, brings them in a batch, or returns them.
+fn disturb(input: &mut Input<'_>, world: &mut World, side: usize, what: u8) {
+    match what {
+        18 => {
+            for _ in 0..=input.below(4) {
+                world.wires[side].pop_front();
+            }
+        }
+        19 => {
+            if let Some(packet) = world.wires[side].front().cloned() {
+                world.wires[side].push_front(packet);
+            }
+        }
+        20 => {
+            let places = input.below(16).checked_rem(world.wires[side].len()).unwrap_or(0);
+            world.wires[side].rotate_left(places);
+        }
+        21 => {
+            let other = input.below(16).checked_rem(world.wires[side].len()).unwrap_or(0);
+            if other > 0 {
+                world.wires[side].swap(0, other);
+            }
+        }
+        22 => batch(world, side),
+        _ => returned(input, world, side),
+    }
+}
+
+/// As many packets as fit together arrive as one.
+fn batch(world: &mut World, from: usize) {
+    let Some(first) = world.wires[from].pop_front() else { return };
+    let segment_bytes = first.bytes.len();
+    let mut bytes = first.bytes.to_vec();
+    while let Some(next) = world.wires[from].front()
+        && (next.from, next.to) == (first.from, first.to)
+        && bytes.len().is_multiple_of(segment_bytes)
+        && next.bytes.len() <= segment_bytes
+        && bytes.len() + next.bytes.len() <= 65_000
+    {
+        bytes.extend_from_slice(&next.bytes);
+        world.wires[from].pop_front();
+    }
+    world.hand(1 - from, &Packet { bytes: Bytes::from(bytes), ..first }, segment_bytes);
+}
+
+/// An ICMP message quotes a packet that a side has sent.
+fn returned(input: &mut Input<'_>, world: &mut World, side: usize) {
+    let why = match input.below(3) {
+        0 => Unreachable::Port,
+        1 => Unreachable::Host,
+        _ => Unreachable::TooBig { mtu_bytes: input.short().into() },
+    };
+    let Some(packet) = input.choose(&world.history).cloned() else { return };
+    let quoted = packet.bytes.slice(..packet.bytes.len().min(input.length(64)));
+    world.call(side, |s, now| s.endpoint.handle_unreachable(now, packet.to, why, &quoted, &mut s.app));
+}
+
+/// The next packet of a side is changed on the way.
+fn edit_next(input: &mut Input<'_>, world: &mut World, from: usize) {
+    let Some(packet) = world.wires[from].pop_front() else { return };
+    let mut bytes = edit::edit(input, packet.bytes.to_vec(), &world.history);
+    world.forged |= edit::seal(input, &mut bytes, &world.known[1 - from]);
+    world.hand(1 - from, &Packet { bytes: bytes.clone().into(), ..packet }, bytes.len());
+}
+
+/// A packet of the past comes again, perhaps changed, perhaps to the side that sent it, perhaps from elsewhere.
+fn replay(input: &mut Input<'_>, world: &mut World, from: usize) {
+    let Some(packet) = input.choose(&world.history).cloned() else { return };
+    let how = input.below(4);
+    if how < 2 {
+        let to = world.sides.iter().position(|s| s.addresses.iter().any(|a| a.ip() == packet.to.ip()));
+        if let Some(to) = to {
+            world.hand(to, &packet, packet.bytes.len());
+        }
+        return;
+    }
+    let mut bytes = edit::edit(input, packet.bytes.to_vec(), &world.history);
+    world.forged |= edit::seal(input, &mut bytes, &world.known[1 - from]);
+    inject(input, world, from, bytes);
+}
+
+/// A packet arrives as if `from` had sent it, from one of its addresses or from another one.
+fn inject(input: &mut Input<'_>, world: &mut World, from: usize, bytes: Vec<u8>) {
+    let address = |side: &Side, number: usize| side.addresses[number % side.addresses.len()];
+    let mut source = address(&world.sides[from], input.below(2));
+    match input.below(8) {
+        0 => source = SocketAddr::from(([10, 9, 9, 9], 9899)),
+        1 => source.set_port(1000),
+        _ => {}
+    }
+    let to = address(&world.sides[1 - from], input.below(2));
+    let segment_bytes = bytes.len();
+    world.hand(1 - from, &Packet { from: source, to, bytes: bytes.into() }, segment_bytes);
+}
+
+/// The middle turns honest: everything arrives or is reported, both sides come to an end, and nothing is left.
+fn end(world: &mut World) {
+    let idle = |world: &World| world.sides.iter().all(|side| side.send_buffered_bytes() == 0);
+    let arrived = world.honest(PROGRESS_LIMIT, idle);
+    assert!(arrived || world.forged, "the network is honest and nothing moves");
+    for side in 0..2 {
+        for id in world.sides[side].app.open() {
+            world.call(side, |s, now| s.endpoint.shutdown(now, id, &mut s.app));
+        }
+    }
+    let gone = |world: &World| world.sides.iter().all(|side| side.endpoint.association_count() == 0);
+    let ended = world.honest(PROGRESS_LIMIT, gone);
+    assert!(ended || world.forged, "both sides have shut down and an association stays");
+    for side in 0..2 {
+        for id in world.sides[side].app.open() {
+            world.call(side, |s, now| s.endpoint.abort(now, id, b"", &mut s.app));
+        }
+    }
+    assert!(gone(world), "an abort ends an association at once");
+    for side in &world.sides {
+        assert_eq!(side.endpoint.poll_timeout(), None, "nothing is left to wait for");
+        assert!(!side.endpoint.transmit_waits(), "nothing is left to send");
+    }
+    if !world.forged {
+        everything_arrived(world);
+    }
+}
+
+/// What an association that was shut down had sent has come.
+fn everything_arrived(world: &World) {
+    for side in 0..2 {
+        let (own, other) = (&world.sides[side].app, &world.sides[1 - side].app);
+        for (number, log) in own.logs.iter().enumerate() {
+            let shut_down = log.closed == Some(CloseReason::Shutdown);
+            assert!(!shut_down || own.has_arrived(number, other), "a shutdown, and not everything arrived");
+        }
+    }
+}

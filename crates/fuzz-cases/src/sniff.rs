@@ -1,0 +1,67 @@
+//! What a middle that reads everything knows.
+
+use sctp_wire::chunk::{Chunk, CookieEcho, Data};
+use sctp_wire::parameter::Parameter;
+use sctp_wire::{Header, Packet};
+
+/// What one side has shown of itself in the packets that it sent last.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Known {
+    /// The header of its packets; the tag is the other side's.
+    pub(crate) header: Option<Header>,
+    /// Its own tag and TSN, from its INIT or INIT ACK.
+    pub(crate) tag: u32,
+    pub(crate) initial_tsn: u32,
+    /// TSN, stream and SSN of its last DATA.
+    pub(crate) tsn: u32,
+    pub(crate) stream: u16,
+    pub(crate) ssn: u16,
+    /// What it has acknowledged.
+    pub(crate) cum_tsn: u32,
+    /// The last state cookie that it made, and the last information of a heartbeat.
+    pub(crate) cookie: Vec<u8>,
+    pub(crate) heartbeat: Vec<u8>,
+}
+
+impl Known {
+    pub(crate) fn read(&mut self, packet: &[u8]) {
+        let Ok(packet) = Packet::parse(packet) else { return };
+        self.header = Some(packet.header());
+        for raw in packet.chunks().flatten() {
+            match Chunk::parse(&raw) {
+                Ok(Chunk::Data(data)) => {
+                    (self.tsn, self.stream, self.ssn) = (data.tsn.0, data.stream.0, data.ssn.0);
+                }
+                Ok(Chunk::Sack(sack)) => self.cum_tsn = sack.cum_tsn.0,
+                Ok(Chunk::Init(init)) => self.begin(init.initiate_tag.0, init.initial_tsn.0),
+                Ok(Chunk::InitAck(ack)) => {
+                    self.begin(ack.initiate_tag.0, ack.initial_tsn.0);
+                    let mut parameters = ack.parameters();
+                    while let Some(Ok(raw)) = parameters.next_raw() {
+                        if let Ok(Parameter::StateCookie(parameter)) = Parameter::parse(&raw) {
+                            self.cookie = parameter.cookie.to_vec();
+                        }
+                    }
+                }
+                Ok(Chunk::Heartbeat(heartbeat)) => self.heartbeat = heartbeat.info.to_vec(),
+                _ => {}
+            }
+        }
+    }
+
+    fn begin(&mut self, tag: u32, tsn: u32) {
+        (self.tag, self.initial_tsn, self.tsn) = (tag, tsn, tsn.wrapping_sub(1));
+    }
+}
+
+/// Whether a packet brings payload.
+pub(crate) fn has_data(packet: &[u8]) -> bool {
+    Packet::parse(packet).is_ok_and(|p| p.chunks().flatten().any(|chunk| chunk.kind == Data::KIND))
+}
+
+/// The cookie that a packet echoes.
+pub(crate) fn cookie(packet: &[u8]) -> Option<Vec<u8>> {
+    let packet = Packet::parse(packet).ok()?;
+    let chunk = packet.chunks().flatten().find(|chunk| chunk.kind == CookieEcho::KIND)?;
+    Some(chunk.value.to_vec())
+}

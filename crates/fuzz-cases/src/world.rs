@@ -1,0 +1,220 @@
+//! Two sides, the wires between them and the clock.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use sctp::{AssociationId, CloseReason, Scope, Time, TransmitBuffer};
+
+use crate::side::Side;
+use crate::sniff::{self, Known};
+
+/// Packets that a wire holds; what comes beyond is lost.
+const WIRE_PACKETS_MAX: usize = 512;
+/// Packets that the middle remembers.
+const HISTORY_PACKETS_MAX: usize = 64;
+/// Packets without data that a call may set off beside one for each packet that came: full queues of control chunks
+/// and a SACK.
+const CONTROL_PACKETS_MAX: usize = 40;
+/// Times that one instant may have something to do.
+const INSTANT_STEPS_MAX: usize = 128;
+/// How long an honest wire takes.
+const WIRE_DELAY: Duration = Duration::from_millis(1);
+
+/// A packet on a wire.
+#[derive(Clone, Debug)]
+pub(crate) struct Packet {
+    pub(crate) from: SocketAddr,
+    pub(crate) to: SocketAddr,
+    pub(crate) bytes: Bytes,
+}
+
+/// Everything there is.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) now: Time,
+    pub(crate) sides: [Side; 2],
+    /// What each side has sent and did not arrive yet.
+    pub(crate) wires: [VecDeque<Packet>; 2],
+    pub(crate) history: VecDeque<Packet>,
+    pub(crate) known: [Known; 2],
+    /// The middle made a packet that passes for one of a side's: what follows proves nothing about its content.
+    pub(crate) forged: bool,
+    /// State cookies that brought up an association.
+    cookies: Vec<Vec<u8>>,
+    buffer: TransmitBuffer,
+    /// Whether to print every packet, to see what an input does: if `FUZZ_LADDER` is set.
+    prints: bool,
+}
+
+impl World {
+    pub(crate) fn new(sides: [Side; 2]) -> Self {
+        World {
+            now: Time::ZERO + Duration::from_secs(1),
+            sides,
+            wires: Default::default(),
+            history: VecDeque::new(),
+            known: Default::default(),
+            forged: false,
+            cookies: Vec::new(),
+            buffer: TransmitBuffer::new(),
+            prints: std::env::var_os("FUZZ_LADDER").is_some(),
+        }
+    }
+
+    /// A packet in the ladder: when, which way, whether a side sends it or it arrives, and what is in it.
+    fn print(&self, what: &str, side: usize, packet: &Packet) {
+        if self.prints {
+            let ms = self.now.as_nanos() as f64 / 1e6;
+            let text =
+                sctp_wire::Packet::parse(&packet.bytes).map_or_else(|e| e.to_string(), |p| p.to_string());
+            println!("{ms:12.3} ms {what} {} {} to {}: {text}", ["A", "B"][side], packet.from, packet.to);
+        }
+    }
+
+    /// Calls a side, and lets what follows from it happen.
+    pub(crate) fn call(&mut self, side: usize, call: impl FnOnce(&mut Side, Time)) {
+        self.sides[side].app.events = 0;
+        call(&mut self.sides[side], self.now);
+        self.settle(side, 0);
+    }
+
+    /// Hands a side a datagram, or several of `segment_bytes` that came together.
+    pub(crate) fn hand(&mut self, side: usize, packet: &Packet, segment_bytes: usize) {
+        self.print("arrives at", side, packet);
+        let local = Some(packet.to.ip());
+        let Side { endpoint, app, .. } = &mut self.sides[side];
+        app.events = 0;
+        let associations = app.logs.len();
+        endpoint.handle_batch(self.now, packet.from, local, segment_bytes, &packet.bytes, app);
+        if app.logs.len() > associations
+            && let Some(cookie) = sniff::cookie(&packet.bytes)
+        {
+            // A cookie that comes again when its association has ended begins another with the same tags: what either
+            // hears of the other means nothing (RFC 9260 §5.2.4 has no remedy but the life of a cookie).
+            self.forged |= self.cookies.contains(&cookie);
+            self.cookies.push(cookie);
+        }
+        self.settle(side, packet.bytes.len().div_ceil(segment_bytes.max(1)));
+    }
+
+    /// The next packet of a side arrives.
+    pub(crate) fn deliver(&mut self, from: usize) {
+        if let Some(packet) = self.wires[from].pop_front() {
+            self.hand(1 - from, &packet, packet.bytes.len());
+        }
+    }
+
+    /// Lets time pass. Timers expire on the way, and packets wait.
+    pub(crate) fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        while let Some(at) = self.deadline().filter(|at| *at <= end) {
+            self.now = self.now.max(at);
+            self.expire();
+        }
+        self.now = end;
+    }
+
+    /// When a timer expires next.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        self.sides.iter().filter_map(|side| side.endpoint.poll_timeout()).min()
+    }
+
+    /// Every timer that is due expires. Time goes on after that.
+    fn expire(&mut self) {
+        for side in 0..2 {
+            let mut steps = 0;
+            while self.sides[side].endpoint.poll_timeout().is_some_and(|at| at <= self.now) {
+                self.call(side, |s, now| s.endpoint.handle_timeout(now, &mut s.app));
+                steps += 1;
+                assert!(steps <= INSTANT_STEPS_MAX, "timers expire and time does not go on");
+            }
+        }
+    }
+
+    /// Both programs read everything, and every packet arrives in order, until `done`. False: it was not in time.
+    pub(crate) fn honest(&mut self, limit: Duration, done: impl Fn(&World) -> bool) -> bool {
+        let end = self.now + limit;
+        loop {
+            for side in 0..2 {
+                self.call(side, |s, _| s.read(usize::MAX));
+            }
+            if done(self) {
+                return true;
+            }
+            let waiting = [self.wires[0].len(), self.wires[1].len()];
+            let next = if waiting == [0, 0] { self.deadline() } else { Some(self.now + WIRE_DELAY) };
+            let Some(next) = next.filter(|at| *at <= end) else { return false };
+            self.pass(next - self.now);
+            for (from, packets) in waiting.into_iter().enumerate() {
+                for _ in 0..packets {
+                    self.deliver(from);
+                }
+            }
+        }
+    }
+
+    /// After a call: the records that came are right, what is to leave has left, and the invariants hold.
+    fn settle(&mut self, side: usize, packets: usize) {
+        let [a, b] = &mut self.sides;
+        let (own, other) = if side == 0 { (a, b) } else { (b, a) };
+        if self.forged {
+            own.app.forget_arrived();
+        } else {
+            own.app.compare(&other.app);
+        }
+        self.drain(side, CONTROL_PACKETS_MAX + packets);
+        self.sides[side].check();
+        if !self.forged {
+            let accused =
+                |reason: &Option<CloseReason>| matches!(reason, Some(CloseReason::ProtocolViolation(_)));
+            let log = self.sides[side].app.logs.iter().find(|log| accused(&log.closed));
+            assert!(log.is_none(), "an honest peer is accused: {:?}", log.map(|log| &log.closed));
+        }
+    }
+
+    /// Everything that may leave enters the wire, and it is not more than one call may set off.
+    fn drain(&mut self, side: usize, control_packets_max: usize) {
+        let data_bytes_max = 2 * self.sides[side].send_buffered_bytes() + (1 << 16);
+        let (mut control_packets, mut data_bytes) = (0, 0);
+        while let Some(transmit) =
+            self.sides[side].endpoint.poll_transmit(self.now, Scope::All, &mut self.buffer)
+        {
+            let batch = Bytes::from(self.buffer.to_vec());
+            assert_eq!(batch.len(), transmit.total_bytes, "a batch is as long as it says");
+            let from = self.sides[side].source(transmit.local, transmit.remote);
+            for start in (0..batch.len()).step_by(transmit.segment_bytes) {
+                let bytes = batch.slice(start..batch.len().min(start + transmit.segment_bytes));
+                if sniff::has_data(&bytes) {
+                    data_bytes += bytes.len();
+                } else {
+                    control_packets += 1;
+                }
+                self.emit(side, Packet { from, to: transmit.remote, bytes });
+            }
+            assert!(data_bytes <= data_bytes_max, "one call sends more than there is to send");
+            assert!(control_packets <= control_packets_max, "one call sets off {control_packets} packets");
+        }
+    }
+
+    fn emit(&mut self, side: usize, packet: Packet) {
+        self.print("sent by   ", side, &packet);
+        self.known[side].read(&packet.bytes);
+        if self.history.len() == HISTORY_PACKETS_MAX {
+            self.history.pop_front();
+        }
+        self.history.push_back(packet.clone());
+        // A packet for nobody is lost.
+        let other = &self.sides[1 - side].addresses;
+        if self.wires[side].len() < WIRE_PACKETS_MAX && other.iter().any(|a| a.ip() == packet.to.ip()) {
+            self.wires[side].push_back(packet);
+        }
+    }
+
+    /// An association of a side, if it has one.
+    pub(crate) fn association(&self, side: usize, number: usize) -> Option<AssociationId> {
+        let open = self.sides[side].app.open();
+        open.get(number.checked_rem(open.len())?).copied()
+    }
+}

@@ -1,0 +1,36 @@
+//! Inputs that fuzzers have found, and those that they begin with, run as ordinary tests.
+
+use std::path::Path;
+
+/// Runs every input in the folders of a case.
+fn replay(case: &str, run: fn(&[u8])) {
+    let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
+    let mut count = 0;
+    for folder in ["seeds", "found"] {
+        let Ok(entries) = fuzz.join(folder).join(case).read_dir() else { continue };
+        for entry in entries {
+            let path = entry.expect("a folder that can be listed").path();
+            let bytes = std::fs::read(&path).expect("a file that can be read");
+            // It shows only where the run fails: which input that was.
+            println!("{}", path.display());
+            run(&bytes);
+            count += 1;
+        }
+    }
+    assert!(count > 0, "no input for {case}");
+}
+
+#[test]
+fn the_parser_takes_every_known_input() {
+    replay("packet", fuzz_cases::packet);
+}
+
+#[test]
+fn endpoints_take_every_known_script_of_edits() {
+    replay("endpoint", fuzz_cases::endpoint);
+}
+
+#[test]
+fn endpoints_take_every_known_script_of_forgeries() {
+    replay("coupled", fuzz_cases::coupled);
+}
