@@ -34,6 +34,8 @@ pub struct FlowId(pub(crate) u32);
 pub(crate) struct Flow {
     pub(crate) from: SocketAddr,
     pub(crate) to: SocketAddr,
+    /// The host of `from`; anybody may claim to send from an address.
+    pub(crate) from_host: Option<HostId>,
     /// The host of `to`.
     pub(crate) host: HostId,
     /// An index of [`Flows::routes`]: the pipes of a route can change while the flow is there.
@@ -107,7 +109,7 @@ impl Flows {
         let route = *self.route_numbers.get(&(from.ip(), to.ip()))?;
         let host = *hosts.get(&to.ip())?;
         let id = FlowId(u32::try_from(self.flows.len()).ok()?);
-        self.flows.push(Flow { from, to, host, route });
+        self.flows.push(Flow { from, to, from_host: hosts.get(&from.ip()).copied(), host, route });
         self.flow_numbers.insert((from, to), id);
         Some(id)
     }

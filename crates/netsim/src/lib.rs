@@ -43,6 +43,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod capture;
 mod ecn;
 mod flow;
 mod jitter;
@@ -60,6 +61,7 @@ pub mod topology;
 mod transit;
 mod verdict;
 
+pub use capture::{Capture, CaptureBuffer, CaptureError};
 pub use ecn::Ecn;
 pub use flow::FlowId;
 pub use jitter::Jitter;

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use crate::flow::{FlowId, Flows};
+use crate::capture::{Fate, Recorder, Sight};
+use crate::flow::{Flow, FlowId, Flows};
 use crate::pipe::{Pipe, PipeConfig};
 use crate::transit::Transit;
 use crate::verdict::{DropReason, Passage, Verdict};
-use crate::{Ecn, Payload};
+use crate::{Capture, CaptureError, Ecn, Payload};
 
 /// A host of a [`Network`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -95,6 +96,8 @@ pub struct Network<P> {
     /// Lane 0 is for routes without pipes; each pipe has the one after its own number.
     transit: Transit<Traveller<P>>,
     stats: NetworkStats,
+    /// What captures, if something does.
+    recorder: Option<Box<Recorder>>,
 }
 
 /// A packet on its way to the next pipe of its route, or to its host.
@@ -126,6 +129,7 @@ impl<P: Payload> Network<P> {
             flows: Flows::new(),
             transit,
             stats: NetworkStats::default(),
+            recorder: None,
         }
     }
 
@@ -213,6 +217,7 @@ impl<P: Payload> Network<P> {
             None => {
                 self.stats.packets_sent += 1;
                 self.stats.packets_unroutable += 1;
+                self.record_unroutable(now_ns, from, to, &packet);
                 SendOutcome::NoRoute
             }
         }
@@ -227,6 +232,7 @@ impl<P: Payload> Network<P> {
             Some(pipe) => self.pass(now_ns, pipe, traveller),
             // A route of no pipes joins the addresses directly.
             None => {
+                self.record_offered(now_ns, None, &traveller, Fate::Direct);
                 self.transit.push(0, now_ns, traveller);
                 SendOutcome::Sent
             }
@@ -246,6 +252,10 @@ impl<P: Payload> Network<P> {
                 continue;
             }
             self.stats.packets_delivered += 1;
+            if let Some(recorder) = &mut self.recorder {
+                let flow = self.flows.get(traveller.flow);
+                recorder.arrived(flow.host, &traveller.sight(at_ns, flow));
+            }
             let Traveller { flow, ecn, corrupted, payload, .. } = traveller;
             let flow = self.flows.get(flow);
             let (host, from, to) = (flow.host, flow.from, flow.to);
@@ -269,6 +279,26 @@ impl<P: Payload> Network<P> {
         &mut self.pipes[id.0]
     }
 
+    /// Writes what passes the hosts and pipes of a capture from now on. A capture that runs is stopped before.
+    ///
+    /// # Errors
+    ///
+    /// When the one that ran or the start of this one cannot be written.
+    pub fn start_capture(&mut self, capture: Capture) -> Result<(), CaptureError> {
+        self.stop_capture()?;
+        self.recorder = Some(Box::new(Recorder::start(capture)?));
+        Ok(())
+    }
+
+    /// Ends the capture, if one runs, and sees that all of it is written.
+    ///
+    /// # Errors
+    ///
+    /// When something could not be written; the capture ends before that.
+    pub fn stop_capture(&mut self) -> Result<(), CaptureError> {
+        self.recorder.take().map_or(Ok(()), |recorder| recorder.stop())
+    }
+
     /// All pipes, in the order in which they were added.
     pub fn pipe_ids(&self) -> impl ExactSizeIterator<Item = PipeId> + use<P> {
         (0..self.pipes.len()).map(PipeId)
@@ -289,9 +319,14 @@ impl<P: Payload> Network<P> {
             && drops(&traveller.payload)
         {
             self.stats.packets_dropped += 1;
+            self.record_offered(now_ns, Some(pipe), &traveller, Fate::Filtered);
             return SendOutcome::Filtered;
         }
-        match self.pipes[pipe.0].offer_with_ecn(now_ns, traveller.bytes, traveller.ecn) {
+        let verdict = self.pipes[pipe.0].offer_with_ecn(now_ns, traveller.bytes, traveller.ecn);
+        if self.recorder.is_some() {
+            self.record_offered(now_ns, Some(pipe), &traveller, verdict.into());
+        }
+        match verdict {
             Verdict::Deliver(passage) => {
                 self.travel(pipe, passage, traveller);
                 SendOutcome::Sent
@@ -321,6 +356,42 @@ impl<P: Payload> Network<P> {
             self.stats.packets_copied += 1;
             self.transit.push(lane, at_ns, copy);
         }
+    }
+}
+
+/// What a capture sees.
+impl<P: Payload> Network<P> {
+    #[cold]
+    fn record_offered(&mut self, now_ns: u64, pipe: Option<PipeId>, traveller: &Traveller<P>, fate: Fate) {
+        let Some(recorder) = &mut self.recorder else { return };
+        let flow = self.flows.get(traveller.flow);
+        let sight = traveller.sight(now_ns, flow);
+        if traveller.passed == 0
+            && let Some(host) = flow.from_host
+        {
+            recorder.sent(host, fate, &sight);
+        }
+        if let Some(pipe) = pipe {
+            recorder.offered(pipe, fate, &sight);
+        }
+    }
+
+    fn record_unroutable(&mut self, now_ns: u64, from: SocketAddr, to: SocketAddr, packet: &Packet<P>) {
+        let Some(recorder) = &mut self.recorder else { return };
+        let Some(host) = self.hosts.get(&from.ip()) else { return };
+        let (ecn, payload) = (packet.ecn, packet.payload.wire());
+        recorder.sent(
+            *host,
+            Fate::NoRoute,
+            &Sight { at_ns: now_ns, from, to, ecn, corrupted: false, payload },
+        );
+    }
+}
+
+impl<P: Payload> Traveller<P> {
+    fn sight(&self, at_ns: u64, flow: &Flow) -> Sight<'_> {
+        let Traveller { ecn, corrupted, .. } = *self;
+        Sight { at_ns, from: flow.from, to: flow.to, ecn, corrupted, payload: self.payload.wire() }
     }
 }
 
