@@ -18,6 +18,7 @@ mod section_3_3_init;
 mod section_3_3_init_ack;
 mod section_4;
 mod section_5_1;
+mod section_5_1_details;
 mod section_8;
 mod section_8_4;
 mod section_9;
@@ -35,6 +36,7 @@ const SECTIONS: &[rules::Table] = &[
     section_3_3_control::RULES,
     section_4::RULES,
     section_5_1::RULES,
+    section_5_1_details::RULES,
     section_8::RULES,
     section_8_4::RULES,
     section_9::RULES,

@@ -278,7 +278,7 @@ fn the_cookie_is_echoed_as_it_came(stage: &Stage) {
     assert_eq!(chunks(&peer.hears())[0].value, b"thirteen long");
 }
 
-fn a_cookie_is_small(stage: &Stage) {
+pub(crate) fn a_cookie_is_small(stage: &Stage) {
     let mut peer = stage.listening();
     sends_init(&mut peer, &[]);
     let init_ack = only_chunk(&peer.hears());

@@ -61,7 +61,7 @@ fn an_init_has_its_addresses_and_nothing_else(stage: &Stage) {
     assert_eq!((init.kind, parameter_kinds(&init)), (Init::KIND, vec![5, 5, 6]));
 }
 
-fn an_init_with_a_host_name_is_aborted(stage: &Stage) {
+pub(crate) fn an_init_with_a_host_name_is_aborted(stage: &Stage) {
     let mut peer = stage.listening();
     sends_init(&mut peer, &parameter(11, b"peer.example\0"));
     let packet = peer.hears();
@@ -209,7 +209,7 @@ fn a_mapped_address_is_listed_as_ipv4(stage: &Stage) {
     assert_eq!(found, [(5, vec![10, 0, 0, 1]), (5, vec![10, 0, 1, 1])]);
 }
 
-fn an_init_without_addresses_has_one(stage: &Stage) {
+pub(crate) fn an_init_without_addresses_has_one(stage: &Stage) {
     let mut peer = stage.listening();
     sends_init(&mut peer, &[]);
     let (to, _) = peer.hears_on();

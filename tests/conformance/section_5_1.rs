@@ -86,7 +86,7 @@ fn the_tags_of_the_handshake_are_used(stage: &Stage) {
     peer.expects("COOKIE ECHO");
 }
 
-fn an_init_ack_goes_where_the_init_came_from(stage: &Stage) {
+pub(crate) fn an_init_ack_goes_where_the_init_came_from(stage: &Stage) {
     let mut peer = stage.listening();
     peer.address = SocketAddr::from(([10, 0, 7, 7], 7777));
     // Another address in the INIT does not change that.
@@ -202,7 +202,7 @@ fn the_first_data_is_acknowledged_at_once(stage: &Stage) {
     peer.expects("SACK 0");
 }
 
-fn later_data_is_acknowledged_by_and_by(stage: &Stage) {
+pub(crate) fn later_data_is_acknowledged_by_and_by(stage: &Stage) {
     let mut peer = stage.established();
     // The first packets are all acknowledged at once.
     for number in 0..10 {
