@@ -513,7 +513,8 @@ impl Inbound {
         host.message(id, &message.info, payload);
     }
 
-    /// What is left of an unfinished message when the association ends.
+    /// What is left of an unfinished message when the association ends. What waits behind it is lost with its end: it
+    /// would pass for that.
     pub(crate) fn take_rest<H: Host + ?Sized>(
         &mut self,
         id: AssociationId,
@@ -523,6 +524,5 @@ impl Inbound {
         if let Some(part) = self.reassembly.take_part() {
             self.deliver(id, part, statistics, host);
         }
-        self.hand_on_behind(id, statistics, host);
     }
 }
