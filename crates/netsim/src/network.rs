@@ -6,79 +6,11 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::capture::{Fate, Recorder, Sight};
 use crate::flow::{Flow, FlowId, Flows};
+use crate::packet::{Delivery, HostId, NetworkStats, Packet, PipeId, SendOutcome};
 use crate::pipe::{Pipe, PipeConfig};
 use crate::transit::Transit;
-use crate::verdict::{DropReason, Passage, Verdict};
+use crate::verdict::{Passage, Verdict};
 use crate::{Capture, CaptureError, Ecn, Payload};
-
-/// A host of a [`Network`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct HostId(usize);
-
-/// A pipe of a [`Network`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PipeId(usize);
-
-/// A packet to send.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Packet<P> {
-    /// Its length on the wire, headers included.
-    pub bytes: usize,
-    /// What its sender says about congestion marks.
-    pub ecn: Ecn,
-    /// What it carries.
-    pub payload: P,
-}
-
-/// A packet that has arrived.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Delivery<P> {
-    /// When it arrived.
-    pub at_ns: u64,
-    /// Where it arrived.
-    pub host: HostId,
-    /// Who sent it.
-    pub from: SocketAddr,
-    /// To which address of the host.
-    pub to: SocketAddr,
-    /// Its ECN field, as the queues on the way left it.
-    pub ecn: Ecn,
-    /// Whether it was damaged on the way.
-    pub corrupted: bool,
-    /// What it carries.
-    pub payload: P,
-}
-
-/// What became of a packet at the first pipe of its route.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum SendOutcome {
-    /// It is on its way; a later pipe may still drop it.
-    Sent,
-    /// The first pipe dropped it.
-    Dropped(DropReason),
-    /// A filter took it.
-    Filtered,
-    /// No route leads from the one address to the other.
-    NoRoute,
-}
-
-/// What a network has counted.
-///
-/// `packets_sent + packets_copied` is the sum of the others and of [`Network::in_flight`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NetworkStats {
-    /// Packets sent.
-    pub packets_sent: u64,
-    /// Copies that pipes put on the way.
-    pub packets_copied: u64,
-    /// Packets that have arrived, with copies.
-    pub packets_delivered: u64,
-    /// Packets that a pipe or a filter took, at any hop.
-    pub packets_dropped: u64,
-    /// Packets that had no route.
-    pub packets_unroutable: u64,
-}
 
 type Filter<P> = Box<dyn FnMut(&P) -> bool + Send>;
 
@@ -117,6 +49,11 @@ impl<P: Payload> Network<P> {
     pub const ROUTE_PIPES_MAX: usize = u16::MAX as usize;
 
     /// An empty network whose chances all come from `seed`.
+    ///
+    /// ```
+    /// # use netsim::Network;
+    /// assert_eq!(Network::<Vec<u8>>::new(7).in_flight(), 0);
+    /// ```
     pub fn new(seed: u64) -> Self {
         let mut transit = Transit::new();
         transit.add_lane();
@@ -138,6 +75,13 @@ impl<P: Payload> Network<P> {
     /// # Panics
     ///
     /// When another host has one of them.
+    ///
+    /// ```
+    /// # use netsim::Network;
+    /// let mut network = Network::<()>::new(7);
+    /// let host = network.add_host(&["10.0.0.1".parse()?, "fd00::1".parse()?]);
+    /// # Ok::<(), std::net::AddrParseError>(())
+    /// ```
     pub fn add_host(&mut self, addresses: &[IpAddr]) -> HostId {
         let host = HostId(self.hosts_len);
         self.hosts_len += 1;
@@ -149,6 +93,13 @@ impl<P: Payload> Network<P> {
     }
 
     /// A pipe that routes can use; several may share it.
+    ///
+    /// ```
+    /// # use netsim::{Network, PipeConfig};
+    /// let mut network = Network::<()>::new(7);
+    /// let shared = network.add_pipe(&PipeConfig { queue_packets: 50, ..PipeConfig::default() });
+    /// assert_eq!(network.pipe(shared).config().queue_packets, 50);
+    /// ```
     pub fn add_pipe(&mut self, config: &PipeConfig) -> PipeId {
         let id = PipeId(self.pipes.len());
         self.pipes.push(Pipe::numbered(config, self.seed, id.0 as u64));
@@ -162,12 +113,34 @@ impl<P: Payload> Network<P> {
     /// # Panics
     ///
     /// When there are more than [`ROUTE_PIPES_MAX`](Self::ROUTE_PIPES_MAX).
+    ///
+    /// ```
+    /// # use netsim::{Network, PipeConfig};
+    /// # use std::net::SocketAddr;
+    /// # let (a, b) = (SocketAddr::from(([10, 0, 0, 1], 9899)), SocketAddr::from(([10, 0, 0, 2], 9899)));
+    /// # let mut network = Network::new(1);
+    /// # network.add_host(&[a.ip()]);
+    /// # network.add_host(&[b.ip()]);
+    /// # let (there, back) = network.connect(a.ip(), b.ip(), &PipeConfig::default());
+    /// # network.send(0, a, b, 100, ());
+    /// // Everything to b passes one more pipe from now on.
+    /// let slow = network.add_pipe(&PipeConfig { rate_bits_per_s: Some(56_000), ..PipeConfig::default() });
+    /// network.set_route(a.ip(), b.ip(), &[there, slow]);
+    /// ```
     pub fn set_route(&mut self, from: IpAddr, to: IpAddr, pipes: &[PipeId]) {
         assert!(pipes.len() <= Self::ROUTE_PIPES_MAX, "a route of {} pipes is too long", pipes.len());
         self.flows.set_route(from, to, pipes);
     }
 
     /// A line between two addresses with a pipe each way; returns the pipe there and the pipe back.
+    ///
+    /// ```
+    /// # use netsim::{Network, PipeConfig};
+    /// let mut network = Network::<()>::new(7);
+    /// let (there, back) = network.connect("10.0.0.1".parse()?, "10.0.0.2".parse()?, &PipeConfig::default());
+    /// assert_ne!(there, back);
+    /// # Ok::<(), std::net::AddrParseError>(())
+    /// ```
     pub fn connect(&mut self, a: IpAddr, b: IpAddr, config: &PipeConfig) -> (PipeId, PipeId) {
         let (there, back) = (self.add_pipe(config), self.add_pipe(config));
         self.set_route(a, b, &[there]);
@@ -177,22 +150,77 @@ impl<P: Payload> Network<P> {
 
     /// Drops what `drops` says at the near end of a pipe, before its loss and its queue: the way to lose one
     /// particular packet. It replaces an earlier filter.
+    ///
+    /// ```
+    /// # use netsim::{Network, PipeConfig};
+    /// # use std::net::SocketAddr;
+    /// # let (a, b) = (SocketAddr::from(([10, 0, 0, 1], 9899)), SocketAddr::from(([10, 0, 0, 2], 9899)));
+    /// # let mut network = Network::new(1);
+    /// # network.add_host(&[a.ip()]);
+    /// # network.add_host(&[b.ip()]);
+    /// # let (there, back) = network.connect(a.ip(), b.ip(), &PipeConfig::default());
+    /// # use netsim::SendOutcome;
+    /// network.set_filter(there, |packet| *packet == "lose me");
+    /// assert_eq!(network.send(0, a, b, 100, "lose me"), SendOutcome::Filtered);
+    /// assert_eq!(network.send(0, a, b, 100, "not me"), SendOutcome::Sent);
+    /// ```
     pub fn set_filter(&mut self, pipe: PipeId, drops: impl FnMut(&P) -> bool + Send + 'static) {
         self.filters[pipe.0] = Some(Box::new(drops));
     }
 
     /// Lets everything pass again.
+    ///
+    /// ```
+    /// # use netsim::{Network, PipeConfig};
+    /// # use std::net::SocketAddr;
+    /// # let (a, b) = (SocketAddr::from(([10, 0, 0, 1], 9899)), SocketAddr::from(([10, 0, 0, 2], 9899)));
+    /// # let mut network = Network::new(1);
+    /// # network.add_host(&[a.ip()]);
+    /// # network.add_host(&[b.ip()]);
+    /// # let (there, back) = network.connect(a.ip(), b.ip(), &PipeConfig::default());
+    /// network.set_filter(there, |_| true);
+    /// network.clear_filter(there);
+    /// network.send(0, a, b, 100, ());
+    /// assert_eq!(network.in_flight(), 1);
+    /// ```
     pub fn clear_filter(&mut self, pipe: PipeId) {
         self.filters[pipe.0] = None;
     }
 
     /// What packets from one address to another can be sent on, or `None` if no route leads to a host. A sender of many
     /// packets asks once. Later changes of the route count for it.
+    ///
+    /// ```
+    /// # use netsim::{Network, PipeConfig};
+    /// # use std::net::SocketAddr;
+    /// # let (a, b) = (SocketAddr::from(([10, 0, 0, 1], 9899)), SocketAddr::from(([10, 0, 0, 2], 9899)));
+    /// # let mut network = Network::new(1);
+    /// # network.add_host(&[a.ip()]);
+    /// # network.add_host(&[b.ip()]);
+    /// # let (there, back) = network.connect(a.ip(), b.ip(), &PipeConfig::default());
+    /// # network.send(0, a, b, 100, ());
+    /// assert!(network.flow(a, b).is_some());
+    /// let nobody = SocketAddr::from(([10, 9, 9, 9], 9899));
+    /// assert!(network.flow(a, nobody).is_none());
+    /// ```
     pub fn flow(&mut self, from: SocketAddr, to: SocketAddr) -> Option<FlowId> {
         self.flows.find(from, to, &self.hosts)
     }
 
-    /// Sends a packet of `bytes` on the wire, headers included, whose sender knows no congestion marks.
+    /// Sends a packet of `bytes` on the wire, headers included, whose sender knows no congestion marks. Time only goes
+    /// on: what has arrived by `now_ns` is delivered before, where packets pass several pipes.
+    ///
+    /// ```
+    /// # use netsim::{Network, PipeConfig};
+    /// # use std::net::SocketAddr;
+    /// # let (a, b) = (SocketAddr::from(([10, 0, 0, 1], 9899)), SocketAddr::from(([10, 0, 0, 2], 9899)));
+    /// # let mut network = Network::new(1);
+    /// # network.add_host(&[a.ip()]);
+    /// # network.add_host(&[b.ip()]);
+    /// # let (there, back) = network.connect(a.ip(), b.ip(), &PipeConfig::default());
+    /// # use netsim::SendOutcome;
+    /// assert_eq!(network.send(0, a, b, 1500, "hello"), SendOutcome::Sent);
+    /// ```
     pub fn send(
         &mut self,
         now_ns: u64,
@@ -205,6 +233,19 @@ impl<P: Payload> Network<P> {
     }
 
     /// Sends a packet.
+    ///
+    /// ```
+    /// # use netsim::{Network, PipeConfig};
+    /// # use std::net::SocketAddr;
+    /// # let (a, b) = (SocketAddr::from(([10, 0, 0, 1], 9899)), SocketAddr::from(([10, 0, 0, 2], 9899)));
+    /// # let mut network = Network::new(1);
+    /// # network.add_host(&[a.ip()]);
+    /// # network.add_host(&[b.ip()]);
+    /// # let (there, back) = network.connect(a.ip(), b.ip(), &PipeConfig::default());
+    /// # use netsim::{Ecn, Packet};
+    /// network.send_packet(0, a, b, Packet { bytes: 1500, ecn: Ecn::Ect0, payload: "hello" });
+    /// assert_eq!(network.deliver(0).map(|delivery| delivery.ecn), Some(Ecn::Ect0));
+    /// ```
     pub fn send_packet(
         &mut self,
         now_ns: u64,
@@ -224,6 +265,20 @@ impl<P: Payload> Network<P> {
     }
 
     /// Sends a packet on a flow of this network. `now_ns` never goes back.
+    ///
+    /// ```
+    /// # use netsim::{Network, PipeConfig};
+    /// # use std::net::SocketAddr;
+    /// # let (a, b) = (SocketAddr::from(([10, 0, 0, 1], 9899)), SocketAddr::from(([10, 0, 0, 2], 9899)));
+    /// # let mut network = Network::new(1);
+    /// # network.add_host(&[a.ip()]);
+    /// # network.add_host(&[b.ip()]);
+    /// # let (there, back) = network.connect(a.ip(), b.ip(), &PipeConfig::default());
+    /// # use netsim::{Ecn, Packet};
+    /// let flow = network.flow(a, b).expect("they are connected");
+    /// network.send_on(0, flow, Packet { bytes: 1500, ecn: Ecn::NotCapable, payload: "hello" });
+    /// assert_eq!(network.deliver(0).map(|delivery| delivery.payload), Some("hello"));
+    /// ```
     pub fn send_on(&mut self, now_ns: u64, flow: FlowId, packet: Packet<P>) -> SendOutcome {
         self.stats.packets_sent += 1;
         let Packet { bytes, ecn, payload } = packet;
@@ -240,11 +295,36 @@ impl<P: Payload> Network<P> {
     }
 
     /// When something happens next: a packet arrives, here or at the next pipe of its route.
+    ///
+    /// ```
+    /// # use netsim::{Network, PipeConfig};
+    /// # use std::net::SocketAddr;
+    /// # let (a, b) = (SocketAddr::from(([10, 0, 0, 1], 9899)), SocketAddr::from(([10, 0, 0, 2], 9899)));
+    /// # let mut network = Network::new(1);
+    /// # network.add_host(&[a.ip()]);
+    /// # network.add_host(&[b.ip()]);
+    /// # let (there, back) = network.connect(a.ip(), b.ip(), &PipeConfig::default());
+    /// network.send(5, a, b, 1500, "hello");
+    /// assert_eq!(network.next_event_ns(), Some(5));
+    /// ```
     pub fn next_event_ns(&self) -> Option<u64> {
         self.transit.next_ns()
     }
 
     /// The next packet that has arrived by `now_ns`, in the order of arrival. Call it until there is none.
+    ///
+    /// ```
+    /// # use netsim::{Network, PipeConfig};
+    /// # use std::net::SocketAddr;
+    /// # let (a, b) = (SocketAddr::from(([10, 0, 0, 1], 9899)), SocketAddr::from(([10, 0, 0, 2], 9899)));
+    /// # let mut network = Network::new(1);
+    /// # network.add_host(&[a.ip()]);
+    /// # network.add_host(&[b.ip()]);
+    /// # let (there, back) = network.connect(a.ip(), b.ip(), &PipeConfig::default());
+    /// network.send(5, a, b, 1500, "hello");
+    /// assert_eq!(network.deliver(4), None);
+    /// assert_eq!(network.deliver(5).map(|delivery| delivery.payload), Some("hello"));
+    /// ```
     pub fn deliver(&mut self, now_ns: u64) -> Option<Delivery<P>> {
         while let Some((at_ns, traveller)) = self.transit.pop_due(now_ns) {
             if let Some(pipe) = self.flows.pipe(traveller.flow, traveller.passed.into()) {
@@ -265,16 +345,54 @@ impl<P: Payload> Network<P> {
     }
 
     /// Packets on the way.
+    ///
+    /// ```
+    /// # use netsim::{Network, PipeConfig};
+    /// # use std::net::SocketAddr;
+    /// # let (a, b) = (SocketAddr::from(([10, 0, 0, 1], 9899)), SocketAddr::from(([10, 0, 0, 2], 9899)));
+    /// # let mut network = Network::new(1);
+    /// # network.add_host(&[a.ip()]);
+    /// # network.add_host(&[b.ip()]);
+    /// # let (there, back) = network.connect(a.ip(), b.ip(), &PipeConfig::default());
+    /// network.send(5, a, b, 1500, "hello");
+    /// assert_eq!(network.in_flight(), 1);
+    /// ```
     pub fn in_flight(&self) -> usize {
         self.transit.len()
     }
 
     /// A pipe, to look at.
+    ///
+    /// ```
+    /// # use netsim::{Network, PipeConfig};
+    /// # use std::net::SocketAddr;
+    /// # let (a, b) = (SocketAddr::from(([10, 0, 0, 1], 9899)), SocketAddr::from(([10, 0, 0, 2], 9899)));
+    /// # let mut network = Network::new(1);
+    /// # network.add_host(&[a.ip()]);
+    /// # network.add_host(&[b.ip()]);
+    /// # let (there, back) = network.connect(a.ip(), b.ip(), &PipeConfig::default());
+    /// # network.send(0, a, b, 1500, ());
+    /// assert_eq!(network.pipe(there).stats().packets_offered, 1);
+    /// ```
     pub fn pipe(&self, id: PipeId) -> &Pipe {
         &self.pipes[id.0]
     }
 
     /// A pipe, to change: cut the line, script a loss, slow it down.
+    ///
+    /// ```
+    /// # use netsim::{Network, PipeConfig};
+    /// # use std::net::SocketAddr;
+    /// # let (a, b) = (SocketAddr::from(([10, 0, 0, 1], 9899)), SocketAddr::from(([10, 0, 0, 2], 9899)));
+    /// # let mut network = Network::new(1);
+    /// # network.add_host(&[a.ip()]);
+    /// # network.add_host(&[b.ip()]);
+    /// # let (there, back) = network.connect(a.ip(), b.ip(), &PipeConfig::default());
+    /// # use netsim::Loss;
+    /// network.pipe_mut(there).set_loss(Loss::Always);
+    /// network.send(0, a, b, 1500, "hello?");
+    /// assert_eq!(network.in_flight(), 0);
+    /// ```
     pub fn pipe_mut(&mut self, id: PipeId) -> &mut Pipe {
         &mut self.pipes[id.0]
     }
@@ -284,6 +402,23 @@ impl<P: Payload> Network<P> {
     /// # Errors
     ///
     /// When the one that ran or the start of this one cannot be written.
+    ///
+    /// ```
+    /// # use netsim::{Network, PipeConfig};
+    /// # use std::net::SocketAddr;
+    /// # let (a, b) = (SocketAddr::from(([10, 0, 0, 1], 9899)), SocketAddr::from(([10, 0, 0, 2], 9899)));
+    /// # let mut network = Network::new(1);
+    /// # network.add_host(&[a.ip()]);
+    /// # network.add_host(&[b.ip()]);
+    /// # let (there, back) = network.connect(a.ip(), b.ip(), &PipeConfig::default());
+    /// # use netsim::{Capture, CaptureBuffer};
+    /// let buffer = CaptureBuffer::default();
+    /// network.start_capture(Capture::to(buffer.clone()).pipe(there, "line"))?;
+    /// network.send(0, a, b, 1500, "hello");
+    /// network.stop_capture()?;
+    /// assert!(!buffer.bytes().is_empty());
+    /// # Ok::<(), netsim::CaptureError>(())
+    /// ```
     pub fn start_capture(&mut self, capture: Capture) -> Result<(), CaptureError> {
         self.stop_capture()?;
         self.recorder = Some(Box::new(Recorder::start(capture)?));
@@ -295,16 +430,53 @@ impl<P: Payload> Network<P> {
     /// # Errors
     ///
     /// When something could not be written; the capture ends before that.
+    ///
+    /// ```
+    /// # use netsim::{Network, PipeConfig};
+    /// # use std::net::SocketAddr;
+    /// # let (a, b) = (SocketAddr::from(([10, 0, 0, 1], 9899)), SocketAddr::from(([10, 0, 0, 2], 9899)));
+    /// # let mut network = Network::new(1);
+    /// # network.add_host(&[a.ip()]);
+    /// # network.add_host(&[b.ip()]);
+    /// # let (there, back) = network.connect(a.ip(), b.ip(), &PipeConfig::default());
+    /// # network.send(0, a, b, 1500, ());
+    /// network.stop_capture()?; // none runs, and that is no error
+    /// # Ok::<(), netsim::CaptureError>(())
+    /// ```
     pub fn stop_capture(&mut self) -> Result<(), CaptureError> {
         self.recorder.take().map_or(Ok(()), |recorder| recorder.stop())
     }
 
     /// All pipes, in the order in which they were added.
+    ///
+    /// ```
+    /// # use netsim::{Network, PipeConfig};
+    /// # use std::net::SocketAddr;
+    /// # let (a, b) = (SocketAddr::from(([10, 0, 0, 1], 9899)), SocketAddr::from(([10, 0, 0, 2], 9899)));
+    /// # let mut network = Network::new(1);
+    /// # network.add_host(&[a.ip()]);
+    /// # network.add_host(&[b.ip()]);
+    /// # let (there, back) = network.connect(a.ip(), b.ip(), &PipeConfig::default());
+    /// # network.send(0, a, b, 1500, ());
+    /// assert_eq!(network.pipe_ids().collect::<Vec<_>>(), [there, back]);
+    /// ```
     pub fn pipe_ids(&self) -> impl ExactSizeIterator<Item = PipeId> + use<P> {
         (0..self.pipes.len()).map(PipeId)
     }
 
     /// What the network has counted.
+    ///
+    /// ```
+    /// # use netsim::{Network, PipeConfig};
+    /// # use std::net::SocketAddr;
+    /// # let (a, b) = (SocketAddr::from(([10, 0, 0, 1], 9899)), SocketAddr::from(([10, 0, 0, 2], 9899)));
+    /// # let mut network = Network::new(1);
+    /// # network.add_host(&[a.ip()]);
+    /// # network.add_host(&[b.ip()]);
+    /// # let (there, back) = network.connect(a.ip(), b.ip(), &PipeConfig::default());
+    /// network.send(0, a, b, 1500, "hello");
+    /// assert_eq!(network.stats().packets_sent, 1);
+    /// ```
     pub fn stats(&self) -> NetworkStats {
         self.stats
     }

@@ -89,6 +89,17 @@ impl Default for PipeConfig {
 ///
 /// Every packet and copy ends in one of four counters: `packets_offered + packets_duplicated` is
 /// `packets_delivered + packets_lost + packets_overflowed + packets_down`.
+///
+/// # Examples
+///
+/// ```
+/// # use netsim::{Loss, Pipe, PipeConfig};
+/// let mut pipe = Pipe::new(&PipeConfig { loss: Loss::scripted([1]), ..PipeConfig::default() }, 0);
+/// for now_ns in 0..3 {
+///     pipe.offer(now_ns, 100);
+/// }
+/// assert_eq!((pipe.stats().packets_delivered, pipe.stats().packets_lost), (2, 1));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PipeStats {
     /// Packets offered.

@@ -40,6 +40,18 @@ pub enum Schedule {
 /// What happens to packets while the line is down.
 ///
 /// What has left the queue before is on its way and arrives in either case.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use netsim::{Pipe, PipeConfig, Schedule, Verdict, WhenDown};
+///
+/// let schedule = Schedule::Listed(vec![Duration::from_nanos(10)..Duration::from_nanos(20)]);
+/// let config = PipeConfig { schedule, when_down: WhenDown::Wait, ..PipeConfig::default() };
+/// let verdict = Pipe::new(&config, 0).offer(15, 100);
+/// assert!(matches!(verdict, Verdict::Deliver(passage) if passage.at_ns == 20));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenDown {
     /// The queue is lost at the moment when the line goes down, with the packet that is leaving, and what comes before

@@ -86,6 +86,17 @@ impl Site {
 }
 
 /// Both directions of a line between two places.
+///
+/// # Examples
+///
+/// ```
+/// use netsim::topology::Line;
+/// use netsim::{Network, PipeConfig};
+///
+/// let mut network = Network::<()>::new(0);
+/// let line = Line::build(&mut network, 2, &PipeConfig::default());
+/// assert_ne!(line.links[0].there, line.links[0].back);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
     /// From the first to the second: outward from a host, along a line, from left to right.

@@ -146,6 +146,17 @@ fn draw_jitter(dice: &mut Dice, delay: Duration) -> Jitter {
 }
 
 /// The shape of a [`RandomTopology`].
+///
+/// # Examples
+///
+/// ```
+/// use netsim::topology::{RandomLimits, RandomTopology, Shape};
+/// use netsim::Network;
+///
+/// let limits = RandomLimits::default();
+/// let shape = |seed| RandomTopology::build(&mut Network::<()>::new(0), seed, &limits).shape;
+/// assert!((0..100).any(|seed| shape(seed) == Shape::Dumbbell));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Shape {
     /// A [`Line`](super::Line).

@@ -1,0 +1,130 @@
+//! Packets as hosts see them, the names of hosts and pipes, and what is counted.
+
+use std::net::SocketAddr;
+
+use crate::{DropReason, Ecn};
+
+/// A host of a [`Network`](crate::Network).
+///
+/// # Examples
+///
+/// ```
+/// let mut network = netsim::Network::<()>::new(0);
+/// assert_ne!(network.add_host(&[]), network.add_host(&[]));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct HostId(pub(crate) usize);
+
+/// A pipe of a [`Network`](crate::Network).
+///
+/// # Examples
+///
+/// ```
+/// # use netsim::{Network, PipeConfig};
+/// let mut network = Network::<()>::new(0);
+/// let pipe = network.add_pipe(&PipeConfig::default());
+/// assert_eq!(network.pipe(pipe).stats().packets_offered, 0);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PipeId(pub(crate) usize);
+
+/// A packet to send.
+///
+/// # Examples
+///
+/// ```
+/// use netsim::{Ecn, Packet};
+///
+/// let packet = Packet { bytes: 1500, ecn: Ecn::Ect0, payload: vec![0u8; 1472] };
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packet<P> {
+    /// Its length on the wire, headers included.
+    pub bytes: usize,
+    /// What its sender says about congestion marks.
+    pub ecn: Ecn,
+    /// What it carries.
+    pub payload: P,
+}
+
+/// A packet that has arrived.
+///
+/// # Examples
+///
+/// ```
+/// use std::net::SocketAddr;
+/// use netsim::{Network, PipeConfig};
+///
+/// let (a, b) = (SocketAddr::from(([10, 0, 0, 1], 1)), SocketAddr::from(([10, 0, 0, 2], 2)));
+/// let mut network = Network::new(0);
+/// network.add_host(&[a.ip()]);
+/// let host = network.add_host(&[b.ip()]);
+/// network.connect(a.ip(), b.ip(), &PipeConfig::default());
+/// network.send(3, a, b, 1500, "hello");
+/// let delivery = network.deliver(3).expect("it has arrived");
+/// assert_eq!((delivery.at_ns, delivery.host, delivery.payload), (3, host, "hello"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery<P> {
+    /// When it arrived.
+    pub at_ns: u64,
+    /// Where it arrived.
+    pub host: HostId,
+    /// Who sent it.
+    pub from: SocketAddr,
+    /// To which address of the host.
+    pub to: SocketAddr,
+    /// Its ECN field, as the queues on the way left it.
+    pub ecn: Ecn,
+    /// Whether it was damaged on the way.
+    pub corrupted: bool,
+    /// What it carries.
+    pub payload: P,
+}
+
+/// What became of a packet at the first pipe of its route.
+///
+/// # Examples
+///
+/// ```
+/// use std::net::SocketAddr;
+/// use netsim::{Network, SendOutcome};
+///
+/// let address = SocketAddr::from(([10, 0, 0, 1], 1));
+/// assert_eq!(Network::new(0).send(0, address, address, 100, ()), SendOutcome::NoRoute);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SendOutcome {
+    /// It is on its way; a later pipe may still drop it.
+    Sent,
+    /// The first pipe dropped it.
+    Dropped(DropReason),
+    /// A filter took it.
+    Filtered,
+    /// No route leads from the one address to the other.
+    NoRoute,
+}
+
+/// What a network has counted.
+///
+/// `packets_sent + packets_copied` is the sum of the others and of [`Network::in_flight`](crate::Network::in_flight).
+///
+/// # Examples
+///
+/// ```
+/// assert_eq!(netsim::Network::<()>::new(0).stats(), netsim::NetworkStats::default());
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NetworkStats {
+    /// Packets sent.
+    pub packets_sent: u64,
+    /// Copies that pipes put on the way.
+    pub packets_copied: u64,
+    /// Packets that have arrived, with copies.
+    pub packets_delivered: u64,
+    /// Packets that a pipe or a filter took, at any hop.
+    pub packets_dropped: u64,
+    /// Packets that had no route.
+    pub packets_unroutable: u64,
+}
