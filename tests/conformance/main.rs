@@ -19,6 +19,9 @@ mod section_3_3_init_ack;
 mod section_4;
 mod section_5_1;
 mod section_5_1_details;
+mod section_5_2_cookie;
+mod section_5_2_init;
+mod section_5_3;
 mod section_8;
 mod section_8_4;
 mod section_9;
@@ -37,6 +40,9 @@ const SECTIONS: &[rules::Table] = &[
     section_4::RULES,
     section_5_1::RULES,
     section_5_1_details::RULES,
+    section_5_2_init::RULES,
+    section_5_2_cookie::RULES,
+    section_5_3::RULES,
     section_8::RULES,
     section_8_4::RULES,
     section_9::RULES,

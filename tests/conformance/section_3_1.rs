@@ -77,7 +77,7 @@ fn ports_are_those_of_the_association(stage: &Stage) {
     assert_eq!((header.source_port, header.destination_port), (5001, 5000));
 }
 
-fn packets_carry_the_tag_of_the_peer(stage: &Stage) {
+pub(crate) fn packets_carry_the_tag_of_the_peer(stage: &Stage) {
     let mut peer = stage.established();
     peer.app_sends(SendInfo::default(), &b"hello"[..]);
     assert_eq!(header(&peer.hears()).verification_tag.0, peer.tag);
