@@ -71,6 +71,11 @@ pub struct Say<'p> {
     chunks: Vec<u8>,
 }
 
+/// The default settings, but no probes: the timers of RFC 9260 speak alone.
+pub fn plain() -> AssociationConfig {
+    AssociationConfig { tail_loss_probes: false, ..AssociationConfig::default() }
+}
+
 impl Peer {
     /// The peer of an endpoint that listens, before it has said anything.
     pub fn new(seed: u8, config: AssociationConfig) -> Self {
@@ -104,9 +109,9 @@ impl Peer {
         self
     }
 
-    /// The peer has connected to the endpoint.
+    /// The peer has connected to the endpoint, whose settings are [`plain`].
     pub fn established(seed: u8) -> Self {
-        Self::established_with(seed, AssociationConfig::default())
+        Self::established_with(seed, plain())
     }
 
     /// The peer has connected to the endpoint, whose settings are these.
@@ -133,7 +138,7 @@ impl Peer {
 
     /// The endpoint has connected to the peer.
     pub fn connected(seed: u8) -> Self {
-        let mut peer = Peer::connecting(seed, AssociationConfig::default());
+        let mut peer = Peer::connecting(seed, plain());
         peer.takes_init();
         peer.sends().init_ack(b"cookie").go();
         peer.expects("COOKIE ECHO");

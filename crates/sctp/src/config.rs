@@ -49,6 +49,9 @@ pub struct AssociationConfig {
     pub send_buffer_tuned_bytes: usize,
     /// Receive buffer (SO_RCVBUF): the largest advertised window, counted the same way; 1 MiB.
     pub receive_buffer_bytes: usize,
+    /// How large the receive buffer may grow by itself, to hold what the reader takes in a few round trips; at or below
+    /// `receive_buffer_bytes` it stays as it is. 64 MiB.
+    pub receive_buffer_tuned_bytes: usize,
     /// Longest message that `send` takes, 16 MiB.
     pub message_bytes_max: usize,
     /// A message that is still arriving is handed on in parts once this much of it waits (SCTP_PARTIAL_DELIVERY_POINT);
@@ -58,6 +61,9 @@ pub struct AssociationConfig {
     pub congestion: Algorithm,
     /// Retransmission timeout limits.
     pub rto: RtoConfig,
+    /// Whether the end of a burst is probed after two round trips without an answer (RFC 8985 §7); otherwise it waits for
+    /// T3, which takes a second at least. On.
+    pub tail_loss_probes: bool,
     /// HB.interval, 30 s; `None` sends no heartbeats on confirmed paths.
     pub heartbeat_interval: Option<Duration>,
     /// Delay of a SACK that waits for a second packet (SACK.Delay), 200 ms.
@@ -80,10 +86,12 @@ impl Default for AssociationConfig {
             send_buffer_bytes: 1 << 20,
             send_buffer_tuned_bytes: 64 << 20,
             receive_buffer_bytes: 1 << 20,
+            receive_buffer_tuned_bytes: 64 << 20,
             message_bytes_max: 16 << 20,
             partial_delivery_bytes: 512 << 10,
             congestion: Algorithm::default(),
             rto: RtoConfig::default(),
+            tail_loss_probes: true,
             heartbeat_interval: Some(Duration::from_secs(30)),
             sack_delay: Duration::from_millis(200),
             init_retries_max: 8,

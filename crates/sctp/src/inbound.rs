@@ -14,6 +14,7 @@ use crate::endpoint::AssociationId;
 use crate::event::{Host, Payload, ReceiveInfo};
 use crate::range_set::RangeSet;
 use crate::reassembly::{Assembled, Fragment, FragmentError, Reassembly};
+use crate::receive_buffer::ReceiveBuffer;
 use crate::statistics::Statistics;
 use crate::stream_table::StreamTable;
 use crate::time::Time;
@@ -72,7 +73,7 @@ pub(crate) struct Inbound {
     behind: VecDeque<Assembled>,
     /// Payload and overhead of everything not yet read: here, and in the reader's queues.
     held_bytes: usize,
-    buffer_bytes: usize,
+    buffer: ReceiveBuffer,
     partial_delivery_bytes: usize,
     /// The window as the peer last heard of it, less what arrived since.
     advertised_bytes: usize,
@@ -102,7 +103,7 @@ impl Inbound {
             record_open: false,
             behind: VecDeque::new(),
             held_bytes: 0,
-            buffer_bytes: config.receive_buffer_bytes,
+            buffer: ReceiveBuffer::new(config.receive_buffer_bytes, config.receive_buffer_tuned_bytes),
             partial_delivery_bytes: config.partial_delivery_bytes.min(config.receive_buffer_bytes / 2),
             advertised_bytes: config.receive_buffer_bytes,
             unacked_bytes: 0,
@@ -141,7 +142,7 @@ impl Inbound {
         let in_order = tsn == self.cumulative + 1;
         // The window was advertised without the overhead of messages, so a peer that fills it can
         // bring more than fits; what is beyond twice the buffer comes again later (RFC 9260 §6.2).
-        if self.held_bytes > 2 * self.buffer_bytes {
+        if self.held_bytes > 2 * self.buffer.bytes() {
             statistics.data_chunks_dropped += 1;
             self.ack_now = true;
             return Ok(Outcome::Dropped);
@@ -213,11 +214,12 @@ impl Inbound {
     }
 
     /// All chunks of a packet were handled: decides when to acknowledge (RFC 9260 §6.2). Says whether there was
-    /// DATA among them.
-    pub(crate) fn end_packet(&mut self, now: Time, sack_delay: Duration) -> bool {
+    /// DATA among them. `rtt`: the round trip of their path.
+    pub(crate) fn end_packet(&mut self, now: Time, sack_delay: Duration, rtt: Option<Duration>) -> bool {
         if !self.packet_had_data {
             return false;
         }
+        self.buffer.tune(now, rtt);
         self.packet_had_data = false;
         self.packets_behind += 1;
         self.unacked_packets += 1;
@@ -240,8 +242,9 @@ impl Inbound {
     pub(crate) fn consumed(&mut self, bytes: usize, whole: bool) -> bool {
         let overhead = if whole { MESSAGE_OVERHEAD_BYTES } else { 0 };
         self.held_bytes = self.held_bytes.saturating_sub(bytes + overhead);
+        self.buffer.on_taken(bytes + overhead);
         // RFC 9260 §6.2: window updates avoid the silly window syndrome by coming in quarters.
-        if self.window_bytes() >= self.advertised_bytes + self.buffer_bytes / 4 {
+        if self.window_bytes() >= self.advertised_bytes + self.buffer.bytes() / 4 {
             self.ack_now = true;
             return true;
         }
@@ -249,14 +252,14 @@ impl Inbound {
     }
 
     pub(crate) fn window_bytes(&self) -> usize {
-        self.buffer_bytes.saturating_sub(self.held_bytes)
+        self.buffer.bytes().saturating_sub(self.held_bytes)
     }
 
     /// The window to tell the peer: where the reader has made less room than is worth a packet, the peer hears
     /// nothing of it, or it would send in ever smaller pieces (RFC 9260 §6.2: the silly window syndrome).
     fn window_to_advertise_bytes(&self) -> usize {
         let window = self.window_bytes();
-        let step = WINDOW_STEP_BYTES.min(self.buffer_bytes / 2);
+        let step = WINDOW_STEP_BYTES.min(self.buffer.bytes() / 2);
         if window < self.advertised_bytes + step { window.min(self.advertised_bytes) } else { window }
     }
 
@@ -340,7 +343,8 @@ impl Inbound {
         // What gap blocks cannot report would have to come again anyway. It also keeps the stream sequence numbers that
         // wait from wrapping.
         let reportable = tsn - self.cumulative <= u64::from(u16::MAX);
-        if !reportable || self.beyond.range_count() >= GAP_RANGES_MAX || self.held_bytes > self.buffer_bytes {
+        if !reportable || self.beyond.range_count() >= GAP_RANGES_MAX || self.held_bytes > self.buffer.bytes()
+        {
             statistics.data_chunks_dropped += 1;
             return false;
         }

@@ -28,6 +28,7 @@ mod path;
 mod peer_window;
 mod range_set;
 mod reassembly;
+mod receive_buffer;
 mod rto;
 mod statistics;
 mod stream_table;

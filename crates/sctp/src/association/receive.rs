@@ -58,7 +58,8 @@ impl Association {
             }
         }
         let delay = self.config.sack_delay;
-        let had_data = self.inbound.as_mut().is_some_and(|inbound| inbound.end_packet(cx.now, delay));
+        let rtt = self.paths[path_id].rto.srtt();
+        let had_data = self.inbound.as_mut().is_some_and(|inbound| inbound.end_packet(cx.now, delay, rtt));
         if had_data && matches!(self.state, State::ShutdownSent { .. }) {
             self.answer_with_shutdown(cx);
         }

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use sctp_wire::cause::{Cause, MissingMandatoryParameter, UnrecognizedParameters};
 use sctp_wire::chunk::{CookieAck, CookieEcho, Init, InitAck, RawChunk};
@@ -231,7 +232,16 @@ impl Association {
         );
         self.control.clear();
         self.acknowledge_cookie();
+        self.measure_handshake(cx.now.saturating_since(cookie.created));
         self.establish(cx);
+    }
+
+    /// The first round-trip time, from INIT to INIT ACK or from INIT ACK to COOKIE ECHO. What took as long as the peer
+    /// waits before it repeats itself may be the answer to an earlier packet (RFC 9260 §6.3.1 C5).
+    fn measure_handshake(&mut self, rtt: Duration) {
+        if rtt < self.config.rto.initial {
+            self.paths[self.primary].rto.measure(rtt, &self.config.rto);
+        }
     }
 
     /// A valid cookie that bears our own tag (RFC 9260 §5.2.4 B and D).
@@ -276,13 +286,17 @@ impl Association {
         remote: SocketAddr,
         ack: &Init<'_>,
     ) {
-        let State::CookieWait { .. } = self.state else { return };
+        let State::CookieWait { t1 } = self.state else { return };
         // RFC 9260 §3.3.3: this one is discarded and nothing changes; the endpoint answers it.
         if window_is_too_small(ack) {
             return;
         }
         if let Some(path) = self.path_of(remote) {
             self.primary = path;
+        }
+        if t1.attempts == 0 {
+            let left = t1.at.saturating_since(cx.now);
+            self.measure_handshake(t1.rto.saturating_sub(left));
         }
         if ack.initiate_tag.0 == 0 {
             return self.abort_without_tag(cx);

@@ -87,7 +87,7 @@ impl Association {
         let path = &mut self.paths[path_id];
         let flight = path.in_flight_bytes;
         self.outbound.detect_loss(now, path, path_id, flight, &mut self.statistics);
-        path.plan_tail_probe(now, self.config.sack_delay);
+        path.plan_tail_probe(now, &self.config);
     }
 
     /// The tail of what is in flight has brought no answer (RFC 8985 §7.3).

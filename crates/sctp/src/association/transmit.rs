@@ -80,7 +80,7 @@ impl Association {
         if !self.outbound.may_send(path) {
             path.note_pause(self.outbound.waits_for(path));
         }
-        path.plan_tail_probe(now, self.config.sack_delay);
+        path.plan_tail_probe(now, &self.config);
     }
 
     /// Writes one packet. True: it must stay the only one (it carries an INIT).

@@ -135,7 +135,7 @@ impl Outbound {
                     rate,
                 };
                 path.congestion.on_acked(now, &acked);
-                path.plan_tail_probe(now, config.sack_delay);
+                path.plan_tail_probe(now, config);
             }
             // RFC 9260 §6.3.2 R2, R3 and R4.
             if path.in_flight_bytes == 0 {

@@ -261,15 +261,15 @@ impl Path {
         after(self.limited_until, packet)
     }
 
-    /// Plans a probe for the tail of what is in flight. `ack_delay`: how long the peer may wait with its SACK.
+    /// Plans a probe for the tail of what is in flight.
     #[inline]
-    pub(crate) fn plan_tail_probe(&mut self, now: Time, ack_delay: Duration) {
-        if self.in_flight_bytes == 0 || self.late_at.is_some() {
+    pub(crate) fn plan_tail_probe(&mut self, now: Time, config: &AssociationConfig) {
+        if self.in_flight_bytes == 0 || self.late_at.is_some() || !config.tail_loss_probes {
             return self.tail.cancel();
         }
         // RFC 8985 §7.2: a lone packet may wait for another one at the peer.
         let lone = self.in_flight_bytes <= self.mtu_bytes && !self.tail_asks;
-        let ack_delay = if lone { ack_delay } else { Duration::ZERO };
+        let ack_delay = if lone { config.sack_delay } else { Duration::ZERO };
         let state = TailState { last_sent_at: self.last_sent_at, srtt: self.rto.srtt(), ack_delay };
         self.tail.plan(now, state);
     }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use sctp::SendInfo;
 
 use lab::packets::data_of;
-use lab::script::Peer;
+use lab::script::{Peer, plain};
 use lab::{A, B, Fate, Lab};
 
 const LONG: Duration = Duration::from_secs(60);
@@ -100,7 +100,8 @@ fn a_probe_that_is_lost_is_followed_by_others_and_then_by_the_timer() {
 fn a_retransmission_by_timer_that_is_lost_comes_after_twice_the_time() {
     let mut lab = Lab::new(4);
     lab.tap(A, lose(0, &[0, 1, 2]));
-    let a = sends(&mut lab, 1);
+    let (a, _) = lab.establish_with(plain(), plain());
+    lab.send(A, a, SendInfo::default(), message(0));
     all_arrive(&mut lab, 1);
     assert_eq!(lab.statistics(A, a).timeouts, 3);
     let times: Vec<_> = lab.sent.iter().filter(|s| !data_of(&s.packet).is_empty()).map(|s| s.at).collect();

@@ -96,6 +96,8 @@ fn settings(dice: &mut Dice) -> AssociationConfig {
         streams_out: dice.even(1, 12) as u16,
         send_buffer_bytes: dice.skewed(2_000, 2_000_000) as usize,
         receive_buffer_bytes: dice.skewed(3_000, 2_000_000) as usize,
+        receive_buffer_tuned_bytes: dice.skewed(0, 8_000_000) as usize,
+        tail_loss_probes: !dice.one_in(4),
         partial_delivery_bytes: dice.skewed(500, 500_000) as usize,
         sack_delay: Duration::from_millis(dice.even(0, 200)),
         heartbeat_interval: (!dice.one_in(4)).then_some(Duration::from_secs(dice.even(1, 30))),
@@ -217,7 +219,9 @@ fn run(seed: u64) {
         lab.run_for(Duration::from_micros(dice.skewed(0, 3_000_000)));
         for node in [A, B] {
             let held = lab.statistics(node, ids[node]).receive_buffered_bytes as usize;
-            let bound = 2 * configs[node].receive_buffer_bytes.max(1500) + 65_536 + 64;
+            let config = &configs[node];
+            let buffer = config.receive_buffer_bytes.max(config.receive_buffer_tuned_bytes).max(1500);
+            let bound = 2 * buffer + 65_536 + 64;
             assert!(held <= bound, "{held} bytes are held, seed {seed}");
         }
     }

@@ -1,0 +1,90 @@
+//! The size of the receive buffer, which follows what the reader takes.
+//!
+//! A window that holds what arrives in a round trip limits the sender as soon as its own window would grow. So the
+//! buffer holds a multiple of what the reader has taken in the last round trip, as Linux's TCP does ("Dynamic
+//! Right-Sizing", Fisk and Feng, 2001). A reader that does not keep up gets no more.
+
+use std::time::Duration;
+
+use crate::time::Time;
+
+/// The buffer holds this many round trips' worth: slow start doubles what is sent in a round trip, what comes next has
+/// to be announced a round trip before, and a loss costs another one to repair while the rest waits.
+const ROUNDS: usize = 4;
+
+#[derive(Debug)]
+pub(crate) struct ReceiveBuffer {
+    bytes: usize,
+    /// It grows up to this.
+    max_bytes: usize,
+    round_since: Time,
+    taken_bytes: usize,
+}
+
+impl ReceiveBuffer {
+    pub(crate) fn new(bytes: usize, max_bytes: usize) -> Self {
+        ReceiveBuffer { bytes, max_bytes, round_since: Time::ZERO, taken_bytes: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The reader has taken `bytes`.
+    #[inline]
+    pub(crate) fn on_taken(&mut self, bytes: usize) {
+        self.taken_bytes += bytes;
+    }
+
+    /// Packets have come. Without a measured round trip the buffer stays as it is.
+    #[inline]
+    pub(crate) fn tune(&mut self, now: Time, rtt: Option<Duration>) {
+        if self.bytes < self.max_bytes
+            && let Some(rtt) = rtt
+            && now.saturating_since(self.round_since) >= rtt
+        {
+            // A round that was longer than a round trip, because the sender paused, says too much.
+            let elapsed = now.saturating_since(self.round_since);
+            if elapsed < 2 * rtt {
+                self.bytes = self.bytes.max((ROUNDS * self.taken_bytes).min(self.max_bytes));
+            }
+            (self.round_since, self.taken_bytes) = (now, 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTT: Duration = Duration::from_millis(100);
+
+    fn after(rounds: u32) -> Time {
+        Time::ZERO + RTT * rounds
+    }
+
+    #[test]
+    fn follows_what_the_reader_takes_up_to_its_bound() {
+        let mut buffer = ReceiveBuffer::new(1000, 100_000);
+        buffer.tune(after(10), Some(RTT));
+        for (round, taken, bytes) in [(11, 200, 1000), (12, 400, 1600), (13, 50, 1600), (14, 90_000, 100_000)]
+        {
+            buffer.on_taken(taken);
+            buffer.tune(after(round), Some(RTT));
+            assert_eq!(buffer.bytes(), bytes);
+        }
+    }
+
+    #[test]
+    fn a_pause_or_an_unknown_round_trip_says_nothing() {
+        let mut buffer = ReceiveBuffer::new(1000, 100_000);
+        buffer.on_taken(50_000);
+        buffer.tune(after(1), None);
+        buffer.tune(after(30), Some(RTT));
+        assert_eq!(buffer.bytes(), 1000);
+        buffer.on_taken(50_000);
+        buffer.tune(after(40), Some(RTT));
+        assert_eq!(buffer.bytes(), 1000);
+    }
+}
