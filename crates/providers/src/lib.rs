@@ -5,4 +5,4 @@
 
 mod sctp;
 
-pub use sctp::{SctpDriver, SctpDriverConfig};
+pub use sctp::{SctpDriver, SctpDriverConfig, TraceTaker};

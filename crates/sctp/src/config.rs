@@ -76,6 +76,8 @@ pub struct AssociationConfig {
     pub path_retries_max: u32,
     /// Valid.Cookie.Life, 60 s.
     pub cookie_life: Duration,
+    /// Whether to record what the association does, for [`Endpoint::poll_trace`](crate::Endpoint::poll_trace); no.
+    pub trace: bool,
 }
 
 impl Default for AssociationConfig {
@@ -98,6 +100,7 @@ impl Default for AssociationConfig {
             association_retries_max: 10,
             path_retries_max: 5,
             cookie_life: Duration::from_secs(60),
+            trace: false,
         }
     }
 }

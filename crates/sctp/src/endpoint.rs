@@ -5,6 +5,7 @@ mod demultiplex;
 mod fault;
 mod replies;
 mod timers;
+mod traces;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -20,13 +21,14 @@ use crate::config::{AssociationConfig, EndpointConfig};
 use crate::cookie::CookieJar;
 use crate::error::{ConnectError, SendError};
 use crate::event::{Admission, Host, SendInfo};
-use crate::statistics::{EndpointStatistics, Statistics};
+use crate::statistics::{EndpointStatistics, STATISTICS_VERSION, Statistics};
 use crate::time::Time;
 use crate::transmit::{BatchLimits, Scope, Transmit, TransmitBuffer};
 
 use replies::Replies;
 pub(crate) use replies::Reply;
 use timers::Timers;
+use traces::Traces;
 
 /// Names an association of one endpoint. It is used again after [`Event::Closed`](crate::Event::Closed).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -79,6 +81,7 @@ pub struct Endpoint {
     random: ChaCha12Rng,
     limits: BatchLimits,
     statistics: EndpointStatistics,
+    traces: Traces,
     #[cfg(feature = "testing")]
     initial_tsn: Option<u32>,
 }
@@ -113,6 +116,7 @@ impl Endpoint {
             random,
             limits,
             statistics: EndpointStatistics::default(),
+            traces: Traces::default(),
             #[cfg(feature = "testing")]
             initial_tsn: None,
         }
@@ -177,7 +181,8 @@ impl Endpoint {
             local_initial_tsn: self.new_initial_tsn(),
         };
         let id = AssociationId(self.associations.vacant_key() as u32);
-        let association = Association::connect(now, id, config, identity, &paths, &self.local_addresses);
+        let mut association = Association::connect(now, id, config, identity, &paths, &self.local_addresses);
+        association.trace_changes(now);
         self.insert(id, association);
         self.settle(id);
         Ok(id)
@@ -281,6 +286,8 @@ impl Endpoint {
             self.at_work = Some(id);
             let transmit = association.poll_transmit(now, &rules, buffer);
             self.at_work = None;
+            association.trace_changes(now);
+            self.list_trace(id);
             self.arm(id);
             if transmit.is_some() {
                 self.enqueue_by(id, scope);
@@ -296,9 +303,11 @@ impl Endpoint {
         self.associations.get(id.index()).map(|a| a.statistics())
     }
 
-    /// Counters of the endpoint.
-    pub fn endpoint_statistics(&self) -> &EndpointStatistics {
-        &self.statistics
+    /// Counters of the endpoint. It takes a look at every association.
+    pub fn endpoint_statistics(&self) -> EndpointStatistics {
+        let mut all = EndpointStatistics { version: STATISTICS_VERSION, ..self.statistics.clone() };
+        self.associations.iter().for_each(|(_, association)| association.add_to(&mut all));
+        all
     }
 
     /// Entries in the timer heap; for tests.
@@ -380,10 +389,11 @@ impl Endpoint {
         procedure: impl FnOnce(&mut Association, &mut Context<'_, H>, &[IpAddr]),
     ) {
         let Some(association) = self.associations.get_mut(id.index()) else { return };
-        let mut cx = Context { now, host, random: &mut self.random };
+        let mut cx = Context { now, host, random: &mut self.random, statistics: &mut self.statistics };
         self.at_work = Some(id);
         procedure(association, &mut cx, &self.local_addresses);
         self.at_work = None;
+        association.trace_changes(now);
         self.settle(id);
     }
 
@@ -394,6 +404,7 @@ impl Endpoint {
         }
         self.arm(id);
         self.enqueue(id);
+        self.list_trace(id);
     }
 
     fn remove(&mut self, id: AssociationId) {
@@ -406,6 +417,7 @@ impl Endpoint {
             Queued::Due => self.due.retain(|other| *other != id),
             Queued::Held => self.held.retain(|other| *other != id),
         }
+        self.keep_trace(association.take_tracer());
     }
 
     /// Takes an association out of all tables.
@@ -413,6 +425,7 @@ impl Endpoint {
         self.unregister(id);
         let association = self.associations.remove(id.index());
         self.by_tag.remove(&association.identity().local_tag);
+        association.bequeath(&mut self.statistics);
         if self.associations.is_empty() {
             // Nothing is left that entries of the past could concern.
             self.timers.clear();

@@ -159,6 +159,7 @@ impl Inbound {
         self.unacked_bytes += data.payload.len();
         self.advertised_bytes = self.advertised_bytes.saturating_sub(data.payload.len());
         statistics.data_chunks_received += 1;
+        statistics.unordered_chunks_received += u64::from(data.flags.unordered);
         if data.stream.0 >= self.streams {
             // It may have been the one that was missing.
             if in_order && !self.beyond.is_empty() {
@@ -197,6 +198,7 @@ impl Inbound {
                 self.reassembly.out_of_order(tsn, fragment)?
             };
             if let Some(message) = complete {
+                statistics.messages_reassembled += 1;
                 self.complete(id, message, statistics, host);
             }
         }
@@ -348,6 +350,7 @@ impl Inbound {
             statistics.data_chunks_dropped += 1;
             return false;
         }
+        statistics.out_of_sequence_received += 1;
         self.beyond.insert(tsn)
     }
 
@@ -361,6 +364,7 @@ impl Inbound {
         if let Some(end) = self.beyond.take_range_at(self.cumulative + 1) {
             self.cumulative = end - 1;
             if let Some(message) = self.reassembly.advance(self.cumulative)? {
+                statistics.messages_reassembled += 1;
                 self.complete(id, message, statistics, host);
             }
         }

@@ -33,6 +33,7 @@ mod rto;
 mod statistics;
 mod stream_table;
 mod time;
+pub mod trace;
 mod transmit;
 mod tsn;
 
@@ -42,6 +43,6 @@ pub use error::{CloseReason, ConnectError, SendError};
 pub use event::{Admission, Event, Host, Payload, ReceiveInfo, SendInfo};
 pub use path::PathState;
 pub use range_set::RangeSet;
-pub use statistics::{EndpointStatistics, PathStatistics, Statistics};
+pub use statistics::{AssociationState, EndpointStatistics, PathStatistics, STATISTICS_VERSION, Statistics};
 pub use time::Time;
 pub use transmit::{BatchLimits, Piece, Scope, Transmit, TransmitBuffer};

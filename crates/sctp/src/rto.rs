@@ -7,18 +7,22 @@ use crate::config::RtoConfig;
 /// Smoothed round-trip time and the timeout that follows from it.
 #[derive(Clone, Debug)]
 pub(crate) struct Rto {
+    latest: Option<Duration>,
     srtt: Option<Duration>,
     rttvar: Duration,
     rto: Duration,
+    /// The longest timeout that there was.
+    rto_max: Duration,
 }
 
 impl Rto {
     pub(crate) fn new(config: &RtoConfig) -> Self {
-        Rto { srtt: None, rttvar: Duration::ZERO, rto: config.initial }
+        Rto { latest: None, srtt: None, rttvar: Duration::ZERO, rto: config.initial, rto_max: config.initial }
     }
 
     /// Takes one measurement; Karn's rule is the caller's (RFC 9260 §6.3.1 C2 to C7).
     pub(crate) fn measure(&mut self, rtt: Duration, config: &RtoConfig) {
+        self.latest = Some(rtt);
         match self.srtt {
             None => {
                 self.srtt = Some(rtt);
@@ -32,11 +36,13 @@ impl Rto {
         }
         let srtt = self.srtt.unwrap_or(rtt);
         self.rto = (srtt + 4 * self.rttvar).clamp(config.min, config.max);
+        self.rto_max = self.rto_max.max(self.rto);
     }
 
     /// Doubles the timeout after it expired (RFC 9260 §6.3.3 E2).
     pub(crate) fn back_off(&mut self, config: &RtoConfig) {
         self.rto = (self.rto * 2).min(config.max);
+        self.rto_max = self.rto_max.max(self.rto);
     }
 
     pub(crate) fn current(&self) -> Duration {
@@ -45,6 +51,20 @@ impl Rto {
 
     pub(crate) fn srtt(&self) -> Option<Duration> {
         self.srtt
+    }
+
+    /// The newest round-trip time.
+    pub(crate) fn latest(&self) -> Option<Duration> {
+        self.latest
+    }
+
+    /// The variation of the round-trip time.
+    pub(crate) fn rttvar(&self) -> Option<Duration> {
+        self.srtt.map(|_| self.rttvar)
+    }
+
+    pub(crate) fn longest(&self) -> Duration {
+        self.rto_max
     }
 }
 

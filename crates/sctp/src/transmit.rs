@@ -170,6 +170,14 @@ impl TransmitBuffer {
         self.inline[at..at + 4].copy_from_slice(&digest.finalize().to_le_bytes());
     }
 
+    /// The packet that was ended last, piece by piece.
+    pub(crate) fn last_packet(&self) -> impl Iterator<Item = &[u8]> {
+        self.pieces[self.packet.piece_start..].iter().map(|piece| match piece {
+            Piece::Inline(range) => &self.inline[range.clone()],
+            Piece::Shared(bytes) => &bytes[..],
+        })
+    }
+
     /// Forgets the packet being built.
     pub(crate) fn drop_packet(&mut self) {
         self.inline.truncate(self.packet.inline_start);

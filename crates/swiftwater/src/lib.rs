@@ -67,6 +67,7 @@ mod socket;
 mod stack;
 #[cfg(feature = "tokio")]
 pub mod tokio;
+pub mod trace;
 mod waiting;
 mod watch;
 
@@ -78,7 +79,7 @@ pub use error::{BindError, ConnectError, RecvError, SendError};
 pub use listener::Listener;
 pub use message::{AssociationId, Event, Message, Received, RecvInfo, SendInfo};
 pub use options::{Checksum, Options};
-pub use sctp::{PathStatistics, Statistics};
+pub use sctp::{AssociationState, EndpointStatistics, PathState, PathStatistics, Statistics};
 pub use stack::{Stack, StackStatistics};
 /// The STREAMS executive: what a module that is pushed on an association's stream is made of.
 pub use streams;

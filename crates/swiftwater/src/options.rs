@@ -5,6 +5,8 @@ use std::time::Duration;
 
 pub use sctp::Checksum;
 
+use crate::trace::TraceSink;
+
 /// Settings of a [`Stack`](crate::Stack) and of every association on it.
 ///
 /// ```
@@ -59,6 +61,8 @@ pub struct Options {
     pub path_retries_max: u32,
     /// Associations that may wait to be accepted. Default 128.
     pub backlog: u32,
+    /// Where to tell what every association does; see [`crate::trace`]. Default: nowhere, at no cost.
+    pub trace: Option<TraceSink>,
 }
 
 impl Default for Options {
@@ -86,6 +90,7 @@ impl Default for Options {
             association_retries_max: association.association_retries_max,
             path_retries_max: association.path_retries_max,
             backlog: 128,
+            trace: None,
         }
     }
 }
@@ -109,6 +114,7 @@ impl Options {
             init_retries_max: self.init_retries_max,
             association_retries_max: self.association_retries_max,
             path_retries_max: self.path_retries_max,
+            trace: self.trace.is_some(),
             ..sctp::AssociationConfig::default()
         }
     }

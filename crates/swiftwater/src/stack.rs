@@ -15,6 +15,7 @@ use crate::error::{BindError, ConnectError};
 use crate::listener::Listener;
 use crate::options::Options;
 use crate::shard::{Hold, Shard};
+use crate::trace::TraceSink;
 
 /// Sockets, one protocol instance and one lock, for any number of listeners and associations.
 ///
@@ -86,7 +87,9 @@ impl Stack {
             local_addresses: options.local_addresses.clone(),
         };
         let mut executive = Executive::new();
-        let driver = SctpDriver::new(link, config, seed, Instant::now());
+        let epoch = options.trace.as_ref().map_or_else(Instant::now, TraceSink::epoch);
+        let mut driver = SctpDriver::new(link, config, seed, epoch);
+        driver.set_trace(options.trace.as_ref().map(TraceSink::taker));
         let driver = executive.add_driver("sctp", Box::new(driver));
         let shard = Shard::start(executive, driver, options).map_err(BindError::System)?;
         Ok(Stack { shard, options: Arc::new(options.clone()) })
@@ -128,7 +131,7 @@ impl Stack {
     pub fn statistics(&self) -> StackStatistics {
         self.with_driver(|driver| StackStatistics {
             associations: driver.association_count(),
-            endpoint: driver.endpoint_statistics().clone(),
+            endpoint: driver.endpoint_statistics(),
             link: driver.link_statistics(),
         })
         .unwrap_or_default()

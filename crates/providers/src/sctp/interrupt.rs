@@ -51,12 +51,18 @@ impl SctpDriver {
         // The lists keep their memory for the next time.
         self.received = arrivals;
         self.clear_leftovers(cx);
+        self.hand_out_trace();
         Ok(more)
     }
 
     /// Hands what waits to the link, batch by batch, until nothing may leave or the link is full.
     pub(super) fn transmit(&mut self, cx: &mut Cx<'_>, now: Instant, scope: Scope) {
         let now = self.time(now);
+        self.transmit_batches(cx, now, scope);
+        self.hand_out_trace();
+    }
+
+    fn transmit_batches(&mut self, cx: &mut Cx<'_>, now: Time, scope: Scope) {
         loop {
             let transmit = match self.refused.take() {
                 Some(refused) => refused,

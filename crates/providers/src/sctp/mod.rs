@@ -17,6 +17,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
+use ::sctp::trace::Record;
 use ::sctp::{
     Admission, AssociationConfig, AssociationId, Endpoint, EndpointConfig, EndpointStatistics, SendError,
     SendInfo, Statistics, Time, TransmitBuffer,
@@ -58,7 +59,11 @@ pub struct SctpDriver {
     epoch: Instant,
     /// The time of the last interrupt or flush, for requests in between.
     now: Time,
+    trace: Option<TraceTaker>,
 }
+
+/// Takes the records of associations that are traced.
+pub type TraceTaker = Arc<dyn Fn(Record) + Send + Sync>;
 
 impl std::fmt::Debug for SctpDriver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -89,7 +94,13 @@ impl SctpDriver {
             refused: None,
             epoch,
             now: Time::ZERO,
+            trace: None,
         }
+    }
+
+    /// Hands trace records to `taker` as they come. What is traced, the configuration of the associations says.
+    pub fn set_trace(&mut self, taker: Option<TraceTaker>) {
+        self.trace = taker;
     }
 
     /// Counters of the association of a one-to-one stream, or of one association of a one-to-many stream.
@@ -103,7 +114,7 @@ impl SctpDriver {
     }
 
     /// Counters of the endpoint.
-    pub fn endpoint_statistics(&self) -> &EndpointStatistics {
+    pub fn endpoint_statistics(&self) -> EndpointStatistics {
         self.endpoint.endpoint_statistics()
     }
 
@@ -120,6 +131,15 @@ impl SctpDriver {
     /// Number of associations.
     pub fn association_count(&self) -> usize {
         self.endpoint.association_count()
+    }
+
+    #[inline]
+    fn hand_out_trace(&mut self) {
+        if let Some(take) = &self.trace {
+            while let Some(record) = self.endpoint.poll_trace() {
+                take(record);
+            }
+        }
     }
 
     #[inline]
@@ -171,6 +191,12 @@ fn send_errno(error: SendError) -> Errno {
         SendError::Closed => Errno::EPIPE,
         SendError::NoSuchStream { .. } | SendError::Empty | SendError::RecordOpen { .. } => Errno::EINVAL,
         SendError::TooLong { .. } => Errno::EMSGSIZE,
+    }
+}
+
+impl Drop for SctpDriver {
+    fn drop(&mut self) {
+        self.hand_out_trace();
     }
 }
 
@@ -238,6 +264,7 @@ impl Driver for SctpDriver {
         let (endpoint, mut host) = self.split(cx);
         endpoint.handle_timeout(now, &mut host);
         self.clear_leftovers(cx);
+        self.hand_out_trace();
     }
 
     #[inline]

@@ -6,6 +6,7 @@ use sctp_wire::chunk::{Heartbeat, HeartbeatAck};
 use super::{Association, Context, State, random_below};
 use crate::event::{Event, Host};
 use crate::path::{PathState, Probe};
+use crate::trace::{self, Timer};
 
 /// Longest heartbeat information that we echo; longer ones are dropped.
 const HEARTBEAT_INFO_BYTES_MAX: usize = 1024;
@@ -49,6 +50,7 @@ impl Association {
             return;
         }
         if path.probe.take().is_some() {
+            path.notes.timer(cx.now, Timer::Heartbeat, path.errors + 1);
             path.rto.back_off(&self.config.rto);
             self.schedule_heartbeat(cx, path_id);
             return self.count_error(cx, path_id);
@@ -61,6 +63,7 @@ impl Association {
         }
         let nonce = cx.random.next_u64();
         path.probe = Some(Probe { nonce, sent_at: cx.now });
+        path.notes.probe(cx.now, trace::Probe::Heartbeat);
         path.heartbeat_at = Some(cx.now + path.rto.current());
         let mut bytes = Vec::new();
         Heartbeat { info: &nonce.to_be_bytes() }.write(&mut bytes);

@@ -8,9 +8,11 @@
 //! | `timers` | T1, T2, T3, delayed SACK |
 //! | `heartbeat` | probing of paths (§8.3) |
 //! | `shutdown` | SHUTDOWN and ABORT (§9) |
+//! | `observe` | what those who look on see: statistics and trace |
 
 mod causes;
 mod heartbeat;
+mod observe;
 mod receive;
 mod setup;
 mod shutdown;
@@ -35,8 +37,9 @@ use crate::event::{Admission, Event, Host, SendInfo};
 use crate::inbound::Inbound;
 use crate::outbound::Outbound;
 use crate::path::{Path, PathState};
-use crate::statistics::Statistics;
+use crate::statistics::{EndpointStatistics, Statistics};
 use crate::time::Time;
+use crate::trace::{self, Tracer};
 use crate::transmit::BatchLimits;
 
 pub(crate) use causes::{abort_chunk, error_chunk, reports_stale_cookie, write_abort};
@@ -102,6 +105,7 @@ pub(crate) struct Context<'a, H: Host + ?Sized> {
     pub(crate) now: Time,
     pub(crate) host: &'a mut H,
     pub(crate) random: &'a mut ChaCha12Rng,
+    pub(crate) statistics: &'a mut EndpointStatistics,
 }
 
 /// The names of an association on the wire.
@@ -138,6 +142,8 @@ pub(crate) struct Association {
     /// Whether the endpoint has yet to enter addresses of paths.
     paths_changed: bool,
     statistics: Statistics,
+    /// Present while somebody looks on.
+    trace: Option<Box<Tracer>>,
     /// The peer's addresses under which the endpoint knows this association.
     pub(crate) registered: Vec<SocketAddr>,
     pub(crate) queued: Queued,
@@ -156,6 +162,7 @@ impl Association {
         paths: Vec<Path>,
     ) -> Self {
         let outbound = Outbound::new(sctp_wire::Tsn(identity.local_initial_tsn), &config);
+        let trace = config.trace.then(|| Box::new(Tracer::new(&identity)));
         Association {
             id,
             config,
@@ -172,6 +179,7 @@ impl Association {
             lists_addresses: false,
             paths_changed: false,
             statistics: Statistics::default(),
+            trace,
             registered: Vec::new(),
             queued: Queued::No,
             armed: None,
@@ -198,19 +206,6 @@ impl Association {
 
     pub(crate) fn remotes(&self) -> impl Iterator<Item = SocketAddr> + '_ {
         self.paths.iter().map(|p| p.remote)
-    }
-
-    pub(crate) fn statistics(&self) -> Statistics {
-        Statistics {
-            streams_out: self.outbound.streams(),
-            streams_in: self.inbound.as_ref().map_or(0, Inbound::streams),
-            outstanding_bytes: self.outbound.in_flight_payload_bytes() as u64,
-            send_buffered_bytes: self.outbound.buffered_bytes() as u64,
-            receive_buffered_bytes: self.inbound.as_ref().map_or(0, |i| i.held_bytes() as u64),
-            peer_window_bytes: self.outbound.peer_window_bytes() as u64,
-            paths: self.paths.iter().map(Path::statistics).collect(),
-            ..self.statistics.clone()
-        }
     }
 
     /// Checks every counter against a recount; for tests.
@@ -341,6 +336,16 @@ impl Association {
         // What waited is for a peer that is no more; a caller that owes it a last word says it now.
         self.control.clear();
         self.state = State::Closed;
+        if let Some(tracer) = &mut self.trace {
+            tracer.push(cx.now, None, trace::Event::Closed(reason.clone()));
+        }
+        match reason {
+            CloseReason::Shutdown => cx.statistics.shut_down += 1,
+            CloseReason::Aborted | CloseReason::PeerAborted(_) | CloseReason::ProtocolViolation(_) => {
+                cx.statistics.aborted += 1;
+            }
+            _ => {}
+        }
         cx.host.event(self.id, Event::Closed(reason));
     }
 
@@ -370,15 +375,22 @@ impl Association {
     /// The packet that a closed association still owes its peer: ABORT or SHUTDOWN COMPLETE.
     pub(crate) fn last_words(&mut self, checksum: Checksum) -> Option<Reply> {
         let chunk = self.control.pop_back()?;
-        let path = &self.paths[chunk.path.unwrap_or(self.data_path())];
+        let path_id = chunk.path.unwrap_or(self.data_path());
+        let path = &self.paths[path_id];
         let header = Header {
             source_port: self.identity.local_port,
             destination_port: self.identity.peer_port,
             verification_tag: VerificationTag(self.identity.peer_tag),
         };
-        (self.identity.peer_tag != 0).then(|| {
-            Reply::new(path.remote, path.local, &header, checksum, |out| out.extend_from_slice(&chunk.bytes))
-        })
+        if self.identity.peer_tag == 0 {
+            return None;
+        }
+        let reply =
+            Reply::new(path.remote, path.local, &header, checksum, |out| out.extend_from_slice(&chunk.bytes));
+        if let Some(tracer) = &mut self.trace {
+            tracer.last_words(path_id, &reply.packet);
+        }
+        Some(reply)
     }
 
     /// Ends the association without a word to the peer.

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use sctp_wire::Packet;
 use sctp_wire::cause::{Cause, InvalidStreamIdentifier, NoUserData, UnrecognizedChunkType};
 use sctp_wire::chunk::{
-    Abort, ChunkError, CookieAck, CookieEcho, Data, Error, Heartbeat, HeartbeatAck, Init, InitAck, RawChunk,
-    Sack, Shutdown, ShutdownAck, ShutdownComplete,
+    Abort, ChunkError, CookieAck, CookieEcho, Data, Error, Heartbeat, HeartbeatAck, Init, InitAck, Pad,
+    RawChunk, Sack, Shutdown, ShutdownAck, ShutdownComplete,
 };
 
 use super::causes::{abort_chunk, error_chunk, reports_stale_cookie};
@@ -39,7 +39,11 @@ impl Association {
     ) {
         self.statistics.packets_received += 1;
         let Some(path_id) = self.path_of(remote) else { return };
+        if let Some(tracer) = &mut self.trace {
+            tracer.packet_received(cx.now, path_id, packet);
+        }
         let path = &mut self.paths[path_id];
+        path.counts.packets_received += 1;
         // RFC 6951 §5.4: the peer's encapsulation port is the one that its packets come from.
         if path.remote.port() != remote.port() {
             path.remote.set_port(remote.port());
@@ -112,6 +116,7 @@ impl Association {
         path_id: usize,
         raw: &RawChunk<'_>,
     ) -> Next {
+        self.statistics.control_chunks_received += u64::from(raw.kind != Pad::KIND);
         match raw.kind {
             Sack::KIND => {
                 if let Ok(sack) = Sack::parse(raw) {
@@ -166,6 +171,7 @@ impl Association {
     }
 
     fn handle_sack<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, sack: &Sack<'_>) {
+        let (gaps, duplicates) = (sack.gap_blocks().count() as u64, sack.duplicates().count() as u64);
         let sack = Report {
             cum_tsn: sack.cum_tsn,
             window_bytes: sack.a_rwnd as usize,
@@ -182,6 +188,8 @@ impl Association {
             return;
         }
         self.statistics.sacks_received += 1;
+        self.statistics.gaps_received += gaps;
+        self.statistics.duplicates_reported += duplicates;
         match self.outbound.handle_sack(cx.now, sack, &mut self.paths, &self.config, &mut self.statistics) {
             Ok(outcome) => self.after_sack(cx, &outcome),
             Err(how) => self.abort_for_violation(cx, how),

@@ -19,6 +19,7 @@ use crate::event::{Event, Host};
 use crate::inbound::Inbound;
 use crate::path::{Path, PathState};
 use crate::time::Time;
+use crate::trace::{self, Timer};
 
 /// Most bytes of unknown parameters that are reported back.
 const REPORTED_BYTES_MAX: usize = 1024;
@@ -272,6 +273,7 @@ impl Association {
 
     fn establish<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
         self.state = State::Established;
+        self.statistics.established_at = Some(cx.now);
         self.errors = 0;
         // RFC 9260 §5.4: the address that the handshake used is confirmed, the others are probed.
         let primary = self.primary;
@@ -371,6 +373,7 @@ impl Association {
     /// Tells the user that the association that it asked for is up.
     fn announce_connected<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
         let streams_in = self.inbound.as_ref().map_or(0, Inbound::streams);
+        cx.statistics.connected += 1;
         cx.host.event(self.id, Event::Connected { streams_out: self.outbound.streams(), streams_in });
         if self.shutdown_wanted {
             self.shutdown(cx);
@@ -383,14 +386,18 @@ impl Association {
         cx: &mut Context<'_, H>,
         local_addresses: &[IpAddr],
     ) {
+        let first = matches!(self.state, State::CookieWait { .. });
         let (State::CookieWait { t1 } | State::CookieEchoed { t1, .. }) = &mut self.state else { return };
         t1.attempts += 1;
+        self.statistics.t1_timeouts += 1;
+        let timer = if first { Timer::T1Init } else { Timer::T1Cookie };
+        trace::note_timer(&mut self.trace, cx.now, timer, t1.attempts);
         if t1.attempts > self.config.init_retries_max {
             return self.close(cx, CloseReason::NoAnswer);
         }
         t1.rto = (t1.rto * 2).min(self.config.rto.max);
         t1.at = cx.now + t1.rto;
-        if matches!(self.state, State::CookieWait { .. }) {
+        if first {
             // Another address of the peer may answer (RFC 9260 §5.1.6 leaves the choice).
             self.primary = (self.primary + 1) % self.paths.len();
             self.control.clear();

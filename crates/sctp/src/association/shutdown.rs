@@ -8,6 +8,7 @@ use super::{Association, Context, Retry, State};
 use crate::error::CloseReason;
 use crate::event::{Event, Host};
 use crate::outbound::Report;
+use crate::trace::{self, Timer};
 
 /// Longest user-initiated abort reason that is kept.
 const REASON_BYTES_MAX: usize = 256;
@@ -164,6 +165,8 @@ impl Association {
         let acknowledge = matches!(self.state, State::ShutdownAckSent { .. });
         let (State::ShutdownSent { t2 } | State::ShutdownAckSent { t2 }) = &mut self.state else { return };
         t2.attempts += 1;
+        self.statistics.t2_timeouts += 1;
+        trace::note_timer(&mut self.trace, cx.now, Timer::T2Shutdown, t2.attempts);
         if t2.attempts > self.config.association_retries_max {
             return self.close(cx, CloseReason::Timeout);
         }

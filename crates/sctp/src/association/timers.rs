@@ -8,6 +8,7 @@ use crate::error::CloseReason;
 use crate::event::{Event, Host};
 use crate::path::PathState;
 use crate::time::Time;
+use crate::trace::{Probe, Timer};
 
 impl Association {
     /// When `handle_timeout` wants to be called next.
@@ -41,6 +42,8 @@ impl Association {
         }
         if due(self.outbound.probe_at()) {
             self.outbound.probe_timer_expired();
+            let data_path = self.data_path();
+            self.paths[data_path].notes.probe(now, Probe::Window);
         }
         match &self.state {
             State::CookieWait { t1 } | State::CookieEchoed { t1, .. } if t1.at <= cx.now => {
@@ -75,6 +78,8 @@ impl Association {
     fn handle_t3<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
         self.statistics.timeouts += 1;
         let path = &mut self.paths[path_id];
+        path.counts.timeouts += 1;
+        path.notes.timer(cx.now, Timer::T3Rtx, path.errors + 1);
         let trouble = self.outbound.handle_timeout(cx.now, path, path_id);
         path.rto.back_off(&self.config.rto);
         if trouble {

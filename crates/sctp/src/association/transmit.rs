@@ -38,6 +38,7 @@ impl Association {
                 break;
             }
             buffer.begin_packet();
+            let before = (self.paths[path_id].next_packet(), self.statistics.data_chunks_retransmitted);
             let alone = self.build_packet(now, path_id, limit, buffer);
             let bytes = buffer.packet_bytes();
             if bytes <= HEADER_BYTES {
@@ -51,6 +52,12 @@ impl Association {
             }
             buffer.end_packet(rules.checksum);
             self.statistics.packets_sent += 1;
+            self.paths[path_id].counts.packets_sent += 1;
+            if let Some(tracer) = &mut self.trace {
+                let number = Some(before.0).filter(|number| *number != self.paths[path_id].next_packet());
+                let again = self.statistics.data_chunks_retransmitted - before.1;
+                tracer.packet_sent(now, path_id, number, again, buffer.last_packet());
+            }
             if packet_number == 0 {
                 segment_bytes = buffer.packet_bytes();
             }
@@ -101,6 +108,7 @@ impl Association {
             }
             buffer.out().extend_from_slice(&control.bytes);
             self.control.pop_front();
+            self.statistics.control_chunks_sent += 1;
             if init {
                 return true;
             }
@@ -114,6 +122,7 @@ impl Association {
             if (inbound.ack_due() || rides) && space >= SACK_HEADER_BYTES {
                 inbound.write_sack(space, buffer.out());
                 self.statistics.sacks_sent += 1;
+                self.statistics.control_chunks_sent += 1;
             }
         }
         if with_data {

@@ -87,6 +87,7 @@ impl Endpoint {
         batch: &Bytes,
         host: &mut H,
     ) -> Option<AssociationId> {
+        self.statistics.packets_received += 1;
         let Ok(packet) = Packet::parse(datagram) else {
             self.statistics.malformed += 1;
             return None;
@@ -103,6 +104,7 @@ impl Endpoint {
         };
         match first.kind {
             Init::KIND => {
+                self.statistics.control_chunks_received += 1;
                 self.handle_init(now, route, &header, &packet, &first);
                 return None;
             }
@@ -120,10 +122,11 @@ impl Endpoint {
             self.reply(route, &header, tag, |out| write_abort(false, out));
             return None;
         }
-        let mut cx = Context { now, host, random: &mut self.random };
+        let mut cx = Context { now, host, random: &mut self.random, statistics: &mut self.statistics };
         self.at_work = Some(id);
         association.handle_packet(&mut cx, route.remote, route.local, &packet, batch);
         self.at_work = None;
+        association.trace_changes(now);
         let (paths_changed, closed) = (association.take_paths_changed(), association.is_closed());
         if paths_changed {
             self.register(id);
@@ -469,8 +472,9 @@ impl Endpoint {
             .map(|remote| (remote, host.path_hints(remote)))
             .collect();
         let id = AssociationId(self.associations.vacant_key() as u32);
-        let mut cx = Context { now, host, random: &mut self.random };
-        let association = Association::accept(&mut cx, id, config, cookie, &remotes, route.local);
+        let mut cx = Context { now, host, random: &mut self.random, statistics: &mut self.statistics };
+        let mut association = Association::accept(&mut cx, id, config, cookie, &remotes, route.local);
+        association.trace_changes(now);
         self.insert(id, association);
         self.settle(id);
         true
@@ -492,7 +496,10 @@ impl Endpoint {
     }
 
     pub(super) fn push_reply(&mut self, reply: Reply) {
-        if !self.replies.push(reply) {
+        if self.replies.push(reply) {
+            self.statistics.packets_sent += 1;
+            self.statistics.control_chunks_sent += 1;
+        } else {
             self.statistics.replies_dropped += 1;
         }
     }

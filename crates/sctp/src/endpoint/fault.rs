@@ -24,7 +24,8 @@ impl Endpoint {
         let Some(association) = self.associations.get(id.index()) else { return };
         let identity = association.identity();
         let way = association.way_back();
-        self.forget(id);
+        let mut association = self.forget(id);
+        self.keep_trace(association.take_tracer());
         self.due.retain(|other| *other != id);
         self.held.retain(|other| *other != id);
         if let Some((remote, local)) = way.filter(|_| identity.peer_tag != 0) {

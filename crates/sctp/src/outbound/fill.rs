@@ -11,6 +11,7 @@ use super::{Chunk, ChunkState, OUTSTANDING_CHUNKS_MAX, Outbound, wire_bytes};
 use crate::path::Path;
 use crate::statistics::Statistics;
 use crate::time::Time;
+use crate::trace::Probe;
 use crate::transmit::TransmitBuffer;
 use crate::tsn;
 
@@ -29,6 +30,9 @@ struct Contents {
     number: u32,
     tsns: SmallVec<[Range<u64>; 1]>,
     asks: bool,
+    /// New chunks that are unordered, and those that begin a message without ending it.
+    unordered: u64,
+    beginnings: u64,
 }
 
 impl Outbound {
@@ -70,7 +74,14 @@ impl Outbound {
         }
         let probes = path.tail.is_due();
         let repeats_first = self.lost.first() == Some(self.first);
-        let mut contents = Contents { number: path.next_packet(), tsns: SmallVec::new(), asks: false };
+        let again_before = statistics.data_chunks_retransmitted;
+        let mut contents = Contents {
+            number: path.next_packet(),
+            tsns: SmallVec::new(),
+            asks: false,
+            unordered: 0,
+            beginnings: 0,
+        };
         self.write_lost(path, packet, &mut contents, statistics);
         let mut first_transmission = contents.tsns.is_empty();
         if self.lost.is_empty() && (first_transmission || path.may_send_packet()) {
@@ -79,6 +90,8 @@ impl Outbound {
             let end = self.first + self.outstanding.len() as u64;
             if start < end {
                 statistics.data_chunks_sent += end - start;
+                statistics.unordered_chunks_sent += contents.unordered;
+                statistics.messages_fragmented += contents.beginnings;
                 contents.tsns.push(start..end);
             }
         }
@@ -94,8 +107,11 @@ impl Outbound {
         }
         if probes {
             statistics.tail_probes += 1;
+            path.counts.tail_probes += 1;
+            path.notes.probe(now, Probe::TailLoss);
         }
         let added = path.in_flight_bytes - before;
+        path.counts.data_chunks_retransmitted += statistics.data_chunks_retransmitted - again_before;
         path.tail_asks = contents.asks;
         path.record_sent(now, contents.tsns, first_transmission, added, before);
         // RFC 9260 §6.1: started if it does not run, started anew if the earliest chunk is sent again.
@@ -157,6 +173,8 @@ impl Outbound {
             let tail = payload == whole && self.pending.is_empty();
             chunk.flags.immediate |= tail && (self.closing || before > 0 || !chunk.flags.ending);
             contents.asks = chunk.flags.immediate;
+            contents.unordered += u64::from(chunk.flags.unordered);
+            contents.beginnings += u64::from(chunk.flags.beginning & !chunk.flags.ending);
             write_chunk(&chunk, tsn, packet.buffer);
             let wire = chunk.wire_bytes();
             space -= wire;

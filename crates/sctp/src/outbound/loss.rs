@@ -1,10 +1,11 @@
 //! What is lost, and what only seemed to be (RFC 9260 §6.3.3 and §7.2.4, RFC 8985, RFC 5682, RFC 3708).
 
-use super::{ChunkState, Outbound};
+use super::{Chunk, ChunkState, Outbound};
 use crate::congestion::{LostPacket, Signal};
 use crate::path::{Path, SentPacket, Verdict};
 use crate::statistics::Statistics;
 use crate::time::Time;
+use crate::trace::LossReason;
 
 /// What was found lost.
 #[derive(Debug, Default, Clone, Copy)]
@@ -30,7 +31,8 @@ impl Outbound {
         let mut losses = Losses::default();
         while let Some(front) = path.sent.front() {
             let number = path.first_packet;
-            match path.rack.judge(now, number, front.sent_at, path.in_recovery(), path.rto.srtt()) {
+            let verdict = path.rack.judge(now, number, front.sent_at, path.in_recovery(), path.rto.srtt());
+            match verdict {
                 Verdict::Unknown => break,
                 Verdict::Late(at) if self.is_in_flight(front, number, path_id) => {
                     path.late_at = Some(at);
@@ -39,7 +41,14 @@ impl Outbound {
                 Verdict::Late(_) | Verdict::Overtaken | Verdict::TooLate => {}
             }
             let Some((number, packet)) = path.pop_sent() else { break };
+            let before = losses.bytes;
             self.give_up(now, path, path_id, number, &packet, &mut losses);
+            if losses.bytes > before {
+                let overtaken = verdict == Verdict::Overtaken;
+                let reason =
+                    if overtaken { LossReason::ReorderingThreshold } else { LossReason::TimeThreshold };
+                path.note_lost(now, number, losses.bytes - before, reason);
+            }
         }
         if losses.reduces {
             statistics.fast_recoveries += 1;
@@ -115,6 +124,7 @@ impl Outbound {
     /// T3-rtx expired on a path: all that is in flight on it is to be sent again (RFC 9260 §6.3.3). Says whether
     /// that is a sign of trouble, and not merely a window that the peer keeps closed.
     pub(crate) fn handle_timeout(&mut self, now: Time, path: &mut Path, path_id: usize) -> bool {
+        self.note_timeout(now, path, path_id);
         let mut chunks = 0;
         for (i, chunk) in self.outstanding.iter_mut().enumerate() {
             if chunk.state == ChunkState::InFlight && usize::from(chunk.path) == path_id {
@@ -136,6 +146,19 @@ impl Outbound {
             path.start_over(now, flight);
         }
         trouble
+    }
+
+    /// Counts the packets that are still in flight as lost.
+    fn note_timeout(&self, now: Time, path: &mut Path, path_id: usize) {
+        for at in 0..path.sent.len() {
+            let number = path.first_packet.wrapping_add(at as u32);
+            let tsns = path.sent[at].tsns.iter().flat_map(|range| range.start.max(self.first)..range.end);
+            let chunks = tsns.map(|tsn| &self.outstanding[(tsn - self.first) as usize]);
+            let bytes = chunks.filter(|chunk| chunk.is_in(number, path_id)).map(Chunk::wire_bytes).sum();
+            if bytes > 0 {
+                path.note_lost(now, number, bytes, LossReason::Timeout);
+            }
+        }
     }
 
     /// What the timer gave up has arrived before it went again: the timer was too quick, and the rest is still on its

@@ -157,6 +157,15 @@ impl Outbound {
         self.streams
     }
 
+    /// Every TSN up to this one was acknowledged.
+    pub(crate) fn cumulative_tsn(&self) -> Tsn {
+        tsn::wrap(self.first - 1)
+    }
+
+    pub(crate) fn outstanding_chunks(&self) -> usize {
+        self.outstanding.len()
+    }
+
     pub(crate) fn peer_window_bytes(&self) -> usize {
         self.peer_window.bytes()
     }

@@ -9,6 +9,7 @@ use crate::congestion::{Acked, RateSample, Signal};
 use crate::path::{Path, PathState, after};
 use crate::statistics::Statistics;
 use crate::time::Time;
+use crate::trace::UndoReason;
 use crate::tsn;
 
 /// What a SACK (or SHUTDOWN, which reports no gaps) says. Gaps are first and last TSN as distances from
@@ -251,14 +252,18 @@ impl Outbound {
             path.rack.widen(path.next_packet());
         }
         let all_arrived = path.doubt.clear(acked.late_chunks + acked.duplicates);
+        let mut reason = UndoReason::Acknowledged;
         if let Some(given_up_before) = path.doubt.timeout()
             && acked.late_after_timeout
         {
             self.undo_timeout(path, path_id, given_up_before);
         } else if !all_arrived {
             return;
+        } else if acked.duplicates > 0 {
+            reason = UndoReason::Duplicates;
         }
         statistics.reductions_undone += 1;
+        path.note_undone(now, reason);
         path.undo_reduction(now);
     }
 

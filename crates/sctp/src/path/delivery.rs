@@ -65,6 +65,10 @@ impl Delivery {
         self.lost_bytes
     }
 
+    pub(crate) fn delivered_bytes(&self) -> u64 {
+        self.delivered_bytes
+    }
+
     /// A SACK delivered `bytes`.
     #[inline]
     pub(crate) fn on_acked(&mut self, now: Time, bytes: usize) {

@@ -17,8 +17,9 @@ use smallvec::SmallVec;
 use crate::config::AssociationConfig;
 use crate::congestion::{Controller, Signal};
 use crate::rto::Rto;
-use crate::statistics::PathStatistics;
+use crate::statistics::{PathCounts, PathStatistics};
 use crate::time::Time;
+use crate::trace::{LossReason, PathNotes, UndoReason};
 
 use delivery::{Delivery, Mark};
 use doubt::Doubt;
@@ -97,6 +98,9 @@ pub(crate) struct Path {
     pub(crate) last_sent_at: Time,
     /// The last packet asked for its SACK at once, so that none is held back by the peer.
     pub(crate) tail_asks: bool,
+    pub(crate) counts: PathCounts,
+    /// For those who look on.
+    pub(crate) notes: PathNotes,
 }
 
 /// Steps after which an idle path is back at its initial window, however wide it was.
@@ -138,6 +142,8 @@ impl Path {
             probe: None,
             last_sent_at: Time::ZERO,
             tail_asks: false,
+            counts: PathCounts::default(),
+            notes: PathNotes::new(config.trace),
         }
     }
 
@@ -343,15 +349,44 @@ impl Path {
         Some((number, packet))
     }
 
-    pub(crate) fn statistics(&self) -> PathStatistics {
+    /// Counts a packet that was found lost with `bytes` in flight.
+    pub(crate) fn note_lost(&mut self, now: Time, number: u32, bytes: usize, reason: LossReason) {
+        self.counts.packets_lost += 1;
+        self.notes.lost(now, number, bytes, reason);
+    }
+
+    /// Counts a reduction that was taken back.
+    pub(crate) fn note_undone(&mut self, now: Time, reason: UndoReason) {
+        self.counts.reductions_undone += 1;
+        self.notes.undone(now, reason);
+    }
+
+    pub(crate) fn statistics(&self, config: &AssociationConfig) -> PathStatistics {
         PathStatistics {
             remote: self.remote,
             active: self.state == PathState::Active,
+            state: self.state,
+            heartbeats: self.heartbeat_at.is_some(),
             mtu_bytes: self.mtu_bytes,
             cwnd_bytes: self.congestion.cwnd_bytes(),
+            ssthresh_bytes: Some(self.congestion.ssthresh_bytes()).filter(|bytes| *bytes != usize::MAX),
             in_flight_bytes: self.in_flight_bytes,
+            pacing_bytes_per_s: self.pacing_rate(),
+            latest_rtt: self.rto.latest(),
             srtt: self.rto.srtt(),
+            rttvar: self.rto.rttvar(),
+            min_rtt: self.rack.min_rtt(),
             rto: self.rto.current(),
+            errors: self.errors,
+            retries_max: config.path_retries_max,
+            timeouts: self.counts.timeouts,
+            packets_sent: self.counts.packets_sent,
+            packets_received: self.counts.packets_received,
+            packets_lost: self.counts.packets_lost,
+            data_chunks_retransmitted: self.counts.data_chunks_retransmitted,
+            delivered_bytes: self.delivery.delivered_bytes(),
+            tail_probes: self.counts.tail_probes,
+            reductions_undone: self.counts.reductions_undone,
         }
     }
 }

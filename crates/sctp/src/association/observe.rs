@@ -1,0 +1,128 @@
+//! What those who look on see: counters and measures, and what changed (see [`crate::trace`]).
+
+use sctp_wire::chunk::DATA_HEADER_BYTES;
+use sctp_wire::packet::HEADER_BYTES;
+use smallvec::SmallVec;
+
+use super::{Association, State};
+use crate::inbound::Inbound;
+use crate::path::Path;
+use crate::statistics::{AssociationState, EndpointStatistics, STATISTICS_VERSION, Statistics};
+use crate::time::Time;
+use crate::trace::{Metrics, PathView, Record, Tracer, View};
+
+impl State {
+    /// The name of the state, without what belongs to it.
+    pub(super) fn name(&self) -> AssociationState {
+        match self {
+            State::CookieWait { .. } => AssociationState::CookieWait,
+            State::CookieEchoed { .. } => AssociationState::CookieEchoed,
+            State::Established => AssociationState::Established,
+            State::ShutdownPending => AssociationState::ShutdownPending,
+            State::ShutdownSent { .. } => AssociationState::ShutdownSent,
+            State::ShutdownReceived => AssociationState::ShutdownReceived,
+            State::ShutdownAckSent { .. } => AssociationState::ShutdownAckSent,
+            State::Closed => AssociationState::Closed,
+        }
+    }
+}
+
+impl Association {
+    pub(crate) fn statistics(&self) -> Statistics {
+        let longest = self.paths.iter().max_by_key(|path| path.rto.longest());
+        Statistics {
+            version: STATISTICS_VERSION,
+            state: self.state.name(),
+            local_port: self.identity.local_port,
+            peer_port: self.identity.peer_port,
+            streams_out: self.outbound.streams(),
+            streams_in: self.inbound.as_ref().map_or(0, Inbound::streams),
+            errors: self.errors,
+            retries_max: self.config.association_retries_max,
+            rto_max: longest.map_or_else(Default::default, |path| path.rto.longest()),
+            rto_max_path: longest.map(|path| path.remote),
+            outstanding_bytes: self.outbound.in_flight_payload_bytes() as u64,
+            outstanding_chunks: self.outbound.outstanding_chunks() as u64,
+            send_buffered_bytes: self.outbound.buffered_bytes() as u64,
+            receive_buffered_bytes: self.inbound.as_ref().map_or(0, |i| i.held_bytes() as u64),
+            peer_window_bytes: self.outbound.peer_window_bytes() as u64,
+            fragmentation_point_bytes: self.fragmentation_point_bytes() as u64,
+            primary: self.primary,
+            paths: self.paths.iter().map(|path| path.statistics(&self.config)).collect(),
+            ..self.statistics.clone()
+        }
+    }
+
+    /// Adds what this association counts to the counters of its endpoint.
+    pub(crate) fn add_to(&self, endpoint: &mut EndpointStatistics) {
+        endpoint.add(&self.statistics);
+        endpoint.established += u64::from(self.may_carry_data());
+    }
+
+    /// The same when the association ends.
+    pub(crate) fn bequeath(&self, endpoint: &mut EndpointStatistics) {
+        endpoint.add(&self.statistics);
+    }
+
+    /// The payload of a DATA chunk that fills a packet of the path in use.
+    fn fragmentation_point_bytes(&self) -> usize {
+        self.paths[self.data_path()].mtu_bytes - HEADER_BYTES - DATA_HEADER_BYTES
+    }
+
+    /// Records what a call has changed. The endpoint calls it after each.
+    #[inline]
+    pub(crate) fn trace_changes(&mut self, now: Time) {
+        if let Some(mut tracer) = self.trace.take() {
+            self.compare(now, &mut tracer);
+            self.trace = Some(tracer);
+        }
+    }
+
+    /// Whether there are records and the endpoint has not been told of them.
+    #[inline]
+    pub(crate) fn take_trace_news(&mut self) -> bool {
+        self.trace.as_mut().is_some_and(|tracer| tracer.take_news())
+    }
+
+    pub(crate) fn pop_trace(&mut self) -> Option<Record> {
+        self.trace.as_mut()?.pop()
+    }
+
+    pub(crate) fn take_tracer(&mut self) -> Option<Box<Tracer>> {
+        self.trace.take()
+    }
+
+    #[cold]
+    fn compare(&mut self, now: Time, tracer: &mut Tracer) {
+        for (id, path) in self.paths.iter_mut().enumerate() {
+            tracer.take_notes(id, &mut path.notes);
+        }
+        let paths: SmallVec<[PathView; 2]> = self.paths.iter().map(|path| self.view(path)).collect();
+        let cumulative_tsn = self.outbound.cumulative_tsn().0;
+        tracer.compare(now, self.id, View { state: self.state.name(), cumulative_tsn, paths });
+    }
+
+    fn view(&self, path: &Path) -> PathView {
+        let statistics = path.statistics(&self.config);
+        PathView {
+            remote: path.remote,
+            state: path.state,
+            in_recovery: path.in_recovery(),
+            delivered_bytes: statistics.delivered_bytes,
+            metrics: Metrics {
+                cwnd_bytes: statistics.cwnd_bytes as u64,
+                ssthresh_bytes: statistics.ssthresh_bytes.map(|bytes| bytes as u64),
+                in_flight_bytes: statistics.in_flight_bytes as u64,
+                pacing_bytes_per_s: statistics.pacing_bytes_per_s,
+                latest_rtt: statistics.latest_rtt,
+                srtt: statistics.srtt,
+                rttvar: statistics.rttvar,
+                min_rtt: statistics.min_rtt,
+                rto: statistics.rto,
+                mtu_bytes: statistics.mtu_bytes as u64,
+                peer_window_bytes: self.outbound.peer_window_bytes() as u64,
+                send_buffered_bytes: self.outbound.buffered_bytes() as u64,
+            },
+        }
+    }
+}

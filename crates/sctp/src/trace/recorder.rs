@@ -1,0 +1,302 @@
+//! The rings that records wait in, and what is compared to find changes.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use sctp_wire::Packet;
+use sctp_wire::chunk::{Data, Pad, Sack};
+use sctp_wire::packet::HEADER_BYTES;
+use smallvec::SmallVec;
+
+use super::{
+    CongestionPhase, Contents, DataContents, Event, LossReason, Metrics, Probe, Record, SackContents, Timer,
+    UndoReason,
+};
+use crate::association::Identity;
+use crate::endpoint::AssociationId;
+use crate::path::PathState;
+use crate::statistics::AssociationState;
+use crate::time::Time;
+
+/// Records that wait for one association.
+pub const RECORDS_MAX: usize = 4096;
+
+/// What an association looks like now, for comparison with what it looked like.
+#[derive(Debug)]
+pub(crate) struct View {
+    pub(crate) state: AssociationState,
+    pub(crate) cumulative_tsn: u32,
+    pub(crate) paths: SmallVec<[PathView; 2]>,
+}
+
+/// What a path looks like now.
+#[derive(Debug, Clone)]
+pub(crate) struct PathView {
+    pub(crate) remote: SocketAddr,
+    pub(crate) state: PathState,
+    pub(crate) in_recovery: bool,
+    pub(crate) delivered_bytes: u64,
+    pub(crate) metrics: Metrics,
+}
+
+impl PathView {
+    fn phase(&self) -> CongestionPhase {
+        match self.metrics.ssthresh_bytes {
+            _ if self.in_recovery => CongestionPhase::Recovery,
+            Some(ssthresh) if self.metrics.cwnd_bytes >= ssthresh => CongestionPhase::CongestionAvoidance,
+            _ => CongestionPhase::SlowStart,
+        }
+    }
+}
+
+/// The records of one association, and what it looked like when the last one was made.
+#[derive(Debug)]
+pub(crate) struct Tracer {
+    tag: u32,
+    ports: (u16, u16),
+    started: bool,
+    ring: VecDeque<Record>,
+    dropped: u64,
+    state: AssociationState,
+    paths: SmallVec<[PathView; 2]>,
+    /// Whether the endpoint knows that there is something to take.
+    listed: bool,
+    /// Memory for the packet that is looked at.
+    scratch: Vec<u8>,
+}
+
+impl Tracer {
+    pub(crate) fn new(identity: &Identity) -> Self {
+        Tracer {
+            tag: identity.local_tag,
+            ports: (identity.local_port, identity.peer_port),
+            started: false,
+            ring: VecDeque::new(),
+            dropped: 0,
+            state: AssociationState::Closed,
+            paths: SmallVec::new(),
+            listed: false,
+            scratch: Vec::new(),
+        }
+    }
+
+    pub(crate) fn push(&mut self, at: Time, path: Option<usize>, event: Event) {
+        if self.ring.len() >= RECORDS_MAX {
+            self.ring.pop_front();
+            self.dropped += 1;
+        }
+        let path = path.and_then(|path| u8::try_from(path).ok());
+        self.ring.push_back(Record { at, tag: self.tag, path, event });
+    }
+
+    /// Whether records wait that the endpoint does not know of. It does from now on.
+    pub(crate) fn take_news(&mut self) -> bool {
+        !self.ring.is_empty() && !std::mem::replace(&mut self.listed, true)
+    }
+
+    /// Takes the oldest record; before it, how many are missing.
+    pub(crate) fn pop(&mut self) -> Option<Record> {
+        let Some(first) = self.ring.front() else {
+            self.listed = false;
+            return None;
+        };
+        match std::mem::take(&mut self.dropped) {
+            0 => self.ring.pop_front(),
+            records => {
+                Some(Record { at: first.at, tag: self.tag, path: None, event: Event::Dropped { records } })
+            }
+        }
+    }
+
+    pub(crate) fn packet_received(&mut self, now: Time, path: usize, packet: &Packet<'_>) {
+        self.push(now, Some(path), Event::PacketReceived { contents: contents(packet, 0) });
+    }
+
+    /// A packet given in pieces; `retransmitted` of its DATA chunks were sent before.
+    pub(crate) fn packet_sent<'a>(
+        &mut self,
+        now: Time,
+        path: usize,
+        number: Option<u32>,
+        retransmitted: u64,
+        pieces: impl Iterator<Item = &'a [u8]>,
+    ) {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        pieces.for_each(|piece| scratch.extend_from_slice(piece));
+        if let Ok(packet) = Packet::parse(&scratch) {
+            let contents = contents(&packet, u16::try_from(retransmitted).unwrap_or(u16::MAX));
+            self.push(now, Some(path), Event::PacketSent { number, contents });
+        }
+        self.scratch = scratch;
+    }
+
+    /// The packet that leaves after the end.
+    pub(crate) fn last_words(&mut self, path: usize, packet: &[u8]) {
+        if let Some(now) = self.ring.back().map(|record| record.at) {
+            self.packet_sent(now, path, None, 0, std::iter::once(packet));
+        }
+    }
+
+    /// Takes over what a path noted.
+    pub(crate) fn take_notes(&mut self, path: usize, notes: &mut PathNotes) {
+        let Some(notes) = &mut notes.0 else { return };
+        for (at, event) in notes.events.drain(..) {
+            self.push(at, Some(path), event);
+        }
+        self.dropped += std::mem::take(&mut notes.dropped);
+    }
+
+    /// Records what has changed since the last call.
+    pub(crate) fn compare(&mut self, now: Time, association: AssociationId, view: View) {
+        if !std::mem::replace(&mut self.started, true) {
+            let (local_port, peer_port) = self.ports;
+            self.push(now, None, Event::Started { association, local_port, peer_port });
+        }
+        for (id, path) in view.paths.iter().enumerate() {
+            self.compare_path(now, id, path, view.cumulative_tsn);
+        }
+        if self.state != view.state {
+            let old = std::mem::replace(&mut self.state, view.state);
+            self.push(now, None, Event::StateChanged { old, new: view.state });
+        }
+        self.paths = view.paths;
+    }
+
+    fn compare_path(&mut self, now: Time, id: usize, path: &PathView, cumulative_tsn: u32) {
+        let at = Some(id);
+        let Some(old) = self.paths.get(id).cloned() else {
+            self.push(now, at, Event::PathAdded { remote: path.remote });
+            return self.push(now, at, Event::Metrics(path.metrics));
+        };
+        if old.remote != path.remote {
+            self.push(now, at, Event::PathAdded { remote: path.remote });
+        }
+        if old.state != path.state {
+            self.push(now, at, Event::PathStateChanged { old: old.state, new: path.state });
+        }
+        if old.delivered_bytes != path.delivered_bytes {
+            let bytes = path.delivered_bytes.wrapping_sub(old.delivered_bytes);
+            self.push(now, at, Event::DataAcked { bytes, cumulative_tsn });
+        }
+        if old.phase() != path.phase() {
+            self.push(now, at, Event::CongestionChanged { old: old.phase(), new: path.phase() });
+        }
+        if old.metrics != path.metrics {
+            self.push(now, at, Event::Metrics(path.metrics));
+        }
+    }
+}
+
+/// Records that a timer of the association as a whole ran out.
+pub(crate) fn note_timer(tracer: &mut Option<Box<Tracer>>, now: Time, timer: Timer, count: u32) {
+    if let Some(tracer) = tracer {
+        tracer.push(now, None, Event::TimerExpired { timer, count });
+    }
+}
+
+/// What a path notes while a call of its association lasts. Nothing, unless the association is traced.
+#[derive(Debug, Default)]
+pub(crate) struct PathNotes(Option<Box<Notes>>);
+
+#[derive(Debug, Default)]
+struct Notes {
+    events: Vec<(Time, Event)>,
+    dropped: u64,
+}
+
+impl PathNotes {
+    pub(crate) fn new(on: bool) -> Self {
+        PathNotes(on.then(Box::default))
+    }
+
+    #[inline]
+    fn note(&mut self, now: Time, event: impl FnOnce() -> Event) {
+        if let Some(notes) = &mut self.0 {
+            notes.add(now, event());
+        }
+    }
+
+    #[inline]
+    pub(crate) fn lost(&mut self, now: Time, number: u32, bytes: usize, reason: LossReason) {
+        self.note(now, || {
+            let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+            Event::PacketLost { number, bytes, reason }
+        });
+    }
+
+    #[inline]
+    pub(crate) fn probe(&mut self, now: Time, probe: Probe) {
+        self.note(now, || Event::ProbeSent { probe });
+    }
+
+    #[inline]
+    pub(crate) fn timer(&mut self, now: Time, timer: Timer, count: u32) {
+        self.note(now, || Event::TimerExpired { timer, count });
+    }
+
+    #[inline]
+    pub(crate) fn undone(&mut self, now: Time, reason: UndoReason) {
+        self.note(now, || Event::LossUndone { reason });
+    }
+}
+
+impl Notes {
+    #[cold]
+    fn add(&mut self, now: Time, event: Event) {
+        if self.events.len() < RECORDS_MAX {
+            self.events.push((now, event));
+        } else {
+            self.dropped += 1;
+        }
+    }
+}
+
+/// Looks through a packet.
+fn contents(packet: &Packet<'_>, retransmitted: u16) -> Contents {
+    let mut contents = Contents::default();
+    let mut bytes = HEADER_BYTES;
+    for raw in packet.chunks() {
+        let Ok(raw) = raw else { break };
+        bytes += raw.whole.len().next_multiple_of(4);
+        match raw.kind {
+            Data::KIND => {
+                let Ok(chunk) = Data::parse(&raw) else { continue };
+                let data = contents.data.get_or_insert(DataContents {
+                    chunks: 0,
+                    retransmitted,
+                    first_tsn: chunk.tsn.0,
+                    last_tsn: chunk.tsn.0,
+                    payload_bytes: 0,
+                });
+                data.chunks += 1;
+                data.last_tsn = chunk.tsn.0;
+                data.payload_bytes += chunk.payload.len() as u32;
+            }
+            Pad::KIND => {}
+            kind => {
+                if let Some(slot) = contents.control_kinds.get_mut(usize::from(contents.control_chunks)) {
+                    *slot = kind;
+                }
+                contents.control_chunks += 1;
+                if kind == Sack::KIND
+                    && contents.sack.is_none()
+                    && let Ok(sack) = Sack::parse(&raw)
+                {
+                    contents.sack = Some(sack_contents(&sack));
+                }
+            }
+        }
+    }
+    contents.bytes = bytes as u32;
+    contents
+}
+
+fn sack_contents(sack: &Sack<'_>) -> SackContents {
+    SackContents {
+        cumulative_tsn: sack.cum_tsn.0,
+        window_bytes: sack.a_rwnd,
+        gaps: sack.gap_blocks().count() as u16,
+        duplicates: sack.duplicates().count() as u16,
+    }
+}

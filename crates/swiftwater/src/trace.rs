@@ -1,0 +1,69 @@
+//! What associations do, event by event: packets, losses, windows, round-trip times.
+//!
+//! [`Options::trace`](crate::Options::trace) takes a [`TraceSink`], which every stack that is bound with these options
+//! hands its records to. The command writes them to a file with `--qlog`.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+pub use sctp::Time;
+pub use sctp::trace::*;
+
+/// Where records go. Clones are the same sink.
+///
+/// # Examples
+///
+/// Counts the packets that a program sends.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU64, Ordering};
+/// use swiftwater::trace::{Event, TraceSink};
+///
+/// let sent = Arc::new(AtomicU64::new(0));
+/// let counter = Arc::clone(&sent);
+/// let sink = TraceSink::new(move |record| {
+///     if matches!(record.event, Event::PacketSent { .. }) {
+///         counter.fetch_add(1, Ordering::Relaxed);
+///     }
+/// });
+/// let options = swiftwater::Options { trace: Some(sink), ..Default::default() };
+/// # drop(options);
+/// ```
+#[derive(Clone)]
+pub struct TraceSink {
+    epoch: Instant,
+    take: Arc<dyn Fn(Record) + Send + Sync>,
+}
+
+impl TraceSink {
+    /// A sink that calls `take` for each record. The call is made while the stack's lock is held: it has to be short,
+    /// and calls nothing of this crate.
+    pub fn new(take: impl Fn(Record) + Send + Sync + 'static) -> Self {
+        TraceSink { epoch: Instant::now(), take: Arc::new(take) }
+    }
+
+    /// The moment that [`Record::at`] counts from: when the sink was made.
+    pub fn epoch(&self) -> Instant {
+        self.epoch
+    }
+
+    pub(crate) fn taker(&self) -> Arc<dyn Fn(Record) + Send + Sync> {
+        Arc::clone(&self.take)
+    }
+}
+
+impl PartialEq for TraceSink {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.take, &other.take)
+    }
+}
+
+impl Eq for TraceSink {}
+
+impl fmt::Debug for TraceSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TraceSink").finish_non_exhaustive()
+    }
+}
