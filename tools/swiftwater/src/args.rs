@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::perf::spec::Protocol;
+use crate::trace::args::TraceCommand;
 use crate::units::{parse_bytes, parse_count, parse_seconds};
 
 /// The port of the server, if no other is given. As UDP port, 9899 is the one registered for SCTP over UDP
@@ -33,6 +34,9 @@ pub(crate) enum Command {
     Perf(PerfCommand),
     /// Compare all transports over a range of message sizes on this machine.
     Bench(BenchArgs),
+    /// Look into an association: print or draw what `perf --qlog` recorded.
+    #[command(subcommand)]
+    Trace(TraceCommand),
     /// One end of a run of `bench`, which starts it.
     #[command(hide = true, subcommand)]
     Peer(PeerCommand),
@@ -76,6 +80,9 @@ pub(crate) struct ServerArgs {
     /// Stop after one test.
     #[arg(short = '1', long)]
     pub once: bool,
+    /// Record what every association does, for `swiftwater trace`.
+    #[arg(long, value_name = "FILE")]
+    pub qlog: Option<PathBuf>,
     /// Print one JSON array when the server stops, and nothing else.
     #[arg(long)]
     pub json: bool,
@@ -91,6 +98,7 @@ Examples:
   swiftwater perf client 192.0.2.1 --crr -n 1000         with a new association every time
   swiftwater perf client 192.0.2.1 -P 4 --mode stream    four associations, boundaries ignored
   swiftwater perf client 192.0.2.1 --json | python3 -m json.tool
+  swiftwater perf client 192.0.2.1 --qlog run.sqlog && swiftwater trace plot run.sqlog
 
 Only delivered messages count: the rates are the server's count. Ctrl-C ends the test and prints
 the totals so far.")]
@@ -142,6 +150,9 @@ pub(crate) struct ClientArgs {
     /// Send SCTP packets without a checksum. For measurements on one machine, not for networks.
     #[arg(long)]
     pub no_checksum: bool,
+    /// Record what every association does, for `swiftwater trace`.
+    #[arg(long, value_name = "FILE")]
+    pub qlog: Option<PathBuf>,
     /// Print one JSON array and nothing else (its keys: docs/json.md).
     #[arg(long)]
     pub json: bool,

@@ -10,6 +10,7 @@ mod man;
 mod perf;
 mod sockets;
 mod stats;
+mod trace;
 mod units;
 
 use std::process::ExitCode;
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
         Command::Perf(command) => perf::run(command).map_err(|error| error.to_string()),
         Command::Bench(args) => bench::run(&args).map_err(|error| error.to_string()),
         Command::Peer(command) => bench::run::peer(command),
+        Command::Trace(command) => trace::run(&command).map_err(|error| error.to_string()),
         Command::Man { directory } => man::write_pages(&directory)
             .map_err(|error| format!("cannot write manual pages to {}: {error}", directory.display())),
     };

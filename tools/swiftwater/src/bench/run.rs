@@ -207,7 +207,8 @@ fn settle(args: &PeerArgs) -> Result<(), String> {
 }
 
 fn receive() -> Result<(), String> {
-    let config = ServerConfig { addresses: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)], port: 0, udp_port: 0 };
+    let addresses = vec![IpAddr::V4(Ipv4Addr::LOCALHOST)];
+    let config = ServerConfig { addresses, port: 0, udp_port: 0, trace: None };
     let mut server = Server::bind(config).map_err(|error| error.to_string())?;
     let port = server.local_address().map_err(|error| error.to_string())?.port();
     print_line(&Listening { port })?;
@@ -231,6 +232,7 @@ fn send(port: u16, spec: &str, seconds: f64) -> Result<(), String> {
         spec,
         duration: Duration::from_secs_f64(seconds),
         count: None,
+        trace: None,
     };
     let outcome = client::run(&config, &mut |_| ()).map_err(|error| error.to_string())?;
     print_line(&outcome)

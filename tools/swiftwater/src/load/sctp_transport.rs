@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use swiftwater::trace::TraceSink;
 use swiftwater::{Address, Association, BindError, Checksum, Listener, Options, RecvError, SendInfo, Stack};
 
 use super::{Dialogue, Incoming, LoadError, Outgoing, read_every_byte};
@@ -21,7 +22,7 @@ const READ_BYTES: usize = 128 << 10;
 const IN_PLACE_BYTES_MIN: usize = 8192;
 
 /// The options that a test asks for, on these local addresses.
-fn options(spec: &Spec, local_addresses: &[IpAddr], udp_port: u16) -> Options {
+fn options(spec: &Spec, local_addresses: &[IpAddr], udp_port: u16, trace: Option<&TraceSink>) -> Options {
     let default = Options::default();
     Options {
         udp_port: Some(udp_port),
@@ -29,6 +30,7 @@ fn options(spec: &Spec, local_addresses: &[IpAddr], udp_port: u16) -> Options {
         mtu_bytes: spec.packet_bytes,
         send_buffer_bytes: spec.buffer_bytes.unwrap_or(default.send_buffer_bytes),
         receive_buffer_bytes: spec.buffer_bytes.unwrap_or(default.receive_buffer_bytes),
+        trace: trace.cloned(),
         checksum: if spec.checksum { Checksum::Crc32c } else { Checksum::None },
         ..default
     }
@@ -48,8 +50,9 @@ impl SctpDoor {
         local_addresses: &[IpAddr],
         port: u16,
         udp_port: u16,
+        trace: Option<&TraceSink>,
     ) -> Result<Self, BindError> {
-        let options = options(spec, local_addresses, udp_port);
+        let options = options(spec, local_addresses, udp_port, trace);
         let until = Instant::now() + REBIND_TIMEOUT;
         let stack = loop {
             match Stack::bind(&options) {
@@ -106,8 +109,9 @@ impl SctpDial {
         local_udp_port: u16,
         server: SocketAddr,
         server_udp_port: u16,
+        trace: Option<&TraceSink>,
     ) -> Result<Self, BindError> {
-        let stack = Stack::bind(&options(spec, local_addresses, local_udp_port))?;
+        let stack = Stack::bind(&options(spec, local_addresses, local_udp_port, trace))?;
         let server =
             Address { hosts: vec![server.ip()], port: server.port(), udp_port: Some(server_udp_port) };
         Ok(Self { stack, server })

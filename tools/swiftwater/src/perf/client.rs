@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
+use swiftwater::trace::TraceSink;
 use thiserror::Error;
 
 use super::control::{
@@ -47,6 +48,8 @@ pub(crate) struct ClientConfig {
     pub duration: Duration,
     /// How many messages it takes at most, over all associations.
     pub count: Option<u64>,
+    /// Who is told what associations do.
+    pub trace: Option<TraceSink>,
 }
 
 /// What a test found.

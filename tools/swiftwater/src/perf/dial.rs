@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::AtomicBool;
 
 use hdrhistogram::Histogram;
+use swiftwater::trace::TraceSink;
 
 use super::client::ClientConfig;
 use super::control::Purpose;
@@ -20,6 +21,7 @@ pub(crate) struct Dial {
     spec: Spec,
     remote: SocketAddr,
     local_addresses: Vec<IpAddr>,
+    trace: Option<TraceSink>,
     token: u64,
     ports: Vec<u16>,
     server_udp_port: u16,
@@ -40,6 +42,7 @@ impl Dial {
             spec: config.spec.clone(),
             remote,
             local_addresses: config.local_addresses.clone(),
+            trace: config.trace.clone(),
             token,
             ports,
             server_udp_port: server_udp_port.unwrap_or(swiftwater::UDP_PORT_DEFAULT),
@@ -159,7 +162,8 @@ impl Dial {
     fn bind_sctp(&self, local_udp_port: u16) -> Result<SctpDial, LoadError> {
         let port = self.ports.first().copied().unwrap_or_default();
         let server = SocketAddr::new(self.remote.ip(), port);
-        Ok(SctpDial::bind(&self.spec, &self.local_addresses, local_udp_port, server, self.server_udp_port)?)
+        let (addresses, trace) = (&self.local_addresses, self.trace.as_ref());
+        Ok(SctpDial::bind(&self.spec, addresses, local_udp_port, server, self.server_udp_port, trace)?)
     }
 
     fn connect_tcp(&self, index: usize) -> Result<TcpStream, LoadError> {

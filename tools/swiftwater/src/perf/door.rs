@@ -68,7 +68,8 @@ impl Door {
         match spec.method.protocol() {
             Protocol::Tcp => Ok(Self::Tcp { listener: listener.try_clone()?, token }),
             Protocol::Sctp => {
-                Ok(Self::Sctp(SctpDoor::open(spec, &config.addresses, config.port, config.udp_port)?))
+                let (addresses, trace) = (&config.addresses, config.trace.as_ref());
+                Ok(Self::Sctp(SctpDoor::open(spec, addresses, config.port, config.udp_port, trace)?))
             }
             Protocol::Udp => (0..spec.parallel)
                 .map(|index| bind_flow(spec, config, index))

@@ -15,6 +15,7 @@ use thiserror::Error;
 
 use crate::args::{ClientArgs, Mode, PerfCommand, ServerArgs};
 use crate::interrupt;
+use crate::trace::file::{TraceFile, TraceFileError};
 use client::{ClientConfig, ClientError};
 use report::Row;
 use server::{Server, ServerConfig, ServerError, ServerEvent};
@@ -34,6 +35,12 @@ pub(crate) enum PerfError {
     /// As a server.
     #[error(transparent)]
     Server(#[from] ServerError),
+    /// There is no trace.
+    #[error(transparent)]
+    Trace(#[from] TraceFileError),
+    /// Only SCTP is ours to look into.
+    #[error("--qlog records SCTP; leave it out, or measure with --proto sctp")]
+    NothingToTrace,
     /// Ctrl-C cannot be caught.
     #[error("cannot listen for Ctrl-C: {0}")]
     Signal(#[from] ctrlc::Error),
@@ -52,7 +59,14 @@ pub(crate) fn run(command: PerfCommand) -> Result<(), PerfError> {
 }
 
 fn serve(args: &ServerArgs) -> Result<(), PerfError> {
-    let config = ServerConfig { addresses: args.bind.clone(), port: args.port, udp_port: args.udp_port };
+    let trace = args.qlog.as_ref().map(|path| TraceFile::create(path, "swiftwater perf server", "server"));
+    let trace = trace.transpose()?;
+    let config = ServerConfig {
+        addresses: args.bind.clone(),
+        port: args.port,
+        udp_port: args.udp_port,
+        trace: trace.as_ref().map(TraceFile::sink),
+    };
     let mut server = Server::bind(config)?;
     let mut out = io::stdout();
     if !args.json {
@@ -77,6 +91,7 @@ fn serve(args: &ServerArgs) -> Result<(), PerfError> {
             eprintln!("swiftwater: the test of {client} failed: {reason}");
         }
     })?;
+    trace.map_or(Ok(()), TraceFile::finish)?;
     printed?;
     if args.json {
         report::print_json(&mut out, &rows)?;
@@ -86,7 +101,13 @@ fn serve(args: &ServerArgs) -> Result<(), PerfError> {
 
 fn ask(args: ClientArgs) -> Result<(), PerfError> {
     let json = args.json;
-    let config = config_of(args);
+    if args.qlog.is_some() && args.proto != Protocol::Sctp {
+        return Err(PerfError::NothingToTrace);
+    }
+    let trace = args.qlog.as_ref().map(|path| TraceFile::create(path, "swiftwater perf client", "client"));
+    let trace = trace.transpose()?;
+    let mut config = config_of(args);
+    config.trace = trace.as_ref().map(TraceFile::sink);
     let mut out = io::stdout();
     let mut rows = Vec::new();
     let mut printed = Ok(());
@@ -98,7 +119,10 @@ fn ask(args: ClientArgs) -> Result<(), PerfError> {
         if !json {
             printed = report::tell_interval(&mut out, &interval);
         }
-    })?;
+    });
+    // What led to a failure is what a trace is for.
+    trace.map_or(Ok(()), TraceFile::finish)?;
+    let outcome = outcome?;
     printed?;
     rows.push(Row::of_outcome(&config.spec, &outcome));
     if json {
@@ -141,5 +165,6 @@ fn config_of(args: ClientArgs) -> ClientConfig {
         spec,
         duration: args.seconds.map_or(otherwise, Duration::from_secs_f64),
         count: args.count,
+        trace: None,
     }
 }

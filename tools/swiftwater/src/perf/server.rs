@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::os::fd::AsFd;
+use swiftwater::trace::TraceSink;
 use thiserror::Error;
 
 use super::control::{
@@ -38,6 +39,8 @@ pub(crate) struct ServerConfig {
     pub port: u16,
     /// UDP port of SCTP and of UDP tests; 0 for any.
     pub udp_port: u16,
+    /// Who is told what associations do.
+    pub trace: Option<TraceSink>,
 }
 
 /// What a server did with one test.

@@ -1,0 +1,109 @@
+//! A trace file that is written while a program runs.
+
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::SystemTime;
+
+use swiftwater::trace::{Event, Record, TraceSink};
+use thiserror::Error;
+
+use super::writer::{Origin, Writer};
+
+/// Records that wait to be written. Who makes more than the file takes loses some, and the file says how many: what is
+/// looked at must not be slowed down by the looking.
+const WAITING_MAX: usize = 1 << 16;
+/// Bytes that go to the file at a time.
+const BUFFER_BYTES: usize = 1 << 18;
+
+/// Why there is no trace.
+#[derive(Debug, Error)]
+pub(crate) enum TraceFileError {
+    /// The file cannot be made.
+    #[error("cannot write the trace to {path}: {source}; name another file with --qlog", path = path.display())]
+    Create {
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file could not be written to the end.
+    #[error("the trace in {path} is not complete: {source}", path = path.display())]
+    Write {
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+enum Item {
+    Record(Record),
+    End,
+}
+
+/// A file with a thread that writes it.
+pub(crate) struct TraceFile {
+    path: PathBuf,
+    items: SyncSender<Item>,
+    sink: TraceSink,
+    thread: JoinHandle<io::Result<()>>,
+}
+
+impl TraceFile {
+    /// Begins a file. `side`: `client` or `server`.
+    pub(crate) fn create(path: &Path, title: &str, side: &'static str) -> Result<Self, TraceFileError> {
+        let create = |source| TraceFileError::Create { path: path.to_owned(), source };
+        let (items, arrivals) = sync_channel(WAITING_MAX);
+        let missed = Arc::new(AtomicU64::new(0));
+        let sink = TraceSink::new({
+            let (items, missed) = (items.clone(), Arc::clone(&missed));
+            move |record| {
+                if items.try_send(Item::Record(record)).is_err() {
+                    missed.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        });
+        let origin = Origin { title: title.to_owned(), side, zero: Some(SystemTime::now()) };
+        let out = BufWriter::with_capacity(BUFFER_BYTES, File::create(path).map_err(create)?);
+        let writer = Writer::new(out, &origin).map_err(create)?;
+        let thread = thread::Builder::new().name("trace".into());
+        let thread = thread.spawn(move || write_all(writer, &arrivals, &missed)).map_err(create)?;
+        Ok(Self { path: path.to_owned(), items, sink, thread })
+    }
+
+    /// Where stacks hand their records to.
+    pub(crate) fn sink(&self) -> TraceSink {
+        self.sink.clone()
+    }
+
+    /// Writes what is there and closes the file.
+    pub(crate) fn finish(self) -> Result<(), TraceFileError> {
+        // A thread that is gone has left its reason.
+        let _ = self.items.send(Item::End);
+        let written = self.thread.join().unwrap_or_else(|_| Err(io::Error::other("the writer failed")));
+        written.map_err(|source| TraceFileError::Write { path: self.path, source })
+    }
+}
+
+fn write_all(
+    mut writer: Writer<BufWriter<File>>,
+    arrivals: &Receiver<Item>,
+    missed: &AtomicU64,
+) -> io::Result<()> {
+    while let Ok(Item::Record(record)) = arrivals.recv() {
+        match missed.swap(0, Ordering::Relaxed) {
+            0 => {}
+            // Some of those that are missing may belong to other associations than the one that is named.
+            records => {
+                writer.write(&Record { event: Event::Dropped { records }, path: None, ..record.clone() })?;
+            }
+        }
+        writer.write(&record)?;
+    }
+    writer.flush()
+}

@@ -1,0 +1,80 @@
+//! `swiftwater trace`, and the trace files that `--qlog` writes.
+//!
+//! | file | part |
+//! |---|---|
+//! | `file` | a file that is written while a program runs |
+//! | `writer` | records of the protocol core as qlog |
+//! | `schema`, `names` | what stands in a file |
+//! | `reader` | the same read again |
+//! | `show` | events as lines |
+//! | `plot` | figures |
+
+pub(crate) mod args;
+pub(crate) mod file;
+mod names;
+mod plot;
+mod reader;
+mod schema;
+mod show;
+#[cfg(test)]
+mod tests;
+pub(crate) mod writer;
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use args::{Select, TraceCommand};
+use reader::{Entry, ReadError};
+
+/// Why the command failed.
+#[derive(Debug, Error)]
+pub(crate) enum TraceError {
+    /// The trace cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// Nothing is left to show.
+    #[error("no event of {path} is left by these options; `swiftwater trace show {path}` prints all", path = path.display())]
+    NothingSelected {
+        /// The file.
+        path: PathBuf,
+    },
+    /// There is no event of that name.
+    #[error("there is no event `{0}`; the names are {names}", names = show::NAMES.join(", "))]
+    NoSuchEvent(String),
+    /// The name of the output says no format.
+    #[error("cannot tell what to write from the name {path}; end it with .svg or .html", path = path.display())]
+    Format {
+        /// The output.
+        path: PathBuf,
+    },
+    /// The figure cannot be drawn.
+    #[error("cannot draw the figure: {0}")]
+    Draw(String),
+    /// The result cannot be written.
+    #[error("cannot write {path}: {source}", path = path.display())]
+    Write {
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Runs the command.
+pub(crate) fn run(command: &TraceCommand) -> Result<(), TraceError> {
+    match command {
+        TraceCommand::Plot(args) => plot::run(args),
+        TraceCommand::Show(args) => show::run(args, &mut io::stdout().lock()),
+    }
+}
+
+impl Select {
+    fn takes(&self, entry: &Entry) -> bool {
+        self.association.as_ref().is_none_or(|tag| tag.eq_ignore_ascii_case(&entry.group))
+            && self.path.is_none_or(|path| entry.path.as_deref() == Some(path.to_string().as_str()))
+            && self.from.is_none_or(|from| entry.time_s >= from)
+            && self.to.is_none_or(|to| entry.time_s <= to)
+    }
+}

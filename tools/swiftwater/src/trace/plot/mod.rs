@@ -1,0 +1,151 @@
+//! `swiftwater trace plot`: figures over time, one for each path.
+//!
+//! The file is read twice: first to see what there is and when, then to sort it into as many columns as the figure
+//! has points. So a trace of any length takes the memory of a figure.
+
+mod columns;
+mod draw;
+mod page;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use super::args::{PlotArgs, Select};
+use super::reader::{Body, Entry, Reader};
+use super::{ReadError, TraceError, show};
+use columns::Columns;
+
+/// Most figures in one drawing; the paths with the most events get one.
+const FIGURES_MAX: usize = 12;
+
+/// A path of an association.
+type Key = (String, String);
+
+/// What the first reading finds of a path.
+#[derive(Clone, Debug, Default)]
+struct Found {
+    events: u64,
+    first_s: f64,
+    last_s: f64,
+}
+
+/// What the first reading finds.
+#[derive(Debug, Default)]
+struct Survey {
+    paths: BTreeMap<Key, Found>,
+    any: bool,
+}
+
+/// One figure.
+#[derive(Debug)]
+struct Figure {
+    /// The association's tag.
+    group: String,
+    /// The path's number.
+    path: String,
+    /// The peer's address, if the file says it.
+    remote: Option<String>,
+    /// What is drawn.
+    columns: Columns,
+}
+
+/// A whole drawing.
+#[derive(Debug)]
+struct Drawing {
+    /// What the file says that it is about.
+    title: String,
+    /// The figures, in the order of association and path.
+    figures: Vec<Figure>,
+    /// Paths that got none.
+    left_out: usize,
+}
+
+enum Format {
+    Svg,
+    Html,
+}
+
+/// Draws what the options leave and says where.
+pub(super) fn run(args: &PlotArgs) -> Result<(), TraceError> {
+    let output = args.output.clone().unwrap_or_else(|| args.file.with_extension("svg"));
+    let format = format_of(&output)?;
+    let drawing = read(&args.file, &args.select)?;
+    let svg = draw::render(&drawing).map_err(TraceError::Draw)?;
+    let text = match format {
+        Format::Svg => svg,
+        Format::Html => page::render(&drawing, &svg),
+    };
+    fs::write(&output, text).map_err(|source| TraceError::Write { path: output.clone(), source })?;
+    let count = drawing.figures.len();
+    println!("{}: {count} path{}", output.display(), if count == 1 { "" } else { "s" });
+    if drawing.left_out > 0 {
+        println!("{} more paths with fewer events; name one with --association", drawing.left_out);
+    }
+    Ok(())
+}
+
+fn format_of(output: &Path) -> Result<Format, TraceError> {
+    match output.extension().and_then(|extension| extension.to_str()) {
+        Some("svg") => Ok(Format::Svg),
+        Some("html" | "htm") => Ok(Format::Html),
+        _ => Err(TraceError::Format { path: output.to_owned() }),
+    }
+}
+
+/// Reads a file into figures.
+fn read(file: &Path, select: &Select) -> Result<Drawing, TraceError> {
+    let survey = survey(file, select)?;
+    if survey.paths.is_empty() {
+        return Err(match survey.any {
+            true => TraceError::NothingSelected { path: file.to_owned() },
+            false => ReadError::Nothing { path: file.to_owned() }.into(),
+        });
+    }
+    let mut chosen: Vec<(Key, Found)> = survey.paths.into_iter().collect();
+    chosen.sort_by_key(|(key, found)| (std::cmp::Reverse(found.events), key.clone()));
+    let left_out = chosen.len().saturating_sub(FIGURES_MAX);
+    chosen.truncate(FIGURES_MAX);
+    let mut figures: BTreeMap<Key, Figure> = chosen
+        .into_iter()
+        .map(|(key, found)| {
+            let (from_s, to_s) = (select.from.unwrap_or(found.first_s), select.to.unwrap_or(found.last_s));
+            let columns = Columns::new(from_s, to_s);
+            let figure = Figure { group: key.0.clone(), path: key.1.clone(), remote: None, columns };
+            (key, figure)
+        })
+        .collect();
+    let mut reader = Reader::open(file)?;
+    let title = reader.header().title.clone().unwrap_or_else(|| file.display().to_string());
+    while let Some(entry) = reader.next()? {
+        let Some(figure) = key_of(&entry).and_then(|key| figures.get_mut(&key)) else { continue };
+        if let Body::Path(path) = &entry.body {
+            figure.remote = Some(path.remote.clone());
+        }
+        // What was the case before the first second that is drawn still is in it.
+        figure.columns.add(entry.time_s, &entry.body);
+    }
+    if reader.is_cut_off() {
+        show::warn_cut_off(file);
+    }
+    Ok(Drawing { title, figures: figures.into_values().collect(), left_out })
+}
+
+fn survey(file: &Path, select: &Select) -> Result<Survey, TraceError> {
+    let mut reader = Reader::open(file)?;
+    let mut survey = Survey::default();
+    while let Some(entry) = reader.next()? {
+        survey.any = true;
+        let Some(key) = key_of(&entry).filter(|_| select.takes(&entry)) else { continue };
+        let time_s = entry.time_s;
+        let found = survey.paths.entry(key).or_insert(Found { events: 0, first_s: time_s, last_s: time_s });
+        found.events += 1;
+        found.first_s = found.first_s.min(time_s);
+        found.last_s = found.last_s.max(time_s);
+    }
+    Ok(survey)
+}
+
+fn key_of(entry: &Entry) -> Option<Key> {
+    entry.path.as_ref().map(|path| (entry.group.clone(), path.clone()))
+}
