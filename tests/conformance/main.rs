@@ -22,6 +22,8 @@ mod section_5_1_details;
 mod section_5_2_cookie;
 mod section_5_2_init;
 mod section_5_3;
+mod section_6;
+mod section_6_2;
 mod section_8;
 mod section_8_4;
 mod section_9;
@@ -46,4 +48,6 @@ const SECTIONS: &[rules::Table] = &[
     section_8::RULES,
     section_8_4::RULES,
     section_9::RULES,
+    section_6::RULES,
+    section_6_2::RULES,
 ];

@@ -3,12 +3,13 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use lab::packets::each_chunk;
-use lab::script::{Peer, Say};
-use sctp::{AssociationConfig, CloseReason, Event, PathStatistics, SendInfo, Statistics};
+use lab::packets::{build, each_chunk};
+use lab::script::{ENDPOINT_PORT, PEER_PORT, Peer, Say};
+use sctp::congestion::Algorithm;
+use sctp::{AssociationConfig, CloseReason, Event, PathStatistics, SendInfo, Statistics, Unreachable};
 use sctp_wire::cause::{Cause, Causes};
 use sctp_wire::chunk::{
-    Abort, Chunk, CookieAck, CookieEcho, Error, Heartbeat, HeartbeatAck, Shutdown, ShutdownAck,
+    Abort, Chunk, CookieAck, CookieEcho, DataFlags, Error, Heartbeat, HeartbeatAck, Shutdown, ShutdownAck,
     ShutdownComplete,
 };
 use sctp_wire::parameter::{Ipv4, Parameters};
@@ -19,6 +20,15 @@ use crate::stage::Stage;
 pub(crate) const SECOND: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 1, 9));
 /// The peer's third address.
 pub(crate) const THIRD: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 9));
+
+/// The first fragment of a message.
+pub(crate) const FIRST: DataFlags = DataFlags { ending: false, ..DataFlags::WHOLE };
+/// A fragment from the middle of a message.
+pub(crate) const MIDDLE: DataFlags = DataFlags { beginning: false, ending: false, ..DataFlags::WHOLE };
+/// The last fragment of a message.
+pub(crate) const LAST: DataFlags = DataFlags { beginning: false, ..DataFlags::WHOLE };
+/// A whole message that bypasses the order of its stream.
+pub(crate) const UNORDERED: DataFlags = DataFlags { unordered: true, ..DataFlags::WHOLE };
 
 /// Chunks by name.
 pub(crate) trait Chunks: Sized {
@@ -88,14 +98,30 @@ impl Chunks for Say<'_> {
     }
 }
 
-/// Settings without heartbeats.
+/// The settings of most scripts: the congestion control of RFC 9260, no heartbeats, no probes for the end of a burst.
 pub(crate) fn quiet() -> AssociationConfig {
-    AssociationConfig { heartbeat_interval: None, ..AssociationConfig::default() }
+    AssociationConfig {
+        congestion: Algorithm::NewReno,
+        heartbeat_interval: None,
+        tail_loss_probes: false,
+        receive_buffer_tuned_bytes: 0,
+        ..AssociationConfig::default()
+    }
 }
 
 /// A peer that heartbeats do not disturb.
 pub(crate) fn established(stage: &Stage) -> Peer {
     stage.established_with(quiet())
+}
+
+/// A peer whose first packets, which are acknowledged at once, are behind it: its next chunk is number 8.
+pub(crate) fn settled(stage: &Stage) -> Peer {
+    let mut peer = established(stage);
+    for n in 0..8 {
+        peer.sends().data(n).go();
+        peer.expects(&format!("SACK {n}"));
+    }
+    peer
 }
 
 /// A peer to which the endpoint has sent `count` messages of 100 bytes, each in a packet of its own.
@@ -166,6 +192,14 @@ pub(crate) fn from<T>(peer: &mut Peer, address: IpAddr, does: impl FnOnce(&mut P
 /// The endpoint's application writes a message of that many bytes on stream 0.
 pub(crate) fn writes(peer: &mut Peer, bytes: usize) {
     peer.app_sends(SendInfo::default(), vec![b'm'; bytes]);
+}
+
+/// The network says that packets to an address of the peer must be narrower.
+pub(crate) fn narrows(peer: &mut Peer, address: IpAddr, mtu_bytes: usize) {
+    let to = SocketAddr::new(address, peer.address.port());
+    let quoted = build(ENDPOINT_PORT, PEER_PORT, peer.tag, |_| {});
+    let why = Unreachable::TooBig { mtu_bytes };
+    peer.endpoint.handle_unreachable(peer.now, to, why, &quoted, &mut peer.app);
 }
 
 /// The peer throws away what the endpoint sent.
