@@ -105,6 +105,7 @@ impl Outbound {
             sent_in_flight_bytes: packet.mark.in_flight_bytes,
             lost_bytes: path.delivery.lost_bytes() - packet.mark.lost_bytes,
             prior_delivered_bytes: packet.mark.delivered_bytes,
+            app_limited: packet.mark.app_limited,
         };
         path.congestion.on_packet_lost(now, &lost);
     }

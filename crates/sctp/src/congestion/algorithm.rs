@@ -1,0 +1,82 @@
+//! Which controllers there are, and their names.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::{Bbr, Controller, Cubic, NewReno};
+
+/// Which controller a path gets.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Algorithm {
+    /// RFC 9438: the window follows a cubic function of the time since the last loss.
+    #[default]
+    Cubic,
+    /// RFC 9260 §7.2: half a window for a loss, a packet more each round trip.
+    NewReno,
+    /// draft-ietf-ccwg-bbr: a rate and a volume from a model of the path; a loss rate under 2 % is not a reason to slow
+    /// down.
+    Bbr,
+}
+
+impl Algorithm {
+    /// All of them, the default first.
+    pub const ALL: [Algorithm; 3] = [Algorithm::Cubic, Algorithm::NewReno, Algorithm::Bbr];
+
+    /// A controller at the start of a path.
+    pub fn controller(self, mtu_bytes: usize) -> Box<dyn Controller> {
+        match self {
+            Algorithm::Cubic => Box::new(Cubic::new(mtu_bytes)),
+            Algorithm::NewReno => Box::new(NewReno::new(mtu_bytes)),
+            Algorithm::Bbr => Box::new(Bbr::new(mtu_bytes)),
+        }
+    }
+
+    /// The name that [`FromStr`] takes.
+    pub fn name(self) -> &'static str {
+        match self {
+            Algorithm::Cubic => "cubic",
+            Algorithm::NewReno => "newreno",
+            Algorithm::Bbr => "bbr",
+        }
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Algorithm {
+    type Err = UnknownAlgorithm;
+
+    fn from_str(name: &str) -> Result<Self, UnknownAlgorithm> {
+        Algorithm::ALL.into_iter().find(|a| a.name() == name).ok_or(UnknownAlgorithm)
+    }
+}
+
+/// The name of a controller that there is not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UnknownAlgorithm;
+
+impl fmt::Display for UnknownAlgorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no such congestion control: choose cubic, newreno or bbr")
+    }
+}
+
+impl std::error::Error for UnknownAlgorithm {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_understood_and_named_in_the_advice() {
+        for algorithm in Algorithm::ALL {
+            assert_eq!(algorithm.to_string().parse(), Ok(algorithm));
+            assert!(UnknownAlgorithm.to_string().contains(algorithm.name()));
+        }
+        assert_eq!("Cubic".parse::<Algorithm>(), Err(UnknownAlgorithm));
+    }
+}

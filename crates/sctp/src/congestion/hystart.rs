@@ -1,0 +1,187 @@
+//! HyStart++ (RFC 9406): slow start ends when the round-trip time rises, not when packets are lost.
+
+use std::time::Duration;
+
+use super::Acked;
+use crate::path::after;
+
+/// MIN_RTT_THRESH and MAX_RTT_THRESH (RFC 9406 §4.3): between these a rise of the round-trip time by an eighth is a queue.
+const RISE_MIN: Duration = Duration::from_millis(4);
+const RISE_MAX: Duration = Duration::from_millis(16);
+/// MIN_RTT_DIVISOR.
+const RISE_DIVISOR: u32 = 8;
+/// N_RTT_SAMPLE: round-trip times in a round before it is judged.
+const SAMPLES_MIN: u32 = 8;
+/// CSS_GROWTH_DIVISOR: how much slower a conservative slow start grows.
+const CONSERVATIVE_DIVISOR: usize = 4;
+/// CSS_ROUNDS: rounds of conservative slow start before it ends.
+const CONSERVATIVE_ROUNDS: u32 = 5;
+
+/// What slow start is to do after an acknowledgement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum SlowStart {
+    /// Grow by all that was acknowledged.
+    Double,
+    /// Grow by a quarter of that: the round-trip time has risen, perhaps because of a queue.
+    Conservative,
+    /// The rise has lasted. Slow start is over.
+    Done,
+}
+
+impl SlowStart {
+    /// How much the window grows for so many bytes acknowledged.
+    pub(super) fn growth_bytes(self, acked_bytes: usize) -> usize {
+        match self {
+            SlowStart::Double => acked_bytes,
+            SlowStart::Conservative => acked_bytes / CONSERVATIVE_DIVISOR,
+            SlowStart::Done => 0,
+        }
+    }
+}
+
+/// A conservative slow start.
+#[derive(Clone, Copy, Debug)]
+struct Conservative {
+    /// The round-trip time that began it; a shorter one says that it was a mistake.
+    baseline: Duration,
+    /// Rounds of it, with the one it began in.
+    rounds: u32,
+}
+
+/// The round-trip times of the rounds of the first slow start of a path. Later ones have a threshold from experience
+/// (RFC 9406 §4.3).
+#[derive(Clone, Debug, Default)]
+pub(super) struct HyStart {
+    /// The packet whose acknowledgement begins the next round.
+    round_end: Option<u32>,
+    last_round_min: Option<Duration>,
+    round_min: Option<Duration>,
+    samples: u32,
+    conservative: Option<Conservative>,
+}
+
+impl HyStart {
+    /// Takes what an acknowledgement in slow start says.
+    pub(super) fn on_acked(&mut self, acked: &Acked) -> SlowStart {
+        if self.round_end.is_none_or(|end| !after(end, acked.newest_packet)) {
+            self.round_end = Some(acked.next_packet);
+            if self.begin_round() {
+                return SlowStart::Done;
+            }
+        }
+        if let Some(rtt) = acked.rtt {
+            self.samples += 1;
+            self.round_min = Some(self.round_min.map_or(rtt, |min| min.min(rtt)));
+            self.judge();
+        }
+        if self.conservative.is_some() { SlowStart::Conservative } else { SlowStart::Double }
+    }
+
+    /// Says whether conservative slow start has lasted long enough.
+    fn begin_round(&mut self) -> bool {
+        self.last_round_min = self.round_min.take();
+        self.samples = 0;
+        let Some(conservative) = &mut self.conservative else { return false };
+        if conservative.rounds == CONSERVATIVE_ROUNDS {
+            return true;
+        }
+        conservative.rounds += 1;
+        false
+    }
+
+    /// RFC 9406 §4.2.
+    fn judge(&mut self) {
+        let Some(min) = self.round_min.filter(|_| self.samples >= SAMPLES_MIN) else { return };
+        match self.conservative {
+            Some(conservative) if min < conservative.baseline => self.conservative = None,
+            Some(_) => {}
+            None => {
+                let Some(last) = self.last_round_min else { return };
+                if min >= last + (last / RISE_DIVISOR).clamp(RISE_MIN, RISE_MAX) {
+                    self.conservative = Some(Conservative { baseline: min, rounds: 1 });
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::acked;
+    use super::*;
+
+    /// Feeds rounds of ten packets, each with one round-trip time, and says what came of the last packet.
+    fn rounds(hystart: &mut HyStart, next: &mut u32, rtts_ms: &[u64]) -> SlowStart {
+        let mut last = SlowStart::Double;
+        for &ms in rtts_ms {
+            let end = next.wrapping_add(10);
+            while *next != end {
+                last = hystart.on_acked(&Acked {
+                    newest_packet: *next,
+                    next_packet: end,
+                    rtt: Some(Duration::from_millis(ms)),
+                    ..acked(1000)
+                });
+                *next = next.wrapping_add(1);
+            }
+        }
+        last
+    }
+
+    #[test]
+    fn a_rise_by_an_eighth_slows_and_five_rounds_end_it() {
+        // The numbers wrap in the middle.
+        let (mut hystart, mut next) = (HyStart::default(), u32::MAX - 14);
+        assert_eq!(rounds(&mut hystart, &mut next, &[80, 80, 89]), SlowStart::Double);
+        // 89 ms and an eighth, 11.125 ms.
+        assert_eq!(rounds(&mut hystart, &mut next, &[100]), SlowStart::Double);
+        assert_eq!(rounds(&mut hystart, &mut next, &[113]), SlowStart::Conservative);
+        assert_eq!(rounds(&mut hystart, &mut next, &[113, 113, 113, 113]), SlowStart::Conservative);
+        let first_of_sixth = Acked {
+            newest_packet: next,
+            next_packet: next.wrapping_add(10),
+            rtt: Some(Duration::from_millis(113)),
+            ..acked(1000)
+        };
+        assert_eq!(hystart.on_acked(&first_of_sixth), SlowStart::Done);
+    }
+
+    #[test]
+    fn a_shorter_round_trip_resumes() {
+        let (mut hystart, mut next) = (HyStart::default(), 0);
+        assert_eq!(rounds(&mut hystart, &mut next, &[80, 95]), SlowStart::Conservative);
+        assert_eq!(rounds(&mut hystart, &mut next, &[95, 94]), SlowStart::Double);
+        // And it may slow again.
+        assert_eq!(rounds(&mut hystart, &mut next, &[94, 110]), SlowStart::Conservative);
+    }
+
+    #[test]
+    fn the_threshold_stays_between_4_and_16_ms() {
+        let slows_at = |ms: &[u64]| rounds(&mut HyStart::default(), &mut 0, ms) == SlowStart::Conservative;
+        assert!(!slows_at(&[1, 4]));
+        assert!(slows_at(&[1, 5]));
+        assert!(!slows_at(&[400, 415]));
+        assert!(slows_at(&[400, 416]));
+    }
+
+    #[test]
+    fn seven_samples_are_not_enough() {
+        let (mut hystart, mut next) = (HyStart::default(), 0);
+        rounds(&mut hystart, &mut next, &[50]);
+        for i in 0..8 {
+            let phase = hystart.on_acked(&Acked {
+                newest_packet: next + i,
+                next_packet: next + 100,
+                rtt: Some(Duration::from_millis(90)),
+                ..acked(1000)
+            });
+            assert_eq!(phase == SlowStart::Conservative, i == 7, "sample {i}");
+        }
+    }
+
+    #[test]
+    fn conservative_growth_is_a_quarter() {
+        assert_eq!(SlowStart::Double.growth_bytes(1000), 1000);
+        assert_eq!(SlowStart::Conservative.growth_bytes(1000), 250);
+    }
+}

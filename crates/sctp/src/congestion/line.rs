@@ -1,0 +1,371 @@
+//! A bottleneck with a drop-tail queue, and senders that ask controllers what to do, packet by packet. The loss recovery
+//! is as plain as can be: what three later packets have overtaken is lost, and sent again as a new packet.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::{Acked, Algorithm, Controller, LostPacket, RateSample, Signal};
+use crate::path::after;
+use crate::time::Time;
+
+/// Bytes of a packet, all of which count.
+pub(super) const PACKET_BYTES: usize = 1500;
+/// Packets that may be overtaken before one is lost.
+const REORDERING: u32 = 3;
+/// Shortest timeout.
+const TIMEOUT_MIN: Duration = Duration::from_secs(1);
+
+/// What is between the senders and the receivers.
+#[derive(Clone, Debug)]
+pub(super) struct Line {
+    pub(super) bits_per_s: u64,
+    /// There and back, without the queue.
+    pub(super) rtt: Duration,
+    pub(super) queue_bytes: u64,
+    /// Packets of a million that are lost at random.
+    pub(super) loss_ppm: u64,
+    busy_until: u64,
+    random: u64,
+    pub(super) dropped: u64,
+}
+
+impl Line {
+    pub(super) fn new(mbit_per_s: u64, rtt_ms: u64, queue_bdp: f64, loss_ppm: u64) -> Self {
+        let bdp_bytes = (mbit_per_s * rtt_ms * 125) as f64;
+        Line {
+            bits_per_s: mbit_per_s * 1_000_000,
+            rtt: Duration::from_millis(rtt_ms),
+            queue_bytes: ((bdp_bytes * queue_bdp) as u64).max(2 * PACKET_BYTES as u64),
+            loss_ppm,
+            busy_until: 0,
+            random: 1,
+            dropped: 0,
+        }
+    }
+
+    fn ns_per_packet(&self) -> u64 {
+        PACKET_BYTES as u64 * 8_000_000_000 / self.bits_per_s
+    }
+
+    /// When the acknowledgement of a packet sent now is back, if it is not lost.
+    fn carry(&mut self, now: u64) -> Option<u64> {
+        self.random =
+            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        if (self.random >> 33) % 1_000_000 < self.loss_ppm {
+            return None;
+        }
+        let waiting_bytes = self.busy_until.saturating_sub(now) * self.bits_per_s / 8_000_000_000;
+        if waiting_bytes + PACKET_BYTES as u64 > self.queue_bytes {
+            self.dropped += 1;
+            return None;
+        }
+        self.busy_until = self.busy_until.max(now) + self.ns_per_packet();
+        Some(self.busy_until + self.rtt.as_nanos() as u64)
+    }
+}
+
+/// A packet in flight, with what the delivery rate needs (draft-ietf-ccwg-bbr §4.1).
+#[derive(Debug)]
+struct Sent {
+    at: u64,
+    acked: bool,
+    in_flight_bytes: usize,
+    lost_bytes: u64,
+    delivered_bytes: u64,
+    delivered_at: u64,
+    first_sent_at: u64,
+    app_limited: bool,
+}
+
+/// One sender.
+#[derive(Debug)]
+pub(super) struct Sender {
+    pub(super) controller: Box<dyn Controller>,
+    sent: VecDeque<Sent>,
+    first: u32,
+    acks: VecDeque<(u64, u32)>,
+    in_flight_bytes: usize,
+    /// Losses of packets before this one belong to a window that was reduced already.
+    recovery_until: u32,
+    in_recovery: bool,
+    srtt_ns: Option<u64>,
+    min_rtt_ns: u64,
+    pub(super) delivered_bytes: u64,
+    delivered_at: u64,
+    first_sent_at: u64,
+    lost_bytes: u64,
+    next_send_at: u64,
+    timeout_at: u64,
+    starts_at: u64,
+    /// Packets of data left, if there is an end to them.
+    pub(super) packets_left: Option<u64>,
+    window_limited_until: u32,
+    window_limited: bool,
+    pub(super) timeouts: u32,
+    pub(super) congestions: u32,
+}
+
+impl Sender {
+    fn new(algorithm: Algorithm, starts_at: Duration) -> Self {
+        let starts_at = starts_at.as_nanos() as u64;
+        Sender {
+            controller: algorithm.controller(PACKET_BYTES),
+            sent: VecDeque::new(),
+            first: u32::MAX - 1000,
+            acks: VecDeque::new(),
+            in_flight_bytes: 0,
+            recovery_until: u32::MAX - 1000,
+            in_recovery: false,
+            srtt_ns: None,
+            min_rtt_ns: u64::MAX,
+            delivered_bytes: 0,
+            delivered_at: starts_at,
+            first_sent_at: starts_at,
+            lost_bytes: 0,
+            next_send_at: starts_at,
+            timeout_at: u64::MAX,
+            starts_at,
+            packets_left: None,
+            window_limited_until: u32::MAX - 1000,
+            window_limited: false,
+            timeouts: 0,
+            congestions: 0,
+        }
+    }
+
+    fn srtt(&self) -> Option<Duration> {
+        self.srtt_ns.map(Duration::from_nanos)
+    }
+
+    fn next_packet(&self) -> u32 {
+        self.first.wrapping_add(self.sent.len() as u32)
+    }
+
+    fn window_is_open(&self) -> bool {
+        self.in_flight_bytes + PACKET_BYTES <= self.controller.cwnd_bytes()
+    }
+
+    fn send_at(&self) -> u64 {
+        if self.packets_left == Some(0) || !self.window_is_open() {
+            return u64::MAX;
+        }
+        self.next_send_at
+    }
+
+    /// When something is to be done for this sender.
+    fn next_event(&self) -> u64 {
+        let ack = self.acks.front().map_or(u64::MAX, |ack| ack.0);
+        let timeout = if self.in_flight_bytes > 0 { self.timeout_at } else { u64::MAX };
+        ack.min(self.send_at()).min(timeout).max(self.starts_at)
+    }
+
+    fn run(&mut self, now: u64, line: &mut Line) {
+        while self.acks.front().is_some_and(|ack| ack.0 <= now) {
+            let (_, number) = self.acks.pop_front().expect("there is one");
+            self.take_ack(now, number);
+        }
+        if self.in_flight_bytes > 0 && self.timeout_at <= now {
+            self.time_out(now);
+        }
+        if self.send_at() <= now {
+            self.send_burst(now, line);
+        }
+        if !self.window_is_open() {
+            self.window_limited = true;
+            self.window_limited_until = self.next_packet();
+        }
+    }
+
+    /// A millisecond's worth of packets, or two.
+    fn send_burst(&mut self, now: u64, line: &mut Line) {
+        let rate = self.controller.pacing_bytes_per_s(self.srtt()).unwrap_or(u64::MAX);
+        let quantum = (rate / 1000).clamp(2 * PACKET_BYTES as u64, 65_536) as usize / PACKET_BYTES;
+        let mut packets = 0;
+        while packets < quantum && self.window_is_open() && self.packets_left != Some(0) {
+            self.send(now, line);
+            packets += 1;
+        }
+        let took = (packets * PACKET_BYTES) as u128 * 1_000_000_000 / u128::from(rate);
+        self.next_send_at = now.max(self.next_send_at.saturating_add(took as u64));
+    }
+
+    fn send(&mut self, now: u64, line: &mut Line) {
+        if self.in_flight_bytes == 0 {
+            self.first_sent_at = now;
+            self.delivered_at = now;
+            self.restart_timer(now);
+        }
+        if let Some(left) = &mut self.packets_left {
+            *left -= 1;
+        }
+        self.in_flight_bytes += PACKET_BYTES;
+        let number = self.next_packet();
+        let app_limited = self.packets_left == Some(0);
+        self.sent.push_back(Sent {
+            at: now,
+            acked: false,
+            in_flight_bytes: self.in_flight_bytes,
+            lost_bytes: self.lost_bytes,
+            delivered_bytes: self.delivered_bytes,
+            delivered_at: self.delivered_at,
+            first_sent_at: self.first_sent_at,
+            app_limited,
+        });
+        self.controller.on_sent(Time::from_nanos(now), PACKET_BYTES, self.in_flight_bytes, app_limited);
+        if let Some(at) = line.carry(now) {
+            self.acks.push_back((at, number));
+        }
+    }
+
+    fn restart_timer(&mut self, now: u64) {
+        let rtt = self.srtt().unwrap_or_default();
+        self.timeout_at = now + (3 * rtt).max(TIMEOUT_MIN).as_nanos() as u64;
+    }
+
+    fn take_ack(&mut self, now: u64, number: u32) {
+        let index = number.wrapping_sub(self.first) as usize;
+        // A timeout may have given it up.
+        let Some(packet) = self.sent.get_mut(index) else { return };
+        packet.acked = true;
+        self.restart_timer(now);
+        let in_flight_before_bytes = self.in_flight_bytes;
+        let packet = &self.sent[index];
+        self.in_flight_bytes -= PACKET_BYTES;
+        self.delivered_bytes += PACKET_BYTES as u64;
+        self.delivered_at = now;
+        self.first_sent_at = packet.at;
+        let rtt_ns = now - packet.at;
+        let sample = RateSample {
+            delivered_bytes: self.delivered_bytes - packet.delivered_bytes,
+            interval: Duration::from_nanos((packet.at - packet.first_sent_at).max(now - packet.delivered_at)),
+            prior_delivered_bytes: packet.delivered_bytes,
+            total_delivered_bytes: self.delivered_bytes,
+            sent_in_flight_bytes: packet.in_flight_bytes,
+            lost_bytes: self.lost_bytes - packet.lost_bytes,
+            app_limited: packet.app_limited,
+        };
+        self.srtt_ns = Some(self.srtt_ns.map_or(rtt_ns, |srtt| srtt - srtt / 8 + rtt_ns / 8));
+        self.min_rtt_ns = self.min_rtt_ns.min(rtt_ns);
+        let lost_bytes = self.detect_losses(now, number, in_flight_before_bytes);
+        if self.in_recovery && !after(self.recovery_until, number) {
+            self.in_recovery = false;
+            self.controller.on_recovered(Time::from_nanos(now));
+        }
+        if after(number, self.window_limited_until) {
+            self.window_limited = false;
+        }
+        let acked = Acked {
+            bytes: PACKET_BYTES,
+            in_flight_before_bytes,
+            in_flight_bytes: self.in_flight_bytes,
+            lost_bytes,
+            cumulative: true,
+            in_recovery: self.in_recovery,
+            window_limited: self.window_limited,
+            rtt: Some(Duration::from_nanos(rtt_ns)),
+            srtt: self.srtt(),
+            min_rtt: Some(Duration::from_nanos(self.min_rtt_ns)),
+            newest_packet: number,
+            next_packet: self.next_packet(),
+            rate: Some(sample),
+        };
+        self.controller.on_acked(Time::from_nanos(now), &acked);
+    }
+
+    fn detect_losses(&mut self, now: u64, newest: u32, in_flight_before_bytes: usize) -> usize {
+        let mut lost_bytes = 0;
+        let mut reduces = false;
+        while !after(self.first.wrapping_add(REORDERING), newest) {
+            let Some(packet) = self.sent.pop_front() else { break };
+            let number = self.first;
+            self.first = self.first.wrapping_add(1);
+            if !packet.acked {
+                lost_bytes += PACKET_BYTES;
+                self.lose(now, number, &packet);
+                reduces |= !after(self.recovery_until, number);
+            }
+        }
+        if reduces {
+            self.recovery_until = self.next_packet();
+            self.in_recovery = true;
+            self.congestions += 1;
+            self.controller.on_congestion(Time::from_nanos(now), Signal::Loss, in_flight_before_bytes);
+        }
+        lost_bytes
+    }
+
+    fn lose(&mut self, now: u64, number: u32, packet: &Sent) {
+        self.in_flight_bytes -= PACKET_BYTES;
+        self.lost_bytes += PACKET_BYTES as u64;
+        if let Some(left) = &mut self.packets_left {
+            *left += 1;
+        }
+        let lost = LostPacket {
+            bytes: PACKET_BYTES,
+            number,
+            sent_in_flight_bytes: packet.in_flight_bytes,
+            lost_bytes: self.lost_bytes - packet.lost_bytes,
+            prior_delivered_bytes: packet.delivered_bytes,
+            app_limited: packet.app_limited,
+        };
+        self.controller.on_packet_lost(Time::from_nanos(now), &lost);
+    }
+
+    fn time_out(&mut self, now: u64) {
+        let before = self.in_flight_bytes;
+        while let Some(packet) = self.sent.pop_front() {
+            let number = self.first;
+            self.first = self.first.wrapping_add(1);
+            if !packet.acked {
+                self.lose(now, number, &packet);
+            }
+        }
+        self.acks.clear();
+        self.recovery_until = self.next_packet();
+        self.in_recovery = true;
+        self.timeouts += 1;
+        self.controller.on_timeout(Time::from_nanos(now), before);
+    }
+}
+
+/// Senders that share a line.
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) line: Line,
+    pub(super) senders: Vec<Sender>,
+    now: u64,
+}
+
+impl World {
+    /// One sender for each algorithm, each starting so much later than the one before.
+    pub(super) fn new(line: Line, algorithms: &[Algorithm], apart: Duration) -> Self {
+        let senders = algorithms.iter().zip(0..).map(|(&a, i)| Sender::new(a, apart * i)).collect();
+        World { line, senders, now: 0 }
+    }
+
+    pub(super) fn run_until(&mut self, time: Duration) {
+        let end = time.as_nanos() as u64;
+        loop {
+            let next = self.senders.iter().map(Sender::next_event).min().unwrap_or(u64::MAX).max(self.now);
+            if next >= end {
+                self.now = end;
+                return;
+            }
+            self.now = next;
+            for sender in &mut self.senders {
+                if sender.next_event() <= next {
+                    sender.run(next, &mut self.line);
+                }
+            }
+        }
+    }
+
+    /// Runs from one time to another and says what part of the line each sender had in between.
+    pub(super) fn shares(&mut self, from: Duration, to: Duration) -> Vec<f64> {
+        self.run_until(from);
+        let before: Vec<u64> = self.senders.iter().map(|s| s.delivered_bytes).collect();
+        self.run_until(to);
+        let line_bytes = self.line.bits_per_s as f64 / 8.0 * (to - from).as_secs_f64();
+        self.senders.iter().zip(before).map(|(s, b)| (s.delivered_bytes - b) as f64 / line_bytes).collect()
+    }
+}

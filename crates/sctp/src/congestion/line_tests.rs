@@ -1,0 +1,92 @@
+//! What each controller makes of a line, against what its publication says.
+
+use std::time::Duration;
+
+use super::Algorithm;
+use super::line::{Line, PACKET_BYTES, World};
+
+/// What part of a line one sender has between two times, in seconds.
+fn share(line: &Line, algorithm: Algorithm, from_s: u64, to_s: u64) -> f64 {
+    let mut world = World::new(line.clone(), &[algorithm], Duration::ZERO);
+    world.shares(Duration::from_secs(from_s), Duration::from_secs(to_s))[0]
+}
+
+/// Jain's index: 1 if all have the same, 1/n if one has everything.
+fn fairness(shares: &[f64]) -> f64 {
+    let sum: f64 = shares.iter().sum();
+    sum * sum / (shares.len() as f64 * shares.iter().map(|s| s * s).sum::<f64>())
+}
+
+#[test]
+fn each_fills_a_line_whose_queue_holds_a_round_trip() {
+    for algorithm in Algorithm::ALL {
+        let share = share(&Line::new(30, 100, 1.0, 0), algorithm, 0, 60);
+        assert!(share > 0.95, "{algorithm} has {share}");
+    }
+}
+
+#[test]
+fn cubic_fills_a_long_fat_line_with_a_short_queue() {
+    let share = share(&Line::new(1000, 120, 0.1, 0), Algorithm::Cubic, 5, 20);
+    assert!(share > 0.85, "{share}");
+}
+
+#[test]
+fn the_windows_under_random_loss_are_those_of_the_response_functions() {
+    // RFC 9438 §5.2: the average window of AIMD that loses half and of CUBIC where Reno is not slower than its function is
+    // √(3 / (2 p)) packets.
+    let line = Line::new(100, 50, 1.0, 10_000);
+    for algorithm in [Algorithm::NewReno, Algorithm::Cubic] {
+        let share = share(&line, algorithm, 10, 210);
+        let window = share * line.bits_per_s as f64 / 8.0 * line.rtt.as_secs_f64() / PACKET_BYTES as f64;
+        let predicted = (1.5_f64 / 0.01).sqrt();
+        assert!((window / predicted - 1.0).abs() < 0.15, "{algorithm} {window} and not {predicted} packets");
+    }
+}
+
+#[test]
+fn bbr_does_not_mind_one_percent_of_loss() {
+    let share = share(&Line::new(100, 50, 1.0, 10_000), Algorithm::Bbr, 0, 40);
+    assert!(share > 0.8, "{share}");
+}
+
+#[test]
+fn two_senders_share() {
+    for algorithm in Algorithm::ALL {
+        let start_apart = Duration::from_millis(137);
+        let mut world = World::new(Line::new(50, 40, 1.0, 0), &[algorithm; 2], start_apart);
+        let shares = world.shares(Duration::from_secs(30), Duration::from_secs(90));
+        assert!(shares.iter().sum::<f64>() > 0.95, "{algorithm} {shares:?}");
+        assert!(fairness(&shares) > 0.9, "{algorithm} {shares:?}");
+    }
+}
+
+#[test]
+fn slow_start_ends_before_it_drops_much_more_than_it_must() {
+    // In the round trip in which the queue fills nobody can know. Without a look at the round-trip time, another doubling
+    // follows: a slow start that ends with the first loss drops four times as much as the queue holds here.
+    for algorithm in [Algorithm::NewReno, Algorithm::Cubic] {
+        let line = Line::new(100, 100, 1.0, 0);
+        let mut world = World::new(line.clone(), &[algorithm], Duration::ZERO);
+        world.run_until(Duration::from_secs(4));
+        let queue_packets = line.queue_bytes / PACKET_BYTES as u64;
+        assert!(world.line.dropped < 2 * queue_packets, "{algorithm} {} {queue_packets}", world.line.dropped);
+    }
+}
+
+#[test]
+fn a_pause_costs_no_more_than_the_way_back() {
+    // Ten seconds of data, a pause of three, and on: within two seconds the line is full again.
+    for algorithm in Algorithm::ALL {
+        let mut world = World::new(Line::new(50, 40, 1.0, 0), &[algorithm], Duration::ZERO);
+        world.run_until(Duration::from_secs(10));
+        world.senders[0].packets_left = Some(0);
+        world.run_until(Duration::from_secs(13));
+        for _ in 0..4 {
+            world.senders[0].controller.on_idle();
+        }
+        world.senders[0].packets_left = None;
+        let share = world.shares(Duration::from_secs(15), Duration::from_secs(20))[0];
+        assert!(share > 0.9, "{algorithm} has {share}");
+    }
+}

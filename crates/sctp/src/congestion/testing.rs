@@ -1,0 +1,27 @@
+//! Acknowledgements for tests.
+
+use super::Acked;
+
+/// So many bytes acknowledged while the application had no more to send.
+pub(super) fn acked(bytes: usize) -> Acked {
+    Acked {
+        bytes,
+        in_flight_before_bytes: bytes,
+        in_flight_bytes: 0,
+        lost_bytes: 0,
+        cumulative: true,
+        in_recovery: false,
+        window_limited: false,
+        rtt: None,
+        srtt: None,
+        min_rtt: None,
+        newest_packet: 0,
+        next_packet: 1,
+        rate: None,
+    }
+}
+
+/// So many bytes acknowledged while the window held packets back.
+pub(super) fn limited(bytes: usize) -> Acked {
+    Acked { window_limited: true, ..acked(bytes) }
+}
