@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
+use sctp::trace::Record;
 use sctp::{
     Admission, AssociationId, Endpoint, Event, Host, PathHints, Payload, ReceiveInfo, SendInfo, Time,
 };
@@ -61,6 +62,8 @@ pub struct App {
     pub messages: Vec<Received>,
     /// Every event, in order.
     pub events: Vec<Happened>,
+    /// What associations did that are traced, in order.
+    pub trace: Vec<Record>,
     /// Whether the bytes of messages are kept; a long run does without.
     pub keeps_bytes: bool,
     /// What the link says about every path.
@@ -80,6 +83,7 @@ impl Default for App {
         App {
             messages: Vec::new(),
             events: Vec::new(),
+            trace: Vec::new(),
             keeps_bytes: true,
             hints: PathHints { mtu_bytes: 1472, in_flight_limit_bytes: None },
             now: Time::ZERO,
@@ -225,6 +229,10 @@ impl Application for App {
 
     fn deadline(&self) -> Option<Time> {
         self.read_at
+    }
+
+    fn traced(&mut self, record: Record) {
+        self.trace.push(record);
     }
 }
 

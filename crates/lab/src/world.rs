@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use netsim::{HostId, Network, PipeConfig, PipeId};
+use sctp::trace::Record;
 use sctp::{
     AssociationConfig, AssociationId, BatchLimits, Endpoint, EndpointConfig, Host, Piece, Scope, Statistics,
     Time, TransmitBuffer,
@@ -32,6 +33,9 @@ pub trait Application: Host {
     fn deadline(&self) -> Option<Time> {
         None
     }
+
+    /// Takes what an association did that is traced.
+    fn traced(&mut self, _record: Record) {}
 }
 
 /// A packet that leaves a host.
@@ -406,6 +410,9 @@ impl<A: Application> World<A> {
             let node = &mut self.nodes[number];
             node.app.set_now(now);
             node.app.act(&mut node.endpoint);
+            while let Some(record) = node.endpoint.poll_trace() {
+                node.app.traced(record);
+            }
             #[cfg(feature = "testing")]
             node.endpoint.assert_counters();
             let Some(transmit) = node.endpoint.poll_transmit(now, Scope::All, &mut self.buffer) else {

@@ -23,7 +23,9 @@ mod restart;
 mod sack_timing;
 mod several_paths;
 mod shutdown;
+mod statistics;
 mod swarm;
 mod throughput;
+mod trace;
 #[cfg(feature = "testing")]
 mod tsn_wrap;
