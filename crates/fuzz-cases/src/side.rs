@@ -3,13 +3,14 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use bytes::Bytes;
+use lab::ledger::Record;
 use sctp::config::{MESSAGE_OVERHEAD_BYTES, PEER_ADDRESSES_MAX};
 use sctp::{
-    Admission, AssociationConfig, AssociationId, BatchLimits, Endpoint, EndpointConfig, SendInfo, Time,
+    Admission, AssociationConfig, AssociationId, BatchLimits, Endpoint, EndpointConfig, SendInfo, Statistics,
+    Time,
 };
 
-use crate::app::{App, Record};
+use crate::app::App;
 
 /// The largest chunk there is.
 const CHUNK_BYTES_MAX: usize = 65_535;
@@ -79,44 +80,41 @@ impl Side {
     pub(crate) fn connect(&mut self, now: Time, ports: (u16, u16), remotes: &[SocketAddr]) {
         let config = Arc::clone(&self.config);
         if let Ok(id) = self.endpoint.connect(now, ports.0, ports.1, remotes, config, &self.app) {
-            self.app.begin(id);
+            self.app.book.begin(id);
         }
     }
 
     /// Sends a record or the next part of one, of at most `bytes`, if there is room.
     pub(crate) fn send(&mut self, id: AssociationId, info: SendInfo, bytes: usize) {
         self.records += 2;
-        // Until the peer has said how many streams it takes, only the first is sure to exist.
-        let up = self.app.open_log(id).is_some_and(|log| self.app.logs[log].up);
-        let info = SendInfo { stream: if up { info.stream } else { 0 }, ..info };
         let length = if info.more { bytes * 3 } else { bytes };
-        let part = self.app.next_part(id, (info, Record::new(self.records, length.max(1))));
-        let (first, record, before) = part;
-        let bytes = bytes.clamp(1, record.len() - before);
-        let info = SendInfo { more: before + bytes < record.len(), ..first };
-        match self.endpoint.admit(id, &info, bytes) {
+        let entry = self.app.book.entry(id);
+        // Until the peer has said how many streams it takes, only the first is sure to exist.
+        let info = SendInfo { stream: if entry.up { info.stream } else { 0 }, ..info };
+        let part = entry.next_part(info, Record::new(self.records, length.max(1)), bytes);
+        match self.endpoint.admit(id, &part.info, part.bytes) {
             Admission::Idle | Admission::Room => {}
             Admission::Full | Admission::Fail(_) => return,
         }
-        let block = Bytes::from(record.to_vec()).slice(before..before + bytes);
-        let sent = self.endpoint.send(id, &info, bytes, [block]);
+        let sent = self.endpoint.send(id, &part.info, part.bytes, [part.content()]);
         assert_eq!(sent, Ok(()), "what was admitted is taken");
-        self.app.sent(id, part, bytes);
+        entry.sent(part);
     }
 
     /// Reads up to that many messages of every association, or half of one.
     pub(crate) fn read(&mut self, messages: usize) {
-        for log in self.app.logs.iter_mut().filter(|log| log.closed.is_none()) {
-            let half = log.unread.front().map_or(0, |bytes| bytes / 2);
+        for (&id, unread) in &mut self.app.unread {
+            let id = AssociationId(id);
+            let half = unread.messages.front().map_or(0, |bytes| bytes / 2);
             if messages == 0 && half > 0 {
-                self.endpoint.consumed(log.id, half, false);
-                log.unread[0] -= half;
-                log.unread_bytes -= half;
+                self.endpoint.consumed(id, half, false);
+                unread.messages[0] -= half;
+                unread.bytes -= half;
             }
             for _ in 0..messages {
-                let Some(bytes) = log.unread.pop_front() else { break };
-                log.unread_bytes -= bytes;
-                self.endpoint.consumed(log.id, bytes, true);
+                let Some(bytes) = unread.messages.pop_front() else { break };
+                unread.bytes -= bytes;
+                self.endpoint.consumed(id, bytes, true);
             }
         }
     }
@@ -144,25 +142,30 @@ impl Side {
     /// Counters equal a recount, and memory is bounded.
     pub(crate) fn check(&self) {
         self.endpoint.assert_counters();
-        let open = self.app.logs.iter().filter(|log| log.closed.is_none());
-        let (config, mut count) = (&self.config, 0);
-        for log in open {
-            count += 1;
-            let statistics = self.endpoint.statistics(log.id).expect("what has not ended is there");
-            let held = statistics.receive_buffered_bytes as usize;
-            let held_max = 2 * config.receive_buffer_bytes + CHUNK_BYTES_MAX + MESSAGE_OVERHEAD_BYTES;
-            assert!(held <= held_max, "{held} bytes are held, {held_max} may be");
-            assert!(log.unread_bytes <= held, "{} bytes are not read, {held} counted", log.unread_bytes);
-            let buffered = statistics.send_buffered_bytes as usize;
-            let buffer_bytes = config.send_buffer_bytes.max(config.send_buffer_tuned_bytes);
-            let buffered_max = buffer_bytes + config.message_bytes_max + MESSAGE_OVERHEAD_BYTES;
-            assert!(buffered <= buffered_max, "{buffered} bytes are to be sent, {buffered_max} may be");
-            assert!(statistics.outstanding_bytes <= statistics.send_buffered_bytes);
-            assert!(statistics.paths.len() <= 2 * PEER_ADDRESSES_MAX, "{} paths", statistics.paths.len());
+        for entry in self.app.book.open() {
+            let statistics = self.endpoint.statistics(entry.id).expect("what has not ended is there");
+            self.check_association(entry.id, &statistics);
         }
+        let count = self.app.book.open().count();
         assert_eq!(count, self.endpoint.association_count(), "every association has said that it ended");
-        let entries_max = TIMER_ENTRIES_MAX + TIMER_ENTRIES_MAX_EACH * self.app.logs.len();
+        let entries_max = TIMER_ENTRIES_MAX + TIMER_ENTRIES_MAX_EACH * self.app.book.entries.len();
         assert!(self.endpoint.timer_entries() <= entries_max, "{} timers", self.endpoint.timer_entries());
+    }
+
+    fn check_association(&self, id: AssociationId, statistics: &Statistics) {
+        let config = &self.config;
+        let held = statistics.receive_buffered_bytes as usize;
+        let buffer_bytes = config.receive_buffer_bytes.max(config.receive_buffer_tuned_bytes);
+        let held_max = 2 * buffer_bytes + CHUNK_BYTES_MAX + MESSAGE_OVERHEAD_BYTES;
+        assert!(held <= held_max, "{held} bytes are held, {held_max} may be");
+        let unread = self.app.unread.get(&id.0).map_or(0, |unread| unread.bytes);
+        assert!(unread <= held, "{unread} bytes are not read, {held} counted");
+        let buffered = statistics.send_buffered_bytes as usize;
+        let buffer_bytes = config.send_buffer_bytes.max(config.send_buffer_tuned_bytes);
+        let buffered_max = buffer_bytes + config.message_bytes_max + MESSAGE_OVERHEAD_BYTES;
+        assert!(buffered <= buffered_max, "{buffered} bytes are to be sent, {buffered_max} may be");
+        assert!(statistics.outstanding_bytes <= statistics.send_buffered_bytes);
+        assert!(statistics.paths.len() <= 2 * PEER_ADDRESSES_MAX, "{} paths", statistics.paths.len());
     }
 }
 

@@ -86,9 +86,9 @@ impl World {
         let local = Some(packet.to.ip());
         let Side { endpoint, app, .. } = &mut self.sides[side];
         app.events = 0;
-        let associations = app.logs.len();
+        let associations = app.book.entries.len();
         endpoint.handle_batch(self.now, packet.from, local, segment_bytes, &packet.bytes, app);
-        if app.logs.len() > associations
+        if app.book.entries.len() > associations
             && let Some(cookie) = sniff::cookie(&packet.bytes)
         {
             // A cookie that comes again when its association has ended begins another with the same tags: what either
@@ -160,17 +160,17 @@ impl World {
         let [a, b] = &mut self.sides;
         let (own, other) = if side == 0 { (a, b) } else { (b, a) };
         if self.forged {
-            own.app.forget_arrived();
+            own.app.book.forget_fresh();
         } else {
-            own.app.compare(&other.app);
+            own.app.book.compare(&[&other.app.book]);
         }
         self.drain(side, CONTROL_PACKETS_MAX + packets);
         self.sides[side].check();
         if !self.forged {
             let accused =
                 |reason: &Option<CloseReason>| matches!(reason, Some(CloseReason::ProtocolViolation(_)));
-            let log = self.sides[side].app.logs.iter().find(|log| accused(&log.closed));
-            assert!(log.is_none(), "an honest peer is accused: {:?}", log.map(|log| &log.closed));
+            let entry = self.sides[side].app.book.entries.iter().find(|entry| accused(&entry.closed));
+            assert!(entry.is_none(), "an honest peer is accused: {:?}", entry.map(|entry| &entry.closed));
         }
     }
 

@@ -3,6 +3,7 @@
 //! - [`World`]: any number of hosts, with the applications of [`traffic`] or your own. It is made for millions of packets.
 //! - [`Lab`]: two hosts, a line between them that loses what it is told to, and every packet kept to be looked at.
 //! - [`script::Peer`]: one endpoint that faces a peer made of packets, written down as a ladder.
+//! - [`ledger`]: what was sent and what came, record by record.
 //! - [`packets`]: looking into packets, and making them.
 //!
 //! Nothing looks at a clock, and all chance comes from a seed: a run that failed can be run again. With the feature
@@ -29,6 +30,7 @@
 #![forbid(unsafe_code)]
 
 mod app;
+pub mod ledger;
 pub mod packets;
 mod pair;
 pub mod script;
