@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use netsim::topology::Site;
 use netsim::{HostId, Network, PipeConfig, PipeId};
 use sctp::trace::Record;
 use sctp::{
@@ -179,17 +180,55 @@ impl<A: Application> World<A> {
     ///
     /// When there is no address, or another host has one of them.
     pub fn add_host(&mut self, addresses: &[IpAddr], app: A) -> usize {
+        let host = self.network.add_host(addresses);
+        self.attach(host, addresses, HashMap::new(), app)
+    }
+
+    /// An endpoint on a host that a topology of `netsim` has put into the network; its number is returned.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lab::{World, line, traffic::{Source, Traffic}};
+    /// use netsim::topology::Dumbbell;
+    /// use sctp::AssociationConfig;
+    ///
+    /// let mut world: World<Traffic> = World::new(1);
+    /// let dumbbell = Dumbbell::build(&mut world.network, 2, &line(), &line());
+    /// for (left, right) in dumbbell.left.iter().zip(&dumbbell.right) {
+    ///     let (a, b) = (world.add_site(left, Traffic::default()), world.add_site(right, Traffic::default()));
+    ///     world.listen(b, 5001, AssociationConfig::default());
+    ///     let id = world.connect(a, b, (5000, 5001), AssociationConfig::default());
+    ///     world.node_mut(a).app.start(id, Source::file(100_000, 1444));
+    /// }
+    /// let received = |world: &World<Traffic>| [1, 3].map(|node| world.node(node).app.received().bytes);
+    /// assert!(world.run_until(Duration::from_secs(5), |world| received(world) == [100_000; 2]));
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// When it has no address.
+    pub fn add_site(&mut self, site: &Site, app: A) -> usize {
+        self.attach(site.host, &site.addresses, site.sources.iter().copied().collect(), app)
+    }
+
+    fn attach(
+        &mut self,
+        host: HostId,
+        addresses: &[IpAddr],
+        sources: HashMap<IpAddr, IpAddr>,
+        app: A,
+    ) -> usize {
         let number = self.nodes.len();
         let seed = seed_bytes(self.seed, number as u64);
         let mut endpoint = Endpoint::new(self.config.clone(), seed, LIMITS);
         endpoint.set_local_addresses(addresses.to_vec());
-        self.numbers.insert(self.network.add_host(addresses), number);
+        self.numbers.insert(host, number);
         self.nodes.push(Node {
             endpoint,
             app,
             address: SocketAddr::new(addresses[0], UDP_PORT),
             addresses: addresses.to_vec(),
-            sources: HashMap::new(),
+            sources,
             armed: None,
             touched: false,
         });

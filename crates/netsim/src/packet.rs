@@ -15,6 +15,18 @@ use crate::{DropReason, Ecn};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HostId(pub(crate) usize);
 
+impl HostId {
+    /// Its place among the hosts of its network, from 0 on.
+    ///
+    /// ```
+    /// let mut network = netsim::Network::<()>::new(0);
+    /// assert_eq!([(); 2].map(|()| network.add_host(&[]).index()), [0, 1]);
+    /// ```
+    pub fn index(self) -> usize {
+        self.0
+    }
+}
+
 /// A pipe of a [`Network`](crate::Network).
 ///
 /// # Examples

@@ -93,6 +93,11 @@ fn the_address_decides_the_path() {
             assert_eq!(takes_ns(&mut network, b, a, &paths.a), expected_ns);
         }
     }
+    for interface in 0..3 {
+        let (a, b) = (paths.a.addresses[interface], paths.b.addresses[interface]);
+        assert_eq!((paths.a.source(b), paths.b.source(a)), (a, b));
+    }
+    assert_eq!(paths.a.source(IpAddr::from([10, 9, 9, 9])), paths.a.addresses[0]);
 }
 
 #[test]

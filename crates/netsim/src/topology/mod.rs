@@ -65,6 +65,8 @@ pub struct Site {
     pub host: HostId,
     /// Its addresses, one for each interface.
     pub addresses: Vec<IpAddr>,
+    /// Where packets to some addresses are sent from: pairs of destination and source. See [`source`](Self::source).
+    pub sources: Vec<(IpAddr, IpAddr)>,
 }
 
 impl Site {
@@ -82,6 +84,24 @@ impl Site {
     /// ```
     pub fn socket(&self, interface: usize, port: u16) -> SocketAddr {
         SocketAddr::new(self.addresses[interface], port)
+    }
+
+    /// The address from which its packets to another address are sent: that of the interface by which they leave.
+    ///
+    /// # Panics
+    ///
+    /// When it has no address.
+    ///
+    /// ```
+    /// # use netsim::{Network, PipeConfig};
+    /// # use netsim::topology::Paths;
+    /// let configs = [PipeConfig::default(), PipeConfig::default()];
+    /// let Paths { a, b, .. } = Paths::build(&mut Network::<()>::new(0), &configs);
+    /// assert_eq!(a.source(b.addresses[1]), a.addresses[1]);
+    /// ```
+    pub fn source(&self, to: IpAddr) -> IpAddr {
+        let source = self.sources.iter().find(|(destination, _)| *destination == to);
+        source.map_or(self.addresses[0], |(_, source)| *source)
     }
 }
 
@@ -330,7 +350,9 @@ impl Paths {
         paths: usize,
         path: &mut dyn FnMut() -> PipeConfig,
     ) -> Self {
-        let (a, b) = (add_site(network, family, paths), add_site(network, family, paths));
+        let (mut a, mut b) = (add_site(network, family, paths), add_site(network, family, paths));
+        a.sources = b.addresses.iter().copied().zip(a.addresses.iter().copied()).collect();
+        b.sources = a.addresses.iter().copied().zip(b.addresses.iter().copied()).collect();
         let links: Vec<Link> = (0..paths).map(|_| add_link(network, path)).collect();
         for (of_a, of_b) in (0..paths).flat_map(|of_a| (0..paths).map(move |of_b| (of_a, of_b))) {
             network.set_route(a.addresses[of_a], b.addresses[of_b], &[links[of_b].there]);
@@ -360,7 +382,7 @@ fn add_site<P: Payload>(network: &mut Network<P>, family: Family, interfaces: us
         Family::V6 => Ipv6Addr::new(0xfd00, interface as u16 + 1, 0, 0, 0, 0, 0, number).into(),
     };
     let addresses: Vec<IpAddr> = (0..interfaces).map(address).collect();
-    Site { host: network.add_host(&addresses), addresses }
+    Site { host: network.add_host(&addresses), addresses, sources: Vec::new() }
 }
 
 fn add_sites<P: Payload>(
