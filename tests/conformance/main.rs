@@ -24,6 +24,8 @@ mod section_5_2_init;
 mod section_5_3;
 mod section_6;
 mod section_6_2;
+mod section_6_5;
+mod section_6_8;
 mod section_8;
 mod section_8_4;
 mod section_9;
@@ -50,4 +52,6 @@ const SECTIONS: &[rules::Table] = &[
     section_9::RULES,
     section_6::RULES,
     section_6_2::RULES,
+    section_6_5::RULES,
+    section_6_8::RULES,
 ];

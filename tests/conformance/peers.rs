@@ -136,6 +136,15 @@ pub(crate) fn outstanding(stage: &Stage, count: u8) -> Peer {
 
 /// A peer with several addresses, all of them verified. The first is `peer.address`.
 pub(crate) fn multihomed(stage: &Stage, config: AssociationConfig, others: &[IpAddr]) -> Peer {
+    multihomed_with_cookie(stage, config, others).0
+}
+
+/// The same, and the cookie that it has echoed.
+pub(crate) fn multihomed_with_cookie(
+    stage: &Stage,
+    config: AssociationConfig,
+    others: &[IpAddr],
+) -> (Peer, Vec<u8>) {
     let mut parameters = Vec::new();
     for other in others {
         let IpAddr::V4(address) = *other else { continue };
@@ -159,7 +168,7 @@ pub(crate) fn multihomed(stage: &Stage, config: AssociationConfig, others: &[IpA
         answers_heartbeat(&mut peer, to, &packet);
     }
     assert!(statistics(&peer).paths.iter().all(|p| p.active), "every address is verified");
-    stage.play(peer)
+    (stage.play(peer), cookie)
 }
 
 /// Answers the heartbeat in a packet that went to `to`, from there. False: there is none.

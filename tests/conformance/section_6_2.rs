@@ -201,7 +201,7 @@ fn no_sack_is_delayed_by_more_than_half_a_second(stage: &Stage) {
     peer.expects("SACK 8");
 }
 
-fn as_many_gaps_are_reported_as_fit_a_packet(stage: &Stage) {
+pub(crate) fn as_many_gaps_are_reported_as_fit_a_packet(stage: &Stage) {
     let mut peer = Peer::established_with(1, quiet());
     for n in 1..=500 {
         peer.sends().data_with(UNORDERED, 2 * n, 0, 0, b"x").go();
