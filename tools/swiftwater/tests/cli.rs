@@ -28,8 +28,12 @@ struct Server {
 
 impl Server {
     fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    fn start_with(words: &[&str]) -> Self {
         let mut command = swiftwater(&["perf", "server", "-B", "127.0.0.1", "-p", "0", "--udp-port", "0"]);
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("the program starts");
+        let mut child = command.args(words).stdout(Stdio::piped()).spawn().expect("the program starts");
         let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
         let mut line = String::new();
         lines.read_line(&mut line).expect("it says where it listens");
@@ -261,10 +265,50 @@ fn bench_prints_json_alone_when_asked() {
 }
 
 #[test]
+fn a_test_is_recorded_printed_and_drawn() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("trace");
+    fs::create_dir_all(&folder).expect("a folder");
+    let (client, server_file) = (folder.join("client.sqlog"), folder.join("server.sqlog"));
+    let server = Server::start_with(&["--qlog", server_file.to_str().expect("text")]);
+    let words = ["-n", "200", "-l", "5000", "--mtu", "1500", "-P", "2", "--qlog"];
+    let rows = server.ask(&[&words[..], &[client.to_str().expect("text")]].concat());
+    assert_eq!(number(&rows[0], "messages"), 200.0);
+    server.interrupt_and_read_rest();
+    let show = |file: &PathBuf, words: &[&str]| {
+        let output = swiftwater(&["trace", "show"]).arg(file).args(words).output().expect("starts");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    for file in [&client, &server_file] {
+        let ends = show(file, &["-e", "association_closed"]);
+        assert_eq!(ends.lines().count(), 2, "two associations: {ends}");
+    }
+    let count = |file: &PathBuf, name: &str| show(file, &["-e", name]).lines().count();
+    // The INITs come before the associations of the server; it answers them without one.
+    let (left, arrived) = (count(&client, "packet_sent"), count(&server_file, "packet_received"));
+    assert!(arrived >= 200 * 5000 / 1472 && left >= arrived + 2, "{left} left, {arrived} arrived");
+    let output = swiftwater(&["trace", "plot"]).arg(&client).output().expect("starts");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).ends_with("client.svg: 2 paths\n"), "{}", text(&output.stdout));
+    let svg = fs::read_to_string(folder.join("client.svg")).expect("written");
+    assert_eq!(svg.matches("arrived at the peer").count(), 2);
+    let picture = swiftwater(&["trace", "plot"]).arg(&client).args(["-o", "x.bmp"]).output().expect("starts");
+    assert!(!picture.status.success() && text(&picture.stderr).contains("end it with .svg or .html"));
+    let server = Server::start();
+    let tcp = server.client(&["--proto", "tcp", "--qlog", "x.sqlog"]).output().expect("starts");
+    assert!(!tcp.status.success() && text(&tcp.stderr).contains("--qlog records SCTP"));
+}
+
+#[test]
 fn help_has_examples_and_the_manual_a_page_for_each_command() {
-    for words in
-        [&["--help"][..], &["perf", "server", "--help"], &["perf", "client", "--help"], &["bench", "--help"]]
-    {
+    for words in [
+        &["--help"][..],
+        &["perf", "server", "--help"],
+        &["perf", "client", "--help"],
+        &["bench", "--help"],
+        &["trace", "plot", "--help"],
+        &["trace", "show", "--help"],
+    ] {
         let output = swiftwater(words).output().expect("the program starts");
         assert!(output.status.success() && text(&output.stdout).contains("Examples:"), "{words:?}");
     }
@@ -277,6 +321,8 @@ fn help_has_examples_and_the_manual_a_page_for_each_command() {
         "swiftwater-perf-server",
         "swiftwater-perf-client",
         "swiftwater-bench",
+        "swiftwater-trace-plot",
+        "swiftwater-trace-show",
     ] {
         assert!(folder.join(format!("{page}.1")).exists(), "{page}");
     }

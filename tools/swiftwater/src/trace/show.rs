@@ -75,7 +75,7 @@ pub(super) fn warn_cut_off(path: &Path) {
 fn write_line(entry: &Entry, out: &mut String) {
     let path = entry.path.as_ref().map_or_else(String::new, |path| format!("/{path}"));
     let place = format!("{}{path}", entry.group);
-    let _ = write!(out, "{:12.6}  {place:<11} {:<26}", entry.time_s, entry.name);
+    let _ = write!(out, "{:12.6}  {place:<11} {:<25}  ", entry.time_s, entry.name);
     match &entry.body {
         Body::Started(it) => {
             let _ = write!(out, "association {} port {} to {}", it.association, it.local_port, it.peer_port);
