@@ -5,6 +5,7 @@ use std::time::Duration;
 
 pub use sctp::Checksum;
 
+use crate::CongestionControl;
 use crate::trace::TraceSink;
 
 /// Settings of a [`Stack`](crate::Stack) and of every association on it.
@@ -28,6 +29,8 @@ pub struct Options {
     /// A message still arriving is handed on in parts once this much of it waits
     /// (`SCTP_PARTIAL_DELIVERY_POINT`), at most half of the receive buffer. Default 512 KiB.
     pub partial_delivery_bytes: usize,
+    /// Congestion control of every path. Default CUBIC.
+    pub congestion: CongestionControl,
     /// Send every message at once (`SCTP_NODELAY`). Otherwise messages that follow each other within 50 µs
     /// while data is outstanding share packets and system calls. Default false.
     pub nodelay: bool,
@@ -75,6 +78,7 @@ impl Default for Options {
             receive_buffer_bytes: association.receive_buffer_bytes,
             message_bytes_max: association.message_bytes_max,
             partial_delivery_bytes: association.partial_delivery_bytes,
+            congestion: association.congestion,
             nodelay: false,
             busy_poll: Duration::from_micros(50),
             udp_port: None,
@@ -104,6 +108,7 @@ impl Options {
             receive_buffer_bytes: self.receive_buffer_bytes.max(sctp::config::RECEIVE_WINDOW_BYTES_MIN),
             message_bytes_max: self.message_bytes_max,
             partial_delivery_bytes: self.partial_delivery_bytes.max(1),
+            congestion: self.congestion,
             rto: sctp::config::RtoConfig {
                 initial: self.rto_initial,
                 min: self.rto_min,

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use swiftwater::CongestionControl;
 
 use crate::perf::spec::Protocol;
 use crate::trace::args::TraceCommand;
@@ -147,6 +148,9 @@ pub(crate) struct ClientArgs {
     /// Local UDP port of SCTP [default: any].
     #[arg(long)]
     pub udp_port: Option<u16>,
+    /// Congestion control of SCTP, at both ends: cubic, newreno or bbr [default: cubic].
+    #[arg(long, value_name = "NAME")]
+    pub congestion: Option<CongestionControl>,
     /// Send SCTP packets without a checksum. For measurements on one machine, not for networks.
     #[arg(long)]
     pub no_checksum: bool,

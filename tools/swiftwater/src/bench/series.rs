@@ -125,6 +125,7 @@ impl Series {
             interval_ms: 0,
             buffer_bytes: None,
             packet_bytes,
+            congestion: None,
             checksum: self != Self::SctpNocsum,
         }
     }

@@ -30,6 +30,7 @@ fn options(spec: &Spec, local_addresses: &[IpAddr], udp_port: u16, trace: Option
         mtu_bytes: spec.packet_bytes,
         send_buffer_bytes: spec.buffer_bytes.unwrap_or(default.send_buffer_bytes),
         receive_buffer_bytes: spec.buffer_bytes.unwrap_or(default.receive_buffer_bytes),
+        congestion: spec.congestion.unwrap_or(default.congestion),
         trace: trace.cloned(),
         checksum: if spec.checksum { Checksum::Crc32c } else { Checksum::None },
         ..default

@@ -154,6 +154,7 @@ fn config_of(args: ClientArgs) -> ClientConfig {
         interval_ms: args.interval.map_or(0, |seconds| (seconds * 1e3) as u64),
         buffer_bytes: args.buffer_bytes,
         packet_bytes: args.mtu,
+        congestion: args.congestion,
         checksum: !args.no_checksum,
     };
     let otherwise = if args.count.is_some() { DURATION_MAX } else { DEFAULT_DURATION };

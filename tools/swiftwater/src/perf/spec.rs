@@ -1,6 +1,7 @@
 //! What one test does: the words that client and server exchange about it.
 
 use serde::{Deserialize, Serialize};
+use swiftwater::CongestionControl;
 use thiserror::Error;
 
 /// The largest message that a test may ask for. A server allocates buffers of this size, so it has a bound.
@@ -87,8 +88,31 @@ pub(crate) struct Spec {
     pub buffer_bytes: Option<usize>,
     /// The largest IP packet, where not what the path allows.
     pub packet_bytes: Option<usize>,
+    /// Congestion control of SCTP, where not the default.
+    #[serde(default, with = "congestion_name")]
+    pub congestion: Option<CongestionControl>,
     /// Whether SCTP packets carry a checksum.
     pub checksum: bool,
+}
+
+/// Congestion control by its name.
+mod congestion_name {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+    use swiftwater::CongestionControl;
+
+    pub(super) fn serialize<S: Serializer>(
+        congestion: &Option<CongestionControl>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        congestion.map(CongestionControl::name).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<CongestionControl>, D::Error> {
+        let name = Option::<String>::deserialize(deserializer)?;
+        name.map(|name| name.parse().map_err(D::Error::custom)).transpose()
+    }
 }
 
 impl Spec {
@@ -170,6 +194,7 @@ pub(crate) fn example() -> Spec {
         interval_ms: 0,
         buffer_bytes: None,
         packet_bytes: None,
+        congestion: None,
         checksum: true,
     }
 }
@@ -177,6 +202,18 @@ pub(crate) fn example() -> Spec {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn congestion_control_travels_by_name() {
+        let spec = Spec { congestion: Some(CongestionControl::Bbr), ..example() };
+        let text = serde_json::to_string(&spec).expect("a specification is JSON");
+        assert!(text.contains(r#""congestion":"bbr""#), "{text}");
+        assert_eq!(serde_json::from_str::<Spec>(&text).expect("it is one"), spec);
+        let error = serde_json::from_str::<Spec>(&text.replace("bbr", "vegas")).expect_err("there is none");
+        assert!(error.to_string().contains("choose cubic"), "{error}");
+        let silent = text.replace(r#""congestion":"bbr","#, "");
+        assert_eq!(serde_json::from_str::<Spec>(&silent).expect("it is one"), example());
+    }
 
     #[test]
     fn a_stream_of_bytes_is_counted_in_messages() {
