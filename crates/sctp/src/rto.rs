@@ -49,6 +49,11 @@ impl Rto {
         self.rto
     }
 
+    /// The timeout as measured, without its bounds and without back-off.
+    pub(crate) fn unbounded(&self) -> Duration {
+        self.srtt.unwrap_or_default() + 4 * self.rttvar
+    }
+
     pub(crate) fn srtt(&self) -> Option<Duration> {
         self.srtt
     }

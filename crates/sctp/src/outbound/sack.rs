@@ -44,7 +44,8 @@ struct PathAcked {
     late_chunks: u64,
     /// Some of those were given up by the timer.
     late_after_timeout: bool,
-    /// Chunks that the peer had twice.
+    /// The peer had something twice, and so many chunks of it could have been given up by mistake.
+    duplicate: bool,
     duplicates: u64,
 }
 
@@ -85,6 +86,7 @@ impl Outbound {
             let tsn = tsn::unwrap(self.first, duplicate);
             for (path, acked) in paths.iter().zip(acked.iter_mut()) {
                 acked.duplicates += u64::from(tsn < next && path.doubt.concerns(tsn));
+                acked.duplicate |= tsn < next;
             }
         }
         let in_flight = self.in_flight_payload_bytes;
@@ -94,50 +96,13 @@ impl Outbound {
         }
         let mut outcome = SackOutcome::default();
         for (path_id, (path, acked)) in paths.iter_mut().zip(acked).enumerate() {
-            self.undo_mistakes(now, path, path_id, &acked, statistics);
-            if let Some((newest, oldest)) = acked.packets {
-                outcome.progress = true;
-                if path.state == PathState::Inactive {
-                    // RFC 9260 §8.2.
-                    path.state = PathState::Active;
-                    outcome.reactivated.push(path_id);
-                }
-                path.errors = 0;
-                let (rtt, rate) = measure(now, path, newest, acked.bytes, config);
-                if path.rack.newest().is_some_and(|before| after(before, oldest))
-                    && path.sent_packet(oldest).is_some_and(|packet| packet.first_transmission)
-                {
-                    path.rack.note_reordering();
-                }
-                record_arrival(now, path, newest);
-                let flight = acked.in_flight_before_bytes;
-                let lost_bytes = self.detect_loss(now, path, path_id, flight, statistics);
-                if path.tail.on_acked(now, newest, path.rack.min_rtt(), acked.duplicates > 0)
-                    && !path.in_recovery()
-                {
-                    path.doubt.end();
-                    path.enter_recovery(now, Signal::Loss, flight);
-                }
-                path.leave_recovery(now);
-                path.reduce(acked.bytes, advanced && lost_bytes == 0);
-                let acked = Acked {
-                    bytes: acked.bytes,
-                    in_flight_before_bytes: flight,
-                    in_flight_bytes: path.in_flight_bytes,
-                    lost_bytes,
-                    cumulative: advanced,
-                    in_recovery: path.in_recovery(),
-                    window_limited: path.was_limited(newest),
-                    rtt,
-                    srtt: path.rto.srtt(),
-                    min_rtt: path.rack.min_rtt(),
-                    newest_packet: newest,
-                    next_packet: path.next_packet(),
-                    rate,
-                };
-                path.congestion.on_acked(now, &acked);
-                path.plan_tail_probe(now, config);
+            if acked.packets.is_some() && path.state == PathState::Inactive {
+                // RFC 9260 §8.2.
+                path.state = PathState::Active;
+                outcome.reactivated.push(path_id);
             }
+            outcome.progress |= acked.packets.is_some();
+            self.settle_path(now, path, path_id, &acked, advanced, config, statistics);
             // RFC 9260 §6.3.2 R2, R3 and R4.
             if path.in_flight_bytes == 0 {
                 path.t3 = None;
@@ -155,6 +120,58 @@ impl Outbound {
             outcome.writable = true;
         }
         Ok(outcome)
+    }
+
+    /// What the SACK says about one path: its delay, its losses, its window.
+    #[expect(clippy::too_many_arguments, reason = "a path is lent by its owner, piece by piece")]
+    fn settle_path(
+        &mut self,
+        now: Time,
+        path: &mut Path,
+        path_id: usize,
+        acked: &PathAcked,
+        advanced: bool,
+        config: &AssociationConfig,
+        statistics: &mut Statistics,
+    ) {
+        self.undo_mistakes(now, path, path_id, acked, statistics);
+        if acked.duplicate {
+            path.tail.on_duplicate();
+        }
+        let Some((newest, oldest)) = acked.packets else { return };
+        path.errors = 0;
+        let (rtt, rate) = measure(now, path, newest, acked.bytes, config);
+        if path.rack.newest().is_some_and(|before| after(before, oldest))
+            && path.sent_packet(oldest).is_some_and(|packet| packet.first_transmission)
+        {
+            path.rack.note_reordering();
+        }
+        record_arrival(now, path, newest);
+        let flight = acked.in_flight_before_bytes;
+        let lost_bytes = self.detect_loss(now, path, path_id, flight, statistics);
+        if path.tail.on_acked(newest) && !path.in_recovery() {
+            path.doubt.end();
+            path.enter_recovery(now, Signal::Loss, flight);
+        }
+        path.leave_recovery(now);
+        path.reduce(acked.bytes, advanced && lost_bytes == 0);
+        let acked = Acked {
+            bytes: acked.bytes,
+            in_flight_before_bytes: flight,
+            in_flight_bytes: path.in_flight_bytes,
+            lost_bytes,
+            cumulative: advanced,
+            in_recovery: path.in_recovery(),
+            window_limited: path.was_limited(newest),
+            rtt,
+            srtt: path.rto.srtt(),
+            min_rtt: path.rack.min_rtt(),
+            newest_packet: newest,
+            next_packet: path.next_packet(),
+            rate,
+        };
+        path.congestion.on_acked(now, &acked);
+        path.plan_tail_probe(now, config);
     }
 
     fn acknowledge_to(&mut self, cumulative: u64, paths: &mut [Path], acked: &mut [PathAcked]) {

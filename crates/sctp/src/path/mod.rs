@@ -245,7 +245,7 @@ impl Path {
         }
         let rate = self.pacing_rate();
         self.pacer.on_sent(now, bytes, rate, self.mtu_bytes);
-        self.tail.on_sent(now, number, !first_transmission);
+        self.tail.on_sent(number, !first_transmission);
         self.retransmits_at_once &= first_transmission;
     }
 
@@ -276,7 +276,12 @@ impl Path {
         // RFC 8985 §7.2: a lone packet may wait for another one at the peer.
         let lone = self.in_flight_bytes <= self.mtu_bytes && !self.tail_asks;
         let ack_delay = if lone { config.sack_delay } else { Duration::ZERO };
-        let state = TailState { last_sent_at: self.last_sent_at, srtt: self.rto.srtt(), ack_delay };
+        let state = TailState {
+            last_sent_at: self.last_sent_at,
+            srtt: self.rto.srtt(),
+            longest: self.rto.unbounded(),
+            ack_delay,
+        };
         self.tail.plan(now, state);
     }
 

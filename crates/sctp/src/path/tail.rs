@@ -18,8 +18,8 @@ pub(crate) struct Tail {
     due: bool,
     /// Probes since something arrived.
     sent: u32,
-    /// The probe that repeats data: its packet and when it left.
-    repeat: Option<(u32, Time)>,
+    /// The packet of the probe that repeats data.
+    repeat: Option<u32>,
 }
 
 /// What the path knows when a probe is planned.
@@ -27,6 +27,8 @@ pub(crate) struct Tail {
 pub(crate) struct TailState {
     pub(crate) last_sent_at: Time,
     pub(crate) srtt: Option<Duration>,
+    /// The timeout before its lower bound: as long as a round trip may reasonably take.
+    pub(crate) longest: Duration,
     /// How long the peer may keep a SACK to itself.
     pub(crate) ack_delay: Duration,
 }
@@ -41,11 +43,12 @@ impl Tail {
         self.due
     }
 
-    /// Plans the next probe: two round trips after the last packet, and one after now. Without a measured round trip there
-    /// is none.
+    /// Plans the next probe: two round trips after the last packet, more if they vary much, and one after now. Without a
+    /// measured round trip there is none.
     pub(crate) fn plan(&mut self, now: Time, state: TailState) {
         self.at = state.srtt.filter(|_| self.sent < PROBES_MAX).map(|srtt| {
-            let after = ((2 * srtt).max(PROBE_TIME_MIN) + state.ack_delay) * (1 << self.sent);
+            let answer = (2 * srtt).max(state.longest).max(PROBE_TIME_MIN);
+            let after = (answer + state.ack_delay) * (1 << self.sent);
             (state.last_sent_at + after).max(now + srtt)
         });
     }
@@ -62,34 +65,28 @@ impl Tail {
 
     /// A packet has left. True: it was the probe.
     #[inline]
-    pub(crate) fn on_sent(&mut self, now: Time, number: u32, repeats: bool) -> bool {
+    pub(crate) fn on_sent(&mut self, number: u32, repeats: bool) -> bool {
         if !std::mem::take(&mut self.due) {
             return false;
         }
         self.sent += 1;
         if repeats {
-            self.repeat = Some((number, now));
+            self.repeat = Some(number);
         }
         true
     }
 
-    /// Something arrived. `newest` is the newest packet acknowledged, `duplicate`: the peer reports that it had
-    /// something twice. True: the probe brought what had been lost, which is a sign of congestion (RFC 8985 §7.4).
-    pub(crate) fn on_acked(
-        &mut self,
-        now: Time,
-        newest: u32,
-        min_rtt: Option<Duration>,
-        duplicate: bool,
-    ) -> bool {
-        self.sent = 0;
-        let Some((number, sent_at)) = self.repeat else { return false };
-        if super::after(number, newest) {
-            return false;
-        }
+    /// The peer has had something twice: the probe was not needed.
+    pub(crate) fn on_duplicate(&mut self) {
         self.repeat = None;
-        let answered = min_rtt.is_none_or(|least| now.saturating_since(sent_at) >= least);
-        answered && !duplicate
+    }
+
+    /// Something arrived; `newest` is the newest packet acknowledged. True: the probe brought what had been lost, which is
+    /// a sign of congestion (RFC 8985 §7.4). Only the arrival of what left after the probe shows that: before, the peer may
+    /// have had no time to report the probe.
+    pub(crate) fn on_acked(&mut self, newest: u32) -> bool {
+        self.sent = 0;
+        self.repeat.take_if(|number| super::after(newest, *number)).is_some()
     }
 }
 
@@ -104,7 +101,7 @@ mod tests {
     }
 
     fn state(last_sent_at: Time, srtt: Option<Duration>) -> TailState {
-        TailState { last_sent_at, srtt, ack_delay: Duration::ZERO }
+        TailState { last_sent_at, srtt, longest: Duration::ZERO, ack_delay: Duration::ZERO }
     }
 
     #[test]
@@ -130,23 +127,35 @@ mod tests {
             tail.plan(at(0), state(at(0), Some(SRTT)));
             assert_eq!(tail.at(), Some(at(wait)));
             tail.expire();
-            assert!(tail.on_sent(at(wait), 1, true));
+            assert!(tail.on_sent(1, true));
         }
         tail.plan(at(0), state(at(0), Some(SRTT)));
         assert_eq!(tail.at(), None);
-        tail.on_acked(at(500), 1, Some(SRTT), false);
+        tail.on_acked(1);
         tail.plan(at(500), state(at(500), Some(SRTT)));
         assert_eq!(tail.at(), Some(at(600)));
     }
 
     #[test]
+    fn round_trips_that_vary_put_the_probe_off() {
+        let mut tail = Tail::default();
+        let longest = Duration::from_millis(300);
+        tail.plan(at(0), TailState { longest, ..state(at(0), Some(SRTT)) });
+        assert_eq!(tail.at(), Some(at(300)));
+    }
+
+    #[test]
     fn a_probe_that_was_needed_is_a_sign_of_congestion() {
-        for (answer_ms, duplicate, loss) in [(60, false, true), (60, true, false), (20, false, false)] {
+        for duplicate in [false, true] {
             let mut tail = Tail::default();
             tail.expire();
-            tail.on_sent(at(0), 7, true);
-            assert!(!tail.on_acked(at(10), 6, Some(SRTT), false));
-            assert_eq!(tail.on_acked(at(answer_ms), 7, Some(SRTT), duplicate), loss);
+            tail.on_sent(7, true);
+            assert!(!tail.on_acked(7));
+            if duplicate {
+                tail.on_duplicate();
+            }
+            assert_eq!(tail.on_acked(8), !duplicate);
+            assert!(!tail.on_acked(9), "only once");
         }
     }
 }
