@@ -2,7 +2,9 @@
 
 use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BinaryHeap, VecDeque};
+
+use slab::Slab;
 
 use crate::verdict::Behind;
 
@@ -19,7 +21,7 @@ pub(crate) struct Transit<T> {
     lanes: Vec<Lane<T>>,
     /// The first of each lane that is not empty, and no other.
     heads: BinaryHeap<Reverse<(Key, usize)>>,
-    strays: BTreeMap<Key, T>,
+    strays: Strays<T>,
     sequence: u64,
     len: usize,
 }
@@ -33,7 +35,7 @@ struct Lane<T> {
 /// A stray that waits for others to pass it.
 #[derive(Debug)]
 struct Waiting {
-    key: Key,
+    ticket: Ticket,
     at_ns: u64,
     packets: u32,
 }
@@ -41,7 +43,7 @@ struct Waiting {
 impl<T> Transit<T> {
     /// Nothing on the way and no lanes.
     pub(crate) fn new() -> Self {
-        Transit { lanes: Vec::new(), heads: BinaryHeap::new(), strays: BTreeMap::new(), sequence: 0, len: 0 }
+        Transit { lanes: Vec::new(), heads: BinaryHeap::new(), strays: Strays::new(), sequence: 0, len: 0 }
     }
 
     /// Lanes are numbered from 0 on.
@@ -62,32 +64,26 @@ impl<T> Transit<T> {
     pub(crate) fn push_behind(&mut self, lane: usize, at_ns: u64, behind: Behind, item: T) {
         self.len += 1;
         let key = (behind.at_latest_ns, self.next_sequence());
-        self.strays.insert(key, item);
-        self.lanes[lane].waiting.push(Waiting { key, at_ns, packets: behind.packets });
+        let ticket = self.strays.insert(key, item);
+        self.lanes[lane].waiting.push(Waiting { ticket, at_ns, packets: behind.packets });
     }
 
     /// When the next one arrives.
     pub(crate) fn next_ns(&self) -> Option<u64> {
         let head = self.heads.peek().map(|Reverse((key, _))| key.0);
-        if self.strays.is_empty() {
-            return head;
-        }
-        let stray = self.strays.first_key_value().map(|(key, _)| key.0);
-        head.into_iter().chain(stray).min()
+        head.into_iter().chain(self.strays.first().map(|key| key.0)).min()
     }
 
     /// The next one that has arrived by `now_ns`, and when it did.
     pub(crate) fn pop_due(&mut self, now_ns: u64) -> Option<(u64, T)> {
-        if !self.strays.is_empty()
-            && let Some(entry) = self.strays.first_entry()
-            && self.heads.peek().is_none_or(|Reverse((key, _))| entry.key() < key)
+        if let Some(key) = self.strays.first()
+            && self.heads.peek().is_none_or(|Reverse((head, _))| key < *head)
         {
-            if entry.key().0 > now_ns {
+            if key.0 > now_ns {
                 return None;
             }
             self.len -= 1;
-            let ((at_ns, _), item) = entry.remove_entry();
-            return Some((at_ns, item));
+            return self.strays.pop().map(|item| (key.0, item));
         }
         let mut head = self.heads.peek_mut()?;
         let Reverse(((at_ns, _), lane)) = *head;
@@ -118,7 +114,9 @@ impl<T> Transit<T> {
         let key = (at_ns, self.next_sequence());
         let in_order = &mut self.lanes[lane].in_order;
         match in_order.back() {
-            Some((last, _)) if last.0 > at_ns => drop(self.strays.insert(key, item)),
+            Some((last, _)) if last.0 > at_ns => {
+                self.strays.insert(key, item);
+            }
             Some(_) => in_order.push_back((key, item)),
             None => {
                 in_order.push_back((key, item));
@@ -136,12 +134,62 @@ impl<T> Transit<T> {
                 return true;
             }
             // One that has waited as long as it may is gone already.
-            if let Some(item) = self.strays.remove(&waiting.key) {
-                self.insert(lane, waiting.at_ns.max(passed_ns).min(waiting.key.0), item);
+            if let Some(item) = self.strays.remove(waiting.ticket) {
+                let at_latest_ns = waiting.ticket.0.0;
+                self.insert(lane, waiting.at_ns.max(passed_ns).min(at_latest_ns), item);
             }
             false
         });
         self.lanes[lane].waiting = waiting;
+    }
+}
+
+/// Names a stray: when it arrives, and where it is kept.
+type Ticket = (Key, usize);
+
+/// What is out of order.
+#[derive(Debug)]
+struct Strays<T> {
+    /// Tickets of all that is kept, and of some that were taken out; the first is always of one that is kept.
+    order: BinaryHeap<Reverse<Ticket>>,
+    kept: Slab<(Key, T)>,
+}
+
+impl<T> Strays<T> {
+    fn new() -> Self {
+        Strays { order: BinaryHeap::new(), kept: Slab::new() }
+    }
+
+    fn insert(&mut self, key: Key, item: T) -> Ticket {
+        let ticket = (key, self.kept.insert((key, item)));
+        self.order.push(Reverse(ticket));
+        ticket
+    }
+
+    fn first(&self) -> Option<Key> {
+        self.order.peek().map(|Reverse((key, _))| *key)
+    }
+
+    fn pop(&mut self) -> Option<T> {
+        let Reverse(ticket) = *self.order.peek()?;
+        self.remove(ticket)
+    }
+
+    /// Takes one out, if it is still there.
+    fn remove(&mut self, ticket: Ticket) -> Option<T> {
+        if !self.is_kept(ticket) {
+            return None;
+        }
+        let (_, item) = self.kept.remove(ticket.1);
+        while self.order.peek().is_some_and(|Reverse(first)| !self.is_kept(*first)) {
+            self.order.pop();
+        }
+        Some(item)
+    }
+
+    /// Another may be in its place by now.
+    fn is_kept(&self, (key, place): Ticket) -> bool {
+        self.kept.get(place).is_some_and(|(kept, _)| *kept == key)
     }
 }
 
@@ -152,25 +200,71 @@ mod tests {
 
     const LANES: usize = 3;
 
+    /// All that is on the way in one list that is sorted for every question.
+    #[derive(Default)]
+    struct Model {
+        on_the_way: Vec<(Key, usize)>,
+        /// Lane, item, time of its own, latest time and packets still to pass.
+        waiting: Vec<(usize, usize, u64, u64, u32)>,
+        sequence: u64,
+    }
+
+    impl Model {
+        fn insert(&mut self, at_ns: u64, item: usize) {
+            self.sequence += 1;
+            self.on_the_way.push(((at_ns, self.sequence), item));
+            self.on_the_way.sort_unstable();
+        }
+
+        fn push(&mut self, lane: usize, at_ns: u64, item: usize) {
+            self.insert(at_ns, item);
+            let mut waiting = std::mem::take(&mut self.waiting);
+            waiting.iter_mut().filter(|waiting| waiting.0 == lane).for_each(|waiting| waiting.4 -= 1);
+            for (_, item, own_ns, at_latest_ns, _) in waiting.extract_if(.., |waiting| waiting.4 == 0) {
+                if let Some(place) = self.on_the_way.iter().position(|(_, other)| *other == item) {
+                    self.on_the_way.remove(place);
+                    self.insert(at_latest_ns.min(own_ns.max(at_ns)), item);
+                }
+            }
+            self.waiting = waiting;
+        }
+
+        fn push_behind(&mut self, lane: usize, at_ns: u64, behind: Behind, item: usize) {
+            self.insert(behind.at_latest_ns, item);
+            self.waiting.push((lane, item, at_ns, behind.at_latest_ns, behind.packets));
+        }
+    }
+
     proptest! {
-        /// Any mixture of lanes and of times comes out as sorting all of it would give.
+        /// Any mixture of lanes, times and waiting comes out as sorting all of it would give.
         #[test]
-        fn all_arrives_in_order(steps in prop::collection::vec((0..LANES, 0u64..20, 0u64..8), 0..300)) {
+        fn all_arrives_in_order(
+            steps in prop::collection::vec((0..LANES, 0u64..20, 0u64..8, prop::option::of((1u32..4, 0u64..30))), 0..300)
+        ) {
             let mut transit = Transit::new();
             (0..LANES).for_each(|_| transit.add_lane());
-            let mut model: Vec<(u64, usize)> = Vec::new();
+            let mut model = Model::default();
             let mut now_ns = 0;
-            for (number, (lane, delay_ns, gap_ns)) in steps.into_iter().enumerate() {
-                transit.push(lane, now_ns + delay_ns, number);
-                model.push((now_ns + delay_ns, number));
-                now_ns += gap_ns;
-                model.sort_unstable();
-                prop_assert_eq!(transit.next_ns(), model.first().map(|(at_ns, _)| *at_ns));
-                while let Some(next) = transit.pop_due(now_ns) {
-                    prop_assert_eq!(next, model.remove(0));
+            for (item, (lane, delay_ns, gap_ns, behind)) in steps.into_iter().enumerate() {
+                let at_ns = now_ns + delay_ns;
+                match behind.map(|(packets, wait_ns)| Behind { packets, at_latest_ns: at_ns + wait_ns }) {
+                    Some(behind) => {
+                        transit.push_behind(lane, at_ns, behind, item);
+                        model.push_behind(lane, at_ns, behind, item);
+                    }
+                    None => {
+                        transit.push(lane, at_ns, item);
+                        model.push(lane, at_ns, item);
+                    }
                 }
-                prop_assert!(model.first().is_none_or(|(at_ns, _)| *at_ns > now_ns));
-                prop_assert_eq!(transit.len(), model.len());
+                now_ns += gap_ns;
+                prop_assert_eq!(transit.next_ns(), model.on_the_way.first().map(|(key, _)| key.0));
+                while let Some((at_ns, item)) = transit.pop_due(now_ns) {
+                    let (key, expected) = model.on_the_way.remove(0);
+                    prop_assert_eq!((at_ns, item), (key.0, expected));
+                }
+                prop_assert!(model.on_the_way.first().is_none_or(|(key, _)| key.0 > now_ns));
+                prop_assert_eq!(transit.len(), model.on_the_way.len());
             }
         }
     }
