@@ -16,7 +16,7 @@ use crate::section_3_3_init::tags_and_initial_tsns_differ;
 use crate::section_4::{cookie_echo_is_repeated, init_is_repeated};
 use crate::stage::Stage;
 use crate::words::{
-    INIT_FIXED_BYTES, causes, connects_to, only_chunk, parameter_kinds, sends_chunk, sends_init,
+    INIT_FIXED_BYTES, causes, connects_to, only_chunk, parameter, parameter_kinds, sends_chunk, sends_init,
     sends_init_ack, sends_init_ack_like, sends_init_like, word,
 };
 
@@ -39,7 +39,7 @@ rules! {
         SHOULD "T1 follows the rules of §6.3" => shown_by(init_is_repeated, Talkative, Silent);
         SHOULD "have a T1 for each address of the peer" => deviates(one_init_after_the_other_tries_all_addresses, Elsewhere, Silent; "one T1, and each INIT goes to the next address");
         SHOULD "retransmit INIT to all addresses of the peer" => deviates_by(one_init_after_the_other_tries_all_addresses, Elsewhere, Silent; "one after the other");
-        SHOULD "retransmit COOKIE ECHO to all addresses of the peer" => failing(cookie_echoes_try_all_addresses; "they go to the address that sent the INIT ACK");
+        SHOULD "retransmit COOKIE ECHO to all addresses of the peer" => shown(cookie_echoes_try_all_addresses, Kind);
         SHOULD "answer INIT or INIT ACK with ABORT if parameters are missing or invalid" => shown(an_association_that_is_refused_is_aborted, Kind, Silent);
         SHOULD "name the cause of such an ABORT" => shown_by(an_association_that_is_refused_is_aborted, Value, Length);
         MUST "such an ABORT has the Initiate Tag as its verification tag" => shown_by(an_association_that_is_refused_is_aborted, Tag);
@@ -163,7 +163,8 @@ fn one_init_after_the_other_tries_all_addresses(stage: &Stage) {
 fn cookie_echoes_try_all_addresses(stage: &Stage) {
     let (mut peer, _) = two_addresses(stage);
     peer.takes_init();
-    sends_init_ack(&mut peer, &[]);
+    // Both are the peer's, as it says.
+    sends_init_ack(&mut peer, &parameter(5, &[10, 0, 1, 9]));
     let (first, _) = peer.hears_on();
     peer.waits(Duration::from_secs(1));
     let (second, packet) = peer.hears_on();

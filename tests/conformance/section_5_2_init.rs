@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lab::packets::{header, kinds};
 use lab::script::Peer;
-use sctp::{CloseReason, Event};
+use sctp::Event;
 use sctp_wire::chunk::{Abort, CookieAck, CookieEcho, InitAck};
 
 use crate::rules::rules;
@@ -19,23 +19,23 @@ rules! {
     in "5.2.1" {
         MUST "answer INIT in COOKIE-WAIT with INIT ACK and the parameters of one's own INIT" => shown(crossing_inits_are_answered_with_the_same_parameters, Value, Silent);
         MUST "follow the three rules about the address of that INIT ACK" => shown(a_crossing_init_is_answered_at_its_source, Elsewhere);
-        MUST "1: an address that the upper layer gave" => failing(an_init_from_an_unknown_address_is_not_answered_there; "an INIT from another address is taken for a new association");
+        MUST "1: an address that the upper layer gave" => shown(an_init_from_an_unknown_address_is_not_answered_there, Silent);
         MUST "2: an address that the INIT reports" => shown_by(a_crossing_init_is_answered_at_its_source, Elsewhere);
         SHOULD "3: the source address of the INIT" => shown_by(a_crossing_init_is_answered_at_its_source, Elsewhere);
         MUST "answer INIT in COOKIE-ECHOED with INIT ACK and the parameters of one's own INIT" => shown(an_init_after_the_cookie_is_answered_with_the_same_parameters, Value, Silent);
-        MUST "discard an INIT in COOKIE-ECHOED that adds an address" => failing(an_init_after_the_cookie_may_not_add_addresses; "it is answered with INIT ACK");
+        MUST "discard an INIT in COOKIE-ECHOED that adds an address" => shown(an_init_after_the_cookie_may_not_add_addresses, Silent);
         SHOULD_NOT "let it change the association" => shown(an_init_with_another_address_leaves_the_handshake_alone, Silent, Deaf);
-        SHOULD "answer it with ABORT" => failing(an_init_after_the_cookie_that_adds_addresses_is_aborted; "it is answered with INIT ACK");
-        SHOULD "list the added addresses in the ABORT" => failing(an_abort_after_the_cookie_lists_the_added_addresses; "it is answered with INIT ACK");
+        SHOULD "answer it with ABORT" => shown(an_init_after_the_cookie_that_adds_addresses_is_aborted, Silent);
+        SHOULD "list the added addresses in the ABORT" => shown(an_abort_after_the_cookie_lists_the_added_addresses, Silent);
         MUST "generate a State Cookie for that INIT ACK" => shown(a_crossing_init_gets_a_cookie, Value);
         MUST_NOT "change state, stop T1-init or destroy the TCB" => shown(a_crossing_init_stops_nothing, Silent, Talkative);
         MUST "fill in the Tie-Tags in COOKIE-ECHOED" => not_applicable("no packet depends on them: the cookie bears the association's own tag");
     }
     in "5.2.2" {
         MUST "answer an unexpected INIT with INIT ACK and a State Cookie" => shown(an_unexpected_init_gets_a_cookie, Silent, Value);
-        MUST "check whether it adds addresses to the association" => failing(a_restart_may_not_add_addresses; "it is answered with INIT ACK");
-        MUST "answer one that adds addresses with ABORT and its Initiate Tag" => failing(a_restart_that_adds_addresses_is_aborted; "it is answered with INIT ACK");
-        SHOULD "list the added addresses in the ABORT" => failing(the_abort_lists_the_added_addresses; "it is answered with INIT ACK");
+        MUST "check whether it adds addresses to the association" => shown(a_restart_may_not_add_addresses, Silent);
+        MUST "answer one that adds addresses with ABORT and its Initiate Tag" => shown(a_restart_that_adds_addresses_is_aborted, Silent);
+        SHOULD "list the added addresses in the ABORT" => shown(the_abort_lists_the_added_addresses, Silent);
         MUST "copy the Tie-Tags into the cookie" => shown(the_cookie_of_an_unexpected_init_restarts_the_association, Silent, Value);
         MUST "the INIT ACK has the Initiate Tag of the INIT as its verification tag" => shown(the_answer_to_an_unexpected_init_has_its_tag, Tag);
         MUST "the INIT ACK has a new random Initiate Tag" => shown(an_unexpected_init_gets_a_new_tag, Value);
@@ -256,7 +256,7 @@ fn a_cookie_from_before_the_association_restarts_nothing(stage: &Stage) {
     peer.endpoint_tag = early.1;
     sends_chunk(&mut peer, CookieEcho::KIND, 0, &early.0);
     peer.expects_nothing();
-    assert!(!peer.app.saw(|event| *event == Event::Closed(CloseReason::PeerRestarted)));
+    assert!(!peer.app.saw(|event| matches!(event, Event::Restarted { .. })));
 }
 
 fn an_unexpected_init_ack_is_discarded(stage: &Stage) {

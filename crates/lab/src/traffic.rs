@@ -238,7 +238,7 @@ impl Host for Traffic {
                 flow.up = false;
                 flow.closed = Some(reason);
             }
-            Event::PeerShutdown | Event::PathChanged { .. } => {}
+            Event::PeerShutdown | Event::Restarted { .. } | Event::PathChanged { .. } => {}
         }
         self.begin(id);
     }

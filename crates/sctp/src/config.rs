@@ -133,3 +133,5 @@ pub const REPLIES_MAX: usize = 256;
 pub const PEER_ADDRESSES_MAX: usize = 16;
 /// Longest state cookie that is echoed.
 pub const COOKIE_BYTES_MAX: usize = 8192;
+/// Most that the life of a cookie is lengthened because the peer asks for it (RFC 9260 §5.2.6).
+pub const COOKIE_INCREMENT_MAX: Duration = Duration::from_secs(10);

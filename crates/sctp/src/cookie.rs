@@ -10,15 +10,19 @@ use sha2::Sha256;
 use crate::config::PEER_ADDRESSES_MAX;
 use crate::time::Time;
 
-/// Life of a sealing key; the one before it is still accepted.
+/// Life of a sealing key; the one before it still opens.
 const KEY_LIFE: Duration = Duration::from_secs(600);
 const MAC_BYTES: usize = 32;
-const FIXED_BYTES: usize = 8 + 7 * 4 + 4 * 2;
+const WORDS: usize = 8;
+const HALVES: usize = 4;
+const FIXED_BYTES: usize = 8 + WORDS * 4 + HALVES * 2;
 
 /// What the cookie carries. Numbers are in host terms; the cookie is opaque to the peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StateCookie {
     pub(crate) created: Time,
+    /// How long it is good for. No cookie outlives the keys.
+    pub(crate) life: Duration,
     pub(crate) local_tag: u32,
     pub(crate) peer_tag: u32,
     pub(crate) local_initial_tsn: u32,
@@ -28,11 +32,18 @@ pub(crate) struct StateCookie {
     pub(crate) peer_port: u16,
     pub(crate) streams_out: u16,
     pub(crate) streams_in: u16,
-    /// Tags of the association that the INIT met, if any (RFC 9260 §5.2.2); zero otherwise.
-    pub(crate) tie_local_tag: u32,
-    pub(crate) tie_peer_tag: u32,
+    /// Of the association that the INIT met, if any (RFC 9260 §5.2.2).
+    pub(crate) ties: TieTags,
     /// The peer's addresses. The first is the one that the INIT came from; the cookie is good from these alone.
     pub(crate) addresses: Vec<IpAddr>,
+}
+
+/// Numbers that stand for an association in a cookie for a possible restart. They are not its verification tags, which
+/// a cookie that anybody can ask for must not show. Zero: there was no association (RFC 9260 §5.2.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TieTags {
+    local: u32,
+    peer: u32,
 }
 
 /// Why a cookie was not accepted.
@@ -49,32 +60,60 @@ pub(crate) enum CookieError {
     },
 }
 
-/// Seals and opens cookies with keys that change with time.
+/// Seals and opens cookies with keys that change with time (RFC 9260 §5.1.3). Each key is made from the one before
+/// it by a function that has no way back, so keys that are gone cannot be had again.
 #[derive(Debug)]
 pub(crate) struct CookieJar {
-    secret: [u8; 32],
+    epoch: u64,
+    current: Key,
+    previous: Option<Key>,
+    tie_key: Key,
 }
 
+type Key = [u8; 32];
+
 impl CookieJar {
-    pub(crate) fn new(secret: [u8; 32]) -> Self {
-        CookieJar { secret }
+    pub(crate) fn new(secret: Key) -> Self {
+        CookieJar {
+            epoch: 0,
+            current: derive(&secret, b"seal"),
+            previous: None,
+            tie_key: derive(&secret, b"tie"),
+        }
     }
 
-    pub(crate) fn seal(&self, cookie: &StateCookie) -> Vec<u8> {
+    /// What stands for the association with these tags.
+    pub(crate) fn tie_tags(&self, local_tag: u32, peer_tag: u32) -> TieTags {
+        let mac =
+            keyed(&self.tie_key).chain_update(local_tag.to_be_bytes()).chain_update(peer_tag.to_be_bytes());
+        let digest: Key = mac.finalize().into_bytes().into();
+        let word =
+            |at: usize| u32::from_be_bytes([digest[at], digest[at + 1], digest[at + 2], digest[at + 3]]);
+        TieTags { local: word(0).max(1), peer: word(4).max(1) }
+    }
+
+    /// Seals a cookie that is made now.
+    pub(crate) fn seal(&mut self, cookie: &StateCookie) -> Vec<u8> {
+        self.change_keys(cookie.created);
         let mut out = Vec::with_capacity(FIXED_BYTES + cookie.addresses.len() * 17 + MAC_BYTES);
         out.extend_from_slice(&cookie.created.as_nanos().to_be_bytes());
-        for word in [
+        let life = cookie.life.min(KEY_LIFE).as_millis() as u32;
+        let words: [u32; WORDS] = [
+            life,
             cookie.local_tag,
             cookie.peer_tag,
             cookie.local_initial_tsn,
             cookie.peer_initial_tsn,
             cookie.peer_window_bytes,
-            cookie.tie_local_tag,
-            cookie.tie_peer_tag,
-        ] {
+            cookie.ties.local,
+            cookie.ties.peer,
+        ];
+        for word in words {
             out.extend_from_slice(&word.to_be_bytes());
         }
-        for half in [cookie.local_port, cookie.peer_port, cookie.streams_out, cookie.streams_in] {
+        let halves: [u16; HALVES] =
+            [cookie.local_port, cookie.peer_port, cookie.streams_out, cookie.streams_in];
+        for half in halves {
             out.extend_from_slice(&half.to_be_bytes());
         }
         for address in cookie.addresses.iter().take(PEER_ADDRESSES_MAX) {
@@ -89,52 +128,67 @@ impl CookieJar {
                 }
             }
         }
-        let mac = self.mac(epoch(cookie.created), &out).finalize().into_bytes();
+        let mac = keyed(&self.current).chain_update(&out).finalize().into_bytes();
         out.extend_from_slice(&mac);
         out
     }
 
-    pub(crate) fn open(&self, bytes: &[u8], now: Time, life: Duration) -> Result<StateCookie, CookieError> {
+    /// Opens a cookie of ours (RFC 9260 §5.1.5, 1, 2 and 4).
+    pub(crate) fn open(&mut self, bytes: &[u8], now: Time) -> Result<StateCookie, CookieError> {
+        self.change_keys(now);
         let body_bytes = bytes.len().checked_sub(MAC_BYTES).ok_or(CookieError::Invalid)?;
         let (body, mac) = bytes.split_at(body_bytes);
         let created = Time::from_nanos(u64::from_be_bytes(array(body, 0)?));
-        let current = epoch(now);
-        let sealed = epoch(created);
-        if sealed > current || sealed + 1 < current {
-            return Err(CookieError::Invalid);
-        }
-        self.mac(sealed, body).verify_slice(mac).map_err(|_| CookieError::Invalid)?;
+        let key = match self.epoch.checked_sub(epoch(created)) {
+            Some(0) => Some(&self.current),
+            Some(1) => self.previous.as_ref(),
+            _ => None,
+        };
+        let mac_of_body = keyed(key.ok_or(CookieError::Invalid)?).chain_update(body);
+        mac_of_body.verify_slice(mac).map_err(|_| CookieError::Invalid)?;
         let word = |i: usize| array(body, 8 + 4 * i).map(u32::from_be_bytes);
-        let half = |i: usize| array(body, 36 + 2 * i).map(u16::from_be_bytes);
+        let half = |i: usize| array(body, 8 + 4 * WORDS + 2 * i).map(u16::from_be_bytes);
         let cookie = StateCookie {
             created,
-            local_tag: word(0)?,
-            peer_tag: word(1)?,
-            local_initial_tsn: word(2)?,
-            peer_initial_tsn: word(3)?,
-            peer_window_bytes: word(4)?,
-            tie_local_tag: word(5)?,
-            tie_peer_tag: word(6)?,
+            life: Duration::from_millis(word(0)?.into()),
+            local_tag: word(1)?,
+            peer_tag: word(2)?,
+            local_initial_tsn: word(3)?,
+            peer_initial_tsn: word(4)?,
+            peer_window_bytes: word(5)?,
+            ties: TieTags { local: word(6)?, peer: word(7)? },
             local_port: half(0)?,
             peer_port: half(1)?,
             streams_out: half(2)?,
             streams_in: half(3)?,
-            addresses: addresses(&body[44..])?,
+            addresses: addresses(&body[FIXED_BYTES..])?,
         };
         let age = now.saturating_since(created);
-        if age > life {
-            return Err(CookieError::Stale { by: age - life, cookie: Box::new(cookie) });
+        if age > cookie.life {
+            return Err(CookieError::Stale { by: age - cookie.life, cookie: Box::new(cookie) });
         }
         Ok(cookie)
     }
 
-    fn mac(&self, epoch: u64, body: &[u8]) -> Hmac<Sha256> {
-        let mut mac =
-            <Hmac<Sha256> as Mac>::new_from_slice(&self.secret).expect("HMAC takes a key of any length");
-        mac.update(&epoch.to_be_bytes());
-        mac.update(body);
-        mac
+    /// Makes new keys when the time of the old ones is over.
+    fn change_keys(&mut self, now: Time) {
+        let passed = epoch(now).saturating_sub(self.epoch);
+        // After two changes, nothing is left that an old cookie could be opened with.
+        for _ in 0..passed.min(2) {
+            let next = derive(&self.current, b"next");
+            self.previous = Some(std::mem::replace(&mut self.current, next));
+        }
+        self.epoch += passed;
     }
+}
+
+/// A key that says nothing about the one that it is made from.
+fn derive(key: &Key, purpose: &[u8]) -> Key {
+    keyed(key).chain_update(purpose).finalize().into_bytes().into()
+}
+
+fn keyed(key: &Key) -> Hmac<Sha256> {
+    <Hmac<Sha256> as Mac>::new_from_slice(key).expect("HMAC takes a key of any length")
 }
 
 fn epoch(t: Time) -> u64 {
@@ -171,6 +225,7 @@ mod tests {
     fn cookie(created: Time) -> StateCookie {
         StateCookie {
             created,
+            life: Duration::from_secs(60),
             local_tag: 1,
             peer_tag: 2,
             local_initial_tsn: 3,
@@ -180,45 +235,73 @@ mod tests {
             peer_port: 7,
             streams_out: 8,
             streams_in: 9,
-            tie_local_tag: 10,
-            tie_peer_tag: 11,
+            ties: TieTags { local: 10, peer: 11 },
             addresses: vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()],
         }
     }
 
     #[test]
     fn what_was_sealed_opens() {
-        let jar = CookieJar::new([7; 32]);
+        let mut jar = CookieJar::new([7; 32]);
         let now = Time::from_nanos(5);
-        assert_eq!(jar.open(&jar.seal(&cookie(now)), now, Duration::from_secs(60)), Ok(cookie(now)));
+        let sealed = jar.seal(&cookie(now));
+        assert_eq!(jar.open(&sealed, now), Ok(cookie(now)));
     }
 
     #[test]
     fn any_changed_or_missing_byte_is_noticed() {
-        let jar = CookieJar::new([7; 32]);
+        let mut jar = CookieJar::new([7; 32]);
         let now = Time::from_nanos(5);
         let sealed = jar.seal(&cookie(now));
         for i in 0..sealed.len() {
             let mut bad = sealed.clone();
             bad[i] ^= 1;
-            assert!(jar.open(&bad, now, Duration::from_secs(60)).is_err(), "byte {i}");
-            assert!(jar.open(&sealed[..i], now, Duration::from_secs(60)).is_err(), "length {i}");
+            assert!(jar.open(&bad, now).is_err(), "byte {i}");
+            assert!(jar.open(&sealed[..i], now).is_err(), "length {i}");
         }
-        assert_eq!(
-            CookieJar::new([8; 32]).open(&sealed, now, Duration::from_secs(60)),
-            Err(CookieError::Invalid)
-        );
+        assert_eq!(CookieJar::new([8; 32]).open(&sealed, now), Err(CookieError::Invalid));
     }
 
     #[test]
     fn an_old_cookie_is_stale_and_a_very_old_one_invalid() {
-        let jar = CookieJar::new([7; 32]);
+        let mut jar = CookieJar::new([7; 32]);
         let sealed = jar.seal(&cookie(Time::ZERO));
-        let life = Duration::from_secs(60);
         assert_eq!(
-            jar.open(&sealed, Time::ZERO + Duration::from_secs(61), life),
+            jar.open(&sealed, Time::ZERO + Duration::from_secs(61)),
             Err(CookieError::Stale { by: Duration::from_secs(1), cookie: Box::new(cookie(Time::ZERO)) })
         );
-        assert_eq!(jar.open(&sealed, Time::ZERO + KEY_LIFE * 2, life), Err(CookieError::Invalid));
+        assert_eq!(jar.open(&sealed, Time::ZERO + KEY_LIFE * 2), Err(CookieError::Invalid));
+    }
+
+    #[test]
+    fn a_cookie_outlives_one_change_of_keys_and_no_second() {
+        let mut jar = CookieJar::new([7; 32]);
+        let created = Time::ZERO + (KEY_LIFE * 3 - Duration::from_secs(1));
+        let sealed = jar.seal(&cookie(created));
+        let first = jar.current;
+        assert_eq!(jar.open(&sealed, created + Duration::from_secs(2)), Ok(cookie(created)));
+        assert_ne!(jar.current, first, "the key has changed");
+        // Another with the key of that time, made when the key is gone.
+        let key_gone = created + KEY_LIFE + Duration::from_secs(2);
+        assert_eq!(jar.open(&sealed, key_gone), Err(CookieError::Invalid));
+        assert!(jar.current != first && jar.previous != Some(first));
+    }
+
+    #[test]
+    fn no_life_is_longer_than_that_of_a_key() {
+        let mut jar = CookieJar::new([7; 32]);
+        let sealed = jar.seal(&StateCookie { life: KEY_LIFE * 100, ..cookie(Time::ZERO) });
+        let opened = jar.open(&sealed, Time::ZERO).unwrap();
+        assert_eq!(opened.life, KEY_LIFE);
+    }
+
+    #[test]
+    fn tie_tags_tell_associations_apart_and_show_no_tag() {
+        let jar = CookieJar::new([7; 32]);
+        assert_eq!(jar.tie_tags(1, 2), jar.tie_tags(1, 2));
+        assert_ne!(jar.tie_tags(1, 2), jar.tie_tags(2, 1));
+        let ties = jar.tie_tags(1, 2);
+        assert!(ties.local > 2 && ties.peer > 2, "they are no tags: {ties:?}");
+        assert_ne!(ties, TieTags::default());
     }
 }

@@ -3,6 +3,8 @@
 
 mod demultiplex;
 mod fault;
+mod handshake;
+mod icmp;
 mod replies;
 mod timers;
 mod traces;
@@ -25,6 +27,7 @@ use crate::statistics::{EndpointStatistics, STATISTICS_VERSION, Statistics};
 use crate::time::Time;
 use crate::transmit::{BatchLimits, Scope, Transmit, TransmitBuffer};
 
+pub use icmp::Unreachable;
 use replies::Replies;
 pub(crate) use replies::Reply;
 use timers::Timers;
@@ -230,12 +233,12 @@ impl Endpoint {
 
     /// Sends no more: the association ends when everything is acknowledged (RFC 9260 §9.2).
     pub fn shutdown<H: Host + ?Sized>(&mut self, now: Time, id: AssociationId, host: &mut H) {
-        self.with(id, now, host, |association, cx, _| association.shutdown(cx));
+        self.with(id, now, host, |association, cx| association.shutdown(cx));
     }
 
     /// Ends the association at once; unsent data is lost (RFC 9260 §9.1).
     pub fn abort<H: Host + ?Sized>(&mut self, now: Time, id: AssociationId, reason: &[u8], host: &mut H) {
-        self.with(id, now, host, |association, cx, _| association.abort(cx, reason));
+        self.with(id, now, host, |association, cx| association.abort(cx, reason));
     }
 
     /// When [`Endpoint::handle_timeout`] wants to be called.
@@ -251,7 +254,7 @@ impl Endpoint {
                 continue;
             }
             association.armed = association.armed_later.take();
-            self.with(id, now, host, |association, cx, local| association.handle_timeout(cx, local));
+            self.with(id, now, host, |association, cx| association.handle_timeout(cx, cx.local_addresses));
         }
     }
 
@@ -386,12 +389,18 @@ impl Endpoint {
         id: AssociationId,
         now: Time,
         host: &mut H,
-        procedure: impl FnOnce(&mut Association, &mut Context<'_, H>, &[IpAddr]),
+        procedure: impl FnOnce(&mut Association, &mut Context<'_, H>),
     ) {
         let Some(association) = self.associations.get_mut(id.index()) else { return };
-        let mut cx = Context { now, host, random: &mut self.random, statistics: &mut self.statistics };
+        let mut cx = Context {
+            now,
+            host,
+            random: &mut self.random,
+            statistics: &mut self.statistics,
+            local_addresses: &self.local_addresses,
+        };
         self.at_work = Some(id);
-        procedure(association, &mut cx, &self.local_addresses);
+        procedure(association, &mut cx);
         self.at_work = None;
         association.trace_changes(now);
         self.settle(id);
@@ -515,18 +524,4 @@ impl Endpoint {
             }
         }
     }
-}
-
-/// Why the network returned a packet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Unreachable {
-    /// Nobody has the UDP port, or the host does not speak the protocol.
-    Port,
-    /// No way to the host.
-    Host,
-    /// It was larger than a link on the way takes.
-    TooBig {
-        /// Largest SCTP packet that fits.
-        mtu_bytes: usize,
-    },
 }

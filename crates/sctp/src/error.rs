@@ -93,12 +93,12 @@ pub enum CloseReason {
     Refused,
     /// No route to the peer.
     Unreachable,
+    /// The peer's host does not speak the protocol (any more).
+    NoProtocol,
     /// The peer stopped answering.
     Timeout,
     /// The peer broke the protocol; the text says how.
     ProtocolViolation(&'static str),
-    /// The peer started again from the same address and port.
-    PeerRestarted,
     /// A fault of our own.
     Fault,
 }
@@ -117,10 +117,12 @@ impl fmt::Display for CloseReason {
                 f.write_str("the peer refused the association; start a server on that port, or check the SCTP and UDP port")
             }
             CloseReason::Unreachable => f.write_str("there is no route to the peer; check the address and the routes"),
+            CloseReason::NoProtocol => f.write_str(
+                "the peer's host says that it does not speak SCTP; start SCTP there, or check the address",
+            ),
             CloseReason::Timeout => f.write_str("the peer stopped answering; the association was given up"),
             CloseReason::ProtocolViolation(how) => write!(f, "the peer broke the protocol: {how}"),
             CloseReason::Fault => f.write_str("this side had an internal fault and aborted the association; please report it"),
-            CloseReason::PeerRestarted => f.write_str("the peer restarted; connect or accept again"),
         }
     }
 }

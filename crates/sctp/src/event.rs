@@ -97,6 +97,16 @@ pub enum Event {
     Writable,
     /// The peer has shut down: nothing more will come.
     PeerShutdown,
+    /// The peer has lost its memory and connected again; the association goes on as a new one (RFC 9260 §11.2.7).
+    /// Streams and their numbers begin anew, and a record that was being delivered in parts ends here, unfinished.
+    Restarted {
+        /// Outbound streams after negotiation.
+        streams_out: u16,
+        /// Inbound streams after negotiation.
+        streams_in: u16,
+        /// What the old peer had not acknowledged, as the send buffer counts it. It is lost.
+        unacknowledged_bytes: u64,
+    },
     /// A path changed its state.
     PathChanged {
         /// The peer's address.

@@ -77,6 +77,8 @@ pub(crate) struct Inbound {
     partial_delivery_bytes: usize,
     /// The window as the peer last heard of it, less what arrived since.
     advertised_bytes: usize,
+    /// No DATA has come yet.
+    untouched: bool,
     /// DATA bytes and packets that no SACK has covered.
     unacked_bytes: usize,
     unacked_packets: u32,
@@ -106,6 +108,7 @@ impl Inbound {
             buffer: ReceiveBuffer::new(config.receive_buffer_bytes, config.receive_buffer_tuned_bytes),
             partial_delivery_bytes: config.partial_delivery_bytes.min(config.receive_buffer_bytes / 2),
             advertised_bytes: config.receive_buffer_bytes,
+            untouched: true,
             unacked_bytes: 0,
             unacked_packets: 0,
             packet_had_data: false,
@@ -223,6 +226,7 @@ impl Inbound {
         }
         self.buffer.tune(now, rtt);
         self.packet_had_data = false;
+        self.untouched = false;
         self.packets_behind += 1;
         self.unacked_packets += 1;
         if self.quick_acks > 0 {
@@ -519,6 +523,25 @@ impl Inbound {
             }
         };
         host.message(id, &message.info, payload);
+    }
+
+    /// Whether nothing has come yet.
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.untouched
+    }
+
+    /// The peer that all this came from is gone, another begins: what waits is no use. (What waits behind an open record
+    /// would pass for its end.) Gives the bytes that the reader has yet to take.
+    pub(crate) fn end(&self) -> usize {
+        let waiting = self.waiting.values().flat_map(BTreeMap::values).chain(&self.behind);
+        let waiting: usize = waiting.map(|m| m.bytes + m.chunks * MESSAGE_OVERHEAD_BYTES).sum();
+        let (bytes, chunks) = self.reassembly.held();
+        self.held_bytes.saturating_sub(waiting + bytes + chunks * MESSAGE_OVERHEAD_BYTES)
+    }
+
+    /// Counts what the reader has not yet taken of an earlier peer's messages.
+    pub(crate) fn charge(&mut self, bytes: usize) {
+        self.held_bytes += bytes;
     }
 
     /// What is left of an unfinished message when the association ends. What waits behind it is lost with its end: it

@@ -146,6 +146,12 @@ impl Reassembly {
         self.current.as_ref().map_or(0, |run| run.bytes)
     }
 
+    /// Bytes and chunks of all that waits.
+    pub(crate) fn held(&self) -> (usize, usize) {
+        let runs = self.runs.values().chain(&self.current);
+        runs.fold((0, 0), |(bytes, chunks), run| (bytes + run.bytes, chunks + run.len()))
+    }
+
     /// Takes the memory of parts back that are needed no more.
     pub(crate) fn give_back(&mut self, parts: Parts) {
         if parts.spilled() {

@@ -118,6 +118,10 @@ pub struct Statistics {
     pub data_chunks_dropped: u64,
     /// Messages thrown away because another with their stream sequence number waits already.
     pub messages_discarded: u64,
+    /// Chunks that mean nothing in the state in which they came.
+    pub chunks_discarded: u64,
+    /// Times that the peer began anew (RFC 9260 §5.2.4 A).
+    pub restarts: u64,
     /// SACKs sent (`sas_osacks`).
     pub sacks_sent: u64,
     /// SACKs received (`sas_isacks`).
@@ -260,6 +264,10 @@ pub struct EndpointStatistics {
     pub tag_errors: u64,
     /// State cookies that failed their check.
     pub cookie_errors: u64,
+    /// Restarts refused because they would add addresses (RFC 9260 §5.2.2).
+    pub restarts_refused: u64,
+    /// Reports of the network that name no association of ours, or say nothing that changes one.
+    pub reports_ignored: u64,
     /// Replies dropped because too many were waiting.
     pub replies_dropped: u64,
     /// INITs answered.

@@ -14,7 +14,7 @@ use crate::address::{Address, ToAddress};
 use crate::error::{ConnectError, RecvError, SendError};
 use crate::message::{Message, RecvInfo, SendInfo, from_block, to_text};
 use crate::options::Options;
-use crate::socket::{End, Found, Patience, Socket, Style};
+use crate::socket::{End, Found, Patience, Socket, Style, unless_restarted};
 use crate::stack::{Stack, with_driver};
 
 /// An association with one peer. Clones share it; every method may be called from any thread.
@@ -269,7 +269,7 @@ impl Association {
         loop {
             match self.shared.socket.read(buffer, Patience::Forever)? {
                 Found::Data(info) => return Ok(Some(info)),
-                Found::Primitive(..) => {}
+                Found::Primitive(primitive, text) => unless_restarted(&primitive, &text)?,
                 Found::End => return self.ended().map(|()| None),
             }
         }
@@ -279,7 +279,7 @@ impl Association {
         loop {
             match self.shared.socket.getmsg(patience)? {
                 Found::Data(message) => return Ok(Some(from_block(message))),
-                Found::Primitive(..) => {}
+                Found::Primitive(primitive, text) => unless_restarted(&primitive, &text)?,
                 Found::End => return self.ended().map(|()| None),
             }
         }

@@ -217,7 +217,8 @@ pub(crate) fn received(
 
 fn event(primitive: &Primitive, text: &Chain) -> Option<(u32, Event)> {
     match primitive {
-        Primitive::ConnCon { association, .. } => Some((*association, Event::Up)),
+        Primitive::ConnCon { association, .. } if text.is_empty() => Some((*association, Event::Up)),
+        Primitive::ConnCon { association, .. } => Some((*association, Event::Restarted(to_text(text)))),
         Primitive::OrdrelInd { association } => Some((*association, Event::PeerShutdown)),
         Primitive::DisconInd { association, reason, .. } => {
             let why = (Errno(*reason as i32) != Errno(0)).then(|| to_text(text));

@@ -166,6 +166,10 @@ pub enum RecvError {
     WouldBlock,
     /// The association was aborted or lost; the text says why.
     Lost(String),
+    /// The peer has lost its memory and connected again: what it sends from here on does not go on from what it sent
+    /// before, and the text says what was lost on the way to it. The association is up, and reading goes on; this is
+    /// told once.
+    Restarted(String),
 }
 
 impl fmt::Display for RecvError {
@@ -173,6 +177,9 @@ impl fmt::Display for RecvError {
         match self {
             RecvError::WouldBlock => f.write_str("no message is there yet; wait until it is readable"),
             RecvError::Lost(why) => write!(f, "the association is gone: {why}"),
+            RecvError::Restarted(what) => {
+                write!(f, "{what}; the association goes on: begin the dialogue again, or close it")
+            }
         }
     }
 }
@@ -219,7 +226,7 @@ impl RecvError {
     fn kind(&self) -> io::ErrorKind {
         match self {
             RecvError::WouldBlock => io::ErrorKind::WouldBlock,
-            RecvError::Lost(_) => io::ErrorKind::ConnectionReset,
+            RecvError::Lost(_) | RecvError::Restarted(_) => io::ErrorKind::ConnectionReset,
         }
     }
 }

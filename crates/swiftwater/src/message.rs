@@ -154,6 +154,9 @@ pub enum Received {
 pub enum Event {
     /// It is up.
     Up,
+    /// The peer has lost its memory and connected again (RFC 6458 SCTP_RESTART). The association goes on as a new one;
+    /// the text says what is lost.
+    Restarted(String),
     /// The peer sends no more.
     PeerShutdown,
     /// It is gone; `None` if both sides shut down, otherwise the reason.

@@ -412,6 +412,15 @@ fn is_data(message: &Block) -> bool {
     matches!(message.kind, Kind::Proto(Primitive::OptdataInd(_)) | Kind::Data)
 }
 
+/// A primitive between messages of a one-to-one stream. A second confirmation says that the peer has restarted.
+#[cold]
+pub(crate) fn unless_restarted(primitive: &Primitive, text: &Chain) -> Result<(), RecvError> {
+    match primitive {
+        Primitive::ConnCon { .. } if !text.is_empty() => Err(RecvError::Restarted(to_text(text))),
+        _ => Ok(()),
+    }
+}
+
 fn send_error(error: &WriteError) -> SendError {
     match error {
         WriteError::WouldBlock => SendError::WouldBlock,

@@ -96,6 +96,12 @@ impl Host for Upper<'_, '_> {
             Event::PeerShutdown => {
                 self.up(id, Message::new(Kind::Proto(Primitive::OrdrelInd { association: id.0 })));
             }
+            Event::Restarted { streams_out, streams_in, unacknowledged_bytes } => {
+                let text = format!(
+                    "the peer has restarted; of what was sent, {unacknowledged_bytes} bytes of send buffer were not acknowledged and are lost"
+                );
+                self.restarted(id, (streams_out, streams_in), text);
+            }
             Event::PathChanged { .. } => {}
             Event::Closed(reason) => self.closed(id, &reason),
         }
@@ -182,6 +188,18 @@ impl Upper<'_, '_> {
         }
     }
 
+    /// An association begins anew: a second `T_CONN_CON`, which says so in its data.
+    fn restarted(&mut self, id: AssociationId, streams: (u16, u16), text: String) {
+        let confirmation = Primitive::ConnCon {
+            addresses: Box::new(Addresses::default()),
+            association: id.0,
+            outbound_streams: streams.0,
+            inbound_streams: streams.1,
+        };
+        let text = Chain::from(Bytes::from(text.into_bytes()));
+        self.up(id, Message::with_data(Kind::Proto(confirmation), text));
+    }
+
     /// An association is gone: the reader gets what had arrived, then the reason, then a hang-up.
     fn closed(&mut self, id: AssociationId, reason: &CloseReason) {
         match self.minors.take_owner(id) {
@@ -211,10 +229,10 @@ impl Upper<'_, '_> {
 fn disconnected(id: AssociationId, reason: &CloseReason) -> Message {
     let errno = match reason {
         CloseReason::Shutdown => Errno(0),
-        CloseReason::PeerAborted(_) | CloseReason::PeerRestarted => Errno::ECONNRESET,
+        CloseReason::PeerAborted(_) => Errno::ECONNRESET,
         CloseReason::Aborted => Errno::ECONNABORTED,
         CloseReason::NoAnswer | CloseReason::Timeout => Errno::ETIMEDOUT,
-        CloseReason::Refused => Errno::ECONNREFUSED,
+        CloseReason::Refused | CloseReason::NoProtocol => Errno::ECONNREFUSED,
         CloseReason::Unreachable => Errno::EHOSTUNREACH,
         CloseReason::ProtocolViolation(_) => Errno::EPROTO,
         CloseReason::Fault => Errno::EIO,

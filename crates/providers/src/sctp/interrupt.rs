@@ -39,7 +39,8 @@ impl SctpDriver {
         }
         for report in arrivals.unreachable.drain(..) {
             let why = match report.reason {
-                UnreachableReason::Port | UnreachableReason::Protocol => ::sctp::Unreachable::Port,
+                UnreachableReason::Port => ::sctp::Unreachable::Port,
+                UnreachableReason::Protocol => ::sctp::Unreachable::Protocol,
                 UnreachableReason::Host | UnreachableReason::Net | UnreachableReason::Admin => {
                     ::sctp::Unreachable::Host
                 }

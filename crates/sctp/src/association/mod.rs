@@ -2,7 +2,9 @@
 //!
 //! | file | procedure |
 //! |---|---|
-//! | `setup` | INIT to COOKIE ACK (RFC 9260 §5) |
+//! | `init` | what INIT and INIT ACK say (RFC 9260 §3.3.2, §5.1.2) |
+//! | `setup` | INIT to COOKIE ACK (§5) |
+//! | `restart` | a peer that connects again (§5.2.4 A) |
 //! | `receive` | chunks of a packet, in their order |
 //! | `transmit` | packets out of what waits |
 //! | `timers` | T1, T2, T3, delayed SACK |
@@ -12,8 +14,10 @@
 
 mod causes;
 mod heartbeat;
+mod init;
 mod observe;
 mod receive;
+mod restart;
 mod setup;
 mod shutdown;
 mod timers;
@@ -31,6 +35,7 @@ use sctp_wire::VerificationTag;
 use sctp_wire::packet::Header;
 
 use crate::config::{AssociationConfig, CONTROL_CHUNKS_MAX, Checksum};
+use crate::cookie::StateCookie;
 use crate::endpoint::{AssociationId, PathHints, Reply};
 use crate::error::{CloseReason, SendError};
 use crate::event::{Admission, Event, Host, SendInfo};
@@ -43,7 +48,7 @@ use crate::trace::{self, Tracer};
 use crate::transmit::BatchLimits;
 
 pub(crate) use causes::{abort_chunk, error_chunk, reports_stale_cookie, write_abort};
-pub(crate) use setup::{PeerInit, is_unicast, write_init_ack};
+pub(crate) use init::{BadInit, Families, PeerInit, is_unicast, write_address_list, write_init_ack};
 
 /// A chunk that is sent until it is answered.
 #[derive(Debug, Clone, Copy)]
@@ -106,6 +111,8 @@ pub(crate) struct Context<'a, H: Host + ?Sized> {
     pub(crate) host: &'a mut H,
     pub(crate) random: &'a mut ChaCha12Rng,
     pub(crate) statistics: &'a mut EndpointStatistics,
+    /// What INITs list.
+    pub(crate) local_addresses: &'a [IpAddr],
 }
 
 /// The names of an association on the wire.
@@ -116,6 +123,19 @@ pub(crate) struct Identity {
     pub(crate) local_tag: u32,
     pub(crate) peer_tag: u32,
     pub(crate) local_initial_tsn: u32,
+}
+
+impl Identity {
+    /// What a cookie of ours says.
+    fn from_cookie(cookie: &StateCookie) -> Self {
+        Identity {
+            local_port: cookie.local_port,
+            peer_port: cookie.peer_port,
+            local_tag: cookie.local_tag,
+            peer_tag: cookie.peer_tag,
+            local_initial_tsn: cookie.local_initial_tsn,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -137,6 +157,8 @@ pub(crate) struct Association {
     errors: u32,
     /// The user shut down before the association was up.
     shutdown_wanted: bool,
+    /// A cookie came too late: how much longer than usual the next one is asked to live.
+    cookie_increment: Option<Duration>,
     /// Whether our INIT named several addresses of ours.
     lists_addresses: bool,
     /// Whether the endpoint has yet to enter addresses of paths.
@@ -176,6 +198,7 @@ impl Association {
             control: VecDeque::new(),
             errors: 0,
             shutdown_wanted: false,
+            cookie_increment: None,
             lists_addresses: false,
             paths_changed: false,
             statistics: Statistics::default(),
@@ -202,6 +225,11 @@ impl Association {
 
     pub(crate) fn is_set_up(&self) -> bool {
         !matches!(self.state, State::CookieWait { .. } | State::CookieEchoed { .. })
+    }
+
+    /// Our INIT is not answered yet.
+    pub(crate) fn is_in_cookie_wait(&self) -> bool {
+        matches!(self.state, State::CookieWait { .. })
     }
 
     pub(crate) fn remotes(&self) -> impl Iterator<Item = SocketAddr> + '_ {

@@ -212,8 +212,8 @@ impl Association {
 
     /// ERROR (RFC 9260 §3.3.10). Only a stale cookie changes anything.
     fn handle_error<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, raw: &RawChunk<'_>) {
-        if matches!(self.state, State::CookieEchoed { .. }) && reports_stale_cookie(raw) {
-            self.close(cx, CloseReason::NoAnswer);
+        if reports_stale_cookie(raw) {
+            self.handle_stale_cookie(cx);
         }
     }
 }

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sctp_wire::cause::{Cause, MissingMandatoryParameter, UnrecognizedParameters};
-use sctp_wire::chunk::{CookieAck, CookieEcho, Init, InitAck, RawChunk};
-use sctp_wire::parameter::{self, KindList, Parameter, Parameters};
+use sctp_wire::chunk::{CookieAck, CookieEcho, Init};
+use sctp_wire::parameter::{KindList, Parameters, StateCookie as StateCookieParameter};
 use sctp_wire::{Tsn, VerificationTag};
 
-use super::causes::{abort_chunk, error_chunk, write_abort};
+use super::causes::{abort_chunk, error_chunk};
+use super::init::{Families, PeerInit, initial_window, write_init_parameters};
 use super::{Association, Context, Control, Identity, Retry, State, make_path};
-use crate::config::{AssociationConfig, COOKIE_BYTES_MAX, PEER_ADDRESSES_MAX, RECEIVE_WINDOW_BYTES_MIN};
+use crate::config::AssociationConfig;
 use crate::cookie::StateCookie;
 use crate::endpoint::{AssociationId, PathHints};
 use crate::error::CloseReason;
@@ -21,147 +22,8 @@ use crate::path::{Path, PathState};
 use crate::time::Time;
 use crate::trace::{self, Timer};
 
-/// Most bytes of unknown parameters that are reported back.
-const REPORTED_BYTES_MAX: usize = 1024;
-
-/// What an INIT or INIT ACK says about its sender, checked.
-#[derive(Debug, Clone)]
-pub(crate) struct PeerInit {
-    pub(crate) tag: u32,
-    pub(crate) window_bytes: u32,
-    pub(crate) streams_out: u16,
-    pub(crate) streams_in: u16,
-    pub(crate) initial_tsn: u32,
-    pub(crate) addresses: Vec<IpAddr>,
-    /// Only in an INIT ACK.
-    pub(crate) cookie: Option<Vec<u8>>,
-    /// Parameters to report back, as they came (RFC 9260 §3.2.1).
-    pub(crate) unrecognized: Vec<u8>,
-}
-
-impl PeerInit {
-    /// Checks what both chunks share; `None` if a field or parameter is one that RFC 9260 §3.3.2 forbids.
-    pub(crate) fn from_init(init: &Init<'_>) -> Option<PeerInit> {
-        if init.initiate_tag.0 == 0
-            || init.outbound_streams == 0
-            || init.inbound_streams == 0
-            || window_is_too_small(init)
-        {
-            return None;
-        }
-        let mut peer = PeerInit {
-            tag: init.initiate_tag.0,
-            window_bytes: init.a_rwnd,
-            streams_out: init.outbound_streams,
-            streams_in: init.inbound_streams,
-            initial_tsn: init.initial_tsn.0,
-            addresses: Vec::new(),
-            cookie: None,
-            unrecognized: Vec::new(),
-        };
-        let mut parameters = init.parameters();
-        while let Some(raw) = parameters.next_raw() {
-            let raw = raw.ok()?;
-            match Parameter::parse(&raw).ok()? {
-                Parameter::Ipv4(p) => peer.add_address(IpAddr::V4(p.address)),
-                Parameter::Ipv6(p) => peer.add_address(IpAddr::V6(p.address)),
-                Parameter::StateCookie(p) if p.cookie.len() <= COOKIE_BYTES_MAX => {
-                    peer.cookie = Some(p.cookie.to_vec());
-                }
-                // RFC 9260 §5.1.2 B: such an association is not set up.
-                Parameter::HostName(_) => return None,
-                Parameter::Unknown(_) => {
-                    let action = sctp_wire::unknown_parameter_action(raw.kind);
-                    if action.report && peer.unrecognized.len() + raw.whole.len() <= REPORTED_BYTES_MAX {
-                        peer.unrecognized.extend_from_slice(raw.whole);
-                        peer.unrecognized.resize(peer.unrecognized.len().next_multiple_of(4), 0);
-                    }
-                    if action.stop {
-                        break;
-                    }
-                }
-                _ => {}
-            }
-        }
-        Some(peer)
-    }
-
-    /// The sender's addresses: first the one that its packet came from, then those that it lists. A host that is not
-    /// ourselves cannot have a loopback address that would mean anything to us.
-    pub(crate) fn reachable_at(&self, source: IpAddr) -> Vec<IpAddr> {
-        let listed = self.addresses.iter().copied();
-        let listed = listed.filter(|a| *a != source && (source.is_loopback() || !a.is_loopback()));
-        std::iter::once(source).chain(listed).take(PEER_ADDRESSES_MAX).collect()
-    }
-
-    fn add_address(&mut self, address: IpAddr) {
-        if self.addresses.len() < PEER_ADDRESSES_MAX
-            && is_unicast(address)
-            && !self.addresses.contains(&address)
-        {
-            self.addresses.push(address);
-        }
-    }
-}
-
-fn window_is_too_small(init: &Init<'_>) -> bool {
-    (init.a_rwnd as usize) < RECEIVE_WINDOW_BYTES_MIN
-}
-
-/// The window to advertise, never less than RFC 9260 §3.3.2 allows.
-fn initial_window(config: &AssociationConfig) -> u32 {
-    u32::try_from(config.receive_buffer_bytes.max(RECEIVE_WINDOW_BYTES_MIN)).unwrap_or(u32::MAX)
-}
-
-/// Whether an address can be that of one host.
-pub(crate) fn is_unicast(address: IpAddr) -> bool {
-    let address = address.to_canonical();
-    let broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
-    !(address.is_unspecified() || address.is_multicast() || broadcast)
-}
-
-/// Appends an INIT ACK (RFC 9260 §3.3.3), which asks for no more streams than the INIT allows.
-pub(crate) fn write_init_ack(
-    identity: &Identity,
-    config: &AssociationConfig,
-    streams_out: u16,
-    local_addresses: &[IpAddr],
-    cookie: &[u8],
-    unrecognized: &[u8],
-    out: &mut Vec<u8>,
-) {
-    let mut parameters = Vec::new();
-    write_addresses(local_addresses, &mut parameters);
-    parameter::StateCookie { cookie }.write(&mut parameters);
-    // RFC 9260 §3.2.2: each in a parameter of its own.
-    let mut reported = Parameters::new(unrecognized);
-    while let Some(Ok(raw)) = reported.next_raw() {
-        parameter::UnrecognizedParameter { parameter: raw.whole }.write(&mut parameters);
-    }
-    InitAck {
-        initiate_tag: VerificationTag(identity.local_tag),
-        a_rwnd: initial_window(config),
-        outbound_streams: streams_out,
-        inbound_streams: config.streams_in_max.max(1),
-        initial_tsn: Tsn(identity.local_initial_tsn),
-        parameters: Parameters::new(&parameters),
-    }
-    .write(out);
-}
-
-/// One address is the packet's own source and is not listed (RFC 9260 §3.3.2.1, note 2).
-fn write_addresses(addresses: &[IpAddr], out: &mut Vec<u8>) {
-    if addresses.len() < 2 {
-        return;
-    }
-    for address in addresses {
-        // RFC 9260 §3.3.2.1.2: an IPv4 address never goes out as a mapped one.
-        match address.to_canonical() {
-            IpAddr::V4(v4) => parameter::Ipv4 { address: v4 }.write(out),
-            IpAddr::V6(v6) => parameter::Ipv6 { address: v6 }.write(out),
-        }
-    }
-}
+/// How much longer than the exchange of the last one took a new cookie is asked to live (RFC 9260 §5.2.6, 3).
+const COOKIE_LIFE_MORE: Duration = Duration::from_secs(1);
 
 impl Association {
     /// Starts to set up an association: an INIT waits to be sent.
@@ -173,7 +35,12 @@ impl Association {
         remotes: &[(SocketAddr, PathHints)],
         local_addresses: &[IpAddr],
     ) -> Self {
-        let paths: Vec<Path> = remotes.iter().map(|&(r, hints)| make_path(r, None, hints, &config)).collect();
+        let mut paths: Vec<Path> =
+            remotes.iter().map(|&(r, hints)| make_path(r, None, hints, &config)).collect();
+        // RFC 9260 §5.4, 1: what the user names is confirmed.
+        for path in &mut paths {
+            path.state = PathState::Active;
+        }
         let rto = config.rto.initial;
         let t1 = Retry { at: now + rto, attempts: 0, rto };
         let mut association = Association::new(id, config, identity, State::CookieWait { t1 }, paths);
@@ -184,7 +51,7 @@ impl Association {
 
     fn push_init(&mut self, local_addresses: &[IpAddr]) {
         let mut parameters = Vec::new();
-        write_addresses(local_addresses, &mut parameters);
+        write_init_parameters(local_addresses, self.cookie_increment, &mut parameters);
         let mut bytes = Vec::new();
         Init {
             initiate_tag: VerificationTag(self.identity.local_tag),
@@ -207,13 +74,7 @@ impl Association {
         remotes: &[(SocketAddr, PathHints)],
         local: Option<IpAddr>,
     ) -> Self {
-        let identity = Identity {
-            local_port: cookie.local_port,
-            peer_port: cookie.peer_port,
-            local_tag: cookie.local_tag,
-            peer_tag: cookie.peer_tag,
-            local_initial_tsn: cookie.local_initial_tsn,
-        };
+        let identity = Identity::from_cookie(cookie);
         let paths = remotes.iter().map(|&(r, hints)| make_path(r, local, hints, &config)).collect();
         let mut association = Association::new(id, config, identity, State::Established, paths);
         association.establish_from_cookie(cx, cookie);
@@ -222,8 +83,12 @@ impl Association {
         association
     }
 
-    /// Takes the peer's half from a valid cookie and answers with COOKIE ACK (RFC 9260 §5.1 D, §5.2.4 B).
-    fn establish_from_cookie<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, cookie: &StateCookie) {
+    /// Takes the peer's half from a valid cookie and answers with COOKIE ACK (RFC 9260 §5.1 D, §5.2.4 A and B).
+    pub(super) fn establish_from_cookie<H: Host + ?Sized>(
+        &mut self,
+        cx: &mut Context<'_, H>,
+        cookie: &StateCookie,
+    ) {
         self.identity.peer_tag = cookie.peer_tag;
         self.take_peer(
             cookie.peer_initial_tsn,
@@ -232,7 +97,7 @@ impl Association {
             cookie.streams_in,
         );
         self.control.clear();
-        self.acknowledge_cookie();
+        self.acknowledge_cookie(None);
         self.measure_handshake(cx.now.saturating_since(cookie.created));
         self.establish(cx);
     }
@@ -245,25 +110,38 @@ impl Association {
         }
     }
 
-    /// A valid cookie that bears our own tag (RFC 9260 §5.2.4 B and D).
+    /// A valid cookie that bears our own tag (RFC 9260 §5.2.4 B and D). It came from `remote`.
     pub(crate) fn handle_own_cookie<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
         cookie: &StateCookie,
+        remote: SocketAddr,
     ) {
-        if self.is_set_up() {
-            self.acknowledge_cookie();
-        } else {
+        if !self.is_set_up() {
+            if let Some(path) = self.path_of(remote).filter(|&p| self.paths[p].state == PathState::Active) {
+                self.primary = path;
+            }
             self.establish_from_cookie(cx, cookie);
-            self.announce_connected(cx);
+            return self.announce_connected(cx);
         }
+        if self.identity.peer_tag != cookie.peer_tag {
+            // Both sent an INIT, and the peer's second tag is the one that it goes by.
+            self.identity.peer_tag = cookie.peer_tag;
+            if let Some(inbound) = self.inbound.as_mut().filter(|inbound| inbound.is_untouched()) {
+                *inbound = Inbound::new(Tsn(cookie.peer_initial_tsn), cookie.streams_in, &self.config);
+            }
+        }
+        self.acknowledge_cookie(Some(remote));
     }
 
-    /// Answers a COOKIE ECHO of this very association (RFC 9260 §5.2.4 D).
-    fn acknowledge_cookie(&mut self) {
+    /// Answers a COOKIE ECHO. A reply goes where the request came from (RFC 9260 §6.4), if that address is confirmed.
+    fn acknowledge_cookie(&mut self, remote: Option<SocketAddr>) {
+        let path = remote.and_then(|remote| self.path_of(remote));
+        let path = path.filter(|&path| self.paths[path].state == PathState::Active);
         let mut bytes = Vec::new();
         CookieAck.write(&mut bytes);
-        self.push_control(bytes, None);
+        // First in its packet (RFC 9260 §5.1 D).
+        self.control.push_front(Control { bytes, path, init: false });
     }
 
     fn take_peer(&mut self, initial_tsn: u32, window_bytes: u32, streams_out: u16, streams_in: u16) {
@@ -281,18 +159,18 @@ impl Association {
         self.start_heartbeats(cx);
     }
 
-    /// INIT ACK in state COOKIE-WAIT (RFC 9260 §5.1 C). The peer's other addresses become paths.
+    /// INIT ACK in state COOKIE-WAIT (RFC 9260 §5.1 C), elsewhere it is nothing (§5.2.3). The endpoint has refused those
+    /// that must not change anything.
     pub(super) fn handle_init_ack<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
         remote: SocketAddr,
         ack: &Init<'_>,
     ) {
-        let State::CookieWait { t1 } = self.state else { return };
-        // RFC 9260 §3.3.3: this one is discarded and nothing changes; the endpoint answers it.
-        if window_is_too_small(ack) {
+        let State::CookieWait { t1 } = self.state else {
+            self.statistics.chunks_discarded += 1;
             return;
-        }
+        };
         if let Some(path) = self.path_of(remote) {
             self.primary = path;
         }
@@ -300,38 +178,29 @@ impl Association {
             let left = t1.at.saturating_since(cx.now);
             self.measure_handshake(t1.rto.saturating_sub(left));
         }
-        if ack.initiate_tag.0 == 0 {
-            return self.abort_without_tag(cx);
-        }
         self.identity.peer_tag = ack.initiate_tag.0;
-        let Some(peer) = PeerInit::from_init(ack) else {
-            // RFC 9260 §3.3.3: no streams destroy the association.
-            return self.abort_for_violation(cx, "an INIT ACK with an invalid mandatory parameter");
+        // RFC 9260 §3.3.3, §5.1.2 B: what is wrong with it ends the association.
+        let peer = match PeerInit::from_init(ack) {
+            Ok(peer) => peer,
+            Err(bad) => {
+                let reason = CloseReason::ProtocolViolation(bad.text());
+                return self.abort_with(cx, bad.abort_chunk(), reason);
+            }
         };
-        let addresses = peer.reachable_at(remote.ip());
-        let Some(cookie) = peer.cookie else {
-            let missing = [parameter::StateCookie::KIND.to_be_bytes()];
-            let cause = MissingMandatoryParameter { kinds: KindList::new(&missing) };
-            let chunk = abort_chunk(&Cause::MissingMandatoryParameter(cause));
-            let why = CloseReason::ProtocolViolation("an INIT ACK without a state cookie");
-            return self.abort_with(cx, chunk, why);
+        let Some(cookie) = peer.cookie.clone() else {
+            let missing = [StateCookieParameter::KIND.to_be_bytes()];
+            let kinds = KindList::new(&missing);
+            let chunk = abort_chunk(&Cause::MissingMandatoryParameter(MissingMandatoryParameter { kinds }));
+            let reason = CloseReason::ProtocolViolation("an INIT ACK without a state cookie");
+            return self.abort_with(cx, chunk, reason);
         };
         let streams_out = self.config.streams_out.max(1).min(peer.streams_in);
         let streams_in = self.config.streams_in_max.max(1).min(peer.streams_out);
         self.take_peer(peer.initial_tsn, peer.window_bytes, streams_out, streams_in);
-        // Without a list of ours, the peer knows only the address that the handshake used; it would answer
-        // anything from another one with ABORT (RFC 9260 §8.4).
-        let local = if self.lists_addresses { None } else { self.paths[self.primary].local };
-        for address in addresses {
-            let other = SocketAddr::new(address, self.paths[self.primary].remote.port());
-            if self.path_of(other).is_none() {
-                self.paths.push(make_path(other, local, cx.host.path_hints(other), &self.config));
-                self.paths_changed = true;
-            }
-        }
+        self.take_addresses(cx, &peer.reachable_at(remote.ip(), Families::of(cx.local_addresses)));
         self.control.clear();
         let rto = self.paths[self.primary].rto.current();
-        let t1 = Retry { at: cx.now + rto, attempts: 0, rto };
+        let t1 = Retry { at: cx.now + rto, attempts: self.setup_attempts(), rto };
         self.state = State::CookieEchoed { t1, cookie };
         self.push_cookie_echo();
         if !peer.unrecognized.is_empty() {
@@ -340,18 +209,54 @@ impl Association {
         }
     }
 
-    /// An INIT ACK without a tag ends the attempt, and the ABORT reflects our own (RFC 9260 §3.3.3).
-    fn abort_without_tag<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
-        self.identity.peer_tag = self.identity.local_tag;
-        let mut chunk = Vec::new();
-        write_abort(true, &mut chunk);
-        self.abort_with(cx, chunk, CloseReason::ProtocolViolation("an INIT ACK without an initiate tag"));
+    /// The peer's addresses are those that its INIT ACK lists and the one that it came from (RFC 9260 §5.1.2 A and C).
+    /// Others that the user had named are no paths.
+    fn take_addresses<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, addresses: &[IpAddr]) {
+        let first = self.paths[self.primary].remote;
+        // Without a list of ours, the peer knows only the address that the handshake used; it would answer
+        // anything from another one with ABORT (RFC 9260 §8.4).
+        let local = if self.lists_addresses { None } else { self.paths[self.primary].local };
+        // What is outstanding since an earlier cookie knows its path by number.
+        if self.statistics.data_chunks_sent == 0 {
+            self.paths.retain(|path| path.remote == first || addresses.contains(&path.remote.ip()));
+            self.primary = self.path_of(first).unwrap_or(0);
+            self.reply_path = self.primary;
+            self.paths_changed = true;
+        }
+        for &address in addresses {
+            let other = SocketAddr::new(address, first.port());
+            if self.path_of(other).is_none() {
+                self.paths.push(make_path(other, local, cx.host.path_hints(other), &self.config));
+                self.paths_changed = true;
+            }
+        }
     }
 
-    /// The tag to refuse an INIT ACK with whose window is too small; the attempt goes on (RFC 9260 §3.3.3).
-    pub(crate) fn refuses_window_of(&self, raw: &RawChunk<'_>) -> Option<VerificationTag> {
-        let State::CookieWait { .. } = self.state else { return None };
-        Init::parse(raw).ok().filter(window_is_too_small).map(|ack| ack.initiate_tag).filter(|tag| tag.0 != 0)
+    /// Our cookie came too late (RFC 9260 §5.2.6, 3): a new one is asked for, which is to live longer.
+    pub(super) fn handle_stale_cookie<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
+        let State::CookieEchoed { t1, .. } = self.state else {
+            self.statistics.chunks_discarded += 1;
+            return;
+        };
+        let attempts = t1.attempts + 1;
+        if attempts > self.config.init_retries_max {
+            return self.close(cx, CloseReason::NoAnswer);
+        }
+        let since_echo = t1.rto.saturating_sub(t1.at.saturating_since(cx.now));
+        self.cookie_increment = Some(since_echo + COOKIE_LIFE_MORE);
+        self.state = State::CookieWait { t1: Retry { at: cx.now + t1.rto, attempts, rto: t1.rto } };
+        self.identity.peer_tag = 0;
+        self.inbound = None;
+        self.control.clear();
+        self.push_init(cx.local_addresses);
+    }
+
+    /// Cookies that came too late count as attempts, so that no peer makes us ask for ever.
+    fn setup_attempts(&self) -> u32 {
+        match &self.state {
+            State::CookieWait { t1 } if self.cookie_increment.is_some() => t1.attempts,
+            _ => 0,
+        }
     }
 
     fn push_cookie_echo(&mut self) {
@@ -367,6 +272,9 @@ impl Association {
         if matches!(self.state, State::CookieEchoed { .. }) {
             self.establish(cx);
             self.announce_connected(cx);
+        } else {
+            // RFC 9260 §5.2.5.
+            self.statistics.chunks_discarded += 1;
         }
     }
 
@@ -403,6 +311,12 @@ impl Association {
             self.control.clear();
             self.push_init(local_addresses);
         } else {
+            // RFC 9260 §5.1: all addresses of the peer, as far as they are known to be the peer's (§5.4).
+            let count = self.paths.len();
+            let others = (1..=count).map(|n| (self.primary + n) % count);
+            let next = others.into_iter().find(|&p| self.paths[p].state == PathState::Active);
+            self.primary = next.unwrap_or(self.primary);
+            self.control.retain(|chunk| chunk.bytes.first() != Some(&CookieEcho::KIND));
             self.push_cookie_echo();
         }
     }

@@ -1,9 +1,15 @@
 //! Both sides connect to each other at once: one association comes of it (RFC 9260 §5.2.1, §5.2.4 B and D).
 
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use sctp::{AssociationConfig, CloseReason, Event, SendInfo};
+use sctp_wire::chunk::{CookieAck, CookieEcho, Init};
+use sctp_wire::parameter::{Ipv4, Parameters};
 
+use lab::packets::header;
+use lab::script::{ENDPOINT_PORT, PEER_PORT, Peer};
 use lab::{A, B, Fate, Lab, PORT_A, PORT_B};
 
 const SOON: Duration = Duration::from_secs(30);
@@ -93,4 +99,108 @@ fn lost_packets_do_not_matter() {
         lab.run_for(SOON);
         talk(&mut lab);
     }
+}
+
+/// The peer sends an INIT that lists these addresses.
+fn says_init(peer: &mut Peer, addresses: &[Ipv4Addr]) {
+    let mut parameters = Vec::new();
+    for &address in addresses {
+        Ipv4 { address }.write(&mut parameters);
+    }
+    let parameters = Parameters::new(&parameters);
+    peer.sends().tag(0).chunk(|p, out| Init { parameters: parameters.clone(), ..p.init() }.write(out)).go();
+}
+
+#[test]
+fn a_second_tag_of_the_peer_replaces_the_first_even_when_the_association_is_up() {
+    // RFC 9260 §5.2.4 B.
+    let mut peer = Peer::connecting(1, AssociationConfig::default());
+    peer.takes_init();
+    let (own, first) = (peer.endpoint_tag, peer.tag);
+    peer.tag = first + 1;
+    says_init(&mut peer, &[]);
+    let cookie = peer.takes_init_ack();
+    assert_eq!(peer.endpoint_tag, own, "the tag of the INIT, unchanged");
+    // The answer to the endpoint's INIT has another tag, and is there first.
+    peer.tag = first;
+    peer.sends().init_ack(b"cookie").go();
+    peer.expects("COOKIE ECHO");
+    peer.sends().chunk(|_, out| CookieAck.write(out)).go();
+    assert!(peer.app.saw(|e| matches!(e, Event::Connected { .. })));
+    peer.tag = first + 1;
+    peer.sends().chunk(|_, out| CookieEcho { cookie: &cookie }.write(out)).go();
+    let answer = peer.hears();
+    assert_eq!(header(&answer).verification_tag.0, first + 1);
+    peer.sends().data(0).go();
+    let answer = peer.hears();
+    assert_eq!(header(&answer).verification_tag.0, first + 1);
+    assert_eq!((peer.app.contents(), peer.app.events.len()), (vec![vec![0]], 1));
+}
+
+#[test]
+fn an_init_in_cookie_wait_is_answered_at_an_address_that_the_user_named() {
+    // RFC 9260 §5.2.1, 1 and 2.
+    let (named, other) = (Ipv4Addr::new(10, 0, 0, 9), Ipv4Addr::new(192, 0, 2, 1));
+    let mut peer = Peer::connecting(2, AssociationConfig::default());
+    peer.takes_init();
+    let own = peer.endpoint_tag;
+    peer.address.set_ip(IpAddr::V4(other));
+    says_init(&mut peer, &[named, other]);
+    let (to, _) = peer.hears_on();
+    assert_eq!(to.ip(), named);
+    // An INIT that names no such address is for nobody.
+    says_init(&mut peer, &[other]);
+    peer.expects("INIT ACK");
+    assert_ne!(peer.endpoint.association_count(), 0);
+    peer.address.set_ip(IpAddr::V4(named));
+    says_init(&mut peer, &[named, other]);
+    peer.takes_init_ack();
+    assert_eq!(peer.endpoint_tag, own);
+}
+
+#[test]
+fn an_init_in_cookie_echoed_must_not_add_addresses() {
+    // RFC 9260 §5.2.1.
+    let mut peer = Peer::connecting(3, AssociationConfig::default());
+    peer.takes_init();
+    let own = peer.endpoint_tag;
+    peer.sends().init_ack(b"cookie").go();
+    peer.expects("COOKIE ECHO");
+    says_init(&mut peer, &[Ipv4Addr::new(192, 0, 2, 1)]);
+    peer.expects("ABORT");
+    says_init(&mut peer, &[Ipv4Addr::new(10, 0, 0, 9)]);
+    let cookie = peer.takes_init_ack();
+    assert_eq!(peer.endpoint_tag, own, "the tag of the INIT, unchanged");
+    // That cookie ends the handshake (§5.2.4 D).
+    peer.sends().chunk(|_, out| CookieEcho { cookie: &cookie }.write(out)).go();
+    peer.expects("COOKIE ACK");
+    assert!(peer.app.saw(|e| matches!(e, Event::Connected { .. })));
+}
+
+#[test]
+fn setup_chunks_mean_nothing_where_they_do_not_belong() {
+    // RFC 9260 §5.2.3, §5.2.5.
+    let mut peer = Peer::connected(4);
+    peer.sends().init_ack(b"another").go();
+    peer.sends().chunk(|_, out| CookieAck.write(out)).go();
+    peer.expects_nothing();
+    assert_eq!(peer.endpoint.statistics(peer.id).unwrap().chunks_discarded, 2);
+    let mut peer = Peer::connecting(5, AssociationConfig::default());
+    peer.takes_init();
+    peer.sends().chunk(|_, out| CookieAck.write(out)).go();
+    peer.expects_nothing();
+    assert!(peer.app.events.is_empty());
+    // And in COOKIE-ECHOED.
+    peer.sends().init_ack(b"cookie").go();
+    peer.expects("COOKIE ECHO");
+    peer.sends().init_ack(b"another").go();
+    peer.expects_nothing();
+}
+
+#[test]
+fn a_connect_to_where_an_association_is_fails_at_once() {
+    let mut peer = Peer::connected(6);
+    let config = Arc::new(AssociationConfig::default());
+    let again = peer.endpoint.connect(peer.now, ENDPOINT_PORT, PEER_PORT, &[peer.address], config, &peer.app);
+    assert_eq!(again, Err(sctp::ConnectError::Exists));
 }

@@ -4,9 +4,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use sctp::{AssociationConfig, CloseReason, Event, SendInfo};
-use sctp_wire::chunk::{CookieAck, CookieEcho, InitAck};
+use sctp_wire::cause::{Cause, Causes, StaleCookie};
+use sctp_wire::chunk::{Chunk, CookieAck, CookieEcho, Error, Init, InitAck};
+use sctp_wire::parameter::{CookiePreservative, Parameter, Parameters};
 
-use lab::packets::{has, kinds, resealed};
+use lab::packets::{each_chunk, has, kinds, resealed};
 use lab::script::Peer;
 use lab::{A, B, Fate, Lab, PORT_A, PORT_B};
 
@@ -81,16 +83,107 @@ fn an_init_ack_that_comes_twice_changes_nothing() {
 }
 
 #[test]
-fn a_stale_cookie_is_reported_and_ends_the_connect() {
+fn a_stale_cookie_is_asked_for_again_with_a_longer_life() {
+    // RFC 9260 §5.2.6, 3.
     let mut lab = Lab::new(6);
     lab.listen(AssociationConfig { cookie_life: Duration::from_millis(500), ..AssociationConfig::default() });
     lab.tap(A, |packet| {
         if has(packet, CookieEcho::KIND) { Fate::Delay(Duration::from_millis(700)) } else { Fate::Pass }
     });
-    lab.connect(A, (PORT_A, PORT_B), AssociationConfig::default());
-    lab.run_until("A gave up", SOON, |lab| lab.closed(A).is_some());
-    assert_eq!(lab.node(B).endpoint.association_count(), 0);
+    let a = lab.connect(A, (PORT_A, PORT_B), AssociationConfig::default());
+    lab.run_until("A is up", SOON, |lab| lab.is_up(A));
     assert_eq!(lab.node(B).endpoint.endpoint_statistics().cookie_errors, 1);
+    let increments: Vec<Option<u32>> =
+        lab.sent.iter().filter(|s| has(&s.packet, Init::KIND)).map(|s| increment_ms(&s.packet)).collect();
+    // The exchange took 720 ms.
+    assert_eq!(increments, [None, Some(1720)]);
+    lab.untap(A);
+    lab.send(A, a, SendInfo::default(), &b"after all"[..]);
+    lab.run_until("B heard", SOON, |lab| !lab.node(B).app.messages.is_empty());
+}
+
+/// The life that an INIT asks for its cookie.
+fn increment_ms(packet: &[u8]) -> Option<u32> {
+    let mut found = None;
+    each_chunk(packet, |chunk| {
+        if let Chunk::Init(init) = chunk {
+            found = init.parameters().flatten().find_map(|p| match p {
+                Parameter::CookiePreservative(p) => Some(p.increment_ms),
+                _ => None,
+            });
+        }
+    });
+    found
+}
+
+#[test]
+fn a_peer_that_finds_every_cookie_stale_is_given_up() {
+    let config = AssociationConfig { init_retries_max: 3, ..AssociationConfig::default() };
+    let mut peer = Peer::connecting(13, config);
+    for _ in 0..4 {
+        assert!(!peer.app.saw(|e| matches!(e, Event::Closed(_))));
+        peer.takes_init();
+        peer.sends().init_ack(b"cookie").go();
+        peer.expects("COOKIE ECHO");
+        peer.sends().chunk(|_, out| stale_cookie(out)).go();
+    }
+    peer.expects_nothing();
+    assert!(peer.app.saw(|e| *e == Event::Closed(CloseReason::NoAnswer)));
+}
+
+#[test]
+fn a_report_of_a_stale_cookie_means_nothing_once_the_association_is_up() {
+    let mut peer = Peer::connected(14);
+    peer.sends().chunk(|_, out| stale_cookie(out)).go();
+    peer.expects_nothing();
+    assert_eq!(peer.endpoint.statistics(peer.id).unwrap().chunks_discarded, 1);
+    peer.sends().data(0).go();
+    peer.expects("SACK 0");
+}
+
+fn stale_cookie(out: &mut Vec<u8>) {
+    let mut causes = Vec::new();
+    Cause::StaleCookie(StaleCookie { staleness_us: 1 }).write(&mut causes);
+    Error { causes: Causes::new(&causes) }.write(out);
+}
+
+#[test]
+fn a_wish_for_a_longer_life_is_granted_within_limits() {
+    // RFC 9260 §3.3.2.1.3. The life is 60 s, and no wish adds more than 10 s.
+    for (wish_ms, late_ms, good) in
+        [(0, 60_001, false), (5000, 64_999, true), (5000, 65_001, false), (3_600_000, 70_001, false)]
+    {
+        let mut peer = Peer::new(15, AssociationConfig::default());
+        let mut parameters = Vec::new();
+        CookiePreservative { increment_ms: wish_ms }.write(&mut parameters);
+        peer.sends()
+            .tag(0)
+            .chunk(|p, out| {
+                let mut init = p.init();
+                init.parameters = Parameters::new(&parameters);
+                init.write(out);
+            })
+            .go();
+        let cookie = peer.takes_init_ack();
+        peer.waits(Duration::from_millis(late_ms));
+        peer.sends().chunk(|_, out| CookieEcho { cookie: &cookie }.write(out)).go();
+        peer.expects(if good { "COOKIE ACK" } else { "ERROR" });
+    }
+}
+
+#[test]
+fn a_cookie_sealed_just_before_the_keys_change_opens_just_after() {
+    let mut peer = Peer::new(16, AssociationConfig::default());
+    // Keys change every ten minutes; the clock of the script began at one second.
+    peer.waits(Duration::from_secs(598));
+    peer.sends().tag(0).chunk(|p, out| p.init().write(out)).go();
+    let cookie = peer.takes_init_ack();
+    peer.waits(Duration::from_secs(2));
+    // Another INIT makes sure that the new key is in use.
+    peer.sends().tag(0).chunk(|p, out| p.init().write(out)).go();
+    let _ = peer.hears();
+    peer.sends().chunk(|_, out| CookieEcho { cookie: &cookie }.write(out)).go();
+    peer.expects("COOKIE ACK");
 }
 
 #[test]

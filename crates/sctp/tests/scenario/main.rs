@@ -21,6 +21,7 @@ mod random_loss;
 mod receive_window;
 mod restart;
 mod sack_timing;
+mod setup_parameters;
 mod several_paths;
 mod shutdown;
 mod statistics;

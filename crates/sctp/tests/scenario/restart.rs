@@ -1,14 +1,37 @@
-//! A peer that crashed and comes back from the same address and ports (RFC 9260 §5.2.2, §5.2.4 A).
+//! A peer that crashed and comes back from the same address and ports (RFC 9260 §5.2.2, §5.2.4 A), and the rest of
+//! table 12: what a cookie does to an association that is there.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use sctp::{AssociationConfig, CloseReason, Event, SendInfo};
-use sctp_wire::chunk::CookieEcho;
+use sctp::{AssociationConfig, Event, SendInfo};
+use sctp_wire::cause::Cause;
+use sctp_wire::chunk::{Chunk, CookieEcho, DataFlags, Shutdown, ShutdownComplete};
+use sctp_wire::parameter::{Ipv4, Parameter, Parameters};
 
+use lab::packets::{each_chunk, header, kinds};
 use lab::script::Peer;
 use lab::{A, B, Lab, PORT_A, PORT_B};
 
 const SOON: Duration = Duration::from_secs(30);
+
+fn restarted(peer: &Peer) -> Option<u64> {
+    peer.app.events.iter().find_map(|e| match e.event {
+        Event::Restarted { unacknowledged_bytes, .. } => Some(unacknowledged_bytes),
+        _ => None,
+    })
+}
+
+/// The peer comes back with a new tag and asks for a cookie.
+fn asks_again(peer: &mut Peer) -> Vec<u8> {
+    peer.tag = peer.tag.wrapping_add(1);
+    peer.sends().tag(0).chunk(|p, out| p.init().write(out)).go();
+    peer.takes_init_ack()
+}
+
+fn echoes(peer: &mut Peer, cookie: &[u8]) {
+    peer.sends().chunk(|_, out| CookieEcho { cookie }.write(out)).go();
+}
 
 #[test]
 fn a_client_that_crashed_connects_again() {
@@ -21,9 +44,9 @@ fn a_client_that_crashed_connects_again() {
     lab.app(A).events.clear();
     let again = lab.connect(A, (PORT_A, PORT_B), AssociationConfig::default());
     lab.run_until("A is up again", SOON, |lab| lab.is_up(A));
-    assert_eq!(lab.closed(B), Some(CloseReason::PeerRestarted));
-    assert_eq!(lab.node(B).endpoint.association_count(), 1);
-    let b = lab.accepted(B);
+    assert_eq!((lab.closed(B), lab.node(B).endpoint.association_count()), (None, 1));
+    let restarted = Event::Restarted { streams_out: 10, streams_in: 10, unacknowledged_bytes: 0 };
+    assert!(lab.app(B).saw(|e| *e == restarted), "the user of the same association is told");
     lab.send(A, again, SendInfo::default(), &b"after"[..]);
     lab.send(B, b, SendInfo::default(), &b"answer"[..]);
     lab.run_until("both heard", SOON, |lab| {
@@ -34,6 +57,182 @@ fn a_client_that_crashed_connects_again() {
 }
 
 #[test]
+fn what_the_old_peer_had_not_acknowledged_is_reported() {
+    let mut peer = Peer::established(5);
+    for n in 0..3 {
+        peer.app_sends(SendInfo::default(), vec![n; 100]);
+        peer.expects(&format!("DATA {n}"));
+    }
+    peer.sends().sack(0, &[]).go();
+    let cookie = asks_again(&mut peer);
+    assert_eq!(restarted(&peer), None, "an INIT alone changes nothing");
+    echoes(&mut peer, &cookie);
+    peer.expects("COOKIE ACK");
+    peer.expects_nothing();
+    assert_eq!(restarted(&peer), Some(2 * (100 + 64)));
+    let statistics = peer.endpoint.statistics(peer.id).unwrap();
+    assert_eq!(
+        (statistics.send_buffered_bytes, statistics.outstanding_bytes, statistics.restarts),
+        (0, 0, 1)
+    );
+    // Its TSNs and stream sequence numbers begin anew, both ways.
+    peer.app_sends(SendInfo::default(), vec![9]);
+    peer.expects("DATA 0");
+    peer.sends().data(0).go();
+    peer.expects("SACK 0");
+    assert_eq!(peer.app.contents(), [[0]]);
+}
+
+#[test]
+fn nothing_of_the_old_peer_is_mixed_with_the_new_one() {
+    let mut peer = Peer::established(6);
+    let first = DataFlags { ending: false, ..DataFlags::WHOLE };
+    let last = DataFlags { beginning: false, ..DataFlags::WHOLE };
+    // Half a message, and one that waits for another.
+    peer.sends().data_with(first, 0, 0, 0, b"half").go();
+    peer.sends().data_with(DataFlags::WHOLE, 2, 1, 5, b"early").go();
+    while peer.hears_maybe().is_some() {}
+    let (old_tag, cookie) = (peer.endpoint_tag, asks_again(&mut peer));
+    echoes(&mut peer, &cookie);
+    peer.expects("COOKIE ACK");
+    assert_eq!(peer.endpoint.statistics(peer.id).unwrap().receive_buffered_bytes, 0);
+    // The old tag is no tag any more.
+    let new_tag = std::mem::replace(&mut peer.endpoint_tag, old_tag);
+    peer.sends().data_with(last, 1, 0, 0, b"half").go();
+    peer.endpoint_tag = new_tag;
+    assert!(peer.app.messages.is_empty());
+    while peer.hears_maybe().is_some() {}
+    peer.sends().data_with(DataFlags::WHOLE, 0, 1, 0, b"new").go();
+    peer.expects("SACK 0");
+    assert_eq!(peer.app.contents(), [b"new"]);
+}
+
+#[test]
+fn data_with_the_cookie_of_a_restart_is_taken() {
+    let mut peer = Peer::established(7);
+    let cookie = asks_again(&mut peer);
+    peer.sends().chunk(|_, out| CookieEcho { cookie: &cookie }.write(out)).data(0).go();
+    peer.expects("COOKIE ACK, SACK 0");
+    assert_eq!(peer.app.contents(), [[0]]);
+    // The same cookie once more belongs to the association as it is now (table 12, D).
+    echoes(&mut peer, &cookie);
+    peer.expects("COOKIE ACK");
+    assert_eq!(peer.endpoint.statistics(peer.id).unwrap().restarts, 1);
+}
+
+#[test]
+fn a_restart_finds_an_association_that_was_shutting_down() {
+    // The user has said that it sends no more. The new peer is told so at once.
+    let mut peer = Peer::established(8);
+    peer.app_sends(SendInfo::default(), vec![1]);
+    peer.expects("DATA 0");
+    peer.app_shuts_down();
+    let cookie = asks_again(&mut peer);
+    echoes(&mut peer, &cookie);
+    peer.expects("COOKIE ACK, SHUTDOWN -1");
+    assert_eq!(restarted(&peer), Some(65));
+}
+
+#[test]
+fn a_restart_that_meets_a_shutdown_ack_waits_for_its_end() {
+    // RFC 9260 §5.2.4 A. The cookie is from before the shutdown.
+    let mut peer = Peer::established(9);
+    let (old_tag, old_endpoint_tag) = (peer.tag, peer.endpoint_tag);
+    let cum_tsn = peer.endpoint_tsn(-1);
+    let cookie = asks_again(&mut peer);
+    let (new_tag, new_endpoint_tag) = (peer.tag, peer.endpoint_tag);
+    (peer.tag, peer.endpoint_tag) = (old_tag, old_endpoint_tag);
+    peer.sends().chunk(|_, out| Shutdown { cum_tsn }.write(out)).go();
+    peer.expects("SHUTDOWN ACK");
+    (peer.tag, peer.endpoint_tag) = (new_tag, new_endpoint_tag);
+    echoes(&mut peer, &cookie);
+    let answer = peer.hears();
+    assert_eq!(header(&answer).verification_tag.0, old_tag);
+    let mut said = Vec::new();
+    each_chunk(&answer, |chunk| match chunk {
+        Chunk::ShutdownAck(_) => said.push("SHUTDOWN ACK"),
+        Chunk::Error(error) => {
+            let cause = error.causes.clone().flatten().next();
+            assert!(matches!(cause, Some(Cause::CookieReceivedWhileShuttingDown(_))));
+            said.push("ERROR");
+        }
+        other => panic!("{other}"),
+    });
+    assert_eq!(said, ["SHUTDOWN ACK", "ERROR"]);
+    assert_eq!(restarted(&peer), None);
+    // The peer answers what it cannot know with the tag that it saw.
+    peer.sends().tag(old_tag).chunk(|_, out| ShutdownComplete { reflected_tag: true }.write(out)).go();
+    assert_eq!(peer.endpoint.association_count(), 0);
+}
+
+#[test]
+fn an_init_that_adds_addresses_is_refused() {
+    // RFC 9260 §5.2.2.
+    let known = Ipv4Addr::new(10, 0, 0, 9);
+    let [new, other] = [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2)];
+    let mut peer = Peer::established(10);
+    let mut parameters = Vec::new();
+    for address in [known, new, other] {
+        Ipv4 { address }.write(&mut parameters);
+    }
+    let old = peer.tag;
+    peer.tag += 1;
+    peer.sends()
+        .tag(0)
+        .chunk(|p, out| {
+            let mut init = p.init();
+            init.parameters = Parameters::new(&parameters);
+            init.write(out);
+        })
+        .go();
+    let answer = peer.hears();
+    assert_eq!((header(&answer).verification_tag.0, answer[13] & 1), (peer.tag, 0));
+    let mut named = Vec::new();
+    each_chunk(&answer, |chunk| {
+        let Chunk::Abort(abort) = chunk else { panic!("{chunk}") };
+        for cause in abort.causes.clone().flatten() {
+            let Cause::RestartWithNewAddresses(cause) = cause else { panic!("{cause}") };
+            named.extend(cause.addresses.flatten().map(|p| p.to_string()));
+        }
+    });
+    assert_eq!(named, [new, other].map(|address| Parameter::from(Ipv4 { address }).to_string()));
+    assert_eq!(peer.endpoint.endpoint_statistics().restarts_refused, 1);
+    peer.tag = old;
+    peer.sends().data(0).go();
+    peer.expects("SACK 0");
+}
+
+#[test]
+fn an_init_from_elsewhere_that_names_the_peers_address_adds_its_own() {
+    // RFC 9260 §5.1.2 D: it belongs to the association whose address it names.
+    let mut peer = Peer::established(11);
+    let mut parameters = Vec::new();
+    Ipv4 { address: Ipv4Addr::new(10, 0, 0, 9) }.write(&mut parameters);
+    peer.address.set_ip(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)));
+    peer.sends()
+        .tag(0)
+        .chunk(|p, out| {
+            let mut init = p.init();
+            init.parameters = Parameters::new(&parameters);
+            init.write(out);
+        })
+        .go();
+    peer.expects("ABORT");
+    assert_eq!(peer.endpoint.association_count(), 1);
+}
+
+#[test]
+fn an_init_with_another_port_is_another_association() {
+    // RFC 9260 §9.2, note.
+    let mut peer = Peer::established(12);
+    let init = peer.init();
+    let packet =
+        lab::packets::build(lab::script::PEER_PORT + 1, lab::script::ENDPOINT_PORT, 0, |out| init.write(out));
+    peer.sends_raw(peer.address, &packet);
+    peer.expects("INIT ACK");
+}
+
+#[test]
 fn a_server_that_crashed_refuses_what_it_has_forgotten() {
     let mut lab = Lab::new(2);
     let (a, _) = lab.establish();
@@ -41,7 +240,7 @@ fn a_server_that_crashed_refuses_what_it_has_forgotten() {
     lab.app(B).events.clear();
     lab.send(A, a, SendInfo::default(), &b"still there?"[..]);
     lab.run_until("A was told", SOON, |lab| lab.closed(A).is_some());
-    assert!(matches!(lab.closed(A), Some(CloseReason::PeerAborted(_))));
+    assert!(matches!(lab.closed(A), Some(sctp::CloseReason::PeerAborted(_))));
     assert_eq!(lab.node(B).endpoint.association_count(), 0);
 }
 
@@ -50,9 +249,7 @@ fn an_init_alone_ends_nothing() {
     let mut peer = Peer::established(3);
     let old_tag = peer.endpoint_tag;
     for _ in 0..100 {
-        peer.tag += 1;
-        peer.sends().tag(0).chunk(|p, out| p.init().write(out)).go();
-        peer.takes_init_ack();
+        let _ = asks_again(&mut peer);
         assert_ne!(peer.endpoint_tag, old_tag, "a new tag for what may be a restart");
     }
     assert_eq!(peer.endpoint.association_count(), 1);
@@ -64,21 +261,72 @@ fn an_init_alone_ends_nothing() {
 
 #[test]
 fn a_restart_needs_a_cookie_that_knows_of_the_association() {
-    // The cookie is from before the association: RFC 9260 §5.2.4 C, it came too late.
+    // The cookie is from before the association: no tags match, and it has no tie-tags. Table 12 has no such row.
     let mut peer = Peer::new(4, AssociationConfig::default());
     let tag = peer.tag;
-    peer.tag = tag + 1;
-    peer.sends().tag(0).chunk(|p, out| p.init().write(out)).go();
-    let early = peer.takes_init_ack();
+    let early = asks_again(&mut peer);
     let early_tag = peer.endpoint_tag;
     peer.tag = tag;
     peer.sends().tag(0).chunk(|p, out| p.init().write(out)).go();
     let cookie = peer.takes_init_ack();
-    peer.sends().chunk(|_, out| CookieEcho { cookie: &cookie }.write(out)).go();
+    echoes(&mut peer, &cookie);
     peer.expects("COOKIE ACK");
     peer.sends().tag(early_tag).chunk(|_, out| CookieEcho { cookie: &early }.write(out)).go();
     peer.expects_nothing();
     assert_eq!(peer.endpoint.association_count(), 1);
-    assert!(!peer.app.saw(|e| matches!(e, Event::Closed(_))));
+    assert!(!peer.app.saw(|e| matches!(e, Event::Closed(_) | Event::Restarted { .. })));
     assert_eq!(peer.endpoint.endpoint_statistics().cookie_errors, 1);
+}
+
+#[test]
+fn a_cookie_with_an_old_tag_of_ours_came_too_late() {
+    // Table 12, C: the peer's tag is right, ours is not.
+    let mut peer = Peer::new(13, AssociationConfig::default());
+    peer.sends().tag(0).chunk(|p, out| p.init().write(out)).go();
+    let early = peer.takes_init_ack();
+    let early_tag = peer.endpoint_tag;
+    peer.sends().tag(0).chunk(|p, out| p.init().write(out)).go();
+    let cookie = peer.takes_init_ack();
+    echoes(&mut peer, &cookie);
+    peer.expects("COOKIE ACK");
+    peer.id = peer.app.events[0].id;
+    peer.sends().tag(early_tag).chunk(|_, out| CookieEcho { cookie: &early }.write(out)).data(0).go();
+    peer.expects_nothing();
+    assert!(peer.app.messages.is_empty() && restarted(&peer).is_none());
+    peer.sends().data(0).go();
+    peer.expects("SACK 0");
+}
+
+#[test]
+fn a_second_restart_does_not_work_with_the_cookie_of_the_first() {
+    let mut peer = Peer::established(14);
+    let first = asks_again(&mut peer);
+    let (first_tag, first_endpoint_tag) = (peer.tag, peer.endpoint_tag);
+    let second = asks_again(&mut peer);
+    echoes(&mut peer, &second);
+    peer.expects("COOKIE ACK");
+    let now = (peer.tag, peer.endpoint_tag);
+    (peer.tag, peer.endpoint_tag) = (first_tag, first_endpoint_tag);
+    // Its tie-tags name an association that is no more.
+    echoes(&mut peer, &first);
+    peer.expects_nothing();
+    (peer.tag, peer.endpoint_tag) = now;
+    peer.sends().data(0).go();
+    peer.expects("SACK 0");
+    assert_eq!(peer.endpoint.statistics(peer.id).unwrap().restarts, 1);
+}
+
+#[test]
+fn a_restart_wakes_a_user_who_waited_for_room() {
+    let config = AssociationConfig { send_buffer_bytes: 1000, ..AssociationConfig::default() };
+    let mut peer = Peer::established_with(15, config);
+    peer.app_sends(SendInfo::default(), vec![1; 900]);
+    let id = peer.id;
+    assert_eq!(peer.endpoint.admit(id, &SendInfo::default(), 900), sctp::Admission::Full);
+    let _ = peer.hears();
+    let cookie = asks_again(&mut peer);
+    echoes(&mut peer, &cookie);
+    assert!(peer.app.saw(|e| *e == Event::Writable));
+    assert_ne!(peer.endpoint.admit(id, &SendInfo::default(), 900), sctp::Admission::Full);
+    assert_eq!(kinds(&peer.hears()), [sctp_wire::chunk::CookieAck::KIND]);
 }

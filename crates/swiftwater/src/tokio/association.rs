@@ -10,7 +10,7 @@ use crate::address::{Address, ToAddress};
 use crate::error::{ConnectError, RecvError, SendError};
 use crate::message::{Message, RecvInfo, SendInfo, from_block};
 use crate::options::Options;
-use crate::socket::Found;
+use crate::socket::{Found, unless_restarted};
 use crate::stack::Stack;
 use crate::{Statistics, association};
 
@@ -116,7 +116,7 @@ impl Association {
         loop {
             match until(socket, Interest::READABLE, |inner| socket.try_getmsg(inner)).await?? {
                 Found::Data(message) => return Ok(Some(from_block(message))),
-                Found::Primitive(..) => {}
+                Found::Primitive(primitive, text) => unless_restarted(&primitive, &text)?,
                 Found::End => return self.0.ended().map(|()| None),
             }
         }
@@ -142,7 +142,7 @@ impl Association {
         loop {
             match until(socket, Interest::READABLE, |inner| socket.try_read(inner, buffer)).await?? {
                 Found::Data(info) => return Ok(Some(info)),
-                Found::Primitive(..) => {}
+                Found::Primitive(primitive, text) => unless_restarted(&primitive, &text)?,
                 Found::End => return self.0.ended().map(|()| None),
             }
         }

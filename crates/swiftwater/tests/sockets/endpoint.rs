@@ -54,7 +54,7 @@ fn serves_many_peers() {
                     assert!(who.remove(&id).is_some());
                     down += 1;
                 }
-                (_, Event::Up | Event::PeerShutdown) => {}
+                (_, Event::Up | Event::Restarted(_) | Event::PeerShutdown) => {}
             }
         }
     });

@@ -12,6 +12,7 @@ mod listener;
 mod modules;
 mod options;
 mod pair;
+mod restarted_peer;
 mod sharing;
 mod stream_mode;
 mod streams;

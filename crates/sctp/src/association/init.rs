@@ -1,0 +1,283 @@
+//! What INIT and INIT ACK say (RFC 9260 §3.3.2, §3.3.3, §5.1.2).
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use sctp_wire::cause::{Cause, InvalidMandatoryParameter, ProtocolViolation, UnresolvableAddress};
+use sctp_wire::chunk::{Init, InitAck};
+use sctp_wire::parameter::{self, Parameter, Parameters};
+use sctp_wire::{Tsn, VerificationTag};
+
+use super::causes::abort_chunk;
+use crate::config::{AssociationConfig, COOKIE_BYTES_MAX, PEER_ADDRESSES_MAX, RECEIVE_WINDOW_BYTES_MIN};
+use crate::cookie::StateCookie;
+
+/// Most bytes of unknown parameters that are reported back.
+const REPORTED_BYTES_MAX: usize = 1024;
+/// Longest host name that is given back in an ABORT.
+const HOST_NAME_BYTES_MAX: usize = 256;
+
+/// What an INIT or INIT ACK says about its sender, checked.
+#[derive(Debug, Clone)]
+pub(crate) struct PeerInit {
+    pub(crate) tag: u32,
+    pub(crate) window_bytes: u32,
+    pub(crate) streams_out: u16,
+    pub(crate) streams_in: u16,
+    pub(crate) initial_tsn: u32,
+    pub(crate) addresses: Vec<IpAddr>,
+    /// The kinds of addresses that it can use, as far as it says so itself.
+    supported: Option<Families>,
+    /// Only in an INIT: how much longer than usual the cookie should live.
+    pub(crate) cookie_increment: Duration,
+    /// Only in an INIT ACK.
+    pub(crate) cookie: Option<Vec<u8>>,
+    /// Parameters to report back, as they came (RFC 9260 §3.2.1).
+    pub(crate) unrecognized: Vec<u8>,
+}
+
+/// Why an INIT or INIT ACK cannot lead to an association.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum BadInit {
+    /// A field has a value that RFC 9260 §3.3.2 forbids.
+    Field,
+    /// A parameter has a wrong length.
+    Parameter,
+    /// It names its sender by a host name (RFC 9260 §5.1.2 B). The parameter.
+    HostName(Vec<u8>),
+}
+
+impl BadInit {
+    /// The ABORT that refuses it.
+    pub(crate) fn abort_chunk(&self) -> Vec<u8> {
+        match self {
+            BadInit::Field => abort_chunk(&Cause::InvalidMandatoryParameter(InvalidMandatoryParameter)),
+            BadInit::Parameter => abort_chunk(&Cause::ProtocolViolation(ProtocolViolation {
+                information: self.text().as_bytes(),
+            })),
+            BadInit::HostName(parameter) => {
+                abort_chunk(&Cause::UnresolvableAddress(UnresolvableAddress { parameter }))
+            }
+        }
+    }
+
+    /// What is wrong with it.
+    pub(crate) fn text(&self) -> &'static str {
+        match self {
+            BadInit::Field => "an INIT ACK with an invalid mandatory parameter",
+            BadInit::Parameter => "a setup chunk with a parameter of a wrong length",
+            BadInit::HostName(_) => "an INIT ACK with a host name instead of addresses",
+        }
+    }
+}
+
+/// Kinds of addresses that a host can use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Families {
+    v4: bool,
+    v6: bool,
+}
+
+impl Families {
+    const NONE: Families = Families { v4: false, v6: false };
+    const BOTH: Families = Families { v4: true, v6: true };
+
+    /// Those of these addresses. A host that names none of its own may use any.
+    pub(crate) fn of(addresses: &[IpAddr]) -> Self {
+        if addresses.is_empty() { Families::BOTH } else { Families::NONE.with(addresses) }
+    }
+
+    fn with(mut self, addresses: &[IpAddr]) -> Self {
+        for address in addresses {
+            match address.to_canonical() {
+                IpAddr::V4(_) => self.v4 = true,
+                IpAddr::V6(_) => self.v6 = true,
+            }
+        }
+        self
+    }
+
+    pub(crate) fn has(self, address: IpAddr) -> bool {
+        match address.to_canonical() {
+            IpAddr::V4(_) => self.v4,
+            IpAddr::V6(_) => self.v6,
+        }
+    }
+
+    fn from_parameter(types: &parameter::SupportedAddressTypes<'_>) -> Self {
+        let mut families = Families::NONE;
+        for kind in types.kinds.iter() {
+            families.v4 |= kind == parameter::Ipv4::KIND;
+            families.v6 |= kind == parameter::Ipv6::KIND;
+        }
+        families
+    }
+
+    /// Says so where not every kind is supported (RFC 9260 §3.3.2.1.5).
+    pub(crate) fn write(self, out: &mut Vec<u8>) {
+        let kind = match (self.v4, self.v6) {
+            (true, false) => parameter::Ipv4::KIND,
+            (false, true) => parameter::Ipv6::KIND,
+            _ => return,
+        };
+        let kinds = [kind.to_be_bytes()];
+        parameter::SupportedAddressTypes { kinds: parameter::KindList::new(&kinds) }.write(out);
+    }
+}
+
+impl PeerInit {
+    /// Reads and checks what both chunks share.
+    pub(crate) fn from_init(init: &Init<'_>) -> Result<PeerInit, BadInit> {
+        if init.initiate_tag.0 == 0
+            || init.outbound_streams == 0
+            || init.inbound_streams == 0
+            || (init.a_rwnd as usize) < RECEIVE_WINDOW_BYTES_MIN
+        {
+            return Err(BadInit::Field);
+        }
+        let mut peer = PeerInit {
+            tag: init.initiate_tag.0,
+            window_bytes: init.a_rwnd,
+            streams_out: init.outbound_streams,
+            streams_in: init.inbound_streams,
+            initial_tsn: init.initial_tsn.0,
+            addresses: Vec::new(),
+            supported: None,
+            cookie_increment: Duration::ZERO,
+            cookie: None,
+            unrecognized: Vec::new(),
+        };
+        let mut parameters = init.parameters();
+        while let Some(raw) = parameters.next_raw() {
+            let raw = raw.map_err(|_| BadInit::Parameter)?;
+            match Parameter::parse(&raw).map_err(|_| BadInit::Parameter)? {
+                Parameter::Ipv4(p) => peer.add_address(IpAddr::V4(p.address)),
+                Parameter::Ipv6(p) => peer.add_address(IpAddr::V6(p.address).to_canonical()),
+                Parameter::StateCookie(p) if p.cookie.len() <= COOKIE_BYTES_MAX => {
+                    peer.cookie = Some(p.cookie.to_vec());
+                }
+                Parameter::CookiePreservative(p) => {
+                    peer.cookie_increment = Duration::from_millis(p.increment_ms.into());
+                }
+                Parameter::SupportedAddressTypes(p) => {
+                    peer.supported = Some(Families::from_parameter(&p));
+                }
+                Parameter::HostName(_) => {
+                    let whole = &raw.whole[..raw.whole.len().min(HOST_NAME_BYTES_MAX)];
+                    return Err(BadInit::HostName(whole.to_vec()));
+                }
+                Parameter::Unknown(_) => {
+                    let action = sctp_wire::unknown_parameter_action(raw.kind);
+                    if action.report && peer.unrecognized.len() + raw.whole.len() <= REPORTED_BYTES_MAX {
+                        peer.unrecognized.extend_from_slice(raw.whole);
+                        peer.unrecognized.resize(peer.unrecognized.len().next_multiple_of(4), 0);
+                    }
+                    if action.stop {
+                        break;
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(peer)
+    }
+
+    /// The sender's addresses that we can use: first the one that its packet came from, then those that it lists. A host
+    /// that is not ourselves cannot have a loopback address that would mean anything to us.
+    pub(crate) fn reachable_at(&self, source: IpAddr, ours: Families) -> Vec<IpAddr> {
+        let listed = self.addresses.iter().copied();
+        let listed =
+            listed.filter(|a| *a != source && (source.is_loopback() || !a.is_loopback()) && ours.has(*a));
+        std::iter::once(source).chain(listed).take(PEER_ADDRESSES_MAX).collect()
+    }
+
+    /// The kinds of addresses that the sender can use: what it says, and what it uses itself (RFC 9260 §5.1.2).
+    pub(crate) fn families(&self, source: IpAddr) -> Families {
+        self.supported.map_or(Families::BOTH, |said| said.with(&self.addresses).with(&[source]))
+    }
+
+    fn add_address(&mut self, address: IpAddr) {
+        if self.addresses.len() < PEER_ADDRESSES_MAX
+            && is_unicast(address)
+            && !self.addresses.contains(&address)
+        {
+            self.addresses.push(address);
+        }
+    }
+}
+
+/// The window to advertise, never less than RFC 9260 §3.3.2 allows.
+pub(super) fn initial_window(config: &AssociationConfig) -> u32 {
+    u32::try_from(config.receive_buffer_bytes.max(RECEIVE_WINDOW_BYTES_MIN)).unwrap_or(u32::MAX)
+}
+
+/// Whether an address can be that of one host.
+pub(crate) fn is_unicast(address: IpAddr) -> bool {
+    let address = address.to_canonical();
+    let broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
+    !(address.is_unspecified() || address.is_multicast() || broadcast)
+}
+
+/// Appends an INIT ACK (RFC 9260 §3.3.3), which asks for no more streams than the INIT allows. `families`: the addresses
+/// that the peer can use.
+pub(crate) fn write_init_ack(
+    config: &AssociationConfig,
+    cookie: &StateCookie,
+    local_addresses: &[IpAddr],
+    families: Families,
+    sealed: &[u8],
+    unrecognized: &[u8],
+    out: &mut Vec<u8>,
+) {
+    let mut parameters = Vec::new();
+    write_addresses(local_addresses, families, &mut parameters);
+    parameter::StateCookie { cookie: sealed }.write(&mut parameters);
+    // RFC 9260 §3.2.2: each in a parameter of its own.
+    let mut reported = Parameters::new(unrecognized);
+    while let Some(Ok(raw)) = reported.next_raw() {
+        parameter::UnrecognizedParameter { parameter: raw.whole }.write(&mut parameters);
+    }
+    InitAck {
+        initiate_tag: VerificationTag(cookie.local_tag),
+        a_rwnd: initial_window(config),
+        outbound_streams: cookie.streams_out,
+        inbound_streams: config.streams_in_max.max(1),
+        initial_tsn: Tsn(cookie.local_initial_tsn),
+        parameters: Parameters::new(&parameters),
+    }
+    .write(out);
+}
+
+/// Appends the parameters of an INIT.
+pub(super) fn write_init_parameters(
+    local_addresses: &[IpAddr],
+    cookie_increment: Option<Duration>,
+    out: &mut Vec<u8>,
+) {
+    write_addresses(local_addresses, Families::BOTH, out);
+    Families::of(local_addresses).write(out);
+    if let Some(increment) = cookie_increment {
+        let increment_ms = u32::try_from(increment.as_millis()).unwrap_or(u32::MAX);
+        parameter::CookiePreservative { increment_ms }.write(out);
+    }
+}
+
+/// Addresses as the parameters that name them.
+pub(crate) fn write_address_list(addresses: &[IpAddr], out: &mut Vec<u8>) {
+    for address in addresses {
+        // RFC 9260 §3.3.2.1.2: an IPv4 address never goes out as a mapped one.
+        match address.to_canonical() {
+            IpAddr::V4(v4) => parameter::Ipv4 { address: v4 }.write(out),
+            IpAddr::V6(v6) => parameter::Ipv6 { address: v6 }.write(out),
+        }
+    }
+}
+
+/// One address is the packet's own source and is not listed (RFC 9260 §3.3.2.1, note 2).
+fn write_addresses(addresses: &[IpAddr], families: Families, out: &mut Vec<u8>) {
+    if addresses.len() < 2 {
+        return;
+    }
+    let usable: Vec<IpAddr> = addresses.iter().copied().filter(|a| families.has(*a)).collect();
+    write_address_list(&usable, out);
+}

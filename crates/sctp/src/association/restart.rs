@@ -1,0 +1,57 @@
+//! A peer that has lost its memory and connects again (RFC 9260 §5.2.4 A).
+
+use std::net::{IpAddr, SocketAddr};
+
+use sctp_wire::Tsn;
+use sctp_wire::cause::{Cause, CookieReceivedWhileShuttingDown};
+
+use super::causes::error_chunk;
+use super::{Association, Context, Identity, State, make_path};
+use crate::cookie::StateCookie;
+use crate::endpoint::PathHints;
+use crate::event::{Event, Host};
+use crate::inbound::Inbound;
+use crate::outbound::Outbound;
+
+impl Association {
+    /// Begins anew with what a cookie for a restart says: tags, TSNs, streams, windows and paths. What the old peer had
+    /// not acknowledged is gone, and the user hears of it.
+    pub(crate) fn restart<H: Host + ?Sized>(
+        &mut self,
+        cx: &mut Context<'_, H>,
+        cookie: &StateCookie,
+        remotes: &[(SocketAddr, PathHints)],
+        local: Option<IpAddr>,
+    ) {
+        let shut_down = matches!(self.state, State::ShutdownPending | State::ShutdownSent { .. });
+        let unacknowledged_bytes = self.outbound.buffered_bytes() as u64;
+        let unread_bytes = self.inbound.as_ref().map_or(0, Inbound::end);
+        self.identity = Identity::from_cookie(cookie);
+        self.paths = remotes.iter().map(|&(r, hints)| make_path(r, local, hints, &self.config)).collect();
+        (self.primary, self.reply_path, self.paths_changed) = (0, 0, true);
+        self.outbound = Outbound::new(Tsn(cookie.local_initial_tsn), &self.config);
+        self.establish_from_cookie(cx, cookie);
+        if let Some(inbound) = &mut self.inbound {
+            inbound.charge(unread_bytes);
+        }
+        self.statistics.restarts += 1;
+        let (streams_out, streams_in) = (cookie.streams_out, cookie.streams_in);
+        cx.host.event(self.id, Event::Restarted { streams_out, streams_in, unacknowledged_bytes });
+        cx.host.event(self.id, Event::Writable);
+        if shut_down {
+            // The user has said that it sends no more; that holds for the new peer, too.
+            self.shutdown(cx);
+        }
+    }
+
+    /// The peer restarts while we wait for its SHUTDOWN COMPLETE: it is asked for that first (RFC 9260 §5.2.4 A). False:
+    /// we do not wait.
+    pub(crate) fn refuse_restart(&mut self) -> bool {
+        let waits = self.repeat_shutdown_ack();
+        if waits {
+            let cause = Cause::CookieReceivedWhileShuttingDown(CookieReceivedWhileShuttingDown);
+            self.push_control(error_chunk(&cause), None);
+        }
+        waits
+    }
+}

@@ -1,0 +1,353 @@
+//! The listening half of the handshake, and handshakes that meet an association (RFC 9260 §5.1, §5.2).
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sctp_wire::cause::{Cause, RestartWithNewAddresses, StaleCookie};
+use sctp_wire::chunk::{CookieEcho, Init, RawChunk};
+use sctp_wire::packet::Header;
+use sctp_wire::parameter::Parameters;
+use sctp_wire::{Packet, VerificationTag};
+
+use super::demultiplex::Route;
+use super::{AssociationId, Endpoint, PathHints, PeerKey};
+use crate::association::{
+    Association, BadInit, Context, Families, Identity, PeerInit, abort_chunk, error_chunk, write_abort,
+    write_address_list, write_init_ack,
+};
+use crate::config::{AssociationConfig, COOKIE_INCREMENT_MAX, RECEIVE_WINDOW_BYTES_MIN};
+use crate::cookie::{CookieError, StateCookie, TieTags};
+use crate::event::Host;
+use crate::time::Time;
+
+/// What an INIT is answered with.
+struct Offer {
+    config: Arc<AssociationConfig>,
+    identity: Identity,
+    ties: TieTags,
+    route: Route,
+}
+
+impl Endpoint {
+    /// INIT (RFC 9260 §5.1 A and B, §5.2.1, §5.2.2). Leaves no state behind.
+    pub(super) fn handle_init(
+        &mut self,
+        now: Time,
+        route: Route,
+        header: &Header,
+        packet: &Packet<'_>,
+        first: &RawChunk<'_>,
+    ) {
+        // Alone in its packet, with tag 0 (RFC 9260 §8.5.1 A, §6.10).
+        if header.verification_tag.0 != 0 || packet.chunks().count() != 1 {
+            self.statistics.tag_errors += 1;
+            return;
+        }
+        let Some(init) =
+            Init::parse(first).ok().filter(|init| init.initiate_tag.0 != 0 && route.is_unicast())
+        else {
+            self.statistics.malformed += 1;
+            return;
+        };
+        let peer = match PeerInit::from_init(&init) {
+            Ok(peer) => peer,
+            Err(bad) => return self.refuse_init(route, header, init.initiate_tag, &bad),
+        };
+        let addresses = peer.reachable_at(route.remote.ip(), Families::of(&self.local_addresses));
+        let Some(offer) = self.offer_for(route, header, &peer, &addresses) else { return };
+        self.statistics.inits_received += 1;
+        let (config, identity, route) = (offer.config, offer.identity, offer.route);
+        let cookie = StateCookie {
+            created: now,
+            life: config.cookie_life + peer.cookie_increment.min(COOKIE_INCREMENT_MAX),
+            local_tag: identity.local_tag,
+            peer_tag: peer.tag,
+            local_initial_tsn: identity.local_initial_tsn,
+            peer_initial_tsn: peer.initial_tsn,
+            peer_window_bytes: peer.window_bytes,
+            local_port: identity.local_port,
+            peer_port: identity.peer_port,
+            streams_out: config.streams_out.max(1).min(peer.streams_in),
+            streams_in: config.streams_in_max.max(1).min(peer.streams_out),
+            ties: offer.ties,
+            addresses,
+        };
+        let sealed = self.cookies.seal(&cookie);
+        let families = peer.families(route.remote.ip());
+        let ours = std::mem::take(&mut self.local_addresses);
+        self.reply(route, header, init.initiate_tag, |out| {
+            write_init_ack(&config, &cookie, &ours, families, &sealed, &peer.unrecognized, out);
+        });
+        self.local_addresses = ours;
+    }
+
+    /// RFC 9260 §3.3.2, §5.1.2 B: nothing changes, and the sender is told.
+    fn refuse_init(&mut self, route: Route, header: &Header, tag: VerificationTag, bad: &BadInit) {
+        self.statistics.malformed += 1;
+        self.reply(route, header, tag, |out| out.extend_from_slice(&bad.abort_chunk()));
+    }
+
+    /// RFC 9260 §3.3.3: INIT ACKs that are refused without a change of the association that they are for.
+    pub(super) fn is_init_ack_refused(
+        &mut self,
+        route: Route,
+        header: &Header,
+        first: &RawChunk<'_>,
+    ) -> bool {
+        // It has the fields of an INIT.
+        let Ok(ack) = Init::parse(first) else { return false };
+        let narrow = (ack.a_rwnd as usize) < RECEIVE_WINDOW_BYTES_MIN;
+        if narrow && ack.initiate_tag.0 != 0 {
+            self.refuse_init(route, header, ack.initiate_tag, &BadInit::Field);
+        } else if ack.initiate_tag.0 == 0 {
+            // The association ends, and the peer can be told only by its own packet's tag.
+            self.reply(route, header, header.verification_tag, |out| write_abort(true, out));
+            return false;
+        }
+        narrow
+    }
+
+    /// What to answer an INIT with: a new association, or the one that any of its addresses belongs to (RFC 9260
+    /// §5.1.2 D). None: it is answered already.
+    fn offer_for(
+        &mut self,
+        route: Route,
+        header: &Header,
+        peer: &PeerInit,
+        addresses: &[IpAddr],
+    ) -> Option<Offer> {
+        if let Some(id) = self.owner_of_init(route, header, addresses) {
+            return self.offer_again(id, route, header, peer, addresses);
+        }
+        let Some(config) = self.listeners.get(&header.destination_port).cloned() else {
+            // RFC 9260 §8.4, 3: nobody listens here.
+            self.reply(route, header, VerificationTag(peer.tag), |out| write_abort(false, out));
+            return None;
+        };
+        let identity = Identity {
+            local_port: header.destination_port,
+            peer_port: header.source_port,
+            local_tag: self.new_tag(),
+            peer_tag: 0,
+            local_initial_tsn: self.new_initial_tsn(),
+        };
+        Some(Offer { config, identity, ties: TieTags::default(), route })
+    }
+
+    /// An INIT of a peer with which there is an association (RFC 9260 §5.2.1, §5.2.2, §9.2).
+    fn offer_again(
+        &mut self,
+        id: AssociationId,
+        route: Route,
+        header: &Header,
+        peer: &PeerInit,
+        addresses: &[IpAddr],
+    ) -> Option<Offer> {
+        let association = self.associations.get_mut(id.index())?;
+        if association.repeat_shutdown_ack() {
+            self.settle(id);
+            return None;
+        }
+        let (config, mut identity) = (association.config(), association.identity());
+        let is_known = |address: &IpAddr| association.remotes().any(|known| known.ip() == *address);
+        if association.is_in_cookie_wait() {
+            // Only an address that the user named is answered (RFC 9260 §5.2.1, 1 to 3).
+            let source = Some(route.remote.ip()).filter(is_known);
+            let back = source.or_else(|| addresses.iter().copied().find(is_known))?;
+            let route = Route { remote: SocketAddr::new(back, route.remote.port()), ..route };
+            return Some(Offer { config, identity, ties: TieTags::default(), route });
+        }
+        let added: Vec<IpAddr> = addresses.iter().copied().filter(|a| !is_known(a)).collect();
+        if !added.is_empty() {
+            let mut list = Vec::new();
+            write_address_list(&added, &mut list);
+            let cause = RestartWithNewAddresses { addresses: Parameters::new(&list) };
+            self.statistics.restarts_refused += 1;
+            self.reply(route, header, VerificationTag(peer.tag), |out| {
+                out.extend_from_slice(&abort_chunk(&Cause::RestartWithNewAddresses(cause)));
+            });
+            return None;
+        }
+        let ties = self.cookies.tie_tags(identity.local_tag, identity.peer_tag);
+        if association.is_set_up() {
+            identity.local_tag = self.new_tag();
+            identity.local_initial_tsn = self.new_initial_tsn();
+        }
+        Some(Offer { config, identity, ties, route })
+    }
+
+    /// The association to which the source of an INIT or one of the addresses in it belongs.
+    fn owner_of_init(&self, route: Route, header: &Header, addresses: &[IpAddr]) -> Option<AssociationId> {
+        let (local_port, peer_port) = (header.destination_port, header.source_port);
+        addresses.iter().find_map(|&address| {
+            let remote = SocketAddr::new(address, route.remote.port());
+            self.by_peer.get(&PeerKey { remote, local_port, peer_port }).copied()
+        })
+    }
+
+    /// COOKIE ECHO (RFC 9260 §5.1 D, §5.1.5, §5.2.4). True: an association is there for the rest of the packet.
+    pub(super) fn handle_cookie_echo<H: Host + ?Sized>(
+        &mut self,
+        now: Time,
+        route: Route,
+        header: &Header,
+        first: &RawChunk<'_>,
+        host: &mut H,
+    ) -> bool {
+        let opened = CookieEcho::parse(first)
+            .map_err(|_| CookieError::Invalid)
+            .and_then(|echo| self.cookies.open(echo.cookie, now));
+        let (cookie, late) = match opened {
+            Ok(cookie) => (cookie, None),
+            Err(CookieError::Stale { by, cookie }) => (*cookie, Some(by)),
+            Err(CookieError::Invalid) => return self.refuse_cookie(),
+        };
+        // Whoever saw the cookie cannot use it from elsewhere: it names the addresses of the INIT.
+        if cookie.local_tag != header.verification_tag.0
+            || cookie.local_port != header.destination_port
+            || cookie.peer_port != header.source_port
+            || !cookie.addresses.contains(&route.remote.ip())
+        {
+            return self.refuse_cookie();
+        }
+        let existing = self.owner_of_cookie(&cookie, route.remote);
+        let own = existing.and_then(|id| self.associations.get(id.index())).map(|a| a.identity());
+        let (same_local, same_peer) = match &own {
+            Some(own) => (own.local_tag == cookie.local_tag, own.peer_tag == cookie.peer_tag),
+            None => (false, false),
+        };
+        // RFC 9260 §5.2.4, 3: with both tags right, age does not matter.
+        if let Some(by) = late.filter(|_| !(same_local && same_peer)) {
+            return self.report_stale_cookie(route, header, &cookie, by);
+        }
+        let (Some(id), Some(own)) = (existing, own) else {
+            return self.accept(now, route, &cookie, host);
+        };
+        // RFC 9260 §5.2.4, table 12.
+        if same_local {
+            // D: a COOKIE ECHO of this association, perhaps again; B: both sides sent an INIT.
+            self.with(id, now, host, |a, cx| a.handle_own_cookie(cx, &cookie, route.remote));
+            return true;
+        }
+        if !same_peer && cookie.ties == self.cookies.tie_tags(own.local_tag, own.peer_tag) {
+            return self.restart(now, id, route, &cookie, host);
+        }
+        // C and everything else: a cookie that came too late.
+        self.refuse_cookie()
+    }
+
+    /// RFC 9260 §5.1.5, 4.
+    fn report_stale_cookie(
+        &mut self,
+        route: Route,
+        header: &Header,
+        cookie: &StateCookie,
+        by: Duration,
+    ) -> bool {
+        let staleness_us = u32::try_from(by.as_micros()).unwrap_or(u32::MAX);
+        self.reply(route, header, VerificationTag(cookie.peer_tag), |out| {
+            out.extend_from_slice(&error_chunk(&Cause::StaleCookie(StaleCookie { staleness_us })));
+        });
+        self.refuse_cookie()
+    }
+
+    fn refuse_cookie(&mut self) -> bool {
+        self.statistics.cookie_errors += 1;
+        false
+    }
+
+    /// The association that a cookie meets: by its tag, or by the peer's address and ports. The tag comes first,
+    /// because the peer's UDP port may have changed on the way (RFC 6951 §5.4).
+    fn owner_of_cookie(&self, cookie: &StateCookie, remote: SocketAddr) -> Option<AssociationId> {
+        let by_tag = self.by_tag.get(&cookie.local_tag).copied().filter(|id| {
+            self.associations.get(id.index()).is_some_and(|association| {
+                let own = association.identity();
+                own.local_port == cookie.local_port && own.peer_port == cookie.peer_port
+            })
+        });
+        let key = PeerKey { remote, local_port: cookie.local_port, peer_port: cookie.peer_port };
+        by_tag.or_else(|| self.by_peer.get(&key).copied())
+    }
+
+    /// RFC 9260 §5.2.4 A: the peer has restarted, and the association begins anew.
+    fn restart<H: Host + ?Sized>(
+        &mut self,
+        now: Time,
+        id: AssociationId,
+        route: Route,
+        cookie: &StateCookie,
+        host: &mut H,
+    ) -> bool {
+        let Some(association) = self.associations.get_mut(id.index()) else { return false };
+        if association.refuse_restart() {
+            self.settle(id);
+            return false;
+        }
+        // Two INITs may have drawn the same tag, and only the first can have it.
+        if !association.is_set_up() || self.by_tag.contains_key(&cookie.local_tag) {
+            return self.refuse_cookie();
+        }
+        let old_tag = association.identity().local_tag;
+        let remotes = cookie_remotes(cookie, route, host);
+        self.unregister(id);
+        self.by_tag.remove(&old_tag);
+        self.by_tag.insert(cookie.local_tag, id);
+        self.last = None;
+        self.with(id, now, host, |a, cx| a.restart(cx, cookie, &remotes, route.local));
+        self.register(id);
+        true
+    }
+
+    fn accept<H: Host + ?Sized>(
+        &mut self,
+        now: Time,
+        route: Route,
+        cookie: &StateCookie,
+        host: &mut H,
+    ) -> bool {
+        let Some(config) = self.listeners.get(&cookie.local_port).cloned() else {
+            // Nobody listens any more.
+            let header = Header {
+                source_port: cookie.peer_port,
+                destination_port: cookie.local_port,
+                verification_tag: VerificationTag(cookie.local_tag),
+            };
+            self.reply(route, &header, VerificationTag(cookie.peer_tag), |out| write_abort(false, out));
+            return false;
+        };
+        if !host.takes_association(cookie.local_port) {
+            self.statistics.accepts_put_off += 1;
+            return false;
+        }
+        // Two INITs may have drawn the same tag, and only the first can have it.
+        if self.by_tag.contains_key(&cookie.local_tag) {
+            return self.refuse_cookie();
+        }
+        self.statistics.accepted += 1;
+        let remotes = cookie_remotes(cookie, route, host);
+        let id = AssociationId(self.associations.vacant_key() as u32);
+        let mut cx = Context {
+            now,
+            host,
+            random: &mut self.random,
+            statistics: &mut self.statistics,
+            local_addresses: &self.local_addresses,
+        };
+        let mut association = Association::accept(&mut cx, id, config, cookie, &remotes, route.local);
+        association.trace_changes(now);
+        self.insert(id, association);
+        self.settle(id);
+        true
+    }
+}
+
+/// The peer's addresses from a cookie. The first is the one that the INIT came from and the INIT ACK went to.
+fn cookie_remotes<H: Host + ?Sized>(
+    cookie: &StateCookie,
+    route: Route,
+    host: &H,
+) -> Vec<(SocketAddr, PathHints)> {
+    let remotes = cookie.addresses.iter().map(|&address| SocketAddr::new(address, route.remote.port()));
+    remotes.map(|remote| (remote, host.path_hints(remote))).collect()
+}

@@ -1,0 +1,99 @@
+//! Reports of the network about packets of ours (RFC 9260 §10).
+
+use std::net::SocketAddr;
+
+use sctp_wire::Packet;
+use sctp_wire::chunk::Init;
+use sctp_wire::packet::{HEADER_BYTES, Header};
+
+use super::{Endpoint, PeerKey};
+use crate::association::Identity;
+use crate::error::CloseReason;
+use crate::event::Host;
+use crate::time::Time;
+
+/// Why the network returned a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unreachable {
+    /// Nobody has the UDP port.
+    Port,
+    /// The host does not speak the protocol.
+    Protocol,
+    /// No way to the host.
+    Host,
+    /// It was larger than a link on the way takes.
+    TooBig {
+        /// Largest SCTP packet that fits.
+        mtu_bytes: usize,
+    },
+}
+
+impl Endpoint {
+    /// The network returned a packet of ours that begins with `quoted`. A connect fails at once, and one that waits for
+    /// SHUTDOWN COMPLETE has ended. An association that is up ends if the peer's host has no SCTP (ICMP8); everything
+    /// else changes nothing there, its own timers decide.
+    pub fn handle_unreachable<H: Host + ?Sized>(
+        &mut self,
+        now: Time,
+        remote: SocketAddr,
+        why: Unreachable,
+        quoted: &[u8],
+        host: &mut H,
+    ) {
+        let Ok(packet) = Packet::parse(quoted) else {
+            self.statistics.reports_ignored += 1;
+            return;
+        };
+        let header = packet.header();
+        // The quoted packet is ours, so its source is our side.
+        let key = PeerKey { remote, local_port: header.source_port, peer_port: header.destination_port };
+        let found = self.by_peer.get(&key).and_then(|&id| Some((id, self.associations.get(id.index())?)));
+        // RFC 9260 §10, ICMP5 and ICMP6.
+        let Some((id, association)) = found.filter(|(_, a)| is_genuine(&header, quoted, &a.identity()))
+        else {
+            self.statistics.reports_ignored += 1;
+            return;
+        };
+        let setting_up = !association.is_set_up();
+        match why {
+            // ICMP7
+            Unreachable::TooBig { mtu_bytes } => {
+                self.with(id, now, host, |association, _| association.lower_mtu(remote, mtu_bytes));
+            }
+            Unreachable::Port | Unreachable::Protocol if setting_up => {
+                self.with(id, now, host, |association, cx| association.drop_with(cx, CloseReason::Refused));
+            }
+            Unreachable::Host if setting_up => {
+                self.with(id, now, host, |association, cx| {
+                    association.drop_with(cx, CloseReason::Unreachable)
+                });
+            }
+            // ICMP8: as an ABORT with the T bit.
+            Unreachable::Protocol => {
+                self.with(id, now, host, |association, cx| {
+                    association.drop_with(cx, CloseReason::NoProtocol)
+                });
+            }
+            // A peer that has sent its SHUTDOWN COMPLETE is free to go; should it be lost, nobody repeats it.
+            Unreachable::Port => {
+                self.with(id, now, host, |association, cx| association.handle_shutdown_complete(cx));
+            }
+            // ICMP9 leaves the choice; the path's own counters decide.
+            Unreachable::Host => self.statistics.reports_ignored += 1,
+        }
+    }
+}
+
+/// RFC 9260 §10, ICMP6: a report is believed only if it quotes a tag of the association: the peer's, or our own in
+/// the INIT, of which the quote shows at least that much.
+fn is_genuine(header: &Header, quoted: &[u8], identity: &Identity) -> bool {
+    if header.verification_tag.0 != 0 {
+        return header.verification_tag.0 == identity.peer_tag;
+    }
+    match quoted.get(HEADER_BYTES..) {
+        Some(&[Init::KIND, _, _, _, t0, t1, t2, t3, ..]) => {
+            u32::from_be_bytes([t0, t1, t2, t3]) == identity.local_tag
+        }
+        _ => false,
+    }
+}

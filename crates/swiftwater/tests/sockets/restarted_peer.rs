@@ -1,0 +1,107 @@
+//! A peer whose process was killed and started again on the same ports: the association that is there goes on, and its
+//! user is told (RFC 9260 §5.2.4 A).
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use swiftwater::{Endpoint, Event, Listener, Received, RecvError, SendInfo};
+
+use crate::pair::must_end;
+
+/// Set in the process that plays the peer: where it is bound, and whom it calls.
+const ROLE: &str = "SWIFTWATER_TEST_RESTART";
+
+/// Not a test: what the peer's process does.
+#[test]
+fn peer_process() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    let (own, other) = role.split_once(' ').unwrap();
+    let endpoint = Endpoint::bind(own).unwrap();
+    endpoint.connect(other).unwrap();
+    loop {
+        match endpoint.recv().unwrap() {
+            (id, Received::Event(Event::Up)) => endpoint.send_to(id, b"hello", &SendInfo::default()).unwrap(),
+            (_, Received::Message(_)) => println!("\nanswered"),
+            _ => {}
+        }
+    }
+}
+
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start_peer(role: &str) -> Killed {
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["restarted_peer::peer_process", "--exact", "--nocapture"])
+        .env(ROLE, role)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    Killed(child)
+}
+
+/// The peer has printed that the answer is there.
+fn is_answered(peer: &mut Killed) -> bool {
+    let lines = BufReader::new(peer.0.stdout.take().unwrap()).lines();
+    lines.map_while(Result::ok).any(|line| line == "answered")
+}
+
+/// Where the peer is to be bound: a UDP port that is free.
+fn own_address() -> String {
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    format!("127.0.0.1:6001/udp:{}", socket.local_addr().unwrap().port())
+}
+
+#[test]
+fn is_told_to_the_reader_of_its_association() {
+    must_end(|| {
+        let listener = Listener::bind("127.0.0.1:0/udp:0").unwrap();
+        let role = format!("{} {}", own_address(), listener.local_address());
+        let mut peer = start_peer(&role);
+        let association = listener.accept().unwrap();
+        assert_eq!(association.recv().unwrap().unwrap().to_vec(), b"hello");
+        association.send(b"welcome").unwrap();
+        assert!(is_answered(&mut peer));
+        drop(peer);
+        let mut peer = start_peer(&role);
+        let told = association.recv().unwrap_err();
+        assert!(matches!(&told, RecvError::Restarted(_)), "{told}");
+        assert_eq!(association.recv().unwrap().unwrap().to_vec(), b"hello");
+        association.send(b"welcome back").unwrap();
+        assert!(is_answered(&mut peer));
+    });
+}
+
+#[test]
+fn is_an_event_of_an_endpoint() {
+    must_end(|| {
+        let endpoint = Endpoint::bind("127.0.0.1:0/udp:0").unwrap();
+        let role = format!("{} {}", own_address(), endpoint.local_address());
+        let mut seen = Vec::new();
+        let mut hears = || loop {
+            match endpoint.recv().unwrap() {
+                (from, Received::Message(message)) => {
+                    assert_eq!(message.to_vec(), b"hello");
+                    endpoint.send_to(from, b"welcome", &SendInfo::default()).unwrap();
+                    return seen.clone();
+                }
+                (_, Received::Event(Event::Up)) => seen.push("up"),
+                (_, Received::Event(Event::Restarted(_))) => seen.push("restarted"),
+                (_, other) => panic!("{other:?}"),
+            }
+        };
+        let mut peer = start_peer(&role);
+        assert_eq!(hears(), ["up"]);
+        assert!(is_answered(&mut peer));
+        drop(peer);
+        let mut peer = start_peer(&role);
+        assert_eq!(hears(), ["up", "restarted"]);
+        assert!(is_answered(&mut peer));
+    });
+}
