@@ -426,7 +426,7 @@ impl Endpoint {
             Queued::Due => self.due.retain(|other| *other != id),
             Queued::Held => self.held.retain(|other| *other != id),
         }
-        self.keep_trace(association.take_tracer());
+        self.keep_trace(id, association.take_tracer());
     }
 
     /// Takes an association out of all tables.

@@ -1,7 +1,7 @@
 //! What the core itself costs, without a network: messages through two endpoints, a SACK at many sizes of what is
 //! outstanding, and how much memory is allocated for that once everything has grown to its size.
 //!
-//! `cargo bench -p swiftwater-sctp`; `core messages`, `core sacks` for a part alone, and `core messages 64` for one size.
+//! `cargo bench -p swiftwater-sctp`; `core messages`, `core sacks`, `core trace` for a part alone, and `core messages 64` for one size.
 #![allow(clippy::unwrap_used, reason = "a measurement that cannot go on fails")]
 #![allow(clippy::disallowed_methods, reason = "this is no part of the core, and it measures time")]
 
@@ -18,5 +18,8 @@ fn main() {
     }
     if wants("sacks") {
         sacks::report();
+    }
+    if wants("trace") {
+        messages::report_trace(size);
     }
 }

@@ -102,6 +102,8 @@ struct Steps {
     read: Step,
     sack: Step,
     acknowledged: Step,
+    trace: Step,
+    records: u64,
     packets: u64,
     messages: u64,
 }
@@ -136,9 +138,9 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(mtu_bytes: usize) -> Self {
+    fn new(mtu_bytes: usize, trace: bool) -> Self {
         let (mut a, mut b) = (Side::new(1, mtu_bytes), Side::new(2, mtu_bytes));
-        let config = AssociationConfig::default();
+        let config = AssociationConfig { trace, ..AssociationConfig::default() };
         assert!(b.endpoint.listen(7, config.clone()));
         let now = Time::from_nanos(1);
         let id = a.endpoint.connect(now, 6, 7, &[b.address], Arc::new(config), &a.reader).unwrap();
@@ -192,6 +194,12 @@ impl Pair {
                 a.endpoint.handle_batch(*now, from, None, sent.segment_bytes, &batch, &mut a.reader);
             });
         }
+        steps.records += steps.trace.measure(|| {
+            [a, b]
+                .into_iter()
+                .map(|side| std::iter::from_fn(|| side.endpoint.poll_trace()).count() as u64)
+                .sum::<u64>()
+        });
     }
 
     fn run(&mut self, count: usize, message: &Bytes, time: Duration) -> Steps {
@@ -213,22 +221,60 @@ pub(crate) fn report(only: Option<usize>) {
     for mtu_bytes in [1472, 65_000] {
         for bytes in [1, 64, 1024, 16_384] {
             if only.is_none_or(|only| only == bytes) {
-                let mut pair = Pair::new(mtu_bytes);
-                let message = Bytes::from(vec![7; bytes]);
-                // About as much as one batch of the link takes.
-                let count = (60_000 / (bytes + 16)).clamp(4, 2000);
-                pair.run(count, &message, WARM_UP);
-                line(mtu_bytes, bytes, &pair.run(count, &message, MEASURED));
+                line(mtu_bytes, bytes, &measure(mtu_bytes, bytes, false));
             }
         }
     }
 }
 
+fn measure(mtu_bytes: usize, bytes: usize, trace: bool) -> Steps {
+    let mut pair = Pair::new(mtu_bytes, trace);
+    let message = Bytes::from(vec![7; bytes]);
+    // About as much as one batch of the link takes.
+    let count = (60_000 / (bytes + 16)).clamp(4, 2000);
+    pair.run(count, &message, WARM_UP);
+    pair.run(count, &message, MEASURED)
+}
+
+/// Prints what looking on costs: nothing, where nobody does.
+pub(crate) fn report_trace(only: Option<usize>) {
+    println!(
+        "ns per message through two endpoints, both traced or not; allocations and records per packet with DATA"
+    );
+    println!("packet bytes  message bytes  traced    total  allocations  records");
+    for bytes in [64, 1024, 16_384] {
+        if only.is_some_and(|only| only != bytes) {
+            continue;
+        }
+        for trace in [false, true] {
+            let steps = measure(1472, bytes, trace);
+            let (total, allocations) = steps.sum();
+            let packets = steps.packets as f64;
+            let per_message = total.as_nanos() as f64 / steps.messages as f64;
+            println!(
+                "{:12}  {bytes:13}  {trace:6}  {per_message:7.1}  {:11.4}  {:7.2}",
+                1472,
+                allocations as f64 / packets,
+                steps.records as f64 / packets
+            );
+            assert!(trace || steps.records == 0, "an association that is not traced records nothing");
+        }
+    }
+}
+
+impl Steps {
+    /// Time and allocations of all steps.
+    fn sum(&self) -> (Duration, u64) {
+        let all =
+            [self.send, self.transmit, self.receive, self.read, self.sack, self.acknowledged, self.trace];
+        (all.iter().map(|step| step.time).sum(), all.iter().map(|step| step.allocations).sum())
+    }
+}
+
 fn line(mtu_bytes: usize, bytes: usize, steps: &Steps) {
     let per_message = |step: &Step| step.time.as_nanos() as f64 / steps.messages as f64;
-    let all = [steps.send, steps.transmit, steps.receive, steps.read, steps.sack, steps.acknowledged];
-    let total: f64 = all.iter().map(per_message).sum();
-    let allocations: u64 = all.iter().map(|step| step.allocations).sum();
+    let (total, allocations) = steps.sum();
+    let total = total.as_nanos() as f64 / steps.messages as f64;
     println!(
         "{mtu_bytes:12}  {bytes:13}  {:7.1}  {:8.1}  {:7.1}  {:4.1}  {:8.1}  {:7.1}  {total:7.1}  {:11.4}",
         per_message(&steps.send),

@@ -171,7 +171,7 @@ impl Association {
     }
 
     fn handle_sack<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, sack: &Sack<'_>) {
-        let (gaps, duplicates) = (sack.gap_blocks().count() as u64, sack.duplicates().count() as u64);
+        let (gaps, duplicates) = (sack.gap_blocks().len() as u64, sack.duplicates().len() as u64);
         let sack = Report {
             cum_tsn: sack.cum_tsn,
             window_bytes: sack.a_rwnd as usize,

@@ -25,7 +25,7 @@ impl Endpoint {
         let identity = association.identity();
         let way = association.way_back();
         let mut association = self.forget(id);
-        self.keep_trace(association.take_tracer());
+        self.keep_trace(id, association.take_tracer());
         self.due.retain(|other| *other != id);
         self.held.retain(|other| *other != id);
         if let Some((remote, local)) = way.filter(|_| identity.peer_tag != 0) {

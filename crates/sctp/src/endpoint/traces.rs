@@ -42,8 +42,10 @@ impl Endpoint {
         }
     }
 
-    pub(super) fn keep_trace(&mut self, tracer: Option<Box<Tracer>>) {
+    /// Keeps the records of an association that is gone.
+    pub(super) fn keep_trace(&mut self, id: AssociationId, tracer: Option<Box<Tracer>>) {
         let Some(tracer) = tracer else { return };
+        self.traces.due.retain(|other| *other != id);
         if self.traces.ended.len() >= ENDED_MAX {
             self.traces.ended.pop_front();
         }

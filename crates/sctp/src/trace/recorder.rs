@@ -175,8 +175,9 @@ impl Tracer {
         if old.state != path.state {
             self.push(now, at, Event::PathStateChanged { old: old.state, new: path.state });
         }
-        if old.delivered_bytes != path.delivered_bytes {
-            let bytes = path.delivered_bytes.wrapping_sub(old.delivered_bytes);
+        // A restart of the peer makes paths anew, and they count from zero.
+        if path.delivered_bytes > old.delivered_bytes {
+            let bytes = path.delivered_bytes - old.delivered_bytes;
             self.push(now, at, Event::DataAcked { bytes, cumulative_tsn });
         }
         if old.phase() != path.phase() {
@@ -296,7 +297,7 @@ fn sack_contents(sack: &Sack<'_>) -> SackContents {
     SackContents {
         cumulative_tsn: sack.cum_tsn.0,
         window_bytes: sack.a_rwnd,
-        gaps: sack.gap_blocks().count() as u16,
-        duplicates: sack.duplicates().count() as u16,
+        gaps: sack.gap_blocks().len() as u16,
+        duplicates: sack.duplicates().len() as u16,
     }
 }
