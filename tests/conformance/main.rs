@@ -7,6 +7,7 @@
 //! every script as a ladder.
 
 mod census;
+mod etsi;
 mod fault;
 mod peers;
 mod rules;
@@ -54,4 +55,5 @@ const SECTIONS: &[rules::Table] = &[
     section_6_2::RULES,
     section_6_5::RULES,
     section_6_8::RULES,
+    etsi::RULES,
 ];

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use crate::etsi::PURPOSES;
 use crate::rules::{Proof, Rule, Score, score};
 use crate::stage::run;
 
@@ -60,6 +61,15 @@ fn document() -> String {
     out.push_str("\n| section | keyword | rule | script | result | notices |\n|---|---|---|---|---|---|\n");
     for (section, rules) in sections() {
         rules.iter().for_each(|rule| row(&mut out, section, rule));
+    }
+    out.push_str(
+        "\n## The test purposes of ETSI TS 102 369\n\n\
+         Its 121 purposes, written for RFC 2960, as a checklist: in our words, with the scripts that cover them.\n\n\
+         | group | purposes | subject | scripts |\n|---|---|---|---|\n",
+    );
+    for (group, purposes, subject, scripts) in PURPOSES {
+        let scripts: Vec<_> = scripts.iter().map(|name| format!("`{name}`")).collect();
+        let _ = writeln!(out, "| {group} | {purposes} | {subject} | {} |", scripts.join(", "));
     }
     out
 }
