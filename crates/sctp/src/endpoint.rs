@@ -477,7 +477,11 @@ impl Endpoint {
                 association.queued = Queued::Due;
                 self.due.push_back(id);
             }
-            Queued::No => self.hold(id),
+            Queued::No => {
+                self.hold(id);
+                // It may be the pacer that holds it back, which runs no timer while nothing waits.
+                self.arm(id);
+            }
         }
     }
 
