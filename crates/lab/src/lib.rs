@@ -1,6 +1,7 @@
 //! Endpoints joined by simulated networks on a virtual clock.
 //!
 //! - [`World`]: any number of hosts, with the applications of [`traffic`] or your own. It is made for millions of packets.
+//! - [`experiment`]: figures on simulated networks beside those that others have published.
 //! - [`Lab`]: two hosts, a line between them that loses what it is told to, and every packet kept to be looked at.
 //! - [`script::Peer`]: one endpoint that faces a peer made of packets, written down as a ladder.
 //! - [`ledger`]: what was sent and what came, record by record.
@@ -30,6 +31,7 @@
 #![forbid(unsafe_code)]
 
 mod app;
+pub mod experiment;
 pub mod ledger;
 pub mod packets;
 mod pair;

@@ -96,6 +96,7 @@ pub struct Node<A> {
     pub app: A,
     /// Where it is reached: its first address.
     pub address: SocketAddr,
+    host: HostId,
     addresses: Vec<IpAddr>,
     /// From which address a packet to an address leaves.
     sources: HashMap<IpAddr, IpAddr>,
@@ -105,6 +106,11 @@ pub struct Node<A> {
 }
 
 impl<A> Node<A> {
+    /// The host as the network names it.
+    pub fn host(&self) -> HostId {
+        self.host
+    }
+
     /// Its addresses.
     pub fn addresses(&self) -> &[IpAddr] {
         &self.addresses
@@ -227,6 +233,7 @@ impl<A: Application> World<A> {
             endpoint,
             app,
             address: SocketAddr::new(addresses[0], UDP_PORT),
+            host,
             addresses: addresses.to_vec(),
             sources,
             armed: None,

@@ -20,6 +20,7 @@ pub(crate) const DEFAULT_PORT: u16 = 9899;
 #[command(after_help = "\
 Examples:
   swiftwater bench --quick              compare SCTP with TCP on this machine in two minutes
+  swiftwater lab --virtual sctplib      send a file over a simulated long line
   swiftwater perf server                wait for tests from this host or another
   swiftwater perf client HOST -l 64     send 64-byte messages there for 10 seconds")]
 pub(crate) struct Cli {
@@ -38,6 +39,8 @@ pub(crate) enum Command {
     /// Look into an association: print or draw what `perf --qlog` recorded.
     #[command(subcommand)]
     Trace(TraceCommand),
+    /// Run experiments on simulated networks, beside what others have published.
+    Lab(LabArgs),
     /// One end of a run of `bench`, which starts it.
     #[command(hide = true, subcommand)]
     Peer(PeerCommand),
@@ -224,6 +227,49 @@ pub(crate) struct BenchArgs {
     /// Write the page there [default: bench-out/bench.html].
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+}
+
+/// Experiments.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  swiftwater lab --list                                 what there is
+  swiftwater lab --virtual sctplib                      two receive buffers beside the published figures
+  swiftwater lab --virtual loss-grid --seconds 30 --json | python3 -m json.tool
+  swiftwater lab --virtual datatag --plot datatag.html  windows and queues over the time
+  swiftwater lab --virtual tail-loss --case 'last packet' --capture tail.pcapng
+
+A virtual experiment runs both ends in this process, on a network and a clock that are simulated: it
+needs no privileges and no time but the processor's, and the same seed gives the same figures on every
+machine. `of limit` is the share of what the line could carry at best in full packets, after headers.")]
+pub(crate) struct LabArgs {
+    /// The experiment, on a virtual clock.
+    #[arg(long = "virtual", value_name = "NAME", required_unless_present = "list")]
+    pub experiment: Option<String>,
+    /// List the experiments.
+    #[arg(long)]
+    pub list: bool,
+    /// Only cases whose name contains this.
+    #[arg(long, value_name = "TEXT")]
+    pub case: Option<String>,
+    /// What all chance comes from.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub seed: u64,
+    /// Seconds of the virtual clock for each case that has no end of its own [default: the experiment's].
+    #[arg(long, value_parser = parse_seconds)]
+    pub seconds: Option<f64>,
+    /// The long cases, too: an hour of `datatag`, twice the file of `sctplib`.
+    #[arg(long)]
+    pub full: bool,
+    /// Print one JSON array and nothing else (its keys: docs/json.md).
+    #[arg(long)]
+    pub json: bool,
+    /// Write a page with the figures there.
+    #[arg(long, value_name = "FILE.html")]
+    pub plot: Option<PathBuf>,
+    /// Write the packets of each case there; of several cases, each into a file with its number.
+    #[arg(long, value_name = "FILE.pcapng")]
+    pub capture: Option<PathBuf>,
 }
 
 /// One end of a run.

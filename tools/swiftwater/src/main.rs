@@ -5,6 +5,7 @@ mod args;
 mod bench;
 mod host;
 mod interrupt;
+mod lab;
 mod load;
 mod man;
 mod perf;
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
     let outcome: Result<(), String> = match Cli::parse().command {
         Command::Perf(command) => perf::run(command).map_err(|error| error.to_string()),
         Command::Bench(args) => bench::run(&args).map_err(|error| error.to_string()),
+        Command::Lab(args) => lab::run(&args).map_err(|error| error.to_string()),
         Command::Peer(command) => bench::run::peer(command),
         Command::Trace(command) => trace::run(&command).map_err(|error| error.to_string()),
         Command::Man { directory } => man::write_pages(&directory)

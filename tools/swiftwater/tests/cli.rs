@@ -95,6 +95,33 @@ fn number(row: &Value, key: &str) -> f64 {
 }
 
 #[test]
+fn an_experiment_prints_rows_a_page_and_a_capture() {
+    let folder = std::env::temp_dir().join(format!("swiftwater-lab-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder");
+    let (page, capture) = (folder.join("lab.html"), folder.join("lab.pcapng"));
+    let mut command = swiftwater(&["lab", "--virtual", "tail-loss", "--case", "last packet", "--json"]);
+    command.arg("--plot").arg(&page).arg("--capture").arg(&capture);
+    let rows = rows(&command.output().expect("the program starts"));
+    assert_eq!(rows.len(), 1);
+    assert_eq!(rows[0]["transport"], "sctp");
+    assert!(number(&rows[0], "bits_per_s") < number(&rows[0], "limit_bits_per_s"));
+    assert!(fs::read_to_string(&page).expect("a page").contains("last packet"));
+    assert!(fs::read(&capture).expect("a capture").starts_with(b"\x0a\x0d\x0d\x0a"));
+    fs::remove_dir_all(&folder).expect("it was ours");
+}
+
+#[test]
+fn an_unknown_experiment_is_answered_with_advice() {
+    let output = swiftwater(&["lab", "--virtual", "nonsense"]).output().expect("the program starts");
+    assert!(!output.status.success());
+    assert!(text(&output.stderr).contains("swiftwater lab --list"), "{}", text(&output.stderr));
+    let list = text(&swiftwater(&["lab", "--list"]).output().expect("the program starts").stdout);
+    assert!(
+        ["sctplib", "datatag", "loss-grid", "tail-loss", "fairness"].iter().all(|name| list.contains(name))
+    );
+}
+
+#[test]
 fn tcp_for_a_moment() {
     let server = Server::start();
     let rows = server.ask(&["--proto", "tcp", "-t", "0.2", "-l", "64", "-i", "0.05"]);

@@ -1,0 +1,46 @@
+//! Between CERN and Chicago: 1 Gbit/s and a round trip of 120 ms.
+
+use std::time::Duration;
+
+use netsim::PipeConfig;
+use sctp::congestion::Algorithm;
+
+use super::bulk::{Bulk, Load, published};
+use super::limit::round_trip_bytes;
+use super::{Case, Options, published as figures};
+
+const RATE_BITS_PER_S: u64 = 1_000_000_000;
+const ROUND_TRIP: Duration = Duration::from_millis(120);
+/// After so many seconds it is noted how far it got.
+const MARKS_S: [u64; 2] = [10, 60];
+const HOUR_S: u64 = 3600;
+/// More than the line and its queue hold.
+const BUFFER_BYTES: usize = 64 << 20;
+
+/// A queue of so much of the bandwidth-delay product.
+fn case(options: &Options, queue: f64) -> Bulk {
+    let queue_bytes = (round_trip_bytes(RATE_BITS_PER_S, ROUND_TRIP.as_secs_f64()) as f64 * queue) as usize;
+    let hour = options.full.then_some(HOUR_S);
+    let marks = MARKS_S.into_iter().chain(hour).map(Duration::from_secs).collect();
+    Bulk {
+        name: format!("queue of {queue} bandwidth-delay products"),
+        seed: options.seed,
+        line: PipeConfig {
+            rate_bits_per_s: Some(RATE_BITS_PER_S),
+            delay: ROUND_TRIP / 2,
+            queue_bytes,
+            ..PipeConfig::default()
+        },
+        algorithm: Algorithm::default(),
+        send_buffer_bytes: BUFFER_BYTES,
+        receive_buffer_bytes: BUFFER_BYTES,
+        load: Load::Endless(options.time.map_or(marks, |time| vec![time])),
+        predicted_bits_per_s: None,
+        published: |bulk, seconds| published(bulk, figures::datatag(seconds.round() as u64)),
+    }
+}
+
+/// A deep and a shallow queue; with `full` for an hour.
+pub(super) fn cases(options: &Options) -> Vec<Box<dyn Case>> {
+    [1.0, 0.1].map(|queue| Box::new(case(options, queue)) as Box<dyn Case>).into()
+}

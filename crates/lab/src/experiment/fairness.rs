@@ -1,0 +1,173 @@
+//! Ten associations between twenty hosts, and one bottleneck.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use netsim::{CaptureError, PipeConfig};
+use sctp::congestion::Algorithm;
+use sctp::{AssociationConfig, AssociationId, Statistics, Time};
+
+use super::limit::{limit_bits_per_s, payload_bytes, round_trip_bytes};
+use super::{Case, Options, Outcome, Watch};
+use crate::traffic::{Source, Traffic};
+use crate::world::World;
+
+const ASSOCIATIONS: usize = 10;
+const RATE_BITS_PER_S: u64 = 100_000_000;
+const ROUND_TRIP: Duration = Duration::from_millis(50);
+/// From the start of one association to that of the next.
+const APART: Duration = Duration::from_millis(500);
+/// When the first has run so long, the measurement begins.
+const BEFORE: Duration = Duration::from_secs(30);
+/// How long it lasts.
+const MEASURED: Duration = Duration::from_secs(30);
+/// A step; the others are multiples of it.
+const SLICE: Duration = Duration::from_millis(500);
+const BUFFER_BYTES: usize = 4 << 20;
+
+/// One algorithm against itself.
+#[derive(Clone, Debug)]
+pub(super) struct Fairness {
+    pub(super) seed: u64,
+    pub(super) algorithm: Algorithm,
+    pub(super) rate_bits_per_s: u64,
+    pub(super) measured: Duration,
+}
+
+/// Every algorithm.
+pub(super) fn cases(options: &Options) -> Vec<Box<dyn Case>> {
+    let case = |algorithm| Fairness {
+        seed: options.seed,
+        algorithm,
+        rate_bits_per_s: RATE_BITS_PER_S,
+        measured: options.time.unwrap_or(MEASURED),
+    };
+    Algorithm::ALL.map(|algorithm| Box::new(case(algorithm)) as Box<dyn Case>).into()
+}
+
+impl Case for Fairness {
+    fn name(&self) -> String {
+        format!("{ASSOCIATIONS} associations, {} Mbit/s, 50 ms", self.rate_bits_per_s / 1_000_000)
+    }
+
+    fn run(&self, watch: &mut Watch<'_>) -> Result<Vec<Outcome>, CaptureError> {
+        let mut world: World<Traffic> = World::new(self.seed);
+        self.build(&mut world);
+        watch.start_capture(&mut world)?;
+        let end = Time::ZERO + BEFORE + self.measured;
+        let whole = end.saturating_since(Time::ZERO).as_secs_f64();
+        let mut ids = Vec::new();
+        let mut before = vec![0; ASSOCIATIONS];
+        let mut interrupted = false;
+        while world.now() < end && !interrupted {
+            let now = world.now().saturating_since(Time::ZERO);
+            if ids.len() < ASSOCIATIONS && now >= APART * ids.len() as u32 {
+                ids.push(self.start(&mut world, ids.len()));
+            }
+            if now <= BEFORE {
+                before = received(&world);
+            }
+            world.run_for(SLICE);
+            interrupted = !watch.goes_on(now.as_secs_f64() / whole);
+        }
+        world.network.stop_capture()?;
+        let ours = Outcome { interrupted, ..self.outcome(&world, &before) };
+        Ok(vec![ours.counted(&counters(&world, &ids))])
+    }
+}
+
+impl Fairness {
+    /// What the receivers have got since they had `before`.
+    fn outcome(&self, world: &World<Traffic>, before: &[u64]) -> Outcome {
+        let seconds = self.measured.as_secs_f64();
+        let after = received(world);
+        let rates: Vec<f64> =
+            after.iter().zip(before).map(|(after, before)| (after - before) as f64 * 8.0 / seconds).collect();
+        Outcome {
+            case: self.name(),
+            transport: "sctp".to_owned(),
+            algorithm: Some(self.algorithm.name()),
+            seconds,
+            bits_per_s: rates.iter().sum(),
+            limit_bits_per_s: limit_bits_per_s(&self.line()),
+            fairness: Some(jain(&rates)),
+            ..Outcome::default()
+        }
+    }
+
+    fn line(&self) -> PipeConfig {
+        PipeConfig {
+            rate_bits_per_s: Some(self.rate_bits_per_s),
+            delay: ROUND_TRIP / 2,
+            queue_bytes: round_trip_bytes(self.rate_bits_per_s, ROUND_TRIP.as_secs_f64()),
+            ..PipeConfig::default()
+        }
+    }
+
+    /// Pairs of hosts whose packets share a pipe each way; the even ones send.
+    fn build(&self, world: &mut World<Traffic>) {
+        let pipes = [world.network.add_pipe(&self.line()), world.network.add_pipe(&self.line())];
+        for pair in 0..ASSOCIATIONS {
+            let addresses: [IpAddr; 2] = [[10, 0, 1, pair as u8].into(), [10, 0, 2, pair as u8].into()];
+            for address in addresses {
+                world.add_host(&[address], Traffic::default());
+            }
+            world.route(addresses[0], addresses[1], &[pipes[0]]);
+            world.route(addresses[1], addresses[0], &[pipes[1]]);
+            world.listen(pair * 2 + 1, 5001, self.config());
+        }
+    }
+
+    fn config(&self) -> AssociationConfig {
+        AssociationConfig {
+            send_buffer_bytes: BUFFER_BYTES,
+            receive_buffer_bytes: BUFFER_BYTES,
+            congestion: self.algorithm,
+            ..AssociationConfig::default()
+        }
+    }
+
+    fn start(&self, world: &mut World<Traffic>, pair: usize) -> AssociationId {
+        let id = world.connect(pair * 2, pair * 2 + 1, (5000, 5001), self.config());
+        let until = Time::from_nanos(u64::MAX);
+        let source = Source::Endless { message_bytes: payload_bytes(), until };
+        world.node_mut(pair * 2).app.start(id, source);
+        id
+    }
+}
+
+/// Counters of all senders together.
+fn counters(world: &World<Traffic>, ids: &[AssociationId]) -> Statistics {
+    let mut all = Statistics::default();
+    for (pair, &id) in ids.iter().enumerate() {
+        let one = world.node(pair * 2).endpoint.statistics(id).unwrap_or_default();
+        all.data_chunks_retransmitted += one.data_chunks_retransmitted;
+        all.fast_recoveries += one.fast_recoveries;
+        all.timeouts += one.timeouts;
+    }
+    all
+}
+
+/// Bytes that each receiver has.
+fn received(world: &World<Traffic>) -> Vec<u64> {
+    (0..world.hosts()).skip(1).step_by(2).map(|host| world.node(host).app.received().bytes).collect()
+}
+
+/// Jain's index (Jain, Chiu and Hawe, 1984): 1 if all are equal, 1/n if one has everything.
+fn jain(rates: &[f64]) -> f64 {
+    let (sum, squares) = rates.iter().fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
+    if squares == 0.0 { 0.0 } else { sum * sum / (rates.len() as f64 * squares) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_index_is_jains() {
+        assert_eq!(jain(&[5.0; 4]), 1.0);
+        assert_eq!(jain(&[1.0, 0.0, 0.0, 0.0]), 0.25);
+        assert!((jain(&[1.0, 2.0]) - 0.9).abs() < 1e-12);
+        assert_eq!(jain(&[0.0]), 0.0);
+    }
+}

@@ -1,0 +1,162 @@
+//! Experiments on the virtual clock, and what others have published about the same.
+//!
+//! An [`Experiment`] is a list of cases. A case runs alone and always in the same way: the same seed gives the same
+//! figures on every machine.
+//!
+//! # Examples
+//!
+//! ```
+//! use lab::experiment::{self, Options, Watch};
+//!
+//! let experiment = experiment::find("tail-loss").expect("it is in the list");
+//! for case in (experiment.cases)(&Options::default()) {
+//!     for outcome in case.run(&mut Watch::default())? {
+//!         println!("{}: {:.2} s", outcome.case, outcome.seconds);
+//!     }
+//! }
+//! # Ok::<(), netsim::CaptureError>(())
+//! ```
+
+mod bulk;
+mod datatag;
+mod fairness;
+mod limit;
+mod loss_grid;
+mod outcome;
+mod published;
+mod response;
+mod sctplib;
+#[cfg(test)]
+mod snapshot;
+mod table;
+mod tail_loss;
+
+use std::fmt;
+use std::io::Write;
+use std::time::Duration;
+
+use netsim::{Capture, CaptureError};
+
+pub use limit::{limit_bits_per_s, payload_bytes};
+pub use outcome::{Outcome, Sample};
+pub use response::predicted_bits_per_s;
+pub use table::table;
+
+use crate::world::{Application, World};
+
+/// What a capture keeps of a packet: the headers and a SACK with many gaps, and little of the contents, which are zeros.
+const CAPTURED_BYTES: usize = 256;
+
+/// What the user may choose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// All chance comes from it. Default 1.
+    pub seed: u64,
+    /// How long a case without an end of its own lasts, where that is not a part of the experiment.
+    pub time: Option<Duration>,
+    /// The long cases, too.
+    pub full: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { seed: 1, time: None, full: false }
+    }
+}
+
+/// Several cases that belong together.
+#[derive(Clone, Copy)]
+pub struct Experiment {
+    /// What the user calls it.
+    pub name: &'static str,
+    /// What it shows, in a line.
+    pub about: &'static str,
+    /// Its cases.
+    pub cases: fn(&Options) -> Vec<Box<dyn Case>>,
+}
+
+impl fmt::Debug for Experiment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Experiment").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// One run of an experiment.
+pub trait Case: Send + Sync {
+    /// Its name.
+    fn name(&self) -> String;
+    /// Runs it. What is returned is ours first, then what others have published of it.
+    ///
+    /// # Errors
+    ///
+    /// When what the packets are captured to cannot be written.
+    fn run(&self, watch: &mut Watch<'_>) -> Result<Vec<Outcome>, CaptureError>;
+}
+
+/// Who looks on while a case runs.
+#[derive(Default)]
+pub struct Watch<'a> {
+    /// Is told the part that is done, from 0 to 1, and says whether to go on.
+    pub progress: Option<&'a mut dyn FnMut(f64) -> bool>,
+    /// Where what the hosts send and receive is written to, as pcapng.
+    pub capture: Option<Box<dyn Write + Send>>,
+}
+
+impl fmt::Debug for Watch<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Watch")
+    }
+}
+
+impl Watch<'_> {
+    /// Captures what passes the hosts of a world, if that is wanted.
+    fn start_capture<A: Application>(&mut self, world: &mut World<A>) -> Result<(), CaptureError> {
+        let Some(out) = self.capture.take() else { return Ok(()) };
+        let capture = Capture::to(out).packet_bytes_max(CAPTURED_BYTES);
+        let hosts = 0..world.hosts();
+        let capture = hosts.fold(capture, |capture, number| {
+            let node = world.node(number);
+            capture.host(node.host(), &format!("host {} at {}", number + 1, node.address.ip()))
+        });
+        world.network.start_capture(capture)
+    }
+
+    /// Whether to go on.
+    fn goes_on(&mut self, part: f64) -> bool {
+        self.progress.as_mut().is_none_or(|progress| progress(part.clamp(0.0, 1.0)))
+    }
+}
+
+/// Every experiment.
+pub const ALL: [Experiment; 5] = [
+    Experiment {
+        name: "sctplib",
+        about: "a file over 30 Mbit/s and 100 ms with a small and a large receive buffer, as sctplib was measured",
+        cases: sctplib::cases,
+    },
+    Experiment {
+        name: "datatag",
+        about: "1 Gbit/s and 120 ms between two continents, as the kernel's SCTP and TCP were measured",
+        cases: datatag::cases,
+    },
+    Experiment {
+        name: "loss-grid",
+        about: "throughput by loss rate, round trip and algorithm, beside what theory predicts",
+        cases: loss_grid::cases,
+    },
+    Experiment {
+        name: "tail-loss",
+        about: "how long a lost last packet and a lost retransmission take to be repaired",
+        cases: tail_loss::cases,
+    },
+    Experiment {
+        name: "fairness",
+        about: "how evenly ten associations share a bottleneck after 30 seconds",
+        cases: fairness::cases,
+    },
+];
+
+/// The experiment with this name.
+pub fn find(name: &str) -> Option<&'static Experiment> {
+    ALL.iter().find(|experiment| experiment.name == name)
+}

@@ -1,0 +1,70 @@
+//! What came of a case.
+
+use sctp::Statistics;
+
+/// What came of a case, or what somebody has published of the same.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// The case.
+    pub case: String,
+    /// `sctp` for ours, or the program that was published.
+    pub transport: String,
+    /// Congestion control of ours.
+    pub algorithm: Option<&'static str>,
+    /// How long it took or lasted.
+    pub seconds: f64,
+    /// Payload delivered in a second.
+    pub bits_per_s: f64,
+    /// What payload the line could carry at best: [`limit_bits_per_s`](super::limit_bits_per_s).
+    pub limit_bits_per_s: f64,
+    /// What theory predicts.
+    pub predicted_bits_per_s: Option<f64>,
+    /// Jain's index of the associations' rates, 1 if they are equal.
+    pub fairness: Option<f64>,
+    /// Round trips until the message was complete.
+    pub round_trips: Option<f64>,
+    /// DATA chunks sent again.
+    pub retransmissions: Option<u64>,
+    /// Losses repaired without a timeout.
+    pub fast_recoveries: Option<u64>,
+    /// Retransmission timeouts.
+    pub timeouts: Option<u64>,
+    /// It is somebody else's figure.
+    pub published: bool,
+    /// The user ended it before its time.
+    pub interrupted: bool,
+    /// How it went, for a figure.
+    pub trace: Vec<Sample>,
+}
+
+/// A moment of a case.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sample {
+    /// Seconds since the beginning.
+    pub at_s: f64,
+    /// Payload delivered since the sample before, in a second.
+    pub bits_per_s: f64,
+    /// Congestion window.
+    pub cwnd_bytes: usize,
+    /// What was in flight.
+    pub in_flight_bytes: usize,
+    /// What waited in the bottleneck.
+    pub queue_bytes: usize,
+    /// The smoothed round-trip time, 0 before there is one.
+    pub srtt_s: f64,
+}
+
+impl Outcome {
+    /// The part of the limit that was reached.
+    pub fn share(&self) -> f64 {
+        self.bits_per_s / self.limit_bits_per_s
+    }
+
+    /// The same with the counters of the sender.
+    pub(super) fn counted(mut self, statistics: &Statistics) -> Self {
+        self.retransmissions = Some(statistics.data_chunks_retransmitted);
+        self.fast_recoveries = Some(statistics.fast_recoveries);
+        self.timeouts = Some(statistics.timeouts);
+        self
+    }
+}

@@ -1,0 +1,54 @@
+//! A file over a long line, with a receive buffer smaller and one much larger than the line needs. A larger buffer must
+//! not be slower: with sctplib it was, twenty times.
+
+use std::time::Duration;
+
+use netsim::PipeConfig;
+use sctp::congestion::Algorithm;
+
+use super::bulk::{Bulk, Load, published};
+use super::{Case, Options, published as figures};
+
+/// The receive buffers that were published.
+const BUFFERS_BYTES: [usize; 2] = [655_335, 67_107_840];
+/// Not less than any window: the sender is not to be the limit.
+const SEND_BUFFER_BYTES: usize = 64 << 20;
+
+pub(super) fn line() -> PipeConfig {
+    PipeConfig {
+        rate_bits_per_s: Some(30_000_000),
+        delay: Duration::from_millis(50),
+        queue_bytes: 400_000,
+        ..PipeConfig::default()
+    }
+}
+
+/// A file of so many tenths of a megabyte, so that names and numbers agree.
+pub(super) fn case(seed: u64, mbytes: f64, receive_buffer_bytes: usize) -> Bulk {
+    Bulk {
+        name: format!("{mbytes} MB, {receive_buffer_bytes} bytes of receive buffer"),
+        seed,
+        line: line(),
+        algorithm: Algorithm::default(),
+        send_buffer_bytes: SEND_BUFFER_BYTES,
+        receive_buffer_bytes,
+        load: Load::File((mbytes * 1e6) as u64),
+        predicted_bits_per_s: None,
+        published: |bulk, _| {
+            let Load::File(bytes) = bulk.load else { return Vec::new() };
+            published(bulk, figures::sctplib(bytes as f64 / 1e6, bulk.receive_buffer_bytes))
+        },
+    }
+}
+
+/// The published file with both buffers, and with `full` the file of twice the size.
+pub(super) fn cases(options: &Options) -> Vec<Box<dyn Case>> {
+    let sizes: &[f64] = if options.full { &[114.3, 228.7] } else { &[114.3] };
+    let mut cases: Vec<Box<dyn Case>> = Vec::new();
+    for &mbytes in sizes {
+        for buffer in BUFFERS_BYTES {
+            cases.push(Box::new(case(options.seed, mbytes, buffer)));
+        }
+    }
+    cases
+}

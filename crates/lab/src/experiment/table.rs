@@ -1,0 +1,95 @@
+//! Outcomes as text.
+
+use std::fmt::Write as _;
+
+use super::Outcome;
+
+/// A column: its head, and what it says of an outcome.
+type Column = (&'static str, fn(&Outcome) -> Option<String>);
+
+const COLUMNS: [Column; 11] = [
+    ("transport", |o| Some(o.transport.clone())),
+    ("control", |o| o.algorithm.map(str::to_owned)),
+    ("seconds", |o| Some(format!("{:.2}", o.seconds))),
+    ("Mbit/s", |o| Some(mbits(o.bits_per_s))),
+    ("of limit", |o| Some(format!("{:.1} %", o.share() * 100.0))),
+    ("predicted", |o| o.predicted_bits_per_s.map(mbits)),
+    ("round trips", |o| o.round_trips.map(|trips| format!("{trips:.2}"))),
+    ("Jain's index", |o| o.fairness.map(|index| format!("{index:.3}"))),
+    ("sent again", |o| o.retransmissions.map(|n| n.to_string())),
+    ("recoveries", |o| o.fast_recoveries.map(|n| n.to_string())),
+    ("timeouts", |o| o.timeouts.map(|n| n.to_string())),
+];
+/// Columns of names stand left, numbers right.
+const NAMES: usize = 2;
+
+/// Outcomes as aligned text, case by case. Columns that nobody fills are left out.
+pub fn table(outcomes: &[Outcome]) -> String {
+    let columns: Vec<Column> =
+        COLUMNS.into_iter().filter(|(_, cell)| outcomes.iter().any(|o| cell(o).is_some())).collect();
+    let names =
+        columns.iter().filter(|(head, _)| COLUMNS[..NAMES].iter().any(|(name, _)| name == head)).count();
+    let mut rows = vec![
+        std::iter::once("case").chain(columns.iter().map(|(head, _)| *head)).map(str::to_owned).collect(),
+    ];
+    let mut case = None;
+    for outcome in outcomes {
+        let name = if case == Some(&outcome.case) { String::new() } else { outcome.case.clone() };
+        case = Some(&outcome.case);
+        let cells = columns.iter().map(|(_, cell)| cell(outcome).unwrap_or_default());
+        rows.push(std::iter::once(name).chain(cells).collect::<Vec<String>>());
+    }
+    align(&rows, 1 + names)
+}
+
+fn align(rows: &[Vec<String>], names: usize) -> String {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut out = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let _ = if column < names {
+                write!(line, "{cell:<width$}  ")
+            } else {
+                write!(line, "{cell:>width$}  ")
+            };
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+/// A rate in Mbit/s, with two decimals below a hundred.
+fn mbits(bits_per_s: f64) -> String {
+    let value = bits_per_s / 1e6;
+    if value < 100.0 { format!("{value:.2}") } else { format!("{value:.1}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_case_is_named_once_and_empty_columns_are_left_out() {
+        let ours = Outcome {
+            case: "one".into(),
+            transport: "sctp".into(),
+            algorithm: Some("cubic"),
+            seconds: 10.0,
+            bits_per_s: 5e6,
+            limit_bits_per_s: 1e7,
+            ..Outcome::default()
+        };
+        let theirs = Outcome { transport: "tcp".into(), algorithm: None, ..ours.clone() };
+        let text = table(&[ours, theirs]);
+        let expected = "\
+case  transport  control  seconds  Mbit/s  of limit
+one   sctp       cubic      10.00    5.00    50.0 %
+      tcp                   10.00    5.00    50.0 %
+";
+        assert_eq!(text, expected);
+    }
+}

@@ -1,0 +1,205 @@
+//! `swiftwater lab`: experiments on simulated networks, beside what others have published.
+
+mod page;
+mod row;
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use ::lab::experiment::{self, Case, Experiment, Options, Outcome, Watch, table};
+use indicatif::{ProgressBar, ProgressStyle};
+use thiserror::Error;
+
+use crate::args::LabArgs;
+use crate::{host, interrupt};
+use row::Row;
+
+/// Steps of the progress bar for each case.
+const STEPS: u64 = 1000;
+
+/// Why an experiment failed.
+#[derive(Debug, Error)]
+pub(crate) enum LabError {
+    /// There is no such experiment.
+    #[error("there is no experiment `{0}`; swiftwater lab --list shows them")]
+    Unknown(String),
+    /// No case has such a name.
+    #[error("no case of {experiment} has `{wanted}` in its name; they are: {names}")]
+    NoCase {
+        /// The experiment.
+        experiment: &'static str,
+        /// What was asked for.
+        wanted: String,
+        /// What there is.
+        names: String,
+    },
+    /// Ctrl-C cannot be caught.
+    #[error("cannot listen for Ctrl-C: {0}")]
+    Signal(#[from] ctrlc::Error),
+    /// A file cannot be written.
+    #[error("cannot write {}: {reason}; choose another file", path.display())]
+    Write {
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        reason: String,
+    },
+    /// Standard output is gone.
+    #[error("cannot print the results: {0}")]
+    Print(io::Error),
+    /// A result is no JSON.
+    #[error("the results cannot be written as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+/// A case and where it is captured to.
+struct Job {
+    case: Box<dyn Case>,
+    capture: Option<PathBuf>,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &LabArgs) -> Result<(), LabError> {
+    if args.list {
+        return list().map_err(LabError::Print);
+    }
+    interrupt::listen()?;
+    let name = args.experiment.as_deref().unwrap_or_default();
+    let experiment = experiment::find(name).ok_or_else(|| LabError::Unknown(name.to_owned()))?;
+    let jobs = jobs(args, experiment)?;
+    let outcomes = measure(&jobs)?;
+    if let Some(path) = &args.plot {
+        let page = page::render(experiment, &outcomes);
+        fs::write(path, page).map_err(|error| write_error(path, &error))?;
+    }
+    let text = if args.json {
+        let rows: Vec<Row<'_>> =
+            outcomes.iter().map(|outcome| Row::new(experiment.name, args.seed, outcome)).collect();
+        serde_json::to_string_pretty(&rows)? + "\n"
+    } else {
+        table(&outcomes)
+    };
+    io::stdout().write_all(text.as_bytes()).map_err(LabError::Print)?;
+    if outcomes.iter().any(|outcome| outcome.interrupted) {
+        eprintln!("interrupted: these figures are of the time until then");
+    }
+    let captures = jobs.iter().filter_map(|job| job.capture.as_deref());
+    for path in args.plot.as_deref().into_iter().chain(captures).filter(|path| path.exists()) {
+        eprintln!("written: {}", path.display());
+    }
+    Ok(())
+}
+
+fn list() -> io::Result<()> {
+    let width = experiment::ALL.iter().map(|experiment| experiment.name.len()).max().unwrap_or(0);
+    let mut out = io::stdout().lock();
+    for experiment in &experiment::ALL {
+        writeln!(out, "{:width$}  {}", experiment.name, experiment.about)?;
+    }
+    Ok(())
+}
+
+/// The cases that were asked for.
+fn jobs(args: &LabArgs, experiment: &Experiment) -> Result<Vec<Job>, LabError> {
+    let options =
+        Options { seed: args.seed, time: args.seconds.map(Duration::from_secs_f64), full: args.full };
+    let wanted = args.case.as_deref().unwrap_or_default();
+    let (cases, others): (Vec<_>, Vec<_>) =
+        (experiment.cases)(&options).into_iter().partition(|case| case.name().contains(wanted));
+    if cases.is_empty() {
+        let names: Vec<String> = others.iter().map(|case| format!("`{}`", case.name())).collect();
+        let names = names.join(", ");
+        return Err(LabError::NoCase { experiment: experiment.name, wanted: wanted.to_owned(), names });
+    }
+    let alone = cases.len() == 1;
+    let capture = |number: usize| {
+        let path = args.capture.as_deref()?;
+        Some(if alone { path.to_owned() } else { numbered(path, number) })
+    };
+    let jobs = cases.into_iter().zip(1..).map(|(case, number)| Job { case, capture: capture(number) });
+    Ok(jobs.collect())
+}
+
+/// The file of one case of several: `run.pcapng` becomes `run-1.pcapng`.
+fn numbered(path: &Path, number: usize) -> PathBuf {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let name = match path.extension() {
+        Some(extension) => format!("{stem}-{number}.{}", extension.to_string_lossy()),
+        None => format!("{stem}-{number}"),
+    };
+    path.with_file_name(name)
+}
+
+/// All outcomes, in the order of the cases. Every processor runs cases until none is left; what comes of a case does
+/// not depend on that.
+fn measure(jobs: &[Job]) -> Result<Vec<Outcome>, LabError> {
+    let bar = progress_bar(jobs.len() as u64 * STEPS);
+    let next = AtomicUsize::new(0);
+    let done: Vec<OnceLock<_>> = jobs.iter().map(|_| OnceLock::new()).collect();
+    let work = || {
+        while !interrupt::requested()
+            && let index = next.fetch_add(1, Ordering::Relaxed)
+            && let Some((job, done)) = jobs.get(index).zip(done.get(index))
+        {
+            done.get_or_init(|| run_job(job, &bar));
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..host::allowed_processors().len().min(jobs.len()) {
+            scope.spawn(work);
+        }
+    });
+    bar.finish_and_clear();
+    let done = done.into_iter().filter_map(OnceLock::into_inner);
+    let outcomes: Vec<Vec<Outcome>> = done.collect::<Result<_, LabError>>()?;
+    Ok(outcomes.into_iter().flatten().collect())
+}
+
+fn run_job(job: &Job, bar: &ProgressBar) -> Result<Vec<Outcome>, LabError> {
+    let mut watch = Watch::default();
+    if let Some(path) = &job.capture {
+        let file = File::create(path).map_err(|error| write_error(path, &error))?;
+        watch.capture = Some(Box::new(BufWriter::new(file)));
+    }
+    bar.set_message(job.case.name());
+    let mut shown = 0;
+    let mut progress = |part: f64| {
+        let steps = (part * STEPS as f64) as u64;
+        bar.inc(steps.saturating_sub(shown));
+        shown = shown.max(steps);
+        !interrupt::requested()
+    };
+    watch.progress = Some(&mut progress);
+    let outcomes = job.case.run(&mut watch);
+    bar.inc(STEPS.saturating_sub(shown));
+    let path = job.capture.as_deref().unwrap_or(Path::new(""));
+    outcomes.map_err(|error| write_error(path, &error))
+}
+
+fn progress_bar(steps: u64) -> ProgressBar {
+    let bar = ProgressBar::new(steps);
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {percent} %  {eta} left  {msg}") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+fn write_error(path: &Path, error: &dyn std::error::Error) -> LabError {
+    LabError::Write { path: path.to_owned(), reason: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_case_has_a_file_of_its_own() {
+        assert_eq!(numbered(Path::new("a/run.pcapng"), 2), Path::new("a/run-2.pcapng"));
+        assert_eq!(numbered(Path::new("run"), 1), Path::new("run-1"));
+    }
+}

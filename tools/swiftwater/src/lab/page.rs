@@ -1,0 +1,143 @@
+//! The page: how much of the line each case filled, and how each went, in one file that needs nothing else.
+
+use std::fmt::Write;
+
+use ::lab::experiment::{Experiment, Outcome, Sample, table};
+
+use crate::units::{grouped, mbits};
+
+const TEMPLATE: &str = include_str!("page.html");
+/// Size of a drawing.
+const WIDTH: f64 = 560.0;
+const HEIGHT: f64 = 150.0;
+/// Where its curves are.
+const LEFT: f64 = 8.0;
+const TOP: f64 = 18.0;
+const BOTTOM: f64 = HEIGHT - 20.0;
+
+/// The whole page.
+pub(super) fn render(experiment: &Experiment, outcomes: &[Outcome]) -> String {
+    let bars: String = outcomes.iter().map(bar).collect();
+    // Of several outcomes of one run, the last has the trace of all.
+    let figures = outcomes.iter().enumerate().filter(|(index, outcome)| {
+        let later = &outcomes[index + 1..];
+        !outcome.trace.is_empty() && !later.iter().any(|other| goes_on(outcome, other))
+    });
+    let figures: String = figures.map(|(_, outcome)| figure(outcome)).collect();
+    let parts = [
+        ("{{name}}", escape(experiment.name)),
+        ("{{about}}", escape(experiment.about)),
+        ("{{bars}}", bars),
+        ("{{figures}}", figures),
+        ("{{table}}", escape(&table(outcomes))),
+    ];
+    parts.iter().fold(TEMPLATE.to_owned(), |page, (mark, text)| page.replace(mark, text))
+}
+
+/// Whether another outcome is of the same run, later.
+fn goes_on(outcome: &Outcome, other: &Outcome) -> bool {
+    !other.trace.is_empty() && (&other.case, other.algorithm) == (&outcome.case, outcome.algorithm)
+}
+
+fn bar(outcome: &Outcome) -> String {
+    let class = if outcome.published { "theirs" } else { "ours" };
+    let who = match outcome.algorithm {
+        Some(algorithm) => format!("{} {algorithm}", outcome.transport),
+        None => outcome.transport.clone(),
+    };
+    let percent = outcome.share() * 100.0;
+    format!(
+        "<span>{}</span><span>{}, {:.0} s</span><div class={class}><i style=\"width:{:.2}%\"></i></div><span>{percent:.1} %</span>\n",
+        escape(&outcome.case),
+        escape(&who),
+        outcome.seconds,
+        percent.clamp(0.0, 100.0),
+    )
+}
+
+/// The rate over the time, and below it what is on the way.
+fn figure(outcome: &Outcome) -> String {
+    let trace = &outcome.trace;
+    let rate_max = trace.iter().map(|s| s.bits_per_s).fold(outcome.limit_bits_per_s, f64::max);
+    let bytes = |sample: &Sample| sample.cwnd_bytes.max(sample.queue_bytes).max(sample.in_flight_bytes);
+    let bytes_max = trace.iter().map(bytes).max().unwrap_or(0).max(1) as f64;
+    let end_s = trace.last().map_or(1.0, |sample| sample.at_s);
+    let limit = BOTTOM - (BOTTOM - TOP) * outcome.limit_bits_per_s / rate_max;
+    let rates = format!(
+        "<line class=limit x1={LEFT} x2={WIDTH} y1={limit:.1} y2={limit:.1} /><text x={LEFT} y=12>{} Mbit/s</text>{}",
+        mbits(rate_max),
+        curve("ours", trace, end_s, |sample| sample.bits_per_s / rate_max),
+    );
+    let on_the_way = format!(
+        "<text x={LEFT} y=12>{} bytes</text>{}{}{}",
+        grouped(bytes_max as u64),
+        curve("queue", trace, end_s, |sample| sample.queue_bytes as f64 / bytes_max),
+        curve("flight", trace, end_s, |sample| sample.in_flight_bytes as f64 / bytes_max),
+        curve("ours", trace, end_s, |sample| sample.cwnd_bytes as f64 / bytes_max),
+    );
+    format!(
+        "<figure><h2>{}, {}</h2><figcaption><span class=ours>Delivered</span>, and the limit</figcaption>{}\
+         <figcaption><span class=ours>Congestion window</span>, <span class=flight>in flight</span>, \
+         <span class=queue>queue at the bottleneck</span></figcaption>{}</figure>\n",
+        escape(&outcome.case),
+        outcome.algorithm.unwrap_or_default(),
+        drawing(&rates, end_s),
+        drawing(&on_the_way, end_s),
+    )
+}
+
+fn drawing(curves: &str, end_s: f64) -> String {
+    format!(
+        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\"><line class=axis x1={LEFT} x2={WIDTH} y1={BOTTOM} y2={BOTTOM} />{curves}\
+         <text x={LEFT} y={HEIGHT}>0</text><text x={WIDTH} y={HEIGHT} text-anchor=end>{end_s:.0} s</text></svg>"
+    )
+}
+
+fn curve(class: &str, trace: &[Sample], end_s: f64, height: impl Fn(&Sample) -> f64) -> String {
+    let mut points = String::new();
+    for sample in trace {
+        let x = LEFT + (WIDTH - LEFT) * sample.at_s / end_s;
+        let y = BOTTOM - (BOTTOM - TOP) * height(sample);
+        let _ = write!(points, "{x:.1},{y:.1} ");
+    }
+    format!("<polyline class={class} points=\"{}\" />", points.trim_end())
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(case: &str, published: bool) -> Outcome {
+        Outcome {
+            case: case.into(),
+            transport: "sctp".into(),
+            seconds: 2.0,
+            bits_per_s: 5e6,
+            limit_bits_per_s: 1e7,
+            published,
+            trace: if published {
+                Vec::new()
+            } else {
+                vec![Sample { at_s: 1.0, bits_per_s: 5e6, ..Sample::default() }; 2]
+            },
+            ..Outcome::default()
+        }
+    }
+
+    #[test]
+    fn the_page_needs_nothing_else_and_draws_a_run_once() {
+        let experiment = &::lab::experiment::ALL[0];
+        let page =
+            render(experiment, &[outcome("a < b", false), outcome("a < b", true), outcome("a < b", false)]);
+        for outside in ["src=", "href=", "@import", "url(", "<script", "{{"] {
+            assert!(!page.contains(outside), "the page has {outside}");
+        }
+        assert!(page.contains("a &lt; b") && !page.contains("a < b"));
+        assert_eq!(page.matches("<figure>").count(), 1);
+        assert_eq!(page.matches("50.0 %</span>").count(), 3);
+    }
+}

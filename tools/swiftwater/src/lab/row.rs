@@ -1,0 +1,64 @@
+//! Outcomes as JSON.
+
+use ::lab::experiment::Outcome;
+use serde::Serialize;
+
+/// One outcome; docs/json.md says what the keys mean.
+#[derive(Serialize)]
+pub(super) struct Row<'a> {
+    experiment: &'static str,
+    case: &'a str,
+    transport: &'a str,
+    published: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    algorithm: Option<&'static str>,
+    seconds: f64,
+    bits_per_s: f64,
+    limit_bits_per_s: f64,
+    ratio_to_limit: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    predicted_bits_per_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ratio_to_predicted: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    jain_index: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    round_trips: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retransmissions: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fast_recoveries: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timeouts: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<u64>,
+    interrupted: bool,
+    version: &'static str,
+}
+
+impl<'a> Row<'a> {
+    /// An outcome of a run with this seed.
+    pub(super) fn new(experiment: &'static str, seed: u64, outcome: &'a Outcome) -> Self {
+        Row {
+            experiment,
+            case: &outcome.case,
+            transport: &outcome.transport,
+            published: outcome.published,
+            algorithm: outcome.algorithm,
+            seconds: outcome.seconds,
+            bits_per_s: outcome.bits_per_s,
+            limit_bits_per_s: outcome.limit_bits_per_s,
+            ratio_to_limit: outcome.share(),
+            predicted_bits_per_s: outcome.predicted_bits_per_s,
+            ratio_to_predicted: outcome.predicted_bits_per_s.map(|predicted| outcome.bits_per_s / predicted),
+            jain_index: outcome.fairness,
+            round_trips: outcome.round_trips,
+            retransmissions: outcome.retransmissions,
+            fast_recoveries: outcome.fast_recoveries,
+            timeouts: outcome.timeouts,
+            seed: (!outcome.published).then_some(seed),
+            interrupted: outcome.interrupted,
+            version: env!("CARGO_PKG_VERSION"),
+        }
+    }
+}
