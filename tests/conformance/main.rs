@@ -24,7 +24,10 @@ mod section_5_2_cookie;
 mod section_5_2_init;
 mod section_5_3;
 mod section_6;
+mod section_6_1;
 mod section_6_2;
+mod section_6_3;
+mod section_6_4;
 mod section_6_5;
 mod section_6_8;
 mod section_8;
@@ -56,4 +59,7 @@ const SECTIONS: &[rules::Table] = &[
     section_6_5::RULES,
     section_6_8::RULES,
     etsi::RULES,
+    section_6_1::RULES,
+    section_6_3::RULES,
+    section_6_4::RULES,
 ];

@@ -26,7 +26,7 @@ rules! {
         MUST_NOT "B: send new DATA with cwnd + PMDCS - 1 bytes or more outstanding" => shown_by(nothing_new_leaves_beyond_the_congestion_window, Talkative);
         SHOULD "B: exceed cwnd by up to PMDCS - 1 bytes" => shown_by(nothing_new_leaves_beyond_the_congestion_window, Silent);
         MUST "B: exceed cwnd by one packet only" => shown_by(nothing_new_leaves_beyond_the_congestion_window, Talkative);
-        MUST "C: send what is to be retransmitted before new DATA" => shown(what_was_lost_leaves_before_what_is_new, Order, Silent, Talkative);
+        MUST "C: send what is to be retransmitted before new DATA" => shown(what_was_lost_leaves_before_what_is_new, Silent, Talkative, Deaf);
         SHOULD "D: limit bursts by Max.Burst" => deviates(a_burst_is_spread_over_the_round_trip, Talkative, Silent; "packets are paced; what a millisecond of the rate brings leaves together, two packets at least");
         SHOULD_NOT "D: change cwnd permanently to limit a burst" => shown_by(a_burst_is_spread_over_the_round_trip, Talkative);
         SHOULD "bundle a SACK that waits with DATA" => shown(a_sack_that_waits_rides_with_data, Missing, Silent);
@@ -43,6 +43,24 @@ rules! {
 const RTO: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_nanos(1);
 
+/// The application writes messages before anything can leave.
+fn writes_together(peer: &mut Peer, count: usize, bytes: usize) {
+    for _ in 0..count {
+        let message = [vec![0; bytes].into()];
+        peer.endpoint.send(peer.id, &SendInfo::default(), bytes, message).expect("it is taken");
+    }
+    peer.settle();
+}
+
+/// The endpoint sends its next probe, and the peer answers that its window is still closed.
+fn refuses_a_probe(peer: &mut Peer) {
+    let next = peer.endpoint.poll_timeout().expect("a timer runs");
+    peer.waits(next.saturating_since(peer.now));
+    peer.expects("DATA 0");
+    peer.expects_nothing();
+    peer.sends().sack_with(-1, 0, &[]).go();
+}
+
 /// A peer that has closed its window before anything was sent.
 fn closed(stage: &Stage, config: AssociationConfig) -> Peer {
     let mut peer = stage.established_with(config);
@@ -56,9 +74,7 @@ fn nothing_new_leaves_beyond_the_congestion_window(stage: &Stage) {
     let mut peer = established(stage);
     assert_eq!(path(&peer, peer.address.ip()).cwnd_bytes, 4404);
     // 1416 bytes with header: three of them are below 4404, four of them above.
-    for _ in 0..12 {
-        writes(&mut peer, 1400);
-    }
+    writes_together(&mut peer, 12, 1400);
     for n in 0..4 {
         peer.expects(&format!("DATA {n}"));
     }
@@ -97,7 +113,10 @@ fn no_probe_leaves_beyond_the_congestion_window(stage: &Stage) {
         peer.waits(RTO / 2);
         while let Some(packet) = peer.hears_maybe() {
             let newest = peer.endpoint_tsn(3);
-            assert!(data_of(&packet).iter().all(|d| newest.0.wrapping_sub(d.tsn) < 4), "nothing but DATA 0 to 3");
+            assert!(
+                data_of(&packet).iter().all(|d| newest.0.wrapping_sub(d.tsn) < 4),
+                "nothing but DATA 0 to 3"
+            );
         }
     }
 }
@@ -132,11 +151,8 @@ fn a_closed_window_is_probed(stage: &Stage) {
 fn probes_that_are_answered_are_no_errors(stage: &Stage) {
     let config = AssociationConfig { association_retries_max: 2, path_retries_max: 1, ..quiet() };
     let mut peer = closed(stage, config);
-    for _ in 0..8 {
-        peer.waits(Duration::from_secs(60));
-        peer.expects("DATA 0");
-        ignores(&mut peer);
-        peer.sends().sack_with(-1, 0, &[]).go();
+    for _ in 0..12 {
+        refuses_a_probe(&mut peer);
     }
     assert_eq!((ended(&peer), path_changes(&peer, peer.address.ip(), false)), (None, 0));
 }
@@ -161,10 +177,7 @@ fn probes_leave_the_congestion_window_alone(stage: &Stage) {
     let home = peer.address.ip();
     let before = path(&peer, home).cwnd_bytes;
     for _ in 0..5 {
-        peer.waits(Duration::from_secs(20));
-        peer.expects("DATA 0");
-        ignores(&mut peer);
-        peer.sends().sack_with(-1, 0, &[]).go();
+        refuses_a_probe(&mut peer);
     }
     assert_eq!(path(&peer, home).cwnd_bytes, before);
 }
@@ -181,22 +194,16 @@ fn a_message_is_not_cut_to_a_silly_window(stage: &Stage) {
 
 fn what_was_lost_leaves_before_what_is_new(stage: &Stage) {
     let mut peer = established(stage);
-    for _ in 0..8 {
-        writes(&mut peer, 1400);
-    }
+    writes_together(&mut peer, 8, 1400);
     for n in 0..4 {
         peer.expects(&format!("DATA {n}"));
     }
     peer.waits(RTO);
-    peer.expects("DATA 0");
-    peer.expects_nothing();
-    peer.sends().sack(0, &[]).go();
-    peer.expects("DATA 1");
-    peer.expects("DATA 2");
-    peer.sends().sack(2, &[]).go();
-    for n in 3..7 {
+    for n in 0..8 {
         peer.expects(&format!("DATA {n}"));
+        peer.sends().sack(n, &[]).go();
     }
+    peer.expects_nothing();
 }
 
 fn a_burst_is_spread_over_the_round_trip(stage: &Stage) {
@@ -298,18 +305,14 @@ fn no_more_chunks_are_outstanding_than_numbers_allow(stage: &Stage) {
     // All that was sent has arrived, but for the first chunk.
     let mut peer = Peer::established_with(1, quiet());
     let limit = 65_535;
-    let mut sent = 0;
-    while sent < limit {
-        for _ in 0..200.min(limit - sent) {
-            peer.endpoint.send(peer.id, &SendInfo::default(), 1, [vec![0].into()]).expect("it is taken");
-            sent += 1;
-        }
-        peer.settle();
-        peer.sends().sack(-1, &[(2, sent as u16)]).go();
+    writes_together(&mut peer, limit, 1);
+    while statistics(&peer).data_chunks_sent < limit as u64 {
+        let sent = statistics(&peer).data_chunks_sent as u16;
+        peer.sends().sack(-1, &[(2, sent)]).go();
         ignores(&mut peer);
         peer.waits(Duration::from_millis(1));
+        assert!(statistics(&peer).data_chunks_sent > u64::from(sent), "it goes on at {sent}");
     }
-    assert_eq!(statistics(&peer).data_chunks_sent, limit);
     let mut peer = stage.play(peer);
     ignores(&mut peer);
     writes(&mut peer, 1);

@@ -7,7 +7,8 @@ use sctp::AssociationConfig;
 use sctp_wire::chunk::{CookieAck, HeartbeatAck, InitAck};
 
 use crate::peers::{
-    Chunks, SECOND, from, ignores, multihomed, multihomed_with_cookie, path, quiet, silent_until_timeouts, writes,
+    Chunks, SECOND, from, ignores, multihomed, multihomed_with_cookie, path, quiet, silent_until_timeouts,
+    writes,
 };
 use crate::rules::rules;
 use crate::stage::Stage;
@@ -15,7 +16,7 @@ use crate::stage::Stage;
 rules! {
     in "6.4" {
         SHOULD "send to the primary path" => shown(data_goes_to_the_primary_path, Elsewhere);
-        SHOULD "send the answer to a control chunk to the address that it came from" => failing(answers_go_where_the_question_came_from; "COOKIE ACK goes to the primary path");
+        SHOULD "send the answer to a control chunk to the address that it came from" => shown(answers_go_where_the_question_came_from, Elsewhere);
         RULE "INIT ACK and HEARTBEAT ACK go to the address that the question came from" => shown(init_ack_and_heartbeat_ack_go_where_the_question_came_from, Elsewhere);
         SHOULD_NOT "vary the address of SACKs while DATA comes from one address" => shown(sacks_go_where_the_data_comes_from, Elsewhere);
         SHOULD "send a chunk that timed out to another active address" => failing(a_chunk_that_timed_out_goes_to_another_address; "it goes to the same address until that is inactive");

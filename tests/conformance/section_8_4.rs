@@ -48,7 +48,7 @@ rules! {
         MUST "C: discard SHUTDOWN COMPLETE with another tag silently" => shown(a_shutdown_complete_counts_with_the_right_tag_only, Deaf, Talkative);
         MUST "C: ignore SHUTDOWN COMPLETE in another state than SHUTDOWN-ACK-SENT" => shown(a_shutdown_complete_counts_in_its_state_only, Talkative, Silent);
         MUST "D: send COOKIE ECHO with the Initiate Tag of the INIT ACK" => shown_by(every_packet_but_the_init_carries_the_peers_tag, Tag);
-        SHOULD "E: treat SHUTDOWN ACK in COOKIE-WAIT and COOKIE-ECHOED as out of the blue" => shown(a_shutdown_ack_while_connecting_is_out_of_the_blue, Silent, Kind, Tag);
+        SHOULD "E: treat SHUTDOWN ACK in COOKIE-WAIT and COOKIE-ECHOED as out of the blue" => shown(a_shutdown_ack_while_connecting_is_out_of_the_blue, Silent, Tag, Flags);
     }
 }
 
