@@ -8,7 +8,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use lab::World;
+use lab::traffic::{Source, Traffic};
+use netsim::topology::Paths;
 use netsim::{Capture, CaptureBuffer, Ecn, Loss, Network, Packet, PipeConfig};
+use sctp::AssociationConfig;
 use sctp_wire::chunk::{self, Chunk};
 use sctp_wire::{Header, VerificationTag, packet};
 use serde_json::Value;
@@ -18,7 +22,7 @@ use swiftwater_tests::tools;
 const ENCAPSULATION_PORT: u16 = 9899;
 const MS: u64 = 1_000_000;
 
-const FIELDS: [&str; 14] = [
+const FIELDS: [&str; 15] = [
     "_ws.expert.message",
     "_ws.malformed",
     "frame.comment",
@@ -31,6 +35,7 @@ const FIELDS: [&str; 14] = [
     "ipv6.src",
     "ipv6.tclass.ecn",
     "sctp.checksum.status",
+    "sctp.chunk_type",
     "udp.checksum.status",
     "udp.length",
 ];
@@ -56,6 +61,47 @@ fn over_ipv4() {
 fn over_ipv6() {
     let [a, b] = ["fd00::1", "fd00::2"].map(|ip| SocketAddr::new(ip.parse().unwrap(), ENCAPSULATION_PORT));
     check(a, b, "ipv6.src", "ipv6.tclass.ecn");
+}
+
+/// Two endpoints on a line that damages a packet now and then: tshark follows the whole association.
+#[test]
+#[ignore = "needs tshark: ./test --all"]
+fn a_whole_association() {
+    let Some(tshark) = tools::program("tshark") else { return };
+    let mut world: World<Traffic> = World::new(5);
+    let Paths { a, b, links } = Paths::build(&mut world.network, &[lab::line()]);
+    let buffer = CaptureBuffer::default();
+    let capture = Capture::to(buffer.clone()).host(a.host, "client");
+    world.network.start_capture(capture).unwrap();
+    let (client, server) = (world.add_site(&a, Traffic::default()), world.add_site(&b, Traffic::default()));
+    world.listen(server, 5001, AssociationConfig::default());
+    let id = world.connect(client, server, (5000, 5001), AssociationConfig::default());
+    world.node_mut(client).app.start(id, Source::file(9_000, 1_000));
+    let second = Duration::from_secs(1);
+    assert!(world.run_until(second, |world| world.node(server).app.received().bytes > 0));
+    // What comes back now is damaged; the client throws it away, and the server's next word comes through.
+    let config = PipeConfig { corrupt_probability: 1.0, ..lab::line() };
+    world.network.pipe_mut(links[0].back).set_config(config);
+    world.run_for(second / 10);
+    world.network.pipe_mut(links[0].back).set_config(lab::line());
+    world.shutdown(client, id);
+    world.run_for(second * 10);
+    assert_eq!(world.node(server).app.received().bytes, 9_000);
+    world.network.stop_capture().unwrap();
+
+    let read = read_with(&tshark, &buffer.bytes());
+    let damaged = |frame: &&Value| values(frame, "frame.comment") == "damaged on the way";
+    assert!(read.iter().any(|frame| damaged(&frame)));
+    for frame in &read {
+        assert_eq!(values(frame, "sctp.checksum.status"), if damaged(&frame) { "0" } else { "1" });
+        assert_eq!(values(frame, "udp.checksum.status"), "1");
+    }
+    let kinds: Vec<String> = read.iter().map(|frame| values(frame, "sctp.chunk_type")).collect();
+    // INIT and its answer, COOKIE ECHO (with data, perhaps), and at the end the three words of a shutdown.
+    assert_eq!((&*kinds[0], &*kinds[1]), ("1", "2"));
+    assert!(kinds[2].starts_with("10"), "{kinds:?}");
+    assert!(kinds.iter().any(|kinds| kinds.split(',').any(|kind| kind == "0")));
+    assert_eq!(kinds[kinds.len() - 3..], ["7", "8", "14"]);
 }
 
 fn check(a: SocketAddr, b: SocketAddr, source: &str, ecn: &str) {

@@ -2,10 +2,18 @@
 //!
 //! A [`Pipe`] is a bottleneck in the manner of dummynet (Carbone and Rizzo, "Dummynet revisited", 2009): packets are
 //! lost, queue up to a bound, leave at a rate and arrive after a propagation delay. A [`Network`] joins hosts by
-//! routes of pipes and keeps what is on the way in the order of its arrival.
+//! routes of pipes and keeps what is on the way in the order of its arrival. [`topology`] builds networks of many
+//! hosts, also random ones, and a [`Capture`] writes what passes any of them as a file for Wireshark.
+//!
+//! Besides rate, delay and queue a pipe has faults: [`Loss`] at random, in bursts or by script, [`Reorder`], copies,
+//! damage, [`Jitter`], and a [`Schedule`] of outages. A queue marks packets that understand it ([`Ecn`]). All of it is
+//! in [`PipeConfig`].
 //!
 //! Nothing here reads a clock or sleeps: time is the caller's number of nanoseconds and only grows. All chance comes
-//! from a seed, so a run that failed can be run again.
+//! from a seed, so a run that failed can be run again. A packet's chance to meet a fault depends on the seed, the pipe
+//! and the packet's number there, and on nothing else: to switch one fault off leaves the others where they were.
+//!
+//! A packet costs some 40 ns a pipe, however many are on the way (`cargo bench -p swiftwater-netsim`).
 //!
 //! # Examples
 //!
