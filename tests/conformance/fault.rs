@@ -64,9 +64,9 @@ const FLAG_BITS: usize = 4;
 const DENSE_BYTES: usize = 64;
 
 /// Chunks that nobody called for: kind and bytes of value.
-const CHUNKS: [(u8, usize); UNCALLED_FOR] = [(6, 0), (0, 16), (3, 12), (4, 8), (1, 16), (9, 4)];
+const CHUNKS: [(u8, usize); UNCALLED_FOR] = [(6, 0), (0, 16), (3, 12), (4, 8), (1, 16), (9, 4), (2, 16)];
 /// How many kinds of packets that nobody called for there are.
-pub(crate) const UNCALLED_FOR: usize = 6;
+pub(crate) const UNCALLED_FOR: usize = 7;
 
 impl Fault {
     /// All of them.
@@ -163,7 +163,7 @@ fn chunk(kind: u8, value_bytes: usize) -> Vec<u8> {
     match kind {
         // A whole message of four bytes; one stream each way; parameters and causes as long as they are.
         0 => chunk[1] = 3,
-        1 => chunk[4..].copy_from_slice(&[0, 0, 0, 1, 0, 1, 0, 0, 0, 1, 0, 1, 0, 0, 0, 1]),
+        1 | 2 => chunk[4..].copy_from_slice(&[0, 0, 0, 1, 0, 1, 0, 0, 0, 1, 0, 1, 0, 0, 0, 1]),
         4 => chunk[4..8].copy_from_slice(&[0, 1, 0, 8]),
         9 => chunk[4..8].copy_from_slice(&[0, 3, 0, 4]),
         _ => {}

@@ -163,9 +163,15 @@ pub(crate) fn multihomed_with_cookie(
     peer.sends().cookie_echo(&cookie).go();
     peer.expects("COOKIE ACK");
     peer.id = peer.app.events[0].id;
-    peer.waits(Duration::ZERO);
-    while let Some((to, packet)) = peer.hears_on_maybe() {
-        answers_heartbeat(&mut peer, to, &packet);
+    // One address after the other is probed.
+    for _ in others {
+        peer.waits(Duration::ZERO);
+        while let Some((to, packet)) = peer.hears_on_maybe() {
+            answers_heartbeat(&mut peer, to, &packet);
+        }
+        if statistics(&peer).paths.iter().any(|p| !p.active) {
+            peer.waits(Duration::from_secs(1));
+        }
     }
     assert!(statistics(&peer).paths.iter().all(|p| p.active), "every address is verified");
     (stage.play(peer), cookie)

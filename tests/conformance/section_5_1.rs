@@ -39,7 +39,7 @@ rules! {
         SHOULD "T1 follows the rules of §6.3" => shown_by(init_is_repeated, Talkative, Silent);
         SHOULD "have a T1 for each address of the peer" => deviates(one_init_after_the_other_tries_all_addresses, Elsewhere, Silent; "one T1, and each INIT goes to the next address");
         SHOULD "retransmit INIT to all addresses of the peer" => deviates_by(one_init_after_the_other_tries_all_addresses, Elsewhere, Silent; "one after the other");
-        SHOULD "retransmit COOKIE ECHO to all addresses of the peer" => shown(cookie_echoes_try_all_addresses, Kind);
+        SHOULD "retransmit COOKIE ECHO to all addresses of the peer" => shown(cookie_echoes_try_all_addresses, Kind, Silent);
         SHOULD "answer INIT or INIT ACK with ABORT if parameters are missing or invalid" => shown(an_association_that_is_refused_is_aborted, Kind, Silent);
         SHOULD "name the cause of such an ABORT" => shown_by(an_association_that_is_refused_is_aborted, Value, Length);
         MUST "such an ABORT has the Initiate Tag as its verification tag" => shown_by(an_association_that_is_refused_is_aborted, Tag);

@@ -112,7 +112,8 @@ fn listed_addresses_become_paths(stage: &Stage) {
     sends_init(&mut peer, &[parameter(5, &[10, 0, 1, 9]), parameter(6, &[0xfd; 16])].concat());
     let cookie = peer.takes_init_ack();
     sends_chunk(&mut peer, CookieEcho::KIND, 0, &cookie);
-    peer.waits(Duration::from_millis(1));
+    // One address after the other is probed.
+    peer.waits(Duration::from_secs(1));
     let mut expected = [peer.address.ip(), IpAddr::from([10, 0, 1, 9]), IpAddr::from([0xfd_u8; 16])];
     let mut reached = Vec::new();
     while let Some((to, packet)) = peer.hears_on_maybe() {

@@ -21,7 +21,7 @@ rules! {
         SHOULD "discard a cookie silently that is not in table 12" => shown(other_cookies_are_discarded, Talkative);
         SHOULD "A: tell the upper layer of a restart, not of a lost association" => shown(a_restart_is_told, Deaf);
         MUST "A: reset the congestion control parameters" => shown(a_restart_begins_with_the_initial_window, Twice, Talkative);
-        MUST_NOT "A: set up a new association in SHUTDOWN-ACK-SENT" => shown(no_restart_while_shutting_down, Silent);
+        MUST_NOT "A: set up a new association in SHUTDOWN-ACK-SENT" => shown(no_restart_while_shutting_down, Silent, Kind, Value);
         SHOULD "B: stay in or enter ESTABLISHED" => shown(crossing_inits_make_one_association, Silent, Kind);
         MUST "B: take the peer's tag from the cookie, stop T1, send COOKIE ACK" => shown_by(crossing_inits_make_one_association, Tag, Talkative);
         SHOULD "C: discard the cookie silently" => shown(a_late_cookie_is_discarded, Talkative);
@@ -35,7 +35,7 @@ rules! {
     in "5.2.6" {
         SHOULD "look whether an association is being set up when a cookie is stale" => shown(a_stale_cookie_is_an_error_during_the_handshake, Deaf, Talkative);
         SHOULD "discard the ERROR silently in any state but COOKIE-ECHOED" => shown(a_stale_cookie_is_nothing_later, Talkative, Silent);
-        SHOULD "extend the cookie life by the measured RTT and at most 1 s" => shown(a_stale_cookie_is_tried_again_with_a_longer_life, Silent);
+        SHOULD "extend the cookie life by the measured RTT and at most 1 s" => shown(a_stale_cookie_is_tried_again_with_a_longer_life, Silent, Value);
     }
 }
 

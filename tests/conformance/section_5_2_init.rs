@@ -19,23 +19,23 @@ rules! {
     in "5.2.1" {
         MUST "answer INIT in COOKIE-WAIT with INIT ACK and the parameters of one's own INIT" => shown(crossing_inits_are_answered_with_the_same_parameters, Value, Silent);
         MUST "follow the three rules about the address of that INIT ACK" => shown(a_crossing_init_is_answered_at_its_source, Elsewhere);
-        MUST "1: an address that the upper layer gave" => shown(an_init_from_an_unknown_address_is_not_answered_there, Silent);
+        MUST "1: an address that the upper layer gave" => shown(an_init_from_an_unknown_address_is_not_answered_there, Talkative);
         MUST "2: an address that the INIT reports" => shown_by(a_crossing_init_is_answered_at_its_source, Elsewhere);
         SHOULD "3: the source address of the INIT" => shown_by(a_crossing_init_is_answered_at_its_source, Elsewhere);
         MUST "answer INIT in COOKIE-ECHOED with INIT ACK and the parameters of one's own INIT" => shown(an_init_after_the_cookie_is_answered_with_the_same_parameters, Value, Silent);
-        MUST "discard an INIT in COOKIE-ECHOED that adds an address" => shown(an_init_after_the_cookie_may_not_add_addresses, Silent);
+        MUST "discard an INIT in COOKIE-ECHOED that adds an address" => shown(an_init_after_the_cookie_may_not_add_addresses, Talkative);
         SHOULD_NOT "let it change the association" => shown(an_init_with_another_address_leaves_the_handshake_alone, Silent, Deaf);
-        SHOULD "answer it with ABORT" => shown(an_init_after_the_cookie_that_adds_addresses_is_aborted, Silent);
-        SHOULD "list the added addresses in the ABORT" => shown(an_abort_after_the_cookie_lists_the_added_addresses, Silent);
+        SHOULD "answer it with ABORT" => shown(an_init_after_the_cookie_that_adds_addresses_is_aborted, Silent, Kind);
+        SHOULD "list the added addresses in the ABORT" => shown(an_abort_after_the_cookie_lists_the_added_addresses, Value, Length);
         MUST "generate a State Cookie for that INIT ACK" => shown(a_crossing_init_gets_a_cookie, Value);
         MUST_NOT "change state, stop T1-init or destroy the TCB" => shown(a_crossing_init_stops_nothing, Silent, Talkative);
         MUST "fill in the Tie-Tags in COOKIE-ECHOED" => not_applicable("no packet depends on them: the cookie bears the association's own tag");
     }
     in "5.2.2" {
         MUST "answer an unexpected INIT with INIT ACK and a State Cookie" => shown(an_unexpected_init_gets_a_cookie, Silent, Value);
-        MUST "check whether it adds addresses to the association" => shown(a_restart_may_not_add_addresses, Silent);
-        MUST "answer one that adds addresses with ABORT and its Initiate Tag" => shown(a_restart_that_adds_addresses_is_aborted, Silent);
-        SHOULD "list the added addresses in the ABORT" => shown(the_abort_lists_the_added_addresses, Silent);
+        MUST "check whether it adds addresses to the association" => shown(a_restart_may_not_add_addresses, Talkative);
+        MUST "answer one that adds addresses with ABORT and its Initiate Tag" => shown(a_restart_that_adds_addresses_is_aborted, Kind, Tag);
+        SHOULD "list the added addresses in the ABORT" => shown(the_abort_lists_the_added_addresses, Value, Length);
         MUST "copy the Tie-Tags into the cookie" => shown(the_cookie_of_an_unexpected_init_restarts_the_association, Silent, Value);
         MUST "the INIT ACK has the Initiate Tag of the INIT as its verification tag" => shown(the_answer_to_an_unexpected_init_has_its_tag, Tag);
         MUST "the INIT ACK has a new random Initiate Tag" => shown(an_unexpected_init_gets_a_new_tag, Value);
@@ -100,6 +100,12 @@ fn an_init_from_an_unknown_address_is_not_answered_there(stage: &Stage) {
     }
 }
 
+fn gets_no_init_ack(peer: &mut Peer) {
+    while let Some(packet) = peer.hears_maybe() {
+        assert_ne!(kinds(&packet), [InitAck::KIND]);
+    }
+}
+
 fn an_init_after_the_cookie_is_answered_with_the_same_parameters(stage: &Stage) {
     let (mut peer, init) = cookie_echoed(stage);
     sends_init(&mut peer, &[]);
@@ -110,8 +116,7 @@ fn an_init_after_the_cookie_is_answered_with_the_same_parameters(stage: &Stage) 
 fn an_init_after_the_cookie_may_not_add_addresses(stage: &Stage) {
     let (mut peer, _) = cookie_echoed(stage);
     sends_init(&mut peer, &another_address());
-    let answer = peer.hears_maybe();
-    assert!(answer.is_none_or(|packet| kinds(&packet) == [Abort::KIND]));
+    gets_no_init_ack(&mut peer);
 }
 
 fn an_init_with_another_address_leaves_the_handshake_alone(stage: &Stage) {
@@ -173,7 +178,7 @@ fn an_unexpected_init_gets_a_cookie(stage: &Stage) {
 fn a_restart_may_not_add_addresses(stage: &Stage) {
     let mut peer = stage.established();
     sends_init(&mut peer, &another_address());
-    assert_ne!(kinds(&peer.hears()), [InitAck::KIND]);
+    gets_no_init_ack(&mut peer);
 }
 
 fn a_restart_that_adds_addresses_is_aborted(stage: &Stage) {

@@ -12,11 +12,15 @@ use crate::trace::{self, Timer};
 const HEARTBEAT_INFO_BYTES_MAX: usize = 1024;
 
 impl Association {
-    /// Every path is probed after its interval; an unconfirmed one at once.
+    /// Every path is probed after its interval; an unconfirmed one at once, or in its turn.
     pub(super) fn start_heartbeats<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
+        // RFC 9260 §5.4: one in each RTO (HB.Max.Burst, §16), so that no list of addresses makes a flood.
+        let mut turn = cx.now;
         for path_id in 0..self.paths.len() {
-            if self.paths[path_id].state == PathState::Unconfirmed {
-                self.paths[path_id].heartbeat_at = Some(cx.now);
+            let path = &mut self.paths[path_id];
+            if path.state == PathState::Unconfirmed {
+                path.heartbeat_at = Some(turn);
+                turn = turn + path.rto.current();
             } else {
                 self.schedule_heartbeat(cx, path_id);
             }
