@@ -411,9 +411,28 @@ pub(crate) const PURPOSES: &[Purpose] = &[
         "messages that arrive, whole and in fragments",
         &["fragments_in_any_order_become_the_message", "messages_of_a_stream_are_delivered_in_order"],
     ),
-    ("D", "8.5", "DATA is sent again when T3 expires", &[]),
-    ("D", "8.6 to 8.8", "the peer's window, and its probes", &[]),
-    ("D", "8.9, 8.10", "retransmission, and to another address", &["three_reports_make_a_chunk_lost"]),
+    (
+        "D",
+        "8.5",
+        "DATA is sent again when T3 expires",
+        &["a_timeout_brings_the_earliest_chunks_in_one_packet"],
+    ),
+    (
+        "D",
+        "8.6 to 8.8",
+        "the peer's window, and its probes",
+        &[
+            "nothing_new_leaves_beyond_the_peers_window",
+            "a_closed_window_is_probed",
+            "probes_come_ever_more_rarely",
+        ],
+    ),
+    (
+        "D",
+        "8.9, 8.10",
+        "retransmission, and to another address",
+        &["three_reports_make_a_chunk_lost", "a_chunk_that_timed_out_goes_to_another_address"],
+    ),
     ("D", "8.11", "DATA without user data", &["a_chunk_without_data_ends_the_association"]),
     ("D", "8.12", "unordered messages", &["unordered_messages_are_delivered_as_they_come"]),
     (
@@ -441,7 +460,17 @@ pub(crate) const PURPOSES: &[Purpose] = &[
             "an_unknown_chunk_10_is_skipped",
         ],
     ),
-    ("RT", "11.1 to 11.3", "the retransmission timer", &[]),
+    (
+        "RT",
+        "11.1 to 11.3",
+        "the retransmission timer",
+        &[
+            "the_timer_starts_with_the_first_chunk",
+            "the_timer_stops_when_all_is_acknowledged",
+            "the_timer_starts_anew_when_the_earliest_chunk_arrives",
+            "the_rto_doubles_up_to_its_maximum",
+        ],
+    ),
 ];
 
 #[test]
