@@ -43,7 +43,7 @@ struct Case {
 /// Its name, and how it is set up.
 type NamedCase = (&'static str, fn() -> Case);
 
-const CASES: [NamedCase; 12] = [
+const CASES: [NamedCase; 13] = [
     ("one line, few on the way", || line(200, &PipeConfig::default())),
     ("one line", || line(10_000, &PipeConfig::default())),
     ("one line, a bounded queue", || {
@@ -54,6 +54,10 @@ const CASES: [NamedCase; 12] = [
         line(10_000, &PipeConfig { loss, ..PipeConfig::default() })
     }),
     ("one line, all faults rarely", || line(10_000, &rare_faults())),
+    ("one line, one in a hundred late", || {
+        let reorder = Reorder::Late { probability: 0.01, by: Duration::from_millis(5) };
+        line(10_000, &PipeConfig { reorder, ..PipeConfig::default() })
+    }),
     ("one line, jitter that reorders", || line(10_000, &jitter(10_000 * PACKET_NS, true))),
     ("one line, jitter in a row", || line(10_000, &jitter(10_000 * PACKET_NS, false))),
     ("three pipes a route", || hops(3)),

@@ -521,6 +521,7 @@ impl<P: Payload> Network<P> {
             traveller.corrupted = true;
         }
         match passage.behind {
+            None if passage.late => self.transit.push_late(lane, passage.at_ns, traveller),
             None => self.transit.push(lane, passage.at_ns, traveller),
             Some(behind) => self.transit.push_behind(lane, passage.at_ns, behind, traveller),
         }

@@ -260,10 +260,11 @@ impl Pipe {
         };
         let ecn = if above { self.mark(ecn) } else { ecn };
         let at_ns = self.arrival_ns(left_ns, self.chances.jitter, index);
-        let (at_ns, behind) = self.reorder(at_ns, index);
+        let (late_ns, behind) = self.reorder(at_ns, index);
         let flips = self.corrupt(index);
         let copy_at_ns = self.duplicate(now_ns, bytes, index);
-        Verdict::Deliver(Passage { at_ns, copy_at_ns, ecn, flips, behind })
+        let (late, at_ns) = (late_ns.is_some(), late_ns.unwrap_or(at_ns));
+        Verdict::Deliver(Passage { at_ns, copy_at_ns, ecn, late, flips, behind })
     }
 
     /// Loses packets in another way from now on; scripted numbers count from here.
@@ -436,21 +437,22 @@ impl Pipe {
         }
     }
 
-    fn reorder(&mut self, at_ns: u64, index: u64) -> (u64, Option<Behind>) {
+    /// When a late packet arrives, or what one waits for that is to be behind others.
+    fn reorder(&mut self, at_ns: u64, index: u64) -> (Option<u64>, Option<Behind>) {
         let chance = self.chances.reorder;
         match self.config.reorder {
             Reorder::Late { probability, by } if chance.chance(index, probability) => {
                 self.stats.packets_reordered += 1;
-                (at_ns.saturating_add(nanoseconds(by)), None)
+                (Some(at_ns.saturating_add(nanoseconds(by))), None)
             }
             Reorder::Behind { probability, packets, wait_max }
                 if packets > 0 && chance.chance(index, probability) =>
             {
                 self.stats.packets_reordered += 1;
                 let at_latest_ns = at_ns.saturating_add(nanoseconds(wait_max));
-                (at_ns, Some(Behind { packets, at_latest_ns }))
+                (None, Some(Behind { packets, at_latest_ns }))
             }
-            _ => (at_ns, None),
+            _ => (None, None),
         }
     }
 

@@ -60,6 +60,14 @@ impl<T> Transit<T> {
         }
     }
 
+    /// What arrives at `at_ns`, but will be overtaken by what comes later: in the lane all that would be out of order.
+    pub(crate) fn push_late(&mut self, lane: usize, at_ns: u64, item: T) {
+        self.len += 1;
+        let key = (at_ns, self.next_sequence());
+        self.strays.insert(key, item);
+        self.release(lane, at_ns);
+    }
+
     /// What could arrive at `at_ns`, but waits for others of its lane.
     pub(crate) fn push_behind(&mut self, lane: usize, at_ns: u64, behind: Behind, item: T) {
         self.len += 1;
@@ -235,17 +243,24 @@ mod tests {
         }
     }
 
+    /// Lane, delay, time to the next, whether it is late, and what it waits for.
+    type Step = (usize, u64, u64, bool, Option<(u32, u64)>);
+
+    fn any_step() -> impl Strategy<Value = Step> {
+        (0..LANES, 0u64..20, 0u64..8, any::<bool>(), prop::option::of((1u32..4, 0u64..30)))
+    }
+
     proptest! {
         /// Any mixture of lanes, times and waiting comes out as sorting all of it would give.
         #[test]
         fn all_arrives_in_order(
-            steps in prop::collection::vec((0..LANES, 0u64..20, 0u64..8, prop::option::of((1u32..4, 0u64..30))), 0..300)
+            steps in prop::collection::vec(any_step(), 0..300)
         ) {
             let mut transit = Transit::new();
             (0..LANES).for_each(|_| transit.add_lane());
             let mut model = Model::default();
             let mut now_ns = 0;
-            for (item, (lane, delay_ns, gap_ns, behind)) in steps.into_iter().enumerate() {
+            for (item, (lane, delay_ns, gap_ns, late, behind)) in steps.into_iter().enumerate() {
                 let at_ns = now_ns + delay_ns;
                 match behind.map(|(packets, wait_ns)| Behind { packets, at_latest_ns: at_ns + wait_ns }) {
                     Some(behind) => {
@@ -253,7 +268,11 @@ mod tests {
                         model.push_behind(lane, at_ns, behind, item);
                     }
                     None => {
-                        transit.push(lane, at_ns, item);
+                        if late {
+                            transit.push_late(lane, at_ns, item);
+                        } else {
+                            transit.push(lane, at_ns, item);
+                        }
                         model.push(lane, at_ns, item);
                     }
                 }

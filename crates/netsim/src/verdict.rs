@@ -44,6 +44,8 @@ pub struct Passage {
     pub copy_at_ns: Option<u64>,
     /// Its ECN field from here on; the copy has the same.
     pub ecn: Ecn,
+    /// Whether it is late by [`Reorder::Late`](crate::Reorder::Late); the copy is not.
+    pub late: bool,
     /// What is damaged; the copy is whole.
     pub flips: Option<Flips>,
     /// Others to wait for after `at_ns`; the copy does not.

@@ -217,6 +217,10 @@ fn damage_copies_and_waiting_are_told() {
     let at_a = vec!["damaged, bits: 1", "waits for 2 others", "sent twice"];
     let expected = [("A", at_a.clone()), ("A to B", at_a), ("B", vec![]), ("B", vec!["damaged on the way"])];
     assert_eq!(comments(&seen), expected);
+    let reorder = Reorder::Late { probability: 1.0, by: Duration::from_millis(1) };
+    let mut late = self::net(false, &PipeConfig { reorder, ..PipeConfig::default() });
+    late.send(0, Ecn::NotCapable, b"");
+    assert_eq!(comments(&late.finish()), [("A", vec!["late"]), ("A to B", vec!["late"]), ("B", vec![])]);
     // It is whole where it comes from.
     let flipped: Vec<u32> =
         seen.iter().map(|s| s.data[28..].iter().map(|byte| byte.count_ones()).sum()).collect();

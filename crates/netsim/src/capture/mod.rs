@@ -323,6 +323,9 @@ fn comments_on(fate: Fate, ecn: Ecn) -> Vec<String> {
     if let Some(flips) = passage.flips {
         comments.push(format!("damaged, bits: {}", flips.bits));
     }
+    if passage.late {
+        comments.push("late".to_owned());
+    }
     if let Some(behind) = passage.behind {
         comments.push(format!("waits for {} others", behind.packets));
     }
