@@ -110,6 +110,25 @@ fn the_table_is_up_to_date() {
 }
 
 #[test]
+fn every_deviation_is_listed() {
+    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/deviations.md");
+    let listed = std::fs::read_to_string(file).expect("docs/deviations.md");
+    let cited: Vec<_> = listed.split('§').skip(1).map(section_at_start).collect();
+    let deviates = |rule: &&Rule| matches!(rule.proof, Proof::Deviates(..));
+    let unlisted: Vec<_> = sections()
+        .filter(|(section, _)| !cited.contains(section))
+        .flat_map(|(section, rules)| rules.iter().filter(deviates).map(move |rule| (section, rule.text)))
+        .collect();
+    assert!(unlisted.is_empty(), "docs/deviations.md does not name the section of these: {unlisted:?}");
+}
+
+/// The section number that a text begins with.
+fn section_at_start(text: &str) -> &str {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    text[..end].trim_end_matches('.')
+}
+
+#[test]
 #[ignore = "plays every script with every fault, which takes a minute; prints how many were noticed"]
 fn scores() {
     let mut played = BTreeSet::new();
