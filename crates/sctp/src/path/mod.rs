@@ -254,7 +254,9 @@ impl Path {
     #[inline]
     pub(crate) fn note_pause(&mut self, waits: bool) {
         let window_full = self.in_flight_bytes >= self.cwnd_bytes() || !self.pacer.is_open();
-        if waits && window_full {
+        // What goes again waits until all of it fits into the window (RFC 9260 §6.1 C): that holds it back before it
+        // is full to the last byte.
+        if waits && self.link_has_room() {
             self.limited_until = self.next_packet();
         } else if !window_full && self.link_has_room() {
             self.delivery.note_app_limited(self.in_flight_bytes);

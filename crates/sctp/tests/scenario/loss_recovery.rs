@@ -246,3 +246,19 @@ fn a_timeout_sends_the_earliest_chunks_in_one_packet() {
     peer.waits(Duration::from_millis(1));
     peer.expects("DATA 0, DATA 1, DATA 2, DATA 3, DATA 4");
 }
+
+#[test]
+fn the_window_grows_again_while_what_an_outage_lost_is_repaired() {
+    let mut lab = Lab::new(12);
+    let (a, _) = lab.establish();
+    lab.send_all(A, a, (0..400).map(|n| (SendInfo::default(), message(n))));
+    lab.run_until("it flows", LONG, |lab| lab.node(B).app.messages.len() > 20);
+    lab.tap(A, |_| Fate::Drop);
+    lab.run_until("a timeout", LONG, |lab| lab.statistics(A, a).timeouts == 2);
+    lab.untap(A);
+    let start = lab.now();
+    all_arrive(&mut lab, 400);
+    // One packet goes at a time until the first SACK, and the peer delays that.
+    let took = lab.now() - start;
+    assert!(took < Duration::from_millis(5500), "{took:?} {:?}", lab.statistics(A, a));
+}
