@@ -5,42 +5,25 @@ use lab::packets::{build, resealed};
 use lab::script::{ENDPOINT_PORT, PEER_PORT};
 use sctp_wire::packet::HEADER_BYTES;
 
-/// Something that an endpoint does wrong.
+/// Something that an endpoint does wrong; [`Fault::meaning`] says what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// It does not send the packet.
     Silent,
-    /// It sends the packet twice.
     Twice,
-    /// It sends the packet only when time has passed.
     Late,
-    /// It sends a packet that nobody called for.
     Talkative,
-    /// It does not take in what the peer says.
     Deaf,
-    /// It sends to another address.
     Elsewhere,
-    /// It sets a wrong port.
     Ports,
-    /// It sets a wrong verification tag.
     Tag,
-    /// It sets a wrong checksum.
     Checksum,
-    /// It leaves a chunk out.
     Missing,
-    /// It puts the chunks in another order.
     Order,
-    /// It adds a chunk.
     Bundled,
-    /// It sends another kind of chunk.
     Kind,
-    /// It sets a wrong flag.
     Flags,
-    /// It sets a wrong value in a chunk.
     Value,
-    /// It cuts a chunk short, or adds to it.
     Length,
-    /// It pads with something else than zeros.
     Padding,
 }
 
@@ -89,6 +72,29 @@ impl Fault {
         Fault::Length,
         Fault::Padding,
     ];
+
+    /// What the endpoint does, for the table.
+    pub(crate) fn meaning(self) -> &'static str {
+        match self {
+            Fault::Silent => "does not send a packet",
+            Fault::Twice => "sends it twice",
+            Fault::Late => "sends it only when time has passed",
+            Fault::Talkative => "sends a packet that nobody called for",
+            Fault::Deaf => "does not take in what the peer says",
+            Fault::Elsewhere => "sends to another address",
+            Fault::Ports => "sets a wrong port",
+            Fault::Tag => "sets a wrong verification tag",
+            Fault::Checksum => "sets a wrong checksum",
+            Fault::Missing => "leaves a chunk out",
+            Fault::Order => "puts the chunks in another order",
+            Fault::Bundled => "adds a chunk",
+            Fault::Kind => "sends another kind of chunk",
+            Fault::Flags => "sets a wrong flag",
+            Fault::Value => "sets a wrong value in a chunk",
+            Fault::Length => "cuts a chunk short, or adds to it",
+            Fault::Padding => "pads with something else than zeros",
+        }
+    }
 
     /// Whether it happens to a packet of the endpoint.
     pub(crate) fn is_of_a_packet(self) -> bool {

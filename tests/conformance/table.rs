@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use crate::etsi::PURPOSES;
+use crate::fault::Fault;
 use crate::rules::{Proof, Rule, Score, score};
 use crate::stage::run;
 
@@ -44,7 +45,8 @@ fn document() -> String {
          Made by the test `conformance`; `UPDATE_SNAPSHOTS=1 cargo test -p swiftwater-tests --test conformance` writes it\n\
          again. Each rule of sections 3 to 9 that has a MUST or a SHOULD stands here with the packet script in\n\
          `tests/conformance/` that shows it. The last column names the faults of an endpoint that the script was seen to\n\
-         notice: it was run again with an endpoint that has them, and failed.\n\n\
+         notice: it was run again with an endpoint that has them, and failed. RULE stands for a statement without one of\n\
+         the key words.\n\n\
          | section | rules | shown | deviating | not applicable | open |\n|---|---|---|---|---|---|\n",
     );
     let mut totals: BTreeMap<&str, Counts> = BTreeMap::new();
@@ -57,6 +59,10 @@ fn document() -> String {
     for (section, c) in &totals {
         let Counts { rules, shown, deviating, not_applicable, open } = c;
         let _ = writeln!(out, "| {section} | {rules} | {shown} | {deviating} | {not_applicable} | {open} |");
+    }
+    out.push_str("\nThe faults, that is, what the endpoint does in them:\n\n");
+    for fault in Fault::ALL {
+        let _ = writeln!(out, "- {}: {}", name_of(*fault), fault.meaning());
     }
     out.push_str("\n| section | keyword | rule | script | result | notices |\n|---|---|---|---|---|---|\n");
     for (section, rules) in sections() {
@@ -74,6 +80,10 @@ fn document() -> String {
     out
 }
 
+fn name_of(fault: Fault) -> String {
+    format!("{fault:?}").to_lowercase()
+}
+
 fn row(out: &mut String, section: &str, rule: &Rule) {
     let keyword = rule.keyword.replace('_', " ");
     let evidence = rule.proof.evidence();
@@ -88,7 +98,7 @@ fn row(out: &mut String, section: &str, rule: &Rule) {
         Proof::NotApplicable(why) => format!("not applicable: {why}"),
     };
     let faults = evidence.map_or(&[][..], |e| e.faults);
-    let faults: Vec<_> = faults.iter().map(|fault| format!("{fault:?}").to_lowercase()).collect();
+    let faults: Vec<_> = faults.iter().copied().map(name_of).collect();
     let _ = writeln!(
         out,
         "| {section} | {keyword} | {} | {name} | {result} | {} |",
