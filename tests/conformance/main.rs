@@ -30,6 +30,8 @@ mod section_6_3;
 mod section_6_4;
 mod section_6_5;
 mod section_6_8;
+mod section_7;
+mod section_7_2;
 mod section_8;
 mod section_8_4;
 mod section_9;
@@ -62,4 +64,6 @@ const SECTIONS: &[rules::Table] = &[
     section_6_1::RULES,
     section_6_3::RULES,
     section_6_4::RULES,
+    section_7::RULES,
+    section_7_2::RULES,
 ];

@@ -163,16 +163,17 @@ pub(crate) fn multihomed_with_cookie(
     peer.sends().cookie_echo(&cookie).go();
     peer.expects("COOKIE ACK");
     peer.id = peer.app.events[0].id;
-    // One address after the other is probed.
-    for _ in others {
-        peer.waits(Duration::ZERO);
-        while let Some((to, packet)) = peer.hears_on_maybe() {
-            answers_heartbeat(&mut peer, to, &packet);
+    peer.waits(Duration::ZERO);
+    while let Some((to, packet)) = peer.hears_on_maybe() {
+        answers_heartbeat(&mut peer, to, &packet);
+        if statistics(&peer).paths.iter().all(|p| p.active) {
+            break;
         }
-        if statistics(&peer).paths.iter().any(|p| !p.active) {
-            peer.waits(Duration::from_secs(1));
-        }
+        // One address is verified after the other.
+        let next = peer.endpoint.poll_timeout().map_or(Duration::ZERO, |at| at.saturating_since(peer.now));
+        peer.waits(next);
     }
+    ignores(&mut peer);
     assert!(statistics(&peer).paths.iter().all(|p| p.active), "every address is verified");
     (stage.play(peer), cookie)
 }
@@ -207,6 +208,39 @@ pub(crate) fn from<T>(peer: &mut Peer, address: IpAddr, does: impl FnOnce(&mut P
 /// The endpoint's application writes a message of that many bytes on stream 0.
 pub(crate) fn writes(peer: &mut Peer, bytes: usize) {
     peer.app_sends(SendInfo::default(), vec![b'm'; bytes]);
+}
+
+/// The application writes messages before anything can leave.
+pub(crate) fn writes_together(peer: &mut Peer, count: usize, bytes: usize) {
+    for _ in 0..count {
+        let message = [vec![0; bytes].into()];
+        peer.endpoint.send(peer.id, &SendInfo::default(), bytes, message).expect("it is taken");
+    }
+    peer.settle();
+}
+
+/// A peer that has acknowledged so much, off the stage, that the congestion window is that many packets wide, and the number
+/// of the next chunk. Nothing is outstanding.
+pub(crate) fn grown(stage: &Stage, packets: usize) -> (Peer, i32) {
+    let mut peer = Peer::established_with(1, quiet());
+    while path(&peer, peer.address.ip()).cwnd_bytes < packets * 1472 {
+        writes_together(&mut peer, 2 * packets, 1444);
+        while statistics(&peer).send_buffered_bytes > 0 {
+            peer.waits(Duration::from_millis(1));
+            let sent = statistics(&peer).data_chunks_sent as i32;
+            peer.sends().sack(sent - 1, &[]).go();
+            ignores(&mut peer);
+        }
+    }
+    let next = statistics(&peer).data_chunks_sent as i32;
+    (stage.play(peer), next)
+}
+
+/// The endpoint sends a message of one byte in chunk `number`, which the peer acknowledges.
+pub(crate) fn take_off(peer: &mut Peer, number: i32) {
+    writes(peer, 1);
+    peer.expects(&format!("DATA {number}"));
+    peer.sends().sack(number, &[]).go();
 }
 
 /// The network says that packets to an address of the peer must be narrower.

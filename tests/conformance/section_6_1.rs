@@ -8,6 +8,7 @@ use sctp::{Admission, AssociationConfig, SendInfo};
 
 use crate::peers::{
     ended, established, ignores, outstanding, path, path_changes, quiet, settled, statistics, writes,
+    writes_together,
 };
 use crate::rules::rules;
 use crate::stage::Stage;
@@ -43,15 +44,6 @@ rules! {
 const RTO: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_nanos(1);
 
-/// The application writes messages before anything can leave.
-fn writes_together(peer: &mut Peer, count: usize, bytes: usize) {
-    for _ in 0..count {
-        let message = [vec![0; bytes].into()];
-        peer.endpoint.send(peer.id, &SendInfo::default(), bytes, message).expect("it is taken");
-    }
-    peer.settle();
-}
-
 /// The endpoint sends its next probe, and the peer answers that its window is still closed.
 fn refuses_a_probe(peer: &mut Peer) {
     let next = peer.endpoint.poll_timeout().expect("a timer runs");
@@ -70,7 +62,7 @@ fn closed(stage: &Stage, config: AssociationConfig) -> Peer {
     peer
 }
 
-fn nothing_new_leaves_beyond_the_congestion_window(stage: &Stage) {
+pub(crate) fn nothing_new_leaves_beyond_the_congestion_window(stage: &Stage) {
     let mut peer = established(stage);
     assert_eq!(path(&peer, peer.address.ip()).cwnd_bytes, 4404);
     // 1416 bytes with header: three of them are below 4404, four of them above.

@@ -276,7 +276,7 @@ fn the_timer_starts_anew_when_the_earliest_chunk_arrives(stage: &Stage) {
     peer.expects("DATA 1");
 }
 
-fn a_timeout_leaves_one_packet_in_flight(stage: &Stage) {
+pub(crate) fn a_timeout_leaves_one_packet_in_flight(stage: &Stage) {
     let mut peer = established(stage);
     for n in 0..4 {
         writes(&mut peer, 1400);

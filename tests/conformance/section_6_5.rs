@@ -132,7 +132,7 @@ fn the_number_of_unordered_data_means_nothing(stage: &Stage) {
     assert_eq!(peer.app.contents(), [&b"early"[..], b"first", b"again", b"second"]);
 }
 
-fn a_gap_is_reported_at_once_and_with_each_packet(stage: &Stage) {
+pub(crate) fn a_gap_is_reported_at_once_and_with_each_packet(stage: &Stage) {
     let mut peer = settled(stage);
     for (number, sack) in [
         (9, "SACK 7 gap 2-2"),
@@ -172,7 +172,7 @@ fn what_was_acknowledged_is_not_sent_again(stage: &Stage) {
     peer.expects_nothing();
 }
 
-fn three_reports_make_a_chunk_lost(stage: &Stage) {
+pub(crate) fn three_reports_make_a_chunk_lost(stage: &Stage) {
     let mut peer = outstanding(stage, 6);
     peer.sends().sack(0, &[(2, 2)]).go();
     peer.sends().sack(0, &[(2, 3)]).go();
