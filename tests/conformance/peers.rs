@@ -150,6 +150,8 @@ pub(crate) fn multihomed_with_cookie(
         let IpAddr::V4(address) = *other else { continue };
         Ipv4 { address }.write(&mut parameters);
     }
+    // All are verified at once, so that the scripts need not wait for it.
+    let config = AssociationConfig { heartbeat_burst_max: u32::MAX, ..config };
     let mut peer = Peer::new(1, config);
     peer.sends()
         .tag(0)

@@ -33,13 +33,13 @@ rules! {
         MUST "follow section 6.3 for the time of T2-shutdown" => shown_by(shutdown_is_sent_again_with_twice_the_time, Late, Talkative);
         SHOULD "limit the repetitions of SHUTDOWN to Association.Max.Retrans" => shown(shutdown_is_not_repeated_for_ever, Talkative, Silent);
         SHOULD "destroy the TCB beyond that limit and report that the peer is unreachable" => shown_by(shutdown_is_not_repeated_for_ever, Talkative);
-        SHOULD "clear the count and restart T2-shutdown when any packet of the peer comes" => failing(a_packet_of_the_peer_gives_it_more_time; "only DATA does that");
+        SHOULD "clear the count and restart T2-shutdown when any packet of the peer comes" => shown(a_packet_of_the_peer_gives_it_more_time, Silent);
         MUST "ignore a shutdown of the application in SHUTDOWN-RECEIVED, and still answer SHUTDOWN" => shown(what_is_outstanding_is_finished_after_the_peers_shutdown, Talkative, Deaf);
         MUST "transmit what is outstanding after the SHUTDOWN of the peer, and take no new message" => shown_by(what_is_outstanding_is_finished_after_the_peers_shutdown, Silent, Deaf);
         MUST "in SHUTDOWN-SENT, answer each packet with DATA by SHUTDOWN at once and restart T2-shutdown" => shown(data_after_shutdown_is_answered_with_shutdown, Silent, Late, Value);
         MUST "send a SACK with that SHUTDOWN if there are gaps or duplicates" => shown(gaps_and_duplicates_after_shutdown_are_reported_in_a_sack, Missing, Value);
-        SHOULD "abort when T5-shutdown-guard expires" => failing(a_shutdown_that_never_ends_is_aborted_by_the_guard; "there is no guard timer");
-        SHOULD "set T5-shutdown-guard to 5 times RTO.Max" => open("there is no guard timer");
+        SHOULD "abort when T5-shutdown-guard expires" => shown(a_shutdown_that_never_ends_is_aborted_by_the_guard, Silent);
+        SHOULD "set T5-shutdown-guard to 5 times RTO.Max" => shown_by(a_shutdown_that_never_ends_is_aborted_by_the_guard, Silent);
         MUST "send SHUTDOWN ACK when nothing is outstanding, start T2-shutdown and enter SHUTDOWN-ACK-SENT" => shown(shutdown_ack_is_sent_again_with_twice_the_time, Silent, Kind);
         MUST "send SHUTDOWN ACK again when T2-shutdown expires" => shown_by(shutdown_ack_is_sent_again_with_twice_the_time, Silent, Late);
         SHOULD "limit the repetitions of SHUTDOWN ACK to Association.Max.Retrans" => shown(shutdown_ack_is_not_repeated_for_ever, Talkative, Silent);
@@ -446,6 +446,11 @@ fn a_shutdown_that_never_ends_is_aborted_by_the_guard(stage: &Stage) {
     }
     assert_eq!(peer.endpoint.association_count(), 1);
     peer.waits(RTO * 2);
-    peer.expects("ABORT");
+    // T2 may have had its turn before.
+    let mut last = Vec::new();
+    while let Some(packet) = peer.hears_maybe() {
+        last = kinds(&packet);
+    }
+    assert_eq!(last, [Abort::KIND]);
     assert_eq!(peer.endpoint.association_count(), 0);
 }

@@ -238,7 +238,10 @@ impl Host for Traffic {
                 flow.up = false;
                 flow.closed = Some(reason);
             }
-            Event::PeerShutdown | Event::Restarted { .. } | Event::PathChanged { .. } => {}
+            Event::PeerShutdown
+            | Event::Restarted { .. }
+            | Event::RemoteError { .. }
+            | Event::PathChanged { .. } => {}
         }
         self.begin(id);
     }

@@ -66,6 +66,8 @@ pub struct AssociationConfig {
     pub tail_loss_probes: bool,
     /// HB.interval, 30 s; `None` sends no heartbeats on confirmed paths.
     pub heartbeat_interval: Option<Duration>,
+    /// Most unconfirmed paths that are probed in one RTO (HB.Max.Burst), 1.
+    pub heartbeat_burst_max: u32,
     /// Delay of a SACK that waits for a second packet (SACK.Delay), 200 ms.
     pub sack_delay: Duration,
     /// Max.Init.Retransmits, 8.
@@ -95,6 +97,7 @@ impl Default for AssociationConfig {
             rto: RtoConfig::default(),
             tail_loss_probes: true,
             heartbeat_interval: Some(Duration::from_secs(30)),
+            heartbeat_burst_max: 1,
             sack_delay: Duration::from_millis(200),
             init_retries_max: 8,
             association_retries_max: 10,

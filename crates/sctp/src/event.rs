@@ -107,6 +107,11 @@ pub enum Event {
         /// What the old peer had not acknowledged, as the send buffer counts it. It is lost.
         unacknowledged_bytes: u64,
     },
+    /// The peer reports an error in what it was sent; the association goes on (RFC 9260 §11.2.6).
+    RemoteError {
+        /// The first cause that it names (RFC 9260 §3.3.10).
+        cause: u16,
+    },
     /// A path changed its state.
     PathChanged {
         /// The peer's address.

@@ -118,8 +118,12 @@ pub struct Statistics {
     pub data_chunks_dropped: u64,
     /// Messages thrown away because another with their stream sequence number waits already.
     pub messages_discarded: u64,
-    /// Chunks that mean nothing in the state in which they came.
+    /// Chunks that are malformed or unknown, or mean nothing in the state in which they came.
     pub chunks_discarded: u64,
+    /// Errors in the peer's packets that were not reported to it: too many, or too early.
+    pub reports_dropped: u64,
+    /// Control chunks of ours that were dropped because too many were waiting.
+    pub control_chunks_dropped: u64,
     /// Times that the peer began anew (RFC 9260 §5.2.4 A).
     pub restarts: u64,
     /// SACKs sent (`sas_osacks`).

@@ -102,7 +102,8 @@ impl Host for Upper<'_, '_> {
                 );
                 self.restarted(id, (streams_out, streams_in), text);
             }
-            Event::PathChanged { .. } => {}
+            // No primitive carries these.
+            Event::RemoteError { .. } | Event::PathChanged { .. } => {}
             Event::Closed(reason) => self.closed(id, &reason),
         }
     }

@@ -38,6 +38,11 @@ impl<'a> HeartbeatAck<'a> {
         framing::write_tlv(out, [Self::KIND, 0], |out| HeartbeatInfo { info: self.info }.write_last(out));
     }
 
+    /// Appends the answer to `heartbeat`: all that it carries, unchanged (RFC 9260 §8.3).
+    pub fn write_copy(heartbeat: &RawChunk<'_>, out: &mut Vec<u8>) {
+        framing::write_tlv(out, [Self::KIND, 0], |out| out.extend_from_slice(heartbeat.value));
+    }
+
     /// How many bytes [`HeartbeatAck::write`] appends.
     pub fn wire_bytes(&self) -> usize {
         framing::wire_bytes(HeartbeatInfo { info: self.info }.wire_bytes())

@@ -1,37 +1,41 @@
 //! Heartbeats: path verification and failure detection (RFC 9260 §5.4, §8.3).
 
 use rand_chacha::rand_core::RngCore;
-use sctp_wire::chunk::{Heartbeat, HeartbeatAck};
+use sctp_wire::chunk::{Heartbeat, HeartbeatAck, RawChunk};
 
 use super::{Association, Context, State, random_below};
 use crate::event::{Event, Host};
 use crate::path::{PathState, Probe};
 use crate::trace::{self, Timer};
 
-/// Longest heartbeat information that we echo; longer ones are dropped.
-const HEARTBEAT_INFO_BYTES_MAX: usize = 1024;
+/// Longest HEARTBEAT that is answered; longer ones are dropped.
+const HEARTBEAT_BYTES_MAX: usize = 1024;
 
 impl Association {
-    /// Every path is probed after its interval; an unconfirmed one at once, or in its turn.
+    /// Every path is probed after its interval. Unconfirmed ones are probed at once, but no more than HB.Max.Burst of
+    /// them in each RTO (RFC 9260 §5.4).
     pub(super) fn start_heartbeats<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
-        // RFC 9260 §5.4: one in each RTO (HB.Max.Burst, §16), so that no list of addresses makes a flood.
-        let mut turn = cx.now;
         for path_id in 0..self.paths.len() {
-            let path = &mut self.paths[path_id];
-            if path.state == PathState::Unconfirmed {
-                path.heartbeat_at = Some(turn);
-                turn = turn + path.rto.current();
-            } else {
+            if self.paths[path_id].probe.is_none() {
                 self.schedule_heartbeat(cx, path_id);
             }
         }
     }
 
-    /// HB.interval plus RTO, give or take half of the RTO (RFC 9260 §8.3).
+    /// HB.interval plus RTO, give or take half of the RTO (RFC 9260 §8.3). A path that is being verified has its turn
+    /// sooner (§5.4), until it counts as inactive.
     fn schedule_heartbeat<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
         let path = &mut self.paths[path_id];
         let rto = path.rto.current();
+        let verifying = path.state == PathState::Unconfirmed && path.errors <= self.config.path_retries_max;
         let interval = match (self.config.heartbeat_interval, path.state) {
+            _ if verifying => {
+                let at = cx.now.max(self.next_verification);
+                path.heartbeat_at = Some(at);
+                self.next_verification =
+                    at + self.config.rto.initial / self.config.heartbeat_burst_max.max(1);
+                return;
+            }
             (Some(interval), _) => interval,
             (None, PathState::Unconfirmed) => rto,
             (None, _) => {
@@ -65,21 +69,31 @@ impl Association {
         if path.state == PathState::Active && !idle {
             return self.schedule_heartbeat(cx, path_id);
         }
+        let heartbeat = self.heartbeat(cx, path_id);
+        self.push_control(heartbeat, Some(path_id));
+    }
+
+    /// A HEARTBEAT for a path, whose answer is waited for from now on.
+    pub(super) fn heartbeat<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) -> Vec<u8> {
+        let path = &mut self.paths[path_id];
         let nonce = cx.random.next_u64();
         path.probe = Some(Probe { nonce, sent_at: cx.now });
         path.notes.probe(cx.now, trace::Probe::Heartbeat);
         path.heartbeat_at = Some(cx.now + path.rto.current());
         let mut bytes = Vec::new();
         Heartbeat { info: &nonce.to_be_bytes() }.write(&mut bytes);
-        self.push_control(bytes, Some(path_id));
+        bytes
     }
 
-    pub(super) fn answer_heartbeat(&mut self, path_id: usize, heartbeat: &Heartbeat<'_>) {
-        if heartbeat.info.len() <= HEARTBEAT_INFO_BYTES_MAX && self.is_set_up() {
-            let mut bytes = Vec::new();
-            HeartbeatAck { info: heartbeat.info }.write(&mut bytes);
-            self.push_control(bytes, Some(path_id));
+    /// RFC 9260 §8.3: from COOKIE-ECHOED on.
+    pub(super) fn answer_heartbeat(&mut self, path_id: usize, raw: &RawChunk<'_>) {
+        let good = raw.whole.len() <= HEARTBEAT_BYTES_MAX && Heartbeat::parse(raw).is_ok();
+        if !good || self.is_in_cookie_wait() {
+            return self.discard_chunk();
         }
+        let mut bytes = Vec::new();
+        HeartbeatAck::write_copy(raw, &mut bytes);
+        self.push_control(bytes, Some(path_id));
     }
 
     pub(super) fn handle_heartbeat_ack<H: Host + ?Sized>(

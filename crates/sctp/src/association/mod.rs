@@ -32,6 +32,7 @@ use bytes::Bytes;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::RngCore;
 use sctp_wire::VerificationTag;
+use sctp_wire::chunk::CookieEcho;
 use sctp_wire::packet::Header;
 
 use crate::config::{AssociationConfig, CONTROL_CHUNKS_MAX, Checksum};
@@ -73,9 +74,10 @@ enum State {
     Established,
     /// The user shut down; data is still to be acknowledged.
     ShutdownPending,
-    /// SHUTDOWN sent; T2 runs.
+    /// SHUTDOWN sent; T2 runs, and T5 guards the whole.
     ShutdownSent {
         t2: Retry,
+        t5_at: Time,
     },
     /// The peer shut down; our data is still to be acknowledged.
     ShutdownReceived,
@@ -153,6 +155,10 @@ pub(crate) struct Association {
     /// Present once the peer's initial TSN is known.
     inbound: Option<Inbound>,
     control: VecDeque<Control>,
+    /// When the next unconfirmed path may be probed.
+    next_verification: Time,
+    /// Error causes that the packet in hand has given rise to.
+    reports: Vec<u8>,
     /// Consecutive retransmissions and unanswered heartbeats (RFC 9260 §8.1).
     errors: u32,
     /// The user shut down before the association was up.
@@ -196,6 +202,8 @@ impl Association {
             outbound,
             inbound: None,
             control: VecDeque::new(),
+            next_verification: Time::ZERO,
+            reports: Vec::new(),
             errors: 0,
             shutdown_wanted: false,
             cookie_increment: None,
@@ -330,9 +338,15 @@ impl Association {
         self.outbound.has_waiting() || !self.control.is_empty()
     }
 
-    /// States in which DATA may be sent (RFC 9260 §6).
+    /// States in which DATA may be sent (RFC 9260 §6). In COOKIE-ECHOED it leaves only with the cookie (§5.1 C).
     fn may_carry_data(&self) -> bool {
-        matches!(self.state, State::Established | State::ShutdownPending | State::ShutdownReceived)
+        match self.state {
+            State::Established | State::ShutdownPending | State::ShutdownReceived => true,
+            State::CookieEchoed { .. } => {
+                self.control.front().is_some_and(|chunk| chunk.bytes.first() == Some(&CookieEcho::KIND))
+            }
+            _ => false,
+        }
     }
 
     /// The primary path, or the first active one while the primary does not answer (RFC 9260 §6.4).
@@ -351,7 +365,15 @@ impl Association {
     fn push_control(&mut self, bytes: Vec<u8>, path: Option<usize>) {
         if self.control.len() < CONTROL_CHUNKS_MAX {
             self.control.push_back(Control { bytes, path, init: false });
+        } else {
+            self.statistics.control_chunks_dropped += 1;
         }
+    }
+
+    /// Counts a chunk that is malformed, or means nothing in this state.
+    #[cold]
+    fn discard_chunk(&mut self) {
+        self.statistics.chunks_discarded += 1;
     }
 
     fn close<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, reason: CloseReason) {

@@ -4,13 +4,13 @@ use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
 use sctp_wire::Packet;
-use sctp_wire::cause::{Cause, InvalidStreamIdentifier, NoUserData, UnrecognizedChunkType};
+use sctp_wire::cause::{Cause, Causes, InvalidStreamIdentifier, NoUserData, UnrecognizedChunkType};
 use sctp_wire::chunk::{
     Abort, ChunkError, CookieAck, CookieEcho, Data, Error, Heartbeat, HeartbeatAck, Init, InitAck, Pad,
     RawChunk, Sack, Shutdown, ShutdownAck, ShutdownComplete,
 };
 
-use super::causes::{abort_chunk, error_chunk, reports_stale_cookie};
+use super::causes::{abort_chunk, reports_stale_cookie};
 use super::{Association, Context, State};
 use crate::error::CloseReason;
 use crate::event::{Event, Host};
@@ -18,7 +18,9 @@ use crate::inbound::Outcome;
 use crate::outbound::{Report, SackOutcome};
 
 /// Most of an unknown chunk that an ERROR gives back.
-const REPORTED_BYTES_MAX: usize = 512;
+const REPORTED_CHUNK_BYTES_MAX: usize = 512;
+/// Most that is reported of one packet, however many of its chunks ask for it.
+const REPORTS_BYTES_MAX: usize = 1024;
 
 /// Whether the rest of the packet is to be handled.
 #[derive(PartialEq, Eq)]
@@ -64,8 +66,13 @@ impl Association {
         let delay = self.config.sack_delay;
         let rtt = self.paths[path_id].rto.srtt();
         let had_data = self.inbound.as_mut().is_some_and(|inbound| inbound.end_packet(cx.now, delay, rtt));
-        if had_data && matches!(self.state, State::ShutdownSent { .. }) {
-            self.answer_with_shutdown(cx);
+        self.send_reports();
+        if matches!(self.state, State::ShutdownSent { .. }) {
+            if had_data {
+                self.answer_with_shutdown(cx);
+            } else {
+                self.restart_t2(cx);
+            }
         }
         self.continue_shutdown(cx);
     }
@@ -84,14 +91,14 @@ impl Association {
         };
         // RFC 9260 §6: data counts in the states in which the peer may still send.
         if !matches!(self.state, State::Established | State::ShutdownPending | State::ShutdownSent { .. }) {
-            return;
+            return self.discard_chunk();
         }
         let Some(inbound) = &mut self.inbound else { return };
         self.reply_path = path_id;
         match inbound.handle_data(self.id, &data, datagram, &mut self.statistics, cx.host) {
             Ok(Outcome::NoSuchStream) => {
                 let cause = Cause::InvalidStreamIdentifier(InvalidStreamIdentifier { stream: data.stream });
-                self.push_control(error_chunk(&cause), None);
+                self.report(&cause);
             }
             Ok(Outcome::Taken | Outcome::Duplicate | Outcome::Dropped) => {}
             Err(error) => self.abort_for_violation(cx, error.0),
@@ -118,49 +125,46 @@ impl Association {
     ) -> Next {
         self.statistics.control_chunks_received += u64::from(raw.kind != Pad::KIND);
         match raw.kind {
-            Sack::KIND => {
-                if let Ok(sack) = Sack::parse(raw) {
-                    self.handle_sack(cx, &sack);
-                }
-            }
+            Sack::KIND => match Sack::parse(raw) {
+                Ok(sack) => self.handle_sack(cx, &sack),
+                Err(_) => self.discard_chunk(),
+            },
             InitAck::KIND => {
                 let remote = self.paths[path_id].remote;
                 // It has the fields of an INIT (RFC 9260 §3.3.3).
-                if let Ok(ack) = Init::parse(raw) {
-                    self.handle_init_ack(cx, remote, &ack);
+                match Init::parse(raw) {
+                    Ok(ack) => self.handle_init_ack(cx, remote, &ack),
+                    Err(_) => self.discard_chunk(),
                 }
                 return Next::Stop;
             }
             CookieAck::KIND => self.handle_cookie_ack(cx),
-            Heartbeat::KIND => {
-                if let Ok(heartbeat) = Heartbeat::parse(raw) {
-                    self.answer_heartbeat(path_id, &heartbeat);
-                }
-            }
-            HeartbeatAck::KIND => {
-                if let Ok(ack) = HeartbeatAck::parse(raw) {
-                    self.handle_heartbeat_ack(cx, path_id, &ack);
-                }
-            }
+            Heartbeat::KIND => self.answer_heartbeat(path_id, raw),
+            HeartbeatAck::KIND => match HeartbeatAck::parse(raw) {
+                Ok(ack) => self.handle_heartbeat_ack(cx, path_id, &ack),
+                Err(_) => self.discard_chunk(),
+            },
             // RFC 9260 §8.5.1 B and C: the tag is ours, so it was not reflected.
-            Abort::KIND | ShutdownComplete::KIND if raw.flags & 1 == 1 => return Next::Stop,
-            Abort::KIND => self.handle_abort(cx, raw),
-            Shutdown::KIND => {
-                if let Ok(shutdown) = Shutdown::parse(raw) {
-                    self.handle_shutdown(cx, &shutdown);
-                }
+            Abort::KIND | ShutdownComplete::KIND if raw.flags & 1 == 1 => {
+                self.discard_chunk();
+                return Next::Stop;
             }
+            Abort::KIND => self.handle_abort(cx, raw),
+            Shutdown::KIND => match Shutdown::parse(raw) {
+                Ok(shutdown) => self.handle_shutdown(cx, &shutdown),
+                Err(_) => self.discard_chunk(),
+            },
             ShutdownAck::KIND => self.handle_shutdown_ack(cx),
             ShutdownComplete::KIND => self.handle_shutdown_complete(cx),
             Error::KIND => self.handle_error(cx, raw),
             // The endpoint has handled both before it lent the packet to us (RFC 9260 §5.2).
             Init::KIND | CookieEcho::KIND => {}
             kind => {
+                self.discard_chunk();
                 let action = sctp_wire::unknown_chunk_action(kind);
                 if action.report {
-                    let chunk = &raw.whole[..raw.whole.len().min(REPORTED_BYTES_MAX)];
-                    let cause = Cause::UnrecognizedChunkType(UnrecognizedChunkType { chunk });
-                    self.push_control(error_chunk(&cause), None);
+                    let chunk = &raw.whole[..raw.whole.len().min(REPORTED_CHUNK_BYTES_MAX)];
+                    self.report(&Cause::UnrecognizedChunkType(UnrecognizedChunkType { chunk }));
                 }
                 if action.stop {
                     return Next::Stop;
@@ -178,14 +182,8 @@ impl Association {
             gaps: Some(sack.gap_blocks()),
             duplicates: sack.duplicates(),
         };
-        if !matches!(
-            self.state,
-            State::Established
-                | State::ShutdownPending
-                | State::ShutdownReceived
-                | State::ShutdownSent { .. }
-        ) {
-            return;
+        if !matches!(self.state, State::Established | State::ShutdownPending | State::ShutdownReceived) {
+            return self.discard_chunk();
         }
         self.statistics.sacks_received += 1;
         self.statistics.gaps_received += gaps;
@@ -210,10 +208,43 @@ impl Association {
         }
     }
 
-    /// ERROR (RFC 9260 §3.3.10). Only a stale cookie changes anything.
+    /// ERROR (RFC 9260 §3.3.10). A stale cookie is acted on; the user hears of the rest.
     fn handle_error<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, raw: &RawChunk<'_>) {
         if reports_stale_cookie(raw) {
-            self.handle_stale_cookie(cx);
+            return self.handle_stale_cookie(cx);
+        }
+        match Causes::new(raw.value).next() {
+            Some(Ok(cause)) if !self.is_in_cookie_wait() => {
+                cx.host.event(self.id, Event::RemoteError { cause: cause.kind() });
+            }
+            _ => self.discard_chunk(),
+        }
+    }
+
+    /// Notes what the packet in hand is to be answered with.
+    #[cold]
+    fn report(&mut self, cause: &Cause<'_>) {
+        if self.reports.len() + cause.wire_bytes() <= REPORTS_BYTES_MAX {
+            cause.write(&mut self.reports);
+        } else {
+            self.statistics.reports_dropped += 1;
+        }
+    }
+
+    /// One ERROR for all that the packet has given rise to. While the cookie is on its way, nothing else is sent
+    /// (RFC 9260 §5.1 C).
+    #[inline]
+    fn send_reports(&mut self) {
+        if self.reports.is_empty() {
+            return;
+        }
+        let causes = std::mem::take(&mut self.reports);
+        if self.is_set_up() {
+            let mut chunk = Vec::new();
+            Error { causes: Causes::new(&causes) }.write(&mut chunk);
+            self.push_control(chunk, None);
+        } else {
+            self.statistics.reports_dropped += 1;
         }
     }
 }

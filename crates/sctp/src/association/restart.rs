@@ -21,7 +21,7 @@ impl Association {
         cx: &mut Context<'_, H>,
         cookie: &StateCookie,
         remotes: &[(SocketAddr, PathHints)],
-        local: Option<IpAddr>,
+        (from, local): (SocketAddr, Option<IpAddr>),
     ) {
         let shut_down = matches!(self.state, State::ShutdownPending | State::ShutdownSent { .. });
         let unacknowledged_bytes = self.outbound.buffered_bytes() as u64;
@@ -30,7 +30,7 @@ impl Association {
         self.paths = remotes.iter().map(|&(r, hints)| make_path(r, local, hints, &self.config)).collect();
         (self.primary, self.reply_path, self.paths_changed) = (0, 0, true);
         self.outbound = Outbound::new(Tsn(cookie.local_initial_tsn), &self.config);
-        self.establish_from_cookie(cx, cookie);
+        self.establish_from_cookie(cx, cookie, from);
         if let Some(inbound) = &mut self.inbound {
             inbound.charge(unread_bytes);
         }

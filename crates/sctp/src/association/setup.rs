@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use sctp_wire::cause::{Cause, MissingMandatoryParameter, UnrecognizedParameters};
 use sctp_wire::chunk::{CookieAck, CookieEcho, Init};
+use sctp_wire::packet::HEADER_BYTES;
 use sctp_wire::parameter::{KindList, Parameters, StateCookie as StateCookieParameter};
 use sctp_wire::{Tsn, VerificationTag};
 
@@ -72,12 +73,12 @@ impl Association {
         config: Arc<AssociationConfig>,
         cookie: &StateCookie,
         remotes: &[(SocketAddr, PathHints)],
-        local: Option<IpAddr>,
+        (from, local): (SocketAddr, Option<IpAddr>),
     ) -> Self {
         let identity = Identity::from_cookie(cookie);
         let paths = remotes.iter().map(|&(r, hints)| make_path(r, local, hints, &config)).collect();
         let mut association = Association::new(id, config, identity, State::Established, paths);
-        association.establish_from_cookie(cx, cookie);
+        association.establish_from_cookie(cx, cookie, from);
         let peer = SocketAddr::new(association.paths[0].remote.ip(), cookie.peer_port);
         cx.host.event(id, Event::Accepted { port: cookie.local_port, peer });
         association
@@ -88,6 +89,7 @@ impl Association {
         &mut self,
         cx: &mut Context<'_, H>,
         cookie: &StateCookie,
+        remote: SocketAddr,
     ) {
         self.identity.peer_tag = cookie.peer_tag;
         self.take_peer(
@@ -97,7 +99,7 @@ impl Association {
             cookie.streams_in,
         );
         self.control.clear();
-        self.acknowledge_cookie(None);
+        self.acknowledge_cookie(cx, remote);
         self.measure_handshake(cx.now.saturating_since(cookie.created));
         self.establish(cx);
     }
@@ -121,7 +123,7 @@ impl Association {
             if let Some(path) = self.path_of(remote).filter(|&p| self.paths[p].state == PathState::Active) {
                 self.primary = path;
             }
-            self.establish_from_cookie(cx, cookie);
+            self.establish_from_cookie(cx, cookie, remote);
             return self.announce_connected(cx);
         }
         if self.identity.peer_tag != cookie.peer_tag {
@@ -131,15 +133,20 @@ impl Association {
                 *inbound = Inbound::new(Tsn(cookie.peer_initial_tsn), cookie.streams_in, &self.config);
             }
         }
-        self.acknowledge_cookie(Some(remote));
+        self.acknowledge_cookie(cx, remote);
     }
 
-    /// Answers a COOKIE ECHO. A reply goes where the request came from (RFC 9260 §6.4), if that address is confirmed.
-    fn acknowledge_cookie(&mut self, remote: Option<SocketAddr>) {
-        let path = remote.and_then(|remote| self.path_of(remote));
-        let path = path.filter(|&path| self.paths[path].state == PathState::Active);
+    /// Answers a COOKIE ECHO where it came from (RFC 9260 §6.4). An address that is not confirmed gets a HEARTBEAT with it
+    /// (§5.4).
+    fn acknowledge_cookie<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, remote: SocketAddr) {
+        let path = self.path_of(remote);
         let mut bytes = Vec::new();
         CookieAck.write(&mut bytes);
+        if let Some(path_id) =
+            path.filter(|&p| self.paths[p].state == PathState::Unconfirmed && p != self.primary)
+        {
+            bytes.extend(self.heartbeat(cx, path_id));
+        }
         // First in its packet (RFC 9260 §5.1 D).
         self.control.push_front(Control { bytes, path, init: false });
     }
@@ -168,8 +175,7 @@ impl Association {
         ack: &Init<'_>,
     ) {
         let State::CookieWait { t1 } = self.state else {
-            self.statistics.chunks_discarded += 1;
-            return;
+            return self.discard_chunk();
         };
         if let Some(path) = self.path_of(remote) {
             self.primary = path;
@@ -201,11 +207,16 @@ impl Association {
         self.control.clear();
         let rto = self.paths[self.primary].rto.current();
         let t1 = Retry { at: cx.now + rto, attempts: self.setup_attempts(), rto };
+        let echo_bytes = HEADER_BYTES + CookieEcho { cookie: &cookie }.wire_bytes();
         self.state = State::CookieEchoed { t1, cookie };
         self.push_cookie_echo();
         if !peer.unrecognized.is_empty() {
             let cause = UnrecognizedParameters { parameters: Parameters::new(&peer.unrecognized) };
-            self.push_control(error_chunk(&Cause::UnrecognizedParameters(cause)), None);
+            let chunk = error_chunk(&Cause::UnrecognizedParameters(cause));
+            // RFC 9260 §3.2.2: with the cookie, or only after it was answered; then it would not be worth its packet.
+            if echo_bytes + chunk.len() <= self.paths[self.primary].mtu_bytes {
+                self.push_control(chunk, None);
+            }
         }
     }
 
@@ -235,8 +246,7 @@ impl Association {
     /// Our cookie came too late (RFC 9260 §5.2.6, 3): a new one is asked for, which is to live longer.
     pub(super) fn handle_stale_cookie<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
         let State::CookieEchoed { t1, .. } = self.state else {
-            self.statistics.chunks_discarded += 1;
-            return;
+            return self.discard_chunk();
         };
         let attempts = t1.attempts + 1;
         if attempts > self.config.init_retries_max {
@@ -274,7 +284,7 @@ impl Association {
             self.announce_connected(cx);
         } else {
             // RFC 9260 §5.2.5.
-            self.statistics.chunks_discarded += 1;
+            self.discard_chunk();
         }
     }
 

@@ -13,6 +13,9 @@ use crate::trace::{self, Timer};
 /// Longest user-initiated abort reason that is kept.
 const REASON_BYTES_MAX: usize = 256;
 
+/// T5-shutdown-guard in RTO.Max (RFC 9260 §9.2).
+const T5_RTO_MAX: u32 = 5;
+
 impl Association {
     /// The user sends no more: SHUTDOWN follows when everything is acknowledged (RFC 9260 §9.2).
     pub(crate) fn shutdown<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
@@ -38,7 +41,7 @@ impl Association {
         let t2 = Retry { at: cx.now + rto, attempts: 0, rto };
         match self.state {
             State::ShutdownPending => {
-                self.state = State::ShutdownSent { t2 };
+                self.state = State::ShutdownSent { t2, t5_at: cx.now + T5_RTO_MAX * self.config.rto.max };
                 self.push_shutdown();
             }
             State::ShutdownReceived => {
@@ -53,13 +56,28 @@ impl Association {
     /// with it reports gaps and the window.
     pub(super) fn answer_with_shutdown<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
         let rto = self.paths[self.data_path()].rto.current();
-        if let State::ShutdownSent { t2 } = &mut self.state {
+        if let State::ShutdownSent { t2, .. } = &mut self.state {
             *t2 = Retry { at: cx.now + rto, attempts: 0, rto };
             if let Some(inbound) = &mut self.inbound {
                 inbound.acknowledge_now();
             }
             self.push_shutdown();
         }
+    }
+
+    /// Something of the peer came after our SHUTDOWN: it is there, and gets the time that it needs (RFC 9260 §9.2).
+    pub(super) fn restart_t2<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
+        let rto = self.paths[self.data_path()].rto.current();
+        if let State::ShutdownSent { t2, .. } = &mut self.state {
+            *t2 = Retry { at: cx.now + rto, attempts: 0, rto };
+        }
+    }
+
+    /// T5-shutdown-guard: however lively the peer is, it does not come to an end (RFC 9260 §9.2).
+    pub(super) fn give_up_shutdown<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
+        let reason = b"the shutdown took too long";
+        let chunk = abort_chunk(&Cause::UserInitiatedAbort(UserInitiatedAbort { reason }));
+        self.abort_with(cx, chunk, CloseReason::Timeout);
     }
 
     fn push_shutdown(&mut self) {
@@ -108,7 +126,7 @@ impl Association {
                 self.push_shutdown_ack();
             }
             State::ShutdownAckSent { .. } => self.push_shutdown_ack(),
-            State::CookieWait { .. } | State::CookieEchoed { .. } | State::Closed => {}
+            State::CookieWait { .. } | State::CookieEchoed { .. } | State::Closed => self.discard_chunk(),
         }
     }
 
@@ -137,12 +155,16 @@ impl Association {
             let mut bytes = Vec::new();
             ShutdownComplete { reflected_tag: false }.write(&mut bytes);
             self.push_control(bytes, None);
+        } else {
+            self.discard_chunk();
         }
     }
 
     pub(crate) fn handle_shutdown_complete<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
         if matches!(self.state, State::ShutdownAckSent { .. }) {
             self.close(cx, CloseReason::Shutdown);
+        } else {
+            self.discard_chunk();
         }
     }
 
@@ -150,7 +172,7 @@ impl Association {
     pub(crate) fn handle_abort<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, raw: &RawChunk<'_>) {
         // RFC 9260 §3.3.7: one with a format error is discarded.
         if Causes::new(raw.value).any(|cause| cause.is_err()) {
-            return;
+            return self.discard_chunk();
         }
         let reason = match self.state {
             // All is delivered both ways; the peer has merely forgotten us before its SHUTDOWN COMPLETE came.
@@ -163,7 +185,9 @@ impl Association {
     /// T2 expired (RFC 9260 §9.2).
     pub(super) fn retry_shutdown<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
         let acknowledge = matches!(self.state, State::ShutdownAckSent { .. });
-        let (State::ShutdownSent { t2 } | State::ShutdownAckSent { t2 }) = &mut self.state else { return };
+        let (State::ShutdownSent { t2, .. } | State::ShutdownAckSent { t2 }) = &mut self.state else {
+            return;
+        };
         t2.attempts += 1;
         self.statistics.t2_timeouts += 1;
         trace::note_timer(&mut self.trace, cx.now, Timer::T2Shutdown, t2.attempts);

@@ -15,7 +15,8 @@ impl Association {
     pub(crate) fn deadline(&self) -> Option<Time> {
         let state = match &self.state {
             State::CookieWait { t1 } | State::CookieEchoed { t1, .. } => Some(t1.at),
-            State::ShutdownSent { t2 } | State::ShutdownAckSent { t2 } => Some(t2.at),
+            State::ShutdownSent { t2, t5_at } => Some(t2.at.min(*t5_at)),
+            State::ShutdownAckSent { t2 } => Some(t2.at),
             State::Closed => return None,
             State::Established | State::ShutdownPending | State::ShutdownReceived => None,
         };
@@ -49,7 +50,8 @@ impl Association {
             State::CookieWait { t1 } | State::CookieEchoed { t1, .. } if t1.at <= cx.now => {
                 self.retry_setup(cx, local_addresses);
             }
-            State::ShutdownSent { t2 } | State::ShutdownAckSent { t2 } if t2.at <= cx.now => {
+            State::ShutdownSent { t5_at, .. } if *t5_at <= cx.now => self.give_up_shutdown(cx),
+            State::ShutdownSent { t2, .. } | State::ShutdownAckSent { t2 } if t2.at <= cx.now => {
                 self.retry_shutdown(cx);
             }
             _ => {}

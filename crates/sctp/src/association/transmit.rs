@@ -4,7 +4,7 @@ use sctp_wire::VerificationTag;
 use sctp_wire::chunk::{Pad, SACK_HEADER_BYTES};
 use sctp_wire::packet::{self, HEADER_BYTES, Header};
 
-use super::{Association, BatchRules};
+use super::{Association, BatchRules, State};
 use crate::outbound::Packet as Filled;
 use crate::time::Time;
 use crate::transmit::{Transmit, TransmitBuffer};
@@ -69,7 +69,7 @@ impl Association {
         if buffer.total_bytes() == 0 {
             return None;
         }
-        if path_id == data_path && self.may_carry_data() {
+        if path_id == data_path && (self.may_carry_data() || !self.is_set_up()) {
             self.note_batch(now, path_id);
         }
         let path = &self.paths[path_id];
@@ -90,7 +90,8 @@ impl Association {
         path.plan_tail_probe(now, &self.config);
     }
 
-    /// Writes one packet. True: it must stay the only one (it carries an INIT).
+    /// Writes one packet. True: it must stay the only one (it carries an INIT, or a COOKIE ECHO, after which nothing
+    /// else is sent until the peer has answered: RFC 9260 §5.1 C).
     fn build_packet(&mut self, now: Time, path_id: usize, limit: usize, buffer: &mut TransmitBuffer) -> bool {
         let init = self.control.front().is_some_and(|c| c.init);
         let header = Header {
@@ -99,6 +100,9 @@ impl Association {
             verification_tag: VerificationTag(if init { 0 } else { self.identity.peer_tag }),
         };
         packet::write_header(&header, buffer.out());
+        let with_data = path_id == self.data_path()
+            && self.may_carry_data()
+            && self.outbound.may_send(&self.paths[path_id]);
         while let Some(control) = self.control.front() {
             let alone = buffer.is_first_packet() && buffer.packet_bytes() == HEADER_BYTES;
             let fits = alone || buffer.packet_bytes() + control.bytes.len() <= limit;
@@ -113,9 +117,6 @@ impl Association {
                 return true;
             }
         }
-        let with_data = path_id == self.data_path()
-            && self.may_carry_data()
-            && self.outbound.may_send(&self.paths[path_id]);
         if let Some(inbound) = &mut self.inbound {
             let rides = inbound.ack_waits() && (with_data || buffer.packet_bytes() > HEADER_BYTES);
             let space = limit.saturating_sub(buffer.packet_bytes());
@@ -130,6 +131,6 @@ impl Association {
             let mut packet = Filled { path_id, limit_bytes: limit, buffer };
             self.outbound.fill_packet(now, path, &mut packet, &mut self.statistics);
         }
-        false
+        matches!(self.state, State::CookieEchoed { .. })
     }
 }

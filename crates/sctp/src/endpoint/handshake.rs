@@ -294,7 +294,7 @@ impl Endpoint {
         self.by_tag.remove(&old_tag);
         self.by_tag.insert(cookie.local_tag, id);
         self.last = None;
-        self.with(id, now, host, |a, cx| a.restart(cx, cookie, &remotes, route.local));
+        self.with(id, now, host, |a, cx| a.restart(cx, cookie, &remotes, (route.remote, route.local)));
         self.register(id);
         true
     }
@@ -334,7 +334,8 @@ impl Endpoint {
             statistics: &mut self.statistics,
             local_addresses: &self.local_addresses,
         };
-        let mut association = Association::accept(&mut cx, id, config, cookie, &remotes, route.local);
+        let mut association =
+            Association::accept(&mut cx, id, config, cookie, &remotes, (route.remote, route.local));
         association.trace_changes(now);
         self.insert(id, association);
         self.settle(id);

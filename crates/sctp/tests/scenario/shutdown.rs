@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sctp::config::RtoConfig;
 use sctp::{Admission, AssociationConfig, CloseReason, Event, SendError, SendInfo};
 use sctp_wire::chunk::{Abort, DataFlags, Shutdown, ShutdownAck, ShutdownComplete};
 
@@ -99,13 +100,39 @@ fn every_packet_of_the_end_may_be_lost() {
 #[test]
 fn a_peer_that_vanished_is_given_up() {
     let mut lab = Lab::new(6);
-    let (a, _) = lab.establish();
+    // T5 leaves time for all attempts.
+    let rto = RtoConfig { max: Duration::from_secs(400), ..RtoConfig::default() };
+    let config = AssociationConfig { rto, association_retries_max: 8, ..AssociationConfig::default() };
+    let (a, _) = lab.establish_with(config.clone(), config);
     lab.cut();
     lab.shutdown(A, a);
     lab.run_until("A gave up", Duration::from_secs(1000), |lab| lab.closed(A).is_some());
     assert_eq!(lab.closed(A), Some(CloseReason::Timeout));
     let shutdowns = lab.sent.iter().filter(|s| has(&s.packet, Shutdown::KIND)).count();
-    assert_eq!(shutdowns, 11, "Association.Max.Retrans is 10");
+    assert_eq!(shutdowns, 9, "Association.Max.Retrans is 8");
+}
+
+#[test]
+fn a_peer_that_answers_for_ever_and_never_ends_is_aborted() {
+    // RFC 9260 §9.2: T5-shutdown-guard is five times RTO.Max.
+    let mut peer = Peer::established(17);
+    peer.app_shuts_down();
+    peer.expects("SHUTDOWN -1");
+    let mut said = Vec::new();
+    for _ in 0..400 {
+        peer.waits(Duration::from_millis(750));
+        peer.sends().chunk(|_, out| sctp_wire::chunk::Heartbeat { info: b"here" }.write(out)).go();
+        while let Some(packet) = peer.hears_maybe() {
+            said.extend(lab::packets::kinds(&packet));
+        }
+        if peer.app.saw(|e| matches!(e, Event::Closed(_))) {
+            break;
+        }
+    }
+    assert_eq!(said.last(), Some(&sctp_wire::chunk::Abort::KIND));
+    assert!(!said.contains(&Shutdown::KIND), "each packet of the peer gave it more time");
+    assert!(peer.app.saw(|e| *e == Event::Closed(CloseReason::Timeout)));
+    assert_eq!(peer.now, sctp::Time::from_nanos(301_000_000_000));
 }
 
 #[test]

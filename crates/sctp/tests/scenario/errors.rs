@@ -1,0 +1,128 @@
+//! Errors that are reported, to the peer and to the user, and chunks that nobody knows (RFC 9260 §3.2, §3.3.10, §6.5).
+
+use sctp::{AssociationConfig, Event};
+use sctp_wire::cause::{Cause, Causes, OutOfResource};
+use sctp_wire::chunk::{
+    Chunk, CookieAck, DataFlags, Error, Heartbeat, Shutdown, ShutdownAck, ShutdownComplete,
+};
+
+use lab::packets::each_chunk;
+use lab::script::{Peer, Say};
+
+/// A chunk of this kind with two bytes.
+fn unknown(kind: u8) -> impl FnOnce(&Peer, &mut Vec<u8>) {
+    move |_, out| out.extend_from_slice(&[kind, 7, 0, 6, 1, 2, 0, 0])
+}
+
+/// The causes of the ERROR that the endpoint sends next.
+fn reported(peer: &mut Peer) -> Vec<Vec<u8>> {
+    let packet = peer.hears();
+    let mut found = Vec::new();
+    each_chunk(&packet, |chunk| {
+        if let Chunk::Error(error) = chunk {
+            found.extend(error.causes.clone().flatten().map(|cause| {
+                let mut bytes = Vec::new();
+                cause.write(&mut bytes);
+                bytes
+            }));
+        }
+    });
+    found
+}
+
+fn discarded(peer: &Peer) -> u64 {
+    peer.endpoint.statistics(peer.id).unwrap().chunks_discarded
+}
+
+#[test]
+fn unknown_chunks_are_skipped_or_end_the_packet_and_are_reported_or_not() {
+    // RFC 9260 §3.2, table 2. Whether the packet went on shows in the DATA that comes next.
+    for (kind, report, goes_on) in
+        [(0x3e, false, false), (0x7e, true, false), (0xbe, false, true), (0xfe, true, true)]
+    {
+        let mut peer = Peer::established(1);
+        peer.sends().chunk(unknown(kind)).data(0).go();
+        match (report, goes_on) {
+            (true, true) => {
+                // The whole chunk comes back, flags and all.
+                assert_eq!(reported(&mut peer), [[0, 6, 0, 10, kind, 7, 0, 6, 1, 2, 0, 0]]);
+            }
+            (true, false) => peer.expects("ERROR"),
+            (false, true) => peer.expects("SACK 0"),
+            (false, false) => {}
+        }
+        peer.expects_nothing();
+        assert_eq!((peer.app.messages.len() == 1, discarded(&peer)), (goes_on, 1), "{kind:x}");
+    }
+}
+
+#[test]
+fn a_packet_full_of_errors_is_answered_with_one_chunk_of_bounded_size() {
+    let mut peer = Peer::established(2);
+    let mut say: Say<'_> = peer.sends();
+    for _ in 0..8000 {
+        say = say.chunk(unknown(0xfe));
+    }
+    say.go();
+    let causes = reported(&mut peer);
+    assert_eq!(causes.len(), 1024 / 12);
+    peer.expects_nothing();
+    let statistics = peer.endpoint.statistics(peer.id).unwrap();
+    assert_eq!((statistics.chunks_discarded, statistics.reports_dropped), (8000, 8000 - 1024 / 12));
+    // DATA on streams that are not there: the same.
+    let mut say: Say<'_> = peer.sends();
+    for n in 0..3000 {
+        say = say.data_with(DataFlags::WHOLE, n, 10 + n as u16, 0, b"x");
+    }
+    say.go();
+    assert_eq!(reported(&mut peer).len(), 1024 / 8);
+    peer.expects_nothing();
+}
+
+#[test]
+fn nothing_is_reported_before_the_peer_has_answered_the_cookie() {
+    let mut peer = Peer::connecting(3, AssociationConfig::default());
+    peer.takes_init();
+    peer.sends().chunk(unknown(0xfe)).go();
+    peer.expects_nothing();
+    peer.sends().init_ack(b"cookie").go();
+    peer.expects("COOKIE ECHO");
+    peer.sends().chunk(unknown(0xfe)).go();
+    peer.expects_nothing();
+    peer.sends().chunk(|_, out| CookieAck.write(out)).chunk(unknown(0xfe)).go();
+    peer.expects("ERROR");
+}
+
+#[test]
+fn what_the_peer_reports_reaches_the_user() {
+    let mut peer = Peer::established(4);
+    let mut causes = Vec::new();
+    Cause::OutOfResource(OutOfResource).write(&mut causes);
+    peer.sends().chunk(|_, out| Error { causes: Causes::new(&causes) }.write(out)).go();
+    peer.expects_nothing();
+    assert!(peer.app.saw(|e| *e == Event::RemoteError { cause: 4 }));
+    // One without a cause says nothing.
+    peer.sends().chunk(|_, out| Error { causes: Causes::default() }.write(out)).go();
+    assert_eq!((peer.app.events.len(), discarded(&peer)), (2, 1));
+    peer.sends().data(0).go();
+    peer.expects("SACK 0");
+}
+
+#[test]
+fn chunks_that_mean_nothing_here_are_counted_and_dropped() {
+    let mut peer = Peer::established(5);
+    peer.sends().chunk(|_, out| ShutdownAck.write(out)).go();
+    peer.sends().chunk(|_, out| ShutdownComplete { reflected_tag: false }.write(out)).go();
+    // A HEARTBEAT without information, and one that is too long to be given back.
+    peer.sends().chunk(|_, out| out.extend_from_slice(&[4, 0, 0, 4])).go();
+    peer.sends().chunk(|_, out| Heartbeat { info: &[0; 1100] }.write(out)).go();
+    peer.expects_nothing();
+    assert_eq!(discarded(&peer), 4);
+    // The peer has shut down and sends data all the same.
+    peer.app_sends(sctp::SendInfo::default(), vec![1]);
+    peer.expects("DATA 0");
+    peer.sends().chunk(|p, out| Shutdown { cum_tsn: p.endpoint_tsn(-1) }.write(out)).go();
+    peer.sends().data(0).go();
+    peer.expects_nothing();
+    assert_eq!((discarded(&peer), peer.app.messages.len()), (5, 0));
+}
