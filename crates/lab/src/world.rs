@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -121,6 +122,15 @@ impl<A> Node<A> {
     }
 }
 
+/// Who is told what traced associations do.
+struct Onlooker(Option<Box<dyn FnMut(usize, Record) + Send>>);
+
+impl fmt::Debug for Onlooker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Onlooker").field(&self.0.is_some()).finish()
+    }
+}
+
 /// Hosts with an endpoint and an application each, a network and a clock.
 ///
 /// Only hosts to which something happened cost anything: their next deadlines are in a heap.
@@ -156,6 +166,7 @@ pub struct World<A> {
     touched: Vec<usize>,
     buffer: TransmitBuffer,
     memory: BytesMut,
+    onlooker: Onlooker,
 }
 
 impl<A: Application> World<A> {
@@ -177,6 +188,7 @@ impl<A: Application> World<A> {
             touched: Vec::new(),
             buffer: TransmitBuffer::new(),
             memory: BytesMut::new(),
+            onlooker: Onlooker(None),
         }
     }
 
@@ -271,6 +283,12 @@ impl<A: Application> World<A> {
         self.node_mut(node).endpoint = endpoint;
     }
 
+    /// Traces every association that is connected from now on, at the host that connects. `take` also gets the number of
+    /// that host. Without it, records go to the applications of associations that ask for it themselves.
+    pub fn trace(&mut self, take: impl FnMut(usize, Record) + Send + 'static) {
+        self.onlooker = Onlooker(Some(Box::new(take)));
+    }
+
     /// The seed.
     pub fn seed(&self) -> u64 {
         self.seed
@@ -316,8 +334,9 @@ impl<A: Application> World<A> {
         from: usize,
         to: usize,
         ports: (u16, u16),
-        config: AssociationConfig,
+        mut config: AssociationConfig,
     ) -> AssociationId {
+        config.trace |= self.onlooker.0.is_some();
         let (now, remote) = (self.now, self.nodes[to].address);
         let Node { endpoint, app, .. } = self.node_mut(from);
         endpoint
@@ -457,7 +476,10 @@ impl<A: Application> World<A> {
             node.app.set_now(now);
             node.app.act(&mut node.endpoint);
             while let Some(record) = node.endpoint.poll_trace() {
-                node.app.traced(record);
+                match &mut self.onlooker {
+                    Onlooker(Some(take)) => take(number, record),
+                    Onlooker(None) => node.app.traced(record),
+                }
             }
             #[cfg(feature = "testing")]
             node.endpoint.assert_counters();

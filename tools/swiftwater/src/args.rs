@@ -237,7 +237,7 @@ Examples:
   swiftwater lab --virtual sctplib                      two receive buffers beside the published figures
   swiftwater lab --virtual loss-grid --seconds 30 --json | python3 -m json.tool
   swiftwater lab --virtual datatag --plot datatag.html  windows and queues over the time
-  swiftwater lab --virtual tail-loss --case 'last packet' --capture tail.pcapng
+  swiftwater lab --virtual tail-loss --case 'last packet' --capture tail.pcapng --qlog tail.sqlog
 
 A virtual experiment runs both ends in this process, on a network and a clock that are simulated: it
 needs no privileges and no time but the processor's, and the same seed gives the same figures on every
@@ -270,6 +270,10 @@ pub(crate) struct LabArgs {
     /// Write the packets of each case there; of several cases, each into a file with its number.
     #[arg(long, value_name = "FILE.pcapng")]
     pub capture: Option<PathBuf>,
+    /// Record what the associations of each case do, for `swiftwater trace`; of several cases, each into a file with
+    /// its number.
+    #[arg(long, value_name = "FILE")]
+    pub qlog: Option<PathBuf>,
 }
 
 /// One end of a run.

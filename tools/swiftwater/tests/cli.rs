@@ -100,13 +100,16 @@ fn an_experiment_prints_rows_a_page_and_a_capture() {
     fs::create_dir_all(&folder).expect("a folder");
     let (page, capture) = (folder.join("lab.html"), folder.join("lab.pcapng"));
     let mut command = swiftwater(&["lab", "--virtual", "tail-loss", "--case", "last packet", "--json"]);
-    command.arg("--plot").arg(&page).arg("--capture").arg(&capture);
+    let trace = folder.join("lab.sqlog");
+    command.arg("--plot").arg(&page).arg("--capture").arg(&capture).arg("--qlog").arg(&trace);
     let rows = rows(&command.output().expect("the program starts"));
     assert_eq!(rows.len(), 1);
     assert_eq!(rows[0]["transport"], "sctp");
     assert!(number(&rows[0], "bits_per_s") < number(&rows[0], "limit_bits_per_s"));
     assert!(fs::read_to_string(&page).expect("a page").contains("last packet"));
     assert!(fs::read(&capture).expect("a capture").starts_with(b"\x0a\x0d\x0d\x0a"));
+    let probes = swiftwater(&["trace", "show", "-e", "probe_sent"]).arg(&trace).output().expect("starts");
+    assert!(text(&probes.stdout).trim_end().ends_with("tail_loss"), "{}", text(&probes.stdout));
     fs::remove_dir_all(&folder).expect("it was ours");
 }
 

@@ -57,7 +57,7 @@ impl Case for Bulk {
     }
 
     fn run(&self, watch: &mut Watch<'_>) -> Result<Vec<Outcome>, CaptureError> {
-        let mut run = Run::start(self);
+        let mut run = Run::start(self, watch);
         watch.start_capture(&mut run.world)?;
         let outcomes = match &self.load {
             Load::File(bytes) => run.file(*bytes, watch),
@@ -96,8 +96,9 @@ impl Bulk {
 }
 
 impl<'a> Run<'a> {
-    fn start(case: &'a Bulk) -> Self {
+    fn start(case: &'a Bulk, watch: &mut Watch<'_>) -> Self {
         let mut world: World<Traffic> = World::new(case.seed);
+        watch.start_trace(&mut world);
         let hosts = [1, 2].map(|last| world.add_host(&[[10, 0, 0, last].into()], Traffic::default()));
         let (bottleneck, _) = world.join(hosts[0], hosts[1], &case.line);
         world.listen(hosts[1], 5001, case.config());

@@ -52,6 +52,7 @@ impl Case for Fairness {
 
     fn run(&self, watch: &mut Watch<'_>) -> Result<Vec<Outcome>, CaptureError> {
         let mut world: World<Traffic> = World::new(self.seed);
+        watch.start_trace(&mut world);
         self.build(&mut world);
         watch.start_capture(&mut world)?;
         let end = Time::ZERO + BEFORE + self.measured;

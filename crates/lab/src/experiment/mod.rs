@@ -36,6 +36,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use netsim::{Capture, CaptureError};
+use sctp::trace::Record;
 
 pub use limit::{limit_bits_per_s, payload_bytes};
 pub use outcome::{Outcome, Sample};
@@ -100,6 +101,8 @@ pub struct Watch<'a> {
     pub progress: Option<&'a mut dyn FnMut(f64) -> bool>,
     /// Where what the hosts send and receive is written to, as pcapng.
     pub capture: Option<Box<dyn Write + Send>>,
+    /// Is told what the associations do, at the end that sends.
+    pub trace: Option<Box<dyn FnMut(Record) + Send>>,
 }
 
 impl fmt::Debug for Watch<'_> {
@@ -109,6 +112,13 @@ impl fmt::Debug for Watch<'_> {
 }
 
 impl Watch<'_> {
+    /// Traces the associations of a world that are yet to come, if that is wanted.
+    fn start_trace<A: Application>(&mut self, world: &mut World<A>) {
+        if let Some(mut take) = self.trace.take() {
+            world.trace(move |_, record| take(record));
+        }
+    }
+
     /// Captures what passes the hosts of a world, if that is wanted.
     fn start_capture<A: Application>(&mut self, world: &mut World<A>) -> Result<(), CaptureError> {
         let Some(out) = self.capture.take() else { return Ok(()) };

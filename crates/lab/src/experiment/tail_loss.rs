@@ -57,6 +57,7 @@ impl Case for Repair {
 
     fn run(&self, watch: &mut Watch<'_>) -> Result<Vec<Outcome>, CaptureError> {
         let mut world: World<Traffic> = World::new(self.seed);
+        watch.start_trace(&mut world);
         let hosts = [1, 2].map(|last| world.add_host(&[[10, 0, 0, last].into()], Traffic::default()));
         world.node_mut(hosts[1]).app.keeps_times = true;
         world.join(hosts[0], hosts[1], &line());

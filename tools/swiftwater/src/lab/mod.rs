@@ -16,6 +16,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use thiserror::Error;
 
 use crate::args::LabArgs;
+use crate::trace::file::{TraceFileError, VirtualTrace};
 use crate::{host, interrupt};
 use row::Row;
 
@@ -49,6 +50,9 @@ pub(crate) enum LabError {
         /// What the system said.
         reason: String,
     },
+    /// A trace cannot be written.
+    #[error(transparent)]
+    Trace(#[from] TraceFileError),
     /// Standard output is gone.
     #[error("cannot print the results: {0}")]
     Print(io::Error),
@@ -57,10 +61,11 @@ pub(crate) enum LabError {
     Json(#[from] serde_json::Error),
 }
 
-/// A case and where it is captured to.
+/// A case, and where it is captured and traced to.
 struct Job {
     case: Box<dyn Case>,
     capture: Option<PathBuf>,
+    qlog: Option<PathBuf>,
 }
 
 /// Runs the command.
@@ -88,8 +93,8 @@ pub(crate) fn run(args: &LabArgs) -> Result<(), LabError> {
     if outcomes.iter().any(|outcome| outcome.interrupted) {
         eprintln!("interrupted: these figures are of the time until then");
     }
-    let captures = jobs.iter().filter_map(|job| job.capture.as_deref());
-    for path in args.plot.as_deref().into_iter().chain(captures).filter(|path| path.exists()) {
+    let files = jobs.iter().flat_map(|job| [job.capture.as_deref(), job.qlog.as_deref()]).flatten();
+    for path in args.plot.as_deref().into_iter().chain(files).filter(|path| path.exists()) {
         eprintln!("written: {}", path.display());
     }
     Ok(())
@@ -117,11 +122,15 @@ fn jobs(args: &LabArgs, experiment: &Experiment) -> Result<Vec<Job>, LabError> {
         return Err(LabError::NoCase { experiment: experiment.name, wanted: wanted.to_owned(), names });
     }
     let alone = cases.len() == 1;
-    let capture = |number: usize| {
-        let path = args.capture.as_deref()?;
+    let file = |path: &Option<PathBuf>, number: usize| {
+        let path = path.as_deref()?;
         Some(if alone { path.to_owned() } else { numbered(path, number) })
     };
-    let jobs = cases.into_iter().zip(1..).map(|(case, number)| Job { case, capture: capture(number) });
+    let jobs = cases.into_iter().zip(1..).map(|(case, number)| Job {
+        case,
+        capture: file(&args.capture, number),
+        qlog: file(&args.qlog, number),
+    });
     Ok(jobs.collect())
 }
 
@@ -166,6 +175,8 @@ fn run_job(job: &Job, bar: &ProgressBar) -> Result<Vec<Outcome>, LabError> {
         let file = File::create(path).map_err(|error| write_error(path, &error))?;
         watch.capture = Some(Box::new(BufWriter::new(file)));
     }
+    let trace = job.qlog.as_ref().map(|path| VirtualTrace::create(path, &job.case.name())).transpose()?;
+    watch.trace = trace.as_ref().map(VirtualTrace::taker);
     bar.set_message(job.case.name());
     let mut shown = 0;
     let mut progress = |part: f64| {
@@ -177,6 +188,7 @@ fn run_job(job: &Job, bar: &ProgressBar) -> Result<Vec<Outcome>, LabError> {
     watch.progress = Some(&mut progress);
     let outcomes = job.case.run(&mut watch);
     bar.inc(STEPS.saturating_sub(shown));
+    trace.map_or(Ok(()), VirtualTrace::finish)?;
     let path = job.capture.as_deref().unwrap_or(Path::new(""));
     outcomes.map_err(|error| write_error(path, &error))
 }

@@ -3,9 +3,9 @@
 use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::SystemTime;
 
@@ -87,6 +87,48 @@ impl TraceFile {
         let _ = self.items.send(Item::End);
         let written = self.thread.join().unwrap_or_else(|_| Err(io::Error::other("the writer failed")));
         written.map_err(|source| TraceFileError::Write { path: self.path, source })
+    }
+}
+
+/// A file with what happens on a virtual clock, which waits for the disk.
+#[derive(Clone)]
+pub(crate) struct VirtualTrace {
+    path: PathBuf,
+    writing: Arc<Mutex<Writing>>,
+}
+
+struct Writing {
+    writer: Writer<BufWriter<File>>,
+    /// What became of it so far.
+    written: io::Result<()>,
+}
+
+impl VirtualTrace {
+    /// Begins a file.
+    pub(crate) fn create(path: &Path, title: &str) -> Result<Self, TraceFileError> {
+        let create = |source| TraceFileError::Create { path: path.to_owned(), source };
+        let out = BufWriter::with_capacity(BUFFER_BYTES, File::create(path).map_err(create)?);
+        let origin = Origin { title: title.to_owned(), side: "client", zero: None };
+        let writer = Writer::new(out, &origin).map_err(create)?;
+        Ok(Self { path: path.to_owned(), writing: Arc::new(Mutex::new(Writing { writer, written: Ok(()) })) })
+    }
+
+    /// What takes the records.
+    pub(crate) fn taker(&self) -> Box<dyn FnMut(Record) + Send> {
+        let writing = Arc::clone(&self.writing);
+        Box::new(move |record| {
+            let mut writing = writing.lock().unwrap_or_else(PoisonError::into_inner);
+            if writing.written.is_ok() {
+                writing.written = writing.writer.write(&record);
+            }
+        })
+    }
+
+    /// Writes what is there.
+    pub(crate) fn finish(self) -> Result<(), TraceFileError> {
+        let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = std::mem::replace(&mut writing.written, Ok(())).and_then(|()| writing.writer.flush());
+        written.map_err(|source| TraceFileError::Write { path: self.path.clone(), source })
     }
 }
 
