@@ -32,12 +32,12 @@ rules! {
         MUST "fragment a message that does not fit a packet" => shown(fragments_are_marked_and_numbered, Silent, Length);
         MUST "refuse long messages where fragmentation is not supported" => not_applicable("fragmentation is supported");
         MUST "refuse long messages where fragmentation is disabled" => not_applicable("fragmentation cannot be disabled");
-        SHOULD "fragments are no larger than the Association Maximum DATA Chunk Size" => open("they fit the path that they are sent on, not the narrowest; see section 6");
+        SHOULD "fragments are no larger than the Association Maximum DATA Chunk Size" => shown_by(crate::section_6::chunks_fit_the_narrowest_path, Length);
         MUST "use IP fragmentation where the path MTU shrank after a message was fragmented" => shown(a_fragment_is_not_cut_again, Silent, Length);
         MUST "consider the headers when fragmenting" => shown(packets_fill_the_path_and_no_more, Length);
         MUST "consider a SACK that is bundled when fragmenting" => shown_by(packets_fill_the_path_and_no_more, Length, Missing);
         MUST "1: break the message into a series of DATA chunks" => shown_by(fragments_are_marked_and_numbered, Silent, Value);
-        SHOULD "1: chunks are no larger than the Association Maximum DATA Chunk Size" => open("they fit the path that they are sent on, not the narrowest; see section 6");
+        SHOULD "1: chunks are no larger than the Association Maximum DATA Chunk Size" => shown_by(crate::section_6::chunks_fit_the_narrowest_path, Length);
         MUST "2: fragments have TSNs in sequence" => shown_by(fragments_are_marked_and_numbered, Value);
         MUST "2: every fragment of an unordered message has the U bit" => shown(fragments_of_an_unordered_message_say_so, Flags);
         MUST "3: the first fragment has the B bit, the last the E bit, the others none" => shown_by(fragments_are_marked_and_numbered, Flags);

@@ -40,8 +40,8 @@ rules! {
     in "7.3" {
         SHOULD "discover the path MTU, for each address" => deviates(the_path_mtu_is_that_of_the_route, Length; "it is that of the kernel's route, and lowered by ICMP; nothing is probed");
         MUST "keep the path MTU of each address apart" => shown_by(the_path_mtu_is_that_of_the_route, Length);
-        SHOULD "track the Association Maximum DATA Chunk Size" => open("chunks follow the path that they leave on; see section 6");
-        SHOULD "use it to fragment messages" => open("chunks follow the path that they leave on; see section 6");
+        SHOULD "track the Association Maximum DATA Chunk Size" => shown_by(crate::section_6::chunks_fit_the_narrowest_path, Length);
+        SHOULD "use it to fragment messages" => shown_by(crate::section_6::chunks_fit_the_narrowest_path, Length);
     }
 }
 

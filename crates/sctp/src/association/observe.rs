@@ -4,7 +4,7 @@ use sctp_wire::chunk::DATA_HEADER_BYTES;
 use sctp_wire::packet::HEADER_BYTES;
 use smallvec::SmallVec;
 
-use super::{Association, State};
+use super::{Association, MTU_BYTES_MIN, State};
 use crate::inbound::Inbound;
 use crate::path::Path;
 use crate::statistics::{AssociationState, EndpointStatistics, STATISTICS_VERSION, Statistics};
@@ -64,9 +64,11 @@ impl Association {
         endpoint.add(&self.statistics);
     }
 
-    /// The payload of a DATA chunk that fills a packet of the path in use.
-    fn fragmentation_point_bytes(&self) -> usize {
-        self.paths[self.data_path()].mtu_bytes - HEADER_BYTES - DATA_HEADER_BYTES
+    /// The payload of a DATA chunk that fills a packet of the narrowest path, so that the chunk can be sent again on any
+    /// other (RFC 9260 §7.3, AMDCS).
+    pub(super) fn fragmentation_point_bytes(&self) -> usize {
+        let mtu_bytes = self.paths.iter().map(|path| path.mtu_bytes).min().unwrap_or(MTU_BYTES_MIN);
+        mtu_bytes - HEADER_BYTES - DATA_HEADER_BYTES
     }
 
     /// Records what a call has changed. The endpoint calls it after each.

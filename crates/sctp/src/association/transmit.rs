@@ -127,8 +127,9 @@ impl Association {
             }
         }
         if with_data {
+            let payload_bytes_max = self.fragmentation_point_bytes();
             let path = &mut self.paths[path_id];
-            let mut packet = Filled { path_id, limit_bytes: limit, buffer };
+            let mut packet = Filled { path_id, limit_bytes: limit, payload_bytes_max, buffer };
             self.outbound.fill_packet(now, path, &mut packet, &mut self.statistics);
         }
         matches!(self.state, State::CookieEchoed { .. })

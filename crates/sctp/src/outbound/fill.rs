@@ -22,6 +22,8 @@ const FRAGMENT_BYTES_MIN: usize = 64;
 pub(crate) struct Packet<'a> {
     pub(crate) path_id: usize,
     pub(crate) limit_bytes: usize,
+    /// Most payload that a new chunk may carry.
+    pub(crate) payload_bytes_max: usize,
     pub(crate) buffer: &'a mut TransmitBuffer,
 }
 
@@ -156,11 +158,12 @@ impl Outbound {
         let mut space = packet.limit_bytes.saturating_sub(packet.buffer.packet_bytes());
         while let Some(next) = self.pending.next() {
             let whole = next.payload.len();
-            let fits = wire_bytes(whole) <= space;
+            let piece = whole.min(packet.payload_bytes_max);
+            let fits = wire_bytes(piece) <= space;
             if !fits && space < DATA_HEADER_BYTES + FRAGMENT_BYTES_MIN {
                 break;
             }
-            let most = if fits { whole } else { (space - DATA_HEADER_BYTES) & !3 };
+            let most = if fits { piece } else { (space - DATA_HEADER_BYTES) & !3 };
             let payload = self.peer_window.room(most, self.in_flight_payload_bytes == 0);
             if payload == 0 || self.outstanding.len() >= OUTSTANDING_CHUNKS_MAX {
                 break;
