@@ -123,6 +123,8 @@ impl Association {
             if let Some(path) = self.path_of(remote).filter(|&p| self.paths[p].state == PathState::Active) {
                 self.primary = path;
             }
+            // The peer sends from all of these, and we know only those that the user has named.
+            self.take_addresses(cx, &cookie.addresses);
             self.establish_from_cookie(cx, cookie, remote);
             return self.announce_connected(cx);
         }

@@ -10,7 +10,7 @@ use sctp_wire::parameter::{Ipv4, Parameters};
 
 use lab::packets::header;
 use lab::script::{ENDPOINT_PORT, PEER_PORT, Peer};
-use lab::{A, B, Fate, Lab, PORT_A, PORT_B};
+use lab::{A, App, B, Fate, Lab, PORT_A, PORT_B, World, line};
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -203,4 +203,27 @@ fn a_connect_to_where_an_association_is_fails_at_once() {
     let config = Arc::new(AssociationConfig::default());
     let again = peer.endpoint.connect(peer.now, ENDPOINT_PORT, PEER_PORT, &[peer.address], config, &peer.app);
     assert_eq!(again, Err(sctp::ConnectError::Exists));
+}
+
+/// Each has two addresses, of which the other is told one: the rest is in the INIT that it answered.
+#[test]
+fn two_inits_that_cross_bring_all_addresses() {
+    let mut world: World<App> = World::new(1);
+    let address = |net, host| IpAddr::V4(Ipv4Addr::new(10, net, 0, host));
+    for host in [1, 2] {
+        world.add_host(&[address(0, host), address(1, host)], App::default());
+    }
+    for (from, to) in [(1, 2), (2, 1)] {
+        let pipe = world.network.add_pipe(&line());
+        for (i, j) in [(0, 1), (1, 0), (0, 0), (1, 1)] {
+            world.route(address(i, from), address(j, to), &[pipe]);
+        }
+    }
+    let a = world.connect(A, B, (PORT_A, PORT_B), AssociationConfig::default());
+    let b = world.connect(B, A, (PORT_B, PORT_A), AssociationConfig::default());
+    world.run_for(Duration::from_secs(60));
+    for (host, id) in [(A, a), (B, b)] {
+        let statistics = world.statistics(host, id);
+        assert_eq!(statistics.paths.iter().filter(|path| path.active).count(), 2, "host {host}");
+    }
 }
