@@ -64,7 +64,8 @@ impl Association {
             }
         }
         let delay = self.config.sack_delay;
-        let rtt = self.paths[path_id].rto.srtt();
+        // An INIT ACK may just have taken away the path that it came on.
+        let rtt = self.paths.get(path_id).and_then(|path| path.rto.srtt());
         let had_data = self.inbound.as_mut().is_some_and(|inbound| inbound.end_packet(cx.now, delay, rtt));
         self.send_reports();
         if matches!(self.state, State::ShutdownSent { .. }) {
