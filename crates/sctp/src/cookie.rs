@@ -16,6 +16,7 @@ const MAC_BYTES: usize = 32;
 const WORDS: usize = 8;
 const HALVES: usize = 4;
 const FIXED_BYTES: usize = 8 + WORDS * 4 + HALVES * 2;
+const BYTES_MAX: usize = FIXED_BYTES + 17 * PEER_ADDRESSES_MAX + MAC_BYTES;
 
 /// What the cookie carries. Numbers are in host terms; the cookie is opaque to the peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,6 +137,10 @@ impl CookieJar {
     /// Opens a cookie of ours (RFC 9260 §5.1.5, 1, 2 and 4).
     pub(crate) fn open(&mut self, bytes: &[u8], now: Time) -> Result<StateCookie, CookieError> {
         self.change_keys(now);
+        // What cannot be ours is not worth a digest.
+        if bytes.len() > BYTES_MAX {
+            return Err(CookieError::Invalid);
+        }
         let body_bytes = bytes.len().checked_sub(MAC_BYTES).ok_or(CookieError::Invalid)?;
         let (body, mac) = bytes.split_at(body_bytes);
         let created = Time::from_nanos(u64::from_be_bytes(array(body, 0)?));

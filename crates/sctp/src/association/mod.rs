@@ -157,6 +157,8 @@ pub(crate) struct Association {
     control: VecDeque<Control>,
     /// When the next unconfirmed path may be probed.
     next_verification: Time,
+    /// The packet in hand has brought a SACK.
+    sack_seen: bool,
     /// Error causes that the packet in hand has given rise to.
     reports: Vec<u8>,
     /// Consecutive retransmissions and unanswered heartbeats (RFC 9260 §8.1).
@@ -203,6 +205,7 @@ impl Association {
             inbound: None,
             control: VecDeque::new(),
             next_verification: Time::ZERO,
+            sack_seen: false,
             reports: Vec::new(),
             errors: 0,
             shutdown_wanted: false,

@@ -19,6 +19,8 @@ use crate::outbound::{Report, SackOutcome};
 
 /// Most of an unknown chunk that an ERROR gives back.
 const REPORTED_CHUNK_BYTES_MAX: usize = 512;
+/// Most gap blocks of a SACK that are looked at.
+const GAP_BLOCKS_MAX: usize = 4096;
 /// Most that is reported of one packet, however many of its chunks ask for it.
 const REPORTS_BYTES_MAX: usize = 1024;
 
@@ -40,6 +42,7 @@ impl Association {
         datagram: &Bytes,
     ) {
         self.statistics.packets_received += 1;
+        self.sack_seen = false;
         let Some(path_id) = self.path_of(remote) else { return };
         if let Some(tracer) = &mut self.trace {
             tracer.packet_received(cx.now, path_id, packet);
@@ -126,9 +129,10 @@ impl Association {
     ) -> Next {
         self.statistics.control_chunks_received += u64::from(raw.kind != Pad::KIND);
         match raw.kind {
+            // RFC 9260 §6.2 has at most one in a packet; a second one is not worth its work.
             Sack::KIND => match Sack::parse(raw) {
-                Ok(sack) => self.handle_sack(cx, &sack),
-                Err(_) => self.discard_chunk(),
+                Ok(sack) if !std::mem::replace(&mut self.sack_seen, true) => self.handle_sack(cx, &sack),
+                _ => self.discard_chunk(),
             },
             InitAck::KIND => {
                 let remote = self.paths[path_id].remote;
@@ -180,7 +184,7 @@ impl Association {
         let sack = Report {
             cum_tsn: sack.cum_tsn,
             window_bytes: sack.a_rwnd as usize,
-            gaps: Some(sack.gap_blocks()),
+            gaps: Some(ascending(sack.gap_blocks())),
             duplicates: sack.duplicates(),
         };
         if !matches!(self.state, State::Established | State::ShutdownPending | State::ShutdownReceived) {
@@ -248,4 +252,14 @@ impl Association {
             self.statistics.reports_dropped += 1;
         }
     }
+}
+
+/// The gap blocks that are as RFC 9260 §6.7 wants them, from low to high. Others would cost more than they tell.
+fn ascending<G: Iterator<Item = (u16, u16)> + Clone>(gaps: G) -> impl Iterator<Item = (u16, u16)> + Clone {
+    let in_order = |last: &mut u16, (start, end): (u16, u16)| {
+        let block = (start > *last && end >= start).then_some((start, end));
+        *last = block.map_or(*last, |(_, end)| end);
+        Some(block)
+    };
+    gaps.take(GAP_BLOCKS_MAX).scan(0, in_order).flatten()
 }

@@ -101,6 +101,7 @@ impl Association {
     }
 
     fn push_shutdown_ack(&mut self) {
+        self.control.retain(|chunk| chunk.bytes.first() != Some(&ShutdownAck::KIND));
         let mut bytes = Vec::new();
         ShutdownAck.write(&mut bytes);
         self.push_control(bytes, None);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sctp::config::REPLIES_MAX;
 use sctp::{AssociationConfig, CloseReason, Event, Scope, SendInfo, TransmitBuffer};
-use sctp_wire::chunk::{DataFlags, Heartbeat};
+use sctp_wire::chunk::{CookieEcho, DataFlags, Heartbeat, Shutdown};
 
 use lab::packets::{build, write_data, write_sack};
 use lab::script::{ENDPOINT_PORT, PEER_PORT, Peer};
@@ -202,6 +202,54 @@ fn a_packet_full_of_sacks_or_errors_is_one_packet() {
         bytes += packet.len();
     }
     assert!(bytes < packet.len(), "{bytes} bytes for {}", packet.len());
+}
+
+#[test]
+fn a_second_sack_in_a_packet_is_not_looked_at() {
+    let mut peer = outstanding(70, 5);
+    peer.sends().sack(1, &[]).sack(4, &[]).go();
+    let statistics = peer.endpoint.statistics(peer.id).unwrap();
+    assert_eq!((statistics.outstanding_bytes, statistics.chunks_discarded), (300, 1));
+    peer.sends().sack(4, &[]).go();
+    assert_eq!(peer.endpoint.statistics(peer.id).unwrap().outstanding_bytes, 0);
+}
+
+#[test]
+fn gap_blocks_out_of_order_are_not_looked_at() {
+    // RFC 9260 §6.7: from the lowest to the highest.
+    let mut peer = outstanding(71, 5);
+    peer.sends().sack(-1, &[(4, 4), (2, 2), (3, 5), (5, 5)]).go();
+    assert_eq!(peer.endpoint.statistics(peer.id).unwrap().outstanding_bytes, 300);
+}
+
+#[test]
+fn a_sack_as_long_as_a_packet_can_be_is_read_to_its_limit() {
+    let mut peer = outstanding(72, 5);
+    let gaps: Vec<(u16, u16)> = (1..16_000).map(|n| (4 * n, 4 * n)).collect();
+    peer.sends().sack(-1, &gaps).go();
+    assert_eq!(peer.endpoint.statistics(peer.id).unwrap().outstanding_bytes, 400);
+    peer.sends().sack(4, &[]).go();
+    assert_eq!(peer.endpoint.statistics(peer.id).unwrap().outstanding_bytes, 0);
+}
+
+#[test]
+fn a_packet_full_of_shutdowns_has_one_answer() {
+    let mut peer = Peer::established(73);
+    let mut say = peer.sends();
+    for _ in 0..1000 {
+        say = say.chunk(|p, out| Shutdown { cum_tsn: p.endpoint_tsn(-1) }.write(out));
+    }
+    say.go();
+    peer.expects("SHUTDOWN ACK");
+    peer.expects_nothing();
+}
+
+#[test]
+fn a_cookie_that_is_longer_than_ours_can_be_is_none() {
+    let mut peer = Peer::new(74, AssociationConfig::default());
+    peer.sends().tag(1).chunk(|_, out| CookieEcho { cookie: &[0; 60_000] }.write(out)).go();
+    peer.expects_nothing();
+    assert_eq!(peer.endpoint.endpoint_statistics().cookie_errors, 1);
 }
 
 #[test]
