@@ -104,6 +104,7 @@ pub(crate) fn quiet() -> AssociationConfig {
         congestion: Algorithm::NewReno,
         heartbeat_interval: None,
         tail_loss_probes: false,
+        ecn: false,
         receive_buffer_tuned_bytes: 0,
         ..AssociationConfig::default()
     }

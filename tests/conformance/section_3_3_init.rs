@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use lab::packets::{header, kinds};
-use lab::script::Peer;
+use lab::script::{Peer, plain};
 use sctp::{AssociationConfig, SendInfo};
 use sctp_wire::chunk::{Abort, Init, InitAck};
 
@@ -56,7 +56,7 @@ rules! {
 
 fn an_init_has_its_addresses_and_nothing_else(stage: &Stage) {
     let addresses = ["10.0.0.1", "10.0.1.1", "fd00::1"].map(|a| a.parse().expect("an address"));
-    let mut peer = connects(stage, &addresses, AssociationConfig::default());
+    let mut peer = connects(stage, &addresses, plain());
     let init = only_chunk(&peer.hears());
     assert_eq!((init.kind, parameter_kinds(&init)), (Init::KIND, vec![5, 5, 6]));
 }
@@ -191,7 +191,7 @@ pub(crate) fn tags_and_initial_tsns_differ(stage: &Stage) {
 
 fn the_parameters_come_last(stage: &Stage) {
     let addresses = ["10.0.0.1", "10.0.1.1"].map(|a| a.parse().expect("an address"));
-    let mut peer = connects(stage, &addresses, AssociationConfig::default());
+    let mut peer = connects(stage, &addresses, plain());
     let init = only_chunk(&peer.hears());
     assert_eq!((half(&init.value, 8), half(&init.value, 10)), (10, 65535), "streams");
     let found = parameters(&init.value[INIT_FIXED_BYTES..]);
@@ -204,7 +204,7 @@ fn a_mapped_address_is_listed_as_ipv4(stage: &Stage) {
         IpAddr::V6(Ipv4Addr::new(10, 0, 0, 1).to_ipv6_mapped()),
         IpAddr::V6(Ipv4Addr::new(10, 0, 1, 1).to_ipv6_mapped()),
     ];
-    let mut peer = connects(stage, &addresses, AssociationConfig::default());
+    let mut peer = connects(stage, &addresses, plain());
     let init = only_chunk(&peer.hears());
     let found = parameters(&init.value[INIT_FIXED_BYTES..]);
     // And that it has no IPv6.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use lab::Reading;
 use lab::packets::{build, kinds, sack_of, write_data};
 use lab::script::{ENDPOINT_PORT, PEER_PORT, Peer};
-use sctp::{Admission, AssociationConfig, SendError, SendInfo};
+use sctp::{Admission, Arrival, AssociationConfig, SendError, SendInfo};
 use sctp_wire::chunk::{Abort, DataFlags};
 
 use crate::peers::{FIRST, LAST, MIDDLE, UNORDERED, ended, established, ignores, quiet, settled, statistics};
@@ -173,7 +173,10 @@ fn packets_that_arrive_together_are_acknowledged_together(stage: &Stage) {
         length = packet.len();
         batch.extend_from_slice(&packet);
     }
-    peer.endpoint.handle_batch(peer.now, peer.address, None, length, &batch.into(), &mut peer.app);
+    let bytes = batch.into();
+    let arrival =
+        Arrival { remote: peer.address, local: None, marked: false, segment_bytes: length, bytes: &bytes };
+    peer.endpoint.handle_batch(peer.now, &arrival, &mut peer.app);
     peer.settle();
     peer.expects("SACK 17");
     peer.expects_nothing();

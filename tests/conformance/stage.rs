@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Once;
 
 use bytes::Bytes;
-use lab::script::{Peer, Wire};
+use lab::script::{Peer, Wire, plain};
 use sctp::{AssociationConfig, Time};
 use sctp_wire::Packet;
 
@@ -83,7 +83,7 @@ impl Stage {
 
     /// The endpoint connects to the peer: its INIT is to be heard.
     pub(crate) fn connecting(&self) -> Peer {
-        self.connecting_with(AssociationConfig::default())
+        self.connecting_with(plain())
     }
 
     /// The same with settings.

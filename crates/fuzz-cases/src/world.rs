@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use sctp::{AssociationId, CloseReason, Scope, Time, TransmitBuffer};
+use sctp::{Arrival, AssociationId, CloseReason, Scope, Time, TransmitBuffer};
 
 use crate::side::Side;
 use crate::sniff::{self, Known};
@@ -87,7 +87,9 @@ impl World {
         let Side { endpoint, app, .. } = &mut self.sides[side];
         app.events = 0;
         let associations = app.book.entries.len();
-        endpoint.handle_batch(self.now, packet.from, local, segment_bytes, &packet.bytes, app);
+        let arrival =
+            Arrival { remote: packet.from, local, marked: false, segment_bytes, bytes: &packet.bytes };
+        endpoint.handle_batch(self.now, &arrival, app);
         if app.book.entries.len() > associations
             && let Some(cookie) = sniff::cookie(&packet.bytes)
         {

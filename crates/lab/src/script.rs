@@ -71,9 +71,9 @@ pub struct Say<'p> {
     chunks: Vec<u8>,
 }
 
-/// The default settings, but no probes: the timers of RFC 9260 speak alone.
+/// The default settings, but no probes and no marks: RFC 9260 speaks alone.
 pub fn plain() -> AssociationConfig {
-    AssociationConfig { tail_loss_probes: false, ..AssociationConfig::default() }
+    AssociationConfig { tail_loss_probes: false, ecn: false, ..AssociationConfig::default() }
 }
 
 impl Peer {

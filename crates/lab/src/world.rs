@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use netsim::topology::Site;
-use netsim::{HostId, Network, PipeConfig, PipeId};
+use netsim::{Ecn, HostId, Network, Packet, PipeConfig, PipeId};
 use sctp::trace::Record;
 use sctp::{
-    AssociationConfig, AssociationId, BatchLimits, Endpoint, EndpointConfig, Host, Piece, Scope, Statistics,
-    Time, TransmitBuffer,
+    Arrival, AssociationConfig, AssociationId, BatchLimits, Endpoint, EndpointConfig, Host, Piece, Scope,
+    Statistics, Time, TransmitBuffer,
 };
 
 /// The UDP port of every host (RFC 6951).
@@ -51,6 +51,8 @@ pub struct Outgoing {
     pub from: SocketAddr,
     /// Where to.
     pub to: SocketAddr,
+    /// Whether routers may mark it.
+    pub ecn: Ecn,
     /// The SCTP packet.
     pub packet: Bytes,
 }
@@ -59,7 +61,8 @@ impl Outgoing {
     /// Puts it into the network.
     pub fn enter(self, network: &mut Network<Bytes>) {
         let bytes = self.packet.len() + LOWER_HEADER_BYTES;
-        network.send(self.at.as_nanos(), self.from, self.to, bytes, self.packet);
+        let packet = Packet { bytes, ecn: self.ecn, payload: self.packet };
+        network.send_packet(self.at.as_nanos(), self.from, self.to, packet);
     }
 }
 
@@ -448,7 +451,14 @@ impl<A: Application> World<A> {
             self.touch(number);
             let Node { endpoint, app, .. } = &mut self.nodes[number];
             app.set_now(now);
-            endpoint.handle_datagram(now, delivery.from, Some(delivery.to.ip()), &delivery.payload, app);
+            let arrival = Arrival {
+                remote: delivery.from,
+                local: Some(delivery.to.ip()),
+                marked: delivery.ecn == Ecn::CongestionExperienced,
+                segment_bytes: delivery.payload.len(),
+                bytes: &delivery.payload,
+            };
+            endpoint.handle_batch(now, &arrival, app);
         }
     }
 
@@ -490,9 +500,10 @@ impl<A: Application> World<A> {
             assert_eq!(batch.len(), transmit.total_bytes, "a batch is as long as it says");
             let source = transmit.local.unwrap_or_else(|| node.source(transmit.remote.ip()));
             let from = SocketAddr::new(source, UDP_PORT);
+            let ecn = if transmit.ecn_capable { Ecn::Ect0 } else { Ecn::NotCapable };
             while !batch.is_empty() {
                 let packet = batch.split_to(transmit.segment_bytes.min(batch.len()));
-                let packet = Outgoing { at: now, by: number, from, to: transmit.remote, packet };
+                let packet = Outgoing { at: now, by: number, from, to: transmit.remote, ecn, packet };
                 wire.emit(packet, &mut self.network);
             }
         }

@@ -61,6 +61,9 @@ pub struct AssociationConfig {
     pub congestion: Algorithm,
     /// Retransmission timeout limits.
     pub rto: RtoConfig,
+    /// Whether packets may be marked by congested routers instead of being dropped (draft-stewart-tsvwg-sctpecn), if the
+    /// peer can, too. On.
+    pub ecn: bool,
     /// Whether the end of a burst is probed after two round trips without an answer (RFC 8985 §7); otherwise it waits for
     /// T3, which takes a second at least. On.
     pub tail_loss_probes: bool,
@@ -95,6 +98,7 @@ impl Default for AssociationConfig {
             partial_delivery_bytes: 512 << 10,
             congestion: Algorithm::default(),
             rto: RtoConfig::default(),
+            ecn: true,
             tail_loss_probes: true,
             heartbeat_interval: Some(Duration::from_secs(30)),
             heartbeat_burst_max: 1,

@@ -14,7 +14,7 @@ use crate::time::Time;
 const KEY_LIFE: Duration = Duration::from_secs(600);
 const MAC_BYTES: usize = 32;
 const WORDS: usize = 8;
-const HALVES: usize = 4;
+const HALVES: usize = 5;
 const FIXED_BYTES: usize = 8 + WORDS * 4 + HALVES * 2;
 const BYTES_MAX: usize = FIXED_BYTES + 17 * PEER_ADDRESSES_MAX + MAC_BYTES;
 
@@ -33,6 +33,8 @@ pub(crate) struct StateCookie {
     pub(crate) peer_port: u16,
     pub(crate) streams_out: u16,
     pub(crate) streams_in: u16,
+    /// Both sides react to marked packets.
+    pub(crate) ecn: bool,
     /// Of the association that the INIT met, if any (RFC 9260 §5.2.2).
     pub(crate) ties: TieTags,
     /// The peer's addresses. The first is the one that the INIT came from; the cookie is good from these alone.
@@ -113,7 +115,7 @@ impl CookieJar {
             out.extend_from_slice(&word.to_be_bytes());
         }
         let halves: [u16; HALVES] =
-            [cookie.local_port, cookie.peer_port, cookie.streams_out, cookie.streams_in];
+            [cookie.local_port, cookie.peer_port, cookie.streams_out, cookie.streams_in, cookie.ecn.into()];
         for half in halves {
             out.extend_from_slice(&half.to_be_bytes());
         }
@@ -166,6 +168,7 @@ impl CookieJar {
             peer_port: half(1)?,
             streams_out: half(2)?,
             streams_in: half(3)?,
+            ecn: half(4)? != 0,
             addresses: addresses(&body[FIXED_BYTES..])?,
         };
         let age = now.saturating_since(created);
@@ -240,6 +243,7 @@ mod tests {
             peer_port: 7,
             streams_out: 8,
             streams_in: 9,
+            ecn: true,
             ties: TieTags { local: 10, peer: 11 },
             addresses: vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()],
         }

@@ -27,6 +27,7 @@ use crate::statistics::{EndpointStatistics, STATISTICS_VERSION, Statistics};
 use crate::time::Time;
 use crate::transmit::{BatchLimits, Scope, Transmit, TransmitBuffer};
 
+pub use demultiplex::Arrival;
 pub use icmp::Unreachable;
 use replies::Replies;
 pub(crate) use replies::Reply;

@@ -19,6 +19,7 @@ mod association;
 pub mod config;
 pub mod congestion;
 mod cookie;
+mod ecn;
 mod endpoint;
 pub mod error;
 mod event;
@@ -38,7 +39,7 @@ mod transmit;
 mod tsn;
 
 pub use config::{AssociationConfig, Checksum, EndpointConfig};
-pub use endpoint::{AssociationId, Endpoint, PathHints, Unreachable};
+pub use endpoint::{Arrival, AssociationId, Endpoint, PathHints, Unreachable};
 pub use error::{CloseReason, ConnectError, SendError};
 pub use event::{Admission, Event, Host, Payload, ReceiveInfo, SendInfo};
 pub use path::PathState;

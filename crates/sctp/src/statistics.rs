@@ -144,6 +144,10 @@ pub struct Statistics {
     pub tail_probes: u64,
     /// Reductions of the congestion window that were taken back, because nothing had been lost, on all paths.
     pub reductions_undone: u64,
+    /// Packets that came with the mark of a congested router (RFC 3168).
+    pub marked_packets_received: u64,
+    /// Reductions of the congestion window because the peer had seen such marks.
+    pub ecn_reductions: u64,
     /// The longest RTO that any path has had (`sas_maxrto`).
     pub rto_max: Duration,
     /// The path that had it (`sas_obs_rto_ipaddr`).

@@ -37,6 +37,8 @@ pub struct Transmit {
     pub remote: SocketAddr,
     /// Which of our addresses to send from.
     pub local: Option<IpAddr>,
+    /// Routers may mark it instead of dropping it (ECT(0), RFC 3168).
+    pub ecn_capable: bool,
     /// Length of every packet but the last.
     pub segment_bytes: usize,
     /// Length of all packets together.

@@ -3,12 +3,17 @@
 use std::io::{self, ErrorKind, IoSlice};
 use std::time::Instant;
 
-use ::sctp::{Piece, Scope, Time, TransmitBuffer};
+use ::sctp::{Arrival, Piece, Scope, Time, TransmitBuffer};
 use links::{Datagrams, UnreachableReason};
 use smallvec::SmallVec;
 use streams::Cx;
 
 use super::SctpDriver;
+
+/// The ECN field of the IP header (RFC 3168 §5): not capable, capable, and marked.
+const NOT_ECT: u8 = 0;
+const ECT_0: u8 = 2;
+const CE: u8 = 3;
 
 /// What a link handed over in one receive. All of it is handled before anything is answered, so that one
 /// SACK speaks for everything that had arrived.
@@ -34,8 +39,14 @@ impl SctpDriver {
         let mut arrivals = std::mem::take(&mut self.received);
         for batch in arrivals.batches.drain(..) {
             let (endpoint, mut host) = self.split(cx);
-            let (remote, local) = (batch.remote, Some(batch.local));
-            endpoint.handle_batch(now, remote, local, batch.segment_bytes, &batch.payload, &mut host);
+            let arrival = Arrival {
+                remote: batch.remote,
+                local: Some(batch.local),
+                marked: batch.ecn == CE,
+                segment_bytes: batch.segment_bytes,
+                bytes: &batch.payload,
+            };
+            endpoint.handle_batch(now, &arrival, &mut host);
         }
         for report in arrivals.unreachable.drain(..) {
             let why = match report.reason {
@@ -116,7 +127,7 @@ impl SctpDriver {
         self.link.transmit(&links::Transmit {
             remote: transmit.remote,
             local: transmit.local,
-            ecn: 0,
+            ecn: if transmit.ecn_capable { ECT_0 } else { NOT_ECT },
             segment_bytes: transmit.segment_bytes,
             slices: &slices,
         })

@@ -9,7 +9,9 @@ use crate::parameter::ParameterError;
 mod abort;
 mod cookie_ack;
 mod cookie_echo;
+mod cwr;
 mod data;
+mod ecn_echo;
 mod error;
 mod heartbeat;
 mod heartbeat_ack;
@@ -25,7 +27,9 @@ mod unknown;
 pub use abort::Abort;
 pub use cookie_ack::CookieAck;
 pub use cookie_echo::CookieEcho;
+pub use cwr::Cwr;
 pub use data::{DATA_HEADER_BYTES, DATA_PAYLOAD_BYTES_MAX, Data, DataFlags};
+pub use ecn_echo::EcnEcho;
 pub use error::Error;
 pub use heartbeat::Heartbeat;
 pub use heartbeat_ack::HeartbeatAck;
@@ -260,6 +264,10 @@ chunks! {
     CookieEcho(CookieEcho<'a>),
     /// The association is up.
     CookieAck(CookieAck),
+    /// A router has marked packets.
+    EcnEcho(EcnEcho),
+    /// The marks have been heeded.
+    Cwr(Cwr),
     /// The association is gone.
     ShutdownComplete(ShutdownComplete),
     /// Nothing, of a certain size.

@@ -5,6 +5,7 @@ use std::fmt;
 use crate::framing::{self, FramingError};
 
 mod cookie_preservative;
+mod ecn_capable;
 mod heartbeat_info;
 mod host_name;
 mod ipv4;
@@ -16,6 +17,7 @@ mod unknown;
 mod unrecognized;
 
 pub use cookie_preservative::CookiePreservative;
+pub use ecn_capable::EcnCapable;
 pub use heartbeat_info::HeartbeatInfo;
 pub use host_name::HostName;
 pub use ipv4::Ipv4;
@@ -245,6 +247,8 @@ parameters! {
     HostName(HostName<'a>),
     /// The kinds of addresses that the sender can use.
     SupportedAddressTypes(SupportedAddressTypes<'a>),
+    /// The sender reacts to marked packets.
+    EcnCapable(EcnCapable),
 }
 
 #[cfg(test)]

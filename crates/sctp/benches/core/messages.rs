@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use sctp::{
-    Admission, AssociationConfig, AssociationId, BatchLimits, Endpoint, EndpointConfig, Event, Host,
-    PathHints, Payload, Piece, ReceiveInfo, Scope, SendInfo, Time, TransmitBuffer,
+    Admission, Arrival, AssociationConfig, AssociationId, BatchLimits, Endpoint, EndpointConfig, Event, Host,
+    PathHints, Payload, Piece, ReceiveInfo, Scope, SendInfo, Time, Transmit, TransmitBuffer,
 };
 
 use crate::counting::allocations;
@@ -176,7 +176,7 @@ impl Pair {
             let batch = wire.carry();
             let from = a.address;
             steps.receive.measure(|| {
-                b.endpoint.handle_batch(*now, from, None, sent.segment_bytes, &batch, &mut b.reader);
+                b.endpoint.handle_batch(*now, &arrival(from, &sent, &batch), &mut b.reader);
             });
             drop(batch);
             steps.read.measure(|| {
@@ -191,7 +191,7 @@ impl Pair {
             let batch = wire.carry();
             let from = b.address;
             steps.acknowledged.measure(|| {
-                a.endpoint.handle_batch(*now, from, None, sent.segment_bytes, &batch, &mut a.reader);
+                a.endpoint.handle_batch(*now, &arrival(from, &sent, &batch), &mut a.reader);
             });
         }
         steps.records += steps.trace.measure(|| {
@@ -285,4 +285,8 @@ fn line(mtu_bytes: usize, bytes: usize, steps: &Steps) {
         per_message(&steps.acknowledged),
         allocations as f64 / steps.packets as f64,
     );
+}
+
+fn arrival<'a>(remote: SocketAddr, sent: &Transmit, bytes: &'a Bytes) -> Arrival<'a> {
+    Arrival { remote, local: None, marked: false, segment_bytes: sent.segment_bytes, bytes }
 }

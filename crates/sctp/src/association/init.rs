@@ -28,6 +28,8 @@ pub(crate) struct PeerInit {
     pub(crate) addresses: Vec<IpAddr>,
     /// The kinds of addresses that it can use, as far as it says so itself.
     supported: Option<Families>,
+    /// It reacts to marked packets.
+    pub(crate) ecn: bool,
     /// Only in an INIT: how much longer than usual the cookie should live.
     pub(crate) cookie_increment: Duration,
     /// Only in an INIT ACK.
@@ -143,6 +145,7 @@ impl PeerInit {
             initial_tsn: init.initial_tsn.0,
             addresses: Vec::new(),
             supported: None,
+            ecn: false,
             cookie_increment: Duration::ZERO,
             cookie: None,
             unrecognized: Vec::new(),
@@ -162,6 +165,7 @@ impl PeerInit {
                 Parameter::SupportedAddressTypes(p) => {
                     peer.supported = Some(Families::from_parameter(&p));
                 }
+                Parameter::EcnCapable(_) => peer.ecn = true,
                 Parameter::HostName(_) => {
                     let whole = &raw.whole[..raw.whole.len().min(HOST_NAME_BYTES_MAX)];
                     return Err(BadInit::HostName(whole.to_vec()));
@@ -232,6 +236,9 @@ pub(crate) fn write_init_ack(
     let mut parameters = Vec::new();
     write_addresses(local_addresses, families, &mut parameters);
     parameter::StateCookie { cookie: sealed }.write(&mut parameters);
+    if cookie.ecn {
+        parameter::EcnCapable.write(&mut parameters);
+    }
     // RFC 9260 §3.2.2: each in a parameter of its own.
     let mut reported = Parameters::new(unrecognized);
     while let Some(Ok(raw)) = reported.next_raw() {
@@ -250,12 +257,16 @@ pub(crate) fn write_init_ack(
 
 /// Appends the parameters of an INIT.
 pub(super) fn write_init_parameters(
+    config: &AssociationConfig,
     local_addresses: &[IpAddr],
     cookie_increment: Option<Duration>,
     out: &mut Vec<u8>,
 ) {
     write_addresses(local_addresses, Families::BOTH, out);
     Families::of(local_addresses).write(out);
+    if config.ecn {
+        parameter::EcnCapable.write(out);
+    }
     if let Some(increment) = cookie_increment {
         let increment_ms = u32::try_from(increment.as_millis()).unwrap_or(u32::MAX);
         parameter::CookiePreservative { increment_ms }.write(out);

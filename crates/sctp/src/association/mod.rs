@@ -37,6 +37,7 @@ use sctp_wire::packet::Header;
 
 use crate::config::{AssociationConfig, CONTROL_CHUNKS_MAX, Checksum};
 use crate::cookie::StateCookie;
+use crate::ecn::Ecn;
 use crate::endpoint::{AssociationId, PathHints, Reply};
 use crate::error::{CloseReason, SendError};
 use crate::event::{Admission, Event, Host, SendInfo};
@@ -169,6 +170,7 @@ pub(crate) struct Association {
     cookie_increment: Option<Duration>,
     /// Whether our INIT named several addresses of ours.
     lists_addresses: bool,
+    ecn: Ecn,
     /// Whether the endpoint has yet to enter addresses of paths.
     paths_changed: bool,
     statistics: Statistics,
@@ -211,6 +213,7 @@ impl Association {
             shutdown_wanted: false,
             cookie_increment: None,
             lists_addresses: false,
+            ecn: Ecn::default(),
             paths_changed: false,
             statistics: Statistics::default(),
             trace,

@@ -6,16 +6,19 @@ use bytes::Bytes;
 use sctp_wire::Packet;
 use sctp_wire::cause::{Cause, Causes, InvalidStreamIdentifier, NoUserData, UnrecognizedChunkType};
 use sctp_wire::chunk::{
-    Abort, ChunkError, CookieAck, CookieEcho, Data, Error, Heartbeat, HeartbeatAck, Init, InitAck, Pad,
-    RawChunk, Sack, Shutdown, ShutdownAck, ShutdownComplete,
+    Abort, ChunkError, CookieAck, CookieEcho, Cwr, Data, EcnEcho, Error, Heartbeat, HeartbeatAck, Init,
+    InitAck, Pad, RawChunk, Sack, Shutdown, ShutdownAck, ShutdownComplete,
 };
 
 use super::causes::{abort_chunk, reports_stale_cookie};
 use super::{Association, Context, State};
+use crate::congestion::Signal;
+use crate::ecn;
 use crate::error::CloseReason;
 use crate::event::{Event, Host};
 use crate::inbound::Outcome;
 use crate::outbound::{Report, SackOutcome};
+use crate::time::Time;
 
 /// Most of an unknown chunk that an ERROR gives back.
 const REPORTED_CHUNK_BYTES_MAX: usize = 512;
@@ -32,12 +35,14 @@ enum Next {
 }
 
 impl Association {
-    /// Handles a packet whose verification tag is ours. `datagram` owns the bytes of `packet`.
+    /// Handles a packet whose verification tag is ours. `marked`: a congested router has let it pass. `datagram` owns the
+    /// bytes of `packet`.
     pub(crate) fn handle_packet<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
         remote: SocketAddr,
         local: Option<IpAddr>,
+        marked: bool,
         packet: &Packet<'_>,
         datagram: &Bytes,
     ) {
@@ -65,6 +70,9 @@ impl Association {
             if self.is_closed() {
                 return;
             }
+        }
+        if marked {
+            self.note_mark(packet);
         }
         let delay = self.config.sack_delay;
         // An INIT ACK may just have taken away the path that it came on.
@@ -162,6 +170,16 @@ impl Association {
             ShutdownAck::KIND => self.handle_shutdown_ack(cx),
             ShutdownComplete::KIND => self.handle_shutdown_complete(cx),
             Error::KIND => self.handle_error(cx, raw),
+            EcnEcho::KIND if self.ecn.is_negotiated() => {
+                if let Ok(echo) = EcnEcho::parse(raw) {
+                    self.handle_ecn_echo(cx.now, echo);
+                }
+            }
+            Cwr::KIND if self.ecn.is_negotiated() => {
+                if let Ok(cwr) = Cwr::parse(raw) {
+                    self.ecn.on_cwr(cwr);
+                }
+            }
             // The endpoint has handled both before it lent the packet to us (RFC 9260 §5.2).
             Init::KIND | CookieEcho::KIND => {}
             kind => {
@@ -177,6 +195,37 @@ impl Association {
             }
         }
         Next::Chunk
+    }
+
+    /// A router on the way is congested: the peer is to know.
+    #[cold]
+    fn note_mark(&mut self, packet: &Packet<'_>) {
+        self.statistics.marked_packets_received += 1;
+        if self.ecn.on_marked(packet)
+            && let Some(inbound) = &mut self.inbound
+        {
+            inbound.acknowledge_now();
+        }
+    }
+
+    /// The peer has seen marks on what we sent.
+    fn handle_ecn_echo(&mut self, now: Time, echo: EcnEcho) {
+        let (lowest, next) = self.outbound.place_of(echo.lowest_tsn);
+        if lowest >= next || !self.may_carry_data() {
+            // Never sent.
+            self.statistics.chunks_discarded += 1;
+            return;
+        }
+        if self.ecn.heed(lowest, next) {
+            let path_id = self.outbound.path_of(lowest).unwrap_or(self.data_path());
+            let path = &mut self.paths[path_id];
+            if !path.in_recovery() {
+                self.statistics.ecn_reductions += 1;
+                path.doubt.end();
+                path.enter_recovery(now, Signal::Ecn, path.in_flight_bytes);
+            }
+        }
+        self.push_control(ecn::answer(echo.lowest_tsn), None);
     }
 
     fn handle_sack<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, sack: &Sack<'_>) {

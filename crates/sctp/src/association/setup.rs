@@ -15,6 +15,7 @@ use super::init::{Families, PeerInit, initial_window, write_init_parameters};
 use super::{Association, Context, Control, Identity, Retry, State, make_path};
 use crate::config::AssociationConfig;
 use crate::cookie::StateCookie;
+use crate::ecn::Ecn;
 use crate::endpoint::{AssociationId, PathHints};
 use crate::error::CloseReason;
 use crate::event::{Event, Host};
@@ -52,7 +53,7 @@ impl Association {
 
     fn push_init(&mut self, local_addresses: &[IpAddr]) {
         let mut parameters = Vec::new();
-        write_init_parameters(local_addresses, self.cookie_increment, &mut parameters);
+        write_init_parameters(&self.config, local_addresses, self.cookie_increment, &mut parameters);
         let mut bytes = Vec::new();
         Init {
             initiate_tag: VerificationTag(self.identity.local_tag),
@@ -98,6 +99,7 @@ impl Association {
             cookie.streams_out,
             cookie.streams_in,
         );
+        self.ecn = Ecn::new(cookie.ecn);
         self.control.clear();
         self.acknowledge_cookie(cx, remote);
         self.measure_handshake(cx.now.saturating_since(cookie.created));
@@ -205,6 +207,7 @@ impl Association {
         let streams_out = self.config.streams_out.max(1).min(peer.streams_in);
         let streams_in = self.config.streams_in_max.max(1).min(peer.streams_out);
         self.take_peer(peer.initial_tsn, peer.window_bytes, streams_out, streams_in);
+        self.ecn = Ecn::new(self.config.ecn && peer.ecn);
         self.take_addresses(cx, &peer.reachable_at(remote.ip(), Families::of(cx.local_addresses)));
         self.control.clear();
         let rto = self.paths[self.primary].rto.current();

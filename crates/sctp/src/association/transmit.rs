@@ -31,6 +31,8 @@ impl Association {
             None if self.inbound.as_ref().is_some_and(|i| i.ack_due()) => self.reply_path,
             None => return None,
         };
+        let first_number = self.paths[path_id].next_packet();
+        let repeated = self.statistics.data_chunks_retransmitted;
         let mut segment_bytes = 0;
         for packet_number in 0..rules.limits.segments_max.max(1) {
             let limit = if packet_number == 0 { self.paths[path_id].mtu_bytes } else { segment_bytes };
@@ -73,7 +75,11 @@ impl Association {
             self.note_batch(now, path_id);
         }
         let path = &self.paths[path_id];
+        // RFC 3168 §6.1.5: what is sent again is not to be marked.
+        let fresh =
+            path.next_packet() != first_number && self.statistics.data_chunks_retransmitted == repeated;
         Some(Transmit {
+            ecn_capable: fresh && self.ecn.is_negotiated(),
             remote: path.remote,
             local: path.local,
             segment_bytes,
@@ -121,6 +127,12 @@ impl Association {
             let rides = inbound.ack_waits() && (with_data || buffer.packet_bytes() > HEADER_BYTES);
             let space = limit.saturating_sub(buffer.packet_bytes());
             if (inbound.ack_due() || rides) && space >= SACK_HEADER_BYTES {
+                let echo = self.ecn.echo().filter(|echo| space >= SACK_HEADER_BYTES + echo.wire_bytes());
+                if let Some(echo) = echo {
+                    echo.write(buffer.out());
+                    self.statistics.control_chunks_sent += 1;
+                }
+                let space = limit.saturating_sub(buffer.packet_bytes());
                 inbound.write_sack(space, buffer.out());
                 self.statistics.sacks_sent += 1;
                 self.statistics.control_chunks_sent += 1;

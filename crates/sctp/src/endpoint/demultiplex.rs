@@ -16,11 +16,28 @@ use crate::config::Checksum;
 use crate::event::Host;
 use crate::time::Time;
 
+/// Datagrams of one sender that arrived together.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival<'a> {
+    /// Where they came from; the port is the UDP encapsulation port.
+    pub remote: SocketAddr,
+    /// To which of our addresses.
+    pub local: Option<IpAddr>,
+    /// A congested router has marked them (CE, RFC 3168).
+    pub marked: bool,
+    /// Length of each but the last.
+    pub segment_bytes: usize,
+    /// All of them, one after the other.
+    pub bytes: &'a Bytes,
+}
+
 /// Where a packet came from and went to.
 #[derive(Clone, Copy)]
 pub(super) struct Route {
     pub(super) remote: SocketAddr,
     pub(super) local: Option<IpAddr>,
+    /// A congested router has let it pass.
+    pub(super) marked: bool,
 }
 
 impl Route {
@@ -41,24 +58,18 @@ impl Endpoint {
         datagram: &Bytes,
         host: &mut H,
     ) {
-        self.handle_batch(now, remote, local, datagram.len(), datagram, host);
+        let segment_bytes = datagram.len();
+        let arrival = Arrival { remote, local, marked: false, segment_bytes, bytes: datagram };
+        self.handle_batch(now, &arrival, host);
     }
 
-    /// Takes datagrams of one sender that arrived together: `batch` holds them one after the other, each of
-    /// `segment_bytes` but the last. What follows from them is decided once, after the last.
-    pub fn handle_batch<H: Host + ?Sized>(
-        &mut self,
-        now: Time,
-        remote: SocketAddr,
-        local: Option<IpAddr>,
-        segment_bytes: usize,
-        batch: &Bytes,
-        host: &mut H,
-    ) {
-        let route = Route { remote, local };
+    /// Takes datagrams of one sender that arrived together. What follows from them is decided once, after the last.
+    pub fn handle_batch<H: Host + ?Sized>(&mut self, now: Time, arrival: &Arrival<'_>, host: &mut H) {
+        let Arrival { remote, local, marked, segment_bytes, bytes } = *arrival;
+        let route = Route { remote, local, marked };
         let mut unsettled = None;
-        for datagram in batch.chunks(segment_bytes.max(1)) {
-            let touched = self.handle_packet(now, route, datagram, batch, host);
+        for datagram in bytes.chunks(segment_bytes.max(1)) {
+            let touched = self.handle_packet(now, route, datagram, bytes, host);
             if touched != unsettled
                 && let Some(id) = std::mem::replace(&mut unsettled, touched)
             {
@@ -129,7 +140,7 @@ impl Endpoint {
             local_addresses: &self.local_addresses,
         };
         self.at_work = Some(id);
-        association.handle_packet(&mut cx, route.remote, route.local, &packet, batch);
+        association.handle_packet(&mut cx, route.remote, route.local, route.marked, &packet, batch);
         self.at_work = None;
         association.trace_changes(now);
         let (paths_changed, closed) = (association.take_paths_changed(), association.is_closed());

@@ -70,6 +70,7 @@ impl Endpoint {
             peer_port: identity.peer_port,
             streams_out: config.streams_out.max(1).min(peer.streams_in),
             streams_in: config.streams_in_max.max(1).min(peer.streams_out),
+            ecn: config.ecn && peer.ecn,
             ties: offer.ties,
             addresses,
         };

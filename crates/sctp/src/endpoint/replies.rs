@@ -65,6 +65,7 @@ impl Replies {
         Some(Transmit {
             remote: reply.remote,
             local: reply.local,
+            ecn_capable: false,
             segment_bytes: reply.packet.len(),
             total_bytes: reply.packet.len(),
         })

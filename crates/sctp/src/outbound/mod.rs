@@ -192,6 +192,17 @@ impl Outbound {
         self.pending.is_empty() && self.outstanding.is_empty()
     }
 
+    /// Where a TSN of ours lies, and which comes next (both unwrapped).
+    pub(crate) fn place_of(&self, tsn: Tsn) -> (u64, u64) {
+        (tsn::unwrap(self.first, tsn), self.first + self.outstanding.len() as u64)
+    }
+
+    /// The path that an outstanding chunk was last sent on.
+    pub(crate) fn path_of(&self, tsn: u64) -> Option<usize> {
+        let at = usize::try_from(tsn.checked_sub(self.first)?).ok()?;
+        self.outstanding.get(at).map(|chunk| usize::from(chunk.path))
+    }
+
     /// Whether anything waits to be sent, for the first time or again.
     #[inline]
     pub(crate) fn has_waiting(&self) -> bool {

@@ -4,6 +4,7 @@
 mod abort;
 mod bundling;
 mod collision;
+mod congestion_marks;
 mod connect_fails;
 mod cookie;
 mod data_both_ways;

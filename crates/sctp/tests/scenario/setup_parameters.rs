@@ -255,7 +255,7 @@ fn an_endpoint_of_one_kind_of_address_says_so() {
         let Chunk::Init(init) = chunk else { panic!("{chunk}") };
         parameters = init.parameters().flatten().map(|p| p.to_string()).collect();
     });
-    assert_eq!(parameters, ["supported address types 5"]);
+    assert_eq!(parameters, ["supported address types 5", "ECN capable"]);
 }
 
 #[test]
@@ -268,7 +268,7 @@ fn a_thousand_addresses_are_read_and_few_are_kept() {
     let mut peer = Peer::new(12, AssociationConfig::default());
     says_init(&mut peer, &parameters);
     let cookie = peer.takes_init_ack();
-    assert!(cookie.len() <= 48 + 5 * PEER_ADDRESSES_MAX + 32, "{}", cookie.len());
+    assert!(cookie.len() <= 50 + 5 * PEER_ADDRESSES_MAX + 32, "{}", cookie.len());
     peer.sends().chunk(|_, out| CookieEcho { cookie: &cookie }.write(out)).go();
     let id = peer.app.events[0].id;
     assert_eq!(peer.endpoint.peer_addresses(id).unwrap().0.len(), PEER_ADDRESSES_MAX);

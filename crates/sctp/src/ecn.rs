@@ -1,0 +1,72 @@
+//! Explicit congestion notification (draft-stewart-tsvwg-sctpecn): a router marks packets instead of dropping them, the
+//! receiver says so in ECNE until the sender answers with CWR, and the sender shrinks its window once for that.
+
+use sctp_wire::chunk::{Cwr, EcnEcho};
+use sctp_wire::{Tsn, packet::Packet};
+
+/// What an association knows of marks.
+#[derive(Debug, Default)]
+pub(crate) struct Ecn {
+    /// Both sides heed marks.
+    negotiated: bool,
+    /// What is to be said with every SACK, until CWR has come.
+    echo: Option<EcnEcho>,
+    /// Marks on TSNs before this one (unwrapped) have been heeded.
+    heeded_until: u64,
+}
+
+impl Ecn {
+    pub(crate) fn new(negotiated: bool) -> Self {
+        Ecn { negotiated, ..Ecn::default() }
+    }
+
+    /// Whether packets with DATA may be marked.
+    #[inline]
+    pub(crate) fn is_negotiated(&self) -> bool {
+        self.negotiated
+    }
+
+    /// A packet came with a mark. True: the peer is to hear of it at once.
+    pub(crate) fn on_marked(&mut self, packet: &Packet<'_>) -> bool {
+        if !self.negotiated {
+            return false;
+        }
+        let first = packet.chunks().flatten().find_map(|raw| match raw.kind {
+            sctp_wire::chunk::Data::KIND => sctp_wire::chunk::Data::parse(&raw).ok(),
+            _ => None,
+        });
+        let Some(data) = first else { return false };
+        let echo = self.echo.get_or_insert(EcnEcho { lowest_tsn: data.tsn, marked_packets: 0 });
+        echo.marked_packets = echo.marked_packets.saturating_add(1);
+        true
+    }
+
+    /// What goes with a SACK.
+    #[inline]
+    pub(crate) fn echo(&self) -> Option<EcnEcho> {
+        self.echo
+    }
+
+    /// The peer has heeded the marks up to a TSN.
+    pub(crate) fn on_cwr(&mut self, cwr: Cwr) {
+        let heeded = |echo: &mut EcnEcho| !echo.lowest_tsn.is_after(cwr.lowest_tsn);
+        self.echo.take_if(heeded);
+    }
+
+    /// The peer has seen marks from `lowest` on; `next` is the TSN to be sent next (both unwrapped). True: the window is to
+    /// shrink, once for all that is outstanding.
+    pub(crate) fn heed(&mut self, lowest: u64, next: u64) -> bool {
+        let fresh = lowest >= self.heeded_until;
+        if fresh {
+            self.heeded_until = next;
+        }
+        fresh
+    }
+}
+
+/// The answer to an ECNE.
+pub(crate) fn answer(lowest_tsn: Tsn) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    Cwr { lowest_tsn }.write(&mut bytes);
+    bytes
+}
