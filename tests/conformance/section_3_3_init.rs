@@ -73,6 +73,9 @@ fn a_plain_init_is_answered(stage: &Stage) {
     let mut peer = stage.listening();
     sends_init(&mut peer, &[]);
     assert_eq!(only_chunk(&peer.hears()).kind, InitAck::KIND);
+    // The least that is allowed of everything.
+    sends_init_like(&mut peer, |init| Init { a_rwnd: 1500, outbound_streams: 1, inbound_streams: 1, ..init });
+    assert_eq!(only_chunk(&peer.hears()).kind, InitAck::KIND);
 }
 
 fn an_init_has_no_flags(stage: &Stage) {

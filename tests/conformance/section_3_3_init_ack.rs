@@ -219,7 +219,13 @@ fn lengthen(chunk: &mut Vec<u8>, more: &[u8]) {
 fn a_plain_init_ack_is_answered(stage: &Stage) {
     let mut peer = stage.connecting();
     peer.takes_init();
-    sends_init_ack(&mut peer, &[]);
+    // The least that is allowed of everything.
+    sends_init_ack_like(&mut peer, &[], |init| Init {
+        a_rwnd: 1500,
+        outbound_streams: 1,
+        inbound_streams: 1,
+        ..init
+    });
     assert_eq!(only_chunk(&peer.hears()).kind, CookieEcho::KIND);
 }
 

@@ -43,6 +43,7 @@ rules! {
         SHOULD "the MAC is a good one" => shown_by(every_byte_of_a_cookie_is_protected, Talkative, Value);
         SHOULD "the key is random" => shown(a_cookie_of_another_endpoint_is_nothing, Talkative);
         SHOULD "the key changes reasonably often" => shown(a_cookie_with_an_old_key_is_dropped, Talkative);
+        RULE "a fresh cookie is good whenever the key changes" => shown(a_fresh_cookie_is_good_at_any_hour, Silent, Value);
         MUST_NOT "a cookie that is not encrypted contains what should not be shared" => shown(a_cookie_tells_no_tags_of_the_association, Silent);
         SHOULD "the cookie is as small as possible" => shown_by(a_cookie_is_small, Length);
     }
@@ -200,6 +201,18 @@ fn a_cookie_with_an_old_key_is_dropped(stage: &Stage) {
     sends_chunk(&mut peer, CookieEcho::KIND, 0, &cookie);
     peer.expects_nothing();
     assert_eq!(peer.endpoint.association_count(), 0);
+}
+
+fn a_fresh_cookie_is_good_at_any_hour(stage: &Stage) {
+    for minutes in [0, 9, 10, 59, 61, 600] {
+        let mut peer = stage.listening();
+        peer.now = peer.now + Duration::from_secs(60 * minutes);
+        sends_init(&mut peer, &[]);
+        let cookie = peer.takes_init_ack();
+        peer.now = peer.now + Duration::from_secs(59);
+        sends_chunk(&mut peer, CookieEcho::KIND, 0, &cookie);
+        peer.expects("COOKIE ACK");
+    }
 }
 
 fn a_cookie_tells_no_tags_of_the_association(stage: &Stage) {
