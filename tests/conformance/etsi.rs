@@ -32,6 +32,9 @@ rules! {
         RULE "SACK may come with SHUTDOWN" => shown(a_sack_may_come_with_shutdown, Silent, Kind);
         RULE "DATA with SHUTDOWN ACK does not hold up the end" => shown(data_with_shutdown_ack_holds_up_nothing, Silent, Kind);
     }
+    in "8.5.1" {
+        RULE "E: SHUTDOWN ACK with another tag means nothing once the association is up" => shown(a_shutdown_ack_with_another_tag_means_nothing, Talkative, Silent);
+    }
     in "9.2" {
         RULE "SHUTDOWN ACK means nothing while the association is up" => shown(a_shutdown_ack_means_nothing_to_an_open_association, Talkative, Silent);
     }
@@ -142,6 +145,19 @@ fn data_with_shutdown_ack_holds_up_nothing(stage: &Stage) {
     peer.sends().chunk(|_, out| ShutdownAck.write(out)).data(0).go();
     assert_eq!(kinds(&peer.hears()), [ShutdownComplete::KIND]);
     assert_eq!(peer.endpoint.association_count(), 0);
+}
+
+fn a_shutdown_ack_with_another_tag_means_nothing(stage: &Stage) {
+    let mut peer = stage.established();
+    let tag = peer.endpoint_tag;
+    peer.sends().tag(tag ^ 1).chunk(|_, out| ShutdownAck.write(out)).go();
+    peer.expects_nothing();
+    peer.app_shuts_down();
+    peer.expects("SHUTDOWN -1");
+    peer.sends().tag(tag ^ 1).chunk(|_, out| ShutdownAck.write(out)).go();
+    peer.expects_nothing();
+    sends_chunk(&mut peer, ShutdownAck::KIND, 0, &[]);
+    peer.expects("SHUTDOWN COMPLETE");
 }
 
 fn a_shutdown_ack_means_nothing_to_an_open_association(stage: &Stage) {
@@ -300,7 +316,7 @@ pub(crate) const PURPOSES: &[Purpose] = &[
         "wrong tags",
         &[
             "an_abort_counts_with_the_right_tag_only",
-            "a_packet_with_another_tag_is_discarded",
+            "a_shutdown_ack_with_another_tag_means_nothing",
             "a_shutdown_complete_counts_with_the_right_tag_only",
         ],
     ),
