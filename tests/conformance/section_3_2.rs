@@ -2,7 +2,8 @@
 
 use lab::packets::{data_of, kinds};
 use sctp::SendInfo;
-use sctp_wire::chunk::{CookieAck, CookieEcho, Error, InitAck};
+use sctp_wire::chunk::{CookieAck, CookieEcho, Error, Init, InitAck};
+use sctp_wire::parameter::Parameters;
 
 use crate::rules::rules;
 use crate::stage::Stage;
@@ -17,6 +18,7 @@ rules! {
         MUST "pad with zeros, which the Chunk Length does not count" => shown_by(a_chunk_fills_words, Padding, Length);
         MUST_NOT "pad with more than 3 bytes" => shown_by(a_chunk_fills_words, Length);
         MUST "ignore the padding bytes of a chunk" => shown(what_a_chunk_is_padded_with_does_not_matter, Silent, Deaf);
+        RULE "take a chunk whether or not its length counts the final padding" => shown(the_length_may_count_the_final_padding, Silent, Value);
         RULE "unknown chunk 00: stop and discard" => shown(an_unknown_chunk_00_ends_the_packet, Talkative);
         RULE "unknown chunk 01: stop, discard and report" => shown(an_unknown_chunk_01_ends_the_packet_and_is_reported, Silent, Value);
         RULE "unknown chunk 10: skip" => shown(an_unknown_chunk_10_is_skipped, Silent, Bundled);
@@ -62,6 +64,23 @@ fn what_a_chunk_is_padded_with_does_not_matter(stage: &Stage) {
         .go();
     peer.expects("SACK 1");
     assert_eq!(peer.app.contents(), [[0], [1]]);
+}
+
+fn the_length_may_count_the_final_padding(stage: &Stage) {
+    for counted in [0, 1] {
+        let mut peer = stage.listening();
+        // The value of three bytes takes one of padding.
+        let reported = parameter(0xc001, b"odd");
+        peer.sends()
+            .tag(0)
+            .chunk(|p, out| {
+                Init { parameters: Parameters::new(&reported), ..p.init() }.write(out);
+                out[3] += counted;
+            })
+            .go();
+        let init_ack = only_chunk(&peer.hears());
+        assert_eq!((init_ack.kind, parameter_kinds(&init_ack)), (InitAck::KIND, vec![7, 8]));
+    }
 }
 
 fn an_unknown_chunk_00_ends_the_packet(stage: &Stage) {
