@@ -24,6 +24,9 @@ pub struct Options {
     pub send_buffer_bytes: usize,
     /// Receive buffer (`SO_RCVBUF`): the largest window, counted the same way. Default 1 MiB.
     pub receive_buffer_bytes: usize,
+    /// How large each of the two may grow by itself, to hold what is on its way over a fast and long path; 0 leaves them
+    /// as they are set. Default 64 MiB.
+    pub buffer_tuned_bytes: usize,
     /// Longest message that a send takes. Default 16 MiB.
     pub message_bytes_max: usize,
     /// A message still arriving is handed on in parts once this much of it waits
@@ -31,6 +34,11 @@ pub struct Options {
     pub partial_delivery_bytes: usize,
     /// Congestion control of every path. Default CUBIC.
     pub congestion: CongestionControl,
+    /// Routers may mark packets instead of dropping them, if the peer agrees (ECN). Default true.
+    pub ecn: bool,
+    /// The end of a burst is probed after two round trips without an answer, instead of waiting for RTO.Min
+    /// (RFC 8985 §7). Default true.
+    pub tail_loss_probes: bool,
     /// Send every message at once (`SCTP_NODELAY`). Otherwise messages that follow each other within 50 µs
     /// while data is outstanding share packets and system calls. Default false.
     pub nodelay: bool,
@@ -76,9 +84,12 @@ impl Default for Options {
             streams_in_max: association.streams_in_max,
             send_buffer_bytes: association.send_buffer_bytes,
             receive_buffer_bytes: association.receive_buffer_bytes,
+            buffer_tuned_bytes: association.receive_buffer_tuned_bytes,
             message_bytes_max: association.message_bytes_max,
             partial_delivery_bytes: association.partial_delivery_bytes,
             congestion: association.congestion,
+            ecn: association.ecn,
+            tail_loss_probes: association.tail_loss_probes,
             nodelay: false,
             busy_poll: Duration::from_micros(50),
             udp_port: None,
@@ -106,9 +117,13 @@ impl Options {
             streams_in_max: self.streams_in_max.max(1),
             send_buffer_bytes: self.send_buffer_bytes.max(1),
             receive_buffer_bytes: self.receive_buffer_bytes.max(sctp::config::RECEIVE_WINDOW_BYTES_MIN),
+            send_buffer_tuned_bytes: self.buffer_tuned_bytes,
+            receive_buffer_tuned_bytes: self.buffer_tuned_bytes,
             message_bytes_max: self.message_bytes_max,
             partial_delivery_bytes: self.partial_delivery_bytes.max(1),
             congestion: self.congestion,
+            ecn: self.ecn,
+            tail_loss_probes: self.tail_loss_probes,
             rto: sctp::config::RtoConfig {
                 initial: self.rto_initial,
                 min: self.rto_min,

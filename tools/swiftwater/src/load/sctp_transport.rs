@@ -30,6 +30,8 @@ fn options(spec: &Spec, local_addresses: &[IpAddr], udp_port: u16, trace: Option
         mtu_bytes: spec.packet_bytes,
         send_buffer_bytes: spec.buffer_bytes.unwrap_or(default.send_buffer_bytes),
         receive_buffer_bytes: spec.buffer_bytes.unwrap_or(default.receive_buffer_bytes),
+        // A size that was asked for stays.
+        buffer_tuned_bytes: spec.buffer_bytes.map_or(default.buffer_tuned_bytes, |_| 0),
         congestion: spec.congestion.unwrap_or(default.congestion),
         trace: trace.cloned(),
         checksum: if spec.checksum { Checksum::Crc32c } else { Checksum::None },
