@@ -222,7 +222,7 @@ impl Association {
             if !path.in_recovery() {
                 self.statistics.ecn_reductions += 1;
                 path.doubt.end();
-                path.enter_recovery(now, Signal::Ecn, path.in_flight_bytes);
+                path.enter_recovery(now, Signal::Ecn, path.in_flight_bytes, next);
             }
         }
         self.push_control(ecn::answer(echo.lowest_tsn), None);

@@ -53,12 +53,17 @@ impl Outbound {
         if losses.reduces {
             statistics.fast_recoveries += 1;
             path.doubt.begin(self.first, losses.chunks);
-            path.enter_recovery(now, Signal::Loss, flight_bytes);
+            path.enter_recovery(now, Signal::Loss, flight_bytes, self.next_tsn());
             path.retransmits_at_once = true;
         } else {
             path.doubt.add(losses.chunks);
         }
         losses.bytes
+    }
+
+    /// The TSN of the next chunk that is new.
+    pub(super) fn next_tsn(&self) -> u64 {
+        self.first + self.outstanding.len() as u64
     }
 
     fn is_in_flight(&self, packet: &SentPacket, number: u32, path_id: usize) -> bool {
@@ -98,7 +103,9 @@ impl Outbound {
         path.in_flight_bytes -= bytes;
         path.delivery.on_lost(bytes);
         losses.bytes += bytes;
-        losses.reduces |= !crate::path::after(path.recovery_until, number);
+        // RFC 9260 §7.2.4: once for all that was outstanding, even if what is sent into the full queue right after the
+        // reduction is lost, too.
+        losses.reduces |= !crate::path::after(path.recovery_until, number) && self.first >= path.exit_tsn;
         let lost = LostPacket {
             bytes,
             number,

@@ -151,7 +151,7 @@ impl Outbound {
         let lost_bytes = self.detect_loss(now, path, path_id, flight, statistics);
         if path.tail.on_acked(newest) && !path.in_recovery() {
             path.doubt.end();
-            path.enter_recovery(now, Signal::Loss, flight);
+            path.enter_recovery(now, Signal::Loss, flight, self.next_tsn());
         }
         path.leave_recovery(now);
         path.reduce(acked.bytes, advanced && lost_bytes == 0);

@@ -80,6 +80,8 @@ pub(crate) struct Path {
     pub(crate) late_at: Option<Time>,
     /// Losses among packets before this one belong to a window that was reduced already.
     pub(crate) recovery_until: u32,
+    /// And so do losses while chunks before this TSN (unwrapped) are outstanding: the fast recovery exit point.
+    pub(crate) exit_tsn: u64,
     /// Whether that window is still being repaired.
     recovering: bool,
     /// How much may leave meanwhile.
@@ -129,6 +131,7 @@ impl Path {
             rack: Rack::new(),
             late_at: None,
             recovery_until: 0,
+            exit_tsn: 0,
             recovering: false,
             reduction: None,
             doubt: Doubt::default(),
@@ -304,9 +307,10 @@ impl Path {
     }
 
     /// The network is congested: the window shrinks, once for all that is in flight now. `flight_bytes` is what was in
-    /// flight before the loss was found.
-    pub(crate) fn enter_recovery(&mut self, now: Time, signal: Signal, flight_bytes: usize) {
+    /// flight before the loss was found, `next_tsn` is the TSN of the next chunk that is new.
+    pub(crate) fn enter_recovery(&mut self, now: Time, signal: Signal, flight_bytes: usize, next_tsn: u64) {
         self.recovery_until = self.next_packet();
+        self.exit_tsn = next_tsn;
         self.recovering = true;
         self.congestion.on_congestion(now, signal, flight_bytes);
         if self.congestion.reduces_proportionally() {
@@ -342,6 +346,7 @@ impl Path {
 
     /// The last reduction was a mistake.
     pub(crate) fn undo_reduction(&mut self, now: Time) {
+        self.exit_tsn = 0;
         (self.recovering, self.reduction) = (false, None);
         self.retransmits_at_once = false;
         self.doubt.end();
