@@ -61,6 +61,8 @@ impl Association {
             path.notes.timer(cx.now, Timer::Heartbeat, path.errors + 1);
             path.rto.back_off(&self.config.rto);
             self.schedule_heartbeat(cx, path_id);
+            // RFC 9260 §8.1: another path than the one in use says nothing about the peer.
+            self.errors += u32::from(path_id == self.data_path());
             return self.count_error(cx, path_id);
         }
         // RFC 9260 §8.3: only an idle path is probed.

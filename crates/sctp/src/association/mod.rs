@@ -150,6 +150,8 @@ pub(crate) struct Association {
     paths: Vec<Path>,
     /// Where new data goes.
     primary: usize,
+    /// Where goes what T3 gave up, for as long as some of that waits.
+    detour: Option<usize>,
     /// Where the last DATA came from, and SACKs go.
     reply_path: usize,
     outbound: Outbound,
@@ -202,6 +204,7 @@ impl Association {
             state,
             paths,
             primary: 0,
+            detour: None,
             reply_path: 0,
             outbound,
             inbound: None,
@@ -355,9 +358,16 @@ impl Association {
         }
     }
 
-    /// The primary path, or the first active one while the primary does not answer (RFC 9260 §6.4).
+    /// The primary path, or the first active one while the primary does not answer; another one for what timed out
+    /// (RFC 9260 §6.4).
     #[inline]
     fn data_path(&self) -> usize {
+        if let Some(path_id) = self.detour
+            && self.outbound.has_lost()
+            && self.paths[path_id].state == PathState::Active
+        {
+            return path_id;
+        }
         if self.paths[self.primary].state == PathState::Active {
             return self.primary;
         }

@@ -239,6 +239,9 @@ impl Association {
         if !matches!(self.state, State::Established | State::ShutdownPending | State::ShutdownReceived) {
             return self.discard_chunk();
         }
+        if !self.outbound.has_lost() {
+            self.detour = None;
+        }
         self.statistics.sacks_received += 1;
         self.statistics.gaps_received += gaps;
         self.statistics.duplicates_reported += duplicates;

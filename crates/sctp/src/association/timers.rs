@@ -85,7 +85,10 @@ impl Association {
         let trouble = self.outbound.handle_timeout(cx.now, path, path_id);
         path.rto.back_off(&self.config.rto);
         if trouble {
+            self.errors += 1;
             self.count_error(cx, path_id);
+            let others = (1..self.paths.len()).map(|n| (path_id + n) % self.paths.len());
+            self.detour = others.into_iter().find(|&other| self.paths[other].state == PathState::Active);
         }
     }
 
@@ -108,12 +111,8 @@ impl Association {
         }
     }
 
-    /// A path gave no answer (RFC 9260 §8.1, §8.2).
+    /// A path gave no answer, and what speaks for the peer has been counted (RFC 9260 §8.1, §8.2).
     pub(super) fn count_error<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
-        // RFC 9260 §8.1: another path than the one in use says nothing about the peer.
-        if path_id == self.data_path() {
-            self.errors += 1;
-        }
         let path = &mut self.paths[path_id];
         path.errors += 1;
         if path.errors > self.config.path_retries_max && path.state == PathState::Active {
