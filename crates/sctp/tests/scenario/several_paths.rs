@@ -4,7 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use sctp::{AssociationConfig, Event, SendInfo};
+use sctp::{AssociationConfig, Event, PathState, SendInfo, trace};
 use sctp_wire::chunk::{Chunk, CookieEcho, HeartbeatAck};
 use sctp_wire::parameter::{Ipv4, Ipv6, Parameters};
 
@@ -161,4 +161,52 @@ fn no_more_addresses_are_kept_than_the_limit() {
     let list: Vec<IpAddr> = (1..=100).map(|n| IpAddr::from([10, 0, 2, n])).collect();
     let peer = established(6, AssociationConfig::default(), &list);
     assert_eq!(active(&peer).len(), sctp::config::PEER_ADDRESSES_MAX);
+}
+
+#[test]
+fn a_trace_tells_the_paths_apart() {
+    let config = AssociationConfig { trace: true, path_retries_max: 0, ..AssociationConfig::default() };
+    let mut peer = established(12, config, &[SECOND]);
+    peer.expects("COOKIE ACK");
+    peer.waits(Duration::ZERO);
+    answers(&mut peer);
+    peer.app_sends(SendInfo::default(), "nobody answers this on the first path");
+    peer.hears();
+    // Longer than one RTO, and shorter than the next.
+    peer.waits(Duration::from_millis(1500));
+    let heard = std::iter::from_fn(|| peer.hears_on_maybe());
+    assert!(heard.into_iter().any(|(to, _)| to.ip() == SECOND), "it goes again on the other path");
+    let trace: Vec<_> = std::iter::from_fn(|| peer.endpoint.poll_trace()).collect();
+    let of = |path: u8, is: fn(&trace::Event) -> bool| {
+        trace.iter().filter(|record| record.path == Some(path) && is(&record.event)).count()
+    };
+    let added = |event: &trace::Event| matches!(event, trace::Event::PathAdded { .. });
+    assert_eq!((of(0, added), of(1, added)), (1, 1));
+    let asked =
+        |event: &trace::Event| matches!(event, trace::Event::ProbeSent { probe: trace::Probe::Heartbeat });
+    assert!(of(1, asked) >= 1, "{trace:?}");
+    let confirmed = |event: &trace::Event| {
+        matches!(
+            event,
+            trace::Event::PathStateChanged { old: PathState::Unconfirmed, new: PathState::Active }
+        )
+    };
+    assert_eq!(of(1, confirmed), 1);
+    let failed = |event: &trace::Event| {
+        matches!(event, trace::Event::PathStateChanged { old: PathState::Active, new: PathState::Inactive })
+    };
+    assert_eq!((of(0, failed), of(1, failed)), (1, 0));
+    let expired = |event: &trace::Event| {
+        matches!(event, trace::Event::TimerExpired { timer: trace::Timer::T3Rtx, count: 1 })
+    };
+    assert_eq!((of(0, expired), of(1, expired)), (1, 0));
+    let lost = |event: &trace::Event| {
+        matches!(event, trace::Event::PacketLost { reason: trace::LossReason::Timeout, .. })
+    };
+    assert_eq!((of(0, lost), of(1, lost)), (1, 0));
+    let again = |event: &trace::Event| {
+        matches!(event, trace::Event::PacketSent { number: Some(0), contents }
+            if contents.data.is_some_and(|data| data.retransmitted == 1))
+    };
+    assert_eq!((of(0, again), of(1, again)), (0, 1));
 }
