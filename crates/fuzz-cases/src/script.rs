@@ -124,7 +124,7 @@ fn settings(input: &mut Input<'_>) -> AssociationConfig {
         receive_buffer_tuned_bytes: input.pick(&[64 << 20, 0, 1 << 17]),
         message_bytes_max: RECORD_BYTES_MAX,
         partial_delivery_bytes: input.pick(&[1 << 19, 1, 2000]),
-        congestion: input.pick(&[Algorithm::NewReno]),
+        congestion: input.pick(&Algorithm::ALL),
         rto: RtoConfig { max: Duration::from_secs(input.pick(&[60, 2])), ..RtoConfig::default() },
         heartbeat_interval: input.pick(&[Some(30), None, Some(1)]).map(Duration::from_secs),
         sack_delay: Duration::from_millis(input.pick(&[200, 0, 20])),

@@ -153,6 +153,11 @@ impl Entry {
         Part { info: SendInfo { more: bytes < left, ..begun.info }, from, bytes, ..begun }
     }
 
+    /// Whether nothing was sent and nothing came.
+    pub fn is_silent(&self) -> bool {
+        self.sent == Records::default() && self.received == Records::default()
+    }
+
     /// It was taken.
     pub fn sent(&mut self, part: Part) {
         self.open = part.info.more.then_some(part);
@@ -242,6 +247,12 @@ impl Book {
                 self.entry(id).up = true;
             }
             Event::Connected { .. } => self.entry(id).up = true,
+            Event::Restarted { .. } => {
+                // What follows has another peer; what was not acknowledged is reported to be lost.
+                self.entry(id).closed = Some(CloseReason::PeerAborted("it restarted".to_owned()));
+                self.begin(id);
+                self.entry(id).up = true;
+            }
             Event::Closed(reason) => {
                 assert_ne!(*reason, CloseReason::Fault, "the core has a fault");
                 self.entry(id).closed = Some(reason.clone());

@@ -4,6 +4,7 @@
 //! - [`experiment`]: figures on simulated networks beside those that others have published.
 //! - [`Lab`]: two hosts, a line between them that loses what it is told to, and every packet kept to be looked at.
 //! - [`script::Peer`]: one endpoint that faces a peer made of packets, written down as a ladder.
+//! - [`bounds`]: what an association may hold at most.
 //! - [`ledger`]: what was sent and what came, record by record.
 //! - [`packets`]: looking into packets, and making them.
 //!
@@ -31,6 +32,7 @@
 #![forbid(unsafe_code)]
 
 mod app;
+pub mod bounds;
 pub mod experiment;
 pub mod ledger;
 pub mod packets;

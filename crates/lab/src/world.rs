@@ -120,6 +120,11 @@ impl<A> Node<A> {
         &self.addresses
     }
 
+    /// Its addresses with the port.
+    pub fn sockets(&self) -> Vec<SocketAddr> {
+        self.addresses.iter().map(|&address| SocketAddr::new(address, UDP_PORT)).collect()
+    }
+
     fn source(&self, to: IpAddr) -> IpAddr {
         self.sources.get(&to).copied().unwrap_or(self.address.ip())
     }

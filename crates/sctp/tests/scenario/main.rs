@@ -28,7 +28,6 @@ mod setup_parameters;
 mod several_paths;
 mod shutdown;
 mod statistics;
-mod swarm;
 mod throughput;
 mod trace;
 #[cfg(feature = "testing")]

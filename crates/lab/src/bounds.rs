@@ -1,0 +1,27 @@
+//! What an association may hold at most, whatever its peer and the network do.
+
+use sctp::config::{MESSAGE_OVERHEAD_BYTES, PEER_ADDRESSES_MAX};
+use sctp::{AssociationConfig, Statistics};
+
+/// The largest chunk there is.
+const CHUNK_BYTES_MAX: usize = 65_535;
+
+/// Compares the buffers of an association with their bounds.
+///
+/// # Panics
+///
+/// When something is over its bound.
+pub fn assert_bounded(statistics: &Statistics, config: &AssociationConfig) {
+    let held = statistics.receive_buffered_bytes as usize;
+    // The receiver takes twice its buffer, because overhead is not part of the window.
+    let buffer_bytes = config.receive_buffer_bytes.max(config.receive_buffer_tuned_bytes);
+    let held_max = 2 * buffer_bytes + CHUNK_BYTES_MAX + MESSAGE_OVERHEAD_BYTES;
+    assert!(held <= held_max, "{held} bytes were received and are held, {held_max} may be");
+    let buffered = statistics.send_buffered_bytes as usize;
+    // A message that finds the buffer empty may be larger than it.
+    let buffer_bytes = config.send_buffer_bytes.max(config.send_buffer_tuned_bytes);
+    let buffered_max = buffer_bytes + config.message_bytes_max + MESSAGE_OVERHEAD_BYTES;
+    assert!(buffered <= buffered_max, "{buffered} bytes wait to be sent, {buffered_max} may");
+    assert!(statistics.outstanding_bytes <= statistics.send_buffered_bytes, "more is outstanding than held");
+    assert!(statistics.paths.len() <= 2 * PEER_ADDRESSES_MAX, "there are {} paths", statistics.paths.len());
+}

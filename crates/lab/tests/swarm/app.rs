@@ -1,0 +1,181 @@
+//! The program on a host: it writes its records as they are admitted, reads as it is told, and keeps its book.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use lab::Reading;
+use lab::ledger::{Book, Record};
+use lab::world::Application;
+use sctp::{
+    Admission, AssociationId, Endpoint, Event, Host, PathHints, Payload, ReceiveInfo, SendInfo, Time,
+};
+
+/// A record that is to be sent in parts of at most that many bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Wish {
+    pub info: SendInfo,
+    pub record: Record,
+    pub part_bytes: usize,
+}
+
+#[derive(Debug, Default)]
+struct Backlog {
+    wishes: VecDeque<Wish>,
+    /// The association said that it is full; only `Writable` ends that.
+    full: bool,
+}
+
+#[derive(Debug)]
+pub struct App {
+    pub book: Book,
+    pub hints: PathHints,
+    pub events: u64,
+    now: Time,
+    reading: Reading,
+    read_at: Option<Time>,
+    unread: VecDeque<(AssociationId, usize)>,
+    backlog: BTreeMap<u32, Backlog>,
+}
+
+impl App {
+    pub fn new(hints: PathHints) -> Self {
+        App {
+            book: Book::default(),
+            hints,
+            events: 0,
+            now: Time::ZERO,
+            reading: Reading::AtOnce,
+            read_at: None,
+            unread: VecDeque::new(),
+            backlog: BTreeMap::new(),
+        }
+    }
+
+    pub fn open(&self) -> Vec<AssociationId> {
+        self.book.open().map(|entry| entry.id).collect()
+    }
+
+    pub fn wish(&mut self, id: AssociationId, wish: Wish) {
+        self.backlog.entry(id.0).or_default().wishes.push_back(wish);
+    }
+
+    /// Whether everything was handed in that can be.
+    pub fn all_written(&self) -> bool {
+        self.backlog.values().all(|backlog| backlog.wishes.is_empty())
+    }
+
+    pub fn set_reading(&mut self, reading: Reading) {
+        (self.reading, self.read_at) = (reading, None);
+        self.plan();
+    }
+
+    pub fn unread_bytes(&self, id: AssociationId) -> usize {
+        self.unread.iter().filter(|(of, _)| *of == id).map(|(_, bytes)| bytes).sum()
+    }
+
+    /// The endpoint is gone.
+    pub fn crash(&mut self) {
+        self.book.crash();
+        self.unread.clear();
+        self.backlog.clear();
+    }
+
+    fn read(&mut self, endpoint: &mut Endpoint) {
+        let due = match self.reading {
+            Reading::AtOnce => usize::MAX,
+            Reading::Every(_) if self.read_at.take_if(|at| *at <= self.now).is_some() => 1,
+            _ => 0,
+        };
+        for (id, bytes) in self.unread.drain(..due.min(self.unread.len())) {
+            endpoint.consumed(id, bytes, true);
+        }
+        self.plan();
+    }
+
+    fn plan(&mut self) {
+        if let Reading::Every(time) = self.reading
+            && self.read_at.is_none()
+            && !self.unread.is_empty()
+        {
+            self.read_at = Some(self.now + time);
+        }
+    }
+
+    fn write(&mut self, endpoint: &mut Endpoint) {
+        for (&id, backlog) in &mut self.backlog {
+            let id = AssociationId(id);
+            while let Some(&Wish { info, record, part_bytes }) =
+                backlog.wishes.front().filter(|_| !backlog.full)
+            {
+                let entry = self.book.entry(id);
+                let part = entry.next_part(info, record, part_bytes);
+                match endpoint.admit(id, &part.info, part.bytes) {
+                    Admission::Idle | Admission::Room => {}
+                    Admission::Full => {
+                        backlog.full = true;
+                        break;
+                    }
+                    Admission::Fail(_) => {
+                        backlog.wishes.clear();
+                        break;
+                    }
+                }
+                let taken = endpoint.send(id, &part.info, part.bytes, [part.content()]);
+                assert_eq!(taken, Ok(()), "what was admitted is taken");
+                entry.sent(part);
+                if !part.info.more {
+                    backlog.wishes.pop_front();
+                }
+            }
+        }
+    }
+}
+
+impl Application for App {
+    fn set_now(&mut self, now: Time) {
+        self.now = now;
+    }
+
+    fn act(&mut self, endpoint: &mut Endpoint) {
+        self.read(endpoint);
+        self.write(endpoint);
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        self.read_at
+    }
+}
+
+impl Host for App {
+    fn message(&mut self, id: AssociationId, info: &ReceiveInfo, payload: Payload) {
+        self.book.message(id, info, &payload);
+        self.unread.push_back((id, payload.blocks().iter().map(|block| block.len()).sum()));
+    }
+
+    fn event(&mut self, id: AssociationId, event: Event) {
+        self.events += 1;
+        self.book.event(id, &event);
+        match event {
+            Event::Writable => self.backlog.entry(id.0).or_default().full = false,
+            Event::Closed(_) => {
+                self.unread.retain(|(of, _)| *of != id);
+                self.backlog.remove(&id.0);
+            }
+            _ => {}
+        }
+    }
+
+    fn path_hints(&self, _remote: SocketAddr) -> PathHints {
+        self.hints
+    }
+}
+
+/// How a program reads, by chance.
+pub fn reading(kind: u64, micros: u64) -> Reading {
+    match kind {
+        0 | 1 => Reading::AtOnce,
+        2 => Reading::Every(Duration::from_micros(micros)),
+        _ => Reading::Never,
+    }
+}

@@ -1,0 +1,381 @@
+//! One case: a network, programs and faults that a seed makes up, and the promises that hold for all of them.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lab::bounds::assert_bounded;
+use lab::ledger::{Book, Record};
+use lab::{Reading, World};
+use netsim::topology::RandomLimits;
+use sctp::{AssociationConfig, AssociationId, CloseReason, SendInfo};
+
+use crate::app::{self, App, Wish};
+use crate::chatter;
+use crate::dice::Dice;
+use crate::settings;
+use crate::trace::Trace;
+
+/// The port on which every host listens.
+const PORT: u16 = 5001;
+/// Virtual time that the network may take to bring everything across, and then to end everything.
+const PROGRESS_LIMIT: Duration = Duration::from_secs(50_000);
+/// What all programs of a case send together.
+const BYTES_MAX: usize = 2_000_000;
+/// The longest record.
+const RECORD_BYTES_MAX: u64 = 60_000;
+
+/// What came of a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Stands for every packet and every end of an association.
+    pub trace: u64,
+    pub packets: u64,
+    pub associations: usize,
+    pub records: u64,
+}
+
+struct Case {
+    dice: Dice,
+    world: World<App>,
+    wire: Trace,
+    configs: Vec<AssociationConfig>,
+    /// Nothing ends an association but its shutdown.
+    peaceful: bool,
+    /// Somebody shut down while others had more to send, which is given up after a while (RFC 9260 §9.2, T5).
+    early: bool,
+    talks: bool,
+    left_bytes: usize,
+    records: u64,
+}
+
+/// Runs the case of a seed. It panics where a promise is broken.
+pub fn run(seed: u64) -> Outcome {
+    let mut case = Case::new(seed);
+    case.connect_some();
+    for _ in 0..case.dice.even(1, 16) {
+        case.act();
+        let time = Duration::from_micros(case.dice.skewed(0, 3_000_000));
+        case.world.run_for_with(time, &mut case.wire);
+        case.check();
+    }
+    case.finish()
+}
+
+impl Case {
+    fn new(seed: u64) -> Self {
+        let mut dice = Dice::new(seed);
+        let patient = !dice.one_in(4);
+        let peaceful = patient && !dice.one_in(3);
+        let mut world = World::new(seed);
+        let hosts = if dice.one_in(3) { dice.even(3, 5) } else { 2 };
+        let paths = dice.pick(&[1, 1, 2, 3]);
+        let mut configs = Vec::new();
+        for host in 0..hosts {
+            let addresses: Vec<IpAddr> = (0..paths).map(|path| address(host, path)).collect();
+            world.add_host(&addresses, App::new(settings::hints(&mut dice)));
+            configs.push(settings::association(&mut dice, patient, !peaceful));
+        }
+        let lines = settings::lines(&mut dice);
+        lay_lines(&mut dice, &mut world, &lines, paths as usize);
+        for (host, config) in configs.iter().enumerate() {
+            world.listen(host, PORT, config.clone());
+        }
+        Case {
+            peaceful,
+            early: false,
+            talks: dice.one_in(2),
+            dice,
+            world,
+            wire: Trace::new(),
+            configs,
+            left_bytes: BYTES_MAX,
+            records: 0,
+        }
+    }
+
+    fn host(&mut self) -> usize {
+        self.dice.next() as usize % self.world.hosts()
+    }
+
+    fn other_host(&mut self, host: usize) -> usize {
+        (host + self.dice.even(1, self.world.hosts() as u64 - 1) as usize) % self.world.hosts()
+    }
+
+    fn connect_some(&mut self) {
+        for _ in 0..self.dice.even(1, 3) {
+            let host = self.host();
+            self.connect(host);
+        }
+        let time = Duration::from_millis(self.dice.skewed(0, 2000));
+        self.world.run_for_with(time, &mut self.wire);
+    }
+
+    fn connect(&mut self, host: usize) {
+        let to = self.other_host(host);
+        // Both ports the same is how two hosts that connect at once meet (RFC 9260 §5.2.1).
+        let port = self.dice.pick(&[PORT, 6000, 6001, 6002]);
+        let mut remotes = self.world.node(to).sockets();
+        remotes.truncate(self.dice.even(1, remotes.len() as u64) as usize);
+        let (now, config) = (self.world.now(), Arc::new(self.configs[host].clone()));
+        let node = self.world.node_mut(host);
+        if let Ok(id) = node.endpoint.connect(now, port, PORT, &remotes, config, &node.app) {
+            node.app.book.begin(id);
+        }
+    }
+
+    /// What programs, strangers and accidents do at one moment.
+    fn act(&mut self) {
+        for _ in 0..self.dice.even(1, 6) {
+            let host = self.host();
+            match self.dice.even(0, 15) {
+                0..=7 => self.send(host),
+                8..=10 => {
+                    let reading = app::reading(self.dice.even(0, 3), self.dice.skewed(10, 20_000));
+                    self.world.node_mut(host).app.set_reading(reading);
+                }
+                11 => self.connect(host),
+                12 if self.dice.one_in(2) => self.shutdown(host),
+                13 if !self.peaceful => self.abort(host),
+                14 if !self.peaceful && self.dice.one_in(3) => self.crash(host),
+                _ => {}
+            }
+        }
+        if self.talks {
+            self.chatter();
+        }
+    }
+
+    fn association(&mut self, host: usize) -> Option<AssociationId> {
+        let open = self.world.node(host).app.open();
+        let number = self.dice.next() as usize;
+        open.get(number.checked_rem(open.len())?).copied()
+    }
+
+    fn send(&mut self, host: usize) {
+        let Some(id) = self.association(host) else { return };
+        // Until the peer has said how many streams it takes, only the first is sure to exist.
+        let up = self.world.node_mut(host).app.book.entry(id).up;
+        let streams = if up { self.world.statistics(host, id).streams_out.max(1) } else { 1 };
+        for _ in 0..self.dice.skewed(1, 100) {
+            let bytes = self.dice.skewed(1, RECORD_BYTES_MAX) as usize;
+            if bytes > self.left_bytes {
+                return;
+            }
+            self.left_bytes -= bytes;
+            self.records += 1;
+            let stream = self.dice.even(0, u64::from(streams) - 1) as u16;
+            let info = SendInfo {
+                stream,
+                ppid: 7,
+                unordered: self.dice.one_in(5),
+                more: false,
+                immediate: self.dice.one_in(20),
+            };
+            let parts = if self.dice.one_in(8) { self.dice.even(2, 5) as usize } else { 1 };
+            let record = Record::new(self.dice.next(), bytes);
+            self.world.node_mut(host).app.wish(id, Wish { info, record, part_bytes: bytes.div_ceil(parts) });
+        }
+    }
+
+    fn shutdown(&mut self, host: usize) {
+        if let Some(id) = self.association(host) {
+            self.early = true;
+            self.world.shutdown(host, id);
+        }
+    }
+
+    fn abort(&mut self, host: usize) {
+        if let Some(id) = self.association(host) {
+            self.world.abort(host, id, b"enough");
+        }
+    }
+
+    fn crash(&mut self, host: usize) {
+        self.world.restart(host);
+        let config = self.configs[host].clone();
+        self.world.node_mut(host).app.crash();
+        self.world.listen(host, PORT, config);
+    }
+
+    fn chatter(&mut self) {
+        for _ in 0..self.dice.even(1, 20) {
+            let host = self.host();
+            let peer = self.other_host(host);
+            let peer = self.world.node(peer).address;
+            let ports = (self.dice.pick(&[PORT, 6000, 6001, 6002]), self.dice.pick(&[PORT, 6000, 6001]));
+            let (from, packet) = chatter::packet(&mut self.dice, ports, peer);
+            self.world.inject(host, from, &packet);
+        }
+    }
+
+    /// What must hold at every moment.
+    fn check(&mut self) {
+        for host in 0..self.world.hosts() {
+            let node = self.world.node(host);
+            let mut open = 0;
+            for id in node.app.open() {
+                let statistics = node.endpoint.statistics(id).expect("what has not ended is there");
+                assert_bounded(&statistics, &self.configs[host]);
+                let held = statistics.receive_buffered_bytes as usize;
+                assert!(node.app.unread_bytes(id) <= held, "what was not read is counted");
+                open += 1;
+            }
+            assert_eq!(open, node.endpoint.association_count(), "every association has said that it ended");
+        }
+        let mut books = self.take_books();
+        for host in 0..books.len() {
+            let mut own = std::mem::take(&mut books[host]);
+            let others: Vec<&Book> = books.iter().collect();
+            own.compare(&others);
+            books[host] = own;
+        }
+        for (host, book) in books.into_iter().enumerate() {
+            self.world.node_mut(host).app.book = book;
+        }
+    }
+
+    fn take_books(&mut self) -> Vec<Book> {
+        let hosts = 0..self.world.hosts();
+        hosts.map(|host| std::mem::take(&mut self.world.node_mut(host).app.book)).collect()
+    }
+
+    /// Lets time pass until `done`, with chatter that goes on.
+    fn run_until(&mut self, what: &str, done: impl Fn(&World<App>) -> bool) {
+        let end = self.world.now() + PROGRESS_LIMIT;
+        let mut slice = Duration::from_millis(10);
+        while !done(&self.world) {
+            assert!(
+                self.world.now() < end,
+                "after {PROGRESS_LIMIT:?} it was not so that {what}\n{}",
+                self.report()
+            );
+            if self.talks {
+                self.chatter();
+            }
+            self.world.run_for_with(slice, &mut self.wire);
+            slice = (slice * 5 / 4).min(Duration::from_secs(60));
+        }
+    }
+
+    /// Everything arrives or is reported, every association ends, and both ends agree.
+    fn finish(mut self) -> Outcome {
+        for host in 0..self.world.hosts() {
+            self.world.node_mut(host).app.set_reading(Reading::AtOnce);
+        }
+        self.run_until("everything is acknowledged", |world| {
+            (0..world.hosts()).all(|host| {
+                let node = world.node(host);
+                let buffered = |id| node.endpoint.statistics(id).map_or(0, |s| s.send_buffered_bytes);
+                node.app.all_written() && node.app.open().into_iter().all(|id| buffered(id) == 0)
+            })
+        });
+        self.check();
+        self.nothing_is_counted();
+        for host in 0..self.world.hosts() {
+            for id in self.world.node(host).app.open() {
+                self.world.shutdown(host, id);
+            }
+        }
+        let nobody = |world: &World<App>| {
+            (0..world.hosts()).all(|host| world.node(host).endpoint.association_count() == 0)
+        };
+        self.run_until("every association has ended", nobody);
+        self.check();
+        for host in 0..self.world.hosts() {
+            let endpoint = &self.world.node(host).endpoint;
+            assert_eq!(endpoint.poll_timeout(), None, "nothing is left to wait for");
+        }
+        self.agree()
+    }
+
+    /// Once everything is acknowledged and read, no counter of it is left.
+    fn nothing_is_counted(&self) {
+        for host in 0..self.world.hosts() {
+            let node = self.world.node(host);
+            for id in node.app.open() {
+                let statistics = node.endpoint.statistics(id).expect("it is there");
+                let in_flight: usize = statistics.paths.iter().map(|path| path.in_flight_bytes).sum();
+                assert_eq!((statistics.outstanding_bytes, in_flight), (0, 0), "host {host}, {id:?}");
+            }
+        }
+    }
+
+    /// What an association sent that was shut down has come to one other; without violence none ends otherwise.
+    fn agree(mut self) -> Outcome {
+        let mut books = self.take_books();
+        let mut associations = 0;
+        for host in 0..books.len() {
+            let own = std::mem::take(&mut books[host]);
+            for (number, entry) in own.entries.iter().enumerate() {
+                associations += 1;
+                self.wire.note(&format!("{:?}", entry.closed));
+                let reason = entry.closed.as_ref().expect("every association has ended");
+                let arrived = books.iter().any(|other| own.has_arrived(number, other, host));
+                let shut_down = *reason == CloseReason::Shutdown;
+                assert!(arrived || !shut_down, "a shutdown of host {host}, and not everything arrived");
+                // A handshake that was delayed may begin an association whose peer has ended it.
+                let excused = !self.peaceful || entry.is_silent() || (self.early && gave_up(reason));
+                assert!(shut_down || excused, "host {host}: {reason}");
+            }
+            books[host] = own;
+        }
+        let (trace, packets) = (self.wire.number(), self.wire.packets);
+        Outcome { trace, packets, associations, records: self.records }
+    }
+
+    fn report(&self) -> String {
+        let mut out = String::new();
+        for host in 0..self.world.hosts() {
+            let node = self.world.node(host);
+            for id in node.app.open() {
+                out += &format!("host {host} {id:?}: {:?}\n", node.endpoint.statistics(id));
+            }
+        }
+        out
+    }
+}
+
+/// Whether T5 ended an association, here or at the other end.
+fn gave_up(reason: &CloseReason) -> bool {
+    match reason {
+        CloseReason::Timeout => true,
+        CloseReason::PeerAborted(why) => why == "the shutdown took too long",
+        _ => false,
+    }
+}
+
+fn address(host: u64, path: u64) -> IpAddr {
+    IpAddr::from([10, path as u8, 0, host as u8 + 1])
+}
+
+/// A line for each pair of hosts and each path, or one for each path that all share.
+fn lay_lines(dice: &mut Dice, world: &mut World<App>, limits: &RandomLimits, paths: usize) {
+    let shared = dice.one_in(3);
+    let mut common = Vec::new();
+    for a in 0..world.hosts() {
+        for b in a + 1..world.hosts() {
+            let pipes: Vec<_> = (0..paths)
+                .map(|path| {
+                    if shared && let Some(pipes) = common.get(path) {
+                        return *pipes;
+                    }
+                    let mut pipe = || world.network.add_pipe(&limits.pipe(dice.next()));
+                    let pipes = (pipe(), pipe());
+                    common.push(pipes);
+                    pipes
+                })
+                .collect();
+            let (from, to) = (world.node(a).addresses().to_vec(), world.node(b).addresses().to_vec());
+            // The path of a packet is that of the address that it goes to; its own net comes last, as the usual one.
+            for (i, j) in (0..paths * paths).map(|n| (n / paths, n % paths)).filter(|(i, j)| i != j) {
+                world.route(from[i], to[j], &[pipes[j].0]);
+                world.route(to[j], from[i], &[pipes[i].1]);
+            }
+            for (path, (there, back)) in pipes.into_iter().enumerate() {
+                world.route(from[path], to[path], &[there]);
+                world.route(to[path], from[path], &[back]);
+            }
+        }
+    }
+}
