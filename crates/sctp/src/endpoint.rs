@@ -21,7 +21,7 @@ use slab::Slab;
 use crate::association::{Association, BatchRules, Context, Identity, Queued};
 use crate::config::{AssociationConfig, EndpointConfig};
 use crate::cookie::CookieJar;
-use crate::error::{ConnectError, SendError};
+use crate::error::{ConnectError, PrimaryError, SendError};
 use crate::event::{Admission, Host, SendInfo};
 use crate::statistics::{EndpointStatistics, STATISTICS_VERSION, Statistics};
 use crate::time::Time;
@@ -235,6 +235,14 @@ impl Endpoint {
     /// Sends no more: the association ends when everything is acknowledged (RFC 9260 §9.2).
     pub fn shutdown<H: Host + ?Sized>(&mut self, now: Time, id: AssociationId, host: &mut H) {
         self.with(id, now, host, |association, cx| association.shutdown(cx));
+    }
+
+    /// New data goes to this address of the peer from now on, while it answers (RFC 9260 §6.4, §11.1.6).
+    pub fn set_primary(&mut self, id: AssociationId, remote: SocketAddr) -> Result<(), PrimaryError> {
+        let association = self.associations.get_mut(id.index()).ok_or(PrimaryError::Closed)?;
+        association.set_primary(remote)?;
+        self.settle(id);
+        Ok(())
     }
 
     /// Ends the association at once; unsent data is lost (RFC 9260 §9.1).

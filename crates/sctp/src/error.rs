@@ -78,6 +78,31 @@ impl fmt::Display for ConnectError {
 
 impl std::error::Error for ConnectError {}
 
+/// Why a path did not become the primary one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PrimaryError {
+    /// The association is gone.
+    Closed,
+    /// The peer has no such address.
+    NoSuchPath,
+    /// It is not shown yet that the address is the peer's.
+    Unconfirmed,
+}
+
+impl fmt::Display for PrimaryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PrimaryError::Closed => "the association is gone; connect again",
+            PrimaryError::NoSuchPath => "the peer has no such address; choose one of its paths",
+            PrimaryError::Unconfirmed => {
+                "this address has not answered yet; wait until its path is active, then ask again"
+            }
+        })
+    }
+}
+
+impl std::error::Error for PrimaryError {}
+
 /// Why an association ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CloseReason {

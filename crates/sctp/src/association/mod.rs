@@ -39,7 +39,7 @@ use crate::config::{AssociationConfig, CONTROL_CHUNKS_MAX, Checksum};
 use crate::cookie::StateCookie;
 use crate::ecn::Ecn;
 use crate::endpoint::{AssociationId, PathHints, Reply};
-use crate::error::{CloseReason, SendError};
+use crate::error::{CloseReason, PrimaryError, SendError};
 use crate::event::{Admission, Event, Host, SendInfo};
 use crate::inbound::Inbound;
 use crate::outbound::Outbound;
@@ -372,6 +372,16 @@ impl Association {
             return self.primary;
         }
         self.paths.iter().position(|p| p.state == PathState::Active).unwrap_or(self.primary)
+    }
+
+    pub(crate) fn set_primary(&mut self, remote: SocketAddr) -> Result<(), PrimaryError> {
+        let path_id = self.path_of(remote).ok_or(PrimaryError::NoSuchPath)?;
+        // RFC 9260 §5.4: no data goes to an address that is not confirmed.
+        if self.paths[path_id].state == PathState::Unconfirmed {
+            return Err(PrimaryError::Unconfirmed);
+        }
+        self.primary = path_id;
+        Ok(())
     }
 
     fn path_of(&self, remote: SocketAddr) -> Option<usize> {

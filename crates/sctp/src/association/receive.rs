@@ -170,16 +170,14 @@ impl Association {
             ShutdownAck::KIND => self.handle_shutdown_ack(cx),
             ShutdownComplete::KIND => self.handle_shutdown_complete(cx),
             Error::KIND => self.handle_error(cx, raw),
-            EcnEcho::KIND if self.ecn.is_negotiated() => {
-                if let Ok(echo) = EcnEcho::parse(raw) {
-                    self.handle_ecn_echo(cx.now, echo);
-                }
-            }
-            Cwr::KIND if self.ecn.is_negotiated() => {
-                if let Ok(cwr) = Cwr::parse(raw) {
-                    self.ecn.on_cwr(cwr);
-                }
-            }
+            EcnEcho::KIND if self.ecn.is_negotiated() => match EcnEcho::parse(raw) {
+                Ok(echo) => self.handle_ecn_echo(cx.now, echo),
+                Err(_) => self.discard_chunk(),
+            },
+            Cwr::KIND if self.ecn.is_negotiated() => match Cwr::parse(raw) {
+                Ok(cwr) => self.ecn.on_cwr(cwr),
+                Err(_) => self.discard_chunk(),
+            },
             // The endpoint has handled both before it lent the packet to us (RFC 9260 §5.2).
             Init::KIND | CookieEcho::KIND => {}
             kind => {

@@ -117,6 +117,30 @@ fn an_association_that_is_up_outlives_an_unreachable_port() {
 }
 
 #[test]
+fn a_host_that_does_not_speak_the_protocol_ends_even_an_association_that_is_up() {
+    // RFC 9260 §10, ICMP8; and with a wrong tag nothing happens (ICMP6).
+    let mut peer = Peer::connected(9);
+    peer.app_sends(sctp::SendInfo::default(), &b"hello"[..]);
+    let data = peer.hears();
+    let mut wrong = data.to_vec();
+    wrong[7] ^= 1;
+    peer.endpoint.handle_unreachable(peer.now, peer.address, Unreachable::Protocol, &wrong, &mut peer.app);
+    // The way to the host is what T3 finds out about (ICMP9).
+    peer.endpoint.handle_unreachable(peer.now, peer.address, Unreachable::Host, &data, &mut peer.app);
+    assert_eq!(peer.endpoint.association_count(), 1);
+    assert_eq!(peer.endpoint.endpoint_statistics().reports_ignored, 2);
+    peer.endpoint.handle_unreachable(peer.now, peer.address, Unreachable::Protocol, &data, &mut peer.app);
+    assert!(peer.app.saw(|e| *e == Event::Closed(CloseReason::NoProtocol)));
+    peer.settle();
+    peer.expects_nothing();
+
+    let mut peer = Peer::connecting(10, AssociationConfig::default());
+    let init = peer.hears();
+    peer.endpoint.handle_unreachable(peer.now, peer.address, Unreachable::Protocol, &init, &mut peer.app);
+    assert!(peer.app.saw(|e| *e == Event::Closed(CloseReason::Refused)));
+}
+
+#[test]
 fn the_same_ports_cannot_be_connected_twice() {
     let mut peer = Peer::connecting(8, AssociationConfig::default());
     let again = peer.endpoint.connect(

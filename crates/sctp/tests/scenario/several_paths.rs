@@ -4,7 +4,11 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+<<<<<<< HEAD
+use sctp::{AssociationConfig, Event, PrimaryError, SendInfo};
+=======
 use sctp::{AssociationConfig, Event, PathState, SendInfo, trace};
+>>>>>>> main
 use sctp_wire::chunk::{Chunk, CookieEcho, HeartbeatAck};
 use sctp_wire::parameter::{Ipv4, Ipv6, Parameters};
 
@@ -164,6 +168,26 @@ fn no_more_addresses_are_kept_than_the_limit() {
 }
 
 #[test]
+<<<<<<< HEAD
+fn the_user_chooses_the_primary_path() {
+    // RFC 9260 §6.4; §5.4: only a confirmed one.
+    let mut peer = established(9, AssociationConfig::default(), &[SECOND]);
+    peer.expects("COOKIE ACK");
+    let second = SocketAddr::new(SECOND, peer.address.port());
+    let id = peer.id;
+    assert_eq!(peer.endpoint.set_primary(id, second), Err(PrimaryError::Unconfirmed));
+    let elsewhere = SocketAddr::from(([192, 0, 2, 1], 9899));
+    assert_eq!(peer.endpoint.set_primary(id, elsewhere), Err(PrimaryError::NoSuchPath));
+    peer.waits(Duration::ZERO);
+    assert_eq!(answers(&mut peer), second);
+    peer.app_sends(SendInfo::default(), vec![1]);
+    assert_eq!(peer.hears_on().0, peer.address);
+    assert_eq!(peer.endpoint.set_primary(id, second), Ok(()));
+    peer.app_sends(SendInfo::default(), vec![2]);
+    assert_eq!(peer.hears_on().0, second);
+    peer.endpoint.abort(peer.now, id, b"", &mut peer.app);
+    assert_eq!(peer.endpoint.set_primary(id, second), Err(PrimaryError::Closed));
+=======
 fn a_trace_tells_the_paths_apart() {
     let config = AssociationConfig { trace: true, path_retries_max: 0, ..AssociationConfig::default() };
     let mut peer = established(12, config, &[SECOND]);
@@ -209,4 +233,5 @@ fn a_trace_tells_the_paths_apart() {
             if contents.data.is_some_and(|data| data.retransmitted == 1))
     };
     assert_eq!((of(0, again), of(1, again)), (0, 1));
+>>>>>>> main
 }
