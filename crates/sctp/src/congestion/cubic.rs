@@ -122,13 +122,16 @@ impl Cubic {
     }
 
     fn slow_start(&mut self, acked: &Acked) {
-        let phase =
-            if self.ssthresh_bytes == usize::MAX { self.hystart.on_acked(acked) } else { SlowStart::Double };
+        let (mut phase, mut limit) = (SlowStart::Double, self.ssthresh_bytes);
+        if self.ssthresh_bytes == usize::MAX {
+            phase = self.hystart.on_acked(acked);
+            limit = self.hystart.ceiling_bytes(self.mtu_bytes);
+        }
         if phase == SlowStart::Done {
             self.ssthresh_bytes = self.cwnd_bytes;
             self.cwnd_prior_bytes = self.cwnd_bytes;
         } else if acked.window_limited && acked.cumulative && !acked.in_recovery {
-            let room = self.ssthresh_bytes - self.cwnd_bytes;
+            let room = limit.saturating_sub(self.cwnd_bytes);
             self.cwnd_bytes += phase.growth_bytes(slow_start_bytes(acked, self.mtu_bytes)).min(room);
         }
     }

@@ -1,4 +1,5 @@
-//! HyStart++ (RFC 9406): slow start ends when the round-trip time rises, not when packets are lost.
+//! The first slow start of a path. HyStart++ (RFC 9406): it ends when the round-trip time rises, not when packets are lost.
+//! And it has no more in flight than doubling takes, so that a full line is not overrun before that is seen.
 
 use std::time::Duration;
 
@@ -16,6 +17,12 @@ const SAMPLES_MIN: u32 = 8;
 const CONSERVATIVE_DIVISOR: usize = 4;
 /// CSS_ROUNDS: rounds of conservative slow start before it ends.
 const CONSERVATIVE_ROUNDS: u32 = 5;
+
+/// The window that doubles the rate in a round trip, in round trips at that rate. It is BBR's in Startup, too
+/// (draft-ietf-ccwg-bbr §5.3.1.1), and leaves at most one of them in the queue.
+const CEILING_ROUND_TRIPS: u64 = 2;
+/// Packets above that: a rate of few packets says little.
+const CEILING_PACKETS_MORE: usize = 8;
 
 /// What slow start is to do after an acknowledgement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,21 +55,51 @@ struct Conservative {
     rounds: u32,
 }
 
+/// The least of some round-trip times.
+#[derive(Clone, Copy, Debug, Default)]
+struct Least {
+    min: Option<Duration>,
+    samples: u32,
+}
+
+impl Least {
+    fn add(&mut self, rtt: Duration) {
+        self.samples += 1;
+        self.min = Some(self.min.map_or(rtt, |min| min.min(rtt)));
+    }
+}
+
 /// The round-trip times of the rounds of the first slow start of a path. Later ones have a threshold from experience
 /// (RFC 9406 §4.3).
+///
+/// The RFC compares the least round-trip time of a round with that of the round before. While packets are paced the queue
+/// grows throughout a round, and the first packets, which found it empty, hide that until the next. So each quarter of
+/// a round is judged by itself.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HyStart {
     /// The packet whose acknowledgement begins the next round.
     round_end: Option<u32>,
-    last_round_min: Option<Duration>,
-    round_min: Option<Duration>,
-    samples: u32,
+    last_round: Least,
+    round: Least,
+    quarter: Least,
     conservative: Option<Conservative>,
+    /// The highest rate at which data arrived.
+    bytes_per_s: u64,
+    /// What that rate brings in the shortest round-trip time.
+    flight_bytes: Option<u64>,
 }
 
 impl HyStart {
+    /// How far the window may grow.
+    pub(super) fn ceiling_bytes(&self, mtu_bytes: usize) -> usize {
+        let Some(flight_bytes) = self.flight_bytes else { return usize::MAX };
+        let ceiling = flight_bytes.saturating_mul(CEILING_ROUND_TRIPS);
+        usize::try_from(ceiling).unwrap_or(usize::MAX).saturating_add(CEILING_PACKETS_MORE * mtu_bytes)
+    }
+
     /// Takes what an acknowledgement in slow start says.
     pub(super) fn on_acked(&mut self, acked: &Acked) -> SlowStart {
+        self.measure(acked);
         if self.round_end.is_none_or(|end| !after(end, acked.newest_packet)) {
             self.round_end = Some(acked.next_packet);
             if self.begin_round() {
@@ -70,17 +107,27 @@ impl HyStart {
             }
         }
         if let Some(rtt) = acked.rtt {
-            self.samples += 1;
-            self.round_min = Some(self.round_min.map_or(rtt, |min| min.min(rtt)));
-            self.judge();
+            self.round.add(rtt);
+            self.quarter.add(rtt);
+            if self.quarter.samples >= SAMPLES_MIN.max(self.last_round.samples / 4) {
+                let quarter = std::mem::take(&mut self.quarter);
+                self.judge(quarter.min.unwrap_or(rtt));
+            }
         }
         if self.conservative.is_some() { SlowStart::Conservative } else { SlowStart::Double }
     }
 
+    fn measure(&mut self, acked: &Acked) {
+        let (Some(rate), Some(min_rtt)) = (&acked.rate, acked.min_rtt) else { return };
+        self.bytes_per_s = self.bytes_per_s.max(rate.bytes_per_s());
+        let flight = u128::from(self.bytes_per_s) * min_rtt.as_nanos() / 1_000_000_000;
+        self.flight_bytes = Some(u64::try_from(flight).unwrap_or(u64::MAX));
+    }
+
     /// Says whether conservative slow start has lasted long enough.
     fn begin_round(&mut self) -> bool {
-        self.last_round_min = self.round_min.take();
-        self.samples = 0;
+        self.last_round = std::mem::take(&mut self.round);
+        self.quarter = Least::default();
         let Some(conservative) = &mut self.conservative else { return false };
         if conservative.rounds == CONSERVATIVE_ROUNDS {
             return true;
@@ -89,14 +136,13 @@ impl HyStart {
         false
     }
 
-    /// RFC 9406 §4.2.
-    fn judge(&mut self) {
-        let Some(min) = self.round_min.filter(|_| self.samples >= SAMPLES_MIN) else { return };
+    /// RFC 9406 §4.2, with the least round-trip time of a quarter.
+    fn judge(&mut self, min: Duration) {
         match self.conservative {
             Some(conservative) if min < conservative.baseline => self.conservative = None,
             Some(_) => {}
             None => {
-                let Some(last) = self.last_round_min else { return };
+                let Some(last) = self.last_round.min else { return };
                 if min >= last + (last / RISE_DIVISOR).clamp(RISE_MIN, RISE_MAX) {
                     self.conservative = Some(Conservative { baseline: min, rounds: 1 });
                 }
@@ -107,6 +153,7 @@ impl HyStart {
 
 #[cfg(test)]
 mod tests {
+    use super::super::RateSample;
     use super::super::testing::acked;
     use super::*;
 
@@ -176,6 +223,42 @@ mod tests {
                 ..acked(1000)
             });
             assert_eq!(phase == SlowStart::Conservative, i == 7, "sample {i}");
+        }
+    }
+
+    #[test]
+    fn a_queue_that_grows_within_a_round_is_seen_in_that_round() {
+        // 400 packets, the later ones 1 ms more each 10: the quarter from 20 to 30 ms is 20 ms over the last round.
+        let (mut hystart, mut next) = (HyStart::default(), 0);
+        for (growth_us, slows_at) in [(0, None), (100, Some(299))] {
+            let end = next + 400;
+            let slowed = (0..400_u32).find(|&i| {
+                let rtt = Duration::from_millis(120) + Duration::from_micros(growth_us) * i;
+                let ack = Acked { newest_packet: next + i, next_packet: end, rtt: Some(rtt), ..acked(1000) };
+                hystart.on_acked(&ack) == SlowStart::Conservative
+            });
+            assert_eq!(slowed, slows_at);
+            next = end;
+        }
+    }
+
+    #[test]
+    fn the_window_ends_at_two_round_trips_of_the_highest_rate() {
+        let mut hystart = HyStart::default();
+        assert_eq!(hystart.ceiling_bytes(1000), usize::MAX);
+        let min_rtt = Some(Duration::from_millis(50));
+        for (delivered_bytes, ceiling) in [(40_000, 88_000), (100_000, 208_000), (60_000, 208_000)] {
+            let rate = RateSample {
+                delivered_bytes,
+                interval: Duration::from_millis(50),
+                prior_delivered_bytes: 0,
+                total_delivered_bytes: 0,
+                sent_in_flight_bytes: 0,
+                lost_bytes: 0,
+                app_limited: false,
+            };
+            hystart.on_acked(&Acked { rate: Some(rate), min_rtt, ..acked(1000) });
+            assert_eq!(hystart.ceiling_bytes(1000), ceiling);
         }
     }
 

@@ -62,15 +62,19 @@ fn two_senders_share() {
 }
 
 #[test]
-fn slow_start_ends_before_it_drops_much_more_than_it_must() {
-    // In the round trip in which the queue fills nobody can know. Without a look at the round-trip time, another doubling
-    // follows: a slow start that ends with the first loss drops four times as much as the queue holds here.
+fn slow_start_ends_before_it_overruns_the_queue() {
+    // A slow start that ends with the first loss drops nearly as much as the queue holds: it has twice what fits in flight
+    // before it hears of that.
     for algorithm in [Algorithm::NewReno, Algorithm::Cubic] {
         let line = Line::new(100, 100, 1.0, 0);
         let mut world = World::new(line.clone(), &[algorithm], Duration::ZERO);
         world.run_until(Duration::from_secs(4));
         let queue_packets = line.queue_bytes / PACKET_BYTES as u64;
-        assert!(world.line.dropped < 2 * queue_packets, "{algorithm} {} {queue_packets}", world.line.dropped);
+        assert!(
+            world.line.dropped < queue_packets / 10,
+            "{algorithm} {} {queue_packets}",
+            world.line.dropped
+        );
     }
 }
 

@@ -48,13 +48,16 @@ impl NewReno {
 
     /// RFC 9260 §7.2.1.
     fn slow_start(&mut self, acked: &Acked, grows: bool) {
-        let phase =
-            if self.ssthresh_bytes == usize::MAX { self.hystart.on_acked(acked) } else { SlowStart::Double };
+        // At most one packet above the threshold, where congestion avoidance goes on.
+        let (mut phase, mut limit) = (SlowStart::Double, self.ssthresh_bytes.saturating_add(self.mtu_bytes));
+        if self.ssthresh_bytes == usize::MAX {
+            phase = self.hystart.on_acked(acked);
+            limit = self.hystart.ceiling_bytes(self.mtu_bytes);
+        }
         if phase == SlowStart::Done {
             self.ssthresh_bytes = self.cwnd_bytes;
         } else if grows && acked.cumulative {
-            // At most one packet above the threshold, where congestion avoidance goes on.
-            let room = self.ssthresh_bytes.saturating_add(self.mtu_bytes) - self.cwnd_bytes;
+            let room = limit.saturating_sub(self.cwnd_bytes);
             self.cwnd_bytes += phase.growth_bytes(slow_start_bytes(acked, self.mtu_bytes)).min(room);
         }
     }

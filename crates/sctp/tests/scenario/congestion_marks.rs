@@ -15,9 +15,9 @@ use lab::script::{ENDPOINT_PORT, PEER_PORT, Peer};
 use lab::traffic::{Source, Traffic};
 use lab::{World, line};
 
-/// A line of 100 Mbit/s and 10 ms whose queue of two round trips marks from a quarter of one up.
+/// A line of 100 Mbit/s and 10 ms whose queue of a good round trip marks from a quarter of one up.
 fn marking_line() -> PipeConfig {
-    PipeConfig { queue_bytes: 500_000, mark_above_bytes: Some(62_500), ..line() }
+    PipeConfig { queue_bytes: 300_000, mark_above_bytes: Some(62_500), ..line() }
 }
 
 /// Sends for five seconds and says what arrived, what was lost in the queue, and the sender's statistics.
