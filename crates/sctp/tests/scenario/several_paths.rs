@@ -4,11 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-<<<<<<< HEAD
-use sctp::{AssociationConfig, Event, PrimaryError, SendInfo};
-=======
-use sctp::{AssociationConfig, Event, PathState, SendInfo, trace};
->>>>>>> main
+use sctp::{AssociationConfig, Event, PathState, PrimaryError, SendInfo, trace};
 use sctp_wire::chunk::{Chunk, CookieEcho, HeartbeatAck};
 use sctp_wire::parameter::{Ipv4, Ipv6, Parameters};
 
@@ -168,7 +164,6 @@ fn no_more_addresses_are_kept_than_the_limit() {
 }
 
 #[test]
-<<<<<<< HEAD
 fn the_user_chooses_the_primary_path() {
     // RFC 9260 §6.4; §5.4: only a confirmed one.
     let mut peer = established(9, AssociationConfig::default(), &[SECOND]);
@@ -187,7 +182,9 @@ fn the_user_chooses_the_primary_path() {
     assert_eq!(peer.hears_on().0, second);
     peer.endpoint.abort(peer.now, id, b"", &mut peer.app);
     assert_eq!(peer.endpoint.set_primary(id, second), Err(PrimaryError::Closed));
-=======
+}
+
+#[test]
 fn a_trace_tells_the_paths_apart() {
     let config = AssociationConfig { trace: true, path_retries_max: 0, ..AssociationConfig::default() };
     let mut peer = established(12, config, &[SECOND]);
@@ -233,5 +230,4 @@ fn a_trace_tells_the_paths_apart() {
             if contents.data.is_some_and(|data| data.retransmitted == 1))
     };
     assert_eq!((of(0, again), of(1, again)), (0, 1));
->>>>>>> main
 }
