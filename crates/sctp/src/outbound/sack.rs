@@ -289,7 +289,10 @@ impl Outbound {
         if self.buffer_bytes < config.send_buffer_tuned_bytes {
             let windows: usize =
                 paths.iter().map(|path| path.congestion.cwnd_bytes()).fold(0, usize::saturating_add);
-            let wanted = windows.saturating_mul(2).min(config.send_buffer_tuned_bytes);
+            // Overhead counts, too, so two windows may be too little: all has left, and the application waits for room.
+            let starved = self.writable_wanted && self.pending.is_empty();
+            let least = if starved { self.buffer_bytes } else { 0 };
+            let wanted = windows.max(least).saturating_mul(2).min(config.send_buffer_tuned_bytes);
             self.buffer_bytes = self.buffer_bytes.max(wanted);
         }
     }

@@ -273,6 +273,11 @@ impl Bbr {
         let probing = matches!(self.state, State::ProbeRtt { .. });
         if !probing && self.min_rtt.expired && !self.idle_restart {
             self.save_cwnd();
+            // A probe that ends here has measured, too: were its cycle not counted, as the draft has it, a rate that
+            // was once measured too high could stay for ever.
+            if self.state == State::Up {
+                self.max_rate.advance();
+            }
             self.state = State::ProbeRtt { done_at: None, round_done: false };
             self.probing.phase = AckPhase::Stopping;
             self.rounds.start(self.delivered_bytes);
