@@ -124,6 +124,11 @@ pub enum CloseReason {
     Timeout,
     /// The peer broke the protocol; the text says how.
     ProtocolViolation(&'static str),
+    /// Messages wait for streams that the peer does not allow.
+    TooFewStreams {
+        /// How many it allows.
+        streams: u16,
+    },
     /// A fault of our own.
     Fault,
 }
@@ -147,6 +152,10 @@ impl fmt::Display for CloseReason {
             ),
             CloseReason::Timeout => f.write_str("the peer stopped answering; the association was given up"),
             CloseReason::ProtocolViolation(how) => write!(f, "the peer broke the protocol: {how}"),
+            CloseReason::TooFewStreams { streams } => write!(
+                f,
+                "messages were sent on streams that the peer does not allow; it takes {streams}, so send on streams below that, or wait until the association is up"
+            ),
             CloseReason::Fault => f.write_str("this side had an internal fault and aborted the association; please report it"),
         }
     }

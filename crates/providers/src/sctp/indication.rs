@@ -236,6 +236,7 @@ fn disconnected(id: AssociationId, reason: &CloseReason) -> Message {
         CloseReason::Refused | CloseReason::NoProtocol => Errno::ECONNREFUSED,
         CloseReason::Unreachable => Errno::EHOSTUNREACH,
         CloseReason::ProtocolViolation(_) => Errno::EPROTO,
+        CloseReason::TooFewStreams { .. } => Errno::EINVAL,
         CloseReason::Fault => Errno::EIO,
     };
     let primitive = Primitive::DisconInd { reason: errno.0 as u32, sequence: 0, association: id.0 };

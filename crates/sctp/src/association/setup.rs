@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sctp_wire::cause::{Cause, MissingMandatoryParameter, UnrecognizedParameters};
+use sctp_wire::cause::{Cause, MissingMandatoryParameter, UnrecognizedParameters, UserInitiatedAbort};
 use sctp_wire::chunk::{CookieAck, CookieEcho, Init};
 use sctp_wire::packet::HEADER_BYTES;
 use sctp_wire::parameter::{KindList, Parameters, StateCookie as StateCookieParameter};
@@ -128,7 +128,10 @@ impl Association {
             // The peer sends from all of these, and we know only those that the user has named.
             self.take_addresses(cx, &cookie.addresses);
             self.establish_from_cookie(cx, cookie, remote);
-            return self.announce_connected(cx);
+            if !self.refuses_streams(cx) {
+                self.announce_connected(cx);
+            }
+            return;
         }
         if self.identity.peer_tag != cookie.peer_tag {
             // Both sent an INIT, and the peer's second tag is the one that it goes by.
@@ -158,6 +161,18 @@ impl Association {
     fn take_peer(&mut self, initial_tsn: u32, window_bytes: u32, streams_out: u16, streams_in: u16) {
         self.outbound.set_peer(window_bytes as usize, streams_out);
         self.inbound = Some(Inbound::new(Tsn(initial_tsn), streams_in, &self.config));
+    }
+
+    /// RFC 9260 §5.1.1: the user is told of a lack of streams and may abort. Messages that wait for one that will never be
+    /// would be lost, so they decide.
+    fn refuses_streams<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) -> bool {
+        let refuses = self.outbound.waits_beyond_streams();
+        if refuses {
+            let reason = b"messages wait for streams that are not allowed";
+            let chunk = abort_chunk(&Cause::UserInitiatedAbort(UserInitiatedAbort { reason }));
+            self.abort_with(cx, chunk, CloseReason::TooFewStreams { streams: self.outbound.streams() });
+        }
+        refuses
     }
 
     fn establish<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
@@ -207,6 +222,9 @@ impl Association {
         let streams_out = self.config.streams_out.max(1).min(peer.streams_in);
         let streams_in = self.config.streams_in_max.max(1).min(peer.streams_out);
         self.take_peer(peer.initial_tsn, peer.window_bytes, streams_out, streams_in);
+        if self.refuses_streams(cx) {
+            return;
+        }
         self.ecn = Ecn::new(self.config.ecn && peer.ecn);
         self.take_addresses(cx, &peer.reachable_at(remote.ip(), Families::of(cx.local_addresses)));
         self.control.clear();

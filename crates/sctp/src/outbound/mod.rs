@@ -153,6 +153,11 @@ impl Outbound {
         self.streams = streams;
     }
 
+    /// Whether a message waits for a stream that the peer turned out not to allow.
+    pub(crate) fn waits_beyond_streams(&self) -> bool {
+        self.pending.iter().any(|chunk| chunk.stream >= self.streams)
+    }
+
     pub(crate) fn streams(&self) -> u16 {
         self.streams
     }

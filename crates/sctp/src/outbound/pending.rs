@@ -65,7 +65,6 @@ impl Pending {
         })
     }
 
-    #[cfg(feature = "testing")]
     pub(super) fn iter(&self) -> impl Iterator<Item = &Chunk> {
         self.queue.iter()
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use sctp::{AssociationConfig, CloseReason, ConnectError, Event, Unreachable};
+use sctp::{AssociationConfig, CloseReason, ConnectError, Event, SendInfo, Unreachable};
 use sctp_wire::chunk::{Abort, Init};
 use sctp_wire::packet::HEADER_BYTES;
 
@@ -154,4 +154,19 @@ fn the_same_ports_cannot_be_connected_twice() {
     assert_eq!(again, Err(ConnectError::Exists));
     let nowhere = peer.endpoint.connect(peer.now, 1, 1, &[], AssociationConfig::default().into(), &peer.app);
     assert_eq!(nowhere, Err(ConnectError::NoAddress));
+}
+
+#[test]
+fn messages_for_streams_that_the_peer_does_not_allow_end_the_association() {
+    // RFC 9260 §5.1.1.
+    for (stream, closed) in [(1, None), (2, Some(CloseReason::TooFewStreams { streams: 2 }))] {
+        let mut lab = Lab::new(9);
+        lab.listen(AssociationConfig { streams_in_max: 2, ..AssociationConfig::default() });
+        let id = lab.connect(A, (PORT_A, PORT_B), AssociationConfig::default());
+        let info = SendInfo { stream, ..SendInfo::default() };
+        lab.send(A, id, info, "too early to know");
+        lab.run_for(Duration::from_secs(1));
+        assert_eq!(lab.closed(A), closed);
+        assert_eq!(lab.node(B).app.messages.len(), usize::from(closed.is_none()));
+    }
 }
