@@ -24,8 +24,6 @@ pub(crate) enum Proof {
     Shown(Evidence),
     /// The script shows what is done instead, which `docs/deviations.md` names.
     Deviates(Evidence, &'static str),
-    /// The script fails: the rule is not kept.
-    Failing(Evidence, &'static str),
     /// No packet can show it, or it speaks of what this implementation does not have.
     NotApplicable(&'static str),
     /// It is not kept, and there is no script yet.
@@ -44,16 +42,9 @@ impl Proof {
     /// The script, if there is one.
     pub(crate) fn evidence(&self) -> Option<&Evidence> {
         match self {
-            Proof::Shown(evidence) | Proof::Deviates(evidence, _) | Proof::Failing(evidence, _) => {
-                Some(evidence)
-            }
+            Proof::Shown(evidence) | Proof::Deviates(evidence, _) => Some(evidence),
             Proof::NotApplicable(_) | Proof::Open(_) => None,
         }
-    }
-
-    /// Whether the script should pass.
-    pub(crate) fn passes(&self) -> bool {
-        !matches!(self, Proof::Failing(..))
     }
 }
 
@@ -62,10 +53,6 @@ impl Rule {
     pub(crate) fn prove(&self) {
         let Some(evidence) = self.proof.evidence() else { return };
         let honest = run(evidence.script, None);
-        if !self.proof.passes() {
-            assert!(honest.failure.is_some(), "{} holds now: enter it as shown", self.text);
-            return;
-        }
         if std::env::var_os("CONFORMANCE_LADDER").is_some() {
             println!("{} {}\n{}", self.keyword, self.text, honest.ladder());
         }
@@ -122,7 +109,6 @@ pub(crate) fn score(script: Script) -> Score {
 /// - `shown(script, Fault, ..)`: the script passes, and fails if the endpoint has one of the faults
 /// - `shown_by(path::to::script, Fault, ..)`: a script of another rule shows this one, too
 /// - `deviates(script, Fault, ..; "what is done instead")`
-/// - `failing(script; "what is wrong")`: the rule is not kept, and the script, which says what it asks for, fails
 /// - `not_applicable("why")`, `open("what is missing")`
 macro_rules! rules {
     ($(in $section:literal { $($keyword:ident $text:literal => $how:ident($($what:tt)*);)* })*) => {
@@ -157,18 +143,12 @@ macro_rules! rules {
     (@proof deviates_by($script:path, $($fault:ident),+; $instead:literal)) => {
         crate::rules::Proof::Deviates(crate::rules::rules!(@evidence $script, $($fault),+), $instead)
     };
-    (@proof failing($script:ident; $why:literal)) => {
-        crate::rules::Proof::Failing(crate::rules::rules!(@evidence $script,), $why)
-    };
     (@proof not_applicable($why:literal)) => { crate::rules::Proof::NotApplicable($why) };
     (@proof open($why:literal)) => { crate::rules::Proof::Open($why) };
     (@test $section:literal, $text:literal, shown($script:ident, $($rest:tt)*)) => {
         crate::rules::rules!(@run $section, $text, $script);
     };
     (@test $section:literal, $text:literal, deviates($script:ident, $($rest:tt)*)) => {
-        crate::rules::rules!(@run $section, $text, $script);
-    };
-    (@test $section:literal, $text:literal, failing($script:ident; $($rest:tt)*)) => {
         crate::rules::rules!(@run $section, $text, $script);
     };
     (@test $section:literal, $text:literal, $how:ident($($rest:tt)*)) => {};

@@ -43,7 +43,7 @@ use crate::error::{CloseReason, PrimaryError, SendError};
 use crate::event::{Admission, Event, Host, SendInfo};
 use crate::inbound::Inbound;
 use crate::outbound::Outbound;
-use crate::path::{Path, PathState};
+use crate::path::{Path, PathState, chunks_bytes};
 use crate::statistics::{EndpointStatistics, Statistics};
 use crate::time::Time;
 use crate::trace::{self, Tracer};
@@ -432,7 +432,7 @@ impl Association {
             let mtu_bytes = (mtu_bytes & !3).max(MTU_BYTES_MIN);
             if mtu_bytes < path.mtu_bytes {
                 path.mtu_bytes = mtu_bytes;
-                path.congestion.set_mtu(mtu_bytes);
+                path.congestion.set_mtu(chunks_bytes(mtu_bytes));
             }
         }
     }

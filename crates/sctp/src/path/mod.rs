@@ -124,7 +124,7 @@ impl Path {
             errors: 0,
             mtu_bytes,
             in_flight_limit_bytes: limit,
-            congestion: config.congestion.controller(mtu_bytes),
+            congestion: config.congestion.controller(chunks_bytes(mtu_bytes)),
             in_flight_bytes: 0,
             sent: VecDeque::new(),
             first_packet: 0,
@@ -401,6 +401,11 @@ impl Path {
             reductions_undone: self.counts.reductions_undone,
         }
     }
+}
+
+/// What a packet holds of chunks (PMDCS, RFC 9260 §7.2.1): the windows count these.
+pub(crate) fn chunks_bytes(mtu_bytes: usize) -> usize {
+    mtu_bytes - sctp_wire::packet::HEADER_BYTES
 }
 
 /// Serial comparison of packet numbers.
