@@ -263,7 +263,7 @@ impl Endpoint {
                 continue;
             }
             association.armed = association.armed_later.take();
-            self.with(id, now, host, |association, cx| association.handle_timeout(cx, cx.local_addresses));
+            self.with(id, now, host, |association, cx| association.handle_timeout(cx));
         }
     }
 

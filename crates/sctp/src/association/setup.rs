@@ -322,11 +322,7 @@ impl Association {
     }
 
     /// T1 expired: once more, or give up (RFC 9260 §4, notes 2 and 3; §5.1.6).
-    pub(super) fn retry_setup<H: Host + ?Sized>(
-        &mut self,
-        cx: &mut Context<'_, H>,
-        local_addresses: &[IpAddr],
-    ) {
+    pub(super) fn retry_setup<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
         let first = matches!(self.state, State::CookieWait { .. });
         let (State::CookieWait { t1 } | State::CookieEchoed { t1, .. }) = &mut self.state else { return };
         t1.attempts += 1;
@@ -342,7 +338,7 @@ impl Association {
             // Another address of the peer may answer (RFC 9260 §5.1.6 leaves the choice).
             self.primary = (self.primary + 1) % self.paths.len();
             self.control.clear();
-            self.push_init(local_addresses);
+            self.push_init(cx.local_addresses);
         } else {
             // RFC 9260 §5.1: all addresses of the peer, as far as they are known to be the peer's (§5.4).
             let count = self.paths.len();

@@ -1,7 +1,7 @@
 //! The association's timers: T1, T2, T3, late packets, tail probes, the pacer, the delayed SACK, heartbeats. One
 //! deadline for all.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use super::{Association, Context, State};
 use crate::error::CloseReason;
@@ -29,11 +29,7 @@ impl Association {
     }
 
     /// Acts on every timer that has expired.
-    pub(crate) fn handle_timeout<H: Host + ?Sized>(
-        &mut self,
-        cx: &mut Context<'_, H>,
-        local_addresses: &[IpAddr],
-    ) {
+    pub(crate) fn handle_timeout<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
         let now = cx.now;
         let due = |at: Option<Time>| at.is_some_and(|at| at <= now);
         if let Some(inbound) = &mut self.inbound
@@ -48,7 +44,7 @@ impl Association {
         }
         match &self.state {
             State::CookieWait { t1 } | State::CookieEchoed { t1, .. } if t1.at <= cx.now => {
-                self.retry_setup(cx, local_addresses);
+                self.retry_setup(cx);
             }
             State::ShutdownSent { t5_at, .. } if *t5_at <= cx.now => self.give_up_shutdown(cx),
             State::ShutdownSent { t2, .. } | State::ShutdownAckSent { t2 } if t2.at <= cx.now => {
