@@ -26,8 +26,6 @@ pub(crate) enum Proof {
     Deviates(Evidence, &'static str),
     /// No packet can show it, or it speaks of what this implementation does not have.
     NotApplicable(&'static str),
-    /// It is not kept, and there is no script yet.
-    Open(&'static str),
 }
 
 /// A script and the faults that it must notice.
@@ -43,7 +41,7 @@ impl Proof {
     pub(crate) fn evidence(&self) -> Option<&Evidence> {
         match self {
             Proof::Shown(evidence) | Proof::Deviates(evidence, _) => Some(evidence),
-            Proof::NotApplicable(_) | Proof::Open(_) => None,
+            Proof::NotApplicable(_) => None,
         }
     }
 }
@@ -109,7 +107,7 @@ pub(crate) fn score(script: Script) -> Score {
 /// - `shown(script, Fault, ..)`: the script passes, and fails if the endpoint has one of the faults
 /// - `shown_by(path::to::script, Fault, ..)`: a script of another rule shows this one, too
 /// - `deviates(script, Fault, ..; "what is done instead")`
-/// - `not_applicable("why")`, `open("what is missing")`
+/// - `not_applicable("why")`
 macro_rules! rules {
     ($(in $section:literal { $($keyword:ident $text:literal => $how:ident($($what:tt)*);)* })*) => {
         /// The rules and what shows them.
@@ -144,7 +142,6 @@ macro_rules! rules {
         crate::rules::Proof::Deviates(crate::rules::rules!(@evidence $script, $($fault),+), $instead)
     };
     (@proof not_applicable($why:literal)) => { crate::rules::Proof::NotApplicable($why) };
-    (@proof open($why:literal)) => { crate::rules::Proof::Open($why) };
     (@test $section:literal, $text:literal, shown($script:ident, $($rest:tt)*)) => {
         crate::rules::rules!(@run $section, $text, $script);
     };

@@ -1,5 +1,6 @@
 //! Slow start and congestion avoidance (RFC 9260 §7.1 to §7.2.2), with the controller that follows them.
 
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use lab::packets::data_of;
@@ -25,7 +26,7 @@ rules! {
     }
     in "7.2.1" {
         MUST "cwnd begins at min(4 PMDCS, max(2 PMDCS, 4404))" => shown(the_window_begins_as_the_path_allows, Silent);
-        RULE "cwnd begins at min(4 PMDCS, max(2 PMDCS, 4344)) for IPv6" => open("it is 4404 bytes there, too");
+        RULE "cwnd begins at min(4 PMDCS, max(2 PMDCS, 4344)) for IPv6" => shown(the_window_of_an_ipv6_path_begins_lower, Silent);
         RULE "cwnd begins at 4404 bytes where packets are those of Ethernet" => shown(an_ethernet_window_begins_with_4404_bytes, Talkative, Silent);
         MUST "after a timeout, cwnd is one PMDCS at most, and one packet in flight until it is acknowledged" => shown(a_timeout_leaves_a_window_of_one_chunk, Silent);
         RULE "after a timeout, one packet is in flight until it is acknowledged" => shown_by(crate::section_6_3::a_timeout_leaves_one_packet_in_flight, Talkative);
@@ -67,7 +68,12 @@ fn ssthresh(peer: &Peer) -> Option<usize> {
 
 /// An endpoint that listens on paths with packets of that size, and a peer that has connected.
 fn on_a_path(stage: &Stage, mtu_bytes: usize) -> Peer {
+    on_a_path_from(stage, [10, 0, 0, 9].into(), mtu_bytes)
+}
+
+fn on_a_path_from(stage: &Stage, remote: IpAddr, mtu_bytes: usize) -> Peer {
     let mut peer = stage.listening_with(quiet());
+    peer.address.set_ip(remote);
     peer.app.hints = PathHints { mtu_bytes, ..peer.app.hints };
     peer.sends().tag(0).init().go();
     let cookie = peer.takes_init_ack();
@@ -150,6 +156,13 @@ fn padding_and_headers_are_counted(stage: &Stage) {
 fn the_window_begins_as_the_path_allows(stage: &Stage) {
     for (mtu_bytes, window) in [(1472, 4404), (600, 4 * 588), (9000, 2 * 8988)] {
         let peer = on_a_path(stage, mtu_bytes);
+        assert_eq!(cwnd(&peer), window, "packets of {mtu_bytes} bytes");
+    }
+}
+
+fn the_window_of_an_ipv6_path_begins_lower(stage: &Stage) {
+    for (mtu_bytes, window) in [(1452, 4344), (600, 4 * 588), (9000, 2 * 8988)] {
+        let peer = on_a_path_from(stage, Ipv6Addr::LOCALHOST.into(), mtu_bytes);
         assert_eq!(cwnd(&peer), window, "packets of {mtu_bytes} bytes");
     }
 }

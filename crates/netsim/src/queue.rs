@@ -24,7 +24,8 @@ impl Queue {
     /// Whether a packet of `bytes` fits; if nothing waits, any does.
     pub(crate) fn has_room(&self, bytes: usize, bytes_max: usize, packets_max: usize) -> bool {
         self.waiting.is_empty()
-            || (bytes <= bytes_max.saturating_sub(self.bytes) && self.waiting.len() < packets_max)
+            || (self.waiting.len() < packets_max
+                && bytes_max.checked_sub(self.bytes).is_some_and(|room| bytes <= room))
     }
 
     /// Appends a packet that is gone at `gone_ns`, not before those that wait already.

@@ -83,6 +83,7 @@ fn a_packet_larger_than_the_queue_passes_when_nothing_waits() {
     let mut pipe = Pipe::new(&config, 0);
     assert_eq!(at(pipe.offer(0, 1500)), 1_500_000);
     assert_eq!(pipe.offer(0, 1), Verdict::Drop(DropReason::Queue));
+    assert_eq!(pipe.offer(0, 0), Verdict::Drop(DropReason::Queue));
 }
 
 #[test]

@@ -11,13 +11,11 @@ pub(crate) struct Ecn {
     negotiated: bool,
     /// What is to be said with every SACK, until CWR has come.
     echo: Option<EcnEcho>,
-    /// Marks on TSNs before this one (unwrapped) have been heeded.
-    heeded_until: u64,
 }
 
 impl Ecn {
     pub(crate) fn new(negotiated: bool) -> Self {
-        Ecn { negotiated, ..Ecn::default() }
+        Ecn { negotiated, echo: None }
     }
 
     /// Whether packets with DATA may be marked.
@@ -51,16 +49,6 @@ impl Ecn {
     pub(crate) fn on_cwr(&mut self, cwr: Cwr) {
         let heeded = |echo: &mut EcnEcho| !echo.lowest_tsn.is_after(cwr.lowest_tsn);
         self.echo.take_if(heeded);
-    }
-
-    /// The peer has seen marks from `lowest` on; `next` is the TSN to be sent next (both unwrapped). True: the window is to
-    /// shrink, once for all that is outstanding.
-    pub(crate) fn heed(&mut self, lowest: u64, next: u64) -> bool {
-        let fresh = lowest >= self.heeded_until;
-        if fresh {
-            self.heeded_until = next;
-        }
-        fresh
     }
 }
 

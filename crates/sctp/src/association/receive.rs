@@ -214,14 +214,13 @@ impl Association {
             self.statistics.chunks_discarded += 1;
             return;
         }
-        if self.ecn.heed(lowest, next) {
-            let path_id = self.outbound.path_of(lowest).unwrap_or(self.data_path());
-            let path = &mut self.paths[path_id];
-            if !path.in_recovery() {
-                self.statistics.ecn_reductions += 1;
-                path.doubt.end();
-                path.enter_recovery(now, Signal::Ecn, path.in_flight_bytes, next);
-            }
+        let path_id = self.outbound.path_of(lowest).unwrap_or(self.data_path());
+        let path = &mut self.paths[path_id];
+        // Once for all that was outstanding, as for a loss.
+        if !path.in_recovery() && lowest >= path.exit_tsn {
+            self.statistics.ecn_reductions += 1;
+            path.doubt.end();
+            path.enter_recovery(now, Signal::Ecn, path.in_flight_bytes, next);
         }
         self.push_control(ecn::answer(echo.lowest_tsn), None);
     }

@@ -22,12 +22,12 @@ impl Algorithm {
     /// All of them, the default first.
     pub const ALL: [Algorithm; 3] = [Algorithm::Cubic, Algorithm::NewReno, Algorithm::Bbr];
 
-    /// A controller at the start of a path.
-    pub fn controller(self, mtu_bytes: usize) -> Box<dyn Controller> {
+    /// A controller at the start of a path whose packets hold `mtu_bytes` of chunks.
+    pub fn controller(self, mtu_bytes: usize, cwnd_bytes: usize) -> Box<dyn Controller> {
         match self {
-            Algorithm::Cubic => Box::new(Cubic::new(mtu_bytes)),
-            Algorithm::NewReno => Box::new(NewReno::new(mtu_bytes)),
-            Algorithm::Bbr => Box::new(Bbr::new(mtu_bytes)),
+            Algorithm::Cubic => Box::new(Cubic::new(mtu_bytes, cwnd_bytes)),
+            Algorithm::NewReno => Box::new(NewReno::new(mtu_bytes, cwnd_bytes)),
+            Algorithm::Bbr => Box::new(Bbr::new(mtu_bytes, cwnd_bytes)),
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::cube;
 use super::hystart::{HyStart, SlowStart};
-use super::{Acked, Controller, Signal, initial_window_bytes, slow_start_bytes, window_pacing_bytes_per_s};
+use super::{Acked, Controller, Signal, slow_start_bytes, window_pacing_bytes_per_s};
 use crate::time::Time;
 
 /// Pacing rates over a window a round trip, in percent: slow start doubles the window in a round trip.
@@ -105,11 +105,11 @@ pub struct Cubic {
 }
 
 impl Cubic {
-    /// A controller in slow start with the initial window of RFC 9260 §7.2.1.
-    pub fn new(mtu_bytes: usize) -> Self {
+    /// A controller in slow start.
+    pub fn new(mtu_bytes: usize, cwnd_bytes: usize) -> Self {
         Cubic {
             mtu_bytes,
-            cwnd_bytes: initial_window_bytes(mtu_bytes),
+            cwnd_bytes,
             ssthresh_bytes: usize::MAX,
             cwnd_prior_bytes: 0,
             w_max_bytes: 0,
@@ -279,7 +279,7 @@ mod tests {
 
     /// A controller whose window was `packets` when a packet was lost.
     fn after_loss_at(packets: usize) -> Cubic {
-        let mut cc = Cubic::new(MTU);
+        let mut cc = Cubic::new(MTU, 4 * MTU);
         cc.cwnd_bytes = packets * MTU;
         cc.on_congestion(Time::ZERO, Signal::Loss, packets * MTU);
         cc
@@ -365,7 +365,7 @@ mod tests {
 
     #[test]
     fn a_mark_takes_15_percent_and_marks_go_down_to_a_packet() {
-        let mut cc = Cubic::new(MTU);
+        let mut cc = Cubic::new(MTU, 4 * MTU);
         cc.cwnd_bytes = 100 * MTU;
         cc.on_congestion(Time::ZERO, Signal::Ecn, 100 * MTU);
         assert_eq!(cc.cwnd_bytes(), 85 * MTU);

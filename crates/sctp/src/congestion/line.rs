@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::{Acked, Algorithm, Controller, LostPacket, RateSample, Signal};
+use super::{Acked, Algorithm, Controller, LostPacket, RateSample, Signal, initial_window_bytes};
 use crate::path::after;
 use crate::time::Time;
 
@@ -109,7 +109,7 @@ impl Sender {
     fn new(algorithm: Algorithm, starts_at: Duration) -> Self {
         let starts_at = starts_at.as_nanos() as u64;
         Sender {
-            controller: algorithm.controller(PACKET_BYTES),
+            controller: algorithm.controller(PACKET_BYTES, initial_window_bytes(PACKET_BYTES, false)),
             sent: VecDeque::new(),
             first: u32::MAX - 1000,
             acks: VecDeque::new(),

@@ -113,7 +113,8 @@ pub enum Signal {
     Ecn,
 }
 
-/// Decides how much may be in flight. Sizes are bytes of DATA chunks with headers.
+/// Decides how much may be in flight. Sizes are bytes of DATA chunks with headers, and `mtu_bytes` is how many of them a
+/// packet holds (PMDCS).
 pub trait Controller: Send + std::fmt::Debug {
     /// The window.
     fn cwnd_bytes(&self) -> usize;
@@ -147,9 +148,11 @@ pub trait Controller: Send + std::fmt::Debug {
     }
 }
 
-/// min(4·MTU, max(2·MTU, 4404)) (RFC 9260 §7.2.1).
-pub fn initial_window_bytes(mtu_bytes: usize) -> usize {
-    (4 * mtu_bytes).min((2 * mtu_bytes).max(4404))
+/// The window of a path at its start (RFC 9260 §7.2.1): min(4·PMDCS, max(2·PMDCS, 4404)), and 4344 instead of 4404
+/// over IPv6. Either is three full packets of Ethernet.
+pub fn initial_window_bytes(pmdcs_bytes: usize, ipv6: bool) -> usize {
+    let ethernet_bytes = if ipv6 { 4344 } else { 4404 };
+    (4 * pmdcs_bytes).min((2 * pmdcs_bytes).max(ethernet_bytes))
 }
 
 /// Packets of growth that one SACK may earn in slow start while bursts are not spread over the round trip.
@@ -185,9 +188,9 @@ mod tests {
 
     #[test]
     fn initial_window_is_that_of_rfc_9260() {
-        assert_eq!(initial_window_bytes(1500), 4404);
-        assert_eq!(initial_window_bytes(576), 2304);
-        assert_eq!(initial_window_bytes(9000), 18000);
+        assert_eq!([false, true].map(|ipv6| initial_window_bytes(1460, ipv6)), [4404, 4344]);
+        assert_eq!([false, true].map(|ipv6| initial_window_bytes(576, ipv6)), [2304; 2]);
+        assert_eq!([false, true].map(|ipv6| initial_window_bytes(9000, ipv6)), [18000; 2]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::hystart::{HyStart, SlowStart};
-use super::{Acked, Controller, Signal, initial_window_bytes, slow_start_bytes, window_pacing_bytes_per_s};
+use super::{Acked, Controller, Signal, slow_start_bytes, window_pacing_bytes_per_s};
 use crate::time::Time;
 
 /// Pacing rates over a window a round trip, in percent: slow start doubles the window in a round trip.
@@ -28,11 +28,11 @@ pub struct NewReno {
 }
 
 impl NewReno {
-    /// A controller in slow start with the initial window of RFC 9260 §7.2.1.
-    pub fn new(mtu_bytes: usize) -> Self {
+    /// A controller in slow start.
+    pub fn new(mtu_bytes: usize, cwnd_bytes: usize) -> Self {
         NewReno {
             mtu_bytes,
-            cwnd_bytes: initial_window_bytes(mtu_bytes),
+            cwnd_bytes,
             ssthresh_bytes: usize::MAX,
             partial_bytes_acked: 0,
             hystart: HyStart::default(),
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn an_application_limited_window_does_not_grow() {
-        let mut cc = NewReno::new(1000);
+        let mut cc = NewReno::new(1000, 4000);
         let before = cc.cwnd_bytes();
         cc.on_acked(Time::ZERO, &acked(500));
         assert_eq!(cc.cwnd_bytes(), before);
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn loss_halves_and_a_timeout_starts_over() {
-        let mut cc = NewReno::new(1000);
+        let mut cc = NewReno::new(1000, 4000);
         for _ in 0..20 {
             cc.on_acked(Time::ZERO, &limited(8000));
         }
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_mistaken_reduction_is_undone_though_it_was_made_twice() {
-        let mut cc = NewReno::new(1000);
+        let mut cc = NewReno::new(1000, 4000);
         let (cwnd, ssthresh) = (cc.cwnd_bytes(), cc.ssthresh_bytes());
         cc.on_timeout(Time::ZERO, cwnd);
         cc.on_timeout(Time::ZERO, 1000);
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_pause_halves_down_to_four_packets_and_slow_start_leads_back() {
-        let mut cc = NewReno::new(1000);
+        let mut cc = NewReno::new(1000, 4000);
         for _ in 0..20 {
             cc.on_acked(Time::ZERO, &limited(8000));
         }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use crate::config::AssociationConfig;
-use crate::congestion::{Controller, Signal};
+use crate::congestion::{Controller, Signal, initial_window_bytes};
 use crate::rto::Rto;
 use crate::statistics::{PathCounts, PathStatistics};
 use crate::time::Time;
@@ -116,6 +116,8 @@ impl Path {
         limit: Option<usize>,
         config: &AssociationConfig,
     ) -> Self {
+        let pmdcs_bytes = chunks_bytes(mtu_bytes);
+        let cwnd_bytes = initial_window_bytes(pmdcs_bytes, remote.ip().to_canonical().is_ipv6());
         Path {
             remote,
             local,
@@ -124,7 +126,7 @@ impl Path {
             errors: 0,
             mtu_bytes,
             in_flight_limit_bytes: limit,
-            congestion: config.congestion.controller(chunks_bytes(mtu_bytes)),
+            congestion: config.congestion.controller(pmdcs_bytes, cwnd_bytes),
             in_flight_bytes: 0,
             sent: VecDeque::new(),
             first_packet: 0,

@@ -133,6 +133,12 @@ fn an_echo_shrinks_the_window_once_and_is_answered_each_time() {
         assert_eq!(statistics.ecn_reductions, 1, "after {times} more");
         assert!(statistics.paths[0].cwnd_bytes < before);
     }
+    // Nor does it shrink again when the reduction is over and the echo comes once more.
+    peer.app_sends(SendInfo::default(), vec![3; 1000]);
+    peer.sends().sack(3, &[]).go();
+    peer.sends().chunk(|_, out| EcnEcho { lowest_tsn: tsn, marked_packets: 1 }.write(out)).go();
+    assert_eq!(peer.endpoint.statistics(peer.id).unwrap().ecn_reductions, 1);
+    while peer.hears_maybe().is_some() {}
     // A TSN that was never sent says nothing.
     let never = peer.endpoint_tsn(1000);
     peer.sends().chunk(|_, out| EcnEcho { lowest_tsn: never, marked_packets: 1 }.write(out)).go();

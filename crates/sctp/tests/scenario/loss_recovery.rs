@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sctp::SendInfo;
+use sctp_wire::chunk::SackBuilder;
 
 use lab::packets::data_of;
 use lab::script::{Peer, plain};
@@ -261,4 +262,71 @@ fn the_window_grows_again_while_what_an_outage_lost_is_repaired() {
     // One packet goes at a time until the first SACK, and the peer delays that.
     let took = lab.now() - start;
     assert!(took < Duration::from_millis(5500), "{took:?} {:?}", lab.statistics(A, a));
+}
+
+fn cwnd(peer: &Peer) -> usize {
+    peer.endpoint.statistics(peer.id).unwrap().paths[0].cwnd_bytes
+}
+
+/// The peer answers after a moment; its window has grown to twenty packets, and three of one chunk each are in flight. Gives
+/// the number of the first of those.
+fn three_packets(seed: u8) -> (Peer, i32) {
+    let mut peer = Peer::established(seed);
+    let mut sent = 0;
+    while cwnd(&peer) < 20 * 1500 {
+        for _ in 0..40 {
+            peer.app_sends(SendInfo::default(), vec![0; 1400]);
+        }
+        loop {
+            peer.waits(Duration::from_millis(20));
+            let packets = std::iter::from_fn(|| peer.hears_maybe());
+            let chunks: usize = packets.map(|packet| data_of(&packet).len()).sum();
+            if chunks == 0 {
+                break;
+            }
+            sent += chunks as i32;
+            peer.sends().sack(sent - 1, &[]).go();
+        }
+    }
+    for _ in 0..3 {
+        peer.app_sends(SendInfo::default(), vec![0; 1400]);
+    }
+    while peer.hears_maybe().is_some() {}
+    (peer, sent)
+}
+
+#[test]
+fn a_timeout_that_was_too_quick_is_taken_back() {
+    // RFC 5682: what had not gone again has arrived, so nothing was lost.
+    let (mut peer, first) = three_packets(14);
+    let before = cwnd(&peer);
+    peer.waits(Duration::from_secs(1));
+    peer.expects(&format!("DATA {first}"));
+    assert!(cwnd(&peer) < before);
+    peer.waits(Duration::from_millis(1));
+    peer.sends().sack(first + 1, &[]).go();
+    assert!(cwnd(&peer) >= before);
+    assert_eq!(peer.endpoint.statistics(peer.id).unwrap().reductions_undone, 1);
+    // The rest is on its way.
+    peer.expects_nothing();
+}
+
+#[test]
+fn a_loss_that_was_a_delay_is_taken_back() {
+    // RFC 3708: the peer had what was sent again.
+    let (mut peer, first) = three_packets(15);
+    let before = cwnd(&peer);
+    for _ in 0..2 {
+        peer.app_sends(SendInfo::default(), vec![0; 1400]);
+    }
+    while peer.hears_maybe().is_some() {}
+    peer.waits(Duration::from_millis(20));
+    peer.sends().sack(first - 1, &[(2, 5)]).go();
+    peer.expects(&format!("DATA {first}"));
+    assert!(cwnd(&peer) < before);
+    let (cum_tsn, again) = (peer.endpoint_tsn(first + 4), peer.endpoint_tsn(first));
+    let sack = SackBuilder { cum_tsn, a_rwnd: 100_000, gap_blocks: &[], duplicates: &[again] };
+    peer.sends().chunk(|_, out| sack.write(out)).go();
+    assert!(cwnd(&peer) >= before);
+    assert_eq!(peer.endpoint.statistics(peer.id).unwrap().reductions_undone, 1);
 }

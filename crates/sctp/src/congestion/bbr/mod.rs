@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use self::model::{ExtraAcked, FullPipe, MaxRate, MinRtt, Rounds, ShortTerm};
 use self::probe_bw::{AckPhase, Probing, in_flight_at_loss, loses_too_much};
-use super::{Acked, Controller, LostPacket, RateSample, Signal, initial_window_bytes};
+use super::{Acked, Controller, LostPacket, RateSample, Signal};
 use crate::time::Time;
 
 /// No bound.
@@ -92,6 +92,7 @@ struct Undo {
 pub struct Bbr {
     mtu_bytes: u64,
     cwnd_bytes: u64,
+    initial_cwnd_bytes: u64,
     /// The last window that neither a loss nor ProbeRtt had touched.
     prior_cwnd_bytes: u64,
     /// `None` before the first round-trip time.
@@ -124,11 +125,12 @@ pub struct Bbr {
 }
 
 impl Bbr {
-    /// A controller in Startup with the initial window of RFC 9260 §7.2.1.
-    pub fn new(mtu_bytes: usize) -> Self {
+    /// A controller in Startup.
+    pub fn new(mtu_bytes: usize, cwnd_bytes: usize) -> Self {
         Bbr {
             mtu_bytes: mtu_bytes as u64,
-            cwnd_bytes: initial_window_bytes(mtu_bytes) as u64,
+            initial_cwnd_bytes: cwnd_bytes as u64,
+            cwnd_bytes: cwnd_bytes as u64,
             prior_cwnd_bytes: 0,
             pacing_bytes_per_s: None,
             state: State::Startup,
@@ -170,15 +172,11 @@ impl Bbr {
         WINDOW_PACKETS_MIN * self.mtu_bytes
     }
 
-    fn initial_window_bytes(&self) -> u64 {
-        initial_window_bytes(self.mtu_bytes as usize) as u64
-    }
-
     /// BDPMultiple.
     fn bdp(&self, rate: u64, gain_percent: u64) -> u64 {
         match self.min_rtt.get() {
             Some(rtt) => percent(bytes_in(rate, rtt), gain_percent),
-            None => self.initial_window_bytes(),
+            None => self.initial_cwnd_bytes,
         }
     }
 
@@ -360,7 +358,7 @@ impl Bbr {
 
     /// InitPacingRate.
     fn first_pacing(&self, srtt: Option<Duration>) -> u64 {
-        let window = percent(self.initial_window_bytes(), STARTUP_PACING_PERCENT);
+        let window = percent(self.initial_cwnd_bytes, STARTUP_PACING_PERCENT);
         let ns = srtt.unwrap_or(RTT_ASSUMED).as_nanos().max(1);
         u64::try_from(u128::from(window) * 1_000_000_000 / ns).unwrap_or(u64::MAX)
     }
@@ -371,7 +369,7 @@ impl Bbr {
         let max = self.quantize(model);
         if self.full_pipe.reached {
             self.cwnd_bytes = self.cwnd_bytes.saturating_add(acked_bytes).min(max);
-        } else if self.cwnd_bytes < max || self.delivered_bytes < self.initial_window_bytes() {
+        } else if self.cwnd_bytes < max || self.delivered_bytes < self.initial_cwnd_bytes {
             self.cwnd_bytes = self.cwnd_bytes.saturating_add(acked_bytes);
         }
         self.cwnd_bytes = self.cwnd_bytes.max(self.window_bytes_min());
