@@ -35,6 +35,20 @@ impl Default for RtoConfig {
     }
 }
 
+/// Whether new data leaves on all paths at once (SCTP_CMT_ON_OFF). RFC 9260 §6.4 has it on the primary path alone.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Multipath {
+    /// On the primary path alone.
+    Off,
+    /// On all paths if the peer says in the handshake that it wants that, too, as every Swiftwater endpoint with this
+    /// setting does.
+    #[default]
+    Agreed,
+    /// On all paths, whatever the peer says. One that does not know of it acknowledges more often than it need, and what
+    /// comes in another order may cost it more.
+    Always,
+}
+
 /// Settings of one association, taken when it is set up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AssociationConfig {
@@ -59,6 +73,8 @@ pub struct AssociationConfig {
     pub partial_delivery_bytes: usize,
     /// Congestion control of every path.
     pub congestion: Algorithm,
+    /// Whether new data leaves on all paths at once.
+    pub multipath: Multipath,
     /// Retransmission timeout limits.
     pub rto: RtoConfig,
     /// Whether packets may be marked by congested routers instead of being dropped (draft-stewart-tsvwg-sctpecn), if the
@@ -97,6 +113,7 @@ impl Default for AssociationConfig {
             message_bytes_max: 16 << 20,
             partial_delivery_bytes: 512 << 10,
             congestion: Algorithm::default(),
+            multipath: Multipath::default(),
             rto: RtoConfig::default(),
             ecn: true,
             tail_loss_probes: true,

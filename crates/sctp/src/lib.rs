@@ -38,7 +38,7 @@ pub mod trace;
 mod transmit;
 mod tsn;
 
-pub use config::{AssociationConfig, Checksum, EndpointConfig};
+pub use config::{AssociationConfig, Checksum, EndpointConfig, Multipath};
 pub use endpoint::{Arrival, AssociationId, Endpoint, PathHints, Unreachable};
 pub use error::{CloseReason, ConnectError, PrimaryError, SendError};
 pub use event::{Admission, Event, Host, Payload, ReceiveInfo, SendInfo};
