@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use lab::ledger::Book;
 use sctp::{AssociationId, Event, Host, PathHints, Payload, ReceiveInfo};
 
-/// Events other than messages that one call may bring: states of paths, and the beginning and end of associations.
+/// Events other than messages that one call may bring: states of paths, and the beginning and end of associations. Each
+/// packet may bring another.
 const EVENTS_MAX: usize = 64;
 
 /// Messages of an association that were not read.
@@ -23,13 +24,24 @@ pub(crate) struct App {
     pub(crate) unread: BTreeMap<u32, Unread>,
     pub(crate) mtu_bytes: usize,
     pub(crate) in_flight_limit_bytes: Option<usize>,
-    /// Events of the call that is being made.
-    pub(crate) events: usize,
+    /// Events that the call that is being made may still bring.
+    pub(crate) events_left: usize,
 }
 
 impl App {
     pub(crate) fn new(mtu_bytes: usize, in_flight_limit_bytes: Option<usize>) -> Self {
-        App { book: Book::default(), unread: BTreeMap::new(), mtu_bytes, in_flight_limit_bytes, events: 0 }
+        App {
+            book: Book::default(),
+            unread: BTreeMap::new(),
+            mtu_bytes,
+            in_flight_limit_bytes,
+            events_left: 0,
+        }
+    }
+
+    /// A call is made that brings so many packets.
+    pub(crate) fn expect_packets(&mut self, packets: usize) {
+        self.events_left = EVENTS_MAX + packets;
     }
 
     /// Associations that have not ended.
@@ -54,8 +66,7 @@ impl Host for App {
     }
 
     fn event(&mut self, id: AssociationId, event: Event) {
-        self.events += 1;
-        assert!(self.events <= EVENTS_MAX, "more than {EVENTS_MAX} events in one call");
+        self.events_left = self.events_left.checked_sub(1).expect("no more events than the call may bring");
         self.book.event(id, &event);
         if let Event::Closed(_) = event {
             self.unread.remove(&id.0);

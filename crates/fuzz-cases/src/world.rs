@@ -75,7 +75,7 @@ impl World {
 
     /// Calls a side, and lets what follows from it happen.
     pub(crate) fn call(&mut self, side: usize, call: impl FnOnce(&mut Side, Time)) {
-        self.sides[side].app.events = 0;
+        self.sides[side].app.expect_packets(0);
         call(&mut self.sides[side], self.now);
         self.settle(side, 0);
     }
@@ -85,7 +85,8 @@ impl World {
         self.print("arrives at", side, packet);
         let local = Some(packet.to.ip());
         let Side { endpoint, app, .. } = &mut self.sides[side];
-        app.events = 0;
+        let packets = packet.bytes.len().div_ceil(segment_bytes.max(1));
+        app.expect_packets(packets);
         let associations = app.book.entries.len();
         let arrival =
             Arrival { remote: packet.from, local, marked: false, segment_bytes, bytes: &packet.bytes };
@@ -98,7 +99,7 @@ impl World {
             self.forged |= self.cookies.contains(&cookie);
             self.cookies.push(cookie);
         }
-        self.settle(side, packet.bytes.len().div_ceil(segment_bytes.max(1)));
+        self.settle(side, packets);
     }
 
     /// The next packet of a side arrives.

@@ -99,6 +99,14 @@ struct Control {
     init: bool,
 }
 
+/// What is worth its work only once in a packet.
+#[derive(Debug, Default)]
+struct Seen {
+    sack: bool,
+    /// An ERROR that the user heard of.
+    error: bool,
+}
+
 /// In which of the endpoint's lists the association waits to transmit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Queued {
@@ -160,8 +168,8 @@ pub(crate) struct Association {
     control: VecDeque<Control>,
     /// When the next unconfirmed path may be probed.
     next_verification: Time,
-    /// The packet in hand has brought a SACK.
-    sack_seen: bool,
+    /// What the packet in hand has brought already.
+    seen: Seen,
     /// Error causes that the packet in hand has given rise to.
     reports: Vec<u8>,
     /// Consecutive retransmissions and unanswered heartbeats (RFC 9260 §8.1).
@@ -210,7 +218,7 @@ impl Association {
             inbound: None,
             control: VecDeque::new(),
             next_verification: Time::ZERO,
-            sack_seen: false,
+            seen: Seen::default(),
             reports: Vec::new(),
             errors: 0,
             shutdown_wanted: false,

@@ -11,7 +11,7 @@ use sctp_wire::chunk::{
 };
 
 use super::causes::{abort_chunk, reports_stale_cookie};
-use super::{Association, Context, State};
+use super::{Association, Context, Seen, State};
 use crate::congestion::Signal;
 use crate::ecn;
 use crate::error::CloseReason;
@@ -47,7 +47,7 @@ impl Association {
         datagram: &Bytes,
     ) {
         self.statistics.packets_received += 1;
-        self.sack_seen = false;
+        self.seen = Seen::default();
         let Some(path_id) = self.path_of(remote) else { return };
         if let Some(tracer) = &mut self.trace {
             tracer.packet_received(cx.now, path_id, packet);
@@ -139,7 +139,7 @@ impl Association {
         match raw.kind {
             // RFC 9260 §6.2 has at most one in a packet; a second one is not worth its work.
             Sack::KIND => match Sack::parse(raw) {
-                Ok(sack) if !std::mem::replace(&mut self.sack_seen, true) => self.handle_sack(cx, &sack),
+                Ok(sack) if !std::mem::replace(&mut self.seen.sack, true) => self.handle_sack(cx, &sack),
                 _ => self.discard_chunk(),
             },
             InitAck::KIND => {
@@ -262,13 +262,15 @@ impl Association {
         }
     }
 
-    /// ERROR (RFC 9260 §3.3.10). A stale cookie is acted on; the user hears of the rest.
+    /// ERROR (RFC 9260 §3.3.10). A stale cookie is acted on; the user hears of the first other one in a packet.
     fn handle_error<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, raw: &RawChunk<'_>) {
         if reports_stale_cookie(raw) {
             return self.handle_stale_cookie(cx);
         }
         match Causes::new(raw.value).next() {
-            Some(Ok(cause)) if !self.is_in_cookie_wait() => {
+            Some(Ok(cause))
+                if !self.is_in_cookie_wait() && !std::mem::replace(&mut self.seen.error, true) =>
+            {
                 cx.host.event(self.id, Event::RemoteError { cause: cause.kind() });
             }
             _ => self.discard_chunk(),

@@ -104,6 +104,12 @@ fn what_the_peer_reports_reaches_the_user() {
     // One without a cause says nothing.
     peer.sends().chunk(|_, out| Error { causes: Causes::default() }.write(out)).go();
     assert_eq!((peer.app.events.len(), discarded(&peer)), (2, 1));
+    // Of a flood in one packet the user hears once.
+    let flood = |_: &Peer, out: &mut Vec<u8>| {
+        (0..100).for_each(|_| Error { causes: Causes::new(&causes) }.write(out));
+    };
+    peer.sends().chunk(flood).go();
+    assert_eq!((peer.app.events.len(), discarded(&peer)), (3, 100));
     peer.sends().data(0).go();
     peer.expects("SACK 0");
 }
