@@ -5,13 +5,9 @@
 use std::time::Duration;
 
 use super::cube;
-use super::hystart::{HyStart, SlowStart};
-use super::{Acked, Controller, Signal, slow_start_bytes, window_pacing_bytes_per_s};
+use super::window::{PACKETS_MIN, Window};
+use super::{Acked, Controller, Signal};
 use crate::time::Time;
-
-/// Pacing rates over a window a round trip, in percent: slow start doubles the window in a round trip.
-const SLOW_START_GAIN_PERCENT: u64 = 200;
-const AVOIDANCE_GAIN_PERCENT: u64 = 120;
 
 /// What remains of the window after a loss, β (RFC 9438 §4.6), and after a mark of a router (RFC 8511 §3.1), in percent.
 const LOSS_PERCENT: usize = 70;
@@ -20,9 +16,6 @@ const ECN_PERCENT: usize = 85;
 /// α = 3(1-β)/(1+β) = 9/17 packets a round trip grow a window that loses 30 % as quickly as one packet grows one that
 /// loses half (RFC 9438 §4.3).
 const ALPHA: (u64, u64) = (9, 17);
-
-/// The smallest threshold, and the smallest window for a loss or when idle (RFC 9260 §7.2.1, §7.2.3), in packets.
-const WINDOW_PACKETS_MIN: usize = 4;
 
 /// Fraction bits of the window that Reno would have.
 const RENO_FRACTION_BITS: u32 = 16;
@@ -88,9 +81,7 @@ struct Before {
 /// then faster and faster.
 #[derive(Debug)]
 pub struct Cubic {
-    mtu_bytes: usize,
-    cwnd_bytes: usize,
-    ssthresh_bytes: usize,
+    window: Window,
     /// The window when the threshold was set.
     cwnd_prior_bytes: usize,
     w_max_bytes: usize,
@@ -98,7 +89,6 @@ pub struct Cubic {
     flat: bool,
     /// Begins with the first acknowledgement in congestion avoidance, after the repair of a loss.
     epoch: Option<Epoch>,
-    hystart: HyStart,
     before: Option<Before>,
     /// A timeout has not been answered yet.
     timed_out: bool,
@@ -108,39 +98,21 @@ impl Cubic {
     /// A controller in slow start.
     pub fn new(mtu_bytes: usize, cwnd_bytes: usize) -> Self {
         Cubic {
-            mtu_bytes,
-            cwnd_bytes,
-            ssthresh_bytes: usize::MAX,
+            window: Window::new(mtu_bytes, cwnd_bytes),
             cwnd_prior_bytes: 0,
             w_max_bytes: 0,
             flat: true,
             epoch: None,
-            hystart: HyStart::default(),
             before: None,
             timed_out: false,
         }
     }
 
-    fn slow_start(&mut self, acked: &Acked) {
-        let (mut phase, mut limit) = (SlowStart::Double, self.ssthresh_bytes);
-        if self.ssthresh_bytes == usize::MAX {
-            phase = self.hystart.on_acked(acked);
-            limit = self.hystart.ceiling_bytes(self.mtu_bytes);
-        }
-        if phase == SlowStart::Done {
-            self.ssthresh_bytes = self.cwnd_bytes;
-            self.cwnd_prior_bytes = self.cwnd_bytes;
-        } else if acked.window_limited && acked.cumulative && !acked.in_recovery {
-            let room = limit.saturating_sub(self.cwnd_bytes);
-            self.cwnd_bytes += phase.growth_bytes(slow_start_bytes(acked, self.mtu_bytes)).min(room);
-        }
-    }
-
     fn avoid_congestion(&mut self, now: Time, acked: &Acked) {
-        let (cwnd, mtu) = (self.cwnd_bytes as u64, self.mtu_bytes as u64);
+        let (cwnd, mtu) = (self.window.cwnd_bytes as u64, self.window.mtu_bytes as u64);
         if self.epoch.is_none() {
             if self.flat {
-                self.w_max_bytes = self.cwnd_bytes;
+                self.w_max_bytes = self.window.cwnd_bytes;
                 self.flat = false;
             }
             self.epoch = Some(Epoch::start(now, cwnd, self.w_max_bytes as u64, mtu));
@@ -162,20 +134,20 @@ impl Cubic {
         let reno_growth = (earned << RENO_FRACTION_BITS) / (u128::from(alpha_under) * u128::from(cwnd));
         epoch.reno_fixed = epoch.reno_fixed.saturating_add(u64::try_from(reno_growth).unwrap_or(u64::MAX));
         if epoch.window_bytes(Duration::ZERO, mtu) < epoch.reno_bytes() {
-            self.cwnd_bytes = self.cwnd_bytes.max(epoch.reno_bytes() as usize);
+            self.window.cwnd_bytes = self.window.cwnd_bytes.max(epoch.reno_bytes() as usize);
             return;
         }
         // RFC 9438 §4.4 and §4.5. A SACK of a whole window leads to the target, as its packets one by one would.
         let target = epoch.window_bytes(rtt, mtu).clamp(cwnd, cwnd + cwnd / 2);
         epoch.remainder += u128::from(target - cwnd) * (acked.bytes as u128).min(u128::from(cwnd));
-        self.cwnd_bytes += (epoch.remainder / u128::from(cwnd)) as usize;
+        self.window.cwnd_bytes += (epoch.remainder / u128::from(cwnd)) as usize;
         epoch.remainder %= u128::from(cwnd);
     }
 
     fn remember(&mut self) {
         self.before = Some(Before {
-            cwnd_bytes: self.cwnd_bytes,
-            ssthresh_bytes: self.ssthresh_bytes,
+            cwnd_bytes: self.window.cwnd_bytes,
+            ssthresh_bytes: self.window.ssthresh_bytes,
             cwnd_prior_bytes: self.cwnd_prior_bytes,
             w_max_bytes: self.w_max_bytes,
             flat: self.flat,
@@ -185,35 +157,35 @@ impl Cubic {
 
     /// RFC 9438 §4.6 and §4.7. Says what remains of the window.
     fn reduce(&mut self, percent: usize) -> usize {
-        let cwnd = self.cwnd_bytes;
+        let cwnd = self.window.cwnd_bytes;
         self.w_max_bytes = if cwnd < self.w_max_bytes { cwnd * (100 + percent) / 200 } else { cwnd };
         self.cwnd_prior_bytes = cwnd;
         self.epoch = None;
         let remains = cwnd * percent / 100;
-        self.ssthresh_bytes = remains.max(WINDOW_PACKETS_MIN * self.mtu_bytes);
+        self.window.ssthresh_bytes = remains.max(PACKETS_MIN * self.window.mtu_bytes);
         remains
     }
 }
 
 impl Controller for Cubic {
     fn cwnd_bytes(&self) -> usize {
-        self.cwnd_bytes
+        self.window.cwnd_bytes
     }
 
     fn ssthresh_bytes(&self) -> usize {
-        self.ssthresh_bytes
+        self.window.ssthresh_bytes
     }
 
     fn pacing_bytes_per_s(&self, srtt: Option<Duration>) -> Option<u64> {
-        let slow_start = self.cwnd_bytes < self.ssthresh_bytes;
-        let gain = if slow_start { SLOW_START_GAIN_PERCENT } else { AVOIDANCE_GAIN_PERCENT };
-        window_pacing_bytes_per_s(self.cwnd_bytes, srtt, gain)
+        self.window.pacing_bytes_per_s(srtt)
     }
 
     fn on_acked(&mut self, now: Time, acked: &Acked) {
         self.timed_out = false;
-        if self.cwnd_bytes < self.ssthresh_bytes {
-            self.slow_start(acked);
+        if self.window.cwnd_bytes < self.window.ssthresh_bytes {
+            if self.window.slow_start(acked, self.window.ssthresh_bytes) {
+                self.cwnd_prior_bytes = self.window.cwnd_bytes;
+            }
         } else if !acked.in_recovery {
             self.avoid_congestion(now, acked);
         }
@@ -222,13 +194,13 @@ impl Controller for Cubic {
     fn on_congestion(&mut self, _now: Time, signal: Signal, _in_flight_bytes: usize) {
         self.remember();
         self.flat = false;
-        self.cwnd_bytes = match signal {
+        self.window.cwnd_bytes = match signal {
             Signal::Loss => {
                 self.reduce(LOSS_PERCENT);
-                self.ssthresh_bytes
+                self.window.ssthresh_bytes
             }
             // RFC 9438 §4.6: marks reduce down to one packet.
-            Signal::Ecn => self.reduce(ECN_PERCENT).max(self.mtu_bytes),
+            Signal::Ecn => self.reduce(ECN_PERCENT).max(self.window.mtu_bytes),
         };
     }
 
@@ -240,14 +212,16 @@ impl Controller for Cubic {
         }
         self.timed_out = true;
         self.flat = true;
-        self.cwnd_bytes = self.mtu_bytes;
+        self.window.cwnd_bytes = self.window.mtu_bytes;
     }
 
     fn undo(&mut self, _now: Time) {
         // RFC 9438 §4.9: unless the window has grown past what it was.
-        let Some(before) = self.before.take().filter(|b| self.cwnd_bytes < b.cwnd_bytes) else { return };
-        self.cwnd_bytes = before.cwnd_bytes;
-        self.ssthresh_bytes = before.ssthresh_bytes;
+        let Some(before) = self.before.take().filter(|b| self.window.cwnd_bytes < b.cwnd_bytes) else {
+            return;
+        };
+        self.window.cwnd_bytes = before.cwnd_bytes;
+        self.window.ssthresh_bytes = before.ssthresh_bytes;
         self.cwnd_prior_bytes = before.cwnd_prior_bytes;
         self.w_max_bytes = before.w_max_bytes;
         self.flat = before.flat;
@@ -255,14 +229,11 @@ impl Controller for Cubic {
     }
 
     fn on_idle(&mut self) {
-        // RFC 9260 §7.2.1, but the threshold is not lowered: an application that pauses has learned nothing of the path.
-        self.ssthresh_bytes = self.ssthresh_bytes.max(self.cwnd_bytes);
-        let floor = WINDOW_PACKETS_MIN * self.mtu_bytes;
-        self.cwnd_bytes = (self.cwnd_bytes / 2).max(floor).min(self.cwnd_bytes);
+        self.window.halve_idle();
     }
 
     fn set_mtu(&mut self, mtu_bytes: usize) {
-        self.mtu_bytes = mtu_bytes;
+        self.window.mtu_bytes = mtu_bytes;
     }
 }
 
@@ -280,7 +251,7 @@ mod tests {
     /// A controller whose window was `packets` when a packet was lost.
     fn after_loss_at(packets: usize) -> Cubic {
         let mut cc = Cubic::new(MTU, 4 * MTU);
-        cc.cwnd_bytes = packets * MTU;
+        cc.window.cwnd_bytes = packets * MTU;
         cc.on_congestion(Time::ZERO, Signal::Loss, packets * MTU);
         cc
     }
@@ -290,7 +261,7 @@ mod tests {
         let rtt = Duration::from_millis(rtt_ms);
         let mut ms = from_ms;
         while ms <= to_ms {
-            cc.on_acked(at_ms(ms), &Acked { srtt: Some(rtt), ..limited(cc.cwnd_bytes) });
+            cc.on_acked(at_ms(ms), &Acked { srtt: Some(rtt), ..limited(cc.window.cwnd_bytes) });
             ms += rtt_ms;
         }
     }
@@ -366,7 +337,7 @@ mod tests {
     #[test]
     fn a_mark_takes_15_percent_and_marks_go_down_to_a_packet() {
         let mut cc = Cubic::new(MTU, 4 * MTU);
-        cc.cwnd_bytes = 100 * MTU;
+        cc.window.cwnd_bytes = 100 * MTU;
         cc.on_congestion(Time::ZERO, Signal::Ecn, 100 * MTU);
         assert_eq!(cc.cwnd_bytes(), 85 * MTU);
         for _ in 0..100 {
@@ -390,7 +361,7 @@ mod tests {
         let rtt = Duration::from_millis(10);
         let mut ms = 4010;
         while cc.cwnd_bytes() < cc.ssthresh_bytes() {
-            cc.on_acked(at_ms(ms), &Acked { srtt: Some(rtt), ..limited(cc.cwnd_bytes) });
+            cc.on_acked(at_ms(ms), &Acked { srtt: Some(rtt), ..limited(cc.window.cwnd_bytes) });
             ms += 10;
         }
         assert_eq!(cc.cwnd_bytes(), cc.ssthresh_bytes());
@@ -404,18 +375,18 @@ mod tests {
     fn undo_restores_everything_and_never_lowers() {
         let mut cc = after_loss_at(1000);
         run(&mut cc, 0, 3000, 10);
-        let (cwnd, ssthresh, w_max) = (cc.cwnd_bytes, cc.ssthresh_bytes, cc.w_max_bytes);
+        let (cwnd, ssthresh, w_max) = (cc.window.cwnd_bytes, cc.window.ssthresh_bytes, cc.w_max_bytes);
         let elapsed = cc.epoch.map(|e| (e.elapsed, e.k_us));
         cc.on_timeout(at_ms(3010), cwnd);
         cc.on_timeout(at_ms(5010), MTU);
         cc.undo(at_ms(5020));
-        assert_eq!((cc.cwnd_bytes, cc.ssthresh_bytes, cc.w_max_bytes), (cwnd, ssthresh, w_max));
+        assert_eq!((cc.window.cwnd_bytes, cc.window.ssthresh_bytes, cc.w_max_bytes), (cwnd, ssthresh, w_max));
         assert_eq!(cc.epoch.map(|e| (e.elapsed, e.k_us)), elapsed);
         // Too late: the window is above what it was.
         cc.on_congestion(at_ms(5030), Signal::Loss, cwnd);
-        cc.cwnd_bytes = cwnd + 1;
+        cc.window.cwnd_bytes = cwnd + 1;
         cc.undo(at_ms(9000));
-        assert_eq!(cc.cwnd_bytes, cwnd + 1);
+        assert_eq!(cc.window.cwnd_bytes, cwnd + 1);
     }
 
     #[test]

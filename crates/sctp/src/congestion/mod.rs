@@ -16,6 +16,7 @@ mod line_tests;
 mod new_reno;
 #[cfg(test)]
 mod testing;
+mod window;
 
 use std::time::Duration;
 
@@ -155,33 +156,6 @@ pub fn initial_window_bytes(pmdcs_bytes: usize, ipv6: bool) -> usize {
     (4 * pmdcs_bytes).min((2 * pmdcs_bytes).max(ethernet_bytes))
 }
 
-/// Packets of growth that one SACK may earn in slow start while bursts are not spread over the round trip.
-///
-/// RFC 9260 §7.2.1 has L = 1 for a SACK every second packet. Ours comes once a receive batch, so one SACK stands for
-/// many; see `docs/deviations.md`.
-const SLOW_START_PACKETS_MAX: usize = 8;
-
-/// How much one SACK may add to a window in slow start: all that it acknowledged once there is a round-trip time to pace
-/// by (RFC 9406 §4.3).
-pub(crate) fn slow_start_bytes(acked: &Acked, mtu_bytes: usize) -> usize {
-    match acked.srtt {
-        Some(_) => acked.bytes,
-        None => acked.bytes.min(SLOW_START_PACKETS_MAX * mtu_bytes),
-    }
-}
-
-/// The pacing rate of a controller that knows only a window: the window in a smoothed round-trip time, and
-/// `gain_percent` of that, so that pacing does not hold back what the window allows.
-pub(crate) fn window_pacing_bytes_per_s(
-    cwnd_bytes: usize,
-    srtt: Option<Duration>,
-    gain_percent: u64,
-) -> Option<u64> {
-    let ns = srtt?.as_nanos().max(1);
-    let rate = cwnd_bytes as u128 * u128::from(gain_percent) * 10_000_000 / ns;
-    Some(u64::try_from(rate).unwrap_or(u64::MAX))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,20 +165,5 @@ mod tests {
         assert_eq!([false, true].map(|ipv6| initial_window_bytes(1460, ipv6)), [4404, 4344]);
         assert_eq!([false, true].map(|ipv6| initial_window_bytes(576, ipv6)), [2304; 2]);
         assert_eq!([false, true].map(|ipv6| initial_window_bytes(9000, ipv6)), [18000; 2]);
-    }
-
-    #[test]
-    fn slow_start_is_bounded_until_it_is_paced() {
-        let mut acked = testing::limited(20_000);
-        assert_eq!(slow_start_bytes(&acked, 1000), 8000);
-        acked.srtt = Some(Duration::from_millis(10));
-        assert_eq!(slow_start_bytes(&acked, 1000), 20_000);
-    }
-
-    #[test]
-    fn a_window_a_round_trip_with_a_gain_of_two() {
-        let srtt = Some(Duration::from_millis(100));
-        assert_eq!(window_pacing_bytes_per_s(10_000, srtt, 200), Some(200_000));
-        assert_eq!(window_pacing_bytes_per_s(10_000, None, 200), None);
     }
 }

@@ -2,25 +2,15 @@
 
 use std::time::Duration;
 
-use super::hystart::{HyStart, SlowStart};
-use super::{Acked, Controller, Signal, slow_start_bytes, window_pacing_bytes_per_s};
+use super::window::{PACKETS_MIN, Window};
+use super::{Acked, Controller, Signal};
 use crate::time::Time;
-
-/// Pacing rates over a window a round trip, in percent: slow start doubles the window in a round trip.
-const SLOW_START_GAIN_PERCENT: u64 = 200;
-const AVOIDANCE_GAIN_PERCENT: u64 = 120;
-
-/// The smallest threshold, and the smallest window for a loss or when idle (RFC 9260 §7.2.1, §7.2.3), in packets.
-const WINDOW_PACKETS_MIN: usize = 4;
 
 /// Slow start with HyStart++, and congestion avoidance by one packet a round trip.
 #[derive(Debug)]
 pub struct NewReno {
-    mtu_bytes: usize,
-    cwnd_bytes: usize,
-    ssthresh_bytes: usize,
+    window: Window,
     partial_bytes_acked: usize,
-    hystart: HyStart,
     /// Window and threshold before the last reduction.
     before: Option<(usize, usize)>,
     /// A timeout has not been answered yet.
@@ -31,106 +21,82 @@ impl NewReno {
     /// A controller in slow start.
     pub fn new(mtu_bytes: usize, cwnd_bytes: usize) -> Self {
         NewReno {
-            mtu_bytes,
-            cwnd_bytes,
-            ssthresh_bytes: usize::MAX,
+            window: Window::new(mtu_bytes, cwnd_bytes),
             partial_bytes_acked: 0,
-            hystart: HyStart::default(),
             before: None,
             timed_out: false,
         }
     }
 
     fn halve(&mut self) {
-        self.ssthresh_bytes = (self.cwnd_bytes / 2).max(WINDOW_PACKETS_MIN * self.mtu_bytes);
+        self.window.ssthresh_bytes = (self.window.cwnd_bytes / 2).max(PACKETS_MIN * self.window.mtu_bytes);
         self.partial_bytes_acked = 0;
-    }
-
-    /// RFC 9260 §7.2.1.
-    fn slow_start(&mut self, acked: &Acked, grows: bool) {
-        // At most one packet above the threshold, where congestion avoidance goes on.
-        let (mut phase, mut limit) = (SlowStart::Double, self.ssthresh_bytes.saturating_add(self.mtu_bytes));
-        if self.ssthresh_bytes == usize::MAX {
-            phase = self.hystart.on_acked(acked);
-            limit = self.hystart.ceiling_bytes(self.mtu_bytes);
-        }
-        if phase == SlowStart::Done {
-            self.ssthresh_bytes = self.cwnd_bytes;
-        } else if grows && acked.cumulative {
-            let room = limit.saturating_sub(self.cwnd_bytes);
-            self.cwnd_bytes += phase.growth_bytes(slow_start_bytes(acked, self.mtu_bytes)).min(room);
-        }
     }
 }
 
 impl Controller for NewReno {
     fn cwnd_bytes(&self) -> usize {
-        self.cwnd_bytes
+        self.window.cwnd_bytes
     }
 
     fn ssthresh_bytes(&self) -> usize {
-        self.ssthresh_bytes
+        self.window.ssthresh_bytes
     }
 
     fn pacing_bytes_per_s(&self, srtt: Option<Duration>) -> Option<u64> {
-        let slow_start = self.cwnd_bytes < self.ssthresh_bytes;
-        let gain = if slow_start { SLOW_START_GAIN_PERCENT } else { AVOIDANCE_GAIN_PERCENT };
-        window_pacing_bytes_per_s(self.cwnd_bytes, srtt, gain)
+        self.window.pacing_bytes_per_s(srtt)
     }
 
     fn on_acked(&mut self, _now: Time, acked: &Acked) {
         self.timed_out = false;
-        // RFC 9260 §7.2.1: the window grows only when it was in full use and no loss is being repaired.
-        let grows = acked.window_limited && !acked.in_recovery;
-        if self.cwnd_bytes <= self.ssthresh_bytes {
-            self.slow_start(acked, grows);
+        if self.window.cwnd_bytes <= self.window.ssthresh_bytes {
+            // At most one packet above the threshold, where congestion avoidance goes on.
+            let limit_bytes = self.window.ssthresh_bytes.saturating_add(self.window.mtu_bytes);
+            self.window.slow_start(acked, limit_bytes);
             return;
         }
-        // RFC 9260 §7.2.2.
+        // RFC 9260 §7.2.2: the window grows only when it was in full use and no loss is being repaired.
         self.partial_bytes_acked += acked.bytes;
-        if self.partial_bytes_acked >= self.cwnd_bytes {
-            if grows {
-                self.partial_bytes_acked -= self.cwnd_bytes;
-                self.cwnd_bytes += self.mtu_bytes;
+        if self.partial_bytes_acked >= self.window.cwnd_bytes {
+            if acked.window_limited && !acked.in_recovery {
+                self.partial_bytes_acked -= self.window.cwnd_bytes;
+                self.window.cwnd_bytes += self.window.mtu_bytes;
             } else {
-                self.partial_bytes_acked = self.cwnd_bytes;
+                self.partial_bytes_acked = self.window.cwnd_bytes;
             }
         }
     }
 
     fn on_congestion(&mut self, _now: Time, _signal: Signal, _in_flight_bytes: usize) {
         // RFC 9260 §7.2.3.
-        self.before = Some((self.cwnd_bytes, self.ssthresh_bytes));
+        self.before = Some((self.window.cwnd_bytes, self.window.ssthresh_bytes));
         self.halve();
-        self.cwnd_bytes = self.ssthresh_bytes;
+        self.window.cwnd_bytes = self.window.ssthresh_bytes;
     }
 
     fn on_timeout(&mut self, _now: Time, _in_flight_bytes: usize) {
         // Of several timeouts in a row the first is the one that may turn out to be a mistake.
         if !self.timed_out {
-            self.before = Some((self.cwnd_bytes, self.ssthresh_bytes));
+            self.before = Some((self.window.cwnd_bytes, self.window.ssthresh_bytes));
         }
         self.timed_out = true;
         self.halve();
-        self.cwnd_bytes = self.mtu_bytes;
+        self.window.cwnd_bytes = self.window.mtu_bytes;
     }
 
     fn undo(&mut self, _now: Time) {
         if let Some((cwnd_bytes, ssthresh_bytes)) = self.before.take() {
-            self.cwnd_bytes = self.cwnd_bytes.max(cwnd_bytes);
-            self.ssthresh_bytes = ssthresh_bytes;
+            self.window.cwnd_bytes = self.window.cwnd_bytes.max(cwnd_bytes);
+            self.window.ssthresh_bytes = ssthresh_bytes;
         }
     }
 
     fn on_idle(&mut self) {
-        // RFC 9260 §7.2.1, but the threshold is not lowered: an application that pauses has learned nothing of the path.
-        self.ssthresh_bytes = self.ssthresh_bytes.max(self.cwnd_bytes);
-        let floor = WINDOW_PACKETS_MIN * self.mtu_bytes;
-        self.cwnd_bytes = (self.cwnd_bytes / 2).max(floor).min(self.cwnd_bytes);
+        self.window.halve_idle();
     }
 
     fn set_mtu(&mut self, mtu_bytes: usize) {
-        self.mtu_bytes = mtu_bytes;
+        self.window.mtu_bytes = mtu_bytes;
     }
 }
 
