@@ -7,7 +7,8 @@ use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use bytes::Bytes;
-use netsim::{PipeConfig, PipeId};
+use netsim::PipeConfig;
+use netsim::topology::{Link, Paths};
 use sctp::{AssociationConfig, AssociationId, CloseReason, Event, SendInfo};
 use sctp_wire::Packet;
 
@@ -36,8 +37,8 @@ const LOG_PACKETS: usize = 60;
 pub struct Lab {
     world: World<App>,
     taps: Taps,
-    /// Pipe from A to B, and back.
-    pub pipes: (PipeId, PipeId),
+    /// The line of each path: there is from A to B.
+    pub links: Vec<Link>,
     /// Every packet that was sent, whatever became of it.
     pub sent: Vec<Sent>,
 }
@@ -77,8 +78,33 @@ impl Lab {
         for last in [1, 2] {
             world.add_host(&[[10, 0, 0, last].into()], App::default());
         }
-        let pipes = world.join(A, B, config);
-        Lab { world, taps: Taps::default(), pipes, sent: Vec::new() }
+        let (there, back) = world.join(A, B, config);
+        Lab { world, taps: Taps::default(), links: vec![Link { there, back }], sent: Vec::new() }
+    }
+
+    /// Two hosts with an address for each of these lines, which is a path of its own: what is sent to an address of the
+    /// other goes its way, and leaves from the address of the same number.
+    ///
+    /// ```
+    /// use lab::{A, B, Lab, line};
+    ///
+    /// let mut lab = Lab::with_paths(1, &[line(), line()]);
+    /// let (a, _) = lab.establish();
+    /// lab.run_for(std::time::Duration::from_secs(1));
+    /// assert!(lab.statistics(A, a).paths.iter().all(|path| path.active));
+    /// // The first is cut, there and back.
+    /// let link = lab.links[0];
+    /// for pipe in [link.there, link.back] {
+    ///     lab.network.pipe_mut(pipe).set_loss(netsim::Loss::Always);
+    /// }
+    /// ```
+    pub fn with_paths(seed: u64, configs: &[PipeConfig]) -> Self {
+        let mut world = World::new(seed);
+        let Paths { a, b, links } = Paths::build(&mut world.network, configs);
+        for site in [&a, &b] {
+            world.add_site(site, App::default());
+        }
+        Lab { world, taps: Taps::default(), links, sent: Vec::new() }
     }
 
     /// The application of a host.

@@ -4,6 +4,7 @@ mod source;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use sctp::{
@@ -31,6 +32,22 @@ pub struct Received {
     pub first_at: Option<Time>,
     /// When the last came.
     pub last_at: Option<Time>,
+    /// The longest time from one to the next, as far as it was after [`Traffic::gaps_from`].
+    pub gap_max: Duration,
+}
+
+impl Received {
+    /// So many bytes came.
+    fn take(&mut self, now: Time, gaps_from: Time, bytes: usize) {
+        self.bytes += bytes as u64;
+        if let Some(last) = self.last_at
+            && now > last
+        {
+            self.gap_max = self.gap_max.max(now.saturating_since(last.max(gaps_from)));
+        }
+        self.first_at.get_or_insert(now);
+        self.last_at = Some(now);
+    }
 }
 
 /// One association of a host.
@@ -56,6 +73,8 @@ pub struct Traffic {
     pub mtu_bytes: usize,
     /// Whether the time of every message is kept.
     pub keeps_times: bool,
+    /// Since when gaps in what arrives count: from the beginning.
+    pub gaps_from: Time,
     now: Time,
     flows: Vec<Flow>,
     /// What an association sends that is accepted on a port.
@@ -74,6 +93,7 @@ impl Default for Traffic {
         Traffic {
             mtu_bytes: MTU_BYTES,
             keeps_times: false,
+            gaps_from: Time::ZERO,
             now: Time::ZERO,
             flows: Vec::new(),
             answers: HashMap::new(),
@@ -120,6 +140,7 @@ impl Traffic {
             all.messages += received.messages;
             all.first_at = [all.first_at, received.first_at].into_iter().flatten().min();
             all.last_at = all.last_at.max(received.last_at);
+            all.gap_max = all.gap_max.max(received.gap_max);
         }
         all
     }
@@ -148,7 +169,7 @@ impl Traffic {
             && flow.closed.is_none()
             && let Some(bytes) = flow.source.next(now)
         {
-            let info = SendInfo { more: false, ..SendInfo::default() };
+            let info = SendInfo { more: flow.source.goes_on(), ..SendInfo::default() };
             match endpoint.admit(id, &info, bytes) {
                 Admission::Idle | Admission::Room => {}
                 Admission::Full => flow.full = true,
@@ -204,11 +225,9 @@ impl Host for Traffic {
             self.spare = blocks;
         }
         self.unread.push((id, bytes));
-        let (now, keeps_times) = (self.now, self.keeps_times);
+        let (now, keeps_times, gaps_from) = (self.now, self.keeps_times, self.gaps_from);
         let flow = self.flow_mut(id);
-        flow.received.bytes += bytes as u64;
-        flow.received.first_at.get_or_insert(now);
-        flow.received.last_at = Some(now);
+        flow.received.take(now, gaps_from, bytes);
         if info.more {
             return;
         }

@@ -1,15 +1,15 @@
-//! One association that sends as much as it can from one host to another.
+//! One association that sends as much as it can over one line.
 
 use std::time::Duration;
 
-use netsim::{CaptureError, PipeConfig, PipeId};
+use netsim::{CaptureError, PipeConfig};
 use sctp::congestion::Algorithm;
-use sctp::{AssociationConfig, AssociationId, Statistics, Time};
+use sctp::{AssociationConfig, Statistics, Time};
 
 use super::limit::{limit_bits_per_s, payload_bytes};
-use super::{Case, Outcome, Sample, Watch};
-use crate::traffic::{Source, Traffic};
-use crate::world::World;
+use super::transfer::{Setup, Transfer};
+use super::{Case, Outcome, Watch};
+use crate::traffic::Source;
 
 /// Samples of one run, about.
 const SAMPLES: u32 = 400;
@@ -41,42 +41,38 @@ pub(super) struct Bulk {
     pub(super) published: fn(&Bulk, f64) -> Vec<Outcome>,
 }
 
-/// A run: hosts 0 and 1 and the association between them.
-struct Run<'a> {
-    case: &'a Bulk,
-    world: World<Traffic>,
-    id: AssociationId,
-    bottleneck: PipeId,
-    trace: Vec<Sample>,
-    sampled_bytes: u64,
-}
-
 impl Case for Bulk {
     fn name(&self) -> String {
         self.name.clone()
     }
 
     fn run(&self, watch: &mut Watch<'_>) -> Result<Vec<Outcome>, CaptureError> {
-        let mut run = Run::start(self, watch);
-        watch.start_capture(&mut run.world)?;
+        let mut transfer = Transfer::start(self.setup(), watch)?;
         let outcomes = match &self.load {
-            Load::File(bytes) => run.file(*bytes, watch),
-            Load::Endless(marks) => run.endless(marks, watch),
+            Load::File(bytes) => self.file(&mut transfer, *bytes, watch),
+            Load::Endless(marks) => self.endless(&mut transfer, marks, watch),
         };
-        run.world.network.stop_capture()?;
+        transfer.stop()?;
         Ok(outcomes)
     }
 }
 
 impl Bulk {
-    /// Settings of both ends.
-    fn config(&self) -> AssociationConfig {
-        AssociationConfig {
+    fn setup(&self) -> Setup<'_> {
+        let config = AssociationConfig {
             send_buffer_bytes: self.send_buffer_bytes,
             receive_buffer_bytes: self.receive_buffer_bytes,
             congestion: self.algorithm,
             ..AssociationConfig::default()
-        }
+        };
+        let source = match self.load {
+            Load::File(bytes) => Source::file(bytes, payload_bytes()),
+            Load::Endless(_) => {
+                Source::Endless { message_bytes: payload_bytes(), until: Time::from_nanos(u64::MAX) }
+            }
+        };
+        let lines = std::slice::from_ref(&self.line);
+        Setup { seed: self.seed, lines, config, source, gaps_from: Time::ZERO }
     }
 
     /// An outcome of this case.
@@ -93,56 +89,39 @@ impl Bulk {
         };
         outcome.counted(statistics)
     }
-}
 
-impl<'a> Run<'a> {
-    fn start(case: &'a Bulk, watch: &mut Watch<'_>) -> Self {
-        let mut world: World<Traffic> = World::new(case.seed);
-        watch.start_trace(&mut world);
-        let hosts = [1, 2].map(|last| world.add_host(&[[10, 0, 0, last].into()], Traffic::default()));
-        let (bottleneck, _) = world.join(hosts[0], hosts[1], &case.line);
-        world.listen(hosts[1], 5001, case.config());
-        let id = world.connect(hosts[0], hosts[1], (5000, 5001), case.config());
-        let source = match case.load {
-            Load::File(bytes) => Source::file(bytes, payload_bytes()),
-            Load::Endless(_) => {
-                Source::Endless { message_bytes: payload_bytes(), until: Time::from_nanos(u64::MAX) }
-            }
-        };
-        world.node_mut(hosts[0]).app.start(id, source);
-        Run { case, world, id, bottleneck, trace: Vec::new(), sampled_bytes: 0 }
-    }
-
-    fn file(&mut self, bytes: u64, watch: &mut Watch<'_>) -> Vec<Outcome> {
-        let needed = Duration::from_secs_f64(bytes as f64 * 8.0 / limit_bits_per_s(&self.case.line));
+    fn file(&self, transfer: &mut Transfer, bytes: u64, watch: &mut Watch<'_>) -> Vec<Outcome> {
+        let needed = Duration::from_secs_f64(bytes as f64 * 8.0 / limit_bits_per_s(&self.line));
         let slice = needed / SAMPLES;
         let mut interrupted = false;
-        while self.received_bytes() < bytes
+        while transfer.received().bytes < bytes
             && !interrupted
-            && self.world.now() < Time::ZERO + needed * PATIENCE
+            && transfer.now() < Time::ZERO + needed * PATIENCE
         {
-            self.run_for(slice);
-            interrupted = !watch.goes_on(self.received_bytes() as f64 / bytes as f64);
+            transfer.run_for(slice);
+            interrupted = !watch.goes_on(transfer.received().bytes as f64 / bytes as f64);
         }
-        let last = self.world.node(1).app.received().last_at;
-        let seconds = last.map_or(self.now_s(), |at| at.saturating_since(Time::ZERO).as_secs_f64());
-        let ours = self.case.outcome(seconds, self.received_bytes(), &self.statistics());
-        self.finish(ours, interrupted)
+        let received = transfer.received();
+        let seconds =
+            received.last_at.map_or(transfer.now_s(), |at| at.saturating_since(Time::ZERO).as_secs_f64());
+        let ours = self.outcome(seconds, received.bytes, &transfer.statistics());
+        self.finish(transfer, ours, interrupted)
     }
 
-    fn endless(&mut self, marks: &[Duration], watch: &mut Watch<'_>) -> Vec<Outcome> {
+    fn endless(&self, transfer: &mut Transfer, marks: &[Duration], watch: &mut Watch<'_>) -> Vec<Outcome> {
         let whole = marks.last().copied().unwrap_or_default();
         let slice = whole / SAMPLES;
         let mut outcomes = Vec::new();
         for &mark in marks {
             let mut interrupted = false;
-            while self.world.now() < Time::ZERO + mark && !interrupted {
-                let left = (Time::ZERO + mark).saturating_since(self.world.now());
-                self.run_for(slice.min(left));
-                interrupted = !watch.goes_on(self.now_s() / whole.as_secs_f64());
+            while transfer.now() < Time::ZERO + mark && !interrupted {
+                let left = (Time::ZERO + mark).saturating_since(transfer.now());
+                transfer.run_for(slice.min(left));
+                interrupted = !watch.goes_on(transfer.now_s() / whole.as_secs_f64());
             }
-            let ours = self.case.outcome(self.now_s(), self.received_bytes(), &self.statistics());
-            outcomes.extend(self.finish(ours, interrupted));
+            let bytes = transfer.received().bytes;
+            let ours = self.outcome(transfer.now_s(), bytes, &transfer.statistics());
+            outcomes.extend(self.finish(transfer, ours, interrupted));
             if interrupted {
                 break;
             }
@@ -150,40 +129,10 @@ impl<'a> Run<'a> {
         outcomes
     }
 
-    fn finish(&mut self, ours: Outcome, interrupted: bool) -> Vec<Outcome> {
+    fn finish(&self, transfer: &Transfer, ours: Outcome, interrupted: bool) -> Vec<Outcome> {
         let seconds = ours.seconds;
-        let ours = Outcome { interrupted, trace: self.trace.clone(), ..ours };
-        std::iter::once(ours).chain((self.case.published)(self.case, seconds)).collect()
-    }
-
-    fn now_s(&self) -> f64 {
-        self.world.now().saturating_since(Time::ZERO).as_secs_f64()
-    }
-
-    fn received_bytes(&self) -> u64 {
-        self.world.node(1).app.received().bytes
-    }
-
-    fn statistics(&self) -> Statistics {
-        self.world.node(0).endpoint.statistics(self.id).unwrap_or_default()
-    }
-
-    /// Lets time pass and takes a sample.
-    fn run_for(&mut self, time: Duration) {
-        self.world.run_for(time);
-        let bytes = self.received_bytes();
-        let statistics = self.statistics();
-        let path = statistics.paths.first();
-        let now_ns = self.world.now().as_nanos();
-        self.trace.push(Sample {
-            at_s: self.now_s(),
-            bits_per_s: (bytes - self.sampled_bytes) as f64 * 8.0 / time.as_secs_f64(),
-            cwnd_bytes: path.map_or(0, |path| path.cwnd_bytes),
-            in_flight_bytes: path.map_or(0, |path| path.in_flight_bytes),
-            queue_bytes: self.world.network.pipe(self.bottleneck).queued_bytes(now_ns),
-            srtt_s: path.and_then(|path| path.srtt).map_or(0.0, |srtt| srtt.as_secs_f64()),
-        });
-        self.sampled_bytes = bytes;
+        let ours = Outcome { interrupted, trace: transfer.trace().to_vec(), ..ours };
+        std::iter::once(ours).chain((self.published)(self, seconds)).collect()
     }
 }
 

@@ -30,6 +30,7 @@ mod sctplib;
 mod snapshot;
 mod table;
 mod tail_loss;
+mod transfer;
 
 use std::fmt;
 use std::io::Write;
@@ -39,7 +40,7 @@ use netsim::{Capture, CaptureError};
 use sctp::trace::Record;
 
 pub use limit::{limit_bits_per_s, payload_bytes};
-pub use outcome::{Outcome, Sample};
+pub use outcome::{Outcome, PathSample, Sample};
 pub use response::predicted_bits_per_s;
 pub use table::table;
 

@@ -38,11 +38,20 @@ pub struct Outcome {
 }
 
 /// A moment of a case.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sample {
     /// Seconds since the beginning.
     pub at_s: f64,
     /// Payload delivered since the sample before, in a second.
+    pub bits_per_s: f64,
+    /// Each path.
+    pub paths: Vec<PathSample>,
+}
+
+/// A path at a moment of a case.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PathSample {
+    /// What has left its line since the sample before, headers included, in a second.
     pub bits_per_s: f64,
     /// Congestion window.
     pub cwnd_bytes: usize,

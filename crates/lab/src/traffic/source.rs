@@ -24,6 +24,13 @@ pub enum Source {
         /// No more from then on.
         until: Time,
     },
+    /// One message without end, in pieces of one size.
+    Stream {
+        /// Size of a piece.
+        piece_bytes: usize,
+        /// No more from then on.
+        until: Time,
+    },
     /// So many messages at once, time and again.
     Bursts {
         /// Bursts to come.
@@ -86,7 +93,8 @@ impl Source {
                 let bytes = usize::try_from(*left_bytes).unwrap_or(usize::MAX).min(*message_bytes);
                 (bytes > 0).then_some(bytes)
             }
-            Source::Endless { message_bytes, until } => (now < *until).then_some(*message_bytes),
+            Source::Endless { message_bytes: bytes, until }
+            | Source::Stream { piece_bytes: bytes, until } => (now < *until).then_some(*bytes),
             Source::Bursts { left, next, every, messages, waiting, message_bytes } => {
                 if *left > 0 && *next <= now {
                     *left -= 1;
@@ -105,7 +113,7 @@ impl Source {
     /// The message was taken.
     pub(super) fn took(&mut self, bytes: usize) {
         match self {
-            Source::Silent | Source::Endless { .. } => {}
+            Source::Silent | Source::Endless { .. } | Source::Stream { .. } => {}
             Source::File { left_bytes, .. } => *left_bytes -= bytes as u64,
             Source::Bursts { waiting, .. } => *waiting -= 1,
             Source::Requests { left, waiting, .. } => (*left, *waiting) = (*left - 1, true),
@@ -120,6 +128,11 @@ impl Source {
             Source::Answers { waiting, .. } => *waiting += 1,
             _ => {}
         }
+    }
+
+    /// Whether what is sent next goes on in what follows.
+    pub(super) fn goes_on(&self) -> bool {
+        matches!(self, Source::Stream { .. })
     }
 
     /// Whether it waits for messages.

@@ -111,7 +111,7 @@ fn a_short_queue_slows_the_sender_and_loses_nothing_for_good() {
     lab.send_all(A, a, (0..2000).map(|n| (SendInfo::default(), vec![n as u8; 1400].into())));
     lab.run_until("all arrived", Duration::from_secs(60), |lab| lab.node(B).app.messages.len() == 2000);
     let statistics = lab.statistics(A, a);
-    assert!(lab.network.pipe(lab.pipes.0).stats().packets_overflowed > 0);
+    assert!(lab.network.pipe(lab.links[0].there).stats().packets_overflowed > 0);
     assert_eq!(statistics.timeouts, 0, "{statistics:?}");
     // 2.8 MB take 2.3 s at the least.
     let took = lab.now() - start;

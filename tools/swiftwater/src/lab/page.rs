@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use ::lab::experiment::{Experiment, Outcome, Sample, table};
+use ::lab::experiment::{Experiment, Outcome, PathSample, Sample, table};
 
 use crate::units::{grouped, mbits};
 
@@ -14,6 +14,8 @@ const HEIGHT: f64 = 150.0;
 const LEFT: f64 = 8.0;
 const TOP: f64 = 18.0;
 const BOTTOM: f64 = HEIGHT - 20.0;
+/// Colours of paths, in turn.
+const PATH_CLASSES: [&str; 4] = ["queue", "flight", "third", "fourth"];
 
 /// The whole page.
 pub(super) fn render(experiment: &Experiment, outcomes: &[Outcome]) -> String {
@@ -58,31 +60,83 @@ fn bar(outcome: &Outcome) -> String {
 /// The rate over the time, and below it what is on the way.
 fn figure(outcome: &Outcome) -> String {
     let trace = &outcome.trace;
-    let rate_max = trace.iter().map(|s| s.bits_per_s).fold(outcome.limit_bits_per_s, f64::max);
-    let bytes = |sample: &Sample| sample.cwnd_bytes.max(sample.queue_bytes).max(sample.in_flight_bytes);
-    let bytes_max = trace.iter().map(bytes).max().unwrap_or(0).max(1) as f64;
+    let paths = trace.first().map_or(0, |sample| sample.paths.len());
     let end_s = trace.last().map_or(1.0, |sample| sample.at_s);
-    let limit = BOTTOM - (BOTTOM - TOP) * outcome.limit_bits_per_s / rate_max;
+    let (rates, on_the_way) =
+        if paths > 1 { figure_of_paths(outcome, paths, end_s) } else { figure_of_line(outcome, end_s) };
+    let named = outcome.algorithm.map(|algorithm| format!(", {algorithm}")).unwrap_or_default();
+    format!("<figure><h2>{}{named}</h2>{rates}{on_the_way}</figure>\n", escape(&outcome.case))
+}
+
+/// What came through one line, and its window and queue.
+fn figure_of_line(outcome: &Outcome, end_s: f64) -> (String, String) {
+    let trace = &outcome.trace;
+    let rate_max = trace.iter().map(|s| s.bits_per_s).fold(outcome.limit_bits_per_s, f64::max);
+    let bytes = |path: &PathSample| path.cwnd_bytes.max(path.queue_bytes).max(path.in_flight_bytes);
+    let bytes_max = trace.iter().flat_map(|s| &s.paths).map(bytes).max().unwrap_or(0).max(1) as f64;
+    let of_path = |class, bytes: fn(&PathSample) -> usize| {
+        curve(class, trace, end_s, |sample| sample.paths.first().map_or(0, bytes) as f64 / bytes_max)
+    };
     let rates = format!(
-        "<line class=limit x1={LEFT} x2={WIDTH} y1={limit:.1} y2={limit:.1} /><text x={LEFT} y=12>{} Mbit/s</text>{}",
-        mbits(rate_max),
+        "{}{}",
+        limit(outcome, rate_max),
         curve("ours", trace, end_s, |sample| sample.bits_per_s / rate_max),
     );
     let on_the_way = format!(
         "<text x={LEFT} y=12>{} bytes</text>{}{}{}",
         grouped(bytes_max as u64),
-        curve("queue", trace, end_s, |sample| sample.queue_bytes as f64 / bytes_max),
-        curve("flight", trace, end_s, |sample| sample.in_flight_bytes as f64 / bytes_max),
-        curve("ours", trace, end_s, |sample| sample.cwnd_bytes as f64 / bytes_max),
+        of_path("queue", |path| path.queue_bytes),
+        of_path("flight", |path| path.in_flight_bytes),
+        of_path("ours", |path| path.cwnd_bytes),
     );
+    (
+        format!(
+            "<figcaption><span class=ours>Delivered</span>, and the limit</figcaption>{}",
+            drawing(&rates, end_s)
+        ),
+        format!(
+            "<figcaption><span class=ours>Congestion window</span>, <span class=flight>in flight</span>, \
+             <span class=queue>queue at the bottleneck</span></figcaption>{}",
+            drawing(&on_the_way, end_s)
+        ),
+    )
+}
+
+/// What came through all lines together and what each carried, and the windows of the paths.
+fn figure_of_paths(outcome: &Outcome, paths: usize, end_s: f64) -> (String, String) {
+    let trace = &outcome.trace;
+    let rate = |sample: &Sample| sample.paths.iter().map(|p| p.bits_per_s).fold(sample.bits_per_s, f64::max);
+    let rate_max = trace.iter().map(rate).fold(outcome.limit_bits_per_s, f64::max);
+    let bytes_max =
+        trace.iter().flat_map(|s| &s.paths).map(|path| path.cwnd_bytes).max().unwrap_or(0).max(1) as f64;
+    let class = |path: usize| PATH_CLASSES[path % PATH_CLASSES.len()];
+    let names: Vec<String> =
+        (0..paths).map(|path| format!("<span class={}>path {}</span>", class(path), path + 1)).collect();
+    let names = names.join(", ");
+    let mut rates = limit(outcome, rate_max);
+    let mut windows = format!("<text x={LEFT} y=12>{} bytes</text>", grouped(bytes_max as u64));
+    for path in 0..paths {
+        rates += &curve(class(path), trace, end_s, |sample| sample.paths[path].bits_per_s / rate_max);
+        windows +=
+            &curve(class(path), trace, end_s, |sample| sample.paths[path].cwnd_bytes as f64 / bytes_max);
+    }
+    rates += &curve("ours", trace, end_s, |sample| sample.bits_per_s / rate_max);
+    (
+        format!(
+            "<figcaption><span class=ours>Delivered</span>, what left the line of {names}, and the limit\
+             </figcaption>{}",
+            drawing(&rates, end_s)
+        ),
+        format!("<figcaption>Congestion window of {names}</figcaption>{}", drawing(&windows, end_s)),
+    )
+}
+
+/// The limit as a line, and what the height of the drawing stands for.
+fn limit(outcome: &Outcome, rate_max: f64) -> String {
+    let y = BOTTOM - (BOTTOM - TOP) * outcome.limit_bits_per_s / rate_max;
     format!(
-        "<figure><h2>{}, {}</h2><figcaption><span class=ours>Delivered</span>, and the limit</figcaption>{}\
-         <figcaption><span class=ours>Congestion window</span>, <span class=flight>in flight</span>, \
-         <span class=queue>queue at the bottleneck</span></figcaption>{}</figure>\n",
-        escape(&outcome.case),
-        outcome.algorithm.unwrap_or_default(),
-        drawing(&rates, end_s),
-        drawing(&on_the_way, end_s),
+        "<line class=limit x1={LEFT} x2={WIDTH} y1={y:.1} y2={y:.1} /><text x={LEFT} y=12>{} Mbit/s</text>",
+        mbits(rate_max),
     )
 }
 
@@ -126,6 +180,15 @@ mod tests {
             },
             ..Outcome::default()
         }
+    }
+
+    #[test]
+    fn each_path_is_drawn_beside_their_sum() {
+        let path = |bits_per_s| PathSample { bits_per_s, cwnd_bytes: 9000, ..PathSample::default() };
+        let sample = Sample { at_s: 1.0, bits_per_s: 5e6, paths: vec![path(3e6), path(2e6)] };
+        let drawn = figure(&Outcome { trace: vec![sample; 2], ..outcome("two", false) });
+        assert_eq!(drawn.matches("<polyline").count(), 5, "the sum, two rates and two windows: {drawn}");
+        assert!(drawn.contains("path 1") && drawn.contains("path 2") && drawn.contains("9,000 bytes"));
     }
 
     #[test]

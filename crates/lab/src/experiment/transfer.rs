@@ -1,0 +1,118 @@
+//! One association that sends as much as it can from one host to another, over a path for each line between them.
+
+use std::time::Duration;
+
+use netsim::topology::{Link, Paths};
+use netsim::{CaptureError, PipeConfig};
+use sctp::{AssociationConfig, AssociationId, Statistics, Time};
+
+use super::{PathSample, Sample, Watch};
+use crate::traffic::{Received, Source, Traffic};
+use crate::world::World;
+
+/// The host that sends, and the one that receives.
+const SENDER: usize = 0;
+const RECEIVER: usize = 1;
+
+/// What is to be sent over what.
+#[derive(Clone, Debug)]
+pub(super) struct Setup<'a> {
+    pub(super) seed: u64,
+    /// Both directions of each line.
+    pub(super) lines: &'a [PipeConfig],
+    /// Settings of both ends.
+    pub(super) config: AssociationConfig,
+    pub(super) source: Source,
+    /// Gaps in the delivery count from then on.
+    pub(super) gaps_from: Time,
+}
+
+/// The hosts, the association between them, and how it went so far.
+#[derive(Debug)]
+pub(super) struct Transfer {
+    world: World<Traffic>,
+    id: AssociationId,
+    links: Vec<Link>,
+    trace: Vec<Sample>,
+    sampled_bytes: u64,
+    /// Bytes that had left each line at the last sample.
+    sampled_line_bytes: Vec<u64>,
+}
+
+impl Transfer {
+    pub(super) fn start(setup: Setup<'_>, watch: &mut Watch<'_>) -> Result<Self, CaptureError> {
+        let mut world: World<Traffic> = World::new(setup.seed);
+        watch.start_trace(&mut world);
+        let Paths { a, b, links } = Paths::build(&mut world.network, setup.lines);
+        for site in [&a, &b] {
+            world.add_site(site, Traffic::default());
+        }
+        world.node_mut(RECEIVER).app.gaps_from = setup.gaps_from;
+        world.listen(RECEIVER, 5001, setup.config.clone());
+        let id = world.connect(SENDER, RECEIVER, (5000, 5001), setup.config);
+        world.node_mut(SENDER).app.start(id, setup.source);
+        watch.start_capture(&mut world)?;
+        let sampled_line_bytes = vec![0; links.len()];
+        Ok(Transfer { world, id, links, trace: Vec::new(), sampled_bytes: 0, sampled_line_bytes })
+    }
+
+    /// Ends the capture, if there is one.
+    pub(super) fn stop(&mut self) -> Result<(), CaptureError> {
+        self.world.network.stop_capture()
+    }
+
+    pub(super) fn now(&self) -> Time {
+        self.world.now()
+    }
+
+    pub(super) fn now_s(&self) -> f64 {
+        self.now().saturating_since(Time::ZERO).as_secs_f64()
+    }
+
+    /// What the receiver's program has got.
+    pub(super) fn received(&self) -> Received {
+        self.world.node(RECEIVER).app.received()
+    }
+
+    /// Counters of the sender.
+    pub(super) fn statistics(&self) -> Statistics {
+        self.world.node(SENDER).endpoint.statistics(self.id).unwrap_or_default()
+    }
+
+    /// How it went so far.
+    pub(super) fn trace(&self) -> &[Sample] {
+        &self.trace
+    }
+
+    /// Lets time pass and takes a sample.
+    pub(super) fn run_for(&mut self, time: Duration) {
+        self.world.run_for(time);
+        let bytes = self.received().bytes;
+        let statistics = self.statistics();
+        let per_second = |bytes: u64| bytes as f64 * 8.0 / time.as_secs_f64();
+        let now_ns = self.world.now().as_nanos();
+        let mut paths = Vec::with_capacity(self.links.len());
+        for (number, (link, sampled)) in self.links.iter().zip(&mut self.sampled_line_bytes).enumerate() {
+            let pipe = self.world.network.pipe(link.there);
+            let queue_bytes = pipe.queued_bytes(now_ns);
+            // What the pipe calls delivered has entered it: what waits has yet to leave.
+            let left_bytes = pipe.stats().bytes_delivered.saturating_sub(queue_bytes as u64);
+            let remote = self.world.node(RECEIVER).sockets()[number];
+            let path = statistics.paths.iter().find(|path| path.remote == remote);
+            paths.push(PathSample {
+                bits_per_s: per_second(left_bytes.saturating_sub(*sampled)),
+                cwnd_bytes: path.map_or(0, |path| path.cwnd_bytes),
+                in_flight_bytes: path.map_or(0, |path| path.in_flight_bytes),
+                queue_bytes,
+                srtt_s: path.and_then(|path| path.srtt).map_or(0.0, |srtt| srtt.as_secs_f64()),
+            });
+            *sampled = (*sampled).max(left_bytes);
+        }
+        self.trace.push(Sample {
+            at_s: self.now_s(),
+            bits_per_s: per_second(bytes - self.sampled_bytes),
+            paths,
+        });
+        self.sampled_bytes = bytes;
+    }
+}
