@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage};
 
 use crate::SCTP_TUNNELING_PORT;
+use crate::route::interface_of;
 use crate::syscalls::{option, set_option};
 
 /// How often an ephemeral port is drawn until it is free on all the addresses.
@@ -28,6 +29,9 @@ pub struct UdpEncapConfig {
     pub send_buffer_bytes: usize,
     /// The largest IP packet to send, such as 1500; the route's MTU where that is smaller. Default: the route's.
     pub mtu_bytes: Option<usize>,
+    /// Each socket is bound to the interface that has its address: what is sent from the address leaves there, whatever
+    /// the routes say. Default false.
+    pub bind_interfaces: bool,
     /// Several links may bind the port, which share what arrives (`SO_REUSEPORT`). Default false.
     pub reuse_port: bool,
     /// Use segmentation and receive offload where the kernel has them. Default true; false helps to find out
@@ -43,6 +47,7 @@ impl Default for UdpEncapConfig {
             receive_buffer_bytes: 4 << 20,
             send_buffer_bytes: 4 << 20,
             mtu_bytes: None,
+            bind_interfaces: false,
             reuse_port: false,
             offload: true,
         }
@@ -67,6 +72,16 @@ pub enum BindError {
     PermissionDenied {
         /// What could not be bound.
         address: SocketAddr,
+    },
+    /// The address was named twice.
+    Duplicate {
+        /// Which.
+        address: IpAddr,
+    },
+    /// Raw IP needs a privilege that the program has not.
+    RawNotPermitted {
+        /// What could not be bound.
+        address: IpAddr,
     },
     /// The host does not have the address's family.
     FamilyNotSupported {
@@ -106,9 +121,20 @@ impl fmt::Display for BindError {
                 address.ip(),
                 SCTP_TUNNELING_PORT
             ),
+            BindError::Duplicate { address } => {
+                write!(f, "the local address {address} is named twice: name each address once")
+            }
+            BindError::RawNotPermitted { address } => write!(
+                f,
+                "SCTP directly over IP on {address} is not permitted: run as root, give the program the capability \
+                 (`setcap cap_net_raw+ep PROGRAM`), or let UDP carry SCTP, which needs no privilege"
+            ),
             BindError::FamilyNotSupported { address } => {
                 let (has_not, other) = if address.is_ipv6() { ("IPv6", "IPv4") } else { ("IPv4", "IPv6") };
                 write!(f, "this host has no {has_not}, which {} needs: bind an {other} address", address.ip())
+            }
+            BindError::System { address, source } if address.port() == 0 => {
+                write!(f, "no socket can be bound to {}: {source}", address.ip())
             }
             BindError::System { address, source } => {
                 write!(f, "UDP port {} on {} cannot be bound: {source}", address.port(), address.ip())
@@ -127,7 +153,7 @@ impl std::error::Error for BindError {
 }
 
 impl BindError {
-    fn new(address: SocketAddr, errno: Errno) -> Self {
+    pub(crate) fn new(address: SocketAddr, errno: Errno) -> Self {
         match errno {
             Errno::EADDRINUSE => BindError::AddressInUse { address },
             Errno::EADDRNOTAVAIL => BindError::AddressNotAvailable { address },
@@ -149,6 +175,16 @@ pub(crate) struct BoundSocket {
     pub(crate) dual_stack: bool,
     /// What the kernel gave of the wish.
     pub(crate) receive_buffer_bytes: usize,
+    /// The interface that it is bound to, where that was asked for.
+    pub(crate) interface: Option<String>,
+}
+
+/// What sockets of every kind are opened with.
+#[derive(Clone, Copy)]
+pub(crate) struct Wishes {
+    pub(crate) receive_buffer_bytes: usize,
+    pub(crate) send_buffer_bytes: usize,
+    pub(crate) bind_interfaces: bool,
 }
 
 /// Opens one socket for each address of the configuration, all with the same port.
@@ -156,13 +192,7 @@ pub(crate) fn open_all(config: &UdpEncapConfig) -> Result<Vec<BoundSocket>, Bind
     if config.addresses.is_empty() {
         return open_any(config).map(|socket| vec![socket]);
     }
-    let mut addresses: Vec<IpAddr> = Vec::new();
-    for address in &config.addresses {
-        let address = address.to_canonical();
-        if !addresses.contains(&address) {
-            addresses.push(address);
-        }
-    }
+    let addresses = distinct(&config.addresses)?;
     let mut tries = 1;
     loop {
         match open_on_one_port(config, &addresses) {
@@ -172,6 +202,22 @@ pub(crate) fn open_all(config: &UdpEncapConfig) -> Result<Vec<BoundSocket>, Bind
             result => return result,
         }
     }
+}
+
+/// The addresses in their own form.
+///
+/// # Errors
+///
+/// One is there twice.
+pub(crate) fn distinct(named: &[IpAddr]) -> Result<Vec<IpAddr>, BindError> {
+    let mut addresses: Vec<IpAddr> = Vec::with_capacity(named.len());
+    for address in named.iter().map(IpAddr::to_canonical) {
+        if addresses.contains(&address) {
+            return Err(BindError::Duplicate { address });
+        }
+        addresses.push(address);
+    }
+    Ok(addresses)
 }
 
 fn open_any(config: &UdpEncapConfig) -> Result<BoundSocket, BindError> {
@@ -204,31 +250,79 @@ fn open(config: &UdpEncapConfig, address: SocketAddr, dual_stack: bool) -> Resul
     let family = if address.is_ipv6() { AddressFamily::Inet6 } else { AddressFamily::Inet };
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     let fd = socket::socket(family, SockType::Datagram, flags, None).map_err(failed)?;
-    set_options(fd.as_fd(), config, address.is_ipv6(), dual_stack).map_err(failed)?;
-    socket::bind(fd.as_raw_fd(), &SockaddrStorage::from(address)).map_err(failed)?;
-    let bound = local_address(fd.as_fd()).map_err(failed)?;
-    let receive_buffer_bytes =
-        option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF).map_err(failed)? as usize;
-    Ok(BoundSocket { fd, bound, ipv6: address.is_ipv6(), dual_stack, receive_buffer_bytes })
+    set_udp_options(fd.as_fd(), config, address.is_ipv6(), dual_stack).map_err(failed)?;
+    let wishes = Wishes {
+        receive_buffer_bytes: config.receive_buffer_bytes,
+        send_buffer_bytes: config.send_buffer_bytes,
+        bind_interfaces: config.bind_interfaces,
+    };
+    bind(fd, address, dual_stack, wishes)
 }
 
-fn set_options(
+/// Binds a socket and sets what every kind of link wants of it.
+pub(crate) fn bind(
+    fd: OwnedFd,
+    address: SocketAddr,
+    dual_stack: bool,
+    wishes: Wishes,
+) -> Result<BoundSocket, BindError> {
+    let failed = |errno| BindError::new(address, errno);
+    let ipv6 = address.is_ipv6();
+    set_options(fd.as_fd(), wishes, ipv6, dual_stack).map_err(failed)?;
+    let scoped = scoped(address);
+    socket::bind(fd.as_raw_fd(), &SockaddrStorage::from(scoped)).map_err(failed)?;
+    let bound = local_address(fd.as_fd()).map_err(failed)?;
+    let interface = interface_of(bound.ip()).filter(|_| wishes.bind_interfaces).map(|found| found.name);
+    if let Some(interface) = &interface {
+        bind_to_interface(fd.as_fd(), interface).map_err(failed)?;
+    }
+    let receive_buffer_bytes =
+        option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF).map_err(failed)? as usize;
+    Ok(BoundSocket { fd, bound, ipv6, dual_stack, receive_buffer_bytes, interface })
+}
+
+/// A link-local IPv6 address means something only together with its interface (RFC 4007 §6).
+fn scoped(address: SocketAddr) -> SocketAddr {
+    match address {
+        SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => {
+            let scope_id = interface_of(address.ip()).map_or(0, |interface| interface.scope_id);
+            SocketAddr::V6(SocketAddrV6::new(*v6.ip(), v6.port(), 0, scope_id))
+        }
+        address => address,
+    }
+}
+
+pub(crate) fn bind_to_interface(fd: BorrowedFd<'_>, interface: &str) -> Result<(), Errno> {
+    socket::setsockopt(&fd, socket::sockopt::BindToDevice, &interface.into())
+}
+
+fn set_udp_options(
     fd: BorrowedFd<'_>,
     config: &UdpEncapConfig,
     ipv6: bool,
     dual_stack: bool,
 ) -> Result<(), Errno> {
-    use libc::{SOL_IP, SOL_IPV6, SOL_SOCKET, SOL_UDP};
-    let wish = |bytes: usize| i32::try_from(bytes).unwrap_or(i32::MAX);
-    set_option(fd, SOL_SOCKET, libc::SO_RCVBUF, wish(config.receive_buffer_bytes))?;
-    set_option(fd, SOL_SOCKET, libc::SO_SNDBUF, wish(config.send_buffer_bytes))?;
-    // The kernel adds how many datagrams it dropped to the next one that it delivers.
-    set_option(fd, SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
     if config.reuse_port {
-        set_option(fd, SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+        set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
     }
     if ipv6 {
-        set_option(fd, SOL_IPV6, libc::IPV6_V6ONLY, i32::from(!dual_stack))?;
+        set_option(fd, libc::SOL_IPV6, libc::IPV6_V6ONLY, i32::from(!dual_stack))?;
+    }
+    if config.offload {
+        // An older kernel hands datagrams over one by one.
+        let _ = set_option(fd, libc::SOL_UDP, libc::UDP_GRO, 1);
+    }
+    Ok(())
+}
+
+fn set_options(fd: BorrowedFd<'_>, wishes: Wishes, ipv6: bool, dual_stack: bool) -> Result<(), Errno> {
+    use libc::{SOL_IP, SOL_IPV6, SOL_SOCKET};
+    let wish = |bytes: usize| i32::try_from(bytes).unwrap_or(i32::MAX);
+    set_option(fd, SOL_SOCKET, libc::SO_RCVBUF, wish(wishes.receive_buffer_bytes))?;
+    set_option(fd, SOL_SOCKET, libc::SO_SNDBUF, wish(wishes.send_buffer_bytes))?;
+    // The kernel adds how many datagrams it dropped to the next one that it delivers.
+    set_option(fd, SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
+    if ipv6 {
         set_option(fd, SOL_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
         set_option(fd, SOL_IPV6, libc::IPV6_RECVTCLASS, 1)?;
         set_option(fd, SOL_IPV6, libc::IPV6_RECVERR, 1)?;
@@ -241,10 +335,6 @@ fn set_options(
         // WANT sets "don't fragment" as long as a datagram fits the known path MTU and fragments it when the
         // path has shrunk: it still arrives while the protocol above learns the new size.
         set_option(fd, SOL_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_WANT)?;
-    }
-    if config.offload {
-        // An older kernel hands datagrams over one by one.
-        let _ = set_option(fd, SOL_UDP, libc::UDP_GRO, 1);
     }
     Ok(())
 }

@@ -15,14 +15,20 @@ const INFO: std::ops::Range<usize> = 8..12;
 
 /// Why the datagram to `remote` came back, from the control messages that came with it. `None` for what is no
 /// reason to give up on it, such as a report about a parameter or a time stamp.
-pub(crate) fn reason(control_bytes: &[u8], remote: IpAddr) -> Option<UnreachableReason> {
+/// `carrier_bytes`: the header between IP and SCTP.
+pub(crate) fn reason(
+    control_bytes: &[u8],
+    remote: IpAddr,
+    carrier_bytes: usize,
+) -> Option<UnreachableReason> {
     let report = control::messages(control_bytes).find(|message| {
         (message.level, message.kind) == (libc::SOL_IP, libc::IP_RECVERR)
             || (message.level, message.kind) == (libc::SOL_IPV6, libc::IPV6_RECVERR)
     })?;
     let error = report.data.get(..EXTENDED_ERROR_BYTES)?;
     let info = u32::from_ne_bytes(error.get(INFO)?.try_into().ok()?);
-    let too_big = || UnreachableReason::TooBig { mtu_bytes: payload_bytes(info as usize, remote) };
+    let too_big =
+        || UnreachableReason::TooBig { mtu_bytes: payload_bytes(info as usize, remote, carrier_bytes) };
     match error[ORIGIN] {
         libc::SO_EE_ORIGIN_ICMP => icmp4_reason(error[KIND], error[CODE], too_big),
         libc::SO_EE_ORIGIN_ICMP6 => icmp6_reason(error[KIND], error[CODE], too_big),
@@ -80,7 +86,7 @@ mod tests {
         error[INFO].copy_from_slice(&info.to_ne_bytes());
         let mut builder = ControlBuilder::new();
         builder.push(level, kind, &error);
-        reason(builder.as_bytes(), "192.0.2.1".parse().unwrap())
+        reason(builder.as_bytes(), "192.0.2.1".parse().unwrap(), 8)
     }
 
     fn v4(kind: u8, code: u8, info: u32) -> Option<UnreachableReason> {
@@ -120,9 +126,9 @@ mod tests {
     fn what_is_no_icmp_report_is_none() {
         assert_eq!(reported(libc::SOL_IP, libc::IP_RECVERR, libc::SO_EE_ORIGIN_TXSTATUS, (3, 3), 0), None);
         assert_eq!(reported(libc::SOL_UDP, 5, libc::SO_EE_ORIGIN_ICMP, (3, 3), 0), None);
-        assert_eq!(reason(&[], "192.0.2.1".parse().unwrap()), None);
+        assert_eq!(reason(&[], "192.0.2.1".parse().unwrap(), 8), None);
         let mut builder = ControlBuilder::new();
         builder.push(libc::SOL_IP, libc::IP_RECVERR, &[0; 7]);
-        assert_eq!(reason(builder.as_bytes(), "192.0.2.1".parse().unwrap()), None);
+        assert_eq!(reason(builder.as_bytes(), "192.0.2.1".parse().unwrap(), 8), None);
     }
 }

@@ -22,6 +22,7 @@ mod icmp;
 mod link;
 mod route;
 mod socket_address;
+mod sockets;
 mod stats;
 mod syscalls;
 mod udp_encap;

@@ -93,6 +93,8 @@ pub struct PathInfo {
     /// On the same host: how many bytes may be on the way before the receiver's socket buffer can overflow, taking
     /// the peer's buffer for as large as ours. It counts what the kernel charges for full batches.
     pub in_flight_limit_bytes: Option<usize>,
+    /// The address of ours that the way begins at; `None` where the kernel may choose.
+    pub local: Option<IpAddr>,
 }
 
 /// How much one [`Transmit`] may carry.

@@ -9,16 +9,15 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage};
 
-use crate::bind::local_address;
+use crate::bind::{bind_to_interface, local_address};
 use crate::syscalls::option;
 
-/// The largest UDP payload that IPv4 carries (RFC 791 §3.1: 65,535 with the IP and UDP headers); used for IPv6 too.
-pub(crate) const UDP_PAYLOAD_BYTES_MAX: usize = 65_507;
+/// The largest datagram of any link: what IPv4 carries in UDP (RFC 791 §3.1: 65,535 with the IP and UDP headers).
+pub(crate) const PACKET_BYTES_MAX: usize = 65_507;
 /// The MTU to assume where there is no route: what every IPv6 link carries (RFC 8200 §5).
 const UNKNOWN_MTU_BYTES: usize = 1280;
 /// Smaller MTUs than IPv4 guarantees (RFC 791 §3.1) are not believed.
 const MTU_BYTES_MIN: usize = 576;
-const UDP_HEADER_BYTES: usize = 8;
 const ROUTES_MAX: usize = 1024;
 /// How long a route is believed: it costs some microseconds to ask.
 const ROUTE_LIFETIME: Duration = Duration::from_secs(10);
@@ -29,19 +28,27 @@ pub(crate) struct Route {
     /// The largest IP packet.
     pub(crate) mtu_bytes: usize,
     pub(crate) same_host: bool,
+    /// Where it begins.
+    pub(crate) source: Option<IpAddr>,
 }
 
 /// Routes that were asked for lately.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
-    known: HashMap<IpAddr, (Instant, Route)>,
+    known: HashMap<(IpAddr, Option<IpAddr>), (Instant, Route)>,
+    /// The interfaces that sockets are bound to, by the address of the socket: no other route is theirs.
+    interfaces: HashMap<IpAddr, String>,
 }
 
 impl Routes {
+    pub(crate) fn new(interfaces: HashMap<IpAddr, String>) -> Self {
+        Routes { known: HashMap::new(), interfaces }
+    }
+
     /// The way to `remote` from the address that the socket for it is bound to.
     pub(crate) fn lookup(&mut self, remote: SocketAddr, bound: Option<IpAddr>) -> Route {
         let now = Instant::now();
-        if let Some((asked, route)) = self.known.get(&remote.ip())
+        if let Some((asked, route)) = self.known.get(&(remote.ip(), bound))
             && now.duration_since(*asked) < ROUTE_LIFETIME
         {
             return *route;
@@ -49,23 +56,24 @@ impl Routes {
         if self.known.len() >= ROUTES_MAX {
             self.known.clear();
         }
-        let route = ask(remote, bound);
-        self.known.insert(remote.ip(), (now, route));
+        let interface = bound.and_then(|bound| self.interfaces.get(&bound));
+        let route = ask(remote, bound, interface.map(String::as_str));
+        self.known.insert((remote.ip(), bound), (now, route));
         route
     }
 
     /// The way has changed.
     pub(crate) fn forget(&mut self, remote: IpAddr) {
-        self.known.remove(&remote);
+        self.known.retain(|(known, _), _| *known != remote);
     }
 }
 
-/// The largest SCTP packet that fits one datagram in an IP packet of `mtu_bytes`.
-pub(crate) fn payload_bytes(mtu_bytes: usize, remote: IpAddr) -> usize {
+/// The largest SCTP packet that fits an IP packet of `mtu_bytes`, with `carrier_bytes` of header between the two.
+pub(crate) fn payload_bytes(mtu_bytes: usize, remote: IpAddr, carrier_bytes: usize) -> usize {
     let ip_header_bytes = if remote.is_ipv6() { 40 } else { 20 };
-    let payload = mtu_bytes.max(MTU_BYTES_MIN) - ip_header_bytes - UDP_HEADER_BYTES;
+    let payload = mtu_bytes.max(MTU_BYTES_MIN) - ip_header_bytes - carrier_bytes;
     // RFC 9260 §3: the length of a packet is a multiple of 4.
-    payload.min(UDP_PAYLOAD_BYTES_MAX) & !3
+    payload.min(PACKET_BYTES_MAX) & !3
 }
 
 /// The addresses of this host's interfaces.
@@ -86,14 +94,37 @@ pub fn interface_addresses() -> io::Result<Vec<IpAddr>> {
     Ok(addresses)
 }
 
-fn ask(remote: SocketAddr, bound: Option<IpAddr>) -> Route {
-    ask_kernel(remote, bound).unwrap_or(Route { mtu_bytes: UNKNOWN_MTU_BYTES, same_host: false })
+/// The interface that has this address of ours; for any address of the loopback network that is the loopback interface.
+pub(crate) fn interface_of(address: IpAddr) -> Option<Interface> {
+    let has = |found: &IpAddr| *found == address || (found.is_loopback() && address.is_loopback());
+    nix::ifaddrs::getifaddrs().ok()?.find_map(|interface| {
+        let found = interface.address.as_ref()?;
+        let v4 = found.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()));
+        let ip = v4.or_else(|| found.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip())))?;
+        let scope_id = found.as_sockaddr_in6().map_or(0, |v6| v6.scope_id());
+        has(&ip).then_some(Interface { name: interface.interface_name, scope_id })
+    })
+}
+
+/// An interface of this host.
+pub(crate) struct Interface {
+    pub(crate) name: String,
+    /// What tells link-local IPv6 addresses apart (RFC 4007 §6); 0 for an address that needs none.
+    pub(crate) scope_id: u32,
+}
+
+fn ask(remote: SocketAddr, bound: Option<IpAddr>, interface: Option<&str>) -> Route {
+    let unknown = Route { mtu_bytes: UNKNOWN_MTU_BYTES, same_host: false, source: None };
+    ask_kernel(remote, bound, interface).unwrap_or(unknown)
 }
 
 /// Connecting a UDP socket sends nothing; it looks up the route and the source address.
-fn ask_kernel(remote: SocketAddr, bound: Option<IpAddr>) -> Result<Route, Errno> {
+fn ask_kernel(remote: SocketAddr, bound: Option<IpAddr>, interface: Option<&str>) -> Result<Route, Errno> {
     let family = if remote.is_ipv6() { AddressFamily::Inet6 } else { AddressFamily::Inet };
     let fd = socket::socket(family, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
+    if let Some(interface) = interface {
+        bind_to_interface(fd.as_fd(), interface)?;
+    }
     if let Some(bound) = bound.filter(|ip| !ip.is_unspecified() && ip.is_ipv6() == remote.is_ipv6()) {
         socket::bind(fd.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(bound, 0)))?;
     }
@@ -110,6 +141,7 @@ fn ask_kernel(remote: SocketAddr, bound: Option<IpAddr>) -> Result<Route, Errno>
     Ok(Route {
         mtu_bytes: usize::try_from(mtu).unwrap_or(UNKNOWN_MTU_BYTES),
         same_host: is_same_host(remote.ip(), source),
+        source: Some(source),
     })
 }
 
@@ -127,19 +159,21 @@ mod tests {
     #[test]
     fn payload_is_what_the_headers_leave() {
         let (v4, v6): (IpAddr, IpAddr) = ("192.0.2.1".parse().unwrap(), "::1".parse().unwrap());
-        assert_eq!(payload_bytes(1500, v4), 1472);
-        assert_eq!(payload_bytes(1500, v6), 1452);
-        assert_eq!(payload_bytes(65_536, v4), 65_504);
-        assert_eq!(payload_bytes(65_536, v6), 65_488);
-        assert_eq!(payload_bytes(usize::MAX, v4), 65_504);
-        assert_eq!(payload_bytes(0, v4), 548);
+        assert_eq!(payload_bytes(1500, v4, 8), 1472);
+        assert_eq!(payload_bytes(1500, v6, 8), 1452);
+        assert_eq!(payload_bytes(65_536, v4, 8), 65_504);
+        assert_eq!(payload_bytes(65_536, v6, 8), 65_488);
+        assert_eq!(payload_bytes(usize::MAX, v4, 8), 65_504);
+        assert_eq!(payload_bytes(0, v4, 8), 548);
+        assert_eq!(payload_bytes(1500, v4, 0), 1480);
+        assert_eq!(payload_bytes(1500, v6, 0), 1460);
     }
 
     #[test]
     fn loopback_is_this_host() {
         let route = Routes::default().lookup("127.0.0.1:9899".parse().unwrap(), None);
         assert!(route.same_host && route.mtu_bytes >= MTU_BYTES_MIN);
-        let route = ask("127.0.0.1:9899".parse().unwrap(), Some("127.0.0.2".parse().unwrap()));
+        let route = ask("127.0.0.1:9899".parse().unwrap(), Some("127.0.0.2".parse().unwrap()), None);
         assert!(route.same_host);
     }
 
@@ -147,7 +181,7 @@ mod tests {
     fn every_address_of_an_interface_is_this_host() {
         for ip in interface_addresses().unwrap() {
             if !matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local()) {
-                assert!(ask(SocketAddr::new(ip, 9899), None).same_host, "{ip}");
+                assert!(ask(SocketAddr::new(ip, 9899), None, None).same_host, "{ip}");
             }
         }
     }

@@ -1,18 +1,15 @@
 //! The way down: a batch in one system call, or datagram by datagram.
 
 use std::io::{self, IoSlice};
-use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
 
-use bytes::Bytes;
-use nix::errno::Errno;
-
-use super::{PENDING_REPORTS_MAX, QUOTED_BYTES_MAX, Socket, UdpEncap, canonical, is_icmp_error};
+use super::UdpEncap;
 use crate::control::ControlBuilder;
-use crate::link::{Link as _, Transmit, Unreachable, UnreachableReason};
-use crate::route::UDP_PAYLOAD_BYTES_MAX;
+use crate::link::Transmit;
+use crate::route::PACKET_BYTES_MAX;
 use crate::socket_address::RawAddress;
+use crate::sockets::{Batch, Outcome, SEND_TRIES_MAX, Socket, is_icmp_error, packet_control};
 use crate::syscalls::{send_message, set_option};
 
 /// Segments that every kernel with segmentation offload takes in one batch, and what newer ones take.
@@ -20,55 +17,17 @@ const SEGMENTS_MAX_OLD: usize = 64;
 const SEGMENTS_MAX_NEW: usize = 128;
 /// Slices that one system call takes (`UIO_MAXIOV`).
 const SLICES_MAX: usize = 1024;
-/// A send that brings an old ICMP error instead of sending is repeated this often.
-const SEND_TRIES_MAX: usize = 4;
-
-/// A transmit on its way to the kernel.
-struct Batch<'a> {
-    remote: SocketAddr,
-    index: usize,
-    total_bytes: usize,
-    transmit: &'a Transmit<'a>,
-}
-
-/// What an attempt to send came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
-    Sent,
-    Blocked,
-    /// The device's queue was full, and the datagrams are gone like any that a router drops.
-    Dropped,
-    TooBig,
-    /// The kernel does not segment, for this route or for these sizes.
-    NotSegmented,
-    Failed(Errno),
-}
 
 impl UdpEncap {
     /// Sends a batch in the way that the kernel offers.
     pub(super) fn send(&mut self, transmit: &Transmit<'_>) -> io::Result<()> {
-        let total_bytes: usize = transmit.slices.iter().map(|slice| slice.len()).sum();
-        if total_bytes == 0 {
-            return Ok(());
-        }
-        if transmit.segment_bytes == 0 || transmit.segment_bytes.min(total_bytes) > UDP_PAYLOAD_BYTES_MAX {
-            let advice = "a datagram has from 1 to 65,507 bytes: make the segments fit the path's MTU";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, advice));
-        }
-        let remote = canonical(transmit.remote);
-        let Some(index) = self.socket_for(remote.ip(), transmit.local) else {
-            self.stats.send_failed += 1;
-            return Err(io::Error::new(
-                io::ErrorKind::AddrNotAvailable,
-                format!("no local address of this link reaches {}: bind one of its family", remote.ip()),
-            ));
-        };
-        let batch = Batch { remote, index, total_bytes, transmit };
+        let Some(batch) = self.sockets.batch(transmit)? else { return Ok(()) };
+        let total_bytes = batch.total_bytes;
         if total_bytes <= transmit.segment_bytes {
             return self.send_datagram(&batch);
         }
         let segments = total_bytes.div_ceil(transmit.segment_bytes);
-        if segments <= self.limits.segments_max && total_bytes <= UDP_PAYLOAD_BYTES_MAX {
+        if segments <= self.limits.segments_max && total_bytes <= PACKET_BYTES_MAX {
             return self.send_batch(&batch, segments);
         }
         self.send_one_by_one(&batch).map(drop)
@@ -77,15 +36,15 @@ impl UdpEncap {
     /// Sends one datagram.
     fn send_datagram(&mut self, batch: &Batch<'_>) -> io::Result<()> {
         let outcome = self.send_slices(batch, None);
-        self.settle(batch, outcome, 1, batch.total_bytes)
+        self.sockets.settle(batch, outcome, 1, batch.total_bytes)
     }
 
     /// Sends several datagrams in one system call, or one by one when that fails.
     fn send_batch(&mut self, batch: &Batch<'_>, segments: usize) -> io::Result<()> {
         match self.send_slices(batch, Some(batch.transmit.segment_bytes as u16)) {
             Outcome::NotSegmented | Outcome::TooBig => {
-                self.routes.borrow_mut().forget(batch.remote.ip());
-                let fits = batch.transmit.segment_bytes <= self.path_info(batch.remote).mtu_bytes;
+                self.sockets.routes.borrow_mut().forget(batch.remote.ip());
+                let fits = batch.transmit.segment_bytes <= self.sockets.path_info(batch.remote).mtu_bytes;
                 let all_sent = self.send_one_by_one(batch)?;
                 if fits && all_sent {
                     // The same datagrams go singly, so it is the offload that this kernel or device lacks.
@@ -93,7 +52,7 @@ impl UdpEncap {
                 }
                 Ok(())
             }
-            outcome => self.settle(batch, outcome, segments, batch.total_bytes),
+            outcome => self.sockets.settle(batch, outcome, segments, batch.total_bytes),
         }
     }
 
@@ -110,7 +69,7 @@ impl UdpEncap {
                 Outcome::Blocked if position > 0 => Outcome::Dropped,
                 outcome => outcome,
             };
-            if let Err(error) = self.settle(&single, outcome, 1, segment.len()) {
+            if let Err(error) = self.sockets.settle(&single, outcome, 1, segment.len()) {
                 result = Err(error);
                 break;
             }
@@ -133,104 +92,26 @@ impl UdpEncap {
     }
 
     fn send_slices(&mut self, batch: &Batch<'_>, segment_bytes: Option<u16>) -> Outcome {
-        let socket = &mut self.sockets[batch.index];
+        let socket = &mut self.sockets.list[batch.index];
         let to = RawAddress::encode(batch.remote, socket.inner.ipv6);
         let control = send_control(batch, socket, segment_bytes);
         if batch.transmit.slices.len() <= SLICES_MAX {
             return send(socket, &to, batch.transmit.slices, control.as_bytes());
         }
         let mut all = self.gather(batch.transmit.slices);
-        let socket = &mut self.sockets[batch.index];
+        let socket = &mut self.sockets.list[batch.index];
         let outcome = send(socket, &to, &[IoSlice::new(&all)], control.as_bytes());
         all.clear();
         self.scratch = all;
         outcome
     }
-
-    /// Counts what became of some datagrams and turns it into the caller's result.
-    fn settle(
-        &mut self,
-        batch: &Batch<'_>,
-        outcome: Outcome,
-        datagrams: usize,
-        bytes: usize,
-    ) -> io::Result<()> {
-        match outcome {
-            Outcome::Sent => {
-                self.stats.batches_sent += 1;
-                self.stats.datagrams_sent += datagrams as u64;
-                self.stats.bytes_sent += bytes as u64;
-                Ok(())
-            }
-            Outcome::Blocked => {
-                self.stats.send_blocked += 1;
-                Err(io::ErrorKind::WouldBlock.into())
-            }
-            Outcome::Dropped => {
-                self.stats.send_lost += datagrams as u64;
-                Ok(())
-            }
-            Outcome::TooBig => {
-                self.stats.send_lost += datagrams as u64;
-                self.report_too_big(batch);
-                Ok(())
-            }
-            Outcome::NotSegmented => {
-                self.stats.send_failed += 1;
-                Err(Errno::EINVAL.into())
-            }
-            Outcome::Failed(errno) => {
-                self.stats.send_failed += 1;
-                Err(errno.into())
-            }
-        }
-    }
-
-    /// The kernel itself says that a datagram is too big: report it as a router would.
-    fn report_too_big(&mut self, batch: &Batch<'_>) {
-        self.stats.too_big += 1;
-        self.routes.borrow_mut().forget(batch.remote.ip());
-        let mtu_bytes = self.path_info(batch.remote).mtu_bytes;
-        if self.pending_reports.len() < PENDING_REPORTS_MAX {
-            let quoted = batch.transmit.slices.iter().find(|slice| !slice.is_empty());
-            let quoted = quoted.map(|slice| &slice[..slice.len().min(QUOTED_BYTES_MAX)]).unwrap_or_default();
-            self.pending_reports.push_back(Unreachable {
-                remote: batch.remote,
-                reason: UnreachableReason::TooBig { mtu_bytes },
-                quoted: Bytes::copy_from_slice(quoted),
-            });
-        }
-    }
 }
 
-/// What a send says beside the data: the segment size, the source address and the ECN field, each where needed.
+/// What a send says beside the data: what every packet says, and the segment size where there are several.
 fn send_control(batch: &Batch<'_>, socket: &Socket, segment_bytes: Option<u16>) -> ControlBuilder {
-    let mut control = ControlBuilder::new();
+    let mut control = packet_control(batch, socket);
     if let Some(segment_bytes) = segment_bytes {
         control.push(libc::SOL_UDP, libc::UDP_SEGMENT, &segment_bytes.to_ne_bytes());
-    }
-    let ecn = i32::from(batch.transmit.ecn & 3).to_ne_bytes();
-    let wildcard = socket.inner.bound.ip().is_unspecified();
-    match (batch.remote.ip(), batch.transmit.local.filter(|_| wildcard).map(|ip| ip.to_canonical())) {
-        // struct in_pktinfo: the interface (0: any), the source address, and the destination that a send ignores.
-        (IpAddr::V4(_), Some(IpAddr::V4(local))) => {
-            let mut info = [0; 12];
-            info[4..8].copy_from_slice(&local.octets());
-            control.push(libc::SOL_IP, libc::IP_PKTINFO, &info);
-        }
-        // struct in6_pktinfo: the source address and the interface (0: any).
-        (IpAddr::V6(_), Some(IpAddr::V6(local))) => {
-            let mut info = [0; 20];
-            info[..16].copy_from_slice(&local.octets());
-            control.push(libc::SOL_IPV6, libc::IPV6_PKTINFO, &info);
-        }
-        _ => {}
-    }
-    if batch.transmit.ecn != 0 {
-        match batch.remote {
-            SocketAddr::V4(_) => control.push(libc::SOL_IP, libc::IP_TOS, &ecn),
-            SocketAddr::V6(_) => control.push(libc::SOL_IPV6, libc::IPV6_TCLASS, &ecn),
-        }
     }
     control
 }
@@ -243,18 +124,8 @@ fn send(socket: &mut Socket, to: &RawAddress, slices: &[IoSlice<'_>], control: &
         match send_message(socket.inner.fd.as_fd(), to, slices, control) {
             Ok(_) => return Outcome::Sent,
             Err(errno) if is_icmp_error(errno) && tries < SEND_TRIES_MAX => socket.reports_waiting = true,
-            Err(errno) => return outcome(errno),
+            Err(errno) => return Outcome::of(errno),
         }
-    }
-}
-
-fn outcome(errno: Errno) -> Outcome {
-    match errno {
-        Errno::EAGAIN => Outcome::Blocked,
-        Errno::ENOBUFS | Errno::ENOMEM => Outcome::Dropped,
-        Errno::EMSGSIZE => Outcome::TooBig,
-        Errno::EIO | Errno::EINVAL => Outcome::NotSegmented,
-        errno => Outcome::Failed(errno),
     }
 }
 
@@ -282,8 +153,13 @@ fn probe_segments() -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
+    use bytes::Bytes;
+
     use super::*;
-    use crate::{BatchLimits, Datagrams, Sink, UdpEncapConfig};
+    use crate::sockets::QUOTED_BYTES_MAX;
+    use crate::{BatchLimits, Datagrams, Link, Sink, UdpEncapConfig, Unreachable, UnreachableReason};
 
     #[derive(Default)]
     struct Kept(Vec<Bytes>, Vec<Unreachable>);
@@ -313,24 +189,14 @@ mod tests {
     }
 
     #[test]
-    fn each_refusal_of_the_kernel_has_its_outcome() {
-        assert_eq!(outcome(Errno::EAGAIN), Outcome::Blocked);
-        assert_eq!(outcome(Errno::ENOBUFS), Outcome::Dropped);
-        assert_eq!(outcome(Errno::EMSGSIZE), Outcome::TooBig);
-        assert_eq!(outcome(Errno::EIO), Outcome::NotSegmented);
-        assert_eq!(outcome(Errno::EINVAL), Outcome::NotSegmented);
-        assert_eq!(outcome(Errno::ENETUNREACH), Outcome::Failed(Errno::ENETUNREACH));
-    }
-
-    #[test]
     fn a_full_send_buffer_is_would_block_and_a_full_device_queue_is_loss() {
         let mut link = bind("127.0.0.1");
         let remote = link.local_addresses()[0];
         let transmit = Transmit { remote, local: None, ecn: 0, segment_bytes: 1, slices: &[] };
         let batch = Batch { remote, index: 0, total_bytes: 10, transmit: &transmit };
-        let error = link.settle(&batch, Outcome::Blocked, 10, 10).unwrap_err();
+        let error = link.sockets.settle(&batch, Outcome::Blocked, 10, 10).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
-        link.settle(&batch, Outcome::Dropped, 10, 10).unwrap();
+        link.sockets.settle(&batch, Outcome::Dropped, 10, 10).unwrap();
         let stats = link.stats();
         assert_eq!((stats.send_blocked, stats.send_lost, stats.datagrams_sent), (1, 10, 0));
     }
@@ -343,7 +209,7 @@ mod tests {
             return;
         }
         // The offload needs UDP checksums: without them the kernel refuses, but only to segment.
-        set_option(from.sockets[0].inner.fd.as_fd(), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).unwrap();
+        set_option(from.sockets.list[0].inner.fd.as_fd(), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).unwrap();
         let remote = to.local_addresses()[0];
         transmit(&mut from, remote, 1000, 4500);
         assert_eq!(from.batch_limits(), BatchLimits { segments_max: 1, ..to.batch_limits() });
@@ -359,10 +225,10 @@ mod tests {
     fn a_datagram_that_the_route_does_not_take_is_reported_like_a_router_s() {
         let (mut from, to) = (bind("::1"), bind("::1"));
         // With fragmentation forbidden, the largest UDP payload does not fit the MTU of loopback over IPv6.
-        let fd = from.sockets[0].inner.fd.as_fd();
+        let fd = from.sockets.list[0].inner.fd.as_fd();
         set_option(fd, libc::SOL_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO).unwrap();
         let remote = to.local_addresses()[0];
-        transmit(&mut from, remote, UDP_PAYLOAD_BYTES_MAX, UDP_PAYLOAD_BYTES_MAX);
+        transmit(&mut from, remote, PACKET_BYTES_MAX, PACKET_BYTES_MAX);
         let mut kept = Kept::default();
         from.receive(&mut kept).unwrap();
         let mtu_bytes = from.path_info(remote).mtu_bytes;

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
-use crate::common::{bind, config};
+use crate::common::{Kept, bind, config, receive, send};
 use links::{BindError, Link, UdpEncap, UdpEncapConfig};
 
 #[test]
@@ -54,14 +54,43 @@ fn both_wildcards_get_a_socket_each() {
 }
 
 #[test]
-fn an_address_given_twice_is_bound_once() {
+fn an_address_named_twice_is_an_error_that_names_it() {
     let mapped = IpAddr::V6(Ipv4Addr::LOCALHOST.to_ipv6_mapped());
     let config = UdpEncapConfig {
-        addresses: vec![Ipv4Addr::LOCALHOST.into(), mapped, Ipv4Addr::LOCALHOST.into()],
+        addresses: vec![Ipv4Addr::LOCALHOST.into(), mapped],
         port: 0,
         ..UdpEncapConfig::default()
     };
-    assert_eq!(UdpEncap::bind(&config).unwrap().local_addresses().len(), 1);
+    let Err(error) = UdpEncap::bind(&config) else { panic!("bound 127.0.0.1 twice") };
+    assert!(matches!(error, BindError::Duplicate { address } if address == Ipv4Addr::LOCALHOST), "{error}");
+    assert!(error.to_string().contains("127.0.0.1"), "{error}");
+}
+
+#[test]
+fn a_socket_bound_to_its_interface_reaches_what_is_there() {
+    let config = UdpEncapConfig { bind_interfaces: true, ..config("127.0.0.2") };
+    let (mut from, mut to) = (UdpEncap::bind(&config).unwrap(), UdpEncap::bind(&config).unwrap());
+    let remote = to.local_addresses()[0];
+    assert!(from.path_info(remote).same_host);
+    send(&mut from, remote, 100, b"over lo");
+    let mut kept = Kept::default();
+    receive(&mut to, &mut kept);
+    assert_eq!(kept.singles(), [b"over lo"]);
+}
+
+#[test]
+fn each_way_begins_at_the_address_that_its_route_leaves_from() {
+    let addresses = ["127.0.0.1", "127.0.0.2", "::1"].map(|ip| ip.parse().unwrap());
+    let config = UdpEncapConfig { addresses: addresses.to_vec(), port: 0, ..UdpEncapConfig::default() };
+    let link = UdpEncap::bind(&config).unwrap();
+    let local = |remote: &str| link.path_info(remote.parse().unwrap()).local;
+    assert_eq!(local("127.0.0.1:9"), Some(addresses[0]));
+    assert_eq!(local("127.0.0.2:9"), Some(addresses[1]));
+    assert_eq!(local("127.0.0.3:9"), Some(addresses[0]));
+    assert_eq!(local("[::1]:9"), Some(addresses[2]));
+    // One socket for all addresses: the kernel chooses.
+    let any = UdpEncap::bind(&UdpEncapConfig { port: 0, ..UdpEncapConfig::default() }).unwrap();
+    assert_eq!(any.path_info("127.0.0.1:9".parse().unwrap()).local, None);
 }
 
 #[test]

@@ -1,0 +1,205 @@
+//! The sockets of a link, one for each local address, and what every kind of link does with them alike.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use nix::errno::Errno;
+
+use crate::LinkStats;
+use crate::bind::BoundSocket;
+use crate::blocks::Blocks;
+use crate::control::RECEIVE_CONTROL_BYTES;
+use crate::link::{PathInfo, Sink, Unreachable};
+use crate::route::{Routes, payload_bytes};
+
+mod receive;
+mod send;
+
+pub(crate) use receive::About;
+pub(crate) use send::{Batch, Outcome, packet_control};
+
+/// Reports of our own that wait for the next `receive`; one for each path is enough.
+const PENDING_REPORTS_MAX: usize = 16;
+/// Bytes of our packet that a report brings along.
+pub(crate) const QUOTED_BYTES_MAX: usize = 512;
+/// A send that brings an old ICMP error instead of sending is repeated this often.
+pub(crate) const SEND_TRIES_MAX: usize = 4;
+/// The share of the receive buffer that may be on the way on the same host, and the most.
+const IN_FLIGHT_PERCENT: usize = 65;
+const IN_FLIGHT_BYTES_MAX: usize = 1 << 20;
+/// The kernel charges up to 71 KB for a batch of 65,000 bytes.
+const CHARGE_PERCENT: usize = 110;
+
+/// Sockets that take turns, with their routes, their receive memory and their counters.
+pub(crate) struct Sockets {
+    pub(crate) list: Vec<Socket>,
+    /// The socket that the next `receive` begins with, so that none starves.
+    next: usize,
+    /// Bytes of the header between IP and SCTP.
+    carrier_bytes: usize,
+    mtu_bytes_cap: usize,
+    in_flight_limit_bytes: usize,
+    pub(crate) routes: RefCell<Routes>,
+    pub(crate) blocks: Blocks,
+    pub(crate) control: [u8; RECEIVE_CONTROL_BYTES],
+    pending_reports: VecDeque<Unreachable>,
+    pub(crate) stats: LinkStats,
+}
+
+/// One of them.
+pub(crate) struct Socket {
+    pub(crate) inner: BoundSocket,
+    /// A send brought an error that belongs to the error queue; so there is something in it.
+    pub(crate) reports_waiting: bool,
+    idle_receives: u32,
+    /// The kernel's drop counter for the socket as last seen.
+    pub(crate) overflows: u32,
+}
+
+impl Sockets {
+    /// Takes care of bound sockets.
+    pub(crate) fn new(bound: Vec<BoundSocket>, carrier_bytes: usize, mtu_bytes: Option<usize>) -> Self {
+        let interfaces = bound.iter().filter_map(|s| Some((s.bound.ip(), s.interface.clone()?))).collect();
+        let buffer_bytes = bound.iter().map(|socket| socket.receive_buffer_bytes).min().unwrap_or_default();
+        let list = bound.into_iter().map(|inner| Socket {
+            inner,
+            reports_waiting: false,
+            idle_receives: 0,
+            overflows: 0,
+        });
+        Sockets {
+            list: list.collect(),
+            next: 0,
+            carrier_bytes,
+            mtu_bytes_cap: mtu_bytes.unwrap_or(usize::MAX),
+            in_flight_limit_bytes: (buffer_bytes * IN_FLIGHT_PERCENT / CHARGE_PERCENT)
+                .min(IN_FLIGHT_BYTES_MAX),
+            routes: RefCell::new(Routes::new(interfaces)),
+            blocks: Blocks::new(),
+            control: [0; RECEIVE_CONTROL_BYTES],
+            pending_reports: VecDeque::with_capacity(PENDING_REPORTS_MAX),
+            stats: LinkStats::default(),
+        }
+    }
+
+    pub(crate) fn local_addresses(&self) -> Vec<SocketAddr> {
+        self.list.iter().map(|socket| socket.inner.bound).collect()
+    }
+
+    pub(crate) fn path_info(&self, remote: SocketAddr) -> PathInfo {
+        let remote = canonical(remote);
+        let local = self.local_for(remote);
+        let bound = local
+            .or_else(|| self.socket_for(remote.ip(), None).map(|index| self.list[index].inner.bound.ip()));
+        let route = self.routes.borrow_mut().lookup(remote, bound);
+        PathInfo {
+            mtu_bytes: payload_bytes(
+                route.mtu_bytes.min(self.mtu_bytes_cap),
+                remote.ip(),
+                self.carrier_bytes,
+            ),
+            same_host: route.same_host,
+            in_flight_limit_bytes: route.same_host.then_some(self.in_flight_limit_bytes),
+            local,
+        }
+    }
+
+    pub(crate) fn descriptors<'a>(&'a self, visit: &mut dyn FnMut(BorrowedFd<'a>)) {
+        for socket in &self.list {
+            visit(socket.inner.fd.as_fd());
+        }
+    }
+
+    pub(crate) fn stats(&self) -> LinkStats {
+        LinkStats { blocks_allocated: self.blocks.allocated, blocks_reused: self.blocks.reused, ..self.stats }
+    }
+
+    /// The socket that sends to `remote` from `local`.
+    pub(crate) fn socket_for(&self, remote: IpAddr, local: Option<IpAddr>) -> Option<usize> {
+        let position = |wanted: &dyn Fn(IpAddr) -> bool| {
+            self.list.iter().position(|socket| socket.carries(remote) && wanted(socket.inner.bound.ip()))
+        };
+        match local {
+            Some(local) => {
+                let local = local.to_canonical();
+                position(&|bound| bound == local).or_else(|| position(&|bound| bound.is_unspecified()))
+            }
+            None => position(&|bound| bound.is_unspecified() || bound.is_loopback() == remote.is_loopback())
+                .or_else(|| position(&|_| true)),
+        }
+    }
+
+    /// The bound address that the way to `remote` begins at: the same one on the same host, or the one that the
+    /// route leaves from. `None`: the kernel is to choose.
+    fn local_for(&self, remote: SocketAddr) -> Option<IpAddr> {
+        let bound = || {
+            let carrying = self.list.iter().filter(|socket| socket.carries(remote.ip()));
+            carrying.map(|socket| socket.inner.bound.ip()).filter(|ip| !ip.is_unspecified())
+        };
+        let first = bound().next()?;
+        if bound().any(|ip| ip == remote.ip()) {
+            return Some(remote.ip());
+        }
+        if bound().nth(1).is_none() {
+            return Some(first);
+        }
+        let source = self.routes.borrow_mut().lookup(remote, None).source;
+        source
+            .filter(|source| bound().any(|ip| ip == *source))
+            .or_else(|| bound().find(|ip| ip.is_loopback() == remote.ip().is_loopback()))
+            .or(Some(first))
+    }
+
+    /// Puts an I/O error in words for a destination that no socket reaches.
+    pub(crate) fn no_way_to(&mut self, remote: IpAddr) -> io::Error {
+        self.stats.send_failed += 1;
+        io::Error::new(
+            io::ErrorKind::AddrNotAvailable,
+            format!("no local address of this link reaches {remote}: bind one of its family"),
+        )
+    }
+
+    /// Hands the reports that were made here to the sink.
+    fn hand_out_reports(&mut self, sink: &mut dyn Sink) {
+        while let Some(report) = self.pending_reports.pop_front() {
+            sink.unreachable(report);
+        }
+    }
+}
+
+impl Socket {
+    /// Whether it sends to addresses of this family.
+    fn carries(&self, remote: IpAddr) -> bool {
+        self.inner.ipv6 == remote.is_ipv6() || (self.inner.dual_stack && remote.is_ipv4())
+    }
+}
+
+/// A mapped IPv4 address as what it is.
+pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
+    match address {
+        SocketAddr::V6(v6) if v6.ip().to_ipv4_mapped().is_some() => {
+            SocketAddr::new(address.ip().to_canonical(), v6.port())
+        }
+        address => address,
+    }
+}
+
+/// The errors that the kernel makes of ICMP messages and leaves on the socket for whatever call comes next.
+pub(crate) fn is_icmp_error(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::ECONNREFUSED
+            | Errno::EHOSTUNREACH
+            | Errno::ENETUNREACH
+            | Errno::EHOSTDOWN
+            | Errno::ENONET
+            | Errno::ENOPROTOOPT
+            | Errno::EPROTO
+            | Errno::EOPNOTSUPP
+            | Errno::EACCES
+            | Errno::EMSGSIZE
+    )
+}

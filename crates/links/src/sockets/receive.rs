@@ -1,0 +1,158 @@
+//! The way up: the sockets in turn, and their error queues.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+
+use bytes::Bytes;
+use nix::errno::Errno;
+
+use super::{QUOTED_BYTES_MAX, Socket, Sockets, is_icmp_error};
+use crate::LinkStats;
+use crate::control;
+use crate::icmp;
+use crate::link::{Sink, Unreachable, UnreachableReason};
+use crate::socket_address::RawAddress;
+use crate::syscalls::receive_message;
+
+/// What one `receive` takes from one socket before it lets the caller work.
+const RECEIVE_CALLS_MAX: usize = 64;
+const RECEIVE_BYTES_MAX: usize = 1 << 20;
+/// Reports taken from the error queue in one go.
+const REPORTS_MAX: usize = 64;
+/// After so many receives in a row that found nothing, the error queue is looked at even though nothing points to
+/// it: should a report ever slip through, `poll` would otherwise return at once for ever.
+const IDLE_RECEIVES_MAX: u32 = 16;
+
+/// One system call on the socket of that number, which hands what it brought to the sink and returns its bytes.
+type Take<'a> = dyn FnMut(&mut Sockets, usize, &mut dyn Sink) -> Result<usize, Errno> + 'a;
+
+impl Sockets {
+    /// Takes what the sockets have, up to the limits; true when there may be more.
+    pub(crate) fn receive(&mut self, sink: &mut dyn Sink, take: &mut Take<'_>) -> io::Result<bool> {
+        self.hand_out_reports(sink);
+        let mut more = false;
+        for _ in 0..self.list.len() {
+            let index = self.next;
+            self.next = (index + 1) % self.list.len();
+            more |= self.receive_from(index, sink, take)?;
+        }
+        Ok(more)
+    }
+
+    fn receive_from(&mut self, index: usize, sink: &mut dyn Sink, take: &mut Take<'_>) -> io::Result<bool> {
+        let mut received_bytes = 0;
+        for call in 0..RECEIVE_CALLS_MAX {
+            if self.list[index].reports_waiting {
+                self.drain_reports(index, sink);
+            }
+            match take(self, index, sink) {
+                Ok(bytes) => received_bytes += bytes,
+                Err(Errno::EAGAIN) => {
+                    self.after_last(index, call, sink);
+                    return Ok(false);
+                }
+                // An ICMP error announces itself once like this; the datagrams behind it are still there.
+                Err(errno) if is_icmp_error(errno) => self.list[index].reports_waiting = true,
+                Err(errno) => return Err(errno.into()),
+            }
+            if received_bytes >= RECEIVE_BYTES_MAX {
+                break;
+            }
+        }
+        self.list[index].idle_receives = 0;
+        Ok(true)
+    }
+
+    fn after_last(&mut self, index: usize, calls_before: usize, sink: &mut dyn Sink) {
+        let socket = &mut self.list[index];
+        if calls_before > 0 {
+            socket.idle_receives = 0;
+            return;
+        }
+        socket.idle_receives += 1;
+        if socket.idle_receives >= IDLE_RECEIVES_MAX {
+            socket.idle_receives = 0;
+            self.drain_reports(index, sink);
+        }
+    }
+
+    /// Hands the reports in the error queue to the sink.
+    fn drain_reports(&mut self, index: usize, sink: &mut dyn Sink) {
+        self.list[index].reports_waiting = false;
+        for _ in 0..REPORTS_MAX {
+            let fd = self.list[index].inner.fd.as_fd();
+            let mut remote = RawAddress::empty();
+            let room = self.blocks.room();
+            let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+            let Ok(report) =
+                receive_message(fd, &mut remote, room, QUOTED_BYTES_MAX, &mut self.control, flags)
+            else {
+                return;
+            };
+            let quoted = Bytes::copy_from_slice(room);
+            self.blocks.discard();
+            let Some(remote) = remote.decode() else { continue };
+            let control = &self.control[..report.control_bytes];
+            let Some(reason) = icmp::reason(control, remote.ip(), self.carrier_bytes) else {
+                continue;
+            };
+            self.stats.icmp_reports += 1;
+            if matches!(reason, UnreachableReason::TooBig { .. }) {
+                self.stats.too_big += 1;
+                self.routes.borrow_mut().forget(remote.ip());
+            }
+            sink.unreachable(Unreachable { remote, reason, quoted });
+        }
+        // So many that some may be left.
+        self.list[index].reports_waiting = true;
+    }
+}
+
+impl Socket {
+    /// Counts what the kernel says that it had to drop.
+    pub(crate) fn count_overflows(&mut self, about: &About, stats: &mut LinkStats) {
+        if let Some(overflows) = about.overflows {
+            stats.receive_overflows += u64::from(overflows.wrapping_sub(self.overflows));
+            self.overflows = overflows;
+        }
+    }
+}
+
+/// What the control messages of a received batch say.
+#[derive(Default)]
+pub(crate) struct About {
+    pub(crate) segment_bytes: Option<usize>,
+    pub(crate) local: Option<IpAddr>,
+    pub(crate) ecn: u8,
+    overflows: Option<u32>,
+}
+
+impl About {
+    pub(crate) fn read(control_bytes: &[u8]) -> Self {
+        let mut about = About::default();
+        for message in control::messages(control_bytes) {
+            match (message.level, message.kind) {
+                (libc::SOL_UDP, libc::UDP_GRO) => {
+                    about.segment_bytes = message.int().and_then(|bytes| usize::try_from(bytes).ok());
+                }
+                (libc::SOL_IP, libc::IP_PKTINFO) => {
+                    let octets = message.data.get(8..12).and_then(|octets| <[u8; 4]>::try_from(octets).ok());
+                    about.local = octets.map(IpAddr::from);
+                }
+                (libc::SOL_IPV6, libc::IPV6_PKTINFO) => {
+                    let octets = message.data.get(..16).and_then(|octets| <[u8; 16]>::try_from(octets).ok());
+                    about.local = octets.map(|octets| IpAddr::from(octets).to_canonical());
+                }
+                (libc::SOL_IP, libc::IP_TOS) | (libc::SOL_IPV6, libc::IPV6_TCLASS) => {
+                    about.ecn = (message.int().unwrap_or_default() & 3) as u8;
+                }
+                (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
+                    about.overflows = message.int().map(|overflows| overflows as u32);
+                }
+                _ => {}
+            }
+        }
+        about
+    }
+}
