@@ -7,6 +7,9 @@
 //! [`UdpEncap`] is the link for SCTP in UDP (RFC 6951). It needs no privileges, uses `UDP_SEGMENT` and `UDP_GRO`
 //! where the kernel has them, and sends datagram by datagram where it has not.
 //!
+//! [`RawIp`] is the link for SCTP directly over IP, protocol 132, for peers that speak only that. It needs the capability
+//! `CAP_NET_RAW`.
+//!
 //! Waiting is the caller's: [`Link::descriptors`] names what to poll. ICMP errors show as `POLLERR` there, which
 //! `poll(2)` always reports; a reactor that filters (tokio's `AsyncFd`) has to ask for errors as well as for
 //! readability.
@@ -20,6 +23,7 @@ mod blocks;
 mod control;
 mod icmp;
 mod link;
+mod raw_ip;
 mod route;
 mod socket_address;
 mod sockets;
@@ -29,6 +33,7 @@ mod udp_encap;
 
 pub use bind::{BindError, UdpEncapConfig};
 pub use link::{BatchLimits, Datagrams, Link, PathInfo, Sink, Transmit, Unreachable, UnreachableReason};
+pub use raw_ip::{RawIp, RawIpConfig, kernel_speaks_sctp};
 pub use route::interface_addresses;
 pub use stats::LinkStats;
 pub use udp_encap::UdpEncap;

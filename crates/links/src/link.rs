@@ -133,6 +133,22 @@ pub trait Link: Send {
     /// cannot be used, such as no route to the destination.
     fn transmit(&mut self, transmit: &Transmit<'_>) -> io::Result<()>;
 
+    /// Whether addresses of this link have ports of its own. Those of one that has none have port 0.
+    fn has_ports(&self) -> bool {
+        true
+    }
+
+    /// Names the destination ports of the protocol above (bytes 2 and 3 of a datagram) that are wanted from now on.
+    /// A link that shares its addresses with other programs hands up nothing else and nothing before that; one that
+    /// has ports of its own has no use for them.
+    ///
+    /// # Errors
+    ///
+    /// What the system said.
+    fn set_ports(&mut self, _ports: &[u16]) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Names the descriptors to poll. They stay open as long as the link.
     fn descriptors<'a>(&'a self, visit: &mut dyn FnMut(BorrowedFd<'a>));
 

@@ -11,6 +11,13 @@ use nix::errno::Errno;
 
 use crate::socket_address::RawAddress;
 
+/// Datagrams that one `sendmmsg` of ours takes.
+pub(crate) const MESSAGES_MAX: usize = 64;
+/// Datagrams that one `recvmmsg` of ours brings.
+pub(crate) const SLOTS_MAX: usize = 32;
+/// Room for the control messages of one of them: destination, traffic class, and what was dropped.
+const ARRIVED_CONTROL_BYTES: usize = 128;
+
 /// What `recvmsg` said beside the data and the address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Received {
@@ -75,6 +82,117 @@ pub(crate) fn receive_message(
     Ok(Received { bytes, control_bytes, truncated: header.msg_flags & libc::MSG_TRUNC != 0 })
 }
 
+/// `sendmmsg`: several datagrams to one address, all with the same control messages. Datagram n takes `counts[n]` of
+/// the slices. Returns how many were sent, which may be fewer than there are.
+pub(crate) fn send_messages(
+    fd: BorrowedFd<'_>,
+    to: &RawAddress,
+    slices: &[IoSlice<'_>],
+    counts: &[usize],
+    control: &[u8],
+) -> Result<usize, Errno> {
+    let mut headers = [empty_header_of_many(); MESSAGES_MAX];
+    let mut rest = slices;
+    let count = counts.len().min(MESSAGES_MAX);
+    for (header, count) in headers.iter_mut().zip(counts) {
+        let (own, others) = rest.split_at(*count);
+        rest = others;
+        let header = &mut header.msg_hdr;
+        header.msg_name = to.as_ptr().cast_mut().cast();
+        header.msg_namelen = to.len as libc::socklen_t;
+        // IoSlice promises the layout of `struct iovec`.
+        header.msg_iov = own.as_ptr().cast_mut().cast();
+        header.msg_iovlen = own.len() as _;
+        if !control.is_empty() {
+            header.msg_control = control.as_ptr().cast_mut().cast();
+            header.msg_controllen = control.len() as _;
+        }
+    }
+    // SAFETY: the first `count` headers hold pointers to memory borrowed for the call with the lengths beside them;
+    // sendmmsg reads through those and writes only `msg_len` of the headers themselves.
+    let sent = unsafe { libc::sendmmsg(fd.as_raw_fd(), headers.as_mut_ptr(), count as _, 0) };
+    Errno::result(sent).map(|sent| sent as usize)
+}
+
+/// One datagram of several that `recvmmsg` brought.
+pub(crate) struct Arrived {
+    pub(crate) from: RawAddress,
+    /// The datagram, or its beginning if it is longer than a slot.
+    pub(crate) block: BytesMut,
+    /// Its length; what is beyond the block lies in the spill of its number.
+    pub(crate) bytes: usize,
+    pub(crate) control: [u8; ARRIVED_CONTROL_BYTES],
+    pub(crate) control_bytes: usize,
+    pub(crate) truncated: bool,
+}
+
+/// `recvmmsg`: datagrams into slots of `slot_bytes` at the end of `block`, which is empty and has room for as many as
+/// there are spills. What is longer than its slot goes on in its spill, part n of `spill`. Appends to `arrived`.
+pub(crate) fn receive_messages(
+    fd: BorrowedFd<'_>,
+    block: &mut BytesMut,
+    slot_bytes: usize,
+    spill: &mut [u8],
+    arrived: &mut Vec<Arrived>,
+) -> Result<(), Errno> {
+    let spill_bytes = spill.len() / SLOTS_MAX;
+    assert!(block.is_empty() && block.capacity() >= slot_bytes * SLOTS_MAX, "no room for a batch");
+    let mut names = [RawAddress::empty(); SLOTS_MAX];
+    let mut controls = [[0; ARRIVED_CONTROL_BYTES]; SLOTS_MAX];
+    let mut vectors = [[libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; 2]; SLOTS_MAX];
+    let mut headers = [empty_header_of_many(); SLOTS_MAX];
+    let slots = block.spare_capacity_mut().chunks_exact_mut(slot_bytes);
+    let spills = spill.chunks_exact_mut(spill_bytes.max(1));
+    let memory = slots.zip(spills).zip(names.iter_mut().zip(&mut controls));
+    for ((header, vectors), ((slot, spill), (name, control))) in
+        headers.iter_mut().zip(&mut vectors).zip(memory)
+    {
+        vectors[0] = libc::iovec { iov_base: slot.as_mut_ptr().cast(), iov_len: slot.len() };
+        vectors[1] = libc::iovec { iov_base: spill.as_mut_ptr().cast(), iov_len: spill.len() };
+        let header = &mut header.msg_hdr;
+        header.msg_name = name.as_mut_ptr().cast();
+        header.msg_namelen = RawAddress::CAPACITY as libc::socklen_t;
+        header.msg_iov = vectors.as_mut_ptr();
+        header.msg_iovlen = vectors.len() as _;
+        header.msg_control = control.as_mut_ptr().cast();
+        header.msg_controllen = control.len() as _;
+    }
+    let (flags, timeout) = (libc::MSG_DONTWAIT as _, std::ptr::null_mut());
+    // SAFETY: every pointer in the headers is to memory borrowed mutably for the call with the length beside it: the
+    // slots and spills are disjoint parts of their buffers, and there are as many of each as headers.
+    let count =
+        unsafe { libc::recvmmsg(fd.as_raw_fd(), headers.as_mut_ptr(), SLOTS_MAX as _, flags, timeout) };
+    let count = Errno::result(count)? as usize;
+    for ((header, mut from), control) in headers.into_iter().zip(names).zip(controls).take(count) {
+        let rest = block.split_off(slot_bytes);
+        let mut slot = std::mem::replace(block, rest);
+        let bytes = header.msg_len as usize;
+        // SAFETY: recvmmsg has written `msg_len` bytes, of which the first fill the slot up to its length.
+        unsafe { slot.set_len(bytes.min(slot_bytes)) };
+        let header = header.msg_hdr;
+        from.len = (header.msg_namelen as usize).min(RawAddress::CAPACITY);
+        #[allow(clippy::unnecessary_cast, reason = "the field has 32 bits in other C libraries")]
+        let control_bytes = (header.msg_controllen as usize).min(control.len());
+        let truncated = header.msg_flags & libc::MSG_TRUNC != 0;
+        arrived.push(Arrived { from, block: slot, bytes, control, control_bytes, truncated });
+    }
+    Ok(())
+}
+
+/// `SO_ATTACH_FILTER`: from now on the socket takes only what the classic BPF program accepts.
+pub(crate) fn attach_filter(fd: BorrowedFd<'_>, program: &[libc::sock_filter]) -> Result<(), Errno> {
+    let program = libc::sock_fprog {
+        len: u16::try_from(program.len()).map_err(|_| Errno::EINVAL)?,
+        filter: program.as_ptr().cast_mut(),
+    };
+    let len = size_of::<libc::sock_fprog>() as libc::socklen_t;
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER);
+    // SAFETY: the pointer is to a sock_fprog that lives through the call, and it points to as many instructions as it
+    // says; the kernel copies both.
+    let result = unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const program).cast(), len) };
+    Errno::result(result).map(drop)
+}
+
 /// Sets a socket option that is an `int`.
 pub(crate) fn set_option(fd: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> Result<(), Errno> {
     let len = size_of::<i32>() as libc::socklen_t;
@@ -91,6 +209,10 @@ pub(crate) fn option(fd: BorrowedFd<'_>, level: i32, name: i32) -> Result<i32, E
     let result =
         unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut len) };
     Errno::result(result).map(|_| value)
+}
+
+fn empty_header_of_many() -> libc::mmsghdr {
+    libc::mmsghdr { msg_hdr: empty_header(), msg_len: 0 }
 }
 
 fn empty_header() -> libc::msghdr {

@@ -1,40 +1,10 @@
-//! What the tests of the links share: a link on loopback, a sink that keeps everything, and waiting.
+//! What the tests of the UDP link share: a link on loopback.
 
-use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 
-use links::{Datagrams, Link, Sink, Transmit, UdpEncap, UdpEncapConfig, Unreachable};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use links::{Link, UdpEncap, UdpEncapConfig};
 
-/// How long to wait before a test gives up; far longer than loopback ever takes.
-const PATIENCE_MS: u16 = 20_000;
-
-/// Keeps what a link received.
-#[derive(Default)]
-pub(crate) struct Kept {
-    pub(crate) datagrams: Vec<Datagrams>,
-    pub(crate) unreachable: Vec<Unreachable>,
-}
-
-impl Sink for Kept {
-    fn datagrams(&mut self, datagrams: Datagrams) {
-        self.datagrams.push(datagrams);
-    }
-
-    fn unreachable(&mut self, unreachable: Unreachable) {
-        self.unreachable.push(unreachable);
-    }
-}
-
-impl Kept {
-    /// Every datagram by itself, in the order of arrival.
-    pub(crate) fn singles(&self) -> Vec<Vec<u8>> {
-        self.datagrams
-            .iter()
-            .flat_map(|batch| batch.payload.chunks(batch.segment_bytes).map(<[u8]>::to_vec))
-            .collect()
-    }
-}
+pub(crate) use crate::shared::*;
 
 pub(crate) fn config(ip: &str) -> UdpEncapConfig {
     UdpEncapConfig { addresses: vec![ip.parse().unwrap()], port: 0, ..UdpEncapConfig::default() }
@@ -47,32 +17,6 @@ pub(crate) fn bind(ip: &str) -> UdpEncap {
 /// The address under which `link` is reached at `ip`.
 pub(crate) fn address(link: &UdpEncap, ip: &str) -> SocketAddr {
     SocketAddr::new(ip.parse::<IpAddr>().unwrap(), link.local_addresses()[0].port())
-}
-
-pub(crate) fn send(link: &mut UdpEncap, remote: SocketAddr, segment_bytes: usize, payload: &[u8]) {
-    let slices = [IoSlice::new(payload)];
-    let transmit = Transmit { remote, local: None, ecn: 0, segment_bytes, slices: &slices };
-    link.transmit(&transmit).unwrap();
-}
-
-/// Waits until a descriptor of `link` has something, then receives all of it.
-pub(crate) fn receive(link: &mut UdpEncap, kept: &mut Kept) {
-    wait(link);
-    while link.receive(kept).unwrap() {}
-}
-
-/// Receives until `done`.
-pub(crate) fn receive_until(link: &mut UdpEncap, kept: &mut Kept, done: impl Fn(&Kept) -> bool) {
-    while !done(kept) {
-        receive(link, kept);
-    }
-}
-
-fn wait(link: &UdpEncap) {
-    let mut polled = Vec::new();
-    link.descriptors(&mut |fd| polled.push(PollFd::new(fd, PollFlags::POLLIN)));
-    let ready = poll(&mut polled, PollTimeout::from(PATIENCE_MS)).unwrap();
-    assert!(ready > 0, "nothing arrived in {PATIENCE_MS} ms");
 }
 
 /// Bytes that tell where they belong.

@@ -5,4 +5,6 @@ mod bind;
 mod common;
 mod loopback;
 mod offload;
+#[path = "../common/mod.rs"]
+mod shared;
 mod unreachable;

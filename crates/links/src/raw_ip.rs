@@ -1,0 +1,117 @@
+//! SCTP packets directly in IP, protocol 132 (RFC 9260 §3), in batches.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+
+use nix::errno::Errno;
+
+use crate::link::{BatchLimits, Link, PathInfo, Sink, Transmit};
+use crate::sockets::Sockets;
+use crate::syscalls::{MESSAGES_MAX, attach_filter};
+use crate::{BindError, LinkStats};
+
+mod filter;
+mod open;
+mod receive;
+mod send;
+
+pub use open::RawIpConfig;
+
+use receive::Receiver;
+
+/// The most that leaves together, as with every link: it bounds how long one path holds up the others.
+const BATCH_BYTES_MAX: usize = 65_300;
+
+/// A link over raw sockets, one for each local address, or one for each family.
+///
+/// The host hands a copy of every packet of the protocol to every raw socket, so a filter in the kernel passes only those
+/// for the ports that [`Link::set_ports`] names; none until then. There are no ports below SCTP: those of addresses are 0.
+/// Segmentation is the kernel's for UDP alone; a batch is one system call all the same. Nothing is allocated for it.
+pub struct RawIp {
+    sockets: Sockets,
+    receiver: Receiver,
+}
+
+impl RawIp {
+    /// Opens and binds the sockets. They receive nothing before [`Link::set_ports`].
+    ///
+    /// # Errors
+    ///
+    /// [`BindError`] names the address and says what to do; [`BindError::RawNotPermitted`] where the program lacks
+    /// `CAP_NET_RAW`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use links::{BindError, Link, RawIp, RawIpConfig};
+    ///
+    /// let config = RawIpConfig { addresses: vec!["127.0.0.1".parse()?], ..Default::default() };
+    /// match RawIp::bind(&config) {
+    ///     Ok(mut link) => link.set_ports(&[5000])?,
+    ///     Err(BindError::RawNotPermitted { .. }) => println!("UDP encapsulation needs no privilege"),
+    ///     Err(error) => return Err(error.into()),
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn bind(config: &RawIpConfig) -> Result<Self, BindError> {
+        let bound = open::open_all(config)?;
+        Ok(RawIp { sockets: Sockets::new(bound, 0, config.mtu_bytes), receiver: Receiver::new() })
+    }
+}
+
+/// Whether this host's kernel has an SCTP of its own at work. It takes every SCTP packet for one of its own, finds no
+/// association and answers with ABORT (RFC 9260 §8.4), which ends associations over raw IP.
+pub fn kernel_speaks_sctp() -> bool {
+    Path::new("/proc/net/sctp").exists()
+}
+
+impl Link for RawIp {
+    fn local_addresses(&self) -> Vec<SocketAddr> {
+        self.sockets.local_addresses()
+    }
+
+    fn path_info(&self, remote: SocketAddr) -> PathInfo {
+        self.sockets.path_info(remote)
+    }
+
+    fn batch_limits(&self) -> BatchLimits {
+        BatchLimits { segments_max: MESSAGES_MAX, bytes_max: BATCH_BYTES_MAX }
+    }
+
+    fn receive(&mut self, sink: &mut dyn Sink) -> io::Result<bool> {
+        let receiver = &mut self.receiver;
+        self.sockets.receive(sink, &mut |sockets, index, sink| receiver.receive_batch(sockets, index, sink))
+    }
+
+    fn transmit(&mut self, transmit: &Transmit<'_>) -> io::Result<()> {
+        self.send(transmit)
+    }
+
+    fn has_ports(&self) -> bool {
+        false
+    }
+
+    fn set_ports(&mut self, ports: &[u16]) -> io::Result<()> {
+        for socket in &self.sockets.list {
+            let program = filter::program(ports, socket.inner.ipv6);
+            // A kernel with less room for filters (net.core.optmem_max) still takes a coarse one.
+            match attach_filter(socket.inner.fd.as_fd(), &program) {
+                Err(Errno::ENOMEM) => {
+                    attach_filter(socket.inner.fd.as_fd(), &filter::coarse(ports, socket.inner.ipv6))?;
+                }
+                result => result?,
+            }
+        }
+        Ok(())
+    }
+
+    fn descriptors<'a>(&'a self, visit: &mut dyn FnMut(BorrowedFd<'a>)) {
+        self.sockets.descriptors(visit);
+    }
+
+    fn stats(&self) -> LinkStats {
+        self.sockets.stats()
+    }
+}

@@ -1,0 +1,154 @@
+//! The way up: many packets a call, or a large one.
+
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+
+use bytes::{Buf, Bytes, BytesMut};
+use nix::errno::Errno;
+
+use crate::LinkStats;
+use crate::blocks::RECEIVE_BYTES;
+use crate::link::{Datagrams, Sink};
+use crate::socket_address::RawAddress;
+use crate::sockets::{About, Socket, Sockets};
+use crate::syscalls::{Arrived, SLOTS_MAX, receive_message, receive_messages};
+
+/// Room for a packet as Ethernet carries it, with the longest IP header.
+const SLOT_BYTES: usize = RECEIVE_BYTES / SLOTS_MAX;
+/// So many small packets in a row, and many are received in one call again.
+const SMALL_RUN: u32 = 8;
+/// The fixed part of an IPv4 header (RFC 791 §3.1).
+const IPV4_HEADER_BYTES: usize = 20;
+
+/// How packets are received.
+///
+/// Slots of 2 KB hold what networks carry. A larger packet does not fit one and is put together from its slot and a
+/// spill, which copies it; where such packets come, as on loopback, they are received one by one and in place.
+pub(super) struct Receiver {
+    arrived: Vec<Arrived>,
+    /// Memory that only a large packet among small ones ever touches.
+    spill: Vec<u8>,
+    /// Small packets to come until several are received in one call again; 0 while they are.
+    large: u32,
+}
+
+impl Receiver {
+    pub(super) fn new() -> Self {
+        Receiver {
+            arrived: Vec::with_capacity(SLOTS_MAX),
+            spill: vec![0; SLOTS_MAX * (RECEIVE_BYTES - SLOT_BYTES)],
+            large: 0,
+        }
+    }
+
+    /// One system call. Returns the bytes that it brought.
+    pub(super) fn receive_batch(
+        &mut self,
+        sockets: &mut Sockets,
+        index: usize,
+        sink: &mut dyn Sink,
+    ) -> Result<usize, Errno> {
+        if self.large > 0 {
+            return self.receive_large(sockets, index, sink);
+        }
+        let Sockets { list, blocks, stats, .. } = sockets;
+        let socket = &mut list[index];
+        let fd = socket.inner.fd.as_fd();
+        receive_messages(fd, blocks.room(), SLOT_BYTES, &mut self.spill, &mut self.arrived)?;
+        stats.batches_received += 1;
+        let mut bytes = 0;
+        for (arrived, spill) in
+            self.arrived.drain(..).zip(self.spill.chunks_exact(RECEIVE_BYTES - SLOT_BYTES))
+        {
+            bytes += arrived.bytes;
+            let about = About::read(&arrived.control[..arrived.control_bytes]);
+            let whole = if arrived.bytes > arrived.block.len() && !arrived.truncated {
+                self.large = SMALL_RUN;
+                join(&arrived.block, spill, arrived.bytes)
+            } else {
+                arrived.block.freeze()
+            };
+            let packet = Packet { from: arrived.from, whole, truncated: arrived.truncated };
+            packet.hand_on(socket, &about, stats, sink);
+        }
+        Ok(bytes)
+    }
+
+    /// One system call, one packet of any size.
+    fn receive_large(
+        &mut self,
+        sockets: &mut Sockets,
+        index: usize,
+        sink: &mut dyn Sink,
+    ) -> Result<usize, Errno> {
+        let Sockets { list, blocks, control, stats, .. } = sockets;
+        let socket = &mut list[index];
+        let mut from = RawAddress::empty();
+        let fd = socket.inner.fd.as_fd();
+        let received = receive_message(fd, &mut from, blocks.room(), RECEIVE_BYTES, control, 0)?;
+        stats.batches_received += 1;
+        self.large = if received.bytes > SLOT_BYTES { SMALL_RUN } else { self.large - 1 };
+        let about = About::read(&control[..received.control_bytes]);
+        Packet { from, whole: blocks.take(), truncated: received.truncated }
+            .hand_on(socket, &about, stats, sink);
+        Ok(received.bytes)
+    }
+}
+
+fn join(slot: &[u8], spill: &[u8], bytes: usize) -> Bytes {
+    let mut whole = BytesMut::with_capacity(bytes);
+    whole.extend_from_slice(slot);
+    whole.extend_from_slice(&spill[..bytes - slot.len()]);
+    whole.freeze()
+}
+
+/// What a socket gave: over IPv4 with the IP header.
+struct Packet {
+    from: RawAddress,
+    whole: Bytes,
+    truncated: bool,
+}
+
+impl Packet {
+    fn hand_on(self, socket: &mut Socket, about: &About, stats: &mut LinkStats, sink: &mut dyn Sink) {
+        socket.count_overflows(about, stats);
+        let Some(datagrams) = self.datagrams(socket, about) else {
+            stats.receive_discarded += 1;
+            return;
+        };
+        stats.datagrams_received += 1;
+        stats.bytes_received += datagrams.payload.len() as u64;
+        sink.datagrams(datagrams);
+    }
+
+    /// `None`: it is empty, cut short, or from an address of no known family.
+    fn datagrams(self, socket: &Socket, about: &About) -> Option<Datagrams> {
+        let Packet { from, whole: mut payload, truncated } = self;
+        if truncated {
+            return None;
+        }
+        let mut remote = from.decode()?;
+        // A raw socket has its protocol for a port.
+        remote.set_port(0);
+        let (local, ecn) = if remote.is_ipv4() {
+            strip_ipv4_header(&mut payload)?
+        } else {
+            (about.local.unwrap_or_else(|| socket.inner.bound.ip()), about.ecn)
+        };
+        let segment_bytes = payload.len();
+        (segment_bytes > 0).then_some(Datagrams { remote, local, ecn, segment_bytes, payload })
+    }
+}
+
+/// Takes the IP header away, and from it the destination and the ECN field.
+fn strip_ipv4_header(packet: &mut Bytes) -> Option<(IpAddr, u8)> {
+    let header = packet.first_chunk::<IPV4_HEADER_BYTES>()?;
+    let header_bytes = usize::from(header[0] & 0xf) * 4;
+    let local = IpAddr::from([header[16], header[17], header[18], header[19]]);
+    let ecn = header[1] & 3;
+    if !(IPV4_HEADER_BYTES..=packet.len()).contains(&header_bytes) {
+        return None;
+    }
+    packet.advance(header_bytes);
+    Some((local, ecn))
+}
