@@ -37,6 +37,34 @@ pub enum Schedule {
     Listed(Vec<Range<Duration>>),
 }
 
+impl Schedule {
+    /// How much of a time the line is down.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use netsim::Schedule;
+    /// let second = Duration::from_secs(1);
+    /// let schedule = Schedule::Periodic { first_down: second, down: second, up: second };
+    /// assert_eq!(schedule.time_down(Duration::ZERO..second * 7 / 2), second * 3 / 2);
+    /// ```
+    pub fn time_down(&self, within: Range<Duration>) -> Duration {
+        let calendar = Calendar::new(self);
+        let (mut at_ns, end_ns) = (nanoseconds(within.start), nanoseconds(within.end));
+        let mut down_ns = 0;
+        while at_ns < end_ns {
+            let next_ns = match calendar.up_again_ns(at_ns) {
+                Some(up_ns) => {
+                    down_ns += up_ns.min(end_ns) - at_ns;
+                    up_ns
+                }
+                None => calendar.down_next_ns(at_ns),
+            };
+            at_ns = next_ns;
+        }
+        Duration::from_nanos(down_ns)
+    }
+}
+
 /// What happens to packets while the line is down.
 ///
 /// What has left the queue before is on its way and arrives in either case.

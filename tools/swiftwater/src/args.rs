@@ -237,11 +237,15 @@ Examples:
   swiftwater lab --virtual sctplib                      two receive buffers beside the published figures
   swiftwater lab --virtual loss-grid --seconds 30 --json | python3 -m json.tool
   swiftwater lab --virtual datatag --plot datatag.html  windows and queues over the time
+  swiftwater lab --virtual two-equal --case 'message, 64' two paths at once, beside one and beside what was published
+  swiftwater lab --virtual failover --plot failover.html  what each path carried when one of them died
   swiftwater lab --virtual tail-loss --case 'last packet' --capture tail.pcapng --qlog tail.sqlog
 
 A virtual experiment runs both ends in this process, on a network and a clock that are simulated: it
 needs no privileges and no time but the processor's, and the same seed gives the same figures on every
-machine. `of limit` is the share of what the line could carry at best in full packets, after headers.")]
+machine. `of limit` is the share of what the lines could carry at best in full packets, after the headers of
+IP, UDP and SCTP. `of best path` and `of their sum` compare with each path alone in the same run. A queue of
+1 BDP holds the bandwidth-delay product of its line. The processor is not simulated: neither end is ever busy.")]
 pub(crate) struct LabArgs {
     /// The experiment, on a virtual clock.
     #[arg(long = "virtual", value_name = "NAME", required_unless_present = "list")]

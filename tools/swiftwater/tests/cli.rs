@@ -114,6 +114,26 @@ fn an_experiment_prints_rows_a_page_and_a_capture() {
 }
 
 #[test]
+fn two_paths_are_measured_beside_each_alone() {
+    let words = ["lab", "--virtual", "asymmetric-rate", "--case", "64 KB", "--seconds", "0.2", "--json"];
+    let rows = rows(&swiftwater(&words).output().expect("the program starts"));
+    assert_eq!(rows.len(), 2 * 3, "two queues, each path and both");
+    for row in &rows {
+        assert_eq!((row["mode"].as_str(), number(row, "message_bytes")), (Some("message"), 1444.0));
+        assert!(number(row, "best_path_bits_per_s") > 0.0 && number(row, "gap_ms_max") >= 0.0);
+        let alone = row.get("path").is_some();
+        assert_eq!(number(row, "paths"), if alone { 1.0 } else { 2.0 });
+        assert_eq!(row.get("ratio_to_sum_of_paths").is_some(), !alone);
+    }
+    let words =
+        ["lab", "--virtual", "two-equal", "--case", "message, 64 bytes", "--seconds", "0.1", "--json"];
+    let rows = self::rows(&swiftwater(&words).output().expect("the program starts"));
+    let theirs: Vec<&Value> = rows.iter().filter(|row| row["published"] == true).collect();
+    assert_eq!(theirs.len(), 2 * 2, "two queues, one path and two");
+    assert!(theirs.iter().any(|row| number(row, "bits_per_s") == 91.6e6));
+}
+
+#[test]
 fn an_unknown_experiment_is_answered_with_advice() {
     let output = swiftwater(&["lab", "--virtual", "nonsense"]).output().expect("the program starts");
     assert!(!output.status.success());

@@ -22,6 +22,7 @@ mod datatag;
 mod fairness;
 mod limit;
 mod loss_grid;
+mod multipath;
 mod outcome;
 mod published;
 mod response;
@@ -39,7 +40,7 @@ use std::time::Duration;
 use netsim::{Capture, CaptureError};
 use sctp::trace::Record;
 
-pub use limit::{limit_bits_per_s, payload_bytes};
+pub use limit::{Mode, limit_bits_per_s, message_limit_bits_per_s, payload_bytes};
 pub use outcome::{Outcome, PathSample, Sample};
 pub use response::predicted_bits_per_s;
 pub use table::table;
@@ -139,7 +140,7 @@ impl Watch<'_> {
 }
 
 /// Every experiment.
-pub const ALL: [Experiment; 5] = [
+pub const ALL: [Experiment; 11] = [
     Experiment {
         name: "sctplib",
         about: "a file over 30 Mbit/s and 100 ms with a small and a large receive buffer, as sctplib was measured",
@@ -164,6 +165,36 @@ pub const ALL: [Experiment; 5] = [
         name: "fairness",
         about: "how evenly ten associations share a bottleneck after 30 seconds",
         cases: fairness::cases,
+    },
+    Experiment {
+        name: "two-equal",
+        about: "messages of 8 to 16384 bytes over one and two paths of 100 Mbit/s, as OpenSS7 was measured",
+        cases: multipath::two_equal_cases,
+    },
+    Experiment {
+        name: "asymmetric-rate",
+        about: "100 Mbit/s and 10 Mbit/s at once, also with a small receive buffer, beside each alone",
+        cases: multipath::rate_cases,
+    },
+    Experiment {
+        name: "asymmetric-delay",
+        about: "100 Mbit/s with 10 ms and 100 Mbit/s with 200 ms at once, beside each alone",
+        cases: multipath::delay_cases,
+    },
+    Experiment {
+        name: "lossy",
+        about: "100 Mbit/s and 100 Mbit/s that loses 2 % at once, beside each alone, by algorithm",
+        cases: multipath::lossy_cases,
+    },
+    Experiment {
+        name: "flapping",
+        about: "10 Mbit/s that is down half of the time and 5 Mbit/s at once, as a dissertation measured",
+        cases: multipath::flapping_cases,
+    },
+    Experiment {
+        name: "failover",
+        about: "how long delivery rests when one of two paths dies at full load, and when it is used again",
+        cases: multipath::failover_cases,
     },
 ];
 

@@ -15,7 +15,8 @@ pub struct Outcome {
     pub seconds: f64,
     /// Payload delivered in a second.
     pub bits_per_s: f64,
-    /// What payload the line could carry at best: [`limit_bits_per_s`](super::limit_bits_per_s).
+    /// What payload the lines could carry at best: [`limit_bits_per_s`](super::limit_bits_per_s), or with a message size
+    /// [`message_limit_bits_per_s`](super::message_limit_bits_per_s), while they are up.
     pub limit_bits_per_s: f64,
     /// What theory predicts.
     pub predicted_bits_per_s: Option<f64>,
@@ -23,6 +24,24 @@ pub struct Outcome {
     pub fairness: Option<f64>,
     /// Round trips until the message was complete.
     pub round_trips: Option<f64>,
+    /// Size of a message, or of a write.
+    pub message_bytes: Option<usize>,
+    /// Whether writes arrive as messages: the name of a [`Mode`](super::Mode).
+    pub mode: Option<&'static str>,
+    /// Paths at once.
+    pub paths: Option<usize>,
+    /// The path that was used alone, counted from 1.
+    pub path: Option<usize>,
+    /// What the best of the paths made alone.
+    pub best_path_bits_per_s: Option<f64>,
+    /// What all paths made, each of them alone.
+    pub sum_of_paths_bits_per_s: Option<f64>,
+    /// The longest time in which nothing was delivered.
+    pub gap_s_max: Option<f64>,
+    /// The longest time from the return of a line until it was used again.
+    pub back_s_max: Option<f64>,
+    /// Messages sent less messages delivered, when all had time to arrive.
+    pub missing_messages: Option<i64>,
     /// DATA chunks sent again.
     pub retransmissions: Option<u64>,
     /// Losses repaired without a timeout.
@@ -67,6 +86,16 @@ impl Outcome {
     /// The part of the limit that was reached.
     pub fn share(&self) -> f64 {
         self.bits_per_s / self.limit_bits_per_s
+    }
+
+    /// All paths by what the best one made alone.
+    pub fn ratio_to_best_path(&self) -> Option<f64> {
+        self.best_path_bits_per_s.map(|best| self.bits_per_s / best)
+    }
+
+    /// All paths by what they made one after the other.
+    pub fn ratio_to_sum_of_paths(&self) -> Option<f64> {
+        self.sum_of_paths_bits_per_s.map(|sum| self.bits_per_s / sum)
     }
 
     /// The same with the counters of the sender.

@@ -1,6 +1,11 @@
 //! Figures that others have published.
 
+use super::limit::Mode;
+
 const DATATAG: &str = include_str!("../../../../docs/published/datatag-lksctp.csv");
+const DISSERTATION: &str = include_str!("../../../../docs/published/dissertation-multihomed.csv");
+const OPENSS7_SEQPACKET: &str = include_str!("../../../../docs/published/openss7-iperf-seqpacket.csv");
+const OPENSS7_STREAM: &str = include_str!("../../../../docs/published/openss7-iperf-stream.csv");
 const SCTPLIB: &str = include_str!("../../../../docs/published/sctplib-tftp.csv");
 
 /// A published figure.
@@ -12,6 +17,66 @@ pub(super) struct Figure {
     pub(super) seconds: f64,
     /// Its rate.
     pub(super) bits_per_s: f64,
+}
+
+/// A published figure of so many paths.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct PathFigure {
+    pub(super) figure: Figure,
+    pub(super) paths: usize,
+    /// The limit that was published with it.
+    pub(super) limit_bits_per_s: Option<f64>,
+}
+
+/// How long iperf ran.
+const OPENSS7_SECONDS: f64 = 10.0;
+
+/// Messages of so many bytes between two hosts with one and with two cards of 100 Mbit/s. Limits are those of native
+/// SCTP on Ethernet, and were published for messages alone.
+pub(super) fn openss7(mode: Mode, message_bytes: usize) -> Vec<PathFigure> {
+    let (text, columns): (_, &[(&str, usize, &str, &str)]) = match mode {
+        Mode::Message => (
+            OPENSS7_SEQPACKET,
+            &[
+                ("openss7 2007", 1, "sctp_1if_mbps", "limit_1if_mbps"),
+                ("openss7 2007", 2, "sctp_2if_mbps", "limit_2if_mbps"),
+            ],
+        ),
+        Mode::Stream => (
+            OPENSS7_STREAM,
+            &[
+                ("tcp 2007", 1, "tcp_mbps", ""),
+                ("openss7 2007", 1, "sctp_1if_mbps", ""),
+                ("openss7 2007", 2, "sctp_2if_mbps", ""),
+            ],
+        ),
+    };
+    let figure = |&(transport, paths, rate, limit): &(&'static str, usize, &str, &str)| {
+        let row = message_bytes.to_string();
+        let figure =
+            Figure { transport, seconds: OPENSS7_SECONDS, bits_per_s: cell(text, &[&row], rate)? * 1e6 };
+        let limit_bits_per_s = cell(text, &[&row], limit).map(|mbits| mbits * 1e6);
+        Some(PathFigure { figure, paths, limit_bits_per_s })
+    };
+    columns.iter().filter_map(figure).collect()
+}
+
+/// Two paths, of which the first was blocked for ten seconds in every twenty.
+pub(super) fn dissertation() -> Vec<PathFigure> {
+    let figure = |(transport, name): (&'static str, &str)| {
+        let kbits = cell(DISSERTATION, &["throughput_kbps", name], "multihomed")?;
+        // It is not said how long the runs took.
+        let figure = Figure { transport, seconds: 0.0, bits_per_s: kbits * 1e3 };
+        Some(PathFigure { figure, paths: 2, limit_bits_per_s: None })
+    };
+    [("tcp, multihomed", "TCPM"), ("lksctp", "SCTP")].into_iter().filter_map(figure).collect()
+}
+
+/// The number in a column of the row that begins like this.
+fn cell(text: &str, row: &[&str], column: &str) -> Option<f64> {
+    let mut rows = text.lines().map(|line| line.split(',').map(str::trim).collect::<Vec<_>>());
+    let column = rows.next()?.iter().position(|name| *name == column)?;
+    rows.find(|cells| cells.starts_with(row))?.get(column)?.parse().ok()
 }
 
 /// The file transfers of so many megabytes: SCTP with this receive buffer, and TCP.
@@ -63,5 +128,21 @@ mod tests {
         assert_eq!(hour, [44.25, 363.0]);
         let first: Vec<_> = datatag(10).iter().map(|figure| figure.bits_per_s / 1e6).collect();
         assert_eq!(first, [51.12, 777.0]);
+    }
+
+    #[test]
+    fn figures_of_several_paths_have_their_limits_where_they_were_published() {
+        let small = openss7(Mode::Message, 8);
+        let both = PathFigure {
+            figure: Figure { transport: "openss7 2007", seconds: 10.0, bits_per_s: 5.17e6 },
+            paths: 2,
+            limit_bits_per_s: Some(61.6e6),
+        };
+        assert_eq!((small.len(), &small[1]), (2, &both));
+        let large: Vec<_> = openss7(Mode::Stream, 16384).iter().map(|f| f.figure.bits_per_s / 1e6).collect();
+        assert_eq!(large, [94.0, 94.4, 189.0]);
+        assert_eq!(openss7(Mode::Stream, 7), []);
+        let rates: Vec<_> = dissertation().iter().map(|f| f.figure.bits_per_s / 1e3).collect();
+        assert_eq!(rates, [1064.0, 1750.0]);
     }
 }

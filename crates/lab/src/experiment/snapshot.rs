@@ -1,14 +1,15 @@
-//! Small cases of every kind, as a table that is kept beside this file: a change of what the core makes of a line shows
-//! as a difference. `UPDATE_SNAPSHOTS=1` writes it anew.
+//! Small cases of every kind, as tables that are kept beside this file: a change of what the core makes of a line shows
+//! as a difference. `UPDATE_SNAPSHOTS=1` writes them anew.
 
 use std::time::Duration;
 
 use sctp::congestion::Algorithm;
 
 use super::fairness::Fairness;
-use super::{Case, Options, Watch, loss_grid, sctplib, table, tail_loss};
+use super::{Case, Options, Watch, loss_grid, multipath, sctplib, table, tail_loss};
 
 const TABLE: &str = include_str!("snapshot.txt");
+const PATHS_TABLE: &str = include_str!("multipath/snapshot.txt");
 const SEED: u64 = 1;
 
 fn cases() -> Vec<Box<dyn Case>> {
@@ -29,14 +30,24 @@ fn cases() -> Vec<Box<dyn Case>> {
     cases
 }
 
-#[test]
-fn the_table_is_what_it_was() {
+/// Compares the table of some cases with the one that is kept in a file of this folder.
+fn compare(cases: Vec<Box<dyn Case>>, kept: &str, file: &str) {
     let run = |case: Box<dyn Case>| case.run(&mut Watch::default()).expect("nothing is captured");
-    let table = table(&cases().into_iter().flat_map(run).collect::<Vec<_>>());
+    let table = table(&cases.into_iter().flat_map(run).collect::<Vec<_>>());
     if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/experiment/snapshot.txt");
+        let path = format!("{}/src/experiment/{file}", env!("CARGO_MANIFEST_DIR"));
         std::fs::write(path, &table).expect("the table can be written");
     } else {
-        assert!(table == TABLE, "was\n{TABLE}\nis\n{table}");
+        assert!(table == kept, "was\n{kept}\nis\n{table}");
     }
+}
+
+#[test]
+fn the_table_is_what_it_was() {
+    compare(cases(), TABLE, "snapshot.txt");
+}
+
+#[test]
+fn the_table_of_two_paths_is_what_it_was() {
+    compare(multipath::small_cases(SEED), PATHS_TABLE, "multipath/snapshot.txt");
 }

@@ -7,12 +7,19 @@ use super::Outcome;
 /// A column: its head, and what it says of an outcome.
 type Column = (&'static str, fn(&Outcome) -> Option<String>);
 
-const COLUMNS: [Column; 11] = [
+const COLUMNS: [Column; 18] = [
     ("transport", |o| Some(o.transport.clone())),
     ("control", |o| o.algorithm.map(str::to_owned)),
-    ("seconds", |o| Some(format!("{:.2}", o.seconds))),
+    ("paths", paths),
+    ("seconds", |o| (o.seconds > 0.0).then(|| format!("{:.2}", o.seconds))),
     ("Mbit/s", |o| Some(mbits(o.bits_per_s))),
-    ("of limit", |o| Some(format!("{:.1} %", o.share() * 100.0))),
+    ("limit", |o| o.paths.map(|_| mbits(o.limit_bits_per_s))),
+    ("of limit", |o| Some(percent(o.share()))),
+    ("of best path", |o| o.ratio_to_best_path().filter(|_| o.path.is_none()).map(percent)),
+    ("of their sum", |o| o.ratio_to_sum_of_paths().map(percent)),
+    ("longest gap", |o| o.gap_s_max.map(ms)),
+    ("back after", |o| o.back_s_max.map(ms)),
+    ("missing", |o| o.missing_messages.map(|n| n.to_string())),
     ("predicted", |o| o.predicted_bits_per_s.map(mbits)),
     ("round trips", |o| o.round_trips.map(|trips| format!("{trips:.2}"))),
     ("Jain's index", |o| o.fairness.map(|index| format!("{index:.3}"))),
@@ -21,7 +28,7 @@ const COLUMNS: [Column; 11] = [
     ("timeouts", |o| o.timeouts.map(|n| n.to_string())),
 ];
 /// Columns of names stand left, numbers right.
-const NAMES: usize = 2;
+const NAMES: usize = 3;
 
 /// Outcomes as aligned text, case by case. Columns that nobody fills are left out.
 pub fn table(outcomes: &[Outcome]) -> String {
@@ -60,6 +67,23 @@ fn align(rows: &[Vec<String>], names: usize) -> String {
         out.push('\n');
     }
     out
+}
+
+/// The path that was used alone, or all of them.
+fn paths(outcome: &Outcome) -> Option<String> {
+    let numbers = match (outcome.path, outcome.paths) {
+        (Some(path), _) => path..=path,
+        (None, paths) => 1..=paths?,
+    };
+    Some(numbers.map(|path| path.to_string()).collect::<Vec<_>>().join("+"))
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+fn ms(seconds: f64) -> String {
+    if seconds.is_finite() { format!("{:.0} ms", seconds * 1e3) } else { "never".to_owned() }
 }
 
 /// A rate in Mbit/s, with two decimals below a hundred.

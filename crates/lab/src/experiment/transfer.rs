@@ -84,6 +84,15 @@ impl Transfer {
         &self.trace
     }
 
+    /// Lets everything arrive that was sent, unless that takes too long: messages sent less messages delivered.
+    pub(super) fn drain(&mut self, patience: Duration) -> i64 {
+        self.world.run_until(patience, |world| {
+            let statistics = world.node(SENDER).endpoint.statistics(self.id).unwrap_or_default();
+            statistics.send_buffered_bytes == 0
+        });
+        self.statistics().messages_sent as i64 - self.received().messages as i64
+    }
+
     /// Lets time pass and takes a sample.
     pub(super) fn run_for(&mut self, time: Duration) {
         self.world.run_for(time);

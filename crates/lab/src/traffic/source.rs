@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use sctp::Time;
 
+/// Small pieces of a stream are gathered up to this size, as the stream head does.
+const GATHERED_BYTES_MAX: usize = 32 << 10;
+
 /// What an association sends, and when.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Source {
@@ -24,7 +27,7 @@ pub enum Source {
         /// No more from then on.
         until: Time,
     },
-    /// One message without end, in pieces of one size.
+    /// One message without end, written in pieces of one size; they come down gathered, as from a stream head.
     Stream {
         /// Size of a piece.
         piece_bytes: usize,
@@ -93,8 +96,8 @@ impl Source {
                 let bytes = usize::try_from(*left_bytes).unwrap_or(usize::MAX).min(*message_bytes);
                 (bytes > 0).then_some(bytes)
             }
-            Source::Endless { message_bytes: bytes, until }
-            | Source::Stream { piece_bytes: bytes, until } => (now < *until).then_some(*bytes),
+            Source::Endless { message_bytes, until } => (now < *until).then_some(*message_bytes),
+            Source::Stream { piece_bytes, until } => (now < *until).then_some(gathered_bytes(*piece_bytes)),
             Source::Bursts { left, next, every, messages, waiting, message_bytes } => {
                 if *left > 0 && *next <= now {
                     *left -= 1;
@@ -147,4 +150,10 @@ impl Source {
             _ => None,
         }
     }
+}
+
+/// What comes down at once of a stream that is written in pieces of this size.
+fn gathered_bytes(piece_bytes: usize) -> usize {
+    let piece_bytes = piece_bytes.max(1);
+    (GATHERED_BYTES_MAX / piece_bytes).max(1) * piece_bytes
 }

@@ -12,7 +12,8 @@ pub(super) struct Row<'a> {
     published: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     algorithm: Option<&'static str>,
-    seconds: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seconds: Option<f64>,
     bits_per_s: f64,
     limit_bits_per_s: f64,
     ratio_to_limit: f64,
@@ -24,6 +25,28 @@ pub(super) struct Row<'a> {
     jain_index: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     round_trips: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message_bytes: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mode: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paths: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    best_path_bits_per_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ratio_to_best_path: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sum_of_paths_bits_per_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ratio_to_sum_of_paths: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gap_ms_max: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    back_ms_max: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    messages_missing: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retransmissions: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -45,7 +68,7 @@ impl<'a> Row<'a> {
             transport: &outcome.transport,
             published: outcome.published,
             algorithm: outcome.algorithm,
-            seconds: outcome.seconds,
+            seconds: (outcome.seconds > 0.0).then_some(outcome.seconds),
             bits_per_s: outcome.bits_per_s,
             limit_bits_per_s: outcome.limit_bits_per_s,
             ratio_to_limit: outcome.share(),
@@ -53,6 +76,17 @@ impl<'a> Row<'a> {
             ratio_to_predicted: outcome.predicted_bits_per_s.map(|predicted| outcome.bits_per_s / predicted),
             jain_index: outcome.fairness,
             round_trips: outcome.round_trips,
+            message_bytes: outcome.message_bytes,
+            mode: outcome.mode,
+            paths: outcome.paths,
+            path: outcome.path,
+            best_path_bits_per_s: outcome.best_path_bits_per_s,
+            ratio_to_best_path: outcome.ratio_to_best_path(),
+            sum_of_paths_bits_per_s: outcome.sum_of_paths_bits_per_s,
+            ratio_to_sum_of_paths: outcome.ratio_to_sum_of_paths(),
+            gap_ms_max: outcome.gap_s_max.map(|seconds| seconds * 1e3),
+            back_ms_max: outcome.back_s_max.map(|seconds| seconds * 1e3),
+            messages_missing: outcome.missing_messages,
             retransmissions: outcome.retransmissions,
             fast_recoveries: outcome.fast_recoveries,
             timeouts: outcome.timeouts,

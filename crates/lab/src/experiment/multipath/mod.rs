@@ -1,0 +1,286 @@
+//! Two paths at once, beside each of them alone.
+
+mod asymmetric;
+mod failover;
+mod flapping;
+mod lossy;
+mod two_equal;
+
+use std::ops::Range;
+use std::time::Duration;
+
+use netsim::{CaptureError, PipeConfig, Schedule};
+use sctp::congestion::Algorithm;
+use sctp::{AssociationConfig, Time};
+
+use super::limit::{Mode, message_limit_bits_per_s, payload_bytes, round_trip_bytes};
+use super::published::PathFigure;
+use super::transfer::{Setup, Transfer};
+use super::{Case, Outcome, Sample, Watch};
+use crate::traffic::Source;
+
+pub(super) use asymmetric::{delay_cases, rate_cases};
+pub(super) use failover::cases as failover_cases;
+pub(super) use flapping::cases as flapping_cases;
+pub(super) use lossy::cases as lossy_cases;
+pub(super) use two_equal::cases as two_equal_cases;
+
+/// The queues of every case, in bandwidth-delay products of its line.
+const QUEUES: [f64; 2] = [1.0, 0.25];
+/// The round trip where nothing else is said.
+const ROUND_TRIP: Duration = Duration::from_millis(10);
+/// A line counts as used again when it carries more than this part of its rate.
+const USED_AGAIN: f64 = 0.1;
+/// How much of an endless message the receiver gets at once: it reads a stream, and takes what there is.
+const STREAM_PART_BYTES: usize = 16 << 10;
+/// What was sent has arrived so long after the last of it was, or never will.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One association on several lines, and on each of them alone.
+#[derive(Clone, Debug)]
+pub(super) struct Multipath {
+    name: String,
+    seed: u64,
+    /// Both directions of each line.
+    lines: Vec<PipeConfig>,
+    algorithm: Algorithm,
+    mode: Mode,
+    message_bytes: usize,
+    /// A receive buffer that does not grow.
+    receive_buffer_bytes: Option<usize>,
+    /// The part of the run that counts.
+    measured: Range<Duration>,
+    /// From one sample to the next.
+    slice: Duration,
+    /// Whether the run ends when everything has arrived.
+    drains: bool,
+    /// What others have published of the same.
+    published: Vec<PathFigure>,
+}
+
+/// What came of a run.
+struct Run {
+    outcome: Outcome,
+    trace: Vec<Sample>,
+}
+
+impl Case for Multipath {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn run(&self, watch: &mut Watch<'_>) -> Result<Vec<Outcome>, CaptureError> {
+        let alone = self.distinct_lines();
+        let runs = alone.len() + 1;
+        // First, because the first run is the one that is captured and traced.
+        let together = self.send(&self.lines, watch, 0, runs)?;
+        let mut outcomes = Vec::new();
+        for (number, line) in alone.iter().enumerate() {
+            let run = self.send(std::slice::from_ref(&self.lines[*line]), watch, number + 1, runs)?;
+            outcomes.push(Outcome { path: Some(line + 1), ..run.outcome });
+        }
+        let back_s_max = self.back_s_max(&together.trace);
+        outcomes.push(Outcome { trace: together.trace, back_s_max, ..together.outcome });
+        let rate = |line: usize| outcomes[self.like(line)].bits_per_s;
+        let best = (0..self.lines.len()).map(rate).fold(0.0, f64::max);
+        let sum = (0..self.lines.len()).map(rate).sum();
+        for outcome in &mut outcomes {
+            outcome.best_path_bits_per_s = Some(best);
+            outcome.sum_of_paths_bits_per_s = (outcome.path.is_none()).then_some(sum);
+        }
+        outcomes.extend(self.published.iter().map(|figure| self.theirs(figure)));
+        Ok(outcomes)
+    }
+}
+
+impl Multipath {
+    /// A case with messages that fill a packet, and nothing published.
+    fn new(name: String, seed: u64, lines: Vec<PipeConfig>, measured: Range<Duration>) -> Self {
+        let slice = measured.end / 400;
+        Multipath {
+            name,
+            seed,
+            lines,
+            algorithm: Algorithm::default(),
+            mode: Mode::Message,
+            message_bytes: payload_bytes(),
+            receive_buffer_bytes: None,
+            measured,
+            slice,
+            drains: false,
+            published: Vec::new(),
+        }
+    }
+
+    /// The lines of which none before is the same: each is measured alone once.
+    fn distinct_lines(&self) -> Vec<usize> {
+        (0..self.lines.len()).filter(|&line| !self.lines[..line].contains(&self.lines[line])).collect()
+    }
+
+    /// The place among the distinct lines of the one that is like this line.
+    fn like(&self, line: usize) -> usize {
+        let distinct = self.distinct_lines();
+        distinct.iter().position(|&other| self.lines[other] == self.lines[line]).unwrap_or(line)
+    }
+
+    fn config(&self) -> AssociationConfig {
+        let mut config = AssociationConfig { congestion: self.algorithm, ..AssociationConfig::default() };
+        if let Some(bytes) = self.receive_buffer_bytes {
+            (config.receive_buffer_bytes, config.receive_buffer_tuned_bytes) = (bytes, bytes);
+        }
+        if self.mode == Mode::Stream {
+            config.partial_delivery_bytes = STREAM_PART_BYTES;
+        }
+        config
+    }
+
+    fn source(&self) -> Source {
+        let until = Time::ZERO + self.measured.end;
+        match self.mode {
+            Mode::Message => Source::Endless { message_bytes: self.message_bytes, until },
+            Mode::Stream => Source::Stream { piece_bytes: self.message_bytes, until },
+        }
+    }
+
+    /// Sends over these lines. It is the run `number` of `runs`.
+    fn send(
+        &self,
+        lines: &[PipeConfig],
+        watch: &mut Watch<'_>,
+        number: usize,
+        runs: usize,
+    ) -> Result<Run, CaptureError> {
+        let Range { start, end } = self.measured;
+        let (seed, config, source) = (self.seed, self.config(), self.source());
+        let setup = Setup { seed, lines, config, source, gaps_from: Time::ZERO + start };
+        let mut transfer = Transfer::start(setup, watch)?;
+        let mut before = (Duration::ZERO, 0);
+        let mut interrupted = false;
+        while transfer.now() < Time::ZERO + end && !interrupted {
+            let now = transfer.now().saturating_since(Time::ZERO);
+            let next = if now < start { start } else { end };
+            transfer.run_for(self.slice.min(next - now));
+            if transfer.now() <= Time::ZERO + start {
+                before = (transfer.now().saturating_since(Time::ZERO), transfer.received().bytes);
+            }
+            let part = transfer.now_s() / end.as_secs_f64();
+            interrupted = !watch.goes_on((number as f64 + part) / runs as f64);
+        }
+        let mut outcome = self.outcome(lines, &transfer, before);
+        outcome.interrupted = interrupted;
+        let trace = transfer.trace().to_vec();
+        if self.drains && !interrupted {
+            outcome.missing_messages = Some(transfer.drain(PATIENCE));
+        }
+        transfer.stop()?;
+        Ok(Run { outcome, trace })
+    }
+
+    /// What came of a run since so many bytes had arrived at a time.
+    fn outcome(&self, lines: &[PipeConfig], transfer: &Transfer, before: (Duration, u64)) -> Outcome {
+        let now = transfer.now().saturating_since(Time::ZERO);
+        let measured = before.0..now;
+        let seconds = (measured.end - measured.start).as_secs_f64();
+        let received = transfer.received();
+        // Nothing may have come for a while at the end.
+        let quiet = transfer.now().saturating_since(received.last_at.unwrap_or_default());
+        let gap = received.gap_max.max(quiet.min(measured.end - measured.start));
+        let outcome = Outcome {
+            case: self.name.clone(),
+            transport: "sctp".to_owned(),
+            algorithm: Some(self.algorithm.name()),
+            seconds,
+            bits_per_s: (received.bytes - before.1) as f64 * 8.0 / seconds,
+            limit_bits_per_s: lines.iter().map(|line| self.limit_bits_per_s(line, &measured)).sum(),
+            message_bytes: Some(self.message_bytes),
+            mode: Some(self.mode.name()),
+            paths: Some(lines.len()),
+            gap_s_max: Some(gap.as_secs_f64()),
+            ..Outcome::default()
+        };
+        outcome.counted(&transfer.statistics())
+    }
+
+    /// What a line carries at best in the part of a time in which it is up.
+    fn limit_bits_per_s(&self, line: &PipeConfig, within: &Range<Duration>) -> f64 {
+        let whole = within.end - within.start;
+        let up = whole - line.schedule.time_down(within.clone());
+        message_limit_bits_per_s(line, self.mode, self.message_bytes) * up.as_secs_f64() / whole.as_secs_f64()
+    }
+
+    /// The longest time from the return of a line until it was used again.
+    fn back_s_max(&self, trace: &[Sample]) -> Option<f64> {
+        let back = |(path, line): (usize, &PipeConfig)| {
+            let rate = line.rate_bits_per_s.unwrap_or(u64::MAX) as f64;
+            let used = move |sample: &&Sample| sample.paths[path].bits_per_s > USED_AGAIN * rate;
+            returns(line).into_iter().filter(|&at| at < self.measured.end).map(move |at| {
+                let at_s = at.as_secs_f64();
+                let again = trace.iter().filter(|sample| sample.at_s > at_s).find(used);
+                again.map_or(f64::INFINITY, |sample| sample.at_s - at_s)
+            })
+        };
+        self.lines.iter().enumerate().flat_map(back).reduce(f64::max)
+    }
+
+    /// An outcome that others have published.
+    fn theirs(&self, figure: &PathFigure) -> Outcome {
+        let lines = &self.lines[..figure.paths.min(self.lines.len())];
+        let ours = || lines.iter().map(|line| self.limit_bits_per_s(line, &self.measured)).sum();
+        Outcome {
+            case: self.name.clone(),
+            transport: figure.figure.transport.to_owned(),
+            seconds: figure.figure.seconds,
+            bits_per_s: figure.figure.bits_per_s,
+            limit_bits_per_s: figure.limit_bits_per_s.unwrap_or_else(ours),
+            message_bytes: Some(self.message_bytes),
+            mode: Some(self.mode.name()),
+            paths: Some(figure.paths),
+            published: true,
+            ..Outcome::default()
+        }
+    }
+}
+
+/// A short case of every kind.
+#[cfg(test)]
+pub(super) fn small_cases(seed: u64) -> Vec<Box<dyn Case>> {
+    let second = Duration::from_secs(1);
+    let options = super::Options { seed, time: Some(second), ..super::Options::default() };
+    let mut cases: Vec<Multipath> =
+        [Mode::Stream, Mode::Message].map(|mode| two_equal::case(&options, mode, 1024, 1.0)).into();
+    cases.extend([false, true].map(|small_buffer| asymmetric::rate_case(&options, 1.0, small_buffer)));
+    cases.push(asymmetric::delay_case(&options, 1.0));
+    cases.push(lossy::case(&options, Algorithm::default(), 1.0));
+    for case in &mut cases {
+        case.measured = Duration::ZERO..second;
+    }
+    cases.push(flapping::case(&options, 20, second * 2, second * 8));
+    let whole = line(10, ROUND_TRIP, 1.0);
+    cases.push(failover::case(
+        &options,
+        0,
+        "small",
+        &whole,
+        (second..second * 2, Duration::ZERO..second * 3),
+    ));
+    boxed(cases)
+}
+
+/// A line of so many Mbit/s whose queue holds a part of its bandwidth-delay product.
+fn line(mbits_per_s: u64, round_trip: Duration, queue: f64) -> PipeConfig {
+    let rate = mbits_per_s * 1_000_000;
+    let queue_bytes = round_trip_bytes(rate, round_trip.as_secs_f64() * queue);
+    PipeConfig { rate_bits_per_s: Some(rate), delay: round_trip / 2, queue_bytes, ..PipeConfig::default() }
+}
+
+/// When a line comes back.
+fn returns(line: &PipeConfig) -> Vec<Duration> {
+    match &line.schedule {
+        Schedule::Listed(outages) => outages.iter().map(|outage| outage.end).collect(),
+        Schedule::AlwaysUp | Schedule::Periodic { .. } => Vec::new(),
+    }
+}
+
+fn boxed(cases: impl IntoIterator<Item = Multipath>) -> Vec<Box<dyn Case>> {
+    cases.into_iter().map(|case| Box::new(case) as Box<dyn Case>).collect()
+}
