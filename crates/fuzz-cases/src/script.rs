@@ -7,7 +7,7 @@ use std::time::Duration;
 use arbitrary::Unstructured;
 use bytes::Bytes;
 use sctp::config::RtoConfig;
-use sctp::congestion::Algorithm;
+use sctp::congestion::{Algorithm, Coupling};
 use sctp::{AssociationConfig, CloseReason, SendInfo, Unreachable};
 
 use crate::app::App;
@@ -131,6 +131,7 @@ fn settings(input: &mut Input<'_>) -> AssociationConfig {
         init_retries_max: input.pick(&[8, 1]),
         association_retries_max: input.pick(&[10, 2, 0]),
         path_retries_max: input.pick(&[5, 0, 1]),
+        coupling: input.pick(&Coupling::ALL),
         ..AssociationConfig::default()
     }
 }

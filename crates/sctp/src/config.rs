@@ -1,8 +1,11 @@
 //! What can be set, as plain structs with documented defaults.
 
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
-use crate::congestion::Algorithm;
+use crate::congestion::{Algorithm, Coupling};
+use crate::error::UnknownName;
 
 /// How packets are protected against corruption.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -49,6 +52,35 @@ pub enum Multipath {
     Always,
 }
 
+impl Multipath {
+    /// All of them.
+    pub const ALL: [Multipath; 3] = [Multipath::Off, Multipath::Agreed, Multipath::Always];
+
+    /// The name that [`FromStr`] takes.
+    pub fn name(self) -> &'static str {
+        match self {
+            Multipath::Off => "off",
+            Multipath::Agreed => "agreed",
+            Multipath::Always => "always",
+        }
+    }
+}
+
+impl fmt::Display for Multipath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Multipath {
+    type Err = UnknownName;
+
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        let found = Multipath::ALL.into_iter().find(|m| m.name() == name);
+        found.ok_or(UnknownName("no such use of several paths: choose off, agreed or always"))
+    }
+}
+
 /// Settings of one association, taken when it is set up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AssociationConfig {
@@ -71,8 +103,10 @@ pub struct AssociationConfig {
     /// A message that is still arriving is handed on in parts once this much of it waits (SCTP_PARTIAL_DELIVERY_POINT);
     /// at most half of the receive buffer counts. 512 KiB.
     pub partial_delivery_bytes: usize,
-    /// Congestion control of every path.
+    /// Congestion control of every path, where it is not coupled.
     pub congestion: Algorithm,
+    /// Whether the paths have one congestion control together, in place of `congestion`. `None`: one each.
+    pub coupling: Coupling,
     /// Whether new data leaves on all paths at once.
     pub multipath: Multipath,
     /// Retransmission timeout limits.
@@ -113,6 +147,7 @@ impl Default for AssociationConfig {
             message_bytes_max: 16 << 20,
             partial_delivery_bytes: 512 << 10,
             congestion: Algorithm::default(),
+            coupling: Coupling::default(),
             multipath: Multipath::default(),
             rto: RtoConfig::default(),
             ecn: true,
@@ -159,3 +194,17 @@ pub const PEER_ADDRESSES_MAX: usize = 16;
 pub const COOKIE_BYTES_MAX: usize = 8192;
 /// Most that the life of a cookie is lengthened because the peer asks for it (RFC 9260 §5.2.6).
 pub const COOKIE_INCREMENT_MAX: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_of_multipath_is_understood_and_named_in_the_advice() {
+        let error = "on".parse::<Multipath>().expect_err("it does not say toward whom");
+        for multipath in Multipath::ALL {
+            assert_eq!(multipath.to_string().parse(), Ok(multipath));
+            assert!(error.to_string().contains(multipath.name()));
+        }
+    }
+}

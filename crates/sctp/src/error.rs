@@ -162,3 +162,15 @@ impl fmt::Display for CloseReason {
 }
 
 impl std::error::Error for CloseReason {}
+
+/// The name of a choice that there is not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UnknownName(pub(crate) &'static str);
+
+impl fmt::Display for UnknownName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for UnknownName {}

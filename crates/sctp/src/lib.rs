@@ -40,7 +40,7 @@ mod tsn;
 
 pub use config::{AssociationConfig, Checksum, EndpointConfig, Multipath};
 pub use endpoint::{Arrival, AssociationId, Endpoint, PathHints, Unreachable};
-pub use error::{CloseReason, ConnectError, PrimaryError, SendError};
+pub use error::{CloseReason, ConnectError, PrimaryError, SendError, UnknownName};
 pub use event::{Admission, Event, Host, Payload, ReceiveInfo, SendInfo};
 pub use path::PathState;
 pub use range_set::RangeSet;

@@ -79,8 +79,10 @@ pub use error::{BindError, ConnectError, RecvError, SendError};
 pub use listener::Listener;
 pub use message::{AssociationId, Event, Message, Received, RecvInfo, SendInfo};
 pub use options::{Checksum, Options};
-pub use sctp::congestion::{Algorithm as CongestionControl, UnknownAlgorithm};
-pub use sctp::{AssociationState, EndpointStatistics, PathState, PathStatistics, Statistics};
+pub use sctp::congestion::{Algorithm as CongestionControl, Coupling};
+pub use sctp::{
+    AssociationState, EndpointStatistics, Multipath, PathState, PathStatistics, Statistics, UnknownName,
+};
 pub use stack::{Stack, StackStatistics};
 /// The STREAMS executive: what a module that is pushed on an association's stream is made of.
 pub use streams;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 pub use sctp::Checksum;
 
-use crate::CongestionControl;
 use crate::trace::TraceSink;
+use crate::{CongestionControl, Coupling, Multipath};
 
 /// Settings of a [`Stack`](crate::Stack) and of every association on it.
 ///
@@ -32,8 +32,13 @@ pub struct Options {
     /// A message still arriving is handed on in parts once this much of it waits
     /// (`SCTP_PARTIAL_DELIVERY_POINT`), at most half of the receive buffer. Default 512 KiB.
     pub partial_delivery_bytes: usize,
-    /// Congestion control of every path. Default CUBIC.
+    /// Congestion control of every path, where it is not coupled. Default CUBIC.
     pub congestion: CongestionControl,
+    /// Whether new data leaves on all paths at once (`SCTP_CMT_ON_OFF`). Default: if the peer wants it, too.
+    pub multipath: Multipath,
+    /// Whether the paths of an association have one congestion control together, in place of `congestion`, so that they take
+    /// of a bottleneck that they share about what one would. Default: one each.
+    pub coupling: Coupling,
     /// Routers may mark packets instead of dropping them, if the peer agrees (ECN). Default true.
     pub ecn: bool,
     /// The end of a burst is probed after two round trips without an answer, instead of waiting for RTO.Min
@@ -88,6 +93,8 @@ impl Default for Options {
             message_bytes_max: association.message_bytes_max,
             partial_delivery_bytes: association.partial_delivery_bytes,
             congestion: association.congestion,
+            multipath: association.multipath,
+            coupling: association.coupling,
             ecn: association.ecn,
             tail_loss_probes: association.tail_loss_probes,
             nodelay: false,
@@ -122,6 +129,8 @@ impl Options {
             message_bytes_max: self.message_bytes_max,
             partial_delivery_bytes: self.partial_delivery_bytes.max(1),
             congestion: self.congestion,
+            multipath: self.multipath,
+            coupling: self.coupling,
             ecn: self.ecn,
             tail_loss_probes: self.tail_loss_probes,
             rto: sctp::config::RtoConfig {

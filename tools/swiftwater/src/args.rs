@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use swiftwater::CongestionControl;
+use swiftwater::{CongestionControl, Coupling, Multipath};
 
 use crate::perf::spec::Protocol;
 use crate::trace::args::TraceCommand;
@@ -154,6 +154,12 @@ pub(crate) struct ClientArgs {
     /// Congestion control of SCTP, at both ends: cubic, newreno or bbr [default: cubic].
     #[arg(long, value_name = "NAME")]
     pub congestion: Option<CongestionControl>,
+    /// Whether SCTP sends on all paths at once: off, agreed (if both ends want it) or always [default: agreed].
+    #[arg(long, value_name = "WHEN")]
+    pub multipath: Option<Multipath>,
+    /// Congestion control of all paths together, in place of --congestion: none, rpv2 or balia [default: none].
+    #[arg(long, value_name = "NAME")]
+    pub coupling: Option<Coupling>,
     /// Send SCTP packets without a checksum. For measurements on one machine, not for networks.
     #[arg(long)]
     pub no_checksum: bool,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use netsim::topology::RandomLimits;
 use sctp::config::RtoConfig;
-use sctp::congestion::Algorithm;
+use sctp::congestion::{Algorithm, Coupling};
 use sctp::{AssociationConfig, PathHints};
 
 use crate::dice::Dice;
@@ -25,6 +25,7 @@ pub fn association(dice: &mut Dice, patient: bool, crashes: bool) -> Association
         message_bytes_max: 1 << 20,
         partial_delivery_bytes: dice.skewed(500, 500_000) as usize,
         congestion: dice.pick(&Algorithm::ALL),
+        coupling: dice.pick(&Coupling::ALL),
         tail_loss_probes: !dice.one_in(4),
         rto: RtoConfig {
             initial: Duration::from_millis(dice.even(500, 3000)),

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::{Bbr, Controller, Cubic, NewReno};
+use crate::error::UnknownName;
 
 /// Which controller a path gets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -48,24 +49,13 @@ impl fmt::Display for Algorithm {
 }
 
 impl FromStr for Algorithm {
-    type Err = UnknownAlgorithm;
+    type Err = UnknownName;
 
-    fn from_str(name: &str) -> Result<Self, UnknownAlgorithm> {
-        Algorithm::ALL.into_iter().find(|a| a.name() == name).ok_or(UnknownAlgorithm)
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        let found = Algorithm::ALL.into_iter().find(|a| a.name() == name);
+        found.ok_or(UnknownName("no such congestion control: choose cubic, newreno or bbr"))
     }
 }
-
-/// The name of a controller that there is not.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct UnknownAlgorithm;
-
-impl fmt::Display for UnknownAlgorithm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("no such congestion control: choose cubic, newreno or bbr")
-    }
-}
-
-impl std::error::Error for UnknownAlgorithm {}
 
 #[cfg(test)]
 mod tests {
@@ -73,10 +63,10 @@ mod tests {
 
     #[test]
     fn every_name_is_understood_and_named_in_the_advice() {
+        let error = "Cubic".parse::<Algorithm>().expect_err("names are in lower case");
         for algorithm in Algorithm::ALL {
             assert_eq!(algorithm.to_string().parse(), Ok(algorithm));
-            assert!(UnknownAlgorithm.to_string().contains(algorithm.name()));
+            assert!(error.to_string().contains(algorithm.name()));
         }
-        assert_eq!("Cubic".parse::<Algorithm>(), Err(UnknownAlgorithm));
     }
 }

@@ -4,7 +4,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::{Acked, Algorithm, Controller, LostPacket, RateSample, Signal, initial_window_bytes};
+use super::{
+    Acked, Algorithm, Controller, Coupling, LostPacket, Pool, RateSample, Signal, initial_window_bytes,
+    rate_bytes_per_s,
+};
 use crate::path::after;
 use crate::time::Time;
 
@@ -80,6 +83,8 @@ struct Sent {
 /// One sender.
 #[derive(Debug)]
 pub(super) struct Sender {
+    /// The line that it is on, by its number.
+    line: usize,
     pub(super) controller: Box<dyn Controller>,
     sent: VecDeque<Sent>,
     first: u32,
@@ -106,10 +111,12 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    fn new(algorithm: Algorithm, starts_at: Duration) -> Self {
+    fn new(coupling: Coupling, algorithm: Algorithm, line: usize, starts_at: Duration) -> Self {
         let starts_at = starts_at.as_nanos() as u64;
+        let cwnd_bytes = initial_window_bytes(PACKET_BYTES, false);
         Sender {
-            controller: algorithm.controller(PACKET_BYTES, initial_window_bytes(PACKET_BYTES, false)),
+            line,
+            controller: coupling.controller(algorithm, PACKET_BYTES, cwnd_bytes),
             sent: VecDeque::new(),
             first: u32::MAX - 1000,
             acks: VecDeque::new(),
@@ -135,6 +142,11 @@ impl Sender {
 
     fn srtt(&self) -> Option<Duration> {
         self.srtt_ns.map(Duration::from_nanos)
+    }
+
+    fn bytes_per_s(&self) -> Option<u64> {
+        let srtt = self.srtt().filter(|_| self.in_flight_bytes > 0)?;
+        Some(rate_bytes_per_s(self.controller.cwnd_bytes(), srtt))
     }
 
     fn next_packet(&self) -> u32 {
@@ -328,19 +340,37 @@ impl Sender {
     }
 }
 
-/// Senders that share a line.
+/// Lines, and senders that share them.
 #[derive(Debug)]
 pub(super) struct World {
-    pub(super) line: Line,
+    pub(super) lines: Vec<Line>,
     pub(super) senders: Vec<Sender>,
+    /// So many of the senders, the first, are the paths of one association.
+    paths: usize,
     now: u64,
 }
 
 impl World {
     /// One sender for each algorithm, each starting so much later than the one before.
     pub(super) fn new(line: Line, algorithms: &[Algorithm], apart: Duration) -> Self {
-        let senders = algorithms.iter().zip(0..).map(|(&a, i)| Sender::new(a, apart * i)).collect();
-        World { line, senders, now: 0 }
+        let senders = algorithms.iter().zip(0..);
+        let senders = senders.map(|(&a, i)| Sender::new(Coupling::None, a, 0, apart * i)).collect();
+        World { lines: vec![line], senders, paths: 0, now: 0 }
+    }
+
+    /// An association with a path over each of these lines, and after it NewReno by itself on each of those, all starting so
+    /// much later than the one before.
+    pub(super) fn coupled(
+        lines: Vec<Line>,
+        coupling: Coupling,
+        paths: &[usize],
+        others: &[usize],
+        apart: Duration,
+    ) -> Self {
+        let couplings = paths.iter().map(|_| coupling).chain(others.iter().map(|_| Coupling::None));
+        let senders = couplings.zip(paths.iter().chain(others)).zip(0..);
+        let senders = senders.map(|((c, &line), i)| Sender::new(c, Algorithm::NewReno, line, apart * i));
+        World { lines, senders: senders.collect(), paths: paths.len(), now: 0 }
     }
 
     pub(super) fn run_until(&mut self, time: Duration) {
@@ -352,20 +382,35 @@ impl World {
                 return;
             }
             self.now = next;
+            self.couple();
             for sender in &mut self.senders {
                 if sender.next_event() <= next {
-                    sender.run(next, &mut self.line);
+                    sender.run(next, &mut self.lines[sender.line]);
                 }
             }
         }
     }
 
-    /// Runs from one time to another and says what part of the line each sender had in between.
+    fn couple(&mut self) {
+        let paths = &mut self.senders[..self.paths];
+        let pool: Pool = paths.iter().filter_map(Sender::bytes_per_s).collect();
+        for path in paths {
+            if let Some(rate) = path.bytes_per_s() {
+                path.controller.couple(&pool.share(rate));
+            }
+        }
+    }
+
+    /// Runs from one time to another and says what part of its line each sender had in between.
     pub(super) fn shares(&mut self, from: Duration, to: Duration) -> Vec<f64> {
         self.run_until(from);
         let before: Vec<u64> = self.senders.iter().map(|s| s.delivered_bytes).collect();
         self.run_until(to);
-        let line_bytes = self.line.bits_per_s as f64 / 8.0 * (to - from).as_secs_f64();
-        self.senders.iter().zip(before).map(|(s, b)| (s.delivered_bytes - b) as f64 / line_bytes).collect()
+        let seconds = (to - from).as_secs_f64();
+        let share = |(sender, before): (&Sender, u64)| {
+            let line_bytes = self.lines[sender.line].bits_per_s as f64 / 8.0 * seconds;
+            (sender.delivered_bytes - before) as f64 / line_bytes
+        };
+        self.senders.iter().zip(before).map(share).collect()
     }
 }

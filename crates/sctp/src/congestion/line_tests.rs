@@ -1,9 +1,10 @@
 //! What each controller makes of a line, against what its publication says.
 
+use std::slice;
 use std::time::Duration;
 
-use super::Algorithm;
 use super::line::{Line, PACKET_BYTES, World};
+use super::{Algorithm, Coupling};
 
 /// What part of a line one sender has between two times, in seconds.
 fn share(line: &Line, algorithm: Algorithm, from_s: u64, to_s: u64) -> f64 {
@@ -71,9 +72,9 @@ fn slow_start_ends_before_it_overruns_the_queue() {
         world.run_until(Duration::from_secs(4));
         let queue_packets = line.queue_bytes / PACKET_BYTES as u64;
         assert!(
-            world.line.dropped < queue_packets / 10,
+            world.lines[0].dropped < queue_packets / 10,
             "{algorithm} {} {queue_packets}",
-            world.line.dropped
+            world.lines[0].dropped
         );
     }
 }
@@ -92,5 +93,71 @@ fn a_pause_costs_no_more_than_the_way_back() {
         world.senders[0].packets_left = None;
         let share = world.shares(Duration::from_secs(15), Duration::from_secs(20))[0];
         assert!(share > 0.9, "{algorithm} has {share}");
+    }
+}
+
+/// What each of the paths of an association over these lines has of its line, and each NewReno beside them.
+fn coupled_shares(lines: &[Line], coupling: Coupling, paths: &[usize], others: &[usize]) -> Vec<f64> {
+    let apart = Duration::from_millis(137);
+    let mut world = World::coupled(lines.to_vec(), coupling, paths, others, apart);
+    world.shares(Duration::from_secs(30), Duration::from_secs(230))
+}
+
+#[test]
+fn coupled_paths_over_one_line_take_about_what_one_flow_takes() {
+    // Queue in round trips, and random loss.
+    for (queue_bdp, loss_ppm) in [(1.0, 0), (0.25, 0), (1.0, 10_000)] {
+        let line = Line::new(20, 20, queue_bdp, loss_ppm);
+        // What two paths have together by what NewReno has.
+        let ratio = |coupling| {
+            let shares = coupled_shares(slice::from_ref(&line), coupling, &[0, 0], &[0]);
+            (shares[0] + shares[1]) / shares[2]
+        };
+        let expected = [
+            (Coupling::None, 1.9..2.1),
+            (Coupling::ResourcePooling, 0.85..1.15),
+            (Coupling::Balia, 0.95..1.25),
+        ];
+        for (coupling, expected) in expected {
+            let ratio = ratio(coupling);
+            assert!(expected.contains(&ratio), "{coupling} {queue_bdp} {loss_ppm}: {ratio}");
+        }
+    }
+}
+
+/// What an association with a path over each of two lines, both with a queue of a round trip, has of the two together and of
+/// the faster one alone.
+fn of_both_and_of_the_faster(coupling: Coupling, lines: [(u64, u64); 2]) -> (f64, f64) {
+    let rates = lines.map(|(mbit_per_s, _)| mbit_per_s as f64);
+    let lines = lines.map(|(mbit_per_s, rtt_ms)| Line::new(mbit_per_s, rtt_ms, 1.0, 0));
+    let shares = coupled_shares(&lines, coupling, &[0, 1], &[]);
+    let sum = shares[0] * rates[0] + shares[1] * rates[1];
+    (sum / (rates[0] + rates[1]), sum / rates[0].max(rates[1]))
+}
+
+#[test]
+fn paths_over_two_lines_use_both() {
+    for lines in [[(20, 20), (20, 20)], [(50, 10), (5, 10)], [(20, 20), (20, 200)]] {
+        let (of_both, _) = of_both_and_of_the_faster(Coupling::Balia, lines);
+        assert!(of_both > 0.95, "{lines:?} {of_both}");
+        // Its losses halve the whole association, so it never fills two equal lines.
+        let (_, of_faster) = of_both_and_of_the_faster(Coupling::ResourcePooling, lines);
+        assert!(of_faster > 0.98, "{lines:?} {of_faster}");
+    }
+}
+
+#[test]
+fn what_is_congested_on_one_line_moves_to_the_other() {
+    // Three others on the first line: each path for itself has a quarter of it.
+    let of_first = |coupling| {
+        let lines = [(); 2].map(|()| Line::new(20, 20, 1.0, 0));
+        let shares = coupled_shares(&lines, coupling, &[0, 1], &[0, 0, 0]);
+        assert!(shares[1] > 0.95, "{coupling} {shares:?}");
+        shares[0]
+    };
+    assert!(of_first(Coupling::None) > 0.2);
+    for coupling in [Coupling::ResourcePooling, Coupling::Balia] {
+        let share = of_first(coupling);
+        assert!(share < 0.12, "{coupling} {share}");
     }
 }

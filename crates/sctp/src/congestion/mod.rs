@@ -1,4 +1,4 @@
-//! Congestion control, one controller per path, behind one trait.
+//! Congestion control, one controller per path, behind one trait. Those of an association may be coupled.
 //!
 //! The path finds losses, keeps the round-trip time, spreads packets at the rate that the controller names and
 //! sends by proportional rate reduction while it repairs a loss. The controller only decides how much may be in flight
@@ -6,6 +6,7 @@
 
 mod algorithm;
 mod bbr;
+mod coupling;
 mod cube;
 mod cubic;
 mod hystart;
@@ -22,8 +23,10 @@ use std::time::Duration;
 
 use crate::time::Time;
 
-pub use algorithm::{Algorithm, UnknownAlgorithm};
+pub use algorithm::Algorithm;
 pub use bbr::Bbr;
+pub use coupling::{Coupling, Share};
+pub(crate) use coupling::{Pool, rate_bytes_per_s};
 pub use cubic::Cubic;
 pub use new_reno::NewReno;
 
@@ -125,6 +128,8 @@ pub trait Controller: Send + std::fmt::Debug {
     fn pacing_bytes_per_s(&self, srtt: Option<Duration>) -> Option<u64>;
     /// A packet has left. `in_flight_bytes` counts it in.
     fn on_sent(&mut self, _now: Time, _bytes: usize, _in_flight_bytes: usize, _app_limited: bool) {}
+    /// What the path is among those of its association, before each SACK if they are coupled.
+    fn couple(&mut self, _share: &Share) {}
     /// A SACK acknowledged something.
     fn on_acked(&mut self, now: Time, acked: &Acked);
     /// A packet was found lost: each, before `on_congestion` and `on_acked`.

@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
-use super::window::{PACKETS_MIN, Window};
-use super::{Acked, Controller, Signal};
+use super::window::Window;
+use super::{Acked, Controller, Coupling, Share, Signal};
 use crate::time::Time;
 
-/// Slow start with HyStart++, and congestion avoidance by one packet a round trip.
+/// Slow start with HyStart++, and congestion avoidance by one packet a round trip, or what a coupling makes of that.
 #[derive(Debug)]
 pub struct NewReno {
     window: Window,
     partial_bytes_acked: usize,
+    coupling: Coupling,
+    share: Share,
     /// Window and threshold before the last reduction.
     before: Option<(usize, usize)>,
     /// A timeout has not been answered yet.
@@ -20,16 +22,27 @@ pub struct NewReno {
 impl NewReno {
     /// A controller in slow start.
     pub fn new(mtu_bytes: usize, cwnd_bytes: usize) -> Self {
+        NewReno::coupled(Coupling::None, mtu_bytes, cwnd_bytes)
+    }
+
+    /// The same for a path whose congestion avoidance is coupled with that of others.
+    pub fn coupled(coupling: Coupling, mtu_bytes: usize, cwnd_bytes: usize) -> Self {
         NewReno {
             window: Window::new(mtu_bytes, cwnd_bytes),
             partial_bytes_acked: 0,
+            coupling,
+            share: Share::default(),
             before: None,
             timed_out: false,
         }
     }
 
-    fn halve(&mut self) {
-        self.window.ssthresh_bytes = (self.window.cwnd_bytes / 2).max(PACKETS_MIN * self.window.mtu_bytes);
+    fn reduce(&mut self) {
+        let (window, share) = (&mut self.window, &self.share);
+        window.ssthresh_bytes = self
+            .coupling
+            .reduced_bytes(share, window.cwnd_bytes)
+            .max(self.coupling.floor_bytes(share, window.mtu_bytes));
         self.partial_bytes_acked = 0;
     }
 }
@@ -47,6 +60,10 @@ impl Controller for NewReno {
         self.window.pacing_bytes_per_s(srtt)
     }
 
+    fn couple(&mut self, share: &Share) {
+        self.share = *share;
+    }
+
     fn on_acked(&mut self, _now: Time, acked: &Acked) {
         self.timed_out = false;
         if self.window.cwnd_bytes <= self.window.ssthresh_bytes {
@@ -60,7 +77,7 @@ impl Controller for NewReno {
         if self.partial_bytes_acked >= self.window.cwnd_bytes {
             if acked.window_limited && !acked.in_recovery {
                 self.partial_bytes_acked -= self.window.cwnd_bytes;
-                self.window.cwnd_bytes += self.window.mtu_bytes;
+                self.window.cwnd_bytes += self.coupling.growth_bytes(&self.share, self.window.mtu_bytes);
             } else {
                 self.partial_bytes_acked = self.window.cwnd_bytes;
             }
@@ -70,7 +87,7 @@ impl Controller for NewReno {
     fn on_congestion(&mut self, _now: Time, _signal: Signal, _in_flight_bytes: usize) {
         // RFC 9260 §7.2.3.
         self.before = Some((self.window.cwnd_bytes, self.window.ssthresh_bytes));
-        self.halve();
+        self.reduce();
         self.window.cwnd_bytes = self.window.ssthresh_bytes;
     }
 
@@ -80,7 +97,7 @@ impl Controller for NewReno {
             self.before = Some((self.window.cwnd_bytes, self.window.ssthresh_bytes));
         }
         self.timed_out = true;
-        self.halve();
+        self.reduce();
         self.window.cwnd_bytes = self.window.mtu_bytes;
     }
 
@@ -102,6 +119,7 @@ impl Controller for NewReno {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Pool;
     use super::super::testing::{acked, limited};
     use super::*;
 
@@ -161,5 +179,28 @@ mod tests {
             cc.on_idle();
         }
         assert_eq!((cc.cwnd_bytes(), cc.ssthresh_bytes()), (4000, w / 2));
+    }
+
+    #[test]
+    fn a_coupled_window_grows_and_shrinks_by_the_share_of_its_path() {
+        let mut cc = NewReno::coupled(Coupling::Balia, 1000, 4000);
+        for _ in 0..20 {
+            cc.on_acked(Time::ZERO, &limited(8000));
+        }
+        let before = cc.cwnd_bytes();
+        // A third of the fastest: three quarters of the window are given up, and 0.175 packets a round trip come back.
+        cc.couple(&Pool::from_iter([100, 300]).share(100));
+        cc.on_congestion(Time::ZERO, Signal::Loss, before);
+        assert_eq!(cc.cwnd_bytes(), before / 4);
+        cc.on_acked(Time::ZERO, &limited(8000));
+        let above = cc.cwnd_bytes();
+        cc.on_acked(Time::ZERO, &limited(above));
+        assert_eq!(cc.cwnd_bytes(), above + 175);
+        // The fastest gives up half.
+        cc.couple(&Pool::from_iter([300, 100]).share(300));
+        cc.on_timeout(Time::ZERO, above);
+        assert_eq!((cc.cwnd_bytes(), cc.ssthresh_bytes()), (1000, (above + 175) / 2));
+        cc.undo(Time::ZERO);
+        assert_eq!(cc.cwnd_bytes(), above + 175);
     }
 }

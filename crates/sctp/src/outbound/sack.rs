@@ -5,8 +5,8 @@ use smallvec::{SmallVec, smallvec};
 
 use super::{Chunk, ChunkState, Outbound};
 use crate::config::AssociationConfig;
-use crate::congestion::{Acked, RateSample, Signal};
-use crate::path::{Path, PathState, after};
+use crate::congestion::{Acked, Coupling, RateSample, Signal};
+use crate::path::{Path, PathState, after, couple};
 use crate::statistics::Statistics;
 use crate::time::Time;
 use crate::trace::UndoReason;
@@ -70,6 +70,9 @@ impl Outbound {
         let next = self.first + self.outstanding.len() as u64;
         if cumulative >= next {
             return Err("a SACK for data that was never sent");
+        }
+        if config.coupling != Coupling::None {
+            couple(paths);
         }
         let mut acked: SmallVec<[PathAcked; 2]> = smallvec![PathAcked::default(); paths.len()];
         for (acked, path) in acked.iter_mut().zip(paths.iter()) {

@@ -15,7 +15,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use crate::config::AssociationConfig;
-use crate::congestion::{Controller, Signal, initial_window_bytes};
+use crate::congestion::{Controller, Pool, Signal, initial_window_bytes, rate_bytes_per_s};
 use crate::rto::Rto;
 use crate::statistics::{PathCounts, PathStatistics};
 use crate::time::Time;
@@ -126,7 +126,7 @@ impl Path {
             errors: 0,
             mtu_bytes,
             in_flight_limit_bytes: limit,
-            congestion: config.congestion.controller(pmdcs_bytes, cwnd_bytes),
+            congestion: config.coupling.controller(config.congestion, pmdcs_bytes, cwnd_bytes),
             in_flight_bytes: 0,
             sent: VecDeque::new(),
             first_packet: 0,
@@ -192,6 +192,12 @@ impl Path {
                 && (self.in_flight_bytes == 0
                     || self.tail.is_due()
                     || self.in_flight_bytes + chunk_bytes <= self.cwnd_bytes()))
+    }
+
+    /// What the window brings in a round trip, if it carries data.
+    fn rate_bytes_per_s(&self) -> Option<u64> {
+        let srtt = self.rto.srtt().filter(|_| self.in_flight_bytes > 0)?;
+        Some(rate_bytes_per_s(self.congestion.cwnd_bytes(), srtt))
     }
 
     /// How fast packets may leave. The link's own limit paces what stays on this host.
@@ -401,6 +407,16 @@ impl Path {
             delivered_bytes: self.delivery.delivered_bytes(),
             tail_probes: self.counts.tail_probes,
             reductions_undone: self.counts.reductions_undone,
+        }
+    }
+}
+
+/// Tells the controllers of the paths of an association what each of them is among those that carry data.
+pub(crate) fn couple(paths: &mut [Path]) {
+    let pool: Pool = paths.iter().filter_map(Path::rate_bytes_per_s).collect();
+    for path in paths {
+        if let Some(rate) = path.rate_bytes_per_s() {
+            path.congestion.couple(&pool.share(rate));
         }
     }
 }

@@ -126,6 +126,8 @@ impl Series {
             buffer_bytes: None,
             packet_bytes,
             congestion: None,
+            multipath: None,
+            coupling: None,
             checksum: self != Self::SctpNocsum,
         }
     }

@@ -33,6 +33,8 @@ fn options(spec: &Spec, local_addresses: &[IpAddr], udp_port: u16, trace: Option
         // A size that was asked for stays.
         buffer_tuned_bytes: spec.buffer_bytes.map_or(default.buffer_tuned_bytes, |_| 0),
         congestion: spec.congestion.unwrap_or(default.congestion),
+        multipath: spec.multipath.unwrap_or(default.multipath),
+        coupling: spec.coupling.unwrap_or(default.coupling),
         trace: trace.cloned(),
         checksum: if spec.checksum { Checksum::Crc32c } else { Checksum::None },
         ..default

@@ -155,6 +155,8 @@ fn config_of(args: ClientArgs) -> ClientConfig {
         buffer_bytes: args.buffer_bytes,
         packet_bytes: args.mtu,
         congestion: args.congestion,
+        multipath: args.multipath,
+        coupling: args.coupling,
         checksum: !args.no_checksum,
     };
     let otherwise = if args.count.is_some() { DURATION_MAX } else { DEFAULT_DURATION };

@@ -1,7 +1,7 @@
 //! What one test does: the words that client and server exchange about it.
 
 use serde::{Deserialize, Serialize};
-use swiftwater::CongestionControl;
+use swiftwater::{CongestionControl, Coupling, Multipath};
 use thiserror::Error;
 
 /// The largest message that a test may ask for. A server allocates buffers of this size, so it has a bound.
@@ -89,27 +89,35 @@ pub(crate) struct Spec {
     /// The largest IP packet, where not what the path allows.
     pub packet_bytes: Option<usize>,
     /// Congestion control of SCTP, where not the default.
-    #[serde(default, with = "congestion_name")]
+    #[serde(default, with = "by_name")]
     pub congestion: Option<CongestionControl>,
+    /// Whether SCTP sends on all paths at once, where not the default.
+    #[serde(default, with = "by_name")]
+    pub multipath: Option<Multipath>,
+    /// Whether paths of SCTP have one congestion control together, where not the default.
+    #[serde(default, with = "by_name")]
+    pub coupling: Option<Coupling>,
     /// Whether SCTP packets carry a checksum.
     pub checksum: bool,
 }
 
-/// Congestion control by its name.
-mod congestion_name {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
-    use swiftwater::CongestionControl;
+/// A setting by its name.
+mod by_name {
+    use std::fmt::Display;
+    use std::str::FromStr;
 
-    pub(super) fn serialize<S: Serializer>(
-        congestion: &Option<CongestionControl>,
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+    pub(super) fn serialize<T: Display, S: Serializer>(
+        setting: &Option<T>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        congestion.map(CongestionControl::name).serialize(serializer)
+        setting.as_ref().map(T::to_string).serialize(serializer)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+    pub(super) fn deserialize<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(
         deserializer: D,
-    ) -> Result<Option<CongestionControl>, D::Error> {
+    ) -> Result<Option<T>, D::Error> {
         let name = Option::<String>::deserialize(deserializer)?;
         name.map(|name| name.parse().map_err(D::Error::custom)).transpose()
     }
@@ -195,6 +203,8 @@ pub(crate) fn example() -> Spec {
         buffer_bytes: None,
         packet_bytes: None,
         congestion: None,
+        multipath: None,
+        coupling: None,
         checksum: true,
     }
 }
@@ -204,14 +214,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn congestion_control_travels_by_name() {
-        let spec = Spec { congestion: Some(CongestionControl::Bbr), ..example() };
+    fn settings_of_sctp_travel_by_name() {
+        let spec = Spec {
+            congestion: Some(CongestionControl::Bbr),
+            multipath: Some(Multipath::Always),
+            coupling: Some(Coupling::ResourcePooling),
+            ..example()
+        };
         let text = serde_json::to_string(&spec).expect("a specification is JSON");
-        assert!(text.contains(r#""congestion":"bbr""#), "{text}");
+        let names = r#""congestion":"bbr","multipath":"always","coupling":"rpv2","#;
+        assert!(text.contains(names), "{text}");
         assert_eq!(serde_json::from_str::<Spec>(&text).expect("it is one"), spec);
-        let error = serde_json::from_str::<Spec>(&text.replace("bbr", "vegas")).expect_err("there is none");
-        assert!(error.to_string().contains("choose cubic"), "{error}");
-        let silent = text.replace(r#""congestion":"bbr","#, "");
+        for (name, advice) in [("bbr", "choose cubic"), ("always", "choose off"), ("rpv2", "choose none")] {
+            let error =
+                serde_json::from_str::<Spec>(&text.replace(name, "vegas")).expect_err("there is none");
+            assert!(error.to_string().contains(advice), "{error}");
+        }
+        let silent = text.replace(names, "");
         assert_eq!(serde_json::from_str::<Spec>(&silent).expect("it is one"), example());
     }
 
