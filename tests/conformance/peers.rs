@@ -98,7 +98,8 @@ impl Chunks for Say<'_> {
     }
 }
 
-/// The settings of most scripts: the congestion control of RFC 9260, no heartbeats, no probes for the end of a burst.
+/// The settings of most scripts: the congestion control and the failover of RFC 9260, no heartbeats, no probes for the end
+/// of a burst.
 pub(crate) fn quiet() -> AssociationConfig {
     AssociationConfig {
         congestion: Algorithm::NewReno,
@@ -106,6 +107,15 @@ pub(crate) fn quiet() -> AssociationConfig {
         tail_loss_probes: false,
         ecn: false,
         receive_buffer_tuned_bytes: 0,
+        ..patient()
+    }
+}
+
+/// Settings of which the failover is that of RFC 9260 alone.
+pub(crate) fn patient() -> AssociationConfig {
+    AssociationConfig {
+        potentially_failed_retries_max: u32::MAX,
+        path_suspicion: false,
         ..AssociationConfig::default()
     }
 }

@@ -12,7 +12,7 @@ use sctp_wire::chunk::Heartbeat;
 
 use crate::peers::{
     Chunks, SECOND, THIRD, answers_heartbeat, ended, established, from, heartbeat_info, ignores, multihomed,
-    outstanding, path, path_changes, quiet, silent_until_timeouts, statistics, writes,
+    outstanding, path, path_changes, patient, quiet, silent_until_timeouts, statistics, writes,
 };
 use crate::rules::rules;
 use crate::stage::Stage;
@@ -285,7 +285,7 @@ fn no_heartbeat_is_sent_once_the_end_has_begun(stage: &Stage) {
 }
 
 fn an_address_is_probed_on_after_it_was_given_up(stage: &Stage) {
-    let config = AssociationConfig { path_retries_max: 2, ..AssociationConfig::default() };
+    let config = AssociationConfig { path_retries_max: 2, ..patient() };
     let mut peer = multihomed(stage, config, &[SECOND]);
     let mut unanswered = 0;
     watches(&mut peer, Duration::from_secs(1800), |peer, to, packet| {
@@ -329,7 +329,7 @@ fn a_heartbeat_ack_is_a_copy_of_its_heartbeat(stage: &Stage) {
 }
 
 fn an_answered_heartbeat_makes_its_address_active_again(stage: &Stage) {
-    let config = AssociationConfig { path_retries_max: 2, ..AssociationConfig::default() };
+    let config = AssociationConfig { path_retries_max: 2, ..patient() };
     let mut peer = multihomed(stage, config, &[SECOND]);
     let answering = Cell::new(false);
     let see = |peer: &mut Peer, to: SocketAddr, packet: &Bytes| {

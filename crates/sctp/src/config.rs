@@ -129,6 +129,12 @@ pub struct AssociationConfig {
     pub association_retries_max: u32,
     /// Path.Max.Retrans, 5.
     pub path_retries_max: u32,
+    /// PotentiallyFailed.Max.Retrans (RFC 7829), 0: the first timeout makes data go to other paths, if there are some.
+    /// From `path_retries_max` on there is no such state.
+    pub potentially_failed_retries_max: u32,
+    /// Whether data leaves a path that has fallen silent for longer than a round trip takes, while another path is active;
+    /// otherwise it waits for T3. On.
+    pub path_suspicion: bool,
     /// Valid.Cookie.Life, 60 s.
     pub cookie_life: Duration,
     /// Whether to record what the association does, for [`Endpoint::poll_trace`](crate::Endpoint::poll_trace); no.
@@ -158,6 +164,8 @@ impl Default for AssociationConfig {
             init_retries_max: 8,
             association_retries_max: 10,
             path_retries_max: 5,
+            potentially_failed_retries_max: 0,
+            path_suspicion: true,
             cookie_life: Duration::from_secs(60),
             trace: false,
         }

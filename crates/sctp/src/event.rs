@@ -112,7 +112,7 @@ pub enum Event {
         /// The first cause that it names (RFC 9260 §3.3.10).
         cause: u16,
     },
-    /// A path changed its state.
+    /// A path became usable, or was given up. One that has just fallen silent is neither (RFC 7829 §7.3): statistics show it.
     PathChanged {
         /// The peer's address.
         remote: SocketAddr,

@@ -108,6 +108,11 @@ impl PeerWindow {
         }
     }
 
+    /// Whether a chunk that went beyond the window is outstanding.
+    pub(crate) fn is_probed(&self) -> bool {
+        self.probe.is_some()
+    }
+
     pub(crate) fn probe_at(&self) -> Option<Time> {
         self.probe_at
     }

@@ -11,7 +11,7 @@ use crate::path::PathState;
 use crate::time::Time;
 
 /// Which fields a struct of this file has. It grows when fields are added; a field keeps its meaning.
-pub const STATISTICS_VERSION: u32 = 2;
+pub const STATISTICS_VERSION: u32 = 3;
 
 /// Where an association stands (RFC 9260 §4; `sctpAssocState`, `sstat_state`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -187,9 +187,9 @@ impl Statistics {
 pub struct PathStatistics {
     /// The peer's address (`spinfo_address`, `sctpAssocRemAddr`); the port is the UDP encapsulation port.
     pub remote: SocketAddr,
-    /// Whether it is usable (`sctpAssocRemAddrActive`).
+    /// Whether it is usable (`sctpAssocRemAddrActive`). One that has just failed still is, until it is given up.
     pub active: bool,
-    /// The same with unconfirmed paths apart (`spinfo_state`).
+    /// The same in full (`spinfo_state`).
     pub state: PathState,
     /// Whether heartbeats are sent when nothing else is (`sctpAssocRemAddrHBActive`).
     pub heartbeats: bool,
@@ -233,6 +233,12 @@ pub struct PathStatistics {
     pub tail_probes: u64,
     /// Reductions of the window that were taken back, because nothing had been lost (RFC 5682, RFC 3708).
     pub reductions_undone: u64,
+    /// Times that it fell silent while another path was active, so that data avoided it.
+    pub suspicions: u64,
+    /// How often it turned out to have been merely slow.
+    pub suspicions_mistaken: u64,
+    /// DATA chunks that were in flight on it then, and went again on other paths.
+    pub data_chunks_given_back: u64,
 }
 
 /// What a path counts.
@@ -245,6 +251,9 @@ pub(crate) struct PathCounts {
     pub(crate) data_chunks_retransmitted: u64,
     pub(crate) tail_probes: u64,
     pub(crate) reductions_undone: u64,
+    pub(crate) suspicions: u64,
+    pub(crate) suspicions_mistaken: u64,
+    pub(crate) data_chunks_given_back: u64,
 }
 
 /// Counters of an endpoint: of its associations, those that are gone included, and of packets without one.

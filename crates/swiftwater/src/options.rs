@@ -75,6 +75,11 @@ pub struct Options {
     pub association_retries_max: u32,
     /// Path.Max.Retrans. Default 5.
     pub path_retries_max: u32,
+    /// PotentiallyFailed.Max.Retrans (RFC 7829). Default 0: the first timeout makes data go to other paths, if there are some.
+    pub potentially_failed_retries_max: u32,
+    /// Whether data leaves a path that has fallen silent for longer than a round trip takes, while another path is active.
+    /// Default on.
+    pub path_suspicion: bool,
     /// Associations that may wait to be accepted. Default 128.
     pub backlog: u32,
     /// Where to tell what every association does; see [`crate::trace`]. Default: nowhere, at no cost.
@@ -111,6 +116,8 @@ impl Default for Options {
             init_retries_max: association.init_retries_max,
             association_retries_max: association.association_retries_max,
             path_retries_max: association.path_retries_max,
+            potentially_failed_retries_max: association.potentially_failed_retries_max,
+            path_suspicion: association.path_suspicion,
             backlog: 128,
             trace: None,
         }
@@ -143,6 +150,8 @@ impl Options {
             init_retries_max: self.init_retries_max,
             association_retries_max: self.association_retries_max,
             path_retries_max: self.path_retries_max,
+            potentially_failed_retries_max: self.potentially_failed_retries_max,
+            path_suspicion: self.path_suspicion,
             trace: self.trace.is_some(),
             ..sctp::AssociationConfig::default()
         }

@@ -4,8 +4,9 @@ use rand_chacha::rand_core::RngCore;
 use sctp_wire::chunk::{Heartbeat, HeartbeatAck, RawChunk};
 
 use super::{Association, Context, State, random_below};
-use crate::event::{Event, Host};
-use crate::path::{PathState, Probe};
+use crate::event::Host;
+use crate::path::PathState;
+use crate::time::Time;
 use crate::trace::{self, Timer};
 
 /// Longest HEARTBEAT that is answered; longer ones are dropped.
@@ -16,15 +17,15 @@ impl Association {
     /// them in each RTO (RFC 9260 §5.4).
     pub(super) fn start_heartbeats<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
         for path_id in 0..self.paths.len() {
-            if self.paths[path_id].probe.is_none() {
+            if self.paths[path_id].answer_by.is_none() {
                 self.schedule_heartbeat(cx, path_id);
             }
         }
     }
 
     /// HB.interval plus RTO, give or take half of the RTO (RFC 9260 §8.3). A path that is being verified has its turn
-    /// sooner (§5.4), until it counts as inactive.
-    fn schedule_heartbeat<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
+    /// sooner (§5.4), until it counts as inactive. One that has just failed has it at once (RFC 7829 §5.1).
+    pub(super) fn schedule_heartbeat<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
         let path = &mut self.paths[path_id];
         let rto = path.rto.current();
         let verifying = path.state == PathState::Unconfirmed && path.errors <= self.config.path_retries_max;
@@ -34,6 +35,10 @@ impl Association {
                 path.heartbeat_at = Some(at);
                 self.next_verification =
                     at + self.config.rto.initial / self.config.heartbeat_burst_max.max(1);
+                return;
+            }
+            (_, PathState::Suspected | PathState::PotentiallyFailed) => {
+                path.heartbeat_at = Some(cx.now);
                 return;
             }
             (Some(interval), _) => interval,
@@ -46,24 +51,41 @@ impl Association {
         path.heartbeat_at = Some(cx.now + interval + rto / 2 + random_below(cx.random, rto));
     }
 
+    /// A heartbeat was not answered within the RTO.
+    pub(super) fn handle_unanswered_heartbeat<H: Host + ?Sized>(
+        &mut self,
+        cx: &mut Context<'_, H>,
+        path_id: usize,
+    ) {
+        if self.asks_by_shutdown(path_id) {
+            return;
+        }
+        let path = &mut self.paths[path_id];
+        path.expire_probes(cx.now);
+        path.notes.timer(cx.now, Timer::Heartbeat, path.errors + 1);
+        path.rto.back_off(&self.config.rto);
+        // RFC 9260 §8.1: another path than the one in use says nothing about the peer.
+        self.errors += u32::from(path_id == self.data_path());
+        self.count_error(cx, path_id);
+        if self.paths[path_id].heartbeat_at.is_none() {
+            self.schedule_heartbeat(cx, path_id);
+        }
+    }
+
     pub(super) fn handle_heartbeat_timer<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
         path_id: usize,
     ) {
-        let path = &mut self.paths[path_id];
-        if matches!(self.state, State::ShutdownSent { .. } | State::ShutdownAckSent { .. }) {
-            // T2 asks already, and a peer that has forgotten us would answer a heartbeat with ABORT.
-            (path.probe, path.heartbeat_at) = (None, None);
+        if self.asks_by_shutdown(path_id) {
             return;
         }
-        if path.probe.take().is_some() {
-            path.notes.timer(cx.now, Timer::Heartbeat, path.errors + 1);
-            path.rto.back_off(&self.config.rto);
-            self.schedule_heartbeat(cx, path_id);
-            // RFC 9260 §8.1: another path than the one in use says nothing about the peer.
-            self.errors += u32::from(path_id == self.data_path());
-            return self.count_error(cx, path_id);
+        let often = self.next_quick_probe(cx.now, path_id);
+        let path = &mut self.paths[path_id];
+        if path.answer_by.is_some() && often.is_none() {
+            // An answer is waited for.
+            path.heartbeat_at = None;
+            return;
         }
         // RFC 9260 §8.3: only an idle path is probed.
         let idle =
@@ -72,16 +94,34 @@ impl Association {
             return self.schedule_heartbeat(cx, path_id);
         }
         let heartbeat = self.heartbeat(cx, path_id);
+        self.paths[path_id].heartbeat_at = often;
         self.push_control(heartbeat, Some(path_id));
+    }
+
+    /// When a path that has fallen silent is to be asked again, if another one carries the data meanwhile.
+    fn next_quick_probe(&self, now: Time, path_id: usize) -> Option<Time> {
+        let path = &self.paths[path_id];
+        path.suspicion
+            .next_probe(now, path.rto.srtt())
+            .filter(|_| self.others(path_id).any(|other| self.paths[other].takes_data()))
+    }
+
+    /// T2 asks already, and a peer that has forgotten us would answer a heartbeat with ABORT: paths are left in peace.
+    fn asks_by_shutdown(&mut self, path_id: usize) -> bool {
+        let asks = matches!(self.state, State::ShutdownSent { .. } | State::ShutdownAckSent { .. });
+        if asks {
+            self.paths[path_id].forget_probes();
+        }
+        asks
     }
 
     /// A HEARTBEAT for a path, whose answer is waited for from now on.
     pub(super) fn heartbeat<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) -> Vec<u8> {
         let path = &mut self.paths[path_id];
         let nonce = cx.random.next_u64();
-        path.probe = Some(Probe { nonce, sent_at: cx.now });
+        path.begin_probe(cx.now, nonce);
         path.notes.probe(cx.now, trace::Probe::Heartbeat);
-        path.heartbeat_at = Some(cx.now + path.rto.current());
+        path.heartbeat_at = None;
         let mut bytes = Vec::new();
         Heartbeat { info: &nonce.to_be_bytes() }.write(&mut bytes);
         bytes
@@ -106,15 +146,9 @@ impl Association {
     ) {
         let path = &mut self.paths[path_id];
         // RFC 9260 §5.4: only the nonce that went to this very address confirms it.
-        let Some(probe) = path.probe.take_if(|p| p.nonce.to_be_bytes() == ack.info) else { return };
-        path.rto.measure(cx.now.saturating_since(probe.sent_at), &self.config.rto);
-        path.errors = 0;
+        let Some(rtt) = path.end_probe(cx.now, ack.info) else { return };
+        path.rto.measure(rtt, &self.config.rto);
         self.errors = 0;
-        if path.state != PathState::Active {
-            path.state = PathState::Active;
-            let remote = path.remote;
-            cx.host.event(self.id, Event::PathChanged { remote, active: true });
-        }
-        self.schedule_heartbeat(cx, path_id);
+        self.path_answered(cx, path_id);
     }
 }

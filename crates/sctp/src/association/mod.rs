@@ -9,10 +9,12 @@
 //! | `transmit` | packets out of what waits |
 //! | `timers` | T1, T2, T3, delayed SACK |
 //! | `heartbeat` | probing of paths (§8.3) |
+//! | `failover` | paths that fail and return (§8.2, RFC 7829) |
 //! | `shutdown` | SHUTDOWN and ABORT (§9) |
 //! | `observe` | what those who look on see: statistics and trace |
 
 mod causes;
+mod failover;
 mod heartbeat;
 mod init;
 mod observe;
@@ -366,20 +368,17 @@ impl Association {
         }
     }
 
-    /// The primary path, or the first active one while the primary does not answer; another one for what timed out
+    /// The primary path, or another one while the primary does not answer; another one for what timed out
     /// (RFC 9260 §6.4).
     #[inline]
     fn data_path(&self) -> usize {
         if let Some(path_id) = self.detour
             && self.outbound.has_lost()
-            && self.paths[path_id].state == PathState::Active
+            && self.paths[path_id].takes_data()
         {
             return path_id;
         }
-        if self.paths[self.primary].state == PathState::Active {
-            return self.primary;
-        }
-        self.paths.iter().position(|p| p.state == PathState::Active).unwrap_or(self.primary)
+        if self.paths[self.primary].takes_data() { self.primary } else { self.stand_in() }
     }
 
     pub(crate) fn set_primary(&mut self, remote: SocketAddr) -> Result<(), PrimaryError> {

@@ -139,7 +139,9 @@ impl Association {
         match raw.kind {
             // RFC 9260 §6.2 has at most one in a packet; a second one is not worth its work.
             Sack::KIND => match Sack::parse(raw) {
-                Ok(sack) if !std::mem::replace(&mut self.seen.sack, true) => self.handle_sack(cx, &sack),
+                Ok(sack) if !std::mem::replace(&mut self.seen.sack, true) => {
+                    self.handle_sack(cx, path_id, &sack);
+                }
                 _ => self.discard_chunk(),
             },
             InitAck::KIND => {
@@ -164,7 +166,7 @@ impl Association {
             }
             Abort::KIND => self.handle_abort(cx, raw),
             Shutdown::KIND => match Shutdown::parse(raw) {
-                Ok(shutdown) => self.handle_shutdown(cx, &shutdown),
+                Ok(shutdown) => self.handle_shutdown(cx, path_id, &shutdown),
                 Err(_) => self.discard_chunk(),
             },
             ShutdownAck::KIND => self.handle_shutdown_ack(cx),
@@ -225,7 +227,7 @@ impl Association {
         self.push_control(ecn::answer(echo.lowest_tsn), None);
     }
 
-    fn handle_sack<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, sack: &Sack<'_>) {
+    fn handle_sack<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize, sack: &Sack<'_>) {
         let (gaps, duplicates) = (sack.gap_blocks().len() as u64, sack.duplicates().len() as u64);
         let sack = Report {
             cum_tsn: sack.cum_tsn,
@@ -243,19 +245,24 @@ impl Association {
         self.statistics.gaps_received += gaps;
         self.statistics.duplicates_reported += duplicates;
         match self.outbound.handle_sack(cx.now, sack, &mut self.paths, &self.config, &mut self.statistics) {
-            Ok(outcome) => self.after_sack(cx, &outcome),
+            Ok(outcome) => self.after_sack(cx, path_id, &outcome),
             Err(how) => self.abort_for_violation(cx, how),
         }
     }
 
-    pub(super) fn after_sack<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, outcome: &SackOutcome) {
+    /// Acts on what a SACK brought that came on a path.
+    pub(super) fn after_sack<H: Host + ?Sized>(
+        &mut self,
+        cx: &mut Context<'_, H>,
+        path_id: usize,
+        outcome: &SackOutcome,
+    ) {
         if outcome.progress {
             // RFC 9260 §8.1: the peer is alive.
             self.errors = 0;
         }
-        for &path_id in &outcome.reactivated {
-            let remote = self.paths[path_id].remote;
-            cx.host.event(self.id, Event::PathChanged { remote, active: true });
+        for &(answered, original) in &outcome.answered {
+            self.path_acknowledged(cx, answered, original, answered == path_id);
         }
         if outcome.writable {
             cx.host.event(self.id, Event::Writable);

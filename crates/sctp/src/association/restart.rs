@@ -28,7 +28,7 @@ impl Association {
         let unread_bytes = self.inbound.as_ref().map_or(0, Inbound::end);
         self.identity = Identity::from_cookie(cookie);
         self.paths = remotes.iter().map(|&(r, hints)| make_path(r, local, hints, &self.config)).collect();
-        (self.primary, self.reply_path, self.paths_changed) = (0, 0, true);
+        (self.primary, self.reply_path, self.detour, self.paths_changed) = (0, 0, None, true);
         self.outbound = Outbound::new(Tsn(cookie.local_initial_tsn), &self.config);
         self.establish_from_cookie(cx, cookie, from);
         if let Some(inbound) = &mut self.inbound {

@@ -107,10 +107,15 @@ impl Association {
         self.push_control(bytes, None);
     }
 
-    pub(super) fn handle_shutdown<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, shutdown: &Shutdown) {
+    pub(super) fn handle_shutdown<H: Host + ?Sized>(
+        &mut self,
+        cx: &mut Context<'_, H>,
+        path_id: usize,
+        shutdown: &Shutdown,
+    ) {
         match self.state {
             State::Established | State::ShutdownPending => {
-                self.acknowledge_by_shutdown(cx, shutdown);
+                self.acknowledge_by_shutdown(cx, path_id, shutdown);
                 if self.is_closed() {
                     return;
                 }
@@ -118,7 +123,7 @@ impl Association {
                 self.announce_peer_shutdown(cx);
                 self.continue_shutdown(cx);
             }
-            State::ShutdownReceived => self.acknowledge_by_shutdown(cx, shutdown),
+            State::ShutdownReceived => self.acknowledge_by_shutdown(cx, path_id, shutdown),
             // Both shut down at once (RFC 9260 §9.2).
             State::ShutdownSent { .. } => {
                 let rto = self.paths[self.data_path()].rto.current();
@@ -139,13 +144,18 @@ impl Association {
     }
 
     /// A SHUTDOWN acknowledges as a SACK without gaps does (RFC 9260 §9.2).
-    fn acknowledge_by_shutdown<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, shutdown: &Shutdown) {
+    fn acknowledge_by_shutdown<H: Host + ?Sized>(
+        &mut self,
+        cx: &mut Context<'_, H>,
+        path_id: usize,
+        shutdown: &Shutdown,
+    ) {
         let window_bytes = self.outbound.peer_window_bytes() + self.outbound.in_flight_payload_bytes();
         let gaps = None::<std::iter::Empty<(u16, u16)>>;
         let duplicates = std::iter::empty();
         let sack = Report { cum_tsn: shutdown.cum_tsn, window_bytes, gaps, duplicates };
         match self.outbound.handle_sack(cx.now, sack, &mut self.paths, &self.config, &mut self.statistics) {
-            Ok(outcome) => self.after_sack(cx, &outcome),
+            Ok(outcome) => self.after_sack(cx, path_id, &outcome),
             Err(how) => self.abort_for_violation(cx, how),
         }
     }
@@ -197,6 +207,10 @@ impl Association {
         }
         t2.rto = (t2.rto * 2).min(self.config.rto.max);
         t2.at = cx.now + t2.rto;
+        // Another address may answer (RFC 9260 §6.4).
+        if self.paths.len() > 1 {
+            self.count_error(cx, self.data_path());
+        }
         if acknowledge {
             self.push_shutdown_ack();
         } else {

@@ -1,12 +1,8 @@
 //! The association's timers: T1, T2, T3, late packets, tail probes, the pacer, the delayed SACK, heartbeats. One
 //! deadline for all.
 
-use std::net::SocketAddr;
-
 use super::{Association, Context, State};
-use crate::error::CloseReason;
-use crate::event::{Event, Host};
-use crate::path::PathState;
+use crate::event::Host;
 use crate::time::Time;
 use crate::trace::{Probe, Timer};
 
@@ -23,7 +19,8 @@ impl Association {
         let ack = self.inbound.as_ref().and_then(|i| i.ack_deadline());
         let probe = self.outbound.probe_at().filter(|_| self.may_carry_data());
         let paths =
-            self.paths.iter().flat_map(|p| [p.t3, p.heartbeat_at, p.late_at, p.tail.at()]).flatten().min();
+            self.paths.iter().flat_map(|p| [p.t3, p.heartbeat_at, p.answer_by, p.late_at, p.tail.at()]);
+        let paths = paths.flatten().chain(self.next_suspicion()).min();
         let pacer = self.paths[self.data_path()].pacer.opens_at().filter(|_| self.outbound.has_waiting());
         [state, ack, probe, paths, pacer].into_iter().flatten().min()
     }
@@ -66,6 +63,12 @@ impl Association {
             if due(self.paths[path_id].pacer.opens_at()) {
                 self.paths[path_id].tick_pacer(cx.now);
             }
+            if !self.is_closed() && due(self.suspicion_at(path_id)) {
+                self.handle_silence(cx, path_id);
+            }
+            if !self.is_closed() && due(self.paths[path_id].answer_by) {
+                self.handle_unanswered_heartbeat(cx, path_id);
+            }
             if !self.is_closed() && due(self.paths[path_id].heartbeat_at) {
                 self.handle_heartbeat_timer(cx, path_id);
             }
@@ -83,8 +86,7 @@ impl Association {
         if trouble {
             self.errors += 1;
             self.count_error(cx, path_id);
-            let others = (1..self.paths.len()).map(|n| (path_id + n) % self.paths.len());
-            self.detour = others.into_iter().find(|&other| self.paths[other].state == PathState::Active);
+            self.detour = self.others(path_id).find(|&other| self.paths[other].takes_data());
         }
     }
 
@@ -104,20 +106,6 @@ impl Association {
             tail.expire();
         } else {
             tail.cancel();
-        }
-    }
-
-    /// A path gave no answer, and what speaks for the peer has been counted (RFC 9260 §8.1, §8.2).
-    pub(super) fn count_error<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
-        let path = &mut self.paths[path_id];
-        path.errors += 1;
-        if path.errors > self.config.path_retries_max && path.state == PathState::Active {
-            path.state = PathState::Inactive;
-            let remote: SocketAddr = path.remote;
-            cx.host.event(self.id, Event::PathChanged { remote, active: false });
-        }
-        if self.errors > self.config.association_retries_max {
-            self.close(cx, CloseReason::Timeout);
         }
     }
 }

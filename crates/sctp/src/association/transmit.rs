@@ -28,7 +28,7 @@ impl Association {
         let path_id = match self.control.front() {
             Some(control) => control.path.unwrap_or(self.data_path()),
             None if with_data => self.data_path(),
-            None if self.inbound.as_ref().is_some_and(|i| i.ack_due()) => self.reply_path,
+            None if self.inbound.as_ref().is_some_and(|i| i.ack_due()) => self.sack_path(),
             None => return None,
         };
         let first_number = self.paths[path_id].next_packet();

@@ -156,6 +156,32 @@ impl Outbound {
         trouble
     }
 
+    /// A path has fallen silent: all that is in flight on it is to be sent again on another. Nothing says that the network
+    /// is congested, so the window stays as it is.
+    pub(crate) fn give_back(&mut self, path: &mut Path, path_id: usize) {
+        for (i, chunk) in self.outstanding.iter_mut().enumerate() {
+            if chunk.state == ChunkState::InFlight && usize::from(chunk.path) == path_id {
+                chunk.state = ChunkState::Lost;
+                self.in_flight_payload_bytes -= chunk.payload.len();
+                self.peer_window.give_back(chunk.payload.len());
+                self.lost.insert(self.first + i as u64);
+                path.counts.data_chunks_given_back += 1;
+            }
+        }
+        path.unanswered = path.next_packet();
+        (path.in_flight_bytes, path.t3, path.late_at) = (0, None, None);
+        path.tail.cancel();
+    }
+
+    /// The first packet from `path.first_unanswered()` on that is in flight.
+    pub(crate) fn first_in_flight(&self, path: &Path, path_id: usize) -> u32 {
+        let mut number = path.first_unanswered();
+        while path.sent_packet(number).is_some_and(|packet| !self.is_in_flight(packet, number, path_id)) {
+            number = number.wrapping_add(1);
+        }
+        number
+    }
+
     /// Counts the packets that are still in flight as lost.
     fn note_timeout(&self, now: Time, path: &mut Path, path_id: usize) {
         for at in 0..path.sent.len() {

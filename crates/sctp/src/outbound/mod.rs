@@ -175,6 +175,11 @@ impl Outbound {
         self.peer_window.bytes()
     }
 
+    /// Whether what is in flight went beyond a closed window, so that the peer may rightly not acknowledge it.
+    pub(crate) fn probes_window(&self) -> bool {
+        self.peer_window.is_probed()
+    }
+
     /// When a closed window is to be probed.
     pub(crate) fn probe_at(&self) -> Option<Time> {
         self.peer_window.probe_at()

@@ -6,7 +6,7 @@ use smallvec::{SmallVec, smallvec};
 use super::{Chunk, ChunkState, Outbound};
 use crate::config::AssociationConfig;
 use crate::congestion::{Acked, Coupling, RateSample, Signal};
-use crate::path::{Path, PathState, after, couple};
+use crate::path::{Path, after, couple};
 use crate::statistics::Statistics;
 use crate::time::Time;
 use crate::trace::UndoReason;
@@ -25,8 +25,9 @@ pub(crate) struct Report<G, D> {
 /// What a SACK brought.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct SackOutcome {
-    /// Paths that had been given up and carried what was acknowledged.
-    pub(crate) reactivated: SmallVec<[usize; 2]>,
+    /// Paths that carried what was acknowledged, and whether it was sent for the first time there: what was sent again may
+    /// have arrived elsewhere.
+    pub(crate) answered: SmallVec<[(usize, bool); 2]>,
     /// Something new was acknowledged, so the peer is alive.
     pub(crate) progress: bool,
     /// The send buffer fell to half or less while somebody waited for that.
@@ -99,12 +100,11 @@ impl Outbound {
         }
         let mut outcome = SackOutcome::default();
         for (path_id, (path, acked)) in paths.iter_mut().zip(acked).enumerate() {
-            if acked.packets.is_some() && path.state == PathState::Inactive {
-                // RFC 9260 §8.2.
-                path.state = PathState::Active;
-                outcome.reactivated.push(path_id);
+            if let Some((newest, _)) = acked.packets {
+                let original = path.sent_packet(newest).is_some_and(|packet| packet.first_transmission);
+                outcome.answered.push((path_id, original));
+                outcome.progress = true;
             }
-            outcome.progress |= acked.packets.is_some();
             self.settle_path(now, path, path_id, &acked, advanced, config, statistics);
             // RFC 9260 §6.3.2 R2, R3 and R4.
             if path.in_flight_bytes == 0 {

@@ -5,6 +5,7 @@ mod doubt;
 mod pacer;
 mod rack;
 mod reduction;
+mod suspicion;
 mod tail;
 
 use std::collections::VecDeque;
@@ -27,18 +28,45 @@ use pacer::Pacer;
 use rack::Rack;
 pub(crate) use rack::Verdict;
 use reduction::Reduction;
+use suspicion::Suspicion;
 use tail::{Tail, TailState};
 
-/// Whether a path may carry data (RFC 9260 §5.4, §8.2).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Whether a path may carry data (RFC 9260 §5.4, §8.2, RFC 7829).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum PathState {
     /// Not yet shown to belong to the peer.
     Unconfirmed,
     /// In use.
     Active,
+    /// Has just fallen silent: data goes to other paths until it answers.
+    Suspected,
+    /// Gave no answer for PotentiallyFailed.Max.Retrans attempts (RFC 7829): data goes to other paths.
+    PotentiallyFailed,
     /// Gave no answer for Path.Max.Retrans attempts.
     Inactive,
 }
+
+impl PathState {
+    /// Whether the user counts on it: what [`Event::PathChanged`](crate::Event::PathChanged) says. A path that has just
+    /// failed is not yet reported (RFC 7829 §7.3).
+    pub fn is_usable(self) -> bool {
+        matches!(self, PathState::Active | PathState::Suspected | PathState::PotentiallyFailed)
+    }
+
+    /// How little it is wanted for data: where no path is active, one that may come back is the better choice.
+    fn rank(self) -> u8 {
+        match self {
+            PathState::Active => 0,
+            PathState::Suspected => 1,
+            PathState::PotentiallyFailed => 2,
+            PathState::Inactive => 3,
+            PathState::Unconfirmed => 4,
+        }
+    }
+}
+
+/// Heartbeats that wait for their answers on one path; an older one is forgotten.
+const PROBES_MAX: usize = 8;
 
 /// A packet with DATA chunks, kept until it is known to have arrived or to be lost.
 #[derive(Debug)]
@@ -54,9 +82,9 @@ pub(crate) struct SentPacket {
 
 /// A heartbeat that was sent and not yet answered.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Probe {
-    pub(crate) nonce: u64,
-    pub(crate) sent_at: Time,
+struct Probe {
+    nonce: u64,
+    sent_at: Time,
 }
 
 #[derive(Debug)]
@@ -95,8 +123,15 @@ pub(crate) struct Path {
     /// Loss was found just now: one packet goes again whatever the congestion window is (RFC 9260 §7.2.4, 3).
     pub(crate) retransmits_at_once: bool,
     pub(crate) t3: Option<Time>,
+    /// When a heartbeat is due.
     pub(crate) heartbeat_at: Option<Time>,
-    pub(crate) probe: Option<Probe>,
+    /// When a heartbeat that left before counts as not answered.
+    pub(crate) answer_by: Option<Time>,
+    /// The heartbeats that were not answered, the oldest first.
+    probes: SmallVec<[Probe; PROBES_MAX]>,
+    pub(crate) suspicion: Suspicion,
+    /// Packets before this one were answered, or are not waited for any more.
+    pub(crate) unanswered: u32,
     pub(crate) last_sent_at: Time,
     /// The last packet asked for its SACK at once, so that none is held back by the peer.
     pub(crate) tail_asks: bool,
@@ -144,7 +179,10 @@ impl Path {
             retransmits_at_once: false,
             t3: None,
             heartbeat_at: None,
-            probe: None,
+            answer_by: None,
+            probes: SmallVec::new(),
+            suspicion: Suspicion::default(),
+            unanswered: 0,
             last_sent_at: Time::ZERO,
             tail_asks: false,
             counts: PathCounts::default(),
@@ -286,16 +324,81 @@ impl Path {
         if self.in_flight_bytes == 0 || self.late_at.is_some() || !config.tail_loss_probes {
             return self.tail.cancel();
         }
-        // RFC 8985 §7.2: a lone packet may wait for another one at the peer.
-        let lone = self.in_flight_bytes <= self.mtu_bytes && !self.tail_asks;
-        let ack_delay = if lone { config.sack_delay } else { Duration::ZERO };
         let state = TailState {
             last_sent_at: self.last_sent_at,
             srtt: self.rto.srtt(),
             longest: self.rto.unbounded(),
-            ack_delay,
+            ack_delay: self.ack_delay(config.sack_delay),
         };
         self.tail.plan(now, state);
+    }
+
+    /// How long the peer may keep its SACK to itself: a lone packet may wait for another one there (RFC 8985 §7.2).
+    #[inline]
+    fn ack_delay(&self, sack_delay: Duration) -> Duration {
+        let lone = self.in_flight_bytes <= self.mtu_bytes && !self.tail_asks;
+        if lone { sack_delay } else { Duration::ZERO }
+    }
+
+    /// Whether new data may go to it.
+    #[inline]
+    pub(crate) fn takes_data(&self) -> bool {
+        self.state == PathState::Active
+    }
+
+    /// The order in which paths are chosen for data when none takes it (RFC 7829 §5.1: the fewest errors).
+    pub(crate) fn reluctance(&self) -> (u8, u32) {
+        (self.state.rank(), self.errors)
+    }
+
+    /// A heartbeat with this nonce leaves.
+    pub(crate) fn begin_probe(&mut self, now: Time, nonce: u64) {
+        if self.probes.len() == PROBES_MAX {
+            self.probes.remove(0);
+        }
+        self.probes.push(Probe { nonce, sent_at: now });
+        self.answer_by.get_or_insert(now + self.rto.current());
+        self.suspicion.on_probe();
+    }
+
+    /// The round trip of the heartbeat with this nonce, which is answered, and so are those before it.
+    pub(crate) fn end_probe(&mut self, now: Time, nonce: &[u8]) -> Option<Duration> {
+        let at = self.probes.iter().position(|probe| probe.nonce.to_be_bytes() == nonce)?;
+        let sent_at = self.probes[at].sent_at;
+        self.probes.drain(..=at);
+        self.answer_by = None;
+        Some(now.saturating_since(sent_at))
+    }
+
+    /// A heartbeat was not answered in time. Later ones may still be.
+    pub(crate) fn expire_probes(&mut self, now: Time) {
+        let rto = self.rto.current();
+        self.probes.retain(|probe| probe.sent_at + rto > now);
+        self.answer_by = None;
+    }
+
+    /// No answer is waited for any more.
+    pub(crate) fn forget_probes(&mut self) {
+        self.probes.clear();
+        (self.answer_by, self.heartbeat_at) = (None, None);
+    }
+
+    /// When the path has been silent for too long: since the oldest packet that was not answered, or a heartbeat.
+    pub(crate) fn silent_at(&self, sack_delay: Duration) -> Option<Time> {
+        let patience = self.suspicion.patience(self.rto.srtt()?, self.rto.unbounded());
+        let data = self.sent_packet(self.first_unanswered()).filter(|_| self.in_flight_bytes > 0);
+        let data = data.map(|packet| packet.sent_at + patience + self.ack_delay(sack_delay));
+        let heartbeat = self.answer_by.and(self.probes.first()).map(|probe| probe.sent_at + patience);
+        [data, heartbeat].into_iter().flatten().min()
+    }
+
+    /// The oldest packet that may be in flight and after which nothing has arrived.
+    #[inline]
+    pub(crate) fn first_unanswered(&self) -> u32 {
+        match self.rack.newest() {
+            Some(newest) if !after(self.unanswered, newest) => newest.wrapping_add(1),
+            _ => self.unanswered,
+        }
     }
 
     /// The number that the next packet gets.
@@ -348,6 +451,7 @@ impl Path {
     /// T3 gave up everything in flight; `flight_bytes` had been.
     pub(crate) fn start_over(&mut self, now: Time, flight_bytes: usize) {
         self.recovery_until = self.next_packet();
+        self.unanswered = self.next_packet();
         (self.recovering, self.reduction) = (true, None);
         self.congestion.on_timeout(now, flight_bytes);
     }
@@ -384,9 +488,9 @@ impl Path {
     pub(crate) fn statistics(&self, config: &AssociationConfig) -> PathStatistics {
         PathStatistics {
             remote: self.remote,
-            active: self.state == PathState::Active,
+            active: self.state.is_usable(),
             state: self.state,
-            heartbeats: self.heartbeat_at.is_some(),
+            heartbeats: self.heartbeat_at.or(self.answer_by).is_some(),
             mtu_bytes: self.mtu_bytes,
             cwnd_bytes: self.congestion.cwnd_bytes(),
             ssthresh_bytes: Some(self.congestion.ssthresh_bytes()).filter(|bytes| *bytes != usize::MAX),
@@ -407,6 +511,9 @@ impl Path {
             delivered_bytes: self.delivery.delivered_bytes(),
             tail_probes: self.counts.tail_probes,
             reductions_undone: self.counts.reductions_undone,
+            suspicions: self.counts.suspicions,
+            suspicions_mistaken: self.counts.suspicions_mistaken,
+            data_chunks_given_back: self.counts.data_chunks_given_back,
         }
     }
 }

@@ -11,6 +11,7 @@ mod data_both_ways;
 mod data_with_cookie;
 mod delivery_order;
 mod errors;
+mod failover;
 mod fragmentation;
 mod gap_reports;
 mod heartbeat;

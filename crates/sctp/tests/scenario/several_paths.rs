@@ -37,6 +37,15 @@ fn established(seed: u8, config: AssociationConfig, list: &[IpAddr]) -> Peer {
     peer
 }
 
+/// The failover of RFC 9260 alone: a path is left when it has timed out.
+fn patient() -> AssociationConfig {
+    AssociationConfig {
+        potentially_failed_retries_max: u32::MAX,
+        path_suspicion: false,
+        ..AssociationConfig::default()
+    }
+}
+
 /// Answers the next heartbeat and says which path it came on.
 fn answers(peer: &mut Peer) -> SocketAddr {
     let (to, packet) = peer.hears_on();
@@ -112,8 +121,8 @@ fn an_address_that_never_answers_does_not_end_the_association() {
 }
 
 #[test]
-fn data_moves_to_the_path_that_answers_and_back() {
-    let mut peer = established(4, AssociationConfig::default(), &[SECOND]);
+fn what_timed_out_moves_to_the_path_that_answers() {
+    let mut peer = established(4, patient(), &[SECOND]);
     peer.expects("COOKIE ACK");
     peer.waits(Duration::ZERO);
     answers(&mut peer);
@@ -186,7 +195,7 @@ fn the_user_chooses_the_primary_path() {
 
 #[test]
 fn a_trace_tells_the_paths_apart() {
-    let config = AssociationConfig { trace: true, path_retries_max: 0, ..AssociationConfig::default() };
+    let config = AssociationConfig { trace: true, path_retries_max: 0, ..patient() };
     let mut peer = established(12, config, &[SECOND]);
     peer.expects("COOKIE ACK");
     peer.waits(Duration::ZERO);

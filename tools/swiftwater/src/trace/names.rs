@@ -57,6 +57,8 @@ pub(crate) fn path_state(state: PathState) -> &'static str {
     match state {
         PathState::Unconfirmed => "unconfirmed",
         PathState::Active => "active",
+        PathState::Suspected => "suspected",
+        PathState::PotentiallyFailed => "potentially_failed",
         PathState::Inactive => "inactive",
     }
 }

@@ -1,0 +1,137 @@
+//! Paths that fail and return (RFC 9260 §8.1, §8.2, RFC 7829), and those that only seem to.
+//!
+//! Three steps lead away from a path: it is suspected when it has been silent for longer than a round trip takes,
+//! potentially failed after the first timeout, inactive after Path.Max.Retrans more. Data avoids it from the first step on if
+//! another path is active. One step leads back: it answers.
+
+use super::{Association, Context};
+use crate::error::CloseReason;
+use crate::event::{Event, Host};
+use crate::path::PathState;
+use crate::time::Time;
+
+impl Association {
+    /// The other paths, from the next one on.
+    pub(super) fn others(&self, path_id: usize) -> impl Iterator<Item = usize> + use<> {
+        let count = self.paths.len();
+        (1..count).map(move |n| (path_id + n) % count)
+    }
+
+    /// Where data goes when the primary path does not take it: an active path, or the one that is the most likely to
+    /// come back.
+    #[cold]
+    pub(super) fn stand_in(&self) -> usize {
+        std::iter::once(self.primary)
+            .chain(self.others(self.primary))
+            .min_by_key(|&id| self.paths[id].reluctance())
+            .unwrap_or(self.primary)
+    }
+
+    /// Where a SACK goes that carries no data with it: where DATA came from (RFC 9260 §6.4), or elsewhere if nothing that
+    /// we send there is answered.
+    pub(super) fn sack_path(&self) -> usize {
+        match self.paths[self.reply_path].state {
+            PathState::Active | PathState::Unconfirmed => self.reply_path,
+            PathState::Suspected | PathState::PotentiallyFailed | PathState::Inactive => self.data_path(),
+        }
+    }
+
+    /// When a path has been silent for too long, if data could go elsewhere.
+    #[inline]
+    pub(super) fn suspicion_at(&self, path_id: usize) -> Option<Time> {
+        if self.paths.len() < 2 || !self.config.path_suspicion || !self.paths[path_id].takes_data() {
+            return None;
+        }
+        self.silence_ends(path_id)
+    }
+
+    fn silence_ends(&self, path_id: usize) -> Option<Time> {
+        let elsewhere = self.others(path_id).any(|other| self.paths[other].takes_data());
+        if !elsewhere || !self.is_set_up() || !self.may_carry_data() || self.outbound.probes_window() {
+            return None;
+        }
+        self.paths[path_id].silent_at(self.config.sack_delay)
+    }
+
+    /// When the next path has been silent for too long.
+    #[inline]
+    pub(super) fn next_suspicion(&self) -> Option<Time> {
+        if self.paths.len() < 2 {
+            return None;
+        }
+        (0..self.paths.len()).filter_map(|path_id| self.suspicion_at(path_id)).min()
+    }
+
+    /// A path seems to have been silent for too long. What it is still to answer is looked for only now.
+    pub(super) fn handle_silence<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
+        let path = &mut self.paths[path_id];
+        path.unanswered = self.outbound.first_in_flight(path, path_id);
+        if self.suspicion_at(path_id).is_some_and(|at| at <= cx.now) {
+            self.paths[path_id].state = PathState::Suspected;
+            self.doubt_path(cx, path_id);
+        }
+    }
+
+    /// Data leaves a path, which is asked for a sign of life at once and often.
+    fn doubt_path<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
+        let path = &mut self.paths[path_id];
+        if path.suspicion.begin(cx.now) {
+            path.counts.suspicions += 1;
+            self.outbound.give_back(path, path_id);
+            path.heartbeat_at = Some(cx.now);
+        }
+    }
+
+    /// A path gave no answer, and what speaks for the peer has been counted (RFC 9260 §8.1, §8.2).
+    pub(super) fn count_error<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
+        let alone = self.others(path_id).all(|other| self.paths[other].state == PathState::Unconfirmed);
+        let path = &mut self.paths[path_id];
+        path.errors += 1;
+        if path.state.is_usable() {
+            if path.errors > self.config.path_retries_max {
+                path.state = PathState::Inactive;
+                let remote = path.remote;
+                cx.host.event(self.id, Event::PathChanged { remote, active: false });
+            } else if path.errors > self.config.potentially_failed_retries_max && !alone {
+                path.state = PathState::PotentiallyFailed;
+                self.doubt_path(cx, path_id);
+            }
+        }
+        if self.errors > self.config.association_retries_max {
+            self.close(cx, CloseReason::Timeout);
+        }
+    }
+
+    /// What was sent on a path was acknowledged. `original`: for the first time, so that it was this path that carried it.
+    /// `here`: the answer came on this path, too, so that it works both ways.
+    pub(super) fn path_acknowledged<H: Host + ?Sized>(
+        &mut self,
+        cx: &mut Context<'_, H>,
+        path_id: usize,
+        original: bool,
+        here: bool,
+    ) {
+        match self.paths[path_id].state {
+            // RFC 9260 §8.2.
+            PathState::Inactive => self.path_answered(cx, path_id),
+            // RFC 7829 §5.1: not by what was sent again.
+            PathState::Suspected | PathState::PotentiallyFailed if original && here => {
+                self.path_answered(cx, path_id);
+            }
+            _ => {}
+        }
+    }
+
+    /// A path works: data may go there again.
+    pub(super) fn path_answered<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
+        let path = &mut self.paths[path_id];
+        path.errors = 0;
+        path.counts.suspicions_mistaken += u64::from(path.suspicion.end(cx.now));
+        let old = std::mem::replace(&mut path.state, PathState::Active);
+        if !old.is_usable() {
+            let remote = path.remote;
+            cx.host.event(self.id, Event::PathChanged { remote, active: true });
+        }
+        self.schedule_heartbeat(cx, path_id);
+    }
+}

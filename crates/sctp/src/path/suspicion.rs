@@ -1,0 +1,122 @@
+//! Whether a path has fallen silent, long before T3 would tell.
+//!
+//! A path is suspected when the oldest packet in flight on it has gone unanswered for longer than a round trip reasonably
+//! takes, and nothing that left after it was answered either. Data avoids it then, and heartbeats ask it often, until one
+//! is answered.
+
+use std::time::Duration;
+
+use crate::time::Time;
+
+/// The least patience: less is the noise of schedulers.
+const PATIENCE_MIN: Duration = Duration::from_millis(50);
+/// How often the patience is doubled at most.
+const DOUBLINGS_MAX: u32 = 3;
+/// A mistake older than this is forgotten.
+const MISTAKE_LIFE: Duration = Duration::from_secs(60);
+/// How often a suspected path is asked, and for how long.
+const PROBE_INTERVAL: Duration = Duration::from_millis(250);
+const PROBING_TIME: Duration = Duration::from_secs(60);
+
+/// What a path knows of its silence.
+#[derive(Debug, Default)]
+pub(crate) struct Suspicion {
+    /// When the path fell silent, if it has not answered since.
+    since: Option<Time>,
+    /// Heartbeats that left since then.
+    probes: u32,
+    /// Suspicions lately to which the first heartbeat was answered at once: the path had merely been slow.
+    mistakes: u32,
+    mistaken_at: Time,
+}
+
+impl Suspicion {
+    /// How long an answer may take.
+    #[inline]
+    pub(crate) fn patience(&self, srtt: Duration, longest: Duration) -> Duration {
+        (srtt * 3 / 2).max(longest).max(PATIENCE_MIN) * (1 << self.mistakes)
+    }
+
+    /// The path has fallen silent. True: that is news.
+    pub(crate) fn begin(&mut self, now: Time) -> bool {
+        if self.since.is_some() {
+            return false;
+        }
+        if now.saturating_since(self.mistaken_at) > MISTAKE_LIFE {
+            self.mistakes = 0;
+        }
+        (self.since, self.probes) = (Some(now), 0);
+        true
+    }
+
+    /// A heartbeat leaves.
+    pub(crate) fn on_probe(&mut self) {
+        self.probes = self.probes.saturating_add(1);
+    }
+
+    /// When the next heartbeat is due after one that leaves now, as long as the path is asked often.
+    pub(crate) fn next_probe(&self, now: Time, srtt: Option<Duration>) -> Option<Time> {
+        self.since
+            .filter(|since| now.saturating_since(*since) < PROBING_TIME)
+            .map(|_| now + srtt.unwrap_or_default().max(PROBE_INTERVAL))
+    }
+
+    /// The path has answered. True: it had been suspected by mistake, and has more time from now on.
+    pub(crate) fn end(&mut self, now: Time) -> bool {
+        let mistaken = self.since.take().is_some() && self.probes <= 1;
+        if mistaken {
+            self.mistakes = (self.mistakes + 1).min(DOUBLINGS_MAX);
+            self.mistaken_at = now;
+        }
+        mistaken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SRTT: Duration = Duration::from_millis(100);
+
+    fn at(ms: u64) -> Time {
+        Time::ZERO + Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn an_answer_may_take_half_as_long_again_or_as_long_as_it_varies() {
+        let suspicion = Suspicion::default();
+        assert_eq!(suspicion.patience(SRTT, Duration::ZERO), Duration::from_millis(150));
+        assert_eq!(suspicion.patience(SRTT, Duration::from_millis(180)), Duration::from_millis(180));
+        assert_eq!(suspicion.patience(Duration::ZERO, Duration::ZERO), PATIENCE_MIN);
+    }
+
+    #[test]
+    fn a_suspected_path_is_asked_often_for_a_minute() {
+        let mut suspicion = Suspicion::default();
+        assert_eq!(suspicion.next_probe(at(0), None), None);
+        assert!(suspicion.begin(at(0)));
+        assert!(!suspicion.begin(at(5)), "it is suspected already");
+        assert_eq!(suspicion.next_probe(at(10), Some(SRTT)), Some(at(260)));
+        assert_eq!(suspicion.next_probe(at(10), Some(4 * SRTT)), Some(at(410)));
+        assert_eq!(suspicion.next_probe(at(60_000), Some(SRTT)), None);
+    }
+
+    #[test]
+    fn each_mistake_doubles_the_patience_for_a_while() {
+        let mut suspicion = Suspicion::default();
+        let patience = |suspicion: &Suspicion| suspicion.patience(SRTT, Duration::ZERO).as_millis();
+        for expected in [300, 600, 1200, 1200] {
+            suspicion.begin(at(0));
+            suspicion.on_probe();
+            assert!(suspicion.end(at(0)));
+            assert_eq!(patience(&suspicion), expected);
+        }
+        // A path that does not answer at once was suspected rightly.
+        suspicion.begin(at(100_000));
+        suspicion.on_probe();
+        suspicion.on_probe();
+        assert!(!suspicion.end(at(100_500)));
+        assert_eq!(patience(&suspicion), 150);
+        assert!(!suspicion.end(at(100_500)), "it was not suspected");
+    }
+}
