@@ -88,6 +88,15 @@ impl Outcome {
         self.bits_per_s / self.limit_bits_per_s
     }
 
+    /// The number of the path that was used alone, or all that were used: `2`, `1+2`.
+    pub fn paths_text(&self) -> Option<String> {
+        let numbers = match (self.path, self.paths) {
+            (Some(path), _) => path..=path,
+            (None, paths) => 1..=paths?,
+        };
+        Some(numbers.map(|path| path.to_string()).collect::<Vec<_>>().join("+"))
+    }
+
     /// All paths by what the best one made alone.
     pub fn ratio_to_best_path(&self) -> Option<f64> {
         self.best_path_bits_per_s.map(|best| self.bits_per_s / best)

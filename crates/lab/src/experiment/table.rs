@@ -10,7 +10,7 @@ type Column = (&'static str, fn(&Outcome) -> Option<String>);
 const COLUMNS: [Column; 18] = [
     ("transport", |o| Some(o.transport.clone())),
     ("control", |o| o.algorithm.map(str::to_owned)),
-    ("paths", paths),
+    ("paths", Outcome::paths_text),
     ("seconds", |o| (o.seconds > 0.0).then(|| format!("{:.2}", o.seconds))),
     ("Mbit/s", |o| Some(mbits(o.bits_per_s))),
     ("limit", |o| o.paths.map(|_| mbits(o.limit_bits_per_s))),
@@ -67,15 +67,6 @@ fn align(rows: &[Vec<String>], names: usize) -> String {
         out.push('\n');
     }
     out
-}
-
-/// The path that was used alone, or all of them.
-fn paths(outcome: &Outcome) -> Option<String> {
-    let numbers = match (outcome.path, outcome.paths) {
-        (Some(path), _) => path..=path,
-        (None, paths) => 1..=paths?,
-    };
-    Some(numbers.map(|path| path.to_string()).collect::<Vec<_>>().join("+"))
 }
 
 fn percent(share: f64) -> String {

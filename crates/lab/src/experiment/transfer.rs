@@ -103,13 +103,15 @@ impl Transfer {
         let mut paths = Vec::with_capacity(self.links.len());
         for (number, (link, sampled)) in self.links.iter().zip(&mut self.sampled_line_bytes).enumerate() {
             let pipe = self.world.network.pipe(link.there);
+            let rate_bits_per_s = pipe.config().rate_bits_per_s.unwrap_or(u64::MAX);
             let queue_bytes = pipe.queued_bytes(now_ns);
             // What the pipe calls delivered has entered it: what waits has yet to leave.
             let left_bytes = pipe.stats().bytes_delivered.saturating_sub(queue_bytes as u64);
             let remote = self.world.node(RECEIVER).sockets()[number];
             let path = statistics.paths.iter().find(|path| path.remote == remote);
             paths.push(PathSample {
-                bits_per_s: per_second(left_bytes.saturating_sub(*sampled)),
+                // What an outage takes with the queue has been counted as waiting; no line carries more than its rate.
+                bits_per_s: per_second(left_bytes.saturating_sub(*sampled)).min(rate_bits_per_s as f64),
                 cwnd_bytes: path.map_or(0, |path| path.cwnd_bytes),
                 in_flight_bytes: path.map_or(0, |path| path.in_flight_bytes),
                 queue_bytes,

@@ -1,5 +1,7 @@
 //! The page: how much of the line each case filled, and how each went, in one file that needs nothing else.
 
+mod sizes;
+
 use std::fmt::Write;
 
 use ::lab::experiment::{Experiment, Outcome, PathSample, Sample, table};
@@ -14,18 +16,24 @@ const HEIGHT: f64 = 150.0;
 const LEFT: f64 = 8.0;
 const TOP: f64 = 18.0;
 const BOTTOM: f64 = HEIGHT - 20.0;
+/// What is delivered may be drawn so much above what the lines carry.
+const PEAK: f64 = 1.1;
 /// Colours of paths, in turn.
 const PATH_CLASSES: [&str; 4] = ["queue", "flight", "third", "fourth"];
 
 /// The whole page.
 pub(super) fn render(experiment: &Experiment, outcomes: &[Outcome]) -> String {
-    let bars: String = outcomes.iter().map(bar).collect();
+    let (charts, bars) = match sizes::charts(outcomes) {
+        Some(charts) => (charts, String::new()),
+        None => (String::new(), outcomes.iter().map(bar).collect()),
+    };
     // Of several outcomes of one run, the last has the trace of all.
     let figures = outcomes.iter().enumerate().filter(|(index, outcome)| {
         let later = &outcomes[index + 1..];
         !outcome.trace.is_empty() && !later.iter().any(|other| goes_on(outcome, other))
     });
-    let figures: String = figures.map(|(_, outcome)| figure(outcome)).collect();
+    let figures: String =
+        std::iter::once(charts).chain(figures.map(|(_, outcome)| figure(outcome))).collect();
     let parts = [
         ("{{name}}", escape(experiment.name)),
         ("{{about}}", escape(experiment.about)),
@@ -47,12 +55,13 @@ fn bar(outcome: &Outcome) -> String {
         Some(algorithm) => format!("{} {algorithm}", outcome.transport),
         None => outcome.transport.clone(),
     };
+    let what =
+        outcome.paths_text().map_or_else(|| format!("{:.0} s", outcome.seconds), |p| format!("path {p}"));
     let percent = outcome.share() * 100.0;
     format!(
-        "<span>{}</span><span>{}, {:.0} s</span><div class={class}><i style=\"width:{:.2}%\"></i></div><span>{percent:.1} %</span>\n",
+        "<span>{}</span><span>{}, {what}</span><div class={class}><i style=\"width:{:.2}%\"></i></div><span>{percent:.1} %</span>\n",
         escape(&outcome.case),
         escape(&who),
-        outcome.seconds,
         percent.clamp(0.0, 100.0),
     )
 }
@@ -105,8 +114,9 @@ fn figure_of_line(outcome: &Outcome, end_s: f64) -> (String, String) {
 /// What came through all lines together and what each carried, and the windows of the paths.
 fn figure_of_paths(outcome: &Outcome, paths: usize, end_s: f64) -> (String, String) {
     let trace = &outcome.trace;
-    let rate = |sample: &Sample| sample.paths.iter().map(|p| p.bits_per_s).fold(sample.bits_per_s, f64::max);
-    let rate_max = trace.iter().map(rate).fold(outcome.limit_bits_per_s, f64::max);
+    // What waited for a lost packet is delivered at once when that comes: a peak which says little and would press
+    // everything else to the ground.
+    let rate_max = PEAK * trace.iter().map(on_the_lines).fold(outcome.limit_bits_per_s, f64::max);
     let bytes_max =
         trace.iter().flat_map(|s| &s.paths).map(|path| path.cwnd_bytes).max().unwrap_or(0).max(1) as f64;
     let class = |path: usize| PATH_CLASSES[path % PATH_CLASSES.len()];
@@ -114,13 +124,13 @@ fn figure_of_paths(outcome: &Outcome, paths: usize, end_s: f64) -> (String, Stri
         (0..paths).map(|path| format!("<span class={}>path {}</span>", class(path), path + 1)).collect();
     let names = names.join(", ");
     let mut rates = limit(outcome, rate_max);
+    rates += &curve("ours", trace, end_s, |sample| (sample.bits_per_s / rate_max).min(1.0));
     let mut windows = format!("<text x={LEFT} y=12>{} bytes</text>", grouped(bytes_max as u64));
     for path in 0..paths {
         rates += &curve(class(path), trace, end_s, |sample| sample.paths[path].bits_per_s / rate_max);
         windows +=
             &curve(class(path), trace, end_s, |sample| sample.paths[path].cwnd_bytes as f64 / bytes_max);
     }
-    rates += &curve("ours", trace, end_s, |sample| sample.bits_per_s / rate_max);
     (
         format!(
             "<figcaption><span class=ours>Delivered</span>, what left the line of {names}, and the limit\
@@ -129,6 +139,11 @@ fn figure_of_paths(outcome: &Outcome, paths: usize, end_s: f64) -> (String, Stri
         ),
         format!("<figcaption>Congestion window of {names}</figcaption>{}", drawing(&windows, end_s)),
     )
+}
+
+/// What left all lines together.
+fn on_the_lines(sample: &Sample) -> f64 {
+    sample.paths.iter().map(|path| path.bits_per_s).sum()
 }
 
 /// The limit as a line, and what the height of the drawing stands for.
