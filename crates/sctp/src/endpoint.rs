@@ -238,9 +238,13 @@ impl Endpoint {
     }
 
     /// New data goes to this address of the peer from now on, while it answers (RFC 9260 §6.4, §11.1.6).
-    pub fn set_primary(&mut self, id: AssociationId, remote: SocketAddr) -> Result<(), PrimaryError> {
+    ///
+    /// # Errors
+    ///
+    /// The peer has no such address, or has not answered there yet, or is gone.
+    pub fn set_primary(&mut self, id: AssociationId, address: IpAddr) -> Result<(), PrimaryError> {
         let association = self.associations.get_mut(id.index()).ok_or(PrimaryError::Closed)?;
-        association.set_primary(remote)?;
+        association.set_primary(address)?;
         self.settle(id);
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Errors, one enum per operation.
 
 use std::fmt;
+use std::net::IpAddr;
 
 /// Why a message was not taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,20 +85,32 @@ pub enum PrimaryError {
     /// The association is gone.
     Closed,
     /// The peer has no such address.
-    NoSuchPath,
+    NoSuchPath {
+        /// The address asked for.
+        address: IpAddr,
+    },
     /// It is not shown yet that the address is the peer's.
-    Unconfirmed,
+    Unconfirmed {
+        /// The address asked for.
+        address: IpAddr,
+    },
 }
 
 impl fmt::Display for PrimaryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            PrimaryError::Closed => "the association is gone; connect again",
-            PrimaryError::NoSuchPath => "the peer has no such address; choose one of its paths",
-            PrimaryError::Unconfirmed => {
-                "this address has not answered yet; wait until its path is active, then ask again"
+        match self {
+            PrimaryError::Closed => f.write_str("the association is gone; connect again"),
+            PrimaryError::NoSuchPath { address } => {
+                write!(
+                    f,
+                    "the peer has no address {address}; choose one of the paths that the statistics list"
+                )
             }
-        })
+            PrimaryError::Unconfirmed { address } => write!(
+                f,
+                "the peer has not answered at {address} yet; wait until the statistics show that path as active, then ask again"
+            ),
+        }
     }
 }
 

@@ -1,12 +1,12 @@
 //! Associations: one-to-one endpoints.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use sctp::Statistics;
+use sctp::{PrimaryError, Statistics};
 use streams::{Chain, Interest, Message as Block, Module};
 use tpi::{Addresses, Errno, Primitive};
 
@@ -342,6 +342,30 @@ impl Association {
     fn statistics_if_open(&self) -> Option<Statistics> {
         let stream = self.shared.socket.stream;
         with_driver(&self.shared.socket.shard, |driver| driver.statistics(stream, 0)).flatten()
+    }
+
+    /// New data goes to this address of the peer from now on, while it answers; otherwise to another of its addresses, as
+    /// long as it does not. Where the peers send on all paths at once, it is where the traffic of a single path would go.
+    ///
+    /// ```
+    /// # use swiftwater::{Association, Listener};
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// # let client = Association::connect(listener.local_address())?;
+    /// let statistics = client.statistics();
+    /// let path = statistics.paths.iter().find(|path| path.active).expect("one is active");
+    /// client.set_primary(path.remote.ip())?;
+    /// let nowhere = client.set_primary("192.0.2.1".parse()?).unwrap_err();
+    /// assert!(nowhere.to_string().starts_with("the peer has no address 192.0.2.1"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The peer has no such address, or has not answered there yet, or the association is gone.
+    pub fn set_primary(&self, address: IpAddr) -> Result<(), PrimaryError> {
+        let Socket { stream, ref shard, .. } = self.shared.socket;
+        with_driver(shard, |driver| driver.set_primary(stream, 0, address))
+            .unwrap_or(Err(PrimaryError::Closed))
     }
 
     /// The peer, as long as the association is up.

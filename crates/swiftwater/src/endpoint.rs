@@ -1,7 +1,9 @@
 //! One-to-many endpoints: every association of one port through one object.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
+use sctp::{PrimaryError, Statistics};
 use streams::{Chain, Kind};
 use tpi::{Errno, Primitive};
 
@@ -126,8 +128,25 @@ impl Endpoint {
     }
 
     fn streams_out(&self, id: AssociationId) -> Option<u16> {
+        self.statistics(id).map(|statistics| statistics.streams_out)
+    }
+
+    /// Counters of one association, its paths among them; `None` once it is gone.
+    pub fn statistics(&self, id: AssociationId) -> Option<Statistics> {
         let s = self.socket.stream;
-        self.stack.with_driver(|d| d.statistics(s, id.0)).flatten().map(|statistics| statistics.streams_out)
+        self.stack.with_driver(|driver| driver.statistics(s, id.0)).flatten()
+    }
+
+    /// New data for a peer goes to this address of it from now on, as with
+    /// [`Association::set_primary`](crate::Association::set_primary).
+    ///
+    /// # Errors
+    ///
+    /// The peer has no such address, or has not answered there yet, or the association is gone.
+    pub fn set_primary(&self, id: AssociationId, address: IpAddr) -> Result<(), PrimaryError> {
+        let s = self.socket.stream;
+        let set = self.stack.with_driver(|driver| driver.set_primary(s, id.0, address));
+        set.unwrap_or(Err(PrimaryError::Closed))
     }
 
     /// The next message or event of any association; waits for it.

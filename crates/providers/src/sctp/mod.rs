@@ -19,8 +19,8 @@ use std::time::Instant;
 
 use ::sctp::trace::Record;
 use ::sctp::{
-    Admission, AssociationConfig, AssociationId, Endpoint, EndpointConfig, EndpointStatistics, SendError,
-    SendInfo, Statistics, Time, TransmitBuffer,
+    Admission, AssociationConfig, AssociationId, Endpoint, EndpointConfig, EndpointStatistics, PrimaryError,
+    SendError, SendInfo, Statistics, Time, TransmitBuffer,
 };
 use links::{Link, LinkStats};
 use streams::{Cx, Driver, Errno, FlushScope, Interest, Kind, Message, Pool, StreamId};
@@ -111,6 +111,21 @@ impl SctpDriver {
     /// The peer's addresses (the ports are UDP ports) and its SCTP port.
     pub fn peer_addresses(&self, s: StreamId, association: u32) -> Option<(Vec<std::net::SocketAddr>, u16)> {
         self.endpoint.peer_addresses(self.association(s, association)?)
+    }
+
+    /// New data of an association goes to this address of the peer from now on, while it answers.
+    ///
+    /// # Errors
+    ///
+    /// The peer has no such address, or has not answered there yet, or the association is gone.
+    pub fn set_primary(
+        &mut self,
+        s: StreamId,
+        association: u32,
+        address: std::net::IpAddr,
+    ) -> Result<(), PrimaryError> {
+        let id = self.association(s, association).ok_or(PrimaryError::Closed)?;
+        self.endpoint.set_primary(id, address)
     }
 
     /// Counters of the endpoint.

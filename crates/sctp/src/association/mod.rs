@@ -381,11 +381,13 @@ impl Association {
         if self.paths[self.primary].takes_data() { self.primary } else { self.stand_in() }
     }
 
-    pub(crate) fn set_primary(&mut self, remote: SocketAddr) -> Result<(), PrimaryError> {
-        let path_id = self.path_of(remote).ok_or(PrimaryError::NoSuchPath)?;
+    pub(crate) fn set_primary(&mut self, address: IpAddr) -> Result<(), PrimaryError> {
+        let address = address.to_canonical();
+        let path_id = self.paths.iter().position(|path| path.remote.ip().to_canonical() == address);
+        let path_id = path_id.ok_or(PrimaryError::NoSuchPath { address })?;
         // RFC 9260 §5.4: no data goes to an address that is not confirmed.
         if self.paths[path_id].state == PathState::Unconfirmed {
-            return Err(PrimaryError::Unconfirmed);
+            return Err(PrimaryError::Unconfirmed { address });
         }
         self.primary = path_id;
         Ok(())

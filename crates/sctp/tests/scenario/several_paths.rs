@@ -179,18 +179,20 @@ fn the_user_chooses_the_primary_path() {
     peer.expects("COOKIE ACK");
     let second = SocketAddr::new(SECOND, peer.address.port());
     let id = peer.id;
-    assert_eq!(peer.endpoint.set_primary(id, second), Err(PrimaryError::Unconfirmed));
-    let elsewhere = SocketAddr::from(([192, 0, 2, 1], 9899));
-    assert_eq!(peer.endpoint.set_primary(id, elsewhere), Err(PrimaryError::NoSuchPath));
+    assert_eq!(peer.endpoint.set_primary(id, SECOND), Err(PrimaryError::Unconfirmed { address: SECOND }));
+    let elsewhere = IpAddr::from([192, 0, 2, 1]);
+    let none = peer.endpoint.set_primary(id, elsewhere);
+    assert_eq!(none, Err(PrimaryError::NoSuchPath { address: elsewhere }));
+    assert!(none.unwrap_err().to_string().contains("192.0.2.1"));
     peer.waits(Duration::ZERO);
     assert_eq!(answers(&mut peer), second);
     peer.app_sends(SendInfo::default(), vec![1]);
     assert_eq!(peer.hears_on().0, peer.address);
-    assert_eq!(peer.endpoint.set_primary(id, second), Ok(()));
+    assert_eq!(peer.endpoint.set_primary(id, SECOND), Ok(()));
     peer.app_sends(SendInfo::default(), vec![2]);
     assert_eq!(peer.hears_on().0, second);
     peer.endpoint.abort(peer.now, id, b"", &mut peer.app);
-    assert_eq!(peer.endpoint.set_primary(id, second), Err(PrimaryError::Closed));
+    assert_eq!(peer.endpoint.set_primary(id, SECOND), Err(PrimaryError::Closed));
 }
 
 #[test]

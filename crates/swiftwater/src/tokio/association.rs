@@ -1,5 +1,7 @@
 //! Associations for tasks.
 
+use std::net::IpAddr;
+
 use bytes::Bytes;
 use streams::{Interest, Kind, Message as Block, Module};
 use tpi::Primitive;
@@ -12,7 +14,7 @@ use crate::message::{Message, RecvInfo, SendInfo, from_block};
 use crate::options::Options;
 use crate::socket::{Found, unless_restarted};
 use crate::stack::Stack;
-use crate::{Statistics, association};
+use crate::{PrimaryError, Statistics, association};
 
 /// An association with one peer; [`swiftwater::Association`](crate::Association) for tasks. Clones share it.
 ///
@@ -187,6 +189,15 @@ impl Association {
     /// Counters; all zero once the association is gone.
     pub fn statistics(&self) -> Statistics {
         self.0.statistics()
+    }
+
+    /// New data goes to this address of the peer from now on, while it answers.
+    ///
+    /// # Errors
+    ///
+    /// As [`Association::set_primary`](crate::Association::set_primary).
+    pub fn set_primary(&self, address: IpAddr) -> Result<(), PrimaryError> {
+        self.0.set_primary(address)
     }
 
     /// The peer, as long as the association is up.

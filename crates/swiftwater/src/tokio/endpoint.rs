@@ -1,14 +1,16 @@
 //! One-to-many endpoints for tasks.
 
+use std::net::IpAddr;
+
 use streams::Interest;
 
 use super::resolve;
 use super::until::until;
 use crate::address::{Address, ToAddress};
-use crate::endpoint;
 use crate::error::{BindError, ConnectError, RecvError, SendError};
 use crate::message::{AssociationId, Received, SendInfo};
 use crate::options::Options;
+use crate::{PrimaryError, Statistics, endpoint};
 
 /// Sends to and receives from any number of peers; [`swiftwater::Endpoint`](crate::Endpoint) for tasks.
 #[derive(Debug)]
@@ -99,6 +101,20 @@ impl Endpoint {
     /// Ends an association at once.
     pub fn abort(&self, id: AssociationId, reason: &str) {
         self.0.abort(id, reason);
+    }
+
+    /// Counters of one association, its paths among them; `None` once it is gone.
+    pub fn statistics(&self, id: AssociationId) -> Option<Statistics> {
+        self.0.statistics(id)
+    }
+
+    /// New data for a peer goes to this address of it from now on, while it answers.
+    ///
+    /// # Errors
+    ///
+    /// As [`Association::set_primary`](crate::Association::set_primary).
+    pub fn set_primary(&self, id: AssociationId, address: IpAddr) -> Result<(), PrimaryError> {
+        self.0.set_primary(id, address)
     }
 
     /// Where it is bound, as a peer on this host would name it.

@@ -12,6 +12,7 @@ mod listener;
 mod modules;
 mod options;
 mod pair;
+mod paths;
 mod restarted_peer;
 mod sharing;
 mod stream_mode;
