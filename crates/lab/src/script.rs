@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sctp::{
-    AssociationConfig, AssociationId, BatchLimits, Endpoint, EndpointConfig, Event, Scope, SendInfo, Time,
-    TransmitBuffer,
+    AssociationConfig, AssociationId, BatchLimits, Endpoint, EndpointConfig, Event, Multipath, Scope,
+    SendInfo, Time, TransmitBuffer,
 };
 use sctp_wire::chunk::{Chunk, CookieAck, CookieEcho, DataFlags, Init, InitAck};
 use sctp_wire::parameter::{Parameter, Parameters, StateCookie};
@@ -71,9 +71,15 @@ pub struct Say<'p> {
     chunks: Vec<u8>,
 }
 
-/// The default settings, but no probes and no marks: RFC 9260 speaks alone.
+/// The default settings, but no probes and no extensions: RFC 9260 speaks alone.
 pub fn plain() -> AssociationConfig {
-    AssociationConfig { tail_loss_probes: false, ecn: false, ..AssociationConfig::default() }
+    AssociationConfig {
+        tail_loss_probes: false,
+        ecn: false,
+        nr_sack: false,
+        multipath: Multipath::Off,
+        ..AssociationConfig::default()
+    }
 }
 
 impl Peer {

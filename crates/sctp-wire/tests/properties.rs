@@ -46,6 +46,8 @@ fn parameters<'a>(mut from: Source<'a>) -> Vec<Parameter<'a>> {
         parameter::StateCookie { cookie: from.rest() }.into(),
         parameter::UnrecognizedParameter { parameter: from.rest() }.into(),
         parameter::HostName { host_name: from.rest() }.into(),
+        parameter::SupportedExtensions { chunk_kinds: from.rest() }.into(),
+        parameter::MultipathCapable { mark: from.rest() }.into(),
         parameter::Unknown { kind: from.u16() | 0x4000, value: from.rest() }.into(),
     ]
 }
@@ -128,6 +130,9 @@ fn read_everything(bytes: &[u8]) -> usize {
             Ok(Chunk::Abort(abort)) => seen += abort.causes().map(|c| format!("{c:?}").len()).sum::<usize>(),
             Ok(Chunk::Error(error)) => seen += error.causes().map(|c| format!("{c:?}").len()).sum::<usize>(),
             Ok(Chunk::Sack(sack)) => seen += sack.gap_blocks().count() + sack.duplicates().count(),
+            Ok(Chunk::NrSack(sack)) => {
+                seen += sack.gap_blocks().chain(sack.nr_gap_blocks()).count() + sack.duplicates().count();
+            }
             Ok(chunk) => seen += chunk.wire_bytes(),
             Err(error) => seen += error.to_string().len(),
         }
@@ -154,6 +159,8 @@ fn packet_of_everything(bytes: &[u8], kinds: &[[u8; 2]]) -> Vec<u8> {
     let duplicates = [Tsn(1), Tsn(2)];
     let gap_blocks = &[(2, 3), (5, 9)];
     chunk::SackBuilder { cum_tsn: Tsn(1), a_rwnd: 2, gap_blocks, duplicates: &duplicates }.write(&mut out);
+    chunk::NrSackBuilder { cum_tsn: Tsn(1), a_rwnd: 2, nr_gap_blocks: gap_blocks, duplicates: &duplicates }
+        .write(&mut out);
     packet::finish(&mut out);
     out
 }

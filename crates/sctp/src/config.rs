@@ -114,6 +114,9 @@ pub struct AssociationConfig {
     /// Whether packets may be marked by congested routers instead of being dropped (draft-stewart-tsvwg-sctpecn), if the
     /// peer can, too. On.
     pub ecn: bool,
+    /// Whether the peer may tell us what it keeps for good, so that the send buffer is free before everything earlier has
+    /// arrived (NR-SACK, draft-natarajan-tsvwg-sctp-nrsack), and hears the same of us if it wants. On.
+    pub nr_sack: bool,
     /// Whether the end of a burst is probed after two round trips without an answer (RFC 8985 §7); otherwise it waits for
     /// T3, which takes a second at least. On.
     pub tail_loss_probes: bool,
@@ -157,6 +160,7 @@ impl Default for AssociationConfig {
             multipath: Multipath::default(),
             rto: RtoConfig::default(),
             ecn: true,
+            nr_sack: true,
             tail_loss_probes: true,
             heartbeat_interval: Some(Duration::from_secs(30)),
             heartbeat_burst_max: 1,

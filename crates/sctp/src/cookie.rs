@@ -8,6 +8,7 @@ use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
 use crate::config::PEER_ADDRESSES_MAX;
+use crate::extensions::Extensions;
 use crate::time::Time;
 
 /// Life of a sealing key; the one before it still opens.
@@ -33,8 +34,8 @@ pub(crate) struct StateCookie {
     pub(crate) peer_port: u16,
     pub(crate) streams_out: u16,
     pub(crate) streams_in: u16,
-    /// Both sides react to marked packets.
-    pub(crate) ecn: bool,
+    /// What both sides have.
+    pub(crate) extensions: Extensions,
     /// Of the association that the INIT met, if any (RFC 9260 §5.2.2).
     pub(crate) ties: TieTags,
     /// The peer's addresses. The first is the one that the INIT came from; the cookie is good from these alone.
@@ -114,8 +115,13 @@ impl CookieJar {
         for word in words {
             out.extend_from_slice(&word.to_be_bytes());
         }
-        let halves: [u16; HALVES] =
-            [cookie.local_port, cookie.peer_port, cookie.streams_out, cookie.streams_in, cookie.ecn.into()];
+        let halves: [u16; HALVES] = [
+            cookie.local_port,
+            cookie.peer_port,
+            cookie.streams_out,
+            cookie.streams_in,
+            cookie.extensions.to_bits(),
+        ];
         for half in halves {
             out.extend_from_slice(&half.to_be_bytes());
         }
@@ -168,7 +174,7 @@ impl CookieJar {
             peer_port: half(1)?,
             streams_out: half(2)?,
             streams_in: half(3)?,
-            ecn: half(4)? != 0,
+            extensions: Extensions::from_bits(half(4)?),
             addresses: addresses(&body[FIXED_BYTES..])?,
         };
         let age = now.saturating_since(created);
@@ -243,7 +249,7 @@ mod tests {
             peer_port: 7,
             streams_out: 8,
             streams_in: 9,
-            ecn: true,
+            extensions: Extensions { ecn: true, ..Extensions::default() },
             ties: TieTags { local: 10, peer: 11 },
             addresses: vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()],
         }

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sctp_wire::Tsn;
-use sctp_wire::chunk::{Data, SackBuilder};
+use sctp_wire::chunk::{Data, NR_SACK_HEADER_BYTES, NrSackBuilder, SACK_HEADER_BYTES, SackBuilder};
 use smallvec::{SmallVec, smallvec};
 
 use crate::config::{AssociationConfig, DUPLICATES_MAX, GAP_RANGES_MAX, MESSAGE_OVERHEAD_BYTES};
 use crate::endpoint::AssociationId;
 use crate::event::{Host, Payload, ReceiveInfo};
+use crate::extensions::Extensions;
 use crate::range_set::RangeSet;
 use crate::reassembly::{Assembled, Fragment, FragmentError, Reassembly};
 use crate::receive_buffer::ReceiveBuffer;
@@ -26,6 +27,9 @@ const ACK_AT_ONCE_BYTES: usize = 2 * 1452;
 
 /// No SACK waits longer than that, whatever was set (RFC 9260 §6.2).
 const SACK_DELAY_MAX: Duration = Duration::from_millis(500);
+
+/// Nor does one that reports a gap, where data comes on several paths: it could be a loss after all.
+const GAP_SACK_DELAY_MAX: Duration = Duration::from_millis(2);
 
 /// The first packets with data are acknowledged at once, so that a short association does not wait for a timer.
 const QUICK_ACKS: u8 = 8;
@@ -57,6 +61,10 @@ pub(crate) enum Outcome {
 
 #[derive(Debug)]
 pub(crate) struct Inbound {
+    /// The peer takes NR-SACKs.
+    nr_sack: bool,
+    /// Data comes on several paths at once, so a gap is no sign of a loss.
+    multipath: bool,
     /// Every TSN up to this one has arrived (unwrapped).
     cumulative: u64,
     /// TSNs that arrived beyond the cumulative one.
@@ -93,8 +101,15 @@ pub(crate) struct Inbound {
 }
 
 impl Inbound {
-    pub(crate) fn new(peer_initial: Tsn, streams: u16, config: &AssociationConfig) -> Self {
+    pub(crate) fn new(
+        peer_initial: Tsn,
+        streams: u16,
+        config: &AssociationConfig,
+        extensions: Extensions,
+    ) -> Self {
         Inbound {
+            nr_sack: extensions.nr_sack,
+            multipath: false,
             cumulative: tsn::start(peer_initial) - 1,
             beyond: RangeSet::new(),
             duplicates: Vec::new(),
@@ -118,6 +133,11 @@ impl Inbound {
             ack_now: false,
             ack_at: None,
         }
+    }
+
+    /// Whether data comes on several paths at once.
+    pub(crate) fn set_multipath(&mut self, multipath: bool) {
+        self.multipath = multipath;
     }
 
     pub(crate) fn streams(&self) -> u16 {
@@ -233,11 +253,14 @@ impl Inbound {
             self.quick_acks -= 1;
             self.ack_now = true;
         }
-        if self.unacked_packets >= 2 || self.unacked_bytes >= ACK_AT_ONCE_BYTES || !self.beyond.is_empty() {
+        let gap = !self.beyond.is_empty();
+        // With several paths a gap is no sign of a loss: it is reported with every second packet, or soon.
+        if self.unacked_packets >= 2 || self.unacked_bytes >= ACK_AT_ONCE_BYTES || (gap && !self.multipath) {
             self.ack_now = true;
         }
         if !self.ack_now && self.ack_at.is_none() {
-            self.ack_at = Some(now + sack_delay.min(SACK_DELAY_MAX));
+            let delay_max = if gap { GAP_SACK_DELAY_MAX } else { SACK_DELAY_MAX };
+            self.ack_at = Some(now + sack_delay.min(delay_max));
         }
         true
     }
@@ -299,31 +322,30 @@ impl Inbound {
         tsn::wrap(self.cumulative)
     }
 
+    /// Whether the next SACK is to promise that what it reports beyond a gap stays. Nothing is ever dropped here.
+    fn promises(&self) -> bool {
+        self.nr_sack && !self.beyond.is_empty()
+    }
+
+    /// What a SACK takes at least.
+    pub(crate) fn sack_bytes_min(&self) -> usize {
+        if self.promises() { NR_SACK_HEADER_BYTES } else { SACK_HEADER_BYTES }
+    }
+
     /// Appends a SACK of at most `space` bytes (RFC 9260 §3.3.4) and counts everything as acknowledged.
     pub(crate) fn write_sack(&mut self, space: usize, out: &mut Vec<u8>) {
-        let mut gaps: SmallVec<[(u16, u16); 16]> = SmallVec::new();
-        let room = space.saturating_sub(16) / 4;
+        let room = space.saturating_sub(self.sack_bytes_min()) / 4;
         // RFC 9260 §6.2: as many gaps as fit come first, duplicates get what is left.
-        for range in self.beyond.iter().take(room) {
-            // Nothing is recorded that these 16-bit offsets cannot reach.
-            let (Ok(start), Ok(end)) = (
-                u16::try_from(range.start - self.cumulative),
-                u16::try_from(range.end - 1 - self.cumulative),
-            ) else {
-                break;
-            };
-            gaps.push((start, end));
-        }
-        let duplicates = self.duplicates.len().min(room - gaps.len());
+        let gaps = self.gap_blocks(room);
+        let duplicates = &self.duplicates[..self.duplicates.len().min(room - gaps.len())];
+        let cum_tsn = self.cumulative_tsn();
         let window_bytes = self.window_to_advertise_bytes();
-        let window = u32::try_from(window_bytes).unwrap_or(u32::MAX);
-        SackBuilder {
-            cum_tsn: self.cumulative_tsn(),
-            a_rwnd: window,
-            gap_blocks: &gaps,
-            duplicates: &self.duplicates[..duplicates],
+        let a_rwnd = u32::try_from(window_bytes).unwrap_or(u32::MAX);
+        if self.promises() {
+            NrSackBuilder { cum_tsn, a_rwnd, nr_gap_blocks: &gaps, duplicates }.write(out);
+        } else {
+            SackBuilder { cum_tsn, a_rwnd, gap_blocks: &gaps, duplicates }.write(out);
         }
-        .write(out);
         self.duplicates.clear();
         self.advertised_bytes = window_bytes;
         self.unacked_bytes = 0;
@@ -332,10 +354,23 @@ impl Inbound {
         self.ack_at = None;
     }
 
+    /// At most `room` gap blocks. The peer remembers what was promised, so if not all fit, it hears of those where
+    /// something happens: where the first gap closes, and where new data arrives.
+    fn gap_blocks(&self, room: usize) -> SmallVec<[(u16, u16); 16]> {
+        let ranges = self.beyond.range_count();
+        let left_out = ranges.saturating_sub(room);
+        let low = if self.promises() && left_out > 0 { room / 2 } else { room };
+        let blocks = self.beyond.iter().take(low).chain(self.beyond.iter().skip(low + left_out));
+        // Nothing is recorded that these 16-bit offsets cannot reach.
+        let offset = |tsn: u64| u16::try_from(tsn - self.cumulative).unwrap_or(u16::MAX);
+        blocks.map(|range| (offset(range.start), offset(range.end - 1))).take(room).collect()
+    }
+
     /// Records a TSN when there are gaps, or when it is not the next. False: it is not new, or has no room.
     fn record(&mut self, tsn: u64, wire: Tsn, statistics: &mut Statistics) -> bool {
-        self.ack_now = true;
+        self.ack_now |= !self.multipath;
         if tsn <= self.cumulative || self.beyond.contains(tsn) {
+            self.ack_now = true;
             statistics.duplicates_received += 1;
             if self.duplicates.len() < DUPLICATES_MAX {
                 self.duplicates.push(wire);

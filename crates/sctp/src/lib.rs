@@ -23,6 +23,7 @@ mod ecn;
 mod endpoint;
 pub mod error;
 mod event;
+mod extensions;
 mod inbound;
 mod outbound;
 mod path;

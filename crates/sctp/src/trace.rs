@@ -170,7 +170,7 @@ pub struct Contents {
     pub control_chunks: u16,
     /// Their types: the first [`CONTROL_KINDS_MAX`], then zeros, which is the type of DATA.
     pub control_kinds: [u8; CONTROL_KINDS_MAX],
-    /// The first SACK.
+    /// The first SACK or NR-SACK.
     pub sack: Option<SackContents>,
     /// All DATA chunks.
     pub data: Option<DataContents>,
@@ -186,7 +186,7 @@ pub struct SackContents {
     pub cumulative_tsn: u32,
     /// The advertised window.
     pub window_bytes: u32,
-    /// Gap blocks.
+    /// Gap blocks, those that the peer may take back and those that it may not.
     pub gaps: u16,
     /// Duplicate TSNs reported.
     pub duplicates: u16,

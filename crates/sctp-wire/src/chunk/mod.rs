@@ -17,6 +17,7 @@ mod heartbeat;
 mod heartbeat_ack;
 mod init;
 mod init_ack;
+mod nr_sack;
 mod pad;
 mod sack;
 mod shutdown;
@@ -35,6 +36,7 @@ pub use heartbeat::Heartbeat;
 pub use heartbeat_ack::HeartbeatAck;
 pub use init::Init;
 pub use init_ack::InitAck;
+pub use nr_sack::{NR_SACK_HEADER_BYTES, NrSack, NrSackBuilder};
 pub use pad::Pad;
 pub use sack::{Duplicates, GapBlocks, SACK_HEADER_BYTES, Sack, SackBuilder};
 pub use shutdown::Shutdown;
@@ -248,6 +250,8 @@ chunks! {
     InitAck(InitAck<'a>),
     /// Which DATA chunks arrived.
     Sack(Sack<'a>),
+    /// The same, and which of them the peer may forget.
+    NrSack(NrSack<'a>),
     /// Is this path alive?
     Heartbeat(Heartbeat<'a>),
     /// It is.

@@ -7,7 +7,7 @@ use crate::framing::{self, LENGTH_MAX};
 
 const FIXED_BYTES: usize = 12;
 /// Gap blocks and duplicate TSNs both take four bytes.
-const ITEM_BYTES: usize = 4;
+pub(super) const ITEM_BYTES: usize = 4;
 /// The size of a SACK without gap blocks and duplicates.
 pub const SACK_HEADER_BYTES: usize = CHUNK_HEADER_BYTES + FIXED_BYTES;
 /// How many gap blocks and duplicates together the length field can count.
@@ -89,13 +89,13 @@ impl<'a> Sack<'a> {
     /// that a peer sends them in order, apart from each other, or with the first before the last.
     #[inline]
     pub fn gap_blocks(&self) -> GapBlocks<'a> {
-        GapBlocks(self.gap_blocks.iter())
+        GapBlocks::new(self.gap_blocks)
     }
 
     /// The TSNs that arrived more than once, each as often as it arrived again.
     #[inline]
     pub fn duplicates(&self) -> Duplicates<'a> {
-        Duplicates(self.duplicates.iter())
+        Duplicates::new(self.duplicates)
     }
 
     /// Appends header, fields, gap blocks and duplicates.
@@ -126,6 +126,13 @@ impl fmt::Display for Sack<'_> {
 #[derive(Clone, Debug)]
 pub struct GapBlocks<'a>(slice::Iter<'a, [u8; ITEM_BYTES]>);
 
+impl<'a> GapBlocks<'a> {
+    #[inline]
+    pub(super) fn new(items: &'a [[u8; ITEM_BYTES]]) -> Self {
+        Self(items.iter())
+    }
+}
+
 impl Iterator for GapBlocks<'_> {
     type Item = (u16, u16);
 
@@ -146,6 +153,13 @@ impl ExactSizeIterator for GapBlocks<'_> {}
 /// Iterator over the duplicate TSNs of a [`Sack`].
 #[derive(Clone, Debug)]
 pub struct Duplicates<'a>(slice::Iter<'a, [u8; ITEM_BYTES]>);
+
+impl<'a> Duplicates<'a> {
+    #[inline]
+    pub(super) fn new(items: &'a [[u8; ITEM_BYTES]]) -> Self {
+        Self(items.iter())
+    }
+}
 
 impl Iterator for Duplicates<'_> {
     type Item = Tsn;

@@ -11,8 +11,10 @@ mod host_name;
 mod ipv4;
 mod ipv6;
 mod kind_list;
+mod multipath_capable;
 mod state_cookie;
 mod supported_address_types;
+mod supported_extensions;
 mod unknown;
 mod unrecognized;
 
@@ -23,8 +25,10 @@ pub use host_name::HostName;
 pub use ipv4::Ipv4;
 pub use ipv6::Ipv6;
 pub use kind_list::KindList;
+pub use multipath_capable::MultipathCapable;
 pub use state_cookie::StateCookie;
 pub use supported_address_types::SupportedAddressTypes;
+pub use supported_extensions::SupportedExtensions;
 pub use unknown::Unknown;
 pub use unrecognized::UnrecognizedParameter;
 
@@ -249,6 +253,10 @@ parameters! {
     SupportedAddressTypes(SupportedAddressTypes<'a>),
     /// The sender reacts to marked packets.
     EcnCapable(EcnCapable),
+    /// Chunk types of extensions that the sender understands.
+    SupportedExtensions(SupportedExtensions<'a>),
+    /// The sender wants data on all its addresses at once.
+    MultipathCapable(MultipathCapable<'a>),
 }
 
 #[cfg(test)]

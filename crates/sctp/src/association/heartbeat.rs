@@ -28,7 +28,10 @@ impl Association {
     pub(super) fn schedule_heartbeat<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
         let path = &mut self.paths[path_id];
         let rto = path.rto.current();
-        let verifying = path.state == PathState::Unconfirmed && path.errors <= self.config.path_retries_max;
+        // A path that the user named is confirmed, but nothing is known of it, and multipath wants to know.
+        let unknown = path.state == PathState::Unconfirmed
+            || (self.outbound.is_multipath() && path.rto.srtt().is_none());
+        let verifying = unknown && path.errors <= self.config.path_retries_max;
         let interval = match (self.config.heartbeat_interval, path.state) {
             _ if verifying => {
                 let at = cx.now.max(self.next_verification);

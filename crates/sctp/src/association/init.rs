@@ -11,6 +11,7 @@ use sctp_wire::{Tsn, VerificationTag};
 use super::causes::abort_chunk;
 use crate::config::{AssociationConfig, COOKIE_BYTES_MAX, PEER_ADDRESSES_MAX, RECEIVE_WINDOW_BYTES_MIN};
 use crate::cookie::StateCookie;
+use crate::extensions::Extensions;
 
 /// Most bytes of unknown parameters that are reported back.
 const REPORTED_BYTES_MAX: usize = 1024;
@@ -28,8 +29,8 @@ pub(crate) struct PeerInit {
     pub(crate) addresses: Vec<IpAddr>,
     /// The kinds of addresses that it can use, as far as it says so itself.
     supported: Option<Families>,
-    /// It reacts to marked packets.
-    pub(crate) ecn: bool,
+    /// What it offers beyond RFC 9260.
+    pub(crate) extensions: Extensions,
     /// Only in an INIT: how much longer than usual the cookie should live.
     pub(crate) cookie_increment: Duration,
     /// Only in an INIT ACK.
@@ -145,7 +146,7 @@ impl PeerInit {
             initial_tsn: init.initial_tsn.0,
             addresses: Vec::new(),
             supported: None,
-            ecn: false,
+            extensions: Extensions::default(),
             cookie_increment: Duration::ZERO,
             cookie: None,
             unrecognized: Vec::new(),
@@ -165,7 +166,6 @@ impl PeerInit {
                 Parameter::SupportedAddressTypes(p) => {
                     peer.supported = Some(Families::from_parameter(&p));
                 }
-                Parameter::EcnCapable(_) => peer.ecn = true,
                 Parameter::HostName(_) => {
                     let whole = &raw.whole[..raw.whole.len().min(HOST_NAME_BYTES_MAX)];
                     return Err(BadInit::HostName(whole.to_vec()));
@@ -180,7 +180,7 @@ impl PeerInit {
                         break;
                     }
                 }
-                _ => {}
+                other => peer.extensions.take(&other),
             }
         }
         Ok(peer)
@@ -236,9 +236,7 @@ pub(crate) fn write_init_ack(
     let mut parameters = Vec::new();
     write_addresses(local_addresses, families, &mut parameters);
     parameter::StateCookie { cookie: sealed }.write(&mut parameters);
-    if cookie.ecn {
-        parameter::EcnCapable.write(&mut parameters);
-    }
+    cookie.extensions.write(&mut parameters);
     // RFC 9260 §3.2.2: each in a parameter of its own.
     let mut reported = Parameters::new(unrecognized);
     while let Some(Ok(raw)) = reported.next_raw() {
@@ -264,9 +262,7 @@ pub(super) fn write_init_parameters(
 ) {
     write_addresses(local_addresses, Families::BOTH, out);
     Families::of(local_addresses).write(out);
-    if config.ecn {
-        parameter::EcnCapable.write(out);
-    }
+    Extensions::offered(config).write(out);
     if let Some(increment) = cookie_increment {
         let increment_ms = u32::try_from(increment.as_millis()).unwrap_or(u32::MAX);
         parameter::CookiePreservative { increment_ms }.write(out);

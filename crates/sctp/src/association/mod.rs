@@ -6,6 +6,7 @@
 //! | `setup` | INIT to COOKIE ACK (§5) |
 //! | `restart` | a peer that connects again (§5.2.4 A) |
 //! | `receive` | chunks of a packet, in their order |
+//! | `schedule` | which path a packet with data takes |
 //! | `transmit` | packets out of what waits |
 //! | `timers` | T1, T2, T3, delayed SACK |
 //! | `heartbeat` | probing of paths (§8.3) |
@@ -20,6 +21,7 @@ mod init;
 mod observe;
 mod receive;
 mod restart;
+mod schedule;
 mod setup;
 mod shutdown;
 mod timers;
@@ -43,6 +45,7 @@ use crate::ecn::Ecn;
 use crate::endpoint::{AssociationId, PathHints, Reply};
 use crate::error::{CloseReason, PrimaryError, SendError};
 use crate::event::{Admission, Event, Host, SendInfo};
+use crate::extensions::Extensions;
 use crate::inbound::Inbound;
 use crate::outbound::Outbound;
 use crate::path::{Path, PathState, chunks_bytes};
@@ -183,6 +186,8 @@ pub(crate) struct Association {
     /// Whether our INIT named several addresses of ours.
     lists_addresses: bool,
     ecn: Ecn,
+    /// What both sides have beyond RFC 9260.
+    extensions: Extensions,
     /// Whether the endpoint has yet to enter addresses of paths.
     paths_changed: bool,
     statistics: Statistics,
@@ -227,6 +232,7 @@ impl Association {
             cookie_increment: None,
             lists_addresses: false,
             ecn: Ecn::default(),
+            extensions: Extensions::default(),
             paths_changed: false,
             statistics: Statistics::default(),
             trace,
@@ -366,19 +372,6 @@ impl Association {
             }
             _ => false,
         }
-    }
-
-    /// The primary path, or another one while the primary does not answer; another one for what timed out
-    /// (RFC 9260 §6.4).
-    #[inline]
-    fn data_path(&self) -> usize {
-        if let Some(path_id) = self.detour
-            && self.outbound.has_lost()
-            && self.paths[path_id].takes_data()
-        {
-            return path_id;
-        }
-        if self.paths[self.primary].takes_data() { self.primary } else { self.stand_in() }
     }
 
     pub(crate) fn set_primary(&mut self, address: IpAddr) -> Result<(), PrimaryError> {

@@ -3,12 +3,12 @@
 use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
-use sctp_wire::Packet;
 use sctp_wire::cause::{Cause, Causes, InvalidStreamIdentifier, NoUserData, UnrecognizedChunkType};
 use sctp_wire::chunk::{
     Abort, ChunkError, CookieAck, CookieEcho, Cwr, Data, EcnEcho, Error, Heartbeat, HeartbeatAck, Init,
-    InitAck, Pad, RawChunk, Sack, Shutdown, ShutdownAck, ShutdownComplete,
+    InitAck, NrSack, Pad, RawChunk, Sack, Shutdown, ShutdownAck, ShutdownComplete,
 };
+use sctp_wire::{Packet, Tsn};
 
 use super::causes::{abort_chunk, reports_stale_cookie};
 use super::{Association, Context, Seen, State};
@@ -76,7 +76,11 @@ impl Association {
         }
         let delay = self.config.sack_delay;
         // An INIT ACK may just have taken away the path that it came on.
-        let rtt = self.paths.get(path_id).and_then(|path| path.rto.srtt());
+        let rtt = if self.extensions.multipath {
+            self.longest_rtt()
+        } else {
+            self.paths.get(path_id).and_then(|path| path.rto.srtt())
+        };
         let had_data = self.inbound.as_mut().is_some_and(|inbound| inbound.end_packet(cx.now, delay, rtt));
         self.send_reports();
         if matches!(self.state, State::ShutdownSent { .. }) {
@@ -140,7 +144,29 @@ impl Association {
             // RFC 9260 §6.2 has at most one in a packet; a second one is not worth its work.
             Sack::KIND => match Sack::parse(raw) {
                 Ok(sack) if !std::mem::replace(&mut self.seen.sack, true) => {
-                    self.handle_sack(cx, path_id, &sack);
+                    let report = Report {
+                        path_id,
+                        cum_tsn: sack.cum_tsn,
+                        window_bytes: sack.a_rwnd as usize,
+                        gaps: Some(ascending(sack.gap_blocks())),
+                        promised: None,
+                        duplicates: sack.duplicates(),
+                    };
+                    self.handle_sack(cx, report, sack.gap_blocks().len());
+                }
+                _ => self.discard_chunk(),
+            },
+            NrSack::KIND if self.extensions.nr_sack => match NrSack::parse(raw) {
+                Ok(sack) if !std::mem::replace(&mut self.seen.sack, true) => {
+                    let report = Report {
+                        path_id,
+                        cum_tsn: sack.cum_tsn,
+                        window_bytes: sack.a_rwnd as usize,
+                        gaps: Some(ascending(sack.gap_blocks())),
+                        promised: Some(ascending(sack.nr_gap_blocks())),
+                        duplicates: sack.duplicates(),
+                    };
+                    self.handle_sack(cx, report, sack.gap_blocks().len() + sack.nr_gap_blocks().len());
                 }
                 _ => self.discard_chunk(),
             },
@@ -227,14 +253,12 @@ impl Association {
         self.push_control(ecn::answer(echo.lowest_tsn), None);
     }
 
-    fn handle_sack<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize, sack: &Sack<'_>) {
-        let (gaps, duplicates) = (sack.gap_blocks().len() as u64, sack.duplicates().len() as u64);
-        let sack = Report {
-            cum_tsn: sack.cum_tsn,
-            window_bytes: sack.a_rwnd as usize,
-            gaps: Some(ascending(sack.gap_blocks())),
-            duplicates: sack.duplicates(),
-        };
+    fn handle_sack<H, G, D>(&mut self, cx: &mut Context<'_, H>, sack: Report<G, D>, gaps: usize)
+    where
+        H: Host + ?Sized,
+        G: Iterator<Item = (u16, u16)> + Clone,
+        D: ExactSizeIterator<Item = Tsn>,
+    {
         if !matches!(self.state, State::Established | State::ShutdownPending | State::ShutdownReceived) {
             return self.discard_chunk();
         }
@@ -242,8 +266,9 @@ impl Association {
             self.detour = None;
         }
         self.statistics.sacks_received += 1;
-        self.statistics.gaps_received += gaps;
-        self.statistics.duplicates_reported += duplicates;
+        self.statistics.gaps_received += gaps as u64;
+        self.statistics.duplicates_reported += sack.duplicates.len() as u64;
+        let path_id = sack.path_id;
         match self.outbound.handle_sack(cx.now, sack, &mut self.paths, &self.config, &mut self.statistics) {
             Ok(outcome) => self.after_sack(cx, path_id, &outcome),
             Err(how) => self.abort_for_violation(cx, how),

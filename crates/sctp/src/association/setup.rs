@@ -13,12 +13,13 @@ use sctp_wire::{Tsn, VerificationTag};
 use super::causes::{abort_chunk, error_chunk};
 use super::init::{Families, PeerInit, initial_window, write_init_parameters};
 use super::{Association, Context, Control, Identity, Retry, State, make_path};
-use crate::config::AssociationConfig;
+use crate::config::{AssociationConfig, Multipath};
 use crate::cookie::StateCookie;
 use crate::ecn::Ecn;
 use crate::endpoint::{AssociationId, PathHints};
 use crate::error::CloseReason;
 use crate::event::{Event, Host};
+use crate::extensions::Extensions;
 use crate::inbound::Inbound;
 use crate::path::{Path, PathState};
 use crate::time::Time;
@@ -93,13 +94,13 @@ impl Association {
         remote: SocketAddr,
     ) {
         self.identity.peer_tag = cookie.peer_tag;
+        self.agree(cookie.extensions);
         self.take_peer(
             cookie.peer_initial_tsn,
             cookie.peer_window_bytes,
             cookie.streams_out,
             cookie.streams_in,
         );
-        self.ecn = Ecn::new(cookie.ecn);
         self.control.clear();
         self.acknowledge_cookie(cx, remote);
         self.measure_handshake(cx.now.saturating_since(cookie.created));
@@ -137,7 +138,8 @@ impl Association {
             // Both sent an INIT, and the peer's second tag is the one that it goes by.
             self.identity.peer_tag = cookie.peer_tag;
             if let Some(inbound) = self.inbound.as_mut().filter(|inbound| inbound.is_untouched()) {
-                *inbound = Inbound::new(Tsn(cookie.peer_initial_tsn), cookie.streams_in, &self.config);
+                let initial_tsn = Tsn(cookie.peer_initial_tsn);
+                *inbound = Inbound::new(initial_tsn, cookie.streams_in, &self.config, self.extensions);
             }
         }
         self.acknowledge_cookie(cx, remote);
@@ -160,7 +162,13 @@ impl Association {
 
     fn take_peer(&mut self, initial_tsn: u32, window_bytes: u32, streams_out: u16, streams_in: u16) {
         self.outbound.set_peer(window_bytes as usize, streams_out);
-        self.inbound = Some(Inbound::new(Tsn(initial_tsn), streams_in, &self.config));
+        self.inbound = Some(Inbound::new(Tsn(initial_tsn), streams_in, &self.config, self.extensions));
+    }
+
+    /// Takes what both sides have beyond RFC 9260.
+    fn agree(&mut self, both: Extensions) {
+        self.extensions = both;
+        self.ecn = Ecn::new(both.ecn);
     }
 
     /// RFC 9260 §5.1.1: the user is told of a lack of streams and may abort. Messages that wait for one that will never be
@@ -182,6 +190,12 @@ impl Association {
         // RFC 9260 §5.4: the address that the handshake used is confirmed, the others are probed.
         let primary = self.primary;
         self.paths[primary].state = PathState::Active;
+        let wants = self.extensions.multipath || self.config.multipath == Multipath::Always;
+        self.outbound.set_multipath(wants && self.paths.len() > 1);
+        if let Some(inbound) = &mut self.inbound {
+            let ways = self.paths.len().max(cx.local_addresses.len());
+            inbound.set_multipath(self.extensions.multipath && ways > 1);
+        }
         self.start_heartbeats(cx);
     }
 
@@ -221,11 +235,11 @@ impl Association {
         };
         let streams_out = self.config.streams_out.max(1).min(peer.streams_in);
         let streams_in = self.config.streams_in_max.max(1).min(peer.streams_out);
+        self.agree(Extensions::offered(&self.config).and(peer.extensions));
         self.take_peer(peer.initial_tsn, peer.window_bytes, streams_out, streams_in);
         if self.refuses_streams(cx) {
             return;
         }
-        self.ecn = Ecn::new(self.config.ecn && peer.ecn);
         self.take_addresses(cx, &peer.reachable_at(remote.ip(), Families::of(cx.local_addresses)));
         self.control.clear();
         let rto = self.paths[self.primary].rto.current();

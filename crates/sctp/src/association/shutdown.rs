@@ -151,9 +151,14 @@ impl Association {
         shutdown: &Shutdown,
     ) {
         let window_bytes = self.outbound.peer_window_bytes() + self.outbound.in_flight_payload_bytes();
-        let gaps = None::<std::iter::Empty<(u16, u16)>>;
-        let duplicates = std::iter::empty();
-        let sack = Report { cum_tsn: shutdown.cum_tsn, window_bytes, gaps, duplicates };
+        let sack = Report {
+            path_id: self.primary,
+            cum_tsn: shutdown.cum_tsn,
+            window_bytes,
+            gaps: None::<std::iter::Empty<(u16, u16)>>,
+            promised: None,
+            duplicates: std::iter::empty(),
+        };
         match self.outbound.handle_sack(cx.now, sack, &mut self.paths, &self.config, &mut self.statistics) {
             Ok(outcome) => self.after_sack(cx, path_id, &outcome),
             Err(how) => self.abort_for_violation(cx, how),

@@ -21,8 +21,19 @@ impl Association {
         let paths =
             self.paths.iter().flat_map(|p| [p.t3, p.heartbeat_at, p.answer_by, p.late_at, p.tail.at()]);
         let paths = paths.flatten().chain(self.next_suspicion()).min();
-        let pacer = self.paths[self.data_path()].pacer.opens_at().filter(|_| self.outbound.has_waiting());
-        [state, ack, probe, paths, pacer].into_iter().flatten().min()
+        [state, ack, probe, paths, self.pacers_open_at()].into_iter().flatten().min()
+    }
+
+    /// When a pacer opens that holds something back.
+    fn pacers_open_at(&self) -> Option<Time> {
+        if !self.outbound.has_waiting() {
+            return None;
+        }
+        if self.outbound.is_multipath() {
+            let usable = self.paths.iter().filter(|path| path.takes_data());
+            return usable.filter_map(|path| path.pacer.opens_at()).min();
+        }
+        self.paths[self.data_path()].pacer.opens_at()
     }
 
     /// Acts on every timer that has expired.
@@ -100,7 +111,7 @@ impl Association {
 
     /// The tail of what is in flight has brought no answer (RFC 8985 §7.3).
     fn handle_tail_timer(&mut self, path_id: usize) {
-        let probes = path_id == self.data_path() && self.may_carry_data();
+        let probes = self.carries_data(path_id) && self.may_carry_data();
         let tail = &mut self.paths[path_id].tail;
         if probes {
             tail.expire();

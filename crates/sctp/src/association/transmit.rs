@@ -1,7 +1,7 @@
 //! Packets out of what waits: control chunks, a SACK, DATA (RFC 9260 §6.10).
 
 use sctp_wire::VerificationTag;
-use sctp_wire::chunk::{Pad, SACK_HEADER_BYTES};
+use sctp_wire::chunk::Pad;
 use sctp_wire::packet::{self, HEADER_BYTES, Header};
 
 use super::{Association, BatchRules, State};
@@ -22,12 +22,12 @@ impl Association {
         buffer: &mut TransmitBuffer,
     ) -> Option<Transmit> {
         buffer.clear();
+        self.tick_pacers(now);
         let data_path = self.data_path();
-        self.paths[data_path].tick_pacer(now);
-        let with_data = self.may_carry_data() && self.outbound.may_send(&self.paths[self.data_path()]);
+        let with_data = self.may_carry_data() && self.outbound.may_send(&self.paths[data_path]);
         let path_id = match self.control.front() {
-            Some(control) => control.path.unwrap_or(self.data_path()),
-            None if with_data => self.data_path(),
+            Some(control) => control.path.unwrap_or(data_path),
+            None if with_data => data_path,
             None if self.inbound.as_ref().is_some_and(|i| i.ack_due()) => self.sack_path(),
             None => return None,
         };
@@ -41,7 +41,7 @@ impl Association {
             }
             buffer.begin_packet();
             let before = (self.paths[path_id].next_packet(), self.statistics.data_chunks_retransmitted);
-            let alone = self.build_packet(now, path_id, limit, buffer);
+            let alone = self.build_packet(now, (path_id, path_id == data_path), limit, buffer);
             let bytes = buffer.packet_bytes();
             if bytes <= HEADER_BYTES {
                 buffer.drop_packet();
@@ -87,6 +87,16 @@ impl Association {
         })
     }
 
+    /// Time has passed for the paths that may carry data.
+    fn tick_pacers(&mut self, now: Time) {
+        if self.outbound.is_multipath() {
+            self.paths.iter_mut().filter(|path| path.takes_data()).for_each(|path| path.tick_pacer(now));
+        } else {
+            let data_path = self.data_path();
+            self.paths[data_path].tick_pacer(now);
+        }
+    }
+
     /// A batch has left: what holds back the next one, and when is its tail probed?
     fn note_batch(&mut self, now: Time, path_id: usize) {
         let path = &mut self.paths[path_id];
@@ -96,9 +106,15 @@ impl Association {
         path.plan_tail_probe(now, &self.config);
     }
 
-    /// Writes one packet. True: it must stay the only one (it carries an INIT, or a COOKIE ECHO, after which nothing
+    /// Writes one packet for a path, which may have data or not. True: it must stay the only one (it carries an INIT, or a COOKIE ECHO, after which nothing
     /// else is sent until the peer has answered: RFC 9260 §5.1 C).
-    fn build_packet(&mut self, now: Time, path_id: usize, limit: usize, buffer: &mut TransmitBuffer) -> bool {
+    fn build_packet(
+        &mut self,
+        now: Time,
+        (path_id, with_data): (usize, bool),
+        limit: usize,
+        buffer: &mut TransmitBuffer,
+    ) -> bool {
         let init = self.control.front().is_some_and(|c| c.init);
         let header = Header {
             source_port: self.identity.local_port,
@@ -106,9 +122,7 @@ impl Association {
             verification_tag: VerificationTag(if init { 0 } else { self.identity.peer_tag }),
         };
         packet::write_header(&header, buffer.out());
-        let with_data = path_id == self.data_path()
-            && self.may_carry_data()
-            && self.outbound.may_send(&self.paths[path_id]);
+        let with_data = with_data && self.may_carry_data() && self.outbound.may_send(&self.paths[path_id]);
         while let Some(control) = self.control.front() {
             let alone = buffer.is_first_packet() && buffer.packet_bytes() == HEADER_BYTES;
             let fits = alone || buffer.packet_bytes() + control.bytes.len() <= limit;
@@ -126,8 +140,9 @@ impl Association {
         if let Some(inbound) = &mut self.inbound {
             let rides = inbound.ack_waits() && (with_data || buffer.packet_bytes() > HEADER_BYTES);
             let space = limit.saturating_sub(buffer.packet_bytes());
-            if (inbound.ack_due() || rides) && space >= SACK_HEADER_BYTES {
-                let echo = self.ecn.echo().filter(|echo| space >= SACK_HEADER_BYTES + echo.wire_bytes());
+            let least = inbound.sack_bytes_min();
+            if (inbound.ack_due() || rides) && space >= least {
+                let echo = self.ecn.echo().filter(|echo| space >= least + echo.wire_bytes());
                 if let Some(echo) = echo {
                     echo.write(buffer.out());
                     self.statistics.control_chunks_sent += 1;

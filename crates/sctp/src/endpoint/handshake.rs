@@ -19,6 +19,7 @@ use crate::association::{
 use crate::config::{AssociationConfig, COOKIE_INCREMENT_MAX, RECEIVE_WINDOW_BYTES_MIN};
 use crate::cookie::{CookieError, StateCookie, TieTags};
 use crate::event::Host;
+use crate::extensions::Extensions;
 use crate::time::Time;
 
 /// What an INIT is answered with.
@@ -70,7 +71,7 @@ impl Endpoint {
             peer_port: identity.peer_port,
             streams_out: config.streams_out.max(1).min(peer.streams_in),
             streams_in: config.streams_in_max.max(1).min(peer.streams_out),
-            ecn: config.ecn && peer.ecn,
+            extensions: Extensions::offered(&config).and(peer.extensions),
             ties: offer.ties,
             addresses,
         };

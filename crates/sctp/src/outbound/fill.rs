@@ -1,6 +1,7 @@
 //! Packets out of what waits: first what was lost, then what is new (RFC 9260 §6.1, §6.10).
 
 use std::ops::Range;
+use std::time::Duration;
 
 use sctp_wire::chunk::{DATA_HEADER_BYTES, Data};
 use sctp_wire::packet::HEADER_BYTES;
@@ -45,6 +46,25 @@ impl Outbound {
         }
         path.may_send_packet()
             && (self.may_send_new(path) || (path.tail.is_due() && path.in_flight_bytes > 0))
+    }
+
+    /// Whether a packet is better off on `slow`, which has room, than waiting for the faster path `fast`: so much waits that
+    /// the fast path would take longer than the slow one needs, and the peer's window holds all that may overtake the packet
+    /// meanwhile. Otherwise the fast path would wait for the slow one.
+    pub(crate) fn is_worth_slower(&self, slow: &Path, fast: &Path) -> bool {
+        let (Some(slow_rtt), Some(fast_rtt)) = (slow.rto.srtt(), fast.rto.srtt()) else { return false };
+        let window = self.peer_window.bytes() + self.in_flight_payload_bytes;
+        let flight = fast.cwnd_bytes().min(window) as u128;
+        let overtakes = |time: Duration| {
+            let bytes = flight * time.as_nanos() / fast_rtt.as_nanos().max(1);
+            usize::try_from(bytes).unwrap_or(usize::MAX)
+        };
+        let waiting = if self.lost.is_empty() { self.pending.wire_bytes() } else { 0 };
+        let backlog =
+            (self.lost.is_empty() && self.writable_wanted) || waiting >= overtakes(slow_rtt - fast_rtt);
+        backlog
+            && self.outstanding.len() < OUTSTANDING_CHUNKS_MAX / 2
+            && overtakes(slow_rtt).saturating_add(slow.in_flight_bytes) <= window
     }
 
     fn may_send_new(&self, path: &Path) -> bool {

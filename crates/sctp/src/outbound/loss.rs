@@ -105,7 +105,9 @@ impl Outbound {
         losses.bytes += bytes;
         // RFC 9260 §7.2.4: once for all that was outstanding, even if what is sent into the full queue right after the
         // reduction is lost, too.
-        losses.reduces |= !crate::path::after(path.recovery_until, number) && self.first >= path.exit_tsn;
+        // With several paths the others' chunks hold back the cumulative TSN, which then says nothing of this one.
+        let repaired = self.multipath || self.first >= path.exit_tsn;
+        losses.reduces |= !crate::path::after(path.recovery_until, number) && repaired;
         let lost = LostPacket {
             bytes,
             number,

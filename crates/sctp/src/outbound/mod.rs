@@ -46,6 +46,8 @@ enum ChunkState {
     InFlight,
     /// Reported by a gap block; the peer may still change its mind (RFC 9260 §6.2).
     GapAcked,
+    /// Reported by a gap block, and the peer keeps it: the payload is gone.
+    Promised,
     /// To be sent again.
     Lost,
 }
@@ -78,6 +80,13 @@ impl Chunk {
         self.state == ChunkState::InFlight && self.packet == packet && usize::from(self.path) == path_id
     }
 
+    /// The payload is of no more use. Gives what it took in the send buffer.
+    fn forget(&mut self) -> usize {
+        let bytes = self.buffered_bytes();
+        (self.payload, self.charged) = (Bytes::new(), false);
+        bytes
+    }
+
     #[inline]
     fn buffered_bytes(&self) -> usize {
         self.payload.len() + if self.charged { MESSAGE_OVERHEAD_BYTES } else { 0 }
@@ -105,7 +114,12 @@ pub(crate) struct Outbound {
     /// TSN of the first outstanding chunk (unwrapped); the one before it is the cumulative TSN acknowledged.
     first: u64,
     lost: RangeSet,
+    /// Reported by gap blocks.
     gap_acked: RangeSet,
+    /// How many of those the peer may take back.
+    renegable: u64,
+    /// New data leaves on all paths at once.
+    multipath: bool,
     /// Payload of chunks in flight.
     in_flight_payload_bytes: usize,
     /// Payload and overhead of everything not yet acknowledged.
@@ -129,6 +143,8 @@ impl Outbound {
             first: tsn::start(initial),
             lost: RangeSet::new(),
             gap_acked: RangeSet::new(),
+            renegable: 0,
+            multipath: false,
             in_flight_payload_bytes: 0,
             buffered_bytes: 0,
             buffer_bytes: config.send_buffer_bytes,
@@ -145,6 +161,16 @@ impl Outbound {
     /// The user sends no more.
     pub(crate) fn close(&mut self) {
         self.closing = true;
+    }
+
+    /// Whether new data leaves on all paths at once.
+    pub(crate) fn set_multipath(&mut self, multipath: bool) {
+        self.multipath = multipath;
+    }
+
+    #[inline]
+    pub(crate) fn is_multipath(&self) -> bool {
+        self.multipath
     }
 
     /// Takes what the peer said in its INIT or INIT ACK.
@@ -331,7 +357,8 @@ impl Outbound {
         }
         let count = |state| self.outstanding.iter().filter(|c| c.state == state).count() as u64;
         assert_eq!(count(ChunkState::Lost), self.lost.count());
-        assert_eq!(count(ChunkState::GapAcked), self.gap_acked.count());
+        assert_eq!(count(ChunkState::GapAcked), self.renegable);
+        assert_eq!(count(ChunkState::GapAcked) + count(ChunkState::Promised), self.gap_acked.count());
         let buffered: usize =
             self.outstanding.iter().chain(self.pending.iter()).map(Chunk::buffered_bytes).sum();
         assert_eq!(buffered, self.buffered_bytes);

@@ -16,10 +16,22 @@ use crate::tsn;
 /// `cum_tsn`, as the peer gave them.
 #[derive(Debug, Clone)]
 pub(crate) struct Report<G, D> {
+    /// Where it came from.
+    pub(crate) path_id: usize,
     pub(crate) cum_tsn: Tsn,
     pub(crate) window_bytes: usize,
     pub(crate) gaps: Option<G>,
+    /// Those that the peer does not take back.
+    pub(crate) promised: Option<G>,
     pub(crate) duplicates: D,
+}
+
+/// What gap blocks report.
+#[derive(Debug, Default, Clone, Copy)]
+struct Reported {
+    chunks: u64,
+    /// The TSN after the last of them (unwrapped).
+    end: u64,
 }
 
 /// What a SACK brought.
@@ -83,8 +95,23 @@ impl Outbound {
         if advanced {
             self.acknowledge_to(cumulative, paths, &mut acked);
         }
+        let promised = sack.promised.as_ref().map_or(Reported::default(), |gaps| {
+            self.acknowledge_gaps(cumulative, next, gaps, ChunkState::Promised, paths, &mut acked)
+        });
         if let Some(gaps) = &sack.gaps {
-            self.acknowledge_gaps(cumulative, next, gaps, paths, &mut acked);
+            let reported =
+                self.acknowledge_gaps(cumulative, next, gaps, ChunkState::GapAcked, paths, &mut acked);
+            let reported = Reported {
+                chunks: reported.chunks + promised.chunks,
+                end: if reported.chunks + promised.chunks == 0 {
+                    next
+                } else {
+                    reported.end.max(promised.end)
+                },
+            };
+            if self.takes_back(&mut paths[sack.path_id], cumulative, reported.chunks) {
+                self.take_back(gaps, cumulative, reported.end, paths);
+            }
         }
         for duplicate in sack.duplicates {
             let tsn = tsn::unwrap(self.first, duplicate);
@@ -105,6 +132,8 @@ impl Outbound {
                 outcome.answered.push((path_id, original));
                 outcome.progress = true;
             }
+            // With several paths the cumulative TSN waits for the slowest: each goes by what arrives on it.
+            let advanced = if self.multipath { acked.packets.is_some() } else { advanced };
             self.settle_path(now, path, path_id, &acked, advanced, config, statistics);
             // RFC 9260 §6.3.2 R2, R3 and R4.
             if path.in_flight_bytes == 0 {
@@ -181,8 +210,10 @@ impl Outbound {
         let count = (cumulative + 1 - self.first) as usize;
         for chunk in self.outstanding.drain(..count) {
             self.buffered_bytes -= chunk.buffered_bytes();
-            if chunk.state == ChunkState::InFlight {
-                self.in_flight_payload_bytes -= chunk.payload.len();
+            match chunk.state {
+                ChunkState::InFlight => self.in_flight_payload_bytes -= chunk.payload.len(),
+                ChunkState::GapAcked => self.renegable -= 1,
+                ChunkState::Promised | ChunkState::Lost => {}
             }
             credit(&chunk, paths, acked);
         }
@@ -191,25 +222,27 @@ impl Outbound {
         self.gap_acked.remove_below(self.first);
     }
 
+    /// `state`: what chunks are from now on.
     fn acknowledge_gaps<G: Iterator<Item = (u16, u16)> + Clone>(
         &mut self,
         cumulative: u64,
         next: u64,
         gaps: &G,
+        state: ChunkState,
         paths: &mut [Path],
         acked: &mut [PathAcked],
-    ) {
-        let mut reported = 0;
-        let mut reported_end = 0;
+    ) -> Reported {
+        let mut reported = Reported::default();
         for (start, end) in gaps.clone() {
             let range = cumulative + u64::from(start)..(cumulative + u64::from(end) + 1).min(next);
             if range.start <= cumulative || range.is_empty() {
                 continue;
             }
-            reported += range.end - range.start;
-            reported_end = reported_end.max(range.end);
+            reported.chunks += range.end - range.start;
+            reported.end = reported.end.max(range.end);
             let (first, outstanding) = (self.first, &mut self.outstanding);
             let (lost, in_flight) = (&mut self.lost, &mut self.in_flight_payload_bytes);
+            let (renegable, buffered) = (&mut self.renegable, &mut self.buffered_bytes);
             self.gap_acked.insert_range(range, |new| {
                 for tsn in new.clone() {
                     let chunk = &mut outstanding[(tsn - first) as usize];
@@ -217,18 +250,28 @@ impl Outbound {
                     if chunk.state == ChunkState::InFlight {
                         *in_flight -= chunk.payload.len();
                     }
-                    chunk.state = ChunkState::GapAcked;
+                    chunk.state = state;
+                    if state == ChunkState::Promised {
+                        *buffered -= chunk.forget();
+                    } else {
+                        *renegable += 1;
+                    }
                 }
                 lost.remove_range(new);
             });
         }
-        if reported == 0 {
-            // A peer that reports nothing at all has not merely run out of space.
-            reported_end = next;
-        }
-        if self.gap_acked.count() > reported {
-            self.take_back(gaps, cumulative, reported_end, paths);
-        }
+        reported
+    }
+
+    /// Whether the peer no longer reports what it had reported, in a SACK that came on `path` and says that so many chunks
+    /// have arrived beyond the cumulative TSN. SACKs overtake each other on different paths, so an old one may say less; it
+    /// is not older than the one before it on the same path. If the chunk after the cumulative TSN had been reported, it
+    /// is gone whatever else holds.
+    fn takes_back(&mut self, path: &mut Path, cumulative: u64, chunks: u64) -> bool {
+        let total = cumulative + chunks;
+        let before = std::mem::replace(&mut path.reported, total);
+        let may_be_old = self.multipath && total >= before && self.gap_acked.first() != Some(self.first);
+        self.renegable > 0 && self.gap_acked.count() > chunks && !may_be_old
     }
 
     /// The peer no longer reports what it had reported: it dropped those chunks, or this SACK is an old
@@ -246,13 +289,16 @@ impl Outbound {
         }
         for range in missing.iter() {
             let range = range.start..range.end.min(reported_end);
-            for tsn in range.clone() {
+            for tsn in range {
                 let chunk = &mut self.outstanding[(tsn - self.first) as usize];
-                chunk.state = ChunkState::InFlight;
-                self.in_flight_payload_bytes += chunk.payload.len();
-                paths[usize::from(chunk.path)].in_flight_bytes += chunk.wire_bytes();
+                if chunk.state == ChunkState::GapAcked {
+                    chunk.state = ChunkState::InFlight;
+                    self.renegable -= 1;
+                    self.in_flight_payload_bytes += chunk.payload.len();
+                    paths[usize::from(chunk.path)].in_flight_bytes += chunk.wire_bytes();
+                    self.gap_acked.remove_range(tsn..tsn + 1);
+                }
             }
-            self.gap_acked.remove_range(range);
         }
     }
 
@@ -304,7 +350,7 @@ impl Outbound {
 /// Books one chunk as newly acknowledged on its path.
 #[inline]
 fn credit(chunk: &Chunk, paths: &mut [Path], acked: &mut [PathAcked]) {
-    if chunk.state == ChunkState::GapAcked {
+    if matches!(chunk.state, ChunkState::GapAcked | ChunkState::Promised) {
         return;
     }
     let wire = chunk.wire_bytes();

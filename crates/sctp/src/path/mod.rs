@@ -133,6 +133,8 @@ pub(crate) struct Path {
     /// Packets before this one were answered, or are not waited for any more.
     pub(crate) unanswered: u32,
     pub(crate) last_sent_at: Time,
+    /// How many chunks in all the last SACK that came here said to have arrived (an unwrapped TSN and what gap blocks add).
+    pub(crate) reported: u64,
     /// The last packet asked for its SACK at once, so that none is held back by the peer.
     pub(crate) tail_asks: bool,
     pub(crate) counts: PathCounts,
@@ -184,6 +186,7 @@ impl Path {
             suspicion: Suspicion::default(),
             unanswered: 0,
             last_sent_at: Time::ZERO,
+            reported: 0,
             tail_asks: false,
             counts: PathCounts::default(),
             notes: PathNotes::new(config.trace),

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use sctp_wire::Packet;
-use sctp_wire::chunk::{Data, Pad, Sack};
+use sctp_wire::chunk::{Data, NrSack, Pad, RawChunk, Sack};
 use sctp_wire::packet::HEADER_BYTES;
 use smallvec::SmallVec;
 
@@ -280,12 +280,7 @@ fn contents(packet: &Packet<'_>, retransmitted: u16) -> Contents {
                     *slot = kind;
                 }
                 contents.control_chunks += 1;
-                if kind == Sack::KIND
-                    && contents.sack.is_none()
-                    && let Ok(sack) = Sack::parse(&raw)
-                {
-                    contents.sack = Some(sack_contents(&sack));
-                }
+                contents.sack = contents.sack.or_else(|| sack_contents(&raw));
             }
         }
     }
@@ -293,11 +288,25 @@ fn contents(packet: &Packet<'_>, retransmitted: u16) -> Contents {
     contents
 }
 
-fn sack_contents(sack: &Sack<'_>) -> SackContents {
-    SackContents {
-        cumulative_tsn: sack.cum_tsn.0,
-        window_bytes: sack.a_rwnd,
-        gaps: sack.gap_blocks().len() as u16,
-        duplicates: sack.duplicates().len() as u16,
-    }
+/// What a SACK or NR-SACK says.
+fn sack_contents(raw: &RawChunk<'_>) -> Option<SackContents> {
+    let (cum_tsn, a_rwnd, gaps, duplicates) = match raw.kind {
+        Sack::KIND => {
+            let sack = Sack::parse(raw).ok()?;
+            (sack.cum_tsn, sack.a_rwnd, sack.gap_blocks().len(), sack.duplicates().len())
+        }
+        NrSack::KIND => {
+            let sack = NrSack::parse(raw).ok()?;
+            let gaps = sack.gap_blocks().len() + sack.nr_gap_blocks().len();
+            (sack.cum_tsn, sack.a_rwnd, gaps, sack.duplicates().len())
+        }
+        _ => return None,
+    };
+    let count = |items: usize| u16::try_from(items).unwrap_or(u16::MAX);
+    Some(SackContents {
+        cumulative_tsn: cum_tsn.0,
+        window_bytes: a_rwnd,
+        gaps: count(gaps),
+        duplicates: count(duplicates),
+    })
 }

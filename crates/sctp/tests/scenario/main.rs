@@ -18,6 +18,7 @@ mod heartbeat;
 mod hostile_packets;
 mod hostile_peer;
 mod loss_recovery;
+mod multipath;
 mod out_of_the_blue;
 mod packet_size;
 mod partial_delivery;

@@ -1,0 +1,65 @@
+//! Which path a packet with data takes.
+//!
+//! RFC 9260 §6.4 sends on the primary path. With concurrent multipath all paths carry data: each packet takes the path on
+//! which it arrives first, and a path that is slower than another carries some only where that delays nothing else.
+
+use std::time::Duration;
+
+use super::Association;
+use crate::path::Path;
+
+impl Association {
+    /// Where data goes now.
+    #[inline]
+    pub(super) fn data_path(&self) -> usize {
+        if self.outbound.is_multipath() {
+            return self.earliest_path().unwrap_or_else(|| self.stand_in());
+        }
+        self.single_path()
+    }
+
+    /// Whether data may go on a path, sooner or later.
+    #[inline]
+    pub(super) fn carries_data(&self, path_id: usize) -> bool {
+        if self.outbound.is_multipath() && self.paths[path_id].takes_data() {
+            return true;
+        }
+        path_id == self.data_path()
+    }
+
+    /// The primary path, or another one while the primary does not answer; another one for what timed out
+    /// (RFC 9260 §6.4).
+    #[inline]
+    fn single_path(&self) -> usize {
+        if let Some(path_id) = self.detour
+            && self.outbound.has_lost()
+            && self.paths[path_id].takes_data()
+        {
+            return path_id;
+        }
+        if self.paths[self.primary].takes_data() { self.primary } else { self.stand_in() }
+    }
+
+    /// The path on which the next packet arrives first, be it that it waits for it.
+    fn earliest_path(&self) -> Option<usize> {
+        let usable = || self.paths.iter().enumerate().filter(|(_, path)| path.takes_data());
+        let delay = |&(_, path): &(usize, &Path)| path.rto.srtt().unwrap_or(Duration::MAX);
+        let (fastest, fast) = usable().min_by_key(delay)?;
+        let open = usable().filter(|(_, path)| self.outbound.may_send(path));
+        // A probe of the tail is owed to its own path.
+        let earliest = open.min_by_key(|entry| (!entry.1.tail.is_due(), delay(entry)));
+        match earliest {
+            Some((open, slow))
+                if open == fastest || slow.tail.is_due() || self.outbound.is_worth_slower(slow, fast) =>
+            {
+                Some(open)
+            }
+            _ => Some(fastest),
+        }
+    }
+
+    /// The longest round trip among the paths that data may come on. What comes on faster ones waits for it.
+    pub(super) fn longest_rtt(&self) -> Option<Duration> {
+        self.paths.iter().filter(|path| path.takes_data()).filter_map(|path| path.rto.srtt()).max()
+    }
+}

@@ -1,0 +1,155 @@
+//! Concurrent multipath: all paths carry data at once, and none holds back another.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use lab::packets::{data_of, each_chunk};
+use lab::script::Peer;
+use lab::{A, B, Lab, line};
+use netsim::{Loss, PipeConfig};
+use sctp::{AssociationConfig, Multipath, SendInfo};
+use sctp_wire::chunk::{Chunk, CookieEcho, HeartbeatAck, Init};
+use sctp_wire::parameter::{Ipv4, MultipathCapable, Parameters, SupportedExtensions};
+
+const MESSAGE_BYTES: usize = 1400;
+
+fn line_of(mbit_per_s: u64, round_trip_ms: u64) -> PipeConfig {
+    let rate = mbit_per_s * 1_000_000;
+    PipeConfig {
+        rate_bits_per_s: Some(rate),
+        delay: Duration::from_millis(round_trip_ms) / 2,
+        queue_bytes: (rate / 8 * round_trip_ms / 1000) as usize,
+        ..line()
+    }
+}
+
+/// Two hosts with these lines, on which A sends so many messages, and how long that took. Every message arrives once and in
+/// its order.
+fn sends(lines: &[PipeConfig], config: AssociationConfig, messages: u32) -> (Lab, Duration) {
+    let mut lab = Lab::with_paths(1, lines);
+    let (a, _) = lab.establish_with(config.clone(), config);
+    // Every path has been verified and measured.
+    lab.run_for(Duration::from_secs(2));
+    let start = lab.now();
+    let message = |n: u32| {
+        let mut bytes = n.to_be_bytes().to_vec();
+        bytes.resize(MESSAGE_BYTES, 0);
+        Bytes::from(bytes)
+    };
+    lab.send_all(A, a, (0..messages).map(|n| (SendInfo::default(), message(n))));
+    let all = messages as usize;
+    lab.run_until("all arrived", Duration::from_secs(600), |lab| lab.node(B).app.messages.len() == all);
+    let numbers =
+        lab.node(B).app.messages.iter().map(|m| m.bytes.first_chunk().map(|n| u32::from_be_bytes(*n)));
+    assert!(numbers.eq((0..messages).map(Some)), "all of them, in order");
+    let took = lab.now() - start;
+    (lab, took)
+}
+
+fn delivered(lab: &Lab) -> Vec<u64> {
+    let id = lab.node(A).app.events[0].id;
+    lab.statistics(A, id).paths.iter().map(|path| path.delivered_bytes).collect()
+}
+
+#[test]
+fn two_lines_carry_twice_as_much() {
+    let lines = [line_of(100, 10), line_of(100, 10)];
+    let off = AssociationConfig { multipath: Multipath::Off, ..AssociationConfig::default() };
+    let (one, alone) = sends(&lines, off, 20_000);
+    let (both, together) = sends(&lines, AssociationConfig::default(), 20_000);
+    assert!(together < alone * 6 / 10, "{together:?} with both, {alone:?} with one");
+    assert_eq!(delivered(&one)[1], 0);
+    let [first, second] = delivered(&both)[..] else { panic!("two paths") };
+    assert!(first.abs_diff(second) < first / 5, "{first} and {second} bytes");
+}
+
+#[test]
+fn a_slow_line_holds_back_nothing() {
+    let small = AssociationConfig {
+        receive_buffer_bytes: 64 << 10,
+        receive_buffer_tuned_bytes: 64 << 10,
+        ..AssociationConfig::default()
+    };
+    for (config, slow) in [
+        (AssociationConfig::default(), line_of(10, 10)),
+        (AssociationConfig::default(), line_of(100, 200)),
+        (small.clone(), line_of(10, 10)),
+        (small, line_of(100, 200)),
+    ] {
+        let off = AssociationConfig { multipath: Multipath::Off, ..config.clone() };
+        let (_, alone) = sends(&[line_of(100, 10), slow.clone()], off, 10_000);
+        let (_, together) = sends(&[line_of(100, 10), slow.clone()], config, 10_000);
+        assert!(together <= alone * 101 / 100, "{together:?} with {slow:?}, {alone:?} without");
+    }
+}
+
+#[test]
+fn what_one_line_loses_goes_again_and_the_other_does_not_wait() {
+    let lossy = PipeConfig { loss: Loss::Random { probability: 0.02 }, ..line_of(100, 10) };
+    let (lab, together) = sends(&[line_of(100, 10), lossy], AssociationConfig::default(), 20_000);
+    let (_, alone) = sends(&[line_of(100, 10)], AssociationConfig::default(), 20_000);
+    assert!(together < alone, "{together:?} with both, {alone:?} with the good one");
+    let id = lab.node(A).app.events[0].id;
+    let statistics = lab.statistics(A, id);
+    assert_eq!((statistics.timeouts, statistics.paths[0].timeouts), (0, 0));
+}
+
+/// The peer has two addresses, both verified, and says that it wants multipath if `agrees`.
+fn peer_with_two_paths(seed: u8, agrees: bool, config: AssociationConfig) -> Peer {
+    let mut parameters = Vec::new();
+    Ipv4 { address: [10, 0, 1, 9].into() }.write(&mut parameters);
+    SupportedExtensions { chunk_kinds: &[16] }.write(&mut parameters);
+    if agrees {
+        MultipathCapable::OURS.write(&mut parameters);
+    }
+    let mut peer = Peer::new(seed, config);
+    let init = Init { parameters: Parameters::new(&parameters), ..peer.init() };
+    let mut bytes = Vec::new();
+    init.write(&mut bytes);
+    peer.sends().tag(0).chunk(|_, out| out.extend_from_slice(&bytes)).go();
+    let cookie = peer.takes_init_ack();
+    peer.sends().chunk(|_, out| CookieEcho { cookie: &cookie }.write(out)).go();
+    peer.id = peer.app.events[0].id;
+    let home = peer.address;
+    for _ in 0..3 {
+        while let Some((to, packet)) = peer.hears_on_maybe() {
+            each_chunk(&packet, |chunk| {
+                if let Chunk::Heartbeat(heartbeat) = chunk {
+                    let info = heartbeat.info.to_vec();
+                    peer.address = to;
+                    peer.sends().chunk(|_, out| HeartbeatAck { info: &info }.write(out)).go();
+                    peer.address = home;
+                }
+            });
+        }
+        peer.waits(Duration::from_secs(1));
+    }
+    peer
+}
+
+/// The addresses of the peer that data goes to.
+fn used(mut peer: Peer) -> usize {
+    for n in 0..40 {
+        peer.app_sends(SendInfo::default(), vec![n; 1400]);
+    }
+    let mut addresses = std::collections::BTreeSet::new();
+    while let Some((to, packet)) = peer.hears_on_maybe() {
+        if !data_of(&packet).is_empty() {
+            addresses.insert(to);
+        }
+    }
+    addresses.len()
+}
+
+#[test]
+fn only_who_wants_it_gets_data_on_all_paths() {
+    let with = |multipath| AssociationConfig { multipath, ..AssociationConfig::default() };
+    for (multipath, agrees, paths) in [
+        (Multipath::Agreed, true, 2),
+        (Multipath::Agreed, false, 1),
+        (Multipath::Always, false, 2),
+        (Multipath::Off, true, 1),
+    ] {
+        assert_eq!(used(peer_with_two_paths(3, agrees, with(multipath))), paths, "{multipath:?}, {agrees}");
+    }
+}
