@@ -74,6 +74,10 @@ impl Host for App {
     }
 
     fn path_hints(&self, _remote: SocketAddr) -> PathHints {
-        PathHints { mtu_bytes: self.mtu_bytes, in_flight_limit_bytes: self.in_flight_limit_bytes }
+        PathHints {
+            mtu_bytes: self.mtu_bytes,
+            in_flight_limit_bytes: self.in_flight_limit_bytes,
+            ..PathHints::default()
+        }
     }
 }

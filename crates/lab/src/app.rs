@@ -85,7 +85,7 @@ impl Default for App {
             events: Vec::new(),
             trace: Vec::new(),
             keeps_bytes: true,
-            hints: PathHints { mtu_bytes: 1472, in_flight_limit_bytes: None },
+            hints: PathHints { mtu_bytes: 1472, ..PathHints::default() },
             now: Time::ZERO,
             reading: Reading::AtOnce,
             read_at: None,

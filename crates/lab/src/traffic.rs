@@ -266,7 +266,7 @@ impl Host for Traffic {
     }
 
     fn path_hints(&self, _remote: SocketAddr) -> PathHints {
-        PathHints { mtu_bytes: self.mtu_bytes, in_flight_limit_bytes: None }
+        PathHints { mtu_bytes: self.mtu_bytes, ..PathHints::default() }
     }
 
     fn spare(&mut self) -> Vec<Bytes> {

@@ -186,6 +186,9 @@ pub struct EndpointConfig {
     pub shard: u32,
     /// How many low bits of the tag name the shard, 0 to 8.
     pub shard_bits: u32,
+    /// Other programs receive packets for the same addresses, as with raw IP: what comes out of the blue for a port that
+    /// nobody here listens on may be theirs, and is not answered with ABORT. Default false.
+    pub shares_host: bool,
 }
 
 /// What a message costs in a buffer beyond its payload, so that a million one-byte messages are not free.

@@ -45,12 +45,14 @@ impl AssociationId {
 }
 
 /// What the link knows about the way to an address.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct PathHints {
     /// Largest SCTP packet that goes through in one piece.
     pub mtu_bytes: usize,
     /// On the same host: how much the buffers on the way hold.
     pub in_flight_limit_bytes: Option<usize>,
+    /// Which of our addresses the way begins at; `None` where the link may choose.
+    pub local: Option<IpAddr>,
 }
 
 /// Finds associations by the peer's address and both ports: for packets that carry no tag of ours.
@@ -145,6 +147,13 @@ impl Endpoint {
     /// Accepts no more associations on a port; those that are up stay.
     pub fn unlisten(&mut self, port: u16) {
         self.listeners.remove(&port);
+    }
+
+    /// The SCTP ports that are in use: those of listeners and of associations. A port may come more than once.
+    pub fn ports(&self) -> impl Iterator<Item = u16> + '_ {
+        let of_associations =
+            self.associations.iter().map(|(_, association)| association.identity().local_port);
+        self.listeners.keys().copied().chain(of_associations)
     }
 
     /// An SCTP port that no listener uses, and no association of ours with `peer_port` at one of `remotes`.

@@ -4,7 +4,7 @@
 //! `SCTP_GET_PEER_ADDR_INFO`; `sas_` of Linux's `SCTP_GET_ASSOC_STATS`) and of the MIB (RFC 3873: `sctp...`). The
 //! same as a table is in `docs/statistics.md`. Counters count from the beginning and never go back.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use crate::path::PathState;
@@ -187,6 +187,8 @@ impl Statistics {
 pub struct PathStatistics {
     /// The peer's address (`spinfo_address`, `sctpAssocRemAddr`); the port is the UDP encapsulation port.
     pub remote: SocketAddr,
+    /// Our address at its other end, once a packet has come over it or the link has chosen one.
+    pub local: Option<IpAddr>,
     /// Whether it is usable (`sctpAssocRemAddrActive`). One that has just failed still is, until it is given up.
     pub active: bool,
     /// The same in full (`spinfo_state`).

@@ -40,6 +40,10 @@ pub enum AddressError {
     BadPort(String),
     /// A host is neither an IP address nor a name that resolves.
     BadHost(String),
+    /// There is no host.
+    NoHost,
+    /// A host is named twice.
+    Duplicate(IpAddr),
 }
 
 impl fmt::Display for AddressError {
@@ -49,6 +53,8 @@ impl fmt::Display for AddressError {
                 write!(f, "`{text}` has no port; write HOST:PORT or HOST:PORT/udp:UDPPORT, IPv6 in brackets")
             }
             AddressError::BadPort(text) => write!(f, "`{text}` is not a port; use a number from 0 to 65535"),
+            AddressError::NoHost => f.write_str("an address has at least one host"),
+            AddressError::Duplicate(host) => write!(f, "{host} is named twice; name each address once"),
             AddressError::BadHost(text) => {
                 write!(
                     f,
@@ -107,7 +113,19 @@ impl Address {
             bare.parse().or_else(|_| resolve(host))
         };
         let hosts = hosts.split(',').map(parse_host).collect::<Result<Vec<_>, _>>()?;
-        Ok(Address { hosts, port, udp_port })
+        let address = Address { hosts, port, udp_port };
+        address.check().map(|()| address)
+    }
+
+    /// Whether it has hosts, and each once.
+    pub(crate) fn check(&self) -> Result<(), AddressError> {
+        let hosts: Vec<IpAddr> = self.hosts.iter().map(IpAddr::to_canonical).collect();
+        let duplicate = hosts.iter().enumerate().find(|(n, host)| hosts[..*n].contains(host));
+        match duplicate {
+            Some((_, host)) => Err(AddressError::Duplicate(*host)),
+            None if hosts.is_empty() => Err(AddressError::NoHost),
+            None => Ok(()),
+        }
     }
 }
 
@@ -222,6 +240,8 @@ mod tests {
             ("127.0.0.1:70000", "not a port"),
             ("127.0.0.1:1/udp:x", "not a port"),
             ("no such host:1", "neither"),
+            ("127.0.0.1,::ffff:127.0.0.1:1", "no port"),
+            ("127.0.0.1,[::ffff:127.0.0.1]:1", "127.0.0.1 is named twice"),
         ] {
             let message = text.parse::<Address>().unwrap_err().to_string();
             assert!(message.contains(word), "{text}: {message}");

@@ -89,7 +89,7 @@ impl Association {
     pub(crate) fn start(stack: &Stack, server: &Address) -> Result<Association, ConnectError> {
         let failed = |e: String| ConnectError::Failed(e);
         let socket = Socket::open(&stack.shard, Style::OneToOne).map_err(|e| failed(e.to_string()))?;
-        ask_to_connect(&socket, server)?;
+        ask_to_connect(stack, &socket, server)?;
         Ok(Association::over(stack, socket))
     }
 
@@ -376,7 +376,7 @@ impl Association {
         Some(Address {
             hosts: list.iter().map(SocketAddr::ip).collect(),
             port,
-            udp_port: list.first().map(SocketAddr::port),
+            udp_port: list.first().map(SocketAddr::port).filter(|port| *port != 0),
         })
     }
 
@@ -442,7 +442,11 @@ impl Association {
 }
 
 /// Hands a connect request to the provider, which says at once whether it will try.
-pub(crate) fn ask_to_connect(socket: &Socket, server: &Address) -> Result<(), ConnectError> {
+pub(crate) fn ask_to_connect(stack: &Stack, socket: &Socket, server: &Address) -> Result<(), ConnectError> {
+    server.check()?;
+    if let Some(host) = server.hosts.first().filter(|_| !stack.reaches_any(&server.hosts)) {
+        return Err(ConnectError::Family { host: *host });
+    }
     let addresses = Addresses {
         list: server.socket_addresses().collect(),
         encapsulation_port: Some(server.carrier_port()),

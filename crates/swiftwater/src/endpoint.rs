@@ -78,7 +78,7 @@ impl Endpoint {
     /// The address makes no sense, or an association with it exists.
     pub fn connect(&self, server: impl ToAddress) -> Result<(), ConnectError> {
         let server = server.to_address()?;
-        ask_to_connect(&self.socket, &server)
+        ask_to_connect(&self.stack, &self.socket, &server)
     }
 
     /// Sends one message to a peer; waits while its send buffer is full.

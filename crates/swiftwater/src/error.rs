@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 
 use crate::address::AddressError;
 
@@ -60,6 +61,11 @@ pub enum ConnectError {
     TimedOut,
     /// No route to the host.
     Unreachable,
+    /// None of our addresses has the family of any of the server's.
+    Family {
+        /// The first of the server's addresses.
+        host: IpAddr,
+    },
     /// An association with this peer and these ports exists already.
     Exists,
     /// It failed for the reason given.
@@ -75,8 +81,12 @@ impl fmt::Display for ConnectError {
                 "connection refused: nobody listens there; start the server, or check the SCTP port and the UDP port (/udp:PORT)",
             ),
             ConnectError::TimedOut => f.write_str(
-                "no answer: check the address, that a server runs there, and that its UDP port (9899 unless /udp:PORT says otherwise) passes every firewall",
+                "no answer: check the address, that a server runs there, and that its UDP port (9899 unless /udp:PORT says otherwise), or with raw IP protocol 132, passes every firewall",
             ),
+            ConnectError::Family { host } => {
+                let family = if host.is_ipv6() { "IPv6" } else { "IPv4" };
+                write!(f, "{host} is not reached from the local addresses: bind an {family} address, too, or none")
+            }
             ConnectError::Unreachable => f.write_str("no route to the host: check the address and the routes"),
             ConnectError::Exists => {
                 f.write_str("an association with this peer and these ports exists already; use it, or another local port")
@@ -193,6 +203,9 @@ impl BindError {
             BindError::Link(links::BindError::AddressInUse { .. }) => io::ErrorKind::AddrInUse,
             BindError::Address(_) => io::ErrorKind::InvalidInput,
             BindError::System(e) => e.kind(),
+            BindError::Link(links::BindError::RawNotPermitted { .. }) => io::ErrorKind::PermissionDenied,
+            BindError::Link(links::BindError::AddressNotAvailable { .. }) => io::ErrorKind::AddrNotAvailable,
+            BindError::Link(links::BindError::Duplicate { .. }) => io::ErrorKind::InvalidInput,
             BindError::Link(_) => io::ErrorKind::Other,
         }
     }
@@ -204,6 +217,7 @@ impl ConnectError {
             ConnectError::Refused => io::ErrorKind::ConnectionRefused,
             ConnectError::TimedOut => io::ErrorKind::TimedOut,
             ConnectError::Unreachable => io::ErrorKind::HostUnreachable,
+            ConnectError::Family { .. } => io::ErrorKind::AddrNotAvailable,
             ConnectError::Exists => io::ErrorKind::AddrInUse,
             ConnectError::Address(_) => io::ErrorKind::InvalidInput,
             ConnectError::Bind(e) => e.kind(),

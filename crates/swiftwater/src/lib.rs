@@ -35,7 +35,8 @@
 //! | [`Stack`] | the sockets that several of them share |
 //! | [`tokio`] | the same for tasks (feature `tokio`) |
 //!
-//! SCTP packets travel in UDP (RFC 6951), port 9899 unless an [`Address`] or [`Options`] says otherwise.
+//! SCTP packets travel in UDP (RFC 6951), port 9899 unless an [`Address`] or [`Options`] says otherwise, or directly in IP
+//! ([`LinkKind`]).
 //!
 //! # Threads
 //!
@@ -78,7 +79,7 @@ pub use endpoint::Endpoint;
 pub use error::{BindError, ConnectError, RecvError, SendError};
 pub use listener::Listener;
 pub use message::{AssociationId, Event, Message, Received, RecvInfo, SendInfo};
-pub use options::{Checksum, Options};
+pub use options::{Checksum, LinkKind, Options};
 pub use sctp::congestion::{Algorithm as CongestionControl, Coupling};
 pub use sctp::{
     AssociationState, EndpointStatistics, Multipath, PathState, PathStatistics, PrimaryError, Statistics,

@@ -8,6 +8,19 @@ pub use sctp::Checksum;
 use crate::trace::TraceSink;
 use crate::{CongestionControl, Coupling, Multipath};
 
+/// What carries SCTP packets. Both ends of an association need the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LinkKind {
+    /// UDP (RFC 6951): the quickest, since kernels segment UDP, and it needs no privilege.
+    #[default]
+    Udp,
+    /// IP itself, protocol 132 (RFC 9260 §3), for peers that speak only that. It needs the capability `CAP_NET_RAW`.
+    Raw,
+    /// IP itself where that is permitted, otherwise UDP. [`Stack::link`](crate::Stack::link) says which it is,
+    /// [`Stack::advice`](crate::Stack::advice) why.
+    Auto,
+}
+
 /// Settings of a [`Stack`](crate::Stack) and of every association on it.
 ///
 /// ```
@@ -51,10 +64,18 @@ pub struct Options {
     /// with a quick peer is then answered without a wake-up, at the price of processor time. Zero always sleeps
     /// at once. Default 50 µs.
     pub busy_poll: Duration,
-    /// The local UDP port. Default (`None`): 9899 for those who listen, any free one for those who connect.
+    /// What carries SCTP packets. Default UDP.
+    pub link: LinkKind,
+    /// The local UDP port, where UDP carries SCTP. Default (`None`): 9899 for those who listen, any free one for those who connect.
     pub udp_port: Option<u16>,
     /// Local addresses to bind, one socket each. Default: all of the host's.
+    ///
+    /// The peer is told all of them and each path leaves from one: the same address on the same host, otherwise that of
+    /// the route to the peer's address.
     pub local_addresses: Vec<IpAddr>,
+    /// Bind each socket to the interface that has its address: what leaves from the address leaves there, whatever the
+    /// routes say. Default false.
+    pub bind_interfaces: bool,
     /// The largest IP packet to send, such as 1500; the route's MTU where that is smaller. Default: the route's.
     pub mtu_bytes: Option<usize>,
     /// Packet protection. Default CRC32C; anything else is for measurements on loopback.
@@ -104,8 +125,10 @@ impl Default for Options {
             tail_loss_probes: association.tail_loss_probes,
             nodelay: false,
             busy_poll: Duration::from_micros(50),
+            link: LinkKind::Udp,
             udp_port: None,
             local_addresses: Vec::new(),
+            bind_interfaces: false,
             mtu_bytes: None,
             checksum: Checksum::Crc32c,
             rto_initial: association.rto.initial,

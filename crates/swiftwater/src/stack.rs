@@ -1,10 +1,11 @@
 //! Stacks: a set of sockets with everything that runs on them.
 
 use std::io;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Instant;
 
-use links::{Link, UdpEncap, UdpEncapConfig};
+use links::{Link, RawIp, RawIpConfig, UdpEncap, UdpEncapConfig};
 use providers::{SctpDriver, SctpDriverConfig};
 use streams::Executive;
 
@@ -13,7 +14,7 @@ use crate::association::Association;
 use crate::endpoint::Endpoint;
 use crate::error::{BindError, ConnectError};
 use crate::listener::Listener;
-use crate::options::Options;
+use crate::options::{LinkKind, Options};
 use crate::shard::{Hold, Shard};
 use crate::trace::TraceSink;
 
@@ -36,6 +37,7 @@ use crate::trace::TraceSink;
 pub struct Stack {
     pub(crate) shard: Arc<Hold>,
     pub(crate) options: Arc<Options>,
+    advice: Option<Arc<str>>,
 }
 
 impl std::fmt::Debug for Stack {
@@ -51,25 +53,34 @@ pub struct StackStatistics {
     pub associations: usize,
     /// What the protocol has counted.
     pub endpoint: sctp::EndpointStatistics,
-    /// What the UDP sockets have counted.
+    /// What the sockets have counted.
     pub link: links::LinkStats,
 }
 
 impl Stack {
-    /// Binds the UDP sockets that `options` name: port 9899 unless they name another.
+    /// Binds the sockets that `options` name: UDP port 9899 unless they name another, or raw IP.
     ///
     /// # Errors
     ///
-    /// The port is taken, the address is not ours, or the system has no more to give.
+    /// The port is taken, the address is not ours or named twice, raw IP is not permitted, or the system has no more to
+    /// give.
     pub fn bind(options: &Options) -> Result<Stack, BindError> {
-        let link = UdpEncap::bind(&UdpEncapConfig {
-            addresses: options.local_addresses.clone(),
-            port: options.udp_port.unwrap_or(UDP_PORT_DEFAULT),
-            mtu_bytes: options.mtu_bytes,
-            ..UdpEncapConfig::default()
-        })
-        .map_err(BindError::Link)?;
-        Stack::over(Box::new(link), options)
+        match options.link {
+            LinkKind::Udp => Stack::over(bind_udp(options)?, options),
+            LinkKind::Raw => Stack::over_raw(bind_raw(options)?, options),
+            LinkKind::Auto => match bind_raw(options) {
+                Err(BindError::Link(error @ links::BindError::RawNotPermitted { .. })) => {
+                    let stack = Stack::over(bind_udp(options)?, options)?;
+                    Ok(Stack { advice: Some(format!("UDP carries SCTP: {error}").into()), ..stack })
+                }
+                link => Stack::over_raw(link?, options),
+            },
+        }
+    }
+
+    fn over_raw(link: Box<dyn Link>, options: &Options) -> Result<Stack, BindError> {
+        let stack = Stack::over(link, options)?;
+        Ok(Stack { advice: links::kernel_speaks_sctp().then(|| KERNEL_SCTP_ADVICE.into()), ..stack })
     }
 
     /// Sockets for one who connects: any free UDP port unless `options` name one.
@@ -92,7 +103,7 @@ impl Stack {
         driver.set_trace(options.trace.as_ref().map(TraceSink::taker));
         let driver = executive.add_driver("sctp", Box::new(driver));
         let shard = Shard::start(executive, driver, options).map_err(BindError::System)?;
-        Ok(Stack { shard, options: Arc::new(options.clone()) })
+        Ok(Stack { shard, options: Arc::new(options.clone()), advice: None })
     }
 
     /// Accepts associations on an SCTP port; 0 takes a free one.
@@ -122,7 +133,21 @@ impl Stack {
         Association::connect_on(self, &server.to_address()?)
     }
 
-    /// The local UDP port.
+    /// What carries SCTP: never [`LinkKind::Auto`].
+    pub fn link(&self) -> LinkKind {
+        match self.with_driver(|driver| driver.link_has_ports()) {
+            Some(false) => LinkKind::Raw,
+            _ => LinkKind::Udp,
+        }
+    }
+
+    /// What the user should know of the link, if there is something: that raw IP was not permitted, or that the kernel's
+    /// own SCTP is in its way.
+    pub fn advice(&self) -> Option<&str> {
+        self.advice.as_deref()
+    }
+
+    /// The local UDP port; 0 with raw IP.
     pub fn udp_port(&self) -> u16 {
         self.with_driver(|driver| driver.link_addresses().first().map_or(0, |a| a.port())).unwrap_or_default()
     }
@@ -137,6 +162,17 @@ impl Stack {
         .unwrap_or_default()
     }
 
+    /// Whether one of the sockets sends to the family of one of these hosts.
+    pub(crate) fn reaches_any(&self, hosts: &[IpAddr]) -> bool {
+        let bound = self.with_driver(|driver| driver.link_addresses()).unwrap_or_default();
+        // The socket for all IPv6 addresses carries IPv4 as well.
+        let both = |ip: IpAddr| ip == Ipv6Addr::UNSPECIFIED;
+        let reaches = |host: &IpAddr| {
+            bound.iter().any(|a| both(a.ip()) || a.is_ipv6() == host.to_canonical().is_ipv6())
+        };
+        hosts.iter().any(reaches)
+    }
+
     pub(crate) fn with_driver<R>(&self, f: impl FnOnce(&mut SctpDriver) -> R) -> Option<R> {
         with_driver(&self.shard, f)
     }
@@ -144,7 +180,7 @@ impl Stack {
     /// The address of an SCTP port of this stack, as a peer on this host would name it.
     pub(crate) fn address_of(&self, port: u16) -> Address {
         let bound = self.with_driver(|driver| driver.link_addresses()).unwrap_or_default();
-        let udp_port = bound.first().map(|a| a.port());
+        let udp_port = bound.first().map(|a| a.port()).filter(|port| *port != 0);
         let hosts = bound
             .iter()
             .map(|a| match a.ip() {
@@ -154,6 +190,31 @@ impl Stack {
             .collect();
         Address { hosts, port, udp_port }
     }
+}
+
+/// Why associations over raw IP break where the kernel has an SCTP of its own, and what to do.
+const KERNEL_SCTP_ADVICE: &str = "the kernel's own SCTP is loaded and answers packets of raw IP with ABORT: unload it \
+    (`rmmod sctp`) and keep it from being loaded, or let UDP carry SCTP";
+
+fn bind_udp(options: &Options) -> Result<Box<dyn Link>, BindError> {
+    let link = UdpEncap::bind(&UdpEncapConfig {
+        addresses: options.local_addresses.clone(),
+        port: options.udp_port.unwrap_or(UDP_PORT_DEFAULT),
+        mtu_bytes: options.mtu_bytes,
+        bind_interfaces: options.bind_interfaces,
+        ..UdpEncapConfig::default()
+    });
+    Ok(Box::new(link.map_err(BindError::Link)?))
+}
+
+fn bind_raw(options: &Options) -> Result<Box<dyn Link>, BindError> {
+    let link = RawIp::bind(&RawIpConfig {
+        addresses: options.local_addresses.clone(),
+        mtu_bytes: options.mtu_bytes,
+        bind_interfaces: options.bind_interfaces,
+        ..RawIpConfig::default()
+    });
+    Ok(Box::new(link.map_err(BindError::Link)?))
 }
 
 /// `None`: a fault has closed everything.

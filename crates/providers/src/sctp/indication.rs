@@ -118,7 +118,11 @@ impl Host for Upper<'_, '_> {
 
     fn path_hints(&self, remote: SocketAddr) -> PathHints {
         let info = self.link.path_info(remote);
-        PathHints { mtu_bytes: info.mtu_bytes, in_flight_limit_bytes: info.in_flight_limit_bytes }
+        PathHints {
+            mtu_bytes: info.mtu_bytes,
+            in_flight_limit_bytes: info.in_flight_limit_bytes,
+            local: info.local,
+        }
     }
 
     fn spare(&mut self) -> Vec<Bytes> {

@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `minor` | what each open stream is: unbound, listening, connected, one-to-many |
 //! | `request` | primitives that come down |
+//! | `ports` | what a link that has no ports of its own is told of ours |
 //! | `indication` | messages and events of the core that go up |
 //! | `interrupt` | the link: batches in, batches out, time |
 
 mod indication;
 mod interrupt;
 mod minor;
+mod ports;
 mod request;
 
 use std::io;
@@ -27,6 +29,7 @@ use streams::{Cx, Driver, Errno, FlushScope, Interest, Kind, Message, Pool, Stre
 use tpi::{Primitive, TransferFlags, TransferInfo};
 
 use minor::{Minor, Minors, Owner};
+use ports::Ports;
 
 /// What the provider is built with.
 #[derive(Clone, Debug, Default)]
@@ -49,6 +52,7 @@ pub struct SctpDriver {
     config: Arc<AssociationConfig>,
     link: Box<dyn Link>,
     minors: Minors,
+    ports: Ports,
     received: interrupt::Arrivals,
     leftovers: indication::Leftovers,
     buffer: TransmitBuffer,
@@ -80,13 +84,15 @@ impl SctpDriver {
     pub fn new(link: Box<dyn Link>, config: SctpDriverConfig, seed: [u8; 32], epoch: Instant) -> Self {
         let limits = link.batch_limits();
         let limits = ::sctp::BatchLimits { segments_max: limits.segments_max, bytes_max: limits.bytes_max };
-        let mut endpoint = Endpoint::new(config.endpoint, seed, limits);
+        let endpoint_config = EndpointConfig { shares_host: !link.has_ports(), ..config.endpoint };
+        let mut endpoint = Endpoint::new(endpoint_config, seed, limits);
         endpoint.set_local_addresses(config.local_addresses);
         SctpDriver {
             endpoint,
             config: Arc::new(config.association),
             link,
             minors: Minors::default(),
+            ports: Ports::default(),
             received: interrupt::Arrivals::default(),
             leftovers: indication::Leftovers::default(),
             buffer: TransmitBuffer::new(),
@@ -141,6 +147,11 @@ impl SctpDriver {
     /// The addresses that the link is bound to.
     pub fn link_addresses(&self) -> Vec<std::net::SocketAddr> {
         self.link.local_addresses()
+    }
+
+    /// Whether the link's addresses have ports.
+    pub fn link_has_ports(&self) -> bool {
+        self.link.has_ports()
     }
 
     /// Number of associations.

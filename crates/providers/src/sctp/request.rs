@@ -83,18 +83,27 @@ impl SctpDriver {
             Self::ONE_TO_MANY => Minor::OneToMany { port },
             _ => Minor::Listening { port, backlog, waiting: 0 },
         };
-        if backlog > 0 && !self.endpoint.listen(port, AssociationConfig::clone(&self.config)) {
-            return Err(Refusal(TError::AddressBusy, Errno(0)));
+        if backlog > 0 {
+            if !self.endpoint.listen(port, AssociationConfig::clone(&self.config)) {
+                return Err(Refusal(TError::AddressBusy, Errno(0)));
+            }
+            self.tell_ports().map_err(Refusal::system)?;
         }
         self.minors.set(s, minor);
         let bound = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port);
         Ok(Primitive::BindAck { addresses: bound.into(), backlog })
     }
 
+    fn stop_listening(&mut self, port: u16) {
+        self.endpoint.unlisten(port);
+        // Where the link cannot be told, more comes than is wanted, which harms nobody.
+        let _ = self.tell_ports();
+    }
+
     fn unbind(&mut self, s: StreamId) -> Result<Primitive, Refusal> {
         match self.minors.get(s) {
             Some(Minor::Bound { .. }) => {}
-            Some(Minor::Listening { port, .. }) => self.endpoint.unlisten(port),
+            Some(Minor::Listening { port, .. }) => self.stop_listening(port),
             _ => return Err(Refusal::OUT_OF_STATE),
         }
         self.minors.close(s);
@@ -107,7 +116,10 @@ impl SctpDriver {
         let Some(peer_port) = addresses.list.first().map(SocketAddr::port) else {
             return Err(Refusal(TError::BadAddress, Errno(0)));
         };
-        let udp_port = addresses.encapsulation_port.unwrap_or(SCTP_TUNNELING_PORT);
+        let udp_port = match self.link.has_ports() {
+            true => addresses.encapsulation_port.unwrap_or(SCTP_TUNNELING_PORT),
+            false => 0,
+        };
         let remotes: Vec<SocketAddr> =
             addresses.list.iter().map(|a| SocketAddr::new(a.ip(), udp_port)).collect();
         let local_port = match minor {
@@ -123,6 +135,11 @@ impl SctpDriver {
         let id = endpoint
             .connect(now, local_port, peer_port, &remotes, config, &host)
             .map_err(|_| Refusal::system(Errno::EADDRINUSE))?;
+        if let Err(errno) = self.tell_ports() {
+            let (endpoint, mut host) = self.split(cx);
+            endpoint.abandon(id, &mut host);
+            return Err(Refusal::system(errno));
+        }
         self.minors.set_owner(id, Owner::Stream(s));
         if !matches!(minor, Some(Minor::OneToMany { .. })) {
             self.minors.set(s, Minor::Connected { association: id });
@@ -194,7 +211,7 @@ impl SctpDriver {
     pub(super) fn release(&mut self, cx: &mut Cx<'_>, s: StreamId) {
         let minor = self.minors.get(s);
         if let Some(Minor::Listening { port, .. } | Minor::OneToMany { port }) = minor {
-            self.endpoint.unlisten(port);
+            self.stop_listening(port);
         }
         for id in self.minors.take_all_waiting(s) {
             let now = self.now;
@@ -222,11 +239,11 @@ impl SctpDriver {
         };
         let local = Addresses {
             list: self.link.local_addresses().iter().map(|a| SocketAddr::new(a.ip(), port)).collect(),
-            encapsulation_port: self.link.local_addresses().first().map(SocketAddr::port),
+            encapsulation_port: self.link.local_addresses().first().and_then(udp_port),
         };
         let remote = match self.association(s, 0).and_then(|id| self.endpoint.peer_addresses(id)) {
             Some((list, port)) => Addresses {
-                encapsulation_port: list.first().map(SocketAddr::port),
+                encapsulation_port: list.first().and_then(udp_port),
                 list: list.iter().map(|a| SocketAddr::new(a.ip(), port)).collect(),
             },
             None => Addresses::default(),
@@ -255,6 +272,11 @@ impl SctpDriver {
             provider_flags: 0,
         }
     }
+}
+
+/// None with raw IP.
+fn udp_port(address: &SocketAddr) -> Option<u16> {
+    Some(address.port()).filter(|port| *port != 0)
 }
 
 fn refuse(cx: &mut Cx<'_>, s: StreamId, primitive: PrimitiveCode, Refusal(t_error, errno): Refusal) {

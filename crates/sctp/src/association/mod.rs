@@ -480,6 +480,12 @@ impl Association {
 /// The smallest packet size that is believed of a path.
 const MTU_BYTES_MIN: usize = 512;
 
+/// The address of ours that a path begins at. A peer that has no list of ours knows only the one that the handshake used,
+/// and would answer anything from another one with ABORT (RFC 9260 §8.4).
+fn local_address(hints: PathHints, handshake: Option<IpAddr>, lists_addresses: bool) -> Option<IpAddr> {
+    if lists_addresses { hints.local } else { handshake.or(hints.local) }
+}
+
 /// A path to `remote` with what the link knows about it.
 fn make_path(
     remote: SocketAddr,

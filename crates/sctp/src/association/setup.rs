@@ -12,7 +12,7 @@ use sctp_wire::{Tsn, VerificationTag};
 
 use super::causes::{abort_chunk, error_chunk};
 use super::init::{Families, PeerInit, initial_window, write_init_parameters};
-use super::{Association, Context, Control, Identity, Retry, State, make_path};
+use super::{Association, Context, Control, Identity, Retry, State, local_address, make_path};
 use crate::config::{AssociationConfig, Multipath};
 use crate::cookie::StateCookie;
 use crate::ecn::Ecn;
@@ -39,7 +39,7 @@ impl Association {
         local_addresses: &[IpAddr],
     ) -> Self {
         let mut paths: Vec<Path> =
-            remotes.iter().map(|&(r, hints)| make_path(r, None, hints, &config)).collect();
+            remotes.iter().map(|&(r, hints)| make_path(r, hints.local, hints, &config)).collect();
         // RFC 9260 §5.4, 1: what the user names is confirmed.
         for path in &mut paths {
             path.state = PathState::Active;
@@ -78,7 +78,9 @@ impl Association {
         (from, local): (SocketAddr, Option<IpAddr>),
     ) -> Self {
         let identity = Identity::from_cookie(cookie);
-        let paths = remotes.iter().map(|&(r, hints)| make_path(r, local, hints, &config)).collect();
+        let lists_addresses = cx.local_addresses.len() > 1;
+        let local_for = |hints| local_address(hints, local, lists_addresses);
+        let paths = remotes.iter().map(|&(r, h)| make_path(r, local_for(h), h, &config)).collect();
         let mut association = Association::new(id, config, identity, State::Established, paths);
         association.establish_from_cookie(cx, cookie, from);
         let peer = SocketAddr::new(association.paths[0].remote.ip(), cookie.peer_port);
@@ -261,9 +263,7 @@ impl Association {
     /// Others that the user had named are no paths.
     fn take_addresses<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, addresses: &[IpAddr]) {
         let first = self.paths[self.primary].remote;
-        // Without a list of ours, the peer knows only the address that the handshake used; it would answer
-        // anything from another one with ABORT (RFC 9260 §8.4).
-        let local = if self.lists_addresses { None } else { self.paths[self.primary].local };
+        let handshake = self.paths[self.primary].local;
         // What is outstanding since an earlier cookie knows its path by number.
         if self.statistics.data_chunks_sent == 0 {
             self.paths.retain(|path| path.remote == first || addresses.contains(&path.remote.ip()));
@@ -274,7 +274,9 @@ impl Association {
         for &address in addresses {
             let other = SocketAddr::new(address, first.port());
             if self.path_of(other).is_none() {
-                self.paths.push(make_path(other, local, cx.host.path_hints(other), &self.config));
+                let hints = cx.host.path_hints(other);
+                let local = local_address(hints, handshake, self.lists_addresses);
+                self.paths.push(make_path(other, local, hints, &self.config));
                 self.paths_changed = true;
             }
         }

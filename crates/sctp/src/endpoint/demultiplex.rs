@@ -250,7 +250,15 @@ impl Endpoint {
         {
             return;
         }
+        if self.may_be_another_s(header.destination_port) {
+            return;
+        }
         self.reply(route, &header, header.verification_tag, |out| write_abort(true, out));
+    }
+
+    /// Whether a packet for this port that nobody here knows may be known to another program.
+    pub(super) fn may_be_another_s(&self, port: u16) -> bool {
+        self.config.shares_host && !self.listeners.contains_key(&port)
     }
 
     pub(super) fn reply(

@@ -123,6 +123,9 @@ impl Endpoint {
             return self.offer_again(id, route, header, peer, addresses);
         }
         let Some(config) = self.listeners.get(&header.destination_port).cloned() else {
+            if self.may_be_another_s(header.destination_port) {
+                return None;
+            }
             // RFC 9260 §8.4, 3: nobody listens here.
             self.reply(route, header, VerificationTag(peer.tag), |out| write_abort(false, out));
             return None;

@@ -491,6 +491,7 @@ impl Path {
     pub(crate) fn statistics(&self, config: &AssociationConfig) -> PathStatistics {
         PathStatistics {
             remote: self.remote,
+            local: self.local,
             active: self.state.is_usable(),
             state: self.state,
             heartbeats: self.heartbeat_at.or(self.answer_by).is_some(),

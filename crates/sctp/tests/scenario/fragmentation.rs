@@ -19,7 +19,7 @@ fn pattern(bytes: usize) -> Vec<u8> {
 
 fn round_trip(mtu_bytes: usize, sizes: &[usize], loss_every: usize) {
     let mut lab = Lab::new(mtu_bytes as u64);
-    let hints = PathHints { mtu_bytes, in_flight_limit_bytes: None };
+    let hints = PathHints { mtu_bytes, ..PathHints::default() };
     for node in [A, B] {
         lab.app(node).hints = hints;
     }

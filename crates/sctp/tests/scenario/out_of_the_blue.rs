@@ -3,13 +3,17 @@
 use std::net::SocketAddr;
 
 use bytes::Bytes;
-use sctp::{AssociationConfig, CloseReason, Event};
-use sctp_wire::Tsn;
+use sctp::{
+    AssociationConfig, BatchLimits, CloseReason, Endpoint, EndpointConfig, Event, Scope, Time, TransmitBuffer,
+};
 use sctp_wire::cause::{Cause, Causes, StaleCookie};
 use sctp_wire::chunk::{
-    Abort, CookieAck, CookieEcho, Error, Heartbeat, InitAck, Shutdown, ShutdownAck, ShutdownComplete,
+    Abort, CookieAck, CookieEcho, Error, Heartbeat, Init, InitAck, Shutdown, ShutdownAck, ShutdownComplete,
 };
+use sctp_wire::parameter::Parameters;
+use sctp_wire::{Tsn, VerificationTag};
 
+use lab::App;
 use lab::packets::{build, header, kinds, write_data, write_sack};
 use lab::script::{ENDPOINT_PORT, PEER_PORT, Peer};
 
@@ -41,6 +45,31 @@ fn answer_to(from: SocketAddr, write: impl FnOnce(&mut Vec<u8>)) -> Option<Bytes
     peer.sends_raw(from, &build(PEER_PORT, ENDPOINT_PORT, TAG, write));
     assert_eq!(peer.endpoint.association_count(), 0);
     peer.hears_maybe()
+}
+
+#[test]
+fn what_may_be_for_another_program_is_met_with_silence_where_nobody_listens() {
+    let config = EndpointConfig { shares_host: true, ..EndpointConfig::default() };
+    let mut endpoint = Endpoint::new(config, [1; 32], BatchLimits { segments_max: 1, bytes_max: 1500 });
+    assert!(endpoint.listen(ENDPOINT_PORT, AssociationConfig::default()));
+    let (mut app, mut buffer) = (App::default(), TransmitBuffer::new());
+    let mut is_answered = |port, tag, write: Write| {
+        let from = SocketAddr::from(([10, 0, 0, 9], 0));
+        endpoint.handle_datagram(Time::ZERO, from, None, &build(PEER_PORT, port, tag, write), &mut app);
+        endpoint.poll_transmit(Time::ZERO, Scope::All, &mut buffer).is_some()
+    };
+    let init: Write = &|out| {
+        let (initiate_tag, initial_tsn) = (VerificationTag(TAG), Tsn(1));
+        let (outbound_streams, inbound_streams, a_rwnd) = (1, 1, 10_000);
+        let parameters = Parameters::new(&[]);
+        Init { initiate_tag, a_rwnd, outbound_streams, inbound_streams, initial_tsn, parameters }.write(out);
+    };
+    for (tag, write) in [(TAG, &data as Write), (0, init)] {
+        assert!(is_answered(ENDPOINT_PORT, tag, write));
+        assert!(!is_answered(ENDPOINT_PORT + 1, tag, write));
+    }
+    // Who asks for the end of an association that is gone gets it: that harms nobody.
+    assert!(is_answered(ENDPOINT_PORT + 1, TAG, &|out| ShutdownAck.write(out)));
 }
 
 #[test]

@@ -74,11 +74,27 @@ fn where_no_route_leads_it_is_unreachable() {
 }
 
 #[test]
-fn an_address_of_the_wrong_family_is_unreachable() {
+fn an_address_of_the_wrong_family_is_named() {
     must_end(|| {
         let options = Options { local_addresses: vec!["127.0.0.1".parse().unwrap()], ..Options::default() };
         let none = Association::connect_with("[::1]:7", &options).unwrap_err();
-        assert!(matches!(none, ConnectError::Unreachable), "{none}");
+        assert!(matches!(none, ConnectError::Family { .. }), "{none}");
+        assert!(none.to_string().contains("::1"), "{none}");
+    });
+}
+
+#[test]
+fn an_address_that_is_not_ours_or_named_twice_is_named() {
+    must_end(|| {
+        for (local, named) in [("192.0.2.77", "192.0.2.77"), ("127.0.0.1,127.0.0.1", "127.0.0.1")] {
+            let local_addresses = local.split(',').map(|ip| ip.parse().unwrap()).collect();
+            let options = Options { local_addresses, ..Options::default() };
+            let none = Association::connect_with("127.0.0.1:7", &options).unwrap_err();
+            assert!(matches!(none, ConnectError::Bind(_)), "{none}");
+            assert!(none.to_string().contains(named), "{none}");
+        }
+        let twice = Association::connect("127.0.0.1,127.0.0.1:7").unwrap_err();
+        assert!(twice.to_string().contains("127.0.0.1 is named twice"), "{twice}");
     });
 }
 

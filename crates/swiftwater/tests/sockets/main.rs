@@ -1,6 +1,7 @@
 //! The blocking API over loopback, one behaviour a file.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod addresses;
 mod bulk;
 mod close;
 mod connect;
