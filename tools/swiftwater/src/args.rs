@@ -245,17 +245,24 @@ Examples:
   swiftwater lab --virtual datatag --plot datatag.html  windows and queues over the time
   swiftwater lab --virtual two-equal --case 'message, 64' two paths at once, beside one and beside what was published
   swiftwater lab --virtual failover --plot failover.html  what each path carried when one of them died
+  swiftwater lab --live asymmetric-rate                   the kernel's TCP and MPTCP beside it, as root
   swiftwater lab --virtual tail-loss --case 'last packet' --capture tail.pcapng --qlog tail.sqlog
 
 A virtual experiment runs both ends in this process, on a network and a clock that are simulated: it
 needs no privileges and no time but the processor's, and the same seed gives the same figures on every
 machine. `of limit` is the share of what the lines could carry at best in full packets, after the headers of
 IP, UDP and SCTP. `of best path` and `of their sum` compare with each path alone in the same run. A queue of
-1 BDP holds the bandwidth-delay product of its line. The processor is not simulated: neither end is ever busy.")]
+1 BDP holds the bandwidth-delay product of its line. The processor is not simulated: neither end is ever busy.
+
+A live experiment runs `swiftwater perf` between two network namespaces, over lines that tbf shapes (it
+delays nothing), each measurement three times in turn: the median. Ctrl-C ends it and takes all down.")]
 pub(crate) struct LabArgs {
     /// The experiment, on a virtual clock.
-    #[arg(long = "virtual", value_name = "NAME", required_unless_present = "list")]
+    #[arg(long = "virtual", value_name = "NAME", required_unless_present_any = ["list", "live"])]
     pub experiment: Option<String>,
+    /// The experiment, in real time between two network namespaces (root), or on loopback.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["experiment", "case", "full", "capture", "qlog", "plot"])]
+    pub live: Option<LiveName>,
     /// List the experiments.
     #[arg(long)]
     pub list: bool,
@@ -265,7 +272,7 @@ pub(crate) struct LabArgs {
     /// What all chance comes from.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub seed: u64,
-    /// Seconds of the virtual clock for each case that has no end of its own [default: the experiment's].
+    /// Seconds of each case that has no end of its own, or of each measurement of --live [default: the experiment's].
     #[arg(long, value_parser = parse_seconds)]
     pub seconds: Option<f64>,
     /// The long cases, too: an hour of `datatag`, twice the file of `sctplib`.
@@ -284,6 +291,17 @@ pub(crate) struct LabArgs {
     /// its number.
     #[arg(long, value_name = "FILE")]
     pub qlog: Option<PathBuf>,
+}
+
+/// What can be measured in real time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LiveName {
+    /// Two lines of 100 Mbit/s, beside the kernel's TCP on one and MPTCP on both.
+    TwoEqual,
+    /// 100 and 10 Mbit/s, beside the same.
+    AsymmetricRate,
+    /// Two loopback addresses beside one. Needs no root.
+    Loopback,
 }
 
 /// One end of a run.

@@ -4,16 +4,19 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use socket2::{Domain, SockAddr, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A TCP listener on all protocols that the address covers. It never blocks.
-pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+/// TCP over several paths (RFC 8684), as the protocol of a stream socket.
+pub(crate) const MPTCP: Protocol = Protocol::MPTCP;
+
+/// A TCP listener on all protocols that the address covers, or one of another protocol. It never blocks.
+pub(crate) fn listen(address: SocketAddr, protocol: Option<Protocol>) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, protocol)?;
     socket.set_reuse_address(true)?;
     if address.is_ipv6() {
         socket.set_only_v6(false)?;
@@ -24,13 +27,15 @@ pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// A TCP connection from `local`, if one is given, with buffers of `buffer_bytes`, if not the default.
+/// A TCP connection, or one of another protocol, from `local`, if one is given, with buffers of `buffer_bytes`, if not
+/// the default.
 pub(crate) fn connect(
     remote: SocketAddr,
     local: Option<IpAddr>,
     buffer_bytes: Option<usize>,
+    protocol: Option<Protocol>,
 ) -> io::Result<TcpStream> {
-    let socket = Socket::new(Domain::for_address(remote), Type::STREAM, None)?;
+    let socket = Socket::new(Domain::for_address(remote), Type::STREAM, protocol)?;
     set_buffers(&socket, buffer_bytes)?;
     if let Some(local) = local {
         socket.bind(&SockAddr::from(SocketAddr::new(local, 0)))?;

@@ -133,6 +133,38 @@ fn two_paths_are_measured_beside_each_alone() {
     assert!(theirs.iter().any(|row| number(row, "bits_per_s") == 91.6e6));
 }
 
+/// The rates that an experiment in real time has measured, by series and paths.
+fn live_rates(name: &str, seconds: &str) -> Vec<(String, u64, f64)> {
+    let output =
+        swiftwater(&["lab", "--live", name, "--seconds", seconds, "--json"]).output().expect("starts");
+    let rate = |row: &Value| {
+        let series = row["transport"].as_str().expect("a name").to_owned();
+        (series, number(row, "paths") as u64, number(row, "bits_per_s"))
+    };
+    rows(&output).iter().map(rate).collect()
+}
+
+#[test]
+#[ignore = "needs root and network namespaces: ./test --all"]
+fn shaped_lines_are_measured_beside_tcp_and_are_gone_afterwards() {
+    let rates = live_rates("asymmetric-rate", "0.3");
+    for (series, paths) in [("tcp", 1), ("sctp-message", 1), ("sctp-message", 2), ("sctp-stream", 2)] {
+        let found = rates.iter().filter(|(name, n, _)| (name.as_str(), *n) == (series, paths)).count();
+        assert_eq!(found, 2, "two sizes of {series} on {paths}: {rates:?}");
+    }
+    assert!(rates.iter().all(|(_, _, rate)| (1e5..120e6).contains(rate)), "the lines are shaped: {rates:?}");
+    let left = Command::new("ip").args(["netns", "list"]).output().expect("iproute2 is there");
+    let ours = |name: &str| name.starts_with("sw-lab-");
+    assert!(!text(&left.stdout).lines().any(ours), "{}", text(&left.stdout));
+}
+
+#[test]
+fn two_loopback_addresses_are_measured_without_privileges() {
+    let rates = live_rates("loopback", "0.05");
+    assert_eq!(rates.len(), 2 * 5, "{rates:?}");
+    assert!(rates.iter().all(|(_, _, rate)| *rate > 0.0), "{rates:?}");
+}
+
 #[test]
 fn an_unknown_experiment_is_answered_with_advice() {
     let output = swiftwater(&["lab", "--virtual", "nonsense"]).output().expect("the program starts");

@@ -16,7 +16,7 @@ pub struct Outcome {
     /// Payload delivered in a second.
     pub bits_per_s: f64,
     /// What payload the lines could carry at best: [`limit_bits_per_s`](super::limit_bits_per_s), or with a message size
-    /// [`message_limit_bits_per_s`](super::message_limit_bits_per_s), while they are up.
+    /// [`message_limit_bits_per_s`](super::message_limit_bits_per_s), while they are up; infinite if nothing limits them.
     pub limit_bits_per_s: f64,
     /// What theory predicts.
     pub predicted_bits_per_s: Option<f64>,
@@ -83,6 +83,11 @@ pub struct PathSample {
 }
 
 impl Outcome {
+    /// Whether something limits the lines.
+    pub fn has_limit(&self) -> bool {
+        self.limit_bits_per_s.is_finite()
+    }
+
     /// The part of the limit that was reached.
     pub fn share(&self) -> f64 {
         self.bits_per_s / self.limit_bits_per_s

@@ -1,5 +1,6 @@
 //! `swiftwater lab`: experiments on simulated networks, beside what others have published.
 
+mod live;
 mod page;
 mod row;
 
@@ -50,6 +51,9 @@ pub(crate) enum LabError {
         /// What the system said.
         reason: String,
     },
+    /// What runs in real time failed.
+    #[error(transparent)]
+    Live(#[from] live::LiveError),
     /// A trace cannot be written.
     #[error(transparent)]
     Trace(#[from] TraceFileError),
@@ -74,6 +78,10 @@ pub(crate) fn run(args: &LabArgs) -> Result<(), LabError> {
         return list().map_err(LabError::Print);
     }
     interrupt::listen()?;
+    if let Some(name) = args.live {
+        let outcomes = live::run(name, args.seconds)?;
+        return print(args, live::name(name), None, &outcomes);
+    }
     let name = args.experiment.as_deref().unwrap_or_default();
     let experiment = experiment::find(name).ok_or_else(|| LabError::Unknown(name.to_owned()))?;
     let jobs = jobs(args, experiment)?;
@@ -82,20 +90,30 @@ pub(crate) fn run(args: &LabArgs) -> Result<(), LabError> {
         let page = page::render(experiment, &outcomes);
         fs::write(path, page).map_err(|error| write_error(path, &error))?;
     }
+    print(args, experiment.name, Some(args.seed), &outcomes)?;
+    let files = jobs.iter().flat_map(|job| [job.capture.as_deref(), job.qlog.as_deref()]).flatten();
+    for path in args.plot.as_deref().into_iter().chain(files).filter(|path| path.exists()) {
+        eprintln!("written: {}", path.display());
+    }
+    Ok(())
+}
+
+/// Prints outcomes as a table or as JSON.
+fn print(
+    args: &LabArgs,
+    experiment: &'static str,
+    seed: Option<u64>,
+    outcomes: &[Outcome],
+) -> Result<(), LabError> {
     let text = if args.json {
-        let rows: Vec<Row<'_>> =
-            outcomes.iter().map(|outcome| Row::new(experiment.name, args.seed, outcome)).collect();
+        let rows: Vec<Row<'_>> = outcomes.iter().map(|outcome| Row::new(experiment, seed, outcome)).collect();
         serde_json::to_string_pretty(&rows)? + "\n"
     } else {
-        table(&outcomes)
+        table(outcomes)
     };
     io::stdout().write_all(text.as_bytes()).map_err(LabError::Print)?;
     if outcomes.iter().any(|outcome| outcome.interrupted) {
         eprintln!("interrupted: these figures are of the time until then");
-    }
-    let files = jobs.iter().flat_map(|job| [job.capture.as_deref(), job.qlog.as_deref()]).flatten();
-    for path in args.plot.as_deref().into_iter().chain(files).filter(|path| path.exists()) {
-        eprintln!("written: {}", path.display());
     }
     Ok(())
 }

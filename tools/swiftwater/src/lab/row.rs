@@ -15,8 +15,10 @@ pub(super) struct Row<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     seconds: Option<f64>,
     bits_per_s: f64,
-    limit_bits_per_s: f64,
-    ratio_to_limit: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit_bits_per_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ratio_to_limit: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     predicted_bits_per_s: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,8 +62,8 @@ pub(super) struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// An outcome of a run with this seed.
-    pub(super) fn new(experiment: &'static str, seed: u64, outcome: &'a Outcome) -> Self {
+    /// An outcome of a run, with this seed if chance was simulated.
+    pub(super) fn new(experiment: &'static str, seed: Option<u64>, outcome: &'a Outcome) -> Self {
         Row {
             experiment,
             case: &outcome.case,
@@ -70,8 +72,8 @@ impl<'a> Row<'a> {
             algorithm: outcome.algorithm,
             seconds: (outcome.seconds > 0.0).then_some(outcome.seconds),
             bits_per_s: outcome.bits_per_s,
-            limit_bits_per_s: outcome.limit_bits_per_s,
-            ratio_to_limit: outcome.share(),
+            limit_bits_per_s: outcome.has_limit().then_some(outcome.limit_bits_per_s),
+            ratio_to_limit: outcome.has_limit().then(|| outcome.share()),
             predicted_bits_per_s: outcome.predicted_bits_per_s,
             ratio_to_predicted: outcome.predicted_bits_per_s.map(|predicted| outcome.bits_per_s / predicted),
             jain_index: outcome.fairness,
@@ -90,7 +92,7 @@ impl<'a> Row<'a> {
             retransmissions: outcome.retransmissions,
             fast_recoveries: outcome.fast_recoveries,
             timeouts: outcome.timeouts,
-            seed: (!outcome.published).then_some(seed),
+            seed: seed.filter(|_| !outcome.published),
             interrupted: outcome.interrupted,
             version: env!("CARGO_PKG_VERSION"),
         }

@@ -202,7 +202,7 @@ fn reach(config: &ClientConfig) -> Result<(Control, SocketAddr), ClientError> {
 }
 
 fn open_control(address: SocketAddr, local: Option<IpAddr>) -> io::Result<Control> {
-    let mut stream: TcpStream = sockets::connect(address, local, None)?;
+    let mut stream: TcpStream = sockets::connect(address, local, None, None)?;
     io::Write::write_all(&mut stream, &Purpose::Control.to_bytes())?;
     Control::new(stream)
 }

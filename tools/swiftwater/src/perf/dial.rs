@@ -68,7 +68,7 @@ impl Dial {
         let message = payload(self.spec.message_bytes);
         let work = Work { message: &message, limit, stop, meter };
         match self.spec.method.protocol() {
-            Protocol::Tcp => self.drive_tcp(index, &work, latencies, connected),
+            Protocol::Tcp | Protocol::Mptcp => self.drive_tcp(index, &work, latencies, connected),
             Protocol::Udp => self.drive_udp(index, &work, latencies, connected),
             Protocol::Sctp => self.drive_sctp(&work, latencies, connected),
         }
@@ -167,8 +167,15 @@ impl Dial {
     }
 
     fn connect_tcp(&self, index: usize) -> Result<TcpStream, LoadError> {
-        let mut stream = sockets::connect(self.remote, self.local(index), self.spec.buffer_bytes)
-            .map_err(LoadError::during("connecting over TCP"))?;
+        let (protocol, what) = match self.spec.method.protocol() {
+            Protocol::Mptcp => (Some(sockets::MPTCP), "connecting over MPTCP"),
+            _ => (None, "connecting over TCP"),
+        };
+        // The control port, unless the server named another.
+        let port = self.ports.first().copied().unwrap_or(self.remote.port());
+        let remote = SocketAddr::new(self.remote.ip(), port);
+        let mut stream = sockets::connect(remote, self.local(index), self.spec.buffer_bytes, protocol)
+            .map_err(LoadError::during(what))?;
         let preamble = Purpose::Data { token: self.token }.to_bytes();
         stream.write_all(&preamble).map_err(LoadError::during("opening the TCP connection"))?;
         Ok(stream)

@@ -32,6 +32,11 @@ pub(crate) enum DoorError {
         /// What the system said.
         source: io::Error,
     },
+    /// The kernel has no MPTCP.
+    #[error(
+        "the server cannot listen over MPTCP: {0}; its kernel may be without it, or net.mptcp.enabled may be 0"
+    )]
+    Mptcp(io::Error),
     /// SCTP cannot listen.
     #[error(
         "the server cannot listen over SCTP: {0}; give its command another --udp-port if that port is taken"
@@ -44,10 +49,12 @@ pub(crate) enum DoorError {
 
 /// Where the data of one test arrives.
 pub(crate) enum Door {
-    /// Connections to the control port.
+    /// Connections to the control port, or to a port of their own.
     Tcp {
-        /// The server's own listener.
+        /// The server's own listener, or one for MPTCP.
         listener: TcpListener,
+        /// Its port, if it is not the control port.
+        port: Option<u16>,
         /// What the connections of this test name.
         token: u64,
     },
@@ -66,7 +73,18 @@ impl Door {
         token: u64,
     ) -> Result<Self, DoorError> {
         match spec.method.protocol() {
-            Protocol::Tcp => Ok(Self::Tcp { listener: listener.try_clone()?, token }),
+            Protocol::Tcp => Ok(Self::Tcp { listener: listener.try_clone()?, port: None, token }),
+            Protocol::Mptcp => {
+                // On every address: each subflow arrives at another one.
+                let any: IpAddr = match listener.local_addr()? {
+                    SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+                    SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+                };
+                let address = SocketAddr::new(any, 0);
+                let listener = sockets::listen(address, Some(sockets::MPTCP)).map_err(DoorError::Mptcp)?;
+                let port = Some(listener.local_addr()?.port());
+                Ok(Self::Tcp { listener, port, token })
+            }
             Protocol::Sctp => {
                 let (addresses, trace) = (&config.addresses, config.trace.as_ref());
                 Ok(Self::Sctp(SctpDoor::open(spec, addresses, config.port, config.udp_port, trace)?))
@@ -81,7 +99,7 @@ impl Door {
     /// The ports for the client, and the UDP port that carries SCTP.
     pub(crate) fn ports(&self) -> (Vec<u16>, Option<u16>) {
         match self {
-            Self::Tcp { .. } => (Vec::new(), None),
+            Self::Tcp { port, .. } => (port.iter().copied().collect(), None),
             Self::Udp(sockets) => {
                 (sockets.iter().filter_map(|socket| Some(socket.local_addr().ok()?.port())).collect(), None)
             }
@@ -101,7 +119,7 @@ impl Door {
         meter: &Meter,
     ) -> Result<Span, LoadError> {
         match self {
-            Self::Tcp { listener, token } => serve_tcp(listener, *token, spec, stop, meter),
+            Self::Tcp { listener, token, .. } => serve_tcp(listener, *token, spec, stop, meter),
             Self::Udp(sockets) => serve_udp(&sockets[index], spec, stop, meter),
             Self::Sctp(door) => serve_sctp(door, spec, stop, meter),
         }

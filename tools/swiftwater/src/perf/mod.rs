@@ -144,6 +144,7 @@ fn config_of(args: ClientArgs) -> ClientConfig {
         (Protocol::Sctp, _) => Method::SctpMessage,
         (Protocol::Tcp, Some(Mode::Message)) if exchange == Exchange::OneWay => Method::TcpBatched,
         (Protocol::Tcp, _) => Method::TcpPlain,
+        (Protocol::Mptcp, _) => Method::MptcpPlain,
         (Protocol::Udp, _) => Method::UdpPlain,
     };
     let spec = Spec {

@@ -168,6 +168,7 @@ pub(crate) fn series_name(spec: &Spec) -> String {
     let protocol = match spec.method.protocol() {
         Protocol::Sctp => "sctp",
         Protocol::Tcp => "tcp",
+        Protocol::Mptcp => "mptcp",
         Protocol::Udp => "udp",
     };
     match (spec.exchange, spec.method) {
@@ -175,6 +176,7 @@ pub(crate) fn series_name(spec: &Spec) -> String {
         (Exchange::ConnectRequestResponse, _) => format!("{protocol}-crr"),
         (_, Method::TcpPlain) => "tcp".into(),
         (_, Method::TcpBatched) => "tcp-batched".into(),
+        (_, Method::MptcpPlain) => "mptcp".into(),
         (_, Method::SctpMessage) if !spec.checksum => "sctp-nocsum".into(),
         (_, Method::SctpMessage) => "sctp-message".into(),
         (_, Method::SctpStream) => "sctp-stream".into(),
@@ -221,7 +223,7 @@ fn describe(spec: &Spec) -> String {
 fn at_a_time(spec: &Spec) -> String {
     let what = match spec.method.protocol() {
         Protocol::Sctp => "association",
-        Protocol::Tcp => "connection",
+        Protocol::Tcp | Protocol::Mptcp => "connection",
         Protocol::Udp => "flow",
     };
     if spec.parallel == 1 { format!("1 {what}") } else { format!("{} {what}s", spec.parallel) }

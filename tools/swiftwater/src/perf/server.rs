@@ -97,10 +97,11 @@ impl Server {
     pub(crate) fn bind(config: ServerConfig) -> Result<Self, ServerError> {
         let any = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
         let address = SocketAddr::new(config.addresses.first().copied().unwrap_or(any), config.port);
-        let mut bound = sockets::listen(address);
+        let mut bound = sockets::listen(address, None);
         if config.addresses.is_empty() && bound.as_ref().is_err_and(|e| e.kind() != io::ErrorKind::AddrInUse)
         {
-            bound = sockets::listen(SocketAddr::new(std::net::Ipv4Addr::UNSPECIFIED.into(), config.port));
+            bound =
+                sockets::listen(SocketAddr::new(std::net::Ipv4Addr::UNSPECIFIED.into(), config.port), None);
         }
         let listener = bound.map_err(|source| ServerError::Bind { address, source })?;
         Ok(Self { listener, config, tests: 0 })

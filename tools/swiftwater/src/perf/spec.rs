@@ -21,6 +21,8 @@ pub(crate) enum Protocol {
     Sctp,
     /// The kernel's TCP.
     Tcp,
+    /// The kernel's TCP over several paths, as `ip mptcp endpoint` has set them up at both ends.
+    Mptcp,
     /// The kernel's UDP: one datagram a message, what is lost is lost.
     Udp,
 }
@@ -33,6 +35,8 @@ pub(crate) enum Method {
     TcpPlain,
     /// A length before each message and 64 KB of buffer in the program at both ends.
     TcpBatched,
+    /// The same as plain TCP, over several paths.
+    MptcpPlain,
     /// One SCTP message per message.
     SctpMessage,
     /// Every message continues one endless SCTP message.
@@ -48,6 +52,7 @@ impl Method {
     pub(crate) fn protocol(self) -> Protocol {
         match self {
             Self::TcpPlain | Self::TcpBatched => Protocol::Tcp,
+            Self::MptcpPlain => Protocol::Mptcp,
             Self::SctpMessage | Self::SctpStream => Protocol::Sctp,
             Self::UdpPlain | Self::UdpLimit => Protocol::Udp,
         }
@@ -153,7 +158,10 @@ impl Spec {
         if udp && self.exchange == Exchange::ConnectRequestResponse {
             return Err(SpecError::Connect);
         }
-        let plain = matches!(self.method, Method::TcpPlain | Method::SctpMessage | Method::UdpPlain);
+        let plain = matches!(
+            self.method,
+            Method::TcpPlain | Method::MptcpPlain | Method::SctpMessage | Method::UdpPlain
+        );
         if !plain && self.exchange != Exchange::OneWay {
             return Err(SpecError::StreamMode);
         }

@@ -1,0 +1,117 @@
+//! One measurement: `swiftwater perf` at both ends, each a process of its own.
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::LiveError;
+use crate::interrupt;
+
+/// How often the end of the client is looked for, and Ctrl-C.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What is sent, from where to where.
+#[derive(Clone, Debug)]
+pub(super) struct Measurement {
+    /// What comes before the server's command and the client's.
+    pub(super) inside: [Vec<String>; 2],
+    /// The addresses of the server and of the client.
+    pub(super) addresses: [Vec<String>; 2],
+    /// Options of the client that choose the transport.
+    pub(super) words: Vec<String>,
+    pub(super) message_bytes: usize,
+    pub(super) seconds: f64,
+}
+
+/// What is needed of a line of the client's report.
+#[derive(Deserialize)]
+struct Row {
+    bits_per_s: f64,
+}
+
+impl Measurement {
+    /// Delivered bits of messages in a second. `None`: Ctrl-C came.
+    pub(super) fn run(&self) -> Result<Option<f64>, LiveError> {
+        let [server, client] = &self.addresses;
+        let words = ["perf", "server", "-p", "0", "--udp-port", "0", "-B", &server.join(",")];
+        let mut server_process = End::start(&self.inside[0], &words, &[])?;
+        let Some(port) = server_process.port()? else {
+            return Err(LiveError::End(server_process.complaint()));
+        };
+        let (seconds, bytes) = (self.seconds.to_string(), self.message_bytes.to_string());
+        let from = client.join(",");
+        let words =
+            ["perf", "client", &server[0], "-p", &port, "-B", &from, "-t", &seconds, "-l", &bytes, "--json"];
+        let mut client_process = End::start(&self.inside[1], &words, &self.words)?;
+        client_process.finish()
+    }
+}
+
+/// A process that ends with us.
+struct End(Child);
+
+impl End {
+    fn start(inside: &[String], words: &[&str], more: &[String]) -> Result<Self, LiveError> {
+        let program = std::env::current_exe()?;
+        let program = program.to_string_lossy().into_owned();
+        let mut line = inside.iter().cloned().chain([program]);
+        let mut command = Command::new(line.next().unwrap_or_default());
+        command.args(line).args(words).args(more);
+        // A group of its own: Ctrl-C is for us, and we end the processes.
+        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Ok(End(command.spawn()?))
+    }
+
+    /// The port that a server says it waits on, once it does.
+    fn port(&mut self) -> Result<Option<String>, LiveError> {
+        let Some(stdout) = self.0.stdout.take() else { return Ok(None) };
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line)?;
+        let address = line.split(';').next().and_then(|words| words.rsplit(' ').next());
+        let port = address.and_then(|address| address.rsplit_once(':'));
+        Ok(port.map(|(_, port)| port.to_owned()))
+    }
+
+    /// The rate that a client reports. `None`: Ctrl-C came first.
+    fn finish(&mut self) -> Result<Option<f64>, LiveError> {
+        let status = loop {
+            if interrupt::requested() {
+                return Ok(None);
+            }
+            match self.0.try_wait()? {
+                Some(status) => break status,
+                None => thread::sleep(LOOK),
+            }
+        };
+        if !status.success() {
+            return Err(LiveError::End(self.complaint()));
+        }
+        let mut text = String::new();
+        if let Some(mut stdout) = self.0.stdout.take() {
+            stdout.read_to_string(&mut text)?;
+        }
+        let rows: Vec<Row> = serde_json::from_str(&text).map_err(|error| LiveError::Io(error.into()))?;
+        Ok(rows.last().map(|row| row.bits_per_s))
+    }
+
+    /// What it said before it failed.
+    fn complaint(&mut self) -> String {
+        let mut said = String::new();
+        if let Some(mut stderr) = self.0.stderr.take() {
+            let _ = self.0.kill();
+            let _ = stderr.read_to_string(&mut said);
+        }
+        said.trim().trim_start_matches("swiftwater: ").to_owned()
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
