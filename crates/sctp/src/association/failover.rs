@@ -102,36 +102,54 @@ impl Association {
         }
     }
 
-    /// What was sent on a path was acknowledged. `original`: for the first time, so that it was this path that carried it.
-    /// `here`: the answer came on this path, too, so that it works both ways.
+    /// What was sent on a path was acknowledged. `sent_at`: when that was, if it was this very path that carried it there,
+    /// and the answer back, so that it works both ways.
     pub(super) fn path_acknowledged<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
         path_id: usize,
-        original: bool,
-        here: bool,
+        sent_at: Option<Time>,
     ) {
-        match self.paths[path_id].state {
+        match (self.paths[path_id].state, sent_at) {
             // RFC 9260 §8.2.
-            PathState::Inactive => self.path_answered(cx, path_id),
+            (PathState::Inactive, _) => self.path_answered(cx, path_id, cx.now),
             // RFC 7829 §5.1: not by what was sent again.
-            PathState::Suspected | PathState::PotentiallyFailed if original && here => {
-                self.path_answered(cx, path_id);
+            (PathState::Suspected | PathState::PotentiallyFailed, Some(sent_at)) => {
+                self.path_answered(cx, path_id, sent_at);
             }
             _ => {}
         }
     }
 
-    /// A path works: data may go there again.
-    pub(super) fn path_answered<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
+    /// A path works, as the answer shows to what was sent at that time: data may go there again.
+    pub(super) fn path_answered<H: Host + ?Sized>(
+        &mut self,
+        cx: &mut Context<'_, H>,
+        path_id: usize,
+        asked_at: Time,
+    ) {
+        if !self.paths[path_id].takes_data() {
+            self.give_back_tries(path_id, asked_at);
+        }
         let path = &mut self.paths[path_id];
         path.errors = 0;
-        path.counts.suspicions_mistaken += u64::from(path.suspicion.end(cx.now));
+        path.counts.suspicions_mistaken += u64::from(path.suspicion.end(cx.now, asked_at));
         let old = std::mem::replace(&mut path.state, PathState::Active);
         if !old.is_usable() {
             let remote = path.remote;
             cx.host.event(self.id, Event::PathChanged { remote, active: true });
         }
         self.schedule_heartbeat(cx, path_id);
+    }
+
+    /// A path works again that did not when that was sent which it has answered. While none did, data was tried on some of
+    /// them; it need not wait for their timers.
+    fn give_back_tries(&mut self, answered: usize, asked_at: Time) {
+        for (id, path) in self.paths.iter_mut().enumerate() {
+            let in_vain = id != answered || path.last_sent_at < asked_at;
+            if !path.takes_data() && path.in_flight_bytes > 0 && in_vain {
+                self.outbound.give_back(path, id);
+            }
+        }
     }
 }

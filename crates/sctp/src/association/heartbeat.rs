@@ -6,7 +6,6 @@ use sctp_wire::chunk::{Heartbeat, HeartbeatAck, RawChunk};
 use super::{Association, Context, State, random_below};
 use crate::event::Host;
 use crate::path::PathState;
-use crate::time::Time;
 use crate::trace::{self, Timer};
 
 /// Longest HEARTBEAT that is answered; longer ones are dropped.
@@ -65,11 +64,20 @@ impl Association {
         }
         let path = &mut self.paths[path_id];
         path.expire_probes(cx.now);
+        if path.t3.is_some() && !path.takes_data() {
+            // Data is tried there for want of a better path, and T3 speaks for it.
+            return self.ask_on(cx, path_id);
+        }
         path.notes.timer(cx.now, Timer::Heartbeat, path.errors + 1);
         path.rto.back_off(&self.config.rto);
         // RFC 9260 §8.1: another path than the one in use says nothing about the peer.
         self.errors += u32::from(path_id == self.data_path());
         self.count_error(cx, path_id);
+        self.ask_on(cx, path_id);
+    }
+
+    /// The next heartbeat of a path that has not answered the last.
+    fn ask_on<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
         if self.paths[path_id].heartbeat_at.is_none() {
             self.schedule_heartbeat(cx, path_id);
         }
@@ -83,8 +91,8 @@ impl Association {
         if self.asks_by_shutdown(path_id) {
             return;
         }
-        let often = self.next_quick_probe(cx.now, path_id);
         let path = &mut self.paths[path_id];
+        let often = path.suspicion.next_probe(cx.now, path.rto.srtt());
         if path.answer_by.is_some() && often.is_none() {
             // An answer is waited for.
             path.heartbeat_at = None;
@@ -99,14 +107,6 @@ impl Association {
         let heartbeat = self.heartbeat(cx, path_id);
         self.paths[path_id].heartbeat_at = often;
         self.push_control(heartbeat, Some(path_id));
-    }
-
-    /// When a path that has fallen silent is to be asked again, if another one carries the data meanwhile.
-    fn next_quick_probe(&self, now: Time, path_id: usize) -> Option<Time> {
-        let path = &self.paths[path_id];
-        path.suspicion
-            .next_probe(now, path.rto.srtt())
-            .filter(|_| self.others(path_id).any(|other| self.paths[other].takes_data()))
     }
 
     /// T2 asks already, and a peer that has forgotten us would answer a heartbeat with ABORT: paths are left in peace.
@@ -149,9 +149,9 @@ impl Association {
     ) {
         let path = &mut self.paths[path_id];
         // RFC 9260 §5.4: only the nonce that went to this very address confirms it.
-        let Some(rtt) = path.end_probe(cx.now, ack.info) else { return };
-        path.rto.measure(rtt, &self.config.rto);
+        let Some(sent_at) = path.end_probe(ack.info) else { return };
+        path.rto.measure(cx.now.saturating_since(sent_at), &self.config.rto);
         self.errors = 0;
-        self.path_answered(cx, path_id);
+        self.path_answered(cx, path_id, sent_at);
     }
 }

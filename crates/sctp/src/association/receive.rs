@@ -286,8 +286,8 @@ impl Association {
             // RFC 9260 §8.1: the peer is alive.
             self.errors = 0;
         }
-        for &(answered, original) in &outcome.answered {
-            self.path_acknowledged(cx, answered, original, answered == path_id);
+        for &(answered, sent_at) in &outcome.answered {
+            self.path_acknowledged(cx, answered, sent_at.filter(|_| answered == path_id));
         }
         if outcome.writable {
             cx.host.event(self.id, Event::Writable);

@@ -37,9 +37,9 @@ struct Reported {
 /// What a SACK brought.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct SackOutcome {
-    /// Paths that carried what was acknowledged, and whether it was sent for the first time there: what was sent again may
-    /// have arrived elsewhere.
-    pub(crate) answered: SmallVec<[(usize, bool); 2]>,
+    /// Paths that carried what was acknowledged, and when, if it was sent for the first time: what was sent again may have
+    /// arrived elsewhere.
+    pub(crate) answered: SmallVec<[(usize, Option<Time>); 2]>,
     /// Something new was acknowledged, so the peer is alive.
     pub(crate) progress: bool,
     /// The send buffer fell to half or less while somebody waited for that.
@@ -128,8 +128,8 @@ impl Outbound {
         let mut outcome = SackOutcome::default();
         for (path_id, (path, acked)) in paths.iter_mut().zip(acked).enumerate() {
             if let Some((newest, _)) = acked.packets {
-                let original = path.sent_packet(newest).is_some_and(|packet| packet.first_transmission);
-                outcome.answered.push((path_id, original));
+                let original = path.sent_packet(newest).filter(|packet| packet.first_transmission);
+                outcome.answered.push((path_id, original.map(|packet| packet.sent_at)));
                 outcome.progress = true;
             }
             // With several paths the cumulative TSN waits for the slowest: each goes by what arrives on it.

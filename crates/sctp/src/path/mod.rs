@@ -327,20 +327,16 @@ impl Path {
         if self.in_flight_bytes == 0 || self.late_at.is_some() || !config.tail_loss_probes {
             return self.tail.cancel();
         }
+        // RFC 8985 §7.2: a lone packet may wait for another one at the peer.
+        let lone = self.in_flight_bytes <= self.mtu_bytes && !self.tail_asks;
+        let ack_delay = if lone { config.sack_delay } else { Duration::ZERO };
         let state = TailState {
             last_sent_at: self.last_sent_at,
             srtt: self.rto.srtt(),
             longest: self.rto.unbounded(),
-            ack_delay: self.ack_delay(config.sack_delay),
+            ack_delay,
         };
         self.tail.plan(now, state);
-    }
-
-    /// How long the peer may keep its SACK to itself: a lone packet may wait for another one there (RFC 8985 §7.2).
-    #[inline]
-    fn ack_delay(&self, sack_delay: Duration) -> Duration {
-        let lone = self.in_flight_bytes <= self.mtu_bytes && !self.tail_asks;
-        if lone { sack_delay } else { Duration::ZERO }
     }
 
     /// Whether new data may go to it.
@@ -361,16 +357,15 @@ impl Path {
         }
         self.probes.push(Probe { nonce, sent_at: now });
         self.answer_by.get_or_insert(now + self.rto.current());
-        self.suspicion.on_probe();
     }
 
-    /// The round trip of the heartbeat with this nonce, which is answered, and so are those before it.
-    pub(crate) fn end_probe(&mut self, now: Time, nonce: &[u8]) -> Option<Duration> {
+    /// When the heartbeat with this nonce left, which is answered. Those before it are not waited for any more.
+    pub(crate) fn end_probe(&mut self, nonce: &[u8]) -> Option<Time> {
         let at = self.probes.iter().position(|probe| probe.nonce.to_be_bytes() == nonce)?;
         let sent_at = self.probes[at].sent_at;
         self.probes.drain(..=at);
         self.answer_by = None;
-        Some(now.saturating_since(sent_at))
+        Some(sent_at)
     }
 
     /// A heartbeat was not answered in time. Later ones may still be.
@@ -389,10 +384,22 @@ impl Path {
     /// When the path has been silent for too long: since the oldest packet that was not answered, or a heartbeat.
     pub(crate) fn silent_at(&self, sack_delay: Duration) -> Option<Time> {
         let patience = self.suspicion.patience(self.rto.srtt()?, self.rto.unbounded());
-        let data = self.sent_packet(self.first_unanswered()).filter(|_| self.in_flight_bytes > 0);
-        let data = data.map(|packet| packet.sent_at + patience + self.ack_delay(sack_delay));
-        let heartbeat = self.answer_by.and(self.probes.first()).map(|probe| probe.sent_at + patience);
-        [data, heartbeat].into_iter().flatten().min()
+        let data = self.sack_due_at(sack_delay).filter(|_| self.in_flight_bytes > 0);
+        let heartbeat = self.answer_by.and(self.probes.first()).map(|probe| probe.sent_at);
+        [data, heartbeat].into_iter().flatten().min().map(|asked_at| asked_at + patience)
+    }
+
+    /// When the packet left that made the peer acknowledge the oldest one in flight: the one after it, or itself if it asked
+    /// for that. Alone it may have to wait for the peer's timer.
+    fn sack_due_at(&self, sack_delay: Duration) -> Option<Time> {
+        let first = self.first_unanswered();
+        let sent_at = self.sent_packet(first)?.sent_at;
+        let at_last = sent_at + sack_delay;
+        Some(match self.sent_packet(first.wrapping_add(1)) {
+            Some(next) => next.sent_at.min(at_last),
+            None if self.tail_asks => sent_at,
+            None => at_last,
+        })
     }
 
     /// The oldest packet that may be in flight and after which nothing has arrived.

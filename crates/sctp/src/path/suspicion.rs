@@ -23,9 +23,7 @@ const PROBING_TIME: Duration = Duration::from_secs(60);
 pub(crate) struct Suspicion {
     /// When the path fell silent, if it has not answered since.
     since: Option<Time>,
-    /// Heartbeats that left since then.
-    probes: u32,
-    /// Suspicions lately to which the first heartbeat was answered at once: the path had merely been slow.
+    /// Suspicions lately in which the first heartbeat was answered: the path had merely been slow.
     mistakes: u32,
     mistaken_at: Time,
 }
@@ -45,13 +43,8 @@ impl Suspicion {
         if now.saturating_since(self.mistaken_at) > MISTAKE_LIFE {
             self.mistakes = 0;
         }
-        (self.since, self.probes) = (Some(now), 0);
+        self.since = Some(now);
         true
-    }
-
-    /// A heartbeat leaves.
-    pub(crate) fn on_probe(&mut self) {
-        self.probes = self.probes.saturating_add(1);
     }
 
     /// When the next heartbeat is due after one that leaves now, as long as the path is asked often.
@@ -61,9 +54,10 @@ impl Suspicion {
             .map(|_| now + srtt.unwrap_or_default().max(PROBE_INTERVAL))
     }
 
-    /// The path has answered. True: it had been suspected by mistake, and has more time from now on.
-    pub(crate) fn end(&mut self, now: Time) -> bool {
-        let mistaken = self.since.take().is_some() && self.probes <= 1;
+    /// The path has answered what was sent at that time. True: it had been suspected by mistake, and has more time from
+    /// now on.
+    pub(crate) fn end(&mut self, now: Time, asked_at: Time) -> bool {
+        let mistaken = self.since.take().is_some_and(|since| asked_at <= since);
         if mistaken {
             self.mistakes = (self.mistakes + 1).min(DOUBLINGS_MAX);
             self.mistaken_at = now;
@@ -106,17 +100,14 @@ mod tests {
         let mut suspicion = Suspicion::default();
         let patience = |suspicion: &Suspicion| suspicion.patience(SRTT, Duration::ZERO).as_millis();
         for expected in [300, 600, 1200, 1200] {
-            suspicion.begin(at(0));
-            suspicion.on_probe();
-            assert!(suspicion.end(at(0)));
+            suspicion.begin(at(10));
+            assert!(suspicion.end(at(400), at(10)));
             assert_eq!(patience(&suspicion), expected);
         }
-        // A path that does not answer at once was suspected rightly.
+        // A path that does not answer the first heartbeat was suspected rightly.
         suspicion.begin(at(100_000));
-        suspicion.on_probe();
-        suspicion.on_probe();
-        assert!(!suspicion.end(at(100_500)));
+        assert!(!suspicion.end(at(100_500), at(100_250)));
         assert_eq!(patience(&suspicion), 150);
-        assert!(!suspicion.end(at(100_500)), "it was not suspected");
+        assert!(!suspicion.end(at(100_500), at(0)), "it was not suspected");
     }
 }

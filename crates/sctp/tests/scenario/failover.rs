@@ -6,8 +6,8 @@ use std::time::Duration;
 use lab::World;
 use lab::traffic::{Source, Traffic};
 use netsim::topology::Paths;
-use netsim::{PipeConfig, Schedule};
-use sctp::{AssociationConfig, AssociationId, Multipath, PathState, PathStatistics, Time};
+use netsim::{Jitter, Loss, PipeConfig, Schedule, WhenDown};
+use sctp::{AssociationConfig, AssociationId, CloseReason, Multipath, PathState, PathStatistics, Time};
 
 const A: usize = 0;
 const B: usize = 1;
@@ -109,17 +109,227 @@ fn at_full_load_data_moves_to_the_other_path_and_back() {
             two.run_to(down.start - Duration::from_millis(100));
             let gap = two.gap_within(Duration::from_secs(3));
             two.run_to(down.end);
-            let state = two.paths()[0].state;
             let delivered = two.paths()[0].delivered_bytes;
             let back = two.until("the first path carries data", Duration::from_secs(5), |two| {
                 two.paths()[0].delivered_bytes > delivered
             });
-            println!(
-                "{multipath:?} {round_trip:?}: gap {gap:?} state {state:?} back after {back:?} {:?}",
-                two.paths()[0]
-            );
             assert!(gap <= GAP_MAX, "{multipath:?}, {round_trip:?}: {gap:?}");
             assert!(back <= RETURN_MAX, "{multipath:?}, {round_trip:?}: {back:?}");
         }
+    }
+}
+
+#[test]
+fn without_suspicion_the_timer_decides() {
+    let down = Duration::from_secs(5)..Duration::from_secs(8);
+    let config = AssociationConfig { path_suspicion: false, ..AssociationConfig::default() };
+    let round_trip = Duration::from_millis(25);
+    let lines = [line(round_trip, std::slice::from_ref(&down)), line(round_trip, &[])];
+    let mut two = Two::new(2, lines, &config);
+    two.sends_all_it_can();
+    two.run_to(down.start - Duration::from_millis(100));
+    let gap = two.gap_within(Duration::from_secs(3));
+    assert!(gap >= Duration::from_millis(900), "{gap:?}");
+}
+
+#[test]
+fn whenever_a_path_dies_the_gap_is_short() {
+    let round_trip = Duration::from_millis(50);
+    for seed in 0..8 {
+        // In slow start, at its end, and later.
+        let start = Duration::from_millis(1300 + 170 * seed);
+        let lines = [line(round_trip, &[start..Duration::MAX]), line(round_trip, &[])];
+        let mut two = Two::new(seed, lines, &AssociationConfig::default());
+        two.run_to(Duration::from_millis(1200));
+        two.sends_all_it_can();
+        two.run_to(start - Duration::from_millis(1));
+        let gap = two.gap_within(Duration::from_secs(1));
+        assert!(gap <= GAP_MAX, "at {start:?}: {gap:?}");
+    }
+}
+
+#[test]
+fn a_lone_message_is_not_lost_for_a_second() {
+    let down = Duration::from_secs(5)..Duration::MAX;
+    let round_trip = Duration::from_millis(50);
+    let mut two =
+        Two::new(3, [line(round_trip, &[down]), line(round_trip, &[])], &AssociationConfig::default());
+    two.run_to(Duration::from_secs(6));
+    two.sends(Source::file(100, 100));
+    let took =
+        two.until("it arrived", Duration::from_secs(2), |two| two.world.node(B).app.received().bytes == 100);
+    // The peer's delayed SACK is waited for, too.
+    assert!(took <= Duration::from_millis(450), "{took:?}");
+}
+
+#[test]
+fn an_idle_association_learns_of_a_dead_path_within_a_heartbeat_interval() {
+    let config = AssociationConfig::default();
+    let round_trip = Duration::from_millis(50);
+    for seed in 0..4 {
+        let start = Duration::from_secs(70 + 7 * seed);
+        let up = start + Duration::from_secs(45);
+        let mut two = Two::new(seed, [line(round_trip, &[]), line(round_trip, &[start..up])], &config);
+        two.run_to(start);
+        let found = two.until("it is suspected", Duration::from_secs(40), |two| {
+            two.paths()[1].state == PathState::Suspected
+        });
+        let interval = config.heartbeat_interval.unwrap_or_default() + config.rto.min * 3 / 2;
+        assert!(found <= interval + round_trip * 2, "{found:?}");
+        let failed = two.until("it is potentially failed", Duration::from_secs(2), |two| {
+            two.paths()[1].state == PathState::PotentiallyFailed
+        });
+        assert!(failed <= config.rto.min, "{failed:?}");
+        two.run_to(up);
+        let back = two
+            .until("it is active", Duration::from_secs(2), |two| two.paths()[1].state == PathState::Active);
+        assert!(back <= RETURN_MAX, "{back:?}");
+    }
+}
+
+#[test]
+fn a_path_that_was_given_up_is_asked_on_and_used_again() {
+    let round_trip = Duration::from_millis(25);
+    let down = Duration::from_secs(5)..Duration::from_secs(400);
+    let mut two = Two::new(
+        5,
+        [line(round_trip, std::slice::from_ref(&down)), line(round_trip, &[])],
+        &AssociationConfig::default(),
+    );
+    two.sends(Source::bursts(u64::MAX, Time::ZERO, Duration::from_millis(20), 1, 1000));
+    // 1 + 2 + 4 + 8 + 16 + 32 s: Path.Max.Retrans is 5.
+    two.run_to(down.start + Duration::from_secs(70));
+    assert_eq!(two.paths()[0].state, PathState::Inactive);
+    two.run_to(Duration::from_secs(300));
+    let sent = two.paths()[0].packets_sent;
+    two.run_to(Duration::from_secs(380));
+    let heartbeats = two.paths()[0].packets_sent - sent;
+    assert!((1..=2).contains(&heartbeats), "one in each heartbeat interval, not {heartbeats}");
+    two.run_to(down.end);
+    let delivered = two.paths()[0].delivered_bytes;
+    two.until("it carries data again", Duration::from_secs(150), |two| {
+        two.paths()[0].delivered_bytes > delivered
+    });
+    assert_eq!((two.paths()[0].state, two.paths()[0].rto), (PathState::Active, Duration::from_secs(1)));
+}
+
+#[test]
+fn a_path_that_is_merely_slow_for_a_moment_costs_little() {
+    // It stands still for 300 ms every two seconds, and loses nothing.
+    let round_trip = Duration::from_millis(20);
+    let schedule = Schedule::Periodic {
+        first_down: Duration::from_secs(2),
+        down: Duration::from_millis(300),
+        up: Duration::from_millis(1700),
+    };
+    let moody = PipeConfig {
+        schedule,
+        when_down: WhenDown::Wait,
+        queue_bytes: 1_000_000,
+        rate_bits_per_s: Some(20_000_000),
+        delay: round_trip / 2,
+        ..PipeConfig::default()
+    };
+    let steady = PipeConfig { schedule: Schedule::AlwaysUp, queue_bytes: 100_000, ..moody.clone() };
+    let mut two = Two::new(6, [moody, steady], &AssociationConfig::default());
+    two.sends_all_it_can();
+    two.run_to(Duration::from_secs(32));
+    let statistics = two.world.statistics(A, two.id);
+    let path = &two.paths()[0];
+    // Its patience has grown beyond the pauses.
+    assert!(path.suspicions <= 10 && path.suspicions_mistaken >= 1, "{path:?}");
+    assert!(path.data_chunks_given_back * 20 <= statistics.data_chunks_sent, "{path:?}");
+    let bits = two.world.node(B).app.received().bytes as f64 * 8.0 / 30.0;
+    assert!(bits >= 0.8 * 20e6, "{bits}");
+}
+
+#[test]
+fn jitter_and_pauses_of_the_application_hardly_raise_suspicion() {
+    let round_trip = Duration::from_millis(20);
+    let config = PipeConfig {
+        jitter: Jitter::Normal {
+            mean: Duration::from_millis(10),
+            deviation: Duration::from_millis(4),
+            may_reorder: true,
+        },
+        ..line(round_trip, &[])
+    };
+    for (seed, (messages, bytes)) in
+        [(1, 100), (1, 1444), (3, 1444), (7, 1444), (40, 1444)].into_iter().enumerate()
+    {
+        let mut two = Two::new(seed as u64, [config.clone(), config.clone()], &AssociationConfig::default());
+        two.sends(Source::bursts(u64::MAX, Time::ZERO, Duration::from_millis(173), messages, bytes));
+        two.run_to(Duration::from_secs(60));
+        let suspicions: Vec<u64> = two.paths().iter().map(|path| path.suspicions).collect();
+        assert!(suspicions.iter().sum::<u64>() <= 1, "{messages} messages of {bytes} bytes: {suspicions:?}");
+    }
+}
+
+#[test]
+fn a_path_that_works_one_way_only_is_left_for_good() {
+    // What is sent to B's first address arrives; what B sends back to A's first does not.
+    let round_trip = Duration::from_millis(20);
+    let mut world: World<Traffic> = World::new(7);
+    let Paths { a, b, links } =
+        Paths::build(&mut world.network, &[line(round_trip, &[]), line(round_trip, &[])]);
+    for site in [&a, &b] {
+        world.add_site(site, Traffic::default());
+    }
+    let config = AssociationConfig::default();
+    world.listen(B, 5001, config.clone());
+    let id = world.connect(A, B, (5000, 5001), config);
+    let mut two = Two { world, id };
+    two.sends_all_it_can();
+    two.run_to(Duration::from_secs(5));
+    two.world.network.pipe_mut(links[0].back).set_loss(Loss::Always);
+    let gap = two.gap_within(Duration::from_secs(10));
+    let path = &two.paths()[0];
+    assert!(gap <= GAP_MAX, "{gap:?}");
+    assert!(path.suspicions <= 2, "it is not tried again and again: {path:?}");
+    assert_ne!(path.state, PathState::Active);
+}
+
+#[test]
+fn an_association_ends_well_although_its_primary_path_is_dead() {
+    let round_trip = Duration::from_millis(20);
+    let down = Duration::from_secs(2)..Duration::MAX;
+    let mut two =
+        Two::new(8, [line(round_trip, &[down]), line(round_trip, &[])], &AssociationConfig::default());
+    two.run_to(Duration::from_secs(3));
+    let id = two.id;
+    two.world.shutdown(A, id);
+    two.until("it is shut down", Duration::from_secs(3), |two| {
+        [A, B].iter().all(|&host| two.world.node(host).endpoint.association_count() == 0)
+    });
+    let closed = two.world.node(A).app.flow(id).and_then(|flow| flow.closed.clone());
+    assert_eq!(closed, Some(CloseReason::Shutdown));
+}
+
+#[test]
+fn an_idle_association_that_is_well_has_no_timer_but_the_heartbeats() {
+    let config = AssociationConfig { heartbeat_interval: None, ..AssociationConfig::default() };
+    let round_trip = Duration::from_millis(20);
+    let mut two = Two::new(9, [line(round_trip, &[]), line(round_trip, &[])], &config);
+    two.sends(Source::file(100_000, 1000));
+    two.run_to(Duration::from_secs(10));
+    assert_eq!(two.world.node(B).app.received().bytes, 100_000);
+    assert_eq!([A, B].map(|host| two.world.node(host).endpoint.poll_timeout()), [None, None]);
+}
+
+#[test]
+fn when_both_paths_die_and_one_returns_data_goes_on_there() {
+    let round_trip = Duration::from_millis(20);
+    for back in 0..2 {
+        let down = Duration::from_secs(3)..Duration::from_secs(13);
+        let mut lines = [0, 1].map(|_| line(round_trip, &[Duration::from_secs(3)..Duration::MAX]));
+        lines[back] = line(round_trip, std::slice::from_ref(&down));
+        let mut two = Two::new(10, lines, &AssociationConfig::default());
+        two.sends_all_it_can();
+        two.run_to(down.end);
+        let bytes = two.world.node(B).app.received().bytes;
+        let took = two.until("data arrives", Duration::from_secs(20), |two| {
+            two.world.node(B).app.received().bytes > bytes
+        });
+        assert!(took <= RETURN_MAX, "{took:?}");
     }
 }
