@@ -109,8 +109,8 @@ impl Association {
         if !matches!(self.state, State::Established | State::ShutdownPending | State::ShutdownSent { .. }) {
             return self.discard_chunk();
         }
+        self.note_reply_path(path_id);
         let Some(inbound) = &mut self.inbound else { return };
-        self.reply_path = path_id;
         match inbound.handle_data(self.id, &data, datagram, &mut self.statistics, cx.host) {
             Ok(Outcome::NoSuchStream) => {
                 let cause = Cause::InvalidStreamIdentifier(InvalidStreamIdentifier { stream: data.stream });

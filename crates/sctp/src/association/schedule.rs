@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use super::Association;
+use crate::inbound::Inbound;
 use crate::path::Path;
 
 impl Association {
@@ -55,6 +56,20 @@ impl Association {
                 Some(open)
             }
             _ => Some(fastest),
+        }
+    }
+
+    /// DATA came on this path: SACKs go back there (RFC 9260 §6.4), or on the fastest of those that brought what the next one
+    /// acknowledges.
+    #[inline]
+    pub(super) fn note_reply_path(&mut self, path_id: usize) {
+        let srtt = |path_id: usize| self.paths.get(path_id).and_then(|path| path.rto.srtt());
+        let slower = self.extensions.multipath
+            && path_id != self.reply_path
+            && self.inbound.as_ref().is_some_and(Inbound::ack_waits)
+            && srtt(self.reply_path).is_some_and(|now| srtt(path_id).is_none_or(|other| other > now));
+        if !slower {
+            self.reply_path = path_id;
         }
     }
 
