@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use swiftwater::{CongestionControl, Coupling, Multipath};
 
-use crate::perf::spec::Protocol;
+use crate::perf::spec::{Carrier, Protocol};
 use crate::trace::args::TraceCommand;
 use crate::units::{parse_bytes, parse_count, parse_seconds};
 
@@ -81,6 +81,9 @@ pub(crate) struct ServerArgs {
     /// UDP port that carries SCTP, and of tests over UDP; 0 for any that is free.
     #[arg(long, default_value_t = DEFAULT_PORT)]
     pub udp_port: u16,
+    /// What may carry SCTP; auto is what each client asks for.
+    #[arg(long, value_enum, default_value = "auto")]
+    pub link: Carrier,
     /// Stop after one test.
     #[arg(short = '1', long)]
     pub once: bool,
@@ -101,6 +104,8 @@ Examples:
   swiftwater perf client 192.0.2.1 --rr -l 1             how long an answer takes
   swiftwater perf client 192.0.2.1 --crr -n 1000         with a new association every time
   swiftwater perf client 192.0.2.1 -P 4 --mode stream    four associations, boundaries ignored
+  swiftwater perf client 192.0.2.1 -B 192.0.2.7,198.51.100.7   a path from each of two addresses
+  swiftwater perf client 192.0.2.1 --link auto           directly over IP where that is permitted
   swiftwater perf client 192.0.2.1 --json | python3 -m json.tool
   swiftwater perf client 192.0.2.1 --qlog run.sqlog && swiftwater trace plot run.sqlog
 
@@ -151,6 +156,9 @@ pub(crate) struct ClientArgs {
     /// Local UDP port of SCTP [default: any].
     #[arg(long)]
     pub udp_port: Option<u16>,
+    /// What carries SCTP.
+    #[arg(long, value_enum, default_value = "udp")]
+    pub link: Carrier,
     /// Congestion control of SCTP, at both ends: cubic, newreno or bbr [default: cubic].
     #[arg(long, value_name = "NAME")]
     pub congestion: Option<CongestionControl>,

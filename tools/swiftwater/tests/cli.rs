@@ -188,6 +188,66 @@ fn tcp_for_a_moment() {
 }
 
 #[test]
+fn each_path_from_an_address_of_its_own_is_reported() {
+    let server = Server::start_with(&["-B", "127.0.0.2"]);
+    let rows = server.ask(&["-B", "127.0.0.1,127.0.0.2", "-n", "100000", "-l", "1k"]);
+    let paths: Vec<&Value> = rows.iter().filter(|row| row["period"] == "path").collect();
+    let mut ways: Vec<_> =
+        paths.iter().map(|path| (path["local"].as_str(), path["remote"].as_str())).collect();
+    ways.sort();
+    let both = ["127.0.0.1", "127.0.0.2"].map(Some);
+    assert_eq!(ways, [(both[0], both[0]), (both[1], both[1])]);
+    let delivered: f64 = paths.iter().map(|path| number(path, "bytes")).sum();
+    let total = rows.last().expect("a total");
+    assert_eq!((total["period"].as_str(), number(total, "bytes")), (Some("total"), 102_400_000.0));
+    assert!(delivered >= number(total, "bytes"), "{delivered} bytes of chunks");
+    let text =
+        text(&server.client(&["-n", "100", "-B", "127.0.0.1,127.0.0.2"]).output().expect("starts").stdout);
+    assert!(text.contains("127.0.0.2 to 127.0.0.2: "), "{text}");
+}
+
+#[test]
+fn raw_ip_is_used_where_it_is_permitted() {
+    // In a user namespace of its own a program may do nothing to the host's network, whoever started it.
+    let without = |words: &[&str]| {
+        let program = env!("CARGO_BIN_EXE_swiftwater");
+        Command::new("unshare").args(["--user", program]).args(words).output()
+    };
+    let server = Server::start();
+    let client =
+        |link| without(&["perf", "client", "127.0.0.1", "-p", &server.port, "-n", "10", "--link", link]);
+    let Ok(refused) = client("raw") else { return println!("skipped: no unshare") };
+    let said = text(&refused.stderr);
+    if said.contains("unshare") {
+        return println!("skipped: no user namespaces: {said}");
+    }
+    assert!(!refused.status.success());
+    assert!(said.contains("setcap cap_net_raw+ep") && !said.contains("panicked"), "{said}");
+    let fallen_back = client("auto").expect("it started before");
+    assert!(fallen_back.status.success(), "{}", text(&fallen_back.stderr));
+    assert!(text(&fallen_back.stderr).contains("UDP carries SCTP"), "{}", text(&fallen_back.stderr));
+    let only_udp = Server::start_with(&["--link", "udp"]);
+    let refused = only_udp.client(&["--link", "raw"]).output().expect("starts");
+    let said = text(&refused.stderr);
+    assert!(!refused.status.success());
+    assert!(said.contains("--link udp") || said.contains("setcap"), "{said}");
+}
+
+#[test]
+#[ignore = "needs CAP_NET_RAW: ./test --all"]
+fn raw_ip_delivers_every_message() {
+    let server = Server::start_with(&["-B", "127.0.0.2", "--link", "raw"]);
+    for words in [&["-B", "127.0.0.1,127.0.0.2"][..], &["-P", "2", "--mtu", "1500"], &["--mode", "stream"]] {
+        for size in ["1", "1000", "70000"] {
+            let rows = server.ask(&[words, &["--link", "raw", "-n", "1000", "-l", size]].concat());
+            assert_eq!(number(rows.last().expect("a total"), "messages"), 1000.0, "{words:?} {size}");
+        }
+    }
+    let rows = server.ask(&["--link", "auto", "--rr", "-n", "100"]);
+    assert_eq!(number(rows.last().expect("a total"), "messages"), 100.0);
+}
+
+#[test]
 fn every_transport_delivers_every_message() {
     let server = Server::start();
     for words in [
@@ -354,7 +414,7 @@ fn a_test_is_recorded_printed_and_drawn() {
     let server = Server::start_with(&["--qlog", server_file.to_str().expect("text")]);
     let words = ["-n", "200", "-l", "5000", "--mtu", "1500", "-P", "2", "--qlog"];
     let rows = server.ask(&[&words[..], &[client.to_str().expect("text")]].concat());
-    assert_eq!(number(&rows[0], "messages"), 200.0);
+    assert_eq!(number(rows.last().expect("a total"), "messages"), 200.0);
     server.interrupt_and_read_rest();
     let show = |file: &PathBuf, words: &[&str]| {
         let output = swiftwater(&["trace", "show"]).arg(file).args(words).output().expect("starts");

@@ -185,7 +185,8 @@ pub(crate) mod tests {
             cpu_s: 0.5,
             nice: 0,
         };
-        let outcome = Outcome { client: totals, server: totals, latency: None, interrupted: false };
+        let outcome =
+            Outcome { client: totals, server: totals, latency: None, paths: Vec::new(), interrupted: false };
         Some(Run { outcome, others_busy: 0.5 })
     }
 

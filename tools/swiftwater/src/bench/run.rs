@@ -17,7 +17,7 @@ use crate::args::{PeerArgs, PeerCommand};
 use crate::host;
 use crate::perf::client::{self, ClientConfig, Outcome};
 use crate::perf::server::{Server, ServerConfig, ServerEvent};
-use crate::perf::spec::Spec;
+use crate::perf::spec::{Carrier, Spec};
 
 /// How long the two ends may take beyond the run itself.
 const GRACE: Duration = Duration::from_secs(60);
@@ -208,7 +208,7 @@ fn settle(args: &PeerArgs) -> Result<(), String> {
 
 fn receive() -> Result<(), String> {
     let addresses = vec![IpAddr::V4(Ipv4Addr::LOCALHOST)];
-    let config = ServerConfig { addresses, port: 0, udp_port: 0, trace: None };
+    let config = ServerConfig { addresses, port: 0, udp_port: 0, link: Carrier::Udp, trace: None };
     let mut server = Server::bind(config).map_err(|error| error.to_string())?;
     let port = server.local_address().map_err(|error| error.to_string())?.port();
     print_line(&Listening { port })?;

@@ -1,6 +1,6 @@
 //! What `bench` compares, and how each series becomes a test.
 
-use crate::perf::spec::{Exchange, Method, Spec};
+use crate::perf::spec::{Carrier, Exchange, Method, Spec};
 
 /// One line of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -129,6 +129,7 @@ impl Series {
             multipath: None,
             coupling: None,
             checksum: self != Self::SctpNocsum,
+            link: Carrier::Udp,
         }
     }
 }

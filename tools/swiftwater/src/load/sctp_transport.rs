@@ -7,11 +7,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use swiftwater::trace::TraceSink;
-use swiftwater::{Address, Association, BindError, Checksum, Listener, Options, RecvError, SendInfo, Stack};
+use swiftwater::{
+    Address, Association, BindError, Checksum, LinkKind, Listener, Options, PathStatistics, RecvError,
+    SendInfo, Stack,
+};
 
 use super::{Dialogue, Incoming, LoadError, Outgoing, read_every_byte};
-use crate::perf::spec::Spec;
+use crate::perf::spec::{Carrier, Spec};
 
+/// How often a sender looks whether all is acknowledged, at its end.
+const ACK_LOOK: Duration = Duration::from_millis(1);
 /// How often a waiting acceptor looks whether the test is over.
 const LOOK: Duration = Duration::from_millis(50);
 /// A server's next test may have to wait for its port: the sockets of the last one are let go in the background.
@@ -25,6 +30,7 @@ const IN_PLACE_BYTES_MIN: usize = 8192;
 fn options(spec: &Spec, local_addresses: &[IpAddr], udp_port: u16, trace: Option<&TraceSink>) -> Options {
     let default = Options::default();
     Options {
+        link: spec.link.into(),
         udp_port: Some(udp_port),
         local_addresses: local_addresses.to_vec(),
         mtu_bytes: spec.packet_bytes,
@@ -38,6 +44,19 @@ fn options(spec: &Spec, local_addresses: &[IpAddr], udp_port: u16, trace: Option
         trace: trace.cloned(),
         checksum: if spec.checksum { Checksum::Crc32c } else { Checksum::None },
         ..default
+    }
+}
+
+/// What a client that asks for `auto` can have here. What the user should know of the link goes to standard error.
+pub(crate) fn carrier(spec: &Spec, local_addresses: &[IpAddr]) -> Result<Carrier, BindError> {
+    let stack = Stack::bind(&options(spec, local_addresses, 0, None))?;
+    tell_advice(&stack);
+    Ok(if stack.link() == LinkKind::Raw { spec.link } else { Carrier::Udp })
+}
+
+fn tell_advice(stack: &Stack) {
+    if let Some(advice) = stack.advice() {
+        eprintln!("swiftwater: {advice}");
     }
 }
 
@@ -65,13 +84,15 @@ impl SctpDoor {
                 other => break other?,
             }
         };
+        tell_advice(&stack);
         let listener = stack.listen(port)?;
         Ok(Self { listener, open: Mutex::default() })
     }
 
-    /// The SCTP port and the UDP port that carries it.
-    pub(crate) fn ports(&self) -> (u16, u16) {
-        (self.listener.local_address().port, self.listener.stack().udp_port())
+    /// The SCTP port and the UDP port that carries it; none with raw IP.
+    pub(crate) fn ports(&self) -> (u16, Option<u16>) {
+        let address = self.listener.local_address();
+        (address.port, address.udp_port)
     }
 
     /// The next association if one comes before `until`; none once `stop` is set.
@@ -113,12 +134,11 @@ impl SctpDial {
         local_addresses: &[IpAddr],
         local_udp_port: u16,
         server: SocketAddr,
-        server_udp_port: u16,
+        server_udp_port: Option<u16>,
         trace: Option<&TraceSink>,
     ) -> Result<Self, BindError> {
         let stack = Stack::bind(&options(spec, local_addresses, local_udp_port, trace))?;
-        let server =
-            Address { hosts: vec![server.ip()], port: server.port(), udp_port: Some(server_udp_port) };
+        let server = Address { hosts: vec![server.ip()], port: server.port(), udp_port: server_udp_port };
         Ok(Self { stack, server })
     }
 
@@ -129,30 +149,56 @@ impl SctpDial {
 }
 
 /// A message per call, or an endless message that every call continues.
-pub(crate) struct SctpOut {
+pub(crate) struct SctpOut<'a> {
     association: Association,
     info: SendInfo,
+    /// Where its paths are noted at the end.
+    paths: &'a PathLog,
 }
 
-impl SctpOut {
+/// What the paths of the associations of a test carried.
+#[derive(Debug, Default)]
+pub(crate) struct PathLog(Mutex<Vec<PathStatistics>>);
+
+impl PathLog {
+    /// Notes the paths of an association once all that it has sent is acknowledged, or it is lost.
+    pub(crate) fn note(&self, association: &Association) {
+        loop {
+            let statistics = association.statistics();
+            if statistics.send_buffered_bytes == 0 {
+                return self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(statistics.paths);
+            }
+            // Nothing comes before the end; waiting for it lets what has arrived be handled.
+            let _ = association.recv_timeout(ACK_LOOK);
+        }
+    }
+
+    /// All that was noted.
+    pub(crate) fn take(&self) -> Vec<PathStatistics> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl<'a> SctpOut<'a> {
     /// Each call sends a message of its own.
-    pub(crate) fn messages(association: Association) -> Self {
-        Self { association, info: SendInfo::default() }
+    pub(crate) fn messages(association: Association, paths: &'a PathLog) -> Self {
+        Self { association, info: SendInfo::default(), paths }
     }
 
     /// Each call continues the message, as a write to TCP continues the stream.
-    pub(crate) fn endless(association: Association) -> Self {
-        Self { association, info: SendInfo { more: true, ..SendInfo::default() } }
+    pub(crate) fn endless(association: Association, paths: &'a PathLog) -> Self {
+        Self { association, info: SendInfo { more: true, ..SendInfo::default() }, paths }
     }
 }
 
-impl Outgoing for SctpOut {
+impl Outgoing for SctpOut<'_> {
     #[inline]
     fn send(&mut self, message: &[u8]) -> Result<(), LoadError> {
         Ok(self.association.send_with(message, &self.info)?)
     }
 
     fn finish(self) -> Result<(), LoadError> {
+        self.paths.note(&self.association);
         Ok(self.association.close()?)
     }
 }

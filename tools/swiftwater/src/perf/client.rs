@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
+use swiftwater::PathStatistics;
 use swiftwater::trace::TraceSink;
 use thiserror::Error;
 
@@ -18,8 +19,10 @@ use super::control::{
 };
 use super::dial::Dial;
 use super::server::sum;
-use super::spec::{Exchange, Spec, SpecError};
+use super::spec::{Carrier, Exchange, Protocol, Spec, SpecError};
+use crate::load::sctp_transport::carrier;
 use crate::load::{LoadError, Meter, histogram};
+use crate::trace::names;
 use crate::{host, interrupt, sockets};
 
 /// How often a running test looks for Ctrl-C.
@@ -61,8 +64,41 @@ pub(crate) struct Outcome {
     pub server: Totals,
     /// How long answers took, where there were answers.
     pub latency: Option<Latency>,
+    /// What each path of SCTP carried.
+    #[serde(default)]
+    pub paths: Vec<PathTotals>,
     /// Whether Ctrl-C ended it.
     pub interrupted: bool,
+}
+
+/// What one path of an association carried.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PathTotals {
+    /// Our address, where the system has not chosen it for each packet.
+    pub local: Option<IpAddr>,
+    /// The server's address.
+    pub remote: IpAddr,
+    /// The state in which the end found it.
+    pub state: String,
+    /// Bytes of DATA chunks that arrived over it.
+    pub bytes: u64,
+    /// Packets with data that were lost on it.
+    pub packets_lost: u64,
+    /// Smoothed round-trip time, once measured.
+    pub srtt_us: Option<f64>,
+}
+
+impl From<&PathStatistics> for PathTotals {
+    fn from(path: &PathStatistics) -> Self {
+        PathTotals {
+            local: path.local.map(|local| local.to_canonical()),
+            remote: path.remote.ip().to_canonical(),
+            state: names::path_state(path.state).to_owned(),
+            bytes: path.delivered_bytes,
+            packets_lost: path.packets_lost,
+            srtt_us: path.srtt.map(|srtt| srtt.as_secs_f64() * 1e6),
+        }
+    }
 }
 
 impl Outcome {
@@ -169,7 +205,11 @@ pub(crate) enum ClientError {
 pub(crate) fn run(config: &ClientConfig, observe: &mut dyn FnMut(Interval)) -> Result<Outcome, ClientError> {
     config.spec.check()?;
     let (mut control, remote) = reach(config)?;
-    control.say(&FromClient::Test { version: VERSION, spec: config.spec.clone() })?;
+    let mut spec = config.spec.clone();
+    if spec.method.protocol() == Protocol::Sctp && spec.link != Carrier::Udp {
+        spec.link = carrier(&spec, &config.local_addresses).map_err(LoadError::from)?;
+    }
+    control.say(&FromClient::Test { version: VERSION, spec })?;
     let dial = match control.hear(Some(READY_TIMEOUT))? {
         FromServer::Ready { token, ports, udp_port } => Dial::new(config, remote, token, ports, udp_port)?,
         FromServer::Refused { reason } => return Err(ClientError::Refused(reason)),
@@ -240,6 +280,7 @@ struct RunningTest {
     gate: Arc<Gate>,
     meters: Vec<Arc<Meter>>,
     events: Receiver<Event>,
+    dial: Arc<Dial>,
     latencies: Histogram<u64>,
     totals: Option<Totals>,
 }
@@ -267,7 +308,7 @@ impl RunningTest {
             });
         }
         thread::spawn(move || listen_to_server(control, &events_in));
-        Self { stop, gate, meters, events, latencies: histogram(), totals: None }
+        Self { stop, gate, meters, events, dial, latencies: histogram(), totals: None }
     }
 
     fn follow(
@@ -291,7 +332,8 @@ impl RunningTest {
         let server = self.wait_for_totals(observe)?;
         let answered = config.spec.exchange != Exchange::OneWay;
         let latency = answered.then(|| Latency::of(&self.latencies));
-        Ok(Outcome { client, server, latency, interrupted })
+        let paths = self.dial.take_paths().iter().map(PathTotals::from).collect();
+        Ok(Outcome { client, server, latency, paths, interrupted })
     }
 
     fn wait_for_connections(&mut self, mut missing: usize) -> Result<(), ClientError> {

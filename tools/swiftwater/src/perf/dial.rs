@@ -5,12 +5,13 @@ use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::AtomicBool;
 
 use hdrhistogram::Histogram;
+use swiftwater::PathStatistics;
 use swiftwater::trace::TraceSink;
 
 use super::client::ClientConfig;
 use super::control::Purpose;
-use super::spec::{Exchange, Method, Protocol, Spec};
-use crate::load::sctp_transport::{SctpDial, SctpDialogue, SctpOut};
+use super::spec::{Carrier, Exchange, Method, Protocol, Spec};
+use crate::load::sctp_transport::{PathLog, SctpDial, SctpDialogue, SctpOut};
 use crate::load::{
     LoadError, Meter, Outgoing, ask_all, connect_and_ask_all, payload, send_all, tcp, udp, udp_limit,
 };
@@ -24,7 +25,9 @@ pub(crate) struct Dial {
     trace: Option<TraceSink>,
     token: u64,
     ports: Vec<u16>,
-    server_udp_port: u16,
+    /// None: SCTP goes directly over IP.
+    server_udp_port: Option<u16>,
+    paths: PathLog,
     /// The sockets of SCTP, where all associations have to share a port that the user chose.
     shared: Option<SctpDial>,
 }
@@ -38,14 +41,16 @@ impl Dial {
         ports: Vec<u16>,
         server_udp_port: Option<u16>,
     ) -> Result<Self, LoadError> {
+        let link = if server_udp_port.is_some() { Carrier::Udp } else { Carrier::Raw };
         let mut dial = Self {
-            spec: config.spec.clone(),
+            spec: Spec { link, ..config.spec.clone() },
             remote,
             local_addresses: config.local_addresses.clone(),
             trace: config.trace.clone(),
             token,
             ports,
-            server_udp_port: server_udp_port.unwrap_or(swiftwater::UDP_PORT_DEFAULT),
+            server_udp_port,
+            paths: PathLog::default(),
             shared: None,
         };
         if dial.spec.method.protocol() == Protocol::Sctp {
@@ -153,10 +158,20 @@ impl Dial {
             return Ok(());
         }
         match (self.spec.exchange, self.spec.method) {
-            (Exchange::OneWay, Method::SctpStream) => work.send(SctpOut::endless(association)),
-            (Exchange::OneWay, _) => work.send(SctpOut::messages(association)),
-            _ => ask_all(SctpDialogue(association), message, limit, stop, meter, latencies),
+            (Exchange::OneWay, Method::SctpStream) => work.send(SctpOut::endless(association, &self.paths)),
+            (Exchange::OneWay, _) => work.send(SctpOut::messages(association, &self.paths)),
+            _ => {
+                let dialogue = SctpDialogue(association.clone());
+                ask_all(dialogue, message, limit, stop, meter, latencies)?;
+                self.paths.note(&association);
+                Ok(())
+            }
         }
+    }
+
+    /// What the paths of the associations have carried.
+    pub(crate) fn take_paths(&self) -> Vec<PathStatistics> {
+        self.paths.take()
     }
 
     fn bind_sctp(&self, local_udp_port: u16) -> Result<SctpDial, LoadError> {

@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use super::control::Purpose;
 use super::server::{ServerConfig, accept_within};
-use super::spec::{Exchange, Method, Protocol, Spec};
+use super::spec::{Carrier, Exchange, Method, Protocol, Spec};
 use crate::load::sctp_transport::{SctpDialogue, SctpDoor, SctpIn};
 use crate::load::{LoadError, Meter, Span, answer_all, receive_all, tcp, udp, udp_limit};
 use crate::{host, sockets};
@@ -42,6 +42,12 @@ pub(crate) enum DoorError {
         "the server cannot listen over SCTP: {0}; give its command another --udp-port if that port is taken"
     )]
     Sctp(#[from] swiftwater::BindError),
+    /// The client wants something else to carry SCTP than the server allows.
+    #[error("the server carries SCTP over {allowed} only; run the client with --link {allowed}")]
+    Link {
+        /// What the server allows.
+        allowed: &'static str,
+    },
     /// The system failed.
     #[error("the server cannot take the test: {0}")]
     Io(#[from] io::Error),
@@ -86,8 +92,11 @@ impl Door {
                 Ok(Self::Tcp { listener, port, token })
             }
             Protocol::Sctp => {
+                let allowed = if config.link == Carrier::Raw { "raw" } else { "udp" };
+                let link = config.link.agree(spec.link).ok_or(DoorError::Link { allowed })?;
+                let spec = Spec { link, ..spec.clone() };
                 let (addresses, trace) = (&config.addresses, config.trace.as_ref());
-                Ok(Self::Sctp(SctpDoor::open(spec, addresses, config.port, config.udp_port, trace)?))
+                Ok(Self::Sctp(SctpDoor::open(&spec, addresses, config.port, config.udp_port, trace)?))
             }
             Protocol::Udp => (0..spec.parallel)
                 .map(|index| bind_flow(spec, config, index))
@@ -96,7 +105,7 @@ impl Door {
         }
     }
 
-    /// The ports for the client, and the UDP port that carries SCTP.
+    /// The ports for the client, and the UDP port that carries SCTP; none with raw IP.
     pub(crate) fn ports(&self) -> (Vec<u16>, Option<u16>) {
         match self {
             Self::Tcp { port, .. } => (port.iter().copied().collect(), None),
@@ -105,7 +114,7 @@ impl Door {
             }
             Self::Sctp(door) => {
                 let (port, udp_port) = door.ports();
-                (vec![port], Some(udp_port))
+                (vec![port], udp_port)
             }
         }
     }

@@ -65,6 +65,7 @@ fn serve(args: &ServerArgs) -> Result<(), PerfError> {
         addresses: args.bind.clone(),
         port: args.port,
         udp_port: args.udp_port,
+        link: args.link,
         trace: trace.as_ref().map(TraceFile::sink),
     };
     let mut server = Server::bind(config)?;
@@ -124,6 +125,7 @@ fn ask(args: ClientArgs) -> Result<(), PerfError> {
     trace.map_or(Ok(()), TraceFile::finish)?;
     let outcome = outcome?;
     printed?;
+    rows.extend(outcome.paths.iter().map(|path| Row::of_path(&config.spec, &outcome, path)));
     rows.push(Row::of_outcome(&config.spec, &outcome));
     if json {
         report::print_json(&mut out, &rows)?
@@ -159,6 +161,7 @@ fn config_of(args: ClientArgs) -> ClientConfig {
         multipath: args.multipath,
         coupling: args.coupling,
         checksum: !args.no_checksum,
+        link: args.link,
     };
     let otherwise = if args.count.is_some() { DURATION_MAX } else { DEFAULT_DURATION };
     ClientConfig {

@@ -1,10 +1,11 @@
 //! The result of a test, for people and for programs.
 
 use std::io::{self, Write};
+use std::net::IpAddr;
 
 use serde::Serialize;
 
-use super::client::{ClientConfig, Outcome, per};
+use super::client::{ClientConfig, Outcome, PathTotals, per};
 use super::control::{Interval, Totals};
 use super::server::{Served, ServerEvent};
 use super::spec::{Exchange, Method, Protocol, Spec};
@@ -35,8 +36,21 @@ pub(crate) struct Row {
     server_cpu: Option<ServerCpu>,
     #[serde(flatten)]
     latency: Option<LatencyKeys>,
+    #[serde(flatten)]
+    path: Option<PathKeys>,
     #[serde(skip_serializing_if = "Option::is_none")]
     interrupted: Option<bool>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct PathKeys {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    local: Option<IpAddr>,
+    remote: IpAddr,
+    path_state: String,
+    path_packets_lost: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    srtt_us: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -118,6 +132,23 @@ impl Row {
         }
     }
 
+    /// One path of an association as it was at the end of a test.
+    pub(crate) fn of_path(spec: &Spec, outcome: &Outcome, path: &PathTotals) -> Self {
+        let row = Self::empty(spec, "path", 0.0, outcome.client.seconds);
+        Self {
+            bytes: path.bytes,
+            bits_per_s: per(path.bytes as f64 * 8.0, outcome.client.seconds),
+            path: Some(PathKeys {
+                local: path.local,
+                remote: path.remote,
+                path_state: path.state.clone(),
+                path_packets_lost: path.packets_lost,
+                srtt_us: path.srtt_us,
+            }),
+            ..row
+        }
+    }
+
     fn empty(spec: &Spec, period: &'static str, start_s: f64, end_s: f64) -> Self {
         Self {
             period,
@@ -137,6 +168,7 @@ impl Row {
             client_cpu: None,
             server_cpu: None,
             latency: None,
+            path: None,
             interrupted: None,
         }
     }
@@ -277,6 +309,9 @@ pub(crate) fn tell_outcome(out: &mut impl Write, spec: &Spec, outcome: &Outcome)
             latency.max_us
         )?;
     }
+    for path in &outcome.paths {
+        tell_path(out, path, outcome.client.seconds)?;
+    }
     tell_cpu(out, "cpu client", &outcome.client, &outcome.server, outcome.client.seconds)?;
     tell_cpu(out, "cpu server", &outcome.server, &outcome.server, outcome.client.seconds)
 }
@@ -294,6 +329,19 @@ fn tell_rates(
         grouped(messages),
         grouped(per_s.round() as u64),
         mbits(bits_per_s)
+    )
+}
+
+fn tell_path(out: &mut impl Write, path: &PathTotals, seconds: f64) -> io::Result<()> {
+    let local = path.local.map_or_else(|| "any".into(), |local| local.to_string());
+    let srtt = path.srtt_us.map_or_else(|| "not measured".into(), |us| format!("{us:.0} us"));
+    writeln!(
+        out,
+        "path       {local} to {}: {}, {} Mbit/s, {} packets lost, round trip {srtt}",
+        path.remote,
+        path.state,
+        mbits(per(path.bytes as f64 * 8.0, seconds)),
+        grouped(path.packets_lost)
     )
 }
 

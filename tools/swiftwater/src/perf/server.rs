@@ -17,7 +17,7 @@ use super::control::{
     Control, ControlError, FromClient, FromServer, Interval, Purpose, Speaker, Totals, VERSION,
 };
 use super::door::Door;
-use super::spec::Spec;
+use super::spec::{Carrier, Spec};
 use crate::load::{LoadError, Meter, Span};
 use crate::{host, interrupt, sockets};
 
@@ -39,6 +39,8 @@ pub(crate) struct ServerConfig {
     pub port: u16,
     /// UDP port of SCTP and of UDP tests; 0 for any.
     pub udp_port: u16,
+    /// What may carry SCTP.
+    pub link: Carrier,
     /// Who is told what associations do.
     pub trace: Option<TraceSink>,
 }

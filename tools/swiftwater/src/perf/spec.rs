@@ -1,7 +1,7 @@
 //! What one test does: the words that client and server exchange about it.
 
 use serde::{Deserialize, Serialize};
-use swiftwater::{CongestionControl, Coupling, Multipath};
+use swiftwater::{CongestionControl, Coupling, LinkKind, Multipath};
 use thiserror::Error;
 
 /// The largest message that a test may ask for. A server allocates buffers of this size, so it has a bound.
@@ -17,7 +17,7 @@ pub(crate) const DATAGRAM_BYTES_MAX: usize = 65_507;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Protocol {
-    /// SCTP by Swiftwater, carried in UDP.
+    /// SCTP by Swiftwater.
     Sctp,
     /// The kernel's TCP.
     Tcp,
@@ -104,6 +104,42 @@ pub(crate) struct Spec {
     pub coupling: Option<Coupling>,
     /// Whether SCTP packets carry a checksum.
     pub checksum: bool,
+    /// What carries SCTP.
+    #[serde(default)]
+    pub link: Carrier,
+}
+
+/// What carries SCTP packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Carrier {
+    /// UDP (RFC 6951).
+    #[default]
+    Udp,
+    /// IP itself, protocol 132; needs the capability CAP_NET_RAW.
+    Raw,
+    /// Raw IP where that is permitted, otherwise UDP.
+    Auto,
+}
+
+impl Carrier {
+    /// What a server that allows `self` takes for a client that asks for `wish`; `None` where they do not agree.
+    pub(crate) fn agree(self, wish: Carrier) -> Option<Carrier> {
+        match (self, wish) {
+            (Carrier::Auto, wish) => Some(wish),
+            (allowed, wish) => (wish == Carrier::Auto || wish == allowed).then_some(allowed),
+        }
+    }
+}
+
+impl From<Carrier> for LinkKind {
+    fn from(carrier: Carrier) -> Self {
+        match carrier {
+            Carrier::Udp => LinkKind::Udp,
+            Carrier::Raw => LinkKind::Raw,
+            Carrier::Auto => LinkKind::Auto,
+        }
+    }
 }
 
 /// A setting by its name.
@@ -214,6 +250,7 @@ pub(crate) fn example() -> Spec {
         multipath: None,
         coupling: None,
         checksum: true,
+        link: Carrier::Udp,
     }
 }
 
@@ -266,5 +303,15 @@ mod tests {
         for spec in bad {
             assert!(spec.check().is_err(), "{spec:?}");
         }
+    }
+
+    #[test]
+    fn a_server_that_allows_both_does_what_the_client_asks_for() {
+        use Carrier::{Auto, Raw, Udp};
+        for wish in [Udp, Raw, Auto] {
+            assert_eq!(Auto.agree(wish), Some(wish));
+        }
+        assert_eq!((Udp.agree(Auto), Raw.agree(Auto)), (Some(Udp), Some(Raw)));
+        assert_eq!((Udp.agree(Raw), Raw.agree(Udp), Raw.agree(Raw)), (None, None, Some(Raw)));
     }
 }

@@ -11,7 +11,7 @@
 
 pub(crate) mod args;
 pub(crate) mod file;
-mod names;
+pub(crate) mod names;
 mod plot;
 mod reader;
 mod schema;
