@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use lab::packets::{build, data_of};
 use lab::script::{ENDPOINT_PORT, PEER_PORT, Peer};
+use sctp::PathHints;
 
 use crate::peers::{
-    SECOND, grown, ignores, multihomed, narrows, path, quiet, statistics, writes, writes_together,
+    Chunks, SECOND, grown, heartbeat_info, ignores, multihomed, narrows, path, quiet, statistics, writes,
+    writes_together,
 };
 use crate::rules::rules;
 use crate::stage::Stage;
@@ -38,8 +40,8 @@ rules! {
         MUST "start congestion control anew when the route changes, as by another source address" => deviates(the_window_stays_with_another_source_address, Silent, Kind; "the window stays, and losses tell if the route is worse");
     }
     in "7.3" {
-        SHOULD "discover the path MTU, for each address" => deviates(the_path_mtu_is_that_of_the_route, Length; "it is that of the kernel's route, and lowered by ICMP; nothing is probed");
-        MUST "keep the path MTU of each address apart" => shown_by(the_path_mtu_is_that_of_the_route, Length);
+        SHOULD "discover the path MTU, for each address" => shown(the_path_mtu_is_found_by_probes, Length, Silent);
+        MUST "keep the path MTU of each address apart" => shown(each_path_has_an_mtu_of_its_own, Length);
         SHOULD "track the Association Maximum DATA Chunk Size" => shown_by(crate::section_6::chunks_fit_the_narrowest_path, Length);
         SHOULD "use it to fragment messages" => shown_by(crate::section_6::chunks_fit_the_narrowest_path, Length);
     }
@@ -214,7 +216,30 @@ fn the_window_stays_with_another_source_address(stage: &Stage) {
     assert_eq!(cwnd(&peer), before);
 }
 
-fn the_path_mtu_is_that_of_the_route(stage: &Stage) {
+fn the_path_mtu_is_found_by_probes(stage: &Stage) {
+    let mut peer = stage.listening_with(quiet());
+    peer.app.hints = PathHints { leaves_host: true, ..peer.app.hints };
+    peer.sends().tag(0).init().go();
+    let cookie = peer.takes_init_ack();
+    peer.sends().cookie_echo(&cookie).go();
+    peer.expects("COOKIE ACK");
+    peer.id = peer.app.events[0].id;
+    writes(&mut peer, 1500);
+    assert_eq!(peer.hears().len(), 1200);
+    peer.expects("DATA 1");
+    // A HEARTBEAT as long as the link takes (RFC 8899 §6.2).
+    let probe = peer.hears();
+    assert_eq!(probe.len(), 1472);
+    let info = heartbeat_info(&probe).expect("a HEARTBEAT");
+    peer.sends().heartbeat_ack(&info).go();
+    let home = peer.address.ip();
+    assert_eq!(path(&peer, home).mtu_bytes, 1472);
+    peer.sends().sack(1, &[]).go();
+    writes(&mut peer, 3000);
+    assert_eq!(peer.hears().len(), 1472);
+}
+
+fn each_path_has_an_mtu_of_its_own(stage: &Stage) {
     let mut peer = multihomed(stage, quiet(), &[SECOND]);
     let home = peer.address.ip();
     narrows(&mut peer, home, 1000);

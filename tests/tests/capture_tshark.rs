@@ -171,7 +171,7 @@ fn capture(a: SocketAddr, b: SocketAddr) -> Vec<u8> {
             Step::Damaged => PipeConfig { corrupt_probability: 1.0, ..line.clone() },
         };
         network.pipe_mut(there).set_config(config);
-        let packet = Packet { bytes: 64, ecn: Ecn::Ect0, payload: cookie_ack(number as u16) };
+        let packet = Packet { bytes: 64, ecn: Ecn::Ect0, whole: true, payload: cookie_ack(number as u16) };
         network.send_packet(now_ns, a, b, packet);
     }
     while network.deliver(u64::MAX).is_some() {}

@@ -76,6 +76,7 @@ impl Host for App {
     fn path_hints(&self, _remote: SocketAddr) -> PathHints {
         PathHints {
             mtu_bytes: self.mtu_bytes,
+            leaves_host: self.in_flight_limit_bytes.is_none(),
             in_flight_limit_bytes: self.in_flight_limit_bytes,
             ..PathHints::default()
         }

@@ -13,13 +13,15 @@ use netsim::{Ecn, HostId, Network, Packet, PipeConfig, PipeId};
 use sctp::trace::Record;
 use sctp::{
     Arrival, AssociationConfig, AssociationId, BatchLimits, Endpoint, EndpointConfig, Host, Piece, Scope,
-    Statistics, Time, TransmitBuffer,
+    Statistics, Time, TransmitBuffer, Unreachable,
 };
 
 /// The UDP port of every host (RFC 6951).
 pub const UDP_PORT: u16 = 9899;
 /// IPv4 and UDP headers, which the wire carries, too.
 pub const LOWER_HEADER_BYTES: usize = 28;
+/// Of a packet that did not arrive, what a report of it quotes.
+const QUOTED_BYTES: usize = 512;
 /// Batches as the UDP link takes them.
 const LIMITS: BatchLimits = BatchLimits { segments_max: 64, bytes_max: 65_000 };
 
@@ -53,6 +55,8 @@ pub struct Outgoing {
     pub to: SocketAddr,
     /// Whether routers may mark it.
     pub ecn: Ecn,
+    /// Whether it must not be cut on the way.
+    pub whole: bool,
     /// The SCTP packet.
     pub packet: Bytes,
 }
@@ -61,7 +65,7 @@ impl Outgoing {
     /// Puts it into the network.
     pub fn enter(self, network: &mut Network<Bytes>) {
         let bytes = self.packet.len() + LOWER_HEADER_BYTES;
-        let packet = Packet { bytes, ecn: self.ecn, payload: self.packet };
+        let packet = Packet { bytes, ecn: self.ecn, whole: self.whole, payload: self.packet };
         network.send_packet(self.at.as_nanos(), self.from, self.to, packet);
     }
 }
@@ -429,8 +433,9 @@ impl<A: Application> World<A> {
     pub fn settle(&mut self, wire: &mut impl Wire) {
         while let Some(number) = self.touched.pop() {
             self.transmit(number, wire);
+            self.nodes[number].touched = false;
+            self.report_too_big();
             let node = &mut self.nodes[number];
-            node.touched = false;
             let deadline = next_deadline(node);
             if let Some(at) = deadline
                 && node.armed.is_none_or(|armed| at < armed)
@@ -465,6 +470,25 @@ impl<A: Application> World<A> {
             };
             endpoint.handle_batch(now, &arrival, app);
         }
+        self.report_too_big();
+    }
+
+    /// Tells hosts of packets of theirs that were too long for a line which reports that.
+    fn report_too_big(&mut self) {
+        while let Some(report) = self.network.too_big() {
+            let Some(&number) = report.host.and_then(|host| self.numbers.get(&host)) else { continue };
+            let quoted = report.payload.slice(..report.payload.len().min(QUOTED_BYTES));
+            let why = Unreachable::TooBig { mtu_bytes: report.mtu_bytes.saturating_sub(LOWER_HEADER_BYTES) };
+            self.report(number, report.to, why, &quoted);
+        }
+    }
+
+    /// The network reports to a host that it could not deliver a packet to `remote` which begins with `quoted`.
+    pub fn report(&mut self, node: usize, remote: SocketAddr, why: Unreachable, quoted: &[u8]) {
+        let now = self.now;
+        let Node { endpoint, app, .. } = self.node_mut(node);
+        app.set_now(now);
+        endpoint.handle_unreachable(now, remote, why, quoted, app);
     }
 
     /// Acts on the deadlines that have come.
@@ -508,7 +532,8 @@ impl<A: Application> World<A> {
             let ecn = if transmit.ecn_capable { Ecn::Ect0 } else { Ecn::NotCapable };
             while !batch.is_empty() {
                 let packet = batch.split_to(transmit.segment_bytes.min(batch.len()));
-                let packet = Outgoing { at: now, by: number, from, to: transmit.remote, ecn, packet };
+                let whole = !transmit.may_fragment;
+                let packet = Outgoing { at: now, by: number, from, to: transmit.remote, ecn, whole, packet };
                 wire.emit(packet, &mut self.network);
             }
         }

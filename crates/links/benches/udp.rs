@@ -147,8 +147,14 @@ fn transmit_for(
 ) {
     let payload = vec![1; case.batch_bytes];
     let slices: Vec<_> = payload.chunks(4096).map(IoSlice::new).collect();
-    let transmit =
-        Transmit { remote, local: None, ecn: 0, segment_bytes: case.segment_bytes, slices: &slices };
+    let transmit = Transmit {
+        remote,
+        local: None,
+        ecn: 0,
+        may_fragment: false,
+        segment_bytes: case.segment_bytes,
+        slices: &slices,
+    };
     // Small datagrams are charged for far more than their bytes.
     let limit_bytes = sender.path_info(remote).in_flight_limit_bytes.unwrap() as u64;
     let limit_bytes = limit_bytes.min(2000 * case.segment_bytes as u64);

@@ -10,6 +10,7 @@ use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage}
 
 use crate::SCTP_TUNNELING_PORT;
 use crate::route::interface_of;
+use crate::sockets::Cutting;
 use crate::syscalls::{option, set_option};
 
 /// How often an ephemeral port is drawn until it is free on all the addresses.
@@ -326,15 +327,13 @@ fn set_options(fd: BorrowedFd<'_>, wishes: Wishes, ipv6: bool, dual_stack: bool)
         set_option(fd, SOL_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
         set_option(fd, SOL_IPV6, libc::IPV6_RECVTCLASS, 1)?;
         set_option(fd, SOL_IPV6, libc::IPV6_RECVERR, 1)?;
-        set_option(fd, SOL_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_WANT)?;
+        Cutting::Never.set_v6(fd)?;
     }
     if !ipv6 || dual_stack {
         set_option(fd, SOL_IP, libc::IP_PKTINFO, 1)?;
         set_option(fd, SOL_IP, libc::IP_RECVTOS, 1)?;
         set_option(fd, SOL_IP, libc::IP_RECVERR, 1)?;
-        // WANT sets "don't fragment" as long as a datagram fits the known path MTU and fragments it when the
-        // path has shrunk: it still arrives while the protocol above learns the new size.
-        set_option(fd, SOL_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_WANT)?;
+        Cutting::Never.set_v4(fd)?;
     }
     Ok(())
 }

@@ -76,6 +76,9 @@ pub struct Transmit<'a> {
     pub local: Option<IpAddr>,
     /// The ECN field of the IP header, 0 to 3.
     pub ecn: u8,
+    /// The network may cut datagrams that are too long for it. Otherwise one that is too long for the device comes back as
+    /// [`UnreachableReason::TooBig`], and routers report it or drop it.
+    pub may_fragment: bool,
     /// Bytes of each datagram; the last one may be shorter.
     pub segment_bytes: usize,
     /// The datagrams' bytes in order. A slice may end anywhere; boundaries are at multiples of `segment_bytes`.

@@ -15,9 +15,11 @@ use crate::control::RECEIVE_CONTROL_BYTES;
 use crate::link::{PathInfo, Sink, Unreachable};
 use crate::route::{Routes, payload_bytes};
 
+mod cutting;
 mod receive;
 mod send;
 
+pub(crate) use cutting::Cutting;
 pub(crate) use receive::About;
 pub(crate) use send::{Batch, Outcome, packet_control};
 
@@ -55,6 +57,8 @@ pub(crate) struct Socket {
     /// A send brought an error that belongs to the error queue; so there is something in it.
     pub(crate) reports_waiting: bool,
     idle_receives: u32,
+    /// Whether packets may be cut, in IPv4 and in IPv6.
+    cutting: [Cutting; 2],
     /// The kernel's drop counter for the socket as last seen.
     pub(crate) overflows: u32,
 }
@@ -68,6 +72,7 @@ impl Sockets {
             inner,
             reports_waiting: false,
             idle_receives: 0,
+            cutting: [Cutting::Never; 2],
             overflows: 0,
         });
         Sockets {

@@ -21,7 +21,7 @@ use crate::{HostId, PipeId};
 /// network.connect(a.ip(), b.ip(), &PipeConfig::default());
 /// let flow = network.flow(a, b).expect("they are connected");
 /// for number in 0..3u32 {
-///     network.send_on(0, flow, Packet { bytes: 1500, ecn: Ecn::Ect0, payload: number });
+///     network.send_on(0, flow, Packet { bytes: 1500, ecn: Ecn::Ect0, whole: true, payload: number });
 /// }
 /// assert_eq!(network.in_flight(), 3);
 /// # Ok::<(), std::net::AddrParseError>(())

@@ -76,7 +76,7 @@ pub use flow::FlowId;
 pub use jitter::Jitter;
 pub use loss::Loss;
 pub use network::Network;
-pub use packet::{Delivery, HostId, NetworkStats, Packet, PipeId, SendOutcome};
+pub use packet::{Delivery, HostId, NetworkStats, Packet, PipeId, SendOutcome, TooBig};
 pub use payload::Payload;
 pub use pipe::{Pipe, PipeConfig, PipeStats};
 pub use reorder::Reorder;

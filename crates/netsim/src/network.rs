@@ -1,16 +1,19 @@
 //! Hosts, the routes of pipes between them, and the packets on the way.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use crate::capture::{Fate, Recorder, Sight};
 use crate::flow::{Flow, FlowId, Flows};
-use crate::packet::{Delivery, HostId, NetworkStats, Packet, PipeId, SendOutcome};
+use crate::packet::{Delivery, HostId, NetworkStats, Packet, PipeId, SendOutcome, TooBig};
 use crate::pipe::{Pipe, PipeConfig};
 use crate::transit::Transit;
 use crate::verdict::{Passage, Verdict};
-use crate::{Capture, CaptureError, Ecn, Payload};
+use crate::{Capture, CaptureError, DropReason, Ecn, Payload};
+
+/// Reports of packets that were too long that wait to be taken.
+const TOO_BIG_MAX: usize = 256;
 
 type Filter<P> = Box<dyn FnMut(&P) -> bool + Send>;
 
@@ -27,6 +30,7 @@ pub struct Network<P> {
     flows: Flows,
     /// Lane 0 is for routes without pipes; each pipe has the one after its own number.
     transit: Transit<Traveller<P>>,
+    too_big: VecDeque<TooBig<P>>,
     stats: NetworkStats,
     /// What captures, if something does.
     recorder: Option<Box<Recorder>>,
@@ -41,6 +45,7 @@ struct Traveller<P> {
     ecn: Ecn,
     corrupted: bool,
     bytes: usize,
+    whole: bool,
     payload: P,
 }
 
@@ -65,6 +70,7 @@ impl<P: Payload> Network<P> {
             filters: Vec::new(),
             flows: Flows::new(),
             transit,
+            too_big: VecDeque::new(),
             stats: NetworkStats::default(),
             recorder: None,
         }
@@ -229,7 +235,7 @@ impl<P: Payload> Network<P> {
         bytes: usize,
         payload: P,
     ) -> SendOutcome {
-        self.send_packet(now_ns, from, to, Packet { bytes, ecn: Ecn::NotCapable, payload })
+        self.send_packet(now_ns, from, to, Packet { bytes, ecn: Ecn::NotCapable, whole: true, payload })
     }
 
     /// Sends a packet.
@@ -243,7 +249,7 @@ impl<P: Payload> Network<P> {
     /// # network.add_host(&[b.ip()]);
     /// # let (there, back) = network.connect(a.ip(), b.ip(), &PipeConfig::default());
     /// # use netsim::{Ecn, Packet};
-    /// network.send_packet(0, a, b, Packet { bytes: 1500, ecn: Ecn::Ect0, payload: "hello" });
+    /// network.send_packet(0, a, b, Packet { bytes: 1500, ecn: Ecn::Ect0, whole: true, payload: "hello" });
     /// assert_eq!(network.deliver(0).map(|delivery| delivery.ecn), Some(Ecn::Ect0));
     /// ```
     pub fn send_packet(
@@ -276,13 +282,13 @@ impl<P: Payload> Network<P> {
     /// # let (there, back) = network.connect(a.ip(), b.ip(), &PipeConfig::default());
     /// # use netsim::{Ecn, Packet};
     /// let flow = network.flow(a, b).expect("they are connected");
-    /// network.send_on(0, flow, Packet { bytes: 1500, ecn: Ecn::NotCapable, payload: "hello" });
+    /// network.send_on(0, flow, Packet { bytes: 1500, ecn: Ecn::NotCapable, whole: true, payload: "hello" });
     /// assert_eq!(network.deliver(0).map(|delivery| delivery.payload), Some("hello"));
     /// ```
     pub fn send_on(&mut self, now_ns: u64, flow: FlowId, packet: Packet<P>) -> SendOutcome {
         self.stats.packets_sent += 1;
-        let Packet { bytes, ecn, payload } = packet;
-        let traveller = Traveller { flow, passed: 0, ecn, corrupted: false, bytes, payload };
+        let Packet { bytes, ecn, whole, payload } = packet;
+        let traveller = Traveller { flow, passed: 0, ecn, corrupted: false, bytes, whole, payload };
         match self.flows.pipe(flow, 0) {
             Some(pipe) => self.pass(now_ns, pipe, traveller),
             // A route of no pipes joins the addresses directly.
@@ -342,6 +348,13 @@ impl<P: Payload> Network<P> {
             return Some(Delivery { at_ns, host, from, to, ecn, corrupted, payload });
         }
         None
+    }
+
+    /// The next report of a packet that was too long for a pipe with
+    /// [`PipeConfig::reports_too_big`](crate::PipeConfig::reports_too_big). It is there at the instant of the drop: the
+    /// way of the report back to the sender is not simulated. The last 256 are kept. See [`TooBig`] for an example.
+    pub fn too_big(&mut self) -> Option<TooBig<P>> {
+        self.too_big.pop_front()
     }
 
     /// Packets on the way.
@@ -494,7 +507,12 @@ impl<P: Payload> Network<P> {
             self.record_offered(now_ns, Some(pipe), &traveller, Fate::Filtered);
             return SendOutcome::Filtered;
         }
-        let verdict = self.pipes[pipe.0].offer_with_ecn(now_ns, traveller.bytes, traveller.ecn);
+        let Traveller { bytes, ecn, whole, .. } = traveller;
+        let verdict = if whole {
+            self.pipes[pipe.0].offer_with_ecn(now_ns, bytes, ecn)
+        } else {
+            self.pipes[pipe.0].offer_in_pieces(now_ns, bytes, ecn)
+        };
         if self.recorder.is_some() {
             self.record_offered(now_ns, Some(pipe), &traveller, verdict.into());
         }
@@ -505,9 +523,23 @@ impl<P: Payload> Network<P> {
             }
             Verdict::Drop(reason) => {
                 self.stats.packets_dropped += 1;
+                if reason == DropReason::TooBig {
+                    self.report_too_big(pipe, traveller);
+                }
                 SendOutcome::Dropped(reason)
             }
         }
+    }
+
+    fn report_too_big(&mut self, pipe: PipeId, traveller: Traveller<P>) {
+        let config = self.pipes[pipe.0].config();
+        let Some(mtu_bytes) = config.mtu_bytes.filter(|_| config.reports_too_big) else { return };
+        if self.too_big.len() >= TOO_BIG_MAX {
+            self.too_big.pop_front();
+        }
+        let flow = self.flows.get(traveller.flow);
+        let (host, from, to) = (flow.from_host, flow.from, flow.to);
+        self.too_big.push_back(TooBig { host, from, to, mtu_bytes, payload: traveller.payload });
     }
 
     /// Puts a packet on the way through a pipe that lets it pass.

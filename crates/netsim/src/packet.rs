@@ -47,7 +47,7 @@ pub struct PipeId(pub(crate) usize);
 /// ```
 /// use netsim::{Ecn, Packet};
 ///
-/// let packet = Packet { bytes: 1500, ecn: Ecn::Ect0, payload: vec![0u8; 1472] };
+/// let packet = Packet { bytes: 1500, ecn: Ecn::Ect0, whole: true, payload: vec![0u8; 1472] };
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packet<P> {
@@ -55,7 +55,41 @@ pub struct Packet<P> {
     pub bytes: usize,
     /// What its sender says about congestion marks.
     pub ecn: Ecn,
+    /// Whether it must not be cut where it is too long ("don't fragment").
+    pub whole: bool,
     /// What it carries.
+    pub payload: P,
+}
+
+/// A packet that was too long for a pipe that reports such packets, see [`Network::too_big`](crate::Network::too_big).
+///
+/// # Examples
+///
+/// ```
+/// use std::net::SocketAddr;
+/// use netsim::{Ecn, Network, Packet, PipeConfig};
+///
+/// let (a, b) = (SocketAddr::from(([10, 0, 0, 1], 1)), SocketAddr::from(([10, 0, 0, 2], 2)));
+/// let mut network = Network::new(0);
+/// let host = network.add_host(&[a.ip()]);
+/// network.add_host(&[b.ip()]);
+/// let config = PipeConfig { mtu_bytes: Some(1400), reports_too_big: true, ..PipeConfig::default() };
+/// network.connect(a.ip(), b.ip(), &config);
+/// network.send_packet(3, a, b, Packet { bytes: 1500, ecn: Ecn::NotCapable, whole: true, payload: "long" });
+/// let report = network.too_big().expect("the pipe reports");
+/// assert_eq!((report.host, report.to, report.mtu_bytes, report.payload), (Some(host), b, 1400, "long"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TooBig<P> {
+    /// The host that sent it, if the network knows it.
+    pub host: Option<HostId>,
+    /// From which of its addresses.
+    pub from: SocketAddr,
+    /// Where it was going.
+    pub to: SocketAddr,
+    /// What the pipe takes, headers included.
+    pub mtu_bytes: usize,
+    /// What it carried.
     pub payload: P,
 }
 

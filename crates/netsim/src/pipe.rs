@@ -11,6 +11,9 @@ use crate::time::nanoseconds;
 use crate::verdict::{Behind, DropReason, Flips, Passage, Verdict};
 use crate::{Ecn, Jitter, Loss, Reorder, Schedule, WhenDown};
 
+/// The header that each piece of a packet has: IPv4's.
+const PIECE_HEADER_BYTES: usize = 20;
+
 /// What a pipe is like. The default is a line with no limit, no delay and no fault.
 ///
 /// What a fault does to a packet depends on the seed, the pipe and the packet's number alone: switching one on does not
@@ -43,6 +46,12 @@ pub struct PipeConfig {
     pub queue_bytes: usize,
     /// Packets that fit into the queue, with the one that is leaving. Default: no bound.
     pub queue_packets: usize,
+    /// The longest packet that the line takes, headers included. A longer one that must stay whole is dropped before
+    /// anything else happens to it; others are cut, at the price of a header a piece. Default: any.
+    pub mtu_bytes: Option<usize>,
+    /// Whether the sender of a packet that was too long is told (ICMP); see
+    /// [`Network::too_big`](crate::Network::too_big). Default: no, such packets vanish in silence.
+    pub reports_too_big: bool,
     /// A packet that finds more than this waiting is marked "congestion experienced" if its sender said that it
     /// understands marks (RFC 3168 §5). Default: nothing is marked.
     pub mark_above_bytes: Option<usize>,
@@ -72,6 +81,8 @@ impl Default for PipeConfig {
             delay: Duration::ZERO,
             queue_bytes: usize::MAX,
             queue_packets: usize::MAX,
+            mtu_bytes: None,
+            reports_too_big: false,
             mark_above_bytes: None,
             loss: Loss::Never,
             reorder: Reorder::Never,
@@ -87,8 +98,8 @@ impl Default for PipeConfig {
 
 /// What a pipe has counted.
 ///
-/// Every packet and copy ends in one of four counters: `packets_offered + packets_duplicated` is
-/// `packets_delivered + packets_lost + packets_overflowed + packets_down`.
+/// Every packet and copy ends in one of five counters: `packets_offered + packets_duplicated` is
+/// `packets_delivered + packets_lost + packets_overflowed + packets_down + packets_too_big`.
 ///
 /// # Examples
 ///
@@ -114,6 +125,8 @@ pub struct PipeStats {
     pub packets_overflowed: u64,
     /// Packets lost because the line was down, or went down while they waited.
     pub packets_down: u64,
+    /// Packets longer than the line takes that must stay whole.
+    pub packets_too_big: u64,
     /// Copies made.
     pub packets_duplicated: u64,
     /// Packets damaged.
@@ -246,6 +259,32 @@ impl Pipe {
     /// assert_eq!(ecn, [Ecn::Ect0, Ecn::CongestionExperienced]);
     /// ```
     pub fn offer_with_ecn(&mut self, now_ns: u64, bytes: usize, ecn: Ecn) -> Verdict {
+        if self.config.mtu_bytes.is_some_and(|mtu| bytes > mtu) {
+            self.stats.packets_offered += 1;
+            self.stats.packets_too_big += 1;
+            return Verdict::Drop(DropReason::TooBig);
+        }
+        self.take(now_ns, bytes, ecn)
+    }
+
+    /// The same for a packet that is cut if the line takes none of its length. Its pieces share one fate.
+    ///
+    /// ```
+    /// # use netsim::{DropReason, Ecn, Pipe, PipeConfig, Verdict};
+    /// let mut pipe = Pipe::new(&PipeConfig { mtu_bytes: Some(1400), ..PipeConfig::default() }, 0);
+    /// assert_eq!(pipe.offer(0, 1500), Verdict::Drop(DropReason::TooBig));
+    /// assert!(matches!(pipe.offer_in_pieces(0, 1500, Ecn::NotCapable), Verdict::Deliver(_)));
+    /// assert_eq!(pipe.stats().bytes_delivered, 1520);
+    /// ```
+    pub fn offer_in_pieces(&mut self, now_ns: u64, bytes: usize, ecn: Ecn) -> Verdict {
+        let payload_bytes_max =
+            self.config.mtu_bytes.map(|mtu| mtu.saturating_sub(PIECE_HEADER_BYTES).max(1));
+        let pieces = payload_bytes_max
+            .map_or(1, |most| bytes.saturating_sub(PIECE_HEADER_BYTES).div_ceil(most).max(1));
+        self.take(now_ns, bytes + (pieces - 1) * PIECE_HEADER_BYTES, ecn)
+    }
+
+    fn take(&mut self, now_ns: u64, bytes: usize, ecn: Ecn) -> Verdict {
         let index = self.stats.packets_offered;
         self.stats.packets_offered += 1;
         if self.judge.loses(&self.config.loss, index) {

@@ -124,6 +124,8 @@ pub enum DropReason {
     Queue,
     /// The line was down, or went down while the packet waited.
     Down,
+    /// It was longer than the line takes and must not be cut.
+    TooBig,
 }
 
 impl fmt::Display for DropReason {
@@ -132,6 +134,7 @@ impl fmt::Display for DropReason {
             DropReason::Loss => "lost on the line",
             DropReason::Queue => "the queue was full",
             DropReason::Down => "the line was down",
+            DropReason::TooBig => "longer than the line takes",
         })
     }
 }

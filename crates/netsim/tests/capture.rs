@@ -88,7 +88,7 @@ fn net(v6: bool, config: &PipeConfig) -> Net {
 impl Net {
     fn send(&mut self, now_ns: u64, ecn: Ecn, payload: &[u8]) {
         let (a, b) = self.addresses;
-        let packet = Packet { bytes: payload.len() + 28, ecn, payload: payload.to_vec() };
+        let packet = Packet { bytes: payload.len() + 28, ecn, whole: true, payload: payload.to_vec() };
         self.network.send_packet(now_ns, a, b, packet);
     }
 

@@ -30,7 +30,7 @@ fn route<P: Payload>(seed: u64, pipes: &[PipeConfig]) -> (Network<P>, Vec<PipeId
 }
 
 fn packet<P>(payload: P) -> Packet<P> {
-    Packet { bytes: 1000, ecn: Ecn::Ect0, payload }
+    Packet { bytes: 1000, ecn: Ecn::Ect0, whole: true, payload }
 }
 
 /// Lets time pass until nothing is on the way.
@@ -190,6 +190,8 @@ fn all_faults() -> PipeConfig {
             down: Duration::from_millis(50),
             up: Duration::from_millis(400),
         },
+        mtu_bytes: None,
+        reports_too_big: false,
         when_down: WhenDown::Lose,
     }
 }
@@ -256,6 +258,8 @@ prop_compose! {
             corrupt_bits: 1,
             jitter: Jitter::Uniform { max: Duration::from_millis(jitter_ms), may_reorder },
             schedule,
+            mtu_bytes: None,
+            reports_too_big: false,
             when_down: if waits { WhenDown::Wait } else { WhenDown::Lose },
         }
     }
@@ -293,7 +297,11 @@ proptest! {
             let stats = network.pipe(pipe).stats();
             prop_assert_eq!(
                 stats.packets_offered + stats.packets_duplicated,
-                stats.packets_delivered + stats.packets_lost + stats.packets_overflowed + stats.packets_down
+                stats.packets_delivered
+                    + stats.packets_lost
+                    + stats.packets_overflowed
+                    + stats.packets_down
+                    + stats.packets_too_big
             );
         }
     }

@@ -109,6 +109,9 @@ pub struct AssociationConfig {
     pub coupling: Coupling,
     /// Whether new data leaves on all paths at once.
     pub multipath: Multipath,
+    /// Whether the longest packet that each path takes is found out by probes (RFC 8899; SPP_PMTUD_ENABLE). Otherwise packets
+    /// are as long as the link takes (`spp_pathmtu`), and routers may cut them. On.
+    pub path_mtu_discovery: bool,
     /// Retransmission timeout limits.
     pub rto: RtoConfig,
     /// Whether packets may be marked by congested routers instead of being dropped (draft-stewart-tsvwg-sctpecn), if the
@@ -158,6 +161,7 @@ impl Default for AssociationConfig {
             congestion: Algorithm::default(),
             coupling: Coupling::default(),
             multipath: Multipath::default(),
+            path_mtu_discovery: true,
             rto: RtoConfig::default(),
             ecn: true,
             nr_sack: true,

@@ -47,8 +47,10 @@ impl AssociationId {
 /// What the link knows about the way to an address.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct PathHints {
-    /// Largest SCTP packet that goes through in one piece.
+    /// Largest SCTP packet that the link takes: no path over it takes more.
     pub mtu_bytes: usize,
+    /// The way leads beyond this host, where less may come through: what does is found out (RFC 8899).
+    pub leaves_host: bool,
     /// On the same host: how much the buffers on the way hold.
     pub in_flight_limit_bytes: Option<usize>,
     /// Which of our addresses the way begins at; `None` where the link may choose.
@@ -309,7 +311,7 @@ impl Endpoint {
             association.queued = Queued::No;
             let rules = BatchRules { limits: self.limits, checksum: self.config.checksum };
             self.at_work = Some(id);
-            let transmit = association.poll_transmit(now, &rules, buffer);
+            let transmit = association.poll_transmit(now, &rules, &mut self.random, buffer);
             self.at_work = None;
             association.trace_changes(now);
             self.list_trace(id);

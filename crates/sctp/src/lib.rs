@@ -45,6 +45,8 @@ pub use error::{CloseReason, ConnectError, PrimaryError, SendError, UnknownName}
 pub use event::{Admission, Event, Host, Payload, ReceiveInfo, SendInfo};
 pub use path::PathState;
 pub use range_set::RangeSet;
-pub use statistics::{AssociationState, EndpointStatistics, PathStatistics, STATISTICS_VERSION, Statistics};
+pub use statistics::{
+    AssociationState, EndpointStatistics, MtuState, PathStatistics, STATISTICS_VERSION, Statistics,
+};
 pub use time::Time;
 pub use transmit::{BatchLimits, Piece, Scope, Transmit, TransmitBuffer};

@@ -241,6 +241,28 @@ pub struct PathStatistics {
     pub suspicions_mistaken: u64,
     /// DATA chunks that were in flight on it then, and went again on other paths.
     pub data_chunks_given_back: u64,
+    /// How far the search for the longest packet is.
+    pub mtu_state: MtuState,
+    /// Packets sent to find out whether the path takes their length.
+    pub mtu_probes_sent: u64,
+    /// Those of them that were lost while other packets arrived.
+    pub mtu_probes_lost: u64,
+}
+
+/// How far the search for the longest packet that a path takes is (RFC 8899 §5.2).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum MtuState {
+    /// There is no search: packets are as long as the link takes.
+    #[default]
+    Disabled,
+    /// Packets have the size that nearly every path takes. Nothing was verified yet.
+    Base,
+    /// A size was verified, and longer ones are tried.
+    Searching,
+    /// The longest is found, until the link takes more, less comes through, or ten minutes have passed.
+    SearchComplete,
+    /// Not even the base comes through: packets are short, and routers may cut them.
+    Error,
 }
 
 /// What a path counts.

@@ -253,6 +253,8 @@ pub enum Probe {
     Heartbeat,
     /// DATA beyond a window that the peer keeps closed (RFC 9260 §6.1 A).
     Window,
+    /// A HEARTBEAT as long as packets might be (RFC 8899).
+    PathMtu,
 }
 
 /// What showed that nothing had been lost.

@@ -78,6 +78,9 @@ pub struct Options {
     pub bind_interfaces: bool,
     /// The largest IP packet to send, such as 1500; the route's MTU where that is smaller. Default: the route's.
     pub mtu_bytes: Option<usize>,
+    /// Find out by probes what the whole way to a peer takes, up to that (RFC 8899; `SPP_PMTUD_ENABLE`). Without it packets
+    /// have that size, as `spp_pathmtu` wants it, and routers may cut them. Default true.
+    pub path_mtu_discovery: bool,
     /// Packet protection. Default CRC32C; anything else is for measurements on loopback.
     pub checksum: Checksum,
     /// RTO.Initial. Default 1 s.
@@ -130,6 +133,7 @@ impl Default for Options {
             local_addresses: Vec::new(),
             bind_interfaces: false,
             mtu_bytes: None,
+            path_mtu_discovery: association.path_mtu_discovery,
             checksum: Checksum::Crc32c,
             rto_initial: association.rto.initial,
             rto_min: association.rto.min,
@@ -162,6 +166,7 @@ impl Options {
             multipath: self.multipath,
             coupling: self.coupling,
             ecn: self.ecn,
+            path_mtu_discovery: self.path_mtu_discovery,
             tail_loss_probes: self.tail_loss_probes,
             rto: sctp::config::RtoConfig {
                 initial: self.rto_initial,

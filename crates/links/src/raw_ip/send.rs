@@ -43,6 +43,9 @@ impl RawIp {
     /// One system call, repeated while it only brings the news of an earlier packet's ICMP error. Says how many left.
     fn send_some(&mut self, batch: &Batch<'_>, slices: &[IoSlice<'_>], counts: &[usize]) -> (Outcome, usize) {
         let socket = &mut self.sockets.list[batch.index];
+        if let Err(errno) = socket.allow_cutting(batch) {
+            return (Outcome::Failed(errno), 0);
+        }
         let mut remote = canonical(batch.remote);
         // The kernel takes a port for a protocol here.
         remote.set_port(0);

@@ -93,6 +93,9 @@ impl UdpEncap {
 
     fn send_slices(&mut self, batch: &Batch<'_>, segment_bytes: Option<u16>) -> Outcome {
         let socket = &mut self.sockets.list[batch.index];
+        if let Err(errno) = socket.allow_cutting(batch) {
+            return Outcome::Failed(errno);
+        }
         let to = RawAddress::encode(batch.remote, socket.inner.ipv6);
         let control = send_control(batch, socket, segment_bytes);
         if batch.transmit.slices.len() <= SLICES_MAX {
@@ -185,14 +188,23 @@ mod tests {
     fn transmit(link: &mut UdpEncap, remote: SocketAddr, segment_bytes: usize, bytes: usize) {
         let payload = vec![5; bytes];
         let slices = [IoSlice::new(&payload)];
-        link.transmit(&Transmit { remote, local: None, ecn: 0, segment_bytes, slices: &slices }).unwrap();
+        link.transmit(&Transmit {
+            remote,
+            local: None,
+            ecn: 0,
+            may_fragment: false,
+            segment_bytes,
+            slices: &slices,
+        })
+        .unwrap();
     }
 
     #[test]
     fn a_full_send_buffer_is_would_block_and_a_full_device_queue_is_loss() {
         let mut link = bind("127.0.0.1");
         let remote = link.local_addresses()[0];
-        let transmit = Transmit { remote, local: None, ecn: 0, segment_bytes: 1, slices: &[] };
+        let transmit =
+            Transmit { remote, local: None, ecn: 0, may_fragment: false, segment_bytes: 1, slices: &[] };
         let batch = Batch { remote, index: 0, total_bytes: 10, transmit: &transmit };
         let error = link.sockets.settle(&batch, Outcome::Blocked, 10, 10).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
@@ -224,9 +236,7 @@ mod tests {
     #[test]
     fn a_datagram_that_the_route_does_not_take_is_reported_like_a_router_s() {
         let (mut from, to) = (bind("::1"), bind("::1"));
-        // With fragmentation forbidden, the largest UDP payload does not fit the MTU of loopback over IPv6.
-        let fd = from.sockets.list[0].inner.fd.as_fd();
-        set_option(fd, libc::SOL_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO).unwrap();
+        // The largest UDP payload does not fit the MTU of loopback over IPv6 in one piece.
         let remote = to.local_addresses()[0];
         transmit(&mut from, remote, PACKET_BYTES_MAX, PACKET_BYTES_MAX);
         let mut kept = Kept::default();

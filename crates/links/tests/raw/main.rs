@@ -53,7 +53,14 @@ fn packets_arrive_without_their_ip_header_over_both_families() {
         let (Some(mut from), Some(mut to)) = (listen(&[ip], 7), listen(&[ip], OUR_PORT)) else { return };
         let batch: Vec<u8> = (0..5u8).flat_map(|n| packet(OUR_PORT, 1000, n)).collect();
         let slices = [IoSlice::new(&batch[..1500]), IoSlice::new(&batch[1500..4800])];
-        let transmit = Transmit { remote: at(ip), local: None, ecn: 2, segment_bytes: 1000, slices: &slices };
+        let transmit = Transmit {
+            remote: at(ip),
+            local: None,
+            ecn: 2,
+            may_fragment: false,
+            segment_bytes: 1000,
+            slices: &slices,
+        };
         from.transmit(&transmit).unwrap();
         let mut kept = Kept::default();
         receive_until(&mut to, &mut kept, |kept| kept.datagrams.len() == 5);
@@ -135,8 +142,14 @@ fn the_source_address_is_the_one_asked_for() {
             let payload = packet(OUR_PORT, 20, 0);
             let (remote, local) = (at("127.0.0.3"), local.parse().unwrap());
             let slices = [IoSlice::new(&payload)];
-            let transmit =
-                Transmit { remote, local: Some(local), ecn: 0, segment_bytes: 20, slices: &slices };
+            let transmit = Transmit {
+                remote,
+                local: Some(local),
+                ecn: 0,
+                may_fragment: false,
+                segment_bytes: 20,
+                slices: &slices,
+            };
             link.transmit(&transmit).unwrap();
             let mut kept = Kept::default();
             receive(&mut to, &mut kept);

@@ -74,7 +74,16 @@ fn the_source_address_asked_for_is_the_one_that_the_peer_sees() {
         let remote = server.local_addresses()[0];
         let slices = [IoSlice::new(b"from another address")];
         let local = Some("127.0.0.9".parse().unwrap());
-        client.transmit(&Transmit { remote, local, ecn: 0, segment_bytes: 1452, slices: &slices }).unwrap();
+        client
+            .transmit(&Transmit {
+                remote,
+                local,
+                ecn: 0,
+                may_fragment: false,
+                segment_bytes: 1452,
+                slices: &slices,
+            })
+            .unwrap();
         let mut kept = Kept::default();
         receive(&mut server, &mut kept);
         assert_eq!(Some(kept.datagrams[0].remote.ip()), local, "from {any}");
@@ -96,6 +105,7 @@ fn the_source_address_chooses_among_the_sockets() {
             remote: server.local_addresses()[0],
             local: Some(local.parse().unwrap()),
             ecn: 0,
+            may_fragment: false,
             segment_bytes: 1452,
             slices: &slices,
         };
@@ -117,7 +127,14 @@ fn the_ecn_field_arrives() {
             let slices = [IoSlice::new(b"marked")];
             let remote = server.local_addresses()[0];
             client
-                .transmit(&Transmit { remote, local: None, ecn, segment_bytes: 1452, slices: &slices })
+                .transmit(&Transmit {
+                    remote,
+                    local: None,
+                    ecn,
+                    may_fragment: false,
+                    segment_bytes: 1452,
+                    slices: &slices,
+                })
                 .unwrap();
             let mut kept = Kept::default();
             receive(&mut server, &mut kept);
@@ -135,7 +152,8 @@ fn slices_arrive_as_one() {
     for slice_bytes in [5, 16, 1000, 20_000] {
         for segment_bytes in [1452, 20_000] {
             let slices: Vec<_> = payload.chunks(slice_bytes).map(IoSlice::new).collect();
-            let transmit = Transmit { remote, local: None, ecn: 0, segment_bytes, slices: &slices };
+            let transmit =
+                Transmit { remote, local: None, ecn: 0, may_fragment: false, segment_bytes, slices: &slices };
             client.transmit(&transmit).unwrap();
             let mut kept = Kept::default();
             let expected: Vec<_> = payload.chunks(segment_bytes).map(<[u8]>::to_vec).collect();
@@ -186,8 +204,14 @@ fn what_cannot_be_sent_is_an_error_that_says_why() {
         ("[2001:db8::1]:9", 1452, "family"),
     ] {
         let slices = [IoSlice::new(&payload)];
-        let transmit =
-            Transmit { remote: remote.parse().unwrap(), local: None, ecn: 0, segment_bytes, slices: &slices };
+        let transmit = Transmit {
+            remote: remote.parse().unwrap(),
+            local: None,
+            ecn: 0,
+            may_fragment: false,
+            segment_bytes,
+            slices: &slices,
+        };
         let error = client.transmit(&transmit).unwrap_err();
         assert!(error.to_string().contains(word), "{error}");
     }

@@ -38,6 +38,9 @@ pub struct RandomLimits {
     pub fault_probability: f64,
     /// How likely a packet meets a fault of a pipe that has it (reordered, sent twice, damaged), at most. Default 0.1.
     pub packet_probability_max: f64,
+    /// How likely a pipe takes only packets of some length, from 576 to 9000 bytes; half of those report what is too long.
+    /// Default 0.
+    pub mtu_probability: f64,
     /// The longest outage. Default 5 s.
     pub outage_max: Duration,
     /// When the last outage begins at the latest. Default 60 s.
@@ -54,6 +57,7 @@ impl Default for RandomLimits {
             loss_max: 0.2,
             fault_probability: 0.25,
             packet_probability_max: 0.1,
+            mtu_probability: 0.0,
             outage_max: Duration::from_secs(5),
             outages_until: Duration::from_secs(60),
         }
@@ -93,7 +97,14 @@ impl RandomLimits {
             jitter: if self.has(dice) { draw_jitter(dice, delay) } else { Jitter::None },
             schedule: if self.has(dice) { self.draw_schedule(dice) } else { Schedule::AlwaysUp },
             when_down: if dice.one_in(2) { WhenDown::Wait } else { WhenDown::Lose },
+            mtu_bytes: self.draw_mtu(dice),
+            reports_too_big: self.mtu_probability > 0.0 && dice.one_in(2),
         }
+    }
+
+    fn draw_mtu(&self, dice: &mut Dice) -> Option<usize> {
+        let bounded = self.mtu_probability > 0.0 && dice.chance(self.mtu_probability);
+        bounded.then(|| dice.by_magnitude(576..=9000) as usize)
     }
 
     fn has(&self, dice: &mut Dice) -> bool {

@@ -128,6 +128,7 @@ impl SctpDriver {
             remote: transmit.remote,
             local: transmit.local,
             ecn: if transmit.ecn_capable { ECT_0 } else { NOT_ECT },
+            may_fragment: transmit.may_fragment,
             segment_bytes: transmit.segment_bytes,
             slices: &slices,
         })

@@ -78,12 +78,15 @@ impl Association {
         if path.suspicion.begin(cx.now) {
             path.counts.suspicions += 1;
             self.outbound.give_back(path, path_id);
+            path.doubt_mtu();
             path.heartbeat_at = Some(cx.now);
         }
     }
 
     /// A path gave no answer, and what speaks for the peer has been counted (RFC 9260 §8.1, §8.2).
     pub(super) fn count_error<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
+        // A peer that has not had our cookie would answer a HEARTBEAT with ABORT.
+        let set_up = self.is_set_up();
         let alone = self.others(path_id).all(|other| self.paths[other].state == PathState::Unconfirmed);
         let path = &mut self.paths[path_id];
         path.errors += 1;
@@ -92,7 +95,7 @@ impl Association {
                 path.state = PathState::Inactive;
                 let remote = path.remote;
                 cx.host.event(self.id, Event::PathChanged { remote, active: false });
-            } else if path.errors > self.config.potentially_failed_retries_max && !alone {
+            } else if path.errors > self.config.potentially_failed_retries_max && !alone && set_up {
                 path.state = PathState::PotentiallyFailed;
                 self.doubt_path(cx, path_id);
             }

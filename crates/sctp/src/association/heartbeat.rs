@@ -147,10 +147,16 @@ impl Association {
         path_id: usize,
         ack: &HeartbeatAck<'_>,
     ) {
-        let path = &mut self.paths[path_id];
-        // RFC 9260 §5.4: only the nonce that went to this very address confirms it.
-        let Some(sent_at) = path.end_probe(ack.info) else { return };
-        path.rto.measure(cx.now.saturating_since(sent_at), &self.config.rto);
+        let sent_at = match self.handle_mtu_probe_ack(cx.now, path_id, ack.info) {
+            Some(sent_at) => sent_at,
+            None => {
+                let path = &mut self.paths[path_id];
+                // RFC 9260 §5.4: only the nonce that went to this very address confirms it.
+                let Some(sent_at) = path.end_probe(ack.info) else { return };
+                path.rto.measure(cx.now.saturating_since(sent_at), &self.config.rto);
+                sent_at
+            }
+        };
         self.errors = 0;
         self.path_answered(cx, path_id, sent_at);
     }

@@ -11,6 +11,7 @@
 //! | `timers` | T1, T2, T3, delayed SACK |
 //! | `heartbeat` | probing of paths (§8.3) |
 //! | `failover` | paths that fail and return (§8.2, RFC 7829) |
+//! | `mtu` | how long packets may be (RFC 8899) |
 //! | `shutdown` | SHUTDOWN and ABORT (§9) |
 //! | `observe` | what those who look on see: statistics and trace |
 
@@ -18,6 +19,7 @@ mod causes;
 mod failover;
 mod heartbeat;
 mod init;
+mod mtu;
 mod observe;
 mod receive;
 mod restart;
@@ -48,7 +50,7 @@ use crate::event::{Admission, Event, Host, SendInfo};
 use crate::extensions::Extensions;
 use crate::inbound::Inbound;
 use crate::outbound::Outbound;
-use crate::path::{Path, PathState, chunks_bytes};
+use crate::path::{Path, PathState};
 use crate::statistics::{EndpointStatistics, Statistics};
 use crate::time::Time;
 use crate::trace::{self, Tracer};
@@ -188,6 +190,8 @@ pub(crate) struct Association {
     ecn: Ecn,
     /// What both sides have beyond RFC 9260.
     extensions: Extensions,
+    /// A path has a probe of its MTU to send.
+    probes_mtu: bool,
     /// Whether the endpoint has yet to enter addresses of paths.
     paths_changed: bool,
     statistics: Statistics,
@@ -233,6 +237,7 @@ impl Association {
             lists_addresses: false,
             ecn: Ecn::default(),
             extensions: Extensions::default(),
+            probes_mtu: false,
             paths_changed: false,
             statistics: Statistics::default(),
             trace,
@@ -329,7 +334,8 @@ impl Association {
     /// nothing outstanding, or a full batch or window (the flush rule).
     #[inline]
     pub(crate) fn due(&self, limits: BatchLimits) -> bool {
-        if !self.control.is_empty() || self.inbound.as_ref().is_some_and(Inbound::ack_due) {
+        if !self.control.is_empty() || self.probes_mtu || self.inbound.as_ref().is_some_and(Inbound::ack_due)
+        {
             return true;
         }
         if !self.may_carry_data() {
@@ -354,6 +360,7 @@ impl Association {
     /// Whether anything could leave now, however little.
     pub(crate) fn sendable(&self) -> bool {
         !self.control.is_empty()
+            || self.probes_mtu
             || self.inbound.as_ref().is_some_and(Inbound::ack_due)
             || (self.may_carry_data() && self.outbound.may_send(&self.paths[self.data_path()]))
     }
@@ -427,18 +434,6 @@ impl Association {
         cx.host.event(self.id, Event::Closed(reason));
     }
 
-    /// A link on the way to `remote` takes no packet over `mtu_bytes`.
-    pub(crate) fn lower_mtu(&mut self, remote: SocketAddr, mtu_bytes: usize) {
-        if let Some(path) = self.path_of(remote).map(|id| &mut self.paths[id]) {
-            // RFC 9260 §10: reports of less than IPv6 guarantees are not believed.
-            let mtu_bytes = (mtu_bytes & !3).max(MTU_BYTES_MIN);
-            if mtu_bytes < path.mtu_bytes {
-                path.mtu_bytes = mtu_bytes;
-                path.congestion.set_mtu(chunks_bytes(mtu_bytes));
-            }
-        }
-    }
-
     /// Whether addresses of paths were added or changed since the last call.
     pub(crate) fn take_paths_changed(&mut self) -> bool {
         std::mem::take(&mut self.paths_changed)
@@ -477,25 +472,10 @@ impl Association {
     }
 }
 
-/// The smallest packet size that is believed of a path.
-const MTU_BYTES_MIN: usize = 512;
-
 /// The address of ours that a path begins at. A peer that has no list of ours knows only the one that the handshake used,
 /// and would answer anything from another one with ABORT (RFC 9260 §8.4).
 fn local_address(hints: PathHints, handshake: Option<IpAddr>, lists_addresses: bool) -> Option<IpAddr> {
     if lists_addresses { hints.local } else { handshake.or(hints.local) }
-}
-
-/// A path to `remote` with what the link knows about it.
-fn make_path(
-    remote: SocketAddr,
-    local: Option<IpAddr>,
-    hints: PathHints,
-    config: &AssociationConfig,
-) -> Path {
-    // A multiple of four, so that padding can fill a packet exactly.
-    let mtu_bytes = (hints.mtu_bytes & !3).max(MTU_BYTES_MIN);
-    Path::new(remote, local, mtu_bytes, hints.in_flight_limit_bytes, config)
 }
 
 /// A random number between 0 and `range`.

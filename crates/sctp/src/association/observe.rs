@@ -1,10 +1,8 @@
 //! What those who look on see: counters and measures, and what changed (see [`crate::trace`]).
 
-use sctp_wire::chunk::DATA_HEADER_BYTES;
-use sctp_wire::packet::HEADER_BYTES;
 use smallvec::SmallVec;
 
-use super::{Association, MTU_BYTES_MIN, State};
+use super::{Association, State};
 use crate::inbound::Inbound;
 use crate::path::Path;
 use crate::statistics::{AssociationState, EndpointStatistics, STATISTICS_VERSION, Statistics};
@@ -62,13 +60,6 @@ impl Association {
     /// The same when the association ends.
     pub(crate) fn bequeath(&self, endpoint: &mut EndpointStatistics) {
         endpoint.add(&self.statistics);
-    }
-
-    /// The payload of a DATA chunk that fills a packet of the narrowest path, so that the chunk can be sent again on any
-    /// other (RFC 9260 §7.3, AMDCS).
-    pub(super) fn fragmentation_point_bytes(&self) -> usize {
-        let mtu_bytes = self.paths.iter().map(|path| path.mtu_bytes).min().unwrap_or(MTU_BYTES_MIN);
-        mtu_bytes - HEADER_BYTES - DATA_HEADER_BYTES
     }
 
     /// Records what a call has changed. The endpoint calls it after each.

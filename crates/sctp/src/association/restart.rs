@@ -6,12 +6,13 @@ use sctp_wire::Tsn;
 use sctp_wire::cause::{Cause, CookieReceivedWhileShuttingDown};
 
 use super::causes::error_chunk;
-use super::{Association, Context, Identity, State, local_address, make_path};
+use super::{Association, Context, Identity, State, local_address};
 use crate::cookie::StateCookie;
 use crate::endpoint::PathHints;
 use crate::event::{Event, Host};
 use crate::inbound::Inbound;
 use crate::outbound::Outbound;
+use crate::path::Path;
 
 impl Association {
     /// Begins anew with what a cookie for a restart says: tags, TSNs, streams, windows and paths. What the old peer had
@@ -29,7 +30,7 @@ impl Association {
         self.identity = Identity::from_cookie(cookie);
         let lists_addresses = cx.local_addresses.len() > 1;
         let local_for = |hints| local_address(hints, local, lists_addresses);
-        self.paths = remotes.iter().map(|&(r, h)| make_path(r, local_for(h), h, &self.config)).collect();
+        self.paths = remotes.iter().map(|&(r, h)| Path::new(r, local_for(h), h, &self.config)).collect();
         (self.primary, self.reply_path, self.detour, self.paths_changed) = (0, 0, None, true);
         self.outbound = Outbound::new(Tsn(cookie.local_initial_tsn), &self.config);
         self.establish_from_cookie(cx, cookie, from);

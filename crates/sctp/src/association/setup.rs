@@ -12,7 +12,7 @@ use sctp_wire::{Tsn, VerificationTag};
 
 use super::causes::{abort_chunk, error_chunk};
 use super::init::{Families, PeerInit, initial_window, write_init_parameters};
-use super::{Association, Context, Control, Identity, Retry, State, local_address, make_path};
+use super::{Association, Context, Control, Identity, Retry, State, local_address};
 use crate::config::{AssociationConfig, Multipath};
 use crate::cookie::StateCookie;
 use crate::ecn::Ecn;
@@ -39,7 +39,7 @@ impl Association {
         local_addresses: &[IpAddr],
     ) -> Self {
         let mut paths: Vec<Path> =
-            remotes.iter().map(|&(r, hints)| make_path(r, hints.local, hints, &config)).collect();
+            remotes.iter().map(|&(r, hints)| Path::new(r, hints.local, hints, &config)).collect();
         // RFC 9260 §5.4, 1: what the user names is confirmed.
         for path in &mut paths {
             path.state = PathState::Active;
@@ -80,7 +80,7 @@ impl Association {
         let identity = Identity::from_cookie(cookie);
         let lists_addresses = cx.local_addresses.len() > 1;
         let local_for = |hints| local_address(hints, local, lists_addresses);
-        let paths = remotes.iter().map(|&(r, h)| make_path(r, local_for(h), h, &config)).collect();
+        let paths = remotes.iter().map(|&(r, h)| Path::new(r, local_for(h), h, &config)).collect();
         let mut association = Association::new(id, config, identity, State::Established, paths);
         association.establish_from_cookie(cx, cookie, from);
         let peer = SocketAddr::new(association.paths[0].remote.ip(), cookie.peer_port);
@@ -276,7 +276,7 @@ impl Association {
             if self.path_of(other).is_none() {
                 let hints = cx.host.path_hints(other);
                 let local = local_address(hints, handshake, self.lists_addresses);
-                self.paths.push(make_path(other, local, hints, &self.config));
+                self.paths.push(Path::new(other, local, hints, &self.config));
                 self.paths_changed = true;
             }
         }

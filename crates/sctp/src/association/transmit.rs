@@ -1,5 +1,6 @@
 //! Packets out of what waits: control chunks, a SACK, DATA (RFC 9260 §6.10).
 
+use rand_chacha::ChaCha12Rng;
 use sctp_wire::VerificationTag;
 use sctp_wire::chunk::Pad;
 use sctp_wire::packet::{self, HEADER_BYTES, Header};
@@ -19,6 +20,7 @@ impl Association {
         &mut self,
         now: Time,
         rules: &BatchRules,
+        random: &mut ChaCha12Rng,
         buffer: &mut TransmitBuffer,
     ) -> Option<Transmit> {
         buffer.clear();
@@ -29,13 +31,15 @@ impl Association {
             Some(control) => control.path.unwrap_or(data_path),
             None if with_data => data_path,
             None if self.inbound.as_ref().is_some_and(|i| i.ack_due()) => self.sack_path(),
-            None => return None,
+            None => return self.poll_mtu_probe(now, rules, random, buffer),
         };
         let first_number = self.paths[path_id].next_packet();
         let repeated = self.statistics.data_chunks_retransmitted;
+        let packet_bytes_max = self.paths[path_id].packet_bytes_max();
+        let probes_tail = self.paths[path_id].tail.is_due();
         let mut segment_bytes = 0;
         for packet_number in 0..rules.limits.segments_max.max(1) {
-            let limit = if packet_number == 0 { self.paths[path_id].mtu_bytes } else { segment_bytes };
+            let limit = if packet_number == 0 { packet_bytes_max } else { segment_bytes };
             if packet_number > 0 && buffer.total_bytes() + limit > rules.limits.bytes_max {
                 break;
             }
@@ -74,6 +78,9 @@ impl Association {
         if path_id == data_path && (self.may_carry_data() || !self.is_set_up()) {
             self.note_batch(now, path_id);
         }
+        if self.paths[path_id].next_packet() != first_number {
+            self.note_packet_length(now, path_id, segment_bytes);
+        }
         let path = &self.paths[path_id];
         // RFC 3168 §6.1.5: what is sent again is not to be marked.
         let fresh =
@@ -82,6 +89,7 @@ impl Association {
             ecn_capable: fresh && self.ecn.is_negotiated(),
             remote: path.remote,
             local: path.local,
+            may_fragment: probes_tail || path.discovery.may_fragment(segment_bytes),
             segment_bytes,
             total_bytes: buffer.total_bytes(),
         })

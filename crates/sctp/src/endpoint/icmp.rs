@@ -58,7 +58,11 @@ impl Endpoint {
         match why {
             // ICMP7
             Unreachable::TooBig { mtu_bytes } => {
-                self.with(id, now, host, |association, _| association.lower_mtu(remote, mtu_bytes));
+                let mut believed = false;
+                self.with(id, now, host, |association, cx| {
+                    believed = association.handle_too_big(cx.now, remote, mtu_bytes);
+                });
+                self.statistics.reports_ignored += u64::from(!believed);
             }
             Unreachable::Port | Unreachable::Protocol if setting_up => {
                 self.with(id, now, host, |association, cx| association.drop_with(cx, CloseReason::Refused));

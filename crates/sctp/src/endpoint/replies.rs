@@ -66,6 +66,7 @@ impl Replies {
             remote: reply.remote,
             local: reply.local,
             ecn_capable: false,
+            may_fragment: true,
             segment_bytes: reply.packet.len(),
             total_bytes: reply.packet.len(),
         })

@@ -131,6 +131,34 @@ impl Outbound {
         }
     }
 
+    /// A path no longer takes packets as long as some that are in flight on it. They are lost, which says nothing of
+    /// congestion, and go again (RFC 1191 §6.4).
+    pub(crate) fn lose_long_packets(&mut self, path: &mut Path, path_id: usize) {
+        let mut bytes = 0;
+        for at in 0..path.sent.len() {
+            let number = path.first_packet.wrapping_add(at as u32);
+            let packet = &path.sent[at];
+            let tsns: Vec<u64> = packet
+                .tsns
+                .iter()
+                .filter(|_| packet.long)
+                .flat_map(|range| range.start.max(self.first)..range.end)
+                .filter(|tsn| self.outstanding[(tsn - self.first) as usize].is_in(number, path_id))
+                .collect();
+            for tsn in tsns {
+                let chunk = &mut self.outstanding[(tsn - self.first) as usize];
+                chunk.state = ChunkState::Lost;
+                bytes += chunk.wire_bytes();
+                self.in_flight_payload_bytes -= chunk.payload.len();
+                self.peer_window.give_back(chunk.payload.len());
+                self.lost.insert(tsn);
+            }
+        }
+        path.in_flight_bytes -= bytes;
+        path.delivery.on_lost(bytes);
+        path.retransmits_at_once |= bytes > 0;
+    }
+
     /// T3-rtx expired on a path: all that is in flight on it is to be sent again (RFC 9260 §6.3.3). Says whether
     /// that is a sign of trouble, and not merely a window that the peer keeps closed.
     pub(crate) fn handle_timeout(&mut self, now: Time, path: &mut Path, path_id: usize) -> bool {

@@ -179,6 +179,7 @@ impl Outbound {
             path.rack.note_reordering();
         }
         record_arrival(now, path, newest);
+        path.note_arrival(newest, oldest);
         let flight = acked.in_flight_before_bytes;
         let lost_bytes = self.detect_loss(now, path, path_id, flight, statistics);
         if path.tail.on_acked(newest) && !path.in_recovery() {

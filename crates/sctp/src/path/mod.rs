@@ -2,6 +2,7 @@
 
 mod delivery;
 mod doubt;
+pub(crate) mod mtu;
 mod pacer;
 mod rack;
 mod reduction;
@@ -17,6 +18,7 @@ use smallvec::SmallVec;
 
 use crate::config::AssociationConfig;
 use crate::congestion::{Controller, Pool, Signal, initial_window_bytes, rate_bytes_per_s};
+use crate::endpoint::PathHints;
 use crate::rto::Rto;
 use crate::statistics::{PathCounts, PathStatistics};
 use crate::time::Time;
@@ -24,6 +26,7 @@ use crate::trace::{LossReason, PathNotes, UndoReason};
 
 use delivery::{Delivery, Mark};
 use doubt::Doubt;
+use mtu::Discovery;
 use pacer::Pacer;
 use rack::Rack;
 pub(crate) use rack::Verdict;
@@ -76,6 +79,8 @@ pub(crate) struct SentPacket {
     pub(crate) tsns: SmallVec<[Range<u64>; 1]>,
     /// Whether every chunk in it is sent for the first time (Karn's rule).
     pub(crate) first_transmission: bool,
+    /// Whether a black hole for long packets would swallow it.
+    pub(crate) long: bool,
     /// What the path had delivered when it left.
     pub(crate) mark: Mark,
 }
@@ -94,7 +99,9 @@ pub(crate) struct Path {
     pub(crate) state: PathState,
     pub(crate) rto: Rto,
     pub(crate) errors: u32,
+    /// How long packets may be; only [`Path::set_mtu`] changes it.
     pub(crate) mtu_bytes: usize,
+    pub(crate) discovery: Discovery,
     /// What the link's buffers hold on the way to a peer on the same host.
     pub(crate) in_flight_limit_bytes: Option<usize>,
     pub(crate) congestion: Box<dyn Controller>,
@@ -149,12 +156,14 @@ impl Path {
     pub(crate) fn new(
         remote: SocketAddr,
         local: Option<IpAddr>,
-        mtu_bytes: usize,
-        limit: Option<usize>,
+        hints: PathHints,
         config: &AssociationConfig,
     ) -> Self {
+        let ipv6 = remote.ip().to_canonical().is_ipv6();
+        let discovery = Discovery::new(hints, ipv6, config.path_mtu_discovery);
+        let mtu_bytes = discovery.size_bytes();
         let pmdcs_bytes = chunks_bytes(mtu_bytes);
-        let cwnd_bytes = initial_window_bytes(pmdcs_bytes, remote.ip().to_canonical().is_ipv6());
+        let cwnd_bytes = initial_window_bytes(pmdcs_bytes, ipv6);
         Path {
             remote,
             local,
@@ -162,7 +171,8 @@ impl Path {
             rto: Rto::new(&config.rto),
             errors: 0,
             mtu_bytes,
-            in_flight_limit_bytes: limit,
+            discovery,
+            in_flight_limit_bytes: hints.in_flight_limit_bytes,
             congestion: config.coupling.controller(config.congestion, pmdcs_bytes, cwnd_bytes),
             in_flight_bytes: 0,
             sent: VecDeque::new(),
@@ -290,7 +300,8 @@ impl Path {
         let number = self.next_packet();
         let mark = self.delivery.on_sent(now, self.in_flight_bytes, before_bytes == 0);
         self.congestion.on_sent(now, bytes, self.in_flight_bytes, mark.app_limited);
-        self.sent.push_back(SentPacket { sent_at: now, tsns, first_transmission, mark });
+        let long = self.discovery.is_long(bytes);
+        self.sent.push_back(SentPacket { sent_at: now, tsns, first_transmission, long, mark });
         self.last_sent_at = now;
         if let Some(reduction) = &mut self.reduction {
             reduction.on_sent(bytes);
@@ -487,6 +498,43 @@ impl Path {
     pub(crate) fn note_lost(&mut self, now: Time, number: u32, bytes: usize, reason: LossReason) {
         self.counts.packets_lost += 1;
         self.notes.lost(now, number, bytes, reason);
+        if self.discovery.on_lost(number, bytes, reason == LossReason::Timeout) {
+            self.set_mtu(self.discovery.size_bytes());
+        }
+    }
+
+    /// Packets arrived, these two among them.
+    #[inline]
+    pub(crate) fn note_arrival(&mut self, newest: u32, oldest: u32) {
+        for number in [oldest, newest] {
+            if let Some(packet) = self.sent_packet(number) {
+                let long = packet.long;
+                self.discovery.on_arrival(number, long);
+            }
+        }
+    }
+
+    /// The path gave no answer to packets that were all given back: it may be long ones that it no longer takes.
+    pub(crate) fn doubt_mtu(&mut self) {
+        let was_long = self.sent.iter().any(|packet| packet.long);
+        if was_long && self.discovery.on_silence() {
+            self.set_mtu(self.discovery.size_bytes());
+        }
+    }
+
+    /// Packets may have that length from now on.
+    pub(crate) fn set_mtu(&mut self, mtu_bytes: usize) {
+        if mtu_bytes != self.mtu_bytes {
+            self.mtu_bytes = mtu_bytes;
+            self.congestion.set_mtu(chunks_bytes(mtu_bytes));
+        }
+    }
+
+    /// How long the next packet may be. One that is to find out whether anything arrives is as short as it must be
+    /// for that.
+    #[inline]
+    pub(crate) fn packet_bytes_max(&self) -> usize {
+        if self.tail.is_due() { self.discovery.safe_bytes().min(self.mtu_bytes) } else { self.mtu_bytes }
     }
 
     /// Counts a reduction that was taken back.
@@ -525,6 +573,9 @@ impl Path {
             suspicions: self.counts.suspicions,
             suspicions_mistaken: self.counts.suspicions_mistaken,
             data_chunks_given_back: self.counts.data_chunks_given_back,
+            mtu_state: self.discovery.state(),
+            mtu_probes_sent: self.discovery.probes_sent,
+            mtu_probes_lost: self.discovery.probes_lost,
         }
     }
 }

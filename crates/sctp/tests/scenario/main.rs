@@ -22,6 +22,7 @@ mod multipath;
 mod out_of_the_blue;
 mod packet_size;
 mod partial_delivery;
+mod path_mtu;
 mod random_loss;
 mod receive_window;
 mod restart;

@@ -88,6 +88,8 @@ fn a_long_chunk_does_not_follow_a_shorter_packet_in_its_batch() {
     // The first two are lost: one fills a packet of the new length, the other is longer than that.
     peer.sends().sack(-1, &[(3, 6)]).go();
     peer.expects("DATA 0");
+    // Whether the new length comes through.
+    peer.expects("HEARTBEAT");
     peer.expects_nothing();
     // While a loss is repaired, what leaves follows what arrives.
     peer.sends().sack(0, &[(2, 5)]).go();

@@ -1,6 +1,6 @@
 //! Options that change what travels.
 
-use swiftwater::{Association, Checksum, Options};
+use swiftwater::{Association, Checksum, MtuState, Options};
 
 use crate::pair::{assert_pattern, listen_with, must_end, pair_with, pattern, recv_whole};
 
@@ -14,6 +14,20 @@ fn without_delay() {
         for i in 0..1000 {
             assert_pattern(i, 100, &recv_whole(&server).unwrap());
         }
+    });
+}
+
+#[test]
+fn loopback_takes_the_longest_packets_at_once() {
+    must_end(|| {
+        let (client, server) = pair_with(&Options::default());
+        client.send(&pattern(0, 1_000_000)).unwrap();
+        assert_pattern(0, 1_000_000, &recv_whole(&server).unwrap());
+        let path = client.statistics().paths[0].clone();
+        let lo = std::fs::read_to_string("/sys/class/net/lo/mtu").unwrap();
+        let longest = (lo.trim().parse::<usize>().unwrap() - 28).min(65_507) & !3;
+        assert_eq!((path.mtu_bytes, path.mtu_state), (longest, MtuState::SearchComplete));
+        assert_eq!((path.mtu_probes_sent, path.packets_lost), (0, 0));
     });
 }
 

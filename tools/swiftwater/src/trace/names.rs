@@ -96,6 +96,7 @@ pub(crate) fn probe(probe: Probe) -> &'static str {
         Probe::TailLoss => "tail_loss",
         Probe::Heartbeat => "heartbeat",
         Probe::Window => "window",
+        Probe::PathMtu => "path_mtu",
     }
 }
 

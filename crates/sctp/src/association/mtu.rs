@@ -1,0 +1,123 @@
+//! How long packets may be: probes, their answers, and what routers report (RFC 8899 §6.2; the search itself is in
+//! `path/mtu.rs`).
+
+use std::net::SocketAddr;
+
+use rand_chacha::ChaCha12Rng;
+use rand_chacha::rand_core::RngCore;
+use sctp_wire::VerificationTag;
+use sctp_wire::chunk::{DATA_HEADER_BYTES, Heartbeat, Pad};
+use sctp_wire::packet::{self, HEADER_BYTES, Header};
+
+use super::{Association, BatchRules, State};
+use crate::path::PathState;
+use crate::time::Time;
+use crate::trace::Probe;
+use crate::transmit::{Transmit, TransmitBuffer};
+
+/// A packet that lacks less than this was full: nothing worth its header would have found room.
+const FULL_LACKS_BYTES: usize = 64;
+
+impl Association {
+    /// A packet with data has left on a path. Where it was full, longer ones would be of use on every path that may carry
+    /// the next one.
+    #[inline]
+    pub(super) fn note_packet_length(&mut self, now: Time, path_id: usize, bytes: usize) {
+        if bytes + FULL_LACKS_BYTES <= self.paths[path_id].mtu_bytes {
+            return;
+        }
+        for path in &mut self.paths {
+            if path.state == PathState::Active {
+                path.discovery.on_full_packet(now);
+                self.probes_mtu |= path.discovery.is_due();
+            }
+        }
+    }
+
+    /// A probe of the length of packets that a path may take: a HEARTBEAT, and a PAD that fills the packet.
+    #[cold]
+    pub(super) fn poll_mtu_probe(
+        &mut self,
+        now: Time,
+        rules: &BatchRules,
+        random: &mut ChaCha12Rng,
+        buffer: &mut TransmitBuffer,
+    ) -> Option<Transmit> {
+        let path_id = self.paths.iter().position(|path| path.discovery.is_due());
+        let Some(path_id) = path_id.filter(|_| self.probes_mtu) else {
+            self.probes_mtu = false;
+            return None;
+        };
+        let path = &mut self.paths[path_id];
+        // Any other peer has said its last, and one that has forgotten us would answer with ABORT.
+        let may = matches!(self.state, State::Established | State::ShutdownPending | State::ShutdownReceived);
+        if !may || path.state != PathState::Active {
+            path.discovery.put_off();
+            self.probes_mtu = false;
+            return None;
+        }
+        let nonce = random.next_u64();
+        let bytes = path.discovery.take_probe(now, nonce, path.next_packet(), path.rto.current())?;
+        buffer.begin_packet();
+        let header = Header {
+            source_port: self.identity.local_port,
+            destination_port: self.identity.peer_port,
+            verification_tag: VerificationTag(self.identity.peer_tag),
+        };
+        packet::write_header(&header, buffer.out());
+        Heartbeat { info: &nonce.to_be_bytes() }.write(buffer.out());
+        if let Some(pad) = Pad::filling(bytes - buffer.packet_bytes()) {
+            pad.write(buffer.out());
+        }
+        buffer.end_packet(rules.checksum);
+        self.statistics.packets_sent += 1;
+        self.statistics.control_chunks_sent += 1;
+        path.counts.packets_sent += 1;
+        path.notes.probe(now, Probe::PathMtu);
+        let (remote, local) = (path.remote, path.local);
+        if let Some(tracer) = &mut self.trace {
+            tracer.packet_sent(now, path_id, None, 0, buffer.last_packet());
+        }
+        Some(Transmit {
+            remote,
+            local,
+            ecn_capable: false,
+            may_fragment: false,
+            segment_bytes: bytes,
+            total_bytes: bytes,
+        })
+    }
+
+    /// A HEARTBEAT ACK came. If it answers a probe of a length, this is when that had left.
+    pub(super) fn handle_mtu_probe_ack(&mut self, now: Time, path_id: usize, info: &[u8]) -> Option<Time> {
+        let path = &mut self.paths[path_id];
+        let sent_at = path.discovery.on_answer(now, info)?;
+        path.set_mtu(path.discovery.size_bytes());
+        self.probes_mtu |= path.discovery.is_due();
+        Some(sent_at)
+    }
+
+    /// A router on the way to `remote` takes no packet over `mtu_bytes`; it has quoted one of ours. False: that changes
+    /// nothing.
+    pub(crate) fn handle_too_big(&mut self, now: Time, remote: SocketAddr, mtu_bytes: usize) -> bool {
+        let Some(path_id) = self.path_of(remote) else { return false };
+        let path = &mut self.paths[path_id];
+        if !path.discovery.on_too_big(now, mtu_bytes) {
+            return false;
+        }
+        if path.discovery.size_bytes() < path.mtu_bytes {
+            path.set_mtu(path.discovery.size_bytes());
+            self.outbound.lose_long_packets(path, path_id);
+        }
+        self.probes_mtu |= path.discovery.is_due();
+        true
+    }
+
+    /// The payload of a DATA chunk that fills a packet of the narrowest path, so that the chunk can be sent again on any
+    /// other (RFC 9260 §7.3, AMDCS). Paths that take no data do not count: what they take, they find out when they do.
+    pub(super) fn fragmentation_point_bytes(&self) -> usize {
+        let in_use = self.paths.iter().filter(|path| path.takes_data());
+        let narrowest = in_use.map(|path| path.mtu_bytes).min();
+        narrowest.unwrap_or(self.paths[self.primary].mtu_bytes) - HEADER_BYTES - DATA_HEADER_BYTES
+    }
+}

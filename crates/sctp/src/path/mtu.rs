@@ -1,0 +1,329 @@
+//! Path MTU discovery (RFC 8899, for SCTP §6.2): how long packets may be is found out by probes, never by data.
+//!
+//! A probe is a HEARTBEAT with a PAD chunk behind it (RFC 4820). A path begins with [`BASE_BYTES`] and tries what the link
+//! takes first, so that one round trip is enough where the whole way is like its first hop. If that does not come
+//! through, sizes in use on the Internet follow in rising order.
+//!
+//! The search has no timer of its own. It goes on when a full packet leaves, so it wakes nobody, and an association that
+//! sends short messages sends no probes. A probe counts as lost only if something that left after it has arrived: a path
+//! that is down says nothing of sizes.
+//!
+//! Until a size has been verified, packets may be cut by routers on the way. So may chunks that are longer than the path
+//! takes by now: a chunk that has a TSN cannot be cut any more.
+
+use std::time::Duration;
+
+use sctp_wire::packet::HEADER_BYTES;
+
+use super::after;
+use crate::endpoint::PathHints;
+use crate::statistics::MtuState;
+use crate::time::Time;
+
+/// BASE_PLPMTU (RFC 8899 §5.1.2): what nearly every path takes, and every IPv6 path.
+pub(crate) const BASE_BYTES: usize = 1200;
+/// MIN_PLPMTU: a path that takes less has its packets cut by routers.
+pub(crate) const MTU_BYTES_MIN: usize = 512;
+/// MAX_PROBES: so many probes of a size are lost before it counts as too long. As many packets in a row are lost before
+/// the path counts as a black hole.
+const LOSSES_MAX: u32 = 3;
+/// The least PROBE_TIMER (RFC 8899 §5.1.1).
+const PROBE_TIME_MIN: Duration = Duration::from_secs(1);
+/// PMTU_RAISE_TIMER: how long a search that ended below what the link takes is believed.
+const RAISE_TIME: Duration = Duration::from_secs(600);
+/// Lengths of IP packets that links and tunnels take (RFC 1191 §7.1, and what has come since).
+const IP_BYTES: [usize; 17] =
+    [576, 1006, 1280, 1360, 1400, 1420, 1440, 1450, 1476, 1492, 1500, 2002, 4352, 8166, 9000, 17_914, 32_000];
+/// The length that is most likely where the link itself takes more.
+const ETHERNET_BYTES: usize = 1500;
+
+/// What IP and UDP put before a packet.
+const LOWER_BYTES_V4: usize = 28;
+const LOWER_BYTES_V6: usize = 48;
+
+/// A probe that was not answered yet.
+#[derive(Debug, Clone, Copy)]
+struct SizeProbe {
+    nonce: u64,
+    bytes: usize,
+    sent_at: Time,
+    expires_at: Time,
+    /// The first packet with data that left after it.
+    next_packet: u32,
+    /// Something that left after it has arrived.
+    overtaken: bool,
+}
+
+/// What is known of the length of packets that a path takes.
+#[derive(Debug)]
+pub(crate) struct Discovery {
+    enabled: bool,
+    /// The size in use.
+    size_bytes: usize,
+    /// Packets of that size are known to arrive.
+    verified: bool,
+    /// The whole way takes for certain what the link takes.
+    certain: bool,
+    /// What the link takes.
+    max_bytes: usize,
+    /// The shortest size that did not get through; above `max_bytes` while that was not tried.
+    fails_bytes: usize,
+    /// What a router says that it takes: tried next.
+    reported_bytes: Option<usize>,
+    lower_bytes: usize,
+    probe: Option<SizeProbe>,
+    /// Probes of that size that were lost.
+    lost_in_a_row: u32,
+    /// A probe is to leave.
+    due: bool,
+    /// The search has ended below what the link takes, and begins anew after that.
+    raise_at: Option<Time>,
+    /// The newest long packet that has arrived, and how many were lost that left after it.
+    newest_long: Option<u32>,
+    long_lost: u32,
+    pub(crate) probes_sent: u64,
+    pub(crate) probes_lost: u64,
+}
+
+impl Discovery {
+    pub(crate) fn new(hints: PathHints, ipv6: bool, enabled: bool) -> Self {
+        // A multiple of four, so that padding can fill a packet exactly.
+        let max_bytes = (hints.mtu_bytes & !3).max(MTU_BYTES_MIN);
+        let certain = !hints.leaves_host;
+        let size_bytes = if enabled && !certain { BASE_BYTES.min(max_bytes) } else { max_bytes };
+        Discovery {
+            enabled,
+            size_bytes,
+            verified: enabled && certain,
+            certain,
+            max_bytes,
+            fails_bytes: max_bytes + 4,
+            reported_bytes: None,
+            lower_bytes: if ipv6 { LOWER_BYTES_V6 } else { LOWER_BYTES_V4 },
+            probe: None,
+            lost_in_a_row: 0,
+            due: false,
+            raise_at: None,
+            newest_long: None,
+            long_lost: 0,
+            probes_sent: 0,
+            probes_lost: 0,
+        }
+    }
+
+    /// The size in use.
+    #[inline]
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.size_bytes
+    }
+
+    /// A size that comes through if anything does.
+    #[inline]
+    pub(crate) fn safe_bytes(&self) -> usize {
+        if self.searches() { self.size_bytes.min(BASE_BYTES) } else { self.size_bytes }
+    }
+
+    /// Whether routers may cut a packet of that length.
+    #[inline]
+    pub(crate) fn may_fragment(&self, bytes: usize) -> bool {
+        !self.verified || bytes > self.size_bytes
+    }
+
+    /// Whether a packet with so many bytes of chunks is one that a black hole would swallow: longer than the base, and
+    /// not to be cut.
+    #[inline]
+    pub(crate) fn is_long(&self, chunks_bytes: usize) -> bool {
+        let bytes = HEADER_BYTES + chunks_bytes;
+        bytes > BASE_BYTES && !self.may_fragment(bytes)
+    }
+
+    /// The state as RFC 8899 §5.2 names it.
+    pub(crate) fn state(&self) -> MtuState {
+        if !self.enabled {
+            MtuState::Disabled
+        } else if self.size_bytes < BASE_BYTES.min(self.max_bytes) {
+            MtuState::Error
+        } else if !self.verified {
+            MtuState::Base
+        } else if self.next_size().is_some() {
+            MtuState::Searching
+        } else {
+            MtuState::SearchComplete
+        }
+    }
+
+    /// Whether a probe is to leave.
+    #[inline]
+    pub(crate) fn is_due(&self) -> bool {
+        self.due
+    }
+
+    /// A full packet has left: longer ones would be of use.
+    #[inline]
+    pub(crate) fn on_full_packet(&mut self, now: Time) {
+        if self.enabled && !(self.verified && self.size_bytes == self.max_bytes) {
+            self.go_on(now);
+        }
+    }
+
+    #[cold]
+    fn go_on(&mut self, now: Time) {
+        if self.raise_at.take_if(|at| *at <= now).is_some() {
+            self.fails_bytes = self.max_bytes + 4;
+        }
+        if let Some(probe) = self.probe.take_if(|probe| probe.expires_at <= now) {
+            self.lose_probe(now, probe);
+        }
+        self.due = self.probe.is_none() && self.next_size().is_some();
+    }
+
+    /// The probe that is due leaves now, before data packet `next_packet`; its length is returned. None: there is nothing
+    /// to find out any more.
+    pub(crate) fn take_probe(
+        &mut self,
+        now: Time,
+        nonce: u64,
+        next_packet: u32,
+        rto: Duration,
+    ) -> Option<usize> {
+        self.due = false;
+        let bytes = self.next_size()?;
+        let expires_at = now + rto.max(PROBE_TIME_MIN);
+        self.probe =
+            Some(SizeProbe { nonce, bytes, sent_at: now, expires_at, next_packet, overtaken: false });
+        self.probes_sent += 1;
+        Some(bytes)
+    }
+
+    /// Gives up a probe that cannot leave now.
+    pub(crate) fn put_off(&mut self) {
+        self.due = false;
+    }
+
+    /// A HEARTBEAT was answered. If it was a probe of ours, this is when it had left.
+    pub(crate) fn on_answer(&mut self, now: Time, info: &[u8]) -> Option<Time> {
+        let probe = self.probe.take_if(|probe| probe.nonce.to_be_bytes() == info)?;
+        self.size_bytes = self.size_bytes.max(probe.bytes);
+        self.verified = true;
+        (self.lost_in_a_row, self.long_lost) = (0, 0);
+        self.plan(now);
+        Some(probe.sent_at)
+    }
+
+    /// Data packets arrived; these are the newest of them and whether it was long.
+    pub(crate) fn on_arrival(&mut self, packet: u32, long: bool) {
+        if let Some(probe) = &mut self.probe {
+            probe.overtaken |= !after(probe.next_packet, packet);
+        }
+        if long && self.newest_long.is_none_or(|newest| after(packet, newest)) {
+            self.newest_long = Some(packet);
+            self.long_lost = 0;
+        }
+    }
+
+    /// A data packet with so many bytes of chunks is lost. True: the path is a black hole for long packets, and begins
+    /// anew (RFC 8899 §4.3). Three of them tell, or a timeout, after which the window is small anyway: if it was
+    /// something else, one round trip brings the old size back.
+    pub(crate) fn on_lost(&mut self, packet: u32, chunks_bytes: usize, timeout: bool) -> bool {
+        if !self.searches()
+            || !self.is_long(chunks_bytes)
+            || self.newest_long.is_some_and(|newest| !after(packet, newest))
+        {
+            return false;
+        }
+        self.long_lost += 1;
+        if self.long_lost < LOSSES_MAX && !timeout {
+            return false;
+        }
+        self.begin_anew(BASE_BYTES, self.max_bytes + 4);
+        true
+    }
+
+    /// The path gave no answer, long packets were on their way, and others carry on: it begins anew, as after a timeout.
+    pub(crate) fn on_silence(&mut self) -> bool {
+        let doubtful = self.searches() && self.verified;
+        if doubtful {
+            self.begin_anew(BASE_BYTES, self.max_bytes + 4);
+        }
+        doubtful
+    }
+
+    /// A router took none of our packets over `bytes` (RFC 8899 §4.6.2). False: that is no news, or not to be believed.
+    pub(crate) fn on_too_big(&mut self, now: Time, bytes: usize) -> bool {
+        // Less than any host must take is not believed.
+        let bytes = (bytes & !3).max(MTU_BYTES_MIN);
+        if !self.enabled {
+            return false;
+        }
+        if bytes < self.size_bytes {
+            let size = if bytes < BASE_BYTES { bytes } else { BASE_BYTES };
+            self.begin_anew(size, bytes + 4);
+        } else if self.probe.is_some_and(|probe| bytes < probe.bytes) {
+            self.probe = None;
+            self.lost_in_a_row = 0;
+            self.fails_bytes = self.fails_bytes.min(bytes + 4);
+        } else {
+            return false;
+        }
+        self.reported_bytes = Some(bytes);
+        self.plan(now);
+        true
+    }
+
+    /// Whether there is anything to find out by probes.
+    #[inline]
+    fn searches(&self) -> bool {
+        self.enabled && !self.certain
+    }
+
+    /// Longer packets no longer come through.
+    fn begin_anew(&mut self, size_bytes: usize, fails_bytes: usize) {
+        self.size_bytes = self.size_bytes.min(size_bytes);
+        self.fails_bytes = fails_bytes;
+        // What the link takes is no longer what the path takes.
+        (self.certain, self.verified) = (false, false);
+        (self.probe, self.raise_at, self.reported_bytes) = (None, None, None);
+        (self.newest_long, self.long_lost, self.lost_in_a_row) = (None, 0, 0);
+    }
+
+    /// The next probe, or the end of the search.
+    fn plan(&mut self, now: Time) {
+        self.due = self.next_size().is_some();
+        let ended_early = !self.due && self.size_bytes < self.max_bytes;
+        self.raise_at = ended_early.then(|| now + RAISE_TIME);
+    }
+
+    /// A probe was not answered in time.
+    fn lose_probe(&mut self, now: Time, probe: SizeProbe) {
+        if !probe.overtaken {
+            return;
+        }
+        self.probes_lost += 1;
+        self.lost_in_a_row += 1;
+        if self.lost_in_a_row < LOSSES_MAX {
+            return;
+        }
+        self.lost_in_a_row = 0;
+        self.fails_bytes = self.fails_bytes.min(probe.bytes);
+        if probe.bytes <= self.size_bytes {
+            self.size_bytes = MTU_BYTES_MIN.min(self.size_bytes);
+        }
+        self.plan(now);
+    }
+
+    /// The size that is to be tried next, if any.
+    fn next_size(&self) -> Option<usize> {
+        if self.fails_bytes > self.max_bytes {
+            return (!self.verified || self.size_bytes < self.max_bytes).then_some(self.max_bytes);
+        }
+        let open = |bytes: &usize| (self.size_bytes + 1..self.fails_bytes).contains(bytes);
+        let packet_bytes = |ip_bytes: usize| (ip_bytes - self.lower_bytes) & !3;
+        let ethernet =
+            Some(packet_bytes(ETHERNET_BYTES)).filter(|_| self.max_bytes > packet_bytes(ETHERNET_BYTES));
+        self.reported_bytes
+            .filter(open)
+            .or(ethernet.filter(open))
+            .or_else(|| IP_BYTES.into_iter().map(packet_bytes).find(open))
+            .or_else(|| (!self.verified && self.size_bytes < self.fails_bytes).then_some(self.size_bytes))
+    }
+}

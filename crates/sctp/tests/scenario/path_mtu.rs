@@ -1,0 +1,387 @@
+//! What a path takes is found out by probes, and nothing is lost when it shrinks (RFC 8899).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use netsim::{Loss, PipeConfig};
+use sctp::{
+    AssociationConfig, AssociationId, MtuState, PathHints, PathStatistics, SendInfo, Time, Unreachable,
+};
+use sctp_wire::Packet;
+use sctp_wire::chunk::{Data, Heartbeat, HeartbeatAck, Pad, RawChunk};
+
+use lab::packets::{build, has, kinds};
+use lab::script::{ENDPOINT_PORT, PEER_PORT, Peer, plain};
+use lab::world::LOWER_HEADER_BYTES;
+use lab::{A, B, Lab, line};
+
+const ROUND_TRIP: Duration = Duration::from_millis(20);
+
+/// The SCTP packet that fills an IP packet.
+const fn packet_bytes(ip_bytes: usize) -> usize {
+    ip_bytes - LOWER_HEADER_BYTES
+}
+
+/// Two hosts whose links take `link` bytes, and a line between them that takes `path`.
+fn lab(seed: u64, link: usize, path: Option<usize>) -> Lab {
+    let mut lab = Lab::with_line(seed, &PipeConfig { mtu_bytes: path, ..line() });
+    for node in [A, B] {
+        let mtu_bytes = packet_bytes(link);
+        lab.app(node).hints = PathHints { mtu_bytes, leaves_host: true, ..lab.app(node).hints };
+    }
+    lab
+}
+
+fn establish(lab: &mut Lab) -> AssociationId {
+    lab.establish().0
+}
+
+/// The line takes packets of that length from now on.
+fn set_path(lab: &mut Lab, mtu_bytes: usize, reports_too_big: bool) {
+    for pipe in [lab.links[0].there, lab.links[0].back] {
+        let config = lab.network.pipe(pipe).config().clone();
+        let config = PipeConfig { mtu_bytes: Some(mtu_bytes), reports_too_big, ..config };
+        lab.network.pipe_mut(pipe).set_config(config);
+    }
+}
+
+fn slow_down(lab: &mut Lab) {
+    let there = lab.links[0].there;
+    lab.network.pipe_mut(there).set_rate(Some(1_000_000));
+}
+
+fn path(lab: &Lab, id: AssociationId) -> PathStatistics {
+    lab.statistics(A, id).paths[0].clone()
+}
+
+/// Numbered messages of all kinds of lengths, `bytes` in total.
+fn messages(bytes: usize) -> Vec<Bytes> {
+    let mut left = bytes;
+    let mut all = Vec::new();
+    while left > 0 {
+        let number = all.len() as u64;
+        let length = (number * 7919 % 20_000 + 8) as usize;
+        let message: Vec<u8> = number.to_be_bytes().into_iter().cycle().take(length).collect();
+        left = left.saturating_sub(length);
+        all.push(message.into());
+    }
+    all
+}
+
+/// Sends that much, with something happening in the midst of it, and sees that everything arrives once and in order.
+fn transfer(lab: &mut Lab, id: AssociationId, bytes: usize, midway: impl FnOnce(&mut Lab)) {
+    let before = lab.node(B).app.messages.len();
+    let sent = messages(bytes);
+    lab.send_all(A, id, sent.iter().map(|message| (SendInfo::default(), message.clone())));
+    let half = before + sent.len() / 2;
+    lab.run_until("half is there", Duration::from_secs(300), |lab| lab.node(B).app.messages.len() >= half);
+    midway(lab);
+    let all = before + sent.len();
+    lab.run_until("all is there", Duration::from_secs(300), |lab| lab.node(B).app.messages.len() >= all);
+    lab.run_for(Duration::from_secs(5));
+    let got = lab.node(B).app.messages[before..].iter().map(|message| &message.bytes[..]);
+    assert!(got.eq(sent.iter().map(|message| &message[..])), "every message, once, in order");
+}
+
+/// The longest time between two messages that arrived from then on.
+fn longest_gap(lab: &Lab, from: Time) -> Duration {
+    let times = lab.node(B).app.messages.iter().map(|message| message.at).filter(|at| *at >= from);
+    let mut before = from;
+    times.map(|at| at.saturating_since(std::mem::replace(&mut before, at))).max().unwrap_or_default()
+}
+
+fn is_probe(packet: &[u8]) -> bool {
+    kinds(packet) == [Heartbeat::KIND, Pad::KIND]
+}
+
+#[test]
+fn a_path_like_its_first_hop_is_known_after_one_round_trip() {
+    let mut lab = lab(1, 1500, Some(1500));
+    let id = establish(&mut lab);
+    assert_eq!((path(&lab, id).mtu_bytes, path(&lab, id).mtu_state), (1200, MtuState::Base));
+    let start = lab.now();
+    transfer(&mut lab, id, 1_000_000, |_| {});
+    let by_a = || lab.sent.iter().filter(|sent| sent.by == A);
+    let full = by_a().find(|sent| has(&sent.packet, Data::KIND) && sent.packet.len() == 1472).unwrap();
+    assert!(full.at.saturating_since(start) < ROUND_TRIP + ROUND_TRIP / 2, "{:?}", full.at);
+    let path = path(&lab, id);
+    assert_eq!((path.mtu_bytes, path.mtu_state), (1472, MtuState::SearchComplete));
+    assert_eq!((path.mtu_probes_sent, path.mtu_probes_lost, path.packets_lost), (1, 0, 0));
+    assert_eq!(by_a().filter(|sent| is_probe(&sent.packet)).count(), 1);
+}
+
+#[test]
+fn what_a_path_takes_is_found_whatever_the_link_takes() {
+    let cases = [
+        (1500, 1400, 1400),
+        (1500, 1280, 1280),
+        (1500, 1492, 1492),
+        (9000, 9000, 9000),
+        (9000, 1500, 1500),
+        (9000, 1400, 1400),
+        (65_535, 9000, 9000),
+        (1280, 1500, 1280),
+        // Between two lengths that are in use, the lower one.
+        (1500, 1430, 1420),
+    ];
+    for (link, route, found) in cases {
+        for reports in [false, true] {
+            let mut lab = lab(2, link, Some(route));
+            set_path(&mut lab, route, reports);
+            slow_down(&mut lab);
+            let id = establish(&mut lab);
+            transfer(&mut lab, id, 3_000_000, |_| {});
+            let path = path(&lab, id);
+            // A router's word is exact.
+            let found = if reports { route.min(link) } else { found };
+            let expected = (packet_bytes(found) & !3, MtuState::SearchComplete);
+            assert_eq!((path.mtu_bytes, path.mtu_state), expected, "{link} and {route}, reports: {reports}");
+            assert_eq!((path.packets_lost, path.timeouts), (0, 0), "{link} and {route}");
+        }
+    }
+}
+
+#[test]
+fn a_path_that_does_not_even_take_the_base_still_carries_everything() {
+    for reports in [false, true] {
+        let mut lab = lab(3, 1500, Some(1006));
+        set_path(&mut lab, 1006, reports);
+        slow_down(&mut lab);
+        let id = establish(&mut lab);
+        transfer(&mut lab, id, 3_000_000, |_| {});
+        let path = path(&lab, id);
+        assert_eq!((path.mtu_bytes, path.mtu_state), (976, MtuState::Error), "reports: {reports}");
+        assert_eq!((path.packets_lost, path.timeouts), (0, 0));
+    }
+}
+
+#[test]
+fn a_path_may_shrink_in_the_midst_of_a_transfer() {
+    for (before, after) in [(1500, 1400), (1500, 1280), (9000, 1500), (9000, 1400), (1500, 1006)] {
+        for reports in [true, false] {
+            let mut lab = lab(4, before, Some(before));
+            let id = establish(&mut lab);
+            let mut shrunk_at = Time::ZERO;
+            transfer(&mut lab, id, 4_000_000, |lab| {
+                assert_eq!(path(lab, id).mtu_bytes, packet_bytes(before));
+                set_path(lab, after, reports);
+                shrunk_at = lab.now();
+            });
+            let case = format!("{before} to {after}, reports: {reports}");
+            let gap = longest_gap(&lab, shrunk_at);
+            // Without a report, the end of the flight is probed after two round trips, and its answer tells the rest.
+            let limit = if reports { 3 * ROUND_TRIP } else { 8 * ROUND_TRIP };
+            assert!(gap < limit, "{gap:?} for {case}");
+            let path = path(&lab, id);
+            // What was not verified may be cut.
+            let fits = path.mtu_bytes <= packet_bytes(after) || path.mtu_state == MtuState::Base;
+            assert!(fits, "{case}: {path:?}");
+            if reports {
+                assert_eq!((path.mtu_bytes, path.timeouts), (packet_bytes(after) & !3, 0), "{case}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_report_costs_no_congestion_window() {
+    let mut lab = lab(5, 1500, Some(1500));
+    let id = establish(&mut lab);
+    transfer(&mut lab, id, 4_000_000, |lab| set_path(lab, 1400, true));
+    let statistics = lab.statistics(A, id);
+    assert_eq!((statistics.timeouts, statistics.fast_recoveries), (0, 0));
+}
+
+#[test]
+fn a_path_that_grows_again_is_used_after_ten_minutes() {
+    let mut lab = lab(6, 1500, Some(1500));
+    let id = establish(&mut lab);
+    transfer(&mut lab, id, 1_000_000, |lab| set_path(lab, 1400, true));
+    assert_eq!(path(&lab, id).mtu_bytes, 1372);
+    set_path(&mut lab, 1500, true);
+    lab.run_for(Duration::from_secs(500));
+    transfer(&mut lab, id, 1_000_000, |_| {});
+    assert_eq!(path(&lab, id).mtu_bytes, 1372);
+    lab.run_for(Duration::from_secs(100));
+    transfer(&mut lab, id, 1_000_000, |_| {});
+    assert_eq!((path(&lab, id).mtu_bytes, path(&lab, id).mtu_state), (1472, MtuState::SearchComplete));
+}
+
+#[test]
+fn lost_probes_are_sent_again() {
+    for seed in 0..20 {
+        let mut lab = lab(seed, 1500, Some(1500));
+        slow_down(&mut lab);
+        for pipe in [lab.links[0].there, lab.links[0].back] {
+            lab.network.pipe_mut(pipe).set_loss(Loss::Random { probability: 0.1 });
+        }
+        let id = establish(&mut lab);
+        transfer(&mut lab, id, 500_000, |_| {});
+        let path = path(&lab, id);
+        assert!(path.mtu_bytes == 1472 || path.mtu_probes_lost >= 3, "seed {seed}: {path:?}");
+        assert!(path.mtu_bytes >= 1200, "seed {seed}: {path:?}");
+    }
+}
+
+#[test]
+fn an_outage_says_nothing_of_sizes() {
+    let mut lab = lab(7, 1500, Some(1500));
+    let id = establish(&mut lab);
+    transfer(&mut lab, id, 4_000_000, |lab| {
+        lab.cut();
+        lab.run_for(Duration::from_secs(10));
+        lab.untap(A);
+        lab.untap(B);
+    });
+    let path = path(&lab, id);
+    assert!(path.timeouts > 0);
+    assert_eq!((path.mtu_bytes, path.mtu_state, path.mtu_probes_lost), (1472, MtuState::SearchComplete, 0));
+}
+
+#[test]
+fn short_messages_need_no_probes() {
+    let mut lab = lab(8, 1500, Some(1500));
+    let id = establish(&mut lab);
+    for _ in 0..100 {
+        lab.send(A, id, SendInfo::default(), vec![1; 500]);
+        lab.run_for(Duration::from_millis(100));
+    }
+    assert_eq!(path(&lab, id).mtu_probes_sent, 0);
+}
+
+#[test]
+fn the_search_wakes_nobody() {
+    // It has not ended when the data does, and again after it has ended below what the link takes.
+    for bytes in [20_000, 2_000_000] {
+        let mut lab = lab(9, 9000, Some(1400));
+        slow_down(&mut lab);
+        let config = AssociationConfig { heartbeat_interval: None, ..AssociationConfig::default() };
+        let (id, _) = lab.establish_with(config.clone(), config);
+        transfer(&mut lab, id, bytes, |_| {});
+        lab.run_for(Duration::from_secs(10));
+        let quiet = lab.sent.len();
+        assert_eq!(lab.node(A).endpoint.poll_timeout(), None);
+        lab.run_for(Duration::from_secs(3600));
+        assert_eq!(lab.sent.len(), quiet);
+    }
+}
+
+#[test]
+fn without_discovery_packets_have_the_size_of_the_link_and_may_be_cut() {
+    let mut lab = lab(10, 1500, Some(1400));
+    set_path(&mut lab, 1400, true);
+    let config = AssociationConfig { path_mtu_discovery: false, ..AssociationConfig::default() };
+    let (id, _) = lab.establish_with(config.clone(), config);
+    transfer(&mut lab, id, 1_000_000, |_| {});
+    let path = path(&lab, id);
+    assert_eq!((path.mtu_bytes, path.mtu_state), (1472, MtuState::Disabled));
+    assert_eq!((path.mtu_probes_sent, path.packets_lost), (0, 0));
+    assert_eq!(lab.network.pipe(lab.links[0].there).stats().packets_too_big, 0);
+}
+
+#[test]
+fn where_the_link_is_the_whole_way_nothing_is_probed() {
+    let mut lab = Lab::new(11);
+    let id = establish(&mut lab);
+    transfer(&mut lab, id, 1_000_000, |_| {});
+    let path = path(&lab, id);
+    assert_eq!((path.mtu_bytes, path.mtu_state), (1472, MtuState::SearchComplete));
+    assert_eq!(path.mtu_probes_sent, 0);
+}
+
+/// An endpoint with data under way in full packets of 1472 bytes, and one of them.
+fn script(seed: u8) -> (Peer, Bytes) {
+    let mut peer = Peer::established(seed);
+    peer.app_sends(SendInfo::default(), vec![7; 1444]);
+    let quote = peer.hears();
+    assert_eq!(quote.len(), 1472);
+    (peer, quote)
+}
+
+fn mtu(peer: &Peer) -> usize {
+    peer.endpoint.statistics(peer.id).unwrap().paths[0].mtu_bytes
+}
+
+fn reports(peer: &mut Peer, mtu_bytes: usize, quote: &[u8]) {
+    let why = Unreachable::TooBig { mtu_bytes };
+    peer.endpoint.handle_unreachable(peer.now, peer.address, why, quote, &mut peer.app);
+    peer.settle();
+}
+
+#[test]
+fn a_report_is_believed_if_it_quotes_our_tag_and_ports() {
+    let (mut peer, quote) = script(1);
+    for at in [1, 3, 4, 7] {
+        // Source port, destination port, and both ends of the tag.
+        let mut forged = quote.to_vec();
+        forged[at] ^= 1;
+        reports(&mut peer, 1372, &forged);
+        assert_eq!(mtu(&peer), 1472, "byte {at}");
+    }
+    for length in [0, 4, 7, 11] {
+        reports(&mut peer, 1372, &quote[..length]);
+        assert_eq!(mtu(&peer), 1472, "{length} bytes quoted");
+    }
+    let ignored = peer.endpoint.endpoint_statistics().reports_ignored;
+    assert_eq!(ignored, 8);
+    // Not below what any path takes, nor above what we have.
+    reports(&mut peer, 1500, &quote);
+    assert_eq!((mtu(&peer), peer.endpoint.endpoint_statistics().reports_ignored), (1472, 9));
+    reports(&mut peer, 68, &quote);
+    assert_eq!(mtu(&peer), 512);
+}
+
+#[test]
+fn a_report_brings_the_base_and_a_probe_of_what_it_says() {
+    let (mut peer, quote) = script(2);
+    reports(&mut peer, 1372, &quote);
+    assert_eq!(mtu(&peer), 1200);
+    // The packet that the router dropped goes again at once, alone; then what the router says is tried.
+    peer.expects("DATA 0");
+    let probe = peer.hears();
+    assert!(is_probe(&probe) && probe.len() == 1372, "{:?}", kinds(&probe));
+    peer.expects_nothing();
+    answers(&mut peer, &probe);
+    assert_eq!(mtu(&peer), 1372);
+    peer.expects_nothing();
+}
+
+/// The peer answers the HEARTBEAT in a packet.
+fn answers(peer: &mut Peer, packet: &[u8]) {
+    let packet = Packet::parse(packet).unwrap();
+    let heartbeat: RawChunk<'_> =
+        packet.chunks().map(|raw| raw.unwrap()).find(|raw| raw.kind == Heartbeat::KIND).unwrap();
+    let tag = peer.endpoint_tag;
+    let ack = build(PEER_PORT, ENDPOINT_PORT, tag, |out| HeartbeatAck::write_copy(&heartbeat, out));
+    peer.sends_raw(peer.address, &ack);
+}
+
+#[test]
+fn a_probe_is_a_heartbeat_that_fills_its_packet() {
+    let mut peer = Peer::new(3, plain());
+    peer.app.hints.leaves_host = true;
+    let mut peer = connect(peer);
+    peer.app_sends(SendInfo::default(), vec![7; 3000]);
+    let data: Vec<_> = (0..3).map(|_| peer.hears().len()).collect();
+    assert_eq!(data[..2], [1200, 1200]);
+    let probe = peer.hears();
+    assert!(is_probe(&probe) && probe.len() == 1472);
+    peer.expects_nothing();
+    answers(&mut peer, &probe);
+    assert_eq!(mtu(&peer), 1472);
+    // An answer that comes twice, or to nothing, changes nothing.
+    answers(&mut peer, &probe);
+    peer.sends().sack(2, &[]).go();
+    peer.app_sends(SendInfo::default(), vec![7; 3000]);
+    assert_eq!(peer.hears().len(), 1472);
+}
+
+fn connect(mut peer: Peer) -> Peer {
+    use sctp_wire::chunk::CookieEcho;
+    peer.sends().tag(0).chunk(|p, out| p.init().write(out)).go();
+    let cookie = peer.takes_init_ack();
+    peer.sends().chunk(|_, out| CookieEcho { cookie: &cookie }.write(out)).go();
+    peer.expects("COOKIE ACK");
+    peer.id = peer.app.events[0].id;
+    peer
+}
