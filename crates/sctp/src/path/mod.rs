@@ -446,7 +446,8 @@ impl Path {
         self.recovering = true;
         self.congestion.on_congestion(now, signal, flight_bytes);
         if self.congestion.reduces_proportionally() {
-            self.reduction = Some(Reduction::new(flight_bytes, self.in_flight_bytes, self.mtu_bytes));
+            let pmdcs_bytes = chunks_bytes(self.mtu_bytes);
+            self.reduction = Some(Reduction::new(flight_bytes, self.in_flight_bytes, pmdcs_bytes));
         }
     }
 
@@ -454,7 +455,8 @@ impl Path {
     pub(crate) fn reduce(&mut self, delivered_bytes: usize, progress: bool) {
         let ssthresh = self.congestion.ssthresh_bytes();
         if let Some(reduction) = &mut self.reduction {
-            reduction.on_acked(delivered_bytes, self.in_flight_bytes, ssthresh, progress, self.mtu_bytes);
+            let pmdcs_bytes = chunks_bytes(self.mtu_bytes);
+            reduction.on_acked(delivered_bytes, self.in_flight_bytes, ssthresh, progress, pmdcs_bytes);
         }
     }
 
@@ -599,4 +601,21 @@ pub(crate) fn chunks_bytes(mtu_bytes: usize) -> usize {
 #[inline]
 pub(crate) fn after(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) > 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_full_packet_leaves_when_a_loss_is_found_and_another_for_what_is_delivered_then() {
+        let remote = SocketAddr::from(([192, 0, 2, 1], 9899));
+        let mut path = Path::new(remote, None, 1472, None, &AssociationConfig::default());
+        // A packet of 1472 bytes holds 1460 of chunks: a window of a byte more would let two leave.
+        path.in_flight_bytes = 60 * 1460;
+        path.enter_recovery(Time::ZERO, Signal::Loss, 64 * 1460, 1);
+        assert_eq!(path.window_bytes(), 1460);
+        path.reduce(1460, true);
+        assert_eq!(path.window_bytes(), 1460);
+    }
 }
