@@ -265,28 +265,42 @@ fn jitter_and_pauses_of_the_application_hardly_raise_suspicion() {
     }
 }
 
-#[test]
-fn a_path_that_works_one_way_only_is_left_for_good() {
-    // What is sent to B's first address arrives; what B sends back to A's first does not.
-    let round_trip = Duration::from_millis(20);
+/// What is sent to B's first address arrives; from the second second on, what B sends to A's first does not.
+fn one_way(multipath: Multipath) -> Two {
+    let lines = [line(Duration::from_millis(20), &[]), line(Duration::from_millis(20), &[])];
     let mut world: World<Traffic> = World::new(7);
-    let Paths { a, b, links } =
-        Paths::build(&mut world.network, &[line(round_trip, &[]), line(round_trip, &[])]);
+    let Paths { a, b, links } = Paths::build(&mut world.network, &lines);
     for site in [&a, &b] {
         world.add_site(site, Traffic::default());
     }
-    let config = AssociationConfig::default();
+    let config = AssociationConfig { multipath, ..AssociationConfig::default() };
     world.listen(B, 5001, config.clone());
     let id = world.connect(A, B, (5000, 5001), config);
     let mut two = Two { world, id };
     two.sends_all_it_can();
-    two.run_to(Duration::from_secs(5));
+    two.run_to(Duration::from_secs(2));
     two.world.network.pipe_mut(links[0].back).set_loss(Loss::Always);
+    two
+}
+
+#[test]
+fn a_path_that_works_one_way_only_is_left_for_good() {
+    let mut two = one_way(Multipath::Off);
     let gap = two.gap_within(Duration::from_secs(10));
     let path = &two.paths()[0];
     assert!(gap <= GAP_MAX, "{gap:?}");
     assert!(path.suspicions <= 2, "it is not tried again and again: {path:?}");
     assert_ne!(path.state, PathState::Active);
+}
+
+#[test]
+fn a_path_that_works_one_way_only_carries_data_that_way_if_acknowledgements_have_another() {
+    let mut two = one_way(Multipath::Agreed);
+    let before = two.world.node(B).app.received().bytes;
+    let gap = two.gap_within(Duration::from_secs(4));
+    let bits_per_s = (two.world.node(B).app.received().bytes - before) as f64 * 8.0 / 4.0;
+    assert!(gap <= GAP_MAX, "{gap:?}");
+    assert!(bits_per_s >= 0.9 * 2.0 * RATE_BITS_PER_S as f64, "{bits_per_s}");
 }
 
 #[test]
