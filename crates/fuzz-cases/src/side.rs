@@ -23,7 +23,7 @@ pub(crate) struct Side {
     pub(crate) config: Arc<AssociationConfig>,
     number: u8,
     initial_tsn: Option<u32>,
-    boots: u8,
+    boots: u16,
     records: u64,
 }
 
@@ -36,7 +36,7 @@ impl Side {
         initial_tsn: Option<u32>,
     ) -> Self {
         let config = Arc::new(config);
-        let endpoint = Endpoint::new(EndpointConfig::default(), [number; 32], limits());
+        let endpoint = Endpoint::new(EndpointConfig::default(), seed(number, 0), limits());
         let mut side = Side {
             endpoint,
             app,
@@ -61,10 +61,8 @@ impl Side {
 
     /// A crash: the endpoint begins anew, and knows nothing.
     pub(crate) fn reboot(&mut self) {
-        self.boots = self.boots.wrapping_add(1);
-        let mut seed = [self.number; 32];
-        seed[0] = self.boots;
-        self.endpoint = Endpoint::new(EndpointConfig::default(), seed, limits());
+        self.boots += 1;
+        self.endpoint = Endpoint::new(EndpointConfig::default(), seed(self.number, self.boots), limits());
         self.app.crash();
         self.prepare();
     }
@@ -150,6 +148,15 @@ impl Side {
         let entries = self.endpoint.timer_entries();
         assert!(entries <= TIMER_ENTRIES_MAX, "there are {entries} timers");
     }
+}
+
+/// Each boot has another: with tags of the past, an old packet would be as good as a new one.
+fn seed(number: u8, boots: u16) -> [u8; 32] {
+    let mut seed = [number; 32];
+    for (byte, boots) in seed.iter_mut().zip(boots.to_be_bytes()) {
+        *byte ^= boots;
+    }
+    seed
 }
 
 fn limits() -> BatchLimits {
