@@ -610,7 +610,8 @@ mod tests {
     #[test]
     fn one_full_packet_leaves_when_a_loss_is_found_and_another_for_what_is_delivered_then() {
         let remote = SocketAddr::from(([192, 0, 2, 1], 9899));
-        let mut path = Path::new(remote, None, 1472, None, &AssociationConfig::default());
+        let hints = PathHints { mtu_bytes: 1472, ..PathHints::default() };
+        let mut path = Path::new(remote, None, hints, &AssociationConfig::default());
         // A packet of 1472 bytes holds 1460 of chunks: a window of a byte more would let two leave.
         path.in_flight_bytes = 60 * 1460;
         path.enter_recovery(Time::ZERO, Signal::Loss, 64 * 1460, 1);
