@@ -239,6 +239,11 @@ impl Peer {
         self.heard.pop_front()
     }
 
+    /// Whether the endpoint sent something that was not heard yet.
+    pub fn is_heard(&self) -> bool {
+        !self.heard.is_empty()
+    }
+
     /// The endpoint has sent no more.
     #[track_caller]
     pub fn expects_nothing(&self) {

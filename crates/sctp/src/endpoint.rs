@@ -130,7 +130,8 @@ impl Endpoint {
         }
     }
 
-    /// Names the addresses to list in INIT and INIT ACK. Fewer than two are not listed.
+    /// Names the addresses to list in INIT and INIT ACK, each to peers to whom it means this host. Fewer than two are not
+    /// listed.
     pub fn set_local_addresses(&mut self, addresses: Vec<IpAddr>) {
         self.local_addresses = addresses;
     }

@@ -11,7 +11,7 @@ use crate::path::PathState;
 use crate::time::Time;
 
 /// Which fields a struct of this file has. It grows when fields are added; a field keeps its meaning.
-pub const STATISTICS_VERSION: u32 = 3;
+pub const STATISTICS_VERSION: u32 = 4;
 
 /// Where an association stands (RFC 9260 §4; `sctpAssocState`, `sstat_state`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -311,6 +311,8 @@ pub struct EndpointStatistics {
     pub reports_ignored: u64,
     /// Replies dropped because too many were waiting.
     pub replies_dropped: u64,
+    /// Addresses that peers listed and that are not used: of no host or of another one, named twice, or too many.
+    pub addresses_ignored: u64,
     /// INITs answered.
     pub inits_received: u64,
     /// Handshakes left unanswered for lack of room; the peer asks again.

@@ -70,8 +70,9 @@ pub struct Options {
     pub udp_port: Option<u16>,
     /// Local addresses to bind, one socket each. Default: all of the host's.
     ///
-    /// The peer is told all of them and each path leaves from one: the same address on the same host, otherwise that of
-    /// the route to the peer's address.
+    /// The peer is told all of them that mean this host to it, too: no loopback or link-local address beyond the host and
+    /// the link, no private IPv4 address where the peer has a public one. Each path leaves from one: the same address on
+    /// the same host, otherwise that of the route to the peer's address.
     pub local_addresses: Vec<IpAddr>,
     /// Bind each socket to the interface that has its address: what leaves from the address leaves there, whatever the
     /// routes say. Default false.

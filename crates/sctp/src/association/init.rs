@@ -27,6 +27,8 @@ pub(crate) struct PeerInit {
     pub(crate) streams_in: u16,
     pub(crate) initial_tsn: u32,
     pub(crate) addresses: Vec<IpAddr>,
+    /// How many there were, before those that are no use were left out.
+    listed: u64,
     /// The kinds of addresses that it can use, as far as it says so itself.
     supported: Option<Families>,
     /// What it offers beyond RFC 9260.
@@ -145,6 +147,7 @@ impl PeerInit {
             streams_in: init.inbound_streams,
             initial_tsn: init.initial_tsn.0,
             addresses: Vec::new(),
+            listed: 0,
             supported: None,
             extensions: Extensions::default(),
             cookie_increment: Duration::ZERO,
@@ -186,21 +189,24 @@ impl PeerInit {
         Ok(peer)
     }
 
-    /// The sender's addresses that we can use: first the one that its packet came from, then those that it lists. A host
-    /// that is not ourselves cannot have a loopback address that would mean anything to us.
-    pub(crate) fn reachable_at(&self, source: IpAddr, ours: Families) -> Vec<IpAddr> {
-        let listed = self.addresses.iter().copied();
-        let listed =
-            listed.filter(|a| *a != source && (source.is_loopback() || !a.is_loopback()) && ours.has(*a));
-        std::iter::once(source).chain(listed).take(PEER_ADDRESSES_MAX).collect()
+    /// The sender's addresses that we can use: first the one that its packet came from, then those that it lists and that
+    /// mean the same host to us. What is left out is added to `ignored`.
+    pub(crate) fn reachable_at(&self, source: IpAddr, ours: Families, ignored: &mut u64) -> Vec<IpAddr> {
+        let source_listed = self.addresses.contains(&source.to_canonical());
+        let usable = |a: &IpAddr| *a != source.to_canonical() && ours.has(*a) && is_in_scope(*a, source);
+        let listed = self.addresses.iter().copied().filter(usable);
+        let all: Vec<_> = std::iter::once(source).chain(listed).take(PEER_ADDRESSES_MAX).collect();
+        *ignored += self.listed - (all.len() - 1 + usize::from(source_listed)) as u64;
+        all
     }
 
     /// The kinds of addresses that the sender can use: what it says, and what it uses itself (RFC 9260 §5.1.2).
-    pub(crate) fn families(&self, source: IpAddr) -> Families {
+    fn families(&self, source: IpAddr) -> Families {
         self.supported.map_or(Families::BOTH, |said| said.with(&self.addresses).with(&[source]))
     }
 
     fn add_address(&mut self, address: IpAddr) {
+        self.listed += 1;
         if self.addresses.len() < PEER_ADDRESSES_MAX
             && is_unicast(address)
             && !self.addresses.contains(&address)
@@ -215,6 +221,25 @@ pub(super) fn initial_window(config: &AssociationConfig) -> u32 {
     u32::try_from(config.receive_buffer_bytes.max(RECEIVE_WINDOW_BYTES_MIN)).unwrap_or(u32::MAX)
 }
 
+/// Whether an address means the same host to both who speak with each other if it is listed in a packet from or to the
+/// peer's address `remote`. Loopback is known to the host itself, a link-local address to its neighbours, who need the
+/// interface, too, and a private IPv4 address, where the peer has a public one, lies behind a NAT.
+fn is_in_scope(address: IpAddr, remote: IpAddr) -> bool {
+    let (address, remote) = (address.to_canonical(), remote.to_canonical());
+    if remote.is_loopback() {
+        return true;
+    }
+    match (address, remote) {
+        (IpAddr::V4(v4), IpAddr::V4(remote)) => {
+            let link_local = v4.is_link_local() && !remote.is_link_local();
+            let behind_nat = v4.is_private() && !remote.is_private() && !remote.is_link_local();
+            !(v4.is_loopback() || link_local || behind_nat)
+        }
+        (IpAddr::V4(v4), IpAddr::V6(_)) => !(v4.is_loopback() || v4.is_link_local()),
+        (IpAddr::V6(v6), _) => !(v6.is_loopback() || v6.is_unicast_link_local()),
+    }
+}
+
 /// Whether an address can be that of one host.
 pub(crate) fn is_unicast(address: IpAddr) -> bool {
     let address = address.to_canonical();
@@ -222,23 +247,27 @@ pub(crate) fn is_unicast(address: IpAddr) -> bool {
     !(address.is_unspecified() || address.is_multicast() || broadcast)
 }
 
-/// Appends an INIT ACK (RFC 9260 §3.3.3), which asks for no more streams than the INIT allows. `families`: the addresses
-/// that the peer can use.
+/// Appends an INIT ACK (RFC 9260 §3.3.3) to the INIT of `peer`, which asks for no more streams than that allows. It goes to
+/// the address `to`.
 pub(crate) fn write_init_ack(
     config: &AssociationConfig,
     cookie: &StateCookie,
     local_addresses: &[IpAddr],
-    families: Families,
+    (peer, to): (&PeerInit, IpAddr),
     sealed: &[u8],
-    unrecognized: &[u8],
     out: &mut Vec<u8>,
 ) {
     let mut parameters = Vec::new();
-    write_addresses(local_addresses, families, &mut parameters);
+    let families = peer.families(to);
+    write_addresses(
+        local_addresses,
+        |address| families.has(address) && is_in_scope(address, to),
+        &mut parameters,
+    );
     parameter::StateCookie { cookie: sealed }.write(&mut parameters);
     cookie.extensions.write(&mut parameters);
     // RFC 9260 §3.2.2: each in a parameter of its own.
-    let mut reported = Parameters::new(unrecognized);
+    let mut reported = Parameters::new(&peer.unrecognized);
     while let Some(Ok(raw)) = reported.next_raw() {
         parameter::UnrecognizedParameter { parameter: raw.whole }.write(&mut parameters);
     }
@@ -253,14 +282,15 @@ pub(crate) fn write_init_ack(
     .write(out);
 }
 
-/// Appends the parameters of an INIT.
+/// Appends the parameters of an INIT that goes to the address `to`.
 pub(super) fn write_init_parameters(
     config: &AssociationConfig,
+    to: IpAddr,
     local_addresses: &[IpAddr],
     cookie_increment: Option<Duration>,
     out: &mut Vec<u8>,
 ) {
-    write_addresses(local_addresses, Families::BOTH, out);
+    write_addresses(local_addresses, |address| is_in_scope(address, to), out);
     Families::of(local_addresses).write(out);
     Extensions::offered(config).write(out);
     if let Some(increment) = cookie_increment {
@@ -281,10 +311,10 @@ pub(crate) fn write_address_list(addresses: &[IpAddr], out: &mut Vec<u8>) {
 }
 
 /// One address is the packet's own source and is not listed (RFC 9260 §3.3.2.1, note 2).
-fn write_addresses(addresses: &[IpAddr], families: Families, out: &mut Vec<u8>) {
+fn write_addresses(addresses: &[IpAddr], is_of_use: impl Fn(IpAddr) -> bool, out: &mut Vec<u8>) {
     if addresses.len() < 2 {
         return;
     }
-    let usable: Vec<IpAddr> = addresses.iter().copied().filter(|a| families.has(*a)).collect();
+    let usable: Vec<IpAddr> = addresses.iter().copied().filter(|a| is_of_use(*a)).collect();
     write_address_list(&usable, out);
 }

@@ -54,7 +54,8 @@ impl Association {
 
     fn push_init(&mut self, local_addresses: &[IpAddr]) {
         let mut parameters = Vec::new();
-        write_init_parameters(&self.config, local_addresses, self.cookie_increment, &mut parameters);
+        let to = self.paths[self.primary].remote.ip();
+        write_init_parameters(&self.config, to, local_addresses, self.cookie_increment, &mut parameters);
         let mut bytes = Vec::new();
         Init {
             initiate_tag: VerificationTag(self.identity.local_tag),
@@ -242,7 +243,9 @@ impl Association {
         if self.refuses_streams(cx) {
             return;
         }
-        self.take_addresses(cx, &peer.reachable_at(remote.ip(), Families::of(cx.local_addresses)));
+        let ours = Families::of(cx.local_addresses);
+        let addresses = peer.reachable_at(remote.ip(), ours, &mut cx.statistics.addresses_ignored);
+        self.take_addresses(cx, &addresses);
         self.control.clear();
         let rto = self.paths[self.primary].rto.current();
         let t1 = Retry { at: cx.now + rto, attempts: self.setup_attempts(), rto };

@@ -55,7 +55,8 @@ impl Endpoint {
             Ok(peer) => peer,
             Err(bad) => return self.refuse_init(route, header, init.initiate_tag, &bad),
         };
-        let addresses = peer.reachable_at(route.remote.ip(), Families::of(&self.local_addresses));
+        let (source, ours) = (route.remote.ip(), Families::of(&self.local_addresses));
+        let addresses = peer.reachable_at(source, ours, &mut self.statistics.addresses_ignored);
         let Some(offer) = self.offer_for(route, header, &peer, &addresses) else { return };
         self.statistics.inits_received += 1;
         let (config, identity, route) = (offer.config, offer.identity, offer.route);
@@ -76,10 +77,9 @@ impl Endpoint {
             addresses,
         };
         let sealed = self.cookies.seal(&cookie);
-        let families = peer.families(route.remote.ip());
         let ours = std::mem::take(&mut self.local_addresses);
         self.reply(route, header, init.initiate_tag, |out| {
-            write_init_ack(&config, &cookie, &ours, families, &sealed, &peer.unrecognized, out);
+            write_init_ack(&config, &cookie, &ours, (&peer, route.remote.ip()), &sealed, out);
         });
         self.local_addresses = ours;
     }
@@ -119,7 +119,7 @@ impl Endpoint {
         peer: &PeerInit,
         addresses: &[IpAddr],
     ) -> Option<Offer> {
-        if let Some(id) = self.owner_of_init(route, header, addresses) {
+        if let Some(id) = self.owner_of_init(route, header, peer) {
             return self.offer_again(id, route, header, peer, addresses);
         }
         let Some(config) = self.listeners.get(&header.destination_port).cloned() else {
@@ -159,7 +159,7 @@ impl Endpoint {
         if association.is_in_cookie_wait() {
             // Only an address that the user named is answered (RFC 9260 §5.2.1, 1 to 3).
             let source = Some(route.remote.ip()).filter(is_known);
-            let back = source.or_else(|| addresses.iter().copied().find(is_known))?;
+            let back = source.or_else(|| peer.addresses.iter().copied().find(is_known))?;
             let route = Route { remote: SocketAddr::new(back, route.remote.port()), ..route };
             return Some(Offer { config, identity, ties: TieTags::default(), route });
         }
@@ -183,9 +183,9 @@ impl Endpoint {
     }
 
     /// The association to which the source of an INIT or one of the addresses in it belongs.
-    fn owner_of_init(&self, route: Route, header: &Header, addresses: &[IpAddr]) -> Option<AssociationId> {
+    fn owner_of_init(&self, route: Route, header: &Header, peer: &PeerInit) -> Option<AssociationId> {
         let (local_port, peer_port) = (header.destination_port, header.source_port);
-        addresses.iter().find_map(|&address| {
+        std::iter::once(&route.remote.ip()).chain(&peer.addresses).find_map(|&address| {
             let remote = SocketAddr::new(address, route.remote.port());
             self.by_peer.get(&PeerKey { remote, local_port, peer_port }).copied()
         })

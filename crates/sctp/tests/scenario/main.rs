@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod abort;
+mod bad_addresses;
 mod bundling;
 mod collision;
 mod congestion_marks;

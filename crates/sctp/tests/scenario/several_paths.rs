@@ -14,7 +14,12 @@ use lab::script::Peer;
 const SECOND: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 1, 9));
 
 /// The peer has connected and lists a second address.
-fn established(seed: u8, config: AssociationConfig, list: &[IpAddr]) -> Peer {
+pub(crate) fn established(seed: u8, config: AssociationConfig, list: &[IpAddr]) -> Peer {
+    established_at(Peer::new(seed, config), list)
+}
+
+/// The same from where the peer is.
+pub(crate) fn established_at(mut peer: Peer, list: &[IpAddr]) -> Peer {
     let mut parameters = Vec::new();
     for address in list {
         match *address {
@@ -22,7 +27,6 @@ fn established(seed: u8, config: AssociationConfig, list: &[IpAddr]) -> Peer {
             IpAddr::V6(address) => Ipv6 { address }.write(&mut parameters),
         }
     }
-    let mut peer = Peer::new(seed, config);
     peer.sends()
         .tag(0)
         .chunk(|p, out| {
@@ -47,7 +51,7 @@ fn patient() -> AssociationConfig {
 }
 
 /// Answers the next heartbeat and says which path it came on.
-fn answers(peer: &mut Peer) -> SocketAddr {
+pub(crate) fn answers(peer: &mut Peer) -> SocketAddr {
     let (to, packet) = peer.hears_on();
     let mut info = None;
     each_chunk(&packet, |chunk| {

@@ -1,0 +1,223 @@
+//! Addresses that a peer lists without having them, twice, by the thousand, or that mean another host to us (RFC 9260
+//! §5.1.2, §5.4).
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use sctp::config::PEER_ADDRESSES_MAX;
+use sctp::{AssociationConfig, Multipath, PathState, SendInfo};
+use sctp_wire::chunk::{Chunk, Heartbeat, HeartbeatAck, InitAck};
+use sctp_wire::parameter::{Ipv4, Parameter, Parameters, StateCookie};
+
+use lab::packets::{each_chunk, kinds};
+use lab::script::Peer;
+
+use crate::several_paths::{answers, established, established_at};
+
+/// Somebody who never heard of us.
+const STRANGER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 9, 9));
+
+fn addresses(list: &[&str]) -> Vec<IpAddr> {
+    list.iter().map(|address| address.parse().unwrap()).collect()
+}
+
+fn remotes(peer: &Peer) -> Vec<IpAddr> {
+    let (remotes, _) = peer.endpoint.peer_addresses(peer.id).unwrap();
+    remotes.iter().map(SocketAddr::ip).collect()
+}
+
+fn ignored(peer: &Peer) -> u64 {
+    peer.endpoint.endpoint_statistics().addresses_ignored
+}
+
+#[test]
+fn a_stranger_whom_the_peer_lists_gets_heartbeats_and_nothing_else() {
+    for multipath in [Multipath::Off, Multipath::Always] {
+        let config =
+            AssociationConfig { multipath, association_retries_max: 100, ..AssociationConfig::default() };
+        let mut peer = established(1, config, &[STRANGER]);
+        peer.expects("COOKIE ACK");
+        // The peer itself falls silent, too, so that any other path would be welcome.
+        for _ in 0..10 {
+            peer.app_sends(SendInfo::default(), vec![0; 1000]);
+        }
+        let mut heartbeats = 0;
+        for _ in 0..600 {
+            peer.waits(Duration::from_secs(1));
+            while let Some((to, packet)) = peer.hears_on_maybe() {
+                if to.ip() == STRANGER {
+                    assert_eq!(kinds(&packet), [Heartbeat::KIND]);
+                    heartbeats += 1;
+                }
+            }
+        }
+        let paths = peer.endpoint.statistics(peer.id).unwrap().paths;
+        assert_eq!(paths[1].state, PathState::Unconfirmed);
+        // Path.Max.Retrans + 1 within RTOs, which double, then one in each interval.
+        assert!((6..=25).contains(&heartbeats), "{heartbeats}");
+    }
+}
+
+#[test]
+fn an_address_that_is_listed_twice_is_one_path() {
+    let own = Peer::new(2, AssociationConfig::default()).address.ip();
+    let list = [STRANGER, own, STRANGER, own, STRANGER];
+    let peer = established(2, AssociationConfig::default(), &list);
+    assert_eq!((remotes(&peer), ignored(&peer)), (vec![own, STRANGER], 3));
+    // An IPv4 address is the same in the clothes of IPv6.
+    let mapped = addresses(&["::ffff:10.0.9.9", "10.0.9.9"]);
+    let peer = established(3, AssociationConfig::default(), &mapped);
+    assert_eq!((remotes(&peer), ignored(&peer)), (vec![own, STRANGER], 1));
+}
+
+#[test]
+fn addresses_that_mean_another_host_to_us_are_left_out() {
+    let cases = [
+        // Where the peer speaks from, what it lists, and what remains of that.
+        ("203.0.113.5", addresses(&["192.168.1.5", "10.1.2.3", "172.20.0.1", "198.51.100.7"]), 1),
+        ("192.168.1.5", addresses(&["10.1.2.3", "203.0.113.5", "169.254.1.1", "127.0.0.1"]), 2),
+        ("169.254.1.1", addresses(&["169.254.1.2", "192.168.1.5", "127.0.0.1"]), 2),
+        ("203.0.113.5", addresses(&["fe80::1", "2001:db8::5", "fd00::5", "::1"]), 2),
+        ("2001:db8::5", addresses(&["192.168.1.5", "169.254.1.1", "fe80::2", "fd00::5"]), 2),
+        ("127.0.0.1", addresses(&["127.0.0.2", "::1", "192.168.1.5"]), 3),
+    ];
+    for (seed, (source, list, remain)) in cases.into_iter().enumerate() {
+        let mut peer = Peer::new(10 + seed as u8, AssociationConfig::default());
+        peer.address.set_ip(source.parse().unwrap());
+        let count = list.len();
+        let peer = established_at(peer, &list);
+        assert_eq!(remotes(&peer).len(), 1 + remain, "{source}: {:?}", remotes(&peer));
+        assert_eq!(ignored(&peer), (count - remain) as u64, "{source}");
+    }
+}
+
+#[test]
+fn a_thousand_addresses_are_sixteen() {
+    let list: Vec<IpAddr> = (0..1000u16).map(|n| IpAddr::from([10, 9, (n >> 8) as u8, n as u8])).collect();
+    let peer = established(20, AssociationConfig::default(), &list);
+    assert_eq!(remotes(&peer).len(), PEER_ADDRESSES_MAX);
+    assert_eq!(ignored(&peer), (1000 - (PEER_ADDRESSES_MAX - 1)) as u64);
+    // The same from a server that we connect to.
+    let mut parameters = Vec::new();
+    for address in &list {
+        if let IpAddr::V4(address) = *address {
+            Ipv4 { address }.write(&mut parameters);
+        }
+    }
+    StateCookie { cookie: b"cookie" }.write(&mut parameters);
+    let mut peer = Peer::connecting(21, AssociationConfig::default());
+    peer.takes_init();
+    peer.sends()
+        .chunk(|p, out| {
+            let init = p.init();
+            InitAck {
+                initiate_tag: init.initiate_tag,
+                a_rwnd: init.a_rwnd,
+                outbound_streams: init.outbound_streams,
+                inbound_streams: init.inbound_streams,
+                initial_tsn: init.initial_tsn,
+                parameters: Parameters::new(&parameters),
+            }
+            .write(out);
+        })
+        .go();
+    peer.expects("COOKIE ECHO");
+    assert_eq!(remotes(&peer).len(), PEER_ADDRESSES_MAX);
+}
+
+#[test]
+fn unconfirmed_addresses_are_asked_one_by_one_however_many_there_are() {
+    let list: Vec<IpAddr> = (1..=15u8).map(|n| IpAddr::from([10, 9, 0, n])).collect();
+    let mut peer = established(22, AssociationConfig::default(), &list);
+    peer.expects("COOKIE ACK");
+    let mut heartbeats = 0;
+    for _ in 0..10 {
+        peer.waits(Duration::from_secs(1));
+        while let Some((_, packet)) = peer.hears_on_maybe() {
+            each_chunk(&packet, |chunk| heartbeats += u32::from(matches!(chunk, Chunk::Heartbeat(_))));
+        }
+    }
+    // HB.Max.Burst is 1, and what was not answered is asked again.
+    assert!(heartbeats <= 22, "{heartbeats}");
+}
+
+#[test]
+fn an_address_that_answers_late_is_used_then() {
+    let mut peer = established(23, AssociationConfig::default(), &[STRANGER]);
+    peer.expects("COOKIE ACK");
+    let state = |peer: &Peer| peer.endpoint.statistics(peer.id).unwrap().paths[1].state;
+    // The peer lives, but at its first address only.
+    for _ in 0..200 {
+        peer.waits(Duration::from_secs(1));
+        while let Some((to, packet)) = peer.hears_on_maybe() {
+            each_chunk(&packet, |chunk| {
+                if let Chunk::Heartbeat(heartbeat) = chunk
+                    && to.ip() != STRANGER
+                {
+                    peer.sends().chunk(|_, out| HeartbeatAck { info: heartbeat.info }.write(out)).go();
+                }
+            });
+        }
+    }
+    assert_eq!(state(&peer), PathState::Unconfirmed);
+    // The longest RTO for the last answer to come, HB.interval, and up to one and a half of that RTO.
+    for _ in 0..180 {
+        peer.waits(Duration::from_secs(1));
+        if peer.is_heard() {
+            answers(&mut peer);
+        }
+    }
+    assert_eq!(state(&peer), PathState::Active);
+}
+
+/// What an endpoint at these addresses lists to a peer at `remote`: in its INIT, and in its INIT ACK.
+fn listed_to(remote: &str, ours: &[IpAddr]) -> [Vec<IpAddr>; 2] {
+    let ours_in = |packet: &[u8]| {
+        let mut list = Vec::new();
+        each_chunk(packet, |chunk| {
+            let parameters = match chunk {
+                Chunk::Init(init) => init.parameters(),
+                Chunk::InitAck(ack) => ack.parameters(),
+                other => panic!("a chunk of the setup, not {other}"),
+            };
+            list.extend(parameters.flatten().filter_map(|parameter| match parameter {
+                Parameter::Ipv4(p) => Some(IpAddr::V4(p.address)),
+                Parameter::Ipv6(p) => Some(IpAddr::V6(p.address)),
+                _ => None,
+            }));
+        });
+        list
+    };
+    let peer = || {
+        let mut peer = Peer::new(30, AssociationConfig::default());
+        peer.address.set_ip(remote.parse().unwrap());
+        peer.endpoint.set_local_addresses(ours.to_vec());
+        peer
+    };
+    let (mut client, mut server) = (peer(), peer());
+    let config = AssociationConfig::default().into();
+    client.endpoint.connect(client.now, 5000, 5001, &[client.address], config, &client.app).unwrap();
+    client.settle();
+    server.sends().tag(0).chunk(|p, out| p.init().write(out)).go();
+    [ours_in(&client.hears()), ours_in(&server.hears())]
+}
+
+#[test]
+fn a_peer_is_told_of_no_address_that_means_another_host_to_it() {
+    let names = ["127.0.0.1", "169.254.1.1", "192.168.1.5", "203.0.113.5", "::1", "fe80::5", "2001:db8::5"];
+    let ours = addresses(&names);
+    let cases: [(&str, &[usize]); 6] = [
+        ("127.0.0.2", &[0, 1, 2, 3, 4, 5, 6]),
+        ("::1", &[0, 1, 2, 3, 4, 5, 6]),
+        ("169.254.7.7", &[1, 2, 3, 6]),
+        ("10.7.7.7", &[2, 3, 6]),
+        ("198.51.100.7", &[3, 6]),
+        ("2001:db8::7", &[2, 3, 6]),
+    ];
+    for (remote, expected) in cases {
+        let expected: Vec<IpAddr> = expected.iter().map(|&n| ours[n]).collect();
+        for (listed, chunk) in listed_to(remote, &ours).iter().zip(["INIT", "INIT ACK"]) {
+            assert_eq!(*listed, expected, "{chunk} to {remote}");
+        }
+    }
+}
