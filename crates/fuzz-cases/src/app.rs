@@ -1,10 +1,12 @@
 //! The program on an endpoint: it keeps a book of what was sent and what came.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use lab::ledger::Book;
 use sctp::{AssociationId, Event, Host, PathHints, Payload, ReceiveInfo};
+
+use crate::net;
 
 /// Events other than messages that one call may bring: states of paths, and the beginning and end of associations. Each
 /// packet may bring another.
@@ -24,17 +26,20 @@ pub(crate) struct App {
     pub(crate) unread: BTreeMap<u32, Unread>,
     pub(crate) mtu_bytes: usize,
     pub(crate) in_flight_limit_bytes: Option<usize>,
+    /// Its own addresses, if each path is to begin at the one in its net.
+    pub(crate) locals: Vec<IpAddr>,
     /// Events that the call that is being made may still bring.
     pub(crate) events_left: usize,
 }
 
 impl App {
-    pub(crate) fn new(mtu_bytes: usize, in_flight_limit_bytes: Option<usize>) -> Self {
+    pub(crate) fn new(mtu_bytes: usize, in_flight_limit_bytes: Option<usize>, locals: Vec<IpAddr>) -> Self {
         App {
             book: Book::default(),
             unread: BTreeMap::new(),
             mtu_bytes,
             in_flight_limit_bytes,
+            locals,
             events_left: 0,
         }
     }
@@ -73,12 +78,13 @@ impl Host for App {
         }
     }
 
-    fn path_hints(&self, _remote: SocketAddr) -> PathHints {
+    fn path_hints(&self, remote: SocketAddr) -> PathHints {
+        let in_its_net = |local: &&IpAddr| net::of(**local) == net::of(remote.ip());
         PathHints {
             mtu_bytes: self.mtu_bytes,
             leaves_host: self.in_flight_limit_bytes.is_none(),
             in_flight_limit_bytes: self.in_flight_limit_bytes,
-            ..PathHints::default()
+            local: self.locals.iter().find(in_its_net).copied(),
         }
     }
 }

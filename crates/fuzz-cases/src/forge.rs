@@ -1,11 +1,16 @@
 //! Chunks that fit what a side expects, or nearly.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
+
 use sctp_wire::cause::{Cause, Causes, ProtocolViolation, StaleCookie, UserInitiatedAbort};
 use sctp_wire::chunk::{
-    Abort, CookieAck, CookieEcho, Data, DataFlags, Error, Heartbeat, HeartbeatAck, Init, InitAck, Pad,
-    SackBuilder, Shutdown, ShutdownAck, ShutdownComplete, Unknown,
+    Abort, CookieAck, CookieEcho, Cwr, Data, DataFlags, EcnEcho, Error, Heartbeat, HeartbeatAck, Init,
+    InitAck, NrSack, Pad, SackBuilder, Shutdown, ShutdownAck, ShutdownComplete, Unknown,
 };
-use sctp_wire::parameter::{Ipv4, Parameters, StateCookie, Unknown as UnknownParameter};
+use sctp_wire::parameter::{
+    EcnCapable, Ipv4, Ipv6, MultipathCapable, Parameters, StateCookie, SupportedExtensions,
+    Unknown as UnknownParameter,
+};
 use sctp_wire::{Header, Ppid, Ssn, StreamId, Tsn, VerificationTag, packet};
 
 use crate::script::Input;
@@ -15,6 +20,10 @@ use crate::sniff::Known;
 const CHUNKS_MAX: usize = 4;
 /// Gap blocks and duplicates of a SACK.
 const BLOCKS_MAX: usize = 16;
+/// Addresses of a long list.
+const ADDRESSES_MAX: u32 = 1000;
+/// Parameters that are longer than this have one.
+const LONG_LIST_BYTES: usize = 8 * ADDRESSES_MAX as usize;
 
 /// A packet for `receiver` that looks as if `sender` had sent it. `None`: the middle knows no header yet.
 pub(crate) fn forge(input: &mut Input<'_>, sender: &Known, receiver: &Known) -> Option<Vec<u8>> {
@@ -48,10 +57,14 @@ fn near(input: &mut Input<'_>, tsn: u32) -> Tsn {
     Tsn(tsn.wrapping_add_signed(offset))
 }
 
+/// One chunk. The high bits of the byte that says which have the variant.
 fn chunk(input: &mut Input<'_>, sender: &Known, receiver: &Known, out: &mut Vec<u8>) {
-    match input.below(16) {
+    let byte = input.byte();
+    let variant = usize::from(byte >> 4);
+    let stale = |tsn: u32| Tsn(tsn.wrapping_sub(variant as u32));
+    match byte & 15 {
         0..=2 => data(input, sender, receiver, out),
-        3 | 4 => sack(input, sender, receiver, out),
+        3 | 4 => sack(input, sender, receiver, variant, out),
         5 => init(input, sender, out),
         6 => init_ack(input, sender, out),
         7 => {
@@ -61,15 +74,29 @@ fn chunk(input: &mut Input<'_>, sender: &Known, receiver: &Known, out: &mut Vec<
             }
             CookieEcho { cookie: &cookie }.write(out);
         }
-        8 => CookieAck.write(out),
+        8 if variant < 8 => CookieAck.write(out),
+        8 => {
+            EcnEcho { lowest_tsn: stale(receiver.tsn), marked_packets: variant as u32 }.write(out);
+        }
         9 => Heartbeat { info: &input.bytes(64) }.write(out),
-        10 => HeartbeatAck { info: &receiver.heartbeat }.write(out),
+        10 => heartbeat_ack(receiver, variant, out),
         11 => Shutdown { cum_tsn: near(input, receiver.tsn) }.write(out),
-        12 => ShutdownAck.write(out),
+        12 if variant < 8 => ShutdownAck.write(out),
+        12 => Cwr { lowest_tsn: stale(sender.tsn) }.write(out),
         13 => ShutdownComplete { reflected_tag: input.below(2) == 1 }.write(out),
         14 => ending(input, out),
         _ => other(input, out),
     }
+}
+
+/// An answer to one of the last heartbeats, wherever that went, or nearly.
+fn heartbeat_ack(receiver: &Known, variant: usize, out: &mut Vec<u8>) {
+    let heartbeats = &receiver.heartbeats;
+    let mut info = heartbeats.iter().nth_back(variant % 8).or(heartbeats.back()).cloned().unwrap_or_default();
+    if let (Some(byte), true) = (info.first_mut(), variant >= 12) {
+        *byte ^= 1;
+    }
+    HeartbeatAck { info: &info }.write(out);
 }
 
 fn data(input: &mut Input<'_>, sender: &Known, receiver: &Known, out: &mut Vec<u8>) {
@@ -92,7 +119,8 @@ fn data(input: &mut Input<'_>, sender: &Known, receiver: &Known, out: &mut Vec<u
     data.write(out);
 }
 
-fn sack(input: &mut Input<'_>, sender: &Known, receiver: &Known, out: &mut Vec<u8>) {
+/// A SACK; an NR-SACK if the variant says which of the gap blocks the peer does not take back.
+fn sack(input: &mut Input<'_>, sender: &Known, receiver: &Known, variant: usize, out: &mut Vec<u8>) {
     let base = if input.below(2) == 0 { receiver.tsn } else { sender.cum_tsn };
     let cum_tsn = near(input, base);
     let a_rwnd = match input.below(4) {
@@ -110,7 +138,37 @@ fn sack(input: &mut Input<'_>, sender: &Known, receiver: &Known, out: &mut Vec<u
     let duplicates: Vec<Tsn> =
         (0..input.below(BLOCKS_MAX)).map(|n| Tsn(cum_tsn.0.wrapping_sub(n as u32))).collect();
     let gap_blocks = if input.below(4) == 0 { &gaps[..] } else { &gaps[1..] };
-    SackBuilder { cum_tsn, a_rwnd, gap_blocks, duplicates: &duplicates }.write(out);
+    match variant {
+        0..8 => SackBuilder { cum_tsn, a_rwnd, gap_blocks, duplicates: &duplicates }.write(out),
+        _ => nr_sack(cum_tsn, a_rwnd, gap_blocks, variant - 8, &duplicates, out),
+    }
+}
+
+/// An NR-SACK in which `renegable` of the gap blocks, or all of them, may be taken back; or every one stands on both
+/// lists.
+fn nr_sack(
+    cum_tsn: Tsn,
+    a_rwnd: u32,
+    gap_blocks: &[(u16, u16)],
+    renegable: usize,
+    duplicates: &[Tsn],
+    out: &mut Vec<u8>,
+) {
+    let (gaps, nr_gaps) = match renegable {
+        7 => (gap_blocks, gap_blocks),
+        _ => gap_blocks.split_at(renegable.min(gap_blocks.len())),
+    };
+    let mut value = [cum_tsn.0, a_rwnd].map(u32::to_be_bytes).concat();
+    for count in [gaps.len(), nr_gaps.len(), duplicates.len(), 0] {
+        value.extend((count as u16).to_be_bytes());
+    }
+    for &(start, end) in gaps.iter().chain(nr_gaps) {
+        value.extend([start, end].map(u16::to_be_bytes).concat());
+    }
+    for duplicate in duplicates {
+        value.extend(duplicate.0.to_be_bytes());
+    }
+    Unknown { kind: NrSack::KIND, flags: 0, value: &value }.write(out);
 }
 
 /// The fields that INIT and INIT ACK have in common: tag, window, streams, TSN.
@@ -121,13 +179,50 @@ fn beginning(input: &mut Input<'_>, sender: &Known) -> (u32, u32, u16, u16, u32)
     (tag, window, streams, streams, sender.initial_tsn)
 }
 
+/// Parameters of an INIT or INIT ACK. What is left of the byte that says which kind says which variant.
 fn parameters(input: &mut Input<'_>, out: &mut Vec<u8>) {
     for _ in 0..input.below(32) {
-        match input.below(3) {
-            0 => Ipv4 { address: [10, input.byte() & 1, 0, input.byte() & 3].into() }.write(out),
-            1 => Ipv4 { address: input.word().into() }.write(out),
-            _ => UnknownParameter { kind: input.short(), value: &input.bytes(16) }.write(out),
+        let byte = usize::from(input.byte());
+        let variant = byte / 3;
+        match byte % 3 {
+            0 => {
+                let address = Ipv4Addr::from([10, input.byte() & 1, 0, input.byte() & 3]);
+                if variant % 4 == 1 {
+                    Ipv6 { address: address.to_ipv6_mapped() }.write(out);
+                } else {
+                    Ipv4 { address }.write(out);
+                }
+            }
+            1 => address(input.word(), variant % 8, out),
+            _ => offer(variant % 8, input.short(), &input.bytes(16), out),
         }
+    }
+}
+
+/// Addresses of nobody, of ourselves, of everybody.
+fn address(word: u32, variant: usize, out: &mut Vec<u8>) {
+    match variant {
+        1 => Ipv6 { address: Ipv6Addr::LOCALHOST }.write(out),
+        2 => Ipv6 { address: Ipv6Addr::from_bits(0xfe80 << 112 | u128::from(word)) }.write(out),
+        3 => Ipv6 { address: Ipv6Addr::from_bits(0x2001_0db8 << 96 | u128::from(word)) }.write(out),
+        4 => Ipv6 { address: Ipv6Addr::from_bits(0xff02 << 112 | u128::from(word)) }.write(out),
+        5 if out.len() < LONG_LIST_BYTES => {
+            for number in 0..ADDRESSES_MAX {
+                Ipv4 { address: word.wrapping_add(number).into() }.write(out);
+            }
+        }
+        _ => Ipv4 { address: word.into() }.write(out),
+    }
+}
+
+/// What a side offers beyond RFC 9260.
+fn offer(variant: usize, kind: u16, value: &[u8], out: &mut Vec<u8>) {
+    match variant {
+        1 => MultipathCapable::OURS.write(out),
+        2 => MultipathCapable { mark: value }.write(out),
+        3 => SupportedExtensions { chunk_kinds: &[NrSack::KIND] }.write(out),
+        4 => EcnCapable.write(out),
+        _ => UnknownParameter { kind, value }.write(out),
     }
 }
 

@@ -4,13 +4,14 @@
 //! | case | input | what must hold |
 //! |---|---|---|
 //! | [`packet()`] | a packet | nothing panics, and what can be read is written so that it reads the same again |
-//! | [`endpoint()`] | a script: two endpoints talk, the script edits their packets, calls them and moves the clock | counters equal a recount; buffers, and what one packet sets off, are bounded |
+//! | [`endpoint()`] | a script: two endpoints with one or two addresses each talk, the script edits their packets, calls them, changes their nets and NATs and moves the clock | counters equal a recount; buffers, and what one packet sets off, are bounded; data goes only to addresses that have spoken or are the peer's |
 //! | [`coupled()`] | the same, with a middle that reads everything and forges chunks that fit; then the middle turns honest | the same; what arrives is what was sent; everything arrives or is reported; nothing is left behind |
 #![forbid(unsafe_code)]
 
 mod app;
 mod edit;
 mod forge;
+mod net;
 mod packet;
 mod script;
 mod side;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use arbitrary::Unstructured;
 use bytes::Bytes;
-use sctp::config::RtoConfig;
+use sctp::config::{Multipath, RtoConfig};
 use sctp::congestion::{Algorithm, Coupling};
 use sctp::{AssociationConfig, CloseReason, SendInfo, Unreachable};
 
@@ -14,7 +14,7 @@ use crate::app::App;
 use crate::side::Side;
 use crate::sniff;
 use crate::world::{Packet, World};
-use crate::{edit, forge};
+use crate::{edit, forge, net};
 
 /// Steps of a script; what comes after them is not read.
 const STEPS_MAX: usize = 400;
@@ -103,18 +103,24 @@ pub(crate) fn run(bytes: &[u8], middle: Middle) {
     }
 }
 
+/// Of the byte that says what happens: the packet is marked on the way.
+const MARKED: u8 = 0x20;
+
 const PORTS: [u16; 3] = [5000, 5001, 5002];
 
 fn addresses(side: u8) -> Vec<SocketAddr> {
-    (0..2).map(|net| SocketAddr::from(([10, net, 0, side + 1], 9899))).collect()
+    (0..net::COUNT as u8).map(|net| SocketAddr::from(([10, net, 0, side + 1], 9899))).collect()
 }
 
-/// Settings take this much of an input, so that one more does not change what the rest of it means.
+/// Settings take this much of an input, so that one more does not change what the rest of it means. The last byte is
+/// switches.
 const SETTINGS_BYTES: usize = 16;
 
 fn settings(input: &mut Input<'_>) -> AssociationConfig {
     let block = input.block();
     let mut input = Input::new(&block);
+    let switches = block[SETTINGS_BYTES - 1];
+    let on = |switch: u8| switches & switch == 0;
     AssociationConfig {
         streams_out: input.pick(&[10, 1, 2, 65_535]),
         streams_in_max: input.pick(&[65_535, 1, 10]),
@@ -132,6 +138,14 @@ fn settings(input: &mut Input<'_>) -> AssociationConfig {
         association_retries_max: input.pick(&[10, 2, 0]),
         path_retries_max: input.pick(&[5, 0, 1]),
         coupling: input.pick(&Coupling::ALL),
+        multipath: [Multipath::Agreed, Multipath::Always, Multipath::Off, Multipath::Agreed]
+            [usize::from(switches & 3)],
+        nr_sack: on(4),
+        path_mtu_discovery: on(8),
+        ecn: on(16),
+        path_suspicion: on(32),
+        tail_loss_probes: on(64),
+        potentially_failed_retries_max: if on(128) { 0 } else { 3 },
         ..AssociationConfig::default()
     }
 }
@@ -139,12 +153,14 @@ fn settings(input: &mut Input<'_>) -> AssociationConfig {
 /// Two sides, and as much honest talk as the input wants before the script begins.
 fn begin(input: &mut Input<'_>) -> World {
     let mut side = |number: u8| {
-        let two = input.below(2) == 1;
+        let host = input.byte();
         let mtu_bytes = input.pick(&[1472, 512, 1280, 9000, 65_504]);
         let limit = input.pick(&[None, Some(150_000)]);
         let tsn = input.pick(&[None, Some(u32::MAX - 3), Some(0), Some(0x7fff_fffe)]);
-        let addresses = addresses(number).into_iter().take(1 + usize::from(two)).collect();
-        Side::new(number, addresses, settings(input), App::new(mtu_bytes, limit), tsn)
+        let addresses: Vec<_> = addresses(number).into_iter().take(1 + usize::from(host & 1)).collect();
+        let bound = if host & 2 == 0 { &[] } else { &addresses[..] };
+        let app = App::new(mtu_bytes, limit, bound.iter().map(SocketAddr::ip).collect());
+        Side::new(number, addresses, settings(input), app, tsn)
     };
     let sides = [side(0), side(1)];
     let mut world = World::new(sides);
@@ -187,7 +203,12 @@ fn step(input: &mut Input<'_>, world: &mut World, middle: Middle) {
     let what = input.byte();
     let side = usize::from(what >> 7);
     match what & 31 {
-        0..=2 => world.deliver(side),
+        0..=2 => {
+            if let Some(packet) = world.wires[side].front_mut() {
+                packet.marked |= what & MARKED != 0;
+            }
+            world.deliver(side);
+        }
         3 => {
             for _ in 0..input.below(32) {
                 world.deliver(0);
@@ -268,12 +289,31 @@ fn call(input: &mut Input<'_>, world: &mut World, side: usize, what: u8) {
                 }
             });
         }
-        _ => {
-            if input.below(4) == 0 {
-                world.sides[side].reboot();
-                world.known[side] = sniff::Known::default();
-            }
+        _ => change_host(input, world, side),
+    }
+}
+
+/// A host crashes, another path becomes the primary one, a net changes, or a NAT forgets.
+fn change_host(input: &mut Input<'_>, world: &mut World, side: usize) {
+    let what = input.byte();
+    let which = usize::from(what / 4);
+    match what % 4 {
+        0 => {
+            world.sides[side].reboot();
+            world.known[side] = sniff::Known::default();
         }
+        1 => {
+            let Some(id) = world.association(side, which / 2) else { return };
+            let others = &world.sides[1 - side].addresses;
+            let address = others[which % others.len()].ip();
+            // It is refused where it is not confirmed yet, or not one of this association's.
+            world.call(side, |s, _| {
+                let _ = s.endpoint.set_primary(id, address);
+            });
+        }
+        2 => world.nets[which % net::COUNT].change((which / net::COUNT) as u8),
+        _ if which.is_multiple_of(2) => world.sides[side].move_ports(),
+        _ => {}
     }
 }
 
@@ -307,13 +347,14 @@ fn disturb(input: &mut Input<'_>, world: &mut World, side: usize, what: u8) {
 
 /// As many packets as fit together arrive as one.
 fn batch(world: &mut World, from: usize) {
-    let Some(first) = world.wires[from].pop_front() else { return };
+    let Some(first) = world.wires[from].pop_front().filter(|first| first.too_big.is_none()) else { return };
     let segment_bytes = first.bytes.len();
     let mut bytes = first.bytes.to_vec();
     while let Some(next) = world.wires[from].front()
         && (next.from, next.to) == (first.from, first.to)
         && bytes.len().is_multiple_of(segment_bytes)
         && next.bytes.len() <= segment_bytes
+        && next.too_big.is_none()
         && bytes.len() + next.bytes.len() <= 65_000
     {
         bytes.extend_from_slice(&next.bytes);
@@ -330,8 +371,7 @@ fn returned(input: &mut Input<'_>, world: &mut World, side: usize) {
         _ => Unreachable::TooBig { mtu_bytes: input.short().into() },
     };
     let Some(packet) = input.choose(&world.history).cloned() else { return };
-    let quoted = packet.bytes.slice(..packet.bytes.len().min(input.length(64)));
-    world.call(side, |s, now| s.endpoint.handle_unreachable(now, packet.to, why, &quoted, &mut s.app));
+    world.returned(side, &packet, why, input.length(64));
 }
 
 /// The next packet of a side is changed on the way.
@@ -339,7 +379,8 @@ fn edit_next(input: &mut Input<'_>, world: &mut World, from: usize) {
     let Some(packet) = world.wires[from].pop_front() else { return };
     let mut bytes = edit::edit(input, packet.bytes.to_vec(), &world.history);
     world.forged |= edit::seal(input, &mut bytes, &world.known[1 - from]);
-    world.hand(1 - from, &Packet { bytes: bytes.clone().into(), ..packet }, bytes.len());
+    let segment_bytes = bytes.len();
+    world.hand(1 - from, &Packet { bytes: bytes.into(), ..packet }, segment_bytes);
 }
 
 /// A packet of the past comes again, perhaps changed, perhaps to the side that sent it, perhaps from elsewhere.
@@ -369,11 +410,16 @@ fn inject(input: &mut Input<'_>, world: &mut World, from: usize, bytes: Vec<u8>)
     }
     let to = address(&world.sides[1 - from], input.below(2));
     let segment_bytes = bytes.len();
-    world.hand(1 - from, &Packet { from: source, to, bytes: bytes.into() }, segment_bytes);
+    let packet =
+        Packet { from: source, to, bytes: bytes.into(), sent_at: world.now, too_big: None, marked: false };
+    world.hand(1 - from, &packet, segment_bytes);
 }
 
 /// The middle turns honest: everything arrives or is reported, both sides come to an end, and nothing is left.
 fn end(world: &mut World) {
+    for net in &mut world.nets {
+        net.up = true;
+    }
     let idle = |world: &World| world.sides.iter().all(|side| side.send_buffered_bytes() == 0);
     let arrived = world.honest(PROGRESS_LIMIT, idle);
     assert!(arrived || world.forged, "the network is honest and nothing moves");

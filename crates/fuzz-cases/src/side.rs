@@ -10,9 +10,13 @@ use sctp::{
 };
 
 use crate::app::App;
+use crate::net;
 
 /// Timer entries of one endpoint. A deadline that comes nearer with every measured round trip leaves one each time.
 const TIMER_ENTRIES_MAX: usize = 512;
+
+/// The highest port that a NAT gives.
+const PORT_MAX: u16 = 10_000;
 
 /// An endpoint with its program.
 #[derive(Debug)]
@@ -115,16 +119,24 @@ impl Side {
 
     /// The address that a packet leaves from: the one that is wanted, or the one in the net of its receiver.
     pub(crate) fn source(&self, wanted: Option<IpAddr>, to: SocketAddr) -> SocketAddr {
-        let net = |address: &SocketAddr| match address.ip() {
-            IpAddr::V4(v4) => v4.octets()[1],
-            IpAddr::V6(_) => 0,
-        };
         let mut addresses = self.addresses.iter();
         let from = match wanted {
             Some(ip) => addresses.find(|a| a.ip() == ip),
-            None => addresses.find(|a| net(a) == net(&to)),
+            None => addresses.find(|a| net::of(a.ip()) == net::of(to.ip())),
         };
         *from.unwrap_or(&self.addresses[0])
+    }
+
+    /// Whether an address is one of its own.
+    pub(crate) fn has(&self, address: IpAddr) -> bool {
+        self.addresses.iter().any(|own| own.ip() == address)
+    }
+
+    /// Its NAT forgets it: what it sends comes from other ports from now on. What goes to the old ones still arrives.
+    pub(crate) fn move_ports(&mut self) {
+        for address in &mut self.addresses {
+            address.set_port(address.port() % PORT_MAX + 1);
+        }
     }
 
     /// Bytes of all send buffers.

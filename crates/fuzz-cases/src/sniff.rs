@@ -1,5 +1,7 @@
 //! What a middle that reads everything knows.
 
+use std::collections::VecDeque;
+
 use sctp_wire::chunk::{Chunk, CookieEcho, Data};
 use sctp_wire::parameter::Parameter;
 use sctp_wire::{Header, Packet};
@@ -18,10 +20,13 @@ pub(crate) struct Known {
     pub(crate) ssn: u16,
     /// What it has acknowledged.
     pub(crate) cum_tsn: u32,
-    /// The last state cookie that it made, and the last information of a heartbeat.
+    /// The last state cookie that it made, and what its last heartbeats said.
     pub(crate) cookie: Vec<u8>,
-    pub(crate) heartbeat: Vec<u8>,
+    pub(crate) heartbeats: VecDeque<Vec<u8>>,
 }
+
+/// Heartbeats of a side that the middle remembers.
+const HEARTBEATS_MAX: usize = 8;
 
 impl Known {
     pub(crate) fn read(&mut self, packet: &[u8]) {
@@ -33,6 +38,7 @@ impl Known {
                     (self.tsn, self.stream, self.ssn) = (data.tsn.0, data.stream.0, data.ssn.0);
                 }
                 Ok(Chunk::Sack(sack)) => self.cum_tsn = sack.cum_tsn.0,
+                Ok(Chunk::NrSack(sack)) => self.cum_tsn = sack.cum_tsn.0,
                 Ok(Chunk::Init(init)) => self.begin(init.initiate_tag.0, init.initial_tsn.0),
                 Ok(Chunk::InitAck(ack)) => {
                     self.begin(ack.initiate_tag.0, ack.initial_tsn.0);
@@ -43,7 +49,12 @@ impl Known {
                         }
                     }
                 }
-                Ok(Chunk::Heartbeat(heartbeat)) => self.heartbeat = heartbeat.info.to_vec(),
+                Ok(Chunk::Heartbeat(heartbeat)) => {
+                    if self.heartbeats.len() == HEARTBEATS_MAX {
+                        self.heartbeats.pop_front();
+                    }
+                    self.heartbeats.push_back(heartbeat.info.to_vec());
+                }
                 _ => {}
             }
         }

@@ -1,12 +1,13 @@
 //! Two sides, the wires between them and the clock.
 
-use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::collections::{BTreeSet, VecDeque};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
-use sctp::{Arrival, AssociationId, CloseReason, Scope, Time, TransmitBuffer};
+use sctp::{Arrival, AssociationId, CloseReason, Scope, Time, Transmit, TransmitBuffer, Unreachable};
 
+use crate::net::{self, Fate, Net};
 use crate::side::Side;
 use crate::sniff::{self, Known};
 
@@ -19,8 +20,6 @@ const HISTORY_PACKETS_MAX: usize = 64;
 const CONTROL_PACKETS_MAX: usize = 40;
 /// Times that one instant may have something to do.
 const INSTANT_STEPS_MAX: usize = 128;
-/// How long an honest wire takes.
-const WIRE_DELAY: Duration = Duration::from_millis(1);
 
 /// A packet on a wire.
 #[derive(Clone, Debug)]
@@ -28,6 +27,11 @@ pub(crate) struct Packet {
     pub(crate) from: SocketAddr,
     pub(crate) to: SocketAddr,
     pub(crate) bytes: Bytes,
+    pub(crate) sent_at: Time,
+    /// It is too long for its net: its sender will hear how long packets may be there, and nobody sees it.
+    pub(crate) too_big: Option<usize>,
+    /// A congested router has let it pass.
+    pub(crate) marked: bool,
 }
 
 /// Everything there is.
@@ -35,10 +39,13 @@ pub(crate) struct Packet {
 pub(crate) struct World {
     pub(crate) now: Time,
     pub(crate) sides: [Side; 2],
+    pub(crate) nets: [Net; net::COUNT],
     /// What each side has sent and did not arrive yet.
     pub(crate) wires: [VecDeque<Packet>; 2],
     pub(crate) history: VecDeque<Packet>,
     pub(crate) known: [Known; 2],
+    /// Where packets came from that each side has taken.
+    heard: [BTreeSet<IpAddr>; 2],
     /// The middle made a packet that passes for one of a side's: what follows proves nothing about its content.
     pub(crate) forged: bool,
     /// State cookies that brought up an association.
@@ -53,9 +60,11 @@ impl World {
         World {
             now: Time::ZERO + Duration::from_secs(1),
             sides,
+            nets: Default::default(),
             wires: Default::default(),
             history: VecDeque::new(),
             known: Default::default(),
+            heard: Default::default(),
             forged: false,
             cookies: Vec::new(),
             buffer: TransmitBuffer::new(),
@@ -88,9 +97,15 @@ impl World {
         let packets = packet.bytes.len().div_ceil(segment_bytes.max(1));
         app.expect_packets(packets);
         let associations = app.book.entries.len();
-        let arrival =
-            Arrival { remote: packet.from, local, marked: false, segment_bytes, bytes: &packet.bytes };
+        let arrival = Arrival {
+            remote: packet.from,
+            local,
+            marked: packet.marked,
+            segment_bytes,
+            bytes: &packet.bytes,
+        };
         endpoint.handle_batch(self.now, &arrival, app);
+        self.heard[side].insert(packet.from.ip());
         if app.book.entries.len() > associations
             && let Some(cookie) = sniff::cookie(&packet.bytes)
         {
@@ -105,8 +120,25 @@ impl World {
     /// The next packet of a side arrives.
     pub(crate) fn deliver(&mut self, from: usize) {
         if let Some(packet) = self.wires[from].pop_front() {
-            self.hand(1 - from, &packet, packet.bytes.len());
+            self.arrive(from, &packet);
         }
+    }
+
+    /// A packet comes to where it goes, or back.
+    fn arrive(&mut self, from: usize, packet: &Packet) {
+        match packet.too_big {
+            Some(mtu_bytes) => {
+                self.returned(from, packet, Unreachable::TooBig { mtu_bytes }, packet.bytes.len());
+            }
+            None => self.hand(1 - from, packet, packet.bytes.len()),
+        }
+    }
+
+    /// An ICMP message quotes so much of a packet to the side that has sent it.
+    pub(crate) fn returned(&mut self, side: usize, packet: &Packet, why: Unreachable, quoted_bytes: usize) {
+        self.print("returned to", side, packet);
+        let quoted = packet.bytes.slice(..packet.bytes.len().min(quoted_bytes));
+        self.call(side, |s, now| s.endpoint.handle_unreachable(now, packet.to, why, &quoted, &mut s.app));
     }
 
     /// Lets time pass. Timers expire on the way, and packets wait.
@@ -147,13 +179,32 @@ impl World {
                 return true;
             }
             let waiting = [self.wires[0].len(), self.wires[1].len()];
-            let next = if waiting == [0, 0] { self.deadline() } else { Some(self.now + WIRE_DELAY) };
-            let Some(next) = next.filter(|at| *at <= end) else { return false };
+            let arrival = self.wires.iter().flatten().map(|packet| self.arrives_at(packet)).min();
+            let Some(next) = arrival.or(self.deadline()).filter(|at| *at <= end) else { return false };
             self.pass(next - self.now);
             for (from, packets) in waiting.into_iter().enumerate() {
-                for _ in 0..packets {
-                    self.deliver(from);
-                }
+                self.deliver_due(from, packets);
+            }
+        }
+    }
+
+    /// When a packet that waits now arrives on an honest network.
+    fn arrives_at(&self, packet: &Packet) -> Time {
+        self.due_at(packet).max(self.now + net::DELAY_MIN)
+    }
+
+    fn due_at(&self, packet: &Packet) -> Time {
+        packet.sent_at + self.nets[net::of(packet.to.ip())].delay
+    }
+
+    /// Those of the `first` packets of a side arrive that have been on their way for long enough.
+    fn deliver_due(&mut self, from: usize, first: usize) {
+        let mut place = 0;
+        for _ in 0..first {
+            if self.due_at(&self.wires[from][place]) > self.now {
+                place += 1;
+            } else if let Some(packet) = self.wires[from].remove(place) {
+                self.arrive(from, &packet);
             }
         }
     }
@@ -186,31 +237,47 @@ impl World {
         {
             let batch = Bytes::from(self.buffer.to_vec());
             assert_eq!(batch.len(), transmit.total_bytes, "a batch is as long as it says");
-            let from = self.sides[side].source(transmit.local, transmit.remote);
             for start in (0..batch.len()).step_by(transmit.segment_bytes) {
                 let bytes = batch.slice(start..batch.len().min(start + transmit.segment_bytes));
                 if sniff::has_data(&bytes) {
+                    self.assert_known(side, transmit.remote.ip());
                     data_bytes += bytes.len();
                 } else {
                     control_packets += 1;
                 }
-                self.emit(side, Packet { from, to: transmit.remote, bytes });
+                self.emit(side, &transmit, bytes);
             }
             assert!(data_bytes <= data_bytes_max, "one call sends more than there is to send");
             assert!(control_packets <= control_packets_max, "one call sets off {control_packets} packets");
         }
     }
 
-    fn emit(&mut self, side: usize, packet: Packet) {
-        self.print("sent by   ", side, &packet);
+    /// An address that only the middle has named gets no data: nothing has come from there that proves anything
+    /// (RFC 9260 §5.4).
+    fn assert_known(&self, side: usize, to: IpAddr) {
+        let known = self.heard[side].contains(&to) || self.sides[1 - side].has(to);
+        assert!(known, "data goes to {to}, which has said nothing");
+    }
+
+    fn emit(&mut self, side: usize, transmit: &Transmit, bytes: Bytes) {
+        let (own, other) = (&self.sides[side], &self.sides[1 - side]);
+        let to = transmit.remote;
+        let net = &self.nets[net::of(to.ip())];
+        // Within a host nothing is too long.
+        let uncut = !transmit.may_fragment && own.app.in_flight_limit_bytes.is_none();
+        let fate = net.fate(bytes.len(), uncut);
+        // A packet for nobody is lost.
+        let lost = fate == Fate::Lost || !other.has(to.ip());
+        let too_big = if let Fate::Returned { mtu_bytes } = fate { Some(mtu_bytes) } else { None };
+        let from = own.source(transmit.local, to);
+        let packet = Packet { from, to, bytes, sent_at: self.now, too_big, marked: false };
+        self.print(if lost { "lost by   " } else { "sent by   " }, side, &packet);
         self.known[side].read(&packet.bytes);
         if self.history.len() == HISTORY_PACKETS_MAX {
             self.history.pop_front();
         }
         self.history.push_back(packet.clone());
-        // A packet for nobody is lost.
-        let other = &self.sides[1 - side].addresses;
-        if self.wires[side].len() < WIRE_PACKETS_MAX && other.iter().any(|a| a.ip() == packet.to.ip()) {
+        if !lost && self.wires[side].len() < WIRE_PACKETS_MAX {
             self.wires[side].push_back(packet);
         }
     }
