@@ -1,6 +1,7 @@
 //! Helpers shared by the scenario, conformance and interoperability tests.
 #![forbid(unsafe_code)]
 
+pub mod namespace;
 pub mod ours;
 pub mod peers;
 pub mod process;

@@ -3,15 +3,12 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use std::fs::File;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::thread::{self, JoinHandle};
+use std::thread;
 
-use nix::sched::{CloneFlags, setns};
 use swiftwater::{Association, Listener, MtuState, Options, PathStatistics};
-use swiftwater_tests::tools;
+use swiftwater_tests::namespace::Host;
 
+const ROUTER: &str = "10.77.1.1";
 const SERVER: &str = "10.77.2.2";
 const MESSAGE_BYTES: usize = 8000;
 /// Far more than any search takes.
@@ -19,77 +16,44 @@ const MESSAGES_MAX: u64 = 10_000_000;
 
 /// Two hosts and the router between them.
 struct Hosts {
-    ip: PathBuf,
-    client: String,
-    router: String,
-    server: String,
+    client: Host,
+    router: Host,
+    server: Host,
 }
 
 impl Hosts {
     /// None: this user may not make any.
     fn new(name: &str) -> Option<Self> {
-        let ip = tools::program("ip")?;
-        let named = |role: &str| format!("sw-mtu-{name}-{role}-{}", std::process::id());
-        let hosts = Hosts { ip, client: named("a"), router: named("r"), server: named("b") };
-        if !hosts.runs(&format!("netns add {}", hosts.client)) {
-            tools::skip("no right to make network namespaces");
-            return None;
-        }
-        let Hosts { client, router, server, .. } = &hosts;
-        for command in [
-            format!("netns add {router}"),
-            format!("netns add {server}"),
-            format!("-n {client} link add e0 mtu 1500 type veth peer name e0 mtu 1500 netns {router}"),
-            format!("-n {router} link add e1 mtu 1400 type veth peer name e0 mtu 1400 netns {server}"),
-            format!("-n {client} address add 10.77.1.2/24 dev e0"),
-            format!("-n {router} address add 10.77.1.1/24 dev e0"),
-            format!("-n {router} address add 10.77.2.1/24 dev e1"),
-            format!("-n {server} address add {SERVER}/24 dev e0"),
-            format!("-n {client} link set e0 up"),
-            format!("-n {router} link set e0 up"),
-            format!("-n {router} link set e1 up"),
-            format!("-n {server} link set e0 up"),
-            format!("-n {client} route add default via 10.77.1.1"),
-            format!("-n {server} route add default via 10.77.2.1"),
-            format!("netns exec {router} sysctl -qw net.ipv4.ip_forward=1"),
-        ] {
-            assert!(hosts.runs(&command), "ip {command}");
-        }
-        Some(hosts)
+        let host = |role: &str| Host::new(&format!("mtu-{name}-{role}"));
+        let Hosts { client, router, server } =
+            Hosts { client: host("a")?, router: host("r")?, server: host("b")? };
+        client.ip(&format!("link add e0 mtu 1500 type veth peer name e0 mtu 1500 netns {}", router.name()));
+        router.ip(&format!("link add e1 mtu 1400 type veth peer name e0 mtu 1400 netns {}", server.name()));
+        client.ip("address add 10.77.1.2/24 dev e0");
+        router.ip(&format!("address add {ROUTER}/24 dev e0"));
+        router.ip("address add 10.77.2.1/24 dev e1");
+        server.ip(&format!("address add {SERVER}/24 dev e0"));
+        client.ip("link set e0 up");
+        router.ip("link set e0 up");
+        router.ip("link set e1 up");
+        server.ip("link set e0 up");
+        client.ip(&format!("route add default via {ROUTER}"));
+        server.ip("route add default via 10.77.2.1");
+        router.exec("sysctl -qw net.ipv4.ip_forward=1");
+        Some(Hosts { client, router, server })
     }
 
     /// The router no longer says what it drops.
     fn silence(&self) {
         // ICMP errors are its own packets; those that it forwards come in through an interface.
-        assert!(self.runs(&format!("-n {} rule add iif lo to 10.77.1.0/24 blackhole", self.router)));
+        self.router.ip("rule add iif lo to 10.77.1.0/24 blackhole");
     }
 
     /// The line behind the router takes that much from now on.
     fn narrow(&self, mtu_bytes: usize) {
-        assert!(self.runs(&format!("-n {} link set e1 mtu {mtu_bytes}", self.router)));
-        assert!(self.runs(&format!("-n {} link set e0 mtu {mtu_bytes}", self.server)));
+        self.router.ip(&format!("link set e1 mtu {mtu_bytes}"));
+        self.server.ip(&format!("link set e0 mtu {mtu_bytes}"));
     }
-
-    fn runs(&self, command: &str) -> bool {
-        Command::new(&self.ip).args(command.split(' ')).status().is_ok_and(|status| status.success())
-    }
-}
-
-impl Drop for Hosts {
-    fn drop(&mut self) {
-        for namespace in [&self.client, &self.router, &self.server] {
-            self.runs(&format!("netns delete {namespace}"));
-        }
-    }
-}
-
-/// Runs something on a host. The sockets that it opens, and the threads that it starts, stay there.
-fn on<T: Send + 'static>(host: &str, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
-    let namespace = Path::new("/var/run/netns").join(host);
-    thread::spawn(move || {
-        setns(File::open(namespace).unwrap(), CloneFlags::CLONE_NEWNET).unwrap();
-        work()
-    })
 }
 
 /// Numbered messages leave until the path is as it should be.
@@ -122,23 +86,57 @@ fn count(listener: Listener) -> u64 {
     next
 }
 
-/// What the client finds before and after the line becomes narrower, and what comes of its messages.
-fn run(hosts: &Hosts) -> (usize, usize) {
-    let listener = on(&hosts.server, || {
-        Listener::bind_with(format!("{SERVER}:5001").as_str(), &Options::default()).unwrap()
-    });
+/// An association between two hosts, and who counts what arrives.
+fn connect(client: &Host, server: &Host, address: &'static str) -> (Association, thread::JoinHandle<u64>) {
+    let listener = server
+        .run(move || Listener::bind_with(format!("{address}:5001").as_str(), &Options::default()).unwrap());
     let listener = listener.join().unwrap();
     let counts = thread::spawn(move || count(listener));
-    let association = on(&hosts.client, || Association::connect(format!("{SERVER}:5001").as_str()).unwrap());
-    let association = association.join().unwrap();
-    let complete = |path: &PathStatistics| path.mtu_state == MtuState::SearchComplete;
+    let association = client.run(move || Association::connect(format!("{address}:5001").as_str()).unwrap());
+    (association.join().unwrap(), counts)
+}
+
+fn is_complete(path: &PathStatistics) -> bool {
+    path.mtu_state == MtuState::SearchComplete
+}
+
+/// What the client finds before and after the line becomes narrower, and what comes of its messages.
+fn run(hosts: &Hosts) -> (usize, usize) {
+    let (association, counts) = connect(&hosts.client, &hosts.server, SERVER);
     let mut sent = 0;
-    let first = send_until(&association, &mut sent, complete);
+    let first = send_until(&association, &mut sent, is_complete);
     hosts.narrow(1300);
-    let second = send_until(&association, &mut sent, |path| complete(path) && path.mtu_bytes != first);
+    let second = send_until(&association, &mut sent, |path| is_complete(path) && path.mtu_bytes != first);
     association.close().unwrap();
     assert_eq!(counts.join().unwrap(), sent);
     (first, second)
+}
+
+/// What a client finds on the way to a server.
+fn found(client: &Host, server: &Host, address: &'static str) -> usize {
+    let (association, counts) = connect(client, server, address);
+    let mut sent = 0;
+    let found = send_until(&association, &mut sent, is_complete);
+    association.close().unwrap();
+    assert_eq!(counts.join().unwrap(), sent);
+    found
+}
+
+#[test]
+#[ignore = "needs network namespaces: ./test --all"]
+fn ethernet_takes_1500_bytes() {
+    let Some(hosts) = Hosts::new("ether") else { return };
+    // 28 of them are the headers of IPv4 and UDP.
+    assert_eq!(found(&hosts.client, &hosts.router, ROUTER), 1472);
+}
+
+#[test]
+#[ignore = "needs network namespaces: ./test --all"]
+fn loopback_takes_the_largest_packet_of_ip() {
+    let Some(host) = Host::new("mtu-lo") else { return };
+    host.ip("link set lo up");
+    // 65,535 without those headers, and a multiple of four.
+    assert_eq!(found(&host, &host, "127.0.0.1"), 65_504);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use nix::errno::Errno;
 
 use crate::LinkStats;
-use crate::bind::BoundSocket;
+use crate::bind::{BoundSocket, bind_to_interface};
 use crate::blocks::Blocks;
 use crate::control::RECEIVE_CONTROL_BYTES;
 use crate::link::{PathInfo, Sink, Unreachable};
@@ -179,6 +179,14 @@ impl Socket {
     /// Whether it sends to addresses of this family.
     fn carries(&self, remote: IpAddr) -> bool {
         self.inner.ipv6 == remote.is_ipv6() || (self.inner.dual_stack && remote.is_ipv4())
+    }
+
+    /// The interface that it was bound to is gone. Binds it to the one that has the name by now; false: there is none, or
+    /// that needs a privilege (CAP_NET_RAW).
+    #[cold]
+    pub(crate) fn bind_anew(&self) -> bool {
+        let interface = self.inner.interface.as_deref();
+        interface.is_some_and(|interface| bind_to_interface(self.inner.fd.as_fd(), interface).is_ok())
     }
 }
 

@@ -22,6 +22,8 @@ const BATCH_BYTES_MAX: usize = 65_300;
 pub struct UdpEncap {
     sockets: Sockets,
     limits: BatchLimits,
+    /// Batches in a row that the kernel did not segment, though nothing else was wrong with them.
+    refused_batches: u32,
     /// One datagram, or a batch of more slices than a system call takes, put together.
     scratch: Vec<u8>,
 }
@@ -49,6 +51,7 @@ impl UdpEncap {
         Ok(UdpEncap {
             sockets: Sockets::new(bound, UDP_HEADER_BYTES, config.mtu_bytes),
             limits: BatchLimits { segments_max, bytes_max: BATCH_BYTES_MAX },
+            refused_batches: 0,
             scratch: Vec::with_capacity(RECEIVE_BYTES),
         })
     }

@@ -75,7 +75,8 @@ pub struct Options {
     /// the same host, otherwise that of the route to the peer's address.
     pub local_addresses: Vec<IpAddr>,
     /// Bind each socket to the interface that has its address: what leaves from the address leaves there, whatever the
-    /// routes say. Default false.
+    /// routes say. One that is taken out and put in again is found when something leaves there, if the program has
+    /// CAP_NET_RAW by then. Default false.
     pub bind_interfaces: bool,
     /// The largest IP packet to send, such as 1500; the route's MTU where that is smaller. Default: the route's.
     pub mtu_bytes: Option<usize>,

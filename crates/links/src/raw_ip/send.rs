@@ -3,6 +3,7 @@
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
 
+use nix::errno::Errno;
 use smallvec::SmallVec;
 
 use super::RawIp;
@@ -40,7 +41,8 @@ impl RawIp {
         Ok(())
     }
 
-    /// One system call, repeated while it only brings the news of an earlier packet's ICMP error. Says how many left.
+    /// One system call, repeated while it only brings the news of an earlier packet's ICMP error, or of an interface that is
+    /// there again. Says how many left.
     fn send_some(&mut self, batch: &Batch<'_>, slices: &[IoSlice<'_>], counts: &[usize]) -> (Outcome, usize) {
         let socket = &mut self.sockets.list[batch.index];
         if let Err(errno) = socket.allow_cutting(batch) {
@@ -57,6 +59,7 @@ impl RawIp {
             match send_messages(socket.inner.fd.as_fd(), &to, slices, counts, control.as_bytes()) {
                 Ok(sent) => return (Outcome::Sent, sent),
                 Err(errno) if is_icmp_error(errno) && tries < SEND_TRIES_MAX => socket.reports_waiting = true,
+                Err(Errno::ENODEV) if tries < SEND_TRIES_MAX && socket.bind_anew() => {}
                 Err(errno) => return (Outcome::of(errno), 0),
             }
         }

@@ -4,6 +4,8 @@ use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
 
+use nix::errno::Errno;
+
 use super::UdpEncap;
 use crate::control::ControlBuilder;
 use crate::link::Transmit;
@@ -15,6 +17,9 @@ use crate::syscalls::{send_message, set_option};
 /// Segments that every kernel with segmentation offload takes in one batch, and what newer ones take.
 const SEGMENTS_MAX_OLD: usize = 64;
 const SEGMENTS_MAX_NEW: usize = 128;
+/// After so many batches in a row that were refused, but whose datagrams went singly, it is the offload that this kernel or
+/// device lacks. Once may be chance: an address that came back between the two looks the same.
+const REFUSED_BATCHES_MAX: u32 = 2;
 /// Slices that one system call takes (`UIO_MAXIOV`).
 const SLICES_MAX: usize = 1024;
 
@@ -47,12 +52,17 @@ impl UdpEncap {
                 let fits = batch.transmit.segment_bytes <= self.sockets.path_info(batch.remote).mtu_bytes;
                 let all_sent = self.send_one_by_one(batch)?;
                 if fits && all_sent {
-                    // The same datagrams go singly, so it is the offload that this kernel or device lacks.
+                    self.refused_batches += 1;
+                }
+                if self.refused_batches == REFUSED_BATCHES_MAX {
                     self.limits.segments_max = 1;
                 }
                 Ok(())
             }
-            outcome => self.sockets.settle(batch, outcome, segments, batch.total_bytes),
+            outcome => {
+                self.refused_batches = 0;
+                self.sockets.settle(batch, outcome, segments, batch.total_bytes)
+            }
         }
     }
 
@@ -119,7 +129,8 @@ fn send_control(batch: &Batch<'_>, socket: &Socket, segment_bytes: Option<u16>) 
     control
 }
 
-/// One system call that sends, repeated while it only brings the news of an earlier datagram's ICMP error.
+/// One system call that sends, repeated while it only brings the news of an earlier datagram's ICMP error, or of an interface
+/// that is there again.
 fn send(socket: &mut Socket, to: &RawAddress, slices: &[IoSlice<'_>], control: &[u8]) -> Outcome {
     let mut tries = 0;
     loop {
@@ -127,6 +138,7 @@ fn send(socket: &mut Socket, to: &RawAddress, slices: &[IoSlice<'_>], control: &
         match send_message(socket.inner.fd.as_fd(), to, slices, control) {
             Ok(_) => return Outcome::Sent,
             Err(errno) if is_icmp_error(errno) && tries < SEND_TRIES_MAX => socket.reports_waiting = true,
+            Err(Errno::ENODEV) if tries < SEND_TRIES_MAX && socket.bind_anew() => {}
             Err(errno) => return Outcome::of(errno),
         }
     }
@@ -220,17 +232,25 @@ mod tests {
             println!("skipped: this kernel does not segment");
             return;
         }
-        // The offload needs UDP checksums: without them the kernel refuses, but only to segment.
-        set_option(from.sockets.list[0].inner.fd.as_fd(), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).unwrap();
         let remote = to.local_addresses()[0];
-        transmit(&mut from, remote, 1000, 4500);
+        // The offload needs UDP checksums: without them the kernel refuses, but only to segment.
+        let no_checksums = |link: &UdpEncap, on| {
+            set_option(link.sockets.list[0].inner.fd.as_fd(), libc::SOL_SOCKET, libc::SO_NO_CHECK, on)
+                .unwrap();
+        };
+        // Once is not enough, nor twice with a batch between them that is taken.
+        for on in [1, 0, 1, 1] {
+            assert_eq!(from.batch_limits(), to.batch_limits());
+            no_checksums(&from, on);
+            transmit(&mut from, remote, 1000, 4500);
+        }
         assert_eq!(from.batch_limits(), BatchLimits { segments_max: 1, ..to.batch_limits() });
         transmit(&mut from, remote, 1000, 4500);
         let mut kept = Kept::default();
         while to.receive(&mut kept).unwrap() {}
         let sizes: Vec<_> = kept.0.iter().map(Bytes::len).collect();
-        assert_eq!(sizes, [1000, 1000, 1000, 1000, 500, 1000, 1000, 1000, 1000, 500]);
-        assert_eq!(from.stats().batches_sent, 10);
+        assert_eq!(sizes, [1000, 1000, 1000, 1000, 500].repeat(5));
+        assert_eq!(from.stats().batches_sent, 4 * 5 + 1);
     }
 
     #[test]

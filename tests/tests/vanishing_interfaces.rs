@@ -1,0 +1,207 @@
+//! Two hosts with two lines between them, each host in a network namespace: what becomes of an association when addresses and
+//! interfaces vanish under it and come back.
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use swiftwater::{Association, Listener, Options, PathState, PathStatistics, Stack};
+use swiftwater_tests::namespace::Host;
+
+const PORT: u16 = 5001;
+const MESSAGE_BYTES: usize = 4000;
+/// Far more than any failover takes.
+const MESSAGES_MAX: u64 = 2_000_000;
+
+/// The hosts; their first line is that of the primary path.
+struct Hosts {
+    client: Host,
+    server: Host,
+}
+
+impl Hosts {
+    /// None: this user may not make any.
+    fn new(name: &str) -> Option<Self> {
+        let hosts = Hosts {
+            client: Host::new(&format!("gone-{name}-a"))?,
+            server: Host::new(&format!("gone-{name}-b"))?,
+        };
+        (0..2).for_each(|line| hosts.add_line(line));
+        Some(hosts)
+    }
+
+    fn add_line(&self, line: usize) {
+        let Hosts { client, server } = self;
+        client.ip(&format!("link add e{line} type veth peer name e{line} netns {}", server.name()));
+        for (host, number) in [(client, 1), (server, 2)] {
+            host.ip(&format!("address add 10.78.{line}.{number}/24 dev e{line}"));
+            host.ip(&format!("link set e{line} up"));
+        }
+    }
+}
+
+fn options(number: u8) -> Options {
+    let local_addresses = (0..2).map(|line| IpAddr::from([10, 78, line, number])).collect();
+    Options { local_addresses, ..Options::default() }
+}
+
+/// A client that sends numbered messages, and a server that sees that each comes once, in order.
+struct Transfer {
+    stack: Stack,
+    association: Association,
+    sent: u64,
+    received: Arc<AtomicU64>,
+    server: thread::JoinHandle<()>,
+}
+
+impl Transfer {
+    /// On the host of the client.
+    fn new(hosts: &Hosts, change: fn(Options) -> Options) -> Self {
+        let received = Arc::new(AtomicU64::new(0));
+        let stack = hosts.server.run(move || Stack::bind(&change(options(2))).unwrap()).join().unwrap();
+        let listener = stack.listen(PORT).unwrap();
+        let counter = Arc::clone(&received);
+        let server = thread::spawn(move || count(&listener, &counter));
+        let stack = Stack::bind(&Options { udp_port: Some(0), ..change(options(1)) }).unwrap();
+        let association = stack.connect(format!("10.78.0.2:{PORT}").as_str()).unwrap();
+        Transfer { stack, association, sent: 0, received, server }
+    }
+
+    fn path(&self, line: usize) -> Option<PathStatistics> {
+        let wanted = IpAddr::from([10, 78, line as u8, 2]);
+        let paths = self.association.statistics().paths;
+        paths.into_iter().find(|path| path.remote.ip() == wanted)
+    }
+
+    fn is_active(&self, line: usize) -> bool {
+        self.path(line).is_some_and(|path| path.state == PathState::Active)
+    }
+
+    /// What was delivered on a line, which has a path.
+    fn delivered_bytes(&self, line: usize) -> u64 {
+        self.path(line).unwrap().delivered_bytes
+    }
+
+    fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+
+    /// Sends until it is so.
+    fn send_until(&mut self, what: &str, done: impl Fn(&Transfer) -> bool) {
+        while !done(self) {
+            assert!(self.sent < MESSAGES_MAX, "{what}: {:#?}", self.association.statistics());
+            for _ in 0..10 {
+                let mut message = vec![0; MESSAGE_BYTES];
+                message[..8].copy_from_slice(&self.sent.to_be_bytes());
+                self.association.send(&message).unwrap();
+                self.sent += 1;
+            }
+        }
+    }
+
+    /// The end: everything has arrived.
+    fn close(self) {
+        self.association.close().unwrap();
+        self.server.join().unwrap();
+        assert_eq!(self.received.load(Ordering::Relaxed), self.sent);
+    }
+}
+
+/// Takes messages to the end and sees that each number comes once, in order.
+fn count(listener: &Listener, received: &AtomicU64) {
+    let association = listener.accept().unwrap();
+    let mut message = vec![0; MESSAGE_BYTES];
+    while let Some(info) = association.recv_into(&mut message).unwrap() {
+        assert_eq!(info.bytes, MESSAGE_BYTES);
+        assert_eq!(message[..8], received.load(Ordering::Relaxed).to_be_bytes());
+        received.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The first line goes and comes back while messages flow. Says how often the client's system refused to send.
+fn survives(
+    name: &str,
+    change: fn(Options) -> Options,
+    go: impl Fn(&Hosts) + Send + 'static,
+    come: impl Fn(&Hosts) + Send + 'static,
+) -> Option<u64> {
+    let hosts = Arc::new(Hosts::new(name)?);
+    let at_client = Arc::clone(&hosts);
+    let work = hosts.client.run(move || {
+        let hosts = at_client;
+        let mut transfer = Transfer::new(&hosts, change);
+        transfer.send_until("both paths are there", |t| t.is_active(0) && t.is_active(1));
+        for _ in 0..2 {
+            go(&hosts);
+            transfer.send_until("the first path is left", |t| !t.is_active(0));
+            let before = transfer.received();
+            transfer.send_until("the other carries on", |t| t.received() > before + 1000);
+            come(&hosts);
+            let before = transfer.delivered_bytes(0);
+            transfer.send_until("the first is back", |t| {
+                t.is_active(0) && t.delivered_bytes(0) > before + 100_000
+            });
+        }
+        let refused = transfer.stack.statistics().link.send_failed;
+        transfer.close();
+        refused
+    });
+    Some(work.join().unwrap())
+}
+
+fn as_it_is(options: Options) -> Options {
+    options
+}
+
+#[test]
+#[ignore = "needs network namespaces: ./test --all"]
+fn an_address_of_the_sender() {
+    let go = |hosts: &Hosts| hosts.client.ip("address del 10.78.0.1/24 dev e0");
+    let come = |hosts: &Hosts| hosts.client.ip("address add 10.78.0.1/24 dev e0");
+    let Some(refused) = survives("own", as_it_is, go, come) else { return };
+    assert!(refused > 0);
+}
+
+#[test]
+#[ignore = "needs network namespaces: ./test --all"]
+fn an_address_of_the_receiver() {
+    let go = |hosts: &Hosts| hosts.server.ip("address del 10.78.0.2/24 dev e0");
+    let come = |hosts: &Hosts| hosts.server.ip("address add 10.78.0.2/24 dev e0");
+    survives("peer", as_it_is, go, come);
+}
+
+#[test]
+#[ignore = "needs network namespaces: ./test --all"]
+fn an_interface_that_is_switched_off() {
+    let go = |hosts: &Hosts| hosts.client.ip("link set e0 down");
+    let come = |hosts: &Hosts| hosts.client.ip("link set e0 up");
+    let Some(refused) = survives("down", as_it_is, go, come) else { return };
+    assert!(refused > 0);
+}
+
+#[test]
+#[ignore = "needs network namespaces: ./test --all"]
+fn an_interface_that_is_taken_out() {
+    let go = |hosts: &Hosts| hosts.client.ip("link delete e0");
+    let come = |hosts: &Hosts| hosts.add_line(0);
+    let Some(refused) = survives("out", as_it_is, go, come) else { return };
+    assert!(refused > 0);
+}
+
+#[test]
+#[ignore = "needs network namespaces: ./test --all"]
+fn an_interface_that_sockets_are_bound_to() {
+    let go = |hosts: &Hosts| hosts.client.ip("link delete e0");
+    let come = |hosts: &Hosts| hosts.add_line(0);
+    // The server finds out when it sends there, which is a heartbeat.
+    let bound = |options| {
+        let heartbeat_interval = Some(Duration::from_millis(100));
+        Options { bind_interfaces: true, heartbeat_interval, ..options }
+    };
+    let Some(refused) = survives("bound", bound, go, come) else { return };
+    assert!(refused > 0);
+}
