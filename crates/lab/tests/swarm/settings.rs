@@ -5,7 +5,7 @@ use std::time::Duration;
 use netsim::topology::RandomLimits;
 use sctp::config::RtoConfig;
 use sctp::congestion::{Algorithm, Coupling};
-use sctp::{AssociationConfig, PathHints};
+use sctp::{AssociationConfig, Multipath, PathHints};
 
 use crate::dice::Dice;
 
@@ -26,6 +26,11 @@ pub fn association(dice: &mut Dice, patient: bool, crashes: bool) -> Association
         partial_delivery_bytes: dice.skewed(500, 500_000) as usize,
         congestion: dice.pick(&Algorithm::ALL),
         coupling: dice.pick(&Coupling::ALL),
+        multipath: dice.pick(&Multipath::ALL),
+        nr_sack: !dice.one_in(4),
+        path_mtu_discovery: !dice.one_in(4),
+        path_suspicion: !dice.one_in(4),
+        potentially_failed_retries_max: dice.pick(&[0, 0, 1, u32::MAX]),
         tail_loss_probes: !dice.one_in(4),
         rto: RtoConfig {
             initial: Duration::from_millis(dice.even(500, 3000)),
