@@ -221,13 +221,15 @@ impl Path {
     }
 
     /// Whether one more packet may leave. RFC 9260 §6.1 B lets the last packet overshoot the congestion
-    /// window; the link's own limit is a wall.
+    /// window; while a loss is repaired, by half a packet at most, so that no more leave than the reduction counts, be they
+    /// full or nearly. The link's own limit is a wall.
     #[inline]
     pub(crate) fn may_send_packet(&self) -> bool {
         if self.in_flight_bytes == 0 || self.tail.is_due() {
             return true;
         }
-        self.in_flight_bytes < self.cwnd_bytes() && self.pacer.is_open() && self.link_has_room()
+        let room_bytes = if self.reduction.is_some() { chunks_bytes(self.mtu_bytes) / 2 } else { 1 };
+        self.in_flight_bytes + room_bytes <= self.cwnd_bytes() && self.pacer.is_open() && self.link_has_room()
     }
 
     #[inline]
@@ -607,16 +609,27 @@ pub(crate) fn after(a: u32, b: u32) -> bool {
 mod tests {
     use super::*;
 
-    #[test]
-    fn one_full_packet_leaves_when_a_loss_is_found_and_another_for_what_is_delivered_then() {
+    fn found_a_loss() -> Path {
         let remote = SocketAddr::from(([192, 0, 2, 1], 9899));
         let hints = PathHints { mtu_bytes: 1472, ..PathHints::default() };
         let mut path = Path::new(remote, None, hints, &AssociationConfig::default());
-        // A packet of 1472 bytes holds 1460 of chunks: a window of a byte more would let two leave.
         path.in_flight_bytes = 60 * 1460;
         path.enter_recovery(Time::ZERO, Signal::Loss, 64 * 1460, 1);
-        assert_eq!(path.window_bytes(), 1460);
+        path
+    }
+
+    #[test]
+    fn one_packet_leaves_when_a_loss_is_found_though_it_is_not_quite_full() {
+        let mut path = found_a_loss();
+        assert!(path.may_send_packet());
+        path.in_flight_bytes += 1440;
+        assert!(!path.may_send_packet(), "a second one would find the queue full that has just lost one");
+    }
+
+    #[test]
+    fn another_leaves_for_what_is_delivered_then() {
+        let mut path = found_a_loss();
         path.reduce(1460, true);
-        assert_eq!(path.window_bytes(), 1460);
+        assert_eq!(path.window_bytes(), 1460, "a packet of 1472 bytes holds that much in chunks");
     }
 }

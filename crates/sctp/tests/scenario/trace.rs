@@ -183,7 +183,7 @@ impl Sums {
 #[test]
 fn a_trace_adds_up_to_the_statistics() {
     let mut seen = Sums::default();
-    for seed in 1..=6 {
+    for seed in 1..=10 {
         let config = PipeConfig {
             loss: Loss::Random { probability: 0.05 },
             reorder: Reorder::Late { probability: 0.02, by: Duration::from_millis(30) },
