@@ -345,7 +345,7 @@ impl Case {
 /// only that there is no such association.
 fn gave_up(reason: &CloseReason) -> bool {
     match reason {
-        CloseReason::Timeout => true,
+        CloseReason::Timeout | CloseReason::Refused => true,
         CloseReason::PeerAborted(why) => why.is_empty() || why == "the shutdown took too long",
         _ => false,
     }

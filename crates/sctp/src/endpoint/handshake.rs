@@ -119,7 +119,9 @@ impl Endpoint {
         peer: &PeerInit,
         addresses: &[IpAddr],
     ) -> Option<Offer> {
-        if let Some(id) = self.owner_of_init(route, header, peer) {
+        let listed = std::iter::once(route.remote.ip()).chain(peer.addresses.iter().copied());
+        let ports = (header.destination_port, header.source_port);
+        if let Some(id) = self.owner_of_any(listed, route.remote.port(), ports) {
             return self.offer_again(id, route, header, peer, addresses);
         }
         let Some(config) = self.listeners.get(&header.destination_port).cloned() else {
@@ -182,15 +184,6 @@ impl Endpoint {
         Some(Offer { config, identity, ties, route })
     }
 
-    /// The association to which the source of an INIT or one of the addresses in it belongs.
-    fn owner_of_init(&self, route: Route, header: &Header, peer: &PeerInit) -> Option<AssociationId> {
-        let (local_port, peer_port) = (header.destination_port, header.source_port);
-        std::iter::once(&route.remote.ip()).chain(&peer.addresses).find_map(|&address| {
-            let remote = SocketAddr::new(address, route.remote.port());
-            self.by_peer.get(&PeerKey { remote, local_port, peer_port }).copied()
-        })
-    }
-
     /// COOKIE ECHO (RFC 9260 §5.1 D, §5.1.5, §5.2.4). True: an association is there for the rest of the packet.
     pub(super) fn handle_cookie_echo<H: Host + ?Sized>(
         &mut self,
@@ -216,7 +209,7 @@ impl Endpoint {
         {
             return self.refuse_cookie();
         }
-        let existing = self.owner_of_cookie(&cookie, route.remote);
+        let existing = self.owner_of_cookie(&cookie, route.remote.port());
         let own = existing.and_then(|id| self.associations.get(id.index())).map(|a| a.identity());
         let (same_local, same_peer) = match &own {
             Some(own) => (own.local_tag == cookie.local_tag, own.peer_tag == cookie.peer_tag),
@@ -262,17 +255,30 @@ impl Endpoint {
         false
     }
 
-    /// The association that a cookie meets: by its tag, or by the peer's address and ports. The tag comes first,
-    /// because the peer's UDP port may have changed on the way (RFC 6951 §5.4).
-    fn owner_of_cookie(&self, cookie: &StateCookie, remote: SocketAddr) -> Option<AssociationId> {
+    /// The association that a cookie meets: by its tag, or by the ports and one of the addresses of its INIT. The tag comes
+    /// first, because the peer's UDP port may have changed on the way (RFC 6951 §5.4).
+    fn owner_of_cookie(&self, cookie: &StateCookie, udp_port: u16) -> Option<AssociationId> {
+        let ports = (cookie.local_port, cookie.peer_port);
         let by_tag = self.by_tag.get(&cookie.local_tag).copied().filter(|id| {
             self.associations.get(id.index()).is_some_and(|association| {
                 let own = association.identity();
-                own.local_port == cookie.local_port && own.peer_port == cookie.peer_port
+                (own.local_port, own.peer_port) == ports
             })
         });
-        let key = PeerKey { remote, local_port: cookie.local_port, peer_port: cookie.peer_port };
-        by_tag.or_else(|| self.by_peer.get(&key).copied())
+        by_tag.or_else(|| self.owner_of_any(cookie.addresses.iter().copied(), udp_port, ports))
+    }
+
+    /// The association between these ports, ours first, to which one of the addresses belongs.
+    fn owner_of_any(
+        &self,
+        addresses: impl IntoIterator<Item = IpAddr>,
+        udp_port: u16,
+        (local_port, peer_port): (u16, u16),
+    ) -> Option<AssociationId> {
+        addresses.into_iter().find_map(|address| {
+            let remote = SocketAddr::new(address, udp_port);
+            self.by_peer.get(&PeerKey { remote, local_port, peer_port }).copied()
+        })
     }
 
     /// RFC 9260 §5.2.4 A: the peer has restarted, and the association begins anew.

@@ -178,6 +178,26 @@ fn an_init_in_cookie_echoed_must_not_add_addresses() {
 }
 
 #[test]
+fn a_cookie_from_another_address_of_the_peer_makes_no_second_association() {
+    // The endpoint has begun to connect since it answered the peer's INIT. The cookie has neither tag of that
+    // association, a combination that RFC 9260 §5.2.4 discards, wherever it comes from.
+    let second = Ipv4Addr::new(10, 0, 1, 9);
+    let mut peer = Peer::new(7, AssociationConfig::default());
+    says_init(&mut peer, &[Ipv4Addr::new(10, 0, 0, 9), second]);
+    let cookie = peer.takes_init_ack();
+    let config = Arc::new(AssociationConfig::default());
+    let own = peer.endpoint.connect(peer.now, ENDPOINT_PORT, PEER_PORT, &[peer.address], config, &peer.app);
+    assert!(own.is_ok());
+    peer.settle();
+    peer.expects("INIT");
+    peer.address.set_ip(IpAddr::V4(second));
+    peer.sends().chunk(|_, out| CookieEcho { cookie: &cookie }.write(out)).go();
+    peer.expects_nothing();
+    assert_eq!(peer.endpoint.association_count(), 1);
+    assert_eq!(peer.endpoint.endpoint_statistics().cookie_errors, 1);
+}
+
+#[test]
 fn setup_chunks_mean_nothing_where_they_do_not_belong() {
     // RFC 9260 §5.2.3, §5.2.5.
     let mut peer = Peer::connected(4);
