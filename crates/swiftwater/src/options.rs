@@ -91,7 +91,8 @@ pub struct Options {
     pub rto_min: Duration,
     /// RTO.Max. Default 60 s.
     pub rto_max: Duration,
-    /// HB.interval; `None` sends no heartbeats. Default 30 s.
+    /// HB.interval; `None` sends no heartbeats. They find out which paths live, and keep the mappings of NATs alive. Default
+    /// 30 s.
     pub heartbeat_interval: Option<Duration>,
     /// Delay of a SACK that waits for a second packet. Default 200 ms.
     pub sack_delay: Duration,

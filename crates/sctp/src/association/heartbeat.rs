@@ -6,6 +6,7 @@ use sctp_wire::chunk::{Heartbeat, HeartbeatAck, RawChunk};
 use super::{Association, Context, State, random_below};
 use crate::event::Host;
 use crate::path::PathState;
+use crate::time::Time;
 use crate::trace::{self, Timer};
 
 /// Longest HEARTBEAT that is answered; longer ones are dropped.
@@ -25,6 +26,16 @@ impl Association {
     /// HB.interval plus RTO, give or take half of the RTO (RFC 9260 §8.3). A path that is being verified has its turn
     /// sooner (§5.4), until it counts as inactive. One that has just failed has it at once (RFC 7829 §5.1).
     pub(super) fn schedule_heartbeat<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
+        self.schedule_heartbeat_since(cx, path_id, cx.now);
+    }
+
+    /// The same for a path that has been idle since then.
+    fn schedule_heartbeat_since<H: Host + ?Sized>(
+        &mut self,
+        cx: &mut Context<'_, H>,
+        path_id: usize,
+        idle_since: Time,
+    ) {
         let path = &mut self.paths[path_id];
         let rto = path.rto.current();
         // A path that the user named is confirmed, but nothing is known of it, and multipath wants to know.
@@ -50,7 +61,7 @@ impl Association {
                 return;
             }
         };
-        path.heartbeat_at = Some(cx.now + interval + rto / 2 + random_below(cx.random, rto));
+        path.heartbeat_at = Some(idle_since + interval + rto / 2 + random_below(cx.random, rto));
     }
 
     /// A heartbeat was not answered within the RTO.
@@ -102,7 +113,8 @@ impl Association {
         let idle =
             self.config.heartbeat_interval.is_none_or(|i| cx.now.saturating_since(path.last_sent_at) >= i);
         if path.state == PathState::Active && !idle {
-            return self.schedule_heartbeat(cx, path_id);
+            let idle_since = path.last_sent_at;
+            return self.schedule_heartbeat_since(cx, path_id, idle_since);
         }
         let heartbeat = self.heartbeat(cx, path_id);
         self.paths[path_id].heartbeat_at = often;

@@ -20,6 +20,7 @@ mod hostile_packets;
 mod hostile_peer;
 mod loss_recovery;
 mod multipath;
+mod nat;
 mod out_of_the_blue;
 mod packet_size;
 mod partial_delivery;
