@@ -118,13 +118,13 @@ impl Association {
         }
     }
 
-    /// A valid cookie that bears our own tag (RFC 9260 §5.2.4 B and D). It came from `remote`.
+    /// A valid cookie that bears our own tag (RFC 9260 §5.2.4 B and D). It came from `remote`. False: it comes too late.
     pub(crate) fn handle_own_cookie<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
         cookie: &StateCookie,
         remote: SocketAddr,
-    ) {
+    ) -> bool {
         if !self.is_set_up() {
             if let Some(path) = self.path_of(remote).filter(|&p| self.paths[p].state == PathState::Active) {
                 self.primary = path;
@@ -135,17 +135,21 @@ impl Association {
             if !self.refuses_streams(cx) {
                 self.announce_connected(cx);
             }
-            return;
+            return true;
         }
         if self.identity.peer_tag != cookie.peer_tag {
-            // Both sent an INIT, and the peer's second tag is the one that it goes by.
-            self.identity.peer_tag = cookie.peer_tag;
-            if let Some(inbound) = self.inbound.as_mut().filter(|inbound| inbound.is_untouched()) {
-                let initial_tsn = Tsn(cookie.peer_initial_tsn);
-                *inbound = Inbound::new(initial_tsn, cookie.streams_in, &self.config, self.extensions);
+            // Both sent an INIT, and the peer's second tag is the one that it goes by; unless data has passed under the
+            // first one, of which the second knows nothing.
+            let nothing_arrived = self.outbound.is_unacknowledged_since(Tsn(self.identity.local_initial_tsn));
+            if !nothing_arrived || !self.inbound.as_ref().is_some_and(Inbound::is_untouched) {
+                return false;
             }
+            self.identity.peer_tag = cookie.peer_tag;
+            let initial_tsn = Tsn(cookie.peer_initial_tsn);
+            self.inbound = Some(Inbound::new(initial_tsn, cookie.streams_in, &self.config, self.extensions));
         }
         self.acknowledge_cookie(cx, remote);
+        true
     }
 
     /// Answers a COOKIE ECHO where it came from (RFC 9260 §6.4). An address that is not confirmed gets a HEARTBEAT with it

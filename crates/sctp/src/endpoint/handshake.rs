@@ -225,8 +225,9 @@ impl Endpoint {
         // RFC 9260 §5.2.4, table 12.
         if same_local {
             // D: a COOKIE ECHO of this association, perhaps again; B: both sides sent an INIT.
-            self.with(id, now, host, |a, cx| a.handle_own_cookie(cx, &cookie, route.remote));
-            return true;
+            let mut taken = false;
+            self.with(id, now, host, |a, cx| taken = a.handle_own_cookie(cx, &cookie, route.remote));
+            return taken || self.refuse_cookie();
         }
         if !same_peer && cookie.ties == self.cookies.tie_tags(own.local_tag, own.peer_tag) {
             return self.restart(now, id, route, &cookie, host);

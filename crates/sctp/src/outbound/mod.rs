@@ -193,6 +193,11 @@ impl Outbound {
         tsn::wrap(self.first - 1)
     }
 
+    /// Whether nothing was acknowledged since `initial`, the first TSN of all.
+    pub(crate) fn is_unacknowledged_since(&self, initial: Tsn) -> bool {
+        self.first == tsn::start(initial) && self.gap_acked.count() == 0
+    }
+
     pub(crate) fn outstanding_chunks(&self) -> usize {
         self.outstanding.len()
     }

@@ -111,10 +111,9 @@ fn says_init(peer: &mut Peer, addresses: &[Ipv4Addr]) {
     peer.sends().tag(0).chunk(|p, out| Init { parameters: parameters.clone(), ..p.init() }.write(out)).go();
 }
 
-#[test]
-fn a_second_tag_of_the_peer_replaces_the_first_even_when_the_association_is_up() {
-    // RFC 9260 §5.2.4 B.
-    let mut peer = Peer::connecting(1, AssociationConfig::default());
+/// An endpoint that connects and is up, a peer that has sent an INIT with its second tag meanwhile, and the cookie for that.
+fn connected_under_the_first_tag(seed: u8) -> (Peer, Vec<u8>) {
+    let mut peer = Peer::connecting(seed, AssociationConfig::default());
     peer.takes_init();
     let (own, first) = (peer.endpoint_tag, peer.tag);
     peer.tag = first + 1;
@@ -127,6 +126,14 @@ fn a_second_tag_of_the_peer_replaces_the_first_even_when_the_association_is_up()
     peer.expects("COOKIE ECHO");
     peer.sends().chunk(|_, out| CookieAck.write(out)).go();
     assert!(peer.app.saw(|e| matches!(e, Event::Connected { .. })));
+    (peer, cookie)
+}
+
+#[test]
+fn a_second_tag_of_the_peer_replaces_the_first_even_when_the_association_is_up() {
+    // RFC 9260 §5.2.4 B.
+    let (mut peer, cookie) = connected_under_the_first_tag(1);
+    let first = peer.tag;
     peer.tag = first + 1;
     peer.sends().chunk(|_, out| CookieEcho { cookie: &cookie }.write(out)).go();
     let answer = peer.hears();
@@ -135,6 +142,26 @@ fn a_second_tag_of_the_peer_replaces_the_first_even_when_the_association_is_up()
     let answer = peer.hears();
     assert_eq!(header(&answer).verification_tag.0, first + 1);
     assert_eq!((peer.app.contents(), peer.app.events.len()), (vec![vec![0]], 1));
+}
+
+#[test]
+fn a_second_tag_of_the_peer_is_not_believed_once_data_has_passed_under_the_first() {
+    for acknowledged in [true, false] {
+        let (mut peer, cookie) = connected_under_the_first_tag(1);
+        peer.id = peer.app.events[0].id;
+        if acknowledged {
+            peer.app_sends(SendInfo::default(), &b"one"[..]);
+            peer.expects("DATA 0");
+            peer.sends().sack(0, &[]).go();
+        } else {
+            peer.sends().data(0).go();
+            peer.expects("SACK 0");
+        }
+        peer.sends().chunk(|_, out| CookieEcho { cookie: &cookie }.write(out)).go();
+        peer.expects_nothing();
+        peer.app_sends(SendInfo::default(), &b"two"[..]);
+        assert_eq!(header(&peer.hears()).verification_tag.0, peer.tag);
+    }
 }
 
 #[test]
