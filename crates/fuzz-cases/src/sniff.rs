@@ -70,9 +70,18 @@ pub(crate) fn has_data(packet: &[u8]) -> bool {
     Packet::parse(packet).is_ok_and(|p| p.chunks().flatten().any(|chunk| chunk.kind == Data::KIND))
 }
 
-/// The cookie that a packet echoes.
-pub(crate) fn cookie(packet: &[u8]) -> Option<Vec<u8>> {
+/// The tag that a packet with a cookie goes to.
+pub(crate) fn echoed_tag(packet: &[u8]) -> Option<u32> {
     let packet = Packet::parse(packet).ok()?;
-    let chunk = packet.chunks().flatten().find(|chunk| chunk.kind == CookieEcho::KIND)?;
-    Some(chunk.value.to_vec())
+    let echoes = packet.chunks().flatten().any(|chunk| chunk.kind == CookieEcho::KIND);
+    echoes.then_some(packet.header().verification_tag.0)
+}
+
+/// The tag of who sends an INIT.
+pub(crate) fn initiate_tag(packet: &[u8]) -> Option<u32> {
+    let raw = Packet::parse(packet).ok()?.chunks().next()?.ok()?;
+    match Chunk::parse(&raw) {
+        Ok(Chunk::Init(init)) => Some(init.initiate_tag.0),
+        _ => None,
+    }
 }

@@ -48,8 +48,8 @@ pub(crate) struct World {
     heard: [BTreeSet<IpAddr>; 2],
     /// The middle made a packet that passes for one of a side's: what follows proves nothing about its content.
     pub(crate) forged: bool,
-    /// State cookies that brought up an association.
-    cookies: Vec<Vec<u8>>,
+    /// Tags of the associations that each side has begun.
+    tags: [BTreeSet<u32>; 2],
     buffer: TransmitBuffer,
     /// Whether to print every packet, to see what an input does: if `FUZZ_LADDER` is set.
     prints: bool,
@@ -66,7 +66,7 @@ impl World {
             known: Default::default(),
             heard: Default::default(),
             forged: false,
-            cookies: Vec::new(),
+            tags: Default::default(),
             buffer: TransmitBuffer::new(),
             prints: std::env::var_os("FUZZ_LADDER").is_some(),
         }
@@ -107,12 +107,12 @@ impl World {
         endpoint.handle_batch(self.now, &arrival, app);
         self.heard[side].insert(packet.from.ip());
         if app.book.entries.len() > associations
-            && let Some(cookie) = sniff::cookie(&packet.bytes)
+            && let Some(tag) = sniff::echoed_tag(&packet.bytes)
         {
-            // A cookie that comes again when its association has ended begins another with the same tags: what either
-            // hears of the other means nothing (RFC 9260 §5.2.4 has no remedy but the life of a cookie).
-            self.forged |= self.cookies.contains(&cookie);
-            self.cookies.push(cookie);
+            // A cookie that comes when another association with its tag has ended, be it from the same cookie or from an
+            // INIT that had crossed the peer's, begins one with the same tags: what either hears of the other means nothing
+            // (RFC 9260 §5.2.4 has no remedy but the life of a cookie).
+            self.forged |= !self.tags[side].insert(tag);
         }
         self.settle(side, packets);
     }
@@ -273,6 +273,7 @@ impl World {
         let packet = Packet { from, to, bytes, sent_at: self.now, too_big, marked: false };
         self.print(if lost { "lost by   " } else { "sent by   " }, side, &packet);
         self.known[side].read(&packet.bytes);
+        self.tags[side].extend(sniff::initiate_tag(&packet.bytes));
         if self.history.len() == HISTORY_PACKETS_MAX {
             self.history.pop_front();
         }
