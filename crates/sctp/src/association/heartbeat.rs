@@ -36,11 +36,9 @@ impl Association {
         path_id: usize,
         idle_since: Time,
     ) {
+        let unknown = self.paths[path_id].state == PathState::Unconfirmed || self.wants_round_trip(path_id);
         let path = &mut self.paths[path_id];
         let rto = path.rto.current();
-        // A path that the user named is confirmed, but nothing is known of it, and multipath wants to know.
-        let unknown = path.state == PathState::Unconfirmed
-            || (self.outbound.is_multipath() && path.rto.srtt().is_none());
         let verifying = unknown && path.errors <= self.config.path_retries_max;
         let interval = match (self.config.heartbeat_interval, path.state) {
             _ if verifying => {
@@ -62,6 +60,11 @@ impl Association {
             }
         };
         path.heartbeat_at = Some(idle_since + interval + rto / 2 + random_below(cx.random, rto));
+    }
+
+    /// A path that the user named is confirmed, but nothing is known of it, and multipath wants to know.
+    fn wants_round_trip(&self, path_id: usize) -> bool {
+        self.outbound.is_multipath() && self.paths[path_id].rto.srtt().is_none()
     }
 
     /// A heartbeat was not answered within the RTO.
@@ -112,8 +115,8 @@ impl Association {
         // RFC 9260 §8.3: only an idle path is probed.
         let idle =
             self.config.heartbeat_interval.is_none_or(|i| cx.now.saturating_since(path.last_sent_at) >= i);
-        if path.state == PathState::Active && !idle {
-            let idle_since = path.last_sent_at;
+        let idle_since = path.last_sent_at;
+        if path.state == PathState::Active && !idle && !self.wants_round_trip(path_id) {
             return self.schedule_heartbeat_since(cx, path_id, idle_since);
         }
         let heartbeat = self.heartbeat(cx, path_id);

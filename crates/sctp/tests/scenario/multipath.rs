@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use lab::packets::{data_of, each_chunk};
 use lab::script::Peer;
-use lab::{A, B, Lab, line};
+use lab::{A, B, Lab, Node, PORT_A, PORT_B, line};
 use netsim::{Loss, PipeConfig};
 use sctp::{AssociationConfig, Multipath, SendInfo};
 use sctp_wire::chunk::{Chunk, CookieEcho, HeartbeatAck, Init};
@@ -92,6 +92,22 @@ fn what_one_line_loses_goes_again_and_the_other_does_not_wait() {
     let id = lab.node(A).app.events[0].id;
     let statistics = lab.statistics(A, id);
     assert_eq!((statistics.timeouts, statistics.paths[0].timeouts), (0, 0));
+}
+
+#[test]
+fn a_path_that_was_named_is_used_as_soon_as_it_has_answered() {
+    let config = AssociationConfig::default();
+    let mut lab = Lab::with_paths(1, &[line_of(100, 10), line_of(100, 10)]);
+    lab.listen(config.clone());
+    let (now, named) = (lab.now(), lab.node(B).sockets());
+    let Node { endpoint, app, .. } = lab.node_mut(A);
+    let a = endpoint.connect(now, PORT_A, PORT_B, &named, config.into(), app).unwrap();
+    lab.run_until("it is up", Duration::from_secs(1), |lab| lab.is_up(A) && lab.is_up(B));
+    lab.send_all(A, a, (0..10_000).map(|_| (SendInfo::default(), Bytes::from(vec![0; MESSAGE_BYTES]))));
+    lab.run_for(Duration::from_millis(500));
+    let paths = lab.statistics(A, a).paths;
+    let [first, second] = [paths[0].delivered_bytes, paths[1].delivered_bytes];
+    assert!(second > first / 2, "{first} and {second} bytes");
 }
 
 /// The peer has two addresses, both verified, and says that it wants multipath if `agrees`.
