@@ -5,14 +5,22 @@
   kernel_peer.py echo-once PORT         gives the first message of each association back, then shuts it down
   kernel_peer.py abort PORT             takes one message of each association, then aborts it
   kernel_peer.py source PORT            sends the test messages to whoever connects, then shuts down
+  kernel_peer.py sink PORT              takes numbered messages, and tells of them when asked
+  kernel_peer.py flood PORT             sends numbered messages until any message comes, then tells how many
   kernel_peer.py connect HOST PORT      sends the test messages, expects each back, shuts down
   kernel_peer.py wait PORT...           returns when there is a server on every port
+  kernel_peer.py wait-paths             returns when every address of every peer is confirmed and in use
 
 The test messages: for each size of SIZES one on every stream of STREAMS, every second one unordered, PPID the size.
 Byte i of a message is (i + size + stream) mod 251.
+
+Numbered messages: NUMBERED_BYTES long, PPID 0, the first eight bytes count from 0, the others are those of a test message on
+stream 0. A question and the answer have the PPID ASKED; the answer is two numbers in decimal: how many messages there were, each
+once and in order, and the longest time between two in microseconds.
 """
 import errno
 import os
+import select
 import socket
 import struct
 import sys
@@ -28,6 +36,9 @@ SCTP_UNORDERED = 1
 STREAMS = range(0, 4)
 SIZES = [1, 2, 3, 4, 100, 1400, 1500, 9000, 65536]
 MESSAGE_BYTES_MAX = 1 << 20
+NUMBERED_BYTES = 1200
+ASKED = 1
+TRANSPORT_ACTIVE = "2"
 
 
 def body(size, stream):
@@ -109,6 +120,37 @@ def source(s):
         send(s, *message)
 
 
+def sink(s):
+    filling = body(NUMBERED_BYTES, 0)[8:]
+    count = 0
+    last = None
+    pause_s_max = 0.0
+    while (message := receive(s)) is not None:
+        data, stream, flags, ppid = message
+        if ppid == ASKED:
+            send(s, f"{count} {pause_s_max * 1e6:.0f}".encode(), stream, 0, ASKED)
+            continue
+        if data != struct.pack(">Q", count) + filling:
+            send(s, f"{data[:8].hex()}, {len(data)} bytes, for message {count}".encode(), stream, 0, ASKED)
+            return
+        now = time.monotonic()
+        if last is not None:
+            pause_s_max = max(pause_s_max, now - last)
+        last = now
+        count += 1
+
+
+def flood(s):
+    filling = body(NUMBERED_BYTES, 0)[8:]
+    count = 0
+    while not select.select([s], [], [], 0)[0]:
+        send(s, struct.pack(">Q", count) + filling, 0, 0, 0)
+        count += 1
+    receive(s)
+    send(s, f"{count} 0".encode(), 0, 0, ASKED)
+    receive(s)
+
+
 def connect(host, port):
     s = new_socket()
     s.connect((host, port))
@@ -136,14 +178,35 @@ def wait_for(ports):
         time.sleep(0.05)
 
 
+def wait_for_paths():
+    while True:
+        with open("/proc/net/sctp/remaddr", encoding="ascii") as file:
+            states = [line.split()[7] for line in file.readlines()[1:]]
+        if states and all(state == TRANSPORT_ACTIVE for state in states):
+            return
+        time.sleep(0.05)
+
+
+SERVERS = {
+    "echo": echo,
+    "echo-once": echo_once,
+    "abort": abort,
+    "source": source,
+    "sink": sink,
+    "flood": flood,
+}
+
+
 def main():
     what, *arguments = sys.argv[1:]
     if what == "connect":
         connect(arguments[0], int(arguments[1]))
     elif what == "wait":
         wait_for(arguments)
+    elif what == "wait-paths":
+        wait_for_paths()
     else:
-        serve(int(arguments[0]), {"echo": echo, "echo-once": echo_once, "abort": abort, "source": source}[what])
+        serve(int(arguments[0]), SERVERS[what])
 
 
 if __name__ == "__main__":

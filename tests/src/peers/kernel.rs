@@ -14,7 +14,7 @@ use crate::tools;
 /// Set inside the lab.
 const INSIDE: &str = "SWIFTWATER_INSIDE_KERNEL_LAB";
 /// What the lab needs from Debian.
-const PROGRAMS: [&str; 7] = ["linux.uml", "unshare", "ip", "insmod", "sysctl", "socat", "python3"];
+const PROGRAMS: [&str; 8] = ["linux.uml", "unshare", "ip", "tc", "insmod", "sysctl", "socat", "python3"];
 /// The kernel's shell.
 const SHELL_PORT: u16 = 9999;
 
@@ -30,6 +30,14 @@ pub const ECHO_ONCE_PORT: u16 = 5002;
 pub const SOURCE_PORT: u16 = 5003;
 /// The SCTP port of a server that takes one message and aborts the association.
 pub const ABORT_PORT: u16 = 5004;
+/// The SCTP port of a server that takes numbered messages, and tells of them when asked.
+pub const SINK_PORT: u16 = 5005;
+/// The SCTP port of a server that sends numbered messages until it is asked how many there were.
+pub const FLOOD_PORT: u16 = 5006;
+/// The length of a numbered message.
+pub const NUMBERED_BYTES: usize = 1200;
+/// The payload protocol identifier of questions to those two, and of their answers.
+pub const ASKED: u32 = 1;
 /// An SCTP port where nobody listens.
 pub const SILENT_PORT: u16 = 5999;
 
@@ -69,7 +77,8 @@ pub fn lab(name: &str, test: impl FnOnce()) {
 #[must_use]
 pub fn shell(command: &str) -> String {
     let talk = || -> std::io::Result<String> {
-        let mut stream = TcpStream::connect((ADDRESSES[0], SHELL_PORT))?;
+        // Tests take the first link down.
+        let mut stream = TcpStream::connect((ADDRESSES[1], SHELL_PORT))?;
         stream.set_read_timeout(Some(crate::process::PATIENCE))?;
         // The exit code has no way back of its own.
         writeln!(stream, "({command}) 2>&1; echo exit=$?")?;
@@ -83,6 +92,31 @@ pub fn shell(command: &str) -> String {
         Some((text, "0")) => text.to_owned(),
         _ => panic!("'{command}' fails beside the kernel: {output}"),
     }
+}
+
+/// Makes a line of one of the two links, in both directions: `netem` says how it is, such as `delay 5ms`.
+///
+/// # Panics
+/// As [`shell`] does.
+pub fn set_link(link: usize, netem: &str) {
+    let line = |interface| format!("tc qdisc replace dev {interface}{link} root netem {netem}");
+    let _nothing = shell(&format!("{} && {}", line("ifb"), line("vec")));
+}
+
+/// From now on the kernel sends SCTP packets directly in IP.
+///
+/// # Panics
+/// As [`shell`] does.
+pub fn leave_udp() {
+    let _nothing = shell("sysctl -qw net.sctp.encap_port=0");
+}
+
+/// Returns when the kernel has confirmed every address of its peers and may use it.
+///
+/// # Panics
+/// As [`shell`] does.
+pub fn wait_for_paths() {
+    let _nothing = shell(&peer_command("wait-paths"));
 }
 
 /// The command line that runs the kernel's side of a test (`tests/peers/kernel_peer.py`).
