@@ -380,12 +380,13 @@ impl Endpoint {
         self.register(id);
     }
 
-    /// Enters the addresses that an association has now, in place of those that it had.
+    /// Enters the addresses that an association has now, in place of those that it had. One that was not confirmed may be
+    /// somebody else's, who then speaks for himself: what bears none of our tags finds nothing there.
     fn register(&mut self, id: AssociationId) {
         self.unregister(id);
         let Some(association) = self.associations.get_mut(id.index()) else { return };
         let identity = association.identity();
-        let remotes: Vec<SocketAddr> = association.remotes().collect();
+        let remotes: Vec<SocketAddr> = association.confirmed_remotes().collect();
         for remote in remotes {
             let key = PeerKey { remote, local_port: identity.local_port, peer_port: identity.peer_port };
             if let std::collections::hash_map::Entry::Vacant(entry) = self.by_peer.entry(key) {

@@ -7,7 +7,8 @@ use std::str::FromStr;
 /// The UDP port that carries SCTP unless an address names another (RFC 6951 §5.1).
 pub const UDP_PORT_DEFAULT: u16 = links::SCTP_TUNNELING_PORT;
 
-/// An SCTP endpoint: one or several IP addresses, one SCTP port, and the UDP port that carries SCTP to it.
+/// An SCTP endpoint: one or several IP addresses, one SCTP port, and the UDP port that carries SCTP to it. A connect asks the
+/// addresses one after the other until one answers.
 ///
 /// Written `HOST[,HOST...]:PORT[/udp:UDPPORT]`. `PORT` is the SCTP port; IPv6 addresses stand in brackets;
 /// without `/udp:` the UDP port is 9899.

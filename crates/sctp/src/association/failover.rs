@@ -138,6 +138,7 @@ impl Association {
         path.errors = 0;
         path.counts.suspicions_mistaken += u64::from(path.suspicion.end(cx.now, asked_at));
         let old = std::mem::replace(&mut path.state, PathState::Active);
+        self.paths_changed |= old == PathState::Unconfirmed;
         if !old.is_usable() {
             let remote = path.remote;
             cx.host.event(self.id, Event::PathChanged { remote, active: true });

@@ -274,6 +274,11 @@ impl Association {
         self.paths.iter().map(|p| p.remote)
     }
 
+    /// Those that are known to be the peer's (RFC 9260 §5.4).
+    pub(crate) fn confirmed_remotes(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        self.paths.iter().filter(|path| path.state != PathState::Unconfirmed).map(|path| path.remote)
+    }
+
     /// Checks every counter against a recount; for tests.
     #[cfg(feature = "testing")]
     pub(crate) fn assert_counters(&self) {

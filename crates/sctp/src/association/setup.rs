@@ -344,6 +344,32 @@ impl Association {
         }
     }
 
+    /// What set up the association came back from an address. Another one may answer; after the last there is no hope.
+    pub(crate) fn give_up_address<H: Host + ?Sized>(
+        &mut self,
+        cx: &mut Context<'_, H>,
+        remote: SocketAddr,
+        reason: CloseReason,
+    ) {
+        let Some(path_id) = self.path_of(remote).filter(|_| self.paths.len() > 1) else {
+            return self.close(cx, reason);
+        };
+        // A cookie goes to another address when T1 expires: that there is a peer is known by then.
+        let State::CookieWait { t1 } = &mut self.state else { return };
+        let asked = path_id == self.primary;
+        self.paths.remove(path_id);
+        self.primary = (self.primary - usize::from(path_id < self.primary)) % self.paths.len();
+        (self.reply_path, self.paths_changed) = (self.primary, true);
+        if asked {
+            t1.at = cx.now + t1.rto;
+            self.control.clear();
+            self.push_init(cx.local_addresses);
+        } else {
+            // The INIT that waits, if one does, goes where it was to go.
+            self.control.iter_mut().for_each(|chunk| chunk.path = Some(self.primary));
+        }
+    }
+
     /// T1 expired: once more, or give up (RFC 9260 §4, notes 2 and 3; §5.1.6).
     pub(super) fn retry_setup<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
         let first = matches!(self.state, State::CookieWait { .. });

@@ -6,7 +6,7 @@ use sctp_wire::Packet;
 use sctp_wire::chunk::Init;
 use sctp_wire::packet::{HEADER_BYTES, Header};
 
-use super::{Endpoint, PeerKey};
+use super::{AssociationId, Endpoint, PeerKey};
 use crate::association::Identity;
 use crate::error::CloseReason;
 use crate::event::Host;
@@ -29,8 +29,8 @@ pub enum Unreachable {
 }
 
 impl Endpoint {
-    /// The network returned a packet of ours that begins with `quoted`. A connect fails at once, and one that waits for
-    /// SHUTDOWN COMPLETE has ended. An association that is up ends if the peer's host has no SCTP (ICMP8); everything
+    /// The network returned a packet of ours that begins with `quoted`. A connect goes on with the next address at once, and
+    /// fails after the last; who waits for SHUTDOWN COMPLETE has ended. An association that is up ends if the peer's host has no SCTP (ICMP8); everything
     /// else changes nothing there, its own timers decide.
     pub fn handle_unreachable<H: Host + ?Sized>(
         &mut self,
@@ -65,12 +65,10 @@ impl Endpoint {
                 self.statistics.reports_ignored += u64::from(!believed);
             }
             Unreachable::Port | Unreachable::Protocol if setting_up => {
-                self.with(id, now, host, |association, cx| association.drop_with(cx, CloseReason::Refused));
+                self.give_up_address(id, now, remote, CloseReason::Refused, host);
             }
             Unreachable::Host if setting_up => {
-                self.with(id, now, host, |association, cx| {
-                    association.drop_with(cx, CloseReason::Unreachable)
-                });
+                self.give_up_address(id, now, remote, CloseReason::Unreachable, host);
             }
             // ICMP8: as an ABORT with the T bit.
             Unreachable::Protocol => {
@@ -84,6 +82,20 @@ impl Endpoint {
             }
             // ICMP9 leaves the choice; the path's own counters decide.
             Unreachable::Host => self.statistics.reports_ignored += 1,
+        }
+    }
+
+    fn give_up_address<H: Host + ?Sized>(
+        &mut self,
+        id: AssociationId,
+        now: Time,
+        remote: SocketAddr,
+        reason: CloseReason,
+        host: &mut H,
+    ) {
+        self.with(id, now, host, |association, cx| association.give_up_address(cx, remote, reason));
+        if self.associations.get_mut(id.index()).is_some_and(|association| association.take_paths_changed()) {
+            self.register(id);
         }
     }
 }

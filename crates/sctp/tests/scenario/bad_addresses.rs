@@ -5,8 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use sctp::config::PEER_ADDRESSES_MAX;
-use sctp::{AssociationConfig, Multipath, PathState, SendInfo};
-use sctp_wire::chunk::{Chunk, Heartbeat, HeartbeatAck, InitAck};
+use sctp::{AssociationConfig, Event, Multipath, PathState, SendInfo, Unreachable};
+use sctp_wire::cause::Causes;
+use sctp_wire::chunk::{Abort, Chunk, CookieEcho, Heartbeat, HeartbeatAck, InitAck, ShutdownComplete};
 use sctp_wire::parameter::{Ipv4, Parameter, Parameters, StateCookie};
 
 use lab::packets::{each_chunk, kinds};
@@ -56,6 +57,64 @@ fn a_stranger_whom_the_peer_lists_gets_heartbeats_and_nothing_else() {
         // Path.Max.Retrans + 1 within RTOs, which double, then one in each interval.
         assert!((6..=25).contains(&heartbeats), "{heartbeats}");
     }
+}
+
+/// What somebody says who got a HEARTBEAT and knows nothing of the association (RFC 9260 §8.4).
+fn says_no(peer: &mut Peer) {
+    let tag = peer.tag;
+    peer.sends().tag(tag).chunk(|_, out| write_abort(out)).go();
+    peer.sends().tag(tag).chunk(|_, out| ShutdownComplete { reflected_tag: true }.write(out)).go();
+}
+
+fn write_abort(out: &mut Vec<u8>) {
+    Abort { reflected_tag: true, causes: Causes::new(&[]) }.write(out);
+}
+
+#[test]
+fn a_stranger_who_answers_speaks_for_nobody() {
+    let mut peer = established(4, AssociationConfig::default(), &[STRANGER]);
+    peer.expects("COOKIE ACK");
+    peer.waits(Duration::ZERO);
+    let (to, heartbeat) = peer.hears_on();
+    assert_eq!(to.ip(), STRANGER);
+    let home = std::mem::replace(&mut peer.address, to);
+    says_no(&mut peer);
+    for why in [Unreachable::Protocol, Unreachable::Port, Unreachable::Host] {
+        peer.endpoint.handle_unreachable(peer.now, to, why, &heartbeat, &mut peer.app);
+    }
+    assert_eq!(peer.endpoint.association_count(), 1);
+    assert_eq!(peer.endpoint.endpoint_statistics().reports_ignored, 3);
+    // The peer itself would be heard: there, once it has confirmed the address, and at its first one.
+    for at in [to, home] {
+        let mut peer = established(4, AssociationConfig::default(), &[STRANGER]);
+        peer.expects("COOKIE ACK");
+        peer.waits(Duration::ZERO);
+        answers(&mut peer);
+        peer.address = at;
+        says_no(&mut peer);
+        assert_eq!(peer.endpoint.association_count(), 0, "{at}");
+    }
+}
+
+#[test]
+fn a_stranger_whom_a_peer_lists_has_associations_of_its_own() {
+    // RFC 5062 §2: nobody takes an address by listing it.
+    let mut peer = established(5, AssociationConfig::default(), &[STRANGER]);
+    peer.expects("COOKIE ACK");
+    let (first, home, tag) = (peer.endpoint_tag, peer.address, peer.tag);
+    peer.address.set_ip(STRANGER);
+    peer.tag = 77;
+    peer.sends().tag(0).chunk(|p, out| p.init().write(out)).go();
+    let cookie = peer.takes_init_ack();
+    peer.sends().chunk(|_, out| CookieEcho { cookie: &cookie }.write(out)).go();
+    peer.expects("COOKIE ACK");
+    assert_eq!(peer.endpoint.association_count(), 2);
+    assert!(!peer.app.saw(|e| matches!(e, Event::Restarted { .. })));
+    peer.sends().data(0).go();
+    peer.expects("SACK 0");
+    (peer.address, peer.tag, peer.endpoint_tag) = (home, tag, first);
+    peer.sends().data(0).go();
+    peer.expects("SACK 0");
 }
 
 #[test]

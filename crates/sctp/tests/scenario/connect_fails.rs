@@ -1,10 +1,11 @@
 //! Connecting to what is not there: nobody answers, the host refuses, the network returns the packet.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
 use sctp::{AssociationConfig, CloseReason, ConnectError, Event, SendInfo, Unreachable};
-use sctp_wire::chunk::{Abort, Init};
+use sctp_wire::chunk::{Abort, CookieAck, Init};
 use sctp_wire::packet::HEADER_BYTES;
 
 use lab::packets::{build, kinds};
@@ -54,6 +55,58 @@ fn an_unreachable_port_fails_the_connect_at_once() {
         peer.settle();
         peer.expects_nothing();
     }
+}
+
+/// The endpoint connects to a peer of which it knows these addresses.
+fn connecting_to(seed: u8, addresses: &[SocketAddr]) -> Peer {
+    let mut peer = Peer::new(seed, AssociationConfig::default());
+    let config = AssociationConfig::default().into();
+    let id = peer.endpoint.connect(peer.now, ENDPOINT_PORT, PEER_PORT, addresses, config, &peer.app);
+    peer.id = id.unwrap();
+    peer.settle();
+    peer
+}
+
+#[test]
+fn where_one_address_cannot_be_reached_the_next_is_asked_at_once() {
+    let addresses = [1, 2, 3].map(|n| SocketAddr::from(([10, 0, n, 9], 9899)));
+    let mut peer = connecting_to(11, &addresses);
+    let start = peer.now;
+    let (to, first) = peer.hears_on();
+    assert_eq!(to, addresses[0]);
+    peer.endpoint.handle_unreachable(peer.now, to, Unreachable::Host, &first, &mut peer.app);
+    peer.settle();
+    let (to, second) = peer.hears_on();
+    assert_eq!((to, kinds(&second)), (addresses[1], vec![Init::KIND]));
+    // A report that comes twice changes nothing.
+    peer.endpoint.handle_unreachable(peer.now, addresses[0], Unreachable::Host, &first, &mut peer.app);
+    peer.settle();
+    peer.expects_nothing();
+    // One of an address that is not asked now spares us that.
+    peer.endpoint.handle_unreachable(peer.now, addresses[2], Unreachable::Port, &first, &mut peer.app);
+    peer.settle();
+    peer.expects_nothing();
+    assert_eq!(peer.endpoint.peer_addresses(peer.id).unwrap().0, [addresses[1]]);
+    assert_eq!(peer.now, start);
+    // T1 runs from the INIT that left last, and finds the only address that is left.
+    peer.waits(Duration::from_secs(1));
+    assert_eq!(peer.hears_on().0, addresses[1]);
+    peer.endpoint.handle_unreachable(peer.now, addresses[1], Unreachable::Port, &second, &mut peer.app);
+    assert!(peer.app.saw(|e| *e == Event::Closed(CloseReason::Refused)));
+}
+
+#[test]
+fn an_address_that_is_reached_connects_after_one_that_is_not() {
+    let home = Peer::new(12, AssociationConfig::default()).address;
+    let mut peer = connecting_to(12, &[SocketAddr::from(([10, 0, 7, 7], 9899)), home]);
+    let (to, init) = peer.hears_on();
+    peer.endpoint.handle_unreachable(peer.now, to, Unreachable::Host, &init, &mut peer.app);
+    peer.settle();
+    peer.takes_init();
+    peer.sends().init_ack(b"cookie").go();
+    peer.expects("COOKIE ECHO");
+    peer.sends().chunk(|_, out| CookieAck.write(out)).go();
+    assert!(peer.app.saw(|e| matches!(e, Event::Connected { .. })));
 }
 
 #[test]

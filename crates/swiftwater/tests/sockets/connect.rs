@@ -44,6 +44,20 @@ fn where_the_sctp_port_has_no_listener_it_is_refused() {
 }
 
 #[test]
+fn where_one_address_refuses_another_is_asked() {
+    must_end(|| {
+        let local_addresses = vec![[127, 0, 0, 1].into()];
+        let options = Options { local_addresses, udp_port: Some(0), ..Options::default() };
+        let listener = Stack::bind(&options).unwrap().listen(0).unwrap();
+        let Address { port, udp_port, .. } = listener.local_address();
+        let hosts = vec![[127, 0, 0, 9].into(), [127, 0, 0, 8].into(), [127, 0, 0, 1].into()];
+        // It does not come to a second INIT.
+        let options = Options { init_retries_max: 0, ..Options::default() };
+        Association::connect_with(Address { hosts, port, udp_port }, &options).unwrap();
+    });
+}
+
+#[test]
 fn where_nobody_answers_it_times_out() {
     must_end(|| {
         // A UDP socket that takes everything and says nothing.
