@@ -1,0 +1,138 @@
+//! ICMP reports that somebody made up, on the loopback interface of a host of its own: the kernel takes every one that names a
+//! socket, and only what quotes the verification tag may change anything.
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::os::fd::AsRawFd;
+
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, recv, sendto, socket,
+};
+use swiftwater::{Association, Listener, Options, Stack};
+use swiftwater_tests::namespace::Host;
+
+/// What a frame on the loopback interface has before its IP packet.
+const ETHERNET_BYTES: usize = 14;
+/// IPv4, UDP, and the header of SCTP.
+const QUOTE_BYTES: usize = 20 + 8 + 12;
+const UDP_DESTINATION: std::ops::Range<usize> = 22..24;
+/// The last byte of the verification tag.
+const TAG_END: usize = 20 + 8 + 7;
+/// RFC 792: type and code.
+const PROTOCOL_UNREACHABLE: [u8; 2] = [3, 2];
+const HOST_UNREACHABLE: [u8; 2] = [3, 1];
+const TOO_BIG: [u8; 2] = [3, 4];
+
+/// An association with itself, and what leaves for the server on the wire.
+struct Talk {
+    stack: Stack,
+    client: Association,
+    server: Association,
+    quote: Vec<u8>,
+}
+
+impl Talk {
+    fn new() -> Self {
+        let options = Options { local_addresses: vec![[127, 0, 0, 1].into()], ..Options::default() };
+        let listener = Listener::bind_with("127.0.0.1:5001", &options).unwrap();
+        let stack = Stack::bind(&Options { udp_port: Some(0), ..options }).unwrap();
+        let client = stack.connect(listener.local_address()).unwrap();
+        let server = listener.accept().unwrap();
+        let frames =
+            socket(AddressFamily::Packet, SockType::Raw, SockFlag::empty(), SockProtocol::EthAll).unwrap();
+        client.send(b"on the wire").unwrap();
+        let to = listener.local_address().carrier_port().to_be_bytes();
+        let mut frame = [0; 2048];
+        let quote = loop {
+            let bytes = recv(frames.as_raw_fd(), &mut frame, MsgFlags::empty()).unwrap();
+            let packet = &frame[ETHERNET_BYTES.min(bytes)..bytes];
+            if packet.get(UDP_DESTINATION) == Some(&to[..]) {
+                break packet[..QUOTE_BYTES].to_vec();
+            }
+        };
+        server.recv().unwrap().unwrap();
+        Talk { stack, client, server, quote }
+    }
+
+    /// The same with a tag that is not the association's.
+    fn forged_quote(&self) -> Vec<u8> {
+        let mut quote = self.quote.clone();
+        quote[TAG_END] ^= 1;
+        quote
+    }
+
+    /// A message and its answer. False: the association is gone.
+    fn goes_on(&self) -> bool {
+        self.client.send(b"ping").is_ok()
+            && matches!(self.server.recv(), Ok(Some(_)))
+            && self.server.send(b"pong").is_ok()
+            && matches!(self.client.recv(), Ok(Some(_)))
+    }
+
+    fn mtu_bytes(&self) -> usize {
+        self.client.statistics().paths[0].mtu_bytes
+    }
+
+    fn ignored(&self) -> u64 {
+        self.stack.statistics().endpoint.reports_ignored
+    }
+
+    /// A forged report comes and is ignored.
+    fn ignores(&self, report: [u8; 2], mtu_bytes: u16) {
+        let before = (self.ignored(), self.mtu_bytes());
+        send_report(report, mtu_bytes, &self.forged_quote());
+        while self.ignored() == before.0 {
+            assert!(self.goes_on());
+        }
+        assert_eq!((self.ignored(), self.mtu_bytes()), (before.0 + 1, before.1));
+    }
+}
+
+/// As a router would.
+fn send_report([kind, code]: [u8; 2], mtu_bytes: u16, quote: &[u8]) {
+    let [mtu_high, mtu_low] = mtu_bytes.to_be_bytes();
+    let mut report = vec![kind, code, 0, 0, 0, 0, mtu_high, mtu_low];
+    report.extend_from_slice(quote);
+    let words = report.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
+    let sum: u32 = words.sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    report[2..4].copy_from_slice(&(!(folded as u16)).to_be_bytes());
+    let icmp = socket(AddressFamily::Inet, SockType::Raw, SockFlag::empty(), SockProtocol::Icmp).unwrap();
+    sendto(icmp.as_raw_fd(), &report, &SockaddrIn::new(127, 0, 0, 1, 0), MsgFlags::empty()).unwrap();
+}
+
+/// Runs on a host of its own, if this user may make one.
+fn on_a_host(name: &str, work: fn()) {
+    let Some(host) = Host::new(name) else { return };
+    host.ip("link set lo up");
+    host.run(work).join().unwrap();
+}
+
+#[test]
+#[ignore = "needs network namespaces: ./test --all"]
+fn too_big_is_believed_with_the_tag_alone() {
+    on_a_host("icmp-big", || {
+        let talk = Talk::new();
+        let before = talk.mtu_bytes();
+        talk.ignores(TOO_BIG, 1500);
+        assert_eq!(talk.mtu_bytes(), before);
+        send_report(TOO_BIG, 1500, &talk.quote);
+        while talk.mtu_bytes() == before {
+            assert!(talk.goes_on());
+        }
+        assert!(talk.mtu_bytes() <= 1472);
+    });
+}
+
+#[test]
+#[ignore = "needs network namespaces: ./test --all"]
+fn an_end_is_believed_with_the_tag_alone() {
+    on_a_host("icmp-end", || {
+        let talk = Talk::new();
+        talk.ignores(PROTOCOL_UNREACHABLE, 0);
+        talk.ignores(HOST_UNREACHABLE, 0);
+        send_report(PROTOCOL_UNREACHABLE, 0, &talk.quote);
+        while talk.goes_on() {}
+        assert_eq!(talk.stack.statistics().associations, 0);
+    });
+}
