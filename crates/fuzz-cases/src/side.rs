@@ -15,6 +15,8 @@ use crate::net;
 /// Timer entries of one endpoint. A deadline that comes nearer with every measured round trip leaves one each time.
 const TIMER_ENTRIES_MAX: usize = 512;
 
+/// Packets that an association remembers. One that holds a fragment of a byte costs as much as a full one.
+const PACKETS_MAX: usize = 4096;
 /// The highest port that a NAT gives.
 const PORT_MAX: u16 = 10_000;
 
@@ -154,6 +156,8 @@ impl Side {
             let unread = self.app.unread.get(&entry.id.0).map_or(0, |unread| unread.bytes);
             let held = statistics.receive_buffered_bytes as usize;
             assert!(unread <= held, "{unread} bytes are not read, {held} counted");
+            let packets = self.endpoint.remembered_packets(entry.id);
+            assert!(packets <= PACKETS_MAX, "{packets} packets are remembered");
         }
         let count = self.app.book.open().count();
         assert_eq!(count, self.endpoint.association_count(), "every association has said that it ended");

@@ -345,6 +345,13 @@ impl Endpoint {
         self.timers.len()
     }
 
+    /// Packets with data that an association remembers, of all its paths; for tests.
+    #[cfg(feature = "testing")]
+    #[doc(hidden)]
+    pub fn remembered_packets(&self, id: AssociationId) -> usize {
+        self.associations.get(id.index()).map_or(0, |a| a.remembered_packets())
+    }
+
     /// Every association to come begins with this TSN; for tests.
     #[cfg(feature = "testing")]
     #[doc(hidden)]

@@ -285,6 +285,11 @@ impl Association {
         self.outbound.assert_counters(&self.paths);
     }
 
+    #[cfg(feature = "testing")]
+    pub(crate) fn remembered_packets(&self) -> usize {
+        self.paths.iter().map(|path| path.sent.len()).sum()
+    }
+
     #[inline]
     fn takes_messages(&self) -> bool {
         match self.state {

@@ -176,6 +176,7 @@ impl Outbound {
         let flight = std::mem::take(&mut path.in_flight_bytes);
         (path.t3, path.late_at) = (None, None);
         path.tail.cancel();
+        self.forget_moved(path, path_id);
         // RFC 9260 §6.1 A: probes of a closed window do not touch the congestion window.
         let trouble = !self.peer_window.take_refused();
         if trouble {
@@ -201,6 +202,21 @@ impl Outbound {
         path.unanswered = path.next_packet();
         (path.in_flight_bytes, path.t3, path.late_at) = (0, None, None);
         path.tail.cancel();
+        self.forget_moved(path, path_id);
+    }
+
+    /// Nothing is in flight on a path: its oldest packets are forgotten, as far as all their chunks were acknowledged or
+    /// left again in later ones. Otherwise a path on which nothing is ever acknowledged would remember all that was
+    /// tried on it.
+    fn forget_moved(&self, path: &mut Path, path_id: usize) {
+        while let Some(packet) = path.sent.front() {
+            let tsns = packet.tsns.iter().flat_map(|range| range.start.max(self.first)..range.end);
+            let mut chunks = tsns.map(|tsn| &self.outstanding[(tsn - self.first) as usize]);
+            if chunks.any(|chunk| chunk.was_last_in(path.first_packet, path_id)) {
+                break;
+            }
+            path.pop_sent();
+        }
     }
 
     /// The first packet from `path.first_unanswered()` on that is in flight.

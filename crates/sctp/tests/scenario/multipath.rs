@@ -1,5 +1,7 @@
 //! Concurrent multipath: all paths carry data at once, and none holds back another.
 
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -126,21 +128,25 @@ fn peer_with_two_paths(seed: u8, agrees: bool, config: AssociationConfig) -> Pee
     let cookie = peer.takes_init_ack();
     peer.sends().chunk(|_, out| CookieEcho { cookie: &cookie }.write(out)).go();
     peer.id = peer.app.events[0].id;
-    let home = peer.address;
     for _ in 0..3 {
         while let Some((to, packet)) = peer.hears_on_maybe() {
-            each_chunk(&packet, |chunk| {
-                if let Chunk::Heartbeat(heartbeat) = chunk {
-                    let info = heartbeat.info.to_vec();
-                    peer.address = to;
-                    peer.sends().chunk(|_, out| HeartbeatAck { info: &info }.write(out)).go();
-                    peer.address = home;
-                }
-            });
+            answer_heartbeat(&mut peer, to, &packet);
         }
         peer.waits(Duration::from_secs(1));
     }
     peer
+}
+
+/// Answers the heartbeat in a packet, if there is one, from the address that it went to.
+fn answer_heartbeat(peer: &mut Peer, to: SocketAddr, packet: &[u8]) {
+    each_chunk(packet, |chunk| {
+        if let Chunk::Heartbeat(heartbeat) = chunk {
+            let info = heartbeat.info.to_vec();
+            let home = std::mem::replace(&mut peer.address, to);
+            peer.sends().chunk(|_, out| HeartbeatAck { info: &info }.write(out)).go();
+            peer.address = home;
+        }
+    });
 }
 
 /// The addresses of the peer that data goes to.
@@ -168,4 +174,31 @@ fn only_who_wants_it_gets_data_on_all_paths() {
     ] {
         assert_eq!(used(peer_with_two_paths(3, agrees, with(multipath))), paths, "{multipath:?}, {agrees}");
     }
+}
+
+#[test]
+fn a_path_that_answers_heartbeats_and_swallows_data_costs_no_memory() {
+    let config = AssociationConfig { tail_loss_probes: false, ..AssociationConfig::default() };
+    let mut peer = peer_with_two_paths(20, true, config);
+    let (home, mut arrived, mut swallowed) = (peer.address, BTreeSet::new(), 0);
+    for _ in 0..6000 {
+        for _ in 0..4 {
+            peer.app_sends(SendInfo::default(), vec![0; 1000]);
+        }
+        peer.waits(Duration::from_millis(10));
+        while let Some((to, packet)) = peer.hears_on_maybe() {
+            answer_heartbeat(&mut peer, to, &packet);
+            let tsns = data_of(&packet).into_iter().map(|data| data.tsn);
+            if to == home {
+                arrived.extend(tsns);
+            } else {
+                swallowed += tsns.count();
+            }
+        }
+        let next = (0..).find(|n| !arrived.contains(&peer.endpoint_tsn(*n).0)).unwrap_or_default();
+        peer.sends().sack(next - 1, &[]).go();
+    }
+    assert!(swallowed > 1000, "{swallowed} chunks were tried there");
+    let remembered = peer.endpoint.remembered_packets(peer.id);
+    assert!(remembered < 200, "{remembered} packets are remembered");
 }
