@@ -3,13 +3,13 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use swiftwater::{Association, Listener, Options, PathState, PathStatistics, Stack};
+use swiftwater::{Association, LinkKind, Listener, Options, PathState, PathStatistics, Stack};
 use swiftwater_tests::namespace::Host;
 
 const PORT: u16 = 5001;
@@ -17,16 +17,44 @@ const MESSAGE_BYTES: usize = 4000;
 /// Far more than any failover takes.
 const MESSAGES_MAX: u64 = 2_000_000;
 
+/// The protocol of the network.
+#[derive(Clone, Copy)]
+enum Family {
+    V4,
+    V6,
+}
+
+impl Family {
+    /// Of the client, which has number 1, or of the server, number 2, on a line.
+    fn address(self, line: usize, number: u8) -> IpAddr {
+        match self {
+            Family::V4 => [10, 78, line as u8, number].into(),
+            Family::V6 => [0xfd78, 0, 0, line as u16, 0, 0, 0, u16::from(number)].into(),
+        }
+    }
+
+    /// As `ip address` wants it. An IPv6 address is usable at once, not after it was looked for elsewhere.
+    fn text(self, line: usize, number: u8) -> String {
+        let address = self.address(line, number);
+        match self {
+            Family::V4 => format!("{address}/24 dev e{line}"),
+            Family::V6 => format!("{address}/64 dev e{line} nodad"),
+        }
+    }
+}
+
 /// The hosts; their first line is that of the primary path.
 struct Hosts {
+    family: Family,
     client: Host,
     server: Host,
 }
 
 impl Hosts {
     /// None: this user may not make any.
-    fn new(name: &str) -> Option<Self> {
+    fn new(name: &str, family: Family) -> Option<Self> {
         let hosts = Hosts {
+            family,
             client: Host::new(&format!("gone-{name}-a"))?,
             server: Host::new(&format!("gone-{name}-b"))?,
         };
@@ -35,22 +63,26 @@ impl Hosts {
     }
 
     fn add_line(&self, line: usize) {
-        let Hosts { client, server } = self;
+        let Hosts { client, server, family } = self;
         client.ip(&format!("link add e{line} type veth peer name e{line} netns {}", server.name()));
         for (host, number) in [(client, 1), (server, 2)] {
-            host.ip(&format!("address add 10.78.{line}.{number}/24 dev e{line}"));
+            host.ip(&format!("address add {}", family.text(line, number)));
             host.ip(&format!("link set e{line} up"));
         }
     }
 }
 
-fn options(number: u8) -> Options {
-    let local_addresses = (0..2).map(|line| IpAddr::from([10, 78, line, number])).collect();
+fn options(family: Family, number: u8) -> Options {
+    let local_addresses = (0..2).map(|line| family.address(line, number)).collect();
     Options { local_addresses, ..Options::default() }
 }
 
+/// A change of the options.
+type Change = fn(Options) -> Options;
+
 /// A client that sends numbered messages, and a server that sees that each comes once, in order.
 struct Transfer {
+    family: Family,
     stack: Stack,
     association: Association,
     sent: u64,
@@ -60,19 +92,22 @@ struct Transfer {
 
 impl Transfer {
     /// On the host of the client.
-    fn new(hosts: &Hosts, change: fn(Options) -> Options) -> Self {
+    fn new(hosts: &Hosts, change: Change) -> Self {
+        let family = hosts.family;
         let received = Arc::new(AtomicU64::new(0));
-        let stack = hosts.server.run(move || Stack::bind(&change(options(2))).unwrap()).join().unwrap();
+        let stack =
+            hosts.server.run(move || Stack::bind(&change(options(family, 2))).unwrap()).join().unwrap();
         let listener = stack.listen(PORT).unwrap();
         let counter = Arc::clone(&received);
         let server = thread::spawn(move || count(&listener, &counter));
-        let stack = Stack::bind(&Options { udp_port: Some(0), ..change(options(1)) }).unwrap();
-        let association = stack.connect(format!("10.78.0.2:{PORT}").as_str()).unwrap();
-        Transfer { stack, association, sent: 0, received, server }
+        let stack = Stack::bind(&Options { udp_port: Some(0), ..change(options(family, 1)) }).unwrap();
+        let server_address = SocketAddr::new(family.address(0, 2), PORT);
+        let association = stack.connect(server_address).unwrap();
+        Transfer { family, stack, association, sent: 0, received, server }
     }
 
     fn path(&self, line: usize) -> Option<PathStatistics> {
-        let wanted = IpAddr::from([10, 78, line as u8, 2]);
+        let wanted = self.family.address(line, 2);
         let paths = self.association.statistics().paths;
         paths.into_iter().find(|path| path.remote.ip() == wanted)
     }
@@ -94,13 +129,20 @@ impl Transfer {
     fn send_until(&mut self, what: &str, done: impl Fn(&Transfer) -> bool) {
         while !done(self) {
             assert!(self.sent < MESSAGES_MAX, "{what}: {:#?}", self.association.statistics());
-            for _ in 0..10 {
-                let mut message = vec![0; MESSAGE_BYTES];
-                message[..8].copy_from_slice(&self.sent.to_be_bytes());
-                self.association.send(&message).unwrap();
-                self.sent += 1;
-            }
+            (0..10).for_each(|_| self.send());
         }
+    }
+
+    fn send(&mut self) {
+        let mut message = vec![0; MESSAGE_BYTES];
+        message[..8].copy_from_slice(&self.sent.to_be_bytes());
+        self.association.send(&message).unwrap();
+        self.sent += 1;
+    }
+
+    /// How often the system refused to send.
+    fn refused(&self) -> u64 {
+        self.stack.statistics().link.send_failed
     }
 
     /// The end: everything has arrived.
@@ -124,12 +166,12 @@ fn count(listener: &Listener, received: &AtomicU64) {
 
 /// The first line goes and comes back while messages flow. Says how often the client's system refused to send.
 fn survives(
-    name: &str,
-    change: fn(Options) -> Options,
+    (name, family): (&str, Family),
+    change: Change,
     go: impl Fn(&Hosts) + Send + 'static,
     come: impl Fn(&Hosts) + Send + 'static,
 ) -> Option<u64> {
-    let hosts = Arc::new(Hosts::new(name)?);
+    let hosts = Arc::new(Hosts::new(name, family)?);
     let at_client = Arc::clone(&hosts);
     let work = hosts.client.run(move || {
         let hosts = at_client;
@@ -146,7 +188,7 @@ fn survives(
                 t.is_active(0) && t.delivered_bytes(0) > before + 100_000
             });
         }
-        let refused = transfer.stack.statistics().link.send_failed;
+        let refused = transfer.refused();
         transfer.close();
         refused
     });
@@ -160,18 +202,31 @@ fn as_it_is(options: Options) -> Options {
 #[test]
 #[ignore = "needs network namespaces: ./test --all"]
 fn an_address_of_the_sender() {
-    let go = |hosts: &Hosts| hosts.client.ip("address del 10.78.0.1/24 dev e0");
-    let come = |hosts: &Hosts| hosts.client.ip("address add 10.78.0.1/24 dev e0");
-    let Some(refused) = survives("own", as_it_is, go, come) else { return };
+    let Some(refused) = survives(("own", Family::V4), as_it_is, del_address, add_address) else { return };
     assert!(refused > 0);
 }
 
 #[test]
 #[ignore = "needs network namespaces: ./test --all"]
+fn an_ipv6_address_of_the_sender() {
+    // The system goes on to send from it, but nothing comes back.
+    survives(("own6", Family::V6), as_it_is, del_address, add_address);
+}
+
+fn del_address(hosts: &Hosts) {
+    hosts.client.ip(&format!("address del {}", hosts.family.text(0, 1)));
+}
+
+fn add_address(hosts: &Hosts) {
+    hosts.client.ip(&format!("address add {}", hosts.family.text(0, 1)));
+}
+
+#[test]
+#[ignore = "needs network namespaces: ./test --all"]
 fn an_address_of_the_receiver() {
-    let go = |hosts: &Hosts| hosts.server.ip("address del 10.78.0.2/24 dev e0");
-    let come = |hosts: &Hosts| hosts.server.ip("address add 10.78.0.2/24 dev e0");
-    survives("peer", as_it_is, go, come);
+    let go = |hosts: &Hosts| hosts.server.ip(&format!("address del {}", hosts.family.text(0, 2)));
+    let come = |hosts: &Hosts| hosts.server.ip(&format!("address add {}", hosts.family.text(0, 2)));
+    survives(("peer", Family::V4), as_it_is, go, come);
 }
 
 #[test]
@@ -179,7 +234,7 @@ fn an_address_of_the_receiver() {
 fn an_interface_that_is_switched_off() {
     let go = |hosts: &Hosts| hosts.client.ip("link set e0 down");
     let come = |hosts: &Hosts| hosts.client.ip("link set e0 up");
-    let Some(refused) = survives("down", as_it_is, go, come) else { return };
+    let Some(refused) = survives(("down", Family::V4), as_it_is, go, come) else { return };
     assert!(refused > 0);
 }
 
@@ -188,7 +243,7 @@ fn an_interface_that_is_switched_off() {
 fn an_interface_that_is_taken_out() {
     let go = |hosts: &Hosts| hosts.client.ip("link delete e0");
     let come = |hosts: &Hosts| hosts.add_line(0);
-    let Some(refused) = survives("out", as_it_is, go, come) else { return };
+    let Some(refused) = survives(("out", Family::V4), as_it_is, go, come) else { return };
     assert!(refused > 0);
 }
 
@@ -202,6 +257,42 @@ fn an_interface_that_sockets_are_bound_to() {
         let heartbeat_interval = Some(Duration::from_millis(100));
         Options { bind_interfaces: true, heartbeat_interval, ..options }
     };
-    let Some(refused) = survives("bound", bound, go, come) else { return };
+    let Some(refused) = survives(("bound", Family::V4), bound, go, come) else { return };
     assert!(refused > 0);
+}
+
+#[test]
+#[ignore = "needs network namespaces: ./test --all"]
+fn an_address_and_an_interface_under_raw_ip() {
+    let raw = |options| Options { link: LinkKind::Raw, ..options };
+    let Some(refused) = survives(("raw-own", Family::V4), raw, del_address, add_address) else { return };
+    assert!(refused > 0);
+    let go = |hosts: &Hosts| hosts.client.ip("link delete e0");
+    let come = |hosts: &Hosts| hosts.add_line(0);
+    let Some(refused) = survives(("raw-out", Family::V4), raw, go, come) else { return };
+    assert!(refused > 0);
+}
+
+#[test]
+#[ignore = "needs network namespaces: ./test --all"]
+fn every_interface_at_once() {
+    for family in [Family::V4, Family::V6] {
+        let Some(hosts) = Hosts::new("all", family) else { return };
+        let hosts = Arc::new(hosts);
+        let at_client = Arc::clone(&hosts);
+        let work = hosts.client.run(move || {
+            let mut transfer = Transfer::new(&at_client, as_it_is);
+            transfer.send_until("both paths are there", |t| t.is_active(0) && t.is_active(1));
+            while transfer.received() < transfer.sent {
+                thread::yield_now();
+            }
+            (0..2).for_each(|line| at_client.client.ip(&format!("link delete e{line}")));
+            // Nothing is outstanding, so it leaves at once, or would.
+            transfer.send();
+            assert!(transfer.refused() > 0);
+            (0..2).for_each(|line| at_client.add_line(line));
+            transfer.close();
+        });
+        work.join().unwrap();
+    }
 }
