@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use swiftwater::{Association, ConnectError, Listener, Options, RecvError};
+use swiftwater::{Association, ConnectError, LinkKind, Listener, Options, RecvError, Stack};
 use swiftwater_tests::ours;
 use swiftwater_tests::peers::kernel::{self, ADDRESSES, OUR_ADDRESSES, lab};
 use swiftwater_tests::peers::messages::{TestMessage, messages};
@@ -127,5 +127,26 @@ fn a_port_without_a_server_refuses() {
         let address = format!("{}:{}/udp:9900", ADDRESSES[0], kernel::ECHO_PORT);
         let no_udp = Association::connect(address.as_str());
         assert!(matches!(no_udp, Err(ConnectError::Refused)), "{no_udp:?}");
+    });
+}
+
+#[test]
+#[ignore = "needs user-mode Linux and root: ./test --all"]
+fn raw_ip_on_its_host_comes_with_advice() {
+    let advice = |link| {
+        let options = Options { link, udp_port: Some(0), ..Options::default() };
+        Stack::bind(&options).unwrap().advice().map(str::to_owned)
+    };
+    if kernel::is_beside_it() {
+        assert_eq!(advice(LinkKind::Udp), None);
+        assert_eq!(advice(LinkKind::Auto), advice(LinkKind::Raw));
+        return println!("{}", advice(LinkKind::Raw).unwrap());
+    }
+    lab("raw_ip_on_its_host_comes_with_advice", || {
+        let said = kernel::beside_it("raw_ip_on_its_host_comes_with_advice");
+        assert!(
+            said.contains("answers packets of raw IP with ABORT") && said.contains("`rmmod sctp`"),
+            "{said}"
+        );
     });
 }

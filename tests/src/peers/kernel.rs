@@ -13,6 +13,8 @@ use crate::tools;
 
 /// Set inside the lab.
 const INSIDE: &str = "SWIFTWATER_INSIDE_KERNEL_LAB";
+/// Set on the kernel's own host.
+const BESIDE: &str = "SWIFTWATER_BESIDE_THE_KERNEL";
 /// What the lab needs from Debian.
 const PROGRAMS: [&str; 8] = ["linux.uml", "unshare", "ip", "tc", "insmod", "sysctl", "socat", "python3"];
 /// The kernel's shell.
@@ -117,6 +119,23 @@ pub fn leave_udp() {
 /// As [`shell`] does.
 pub fn wait_for_paths() {
     let _nothing = shell(&peer_command("wait-paths"));
+}
+
+/// Whether this is a test that [`beside_it`] runs.
+#[must_use]
+pub fn is_beside_it() -> bool {
+    env::var_os(BESIDE).is_some()
+}
+
+/// Runs the test of this name, the one that calls it, once more where the kernel's SCTP is: on the same host. Returns what it
+/// printed.
+///
+/// # Panics
+/// As [`shell`] does.
+#[must_use]
+pub fn beside_it(name: &str) -> String {
+    let program = env::current_exe().unwrap_or_else(|error| panic!("the test program has no name: {error}"));
+    shell(&format!("{BESIDE}=1 {} {name} --exact --include-ignored --nocapture", program.display()))
 }
 
 /// The command line that runs the kernel's side of a test (`tests/peers/kernel_peer.py`).
