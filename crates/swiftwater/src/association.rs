@@ -1,6 +1,6 @@
 //! Associations: one-to-one endpoints.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
@@ -76,7 +76,18 @@ impl Association {
     }
 
     pub(crate) fn connect_on(stack: &Stack, server: &Address) -> Result<Association, ConnectError> {
-        let association = Association::start(stack, server)?;
+        Association::await_answer(Association::start(stack, server)?)
+    }
+
+    pub(crate) fn connect_from(
+        stack: &Stack,
+        port: u16,
+        server: &Address,
+    ) -> Result<Association, ConnectError> {
+        Association::await_answer(Association::start_from(stack, port, server)?)
+    }
+
+    fn await_answer(association: Association) -> Result<Association, ConnectError> {
         loop {
             let found = association.shared.socket.getmsg(Patience::Forever);
             if association.take_connect_answer(found)? {
@@ -87,8 +98,23 @@ impl Association {
 
     /// Sends the connect request; the answer comes later.
     pub(crate) fn start(stack: &Stack, server: &Address) -> Result<Association, ConnectError> {
-        let failed = |e: String| ConnectError::Failed(e);
-        let socket = Socket::open(&stack.shard, Style::OneToOne).map_err(|e| failed(e.to_string()))?;
+        Association::start_from(stack, 0, server)
+    }
+
+    /// The same from a local port; 0 for any.
+    pub(crate) fn start_from(
+        stack: &Stack,
+        port: u16,
+        server: &Address,
+    ) -> Result<Association, ConnectError> {
+        let socket = stack.open(Style::OneToOne).map_err(|e| ConnectError::Failed(e.to_string()))?;
+        if port != 0 {
+            let any = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port);
+            // Ports without a listener are no one's: a fresh stream is bound to any.
+            socket
+                .ask(Primitive::BindReq { addresses: any.into(), backlog: 0 })
+                .map_err(|e| ConnectError::Failed(e.to_string()))?;
+        }
         ask_to_connect(stack, &socket, server)?;
         Ok(Association::over(stack, socket))
     }

@@ -150,7 +150,7 @@ pub(crate) fn at(options: &Options, address: &Address) -> Options {
 pub(crate) fn bind_port(stack: &Stack, port: u16, backlog: u32) -> Result<(Socket, u16), BindError> {
     let system = |e: String| BindError::System(std::io::Error::other(e));
     let style = Style::OneToMany;
-    let socket = Socket::open(&stack.shard, style).map_err(|e| system(e.to_string()))?;
+    let socket = stack.open(style).map_err(|e| system(e.to_string()))?;
     let any = std::net::SocketAddr::new(std::net::Ipv4Addr::UNSPECIFIED.into(), port);
     match socket.ask(Primitive::BindReq { addresses: any.into(), backlog }) {
         Ok(Primitive::BindAck { addresses, .. }) => {

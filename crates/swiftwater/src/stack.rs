@@ -7,7 +7,9 @@ use std::time::Instant;
 
 use links::{Link, RawIp, RawIpConfig, UdpEncap, UdpEncapConfig};
 use providers::{SctpDriver, SctpDriverConfig};
+use sctp::AssociationConfig;
 use streams::Executive;
+use tpi::Errno;
 
 use crate::address::{Address, ToAddress, UDP_PORT_DEFAULT};
 use crate::association::Association;
@@ -16,6 +18,7 @@ use crate::error::{BindError, ConnectError};
 use crate::listener::Listener;
 use crate::options::{LinkKind, Options};
 use crate::shard::{Hold, Shard};
+use crate::socket::{Socket, Style};
 use crate::trace::TraceSink;
 
 /// Sockets, one protocol instance and one lock, for any number of listeners and associations.
@@ -37,6 +40,8 @@ use crate::trace::TraceSink;
 pub struct Stack {
     pub(crate) shard: Arc<Hold>,
     pub(crate) options: Arc<Options>,
+    /// Of associations, where they are not those that the sockets were bound with.
+    association: Option<Arc<AssociationConfig>>,
     advice: Option<Arc<str>>,
 }
 
@@ -103,7 +108,7 @@ impl Stack {
         driver.set_trace(options.trace.as_ref().map(TraceSink::taker));
         let driver = executive.add_driver("sctp", Box::new(driver));
         let shard = Shard::start(executive, driver, options).map_err(BindError::System)?;
-        Ok(Stack { shard, options: Arc::new(options.clone()), advice: None })
+        Ok(Stack { shard, options: Arc::new(options.clone()), association: None, advice: None })
     }
 
     /// Accepts associations on an SCTP port; 0 takes a free one.
@@ -131,6 +136,59 @@ impl Stack {
     /// Nobody listens there, nobody answers, or there is no way to it.
     pub fn connect(&self, server: impl ToAddress) -> Result<Association, ConnectError> {
         Association::connect_on(self, &server.to_address()?)
+    }
+
+    /// The same from this local SCTP port.
+    ///
+    /// ```
+    /// # use swiftwater::{Options, Stack};
+    /// let stack = Stack::bind(&Options { udp_port: Some(0), ..Options::default() })?;
+    /// let listener = stack.listen(7)?;
+    /// let _client = stack.connect_from(700, &listener.local_address())?;
+    /// assert_eq!(listener.accept()?.peer_address().unwrap().port, 700);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Stack::connect`]; and the port already has an association with that peer.
+    pub fn connect_from(&self, port: u16, server: impl ToAddress) -> Result<Association, ConnectError> {
+        Association::connect_from(self, port, &server.to_address()?)
+    }
+
+    /// The same sockets with other settings: for the associations that are set up or accepted through what this returns.
+    /// Settings of the sockets themselves stay as they were bound.
+    ///
+    /// ```
+    /// # use swiftwater::{Options, Stack};
+    /// let stack = Stack::bind(&Options { udp_port: Some(0), ..Options::default() })?;
+    /// let listener = stack.listen(7)?;
+    /// let wide = stack.with_options(&Options { streams_out: 100, ..Options::default() });
+    /// assert_eq!(wide.connect(&listener.local_address())?.streams_out(), 100);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn with_options(&self, options: &Options) -> Stack {
+        Stack {
+            options: Arc::new(options.clone()),
+            association: Some(Arc::new(options.association_config())),
+            ..self.clone()
+        }
+    }
+
+    /// Opens a stream that has the settings of this handle.
+    pub(crate) fn open(&self, style: Style) -> Result<Socket, Errno> {
+        let socket = Socket::open(&self.shard, style)?;
+        if let Some(config) = &self.association {
+            let stream = socket.stream;
+            self.with_driver(|driver| driver.set_association_config(stream, Arc::clone(config)));
+        }
+        Ok(socket)
+    }
+
+    /// The settings of what is opened through this handle.
+    pub fn options(&self) -> &Options {
+        &self.options
     }
 
     /// What carries SCTP: never [`LinkKind::Auto`].

@@ -14,6 +14,7 @@ mod minor;
 mod ports;
 mod request;
 
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -50,6 +51,8 @@ pub struct SctpDriverConfig {
 pub struct SctpDriver {
     endpoint: Endpoint,
     config: Arc<AssociationConfig>,
+    /// Of streams whose associations have settings of their own.
+    configs: HashMap<StreamId, Arc<AssociationConfig>>,
     link: Box<dyn Link>,
     minors: Minors,
     ports: Ports,
@@ -90,6 +93,7 @@ impl SctpDriver {
         SctpDriver {
             endpoint,
             config: Arc::new(config.association),
+            configs: HashMap::new(),
             link,
             minors: Minors::default(),
             ports: Ports::default(),
@@ -107,6 +111,16 @@ impl SctpDriver {
     /// Hands trace records to `taker` as they come. What is traced, the configuration of the associations says.
     pub fn set_trace(&mut self, taker: Option<TraceTaker>) {
         self.trace = taker;
+    }
+
+    /// Settings of the associations that this stream sets up or takes from now on, in place of the provider's. A listener
+    /// has those that it had when it was bound.
+    pub fn set_association_config(&mut self, s: StreamId, config: Arc<AssociationConfig>) {
+        self.configs.insert(s, config);
+    }
+
+    fn association_config(&self, s: StreamId) -> Arc<AssociationConfig> {
+        Arc::clone(self.configs.get(&s).unwrap_or(&self.config))
     }
 
     /// Counters of the association of a one-to-one stream, or of one association of a one-to-many stream.

@@ -1,7 +1,6 @@
 //! Primitives that come down (TPI 2.0): bind, connect, accept, release.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 
 use ::sctp::AssociationConfig;
 use links::SCTP_TUNNELING_PORT;
@@ -84,7 +83,7 @@ impl SctpDriver {
             _ => Minor::Listening { port, backlog, waiting: 0 },
         };
         if backlog > 0 {
-            if !self.endpoint.listen(port, AssociationConfig::clone(&self.config)) {
+            if !self.endpoint.listen(port, AssociationConfig::clone(&self.association_config(s))) {
                 return Err(Refusal(TError::AddressBusy, Errno(0)));
             }
             self.tell_ports().map_err(Refusal::system)?;
@@ -130,7 +129,7 @@ impl SctpDriver {
             Some(Minor::Bound { port } | Minor::OneToMany { port }) => port,
             _ => return Err(Refusal::OUT_OF_STATE),
         };
-        let (now, config) = (self.now, Arc::clone(&self.config));
+        let (now, config) = (self.now, self.association_config(s));
         let (endpoint, host) = self.split(cx);
         let id = endpoint
             .connect(now, local_port, peer_port, &remotes, config, &host)
@@ -230,6 +229,7 @@ impl SctpDriver {
             endpoint.shutdown(now, id, &mut host);
         }
         self.minors.close(s);
+        self.configs.remove(&s);
     }
 
     fn addresses(&self, s: StreamId) -> Primitive {

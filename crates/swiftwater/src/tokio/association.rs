@@ -57,8 +57,25 @@ impl Association {
         Association::set_up(stack, &server).await
     }
 
+    /// The same from this local SCTP port.
+    ///
+    /// # Errors
+    ///
+    /// As [`Association::connect`]; and the port already has an association with that peer.
+    pub async fn connect_from(
+        stack: &Stack,
+        port: u16,
+        server: impl ToAddress,
+    ) -> Result<Association, ConnectError> {
+        let server = resolve(server).await?;
+        Association::finish(association::Association::start_from(stack, port, &server)?).await
+    }
+
     async fn set_up(stack: &Stack, server: &Address) -> Result<Association, ConnectError> {
-        let association = association::Association::start(stack, server)?;
+        Association::finish(association::Association::start(stack, server)?).await
+    }
+
+    async fn finish(association: association::Association) -> Result<Association, ConnectError> {
         let socket = association.socket();
         loop {
             let found = until(socket, Interest::READABLE, |inner| socket.try_getmsg(inner)).await;
