@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use swiftwater::{CongestionControl, Coupling, Multipath};
 
+use crate::daemon::DaemonArgs;
 use crate::perf::spec::{Carrier, Protocol};
+use crate::run::RunArgs;
 use crate::trace::args::TraceCommand;
 use crate::units::{parse_bytes, parse_count, parse_seconds};
 
@@ -14,7 +16,7 @@ use crate::units::{parse_bytes, parse_count, parse_seconds};
 /// (RFC 6951 §4.1); the control connection uses the TCP port of the same number.
 pub(crate) const DEFAULT_PORT: u16 = 9899;
 
-/// Measure SCTP in user space beside the kernel's TCP.
+/// SCTP in user space: for programs that never heard of it, and measured beside the kernel's TCP.
 #[derive(Debug, Parser)]
 #[command(name = "swiftwater", version, max_term_width = 110, arg_required_else_help = true)]
 #[command(after_help = "\
@@ -22,6 +24,7 @@ Examples:
   swiftwater bench --quick              compare SCTP with TCP on this machine in two minutes
   swiftwater lab --virtual sctplib      send a file over a simulated long line
   swiftwater perf server                wait for tests from this host or another
+  swiftwater run -- iperf3 -s           give a program SCTP sockets
   swiftwater perf client HOST -l 64     send 64-byte messages there for 10 seconds")]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -31,6 +34,10 @@ pub(crate) struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Run a program whose SCTP sockets are Swiftwater's, on a kernel that has no SCTP.
+    Run(RunArgs),
+    /// The service that holds the SCTP sockets of programs under `run`, which starts it.
+    Daemon(DaemonArgs),
     /// Send messages from one host to another, or between two processes, and measure.
     #[command(subcommand)]
     Perf(PerfCommand),

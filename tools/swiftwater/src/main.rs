@@ -1,14 +1,16 @@
-//! The swiftwater command: measures SCTP in user space beside the kernel's TCP and UDP.
+//! The swiftwater command: gives programs SCTP sockets, and measures SCTP in user space beside the kernel's TCP and UDP.
 #![forbid(unsafe_code)]
 
 mod args;
 mod bench;
+mod daemon;
 mod host;
 mod interrupt;
 mod lab;
 mod load;
 mod man;
 mod perf;
+mod run;
 mod sockets;
 mod stats;
 mod trace;
@@ -24,6 +26,8 @@ fn main() -> ExitCode {
     let outcome: Result<(), String> = match Cli::parse().command {
         Command::Perf(command) => perf::run(command).map_err(|error| error.to_string()),
         Command::Bench(args) => bench::run(&args).map_err(|error| error.to_string()),
+        Command::Run(args) => run::run(&args),
+        Command::Daemon(args) => daemon::run(&args),
         Command::Lab(args) => lab::run(&args).map_err(|error| error.to_string()),
         Command::Peer(command) => bench::run::peer(command),
         Command::Trace(command) => trace::run(&command).map_err(|error| error.to_string()),

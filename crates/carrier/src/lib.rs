@@ -1,0 +1,25 @@
+//! What a program under `swiftwater run` and the daemon say to each other.
+//!
+//! What the program holds in place of an SCTP socket is one end of a pair of AF_UNIX SEQPACKET sockets, its *carrier*; the
+//! daemon holds the other. There are three ways between them:
+//!
+//! | way | carries | module |
+//! |---|---|---|
+//! | the carrier | messages, one record each, and accepted associations | [`record`] |
+//! | a connection of its own for each request | what else the sockets API asks for | [`request`] |
+//! | a page that all who share the descriptor map | what they must agree on | [`page`] |
+//!
+//! The daemon's end of a carrier has a [name], by which a program knows a descriptor that it was handed.
+//!
+//! Nothing here calls the system. Parsing takes any bytes, allocates nothing and never panics.
+#![forbid(unsafe_code)]
+
+mod address;
+mod bytes;
+pub mod name;
+pub mod page;
+pub mod record;
+pub mod request;
+
+/// The version of everything in this crate. Both sides must be of the same.
+pub const VERSION: u16 = 1;

@@ -1,0 +1,163 @@
+//! Records on a carrier: a header, then the bytes of one message.
+//!
+//! A message of more than [`PAYLOAD_BYTES_MAX`] is one record, too, so that it is whole among all who share the descriptor:
+//! its bytes are in a sealed memfd that comes with the record.
+
+use std::net::SocketAddr;
+
+use crate::address;
+use crate::bytes::{Reader, Writer};
+
+/// Bytes of a [`Header`].
+pub const HEADER_BYTES: usize = 24;
+/// Most bytes of a message that travel in the record itself.
+pub const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
+/// The longest record.
+pub const RECORD_BYTES_MAX: usize = HEADER_BYTES + PAYLOAD_BYTES_MAX;
+/// The longest message that the daemon takes from a program, or hands to it in one piece.
+pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
+/// Most bytes after the header of a [`Kind::Accepted`].
+pub const ACCEPTED_BYTES_MAX: usize = address::BYTES_MAX;
+
+/// What a record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// User data, in either direction.
+    Data,
+    /// To a listener: an association, with the descriptors of its carrier and its page, and the peer's address.
+    Accepted,
+    /// From the program's end: keeps it from polling writable while it connects. Thrown away.
+    Filler,
+}
+
+/// What goes with a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags(u8);
+
+impl Flags {
+    /// The message ends here (`MSG_EOR`).
+    pub const END: Flags = Flags(1);
+    /// `SCTP_UNORDERED`.
+    pub const UNORDERED: Flags = Flags(1 << 1);
+    /// The bytes are in the memfd that comes with the record.
+    pub const IN_MEMFD: Flags = Flags(1 << 2);
+    /// `SCTP_EOF`: shut the association down after this, which may have no bytes.
+    pub const SHUTDOWN: Flags = Flags(1 << 3);
+    /// `SCTP_ABORT`: abort the association; the bytes are the reason.
+    pub const ABORT: Flags = Flags(1 << 4);
+    /// `SCTP_SACK_IMMEDIATELY` (RFC 7053).
+    pub const IMMEDIATE: Flags = Flags(1 << 5);
+
+    const ALL: u8 = (1 << 6) - 1;
+
+    /// Whether all of `other` are there.
+    pub fn contains(self, other: Flags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Both.
+    #[must_use]
+    pub fn with(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+}
+
+/// What stands before the bytes of a record.
+///
+/// ```
+/// use swiftwater_carrier::record::{Flags, Header, HEADER_BYTES, Kind};
+///
+/// let header = Header { stream: 3, bytes: 5, flags: Flags::END, ..Header::new(Kind::Data) };
+/// let record = [&header.encode()[..], b"hello"].concat();
+/// assert_eq!(Header::parse(&record), Some(header));
+/// assert_eq!(&record[HEADER_BYTES..], b"hello");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// What it is.
+    pub kind: Kind,
+    /// What goes with it.
+    pub flags: Flags,
+    /// The stream.
+    pub stream: u16,
+    /// Payload protocol identifier: the number whose bytes, most significant first, travel in the packet.
+    pub ppid: u32,
+    /// TSN of the first chunk; of a received message.
+    pub tsn: u32,
+    /// Sequence number within the stream; of a received message.
+    pub ssn: u16,
+    /// Bytes of the message, wherever they are.
+    pub bytes: u32,
+}
+
+impl Header {
+    /// One with everything else zero.
+    pub fn new(kind: Kind) -> Header {
+        Header { kind, flags: Flags::default(), stream: 0, ppid: 0, tsn: 0, ssn: 0, bytes: 0 }
+    }
+
+    /// The header as it stands in front of a record.
+    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut out = [0; HEADER_BYTES];
+        let kind = match self.kind {
+            Kind::Data => 1,
+            Kind::Accepted => 2,
+            Kind::Filler => 3,
+        };
+        let mut w = Writer::new(&mut out);
+        w.u8(kind)
+            .u8(self.flags.0)
+            .u16(self.stream)
+            .u32(self.ppid)
+            .u32(self.tsn)
+            .u32(self.bytes)
+            .u16(self.ssn);
+        out
+    }
+
+    /// The header of a record of which `record` holds the beginning. `None`: it is none of ours.
+    pub fn parse(record: &[u8]) -> Option<Header> {
+        let mut r = Reader(record.get(..HEADER_BYTES)?);
+        let kind = match r.u8()? {
+            1 => Kind::Data,
+            2 => Kind::Accepted,
+            3 => Kind::Filler,
+            _ => return None,
+        };
+        let flags = Some(r.u8()?).filter(|flags| flags & !Flags::ALL == 0).map(Flags)?;
+        let (stream, ppid, tsn, bytes, ssn) = (r.u16()?, r.u32()?, r.u32()?, r.u32()?, r.u16()?);
+        let limit = match flags.contains(Flags::IN_MEMFD) {
+            true => MESSAGE_BYTES_MAX,
+            false => PAYLOAD_BYTES_MAX,
+        };
+        (bytes as usize <= limit).then_some(Header { kind, flags, stream, ppid, tsn, ssn, bytes })
+    }
+
+    /// The header and the bytes of a whole record. `None`: it is none of ours, or not as long as it says.
+    pub fn split(record: &[u8]) -> Option<(Header, &[u8])> {
+        let header = Header::parse(record)?;
+        let payload = &record[HEADER_BYTES..];
+        let expected = if header.flags.contains(Flags::IN_MEMFD) { 0 } else { header.bytes as usize };
+        (payload.len() == expected).then_some((header, payload))
+    }
+}
+
+/// A whole [`Kind::Accepted`] record; the second is how many bytes of it count.
+pub fn encode_accepted(peer: &SocketAddr) -> ([u8; HEADER_BYTES + ACCEPTED_BYTES_MAX], usize) {
+    let mut out = [0; HEADER_BYTES + ACCEPTED_BYTES_MAX];
+    let (header, payload) = out.split_at_mut(HEADER_BYTES);
+    let mut w = Writer::new(payload);
+    address::write(&mut w, peer);
+    let bytes = w.finish().unwrap_or(0);
+    header.copy_from_slice(&Header { bytes: bytes as u32, ..Header::new(Kind::Accepted) }.encode());
+    (out, HEADER_BYTES + bytes)
+}
+
+/// The peer's address in a [`Kind::Accepted`].
+pub fn parse_accepted(record: &[u8]) -> Option<SocketAddr> {
+    let (header, payload) = Header::split(record)?;
+    let mut r = Reader(payload);
+    let peer = address::read(&mut r)?;
+    r.end()?;
+    (header.kind == Kind::Accepted).then_some(peer)
+}

@@ -1,0 +1,111 @@
+//! What is written is what is read, and any other bytes are refused.
+#![allow(missing_docs)]
+
+use std::net::SocketAddr;
+
+use proptest::prelude::*;
+use swiftwater_carrier::name::CarrierName;
+use swiftwater_carrier::record::{self, Flags, HEADER_BYTES, Header, Kind};
+use swiftwater_carrier::request::{Answer, FRAME_BYTES_MAX, OPTION_BYTES_MAX, Request, RequestError};
+
+fn address() -> impl Strategy<Value = SocketAddr> {
+    prop_oneof![
+        (any::<[u8; 4]>(), any::<u16>()).prop_map(|(ip, port)| (ip, port).into()),
+        (any::<[u8; 16]>(), any::<u16>()).prop_map(|(ip, port)| (ip, port).into()),
+    ]
+}
+
+fn request(value: &[u8]) -> impl Strategy<Value = Request<'_>> {
+    prop_oneof![
+        any::<bool>().prop_map(|v6| Request::Open { v6 }),
+        Just(Request::Attach),
+        Just(Request::Describe),
+        Just(Request::LocalAddress),
+        Just(Request::PeerAddress),
+        address().prop_map(Request::Bind),
+        address().prop_map(Request::Connect),
+        any::<i32>().prop_map(|backlog| Request::Listen { backlog }),
+        any::<(i32, i32)>().prop_map(move |(level, name)| Request::SetOption { level, name, value }),
+        any::<(i32, i32)>().prop_map(move |(level, name)| Request::GetOption { level, name, value }),
+    ]
+}
+
+const VALUE: [u8; OPTION_BYTES_MAX] = [7; OPTION_BYTES_MAX];
+
+proptest! {
+    #[test]
+    fn requests_survive_the_way(request in request(&VALUE)) {
+        let mut frame = [0; FRAME_BYTES_MAX];
+        let bytes = request.encode(&mut frame).expect("it fits");
+        prop_assert_eq!(Request::parse(&frame[..bytes]), Ok(request));
+        // What is cut short is never taken for the whole, except the value of an option, which has no length of its own.
+        let open_ended = matches!(request, Request::SetOption { .. } | Request::GetOption { .. });
+        let cut = Request::parse(&frame[..bytes - 1]);
+        prop_assert!(open_ended || cut == Err(RequestError::Malformed), "{:?}", cut);
+    }
+
+    #[test]
+    fn answers_survive_the_way(address in address(), errno in any::<i32>()) {
+        for answer in [Answer::Done, Answer::Failed(errno), Answer::Address(address), Answer::Value(&VALUE)] {
+            let mut frame = [0; FRAME_BYTES_MAX];
+            let bytes = answer.encode(&mut frame).expect("it fits");
+            prop_assert_eq!(Answer::parse(&frame[..bytes]), Some(answer));
+        }
+    }
+
+    #[test]
+    fn headers_survive_the_way(
+        (stream, ppid, tsn, ssn) in any::<(u16, u32, u32, u16)>(),
+        bytes in 0..=record::PAYLOAD_BYTES_MAX as u32,
+    ) {
+        for kind in [Kind::Data, Kind::Accepted, Kind::Filler] {
+            let flags = Flags::END.with(Flags::UNORDERED);
+            let header = Header { kind, flags, stream, ppid, tsn, ssn, bytes };
+            prop_assert_eq!(Header::parse(&header.encode()), Some(header));
+        }
+    }
+
+    #[test]
+    fn accepted_associations_survive_the_way(peer in address()) {
+        let (record, bytes) = record::encode_accepted(&peer);
+        prop_assert_eq!(record::parse_accepted(&record[..bytes]), Some(peer));
+        prop_assert_eq!(record::parse_accepted(&record[..bytes - 1]), None);
+    }
+
+    #[test]
+    fn any_bytes_are_read_without_harm(bytes in prop::collection::vec(any::<u8>(), 0..FRAME_BYTES_MAX)) {
+        let _ = Request::parse(&bytes);
+        let _ = Answer::parse(&bytes);
+        let _ = record::parse_accepted(&bytes);
+        let _ = CarrierName::parse(&bytes);
+        if let Some((header, payload)) = Header::split(&bytes) {
+            prop_assert_eq!(payload.len(), bytes.len() - HEADER_BYTES);
+            prop_assert!(payload.is_empty() || payload.len() == header.bytes as usize);
+        }
+    }
+}
+
+#[test]
+fn another_version_is_named() {
+    let mut frame = [0; FRAME_BYTES_MAX];
+    let bytes = Request::Attach.encode(&mut frame).expect("it fits");
+    frame[4..6].copy_from_slice(&99_u16.to_le_bytes());
+    assert_eq!(Request::parse(&frame[..bytes]), Err(RequestError::Version(99)));
+}
+
+#[test]
+fn a_value_that_is_too_long_is_not_written() {
+    let value = [0; FRAME_BYTES_MAX];
+    let request = Request::SetOption { level: 0, name: 0, value: &value };
+    assert_eq!(request.encode(&mut [0; FRAME_BYTES_MAX]), None);
+}
+
+#[test]
+fn a_record_is_as_long_as_it_says() {
+    let header = Header { bytes: 5, flags: Flags::END, ..Header::new(Kind::Data) };
+    let record = [&header.encode()[..], b"hello"].concat();
+    assert_eq!(Header::split(&record), Some((header, &b"hello"[..])));
+    assert_eq!(Header::split(&record[..record.len() - 1]), None);
+    let far = Header { bytes: u32::MAX, ..header };
+    assert_eq!(Header::parse(&far.encode()), None);
+}

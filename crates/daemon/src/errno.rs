@@ -1,0 +1,35 @@
+//! The numbers that the sockets API fails with, and what they are for errors of the executive.
+
+use std::io::ErrorKind;
+
+use rustix::io::Errno;
+use swiftwater::{BindError, ConnectError, RecvError};
+
+/// As the kernel would say it of `connect`.
+pub(crate) fn of_connect(error: &ConnectError) -> Errno {
+    match error {
+        ConnectError::Refused => Errno::CONNREFUSED,
+        ConnectError::TimedOut => Errno::TIMEDOUT,
+        ConnectError::Unreachable => Errno::HOSTUNREACH,
+        ConnectError::Exists => Errno::ADDRINUSE,
+        ConnectError::Family { .. } => Errno::ADDRNOTAVAIL,
+        ConnectError::Address(_) => Errno::INVAL,
+        _ => Errno::CONNABORTED,
+    }
+}
+
+/// As the kernel would say it of `listen`.
+pub(crate) fn of_listen(error: &BindError) -> Errno {
+    match error {
+        BindError::PortInUse { .. } => Errno::ADDRINUSE,
+        _ => Errno::NOBUFS,
+    }
+}
+
+/// As the kernel would say it of a read when the association is gone.
+pub(crate) fn of_loss(error: RecvError) -> Errno {
+    match std::io::Error::from(error).kind() {
+        ErrorKind::TimedOut => Errno::TIMEDOUT,
+        _ => Errno::CONNRESET,
+    }
+}

@@ -1,0 +1,152 @@
+//! SCTP sockets for programs that never heard of Swiftwater: the executive as a service.
+//!
+//! A program under `swiftwater run` holds one end of a pair of AF_UNIX sockets in place of an SCTP socket, its *carrier*
+//! (see [`carrier`]). The daemon holds the other end and the association, and moves messages between the two.
+//!
+//! | file | part |
+//! |---|---|
+//! | `door` | where programs ask: one connection for each request |
+//! | `requests` | what `bind`, `listen`, `connect` and the others do |
+//! | `socket` | one socket: what all requests about it share |
+//! | `life` | the task of a socket: idle, connecting, listening, connected |
+//! | `pump` | messages between carrier and association |
+//! | `line` | a carrier as the daemon sees it: records in and out |
+//! | `page` | the page that the daemon writes and the sharers map |
+//! | `ports` | who has which SCTP port |
+//! | `listeners` | whose an association is that a peer sets up |
+//! | `options` | socket options |
+//!
+//! Everything runs on one thread: the executive is one perimeter, and what stands between two of its calls is short.
+#![forbid(unsafe_code)]
+
+mod door;
+mod errno;
+mod life;
+mod line;
+mod listeners;
+mod options;
+mod page;
+mod ports;
+mod pump;
+mod requests;
+mod socket;
+
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use swiftwater::{BindError, LinkKind, Options, Stack};
+
+pub use door::{Place, PlaceError};
+
+/// How often it is looked whether nobody needs the daemon any more.
+const IDLE_LOOKS: Duration = Duration::from_secs(1);
+
+/// How a daemon is set up.
+#[derive(Clone, Debug, Default)]
+pub struct DaemonOptions {
+    /// Where programs find it.
+    pub place: Place,
+    /// The sockets that carry SCTP, and what every association begins with. Without a UDP port it is 9899.
+    pub stack: Options,
+    /// End when no socket and no association has been there for so long. Default: never.
+    pub idle_exit: Option<Duration>,
+}
+
+/// Why a daemon cannot start.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum DaemonError {
+    /// The sockets that carry SCTP could not be bound.
+    Stack(BindError),
+    /// The place where programs find it could not be taken.
+    Place(PlaceError),
+    /// The system refused.
+    System(io::Error),
+}
+
+impl fmt::Display for DaemonError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DaemonError::Stack(error) => error.fmt(f),
+            DaemonError::Place(error) => error.fmt(f),
+            DaemonError::System(error) => write!(f, "the system refused: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for DaemonError {}
+
+/// A daemon that has all that it needs and takes requests once it runs.
+pub struct Daemon {
+    listener: OwnedFd,
+    stack: Stack,
+    idle_exit: Option<Duration>,
+}
+
+impl fmt::Debug for Daemon {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Daemon").field("stack", &self.stack).finish_non_exhaustive()
+    }
+}
+
+impl Daemon {
+    /// Binds everything.
+    ///
+    /// # Errors
+    ///
+    /// Another daemon is there already, or a port is taken.
+    pub fn bind(options: &DaemonOptions) -> Result<Daemon, DaemonError> {
+        let listener = door::listen(&options.place).map_err(DaemonError::Place)?;
+        let stack = Stack::bind(&options.stack).map_err(DaemonError::Stack)?;
+        Ok(Daemon { listener, stack, idle_exit: options.idle_exit })
+    }
+
+    /// What carries SCTP, in words.
+    pub fn description(&self) -> String {
+        describe(&self.stack)
+    }
+
+    /// Serves programs; returns when it has been idle for as long as its options say.
+    ///
+    /// # Errors
+    ///
+    /// The system refused what it needs to run at all.
+    pub fn run(self) -> Result<(), DaemonError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.map_err(DaemonError::System)?.block_on(self.serve())
+    }
+
+    async fn serve(self) -> Result<(), DaemonError> {
+        let sockets = Arc::new(socket::Sockets::new(self.stack).map_err(DaemonError::System)?);
+        let door = door::serve(self.listener, Arc::clone(&sockets));
+        tokio::select! {
+            failed = door => failed.map_err(DaemonError::System),
+            () = until_idle(&sockets, self.idle_exit) => Ok(()),
+        }
+    }
+}
+
+fn describe(stack: &Stack) -> String {
+    match stack.link() {
+        LinkKind::Raw => "SCTP directly over IP".into(),
+        LinkKind::Udp | LinkKind::Auto => format!("SCTP in UDP, port {}", stack.udp_port()),
+    }
+}
+
+/// Returns when nothing has been there for `limit`.
+async fn until_idle(sockets: &socket::Sockets, limit: Option<Duration>) {
+    let Some(limit) = limit else { return std::future::pending().await };
+    let mut idle = Duration::ZERO;
+    while idle < limit {
+        tokio::time::sleep(IDLE_LOOKS.min(limit)).await;
+        idle = if sockets.is_idle() { idle + IDLE_LOOKS.min(limit) } else { Duration::ZERO };
+    }
+}
+
+/// A line for whoever looks after the daemon.
+fn log(line: fmt::Arguments<'_>) {
+    eprintln!("swiftwater daemon: {line}");
+}

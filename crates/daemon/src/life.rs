@@ -1,0 +1,132 @@
+//! The task of a socket: it waits for what the socket becomes, and is that until the program has closed it.
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use carrier::page::State;
+use carrier::record;
+use rustix::io::Errno;
+use swiftwater::tokio::Association;
+use swiftwater::{Address, Stack};
+use tokio::sync::mpsc::{Receiver, UnboundedReceiver};
+
+use crate::errno;
+use crate::line::{Intake, Line, Room};
+use crate::log;
+use crate::pump;
+use crate::requests::as_seen;
+use crate::socket::{Socket, Sockets};
+
+/// What a socket becomes.
+pub(crate) enum Turn {
+    /// It sets an association up, from a local port.
+    Connect { stack: Stack, port: u16, server: Address },
+    /// It accepts associations.
+    Listen(Receiver<Association>),
+    /// It has an association.
+    Carry(Association),
+}
+
+pub(crate) async fn live(sockets: Arc<Sockets>, socket: Arc<Socket>, mut turns: UnboundedReceiver<Turn>) {
+    loop {
+        let turn = tokio::select! {
+            turn = turns.recv() => turn,
+            () = socket.line.hung_up() => None,
+        };
+        let goes_on = match turn {
+            None => false,
+            Some(Turn::Connect { stack, port, server }) => connect(&socket, &stack, port, &server).await,
+            Some(Turn::Listen(associations)) => {
+                tokio::select! {
+                    () = accept(&sockets, &socket, associations) => {}
+                    () = socket.line.hung_up() => {}
+                }
+                false
+            }
+            Some(Turn::Carry(association)) => {
+                pump::carry(&socket, association).await;
+                false
+            }
+        };
+        if !goes_on {
+            return sockets.forget(&socket);
+        }
+    }
+}
+
+/// Sets an association up and carries it. True: that has failed, and the socket may try again.
+async fn connect(socket: &Arc<Socket>, stack: &Stack, port: u16, server: &Address) -> bool {
+    let outcome = tokio::select! {
+        outcome = Association::connect_from(stack, port, server) => outcome,
+        // Given up, the association is not set up.
+        () = socket.line.hung_up() => return false,
+    };
+    match outcome {
+        Ok(association) => {
+            {
+                let mut inner = socket.lock();
+                if let Some(peer) = inner.peer {
+                    socket.page.set_peer(&peer, association.streams_out());
+                }
+                socket.set_stage(&mut inner, State::Connected);
+            }
+            pump::carry(socket, association).await;
+            false
+        }
+        Err(error) => {
+            socket.lock().peer = None;
+            // Whoever finds the carrier writable finds the error, and finds that it may try again.
+            socket.page.set_error(errno::of_connect(&error));
+            socket.set_stage(&mut socket.lock(), State::Idle);
+            empty(&socket.line);
+            true
+        }
+    }
+}
+
+/// Throws away what keeps a carrier from polling writable, and what was sent meanwhile.
+fn empty(line: &Line) {
+    let mut room = Room::new();
+    while let Ok(Intake::Message(..) | Intake::Malformed) = line.try_take(&mut room) {}
+}
+
+/// Hands associations to a listener, each with a carrier of its own.
+async fn accept(sockets: &Arc<Sockets>, listener: &Arc<Socket>, mut associations: Receiver<Association>) {
+    while let Some(association) = associations.recv().await {
+        // One that is gone already has nobody to tell.
+        let Some(address) = association.peer_address() else { continue };
+        let peer = as_seen(listener.v6, SocketAddr::new(address.hosts[0], address.port));
+        if let Err(error) = hand_over(sockets, listener, association, peer).await {
+            log(format_args!("an association with {peer} could not be handed to its listener: {error}"));
+            if error == Errno::PIPE {
+                return;
+            }
+        }
+    }
+}
+
+async fn hand_over(
+    sockets: &Arc<Sockets>,
+    listener: &Arc<Socket>,
+    association: Association,
+    peer: SocketAddr,
+) -> Result<(), Errno> {
+    let (settings, bound) = {
+        let inner = listener.lock();
+        (inner.settings.clone(), inner.bound)
+    };
+    let wants = settings.wants;
+    let (socket, theirs) = sockets.open(listener.v6, State::Connected, settings)?;
+    {
+        let mut inner = socket.lock();
+        inner.peer = Some(peer);
+        inner.local = bound;
+    }
+    socket.page.set_wants(wants);
+    socket.page.set_peer(&peer, association.streams_out());
+    let turn = socket.take_turn(Turn::Carry(association));
+    let (record, bytes) = record::encode_accepted(&peer);
+    listener.line.put_record(&record[..bytes], &[theirs.as_fd(), socket.page.as_fd()]).await?;
+    turn
+}

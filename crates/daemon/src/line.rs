@@ -1,0 +1,258 @@
+//! A carrier as the daemon sees it: records in and out, without waiting and with.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use bytes::{Bytes, BytesMut};
+use carrier::name::CarrierName;
+use carrier::record::{
+    Flags, HEADER_BYTES, Header, Kind, MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX, RECORD_BYTES_MAX,
+};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, memfd_create};
+use rustix::io::{Errno, pread, pwrite};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType,
+};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// What is read at a time: messages share it.
+const INTAKE_BYTES: usize = 256 * 1024;
+/// A filler record is of this size: two or three fill a carrier so far that it does not poll writable.
+const FILLER_BYTES: usize = 32 * 1024;
+/// Most filler records for one carrier, should its buffer be huge.
+const FILLERS_MAX: usize = 4096;
+/// Seals that keep a memfd as it was sent.
+const FINAL: SealFlags = SealFlags::WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW);
+
+/// The daemon's end of a carrier.
+pub(crate) struct Line(AsyncFd<OwnedFd>);
+
+/// What has come from the program.
+#[derive(Debug)]
+pub(crate) enum Intake {
+    /// A message.
+    Message(Header, Bytes),
+    /// The program sends no more.
+    End,
+    /// The program has closed with something unread.
+    Unread,
+    /// It is no record of ours.
+    Malformed,
+}
+
+/// A fresh carrier: our end, named, and the program's.
+pub(crate) fn pair(name: CarrierName) -> Result<(Line, OwnedFd), Errno> {
+    let (ours, theirs) =
+        rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    rustix::net::bind(&ours, &SocketAddrUnix::new_abstract_name(&name.encode())?)?;
+    rustix::io::ioctl_fionbio(&ours, true)?;
+    Ok((Line(register(ours)?), theirs))
+}
+
+pub(crate) fn register(descriptor: OwnedFd) -> Result<AsyncFd<OwnedFd>, Errno> {
+    #[expect(
+        deprecated,
+        reason = "its unsafe successor asks for what an `OwnedFd` keeps: one descriptor as long as it lives"
+    )]
+    let registered = AsyncFd::with_interest(descriptor, Interest::READABLE | Interest::WRITABLE);
+    registered.map_err(|_| Errno::NOMEM)
+}
+
+/// Fills a carrier from the program's end until it does not poll writable.
+pub(crate) fn fill(theirs: BorrowedFd<'_>) -> Result<(), Errno> {
+    let header = Header { bytes: FILLER_BYTES as u32, ..Header::new(Kind::Filler) }.encode();
+    let filler = vec![0; FILLER_BYTES];
+    for _ in 0..FILLERS_MAX {
+        if !polls(theirs, PollFlags::OUT) {
+            return Ok(());
+        }
+        let record = [IoSlice::new(&header), IoSlice::new(&filler)];
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        match rustix::net::sendmsg(theirs, &record, &mut SendAncillaryBuffer::default(), flags) {
+            Ok(_) => {}
+            Err(Errno::AGAIN) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn polls(descriptor: BorrowedFd<'_>, what: PollFlags) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(descriptor, what)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0) && fds[0].revents().intersects(what)
+}
+
+/// Room for records, handed on without a copy.
+pub(crate) struct Room(BytesMut);
+
+impl Room {
+    pub(crate) fn new() -> Self {
+        Room(BytesMut::new())
+    }
+
+    fn make(&mut self) -> &mut [u8] {
+        if self.0.len() < RECORD_BYTES_MAX {
+            self.0 = BytesMut::zeroed(INTAKE_BYTES);
+        }
+        &mut self.0[..RECORD_BYTES_MAX]
+    }
+}
+
+impl Line {
+    /// The next record that is there. Filler is passed over.
+    pub(crate) fn try_take(&self, room: &mut Room) -> Result<Intake, Errno> {
+        loop {
+            let taken = self.receive(room)?;
+            if !matches!(taken, Intake::Message(Header { kind: Kind::Filler, .. }, _)) {
+                return Ok(taken);
+            }
+        }
+    }
+
+    fn receive(&self, room: &mut Room) -> Result<Intake, Errno> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut iov = [IoSliceMut::new(room.make())];
+        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+        let bytes = match rustix::net::recvmsg(&self.0, &mut iov, &mut control, flags) {
+            Ok(received) => received.bytes,
+            Err(Errno::CONNRESET) => return Ok(Intake::Unread),
+            Err(error) => return Err(error),
+        };
+        if bytes == 0 {
+            return Ok(Intake::End);
+        }
+        let record = room.0.split_to(bytes).freeze();
+        let Some((header, _)) = Header::split(&record) else { return Ok(Intake::Malformed) };
+        if !header.flags.contains(Flags::IN_MEMFD) {
+            return Ok(Intake::Message(header, record.slice(HEADER_BYTES..)));
+        }
+        let mut messages = control.drain();
+        let memfd = messages.find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+            _ => None,
+        });
+        let content = memfd.and_then(|memfd| read_memfd(memfd.as_fd(), header.bytes as usize));
+        Ok(content.map_or(Intake::Malformed, |content| Intake::Message(header, content)))
+    }
+
+    /// The next record; waits for it.
+    pub(crate) async fn take(&self, room: &mut Room) -> Result<Intake, Errno> {
+        self.attempt(Interest::READABLE, || self.try_take(room)).await
+    }
+
+    /// Repeats what would block until it does not.
+    async fn attempt<T>(
+        &self,
+        interest: Interest,
+        mut attempt: impl FnMut() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        let done = self.0.async_io(interest, |_| attempt().map_err(Into::into)).await;
+        done.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    }
+
+    /// Waits until the program's end is closed or sends no more, whatever is there to read.
+    pub(crate) async fn hung_up(&self) {
+        let closed = || match polls(self.0.as_fd(), PollFlags::HUP | PollFlags::RDHUP) {
+            true => Ok(()),
+            false => Err(Errno::AGAIN),
+        };
+        // Should it fail, the runtime is gone, and nothing waits any more.
+        let _ = self.attempt(Interest::READABLE, closed).await;
+    }
+
+    /// Whether the program's end is closed.
+    pub(crate) fn is_hung_up(&self) -> bool {
+        polls(self.0.as_fd(), PollFlags::HUP)
+    }
+
+    /// Hands a message to the program; waits for room.
+    pub(crate) async fn put(&self, header: &Header, blocks: &[Bytes]) -> Result<(), Errno> {
+        if header.bytes as usize > PAYLOAD_BYTES_MAX {
+            return self.put_large(header, blocks).await;
+        }
+        let header = header.encode();
+        let mut iov: Vec<IoSlice<'_>> = Vec::with_capacity(1 + blocks.len());
+        iov.push(IoSlice::new(&header));
+        iov.extend(blocks.iter().map(|block| IoSlice::new(block)));
+        self.send(&iov, &[]).await
+    }
+
+    async fn put_large(&self, header: &Header, blocks: &[Bytes]) -> Result<(), Errno> {
+        let memfd = write_memfd(blocks)?;
+        let header = Header { flags: header.flags.with(Flags::IN_MEMFD), ..*header }.encode();
+        self.send(&[IoSlice::new(&header)], &[memfd.as_fd()]).await
+    }
+
+    /// Hands a record over that is already encoded, with descriptors.
+    pub(crate) async fn put_record(
+        &self,
+        record: &[u8],
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<(), Errno> {
+        self.send(&[IoSlice::new(record)], descriptors).await
+    }
+
+    async fn send(&self, record: &[IoSlice<'_>], descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+        self.attempt(Interest::WRITABLE, || self.try_send(record, descriptors)).await
+    }
+
+    fn try_send(&self, record: &[IoSlice<'_>], descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !descriptors.is_empty() {
+            control.push(SendAncillaryMessage::ScmRights(descriptors));
+        }
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        rustix::net::sendmsg(&self.0, record, &mut control, flags).map(drop)
+    }
+
+    /// Lets few records wait here: what waits in a listener's carrier is beyond its backlog, and its descriptors count for
+    /// nobody while they are on their way.
+    pub(crate) fn keep_short(&self) {
+        // The kernel takes the least that it allows instead. Should it refuse, the line is longer.
+        let _ = rustix::net::sockopt::set_socket_send_buffer_size(&self.0, 0);
+    }
+
+    /// The program reads what is there, and then the end.
+    pub(crate) fn end(&self) {
+        // One that is closed already needs no end.
+        let _ = rustix::net::shutdown(&self.0, Shutdown::Write);
+    }
+}
+
+/// The content of a memfd of a sharer. `None`: it may still change, or is shorter than said.
+fn read_memfd(memfd: BorrowedFd<'_>, bytes: usize) -> Option<Bytes> {
+    if bytes > MESSAGE_BYTES_MAX || !fcntl_get_seals(memfd).is_ok_and(|seals| seals.contains(FINAL)) {
+        return None;
+    }
+    let mut content = BytesMut::zeroed(bytes);
+    let mut at = 0;
+    while at < bytes {
+        match pread(memfd, &mut content[at..], at as u64) {
+            Ok(0) | Err(_) => return None,
+            Ok(count) => at += count,
+        }
+    }
+    Some(content.freeze())
+}
+
+fn write_memfd(blocks: &[Bytes]) -> Result<OwnedFd, Errno> {
+    let memfd = memfd_create("swiftwater-message", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    let mut at = 0;
+    for block in blocks {
+        let mut rest = &block[..];
+        while !rest.is_empty() {
+            let count = pwrite(&memfd, rest, at)?;
+            rest = &rest[count..];
+            at += count as u64;
+        }
+    }
+    fcntl_add_seals(&memfd, FINAL)?;
+    Ok(memfd)
+}

@@ -1,0 +1,152 @@
+//! Who has which SCTP port.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use rustix::io::Errno;
+
+/// Ports that are given to those who name none, as the kernel does.
+const EPHEMERAL: std::ops::RangeInclusive<u16> = 32768..=60999;
+
+/// The addresses that a socket is bound to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Scope {
+    ip: IpAddr,
+    /// `IPV6_V6ONLY`: the unspecified IPv6 address does not stand for those of IPv4.
+    v6_only: bool,
+}
+
+impl Scope {
+    pub(crate) fn new(ip: IpAddr, v6_only: bool) -> Self {
+        Scope { ip, v6_only }
+    }
+
+    fn covers(&self, ip: IpAddr) -> bool {
+        self.ip == ip || (self.ip.is_unspecified() && self.serves(ip))
+    }
+
+    /// Whether a peer with this address can be one of the socket's.
+    pub(crate) fn serves(&self, peer: IpAddr) -> bool {
+        match self.ip {
+            IpAddr::V6(ip) if ip.is_unspecified() => peer.is_ipv6() || !self.v6_only,
+            ip => ip.is_ipv6() == peer.is_ipv6(),
+        }
+    }
+}
+
+/// One socket's hold on a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Holding {
+    socket: u64,
+    scope: Scope,
+    /// `SO_REUSEADDR` was set when it was bound.
+    shares: bool,
+    listens: bool,
+}
+
+/// All ports that are bound.
+#[derive(Debug, Default)]
+pub(crate) struct Ports {
+    held: HashMap<u16, Vec<Holding>>,
+    next: u16,
+}
+
+impl Ports {
+    /// Ephemeral ports are given out from a place that nobody can guess.
+    pub(crate) fn new(random: u16) -> Self {
+        Ports { held: HashMap::new(), next: random }
+    }
+
+    /// Binds a socket to a port; 0 takes a free one. Says which.
+    ///
+    /// # Errors
+    ///
+    /// Another has it and does not share it, or listens on it.
+    pub(crate) fn bind(&mut self, socket: u64, scope: Scope, port: u16, shares: bool) -> Result<u16, Errno> {
+        let port = match port {
+            0 => self.free().ok_or(Errno::ADDRINUSE)?,
+            port => port,
+        };
+        let wanted = Holding { socket, scope, shares, listens: false };
+        let holders = self.held.entry(port).or_default();
+        if holders.iter().any(|other| conflict(other, &wanted)) {
+            return Err(Errno::ADDRINUSE);
+        }
+        holders.push(wanted);
+        Ok(port)
+    }
+
+    /// The socket listens on its port from now on.
+    pub(crate) fn listen(&mut self, socket: u64, port: u16) {
+        let mine = self.held.get_mut(&port).into_iter().flatten().filter(|holding| holding.socket == socket);
+        mine.for_each(|holding| holding.listens = true);
+    }
+
+    /// The socket is gone.
+    pub(crate) fn release(&mut self, socket: u64, port: u16) {
+        if let Some(holders) = self.held.get_mut(&port) {
+            holders.retain(|holding| holding.socket != socket);
+            if holders.is_empty() {
+                self.held.remove(&port);
+            }
+        }
+    }
+
+    fn free(&mut self) -> Option<u16> {
+        let count = EPHEMERAL.end() - EPHEMERAL.start() + 1;
+        let first = self.next;
+        let mut candidates = (0..count)
+            .map(|n| EPHEMERAL.start() + (u32::from(first) + u32::from(n)).rem_euclid(count.into()) as u16);
+        let port = candidates.find(|port| !self.held.contains_key(port))?;
+        self.next = port - EPHEMERAL.start() + 1;
+        Some(port)
+    }
+}
+
+fn conflict(one: &Holding, other: &Holding) -> bool {
+    let overlap = one.scope.covers(other.scope.ip) || other.scope.covers(one.scope.ip);
+    let share = one.shares && other.shares && !one.listens && !other.listens;
+    overlap && !share
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ip: &str) -> Scope {
+        Scope::new(ip.parse().expect("an address"), false)
+    }
+
+    #[test]
+    fn a_port_has_one_holder_unless_all_share_it() {
+        let mut ports = Ports::new(0);
+        assert_eq!(ports.bind(1, at("0.0.0.0"), 7, false), Ok(7));
+        assert_eq!(ports.bind(2, at("127.0.0.1"), 7, true), Err(Errno::ADDRINUSE));
+        ports.release(1, 7);
+        assert_eq!(ports.bind(2, at("127.0.0.1"), 7, true), Ok(7));
+        assert_eq!(ports.bind(3, at("127.0.0.1"), 7, true), Ok(7));
+        assert_eq!(ports.bind(4, at("127.0.0.2"), 7, false), Ok(7), "another address");
+        ports.listen(2, 7);
+        assert_eq!(ports.bind(5, at("127.0.0.1"), 7, true), Err(Errno::ADDRINUSE), "one listens");
+    }
+
+    #[test]
+    fn both_families_are_one_unless_a_socket_wants_ipv6_alone() {
+        let mut ports = Ports::new(0);
+        let alone = Scope::new("::".parse().expect("an address"), true);
+        assert_eq!(ports.bind(1, at("0.0.0.0"), 7, false), Ok(7));
+        assert_eq!(ports.bind(2, at("::"), 7, false), Err(Errno::ADDRINUSE));
+        assert_eq!(ports.bind(3, alone, 7, false), Ok(7));
+        let v4 = "192.0.2.1".parse().expect("an address");
+        assert!(at("::").serves(v4) && at("0.0.0.0").serves(v4) && !alone.serves(v4));
+    }
+
+    #[test]
+    fn free_ports_differ_until_there_is_none() {
+        let mut ports = Ports::new(65_000);
+        let mut bind = |n: u16| ports.bind(n.into(), at("0.0.0.0"), 0, false);
+        let all: std::collections::HashSet<u16> = EPHEMERAL.map(|n| bind(n).expect("one is free")).collect();
+        assert_eq!(all.len(), EPHEMERAL.count());
+        assert_eq!(bind(0), Err(Errno::ADDRINUSE));
+    }
+}

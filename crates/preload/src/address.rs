@@ -1,0 +1,84 @@
+//! `struct sockaddr` in and out.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+
+use libc::{c_int, sockaddr, socklen_t};
+
+use crate::system::{Errno, Result};
+
+/// Reads an address that a program hands over.
+///
+/// # Safety
+///
+/// `address` points to `bytes` bytes, or is null.
+pub(crate) unsafe fn read(address: *const sockaddr, bytes: socklen_t) -> Result<SocketAddr> {
+    let bytes = bytes as usize;
+    if address.is_null() {
+        return Err(Errno(libc::EFAULT));
+    }
+    if bytes < size_of::<libc::sa_family_t>() {
+        return Err(Errno(libc::EINVAL));
+    }
+    // SAFETY: the family is there.
+    let family = c_int::from(unsafe { (&raw const (*address).sa_family).read_unaligned() });
+    match family {
+        libc::AF_INET if bytes >= size_of::<libc::sockaddr_in>() => {
+            // SAFETY: as many bytes are there.
+            let a = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
+            let ip = Ipv4Addr::from(u32::from_be(a.sin_addr.s_addr));
+            Ok(SocketAddrV4::new(ip, u16::from_be(a.sin_port)).into())
+        }
+        libc::AF_INET6 if bytes >= size_of::<libc::sockaddr_in6>() => {
+            // SAFETY: as many bytes are there.
+            let a = unsafe { address.cast::<libc::sockaddr_in6>().read_unaligned() };
+            let ip = Ipv6Addr::from(a.sin6_addr.s6_addr);
+            Ok(SocketAddrV6::new(ip, u16::from_be(a.sin6_port), 0, a.sin6_scope_id).into())
+        }
+        libc::AF_INET | libc::AF_INET6 => Err(Errno(libc::EINVAL)),
+        _ => Err(Errno(libc::EAFNOSUPPORT)),
+    }
+}
+
+/// Writes an address for a program that has room for `*bytes` bytes, and says how long it is.
+///
+/// # Safety
+///
+/// `place` points to as many bytes as `bytes` says, or is null.
+pub(crate) unsafe fn write(address: SocketAddr, place: *mut sockaddr, bytes: *mut socklen_t) {
+    if place.is_null() || bytes.is_null() {
+        return;
+    }
+    match address {
+        SocketAddr::V4(a) => {
+            // SAFETY: an address of zeros is one.
+            let mut out: libc::sockaddr_in = unsafe { std::mem::zeroed() };
+            out.sin_family = libc::AF_INET as libc::sa_family_t;
+            out.sin_port = a.port().to_be();
+            out.sin_addr.s_addr = u32::from(*a.ip()).to_be();
+            // SAFETY: as the caller says.
+            unsafe { put(&out, place, bytes) };
+        }
+        SocketAddr::V6(a) => {
+            // SAFETY: an address of zeros is one.
+            let mut out: libc::sockaddr_in6 = unsafe { std::mem::zeroed() };
+            out.sin6_family = libc::AF_INET6 as libc::sa_family_t;
+            out.sin6_port = a.port().to_be();
+            out.sin6_addr.s6_addr = a.ip().octets();
+            out.sin6_scope_id = a.scope_id();
+            // SAFETY: as the caller says.
+            unsafe { put(&out, place, bytes) };
+        }
+    }
+}
+
+/// # Safety
+///
+/// As [`write`], and neither is null.
+unsafe fn put<T>(out: &T, place: *mut sockaddr, bytes: *mut socklen_t) {
+    // SAFETY: no more is written than there is room for.
+    unsafe {
+        let room = (*bytes as usize).min(size_of::<T>());
+        std::ptr::copy_nonoverlapping((&raw const *out).cast::<u8>(), place.cast::<u8>(), room);
+        *bytes = size_of::<T>() as socklen_t;
+    }
+}

@@ -1,0 +1,50 @@
+//! A descriptor that is ours: its page, mapped.
+
+use std::os::fd::RawFd;
+use std::ptr::NonNull;
+
+use carrier::VERSION;
+use carrier::page::{PAGE_BYTES, Page};
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::system::{self, Errno, Result};
+
+/// The page of a socket, shared with whoever shares the descriptor.
+pub(crate) struct Descriptor {
+    page: NonNull<Page>,
+}
+
+// SAFETY: the page is made of atomics.
+unsafe impl Send for Descriptor {}
+// SAFETY: as above.
+unsafe impl Sync for Descriptor {}
+
+impl Descriptor {
+    /// Maps a page and closes its memfd.
+    pub(crate) fn map(memfd: RawFd) -> Result<Descriptor> {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a mapping at a place that the kernel chooses touches nothing. The memfd is sealed: it stays as long as it is.
+        let place =
+            unsafe { libc::mmap(std::ptr::null_mut(), PAGE_BYTES, access, libc::MAP_SHARED, memfd, 0) };
+        let failed = Errno::last();
+        system::close(memfd);
+        let page = NonNull::new(place.cast()).filter(|_| place != libc::MAP_FAILED).ok_or(failed)?;
+        let descriptor = Descriptor { page };
+        match descriptor.page().version.load(Relaxed) == u32::from(VERSION) {
+            true => Ok(descriptor),
+            false => Err(Errno(libc::EPROTONOSUPPORT)),
+        }
+    }
+
+    pub(crate) fn page(&self) -> &Page {
+        // SAFETY: it is mapped as long as this lives, and made of atomics that start as zero.
+        unsafe { self.page.as_ref() }
+    }
+}
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped with this size, and nobody refers to it any more.
+        unsafe { libc::munmap(self.page.as_ptr().cast(), PAGE_BYTES) };
+    }
+}

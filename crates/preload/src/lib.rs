@@ -1,0 +1,31 @@
+//! The shim that `swiftwater run` preloads.
+//!
+//! It stands between a program and the C library, and answers for descriptors that are carriers of the daemon; everything
+//! else passes untouched. It keeps nothing that matters: what a descriptor is stands in its page and in the daemon, so
+//! that it holds for all who share it, also after `fork`, `exec` and `dup`.
+//!
+//! | file | part |
+//! |---|---|
+//! | `interpose` | the functions of the C library, under their names |
+//! | `next` | the same functions as they are without us |
+//! | `table` | which descriptors are ours |
+//! | `descriptor` | one of them: its page |
+//! | `receive`, `send` | messages |
+//! | `setup` | `socket`, `connect`, `accept` and what else asks the daemon |
+//! | `ancillary` | what goes with messages, as C structures |
+//! | `lock` | the lock for reading, which survives the death of its holder |
+//! | `system` | system calls |
+#![cfg(target_os = "linux")]
+
+mod address;
+mod ancillary;
+mod descriptor;
+pub mod interpose;
+mod lock;
+mod next;
+mod receive;
+mod send;
+mod setup;
+
+mod system;
+mod table;

@@ -1,0 +1,91 @@
+//! The functions of the C library as they are without us.
+
+use std::ptr;
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering::Relaxed;
+
+use libc::{
+    FILE, c_int, c_uint, c_ulong, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t,
+    timespec,
+};
+
+use crate::system::Errno;
+
+macro_rules! next {
+    ($($name:ident($($argument:ident: $type:ty),*) -> $returned:ty;)*) => {$(
+        /// # Safety
+        ///
+        /// As the function of this name.
+        pub(crate) unsafe fn $name($($argument: $type),*) -> $returned {
+            static FOUND: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+            let mut found = FOUND.load(Relaxed);
+            if found.is_null() {
+                // SAFETY: the name ends with a zero byte.
+                found = unsafe { libc::dlsym(libc::RTLD_NEXT, concat!(stringify!($name), "\0").as_ptr().cast()) };
+                FOUND.store(found, Relaxed);
+            }
+            if found.is_null() {
+                Errno(libc::ENOSYS).set();
+                return -1;
+            }
+            // SAFETY: it is the function of this name, which has these arguments.
+            unsafe {
+                let function: unsafe extern "C" fn($($type),*) -> $returned = std::mem::transmute(found);
+                function($($argument),*)
+            }
+        }
+    )*};
+}
+
+next! {
+    socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int;
+    bind(fd: c_int, address: *const sockaddr, bytes: socklen_t) -> c_int;
+    listen(fd: c_int, backlog: c_int) -> c_int;
+    connect(fd: c_int, address: *const sockaddr, bytes: socklen_t) -> c_int;
+    accept(fd: c_int, address: *mut sockaddr, bytes: *mut socklen_t) -> c_int;
+    accept4(fd: c_int, address: *mut sockaddr, bytes: *mut socklen_t, flags: c_int) -> c_int;
+    getsockname(fd: c_int, address: *mut sockaddr, bytes: *mut socklen_t) -> c_int;
+    getpeername(fd: c_int, address: *mut sockaddr, bytes: *mut socklen_t) -> c_int;
+    getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, bytes: *mut socklen_t) -> c_int;
+    setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, bytes: socklen_t) -> c_int;
+    shutdown(fd: c_int, how: c_int) -> c_int;
+    read(fd: c_int, place: *mut c_void, bytes: size_t) -> ssize_t;
+    write(fd: c_int, content: *const c_void, bytes: size_t) -> ssize_t;
+    readv(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t;
+    writev(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t;
+    recv(fd: c_int, place: *mut c_void, bytes: size_t, flags: c_int) -> ssize_t;
+    recvfrom(fd: c_int, place: *mut c_void, bytes: size_t, flags: c_int, from: *mut sockaddr, from_bytes: *mut socklen_t) -> ssize_t;
+    recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t;
+    recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int;
+    send(fd: c_int, content: *const c_void, bytes: size_t, flags: c_int) -> ssize_t;
+    sendto(fd: c_int, content: *const c_void, bytes: size_t, flags: c_int, to: *const sockaddr, to_bytes: socklen_t) -> ssize_t;
+    sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t;
+    sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int;
+    close(fd: c_int) -> c_int;
+    close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int;
+    fclose(file: *mut FILE) -> c_int;
+    dup(fd: c_int) -> c_int;
+    dup2(fd: c_int, to: c_int) -> c_int;
+    dup3(fd: c_int, to: c_int, flags: c_int) -> c_int;
+    fcntl(fd: c_int, command: c_int, argument: usize) -> c_int;
+    fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int;
+    ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int;
+    __read_chk(fd: c_int, place: *mut c_void, bytes: size_t, room: size_t) -> ssize_t;
+    __recv_chk(fd: c_int, place: *mut c_void, bytes: size_t, room: size_t, flags: c_int) -> ssize_t;
+    __recvfrom_chk(fd: c_int, place: *mut c_void, bytes: size_t, room: size_t, flags: c_int, from: *mut sockaddr, from_bytes: *mut socklen_t) -> ssize_t;
+}
+
+/// # Safety
+///
+/// As the function of this name, which has nothing to return.
+pub(crate) unsafe fn closefrom(first: c_int) {
+    // SAFETY: the name ends with a zero byte.
+    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, c"closefrom".as_ptr()) };
+    if !found.is_null() {
+        // SAFETY: it is the function of this name, which has this argument.
+        unsafe {
+            let function: unsafe extern "C" fn(c_int) = std::mem::transmute(found);
+            function(first);
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Receiving.
+//!
+//! A short read would drop the rest of a record. So a record is peeked at, and taken away when its last byte has been
+//! read; until then the page says how far it was read, and the kernel's peek offset stands there. All that happens under
+//! the lock of the page, which nobody holds while it waits.
+
+use std::os::fd::RawFd;
+use std::sync::atomic::Ordering::Relaxed;
+
+use carrier::page::{Page, State};
+use carrier::record::{Flags, HEADER_BYTES, Header, Kind};
+use libc::{c_int, iovec};
+
+use crate::descriptor::Descriptor;
+use crate::lock;
+use crate::setup;
+use crate::system::{self, Buffers, Errno, Result};
+
+/// Parts of a buffer that are kept on the stack; more are put into a list.
+const PARTS: usize = 16;
+
+/// What was received: a message, or the part of one that there was room for.
+pub(crate) struct Message {
+    pub(crate) bytes: usize,
+    /// `None`: the end.
+    pub(crate) header: Option<Header>,
+    /// The message ends here.
+    pub(crate) whole: bool,
+}
+
+const END: Message = Message { bytes: 0, header: None, whole: false };
+
+/// Receives into `place`; waits if the descriptor and the flags say so.
+pub(crate) fn receive(
+    fd: RawFd,
+    descriptor: &Descriptor,
+    place: Buffers<'_>,
+    flags: c_int,
+) -> Result<Message> {
+    let page = descriptor.page();
+    match page.state() {
+        State::Connected | State::Ended => {}
+        State::Idle | State::Listening => return Err(Errno(libc::ENOTCONN)),
+        State::Connecting if flags & libc::MSG_DONTWAIT != 0 || system::is_nonblocking(fd) => {
+            return Err(Errno(libc::EAGAIN));
+        }
+        State::Connecting => setup::await_connection(fd, descriptor)?,
+    }
+    if place.bytes() == 0 {
+        return Ok(END);
+    }
+    loop {
+        match take(fd, page, place, flags) {
+            Err(Errno(libc::EAGAIN)) => {}
+            result => return result,
+        }
+        // The kernel waits as the descriptor wants it: its mode, its time limit, its signals.
+        system::receive_nothing(fd, libc::MSG_PEEK | flags & libc::MSG_DONTWAIT)?;
+    }
+}
+
+/// Bytes that the next call would return (`FIONREAD`).
+pub(crate) fn available(fd: RawFd, page: &Page) -> Result<usize> {
+    let _held = lock::hold(&page.lock)?;
+    let consumed = page.consumed.load(Relaxed) as usize;
+    if consumed > 0 {
+        return Ok(page.front().map_or(0, |header| header.bytes as usize - consumed));
+    }
+    let mut bytes = [0; HEADER_BYTES];
+    let place = [Buffers::of(&mut bytes)];
+    // SAFETY: the place may be written.
+    match unsafe { system::receive::<0>(fd, &place, libc::MSG_PEEK | libc::MSG_DONTWAIT) } {
+        Ok(_) => Ok(Header::parse(&bytes).map_or(0, |header| header.bytes as usize)),
+        Err(Errno(libc::EAGAIN)) => Ok(0),
+        Err(error) => Err(error),
+    }
+}
+
+/// Takes what is there.
+fn take(fd: RawFd, page: &Page, place: Buffers<'_>, flags: c_int) -> Result<Message> {
+    let held = lock::hold(&page.lock)?;
+    let consumed = page.consumed.load(Relaxed);
+    let front = if consumed > 0 { page.front() } else { None };
+    if held.inherited {
+        // Whoever held it may have left the kernel's offset elsewhere.
+        let in_record = front.filter(|header| !header.flags.contains(Flags::IN_MEMFD));
+        system::set_peek_offset(fd, in_record.map_or(-1, |_| (HEADER_BYTES as u32 + consumed) as c_int))?;
+    }
+    let look = match front {
+        Some(header) => look_on(fd, header, consumed as usize, place)?,
+        None => match look(fd, place)? {
+            Some(look) => look,
+            None => return end(fd, page),
+        },
+    };
+    let Look { header, before, bytes } = look;
+    let until = before + bytes;
+    let whole = until == header.bytes as usize;
+    let in_record = !header.flags.contains(Flags::IN_MEMFD);
+    if flags & libc::MSG_PEEK != 0 {
+        // The kernel has moved its offset by what was looked at.
+        if in_record && before > 0 {
+            system::set_peek_offset(fd, (HEADER_BYTES + before) as c_int)?;
+        }
+    } else if whole {
+        system::receive_nothing(fd, libc::MSG_DONTWAIT)?;
+        if before > 0 {
+            page.consumed.store(0, Relaxed);
+            if in_record {
+                system::set_peek_offset(fd, -1)?;
+            }
+        }
+    } else {
+        if before == 0 {
+            page.set_front(&header);
+        }
+        page.consumed.store(until as u32, Relaxed);
+        if in_record && before == 0 {
+            system::set_peek_offset(fd, (HEADER_BYTES + until) as c_int)?;
+        }
+    }
+    Ok(Message { bytes, header: Some(header), whole: whole && header.flags.contains(Flags::END) })
+}
+
+/// What was seen of the record at the front.
+struct Look {
+    header: Header,
+    /// Bytes of it that were read earlier.
+    before: usize,
+    /// Bytes that are in the program's buffer now.
+    bytes: usize,
+}
+
+/// Looks at a record that nobody has read of. `None`: there is none, and will be none.
+fn look(fd: RawFd, place: Buffers<'_>) -> Result<Option<Look>> {
+    let mut bytes = [0; HEADER_BYTES];
+    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT | libc::MSG_TRUNC;
+    let received = with_header(&mut bytes, place, |iov| {
+        // SAFETY: the header and the program's buffer may be written.
+        unsafe { system::receive::<1>(fd, iov, flags) }
+    })?;
+    let [memfd] = received.descriptors;
+    if received.bytes == 0 {
+        return Ok(None);
+    }
+    let look = Header::parse(&bytes).filter(|header| header.kind == Kind::Data).ok_or(Errno(libc::EPROTO));
+    let look = look.and_then(|header| {
+        let bytes = match header.flags.contains(Flags::IN_MEMFD) {
+            true if memfd < 0 => return Err(Errno(libc::EMFILE)),
+            // SAFETY: the program's buffer may be written.
+            true => unsafe { system::read_at(memfd, place, 0) }?,
+            false => place.bytes().min(header.bytes as usize),
+        };
+        Ok(Look { header, before: 0, bytes })
+    });
+    if memfd >= 0 {
+        system::close(memfd);
+    }
+    look.map(Some)
+}
+
+/// Looks at the rest of a record.
+fn look_on(fd: RawFd, header: Header, before: usize, place: Buffers<'_>) -> Result<Look> {
+    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+    if !header.flags.contains(Flags::IN_MEMFD) {
+        // SAFETY: the program's buffer may be written.
+        let received = unsafe { system::receive::<0>(fd, place.as_slice(), flags) }?;
+        return Ok(Look { header, before, bytes: received.bytes });
+    }
+    let mut again = [0; HEADER_BYTES];
+    // SAFETY: the place may be written.
+    let received = unsafe { system::receive::<1>(fd, &[Buffers::of(&mut again)], flags) }?;
+    let [memfd] = received.descriptors;
+    if memfd < 0 {
+        return Err(Errno(libc::EMFILE));
+    }
+    // SAFETY: the program's buffer may be written.
+    let bytes = unsafe { system::read_at(memfd, place, before) };
+    system::close(memfd);
+    Ok(Look { header, before, bytes: bytes? })
+}
+
+/// Nothing more will come: the end, or why there is none.
+fn end(fd: RawFd, page: &Page) -> Result<Message> {
+    match page.take_error() {
+        0 => {}
+        error => return Err(Errno(error)),
+    }
+    let regular = page.state() == State::Ended || page.shut_reading.load(Relaxed) != 0;
+    match regular || !system::is_hung_up(fd) {
+        true => Ok(END),
+        // The daemon is gone.
+        false => Err(Errno(libc::ECONNRESET)),
+    }
+}
+
+/// Calls `f` with the header in front of the program's buffer.
+pub(crate) fn with_header<T>(header: &mut [u8], place: Buffers<'_>, f: impl FnOnce(&[iovec]) -> T) -> T {
+    let parts = place.as_slice();
+    if let Some(room) = PARTS.checked_sub(parts.len()) {
+        let mut iov = [Buffers::of(&mut []); PARTS + 1];
+        iov[0] = Buffers::of(header);
+        iov[1..=parts.len()].copy_from_slice(parts);
+        f(&iov[..=PARTS - room])
+    } else {
+        let first = [Buffers::of(header)];
+        f(&[&first, parts].concat())
+    }
+}

@@ -1,0 +1,297 @@
+//! What asks the daemon, and `connect` and `accept`, which wait.
+
+use std::ffi::CStr;
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use carrier::name::{DAEMON, DAEMON_VARIABLE as VARIABLE};
+use carrier::page::State;
+use carrier::record::{self, ACCEPTED_BYTES_MAX, HEADER_BYTES};
+use carrier::request::{Answer, FRAME_BYTES_MAX, OPTION_BYTES_MAX, Request};
+use libc::{c_int, socklen_t};
+
+use crate::descriptor::Descriptor;
+use crate::system::{self, Buffers, Errno, Result};
+use crate::{lock, table};
+
+/// A value of an option.
+pub(crate) struct Value {
+    pub(crate) bytes: [u8; OPTION_BYTES_MAX],
+    pub(crate) len: usize,
+}
+
+/// What came with an answer.
+struct Reply {
+    frame: [u8; FRAME_BYTES_MAX],
+    bytes: usize,
+    descriptors: [RawFd; 2],
+}
+
+impl Reply {
+    fn answer(&self) -> Result<Answer<'_>> {
+        match Answer::parse(&self.frame[..self.bytes]).ok_or(Errno(libc::EPROTO))? {
+            Answer::Failed(errno) => Err(Errno(errno)),
+            answer => Ok(answer),
+        }
+    }
+
+    fn close(&self) {
+        self.descriptors.into_iter().filter(|fd| *fd >= 0).for_each(system::close);
+    }
+}
+
+/// Asks the daemon, over a connection of its own.
+fn ask(request: &Request<'_>, about: Option<RawFd>) -> Result<Reply> {
+    let mut frame = [0; FRAME_BYTES_MAX];
+    let bytes = request.encode(&mut frame).ok_or(Errno(libc::EINVAL))?;
+    let connection = call()?;
+    let iov = [Buffers::from(&frame[..bytes])];
+    // SAFETY: the frame lives as long as the call.
+    let asked = system::send(connection, unsafe { Buffers::new(&iov) }, about, libc::MSG_NOSIGNAL);
+    let reply = asked.and_then(|_| answer(connection));
+    system::close(connection);
+    let reply = reply?;
+    reply.answer().inspect_err(|_| reply.close())?;
+    Ok(reply)
+}
+
+fn answer(connection: RawFd) -> Result<Reply> {
+    let mut reply = Reply { frame: [0; FRAME_BYTES_MAX], bytes: 0, descriptors: [-1; 2] };
+    let received = loop {
+        let place = [Buffers::of(&mut reply.frame)];
+        // SAFETY: the frame may be written.
+        match unsafe { system::receive::<2>(connection, &place, 0) } {
+            Err(Errno(libc::EINTR)) => {}
+            // The daemon ended while it was asked.
+            Err(Errno(libc::ECONNRESET)) => break Err(Errno(libc::ENETDOWN)),
+            other => break other,
+        }
+    }?;
+    (reply.bytes, reply.descriptors) = (received.bytes, received.descriptors);
+    if received.descriptors_lost {
+        reply.close();
+        return Err(Errno(libc::EMFILE));
+    }
+    match reply.bytes {
+        0 => Err(Errno(libc::ENETDOWN)),
+        _ => Ok(reply),
+    }
+}
+
+/// A connection to the daemon.
+fn call() -> Result<RawFd> {
+    let (address, bytes) = daemon_address().ok_or(Errno(libc::ENETDOWN))?;
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+    // SAFETY: it takes no memory.
+    let fd = unsafe { libc::syscall(libc::SYS_socket, libc::AF_UNIX, kind, 0) } as RawFd;
+    if fd < 0 {
+        return Err(Errno::last());
+    }
+    // SAFETY: the address is read.
+    let connected = unsafe { libc::syscall(libc::SYS_connect, fd, &raw const address, bytes) };
+    if connected != 0 || !is_trusted(fd) {
+        system::close(fd);
+        return Err(Errno(libc::ENETDOWN));
+    }
+    Ok(fd)
+}
+
+/// Root's daemon, or one of the same user: the name that it has could be anybody's.
+fn is_trusted(connection: RawFd) -> bool {
+    let mut who = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: 0 };
+    let mut bytes = size_of::<libc::ucred>() as socklen_t;
+    // SAFETY: the place has room for what it is said to have.
+    let known = unsafe {
+        let place = &raw mut who;
+        libc::syscall(
+            libc::SYS_getsockopt,
+            connection,
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            place,
+            &raw mut bytes,
+        )
+    };
+    // SAFETY: it takes nothing.
+    let me = unsafe { libc::geteuid() };
+    known == 0 && (who.uid == 0 || who.uid == me)
+}
+
+fn daemon_address() -> Option<(libc::sockaddr_un, socklen_t)> {
+    // The standard library's way takes a lock, which a child of `fork` may find held for ever.
+    // SAFETY: the name ends with a zero byte, and so does what is found.
+    let named = unsafe {
+        let text = libc::getenv(VARIABLE.as_ptr());
+        (!text.is_null()).then(|| CStr::from_ptr(text).to_bytes())
+    };
+    let (is_abstract, name) = match named {
+        None => (true, DAEMON.as_bytes()),
+        Some([b'@', name @ ..]) => (true, name),
+        Some(path) => (false, path),
+    };
+    // SAFETY: an address of zeros is one.
+    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    // SAFETY: c_char and u8 are alike.
+    let place: &mut [u8; 108] = unsafe { &mut *(&raw mut address.sun_path).cast() };
+    let start = usize::from(is_abstract);
+    place.get_mut(start..start + name.len())?.copy_from_slice(name);
+    let bytes = size_of::<libc::sa_family_t>() + start + name.len();
+    Some((address, bytes as socklen_t))
+}
+
+/// `socket`.
+pub(crate) fn open(v6: bool, flags: c_int) -> Result<RawFd> {
+    // As a kernel without SCTP says it.
+    let no_daemon = |error| if error == Errno(libc::ENETDOWN) { Errno(libc::EPROTONOSUPPORT) } else { error };
+    let reply = ask(&Request::Open { v6 }, None).map_err(no_daemon)?;
+    let [fd, memfd] = reply.descriptors;
+    // A fresh descriptor has the lowest number that is free, and some programs count on it; the connection had it.
+    adopt(system::lowest(fd), memfd, flags)
+}
+
+/// Sets what `socket` and `accept4` were asked for. A fresh descriptor has close-on-exec, which most do not want.
+fn set_flags(fd: RawFd, flags: c_int) {
+    if flags & libc::SOCK_CLOEXEC == 0 {
+        system::clear_close_on_exec(fd);
+    }
+    if flags & libc::SOCK_NONBLOCK != 0 {
+        system::set_nonblocking(fd);
+    }
+}
+
+/// Makes a fresh carrier known, with the flags of `socket` and `accept4`.
+fn adopt(fd: RawFd, memfd: RawFd, flags: c_int) -> Result<RawFd> {
+    let descriptor = Descriptor::map(memfd).inspect_err(|_| system::close(fd))?;
+    set_flags(fd, flags);
+    table::set(fd, &Arc::new(descriptor));
+    Ok(fd)
+}
+
+/// The page of a descriptor that came from elsewhere.
+pub(crate) fn attach(fd: RawFd) -> Result<Descriptor> {
+    let reply = ask(&Request::Attach, Some(fd))?;
+    Descriptor::map(reply.descriptors[0])
+}
+
+/// A request with no answer but success.
+pub(crate) fn request(fd: RawFd, request: &Request<'_>) -> Result<()> {
+    ask(request, Some(fd)).map(drop)
+}
+
+pub(crate) fn local_address(fd: RawFd) -> Result<SocketAddr> {
+    match ask(&Request::LocalAddress, Some(fd))?.answer()? {
+        Answer::Address(address) => Ok(address),
+        _ => Err(Errno(libc::EPROTO)),
+    }
+}
+
+pub(crate) fn peer_address(descriptor: &Descriptor) -> Result<SocketAddr> {
+    let page = descriptor.page();
+    let peer = page.peer().filter(|_| page.state() == State::Connected);
+    peer.ok_or(Errno(libc::ENOTCONN))
+}
+
+pub(crate) fn option(fd: RawFd, level: c_int, name: c_int) -> Result<Value> {
+    let reply = ask(&Request::GetOption { level, name, value: &[] }, Some(fd))?;
+    let Answer::Value(value) = reply.answer()? else { return Err(Errno(libc::EPROTO)) };
+    let mut bytes = [0; OPTION_BYTES_MAX];
+    bytes[..value.len()].copy_from_slice(value);
+    Ok(Value { bytes, len: value.len() })
+}
+
+/// An option that needs nobody to be asked.
+pub(crate) fn own_option(fd: RawFd, descriptor: &Descriptor, level: c_int, name: c_int) -> Option<Value> {
+    if level != libc::SOL_SOCKET {
+        return None;
+    }
+    let page = descriptor.page();
+    let number = match name {
+        libc::SO_ERROR => match page.take_error() {
+            0 if page.state() != State::Ended && system::is_hung_up(fd) => libc::ECONNRESET,
+            error => error,
+        },
+        libc::SO_TYPE => page.style.load(Relaxed) as c_int,
+        libc::SO_DOMAIN => page.family.load(Relaxed) as c_int,
+        libc::SO_PROTOCOL => libc::IPPROTO_SCTP,
+        _ => return None,
+    };
+    let mut bytes = [0; OPTION_BYTES_MAX];
+    bytes[..4].copy_from_slice(&number.to_ne_bytes());
+    Some(Value { bytes, len: 4 })
+}
+
+/// `connect`.
+pub(crate) fn connect(fd: RawFd, descriptor: &Descriptor, server: SocketAddr) -> Result<()> {
+    request(fd, &Request::Connect(server))?;
+    match system::is_nonblocking(fd) {
+        true => Err(Errno(libc::EINPROGRESS)),
+        false => await_connection(fd, descriptor),
+    }
+}
+
+/// Waits until the carrier polls writable, which it does when it is known how setting up has ended.
+pub(crate) fn await_connection(fd: RawFd, descriptor: &Descriptor) -> Result<()> {
+    let events = system::poll(fd, libc::POLLOUT, system::send_timeout(fd))?;
+    if events == 0 {
+        return Err(Errno(libc::EINPROGRESS));
+    }
+    match descriptor.page().take_error() {
+        0 if events & libc::POLLHUP != 0 && descriptor.page().state() == State::Connecting => {
+            Err(Errno(libc::ECONNRESET))
+        }
+        0 => Ok(()),
+        error => Err(Errno(error)),
+    }
+}
+
+/// `accept4`: one record is one association.
+pub(crate) fn accept(fd: RawFd, descriptor: &Descriptor, flags: c_int) -> Result<(RawFd, SocketAddr)> {
+    if flags & !(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) != 0
+        || descriptor.page().state() != State::Listening
+    {
+        return Err(Errno(libc::EINVAL));
+    }
+    loop {
+        match take_association(fd, descriptor, flags) {
+            Err(Errno(libc::EAGAIN)) => {}
+            result => return result,
+        }
+        system::receive_nothing(fd, libc::MSG_PEEK)?;
+    }
+}
+
+fn take_association(fd: RawFd, descriptor: &Descriptor, flags: c_int) -> Result<(RawFd, SocketAddr)> {
+    let _held = lock::hold(&descriptor.page().lock)?;
+    let mut bytes = [0; HEADER_BYTES + ACCEPTED_BYTES_MAX];
+    let place = [Buffers::of(&mut bytes)];
+    // It is looked at first: with no room for its descriptors it stays for the next.
+    // SAFETY: the place may be written.
+    let received = unsafe { system::receive::<2>(fd, &place, libc::MSG_PEEK | libc::MSG_DONTWAIT) }?;
+    if received.bytes == 0 {
+        // The daemon is gone. What says that the network is down would be tried again at once by many.
+        return Err(Errno(libc::EINVAL));
+    }
+    let [carrier, memfd] = received.descriptors;
+    if received.descriptors_lost {
+        received.descriptors.into_iter().filter(|fd| *fd >= 0).for_each(system::close);
+        return Err(Errno(libc::EMFILE));
+    }
+    system::receive_nothing(fd, libc::MSG_DONTWAIT)?;
+    let peer = record::parse_accepted(&bytes[..received.bytes]).ok_or(Errno(libc::EPROTO))?;
+    adopt(carrier, memfd, flags).map(|fd| (fd, peer))
+}
+
+/// `shutdown`, which the kernel does with the carrier.
+pub(crate) fn check_shutdown(descriptor: &Descriptor, how: c_int) -> Result<()> {
+    let page = descriptor.page();
+    if !matches!(page.state(), State::Connected | State::Ended) {
+        return Err(Errno(libc::ENOTCONN));
+    }
+    if how != libc::SHUT_WR {
+        page.shut_reading.store(1, Relaxed);
+    }
+    Ok(())
+}

@@ -1,0 +1,276 @@
+//! System calls. They go past the C library: its functions of these names are ours.
+
+use std::os::fd::RawFd;
+
+use libc::{c_int, c_long, c_void, iovec};
+
+/// An errno.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Errno(pub(crate) c_int);
+
+impl Errno {
+    pub(crate) fn last() -> Errno {
+        // SAFETY: the C library keeps one for each thread.
+        Errno(unsafe { *libc::__errno_location() })
+    }
+
+    pub(crate) fn set(self) {
+        // SAFETY: as above.
+        unsafe { *libc::__errno_location() = self.0 };
+    }
+}
+
+pub(crate) type Result<T> = std::result::Result<T, Errno>;
+
+fn check(returned: c_long) -> Result<usize> {
+    usize::try_from(returned).map_err(|_| Errno::last())
+}
+
+/// Memory that a program has lent for the time of a call. It may be read, and written by calls that receive.
+#[derive(Clone, Copy)]
+pub(crate) struct Buffers<'a>(&'a [iovec]);
+
+impl<'a> Buffers<'a> {
+    /// # Safety
+    ///
+    /// Each describes memory of the program that lives as long as the call. Where it does not, the kernel says `EFAULT`:
+    /// nothing here touches it.
+    pub(crate) unsafe fn new(iov: &'a [iovec]) -> Self {
+        Buffers(iov)
+    }
+
+    /// Memory of our own to write into.
+    pub(crate) fn of(place: &mut [u8]) -> iovec {
+        iovec { iov_base: place.as_mut_ptr().cast(), iov_len: place.len() }
+    }
+
+    /// Memory of our own to read from.
+    pub(crate) fn from(bytes: &[u8]) -> iovec {
+        iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
+    }
+
+    pub(crate) fn bytes(self) -> usize {
+        self.0.iter().fold(0, |sum, part| sum.saturating_add(part.iov_len))
+    }
+
+    pub(crate) fn as_slice(self) -> &'a [iovec] {
+        self.0
+    }
+}
+
+/// One descriptor of a control message.
+#[repr(C)]
+struct Rights<const N: usize> {
+    header: libc::cmsghdr,
+    descriptors: [RawFd; N],
+}
+
+const EMPTY: libc::cmsghdr = libc::cmsghdr { cmsg_len: 0, cmsg_level: 0, cmsg_type: 0 };
+const RIGHTS_AT: usize = size_of::<libc::cmsghdr>();
+
+/// What a receive found.
+pub(crate) struct Received<const N: usize> {
+    pub(crate) bytes: usize,
+    /// Descriptors that came with it; -1 where there is none.
+    pub(crate) descriptors: [RawFd; N],
+    /// There was no room in the process' table for one.
+    pub(crate) descriptors_lost: bool,
+}
+
+/// `recvmsg` into `iov`, with at most `N` descriptors.
+///
+/// # Safety
+///
+/// `iov` describes memory that may be written.
+pub(crate) unsafe fn receive<const N: usize>(fd: RawFd, iov: &[iovec], flags: c_int) -> Result<Received<N>> {
+    let mut control = Rights { header: EMPTY, descriptors: [-1; N] };
+    // SAFETY: a msghdr of zeros names nothing.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = iov.as_ptr().cast_mut();
+    message.msg_iovlen = iov.len();
+    if N > 0 {
+        message.msg_control = (&raw mut control).cast();
+        message.msg_controllen = RIGHTS_AT + N * size_of::<RawFd>();
+    }
+    let flags = flags | libc::MSG_CMSG_CLOEXEC;
+    // SAFETY: all that the message describes may be written.
+    let bytes = check(unsafe { libc::syscall(libc::SYS_recvmsg, fd, &raw mut message, flags) })?;
+    let descriptors_lost = N > 0 && message.msg_flags & libc::MSG_CTRUNC != 0;
+    Ok(Received { bytes, descriptors: control.descriptors, descriptors_lost })
+}
+
+/// `sendmsg` of `iov`, with a descriptor.
+pub(crate) fn send(fd: RawFd, iov: Buffers<'_>, descriptor: Option<RawFd>, flags: c_int) -> Result<usize> {
+    let mut control = Rights::<1> {
+        header: libc::cmsghdr {
+            cmsg_len: RIGHTS_AT + size_of::<RawFd>(),
+            cmsg_level: libc::SOL_SOCKET,
+            cmsg_type: libc::SCM_RIGHTS,
+        },
+        descriptors: [descriptor.unwrap_or(-1)],
+    };
+    // SAFETY: a msghdr of zeros names nothing.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = iov.0.as_ptr().cast_mut();
+    message.msg_iovlen = iov.0.len();
+    if descriptor.is_some() {
+        message.msg_control = (&raw mut control).cast();
+        message.msg_controllen = size_of::<Rights<1>>();
+    }
+    // SAFETY: all that the message describes may be read.
+    check(unsafe { libc::syscall(libc::SYS_sendmsg, fd, &raw const message, flags) })
+}
+
+/// Takes the record at the front away, or with `MSG_PEEK` waits for one.
+pub(crate) fn receive_nothing(fd: RawFd, flags: c_int) -> Result<usize> {
+    let nowhere: *mut c_void = std::ptr::null_mut();
+    // SAFETY: nothing is written to a buffer of no bytes.
+    check(unsafe { libc::syscall(libc::SYS_recvfrom, fd, nowhere, 0_usize, flags, nowhere, nowhere) })
+}
+
+pub(crate) fn set_peek_offset(fd: RawFd, offset: c_int) -> Result<()> {
+    let bytes = size_of::<c_int>();
+    // SAFETY: the value is read.
+    let done = unsafe {
+        libc::syscall(libc::SYS_setsockopt, fd, libc::SOL_SOCKET, libc::SO_PEEK_OFF, &raw const offset, bytes)
+    };
+    check(done).map(drop)
+}
+
+pub(crate) fn close(fd: RawFd) {
+    // SAFETY: the descriptor is ours to close.
+    unsafe { libc::syscall(libc::SYS_close, fd) };
+}
+
+/// The events of a descriptor once one of `events` has come, or the time is over; without a time it waits for ever.
+pub(crate) fn poll(fd: RawFd, events: i16, mut timeout: Option<libc::timespec>) -> Result<i16> {
+    let mut entry = libc::pollfd { fd, events, revents: 0 };
+    let timeout: *mut libc::timespec = timeout.as_mut().map_or(std::ptr::null_mut(), |left| left);
+    let no_mask: *const c_void = std::ptr::null();
+    // SAFETY: one entry, and a time or none, both of which the kernel may write.
+    check(unsafe { libc::syscall(libc::SYS_ppoll, &raw mut entry, 1_usize, timeout, no_mask, 8_usize) })?;
+    Ok(entry.revents)
+}
+
+/// Whether the other end of a carrier is gone, or both directions are shut.
+pub(crate) fn is_hung_up(fd: RawFd) -> bool {
+    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(fd, 0, Some(now)).is_ok_and(|events| events & libc::POLLHUP != 0)
+}
+
+pub(crate) fn is_nonblocking(fd: RawFd) -> bool {
+    // SAFETY: it takes no memory.
+    let flags = check(unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFL, 0) });
+    flags.is_ok_and(|flags| flags & libc::O_NONBLOCK as usize != 0)
+}
+
+/// The same descriptor under the lowest number that is free.
+pub(crate) fn lowest(fd: RawFd) -> RawFd {
+    // SAFETY: it takes no memory.
+    let copy = check(unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_DUPFD_CLOEXEC, 0) });
+    match copy.map(|copy| copy as RawFd) {
+        Ok(lower) if lower < fd => {
+            close(fd);
+            lower
+        }
+        Ok(higher) => {
+            close(higher);
+            fd
+        }
+        Err(_) => fd,
+    }
+}
+
+pub(crate) fn set_nonblocking(fd: RawFd) {
+    // SAFETY: they take no memory.
+    unsafe {
+        let flags = libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFL, 0);
+        libc::syscall(libc::SYS_fcntl, fd, libc::F_SETFL, flags | c_long::from(libc::O_NONBLOCK));
+    }
+}
+
+pub(crate) fn clear_close_on_exec(fd: RawFd) {
+    // SAFETY: it takes no memory.
+    unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_SETFD, 0) };
+}
+
+/// `SO_SNDTIMEO` of a descriptor; `None` for no limit.
+pub(crate) fn send_timeout(fd: RawFd) -> Option<libc::timespec> {
+    let mut value = libc::timeval { tv_sec: 0, tv_usec: 0 };
+    let mut bytes = size_of::<libc::timeval>() as libc::socklen_t;
+    // SAFETY: the value has room for what it is said to have.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_getsockopt,
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_SNDTIMEO,
+            &raw mut value,
+            &raw mut bytes,
+        )
+    };
+    let limited = done == 0 && (value.tv_sec, value.tv_usec) != (0, 0);
+    limited.then_some(libc::timespec { tv_sec: value.tv_sec, tv_nsec: value.tv_usec * 1000 })
+}
+
+/// The name of the other end of an AF_UNIX socket, in the abstract namespace, if that is what the descriptor is.
+pub(crate) fn abstract_peer(fd: RawFd, place: &mut libc::sockaddr_un) -> Option<&[u8]> {
+    let mut bytes = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+    // SAFETY: the address has room for what it is said to have.
+    let done = unsafe { libc::syscall(libc::SYS_getpeername, fd, &raw mut *place, &raw mut bytes) };
+    if done != 0 || c_int::from(place.sun_family) != libc::AF_UNIX {
+        return None;
+    }
+    let name_bytes = (bytes as usize).checked_sub(size_of::<libc::sa_family_t>())?;
+    // SAFETY: c_char and u8 are alike.
+    let name: &[u8; 108] = unsafe { &*(&raw const place.sun_path).cast() };
+    name.get(..name_bytes)?.strip_prefix(b"\0")
+}
+
+pub(crate) fn thread_id() -> u32 {
+    // SAFETY: it takes nothing.
+    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
+}
+
+pub(crate) fn process_id() -> i32 {
+    // The C library remembers it across vfork, so the kernel is asked.
+    // SAFETY: it takes nothing.
+    unsafe { libc::syscall(libc::SYS_getpid) as i32 }
+}
+
+/// A memfd with the bytes of `content`, sealed for good.
+pub(crate) fn sealed_memfd(content: Buffers<'_>) -> Result<RawFd> {
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    // SAFETY: the name is read.
+    let fd = check(unsafe { libc::syscall(libc::SYS_memfd_create, c"swiftwater-message".as_ptr(), flags) })?;
+    let fd = fd as RawFd;
+    let filled = fill(fd, content).and_then(|()| {
+        let seals = libc::F_SEAL_WRITE | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
+        // SAFETY: it takes no memory.
+        check(unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_ADD_SEALS, seals) })
+    });
+    filled.map(|_| fd).inspect_err(|_| close(fd))
+}
+
+fn fill(fd: RawFd, content: Buffers<'_>) -> Result<()> {
+    for part in content.0 {
+        let mut done = 0;
+        while done < part.iov_len {
+            let at = part.iov_base.cast::<u8>().wrapping_add(done);
+            // SAFETY: the program has lent the memory.
+            done += check(unsafe { libc::syscall(libc::SYS_write, fd, at, part.iov_len - done) })?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads a memfd from `offset` into `place`; says how many bytes.
+///
+/// # Safety
+///
+/// `place` describes memory that may be written.
+pub(crate) unsafe fn read_at(fd: RawFd, place: Buffers<'_>, offset: usize) -> Result<usize> {
+    let count = place.0.len().min(libc::UIO_MAXIOV as usize);
+    // SAFETY: as the caller says.
+    check(unsafe { libc::syscall(libc::SYS_preadv, fd, place.0.as_ptr(), count, offset, 0) })
+}

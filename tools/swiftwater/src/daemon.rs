@@ -1,0 +1,66 @@
+//! `swiftwater daemon`: the executive as a service for programs under `swiftwater run`.
+
+use std::time::Duration;
+
+use clap::Args;
+use swiftwater::Options;
+use swiftwater_daemon::{Daemon, DaemonOptions, Place};
+
+use crate::args::DEFAULT_PORT;
+use crate::perf::spec::Carrier;
+use crate::units::parse_seconds;
+
+/// The service.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+`swiftwater run` starts a daemon where there is none, and that one ends by itself a minute after its last
+socket. Start one by hand to see its log, or to choose what carries SCTP.
+
+Programs find it by an abstract name of AF_UNIX sockets, which belongs to the network namespace: a container
+with a network of its own has a daemon of its own.
+
+Examples:
+  swiftwater daemon                     SCTP in UDP port 9899; other hosts must use the same port
+  swiftwater daemon --link raw          directly over IP, as root")]
+pub(crate) struct DaemonArgs {
+    /// Where programs find it: @ and an abstract name, or a path; they are told by SWIFTWATER_DAEMON [default: @swiftwater].
+    #[arg(long, value_name = "PLACE")]
+    pub place: Option<String>,
+    /// What carries SCTP.
+    #[arg(long, value_enum, default_value = "udp")]
+    pub link: Carrier,
+    /// UDP port that carries SCTP, here and at every peer; 0 for any that is free, where all peers are programs of this daemon.
+    #[arg(long, default_value_t = DEFAULT_PORT)]
+    pub udp_port: u16,
+    /// End after so many seconds without a socket and without an association [default: never].
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    pub idle_exit: Option<f64>,
+    /// Leave the terminal of whoever started it.
+    #[arg(long, hide = true)]
+    pub detach: bool,
+}
+
+/// Serves until it is killed, or idle for as long as it was told.
+pub(crate) fn run(args: &DaemonArgs) -> Result<(), String> {
+    if args.detach {
+        // One that leads a session already has left.
+        let _ = rustix::process::setsid();
+    }
+    let options = DaemonOptions {
+        place: args.place.as_deref().map(Place::from).unwrap_or_default(),
+        stack: Options { link: args.link.into(), udp_port: Some(args.udp_port), ..Options::default() },
+        idle_exit: args.idle_exit.map(Duration::from_secs_f64),
+    };
+    raise_descriptor_limit();
+    let daemon = Daemon::bind(&options).map_err(|error| error.to_string())?;
+    eprintln!("swiftwater daemon: at {}: {}", options.place, daemon.description());
+    daemon.run().map_err(|error| error.to_string())
+}
+
+/// Each socket of a program costs the daemon two descriptors.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    // With less, programs are refused sooner.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+}

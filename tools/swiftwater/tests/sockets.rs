@@ -1,0 +1,105 @@
+//! Programs in C that never heard of Swiftwater, under `swiftwater run`, with a daemon of their own. What they do and expect
+//! stands in `tests/sockets/*.c`.
+#![allow(missing_docs)]
+
+mod daemon;
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use daemon::{Daemon, SWIFTWATER};
+
+/// Compiles `tests/sockets/NAME.c` for a test. The C compiler is the one that Rust links with.
+fn compiled(name: &str, test: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sockets").join(name).with_extension("c");
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("sockets-{test}"));
+    let compiler = Command::new("cc")
+        .args(["-O1", "-Wall", "-Wextra", "-Werror", "-D_FORTIFY_SOURCE=2", "-pthread", "-o"])
+        .args([&program, &source])
+        .output()
+        .expect("a C compiler");
+    assert!(compiler.status.success(), "{}", String::from_utf8_lossy(&compiler.stderr));
+    program
+}
+
+fn assert_success(what: &str, output: &Output) {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{what}: {}: {said}", output.status);
+}
+
+fn run(name: &str, arguments: &[&str]) {
+    let daemon = Daemon::start(name);
+    let output = daemon.run(compiled(name, name)).args(arguments).output().expect("the command starts");
+    assert_success(name, &output);
+}
+
+#[test]
+fn messages_of_all_sizes_go_there_and_back() {
+    run("echo", &[]);
+}
+
+#[test]
+fn connect_and_accept_need_not_wait() {
+    run("nonblocking", &[]);
+}
+
+#[test]
+fn messages_are_read_in_parts() {
+    run("partial", &[]);
+}
+
+#[test]
+fn descriptors_are_shared_copied_and_handed_on() {
+    run("sharing", &[]);
+}
+
+#[test]
+fn misuse_fails_as_with_the_kernel() {
+    run("errors", &[]);
+}
+
+#[test]
+fn what_a_killed_program_has_sent_arrives() {
+    run("deaths", &["sender"]);
+}
+
+#[test]
+fn a_killed_daemon_fails_every_call_at_once() {
+    let mut daemon = Daemon::start("killed");
+    let mut program = daemon
+        .run(compiled("deaths", "killed"))
+        .arg("daemon")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
+    let mut line = String::new();
+    BufReader::new(program.stdout.as_mut().expect("it is piped")).read_line(&mut line).expect("a line");
+    daemon.kill();
+    let output = program.wait_with_output().expect("it ends");
+    assert_eq!(line, "ready\n", "{}", String::from_utf8_lossy(&output.stderr));
+    assert_success("deaths", &output);
+}
+
+#[test]
+fn a_second_daemon_at_the_same_place_is_refused() {
+    let daemon = Daemon::start("second");
+    let second = Command::new(SWIFTWATER)
+        .args(["daemon", "--udp-port", "0", "--place", &daemon.place])
+        .output()
+        .expect("the command starts");
+    assert_eq!(second.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&second.stderr);
+    assert!(said.contains("a daemon is at") && said.contains("already"), "{said}");
+}
+
+#[test]
+fn a_daemon_that_nobody_needs_ends() {
+    let place = format!("@swiftwater-test-idle-{}", std::process::id());
+    let daemon = Command::new(SWIFTWATER)
+        .args(["daemon", "--udp-port", "0", "--place", &place, "--idle-exit", "0.05"])
+        .output()
+        .expect("the command starts");
+    assert_success("daemon", &daemon);
+}
