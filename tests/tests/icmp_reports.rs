@@ -26,6 +26,7 @@ const TOO_BIG: [u8; 2] = [3, 4];
 /// An association with itself, and what leaves for the server on the wire.
 struct Talk {
     stack: Stack,
+    listener: Listener,
     client: Association,
     server: Association,
     quote: Vec<u8>,
@@ -51,7 +52,7 @@ impl Talk {
             }
         };
         server.recv().unwrap().unwrap();
-        Talk { stack, client, server, quote }
+        Talk { stack, listener, client, server, quote }
     }
 
     /// The same with a tag that is not the association's.
@@ -116,6 +117,9 @@ fn too_big_is_believed_with_the_tag_alone() {
         let before = talk.mtu_bytes();
         talk.ignores(TOO_BIG, 1500);
         assert_eq!(talk.mtu_bytes(), before);
+        // Nor is it for associations to come, though the kernel believes it.
+        let another = talk.stack.connect(talk.listener.local_address()).unwrap();
+        assert_eq!(another.statistics().paths[0].mtu_bytes, before);
         send_report(TOO_BIG, 1500, &talk.quote);
         while talk.mtu_bytes() == before {
             assert!(talk.goes_on());

@@ -1,16 +1,17 @@
-//! What the kernel knows of the way to an address: the MTU and whether the way stays on this host.
+//! What the kernel knows of the way to an address: where it begins, the MTU there, and whether the way stays on this host.
 
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use nix::net::if_::InterfaceFlags;
 use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage};
 
 use crate::bind::{bind_to_interface, local_address};
-use crate::syscalls::option;
+use crate::syscalls::{interface_mtu, option};
 
 /// The largest datagram of any link: what IPv4 carries in UDP (RFC 791 §3.1: 65,535 with the IP and UDP headers).
 pub(crate) const PACKET_BYTES_MAX: usize = 65_507;
@@ -25,7 +26,7 @@ const ROUTE_LIFETIME: Duration = Duration::from_secs(10);
 /// The way to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
-    /// The largest IP packet.
+    /// The largest IP packet of the interface where it begins.
     pub(crate) mtu_bytes: usize,
     pub(crate) same_host: bool,
     /// Where it begins.
@@ -133,16 +134,34 @@ fn ask_kernel(remote: SocketAddr, bound: Option<IpAddr>, interface: Option<&str>
     target.set_port(remote.port().max(1));
     socket::connect(fd.as_raw_fd(), &SockaddrStorage::from(target))?;
     let source = local_address(fd.as_fd())?.ip();
-    let mtu = if remote.is_ipv6() {
-        option(fd.as_fd(), libc::SOL_IPV6, libc::IPV6_MTU)?
-    } else {
-        option(fd.as_fd(), libc::SOL_IP, libc::IP_MTU)?
+    let same_host = is_same_host(remote.ip(), source);
+    let interface = match interface {
+        _ if same_host => loopback_interface(),
+        Some(bound) => Some(bound.to_owned()),
+        None => interface_of(source).map(|found| found.name),
     };
-    Ok(Route {
-        mtu_bytes: usize::try_from(mtu).unwrap_or(UNKNOWN_MTU_BYTES),
-        same_host: is_same_host(remote.ip(), source),
-        source: Some(source),
-    })
+    let mtu_bytes = match interface.and_then(|name| interface_mtu(fd.as_fd(), &name).ok()) {
+        Some(mtu_bytes) => mtu_bytes,
+        None => route_mtu(fd.as_fd(), remote)?,
+    };
+    Ok(Route { mtu_bytes, same_host, source: Some(source) })
+}
+
+/// What the kernel thinks of the whole way, which anybody can make it think: it believes ICMP reports that name one of our
+/// sockets, whatever else they quote. So this is for ways of which the interface is not known.
+fn route_mtu(fd: BorrowedFd<'_>, remote: SocketAddr) -> Result<usize, Errno> {
+    let mtu = if remote.is_ipv6() {
+        option(fd, libc::SOL_IPV6, libc::IPV6_MTU)?
+    } else {
+        option(fd, libc::SOL_IP, libc::IP_MTU)?
+    };
+    Ok(usize::try_from(mtu).unwrap_or(UNKNOWN_MTU_BYTES))
+}
+
+/// The interface that carries what stays on the host.
+fn loopback_interface() -> Option<String> {
+    let mut all = nix::ifaddrs::getifaddrs().ok()?;
+    all.find(|found| found.flags.contains(InterfaceFlags::IFF_LOOPBACK)).map(|found| found.interface_name)
 }
 
 fn is_same_host(remote: IpAddr, source: IpAddr) -> bool {

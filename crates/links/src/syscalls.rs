@@ -211,6 +211,28 @@ pub(crate) fn option(fd: BorrowedFd<'_>, level: i32, name: i32) -> Result<i32, E
     Errno::result(result).map(|_| value)
 }
 
+/// `SIOCGIFMTU`: the largest IP packet of an interface, which has that name where the socket is.
+pub(crate) fn interface_mtu(fd: BorrowedFd<'_>, name: &str) -> Result<usize, Errno> {
+    // SAFETY: ifreq is plain data, for which all zeroes is a valid value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    // The last byte stays the zero that ends the name.
+    let room = request.ifr_name.len() - 1;
+    if name.len() > room {
+        return Err(Errno::ENAMETOOLONG);
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    #[allow(clippy::unnecessary_cast, reason = "the argument has another type in other C libraries")]
+    let name = libc::SIOCGIFMTU as libc::Ioctl;
+    // SAFETY: the pointer is to an ifreq that lives through the call, whose name ends with a zero.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), name, &raw mut request) };
+    Errno::result(result)?;
+    // SAFETY: an ifreq that SIOCGIFMTU has filled holds the MTU.
+    let mtu_bytes = unsafe { request.ifr_ifru.ifru_mtu };
+    usize::try_from(mtu_bytes).map_err(|_| Errno::EINVAL)
+}
+
 fn empty_header_of_many() -> libc::mmsghdr {
     libc::mmsghdr { msg_hdr: empty_header(), msg_len: 0 }
 }

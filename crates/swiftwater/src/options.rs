@@ -78,7 +78,7 @@ pub struct Options {
     /// routes say. One that is taken out and put in again is found when something leaves there, if the program has
     /// CAP_NET_RAW by then. Default false.
     pub bind_interfaces: bool,
-    /// The largest IP packet to send, such as 1500; the route's MTU where that is smaller. Default: the route's.
+    /// The largest IP packet to send, such as 1500; the interface's MTU where that is smaller. Default: the interface's.
     pub mtu_bytes: Option<usize>,
     /// Find out by probes what the whole way to a peer takes, up to that (RFC 8899; `SPP_PMTUD_ENABLE`). Without it packets
     /// have that size, as `spp_pathmtu` wants it, and routers may cut them. Default true.

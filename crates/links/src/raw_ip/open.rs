@@ -23,7 +23,7 @@ pub struct RawIpConfig {
     pub receive_buffer_bytes: usize,
     /// The send buffer to ask the kernel for; it gives up to twice `net.core.wmem_max`. Default 4 MiB.
     pub send_buffer_bytes: usize,
-    /// The largest IP packet to send, such as 1500; the route's MTU where that is smaller. Default: the route's.
+    /// The largest IP packet to send, such as 1500; the interface's MTU where that is smaller. Default: the interface's.
     pub mtu_bytes: Option<usize>,
     /// Each socket is bound to the interface that has its address: what is sent from the address leaves there, whatever
     /// the routes say. Default false.
