@@ -6,14 +6,19 @@ mod shared;
 
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use links::{BindError, Link, RawIp, RawIpConfig, Transmit, UnreachableReason};
 use shared::{Kept, receive, receive_until, send};
 
 const OUR_PORT: u16 = 5001;
-/// A raw socket for all addresses has the protocol at every one of them, which others would notice.
-static ANY_ADDRESS: Mutex<()> = Mutex::new(());
+/// Raw sockets with one address hear all that is sent there, and one for all addresses hears everything.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Keeps the other tests away.
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn config(ips: &[&str]) -> RawIpConfig {
     RawIpConfig { addresses: ips.iter().map(|ip| ip.parse().unwrap()).collect(), ..RawIpConfig::default() }
@@ -49,6 +54,7 @@ fn packet(port: u16, bytes: usize, fill: u8) -> Vec<u8> {
 #[test]
 #[ignore = "needs CAP_NET_RAW: ./test --all"]
 fn packets_arrive_without_their_ip_header_over_both_families() {
+    let _alone = alone();
     for ip in ["127.0.0.1", "::1"] {
         let (Some(mut from), Some(mut to)) = (listen(&[ip], 7), listen(&[ip], OUR_PORT)) else { return };
         let batch: Vec<u8> = (0..5u8).flat_map(|n| packet(OUR_PORT, 1000, n)).collect();
@@ -76,6 +82,7 @@ fn packets_arrive_without_their_ip_header_over_both_families() {
 #[test]
 #[ignore = "needs CAP_NET_RAW: ./test --all"]
 fn only_packets_for_its_ports_reach_a_link() {
+    let _alone = alone();
     for ip in ["127.0.0.1", "::1"] {
         let (Some(mut from), Some(mut to)) = (listen(&[ip], 7), listen(&[ip], OUR_PORT)) else { return };
         for port in [OUR_PORT + 1, 0, OUR_PORT] {
@@ -96,6 +103,7 @@ fn only_packets_for_its_ports_reach_a_link() {
 #[test]
 #[ignore = "needs CAP_NET_RAW: ./test --all"]
 fn large_packets_among_small_ones_arrive_whole() {
+    let _alone = alone();
     for ip in ["127.0.0.1", "::1"] {
         let (Some(mut from), Some(mut to)) = (listen(&[ip], 7), listen(&[ip], OUR_PORT)) else { return };
         let largest = from.path_info(at(ip)).mtu_bytes;
@@ -116,6 +124,7 @@ fn large_packets_among_small_ones_arrive_whole() {
 #[test]
 #[ignore = "needs CAP_NET_RAW: ./test --all"]
 fn more_packets_than_a_system_call_takes_are_sent_all_the_same() {
+    let _alone = alone();
     let ip = "127.0.0.1";
     let (Some(mut from), Some(mut to)) = (listen(&[ip], 7), listen(&[ip], OUR_PORT)) else { return };
     let batch: Vec<u8> = (0..150u8).flat_map(|n| packet(OUR_PORT, 100, n)).collect();
@@ -132,7 +141,7 @@ fn more_packets_than_a_system_call_takes_are_sent_all_the_same() {
 #[test]
 #[ignore = "needs CAP_NET_RAW: ./test --all"]
 fn the_source_address_is_the_one_asked_for() {
-    let _alone = ANY_ADDRESS.lock().unwrap();
+    let _alone = alone();
     let locals = ["127.0.0.1", "127.0.0.2"];
     let (Some(mut each), Some(mut any)) = (listen(&locals, 7), listen(&[], 7)) else { return };
     let Some(mut to) = listen(&["127.0.0.3"], OUR_PORT) else { return };
@@ -161,7 +170,7 @@ fn the_source_address_is_the_one_asked_for() {
 #[test]
 #[ignore = "needs CAP_NET_RAW: ./test --all"]
 fn a_host_without_the_protocol_is_reported() {
-    let _alone = ANY_ADDRESS.lock().unwrap();
+    let _alone = alone();
     if links::kernel_speaks_sctp() {
         return println!("skipped: the kernel has the protocol");
     }
@@ -179,6 +188,7 @@ fn a_host_without_the_protocol_is_reported() {
 #[test]
 #[ignore = "needs CAP_NET_RAW: ./test --all"]
 fn errors_name_the_address() {
+    let _alone = alone();
     for (ips, named) in [(&["192.0.2.7"][..], "192.0.2.7"), (&["127.0.0.1", "127.0.0.1"], "127.0.0.1")] {
         let Err(error) = RawIp::bind(&config(ips)) else { panic!("bound {ips:?}") };
         assert!(error.to_string().contains(named), "{error}");
