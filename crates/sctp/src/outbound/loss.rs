@@ -2,7 +2,7 @@
 
 use super::{Chunk, ChunkState, Outbound};
 use crate::congestion::{LostPacket, Signal};
-use crate::path::{Path, SentPacket, Verdict};
+use crate::path::{Path, SentPacket, Verdict, after};
 use crate::statistics::Statistics;
 use crate::time::Time;
 use crate::trace::LossReason;
@@ -107,7 +107,7 @@ impl Outbound {
         // reduction is lost, too.
         // With several paths the others' chunks hold back the cumulative TSN, which then says nothing of this one.
         let repaired = self.multipath || self.first >= path.exit_tsn;
-        losses.reduces |= !crate::path::after(path.recovery_until, number) && repaired;
+        losses.reduces |= !after(path.recovery_until, number) && repaired;
         let lost = LostPacket {
             bytes,
             number,
@@ -163,6 +163,7 @@ impl Outbound {
     /// that is a sign of trouble, and not merely a window that the peer keeps closed.
     pub(crate) fn handle_timeout(&mut self, now: Time, path: &mut Path, path_id: usize) -> bool {
         self.note_timeout(now, path, path_id);
+        path.forget_sent_before(self.oldest_in_flight(path, path_id));
         let mut chunks = 0;
         for (i, chunk) in self.outstanding.iter_mut().enumerate() {
             if chunk.state == ChunkState::InFlight && usize::from(chunk.path) == path_id {
@@ -176,7 +177,6 @@ impl Outbound {
         let flight = std::mem::take(&mut path.in_flight_bytes);
         (path.t3, path.late_at) = (None, None);
         path.tail.cancel();
-        self.forget_moved(path, path_id);
         // RFC 9260 §6.1 A: probes of a closed window do not touch the congestion window.
         let trouble = !self.peer_window.take_refused();
         if trouble {
@@ -190,6 +190,7 @@ impl Outbound {
     /// A path has fallen silent: all that is in flight on it is to be sent again on another. Nothing says that the network
     /// is congested, so the window stays as it is.
     pub(crate) fn give_back(&mut self, path: &mut Path, path_id: usize) {
+        path.forget_sent_before(self.oldest_in_flight(path, path_id));
         for (i, chunk) in self.outstanding.iter_mut().enumerate() {
             if chunk.state == ChunkState::InFlight && usize::from(chunk.path) == path_id {
                 chunk.state = ChunkState::Lost;
@@ -202,21 +203,14 @@ impl Outbound {
         path.unanswered = path.next_packet();
         (path.in_flight_bytes, path.t3, path.late_at) = (0, None, None);
         path.tail.cancel();
-        self.forget_moved(path, path_id);
     }
 
-    /// Nothing is in flight on a path: its oldest packets are forgotten, as far as all their chunks were acknowledged or
-    /// left again in later ones. Otherwise a path on which nothing is ever acknowledged would remember all that was
-    /// tried on it.
-    fn forget_moved(&self, path: &mut Path, path_id: usize) {
-        while let Some(packet) = path.sent.front() {
-            let tsns = packet.tsns.iter().flat_map(|range| range.start.max(self.first)..range.end);
-            let mut chunks = tsns.map(|tsn| &self.outstanding[(tsn - self.first) as usize]);
-            if chunks.any(|chunk| chunk.was_last_in(path.first_packet, path_id)) {
-                break;
-            }
-            path.pop_sent();
-        }
+    /// The oldest packet of a path with something in flight; the next one if nothing is.
+    fn oldest_in_flight(&self, path: &Path, path_id: usize) -> u32 {
+        let in_flight =
+            |chunk: &&Chunk| chunk.state == ChunkState::InFlight && usize::from(chunk.path) == path_id;
+        let packets = self.outstanding.iter().filter(in_flight).map(|chunk| chunk.packet);
+        packets.fold(path.next_packet(), |oldest, packet| if after(oldest, packet) { packet } else { oldest })
     }
 
     /// The first packet from `path.first_unanswered()` on that is in flight.
@@ -247,7 +241,7 @@ impl Outbound {
         let lost: Vec<_> = self.lost.iter().collect();
         for tsn in lost.into_iter().flatten() {
             let chunk = &mut self.outstanding[(tsn - self.first) as usize];
-            if usize::from(chunk.path) == path_id && crate::path::after(given_up_before, chunk.packet) {
+            if usize::from(chunk.path) == path_id && after(given_up_before, chunk.packet) {
                 chunk.state = ChunkState::InFlight;
                 path.in_flight_bytes += chunk.wire_bytes();
                 self.in_flight_payload_bytes += chunk.payload.len();

@@ -77,13 +77,7 @@ impl Chunk {
     /// Whether it is on its way in this packet of a path.
     #[inline]
     fn is_in(&self, packet: u32, path_id: usize) -> bool {
-        self.state == ChunkState::InFlight && self.was_last_in(packet, path_id)
-    }
-
-    /// Whether no other packet has carried it since.
-    #[inline]
-    fn was_last_in(&self, packet: u32, path_id: usize) -> bool {
-        self.packet == packet && usize::from(self.path) == path_id
+        self.state == ChunkState::InFlight && self.packet == packet && usize::from(self.path) == path_id
     }
 
     /// The payload is of no more use. Gives what it took in the send buffer.

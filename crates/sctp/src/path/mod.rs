@@ -498,6 +498,12 @@ impl Path {
         Some((number, packet))
     }
 
+    /// All that is in flight is about to be given up: what had been given up before that is forgotten. Otherwise a path on
+    /// which nothing is ever acknowledged would remember all that was tried on it.
+    pub(crate) fn forget_sent_before(&mut self, packet: u32) {
+        while after(packet, self.first_packet) && self.pop_sent().is_some() {}
+    }
+
     /// Counts a packet that was found lost with `bytes` in flight.
     pub(crate) fn note_lost(&mut self, now: Time, number: u32, bytes: usize, reason: LossReason) {
         self.counts.packets_lost += 1;
