@@ -71,7 +71,8 @@ pub struct Options {
     /// Local addresses to bind, one socket each. Default: all of the host's.
     ///
     /// The peer is told all of them that mean this host to it, too: no loopback or link-local address beyond the host and
-    /// the link, no private IPv4 address where the peer has a public one. Each path leaves from one: the same address on
+    /// the link, no private IPv4 address where the peer has a public one, unless public ones are among these, too. Each path
+    /// leaves from one: the same address on
     /// the same host, otherwise that of the route to the peer's address.
     pub local_addresses: Vec<IpAddr>,
     /// Bind each socket to the interface that has its address: what leaves from the address leaves there, whatever the

@@ -1,6 +1,6 @@
 //! What INIT and INIT ACK say (RFC 9260 §3.3.2, §3.3.3, §5.1.2).
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use sctp_wire::cause::{Cause, InvalidMandatoryParameter, ProtocolViolation, UnresolvableAddress};
@@ -189,11 +189,12 @@ impl PeerInit {
         Ok(peer)
     }
 
-    /// The sender's addresses that we can use: first the one that its packet came from, then those that it lists and that
-    /// mean the same host to us. What is left out is added to `ignored`.
-    pub(crate) fn reachable_at(&self, source: IpAddr, ours: Families, ignored: &mut u64) -> Vec<IpAddr> {
-        let source_listed = self.addresses.contains(&source.to_canonical());
-        let usable = |a: &IpAddr| *a != source.to_canonical() && ours.has(*a) && is_in_scope(*a, source);
+    /// The sender's addresses that we can use from `ours`: first the one that its packet came from, then those that it lists
+    /// and that mean the same host to us. What is left out is added to `ignored`.
+    pub(crate) fn reachable_at(&self, source: IpAddr, ours: &[IpAddr], ignored: &mut u64) -> Vec<IpAddr> {
+        let (source_listed, families) = (self.addresses.contains(&source.to_canonical()), Families::of(ours));
+        let usable =
+            |a: &IpAddr| *a != source.to_canonical() && families.has(*a) && is_in_scope(*a, source, ours);
         let listed = self.addresses.iter().copied().filter(usable);
         let all: Vec<_> = std::iter::once(source).chain(listed).take(PEER_ADDRESSES_MAX).collect();
         *ignored += self.listed - (all.len() - 1 + usize::from(source_listed)) as u64;
@@ -223,8 +224,9 @@ pub(super) fn initial_window(config: &AssociationConfig) -> u32 {
 
 /// Whether an address means the same host to both who speak with each other if it is listed in a packet from or to the
 /// peer's address `remote`. Loopback is known to the host itself, a link-local address to its neighbours, who need the
-/// interface, too, and a private IPv4 address, where the peer has a public one, lies behind a NAT.
-fn is_in_scope(address: IpAddr, remote: IpAddr) -> bool {
+/// interface, too, and a private IPv4 address, where the peer has a public one, lies behind a NAT, unless we are in both
+/// networks ourselves.
+fn is_in_scope(address: IpAddr, remote: IpAddr, ours: &[IpAddr]) -> bool {
     let (address, remote) = (address.to_canonical(), remote.to_canonical());
     if remote.is_loopback() {
         return true;
@@ -232,12 +234,24 @@ fn is_in_scope(address: IpAddr, remote: IpAddr) -> bool {
     match (address, remote) {
         (IpAddr::V4(v4), IpAddr::V4(remote)) => {
             let link_local = v4.is_link_local() && !remote.is_link_local();
-            let behind_nat = v4.is_private() && !remote.is_private() && !remote.is_link_local();
+            let behind_nat = v4.is_private() && is_public(remote) && !joins_networks(ours);
             !(v4.is_loopback() || link_local || behind_nat)
         }
         (IpAddr::V4(v4), IpAddr::V6(_)) => !(v4.is_loopback() || v4.is_link_local()),
         (IpAddr::V6(v6), _) => !(v6.is_loopback() || v6.is_unicast_link_local()),
     }
+}
+
+/// Whether these are addresses of a private network and of the public one.
+fn joins_networks(addresses: &[IpAddr]) -> bool {
+    let has = |is: fn(Ipv4Addr) -> bool| {
+        addresses.iter().any(|address| matches!(address.to_canonical(), IpAddr::V4(v4) if is(v4)))
+    };
+    has(|v4| v4.is_private()) && has(is_public)
+}
+
+fn is_public(address: Ipv4Addr) -> bool {
+    !(address.is_private() || address.is_link_local() || address.is_loopback())
 }
 
 /// Whether an address can be that of one host.
@@ -261,7 +275,7 @@ pub(crate) fn write_init_ack(
     let families = peer.families(to);
     write_addresses(
         local_addresses,
-        |address| families.has(address) && is_in_scope(address, to),
+        |address| families.has(address) && is_in_scope(address, to, local_addresses),
         &mut parameters,
     );
     parameter::StateCookie { cookie: sealed }.write(&mut parameters);
@@ -290,7 +304,7 @@ pub(super) fn write_init_parameters(
     cookie_increment: Option<Duration>,
     out: &mut Vec<u8>,
 ) {
-    write_addresses(local_addresses, |address| is_in_scope(address, to), out);
+    write_addresses(local_addresses, |address| is_in_scope(address, to, local_addresses), out);
     Families::of(local_addresses).write(out);
     Extensions::offered(config).write(out);
     if let Some(increment) = cookie_increment {

@@ -57,7 +57,7 @@ use crate::trace::{self, Tracer};
 use crate::transmit::BatchLimits;
 
 pub(crate) use causes::{abort_chunk, error_chunk, reports_stale_cookie, write_abort};
-pub(crate) use init::{BadInit, Families, PeerInit, is_unicast, write_address_list, write_init_ack};
+pub(crate) use init::{BadInit, PeerInit, is_unicast, write_address_list, write_init_ack};
 
 /// A chunk that is sent until it is answered.
 #[derive(Debug, Clone, Copy)]

@@ -11,7 +11,7 @@ use sctp_wire::parameter::{KindList, Parameters, StateCookie as StateCookieParam
 use sctp_wire::{Tsn, VerificationTag};
 
 use super::causes::{abort_chunk, error_chunk};
-use super::init::{Families, PeerInit, initial_window, write_init_parameters};
+use super::init::{PeerInit, initial_window, write_init_parameters};
 use super::{Association, Context, Control, Identity, Retry, State, local_address};
 use crate::config::{AssociationConfig, Multipath};
 use crate::cookie::StateCookie;
@@ -247,8 +247,8 @@ impl Association {
         if self.refuses_streams(cx) {
             return;
         }
-        let ours = Families::of(cx.local_addresses);
-        let addresses = peer.reachable_at(remote.ip(), ours, &mut cx.statistics.addresses_ignored);
+        let ignored = &mut cx.statistics.addresses_ignored;
+        let addresses = peer.reachable_at(remote.ip(), cx.local_addresses, ignored);
         self.take_addresses(cx, &addresses);
         self.control.clear();
         let rto = self.paths[self.primary].rto.current();

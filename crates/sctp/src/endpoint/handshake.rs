@@ -13,7 +13,7 @@ use sctp_wire::{Packet, VerificationTag};
 use super::demultiplex::Route;
 use super::{AssociationId, Endpoint, PathHints, PeerKey};
 use crate::association::{
-    Association, BadInit, Context, Families, Identity, PeerInit, abort_chunk, error_chunk, write_abort,
+    Association, BadInit, Context, Identity, PeerInit, abort_chunk, error_chunk, write_abort,
     write_address_list, write_init_ack,
 };
 use crate::config::{AssociationConfig, COOKIE_INCREMENT_MAX, RECEIVE_WINDOW_BYTES_MIN};
@@ -55,8 +55,8 @@ impl Endpoint {
             Ok(peer) => peer,
             Err(bad) => return self.refuse_init(route, header, init.initiate_tag, &bad),
         };
-        let (source, ours) = (route.remote.ip(), Families::of(&self.local_addresses));
-        let addresses = peer.reachable_at(source, ours, &mut self.statistics.addresses_ignored);
+        let ignored = &mut self.statistics.addresses_ignored;
+        let addresses = peer.reachable_at(route.remote.ip(), &self.local_addresses, ignored);
         let Some(offer) = self.offer_for(route, header, &peer, &addresses) else { return };
         self.statistics.inits_received += 1;
         let (config, identity, route) = (offer.config, offer.identity, offer.route);

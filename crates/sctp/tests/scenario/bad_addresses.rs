@@ -140,14 +140,22 @@ fn addresses_that_mean_another_host_to_us_are_left_out() {
         ("2001:db8::5", addresses(&["192.168.1.5", "169.254.1.1", "fe80::2", "fd00::5"]), 2),
         ("127.0.0.1", addresses(&["127.0.0.2", "::1", "192.168.1.5"]), 3),
     ];
-    for (seed, (source, list, remain)) in cases.into_iter().enumerate() {
-        let mut peer = Peer::new(10 + seed as u8, AssociationConfig::default());
+    let remain = |ours: &[&str], source: &str, list: &[IpAddr]| {
+        let mut peer = Peer::new(10, AssociationConfig::default());
+        peer.endpoint.set_local_addresses(addresses(ours));
         peer.address.set_ip(source.parse().unwrap());
-        let count = list.len();
-        let peer = established_at(peer, &list);
-        assert_eq!(remotes(&peer).len(), 1 + remain, "{source}: {:?}", remotes(&peer));
-        assert_eq!(ignored(&peer), (count - remain) as u64, "{source}");
+        let peer = established_at(peer, list);
+        assert_eq!(ignored(&peer), (list.len() + 1 - remotes(&peer).len()) as u64, "{source}");
+        remotes(&peer).len() - 1
+    };
+    for (source, list, expected) in &cases {
+        for ours in [&["192.168.1.1", "2001:db8::1"][..], &["198.51.100.1", "2001:db8::1"]] {
+            assert_eq!(remain(ours, source, list), *expected, "{source}: {list:?}");
+        }
     }
+    // We are in both networks ourselves.
+    let (source, list, _) = &cases[0];
+    assert_eq!(remain(&["198.51.100.1", "192.168.1.1"], source, list), 4);
 }
 
 #[test]
@@ -270,7 +278,8 @@ fn a_peer_is_told_of_no_address_that_means_another_host_to_it() {
         ("::1", &[0, 1, 2, 3, 4, 5, 6]),
         ("169.254.7.7", &[1, 2, 3, 6]),
         ("10.7.7.7", &[2, 3, 6]),
-        ("198.51.100.7", &[3, 6]),
+        // Who is in both networks may have a peer that is, too.
+        ("198.51.100.7", &[2, 3, 6]),
         ("2001:db8::7", &[2, 3, 6]),
     ];
     for (remote, expected) in cases {
@@ -279,4 +288,8 @@ fn a_peer_is_told_of_no_address_that_means_another_host_to_it() {
             assert_eq!(*listed, expected, "{chunk} to {remote}");
         }
     }
+    // Behind a NAT.
+    let ours = addresses(&["192.168.1.5", "10.1.2.5", "2001:db8::5"]);
+    let listed = listed_to("198.51.100.7", &ours);
+    assert!(listed.iter().all(|list| *list == ours[2..]), "{listed:?}");
 }
