@@ -1,9 +1,7 @@
 //! The numbers that the sockets API fails with, and what they are for errors of the executive.
 
-use std::io::ErrorKind;
-
 use rustix::io::Errno;
-use swiftwater::{BindError, ConnectError, RecvError};
+use swiftwater::{BindError, ConnectError};
 
 /// As the kernel would say it of `connect`.
 pub(crate) fn of_connect(error: &ConnectError) -> Errno {
@@ -23,13 +21,5 @@ pub(crate) fn of_listen(error: &BindError) -> Errno {
     match error {
         BindError::PortInUse { .. } => Errno::ADDRINUSE,
         _ => Errno::NOBUFS,
-    }
-}
-
-/// As the kernel would say it of a read when the association is gone.
-pub(crate) fn of_loss(error: RecvError) -> Errno {
-    match std::io::Error::from(error).kind() {
-        ErrorKind::TimedOut => Errno::TIMEDOUT,
-        _ => Errno::CONNRESET,
     }
 }

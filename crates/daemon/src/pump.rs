@@ -12,7 +12,6 @@ use rustix::io::Errno;
 use swiftwater::tokio::Association;
 use swiftwater::{Message, RecvError, SendError, SendInfo};
 
-use crate::errno;
 use crate::line::{Intake, Room};
 use crate::log;
 use crate::socket::Socket;
@@ -105,7 +104,7 @@ async fn up(socket: Arc<Socket>, association: Association) {
             Ok(Some(message)) if !unread => unread = put(&socket, &message).await.is_err(),
             Ok(Some(_)) | Err(RecvError::Restarted(_)) => {}
             Ok(None) => break None,
-            Err(error) => break Some(errno::of_loss(error)),
+            Err(_) => break Some(Errno::CONNRESET),
         }
     };
     if let Some(loss) = loss {

@@ -50,6 +50,11 @@ fn messages_are_read_in_parts() {
 }
 
 #[test]
+fn what_goes_with_a_message_arrives_with_it() {
+    run("ancillary", &[]);
+}
+
+#[test]
 fn descriptors_are_shared_copied_and_handed_on() {
     run("sharing", &[]);
 }

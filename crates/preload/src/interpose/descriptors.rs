@@ -1,0 +1,134 @@
+//! Descriptors: closed, copied, controlled.
+
+use libc::{FILE, c_int, c_uint, c_ulong};
+
+use super::on;
+use crate::system::Errno;
+use crate::{next, receive, table};
+
+/// # Safety
+///
+/// As `close(2)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn close(fd: c_int) -> c_int {
+    table::forget(fd);
+    // SAFETY: as the caller says.
+    unsafe { next::close(fd) }
+}
+
+/// # Safety
+///
+/// As `close_range(2)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    if flags & libc::CLOSE_RANGE_CLOEXEC as c_int == 0 {
+        table::forget_range(first, last);
+    }
+    // SAFETY: as the caller says.
+    unsafe { next::close_range(first, last, flags) }
+}
+
+/// # Safety
+///
+/// As `closefrom(3)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn closefrom(first: c_int) {
+    table::forget_range(first.max(0) as c_uint, c_uint::MAX);
+    // SAFETY: as the caller says.
+    unsafe { next::closefrom(first) };
+}
+
+/// # Safety
+///
+/// As `fclose(3)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn fclose(file: *mut FILE) -> c_int {
+    // SAFETY: as the caller says.
+    unsafe {
+        table::forget(libc::fileno(file));
+        next::fclose(file)
+    }
+}
+
+/// # Safety
+///
+/// As `dup(2)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
+    // SAFETY: as the caller says.
+    copied(fd, unsafe { next::dup(fd) })
+}
+
+/// # Safety
+///
+/// As `dup2(2)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn dup2(fd: c_int, to: c_int) -> c_int {
+    // SAFETY: as the caller says.
+    copied(fd, unsafe { next::dup2(fd, to) })
+}
+
+/// # Safety
+///
+/// As `dup3(2)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
+    // SAFETY: as the caller says.
+    copied(fd, unsafe { next::dup3(fd, to, flags) })
+}
+
+fn copied(from: c_int, to: c_int) -> c_int {
+    if to >= 0 && to != from {
+        let errno = Errno::last();
+        table::copy(from, to);
+        errno.set();
+    }
+    to
+}
+
+fn controlled(fd: c_int, command: c_int, returned: c_int) -> c_int {
+    match command {
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => copied(fd, returned),
+        _ => returned,
+    }
+}
+
+/// # Safety
+///
+/// As `fcntl(2)`. What follows the command is at most one word, which is passed as it came.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+    // SAFETY: as the caller says.
+    controlled(fd, command, unsafe { next::fcntl(fd, command, argument) })
+}
+
+/// # Safety
+///
+/// As [`fcntl`].
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
+    // SAFETY: as the caller says.
+    controlled(fd, command, unsafe { next::fcntl64(fd, command, argument) })
+}
+
+/// # Safety
+///
+/// As `ioctl(2)`. What follows the request is at most one word, which is passed as it came.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
+    // SAFETY: as the caller says.
+    let theirs = || unsafe { next::ioctl(fd, request, argument) };
+    if request != libc::FIONREAD {
+        return theirs();
+    }
+    on(
+        fd,
+        |descriptor| {
+            let available = receive::available(fd, descriptor.page())?;
+            // SAFETY: the request takes a pointer to a number.
+            unsafe { (argument as *mut c_int).write(available as c_int) };
+            Ok(0)
+        },
+        theirs,
+    )
+}

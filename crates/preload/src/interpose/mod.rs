@@ -1,0 +1,75 @@
+//! The functions of the C library, under their names. For a descriptor that is not ours each is the next one of its name.
+
+pub mod descriptors;
+pub mod receiving;
+pub mod sending;
+pub mod sockets;
+
+use std::os::fd::RawFd;
+use std::slice;
+use std::sync::Arc;
+
+use libc::{c_int, c_uint, iovec, mmsghdr, msghdr, ssize_t};
+
+use crate::descriptor::Descriptor;
+use crate::system::{Buffers, Errno, Result};
+use crate::table;
+
+/// What a C function returns: -1 with an errno, or a number.
+fn number<N: From<i8>>(result: Result<N>) -> N {
+    result.unwrap_or_else(|error| {
+        error.set();
+        N::from(-1)
+    })
+}
+
+/// Runs `ours` on a descriptor that is ours, `theirs` on any other.
+fn on<N: From<i8>>(
+    fd: RawFd,
+    ours: impl FnOnce(&Arc<Descriptor>) -> Result<N>,
+    theirs: impl FnOnce() -> N,
+) -> N {
+    let Some(descriptor) = table::find(fd) else { return theirs() };
+    match ours(&descriptor) {
+        // The number has become something else where nobody saw it.
+        Err(Errno(libc::ENOTSOCK)) => {
+            table::forget(fd);
+            theirs()
+        }
+        result => number(result),
+    }
+}
+
+/// # Safety
+///
+/// `iov` points to as many parts.
+unsafe fn buffers<'a>(iov: *const iovec, parts: usize) -> Result<Buffers<'a>> {
+    match parts {
+        0 => Ok(
+            // SAFETY: there is nothing in it.
+            unsafe { Buffers::new(&[]) },
+        ),
+        _ if parts > libc::UIO_MAXIOV as usize - 1 => Err(Errno(libc::EMSGSIZE)),
+        _ if iov.is_null() => Err(Errno(libc::EFAULT)),
+        // SAFETY: as the caller says.
+        _ => Ok(unsafe { Buffers::new(slice::from_raw_parts(iov, parts)) }),
+    }
+}
+
+/// Does the same with each message until one fails; says with how many it did not.
+fn each(
+    messages: *mut mmsghdr,
+    number: c_uint,
+    mut with: impl FnMut(c_uint, &mut msghdr) -> Result<ssize_t>,
+) -> Result<c_int> {
+    for n in 0..number {
+        // SAFETY: the program says that there are as many.
+        let message = unsafe { &mut *messages.add(n as usize) };
+        match with(n, &mut message.msg_hdr) {
+            Ok(bytes) => message.msg_len = bytes as c_uint,
+            Err(error) if n == 0 => return Err(error),
+            Err(_) => return Ok(n as c_int),
+        }
+    }
+    Ok(number as c_int)
+}

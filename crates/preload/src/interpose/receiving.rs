@@ -1,0 +1,255 @@
+//! Receiving.
+
+use std::os::fd::RawFd;
+use std::sync::atomic::Ordering::Relaxed;
+
+use carrier::page::Wants;
+use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
+
+use super::{buffers, each, on};
+use crate::descriptor::Descriptor;
+use crate::receive::{self, Message};
+use crate::system::{Buffers, Errno, Result};
+use crate::{address, ancillary, next, table};
+
+fn receive_into(
+    fd: RawFd,
+    descriptor: &Descriptor,
+    place: *mut c_void,
+    bytes: size_t,
+    flags: c_int,
+) -> Result<Message> {
+    let part = [iovec { iov_base: place, iov_len: bytes }];
+    // SAFETY: as the caller of the C function says.
+    receive::receive(fd, descriptor, unsafe { Buffers::new(&part) }, flags)
+}
+
+/// # Safety
+///
+/// As `read(2)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn read(fd: c_int, place: *mut c_void, bytes: size_t) -> ssize_t {
+    // SAFETY: as the caller says.
+    let theirs = || unsafe { next::read(fd, place, bytes) };
+    on(fd, |descriptor| Ok(receive_into(fd, descriptor, place, bytes, 0)?.bytes as ssize_t), theirs)
+}
+
+/// # Safety
+///
+/// As `read(2)` into a place with this much room.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn __read_chk(fd: c_int, place: *mut c_void, bytes: size_t, room: size_t) -> ssize_t {
+    match bytes <= room && table::find(fd).is_some() {
+        // SAFETY: as the caller says.
+        true => unsafe { read(fd, place, bytes) },
+        // SAFETY: as the caller says.
+        false => unsafe { next::__read_chk(fd, place, bytes, room) },
+    }
+}
+
+/// # Safety
+///
+/// As `readv(2)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn readv(fd: c_int, iov: *const iovec, parts: c_int) -> ssize_t {
+    // SAFETY: as the caller says.
+    let theirs = || unsafe { next::readv(fd, iov, parts) };
+    on(
+        fd,
+        |descriptor| {
+            // SAFETY: as the caller says.
+            let place = unsafe { buffers(iov, parts as usize) }?;
+            Ok(receive::receive(fd, descriptor, place, 0)?.bytes as ssize_t)
+        },
+        theirs,
+    )
+}
+
+/// # Safety
+///
+/// As `recv(2)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn recv(fd: c_int, place: *mut c_void, bytes: size_t, flags: c_int) -> ssize_t {
+    // SAFETY: as the caller says.
+    let theirs = || unsafe { next::recv(fd, place, bytes, flags) };
+    on(fd, |descriptor| Ok(receive_into(fd, descriptor, place, bytes, flags)?.bytes as ssize_t), theirs)
+}
+
+/// # Safety
+///
+/// As `recv(2)` into a place with this much room.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn __recv_chk(
+    fd: c_int,
+    place: *mut c_void,
+    bytes: size_t,
+    room: size_t,
+    flags: c_int,
+) -> ssize_t {
+    match bytes <= room && table::find(fd).is_some() {
+        // SAFETY: as the caller says.
+        true => unsafe { recv(fd, place, bytes, flags) },
+        // SAFETY: as the caller says.
+        false => unsafe { next::__recv_chk(fd, place, bytes, room, flags) },
+    }
+}
+
+/// # Safety
+///
+/// As `recvfrom(2)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn recvfrom(
+    fd: c_int,
+    place: *mut c_void,
+    bytes: size_t,
+    flags: c_int,
+    from: *mut sockaddr,
+    from_bytes: *mut socklen_t,
+) -> ssize_t {
+    // SAFETY: as the caller says.
+    let theirs = || unsafe { next::recvfrom(fd, place, bytes, flags, from, from_bytes) };
+    on(
+        fd,
+        |descriptor| {
+            let message = receive_into(fd, descriptor, place, bytes, flags)?;
+            if let Some(peer) = descriptor.page().peer() {
+                // SAFETY: as the caller says.
+                unsafe { address::write(peer, from, from_bytes) };
+            }
+            Ok(message.bytes as ssize_t)
+        },
+        theirs,
+    )
+}
+
+/// # Safety
+///
+/// As `recvfrom(2)` into a place with this much room.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn __recvfrom_chk(
+    fd: c_int,
+    place: *mut c_void,
+    bytes: size_t,
+    room: size_t,
+    flags: c_int,
+    from: *mut sockaddr,
+    from_bytes: *mut socklen_t,
+) -> ssize_t {
+    match bytes <= room && table::find(fd).is_some() {
+        // SAFETY: as the caller says.
+        true => unsafe { recvfrom(fd, place, bytes, flags, from, from_bytes) },
+        // SAFETY: as the caller says.
+        false => unsafe { next::__recvfrom_chk(fd, place, bytes, room, flags, from, from_bytes) },
+    }
+}
+
+/// # Safety
+///
+/// `message` is as for `recvmsg(2)`.
+unsafe fn receive_message(
+    fd: RawFd,
+    descriptor: &Descriptor,
+    message: &mut msghdr,
+    flags: c_int,
+) -> Result<ssize_t> {
+    // SAFETY: as the caller says.
+    let place = unsafe { buffers(message.msg_iov, message.msg_iovlen) }?;
+    let received = receive::receive(fd, descriptor, place, flags)?;
+    message.msg_flags = if received.whole { libc::MSG_EOR } else { 0 };
+    let page = descriptor.page();
+    if let Some(peer) = page.peer() {
+        // SAFETY: as the caller says.
+        unsafe { address::write(peer, message.msg_name.cast(), &raw mut message.msg_namelen) };
+    }
+    match received.header {
+        // SAFETY: as the caller says.
+        Some(header) => unsafe { ancillary::write(message, &header, Wants(page.wants.load(Relaxed))) },
+        None => message.msg_controllen = 0,
+    }
+    Ok(received.bytes as ssize_t)
+}
+
+/// # Safety
+///
+/// As `recvmsg(2)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+    let theirs = || {
+        // SAFETY: as the caller says.
+        unsafe {
+            let received = next::recvmsg(fd, message, flags);
+            if received >= 0 && !message.is_null() {
+                forget_handed_over(&*message);
+            }
+            received
+        }
+    };
+    on(
+        fd,
+        |descriptor| {
+            // SAFETY: as the caller says.
+            let message = unsafe { message.as_mut() }.ok_or(Errno(libc::EFAULT))?;
+            // SAFETY: as the caller says.
+            unsafe { receive_message(fd, descriptor, message, flags) }
+        },
+        theirs,
+    )
+}
+
+/// Descriptors that came over a socket may be anything, whatever their numbers were before.
+///
+/// # Safety
+///
+/// The message was received.
+unsafe fn forget_handed_over(message: &msghdr) {
+    // SAFETY: the macros stay within the length that the kernel has written.
+    unsafe {
+        let mut entry = libc::CMSG_FIRSTHDR(message);
+        while !entry.is_null() {
+            if ((*entry).cmsg_level, (*entry).cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+                let bytes = (*entry).cmsg_len - size_of::<libc::cmsghdr>();
+                let descriptors = libc::CMSG_DATA(entry).cast::<RawFd>();
+                (0..bytes / size_of::<RawFd>())
+                    .for_each(|n| table::forget(descriptors.add(n).read_unaligned()));
+            }
+            entry = libc::CMSG_NXTHDR(message, entry);
+        }
+    }
+}
+
+/// # Safety
+///
+/// As `recvmmsg(2)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn recvmmsg(
+    fd: c_int,
+    messages: *mut mmsghdr,
+    number: c_uint,
+    flags: c_int,
+    timeout: *mut timespec,
+) -> c_int {
+    let theirs = || {
+        // SAFETY: as the caller says.
+        unsafe {
+            let received = next::recvmmsg(fd, messages, number, flags, timeout);
+            let headers = (0..usize::try_from(received).unwrap_or(0)).map(|n| &(*messages.add(n)).msg_hdr);
+            headers.for_each(|message| forget_handed_over(message));
+            received
+        }
+    };
+    on(
+        fd,
+        |descriptor| {
+            let first_only = flags & libc::MSG_WAITFORONE != 0;
+            let flags = flags & !libc::MSG_WAITFORONE;
+            each(messages, number, |n, message| {
+                let flags = if n > 0 && first_only { flags | libc::MSG_DONTWAIT } else { flags };
+                // SAFETY: as the caller says.
+                let bytes = unsafe { receive_message(fd, descriptor, message, flags) }?;
+                // After the end comes nothing.
+                if bytes == 0 && n > 0 { Err(Errno(libc::EAGAIN)) } else { Ok(bytes) }
+            })
+        },
+        theirs,
+    )
+}

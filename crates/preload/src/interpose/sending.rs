@@ -1,0 +1,130 @@
+//! Sending.
+
+use std::os::fd::RawFd;
+
+use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
+
+use super::{buffers, each, on};
+use crate::ancillary::SendInfo;
+use crate::descriptor::Descriptor;
+use crate::system::{Buffers, Errno, Result};
+use crate::{next, send};
+
+fn send_from(
+    fd: RawFd,
+    descriptor: &Descriptor,
+    content: *const c_void,
+    bytes: size_t,
+    flags: c_int,
+) -> Result<ssize_t> {
+    let part = [iovec { iov_base: content.cast_mut(), iov_len: bytes }];
+    // SAFETY: as the caller of the C function says.
+    let content = unsafe { Buffers::new(&part) };
+    send::send(fd, descriptor, content, &SendInfo::default(), flags).map(|bytes| bytes as ssize_t)
+}
+
+/// # Safety
+///
+/// As `write(2)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn write(fd: c_int, content: *const c_void, bytes: size_t) -> ssize_t {
+    // SAFETY: as the caller says.
+    let theirs = || unsafe { next::write(fd, content, bytes) };
+    on(fd, |descriptor| send_from(fd, descriptor, content, bytes, 0), theirs)
+}
+
+/// # Safety
+///
+/// As `writev(2)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn writev(fd: c_int, iov: *const iovec, parts: c_int) -> ssize_t {
+    // SAFETY: as the caller says.
+    let theirs = || unsafe { next::writev(fd, iov, parts) };
+    on(
+        fd,
+        |descriptor| {
+            // SAFETY: as the caller says.
+            let content = unsafe { buffers(iov, parts as usize) }?;
+            send::send(fd, descriptor, content, &SendInfo::default(), 0).map(|bytes| bytes as ssize_t)
+        },
+        theirs,
+    )
+}
+
+/// # Safety
+///
+/// As `send(2)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn send(fd: c_int, content: *const c_void, bytes: size_t, flags: c_int) -> ssize_t {
+    // SAFETY: as the caller says.
+    let theirs = || unsafe { next::send(fd, content, bytes, flags) };
+    on(fd, |descriptor| send_from(fd, descriptor, content, bytes, flags), theirs)
+}
+
+/// # Safety
+///
+/// As `sendto(2)`. An address adds nothing where there is one peer.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn sendto(
+    fd: c_int,
+    content: *const c_void,
+    bytes: size_t,
+    flags: c_int,
+    to: *const sockaddr,
+    to_bytes: socklen_t,
+) -> ssize_t {
+    // SAFETY: as the caller says.
+    let theirs = || unsafe { next::sendto(fd, content, bytes, flags, to, to_bytes) };
+    on(fd, |descriptor| send_from(fd, descriptor, content, bytes, flags), theirs)
+}
+
+/// # Safety
+///
+/// `message` is as for `sendmsg(2)`.
+unsafe fn send_message(
+    fd: RawFd,
+    descriptor: &Descriptor,
+    message: &msghdr,
+    flags: c_int,
+) -> Result<ssize_t> {
+    // SAFETY: as the caller says.
+    let (info, content) =
+        unsafe { (SendInfo::read(message)?, buffers(message.msg_iov, message.msg_iovlen)?) };
+    send::send(fd, descriptor, content, &info, flags).map(|bytes| bytes as ssize_t)
+}
+
+/// # Safety
+///
+/// As `sendmsg(2)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+    // SAFETY: as the caller says.
+    let theirs = || unsafe { next::sendmsg(fd, message, flags) };
+    on(
+        fd,
+        |descriptor| {
+            // SAFETY: as the caller says.
+            let message = unsafe { message.as_ref() }.ok_or(Errno(libc::EFAULT))?;
+            // SAFETY: as the caller says.
+            unsafe { send_message(fd, descriptor, message, flags) }
+        },
+        theirs,
+    )
+}
+
+/// # Safety
+///
+/// As `sendmmsg(2)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn sendmmsg(fd: c_int, messages: *mut mmsghdr, number: c_uint, flags: c_int) -> c_int {
+    // SAFETY: as the caller says.
+    let theirs = || unsafe { next::sendmmsg(fd, messages, number, flags) };
+    on(
+        fd,
+        |descriptor| {
+            // SAFETY: as the caller says.
+            each(messages, number, |_, message| unsafe { send_message(fd, descriptor, message, flags) })
+        },
+        theirs,
+    )
+}

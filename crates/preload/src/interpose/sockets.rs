@@ -1,0 +1,244 @@
+//! Sockets: made, named, joined, set.
+
+use std::slice;
+
+use carrier::request::{OPTION_BYTES_MAX, Request};
+use libc::{c_int, c_void, sockaddr, socklen_t};
+
+use super::{number, on};
+use crate::descriptor::Descriptor;
+use crate::system::{Errno, Result};
+use crate::{address, next, setup, table};
+
+/// # Safety
+///
+/// As `socket(2)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    let flags = kind & (libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK);
+    let is_ours = matches!(domain, libc::AF_INET | libc::AF_INET6)
+        && protocol == libc::IPPROTO_SCTP
+        && kind & !flags == libc::SOCK_STREAM;
+    if is_ours {
+        return number(setup::open(domain == libc::AF_INET6, flags));
+    }
+    // SAFETY: as the caller says.
+    let fd = unsafe { next::socket(domain, kind, protocol) };
+    table::forget(fd);
+    fd
+}
+
+/// # Safety
+///
+/// As `bind(2)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, bytes: socklen_t) -> c_int {
+    // SAFETY: as the caller says.
+    let theirs = || unsafe { next::bind(fd, address, bytes) };
+    on(
+        fd,
+        |_| {
+            // SAFETY: as the caller says.
+            let wanted = unsafe { address::read(address, bytes) }?;
+            setup::request(fd, &Request::Bind(wanted)).map(|()| 0)
+        },
+        theirs,
+    )
+}
+
+/// # Safety
+///
+/// As `listen(2)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
+    // SAFETY: as the caller says.
+    let theirs = || unsafe { next::listen(fd, backlog) };
+    on(fd, |_| setup::request(fd, &Request::Listen { backlog }).map(|()| 0), theirs)
+}
+
+/// # Safety
+///
+/// As `connect(2)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, bytes: socklen_t) -> c_int {
+    // SAFETY: as the caller says.
+    let theirs = || unsafe { next::connect(fd, address, bytes) };
+    on(
+        fd,
+        |descriptor| {
+            // SAFETY: as the caller says.
+            let server = unsafe { address::read(address, bytes) }?;
+            setup::connect(fd, descriptor, server).map(|()| 0)
+        },
+        theirs,
+    )
+}
+
+fn accept_one(
+    fd: c_int,
+    descriptor: &Descriptor,
+    address: *mut sockaddr,
+    bytes: *mut socklen_t,
+    flags: c_int,
+) -> Result<c_int> {
+    let (accepted, peer) = setup::accept(fd, descriptor, flags)?;
+    // SAFETY: as the caller of the C function says.
+    unsafe { address::write(peer, address, bytes) };
+    Ok(accepted)
+}
+
+/// # Safety
+///
+/// As `accept(2)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn accept(fd: c_int, address: *mut sockaddr, bytes: *mut socklen_t) -> c_int {
+    let theirs = || {
+        // SAFETY: as the caller says.
+        let accepted = unsafe { next::accept(fd, address, bytes) };
+        table::forget(accepted);
+        accepted
+    };
+    on(fd, |descriptor| accept_one(fd, descriptor, address, bytes, 0), theirs)
+}
+
+/// # Safety
+///
+/// As `accept4(2)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn accept4(
+    fd: c_int,
+    address: *mut sockaddr,
+    bytes: *mut socklen_t,
+    flags: c_int,
+) -> c_int {
+    let theirs = || {
+        // SAFETY: as the caller says.
+        let accepted = unsafe { next::accept4(fd, address, bytes, flags) };
+        table::forget(accepted);
+        accepted
+    };
+    on(fd, |descriptor| accept_one(fd, descriptor, address, bytes, flags), theirs)
+}
+
+/// # Safety
+///
+/// As `getsockname(2)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn getsockname(fd: c_int, address: *mut sockaddr, bytes: *mut socklen_t) -> c_int {
+    // SAFETY: as the caller says.
+    let theirs = || unsafe { next::getsockname(fd, address, bytes) };
+    on(
+        fd,
+        |_| {
+            let local = setup::local_address(fd)?;
+            // SAFETY: as the caller says.
+            unsafe { address::write(local, address, bytes) };
+            Ok(0)
+        },
+        theirs,
+    )
+}
+
+/// # Safety
+///
+/// As `getpeername(2)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn getpeername(fd: c_int, address: *mut sockaddr, bytes: *mut socklen_t) -> c_int {
+    // SAFETY: as the caller says.
+    let theirs = || unsafe { next::getpeername(fd, address, bytes) };
+    on(
+        fd,
+        |descriptor| {
+            let peer = setup::peer_address(descriptor)?;
+            // SAFETY: as the caller says.
+            unsafe { address::write(peer, address, bytes) };
+            Ok(0)
+        },
+        theirs,
+    )
+}
+
+/// # Safety
+///
+/// As `shutdown(2)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
+    // SAFETY: as the caller says.
+    let theirs = || unsafe { next::shutdown(fd, how) };
+    on(fd, |descriptor| setup::check_shutdown(descriptor, how).map(|()| theirs()), theirs)
+}
+
+/// Options that the kernel keeps for the carrier as it would for an SCTP socket.
+fn is_kernels(level: c_int, name: c_int) -> bool {
+    level == libc::SOL_SOCKET && matches!(name, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO)
+}
+
+/// # Safety
+///
+/// As `getsockopt(2)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn getsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    bytes: *mut socklen_t,
+) -> c_int {
+    // SAFETY: as the caller says.
+    let theirs = || unsafe { next::getsockopt(fd, level, name, value, bytes) };
+    if is_kernels(level, name) {
+        return theirs();
+    }
+    on(
+        fd,
+        |descriptor| {
+            if value.is_null() || bytes.is_null() {
+                return Err(Errno(libc::EFAULT));
+            }
+            let own = setup::own_option(fd, descriptor, level, name);
+            let found = own.map_or_else(|| setup::option(fd, level, name), Ok)?;
+            // SAFETY: no more is written than the program has room for.
+            unsafe {
+                let room = (*bytes as usize).min(found.len);
+                std::ptr::copy_nonoverlapping(found.bytes.as_ptr(), value.cast(), room);
+                *bytes = room as socklen_t;
+            }
+            Ok(0)
+        },
+        theirs,
+    )
+}
+
+/// # Safety
+///
+/// As `setsockopt(2)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn setsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    bytes: socklen_t,
+) -> c_int {
+    // SAFETY: as the caller says.
+    let theirs = || unsafe { next::setsockopt(fd, level, name, value, bytes) };
+    if is_kernels(level, name) {
+        return theirs();
+    }
+    on(
+        fd,
+        |_| {
+            let bytes = bytes as usize;
+            if value.is_null() {
+                return Err(Errno(libc::EFAULT));
+            }
+            if bytes > OPTION_BYTES_MAX {
+                return Err(Errno(libc::EINVAL));
+            }
+            // SAFETY: as the caller says.
+            let value = unsafe { slice::from_raw_parts(value.cast(), bytes) };
+            setup::request(fd, &Request::SetOption { level, name, value }).map(|()| 0)
+        },
+        theirs,
+    )
+}
