@@ -384,8 +384,9 @@ impl Inbound {
         // What gap blocks cannot report would have to come again anyway. It also keeps the stream sequence numbers that
         // wait from wrapping.
         let reportable = tsn - self.cumulative <= u64::from(u16::MAX);
-        if !reportable || self.beyond.range_count() >= GAP_RANGES_MAX || self.held_bytes > self.buffer.bytes()
-        {
+        // Room is left for what closes the gap.
+        let full = self.held_bytes > self.buffer.bytes() / 2 * 3;
+        if !reportable || self.beyond.range_count() >= GAP_RANGES_MAX || full {
             statistics.data_chunks_dropped += 1;
             return false;
         }

@@ -206,6 +206,8 @@ impl Association {
                 Ok(cwr) => self.ecn.on_cwr(cwr),
                 Err(_) => self.discard_chunk(),
             },
+            // It only fills a packet (RFC 4820).
+            Pad::KIND => {}
             // The endpoint has handled both before it lent the packet to us (RFC 9260 §5.2).
             Init::KIND | CookieEcho::KIND => {}
             kind => {
@@ -292,6 +294,7 @@ impl Association {
         if outcome.writable {
             cx.host.event(self.id, Event::Writable);
         }
+        self.overtake_slow_path(cx.now);
     }
 
     /// ERROR (RFC 9260 §3.3.10). A stale cookie is acted on; the user hears of the first other one in a packet.

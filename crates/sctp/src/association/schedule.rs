@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::Association;
 use crate::inbound::Inbound;
 use crate::path::Path;
+use crate::time::Time;
 
 impl Association {
     /// Where data goes now.
@@ -41,12 +42,15 @@ impl Association {
         if self.paths[self.primary].takes_data() { self.primary } else { self.stand_in() }
     }
 
+    /// The paths that take data.
+    fn usable(&self) -> impl Iterator<Item = (usize, &Path)> {
+        self.paths.iter().enumerate().filter(|(_, path)| path.takes_data())
+    }
+
     /// The path on which the next packet arrives first, be it that it waits for it.
     fn earliest_path(&self) -> Option<usize> {
-        let usable = || self.paths.iter().enumerate().filter(|(_, path)| path.takes_data());
-        let delay = |&(_, path): &(usize, &Path)| path.rto.srtt().unwrap_or(Duration::MAX);
-        let (fastest, fast) = usable().min_by_key(delay)?;
-        let open = usable().filter(|(_, path)| self.outbound.may_send(path));
+        let (fastest, fast) = self.usable().min_by_key(delay)?;
+        let open = self.usable().filter(|(_, path)| self.outbound.may_send(path));
         // A probe of the tail is owed to its own path.
         let earliest = open.min_by_key(|entry| (!entry.1.tail.is_due(), delay(entry)));
         match earliest {
@@ -56,6 +60,39 @@ impl Association {
                 Some(open)
             }
             _ => Some(fastest),
+        }
+    }
+
+    /// What holds back everything after it goes again on the fastest path when nothing else can go there, because the peer's
+    /// window is full or no more is to be sent: if it seems to be lost, or would take much longer on its own path
+    /// (opportunistic retransmission, Raiciu et al., NSDI 2012).
+    pub(super) fn overtake_slow_path(&mut self, now: Time) {
+        if !self.outbound.is_multipath() {
+            return;
+        }
+        let Some((fastest, fast)) = self.usable().min_by_key(delay) else { return };
+        let Some((slow_id, head)) = self.outbound.first_in_flight_of_all() else { return };
+        if slow_id == fastest || !self.outbound.leaves_room(fast) {
+            return;
+        }
+        let (room_bytes, fast_rtt) = (fast.window_bytes(), fast.rto.srtt());
+        let slow = &mut self.paths[slow_id];
+        let (Some(slow_rtt), Some(fast_rtt)) = (slow.rto.srtt(), fast_rtt) else { return };
+        let patience = slow.rto.unbounded().max(slow_rtt * 5 / 4);
+        let mut number = head;
+        let mut moved_bytes = 0;
+        while let Some(packet) = slow.sent_packet(number)
+            && moved_bytes + slow.mtu_bytes <= room_bytes
+        {
+            let age = now.saturating_since(packet.sent_at);
+            let seems_lost = number == head && age >= patience;
+            if !seems_lost && age + fast_rtt * 2 > slow_rtt {
+                break;
+            }
+            let before = slow.in_flight_bytes;
+            self.outbound.overtake(now, slow, slow_id, number, seems_lost, &mut self.statistics);
+            moved_bytes += before - slow.in_flight_bytes;
+            number = number.wrapping_add(1);
         }
     }
 
@@ -77,4 +114,8 @@ impl Association {
     pub(super) fn longest_rtt(&self) -> Option<Duration> {
         self.paths.iter().filter(|path| path.takes_data()).filter_map(|path| path.rto.srtt()).max()
     }
+}
+
+fn delay(&(_, path): &(usize, &Path)) -> Duration {
+    path.rto.srtt().unwrap_or(Duration::MAX)
 }

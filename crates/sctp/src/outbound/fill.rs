@@ -67,6 +67,11 @@ impl Outbound {
             && overtakes(slow_rtt).saturating_add(slow.in_flight_bytes) <= window
     }
 
+    /// Whether `path` could carry another packet, and there is none for it.
+    pub(crate) fn leaves_room(&self, path: &Path) -> bool {
+        self.lost.is_empty() && path.may_send_packet() && !self.may_send_new(path)
+    }
+
     fn may_send_new(&self, path: &Path) -> bool {
         self.outstanding.len() < OUTSTANDING_CHUNKS_MAX
             && self.pending.next().is_some_and(|next| {

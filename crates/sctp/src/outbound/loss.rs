@@ -50,15 +50,61 @@ impl Outbound {
                 path.note_lost(now, number, losses.bytes - before, reason);
             }
         }
+        path.retransmits_at_once |= losses.reduces;
+        self.answer_loss(now, path, flight_bytes, losses, statistics);
+        losses.bytes
+    }
+
+    fn answer_loss(
+        &mut self,
+        now: Time,
+        path: &mut Path,
+        flight_bytes: usize,
+        losses: Losses,
+        statistics: &mut Statistics,
+    ) {
         if losses.reduces {
             statistics.fast_recoveries += 1;
             path.doubt.begin(self.first, losses.chunks);
             path.enter_recovery(now, Signal::Loss, flight_bytes, self.next_tsn());
-            path.retransmits_at_once = true;
         } else {
             path.doubt.add(losses.chunks);
         }
-        losses.bytes
+    }
+
+    /// The packet that carries the first chunk of all, if that is in flight: its path, and its number there.
+    pub(crate) fn first_in_flight_of_all(&self) -> Option<(usize, u32)> {
+        let chunk = self.outstanding.front().filter(|chunk| chunk.state == ChunkState::InFlight)?;
+        Some((usize::from(chunk.path), chunk.packet))
+    }
+
+    /// A packet in flight goes again, wherever it arrives first. `seems_lost`: so it counts as lost on its path.
+    pub(crate) fn overtake(
+        &mut self,
+        now: Time,
+        path: &mut Path,
+        path_id: usize,
+        number: u32,
+        seems_lost: bool,
+        statistics: &mut Statistics,
+    ) {
+        let flight_bytes = path.in_flight_bytes;
+        let Some(packet) = path.take_sent(number) else { return };
+        let mut losses = Losses::default();
+        if seems_lost {
+            self.give_up(now, path, path_id, number, &packet, &mut losses);
+            path.note_lost(now, number, losses.bytes, LossReason::TimeThreshold);
+            self.answer_loss(now, path, flight_bytes, losses, statistics);
+        } else {
+            let (bytes, chunks) = self.lose_packet(number, path_id, &packet);
+            path.in_flight_bytes -= bytes;
+            path.counts.data_chunks_given_back += chunks;
+        }
+        if path.in_flight_bytes == 0 {
+            path.forget_sent_before(path.next_packet());
+            (path.t3, path.late_at) = (None, None);
+            path.tail.cancel();
+        }
     }
 
     /// The TSN of the next chunk that is new.
@@ -83,23 +129,11 @@ impl Outbound {
         packet: &SentPacket,
         losses: &mut Losses,
     ) {
-        let mut bytes = 0;
-        for range in &packet.tsns {
-            for tsn in range.start.max(self.first)..range.end {
-                let chunk = &mut self.outstanding[(tsn - self.first) as usize];
-                if chunk.is_in(number, path_id) {
-                    chunk.state = ChunkState::Lost;
-                    bytes += chunk.wire_bytes();
-                    self.in_flight_payload_bytes -= chunk.payload.len();
-                    self.peer_window.give_back(chunk.payload.len());
-                    self.lost.insert(tsn);
-                    losses.chunks += 1;
-                }
-            }
-        }
+        let (bytes, chunks) = self.lose_packet(number, path_id, packet);
         if bytes == 0 {
             return;
         }
+        losses.chunks += chunks;
         path.in_flight_bytes -= bytes;
         path.delivery.on_lost(bytes);
         losses.bytes += bytes;
@@ -119,15 +153,34 @@ impl Outbound {
         path.congestion.on_packet_lost(now, &lost);
     }
 
-    /// A single chunk in flight is to be sent again.
+    /// What is still in flight of a packet is to be sent again. Gives how many bytes and chunks that are.
+    fn lose_packet(&mut self, number: u32, path_id: usize, packet: &SentPacket) -> (usize, u64) {
+        let (mut bytes, mut chunks, first) = (0, 0, self.first);
+        for tsn in packet.tsns.iter().flat_map(|range| range.start.max(first)..range.end) {
+            if self.outstanding[(tsn - self.first) as usize].is_in(number, path_id) {
+                bytes += self.lose_chunk(tsn);
+                chunks += 1;
+            }
+        }
+        (bytes, chunks)
+    }
+
+    /// A chunk in flight is to be sent again. Gives its length in a packet.
+    fn lose_chunk(&mut self, tsn: u64) -> usize {
+        let chunk = &mut self.outstanding[(tsn - self.first) as usize];
+        chunk.state = ChunkState::Lost;
+        self.in_flight_payload_bytes -= chunk.payload.len();
+        self.peer_window.give_back(chunk.payload.len());
+        self.lost.insert(tsn);
+        chunk.wire_bytes()
+    }
+
+    /// A single chunk is to be sent again if it is in flight.
     pub(super) fn lose(&mut self, tsn: u64, paths: &mut [Path]) {
-        let Some(chunk) = self.outstanding.get_mut((tsn - self.first) as usize) else { return };
+        let Some(chunk) = self.outstanding.get((tsn - self.first) as usize) else { return };
         if chunk.state == ChunkState::InFlight {
-            chunk.state = ChunkState::Lost;
-            paths[usize::from(chunk.path)].in_flight_bytes -= chunk.wire_bytes();
-            self.in_flight_payload_bytes -= chunk.payload.len();
-            self.peer_window.give_back(chunk.payload.len());
-            self.lost.insert(tsn);
+            let path = &mut paths[usize::from(chunk.path)];
+            path.in_flight_bytes -= self.lose_chunk(tsn);
         }
     }
 
@@ -138,20 +191,8 @@ impl Outbound {
         for at in 0..path.sent.len() {
             let number = path.first_packet.wrapping_add(at as u32);
             let packet = &path.sent[at];
-            let tsns: Vec<u64> = packet
-                .tsns
-                .iter()
-                .filter(|_| packet.long)
-                .flat_map(|range| range.start.max(self.first)..range.end)
-                .filter(|tsn| self.outstanding[(tsn - self.first) as usize].is_in(number, path_id))
-                .collect();
-            for tsn in tsns {
-                let chunk = &mut self.outstanding[(tsn - self.first) as usize];
-                chunk.state = ChunkState::Lost;
-                bytes += chunk.wire_bytes();
-                self.in_flight_payload_bytes -= chunk.payload.len();
-                self.peer_window.give_back(chunk.payload.len());
-                self.lost.insert(tsn);
+            if packet.long {
+                bytes += self.lose_packet(number, path_id, packet).0;
             }
         }
         path.in_flight_bytes -= bytes;

@@ -504,6 +504,12 @@ impl Path {
         while after(packet, self.first_packet) && self.pop_sent().is_some() {}
     }
 
+    /// A packet that goes again although its time has not come. Nothing is left of it to be found lost.
+    pub(crate) fn take_sent(&mut self, number: u32) -> Option<SentPacket> {
+        let packet = self.sent.get_mut(number.wrapping_sub(self.first_packet) as usize)?;
+        Some(SentPacket { tsns: std::mem::take(&mut packet.tsns), ..*packet })
+    }
+
     /// Counts a packet that was found lost with `bytes` in flight.
     pub(crate) fn note_lost(&mut self, now: Time, number: u32, bytes: usize, reason: LossReason) {
         self.counts.packets_lost += 1;

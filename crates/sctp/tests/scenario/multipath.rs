@@ -202,3 +202,21 @@ fn a_path_that_answers_heartbeats_and_swallows_data_costs_no_memory() {
     let remembered = peer.endpoint.remembered_packets(peer.id);
     assert!(remembered < 200, "{remembered} packets are remembered");
 }
+
+#[test]
+fn what_a_slow_line_loses_is_overtaken_while_the_receive_buffer_is_full() {
+    // The buffer holds what the fast line carries while the slow one delivers, and not while it repairs a loss.
+    let config = AssociationConfig {
+        receive_buffer_bytes: 256 << 10,
+        receive_buffer_tuned_bytes: 256 << 10,
+        ..AssociationConfig::default()
+    };
+    for slow in [line_of(10, 10), line_of(100, 200)] {
+        let off = AssociationConfig { multipath: Multipath::Off, ..config.clone() };
+        let (_, alone) = sends(&[line_of(100, 10)], off, 15_000);
+        let (lab, together) = sends(&[line_of(100, 10), slow.clone()], config.clone(), 15_000);
+        assert!(together <= alone * 101 / 100, "{together:?} with {slow:?}, {alone:?} without");
+        let dropped = lab.statistics(B, lab.node(B).app.events[0].id).data_chunks_dropped;
+        assert_eq!(dropped, 0, "what was in the window has room");
+    }
+}
