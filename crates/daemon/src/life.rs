@@ -12,7 +12,7 @@ use swiftwater::{Address, Stack};
 use tokio::sync::mpsc::{Receiver, UnboundedReceiver};
 
 use crate::errno;
-use crate::line::{Intake, Line, Room};
+use crate::line::{Intake, Line};
 use crate::log;
 use crate::pump;
 use crate::requests::as_seen;
@@ -29,6 +29,8 @@ pub(crate) enum Turn {
 }
 
 pub(crate) async fn live(sockets: Arc<Sockets>, socket: Arc<Socket>, mut turns: UnboundedReceiver<Turn>) {
+    // However this ends: after a fault of our own the program finds its carrier closed, and nobody else is harmed.
+    let _forgotten = Known { sockets: &sockets, socket: &socket };
     loop {
         let turn = tokio::select! {
             turn = turns.recv() => turn,
@@ -50,8 +52,20 @@ pub(crate) async fn live(sockets: Arc<Sockets>, socket: Arc<Socket>, mut turns: 
             }
         };
         if !goes_on {
-            return sockets.forget(&socket);
+            return;
         }
+    }
+}
+
+/// A socket that requests find, for as long as it lives.
+struct Known<'a> {
+    sockets: &'a Sockets,
+    socket: &'a Socket,
+}
+
+impl Drop for Known<'_> {
+    fn drop(&mut self) {
+        self.sockets.forget(self.socket);
     }
 }
 
@@ -87,8 +101,7 @@ async fn connect(socket: &Arc<Socket>, stack: &Stack, port: u16, server: &Addres
 
 /// Throws away what keeps a carrier from polling writable, and what was sent meanwhile.
 fn empty(line: &Line) {
-    let mut room = Room::new();
-    while let Ok(Intake::Message(..) | Intake::Malformed) = line.try_take(&mut room) {}
+    while let Ok(Intake::Message(..) | Intake::Malformed) = line.try_take() {}
 }
 
 /// Hands associations to a listener, each with a carrier of its own.

@@ -1,5 +1,6 @@
 //! A carrier as the daemon sees it: records in and out, without waiting and with.
 
+use std::cell::RefCell;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,8 +20,10 @@ use rustix::net::{
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// What is read at a time: messages share it.
-const INTAKE_BYTES: usize = 256 * 1024;
+/// What records are received into: long ones share it.
+const ROOM_BYTES: usize = 256 * 1024;
+/// Records up to this length are copied out of it, so that a short message that waits for long holds little memory.
+const COPIED_BYTES_MAX: usize = 4096;
 /// A filler record is of this size: two or three fill a carrier so far that it does not poll writable.
 const FILLER_BYTES: usize = 32 * 1024;
 /// Most filler records for one carrier, should its buffer be huge.
@@ -87,27 +90,36 @@ fn polls(descriptor: BorrowedFd<'_>, what: PollFlags) -> bool {
     poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0) && fds[0].revents().intersects(what)
 }
 
-/// Room for records, handed on without a copy.
-pub(crate) struct Room(BytesMut);
+/// Where records are received.
+struct Room(BytesMut);
+
+thread_local! {
+    /// All sockets share it: an idle one needs none.
+    static ROOM: RefCell<Room> = RefCell::new(Room(BytesMut::new()));
+}
 
 impl Room {
-    pub(crate) fn new() -> Self {
-        Room(BytesMut::new())
-    }
-
     fn make(&mut self) -> &mut [u8] {
         if self.0.len() < RECORD_BYTES_MAX {
-            self.0 = BytesMut::zeroed(INTAKE_BYTES);
+            self.0 = BytesMut::zeroed(ROOM_BYTES);
         }
         &mut self.0[..RECORD_BYTES_MAX]
+    }
+
+    /// The record that was received last.
+    fn take(&mut self, bytes: usize) -> Bytes {
+        match bytes <= COPIED_BYTES_MAX {
+            true => Bytes::copy_from_slice(&self.0[..bytes]),
+            false => self.0.split_to(bytes).freeze(),
+        }
     }
 }
 
 impl Line {
     /// The next record that is there. Filler is passed over.
-    pub(crate) fn try_take(&self, room: &mut Room) -> Result<Intake, Errno> {
+    pub(crate) fn try_take(&self) -> Result<Intake, Errno> {
         loop {
-            let taken = self.receive(room)?;
+            let taken = ROOM.with_borrow_mut(|room| self.receive(room))?;
             if !matches!(taken, Intake::Message(Header { kind: Kind::Filler, .. }, _)) {
                 return Ok(taken);
             }
@@ -127,7 +139,7 @@ impl Line {
         if bytes == 0 {
             return Ok(Intake::End);
         }
-        let record = room.0.split_to(bytes).freeze();
+        let record = room.take(bytes);
         let Some((header, _)) = Header::split(&record) else { return Ok(Intake::Malformed) };
         if !header.flags.contains(Flags::IN_MEMFD) {
             return Ok(Intake::Message(header, record.slice(HEADER_BYTES..)));
@@ -142,8 +154,8 @@ impl Line {
     }
 
     /// The next record; waits for it.
-    pub(crate) async fn take(&self, room: &mut Room) -> Result<Intake, Errno> {
-        self.attempt(Interest::READABLE, || self.try_take(room)).await
+    pub(crate) async fn take(&self) -> Result<Intake, Errno> {
+        self.attempt(Interest::READABLE, || self.try_take()).await
     }
 
     /// Repeats what would block until it does not.

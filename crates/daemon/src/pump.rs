@@ -11,8 +11,9 @@ use carrier::record::{Flags, Header, Kind};
 use rustix::io::Errno;
 use swiftwater::tokio::Association;
 use swiftwater::{Message, RecvError, SendError, SendInfo};
+use tokio::task::JoinHandle;
 
-use crate::line::{Intake, Room};
+use crate::line::Intake;
 use crate::log;
 use crate::socket::Socket;
 
@@ -30,7 +31,7 @@ enum Left {
 
 /// Carries an association until it has ended and the program has left.
 pub(crate) async fn carry(socket: &Arc<Socket>, association: Association) {
-    let upward = tokio::spawn(up(Arc::clone(socket), association.clone()));
+    let mut upward = Upward(tokio::spawn(up(Arc::clone(socket), association.clone())));
     let left = down(socket, &association).await;
     let lingers = socket.lock().settings.lingers();
     match left {
@@ -38,8 +39,7 @@ pub(crate) async fn carry(socket: &Arc<Socket>, association: Association) {
             // One that is gone already needs no end.
             let _ = association.shutdown().await;
             // It ends with the association, which has a time limit for that.
-            let _ = upward.await;
-            return;
+            let _ = (&mut upward.0).await;
         }
         // What was sent is delivered, and the association shut down, when its last handle is dropped.
         Left::Closed if lingers => drop(association),
@@ -47,20 +47,27 @@ pub(crate) async fn carry(socket: &Arc<Socket>, association: Association) {
         Left::Unread => association.abort("the program has closed its socket without reading everything"),
         Left::Abort(reason) => association.abort(&String::from_utf8_lossy(&reason)),
     }
-    upward.abort();
+}
+
+/// The task for the other direction. It ends with this one at the latest.
+struct Upward(JoinHandle<()>);
+
+impl Drop for Upward {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// From the carrier into the association.
 async fn down(socket: &Socket, association: &Association) -> Left {
-    let mut room = Room::new();
     // What is sent into an association that is gone is lost, as in the kernel.
     let mut gone = false;
     loop {
-        let mut taken = socket.line.try_take(&mut room);
+        let mut taken = socket.line.try_take();
         if matches!(taken, Err(Errno::AGAIN)) {
             // The program has nothing more to say for now: what it has said leaves.
             association.flush();
-            taken = socket.line.take(&mut room).await;
+            taken = socket.line.take().await;
         }
         let (header, content) = match taken {
             Ok(Intake::Message(header, content)) => (header, content),

@@ -1,5 +1,6 @@
 //! System calls. They go past the C library: its functions of these names are ours.
 
+use std::cell::Cell;
 use std::os::fd::RawFd;
 
 use libc::{c_int, c_long, c_void, iovec};
@@ -227,9 +228,23 @@ pub(crate) fn abstract_peer(fd: RawFd, place: &mut libc::sockaddr_un) -> Option<
     name.get(..name_bytes)?.strip_prefix(b"\0")
 }
 
+thread_local! {
+    static THREAD_ID: Cell<u32> = const { Cell::new(0) };
+}
+
 pub(crate) fn thread_id() -> u32 {
-    // SAFETY: it takes nothing.
-    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
+    THREAD_ID.with(|known| {
+        if known.get() == 0 {
+            // SAFETY: it takes nothing.
+            known.set(unsafe { libc::syscall(libc::SYS_gettid) as u32 });
+        }
+        known.get()
+    })
+}
+
+/// In a child of `fork` the one thread is another than it was.
+pub(crate) fn forget_thread_id() {
+    THREAD_ID.set(0);
 }
 
 pub(crate) fn process_id() -> i32 {

@@ -153,9 +153,10 @@ fn make(chunk: &AtomicPtr<Entry>) -> Option<*mut Entry> {
 fn own() {
     extern "C" fn in_child() {
         OWNER.store(system::process_id(), Relaxed);
+        system::forget_thread_id();
     }
     if OWNER.swap(system::process_id(), Relaxed) == 0 {
-        // SAFETY: the handler touches one atomic.
+        // SAFETY: the handler touches one atomic and one number of the thread.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     }
 }
