@@ -34,8 +34,12 @@ impl Rto {
                 self.srtt = Some(srtt * 7 / 8 + rtt / 8);
             }
         }
-        let srtt = self.srtt.unwrap_or(rtt);
-        self.rto = (srtt + 4 * self.rttvar).clamp(config.min, config.max);
+        self.restore(config);
+    }
+
+    /// Takes back what was doubled.
+    pub(crate) fn restore(&mut self, config: &RtoConfig) {
+        self.rto = self.unbounded().clamp(config.min, config.max);
         self.rto_max = self.rto_max.max(self.rto);
     }
 

@@ -168,7 +168,12 @@ impl Association {
                 let path = &mut self.paths[path_id];
                 // RFC 9260 §5.4: only the nonce that went to this very address confirms it.
                 let Some(sent_at) = path.end_probe(ack.info) else { return };
-                path.rto.measure(cx.now.saturating_since(sent_at), &self.config.rto);
+                // An older one may have waited on the way until the path was back.
+                if path.rto.srtt().is_none() || !path.awaits_answer() {
+                    path.rto.measure(cx.now.saturating_since(sent_at), &self.config.rto);
+                } else {
+                    path.rto.restore(&self.config.rto);
+                }
                 sent_at
             }
         };

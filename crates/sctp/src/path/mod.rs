@@ -381,6 +381,11 @@ impl Path {
         Some(sent_at)
     }
 
+    /// Whether a heartbeat was sent that was not answered and may still be.
+    pub(crate) fn awaits_answer(&self) -> bool {
+        !self.probes.is_empty()
+    }
+
     /// A heartbeat was not answered in time. Later ones may still be.
     pub(crate) fn expire_probes(&mut self, now: Time) {
         let rto = self.rto.current();

@@ -244,6 +244,23 @@ fn a_path_that_is_merely_slow_for_a_moment_costs_little() {
 }
 
 #[test]
+fn heartbeats_that_wait_until_a_path_is_back_do_not_make_it_slow() {
+    // As while its next router is looked for.
+    let round_trip = Duration::from_millis(20);
+    let down = Duration::from_secs(5)..Duration::from_secs(8);
+    let first = PipeConfig { when_down: WhenDown::Wait, ..line(round_trip, std::slice::from_ref(&down)) };
+    let mut two = Two::new(10, [first, line(round_trip, &[])], &AssociationConfig::default());
+    two.sends(Source::bursts(u64::MAX, Time::ZERO, Duration::from_millis(50), 10, MESSAGE_BYTES));
+    two.run_to(down.start + Duration::from_secs(1));
+    assert_ne!(two.paths()[0].state, PathState::Active);
+    two.run_to(down.end + Duration::from_millis(100));
+    let path = &two.paths()[0];
+    assert_eq!((path.state, path.rto), (PathState::Active, Duration::from_secs(1)));
+    // The last of them has waited for up to 250 ms, and counts for an eighth.
+    assert!(path.srtt.is_some_and(|srtt| srtt < 3 * round_trip), "{path:?}");
+}
+
+#[test]
 fn jitter_and_pauses_of_the_application_hardly_raise_suspicion() {
     let round_trip = Duration::from_millis(20);
     let config = PipeConfig {
