@@ -116,7 +116,8 @@ impl Room {
 }
 
 impl Line {
-    /// The next record that is there. Filler is passed over.
+    /// The next record that is there. Filler is passed over. The kernel is asked directly: who waited for a hang-up has made
+    /// the runtime forget that there is something to read.
     pub(crate) fn try_take(&self) -> Result<Intake, Errno> {
         loop {
             let taken = ROOM.with_borrow_mut(|room| self.receive(room))?;

@@ -88,6 +88,21 @@ fn a_killed_daemon_fails_every_call_at_once() {
 }
 
 #[test]
+fn run_says_which_daemon_it_joins() {
+    let daemon = Daemon::start("says");
+    let output = daemon.run("true").output().expect("the command starts");
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let output = Command::new(SWIFTWATER)
+        .args(["run", "--", "true"])
+        .env("SWIFTWATER_DAEMON", &daemon.place)
+        .output()
+        .expect("the command starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let expected = format!("daemon {} at {}: SCTP in UDP, port ", daemon.id(), daemon.place);
+    assert!(output.status.success() && said.contains(&expected), "{said}");
+}
+
+#[test]
 fn a_second_daemon_at_the_same_place_is_refused() {
     let daemon = Daemon::start("second");
     let second = Command::new(SWIFTWATER)

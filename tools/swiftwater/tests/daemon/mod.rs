@@ -37,6 +37,12 @@ impl Daemon {
         command
     }
 
+    /// Its process.
+    #[allow(dead_code, reason = "not all test programs ask")]
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Kills it as a crash would.
     pub(crate) fn kill(&mut self) {
         // It may have ended already.

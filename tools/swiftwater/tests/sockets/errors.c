@@ -116,6 +116,29 @@ static void both_families(void)
     CHECK(v4 >= 0 && IN6_IS_ADDR_V4MAPPED(&a.sin6_addr));
 }
 
+/* With no room in the table nothing is lost: who was not accepted then is accepted later. */
+static void full_table(void)
+{
+    struct rlimit limit, tight;
+    char word[8];
+    int listener = listening(16, SOCK_NONBLOCK), fd = connected(16), holes[2];
+    CHECK(polls(listener, POLLIN, 10000) == POLLIN && send(fd, "kept", 4, 0) == 4);
+    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    CHECK((holes[0] = dup(0)) >= 0 && (holes[1] = dup(0)) >= 0);
+    for (int room = 0; room < 2; room++) {
+        /* An association takes two for a moment: its carrier and its page. */
+        tight = (struct rlimit){holes[0] + room, limit.rlim_max};
+        CHECK(close(holes[0]) == 0 && close(holes[1]) == 0 && setrlimit(RLIMIT_NOFILE, &tight) == 0);
+        FAILS(accept(listener, NULL, NULL), EMFILE);
+        FAILS(socket(AF_INET, SOCK_STREAM, IPPROTO_SCTP), EMFILE);
+        CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+        CHECK((holes[0] = dup(0)) >= 0 && (holes[1] = dup(0)) >= 0);
+    }
+    int server = accept(listener, NULL, NULL);
+    CHECK(server >= 0 && polls(server, POLLIN, 10000) == POLLIN && read(server, word, sizeof word) == 4);
+    CHECK(close(server) == 0 && close(fd) == 0 && close(listener) == 0);
+}
+
 int main(void)
 {
     begin();
@@ -124,5 +147,6 @@ int main(void)
     aborts();
     closed_under_a_reader();
     both_families();
+    full_table();
     return 0;
 }

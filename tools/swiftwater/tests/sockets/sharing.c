@@ -103,6 +103,26 @@ static void handed_over_a_socket(void)
     CHECK(write(client, "handed", 6) == 6 && read(server, word, sizeof word) == 6);
 }
 
+/* A child of vfork runs in its parent's memory: what it closes and moves is its own. */
+static void closed_in_a_vfork(void)
+{
+    int client, server, other[2];
+    char word[16];
+    joined(11, &client, &server);
+    CHECK(pipe(other) == 0);
+    pid_t child = vfork();
+    if (child == 0) {
+        close(client);
+        dup2(other[1], server);
+        dup2(server, client);
+        _exit(0);
+    }
+    CHECK(ended_well(child));
+    CHECK(write(client, "mine", 4) == 4 && read(server, word, sizeof word) == 4);
+    CHECK(write(other[1], "a pipe", 6) == 6 && read(other[0], word, sizeof word) == 6);
+    CHECK(close(client) == 0 && close(server) == 0 && close(other[0]) == 0 && close(other[1]) == 0);
+}
+
 /* A new socket has the lowest number that is free; iperf3 counts on it. */
 static void lowest_number(void)
 {
@@ -123,5 +143,6 @@ int main(int count, char **words)
     handed_to_a_program(words[0]);
     copied_and_moved();
     handed_over_a_socket();
+    closed_in_a_vfork();
     return 0;
 }
