@@ -59,7 +59,7 @@ pub(crate) async fn live(sockets: Arc<Sockets>, socket: Arc<Socket>, mut turns: 
 
 /// A socket that requests find, for as long as it lives.
 struct Known<'a> {
-    sockets: &'a Sockets,
+    sockets: &'a Arc<Sockets>,
     socket: &'a Socket,
 }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use swiftwater::tokio::{Association, Listener};
 use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
+use tokio::task::JoinHandle;
 
 use crate::log;
 use crate::ports::Scope;
@@ -24,7 +24,7 @@ struct Listening {
 /// The sockets of one port.
 struct Group {
     members: Vec<Listening>,
-    task: AbortHandle,
+    task: JoinHandle<()>,
 }
 
 /// All ports that are listened on.
@@ -52,22 +52,25 @@ impl Listeners {
             Some(group) => group.members.push(member),
             None => {
                 let listener = listen()?;
-                let task = tokio::spawn(self.clone().distribute(port, listener)).abort_handle();
+                let task = tokio::spawn(self.clone().distribute(port, listener));
                 groups.insert(port, Group { members: vec![member], task });
             }
         }
         Ok(associations)
     }
 
-    /// A socket listens no more. With the last of a port the executive does not either.
-    pub(crate) fn remove(&self, port: u16, socket: u64) {
+    /// A socket listens no more. With the last of a port the executive does not either, once the task that comes back has
+    /// ended.
+    pub(crate) fn remove(&self, port: u16, socket: u64) -> Option<JoinHandle<()>> {
         let mut groups = self.lock();
-        let Some(group) = groups.get_mut(&port) else { return };
+        let group = groups.get_mut(&port)?;
         group.members.retain(|member| member.socket != socket);
-        if group.members.is_empty() {
-            group.task.abort();
-            groups.remove(&port);
+        if !group.members.is_empty() {
+            return None;
         }
+        let task = groups.remove(&port)?.task;
+        task.abort();
+        Some(task)
     }
 
     async fn distribute(self, port: u16, listener: Listener) {

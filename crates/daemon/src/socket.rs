@@ -10,6 +10,7 @@ use carrier::name::CarrierName;
 use carrier::page::State;
 use rustix::io::Errno;
 use swiftwater::Stack;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use crate::life::{self, Turn};
@@ -124,11 +125,21 @@ impl Sockets {
     }
 
     /// Nobody has the socket any more.
-    pub(crate) fn forget(&self, socket: &Socket) {
+    pub(crate) fn forget(self: &Arc<Self>, socket: &Socket) {
         self.table().by_number.remove(&socket.number);
-        if let Some(bound) = socket.lock().bound.take() {
-            self.listeners.remove(bound.port(), socket.number);
-            self.ports().release(socket.number, bound.port());
+        let (number, bound) = (socket.number, socket.lock().bound.take());
+        let Some(port) = bound.map(|bound| bound.port()) else { return };
+        match (self.listeners.remove(port, number), Handle::try_current()) {
+            // The port is free when the executive has let go of it.
+            (Some(task), Ok(runtime)) => {
+                let sockets = Arc::clone(self);
+                runtime.spawn(async move {
+                    // It was told to end.
+                    let _ = task.await;
+                    sockets.ports().release(number, port);
+                });
+            }
+            _ => self.ports().release(number, port),
         }
     }
 

@@ -116,6 +116,21 @@ static void both_families(void)
     CHECK(v4 >= 0 && IN6_IS_ADDR_V4MAPPED(&a.sin6_addr));
 }
 
+/* A server that is started again listens at once where it did, as soon as its address is free. */
+static void listened_again(void)
+{
+    struct sockaddr_in a = loopback(17);
+    for (int i = 0; i < 50; i++) {
+        int listener = fresh(0), client, peer;
+        while (bind(listener, (struct sockaddr *)&a, sizeof a) != 0)
+            CHECK(errno == EADDRINUSE);
+        CHECK(listen(listener, 1) == 0);
+        client = connected(17);
+        peer = accept(listener, NULL, NULL);
+        CHECK(peer >= 0 && close(peer) == 0 && close(client) == 0 && close(listener) == 0);
+    }
+}
+
 /* With no room in the table nothing is lost: who was not accepted then is accepted later. */
 static void full_table(void)
 {
@@ -148,5 +163,6 @@ int main(void)
     closed_under_a_reader();
     both_families();
     full_table();
+    listened_again();
     return 0;
 }
