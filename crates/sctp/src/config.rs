@@ -44,7 +44,7 @@ pub enum Multipath {
     /// On the primary path alone.
     Off,
     /// On all paths if the peer says in the handshake that it wants that, too, as every Swiftwater endpoint with this
-    /// setting does.
+    /// setting does, and if a path leaves this host: on one host all share the processor, and one carries as much alone.
     #[default]
     Agreed,
     /// On all paths, whatever the peer says. One that does not know of it acknowledges more often than it need, and what

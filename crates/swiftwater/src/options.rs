@@ -47,7 +47,8 @@ pub struct Options {
     pub partial_delivery_bytes: usize,
     /// Congestion control of every path, where it is not coupled. Default CUBIC.
     pub congestion: CongestionControl,
-    /// Whether new data leaves on all paths at once (`SCTP_CMT_ON_OFF`). Default: if the peer wants it, too.
+    /// Whether new data leaves on all paths at once (`SCTP_CMT_ON_OFF`). Default: if the peer wants it, too, and is
+    /// not on the same host.
     pub multipath: Multipath,
     /// Whether the paths of an association have one congestion control together, in place of `congestion`, so that they take
     /// of a bottleneck that they share about what one would. Default: one each.

@@ -197,13 +197,23 @@ impl Association {
         // RFC 9260 §5.4: the address that the handshake used is confirmed, the others are probed.
         let primary = self.primary;
         self.paths[primary].state = PathState::Active;
-        let wants = self.extensions.multipath || self.config.multipath == Multipath::Always;
-        self.outbound.set_multipath(wants && self.paths.len() > 1);
+        self.outbound.set_multipath(self.paths.len() > 1 && self.wants_multipath());
         if let Some(inbound) = &mut self.inbound {
             let ways = self.paths.len().max(cx.local_addresses.len());
             inbound.set_multipath(self.extensions.multipath && ways > 1);
         }
         self.start_heartbeats(cx);
+    }
+
+    /// Paths that stay on this host share what limits them, the processor: there a second one carries no more, and what comes
+    /// in another order costs more.
+    fn wants_multipath(&self) -> bool {
+        let leaves_host = || self.paths.iter().any(|path| path.in_flight_limit_bytes.is_none());
+        match self.config.multipath {
+            Multipath::Off => false,
+            Multipath::Agreed => self.extensions.multipath && leaves_host(),
+            Multipath::Always => true,
+        }
     }
 
     /// INIT ACK in state COOKIE-WAIT (RFC 9260 §5.1 C), elsewhere it is nothing (§5.2.3). The endpoint has refused those

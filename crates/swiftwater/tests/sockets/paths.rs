@@ -3,7 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use swiftwater::{
-    Association, Endpoint, Event, Listener, Options, PrimaryError, Received, SendInfo, Statistics,
+    Association, Endpoint, Event, Listener, Multipath, Options, PathStatistics, PrimaryError, Received,
+    SendInfo, Statistics,
 };
 
 use crate::pair::must_end;
@@ -48,6 +49,30 @@ fn the_primary_path_is_chosen_by_its_address() {
         let keeps = client.clone();
         client.abort("done");
         assert_eq!(keeps.set_primary(FIRST), Err(PrimaryError::Closed));
+    });
+}
+
+#[test]
+fn on_one_host_one_path_carries_all_unless_asked() {
+    must_end(|| {
+        let stack = swiftwater::Stack::bind(&at_two_addresses()).unwrap();
+        let listener: Listener = stack.listen(0).unwrap();
+        for (multipath, both) in [(Multipath::Agreed, false), (Multipath::Always, true)] {
+            let options = Options { multipath, ..at_two_addresses() };
+            let client = Association::connect_with(listener.local_address(), &options).unwrap();
+            let server = listener.accept().unwrap();
+            let reader = std::thread::spawn(move || while server.recv().unwrap().is_some() {});
+            let used = |path: &PathStatistics| path.delivered_bytes > 0;
+            for _ in 0..50_000 {
+                client.send(&[0; 4000]).unwrap();
+            }
+            let paths = client.statistics().paths;
+            // On a busy machine a path may seem silent for a moment, and the other takes its data.
+            let silent = paths.iter().any(|path| path.suspicions + path.timeouts > 0);
+            assert!(silent || paths.iter().all(used) == both, "{multipath}: {paths:?}");
+            client.close().unwrap();
+            reader.join().unwrap();
+        }
     });
 }
 
