@@ -11,7 +11,7 @@ use crate::path::PathState;
 use crate::time::Time;
 
 /// Which fields a struct of this file has. It grows when fields are added; a field keeps its meaning.
-pub const STATISTICS_VERSION: u32 = 4;
+pub const STATISTICS_VERSION: u32 = 5;
 
 /// Where an association stands (RFC 9260 §4; `sctpAssocState`, `sstat_state`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -74,6 +74,10 @@ pub struct Statistics {
     pub streams_out: u16,
     /// Inbound streams after negotiation (`sctpAssocInStreams`, `sstat_instrms`).
     pub streams_in: u16,
+    /// Whether new data leaves on all paths at once (`SCTP_CMT_ON_OFF`): agreed with the peer, or always wanted.
+    pub multipath: bool,
+    /// Whether the peer and we tell each other what is kept for good beyond a gap (NR-SACK).
+    pub nr_sack: bool,
     /// Timeouts and unanswered heartbeats in a row; more than [`Statistics::retries_max`] end the association.
     pub errors: u32,
     /// Association.Max.Retrans (`sctpAssocMaxRetr`).

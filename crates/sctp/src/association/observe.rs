@@ -35,6 +35,8 @@ impl Association {
             peer_port: self.identity.peer_port,
             streams_out: self.outbound.streams(),
             streams_in: self.inbound.as_ref().map_or(0, Inbound::streams),
+            multipath: self.outbound.is_multipath(),
+            nr_sack: self.extensions.nr_sack,
             errors: self.errors,
             retries_max: self.config.association_retries_max,
             rto_max: longest.map_or_else(Default::default, |path| path.rto.longest()),

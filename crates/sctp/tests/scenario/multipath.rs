@@ -172,7 +172,10 @@ fn only_who_wants_it_gets_data_on_all_paths() {
         (Multipath::Always, false, 2),
         (Multipath::Off, true, 1),
     ] {
-        assert_eq!(used(peer_with_two_paths(3, agrees, with(multipath))), paths, "{multipath:?}, {agrees}");
+        let peer = peer_with_two_paths(3, agrees, with(multipath));
+        let statistics = peer.endpoint.statistics(peer.id).expect("it is up");
+        assert_eq!(statistics.multipath, paths == 2, "{multipath:?}, {agrees}");
+        assert_eq!(used(peer), paths, "{multipath:?}, {agrees}");
     }
 }
 
