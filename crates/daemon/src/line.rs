@@ -10,6 +10,7 @@ use carrier::name::CarrierName;
 use carrier::record::{
     Flags, HEADER_BYTES, Header, Kind, MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX, RECORD_BYTES_MAX,
 };
+use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, memfd_create};
 use rustix::io::{Errno, pread, pwrite};
@@ -244,15 +245,16 @@ fn read_memfd(memfd: BorrowedFd<'_>, bytes: usize) -> Option<Bytes> {
     if bytes > MESSAGE_BYTES_MAX || !fcntl_get_seals(memfd).is_ok_and(|seals| seals.contains(FINAL)) {
         return None;
     }
-    let mut content = BytesMut::zeroed(bytes);
-    let mut at = 0;
-    while at < bytes {
-        match pread(memfd, &mut content[at..], at as u64) {
+    let mut content = Vec::with_capacity(bytes);
+    while content.len() < bytes {
+        let at = content.len() as u64;
+        match pread(memfd, spare_capacity(&mut content), at) {
             Ok(0) | Err(_) => return None,
-            Ok(count) => at += count,
+            Ok(_) => {}
         }
     }
-    Some(content.freeze())
+    content.truncate(bytes);
+    Some(content.into())
 }
 
 fn write_memfd(blocks: &[Bytes]) -> Result<OwnedFd, Errno> {
