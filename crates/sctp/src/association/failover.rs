@@ -75,7 +75,8 @@ impl Association {
     /// Data leaves a path, which is asked for a sign of life at once and often.
     fn doubt_path<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
         let path = &mut self.paths[path_id];
-        if path.suspicion.begin(cx.now) {
+        let delivered_bytes = (path.in_flight_bytes > 0).then(|| path.delivery.delivered_bytes());
+        if path.suspicion.begin(cx.now, delivered_bytes) {
             path.counts.suspicions += 1;
             self.outbound.give_back(path, path_id);
             path.doubt_mtu();

@@ -178,6 +178,10 @@ impl Association {
             }
         };
         self.errors = 0;
+        if self.paths[path_id].suspicion.holds(cx.now) {
+            self.paths[path_id].errors = 0;
+            return;
+        }
         self.path_answered(cx, path_id, sent_at);
     }
 }

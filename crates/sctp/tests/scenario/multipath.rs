@@ -180,7 +180,7 @@ fn only_who_wants_it_gets_data_on_all_paths() {
 }
 
 #[test]
-fn a_path_that_answers_heartbeats_and_swallows_data_costs_no_memory() {
+fn a_path_that_answers_heartbeats_and_swallows_data_holds_up_little() {
     let config = AssociationConfig { tail_loss_probes: false, ..AssociationConfig::default() };
     let mut peer = peer_with_two_paths(20, true, config);
     let (home, mut arrived, mut swallowed) = (peer.address, BTreeSet::new(), 0);
@@ -201,7 +201,8 @@ fn a_path_that_answers_heartbeats_and_swallows_data_costs_no_memory() {
         let next = (0..).find(|n| !arrived.contains(&peer.endpoint_tsn(*n).0)).unwrap_or_default();
         peer.sends().sack(next - 1, &[]).go();
     }
-    assert!(swallowed > 1000, "{swallowed} chunks were tried there");
+    assert!(arrived.len() >= 24_000, "{} chunks arrived", arrived.len());
+    assert!((1..100).contains(&swallowed), "{swallowed} chunks were tried there");
     let remembered = peer.endpoint.remembered_packets(peer.id);
     assert!(remembered < 200, "{remembered} packets are remembered");
 }
