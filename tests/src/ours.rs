@@ -63,6 +63,34 @@ pub fn echo_once(listener: Listener) -> JoinHandle<usize> {
     })
 }
 
+/// Sends a message of `message_bytes` that begins with its number.
+///
+/// # Panics
+/// If it cannot be sent.
+pub fn send_number(association: &Association, number: u64, message_bytes: usize) {
+    let mut message = vec![0; message_bytes];
+    message[..8].copy_from_slice(&number.to_be_bytes());
+    association.send(&message).unwrap_or_else(|error| panic!("message {number}: {error}"));
+}
+
+/// Accepts one association, takes numbered messages to its end and sees that each number comes once, in order. `received` is
+/// told how many there are after each; the return value is how many there were.
+///
+/// # Panics
+/// If another message comes, or the association is lost.
+pub fn count_numbers(listener: &Listener, message_bytes: usize, mut received: impl FnMut(u64)) -> u64 {
+    let association = listener.accept().unwrap_or_else(|error| panic!("nobody connects: {error}"));
+    let mut message = vec![0; message_bytes];
+    let mut next = 0u64;
+    while let Some(info) = association.recv_into(&mut message).unwrap_or_else(|error| panic!("{error}")) {
+        assert_eq!(info.bytes, message_bytes);
+        assert_eq!(message[..8], next.to_be_bytes());
+        next += 1;
+        received(next);
+    }
+    next
+}
+
 /// Accepts one association.
 ///
 /// # Panics

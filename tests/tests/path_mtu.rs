@@ -7,6 +7,7 @@ use std::thread;
 
 use swiftwater::{Association, Listener, MtuState, Options, PathStatistics};
 use swiftwater_tests::namespace::Host;
+use swiftwater_tests::ours;
 
 const ROUTER: &str = "10.77.1.1";
 const SERVER: &str = "10.77.2.2";
@@ -65,25 +66,10 @@ fn send_until(association: &Association, next: &mut u64, done: impl Fn(&PathStat
         }
         assert!(*next < MESSAGES_MAX, "{path:?}");
         for _ in 0..100 {
-            let mut message = vec![0; MESSAGE_BYTES];
-            message[..8].copy_from_slice(&next.to_be_bytes());
-            association.send(&message).unwrap();
+            ours::send_number(association, *next, MESSAGE_BYTES);
             *next += 1;
         }
     }
-}
-
-/// Takes messages to the end and sees that each number comes once, in order.
-fn count(listener: Listener) -> u64 {
-    let association = listener.accept().unwrap();
-    let mut message = vec![0; MESSAGE_BYTES];
-    let mut next = 0u64;
-    while let Some(info) = association.recv_into(&mut message).unwrap() {
-        assert_eq!(info.bytes, MESSAGE_BYTES);
-        assert_eq!(message[..8], next.to_be_bytes());
-        next += 1;
-    }
-    next
 }
 
 /// An association between two hosts, and who counts what arrives.
@@ -91,7 +77,7 @@ fn connect(client: &Host, server: &Host, address: &'static str) -> (Association,
     let listener = server
         .run(move || Listener::bind_with(format!("{address}:5001").as_str(), &Options::default()).unwrap());
     let listener = listener.join().unwrap();
-    let counts = thread::spawn(move || count(listener));
+    let counts = thread::spawn(move || ours::count_numbers(&listener, MESSAGE_BYTES, |_| ()));
     let association = client.run(move || Association::connect(format!("{address}:5001").as_str()).unwrap());
     (association.join().unwrap(), counts)
 }

@@ -6,8 +6,9 @@
 use std::fs;
 use std::net::IpAddr;
 
-use swiftwater::{Association, LinkKind, Listener, Options, PathStatistics, Stack};
+use swiftwater::{Association, LinkKind, Options, PathStatistics, Stack};
 use swiftwater_tests::namespace::Host;
+use swiftwater_tests::ours;
 
 const PORT: u16 = 5001;
 const MESSAGE_BYTES: usize = 4000;
@@ -49,7 +50,7 @@ impl Hosts {
         let (at_client, at_server) = (at(1), at(2));
         let listener = self.server.run(move || Stack::bind(&at_server).unwrap().listen(PORT).unwrap());
         let listener = listener.join().unwrap();
-        let count = self.server.run(move || count(&listener));
+        let count = self.server.run(move || ours::count_numbers(&listener, MESSAGE_BYTES, |_| ()));
         let work = self.client.run(move || {
             let stack = Stack::bind(&at_client).unwrap();
             assert_eq!(stack.link(), at_client.link);
@@ -88,25 +89,10 @@ fn send_until(association: &Association, done: impl Fn(&PathStatistics) -> bool)
         }
         assert!(sent < MESSAGES_MAX, "{paths:#?}");
         for _ in 0..10 {
-            let mut message = vec![0; MESSAGE_BYTES];
-            message[..8].copy_from_slice(&sent.to_be_bytes());
-            association.send(&message).unwrap();
+            ours::send_number(association, sent, MESSAGE_BYTES);
             sent += 1;
         }
     }
-}
-
-/// Takes messages to the end and sees that each number comes once, in order.
-fn count(listener: &Listener) -> u64 {
-    let association = listener.accept().unwrap();
-    let mut message = vec![0; MESSAGE_BYTES];
-    let mut next = 0u64;
-    while let Some(info) = association.recv_into(&mut message).unwrap() {
-        assert_eq!(info.bytes, MESSAGE_BYTES);
-        assert_eq!(message[..8], next.to_be_bytes());
-        next += 1;
-    }
-    next
 }
 
 /// What has left by an interface of the host on which this thread is.

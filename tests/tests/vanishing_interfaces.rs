@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use swiftwater::{Association, LinkKind, Listener, Options, PathState, PathStatistics, Stack};
+use swiftwater::{Association, LinkKind, Options, PathState, PathStatistics, Stack};
 use swiftwater_tests::namespace::Host;
+use swiftwater_tests::ours;
 
 const PORT: u16 = 5001;
 const MESSAGE_BYTES: usize = 4000;
@@ -87,7 +88,7 @@ struct Transfer {
     association: Association,
     sent: u64,
     received: Arc<AtomicU64>,
-    server: thread::JoinHandle<()>,
+    server: thread::JoinHandle<u64>,
 }
 
 impl Transfer {
@@ -99,7 +100,9 @@ impl Transfer {
             hosts.server.run(move || Stack::bind(&change(options(family, 2))).unwrap()).join().unwrap();
         let listener = stack.listen(PORT).unwrap();
         let counter = Arc::clone(&received);
-        let server = thread::spawn(move || count(&listener, &counter));
+        let server = thread::spawn(move || {
+            ours::count_numbers(&listener, MESSAGE_BYTES, |n| counter.store(n, Ordering::Relaxed))
+        });
         let stack = Stack::bind(&Options { udp_port: Some(0), ..change(options(family, 1)) }).unwrap();
         let server_address = SocketAddr::new(family.address(0, 2), PORT);
         let association = stack.connect(server_address).unwrap();
@@ -134,9 +137,7 @@ impl Transfer {
     }
 
     fn send(&mut self) {
-        let mut message = vec![0; MESSAGE_BYTES];
-        message[..8].copy_from_slice(&self.sent.to_be_bytes());
-        self.association.send(&message).unwrap();
+        ours::send_number(&self.association, self.sent, MESSAGE_BYTES);
         self.sent += 1;
     }
 
@@ -148,19 +149,7 @@ impl Transfer {
     /// The end: everything has arrived.
     fn close(self) {
         self.association.close().unwrap();
-        self.server.join().unwrap();
-        assert_eq!(self.received.load(Ordering::Relaxed), self.sent);
-    }
-}
-
-/// Takes messages to the end and sees that each number comes once, in order.
-fn count(listener: &Listener, received: &AtomicU64) {
-    let association = listener.accept().unwrap();
-    let mut message = vec![0; MESSAGE_BYTES];
-    while let Some(info) = association.recv_into(&mut message).unwrap() {
-        assert_eq!(info.bytes, MESSAGE_BYTES);
-        assert_eq!(message[..8], received.load(Ordering::Relaxed).to_be_bytes());
-        received.fetch_add(1, Ordering::Relaxed);
+        assert_eq!(self.server.join().unwrap(), self.sent);
     }
 }
 

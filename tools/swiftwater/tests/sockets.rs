@@ -98,7 +98,7 @@ fn run_says_which_daemon_it_joins() {
         .output()
         .expect("the command starts");
     let said = String::from_utf8_lossy(&output.stderr);
-    let expected = format!("daemon {} at {}: SCTP in UDP, port ", daemon.id(), daemon.place);
+    let expected = format!("daemon {} at {}: SCTP in UDP, port ", daemon.process.id(), daemon.place);
     assert!(output.status.success() && said.contains(&expected), "{said}");
 }
 

@@ -10,7 +10,7 @@ pub(crate) const SWIFTWATER: &str = env!("CARGO_BIN_EXE_swiftwater");
 
 /// A daemon that a test has to itself.
 pub(crate) struct Daemon {
-    process: Child,
+    pub(crate) process: Child,
     /// Where it is, as `SWIFTWATER_DAEMON` names it.
     pub(crate) place: String,
 }
@@ -35,12 +35,6 @@ impl Daemon {
         let mut command = Command::new(SWIFTWATER);
         command.args(["run", "--quiet", "--"]).arg(program).env("SWIFTWATER_DAEMON", &self.place);
         command
-    }
-
-    /// Its process.
-    #[allow(dead_code, reason = "not all test programs ask")]
-    pub(crate) fn id(&self) -> u32 {
-        self.process.id()
     }
 
     /// Kills it as a crash would.
