@@ -98,7 +98,7 @@ fn send_info(header: &Header) -> SendInfo {
         ppid: header.ppid,
         unordered: header.flags.contains(Flags::UNORDERED),
         immediate: header.flags.contains(Flags::IMMEDIATE),
-        more: false,
+        ..SendInfo::default()
     }
 }
 

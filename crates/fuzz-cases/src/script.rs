@@ -257,6 +257,7 @@ fn call(input: &mut Input<'_>, world: &mut World, side: usize, what: u8) {
                 unordered: flags & 1 != 0,
                 more: flags & 2 != 0,
                 immediate: flags & 4 != 0,
+                ..SendInfo::default()
             };
             let bytes = input.length(RECORD_BYTES_MAX / 3);
             for _ in 0..=(flags >> 6) {

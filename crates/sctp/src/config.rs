@@ -143,6 +143,9 @@ pub struct AssociationConfig {
     pub path_suspicion: bool,
     /// Valid.Cookie.Life, 60 s.
     pub cookie_life: Duration,
+    /// Whether the user hears of what it need not act upon, too: paths, messages that were not delivered, a send buffer that
+    /// has run empty (RFC 6458 §6.1). No.
+    pub events: bool,
     /// Whether to record what the association does, for [`Endpoint::poll_trace`](crate::Endpoint::poll_trace); no.
     pub trace: bool,
 }
@@ -175,6 +178,7 @@ impl Default for AssociationConfig {
             potentially_failed_retries_max: 0,
             path_suspicion: true,
             cookie_life: Duration::from_secs(60),
+            events: false,
             trace: false,
         }
     }

@@ -44,6 +44,8 @@ pub struct SendInfo {
     pub more: bool,
     /// Ask the peer to acknowledge at once (RFC 7053).
     pub immediate: bool,
+    /// Comes back with the message if it cannot be delivered.
+    pub context: u32,
 }
 
 /// What travels with a message that is received (RFC 6458 §5.3.5).
@@ -57,6 +59,8 @@ pub struct ReceiveInfo {
     pub ppid: u32,
     /// TSN of its first chunk.
     pub tsn: u32,
+    /// Every TSN up to this one had arrived when the message was handed on.
+    pub cumulative_tsn: u32,
     /// It was sent unordered.
     pub unordered: bool,
     /// The record goes on in the next message of this stream (partial delivery).

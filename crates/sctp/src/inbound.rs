@@ -195,6 +195,7 @@ impl Inbound {
             ssn: data.ssn.0,
             ppid: data.ppid.0,
             tsn: data.tsn.0,
+            cumulative_tsn: tsn::wrap(self.cumulative).0,
             unordered: data.flags.unordered,
             more: false,
         };
@@ -537,10 +538,11 @@ impl Inbound {
     fn hand_on<H: Host + ?Sized>(
         &mut self,
         id: AssociationId,
-        message: Assembled,
+        mut message: Assembled,
         statistics: &mut Statistics,
         host: &mut H,
     ) {
+        message.info.cumulative_tsn = self.cumulative_tsn().0;
         // Held chunk by chunk until now, from here on as one message.
         self.held_bytes -= (message.chunks - 1) * MESSAGE_OVERHEAD_BYTES;
         statistics.messages_received += 1;

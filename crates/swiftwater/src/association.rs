@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,6 +12,7 @@ use tpi::{Addresses, Errno, Primitive};
 
 use crate::address::{Address, ToAddress};
 use crate::error::{ConnectError, RecvError, SendError};
+use crate::event::{Event, Received};
 use crate::message::{Message, RecvInfo, SendInfo, from_block, to_text};
 use crate::options::Options;
 use crate::socket::{End, Found, Patience, Socket, Style, unless_restarted};
@@ -53,6 +54,9 @@ struct Shared {
     /// Outbound streams; known once the association is up.
     streams_out: AtomicU16,
     message_bytes_max: usize,
+    events: bool,
+    /// Whether [`Association::next`] has told that the association is up.
+    up_told: AtomicBool,
 }
 
 impl Association {
@@ -157,6 +161,8 @@ impl Association {
                 socket,
                 streams_out: AtomicU16::new(0),
                 message_bytes_max: stack.options.message_bytes_max,
+                events: stack.options.events,
+                up_told: AtomicBool::new(false),
             }),
         }
     }
@@ -268,6 +274,60 @@ impl Association {
     /// As [`Association::recv`].
     pub fn try_recv(&self) -> Result<Option<Message>, RecvError> {
         self.recv_message(Patience::None)
+    }
+
+    /// The next message or event, in the order in which they came; waits for it. Without
+    /// [`Options::events`] there are only messages.
+    ///
+    /// `None` follows [`Event::Down`] where both sides have shut down. A restart of the peer is an event here.
+    ///
+    /// ```
+    /// use swiftwater::{Association, Event, Listener, Options, Received};
+    ///
+    /// let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// let options = Options { events: true, ..Options::default() };
+    /// let client = Association::connect_with(listener.local_address(), &options)?;
+    /// let server = listener.accept()?;
+    /// server.send(b"last")?;
+    /// server.shutdown()?;
+    /// assert!(matches!(client.next()?, Some(Received::Event(Event::Up))));
+    /// assert!(matches!(client.next()?, Some(Received::Message(message)) if message.to_vec() == b"last"));
+    /// assert!(matches!(client.next()?, Some(Received::Event(Event::PeerShutdown))));
+    /// assert!(matches!(client.next()?, Some(Received::Event(Event::Down(None)))));
+    /// assert!(client.next()?.is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The association was aborted or lost, after the event that says so.
+    pub fn next(&self) -> Result<Option<Received>, RecvError> {
+        self.next_with(Patience::Forever)
+    }
+
+    /// The next message or event if one is there; otherwise [`RecvError::WouldBlock`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Association::next`].
+    pub fn try_next(&self) -> Result<Option<Received>, RecvError> {
+        self.next_with(Patience::None)
+    }
+
+    fn next_with(&self, patience: Patience) -> Result<Option<Received>, RecvError> {
+        if !self.has_events() {
+            return Ok(self.recv_message(patience)?.map(Received::Message));
+        }
+        if self.is_up_untold() {
+            return Ok(Some(Received::Event(Event::Up)));
+        }
+        let socket = &self.shared.socket;
+        loop {
+            let found = socket.until(Interest::READABLE, patience, |inner| socket.try_next(inner))??;
+            if let Some(received) = self.received(found)? {
+                return Ok(received);
+            }
+        }
     }
 
     /// Copies the next message into `buffer`; waits for it. What does not fit comes with the next call
@@ -451,6 +511,29 @@ impl Association {
         let popped =
             socket.shard.enter().guarded(Some(socket.stream), |inner| inner.executive.pop(socket.stream));
         popped.unwrap_or(Err(streams::PopError::Closed)).map(drop)
+    }
+
+    pub(crate) fn has_events(&self) -> bool {
+        self.shared.events
+    }
+
+    /// Whether the user has yet to be told that the association is up, which is so once.
+    pub(crate) fn is_up_untold(&self) -> bool {
+        !self.shared.up_told.swap(true, Ordering::Relaxed)
+    }
+
+    /// What [`Association::next`] makes of what was found; `None` if that is nothing for the user.
+    pub(crate) fn received(&self, found: Found<Block>) -> Result<Option<Option<Received>>, RecvError> {
+        Ok(match found {
+            Found::Data(message) => Some(Some(Received::Message(from_block(message)))),
+            Found::Primitive(primitive, text) => {
+                Event::of(&primitive, &text).map(|(_, event)| Some(Received::Event(event)))
+            }
+            Found::End => {
+                self.ended()?;
+                Some(None)
+            }
+        })
     }
 
     #[cfg(feature = "tokio")]

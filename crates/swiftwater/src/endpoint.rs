@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use sctp::{PrimaryError, Statistics};
 use streams::{Chain, Kind};
-use tpi::{Errno, Primitive};
+use tpi::Primitive;
 
 use crate::address::{Address, ToAddress};
 use crate::association::ask_to_connect;
-use crate::error::{BindError, ConnectError, RecvError, SendError};
+use crate::error::{BindError, ConnectError, Loss, RecvError, SendError};
+use crate::event::{Event, Received};
 use crate::listener::{at, bind_port};
-use crate::message::{AssociationId, Event, Received, SendInfo, from_block, to_text};
+use crate::message::{AssociationId, SendInfo, from_block};
 use crate::options::Options;
 use crate::socket::{Found, Patience, Socket};
 use crate::stack::Stack;
@@ -227,22 +228,9 @@ pub(crate) fn received(
             Ok(Some((AssociationId(id), Received::Message(from_block(message)))))
         }
         Found::Primitive(primitive, text) => {
-            let event = event(&primitive, &text);
+            let event = Event::of(&primitive, &text);
             Ok(event.map(|(id, event)| (AssociationId(id), Received::Event(event))))
         }
-        Found::End => Err(RecvError::Lost("the endpoint was closed".into())),
-    }
-}
-
-fn event(primitive: &Primitive, text: &Chain) -> Option<(u32, Event)> {
-    match primitive {
-        Primitive::ConnCon { association, .. } if text.is_empty() => Some((*association, Event::Up)),
-        Primitive::ConnCon { association, .. } => Some((*association, Event::Restarted(to_text(text)))),
-        Primitive::OrdrelInd { association } => Some((*association, Event::PeerShutdown)),
-        Primitive::DisconInd { association, reason, .. } => {
-            let why = (Errno(*reason as i32) != Errno(0)).then(|| to_text(text));
-            Some((*association, Event::Down(why)))
-        }
-        _ => None,
+        Found::End => Err(RecvError::Lost(Loss::fault("the endpoint was closed"))),
     }
 }

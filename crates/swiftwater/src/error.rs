@@ -4,7 +4,11 @@ use std::fmt;
 use std::io;
 use std::net::IpAddr;
 
+use streams::Chain;
+use tpi::Errno;
+
 use crate::address::AddressError;
+use crate::message::to_text;
 
 /// Why sockets could not be bound or a port not be listened on.
 #[derive(Debug)]
@@ -168,14 +172,88 @@ impl fmt::Display for SendError {
 
 impl std::error::Error for SendError {}
 
+/// How an association was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LossKind {
+    /// The peer stopped answering (`ETIMEDOUT`).
+    TimedOut,
+    /// The peer has aborted it (`ECONNRESET`).
+    PeerAborted,
+    /// This side has aborted it (`ECONNABORTED`).
+    Aborted,
+    /// This side has aborted it, because the peer broke the protocol (`ECONNABORTED`).
+    Violation,
+    /// Nobody listens there (`ECONNREFUSED`).
+    Refused,
+    /// There is no way to the peer any more (`EHOSTUNREACH`).
+    Unreachable,
+    /// The sockets, or a fault of our own.
+    Fault,
+}
+
+impl LossKind {
+    fn of(errno: Errno) -> Self {
+        match errno {
+            Errno::ETIMEDOUT => LossKind::TimedOut,
+            Errno::ECONNRESET => LossKind::PeerAborted,
+            Errno::ECONNABORTED => LossKind::Aborted,
+            Errno::EPROTO => LossKind::Violation,
+            Errno::ECONNREFUSED => LossKind::Refused,
+            Errno::EHOSTUNREACH => LossKind::Unreachable,
+            _ => LossKind::Fault,
+        }
+    }
+
+    /// What a socket of the system would report.
+    pub fn io_kind(self) -> io::ErrorKind {
+        match self {
+            LossKind::TimedOut => io::ErrorKind::TimedOut,
+            LossKind::PeerAborted => io::ErrorKind::ConnectionReset,
+            LossKind::Aborted | LossKind::Violation | LossKind::Fault => io::ErrorKind::ConnectionAborted,
+            LossKind::Refused => io::ErrorKind::ConnectionRefused,
+            LossKind::Unreachable => io::ErrorKind::HostUnreachable,
+        }
+    }
+}
+
+/// How and why an association was lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Loss {
+    /// How.
+    pub kind: LossKind,
+    /// Why, in words.
+    pub text: String,
+}
+
+impl Loss {
+    /// What `T_DISCON_IND` says; `None` if both sides have shut down.
+    pub(crate) fn of(reason: u32, text: &Chain) -> Option<Loss> {
+        let errno = Errno(reason as i32);
+        (errno != Errno(0)).then(|| Loss { kind: LossKind::of(errno), text: to_text(text) })
+    }
+
+    /// Not of the peer's making, nor of the network's.
+    pub(crate) fn fault(why: impl Into<String>) -> Loss {
+        Loss { kind: LossKind::Fault, text: why.into() }
+    }
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
 /// Why nothing was received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RecvError {
     /// Nothing is there, and the call was not to wait (or not that long).
     WouldBlock,
-    /// The association was aborted or lost; the text says why.
-    Lost(String),
+    /// The association was aborted or lost.
+    Lost(Loss),
     /// The peer has lost its memory and connected again: what it sends from here on does not go on from what it sent
     /// before, and the text says what was lost on the way to it. The association is up, and reading goes on; this is
     /// told once.
@@ -240,7 +318,8 @@ impl RecvError {
     fn kind(&self) -> io::ErrorKind {
         match self {
             RecvError::WouldBlock => io::ErrorKind::WouldBlock,
-            RecvError::Lost(_) | RecvError::Restarted(_) => io::ErrorKind::ConnectionReset,
+            RecvError::Lost(loss) => loss.kind.io_kind(),
+            RecvError::Restarted(_) => io::ErrorKind::ConnectionReset,
         }
     }
 }

@@ -6,7 +6,7 @@ use tpi::{Primitive, TError};
 
 use crate::address::{Address, ToAddress};
 use crate::association::Association;
-use crate::error::{BindError, RecvError};
+use crate::error::{BindError, Loss, RecvError};
 use crate::options::Options;
 use crate::socket::{Found, Patience, Socket, Style};
 use crate::stack::Stack;
@@ -106,7 +106,7 @@ impl Listener {
 
     /// Accepts what was found, if that is an association.
     pub(crate) fn take(&self, found: Found<streams::Message>) -> Result<Option<Association>, RecvError> {
-        let lost = |why: String| RecvError::Lost(why);
+        let lost = |why: String| RecvError::Lost(Loss::fault(why));
         let sequence = match found {
             Found::Primitive(Primitive::ConnInd { sequence, .. }, _) => sequence,
             Found::Primitive(..) | Found::Data(_) => return Ok(None),

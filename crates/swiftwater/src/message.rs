@@ -1,5 +1,7 @@
 //! What is sent and received.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use streams::{Chain, Kind};
 use tpi::{Primitive, TransferFlags, TransferInfo};
@@ -24,6 +26,11 @@ pub struct SendInfo {
     pub more: bool,
     /// Ask the peer to acknowledge at once (RFC 7053).
     pub immediate: bool,
+    /// Comes back with the message in [`Event::SendFailed`](crate::Event::SendFailed) if it cannot be delivered.
+    pub context: u32,
+    /// Discard the message if none of it was sent within this time (`sinfo_timetolive`), counted in milliseconds. It does not
+    /// hold for parts of a record. `None`: it is sent however long that takes.
+    pub lifetime: Option<Duration>,
 }
 
 impl SendInfo {
@@ -44,8 +51,21 @@ impl SendInfo {
         if self.immediate {
             flags |= TransferFlags::IMMEDIATE;
         }
-        TransferInfo { association, stream: self.stream, ppid: self.ppid, flags, ..TransferInfo::default() }
+        TransferInfo {
+            association,
+            stream: self.stream,
+            ppid: self.ppid,
+            context: self.context,
+            by_direction: self.lifetime.map_or(0, whole_ms),
+            flags,
+            ..TransferInfo::default()
+        }
     }
+}
+
+/// In milliseconds, of which a begun one counts.
+fn whole_ms(lifetime: Duration) -> u32 {
+    u32::try_from(lifetime.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX).max(1)
 }
 
 /// What travels with a message that is received (RFC 6458 §5.3.5).
@@ -61,6 +81,8 @@ pub struct RecvInfo {
     pub ppid: u32,
     /// TSN of its first chunk.
     pub tsn: u32,
+    /// The TSN up to which everything had arrived when the message was handed on (`rcv_cumtsn`).
+    pub cumulative_tsn: u32,
     /// It was sent unordered.
     pub unordered: bool,
     /// The message ends here (`MSG_EOR`). False: the buffer was too small, or it is delivered in parts; the
@@ -77,6 +99,7 @@ impl RecvInfo {
             ssn: info.ssn,
             ppid: info.ppid,
             tsn: info.tsn,
+            cumulative_tsn: info.cumulative_tsn(),
             unordered: info.flags.contains(TransferFlags::UNORDERED),
             end_of_record,
         }
@@ -139,26 +162,3 @@ pub(crate) fn to_text(text: &Chain) -> String {
 /// Names an association of an [`Endpoint`](crate::Endpoint).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AssociationId(pub(crate) u32);
-
-/// What an [`Endpoint`](crate::Endpoint) receives.
-#[derive(Clone, Debug)]
-pub enum Received {
-    /// A message.
-    Message(Message),
-    /// Something happened to an association.
-    Event(Event),
-}
-
-/// What happens to an association (RFC 6458 §6.1.1).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// It is up.
-    Up,
-    /// The peer has lost its memory and connected again (RFC 6458 SCTP_RESTART). The association goes on as a new one;
-    /// the text says what is lost.
-    Restarted(String),
-    /// The peer sends no more.
-    PeerShutdown,
-    /// It is gone; `None` if both sides shut down, otherwise the reason.
-    Down(Option<String>),
-}

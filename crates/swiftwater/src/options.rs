@@ -111,6 +111,10 @@ pub struct Options {
     pub path_suspicion: bool,
     /// Associations that may wait to be accepted. Default 128.
     pub backlog: u32,
+    /// Whether [`Association::next`](crate::Association::next) gives the events of an association in their place among its
+    /// messages, and [`Endpoint::recv`](crate::Endpoint::recv) all of them: see [`Event`](crate::Event). Default false, at
+    /// no cost.
+    pub events: bool,
     /// Where to tell what every association does; see [`crate::trace`]. Default: nowhere, at no cost.
     pub trace: Option<TraceSink>,
 }
@@ -151,6 +155,7 @@ impl Default for Options {
             potentially_failed_retries_max: association.potentially_failed_retries_max,
             path_suspicion: association.path_suspicion,
             backlog: 128,
+            events: false,
             trace: None,
         }
     }
@@ -185,6 +190,7 @@ impl Options {
             path_retries_max: self.path_retries_max,
             potentially_failed_retries_max: self.potentially_failed_retries_max,
             path_suspicion: self.path_suspicion,
+            events: self.events,
             trace: self.trace.is_some(),
             ..sctp::AssociationConfig::default()
         }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use streams::{Chain, Interest, Kind, Message as Block, ReadError, StreamId, WriteError};
 use tpi::{Errno, Primitive, TransferInfo};
 
-use crate::error::{RecvError, SendError};
+use crate::error::{Loss, RecvError, SendError};
 use crate::message::{RecvInfo, to_text};
 use crate::perimeter::Entered;
 use crate::shard::{Hold, Inner};
@@ -45,7 +45,7 @@ pub(crate) enum End {
     PeerShutdown,
     /// Both sides have shut down.
     Closed,
-    Lost(String),
+    Lost(Loss),
 }
 
 /// Why an operation was given up.
@@ -76,7 +76,7 @@ impl From<GivenUp> for RecvError {
     fn from(why: GivenUp) -> Self {
         match why {
             GivenUp::Impatient => RecvError::WouldBlock,
-            GivenUp::Fault(why) => RecvError::Lost(why),
+            GivenUp::Fault(why) => RecvError::Lost(Loss::fault(why)),
         }
     }
 }
@@ -245,7 +245,7 @@ impl Socket {
                     self.shard.after_read(inner);
                     return Some(Ok(Found::Data(RecvInfo::new(bytes, &info, end_of_record))));
                 }
-                Ok(None) => return self.at_the_end().then_some(Ok(Found::End)),
+                Ok(None) => return self.at_the_end(|end| *end != End::Open).then_some(Ok(Found::End)),
                 // The message in front is not user data.
                 Err(ReadError::NotData) => {
                     if let Ok(Some(message)) = inner.executive.getmsg(self.stream)
@@ -265,6 +265,19 @@ impl Socket {
     }
 
     pub(crate) fn try_getmsg(&self, inner: &mut Inner) -> Option<Result<Found<Block>, RecvError>> {
+        self.try_take(inner, |end| *end != End::Open)
+    }
+
+    /// The same, to the very end of the association: what becomes of it after the peer has shut down, too.
+    pub(crate) fn try_next(&self, inner: &mut Inner) -> Option<Result<Found<Block>, RecvError>> {
+        self.try_take(inner, |end| matches!(end, End::Closed | End::Lost(_)))
+    }
+
+    fn try_take(
+        &self,
+        inner: &mut Inner,
+        is_last: impl Fn(&End) -> bool,
+    ) -> Option<Result<Found<Block>, RecvError>> {
         loop {
             match inner.executive.getmsg(self.stream) {
                 Ok(Some(message)) if is_data(&message) => {
@@ -276,7 +289,7 @@ impl Socket {
                         return Some(Ok(found));
                     }
                 }
-                Ok(None) => return self.at_the_end().then_some(Ok(Found::End)),
+                Ok(None) => return self.at_the_end(is_last).then_some(Ok(Found::End)),
                 Err(error) => return Some(self.read_failed(&error)),
             }
         }
@@ -306,11 +319,11 @@ impl Socket {
                 let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
                 if *end == End::Open {
                     // A module kept the reason to itself.
-                    *end = End::Lost("the stream was hung up".into());
+                    *end = End::Lost(Loss::fault("the stream was hung up"));
                 }
                 Ok(Found::End)
             }
-            error => Err(RecvError::Lost(error.to_string())),
+            error => Err(RecvError::Lost(Loss::fault(error.to_string()))),
         }
     }
 
@@ -323,8 +336,9 @@ impl Socket {
             let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
             match &primitive {
                 Primitive::OrdrelInd { .. } => *end = End::PeerShutdown,
-                Primitive::DisconInd { reason: 0, .. } => *end = End::Closed,
-                Primitive::DisconInd { .. } => *end = End::Lost(to_text(&message.data)),
+                Primitive::DisconInd { reason, .. } => {
+                    *end = Loss::of(*reason, &message.data).map_or(End::Closed, End::Lost);
+                }
                 _ => {}
             }
         }
@@ -337,8 +351,8 @@ impl Socket {
     }
 
     #[cold]
-    fn at_the_end(&self) -> bool {
-        self.style == Style::OneToOne && *self.end.lock().unwrap_or_else(PoisonError::into_inner) != End::Open
+    fn at_the_end(&self, is_last: impl Fn(&End) -> bool) -> bool {
+        self.style == Style::OneToOne && is_last(&self.end.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// A request down that is not user data. It goes behind what was sent before.

@@ -323,6 +323,6 @@ mod tests {
     #[test]
     fn a_primitive_stays_small() {
         assert!(size_of::<Primitive>() <= 32, "{} bytes", size_of::<Primitive>());
-        assert_eq!(size_of::<TransferInfo>(), 24);
+        assert_eq!(size_of::<TransferInfo>(), 28);
     }
 }

@@ -77,7 +77,8 @@ impl fmt::Debug for TransferFlags {
 
 /// What travels with each message of user data, down (`T_OPTDATA_REQ`) and up (`T_OPTDATA_IND`).
 ///
-/// The fields are those of `sctp_sndinfo` and `sctp_rcvinfo` (RFC 6458 §5.3). Downward `ssn` and `tsn` say nothing.
+/// The fields are those of `sctp_sndinfo` and `sctp_rcvinfo` (RFC 6458 §5.3). Downward `ssn` and `tsn` say nothing, upward
+/// `context` says nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TransferInfo {
     /// The association within its endpoint; 0 where an endpoint has only one.
@@ -92,11 +93,27 @@ pub struct TransferInfo {
     pub tsn: u32,
     /// A value of the sender's that comes back when the message could not be sent.
     pub context: u32,
+    /// What depends on the direction: [`TransferInfo::lifetime_ms`] downward, [`TransferInfo::cumulative_tsn`] upward. One
+    /// word, since what travels with each message is kept small.
+    pub by_direction: u32,
     /// Properties of the message.
     pub flags: TransferFlags,
 }
 
 impl TransferInfo {
+    /// Downward: how long the message may wait to be sent, in milliseconds; 0 is as long as it takes
+    /// (`sinfo_timetolive`).
+    #[inline]
+    pub const fn lifetime_ms(&self) -> u32 {
+        self.by_direction
+    }
+
+    /// Upward: the TSN up to which everything had arrived when the message was handed on (`rcv_cumtsn`).
+    #[inline]
+    pub const fn cumulative_tsn(&self) -> u32 {
+        self.by_direction
+    }
+
     /// Whether the record goes on in the next message.
     #[inline]
     pub const fn more(&self) -> bool {

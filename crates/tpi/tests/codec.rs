@@ -99,7 +99,7 @@ fn what_is_not_a_primitive_is_refused_for_its_reason() {
         (bytes(&[24, 0, 16, 16, 20, 132, 1, 0]), DecodeError::BadOption),
         (bytes(&[24, 0, 8, 16, 16, 132]), DecodeError::BadOption),
         (bytes(&[24, 0, 20, 16, 20, 132, 1, 0, 0]), DecodeError::BadOption),
-        (bytes(&[24, 0, 40, 16, 40, 132, 1, 0, 0, 0, 0, 0, 0, 16]), DecodeError::BadValue(16)),
+        (bytes(&[24, 0, 44, 16, 44, 132, 1, 0, 0, 0, 0, 0, 0, 0, 16]), DecodeError::BadValue(16)),
     ];
     for (input, expected) in cases {
         assert_eq!(Primitive::decode(&input), Err(expected), "{input:?}");
@@ -116,14 +116,15 @@ fn addresses() -> impl Strategy<Value = Box<Addresses>> {
 }
 
 fn transfer() -> impl Strategy<Value = TransferInfo> {
-    (any::<(u32, u16, u16, u32, u32, u32)>(), 0u8..16).prop_map(
-        |((association, stream, ssn, ppid, tsn, context), flags)| TransferInfo {
+    (any::<(u32, u16, u16, u32, u32, u32, u32)>(), 0u8..16).prop_map(
+        |((association, stream, ssn, ppid, tsn, context, by_direction), flags)| TransferInfo {
             association,
             stream,
             ssn,
             ppid,
             tsn,
             context,
+            by_direction,
             flags: TransferFlags::from_bits(flags).unwrap(),
         },
     )

@@ -174,6 +174,7 @@ impl Case {
                 unordered: self.dice.one_in(5),
                 more: false,
                 immediate: self.dice.one_in(20),
+                ..SendInfo::default()
             };
             let parts = if self.dice.one_in(8) { self.dice.even(2, 5) as usize } else { 1 };
             let record = Record::new(self.dice.next(), bytes);

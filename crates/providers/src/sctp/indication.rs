@@ -63,6 +63,7 @@ impl Host for Upper<'_, '_> {
             ppid: info.ppid,
             tsn: info.tsn,
             context: 0,
+            by_direction: info.cumulative_tsn,
             flags,
         };
         let data = match payload {

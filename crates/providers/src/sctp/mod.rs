@@ -222,6 +222,7 @@ fn send_info(info: &TransferInfo) -> SendInfo {
         unordered: info.flags.contains(TransferFlags::UNORDERED),
         more: info.more(),
         immediate: info.flags.contains(TransferFlags::IMMEDIATE),
+        context: info.context,
     }
 }
 

@@ -14,6 +14,7 @@ const MORE: TransferInfo = TransferInfo {
     ppid: 0,
     tsn: 0,
     context: 0,
+    by_direction: 0,
     flags: TransferFlags::MORE,
 };
 

@@ -127,6 +127,7 @@ fn what_is_known_of_the_data_comes_with_it() {
         ppid: 6,
         tsn: 7,
         context: 8,
+        by_direction: 9,
         flags: TransferFlags::UNORDERED,
     };
     rig.device(|cx, s| cx.put_data(s, &info, Chain::from(vec![1])));

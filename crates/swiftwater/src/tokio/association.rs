@@ -10,6 +10,7 @@ use super::resolve;
 use super::until::until;
 use crate::address::{Address, ToAddress};
 use crate::error::{ConnectError, RecvError, SendError};
+use crate::event::{Event, Received};
 use crate::message::{Message, RecvInfo, SendInfo, from_block};
 use crate::options::Options;
 use crate::socket::{Found, unless_restarted};
@@ -148,6 +149,37 @@ impl Association {
     /// As [`Association::recv`].
     pub fn try_recv(&self) -> Result<Option<Message>, RecvError> {
         self.0.try_recv()
+    }
+
+    /// The next message or event, in the order in which they came; waits for it. Given up, nothing is lost. Without
+    /// [`Options::events`] there are only messages.
+    ///
+    /// # Errors
+    ///
+    /// As [`Association::next`](crate::Association::next).
+    pub async fn next(&self) -> Result<Option<Received>, RecvError> {
+        if !self.0.has_events() {
+            return Ok(self.recv().await?.map(Received::Message));
+        }
+        if self.0.is_up_untold() {
+            return Ok(Some(Received::Event(Event::Up)));
+        }
+        let socket = self.0.socket();
+        loop {
+            let found = until(socket, Interest::READABLE, |inner| socket.try_next(inner)).await??;
+            if let Some(received) = self.0.received(found)? {
+                return Ok(received);
+            }
+        }
+    }
+
+    /// The next message or event if one is there; otherwise [`RecvError::WouldBlock`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Association::next`].
+    pub fn try_next(&self) -> Result<Option<Received>, RecvError> {
+        self.0.try_next()
     }
 
     /// Copies the next message into `buffer`; waits for it. What does not fit comes with the next call

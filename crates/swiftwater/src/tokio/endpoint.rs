@@ -8,7 +8,8 @@ use super::resolve;
 use super::until::until;
 use crate::address::{Address, ToAddress};
 use crate::error::{BindError, ConnectError, RecvError, SendError};
-use crate::message::{AssociationId, Received, SendInfo};
+use crate::event::Received;
+use crate::message::{AssociationId, SendInfo};
 use crate::options::Options;
 use crate::{PrimaryError, Statistics, endpoint};
 

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use swiftwater::{Association, AssociationId, ConnectError, Endpoint, Event, Received, SendError, SendInfo};
+use swiftwater::{
+    Association, AssociationId, ConnectError, Endpoint, Event, LossKind, Received, SendError, SendInfo,
+};
 
 use crate::pair::{listen, must_end};
 
@@ -54,7 +56,8 @@ fn serves_many_peers() {
                     assert!(who.remove(&id).is_some());
                     down += 1;
                 }
-                (_, Event::Up | Event::Restarted(_) | Event::PeerShutdown) => {}
+                (_, Event::Up | Event::PeerShutdown) => {}
+                other => panic!("{other:?}"),
             }
         }
     });
@@ -108,7 +111,10 @@ fn refused_where_nobody_listens() {
         let endpoint = Endpoint::bind("127.0.0.1:0/udp:0").unwrap();
         endpoint.connect(address).unwrap();
         match next_event(&endpoint) {
-            (_, Event::Down(Some(why))) => assert!(why.contains("refused"), "{why}"),
+            (_, Event::Down(Some(why))) => {
+                assert_eq!(why.kind, LossKind::Refused);
+                assert!(why.text.contains("refused"), "{why}");
+            }
             other => panic!("{other:?}"),
         }
     });

@@ -8,6 +8,7 @@ mod connect;
 mod echo;
 mod endpoint;
 mod errors;
+mod events;
 mod killed_peer;
 mod listener;
 mod modules;

@@ -4,7 +4,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-use swiftwater::{Endpoint, Event, Listener, Received, RecvError, SendInfo};
+use swiftwater::{Endpoint, Event, Listener, Options, Received, RecvError, SendInfo};
 
 use crate::pair::must_end;
 
@@ -75,6 +75,25 @@ fn is_told_to_the_reader_of_its_association() {
         assert_eq!(association.recv().unwrap().unwrap().to_vec(), b"hello");
         association.send(b"welcome back").unwrap();
         assert!(is_answered(&mut peer));
+    });
+}
+
+#[test]
+fn is_an_event_of_its_association() {
+    must_end(|| {
+        let options = Options { events: true, ..Options::default() };
+        let listener = Listener::bind_with("127.0.0.1:0/udp:0", &options).unwrap();
+        let role = format!("{} {}", own_address(), listener.local_address());
+        let mut peer = start_peer(&role);
+        let association = listener.accept().unwrap();
+        assert!(matches!(association.next().unwrap(), Some(Received::Event(Event::Up))));
+        assert!(matches!(association.next().unwrap(), Some(Received::Message(_))));
+        association.send(b"welcome").unwrap();
+        assert!(is_answered(&mut peer));
+        drop(peer);
+        let _peer = start_peer(&role);
+        assert!(matches!(association.next().unwrap(), Some(Received::Event(Event::Restarted(_)))));
+        assert!(matches!(association.next().unwrap(), Some(Received::Message(_))));
     });
 }
 

@@ -6,7 +6,15 @@ use swiftwater::{Association, SendInfo};
 
 use crate::pair::{must_end, pair};
 
-const MORE: SendInfo = SendInfo { stream: 0, ppid: 0, unordered: false, more: true, immediate: false };
+const MORE: SendInfo = SendInfo {
+    stream: 0,
+    ppid: 0,
+    unordered: false,
+    more: true,
+    immediate: false,
+    context: 0,
+    lifetime: None,
+};
 
 fn byte(i: usize) -> u8 {
     (i.wrapping_mul(7) ^ (i >> 9)) as u8

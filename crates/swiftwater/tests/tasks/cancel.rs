@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use swiftwater::tokio::{Association, Listener};
-use swiftwater::{RecvError, SendError, SendInfo};
+use swiftwater::{Event, Options, Received, RecvError, SendError, SendInfo};
 use tokio::time::timeout;
 
-use crate::{on_runtimes, pair, recv_whole};
+use crate::{on_runtimes, pair, pair_with, recv_whole};
 
 const SOON: Duration = Duration::from_millis(5);
 
@@ -34,6 +34,38 @@ fn a_receive_that_is_given_up_loses_nothing() {
             }
         }
         assert!(server.recv().await.unwrap().is_none());
+        sender.await.unwrap();
+    });
+}
+
+#[test]
+fn a_wait_for_the_next_that_is_given_up_loses_nothing() {
+    on_runtimes(|| async {
+        let options = Options { events: true, ..Options::default() };
+        let (client, server) = pair_with(&options).await;
+        let sender = tokio::spawn(async move {
+            for i in 0..50u8 {
+                client.send(&[i]).await.unwrap();
+                client.flush();
+                if i % 10 == 0 {
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+            }
+            client.close().await.unwrap();
+        });
+        let mut seen = Vec::new();
+        loop {
+            match timeout(Duration::from_micros(300), server.next()).await {
+                Ok(Ok(Some(Received::Message(message)))) => seen.push(i32::from(message.to_vec()[0])),
+                Ok(Ok(Some(Received::Event(Event::Up)))) => seen.push(-1),
+                Ok(Ok(Some(Received::Event(Event::PeerShutdown)))) => seen.push(-2),
+                Ok(Ok(Some(Received::Event(Event::Down(None))))) => seen.push(-3),
+                Ok(Ok(None)) => break,
+                Err(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(seen, [-1].into_iter().chain(0..50).chain([-2, -3]).collect::<Vec<_>>());
         sender.await.unwrap();
     });
 }

@@ -6,7 +6,7 @@ use crate::{TransferFlags, TransferInfo};
 /// `SOL_SCTP`: the level of all options here.
 const LEVEL: u32 = 132;
 
-/// What is known of a message: association, stream and SSN, PPID, TSN, context, flags; a word each.
+/// What is known of a message: association, stream and SSN, PPID, TSN, context, what depends on the direction, flags; a word each.
 const TRANSFER: u32 = 1;
 /// A new association: its number, and outbound and inbound streams in one word.
 const ASSOCIATION: u32 = 2;
@@ -18,19 +18,28 @@ pub(super) fn encode_transfer(info: &TransferInfo) -> Vec<u8> {
     let stream = pair(info.stream, info.ssn);
     encode(
         TRANSFER,
-        &[info.association, stream, info.ppid, info.tsn, info.context, u32::from(info.flags.bits())],
+        &[
+            info.association,
+            stream,
+            info.ppid,
+            info.tsn,
+            info.context,
+            info.by_direction,
+            u32::from(info.flags.bits()),
+        ],
     )
 }
 
 /// What is known of a message; where the option is not there, nothing.
 pub(super) fn decode_transfer(options: &[u8]) -> Result<TransferInfo, DecodeError> {
-    let Some([association, stream, ppid, tsn, context, flags]) = find(options, TRANSFER)? else {
+    let Some([association, stream, ppid, tsn, context, by_direction, flags]) = find(options, TRANSFER)?
+    else {
         return Ok(TransferInfo::default());
     };
     let (stream, ssn) = unpair(stream);
     let known = u8::try_from(flags).ok().and_then(TransferFlags::from_bits);
     let flags = known.ok_or(DecodeError::BadValue(flags))?;
-    Ok(TransferInfo { association, stream, ssn, ppid, tsn, context, flags })
+    Ok(TransferInfo { association, stream, ssn, ppid, tsn, context, by_direction, flags })
 }
 
 /// Left out if there is nothing to say.
