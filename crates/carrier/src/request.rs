@@ -24,7 +24,7 @@ const _: () = assert!(OVERHEAD_BYTES + OPTION_BYTES_MAX <= FRAME_BYTES_MAX);
 /// What a program asks for. All but `Describe` and `Open` come with the descriptor that they are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
-    /// What carries SCTP there, as a sentence for people: the [`Answer::Value`].
+    /// Which daemon it is: the [`Answer::Value`] is its version, a line feed, and what carries SCTP there in words.
     Describe,
     /// `socket`. The answer comes with a carrier and a page.
     Open {

@@ -80,23 +80,8 @@ impl Place {
         }
     }
 
-    /// Asks the daemon there what carries SCTP; `None`: there is no daemon.
-    pub fn describe(&self) -> Option<(i32, String)> {
-        let connection = self.connect().ok()?;
-        let daemon = rustix::net::sockopt::socket_peercred(&connection).ok()?;
-        let mut frame = [0; FRAME_BYTES_MAX];
-        let bytes = Request::Describe.encode(&mut frame)?;
-        rustix::net::send(&connection, &frame[..bytes], SendFlags::NOSIGNAL).ok()?;
-        let (bytes, _) = rustix::net::recv(&connection, &mut frame, RecvFlags::empty()).ok()?;
-        match Answer::parse(&frame[..bytes])? {
-            Answer::Value(text) => {
-                Some((daemon.pid.as_raw_nonzero().get(), String::from_utf8_lossy(text).into_owned()))
-            }
-            _ => None,
-        }
-    }
-
-    fn connect(&self) -> Result<OwnedFd, Errno> {
+    /// A connection to whoever listens there.
+    pub(crate) fn connect(&self) -> Result<OwnedFd, Errno> {
         let socket =
             rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         rustix::net::connect(&socket, &self.address()?)?;

@@ -6,6 +6,7 @@
 //! | file | part |
 //! |---|---|
 //! | `door` | where programs ask: one connection for each request |
+//! | `inquiry` | what anybody may ask: which daemon it is |
 //! | `requests` | what `bind`, `listen`, `connect` and the others do |
 //! | `socket` | one socket: what all requests about it share |
 //! | `life` | the task of a socket: idle, connecting, listening, connected |
@@ -21,6 +22,7 @@
 
 mod door;
 mod errno;
+mod inquiry;
 mod life;
 mod line;
 mod listeners;
@@ -37,9 +39,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use swiftwater::{BindError, LinkKind, Options, Stack};
+use swiftwater::{BindError, Options, Stack};
 
 pub use door::{Place, PlaceError};
+pub use inquiry::{Description, NoDaemon};
 
 /// How often it is looked whether nobody needs the daemon any more.
 const IDLE_LOOKS: Duration = Duration::from_secs(1);
@@ -106,7 +109,7 @@ impl Daemon {
 
     /// What carries SCTP, in words.
     pub fn description(&self) -> String {
-        describe(&self.stack)
+        inquiry::what_carries(&self.stack)
     }
 
     /// Serves programs; returns when it has been idle for as long as its options say.
@@ -126,13 +129,6 @@ impl Daemon {
             failed = door => failed.map_err(DaemonError::System),
             () = until_idle(&sockets, self.idle_exit) => Ok(()),
         }
-    }
-}
-
-fn describe(stack: &Stack) -> String {
-    match stack.link() {
-        LinkKind::Raw => "SCTP directly over IP".into(),
-        LinkKind::Udp | LinkKind::Auto => format!("SCTP in UDP, port {}", stack.udp_port()),
     }
 }
 

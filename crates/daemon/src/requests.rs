@@ -30,7 +30,7 @@ impl Sockets {
     ) -> Result<Reply<'a>, Errno> {
         match *request {
             Request::Describe => {
-                *value = crate::describe(&self.stack).into_bytes();
+                *value = crate::inquiry::answer(&self.stack).into_bytes();
                 return Ok(Answer::Value(value).into());
             }
             Request::Open { v6 } => {

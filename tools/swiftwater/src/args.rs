@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use swiftwater::{CongestionControl, Coupling, Multipath};
 
 use crate::daemon::DaemonArgs;
+use crate::doctor::DoctorArgs;
 use crate::perf::spec::{Carrier, Protocol};
 use crate::run::RunArgs;
 use crate::trace::args::TraceCommand;
@@ -38,6 +39,8 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// The service that holds the SCTP sockets of programs under `run`, which starts it.
     Daemon(DaemonArgs),
+    /// Say what this host allows, and what to do about it.
+    Doctor(DoctorArgs),
     /// Send messages from one host to another, or between two processes, and measure.
     #[command(subcommand)]
     Perf(PerfCommand),

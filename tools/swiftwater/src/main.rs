@@ -4,6 +4,7 @@
 mod args;
 mod bench;
 mod daemon;
+mod doctor;
 mod host;
 mod interrupt;
 mod lab;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args).map_err(|error| error.to_string()),
         Command::Run(args) => run::run(&args),
         Command::Daemon(args) => daemon::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Lab(args) => lab::run(&args).map_err(|error| error.to_string()),
         Command::Peer(command) => bench::run::peer(command),
         Command::Trace(command) => trace::run(&command).map_err(|error| error.to_string()),

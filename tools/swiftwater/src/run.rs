@@ -10,12 +10,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use swiftwater_daemon::Place;
+use swiftwater_daemon::{Description, NoDaemon, Place};
 
 /// The name of the shim's file.
-const SHIM: &str = "libswiftwater_preload.so";
+pub(crate) const SHIM: &str = "libswiftwater_preload.so";
 /// What names the shim to the dynamic linker.
-const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
+pub(crate) const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 /// A daemon that is started answers within this time.
 const START_WAIT: Duration = Duration::from_secs(5);
 const START_LOOK: Duration = Duration::from_millis(10);
@@ -47,12 +47,12 @@ pub(crate) struct RunArgs {
 pub(crate) fn run(args: &RunArgs) -> Result<(), String> {
     let shim = find_shim()?;
     let place = Place::from_environment();
-    let (process, carries) = match place.describe() {
-        Some(daemon) => daemon,
-        None => start_daemon(&place)?,
+    let daemon = match place.describe() {
+        Err(NoDaemon::Absent) => start_daemon(&place)?,
+        answer => answer.map_err(|error| format!("the daemon at {place} is of no use: {error}"))?,
     };
     if !args.quiet {
-        eprintln!("swiftwater: daemon {process} at {place}: {carries}");
+        eprintln!("swiftwater: daemon {} at {place}: {}", daemon.process, daemon.carries);
     }
     let (program, arguments) = args.program.split_first().ok_or("no program is named")?;
     if let Some(trouble) = find_program(program).and_then(|path| trouble_with(&path)) {
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), String> {
 }
 
 /// The shim stands beside this command, or where packages put it.
-fn find_shim() -> Result<PathBuf, String> {
+pub(crate) fn find_shim() -> Result<PathBuf, String> {
     let command = std::env::current_exe().map_err(|error| format!("cannot find myself: {error}"))?;
     let folder = command.parent().unwrap_or(Path::new("/"));
     let places = [folder.join(SHIM), folder.join("../lib/swiftwater").join(SHIM)];
@@ -86,7 +86,7 @@ fn preload(shim: &Path) -> OsString {
     all
 }
 
-fn start_daemon(place: &Place) -> Result<(i32, String), String> {
+fn start_daemon(place: &Place) -> Result<Description, String> {
     let command = std::env::current_exe().map_err(|error| format!("cannot find myself: {error}"))?;
     let mut daemon = Command::new(command)
         .args(["daemon", "--detach", "--idle-exit", IDLE_EXIT_S, "--place", &place.to_string()])
@@ -98,10 +98,10 @@ fn start_daemon(place: &Place) -> Result<(i32, String), String> {
     let deadline = Instant::now() + START_WAIT;
     loop {
         // Should another have been quicker, that one answers.
-        if let Some(found) = place.describe() {
+        if let Ok(found) = place.describe() {
             return Ok(found);
         }
-        if has_ended(&mut daemon) && place.describe().is_none() {
+        if has_ended(&mut daemon) && place.describe().is_err() {
             return Err(format!(
                 "a daemon was started at {place} and has ended: `swiftwater daemon` says why, such as a UDP port in use"
             ));
@@ -135,9 +135,13 @@ fn trouble_with(program: &Path) -> Option<&'static str> {
             "changes its user or group when it starts: the system preloads nothing into it, and its SCTP is the kernel's",
         );
     }
-    let file = fs::read(program).ok()?;
-    (is_elf(&file) && !has_interpreter(&file))
+    is_static(program)
         .then_some("is linked statically: nothing can be preloaded into it, and its SCTP is the kernel's")
+}
+
+/// Whether it is linked statically.
+pub(crate) fn is_static(program: &Path) -> bool {
+    fs::read(program).is_ok_and(|file| is_elf(&file) && !has_interpreter(&file))
 }
 
 fn is_elf(file: &[u8]) -> bool {

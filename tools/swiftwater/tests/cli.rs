@@ -449,6 +449,7 @@ fn help_has_examples_and_the_manual_a_page_for_each_command() {
         &["perf", "server", "--help"],
         &["perf", "client", "--help"],
         &["bench", "--help"],
+        &["doctor", "--help"],
         &["trace", "plot", "--help"],
         &["trace", "show", "--help"],
     ] {
@@ -464,6 +465,7 @@ fn help_has_examples_and_the_manual_a_page_for_each_command() {
         "swiftwater-perf-server",
         "swiftwater-perf-client",
         "swiftwater-bench",
+        "swiftwater-doctor",
         "swiftwater-trace-plot",
         "swiftwater-trace-show",
     ] {

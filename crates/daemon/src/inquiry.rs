@@ -1,0 +1,114 @@
+//! What anybody may ask a daemon: which one it is, and what carries SCTP there.
+
+use std::fmt;
+use std::time::Duration;
+
+use carrier::request::{Answer, FRAME_BYTES_MAX, Request};
+use rustix::io::Errno;
+use rustix::net::sockopt::{self, Timeout};
+use rustix::net::{RecvFlags, SendFlags};
+use swiftwater::{LinkKind, Stack};
+
+use crate::door::Place;
+
+/// A daemon that takes requests answers within this time.
+const ANSWER_WAIT: Duration = Duration::from_secs(5);
+
+/// A daemon that answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description {
+    /// Its process.
+    pub process: i32,
+    /// Its version.
+    pub version: String,
+    /// What carries SCTP there, in words.
+    pub carries: String,
+}
+
+/// Why there is no daemon to use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NoDaemon {
+    /// Nobody is there.
+    Absent,
+    /// It is somebody's whom programs of this user do not trust: neither root's nor this user's own.
+    Stranger {
+        /// Whose.
+        user: u32,
+    },
+    /// It speaks another version of the language of requests.
+    OtherVersion,
+    /// It does not answer.
+    Silent,
+    /// The system refused, with this errno.
+    System(i32),
+}
+
+impl fmt::Display for NoDaemon {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NoDaemon::Absent => f.write_str("nobody is there"),
+            NoDaemon::Stranger { user } => {
+                write!(f, "it is user {user}'s, and programs trust only root's and their own user's")
+            }
+            NoDaemon::OtherVersion => f.write_str("it is of another version of Swiftwater"),
+            NoDaemon::Silent => f.write_str("it does not answer"),
+            NoDaemon::System(errno) => std::io::Error::from_raw_os_error(*errno).fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for NoDaemon {}
+
+impl From<Errno> for NoDaemon {
+    fn from(error: Errno) -> Self {
+        match error {
+            Errno::NOENT | Errno::CONNREFUSED => NoDaemon::Absent,
+            Errno::AGAIN | Errno::CONNRESET => NoDaemon::Silent,
+            error => NoDaemon::System(error.raw_os_error()),
+        }
+    }
+}
+
+impl Place {
+    /// Asks the daemon there which one it is.
+    ///
+    /// # Errors
+    ///
+    /// There is none that programs of this user could use.
+    pub fn describe(&self) -> Result<Description, NoDaemon> {
+        let connection = self.connect()?;
+        let daemon = sockopt::socket_peercred(&connection)?;
+        if !daemon.uid.is_root() && daemon.uid != rustix::process::geteuid() {
+            return Err(NoDaemon::Stranger { user: daemon.uid.as_raw() });
+        }
+        sockopt::set_socket_timeout(&connection, Timeout::Recv, Some(ANSWER_WAIT))?;
+        let mut frame = [0; FRAME_BYTES_MAX];
+        let bytes = Request::Describe.encode(&mut frame).ok_or(Errno::OVERFLOW)?;
+        rustix::net::send(&connection, &frame[..bytes], SendFlags::NOSIGNAL)?;
+        let (bytes, _) = rustix::net::recv(&connection, &mut frame, RecvFlags::empty())?;
+        let Some(Answer::Value(text)) = Answer::parse(&frame[..bytes]) else {
+            return Err(if bytes == 0 { NoDaemon::Silent } else { NoDaemon::OtherVersion });
+        };
+        let text = String::from_utf8_lossy(text);
+        let (version, carries) = text.split_once(SEPARATOR).ok_or(NoDaemon::OtherVersion)?;
+        let process = daemon.pid.as_raw_nonzero().get();
+        Ok(Description { process, version: version.into(), carries: carries.into() })
+    }
+}
+
+/// Between version and what carries SCTP.
+const SEPARATOR: char = '\n';
+
+/// The answer.
+pub(crate) fn answer(stack: &Stack) -> String {
+    format!("{}{SEPARATOR}{}", env!("CARGO_PKG_VERSION"), what_carries(stack))
+}
+
+/// What carries SCTP, in words.
+pub(crate) fn what_carries(stack: &Stack) -> String {
+    match stack.link() {
+        LinkKind::Raw => "SCTP directly over IP".into(),
+        LinkKind::Udp | LinkKind::Auto => format!("SCTP in UDP, port {}", stack.udp_port()),
+    }
+}

@@ -1,0 +1,127 @@
+//! `swiftwater doctor`: what this host allows, and what to do about it.
+//!
+//! Each check is a function that returns a [`Finding`]. What can be tried is tried; the rest is read from `/proc` and `/etc`.
+//! Nothing is changed: no module is loaded, no limit raised, and the daemon that is started for the trial ends with it.
+
+mod files;
+mod kernel;
+mod network;
+mod process;
+mod trial;
+
+use std::path::Path;
+
+use clap::Args;
+use serde::Serialize;
+use swiftwater_daemon::Place;
+
+use crate::run;
+use files::Files;
+use trial::Trial;
+
+/// The checks.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Each line is `ok`, `note` (it works, and could do more or be quicker) or `fails`, with what to do about it below.
+The exit status is 1 if something fails: then `swiftwater run` cannot give programs SCTP sockets here.
+
+Nothing is changed. The trial of the shim makes an association on loopback, with a daemon of its own.
+
+Examples:
+  swiftwater doctor                                        what this host allows
+  swiftwater doctor --json | jq '.[] | select(.state != \"ok\")'
+  swiftwater doctor > /dev/null && swiftwater run -- PROGRAM")]
+pub(crate) struct DoctorArgs {
+    /// Print one JSON array and nothing else (its keys: docs/json.md).
+    #[arg(long)]
+    pub json: bool,
+    /// One of the trials, in a process of its own.
+    #[arg(long, hide = true, value_enum)]
+    pub trial: Option<Trial>,
+}
+
+/// What a check has found.
+#[derive(Debug, Serialize)]
+struct Finding {
+    check: &'static str,
+    state: State,
+    found: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<String>,
+}
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    /// Nothing is to be done.
+    Ok,
+    /// It works, and could do more or be quicker.
+    Note,
+    /// Programs get no SCTP sockets as long as this is so.
+    Fails,
+}
+
+impl Finding {
+    fn ok(check: &'static str, found: impl Into<String>) -> Self {
+        Finding { check, state: State::Ok, found: found.into(), advice: None }
+    }
+
+    fn note(check: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Finding { check, state: State::Note, found: found.into(), advice: Some(advice.into()) }
+    }
+
+    fn fails(check: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Finding { check, state: State::Fails, found: found.into(), advice: Some(advice.into()) }
+    }
+}
+
+/// Examines the host and prints what is found. An error: something fails.
+pub(crate) fn run(args: &DoctorArgs) -> Result<(), String> {
+    if let Some(trial) = args.trial {
+        return trial.run();
+    }
+    let findings = examine();
+    match args.json {
+        true => println!("{}", serde_json::to_string_pretty(&findings).map_err(|error| error.to_string())?),
+        false => print(&findings),
+    }
+    match findings.iter().filter(|finding| finding.state == State::Fails).count() {
+        0 => Ok(()),
+        count => Err(format!("programs get no SCTP sockets here: {count} of {} checks fail", findings.len())),
+    }
+}
+
+fn examine() -> Vec<Finding> {
+    let files = Files::of_this_host();
+    let place = Place::from_environment();
+    let daemon = place.describe();
+    let shim = run::find_shim();
+    let mut findings = vec![
+        kernel::sctp(&files),
+        kernel::user_namespaces(&files, trial::in_namespaces()),
+        network::raw_ip(network::open_raw_socket()),
+        network::udp_port(daemon.as_ref().ok(), network::bind_udp_port()),
+        network::offload(network::can_segment(), network::can_gather()),
+        network::buffers(&files),
+        process::descriptors(),
+        process::shim(&shim),
+    ];
+    findings.extend(shim.ok().map(|shim| process::preload(trial::preloaded(Path::new(&shim)))));
+    findings.push(process::daemon(&place, daemon));
+    findings
+}
+
+fn print(findings: &[Finding]) {
+    for Finding { check, state, found, advice } in findings {
+        let state = match state {
+            State::Ok => "ok",
+            State::Note => "note",
+            State::Fails => "fails",
+        };
+        println!("{state:<6} {check:<16} {found}");
+        if let Some(advice) = advice {
+            println!("{:<24}{advice}", "");
+        }
+    }
+}

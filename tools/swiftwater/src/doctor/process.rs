@@ -1,0 +1,102 @@
+//! What processes have: descriptors, the shim, a daemon.
+
+use std::path::PathBuf;
+
+use rustix::process::{Resource, getrlimit};
+use swiftwater_daemon::{Description, NoDaemon, Place};
+
+use super::Finding;
+
+/// What each socket of a program costs the daemon: its end of the carrier, and the page.
+const DESCRIPTORS_PER_SOCKET: u64 = 2;
+/// With fewer descriptors than this, servers of ordinary size are refused sockets.
+const DESCRIPTORS_FEW: u64 = 4096;
+
+/// The limit of descriptors, which the daemon raises as far as it may.
+pub(super) fn descriptors() -> Finding {
+    let limit = getrlimit(Resource::Nofile);
+    of_limits(limit.current, limit.maximum)
+}
+
+fn of_limits(current: Option<u64>, maximum: Option<u64>) -> Finding {
+    const CHECK: &str = "descriptors";
+    let Some(maximum) = maximum else { return Finding::ok(CHECK, "no limit for the daemon") };
+    let sockets = maximum / DESCRIPTORS_PER_SOCKET;
+    let current = current.map_or("no limit".into(), |current| current.to_string());
+    let found =
+        format!("{current} for a program, {maximum} for a daemon that it starts: some {sockets} sockets");
+    if maximum >= DESCRIPTORS_FEW {
+        return Finding::ok(CHECK, found);
+    }
+    let advice =
+        "raise the hard limit: `LimitNOFILE=` of the service, or `nofile` in /etc/security/limits.conf";
+    Finding::note(CHECK, found, advice)
+}
+
+/// Where the shim is.
+pub(super) fn shim(found: &Result<PathBuf, String>) -> Finding {
+    const CHECK: &str = "shim";
+    match found {
+        Ok(file) => Finding::ok(CHECK, file.display().to_string()),
+        Err(error) => Finding::fails(CHECK, "not found", error),
+    }
+}
+
+/// Whether programs get SCTP sockets from it.
+pub(super) fn preload(tried: Result<&'static str, String>) -> Finding {
+    const CHECK: &str = "preload";
+    let advice = "the dynamic linker must load the shim: both of the same C library (glibc), LD_PRELOAD not filtered, the file readable on a file system that permits execution";
+    match tried {
+        Ok(found) => Finding::ok(CHECK, found),
+        Err(error) => Finding::fails(CHECK, error, advice),
+    }
+}
+
+/// The daemon of this network namespace.
+pub(super) fn daemon(place: &Place, answer: Result<Description, NoDaemon>) -> Finding {
+    const CHECK: &str = "daemon";
+    let ours = env!("CARGO_PKG_VERSION");
+    match answer {
+        Ok(daemon) if daemon.version == ours => {
+            let Description { process, version, carries } = daemon;
+            Finding::ok(CHECK, format!("process {process} at {place}, version {version}: {carries}"))
+        }
+        Ok(Description { process, version, .. }) => Finding::note(
+            CHECK,
+            format!("process {process} at {place} is of version {version}, this command of {ours}"),
+            "end it when its programs have ended: the next `swiftwater run` starts one of this version",
+        ),
+        Err(NoDaemon::Absent) => Finding::ok(CHECK, format!("none at {place}; `swiftwater run` starts one")),
+        Err(error) => Finding::fails(
+            CHECK,
+            format!("at {place}: {error}"),
+            "end it, or choose another place: SWIFTWATER_DAEMON=@NAME names one for `swiftwater run`",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::*;
+
+    #[test]
+    fn few_descriptors_are_noted() {
+        assert_eq!(of_limits(Some(1024), Some(524_288)).state, State::Ok);
+        let finding = of_limits(Some(256), Some(1024));
+        assert!(finding.state == State::Note && finding.found.contains("some 512 sockets"), "{finding:?}");
+        assert_eq!(of_limits(None, None).state, State::Ok);
+    }
+
+    #[test]
+    fn a_daemon_is_joined_started_or_of_no_use() {
+        let place = Place::from("@here");
+        let of = |version: &str| Description { process: 7, version: version.into(), carries: "SCTP".into() };
+        assert_eq!(daemon(&place, Ok(of(env!("CARGO_PKG_VERSION")))).state, State::Ok);
+        let finding = daemon(&place, Ok(of("0.0.1")));
+        assert!(finding.state == State::Note && finding.found.contains("version 0.0.1"), "{finding:?}");
+        assert_eq!(daemon(&place, Err(NoDaemon::Absent)).state, State::Ok);
+        assert_eq!(daemon(&place, Err(NoDaemon::OtherVersion)).state, State::Fails);
+        assert_eq!(daemon(&place, Err(NoDaemon::Stranger { user: 7 })).state, State::Fails);
+    }
+}

@@ -1,0 +1,126 @@
+//! What is tried in a process of its own.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::{Command, Output};
+use std::thread;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use nix::sched::{CloneFlags, unshare};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use swiftwater::Options;
+use swiftwater_daemon::{Daemon, DaemonOptions, Place};
+
+use crate::run::{PRELOAD_VARIABLE, SHIM, is_static};
+
+/// An association on loopback takes no time; what takes so long does not work.
+const WAIT: Duration = Duration::from_secs(5);
+/// The variable that names the daemon to programs.
+const PLACE_VARIABLE: &str = "SWIFTWATER_DAEMON";
+
+/// What the process tries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Trial {
+    /// To get a user and a network namespace.
+    Namespaces,
+    /// To send itself a message over SCTP.
+    Sockets,
+}
+
+impl Trial {
+    pub(super) fn run(self) -> Result<(), String> {
+        match self {
+            Trial::Namespaces => unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNET)
+                .map_err(|error| error.desc().to_owned()),
+            Trial::Sockets => {
+                if !is_preloaded() {
+                    return Err(format!("the dynamic linker has not loaded {SHIM}"));
+                }
+                send_to_myself().map_err(|error| format!("an SCTP socket under the shim: {error}"))
+            }
+        }
+    }
+
+    fn command(self) -> Result<Command, String> {
+        let myself = std::env::current_exe().map_err(|error| format!("cannot find myself: {error}"))?;
+        let name = self.to_possible_value().ok_or("a trial has a name")?;
+        let mut command = Command::new(myself);
+        command.args(["doctor", "--trial", name.get_name()]);
+        Ok(command)
+    }
+}
+
+fn is_preloaded() -> bool {
+    fs::read_to_string("/proc/self/maps").is_ok_and(|maps| maps.contains(SHIM))
+}
+
+fn send_to_myself() -> io::Result<()> {
+    const TEXT: &[u8] = b"swiftwater";
+    const SCTP: i32 = 132;
+    let open = || {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::from(SCTP)))?;
+        socket.set_read_timeout(Some(WAIT))?;
+        socket.set_write_timeout(Some(WAIT))?;
+        Ok::<_, io::Error>(socket)
+    };
+    let listener = open()?;
+    listener.bind(&SockAddr::from(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))))?;
+    listener.listen(1)?;
+    let mut client = open()?;
+    client.connect(&listener.local_addr()?)?;
+    let (mut server, _) = listener.accept()?;
+    client.write_all(TEXT)?;
+    let mut read = [0; TEXT.len()];
+    server.read_exact(&mut read)?;
+    if read == TEXT { Ok(()) } else { Err(io::Error::other("another message came than was sent")) }
+}
+
+/// Whether a process without privileges gets a network of its own.
+pub(super) fn in_namespaces() -> Result<(), String> {
+    succeed(&mut Trial::Namespaces.command()?).map(drop)
+}
+
+/// Whether a program with the shim gets SCTP sockets; says what was seen.
+pub(super) fn preloaded(shim: &Path) -> Result<&'static str, String> {
+    let command = Trial::Sockets.command()?;
+    if is_static(Path::new(command.get_program())) {
+        return shows_shim(shim);
+    }
+    let place = Place::Abstract(format!("swiftwater-doctor-{}", std::process::id()));
+    serve(&place)?;
+    let mut command = command;
+    command.env(PRELOAD_VARIABLE, shim).env(PLACE_VARIABLE, place.to_string());
+    succeed(&mut command).map(|_| "a program under the shim made an association and sent itself a message")
+}
+
+/// This command is linked statically, so another program has to show that the shim is loaded into it.
+fn shows_shim(shim: &Path) -> Result<&'static str, String> {
+    let output = succeed(Command::new("cat").arg("/proc/self/maps").env(PRELOAD_VARIABLE, shim))?;
+    let is_there = String::from_utf8_lossy(&output.stdout).contains(SHIM);
+    is_there.then_some("the dynamic linker loads it").ok_or_else(|| {
+        format!("the dynamic linker has not loaded it: {}", String::from_utf8_lossy(&output.stderr).trim())
+    })
+}
+
+/// Starts a daemon that ends with this process.
+fn serve(place: &Place) -> Result<(), String> {
+    let stack = Options { udp_port: Some(0), ..Options::default() };
+    let options = DaemonOptions { place: place.clone(), stack, idle_exit: None };
+    let daemon = Daemon::bind(&options).map_err(|error| format!("no daemon can be started: {error}"))?;
+    thread::spawn(move || daemon.run());
+    Ok(())
+}
+
+/// What a command that has succeeded said.
+fn succeed(command: &mut Command) -> Result<Output, String> {
+    let output = command.output().map_err(|error| format!("{}: {error}", command.get_program().display()))?;
+    if output.status.success() {
+        return Ok(output);
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let said = said.trim().trim_start_matches("swiftwater: ");
+    Err(if said.is_empty() { output.status.to_string() } else { said.to_owned() })
+}

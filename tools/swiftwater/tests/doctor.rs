@@ -1,0 +1,95 @@
+//! `swiftwater doctor` as a user runs it.
+#![allow(missing_docs)]
+
+mod daemon;
+
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::process::Command;
+use std::{fs, thread};
+
+use nix::sys::socket::{
+    AddressFamily, Backlog, MsgFlags, SockFlag, SockType, UnixAddr, accept, bind, listen, recv, send, socket,
+};
+use serde_json::Value;
+
+use daemon::{Daemon, SWIFTWATER};
+
+/// Runs it; returns whether it succeeded, and what it found.
+fn examine(command: &str, place: &str) -> (bool, Vec<Value>) {
+    let output = Command::new(command)
+        .args(["doctor", "--json"])
+        .env("SWIFTWATER_DAEMON", place)
+        .output()
+        .expect("the command starts");
+    let findings: Value = serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
+    (output.status.success(), findings.as_array().expect("an array").clone())
+}
+
+fn finding<'a>(findings: &'a [Value], check: &str) -> &'a Value {
+    findings.iter().find(|finding| finding["check"] == check).unwrap_or_else(|| panic!("no {check}"))
+}
+
+#[test]
+fn all_is_well_where_the_shim_and_a_daemon_are() {
+    let daemon = Daemon::start("doctor");
+    // This builds the shim.
+    assert!(daemon.run("true").status().expect("the command starts").success());
+    let (success, findings) = examine(SWIFTWATER, &daemon.place);
+    assert!(success, "{findings:?}");
+    for check in ["shim", "preload", "daemon", "udp-port"] {
+        assert_eq!(finding(&findings, check)["state"], "ok", "{findings:?}");
+    }
+    let found = finding(&findings, "daemon")["found"].as_str().expect("text");
+    let expected =
+        format!("process {} at {}, version {}", daemon.id(), daemon.place, env!("CARGO_PKG_VERSION"));
+    assert!(found.starts_with(&expected), "{found}");
+    let documented = include_str!("../../../docs/json.md");
+    for finding in &findings {
+        for key in finding.as_object().expect("an object").keys().chain([&finding["check"].to_string()]) {
+            assert!(
+                documented.contains(&format!("`{}`", key.trim_matches('"'))),
+                "{key} is missing in docs/json.md"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_daemon_of_another_version_fails() {
+    let name = format!("swiftwater-test-doctor-other-{}", std::process::id());
+    let door =
+        socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None).expect("a socket");
+    let address = UnixAddr::new_abstract(name.as_bytes()).expect("a short name");
+    bind(door.as_raw_fd(), &address).expect("a name of our own");
+    listen(&door, Backlog::new(8).expect("small")).expect("it is bound");
+    let other = thread::spawn(move || {
+        let connection = accept(door.as_raw_fd()).expect("the doctor asks");
+        recv(connection, &mut [0; 1024], MsgFlags::empty()).expect("a request");
+        send(connection, b"another language", MsgFlags::empty()).expect("the doctor waits");
+        nix::unistd::close(connection).expect("ours");
+    });
+    let (success, findings) = examine(SWIFTWATER, &format!("@{name}"));
+    other.join().expect("it was asked");
+    assert!(!success);
+    let daemon = finding(&findings, "daemon");
+    assert_eq!(daemon["state"], "fails", "{daemon}");
+    assert!(daemon["found"].as_str().expect("text").contains("another version"), "{daemon}");
+}
+
+#[test]
+fn a_missing_shim_fails_with_advice() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("doctor-alone");
+    fs::create_dir_all(&folder).expect("a folder of our own");
+    let alone = folder.join("swiftwater");
+    // One that an earlier run has left.
+    let _ = fs::remove_file(&alone);
+    fs::hard_link(SWIFTWATER, &alone).expect("on the same file system");
+    let (success, findings) = examine(alone.to_str().expect("text"), "@swiftwater-test-nobody");
+    assert!(!success);
+    let shim = finding(&findings, "shim");
+    assert!(
+        shim["state"] == "fails" && shim["advice"].as_str().expect("text").contains("install it"),
+        "{shim}"
+    );
+}
