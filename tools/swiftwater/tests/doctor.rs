@@ -42,7 +42,7 @@ fn all_is_well_where_the_shim_and_a_daemon_are() {
     }
     let found = finding(&findings, "daemon")["found"].as_str().expect("text");
     let expected =
-        format!("process {} at {}, version {}", daemon.id(), daemon.place, env!("CARGO_PKG_VERSION"));
+        format!("process {} at {}, version {}", daemon.process.id(), daemon.place, env!("CARGO_PKG_VERSION"));
     assert!(found.starts_with(&expected), "{found}");
     let documented = include_str!("../../../docs/json.md");
     for finding in &findings {
