@@ -81,7 +81,8 @@ impl FromStr for Multipath {
     }
 }
 
-/// Settings of one association, taken when it is set up.
+/// Settings of one association. Those that the handshake is about hold from then on; the others can be changed with
+/// [`Endpoint::set_config`](crate::Endpoint::set_config).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AssociationConfig {
     /// Outbound streams to ask for (sinit_num_ostreams), 10.
@@ -103,12 +104,19 @@ pub struct AssociationConfig {
     /// A message that is still arriving is handed on in parts once this much of it waits (SCTP_PARTIAL_DELIVERY_POINT);
     /// at most half of the receive buffer counts. 512 KiB.
     pub partial_delivery_bytes: usize,
+    /// Most payload in one DATA chunk (SCTP_MAXSEG); longer messages are cut. `None`: as much as a packet takes.
+    pub fragment_bytes_max: Option<usize>,
+    /// Whether every message leaves at once (SCTP_NODELAY), however little it is and whatever is outstanding. No.
+    pub nodelay: bool,
     /// Congestion control of every path, where it is not coupled.
     pub congestion: Algorithm,
     /// Whether the paths have one congestion control together, in place of `congestion`. `None`: one each.
     pub coupling: Coupling,
     /// Whether new data leaves on all paths at once.
     pub multipath: Multipath,
+    /// Most packets that an acknowledgement may set free at once (Max.Burst, RFC 9260 §6.1 D; SCTP_MAX_BURST). `None`: the
+    /// pacer sees to that.
+    pub burst_packets_max: Option<u32>,
     /// Whether the longest packet that each path takes is found out by probes (RFC 8899; SPP_PMTUD_ENABLE). Otherwise packets
     /// are as long as the link takes (`spp_pathmtu`), and routers may cut them. On.
     pub path_mtu_discovery: bool,
@@ -127,8 +135,10 @@ pub struct AssociationConfig {
     pub heartbeat_interval: Option<Duration>,
     /// Most unconfirmed paths that are probed in one RTO (HB.Max.Burst), 1.
     pub heartbeat_burst_max: u32,
-    /// Delay of a SACK that waits for a second packet (SACK.Delay), 200 ms.
+    /// Delay of a SACK that waits for more packets (SACK.Delay), 200 ms.
     pub sack_delay: Duration,
+    /// After how many packets with data a SACK leaves at once (sack_freq of SCTP_DELAYED_SACK), 2.
+    pub sack_frequency: u32,
     /// Max.Init.Retransmits, 8.
     pub init_retries_max: u32,
     /// Association.Max.Retrans, 10.
@@ -143,6 +153,8 @@ pub struct AssociationConfig {
     pub path_suspicion: bool,
     /// Valid.Cookie.Life, 60 s.
     pub cookie_life: Duration,
+    /// An association on which no data has passed for so long is shut down (SCTP_AUTOCLOSE). `None`: never.
+    pub autoclose: Option<Duration>,
     /// Whether the user hears of what it need not act upon, too: paths, messages that were not delivered, a send buffer that
     /// has run empty (RFC 6458 §6.1). No.
     pub events: bool,
@@ -161,27 +173,59 @@ impl Default for AssociationConfig {
             receive_buffer_tuned_bytes: 64 << 20,
             message_bytes_max: 16 << 20,
             partial_delivery_bytes: 512 << 10,
+            fragment_bytes_max: None,
+            nodelay: false,
             congestion: Algorithm::default(),
             coupling: Coupling::default(),
             multipath: Multipath::default(),
+            burst_packets_max: None,
             path_mtu_discovery: true,
             rto: RtoConfig::default(),
             ecn: true,
             nr_sack: true,
             tail_loss_probes: true,
-            heartbeat_interval: Some(Duration::from_secs(30)),
+            heartbeat_interval: Some(HEARTBEAT_INTERVAL),
             heartbeat_burst_max: 1,
             sack_delay: Duration::from_millis(200),
+            sack_frequency: 2,
             init_retries_max: 8,
             association_retries_max: 10,
             path_retries_max: 5,
             potentially_failed_retries_max: 0,
             path_suspicion: true,
             cookie_life: Duration::from_secs(60),
+            autoclose: None,
             events: false,
             trace: false,
         }
     }
+}
+
+/// Changes to one path of an association, or to all of them (SCTP_PEER_ADDR_PARAMS). What is `None` stays as it is.
+///
+/// ```
+/// let quiet = sctp::PathOptions { heartbeats: Some(false), ..Default::default() };
+/// assert_eq!(quiet.retries_max, None, "and stays as it is");
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PathOptions {
+    /// Whether it is probed while it is idle (SPP_HB_ENABLE, SPP_HB_DISABLE).
+    pub heartbeats: Option<bool>,
+    /// HB.interval (spp_hbinterval).
+    pub heartbeat_interval: Option<Duration>,
+    /// Probe it now (SPP_HB_DEMAND).
+    pub heartbeat_now: bool,
+    /// Path.Max.Retrans (spp_pathmaxrxt).
+    pub retries_max: Option<u32>,
+    /// PotentiallyFailed.Max.Retrans (spt_pathpfthld).
+    pub potentially_failed_retries_max: Option<u32>,
+    /// Whether the longest packet that it takes is found out by probes (SPP_PMTUD_ENABLE, SPP_PMTUD_DISABLE).
+    pub mtu_discovery: Option<bool>,
+    /// The largest SCTP packet, where it is not found out (spp_pathmtu counts the headers of IP, too). Less than 512 bytes
+    /// and more than the link takes do not count.
+    pub mtu_bytes: Option<usize>,
+    /// Delay of a SACK for what comes on this path and waits for more (spp_sackdelay).
+    pub sack_delay: Option<Duration>,
 }
 
 /// Settings of an endpoint.
@@ -199,6 +243,8 @@ pub struct EndpointConfig {
     pub shares_host: bool,
 }
 
+/// HB.interval (RFC 9260 §16).
+pub(crate) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(30);
 /// What a message costs in a buffer beyond its payload, so that a million one-byte messages are not free.
 pub const MESSAGE_OVERHEAD_BYTES: usize = 64;
 /// Smallest receive window that RFC 9260 §3.3.2 allows to advertise in an INIT.

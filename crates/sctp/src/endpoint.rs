@@ -19,7 +19,7 @@ use rand_chacha::rand_core::{RngCore, SeedableRng};
 use slab::Slab;
 
 use crate::association::{Association, BatchRules, Context, Identity, Queued};
-use crate::config::{AssociationConfig, EndpointConfig};
+use crate::config::{AssociationConfig, EndpointConfig, PathOptions};
 use crate::cookie::CookieJar;
 use crate::error::{ConnectError, PrimaryError, SendError};
 use crate::event::{Admission, Host, SendInfo};
@@ -259,6 +259,48 @@ impl Endpoint {
         association.set_primary(address)?;
         self.settle(id);
         Ok(())
+    }
+
+    /// Changes the settings of an association, but those that its handshake was about. What differs from before goes to all
+    /// its paths.
+    pub fn set_config<H: Host + ?Sized>(
+        &mut self,
+        now: Time,
+        id: AssociationId,
+        config: &AssociationConfig,
+        host: &mut H,
+    ) {
+        self.with(id, now, host, |association, cx| association.set_config(cx, config));
+    }
+
+    /// Changes the settings of the path to one address of the peer; without an address, of all paths and of any to come.
+    ///
+    /// # Errors
+    ///
+    /// The peer has no such address, or is gone.
+    pub fn set_path<H: Host + ?Sized>(
+        &mut self,
+        now: Time,
+        id: AssociationId,
+        address: Option<IpAddr>,
+        options: &PathOptions,
+        host: &mut H,
+    ) -> Result<(), PrimaryError> {
+        let mut outcome = Err(PrimaryError::Closed);
+        self.with(id, now, host, |association, cx| outcome = association.set_path(cx, address, options));
+        outcome
+    }
+
+    /// Associations that a listener takes from now on have these settings.
+    pub fn set_listener_config(&mut self, port: u16, config: AssociationConfig) {
+        if let Some(listener) = self.listeners.get_mut(&port) {
+            *listener = Arc::new(config);
+        }
+    }
+
+    /// The settings of an association.
+    pub fn config(&self, id: AssociationId) -> Option<Arc<AssociationConfig>> {
+        self.associations.get(id.index()).map(|association| association.config())
     }
 
     /// Ends the association at once; unsent data is lost (RFC 9260 §9.1).

@@ -79,7 +79,7 @@ impl fmt::Display for ConnectError {
 
 impl std::error::Error for ConnectError {}
 
-/// Why a path did not become the primary one.
+/// Why what was asked of a path of an association was not done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PrimaryError {
     /// The association is gone.

@@ -21,9 +21,9 @@ use crate::stream_table::StreamTable;
 use crate::time::Time;
 use crate::tsn;
 
-/// Bytes of DATA that make a SACK due at once: two packets of Ethernet (RFC 9260 §6.2: a SACK at least
-/// for every second packet), so that one 64 KB packet on loopback does not wait for another.
-const ACK_AT_ONCE_BYTES: usize = 2 * 1452;
+/// Bytes of DATA that count as one packet with regard to when a SACK is due: a packet of Ethernet (RFC 9260 §6.2: a SACK at
+/// least for every second packet), so that one 64 KB packet on loopback does not wait for another.
+const ACKED_PACKET_BYTES: usize = 1452;
 
 /// No SACK waits longer than that, whatever was set (RFC 9260 §6.2).
 const SACK_DELAY_MAX: Duration = Duration::from_millis(500);
@@ -94,6 +94,8 @@ pub(crate) struct Inbound {
     /// The peer has no more of an open record for now.
     part_wanted: bool,
     quick_acks: u8,
+    /// So many packets with data make a SACK due at once.
+    sack_frequency: u32,
     /// Packets with data since the reader was last up to date.
     packets_behind: u32,
     ack_now: bool,
@@ -129,10 +131,18 @@ impl Inbound {
             packet_had_data: false,
             part_wanted: false,
             quick_acks: QUICK_ACKS,
+            sack_frequency: config.sack_frequency,
             packets_behind: 0,
             ack_now: false,
             ack_at: None,
         }
+    }
+
+    /// Takes settings that may change while the association lives. What the peer was told of a window stays.
+    pub(crate) fn set_config(&mut self, config: &AssociationConfig) {
+        self.buffer.set_bounds(config.receive_buffer_bytes, config.receive_buffer_tuned_bytes);
+        self.partial_delivery_bytes = config.partial_delivery_bytes.min(config.receive_buffer_bytes / 2);
+        self.sack_frequency = config.sack_frequency;
     }
 
     /// Whether data comes on several paths at once.
@@ -256,7 +266,11 @@ impl Inbound {
         }
         let gap = !self.beyond.is_empty();
         // With several paths a gap is no sign of a loss: it is reported with every second packet, or soon.
-        if self.unacked_packets >= 2 || self.unacked_bytes >= ACK_AT_ONCE_BYTES || (gap && !self.multipath) {
+        let enough_bytes = ACKED_PACKET_BYTES * self.sack_frequency as usize;
+        if self.unacked_packets >= self.sack_frequency
+            || self.unacked_bytes >= enough_bytes
+            || (gap && !self.multipath)
+        {
             self.ack_now = true;
         }
         if !self.ack_now && self.ack_at.is_none() {

@@ -39,7 +39,7 @@ pub mod trace;
 mod transmit;
 mod tsn;
 
-pub use config::{AssociationConfig, Checksum, EndpointConfig, Multipath};
+pub use config::{AssociationConfig, Checksum, EndpointConfig, Multipath, PathOptions};
 pub use endpoint::{Arrival, AssociationId, Endpoint, PathHints, Unreachable};
 pub use error::{CloseReason, ConnectError, PrimaryError, SendError, UnknownName};
 pub use event::{Admission, Event, Host, Payload, ReceiveInfo, SendInfo};

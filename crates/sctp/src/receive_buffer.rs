@@ -26,6 +26,11 @@ impl ReceiveBuffer {
         ReceiveBuffer { bytes, max_bytes, round_since: Time::ZERO, taken_bytes: 0 }
     }
 
+    /// Sets its size. What the peer was told that there is room for stays: it never shrinks.
+    pub(crate) fn set_bounds(&mut self, bytes: usize, max_bytes: usize) {
+        (self.bytes, self.max_bytes) = (self.bytes.max(bytes), max_bytes);
+    }
+
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
         self.bytes

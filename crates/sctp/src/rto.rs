@@ -43,6 +43,14 @@ impl Rto {
         self.rto_max = self.rto_max.max(self.rto);
     }
 
+    /// The limits have changed. What was measured or doubled stays, within them.
+    pub(crate) fn change_limits(&mut self, old: &RtoConfig, config: &RtoConfig) {
+        let untouched = self.srtt.is_none() && self.rto == old.initial;
+        let rto = if untouched { config.initial } else { self.rto };
+        self.rto = rto.clamp(config.min, config.max);
+        self.rto_max = self.rto_max.max(self.rto);
+    }
+
     /// Doubles the timeout after it expired (RFC 9260 §6.3.3 E2).
     pub(crate) fn back_off(&mut self, config: &RtoConfig) {
         self.rto = (self.rto * 2).min(config.max);

@@ -11,7 +11,7 @@ use crate::path::PathState;
 use crate::time::Time;
 
 /// Which fields a struct of this file has. It grows when fields are added; a field keeps its meaning.
-pub const STATISTICS_VERSION: u32 = 5;
+pub const STATISTICS_VERSION: u32 = 6;
 
 /// Where an association stands (RFC 9260 §4; `sctpAssocState`, `sstat_state`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -197,8 +197,12 @@ pub struct PathStatistics {
     pub active: bool,
     /// The same in full (`spinfo_state`).
     pub state: PathState,
-    /// Whether heartbeats are sent when nothing else is (`sctpAssocRemAddrHBActive`).
+    /// Whether heartbeats are sent when nothing else is, once the association is up (`sctpAssocRemAddrHBActive`).
     pub heartbeats: bool,
+    /// HB.interval, whether heartbeats are sent or not (`spp_hbinterval`).
+    pub heartbeat_interval: Duration,
+    /// Delay of a SACK for what comes on it and waits for more (`spp_sackdelay`).
+    pub sack_delay: Duration,
     /// Largest SCTP packet (`spinfo_mtu`).
     pub mtu_bytes: usize,
     /// Congestion window (`spinfo_cwnd`).
@@ -223,6 +227,8 @@ pub struct PathStatistics {
     pub errors: u32,
     /// Path.Max.Retrans (`sctpAssocRemAddrMaxPathRtx`).
     pub retries_max: u32,
+    /// PotentiallyFailed.Max.Retrans (`spt_pathpfthld`).
+    pub potentially_failed_retries_max: u32,
     /// Retransmission timeouts, T3-rtx (`sctpAssocRemAddrRtx`).
     pub timeouts: u64,
     /// Packets sent on it.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use sctp::{PrimaryError, Statistics};
+use sctp::{PathOptions, PrimaryError, Statistics};
 use streams::{Chain, Interest, Message as Block, Module};
 use tpi::{Addresses, Errno, Primitive};
 
@@ -451,6 +451,46 @@ impl Association {
     pub fn set_primary(&self, address: IpAddr) -> Result<(), PrimaryError> {
         let Socket { stream, ref shard, .. } = self.shared.socket;
         with_driver(shard, |driver| driver.set_primary(stream, 0, address))
+            .unwrap_or(Err(PrimaryError::Closed))
+    }
+
+    /// Changes the settings of this association. What its handshake was about stays (streams, congestion control, use of several
+    /// paths, ECN), and so does what belongs to the sockets. A setting of paths that differs from before goes to all of them.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use swiftwater::{Association, Listener, Options};
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// # let client = Association::connect(listener.local_address())?;
+    /// client.set_options(&Options { nodelay: true, sack_delay: Duration::from_millis(10), ..Options::default() });
+    /// assert_eq!(client.statistics().paths[0].sack_delay, Duration::from_millis(10));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_options(&self, options: &Options) {
+        let socket = &self.shared.socket;
+        let config = options.association_config();
+        // One that is gone needs none.
+        let _ = socket.command(|driver, cx| driver.change_config(cx, socket.stream, 0, config));
+    }
+
+    /// Changes the settings of the path to one address of the peer, or without an address of all paths.
+    ///
+    /// ```
+    /// # use swiftwater::{Association, Listener, PathOptions};
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// # let client = Association::connect(listener.local_address())?;
+    /// client.set_path(None, &PathOptions { heartbeats: Some(false), ..PathOptions::default() })?;
+    /// assert!(client.statistics().paths.iter().all(|path| !path.heartbeats));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The peer has no such address, or the association is gone.
+    pub fn set_path(&self, address: Option<IpAddr>, options: &PathOptions) -> Result<(), PrimaryError> {
+        let socket = &self.shared.socket;
+        socket
+            .command(|driver, cx| driver.set_path(cx, socket.stream, 0, address, options))
             .unwrap_or(Err(PrimaryError::Closed))
     }
 

@@ -96,6 +96,14 @@ impl Listener {
         self.accept_with(Patience::None)
     }
 
+    /// Associations that come from now on have the settings of an association that these options say. The sockets stay as they
+    /// are, and so does the backlog.
+    pub fn set_options(&self, options: &Options) {
+        let config = options.association_config();
+        // A listener that is gone takes none.
+        let _ = self.socket.command(|driver, cx| driver.change_config(cx, self.socket.stream, 0, config));
+    }
+
     fn accept_with(&self, patience: Patience) -> Result<Association, RecvError> {
         loop {
             if let Some(association) = self.take(self.socket.getmsg(patience)?)? {

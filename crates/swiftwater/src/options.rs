@@ -23,6 +23,9 @@ pub enum LinkKind {
 
 /// Settings of a [`Stack`](crate::Stack) and of every association on it.
 ///
+/// Those of an association that its handshake is not about can be changed while it lives:
+/// [`Association::set_options`](crate::Association::set_options).
+///
 /// ```
 /// let options = swiftwater::Options { streams_out: 64, ..Default::default() };
 /// assert_eq!(options.receive_buffer_bytes, 1 << 20);
@@ -58,6 +61,10 @@ pub struct Options {
     /// The end of a burst is probed after two round trips without an answer, instead of waiting for RTO.Min
     /// (RFC 8985 §7). Default true.
     pub tail_loss_probes: bool,
+    /// Most payload in one DATA chunk (`SCTP_MAXSEG`); longer messages are cut. Default: as much as a packet takes.
+    pub fragment_bytes_max: Option<usize>,
+    /// Most packets that an acknowledgement may set free at once (`SCTP_MAX_BURST`). Default: the pacer sees to that.
+    pub burst_packets_max: Option<u32>,
     /// Send every message at once (`SCTP_NODELAY`). Otherwise messages that follow each other within 50 µs
     /// while data is outstanding share packets and system calls. Default false.
     pub nodelay: bool,
@@ -96,8 +103,10 @@ pub struct Options {
     /// HB.interval; `None` sends no heartbeats. They find out which paths live, and keep the mappings of NATs alive. Default
     /// 30 s.
     pub heartbeat_interval: Option<Duration>,
-    /// Delay of a SACK that waits for a second packet. Default 200 ms.
+    /// Delay of a SACK that waits for more packets. Default 200 ms.
     pub sack_delay: Duration,
+    /// After how many packets with data a SACK leaves at once (`sack_freq` of `SCTP_DELAYED_SACK`). Default 2.
+    pub sack_frequency: u32,
     /// Max.Init.Retransmits. Default 8.
     pub init_retries_max: u32,
     /// Association.Max.Retrans. Default 10.
@@ -109,6 +118,10 @@ pub struct Options {
     /// Whether data leaves a path that has fallen silent for longer than a round trip takes, while another path is active.
     /// Default on.
     pub path_suspicion: bool,
+    /// Valid.Cookie.Life. Default 60 s.
+    pub cookie_life: Duration,
+    /// An association on which no data has passed for so long is shut down (`SCTP_AUTOCLOSE`). Default: never.
+    pub autoclose: Option<Duration>,
     /// Associations that may wait to be accepted. Default 128.
     pub backlog: u32,
     /// Whether [`Association::next`](crate::Association::next) gives the events of an association in their place among its
@@ -135,7 +148,9 @@ impl Default for Options {
             coupling: association.coupling,
             ecn: association.ecn,
             tail_loss_probes: association.tail_loss_probes,
-            nodelay: false,
+            fragment_bytes_max: association.fragment_bytes_max,
+            burst_packets_max: association.burst_packets_max,
+            nodelay: association.nodelay,
             busy_poll: Duration::from_micros(50),
             link: LinkKind::Udp,
             udp_port: None,
@@ -149,11 +164,14 @@ impl Default for Options {
             rto_max: association.rto.max,
             heartbeat_interval: association.heartbeat_interval,
             sack_delay: association.sack_delay,
+            sack_frequency: association.sack_frequency,
             init_retries_max: association.init_retries_max,
             association_retries_max: association.association_retries_max,
             path_retries_max: association.path_retries_max,
             potentially_failed_retries_max: association.potentially_failed_retries_max,
             path_suspicion: association.path_suspicion,
+            cookie_life: association.cookie_life,
+            autoclose: association.autoclose,
             backlog: 128,
             events: false,
             trace: None,
@@ -172,8 +190,11 @@ impl Options {
             receive_buffer_tuned_bytes: self.buffer_tuned_bytes,
             message_bytes_max: self.message_bytes_max,
             partial_delivery_bytes: self.partial_delivery_bytes.max(1),
+            fragment_bytes_max: self.fragment_bytes_max.map(|bytes| bytes.max(1)),
+            nodelay: self.nodelay,
             congestion: self.congestion,
             multipath: self.multipath,
+            burst_packets_max: self.burst_packets_max,
             coupling: self.coupling,
             ecn: self.ecn,
             path_mtu_discovery: self.path_mtu_discovery,
@@ -185,11 +206,14 @@ impl Options {
             },
             heartbeat_interval: self.heartbeat_interval,
             sack_delay: self.sack_delay,
+            sack_frequency: self.sack_frequency.max(1),
             init_retries_max: self.init_retries_max,
             association_retries_max: self.association_retries_max,
             path_retries_max: self.path_retries_max,
             potentially_failed_retries_max: self.potentially_failed_retries_max,
             path_suspicion: self.path_suspicion,
+            cookie_life: self.cookie_life,
+            autoclose: self.autoclose,
             events: self.events,
             trace: self.trace.is_some(),
             ..sctp::AssociationConfig::default()

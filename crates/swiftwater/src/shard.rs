@@ -75,7 +75,6 @@ pub(crate) struct Shard {
     inner: Mutex<Inner>,
     pub(crate) watch: Arc<Watch>,
     background: Background,
-    nodelay: bool,
     /// How long one who waits looks before it sleeps.
     pub(crate) busy_poll: Duration,
 }
@@ -114,7 +113,6 @@ impl Shard {
             }),
             watch,
             background: Background::default(),
-            nodelay: options.nodelay,
             busy_poll: options.busy_poll,
         });
         shard.background.start(&shard)?;
@@ -134,8 +132,8 @@ impl Shard {
         if inner.poller == Poller::Background {
             inner.waiting.kick(Sleeper::Background);
         }
-        if inner.executive.flush_due() || self.nodelay {
-            inner.flush(self.nodelay);
+        if inner.executive.flush_due() {
+            inner.flush(false);
             // SACKs come before the next decision to send, unless somebody has just looked for them.
             if !std::mem::take(&mut inner.looked) {
                 inner.take_arrivals();

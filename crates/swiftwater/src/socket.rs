@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use streams::{Chain, Interest, Kind, Message as Block, ReadError, StreamId, WriteError};
+use providers::SctpDriver;
+use streams::{Chain, Cx, Interest, Kind, Message as Block, ReadError, StreamId, WriteError};
 use tpi::{Errno, Primitive, TransferInfo};
 
 use crate::error::{Loss, RecvError, SendError};
@@ -367,6 +368,7 @@ impl Socket {
         inner: &mut Inner,
         message: &mut Option<Block>,
     ) -> Option<Result<(), WriteError>> {
+        inner.tell_time();
         match inner.executive.putmsg(self.stream, message.take()?) {
             Ok(()) => {
                 self.after_request(inner);
@@ -378,6 +380,17 @@ impl Socket {
             }
             Err(refused) => Some(Err(refused.error)),
         }
+    }
+
+    /// Has the provider do something at once, and sends what that gives to send. `None`: a fault has closed everything.
+    pub(crate) fn command<R>(&self, f: impl FnOnce(&mut SctpDriver, &mut Cx<'_>) -> R) -> Option<R> {
+        let mut inner = self.shard.enter();
+        inner.tell_time();
+        let driver = inner.driver;
+        let outcome =
+            inner.guarded(Some(self.stream), |inner| inner.executive.with_driver(driver, f)).flatten();
+        self.after_request(&mut inner);
+        outcome
     }
 
     fn after_request(&self, inner: &mut Inner) {
@@ -392,6 +405,7 @@ impl Socket {
     pub(crate) fn ask(&self, primitive: Primitive) -> Result<Primitive, WriteError> {
         let mut inner = self.shard.enter();
         let message = Block::with_data(Kind::Proto(primitive), Chain::new());
+        inner.tell_time();
         let answer = inner.guarded(Some(self.stream), |inner| {
             inner.executive.putmsg(self.stream, message).map_err(|refused| refused.error)?;
             Ok(inner.executive.getpmsg(self.stream, streams::Select::HighPriority))
@@ -405,6 +419,13 @@ impl Socket {
 }
 
 impl Inner {
+    /// Requests bear no time, and nothing may have happened for long.
+    fn tell_time(&mut self) {
+        let driver = self.driver;
+        let tell = |driver: &mut SctpDriver, _: &mut Cx<'_>| driver.set_now(Instant::now());
+        self.guarded(None, |inner| inner.executive.with_driver(driver, tell));
+    }
+
     /// Why nothing can be received, if that is so; told once.
     pub(crate) fn take_fault(&mut self) -> Option<GivenUp> {
         let why = self.fault.take()?;

@@ -67,3 +67,21 @@ impl fmt::Debug for TraceSink {
         f.debug_struct("TraceSink").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{Listener, Options, Stack};
+
+    #[test]
+    fn a_request_after_a_long_silence_bears_the_time_at_which_it_is_made() {
+        let long_ago = Instant::now().checked_sub(Duration::from_secs(10)).unwrap();
+        let sink = TraceSink { epoch: long_ago, take: Arc::new(|_| {}) };
+        let options = Options { udp_port: Some(0), trace: Some(sink), ..Options::default() };
+        let listener = Listener::bind("127.0.0.1:0/udp:0").unwrap();
+        let client = Stack::bind(&options).unwrap().connect(listener.local_address()).unwrap();
+        assert_eq!(client.statistics().t1_timeouts, 0, "the INIT was answered at once");
+    }
+}

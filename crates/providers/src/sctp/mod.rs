@@ -22,8 +22,8 @@ use std::time::Instant;
 
 use ::sctp::trace::Record;
 use ::sctp::{
-    Admission, AssociationConfig, AssociationId, Endpoint, EndpointConfig, EndpointStatistics, PrimaryError,
-    SendError, SendInfo, Statistics, Time, TransmitBuffer,
+    Admission, AssociationConfig, AssociationId, Endpoint, EndpointConfig, EndpointStatistics, PathOptions,
+    PrimaryError, SendError, SendInfo, Statistics, Time, TransmitBuffer,
 };
 use links::{Link, LinkStats};
 use streams::{Cx, Driver, Errno, FlushScope, Interest, Kind, Message, Pool, StreamId};
@@ -64,7 +64,7 @@ pub struct SctpDriver {
     refused: Option<::sctp::Transmit>,
     /// The core's time zero.
     epoch: Instant,
-    /// The time of the last interrupt or flush, for requests in between.
+    /// The time of the last interrupt or flush, or what was told since: for requests in between.
     now: Time,
     trace: Option<TraceTaker>,
 }
@@ -119,6 +119,11 @@ impl SctpDriver {
         self.configs.insert(s, config);
     }
 
+    /// The time of the requests that follow. The core has no clock.
+    pub fn set_now(&mut self, now: Instant) {
+        self.time(now);
+    }
+
     fn association_config(&self, s: StreamId) -> Arc<AssociationConfig> {
         Arc::clone(self.configs.get(&s).unwrap_or(&self.config))
     }
@@ -146,6 +151,43 @@ impl SctpDriver {
     ) -> Result<(), PrimaryError> {
         let id = self.association(s, association).ok_or(PrimaryError::Closed)?;
         self.endpoint.set_primary(id, address)
+    }
+
+    /// Changes the settings of an association that exists, but those that its handshake was about, or of those that a
+    /// listener takes from now on.
+    pub fn change_config(
+        &mut self,
+        cx: &mut Cx<'_>,
+        s: StreamId,
+        association: u32,
+        config: AssociationConfig,
+    ) {
+        if let Some(id) = self.association(s, association) {
+            let now = self.now;
+            let (endpoint, mut host) = self.split(cx);
+            endpoint.set_config(now, id, &config, &mut host);
+        } else if let Some(Minor::Listening { port, .. } | Minor::OneToMany { port }) = self.minors.get(s) {
+            self.endpoint.set_listener_config(port, config);
+        }
+    }
+
+    /// Changes the settings of one path of an association, or without an address of all.
+    ///
+    /// # Errors
+    ///
+    /// The peer has no such address, or the association is gone.
+    pub fn set_path(
+        &mut self,
+        cx: &mut Cx<'_>,
+        s: StreamId,
+        association: u32,
+        address: Option<std::net::IpAddr>,
+        options: &PathOptions,
+    ) -> Result<(), PrimaryError> {
+        let id = self.association(s, association).ok_or(PrimaryError::Closed)?;
+        let now = self.now;
+        let (endpoint, mut host) = self.split(cx);
+        endpoint.set_path(now, id, address, options, &mut host)
     }
 
     /// Counters of the endpoint.

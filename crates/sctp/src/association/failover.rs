@@ -92,11 +92,11 @@ impl Association {
         let path = &mut self.paths[path_id];
         path.errors += 1;
         if path.state.is_usable() {
-            if path.errors > self.config.path_retries_max {
+            if path.errors > path.settings.retries_max {
                 path.state = PathState::Inactive;
                 let remote = path.remote;
                 cx.host.event(self.id, Event::PathChanged { remote, active: false });
-            } else if path.errors > self.config.potentially_failed_retries_max && !alone && set_up {
+            } else if path.errors > path.settings.potentially_failed_retries_max && !alone && set_up {
                 path.state = PathState::PotentiallyFailed;
                 self.doubt_path(cx, path_id);
             }

@@ -39,8 +39,8 @@ impl Association {
         let unknown = self.paths[path_id].state == PathState::Unconfirmed || self.wants_round_trip(path_id);
         let path = &mut self.paths[path_id];
         let rto = path.rto.current();
-        let verifying = unknown && path.errors <= self.config.path_retries_max;
-        let interval = match (self.config.heartbeat_interval, path.state) {
+        let verifying = unknown && path.errors <= path.settings.retries_max;
+        let interval = match (path.settings.heartbeat_interval(), path.state) {
             _ if verifying => {
                 let at = cx.now.max(self.next_verification);
                 path.heartbeat_at = Some(at);
@@ -113,8 +113,8 @@ impl Association {
             return;
         }
         // RFC 9260 §8.3: only an idle path is probed.
-        let idle =
-            self.config.heartbeat_interval.is_none_or(|i| cx.now.saturating_since(path.last_sent_at) >= i);
+        let interval = path.settings.heartbeat_interval();
+        let idle = interval.is_none_or(|i| cx.now.saturating_since(path.last_sent_at) >= i);
         let idle_since = path.last_sent_at;
         if path.state == PathState::Active && !idle && !self.wants_round_trip(path_id) {
             return self.schedule_heartbeat_since(cx, path_id, idle_since);

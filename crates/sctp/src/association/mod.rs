@@ -24,6 +24,7 @@ mod observe;
 mod receive;
 mod restart;
 mod schedule;
+mod settings;
 mod setup;
 mod shutdown;
 mod timers;
@@ -175,6 +176,8 @@ pub(crate) struct Association {
     control: VecDeque<Control>,
     /// When the next unconfirmed path may be probed.
     next_verification: Time,
+    /// When data came last, or the association came up.
+    last_data_at: Time,
     /// What the packet in hand has brought already.
     seen: Seen,
     /// Error causes that the packet in hand has given rise to.
@@ -229,6 +232,7 @@ impl Association {
             inbound: None,
             control: VecDeque::new(),
             next_verification: Time::ZERO,
+            last_data_at: Time::ZERO,
             seen: Seen::default(),
             reports: Vec::new(),
             errors: 0,
@@ -358,7 +362,7 @@ impl Association {
         if !self.outbound.has_waiting() {
             return false;
         }
-        if path.in_flight_bytes == 0 || self.outbound.has_lost() {
+        if path.in_flight_bytes == 0 || self.outbound.has_lost() || self.config.nodelay {
             return self.outbound.may_send(path);
         }
         let paced = path.batch_bytes().unwrap_or(usize::MAX);
@@ -392,9 +396,7 @@ impl Association {
     }
 
     pub(crate) fn set_primary(&mut self, address: IpAddr) -> Result<(), PrimaryError> {
-        let address = address.to_canonical();
-        let path_id = self.paths.iter().position(|path| path.remote.ip().to_canonical() == address);
-        let path_id = path_id.ok_or(PrimaryError::NoSuchPath { address })?;
+        let path_id = self.path_at(address)?;
         // RFC 9260 §5.4: no data goes to an address that is not confirmed.
         if self.paths[path_id].state == PathState::Unconfirmed {
             return Err(PrimaryError::Unconfirmed { address });

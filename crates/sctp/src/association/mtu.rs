@@ -118,6 +118,7 @@ impl Association {
     pub(super) fn fragmentation_point_bytes(&self) -> usize {
         let in_use = self.paths.iter().filter(|path| path.takes_data());
         let narrowest = in_use.map(|path| path.mtu_bytes).min();
-        narrowest.unwrap_or(self.paths[self.primary].mtu_bytes) - HEADER_BYTES - DATA_HEADER_BYTES
+        let fits = narrowest.unwrap_or(self.paths[self.primary].mtu_bytes) - HEADER_BYTES - DATA_HEADER_BYTES;
+        self.config.fragment_bytes_max.map_or(fits, |bytes| fits.min(bytes))
     }
 }

@@ -48,7 +48,7 @@ impl Association {
             peer_window_bytes: self.outbound.peer_window_bytes() as u64,
             fragmentation_point_bytes: self.fragmentation_point_bytes() as u64,
             primary: self.primary,
-            paths: self.paths.iter().map(|path| path.statistics(&self.config)).collect(),
+            paths: self.paths.iter().map(|path| path.statistics()).collect(),
             ..self.statistics.clone()
         }
     }
@@ -98,7 +98,7 @@ impl Association {
     }
 
     fn view(&self, path: &Path) -> PathView {
-        let statistics = path.statistics(&self.config);
+        let statistics = path.statistics();
         PathView {
             remote: path.remote,
             state: path.state,

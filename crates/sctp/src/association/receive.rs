@@ -74,14 +74,17 @@ impl Association {
         if marked {
             self.note_mark(packet);
         }
-        let delay = self.config.sack_delay;
         // An INIT ACK may just have taken away the path that it came on.
+        let delay = self.paths.get(path_id).map_or(self.config.sack_delay, |path| path.settings.sack_delay);
         let rtt = if self.extensions.multipath {
             self.longest_rtt()
         } else {
             self.paths.get(path_id).and_then(|path| path.rto.srtt())
         };
         let had_data = self.inbound.as_mut().is_some_and(|inbound| inbound.end_packet(cx.now, delay, rtt));
+        if had_data {
+            self.last_data_at = cx.now;
+        }
         self.send_reports();
         if matches!(self.state, State::ShutdownSent { .. }) {
             if had_data {

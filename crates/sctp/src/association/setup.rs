@@ -193,6 +193,7 @@ impl Association {
     fn establish<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
         self.state = State::Established;
         self.statistics.established_at = Some(cx.now);
+        self.last_data_at = cx.now;
         self.errors = 0;
         // RFC 9260 §5.4: the address that the handshake used is confirmed, the others are probed.
         let primary = self.primary;

@@ -1,5 +1,5 @@
-//! The association's timers: T1, T2, T3, late packets, tail probes, the pacer, the delayed SACK, heartbeats. One
-//! deadline for all.
+//! The association's timers: T1, T2, T3, late packets, tail probes, the pacer, the delayed SACK, heartbeats,
+//! autoclose. One deadline for all.
 
 use super::{Association, Context, State};
 use crate::event::Host;
@@ -21,7 +21,18 @@ impl Association {
         let paths =
             self.paths.iter().flat_map(|p| [p.t3, p.heartbeat_at, p.answer_by, p.late_at, p.tail.at()]);
         let paths = paths.flatten().chain(self.next_suspicion()).min();
-        [state, ack, probe, paths, self.pacers_open_at()].into_iter().flatten().min()
+        [state, ack, probe, paths, self.pacers_open_at(), self.closes_at()].into_iter().flatten().min()
+    }
+
+    /// When the association has been idle for so long that it is shut down, if it ever is (SCTP_AUTOCLOSE).
+    #[inline]
+    fn closes_at(&self) -> Option<Time> {
+        let patience = self.config.autoclose?;
+        if !matches!(self.state, State::Established) {
+            return None;
+        }
+        let sent_at = self.paths.iter().map(|path| path.last_sent_at).max();
+        Some(sent_at.map_or(self.last_data_at, |sent_at| sent_at.max(self.last_data_at)) + patience)
     }
 
     /// When a pacer opens that holds something back.
@@ -59,6 +70,9 @@ impl Association {
                 self.retry_shutdown(cx);
             }
             _ => {}
+        }
+        if due(self.closes_at()) {
+            self.shutdown(cx);
         }
         for path_id in 0..self.paths.len() {
             // Any of these timers may have ended the association, and nothing comes after that.

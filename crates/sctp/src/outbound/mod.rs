@@ -158,6 +158,21 @@ impl Outbound {
         }
     }
 
+    /// Takes settings that may change while the association lives. What is buffered stays, however little room there is. Says
+    /// whether there is room now that was waited for.
+    pub(crate) fn set_config(&mut self, config: &AssociationConfig) -> bool {
+        self.buffer_bytes = config.send_buffer_bytes;
+        self.message_bytes_max = config.message_bytes_max;
+        self.takes_writable()
+    }
+
+    /// Whether so much room was waited for as there is now. It is told once.
+    pub(crate) fn takes_writable(&mut self) -> bool {
+        let writable = self.writable_wanted && self.buffered_bytes <= self.buffer_bytes / 2;
+        self.writable_wanted &= !writable;
+        writable
+    }
+
     /// The user sends no more.
     pub(crate) fn close(&mut self) {
         self.closing = true;

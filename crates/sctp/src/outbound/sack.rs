@@ -135,6 +135,7 @@ impl Outbound {
             // With several paths the cumulative TSN waits for the slowest: each goes by what arrives on it.
             let advanced = if self.multipath { acked.packets.is_some() } else { advanced };
             self.settle_path(now, path, path_id, &acked, advanced, config, statistics);
+            path.begin_burst();
             // RFC 9260 §6.3.2 R2, R3 and R4.
             if path.in_flight_bytes == 0 {
                 path.t3 = None;
@@ -147,10 +148,7 @@ impl Outbound {
         let rto = paths.iter().map(|path| path.rto.current()).min().unwrap_or(config.rto.initial);
         self.peer_window.watch(now, idle, rto, config.rto.max);
         self.tune_buffer(paths, config);
-        if self.writable_wanted && self.buffered_bytes <= self.buffer_bytes / 2 {
-            self.writable_wanted = false;
-            outcome.writable = true;
-        }
+        outcome.writable = self.takes_writable();
         Ok(outcome)
     }
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::config::AssociationConfig;
+use crate::config::{AssociationConfig, HEARTBEAT_INTERVAL};
 use crate::congestion::{Controller, Pool, Signal, initial_window_bytes, rate_bytes_per_s};
 use crate::endpoint::PathHints;
 use crate::rto::Rto;
@@ -92,11 +92,42 @@ struct Probe {
     sent_at: Time,
 }
 
+/// What can be set for each path.
+#[derive(Debug, Clone)]
+pub(crate) struct PathSettings {
+    /// Whether it is probed while it is idle.
+    pub(crate) heartbeats: bool,
+    pub(crate) heartbeat_interval: Duration,
+    pub(crate) retries_max: u32,
+    pub(crate) potentially_failed_retries_max: u32,
+    pub(crate) sack_delay: Duration,
+    pub(crate) burst_packets_max: Option<u32>,
+}
+
+impl PathSettings {
+    fn new(config: &AssociationConfig) -> Self {
+        PathSettings {
+            heartbeats: config.heartbeat_interval.is_some(),
+            heartbeat_interval: config.heartbeat_interval.unwrap_or(HEARTBEAT_INTERVAL),
+            retries_max: config.path_retries_max,
+            potentially_failed_retries_max: config.potentially_failed_retries_max,
+            sack_delay: config.sack_delay,
+            burst_packets_max: config.burst_packets_max,
+        }
+    }
+
+    /// How long it may be idle before it is probed, if it is.
+    pub(crate) fn heartbeat_interval(&self) -> Option<Duration> {
+        self.heartbeats.then_some(self.heartbeat_interval)
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Path {
     pub(crate) remote: SocketAddr,
     pub(crate) local: Option<IpAddr>,
     pub(crate) state: PathState,
+    pub(crate) settings: PathSettings,
     pub(crate) rto: Rto,
     pub(crate) errors: u32,
     /// How long packets may be; only [`Path::set_mtu`] changes it.
@@ -106,6 +137,8 @@ pub(crate) struct Path {
     pub(crate) in_flight_limit_bytes: Option<usize>,
     pub(crate) congestion: Box<dyn Controller>,
     pub(crate) in_flight_bytes: usize,
+    /// What may be in flight until the next acknowledgement, so that it sets no more free than Max.Burst.
+    burst_ends_bytes: usize,
     /// Sent packets by number; the front one has number `first_packet`.
     pub(crate) sent: VecDeque<SentPacket>,
     pub(crate) first_packet: u32,
@@ -168,6 +201,7 @@ impl Path {
             remote,
             local,
             state: PathState::Unconfirmed,
+            settings: PathSettings::new(config),
             rto: Rto::new(&config.rto),
             errors: 0,
             mtu_bytes,
@@ -175,6 +209,7 @@ impl Path {
             in_flight_limit_bytes: hints.in_flight_limit_bytes,
             congestion: config.coupling.controller(config.congestion, pmdcs_bytes, cwnd_bytes),
             in_flight_bytes: 0,
+            burst_ends_bytes: burst_bytes(config.burst_packets_max, pmdcs_bytes),
             sent: VecDeque::new(),
             first_packet: 0,
             rack: Rack::new(),
@@ -206,10 +241,18 @@ impl Path {
     /// What may be in flight: the congestion window, or while a loss is repaired what the reduction allows.
     #[inline]
     pub(crate) fn cwnd_bytes(&self) -> usize {
-        match &self.reduction {
+        let window_bytes = match &self.reduction {
             None => self.congestion.cwnd_bytes(),
             Some(reduction) => reduction.window_bytes(),
-        }
+        };
+        window_bytes.min(self.burst_ends_bytes)
+    }
+
+    /// Something was acknowledged: another burst may leave (RFC 9260 §6.1 D).
+    #[inline]
+    pub(crate) fn begin_burst(&mut self) {
+        let burst_bytes = burst_bytes(self.settings.burst_packets_max, chunks_bytes(self.mtu_bytes));
+        self.burst_ends_bytes = self.in_flight_bytes.saturating_add(burst_bytes);
     }
 
     /// Bytes that may be added to what is in flight.
@@ -484,6 +527,7 @@ impl Path {
         self.unanswered = self.next_packet();
         (self.recovering, self.reduction) = (true, None);
         self.congestion.on_timeout(now, flight_bytes);
+        self.begin_burst();
     }
 
     /// The last reduction was a mistake.
@@ -564,13 +608,15 @@ impl Path {
         self.notes.undone(now, reason);
     }
 
-    pub(crate) fn statistics(&self, config: &AssociationConfig) -> PathStatistics {
+    pub(crate) fn statistics(&self) -> PathStatistics {
         PathStatistics {
             remote: self.remote,
             local: self.local,
             active: self.state.is_usable(),
             state: self.state,
-            heartbeats: self.heartbeat_at.or(self.answer_by).is_some(),
+            heartbeats: self.settings.heartbeats,
+            heartbeat_interval: self.settings.heartbeat_interval,
+            sack_delay: self.settings.sack_delay,
             mtu_bytes: self.mtu_bytes,
             cwnd_bytes: self.congestion.cwnd_bytes(),
             ssthresh_bytes: Some(self.congestion.ssthresh_bytes()).filter(|bytes| *bytes != usize::MAX),
@@ -582,7 +628,8 @@ impl Path {
             min_rtt: self.rack.min_rtt(),
             rto: self.rto.current(),
             errors: self.errors,
-            retries_max: config.path_retries_max,
+            retries_max: self.settings.retries_max,
+            potentially_failed_retries_max: self.settings.potentially_failed_retries_max,
             timeouts: self.counts.timeouts,
             packets_sent: self.counts.packets_sent,
             packets_received: self.counts.packets_received,
@@ -609,6 +656,11 @@ pub(crate) fn couple(paths: &mut [Path]) {
             path.congestion.couple(&pool.share(rate));
         }
     }
+}
+
+/// What may leave at once where so many packets may.
+fn burst_bytes(packets: Option<u32>, pmdcs_bytes: usize) -> usize {
+    packets.map_or(usize::MAX, |packets| packets.max(1) as usize * pmdcs_bytes)
 }
 
 /// What a packet holds of chunks (PMDCS, RFC 9260 §7.2.1): the windows count these.

@@ -111,6 +111,23 @@ impl Discovery {
         }
     }
 
+    /// Whether sizes are found out by probes.
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.enabled
+    }
+
+    /// Begins to find out, or stops and keeps to one size: this one, or the one in use.
+    pub(crate) fn set_enabled(&mut self, enabled: bool, fixed_bytes: Option<usize>) {
+        if enabled && !self.enabled {
+            self.begin_anew(BASE_BYTES, self.max_bytes + 4);
+        } else if !enabled {
+            let size_bytes = fixed_bytes.unwrap_or(self.size_bytes) & !3;
+            self.begin_anew(self.max_bytes, self.max_bytes + 4);
+            self.size_bytes = size_bytes.clamp(MTU_BYTES_MIN, self.max_bytes);
+        }
+        (self.enabled, self.due) = (enabled, false);
+    }
+
     /// The size in use.
     #[inline]
     pub(crate) fn size_bytes(&self) -> usize {

@@ -29,6 +29,7 @@ mod random_loss;
 mod receive_window;
 mod restart;
 mod sack_timing;
+mod settings;
 mod setup_parameters;
 mod several_paths;
 mod shutdown;

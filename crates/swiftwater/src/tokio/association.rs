@@ -15,7 +15,7 @@ use crate::message::{Message, RecvInfo, SendInfo, from_block};
 use crate::options::Options;
 use crate::socket::{Found, unless_restarted};
 use crate::stack::Stack;
-use crate::{PrimaryError, Statistics, association};
+use crate::{PathOptions, PrimaryError, Statistics, association};
 
 /// An association with one peer; [`swiftwater::Association`](crate::Association) for tasks. Clones share it.
 ///
@@ -247,6 +247,21 @@ impl Association {
     /// As [`Association::set_primary`](crate::Association::set_primary).
     pub fn set_primary(&self, address: IpAddr) -> Result<(), PrimaryError> {
         self.0.set_primary(address)
+    }
+
+    /// Changes the settings of this association, as
+    /// [`Association::set_options`](crate::Association::set_options).
+    pub fn set_options(&self, options: &Options) {
+        self.0.set_options(options);
+    }
+
+    /// Changes the settings of the path to one address of the peer, or without an address of all paths.
+    ///
+    /// # Errors
+    ///
+    /// As [`Association::set_path`](crate::Association::set_path).
+    pub fn set_path(&self, address: Option<IpAddr>, options: &PathOptions) -> Result<(), PrimaryError> {
+        self.0.set_path(address, options)
     }
 
     /// The peer, as long as the association is up.

@@ -59,6 +59,12 @@ impl Listener {
         self.0.try_accept().map(Association::from)
     }
 
+    /// Associations that come from now on have other settings, as with
+    /// [`Listener::set_options`](crate::Listener::set_options).
+    pub fn set_options(&self, options: &Options) {
+        self.0.set_options(options);
+    }
+
     /// Where it listens, as a client on this host would name it.
     pub fn local_address(&self) -> Address {
         self.0.local_address()

@@ -1,0 +1,173 @@
+//! Settings that change while the association lives (RFC 6458 §8.1).
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use super::{Association, Context, State};
+use crate::config::{AssociationConfig, HEARTBEAT_INTERVAL, PathOptions};
+use crate::error::PrimaryError;
+use crate::event::{Event, Host};
+use crate::path::{Path, PathState};
+
+impl Association {
+    /// Takes settings for the rest of its life, but those that the handshake was about. What differs from before goes to all
+    /// paths; what was set for one path stays otherwise.
+    pub(crate) fn set_config<H: Host + ?Sized>(
+        &mut self,
+        cx: &mut Context<'_, H>,
+        config: &AssociationConfig,
+    ) {
+        let old = Arc::clone(&self.config);
+        let new = AssociationConfig {
+            streams_out: old.streams_out,
+            streams_in_max: old.streams_in_max,
+            congestion: old.congestion,
+            coupling: old.coupling,
+            multipath: old.multipath,
+            ecn: old.ecn,
+            nr_sack: old.nr_sack,
+            trace: old.trace,
+            ..config.clone()
+        };
+        if new == *old {
+            return;
+        }
+        if self.outbound.set_config(&new) {
+            cx.host.event(self.id, Event::Writable);
+        }
+        if let Some(inbound) = &mut self.inbound {
+            inbound.set_config(&new);
+        }
+        for path in &mut self.paths {
+            path.rto.change_limits(&old.rto, &new.rto);
+        }
+        let changes = changes(&old, &new);
+        self.config = Arc::new(new);
+        self.change_paths(cx, None, &changes);
+        self.set_burst(old.burst_packets_max);
+    }
+
+    fn set_burst(&mut self, before: Option<u32>) {
+        let packets_max = self.config.burst_packets_max;
+        if packets_max != before {
+            for path in &mut self.paths {
+                path.settings.burst_packets_max = packets_max;
+                path.begin_burst();
+            }
+        }
+    }
+
+    /// Changes the settings of one path, or those of all paths and of any to come.
+    pub(crate) fn set_path<H: Host + ?Sized>(
+        &mut self,
+        cx: &mut Context<'_, H>,
+        address: Option<IpAddr>,
+        options: &PathOptions,
+    ) -> Result<(), PrimaryError> {
+        let path_id = address.map(|address| self.path_at(address)).transpose()?;
+        if path_id.is_none() {
+            take_defaults(Arc::make_mut(&mut self.config), options);
+        }
+        self.change_paths(cx, path_id, options);
+        Ok(())
+    }
+
+    /// The path to an address of the peer.
+    pub(super) fn path_at(&self, address: IpAddr) -> Result<usize, PrimaryError> {
+        let address = address.to_canonical();
+        let path_id = self.paths.iter().position(|path| path.remote.ip().to_canonical() == address);
+        path_id.ok_or(PrimaryError::NoSuchPath { address })
+    }
+
+    fn change_paths<H: Host + ?Sized>(
+        &mut self,
+        cx: &mut Context<'_, H>,
+        only: Option<usize>,
+        options: &PathOptions,
+    ) {
+        for path_id in 0..self.paths.len() {
+            if only.is_none_or(|only| only == path_id) {
+                change_path(&mut self.paths[path_id], options);
+                self.change_heartbeats(cx, path_id, options);
+            }
+        }
+    }
+
+    /// Before the association is up nothing is probed (RFC 9260 §8.3), nor while T2 asks.
+    fn change_heartbeats<H: Host + ?Sized>(
+        &mut self,
+        cx: &mut Context<'_, H>,
+        path_id: usize,
+        options: &PathOptions,
+    ) {
+        let asks =
+            matches!(self.state, State::Established | State::ShutdownPending | State::ShutdownReceived);
+        if !asks {
+            return;
+        }
+        let path = &mut self.paths[path_id];
+        if options.heartbeat_now {
+            path.heartbeat_at = None;
+            let heartbeat = self.heartbeat(cx, path_id);
+            return self.push_control(heartbeat, Some(path_id));
+        }
+        // One that is not yet known, or has just failed, is probed whatever was set.
+        let settled = matches!(path.state, PathState::Active | PathState::Inactive);
+        let changed = options.heartbeats.is_some() || options.heartbeat_interval.is_some();
+        if settled && changed && path.answer_by.is_none() {
+            self.schedule_heartbeat(cx, path_id);
+        }
+    }
+}
+
+/// What differs, as far as paths have it.
+fn changes(old: &AssociationConfig, new: &AssociationConfig) -> PathOptions {
+    let interval = |config: &AssociationConfig| config.heartbeat_interval;
+    PathOptions {
+        heartbeats: changed(interval(old).is_some(), interval(new).is_some()),
+        heartbeat_interval: changed(interval(old), interval(new)).flatten(),
+        heartbeat_now: false,
+        retries_max: changed(old.path_retries_max, new.path_retries_max),
+        potentially_failed_retries_max: changed(
+            old.potentially_failed_retries_max,
+            new.potentially_failed_retries_max,
+        ),
+        mtu_discovery: changed(old.path_mtu_discovery, new.path_mtu_discovery),
+        mtu_bytes: None,
+        sack_delay: changed(old.sack_delay, new.sack_delay),
+    }
+}
+
+/// The new value if it is another one.
+fn changed<T: PartialEq>(old: T, new: T) -> Option<T> {
+    (old != new).then_some(new)
+}
+
+/// Paths to come have this, too.
+fn take_defaults(config: &mut AssociationConfig, options: &PathOptions) {
+    let interval = options.heartbeat_interval.or(config.heartbeat_interval).unwrap_or(HEARTBEAT_INTERVAL);
+    let heartbeats = options.heartbeats.unwrap_or(config.heartbeat_interval.is_some());
+    config.heartbeat_interval = heartbeats.then_some(interval);
+    let PathOptions { retries_max, potentially_failed_retries_max, mtu_discovery, sack_delay, .. } = *options;
+    config.path_retries_max = retries_max.unwrap_or(config.path_retries_max);
+    config.potentially_failed_retries_max =
+        potentially_failed_retries_max.unwrap_or(config.potentially_failed_retries_max);
+    config.path_mtu_discovery = mtu_discovery.unwrap_or(config.path_mtu_discovery);
+    config.sack_delay = sack_delay.unwrap_or(config.sack_delay);
+}
+
+fn change_path(path: &mut Path, options: &PathOptions) {
+    let settings = &mut path.settings;
+    settings.heartbeats = options.heartbeats.unwrap_or(settings.heartbeats);
+    settings.heartbeat_interval = options.heartbeat_interval.unwrap_or(settings.heartbeat_interval);
+    settings.retries_max = options.retries_max.unwrap_or(settings.retries_max);
+    settings.potentially_failed_retries_max =
+        options.potentially_failed_retries_max.unwrap_or(settings.potentially_failed_retries_max);
+    settings.sack_delay = options.sack_delay.unwrap_or(settings.sack_delay);
+    let discovers = path.discovery.is_enabled();
+    let discovery = options.mtu_discovery.unwrap_or(discovers);
+    if discovery != discovers || (!discovery && options.mtu_bytes.is_some()) {
+        path.discovery.set_enabled(discovery, options.mtu_bytes);
+        path.set_mtu(path.discovery.size_bytes());
+    }
+}
