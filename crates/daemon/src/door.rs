@@ -130,7 +130,7 @@ pub(crate) fn listen(place: &Place) -> Result<OwnedFd, PlaceError> {
 
 /// Lets programs in; returns only when that is no longer possible.
 pub(crate) async fn serve(listener: OwnedFd, sockets: Arc<Sockets>) -> io::Result<()> {
-    let listener = register(listener)?;
+    let listener = register(listener, Interest::READABLE)?;
     let room = Arc::new(Semaphore::new(REQUESTS_MAX));
     loop {
         let Ok(place) = Arc::clone(&room).acquire_owned().await else { return Ok(()) };
@@ -173,7 +173,7 @@ impl From<Errno> for Reply<'_> {
 
 async fn attend(connection: OwnedFd, sockets: &Arc<Sockets>) -> io::Result<()> {
     let who = rustix::net::sockopt::socket_peercred(&connection)?;
-    let connection = register(connection)?;
+    let connection = register(connection, Interest::READABLE | Interest::WRITABLE)?;
     let mut frame = [0; FRAME_BYTES_MAX];
     let (bytes, descriptor) = connection.async_io(Interest::READABLE, |fd| receive(fd, &mut frame)).await?;
     let mut value = Vec::new();

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use carrier::name::CarrierName;
@@ -29,6 +30,8 @@ const COPIED_BYTES_MAX: usize = 4096;
 const FILLER_BYTES: usize = 32 * 1024;
 /// Most filler records for one carrier, should its buffer be huge.
 const FILLERS_MAX: usize = 4096;
+/// How often it is looked for room where nobody tells of it.
+const ROOM_LOOKS: Duration = Duration::from_millis(1);
 /// Seals that keep a memfd as it was sent.
 const FINAL: SealFlags = SealFlags::WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW);
 
@@ -54,16 +57,24 @@ pub(crate) fn pair(name: CarrierName) -> Result<(Line, OwnedFd), Errno> {
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     rustix::net::bind(&ours, &SocketAddrUnix::new_abstract_name(&name.encode())?)?;
     rustix::io::ioctl_fionbio(&ours, true)?;
-    Ok((Line(register(ours)?), theirs))
+    Ok((Line(register(ours, Interest::READABLE)?), theirs))
 }
 
-pub(crate) fn register(descriptor: OwnedFd) -> Result<AsyncFd<OwnedFd>, Errno> {
+pub(crate) fn register(descriptor: OwnedFd, interest: Interest) -> Result<AsyncFd<OwnedFd>, Errno> {
     #[expect(
         deprecated,
         reason = "its unsafe successor asks for what an `OwnedFd` keeps: one descriptor as long as it lives"
     )]
-    let registered = AsyncFd::with_interest(descriptor, Interest::READABLE | Interest::WRITABLE);
+    let registered = AsyncFd::with_interest(descriptor, interest);
     registered.map_err(|_| Errno::NOMEM)
+}
+
+fn errno_of(error: std::io::Error) -> Errno {
+    match error.kind() {
+        // The runtime makes one of its own for that.
+        std::io::ErrorKind::WouldBlock => Errno::AGAIN,
+        _ => Errno::from_io_error(&error).unwrap_or(Errno::IO),
+    }
 }
 
 /// Fills a carrier from the program's end until it does not poll writable.
@@ -117,14 +128,27 @@ impl Room {
 }
 
 impl Line {
-    /// The next record that is there. Filler is passed over. The kernel is asked directly: who waited for a hang-up has made
-    /// the runtime forget that there is something to read.
+    /// The next record that is there. Filler is passed over.
     pub(crate) fn try_take(&self) -> Result<Intake, Errno> {
         loop {
-            let taken = ROOM.with_borrow_mut(|room| self.receive(room))?;
+            let taken = self.try_receive()?;
             if !matches!(taken, Intake::Message(Header { kind: Kind::Filler, .. }, _)) {
                 return Ok(taken);
             }
+        }
+    }
+
+    /// The kernel is asked even if the runtime knows of nothing to read: it may not have heard of it yet. If it does, and
+    /// there is nothing any more, it is told, so that who waits then does not ask again.
+    fn try_receive(&self) -> Result<Intake, Errno> {
+        let mut asked = false;
+        let receive = |_: &OwnedFd| {
+            asked = true;
+            Ok(ROOM.with_borrow_mut(|room| self.receive(room))?)
+        };
+        match self.0.try_io(Interest::READABLE, receive) {
+            Err(_) if !asked => ROOM.with_borrow_mut(|room| self.receive(room)),
+            taken => taken.map_err(errno_of),
         }
     }
 
@@ -157,27 +181,20 @@ impl Line {
 
     /// The next record; waits for it.
     pub(crate) async fn take(&self) -> Result<Intake, Errno> {
-        self.attempt(Interest::READABLE, || self.try_take()).await
-    }
-
-    /// Repeats what would block until it does not.
-    async fn attempt<T>(
-        &self,
-        interest: Interest,
-        mut attempt: impl FnMut() -> Result<T, Errno>,
-    ) -> Result<T, Errno> {
-        let done = self.0.async_io(interest, |_| attempt().map_err(Into::into)).await;
-        done.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        loop {
+            let receive = |_: &OwnedFd| Ok(ROOM.with_borrow_mut(|room| self.receive(room))?);
+            let taken = self.0.async_io(Interest::READABLE, receive).await.map_err(errno_of)?;
+            if !matches!(taken, Intake::Message(Header { kind: Kind::Filler, .. }, _)) {
+                return Ok(taken);
+            }
+        }
     }
 
     /// Waits until the program's end is closed or sends no more, whatever is there to read.
     pub(crate) async fn hung_up(&self) {
-        let closed = || match polls(self.0.as_fd(), PollFlags::HUP | PollFlags::RDHUP) {
-            true => Ok(()),
-            false => Err(Errno::AGAIN),
-        };
+        // Nothing urgent ever comes, and a hang-up, which the runtime counts among what is urgent, stays.
         // Should it fail, the runtime is gone, and nothing waits any more.
-        let _ = self.attempt(Interest::READABLE, closed).await;
+        let _ = self.0.ready(Interest::PRIORITY).await;
     }
 
     /// Whether the program's end is closed.
@@ -213,7 +230,23 @@ impl Line {
     }
 
     async fn send(&self, record: &[IoSlice<'_>], descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
-        self.attempt(Interest::WRITABLE, || self.try_send(record, descriptors)).await
+        loop {
+            match self.try_send(record, descriptors) {
+                Err(Errno::AGAIN) => self.has_room().await,
+                sent => return sent,
+            }
+        }
+    }
+
+    /// Waits until the carrier polls writable. Only who waits is told, by a registration of its own: otherwise the daemon
+    /// would be woken each time that a program reads.
+    async fn has_room(&self) {
+        let copy = rustix::io::fcntl_dupfd_cloexec(&self.0, 0);
+        match copy.and_then(|copy| register(copy, Interest::WRITABLE)) {
+            Ok(copy) => drop(copy.writable().await),
+            // No descriptor is left for that.
+            Err(_) => tokio::time::sleep(ROOM_LOOKS).await,
+        }
     }
 
     fn try_send(&self, record: &[IoSlice<'_>], descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
