@@ -10,6 +10,8 @@
 //! [`RawIp`] is the link for SCTP directly over IP, protocol 132, for peers that speak only that. It needs the capability
 //! `CAP_NET_RAW`.
 //!
+//! [`Hairpin`] stands before either and turns packets for ourselves back in memory.
+//!
 //! Waiting is the caller's: [`Link::descriptors`] names what to poll. ICMP errors show as `POLLERR` there, which
 //! `poll(2)` always reports; a reactor that filters (tokio's `AsyncFd`) has to ask for errors as well as for
 //! readability.
@@ -21,8 +23,10 @@ compile_error!("links needs Linux: segmentation offload and the socket error que
 mod bind;
 mod blocks;
 mod control;
+mod hairpin;
 mod icmp;
 mod link;
+mod own_addresses;
 mod raw_ip;
 mod route;
 mod socket_address;
@@ -32,6 +36,7 @@ mod syscalls;
 mod udp_encap;
 
 pub use bind::{BindError, UdpEncapConfig};
+pub use hairpin::Hairpin;
 pub use link::{BatchLimits, Datagrams, Link, PathInfo, Sink, Transmit, Unreachable, UnreachableReason};
 pub use raw_ip::{RawIp, RawIpConfig, kernel_speaks_sctp};
 pub use route::interface_addresses;

@@ -136,6 +136,11 @@ pub trait Link: Send {
     /// cannot be used, such as no route to the destination.
     fn transmit(&mut self, transmit: &Transmit<'_>) -> io::Result<()>;
 
+    /// Bytes that have arrived and wait in memory for `receive`. No descriptor becomes ready for them.
+    fn held_bytes(&self) -> usize {
+        0
+    }
+
     /// Whether addresses of this link have ports of its own. Those of one that has none have port 0.
     fn has_ports(&self) -> bool {
         true

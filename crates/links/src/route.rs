@@ -67,6 +67,11 @@ impl Routes {
     pub(crate) fn forget(&mut self, remote: IpAddr) {
         self.known.retain(|(known, _), _| *known != remote);
     }
+
+    /// Addresses have changed.
+    pub(crate) fn forget_all(&mut self) {
+        self.known.clear();
+    }
 }
 
 /// The largest SCTP packet that fits an IP packet of `mtu_bytes`, with `carrier_bytes` of header between the two.

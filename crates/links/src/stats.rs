@@ -3,7 +3,7 @@
 /// Counters of one link since it was bound. They only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkStats {
-    /// Batches received, which is system calls that brought something.
+    /// Batches received, which is system calls that brought something, and batches from memory.
     pub batches_received: u64,
     /// Datagrams received.
     pub datagrams_received: u64,
@@ -13,12 +13,14 @@ pub struct LinkStats {
     pub receive_overflows: u64,
     /// Datagrams dropped here: empty, cut short, or from an address of no known family.
     pub receive_discarded: u64,
-    /// System calls that sent something.
+    /// System calls that sent something, and batches turned back.
     pub batches_sent: u64,
     /// Datagrams sent.
     pub datagrams_sent: u64,
     /// Payload bytes sent.
     pub bytes_sent: u64,
+    /// Datagrams for ourselves that were turned back in memory; they count as sent and, later, as received, too.
+    pub datagrams_turned_back: u64,
     /// Sends refused for now because the send buffer was full.
     pub send_blocked: u64,
     /// Datagrams accepted here that the kernel did not take: a full device queue, or too big.

@@ -107,6 +107,11 @@ pub trait Driver: Any + Send {
         Ok(false)
     }
 
+    /// Whether something waits for [`Driver::receive`] that no descriptor tells of.
+    fn has_arrivals(&self) -> bool {
+        false
+    }
+
     /// When [`Driver::timeout`] is to be called, if nothing happens before.
     fn deadline(&self) -> Option<Instant> {
         None

@@ -87,6 +87,9 @@ pub struct Options {
     /// routes say. One that is taken out and put in again is found when something leaves there, if the program has
     /// CAP_NET_RAW by then. Default false.
     pub bind_interfaces: bool,
+    /// Packets from this stack to itself stay in memory: they pass no interface, so that captures and packet filters do not
+    /// see them. Without effect where `bind_interfaces` is set. Default false.
+    pub hairpin: bool,
     /// The largest IP packet to send, such as 1500; the interface's MTU where that is smaller. Default: the interface's.
     pub mtu_bytes: Option<usize>,
     /// Find out by probes what the whole way to a peer takes, up to that (RFC 8899; `SPP_PMTUD_ENABLE`). Without it packets
@@ -156,6 +159,7 @@ impl Default for Options {
             udp_port: None,
             local_addresses: Vec::new(),
             bind_interfaces: false,
+            hairpin: false,
             mtu_bytes: None,
             path_mtu_discovery: association.path_mtu_discovery,
             checksum: Checksum::Crc32c,

@@ -35,6 +35,9 @@ const CLOCK_STRIDE_MAX: u32 = 64;
 /// Receives in one go, so that a flood does not keep the perimeter closed for ever.
 const RECEIVES_MAX: usize = 4;
 
+/// What came back in memory is answered so often in one go, before others have their turn.
+const TURNS_MAX: usize = 8;
+
 /// What the lock guards.
 pub(crate) struct Inner {
     pub(crate) executive: Executive,
@@ -175,7 +178,12 @@ impl Inner {
         self.executive.flush(now, scope);
         let waits = !everything && self.executive.has_unsent();
         self.pace.flushed(now, waits);
-        self.mind_deadline();
+        if self.executive.has_arrivals() {
+            // What goes to ourselves is there already.
+            self.take_arrivals_now();
+        } else {
+            self.mind_deadline();
+        }
     }
 
     /// Takes what has arrived, lets time act, answers, and wakes whom it concerns.
@@ -184,8 +192,19 @@ impl Inner {
     }
 
     fn take_arrivals_now(&mut self) {
-        let now = Instant::now();
         self.looked = true;
+        for _ in 0..TURNS_MAX {
+            self.take_turn();
+            if !self.executive.has_arrivals() {
+                break;
+            }
+        }
+        self.wake();
+        self.mind_deadline();
+    }
+
+    fn take_turn(&mut self) {
+        let now = Instant::now();
         for _ in 0..RECEIVES_MAX {
             let received = self.executive.receive(now);
             self.arrivals_likely = matches!(received, Ok(true));
@@ -201,8 +220,6 @@ impl Inner {
         if self.executive.flush_due() {
             self.executive.flush(now, FlushScope::Due);
         }
-        self.wake();
-        self.mind_deadline();
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Instant;
 
-use links::{Link, RawIp, RawIpConfig, UdpEncap, UdpEncapConfig};
+use links::{Hairpin, Link, RawIp, RawIpConfig, UdpEncap, UdpEncapConfig};
 use providers::{SctpDriver, SctpDriverConfig};
 use sctp::AssociationConfig;
 use streams::Executive;
@@ -262,7 +262,7 @@ fn bind_udp(options: &Options) -> Result<Box<dyn Link>, BindError> {
         bind_interfaces: options.bind_interfaces,
         ..UdpEncapConfig::default()
     });
-    Ok(Box::new(link.map_err(BindError::Link)?))
+    Ok(complete(link.map_err(BindError::Link)?, options))
 }
 
 fn bind_raw(options: &Options) -> Result<Box<dyn Link>, BindError> {
@@ -272,7 +272,15 @@ fn bind_raw(options: &Options) -> Result<Box<dyn Link>, BindError> {
         bind_interfaces: options.bind_interfaces,
         ..RawIpConfig::default()
     });
-    Ok(Box::new(link.map_err(BindError::Link)?))
+    Ok(complete(link.map_err(BindError::Link)?, options))
+}
+
+/// Puts before a link what the options ask for.
+fn complete(link: impl Link + 'static, options: &Options) -> Box<dyn Link> {
+    match options.hairpin && !options.bind_interfaces {
+        true => Box::new(Hairpin::new(link)),
+        false => Box::new(link),
+    }
 }
 
 /// `None`: a fault has closed everything.

@@ -257,12 +257,19 @@ impl Inner {
     }
 
     fn mind_deadline_of(&mut self, who: Sleeper) {
-        let (Some(deadline), Some(sleep)) = (self.executive.deadline(), self.waiting.sleeps[who as usize])
-        else {
+        let (Some(deadline), Some(sleep)) = (self.next_look(), self.waiting.sleeps[who as usize]) else {
             return;
         };
         if sleep.until.is_none_or(|until| deadline < until) {
             self.waiting.kick(who);
+        }
+    }
+
+    /// When somebody is to look again, whatever the sockets say.
+    fn next_look(&self) -> Option<Instant> {
+        match self.executive.has_arrivals() {
+            true => Some(Instant::now()),
+            false => self.executive.deadline(),
         }
     }
 
@@ -273,7 +280,7 @@ impl Inner {
         purpose: Option<(StreamId, Interest)>,
         deadline: Option<Instant>,
     ) -> Option<Instant> {
-        let until = [self.executive.deadline(), deadline].into_iter().flatten().min();
+        let until = [self.next_look(), deadline].into_iter().flatten().min();
         self.waiting.sleeps[who as usize] = Some(Sleep { purpose, until, kicked: false });
         if let Some((s, _)) = purpose {
             self.want(s);

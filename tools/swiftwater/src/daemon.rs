@@ -32,6 +32,10 @@ pub(crate) struct DaemonArgs {
     /// UDP port that carries SCTP, here and at every peer; 0 for any that is free, where all peers are programs of this daemon.
     #[arg(long, default_value_t = DEFAULT_PORT)]
     pub udp_port: u16,
+    /// Send packets between two programs of this host through its loopback interface, where captures and packet filters see
+    /// them, instead of keeping them in memory.
+    #[arg(long)]
+    pub no_hairpin: bool,
     /// End after so many seconds without a socket and without an association [default: never].
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub idle_exit: Option<f64>,
@@ -48,7 +52,12 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<(), String> {
     }
     let options = DaemonOptions {
         place: args.place.as_deref().map(Place::from).unwrap_or_default(),
-        stack: Options { link: args.link.into(), udp_port: Some(args.udp_port), ..Options::default() },
+        stack: Options {
+            link: args.link.into(),
+            udp_port: Some(args.udp_port),
+            hairpin: !args.no_hairpin,
+            ..Options::default()
+        },
         idle_exit: args.idle_exit.map(Duration::from_secs_f64),
     };
     raise_descriptor_limit();

@@ -56,7 +56,8 @@ pub(crate) fn receive_until(link: &mut impl Link, kept: &mut Kept, done: impl Fn
     }
 }
 
-fn wait(link: &impl Link) {
+/// Waits until a descriptor of `link` has something.
+pub(crate) fn wait(link: &impl Link) {
     let mut polled = Vec::new();
     link.descriptors(&mut |fd| polled.push(PollFd::new(fd, PollFlags::POLLIN)));
     let ready = poll(&mut polled, PollTimeout::from(PATIENCE_MS)).unwrap();

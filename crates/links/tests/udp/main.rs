@@ -3,6 +3,7 @@
 
 mod bind;
 mod common;
+mod hairpin;
 mod loopback;
 mod offload;
 #[path = "../common/mod.rs"]

@@ -338,6 +338,11 @@ impl Driver for SctpDriver {
         self.take_arrivals(cx, now)
     }
 
+    #[inline]
+    fn has_arrivals(&self) -> bool {
+        self.link.held_bytes() > 0
+    }
+
     fn deadline(&self) -> Option<Instant> {
         self.endpoint.poll_timeout().map(|at| self.epoch + at.saturating_since(Time::ZERO))
     }
@@ -352,7 +357,7 @@ impl Driver for SctpDriver {
 
     #[inline]
     fn flush_due(&self) -> bool {
-        self.endpoint.transmit_due()
+        self.refused.is_some() || self.endpoint.transmit_due()
     }
 
     fn fault(&mut self, cx: &mut Cx<'_>, s: Option<StreamId>) {

@@ -65,6 +65,11 @@ impl Executive {
         result
     }
 
+    /// Whether something waits for [`Executive::receive`] that no descriptor tells of.
+    pub fn has_arrivals(&self) -> bool {
+        self.drivers.iter().any(|driver| driver.has_arrivals())
+    }
+
     /// When [`Executive::timeout`] is to be called, if nothing happens before.
     pub fn deadline(&self) -> Option<Instant> {
         self.drivers.iter().filter_map(|driver| driver.deadline()).min()

@@ -25,7 +25,7 @@ fn recv_all(association: &Association) {
 }
 
 /// Each end sends with one thread and receives with another.
-fn exchange((client, server): (Association, Association)) {
+pub(crate) fn exchange((client, server): (Association, Association)) {
     thread::scope(|scope| {
         for end in [&client, &server] {
             scope.spawn(move || send_all(end));

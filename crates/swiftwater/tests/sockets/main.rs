@@ -9,6 +9,7 @@ mod echo;
 mod endpoint;
 mod errors;
 mod events;
+mod hairpin;
 mod killed_peer;
 mod listener;
 mod modules;

@@ -1,0 +1,219 @@
+//! A link that turns packets for ourselves back in memory, as the loopback interface does in the kernel.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::BorrowedFd;
+
+use crate::LinkStats;
+use crate::blocks::{Blocks, RECEIVE_BYTES};
+use crate::link::{BatchLimits, Datagrams, Link, PathInfo, Sink, Transmit};
+use crate::own_addresses::OwnAddresses;
+use crate::route::Routes;
+use crate::sockets::canonical;
+
+/// What waits to be received is at most this much, and one batch.
+const HELD_BYTES_MAX: usize = 1 << 20;
+/// After so many receives in a row that had something from memory, the link below has a turn.
+const TURNS_MAX: u32 = 16;
+
+/// Turns packets for ourselves back in memory: those from one address of this link to another, which the kernel would only
+/// carry out of a socket of ours and into one again. Everything else is the link's below.
+///
+/// What is turned back passes no interface, so captures and packet filters do not see it.
+/// [`Link::held_bytes`] says how much waits: no descriptor does.
+///
+/// # Examples
+///
+/// ```
+/// use links::{Hairpin, Link, UdpEncap, UdpEncapConfig};
+///
+/// let config = UdpEncapConfig { addresses: vec!["127.0.0.1".parse()?], port: 0, ..Default::default() };
+/// let link = Hairpin::new(UdpEncap::bind(&config)?);
+/// assert_eq!(link.held_bytes(), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Hairpin<L> {
+    link: L,
+    bound: Vec<SocketAddr>,
+    own: OwnAddresses,
+    routes: Routes,
+    /// Where the link has no ports of its own: those of the protocol above that are ours.
+    ports: Vec<u16>,
+    held: VecDeque<Datagrams>,
+    held_bytes: usize,
+    turns: u32,
+    blocks: Blocks,
+    stats: LinkStats,
+}
+
+impl<L: Link> Hairpin<L> {
+    /// Puts itself before `link`, whose sockets must not be bound to interfaces.
+    pub fn new(link: L) -> Self {
+        Hairpin {
+            bound: link.local_addresses(),
+            link,
+            own: OwnAddresses::new(),
+            routes: Routes::new(HashMap::new()),
+            ports: Vec::new(),
+            held: VecDeque::new(),
+            held_bytes: 0,
+            turns: 0,
+            blocks: Blocks::new(),
+            stats: LinkStats::default(),
+        }
+    }
+
+    /// Where a batch comes from, as its receiver sees it. `None`: it is not for us, or not as it should be, and the link
+    /// below says what is wrong.
+    fn turns_back(
+        &mut self,
+        transmit: &Transmit<'_>,
+        remote: SocketAddr,
+        bytes: usize,
+    ) -> Option<SocketAddr> {
+        let port = self.port_at(remote.ip())?;
+        if bytes == 0 || bytes > RECEIVE_BYTES || transmit.segment_bytes == 0 || remote.port() != port {
+            return None;
+        }
+        if self.own.refresh() {
+            self.routes.forget_all();
+        }
+        if !self.own.has(remote.ip()) || !self.link.has_ports() && !self.is_for_our_ports(transmit) {
+            return None;
+        }
+        let source = match transmit.local {
+            Some(local) => local.to_canonical(),
+            None => self.source_for(remote)?,
+        };
+        let sends = source.is_ipv6() == remote.is_ipv6() && self.own.has(source);
+        let from = self.port_at(source).filter(|_| sends)?;
+        Some(SocketAddr::new(source, from))
+    }
+
+    /// The port of the socket that receives at an address of this host.
+    fn port_at(&self, address: IpAddr) -> Option<u16> {
+        let dual_stack = self.link.has_ports() && !self.bound.iter().any(SocketAddr::is_ipv4);
+        let receives = |bound: &&SocketAddr| {
+            let family = bound.is_ipv6() == address.is_ipv6() || dual_stack;
+            bound.ip() == address || bound.ip().is_unspecified() && family
+        };
+        self.bound.iter().find(receives).map(SocketAddr::port)
+    }
+
+    /// The source address that the kernel would choose.
+    fn source_for(&mut self, remote: SocketAddr) -> Option<IpAddr> {
+        self.link.path_info(remote).local.or_else(|| self.routes.lookup(remote, None).source)
+    }
+
+    /// Whether nobody else on this host is meant: others may have other ports at the same addresses.
+    fn is_for_our_ports(&self, transmit: &Transmit<'_>) -> bool {
+        let mut header = transmit.slices.iter().flat_map(|slice| slice.iter());
+        let port = header.nth(2).zip(header.next()).map(|(high, low)| u16::from_be_bytes([*high, *low]));
+        port.is_some_and(|port| self.ports.contains(&port))
+    }
+
+    fn hold(&mut self, transmit: &Transmit<'_>, remote: SocketAddr, from: SocketAddr, bytes: usize) {
+        let room = self.blocks.room();
+        transmit.slices.iter().for_each(|slice| room.extend_from_slice(slice));
+        let segment_bytes = transmit.segment_bytes.min(bytes);
+        self.held_bytes += bytes;
+        self.stats.batches_sent += 1;
+        self.stats.datagrams_sent += bytes.div_ceil(segment_bytes) as u64;
+        self.stats.bytes_sent += bytes as u64;
+        self.held.push_back(Datagrams {
+            remote: from,
+            local: remote.ip(),
+            ecn: transmit.ecn,
+            segment_bytes,
+            payload: self.blocks.take(),
+        });
+    }
+
+    fn hand_out(&mut self, sink: &mut dyn Sink) {
+        for datagrams in self.held.drain(..) {
+            let bytes = datagrams.payload.len();
+            self.stats.batches_received += 1;
+            self.stats.datagrams_received += bytes.div_ceil(datagrams.segment_bytes) as u64;
+            self.stats.bytes_received += bytes as u64;
+            sink.datagrams(datagrams);
+        }
+        self.held_bytes = 0;
+    }
+}
+
+impl<L: Link> Link for Hairpin<L> {
+    fn local_addresses(&self) -> Vec<SocketAddr> {
+        self.link.local_addresses()
+    }
+
+    fn path_info(&self, remote: SocketAddr) -> PathInfo {
+        self.link.path_info(remote)
+    }
+
+    fn batch_limits(&self) -> BatchLimits {
+        self.link.batch_limits()
+    }
+
+    /// What was turned back comes without asking the system; it is asked when nothing was, and every so often.
+    fn receive(&mut self, sink: &mut dyn Sink) -> io::Result<bool> {
+        if !self.held.is_empty() {
+            self.hand_out(sink);
+            self.turns += 1;
+            if self.turns < TURNS_MAX {
+                return Ok(false);
+            }
+        }
+        self.turns = 0;
+        self.link.receive(sink)
+    }
+
+    fn transmit(&mut self, transmit: &Transmit<'_>) -> io::Result<()> {
+        let remote = canonical(transmit.remote);
+        let bytes = transmit.slices.iter().map(|slice| slice.len()).sum();
+        let Some(from) = self.turns_back(transmit, remote, bytes) else {
+            return self.link.transmit(transmit);
+        };
+        if self.held_bytes >= HELD_BYTES_MAX {
+            self.stats.send_blocked += 1;
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.hold(transmit, remote, from, bytes);
+        Ok(())
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
+    fn has_ports(&self) -> bool {
+        self.link.has_ports()
+    }
+
+    fn set_ports(&mut self, ports: &[u16]) -> io::Result<()> {
+        self.link.set_ports(ports)?;
+        self.ports = ports.to_vec();
+        Ok(())
+    }
+
+    fn descriptors<'a>(&'a self, visit: &mut dyn FnMut(BorrowedFd<'a>)) {
+        self.link.descriptors(visit);
+    }
+
+    fn stats(&self) -> LinkStats {
+        let (below, here) = (self.link.stats(), &self.stats);
+        LinkStats {
+            batches_received: below.batches_received + here.batches_received,
+            datagrams_received: below.datagrams_received + here.datagrams_received,
+            bytes_received: below.bytes_received + here.bytes_received,
+            batches_sent: below.batches_sent + here.batches_sent,
+            datagrams_sent: below.datagrams_sent + here.datagrams_sent,
+            bytes_sent: below.bytes_sent + here.bytes_sent,
+            send_blocked: below.send_blocked + here.send_blocked,
+            datagrams_turned_back: here.datagrams_sent,
+            blocks_allocated: below.blocks_allocated + self.blocks.allocated,
+            blocks_reused: below.blocks_reused + self.blocks.reused,
+            ..below
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Which addresses are this host's own at the moment, as the kernel's table of local routes has it.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::ifaddrs::{InterfaceAddress, getifaddrs};
+use nix::net::if_::InterfaceFlags;
+use nix::sys::socket::{self, AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType};
+
+/// How long what is known is believed before the kernel is asked whether it has changed.
+const BELIEVED_FOR: Duration = Duration::from_millis(10);
+/// The same where the kernel does not tell of changes, so that all has to be listed again.
+const LISTED_FOR: Duration = Duration::from_secs(1);
+/// Changes of interfaces and of addresses (rtnetlink).
+const CHANGES: libc::c_int = libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR;
+
+/// The addresses at which packets of this host arrive on itself.
+pub(crate) struct OwnAddresses {
+    /// Told by the kernel when something changes. `None`: it does not.
+    changes: Option<OwnedFd>,
+    looked: Instant,
+    local: Local,
+}
+
+#[derive(Default)]
+struct Local {
+    addresses: HashSet<IpAddr>,
+    /// Networks of the loopback interface, of which every address is this host's: address and mask.
+    networks: Vec<(Ipv4Addr, Ipv4Addr)>,
+}
+
+impl OwnAddresses {
+    pub(crate) fn new() -> Self {
+        // Told first and listed then, no change falls between the two.
+        OwnAddresses { changes: subscribe().ok(), looked: Instant::now(), local: list() }
+    }
+
+    /// Looks for changes, unless that was done a moment ago. True: there may be some.
+    pub(crate) fn refresh(&mut self) -> bool {
+        let now = Instant::now();
+        let believed = if self.changes.is_some() { BELIEVED_FOR } else { LISTED_FOR };
+        if now.duration_since(self.looked) < believed {
+            return false;
+        }
+        self.looked = now;
+        let changed = self.changes.as_ref().is_none_or(has_news);
+        if changed {
+            self.local = list();
+        }
+        changed
+    }
+
+    /// Whether packets to this address arrive on this host. `false` where that depends on an interface, as with link-local
+    /// addresses.
+    pub(crate) fn has(&self, address: IpAddr) -> bool {
+        self.local.has(address)
+    }
+}
+
+impl Local {
+    fn has(&self, address: IpAddr) -> bool {
+        let in_network = |(network, mask): &(Ipv4Addr, Ipv4Addr)| match address {
+            IpAddr::V4(v4) => v4 & *mask == *network,
+            IpAddr::V6(_) => false,
+        };
+        self.addresses.contains(&address) || self.networks.iter().any(in_network)
+    }
+
+    /// Takes note of an address. One of an interface that is down has no route.
+    fn add(&mut self, interface: &InterfaceAddress) {
+        let Some(address) = interface.address.filter(|_| interface.flags.contains(InterfaceFlags::IFF_UP))
+        else {
+            return;
+        };
+        if let Some(v4) = address.as_sockaddr_in().map(|v4| v4.ip()) {
+            self.addresses.insert(v4.into());
+            let mask =
+                interface.netmask.as_ref().and_then(|mask| mask.as_sockaddr_in()).map(|mask| mask.ip());
+            if let Some(mask) = mask.filter(|_| interface.flags.contains(InterfaceFlags::IFF_LOOPBACK)) {
+                self.networks.push((v4 & mask, mask));
+            }
+        } else if let Some(v6) = address.as_sockaddr_in6().map(|v6| v6.ip())
+            && !v6.is_unicast_link_local()
+        {
+            self.addresses.insert(v6.into());
+        }
+    }
+}
+
+fn list() -> Local {
+    let mut local = Local::default();
+    let Ok(interfaces) = getifaddrs() else { return local };
+    let mut loopback_is_up = false;
+    for interface in interfaces {
+        loopback_is_up |= interface.flags.contains(InterfaceFlags::IFF_LOOPBACK | InterfaceFlags::IFF_UP);
+        local.add(&interface);
+    }
+    // What a host sends to itself passes that interface, whatever address it goes to.
+    if loopback_is_up { local } else { Local::default() }
+}
+
+fn subscribe() -> Result<OwnedFd, Errno> {
+    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+    let fd = socket::socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkRoute)?;
+    socket::bind(fd.as_raw_fd(), &NetlinkAddr::new(0, CHANGES as u32))?;
+    Ok(fd)
+}
+
+/// Takes what the kernel tells. What it is does not matter, and what was lost was news, too.
+fn has_news(changes: &OwnedFd) -> bool {
+    let mut nothing = [0; 16];
+    let mut news = false;
+    loop {
+        match socket::recv(changes.as_raw_fd(), &mut nothing, MsgFlags::MSG_DONTWAIT) {
+            Err(Errno::EAGAIN) => return news,
+            Ok(_) | Err(Errno::ENOBUFS | Errno::EINTR) => news = true,
+            Err(_) => return true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn has(own: &OwnAddresses, address: &str) -> bool {
+        own.has(address.parse().expect("an address"))
+    }
+
+    #[test]
+    fn the_network_of_the_loopback_interface_is_this_host() {
+        let own = OwnAddresses::new();
+        assert!(has(&own, "127.0.0.1") && has(&own, "127.0.0.2") && has(&own, "127.255.255.254"));
+        assert!(!has(&own, "128.0.0.1") && !has(&own, "192.0.2.1") && !has(&own, "2001:db8::1"));
+        assert!(!has(&own, "0.0.0.0") && !has(&own, "::") && !has(&own, "255.255.255.255"));
+    }
+
+    #[test]
+    fn what_depends_on_the_interface_is_left_to_the_kernel() {
+        let own = OwnAddresses::new();
+        for address in crate::interface_addresses().expect("a list") {
+            let link_local = matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());
+            if link_local {
+                assert!(!own.has(address), "{address}");
+            }
+        }
+    }
+
+    /// Runs `ip` in the network namespace of this thread.
+    fn ip(arguments: &str) {
+        let done = std::process::Command::new("ip").args(arguments.split(' ')).status();
+        assert!(done.is_ok_and(|status| status.success()), "ip {arguments}");
+    }
+
+    fn refresh(own: &mut OwnAddresses) -> bool {
+        own.looked = Instant::now().checked_sub(BELIEVED_FOR).expect("the host runs for longer");
+        own.refresh()
+    }
+
+    #[test]
+    #[ignore = "needs root and network namespaces: ./test --all"]
+    fn addresses_come_and_go() {
+        let checks = || {
+            nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).expect("root may");
+            let mut own = OwnAddresses::new();
+            assert!(!has(&own, "127.0.0.1"), "the interface is down");
+            ip("link set lo up");
+            assert!(refresh(&mut own) && has(&own, "127.0.0.1") && !has(&own, "192.0.2.7"));
+            ip("addr add 192.0.2.7/24 dev lo");
+            assert!(refresh(&mut own) && has(&own, "192.0.2.7") && has(&own, "192.0.2.8"));
+            assert!(!refresh(&mut own), "nothing has changed");
+            ip("link add veth0 type veth peer name veth1");
+            ip("addr add 198.51.100.7/24 dev veth0");
+            assert!(refresh(&mut own) && !has(&own, "198.51.100.7"), "its interface is down");
+            ip("link set veth0 up");
+            assert!(refresh(&mut own) && has(&own, "198.51.100.7") && !has(&own, "198.51.100.8"));
+            ip("addr del 192.0.2.7/24 dev lo");
+            assert!(refresh(&mut own) && !has(&own, "192.0.2.7") && has(&own, "127.0.0.9"));
+            ip("link set lo down");
+            assert!(refresh(&mut own) && !has(&own, "198.51.100.7"));
+        };
+        std::thread::spawn(checks).join().expect("all hold");
+    }
+}

@@ -1,0 +1,171 @@
+//! Packets for ourselves come back without the system, all others go the way that they went before.
+
+use std::io::{self, IoSlice};
+use std::net::{IpAddr, SocketAddr};
+
+use crate::common::{Kept, address, config, pattern, receive, send, wait};
+use links::{Hairpin, Link, Transmit, UdpEncap, UdpEncapConfig};
+
+fn any() -> Hairpin<UdpEncap> {
+    Hairpin::new(UdpEncap::bind(&UdpEncapConfig { port: 0, ..Default::default() }).unwrap())
+}
+
+fn at(link: &impl Link, ip: &str) -> SocketAddr {
+    SocketAddr::new(ip.parse().unwrap(), link.local_addresses()[0].port())
+}
+
+fn transmit(link: &mut impl Link, to: &str, local: &str) -> io::Result<()> {
+    let remote = at(link, to);
+    let slices = [IoSlice::new(b"from "), IoSlice::new(b"here")];
+    let local = Some(local.parse().unwrap());
+    link.transmit(&Transmit {
+        remote,
+        local,
+        ecn: 2,
+        may_fragment: false,
+        segment_bytes: 1452,
+        slices: &slices,
+    })
+}
+
+fn turned_back(link: &impl Link) -> u64 {
+    link.stats().datagrams_turned_back
+}
+
+#[test]
+fn a_batch_for_ourselves_comes_back_as_it_was() {
+    let mut link = any();
+    let remote = at(&link, "127.0.0.1");
+    let payload = pattern(5 * 1000 + 17);
+    send(&mut link, remote, 1000, &payload);
+    assert_eq!((link.held_bytes(), turned_back(&link)), (payload.len(), 6));
+    let mut kept = Kept::default();
+    assert!(!link.receive(&mut kept).unwrap());
+    assert_eq!(link.held_bytes(), 0);
+    let [back] = &kept.datagrams[..] else { panic!("{} batches", kept.datagrams.len()) };
+    assert_eq!((back.remote, back.local, back.segment_bytes), (remote, remote.ip(), 1000));
+    assert_eq!(&back.payload[..], &payload[..]);
+    let stats = link.stats();
+    assert_eq!((stats.datagrams_sent, stats.datagrams_received), (6, 6));
+    assert_eq!((stats.batches_sent, stats.bytes_received), (1, payload.len() as u64));
+}
+
+#[test]
+fn the_receiver_sees_what_the_kernel_would_show() {
+    // The same packets through one that turns back and one that does not.
+    let (mut here, mut there) =
+        (any(), UdpEncap::bind(&UdpEncapConfig { port: 0, ..Default::default() }).unwrap());
+    for (to, local) in [("127.0.0.1", "127.0.0.9"), ("127.0.0.2", "127.0.0.1"), ("::1", "::1")] {
+        let (mut kept, mut expected) = (Kept::default(), Kept::default());
+        transmit(&mut here, to, local).unwrap();
+        transmit(&mut there, to, local).unwrap();
+        assert!(here.held_bytes() > 0, "{to}");
+        here.receive(&mut kept).unwrap();
+        receive(&mut there, &mut expected);
+        let (back, expected) = (&kept.datagrams[0], &expected.datagrams[0]);
+        assert_eq!(
+            (back.remote.ip(), back.local, back.ecn),
+            (expected.remote.ip(), expected.local, expected.ecn)
+        );
+        assert_eq!((back.segment_bytes, &back.payload), (expected.segment_bytes, &expected.payload));
+        assert_eq!(back.remote.port(), here.local_addresses()[0].port());
+    }
+    // Where the kernel may choose the source address.
+    for to in ["127.0.0.1", "127.0.0.2", "::1"] {
+        let (mut kept, mut expected) = (Kept::default(), Kept::default());
+        let (to_here, to_there) = (at(&here, to), at(&there, to));
+        send(&mut here, to_here, 1452, b"from where?");
+        send(&mut there, to_there, 1452, b"from where?");
+        here.receive(&mut kept).unwrap();
+        receive(&mut there, &mut expected);
+        assert_eq!(kept.datagrams[0].remote.ip(), expected.datagrams[0].remote.ip(), "{to}");
+    }
+}
+
+#[test]
+fn every_address_of_an_interface_is_ours() {
+    let mut link = any();
+    for ip in links::interface_addresses().unwrap() {
+        if matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local()) {
+            continue;
+        }
+        let (before, ip) = (turned_back(&link), ip.to_string());
+        // One of an interface that is down is not reached at all.
+        let sent = transmit(&mut link, &ip, &ip);
+        assert!(sent.is_err() || turned_back(&link) == before + 1, "{ip}");
+    }
+}
+
+#[test]
+fn a_mapped_address_is_the_ipv4_address_in_it() {
+    let mut link = any();
+    transmit(&mut link, "::ffff:127.0.0.1", "::ffff:127.0.0.1").unwrap();
+    let mut kept = Kept::default();
+    link.receive(&mut kept).unwrap();
+    assert_eq!(kept.datagrams[0].remote, at(&link, "127.0.0.1"));
+}
+
+#[test]
+fn another_port_is_another_program() {
+    let mut link = any();
+    let mut other = UdpEncap::bind(&config("127.0.0.1")).unwrap();
+    send(&mut link, address(&other, "127.0.0.1"), 1452, b"to another");
+    assert_eq!((link.held_bytes(), turned_back(&link)), (0, 0));
+    let mut kept = Kept::default();
+    receive(&mut other, &mut kept);
+    assert_eq!(&kept.datagrams[0].payload[..], b"to another");
+    // What comes from it is received although nothing is held.
+    send(&mut other, at(&link, "127.0.0.1"), 1452, b"and back");
+    receive(&mut link, &mut kept);
+    assert_eq!(&kept.datagrams[1].payload[..], b"and back");
+}
+
+#[test]
+fn an_address_that_no_socket_of_ours_is_bound_to_is_left_to_the_kernel() {
+    let mut link = Hairpin::new(UdpEncap::bind(&config("127.0.0.1")).unwrap());
+    let elsewhere = at(&link, "127.0.0.2");
+    send(&mut link, elsewhere, 1452, b"nobody");
+    assert_eq!(turned_back(&link), 0);
+    let mut kept = Kept::default();
+    receive(&mut link, &mut kept);
+    assert_eq!(kept.unreachable.len(), 1, "the kernel says that nobody is there");
+}
+
+#[test]
+fn a_source_address_that_is_not_ours_is_an_error_as_before() {
+    let mut link = any();
+    transmit(&mut link, "127.0.0.1", "192.0.2.77").unwrap_err();
+    assert_eq!(turned_back(&link), 0);
+}
+
+#[test]
+fn what_is_held_is_bounded_and_nothing_of_it_is_lost() {
+    let mut link = any();
+    let remote = at(&link, "127.0.0.1");
+    let payload = pattern(60_000);
+    let slices = [IoSlice::new(&payload)];
+    let batch =
+        Transmit { remote, local: None, ecn: 0, may_fragment: false, segment_bytes: 60_000, slices: &slices };
+    let taken = (0..1000).take_while(|_| link.transmit(&batch).is_ok()).count();
+    assert!((2..100).contains(&taken), "{taken}");
+    assert_eq!(link.transmit(&batch).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    let mut kept = Kept::default();
+    link.receive(&mut kept).unwrap();
+    assert_eq!(kept.singles(), vec![payload.clone(); taken]);
+    link.transmit(&batch).unwrap();
+}
+
+#[test]
+fn who_talks_to_himself_all_the_time_still_hears_others() {
+    let mut link = any();
+    let mut other = UdpEncap::bind(&config("127.0.0.1")).unwrap();
+    send(&mut other, at(&link, "127.0.0.1"), 1452, b"listen");
+    wait(&link);
+    let ours = at(&link, "127.0.0.1");
+    let mut kept = Kept::default();
+    for _ in 0..100 {
+        send(&mut link, ours, 1452, b"to myself");
+        link.receive(&mut kept).unwrap();
+    }
+    assert!(kept.singles().contains(&b"listen".to_vec()));
+}

@@ -1,0 +1,135 @@
+//! A stack that talks to itself in memory.
+
+use std::thread;
+
+use swiftwater::{Association, BindError, LinkKind, Listener, Options, Stack};
+
+use crate::bulk::exchange;
+use crate::pair::{assert_pattern, must_end, pattern, recv_whole};
+
+fn options() -> Options {
+    Options { hairpin: true, udp_port: Some(0), ..Options::default() }
+}
+
+/// Both ends in one stack, if this user may have its link. Where everything can be had, it must.
+fn bind(options: &Options) -> Option<(Stack, Listener)> {
+    match Stack::bind(options) {
+        Err(BindError::Link(error @ links::BindError::RawNotPermitted { .. })) => {
+            assert!(std::env::var("SWIFTWATER_REQUIRE_TOOLS").is_err(), "{error}");
+            println!("skipped: {error}");
+            None
+        }
+        stack => {
+            let stack = stack.unwrap();
+            let listener = stack.listen(0).unwrap();
+            Some((stack, listener))
+        }
+    }
+}
+
+fn pair(listener: &Listener) -> (Association, Association) {
+    let client = listener.stack().connect(listener.local_address()).unwrap();
+    (client, listener.accept().unwrap())
+}
+
+/// Moves much both ways and looks at what the kernel had of it.
+fn exchange_in_memory(options: &Options) {
+    let Some((stack, listener)) = bind(options) else { return };
+    exchange(pair(&listener));
+    let link = stack.statistics().link;
+    assert!(link.datagrams_turned_back > 0);
+    assert_eq!(link.datagrams_turned_back, link.datagrams_sent, "the kernel had some");
+}
+
+#[test]
+fn nothing_of_it_reaches_the_kernel() {
+    must_end(|| exchange_in_memory(&options()));
+}
+
+#[test]
+fn nor_with_small_buffers() {
+    must_end(|| {
+        exchange_in_memory(&Options {
+            send_buffer_bytes: 8 << 10,
+            receive_buffer_bytes: 8 << 10,
+            partial_delivery_bytes: 2 << 10,
+            ..options()
+        });
+    });
+}
+
+#[test]
+fn nor_with_raw_ip() {
+    must_end(|| {
+        exchange_in_memory(&Options {
+            link: LinkKind::Raw,
+            local_addresses: vec!["127.0.0.1".parse().unwrap()],
+            ..options()
+        });
+    });
+}
+
+#[test]
+fn without_it_the_kernel_has_all() {
+    must_end(|| {
+        let (stack, listener) = bind(&Options { hairpin: false, ..options() }).unwrap();
+        exchange(pair(&listener));
+        assert_eq!(stack.statistics().link.datagrams_turned_back, 0);
+    });
+}
+
+#[test]
+fn one_thread_is_both_ends() {
+    must_end(|| {
+        let (_, listener) = bind(&options()).unwrap();
+        let (client, server) = pair(&listener);
+        for i in 0..1000 {
+            client.send(&pattern(i, 100)).unwrap();
+            assert_pattern(i, 100, &recv_whole(&server).unwrap());
+            server.send(&pattern(i, 3000)).unwrap();
+            assert_pattern(i, 3000, &recv_whole(&client).unwrap());
+        }
+        // Far more than one turn holds.
+        for i in 0..10 {
+            client.send(&pattern(i, 70_000)).unwrap();
+        }
+        for i in 0..10 {
+            assert_pattern(i, 70_000, &recv_whole(&server).unwrap());
+        }
+    });
+}
+
+#[test]
+fn what_many_say_at_once_does_not_fit_and_arrives() {
+    must_end(|| {
+        let (stack, listener) = bind(&options()).unwrap();
+        let pairs: Vec<_> = (0..64).map(|_| pair(&listener)).collect();
+        thread::scope(|scope| {
+            for (client, server) in &pairs {
+                scope.spawn(|| {
+                    for i in 0..20 {
+                        client.send(&pattern(i, 50_000)).unwrap();
+                    }
+                });
+                scope.spawn(|| {
+                    for i in 0..20 {
+                        assert_pattern(i, 50_000, &recv_whole(server).unwrap());
+                    }
+                });
+            }
+        });
+        let link = stack.statistics().link;
+        assert_eq!(link.datagrams_turned_back, link.datagrams_sent);
+    });
+}
+
+#[test]
+fn a_peer_elsewhere_is_reached_as_ever() {
+    must_end(|| {
+        let (stack, _) = bind(&options()).unwrap();
+        let elsewhere = Listener::bind("127.0.0.1:0/udp:0").unwrap();
+        let client = stack.connect(elsewhere.local_address()).unwrap();
+        exchange((client, elsewhere.accept().unwrap()));
+        assert_eq!(stack.statistics().link.datagrams_turned_back, 0);
+    });
+}
