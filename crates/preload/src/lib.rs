@@ -13,6 +13,7 @@
 //! | `receive`, `send` | messages |
 //! | `setup` | `socket`, `connect`, `accept` and what else asks the daemon |
 //! | `ancillary` | what goes with messages, as C structures |
+//! | `on_demand` | a daemon where there is none, for programs that link with `libswiftwater` |
 //! | `lock` | the lock for reading, which survives the death of its holder |
 //! | `system` | system calls |
 #![cfg(target_os = "linux")]
@@ -23,6 +24,7 @@ mod descriptor;
 pub mod interpose;
 mod lock;
 mod next;
+pub mod on_demand;
 mod receive;
 mod send;
 mod setup;

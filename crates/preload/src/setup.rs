@@ -14,7 +14,7 @@ use libc::{c_int, socklen_t};
 
 use crate::descriptor::Descriptor;
 use crate::system::{self, Buffers, Errno, Result};
-use crate::{lock, table};
+use crate::{lock, on_demand, table};
 
 /// A value of an option.
 pub(crate) struct Value {
@@ -78,6 +78,11 @@ fn answer(connection: RawFd) -> Result<Reply> {
         0 => Err(Errno(libc::ENETDOWN)),
         _ => Ok(reply),
     }
+}
+
+/// Whether there is a daemon.
+fn answers() -> bool {
+    call().map(system::close).is_ok()
 }
 
 /// A connection to the daemon.
@@ -146,7 +151,11 @@ fn daemon_address() -> Option<(libc::sockaddr_un, socklen_t)> {
 pub(crate) fn open(v6: bool, flags: c_int) -> Result<RawFd> {
     // As a kernel without SCTP says it.
     let no_daemon = |error| if error == Errno(libc::ENETDOWN) { Errno(libc::EPROTONOSUPPORT) } else { error };
-    let reply = ask(&Request::Open { v6 }, None).map_err(no_daemon)?;
+    let mut reply = ask(&Request::Open { v6 }, None);
+    if reply.as_ref().is_err_and(|error| *error == Errno(libc::ENETDOWN)) && on_demand::start(&answers) {
+        reply = ask(&Request::Open { v6 }, None);
+    }
+    let reply = reply.map_err(no_daemon)?;
     let [fd, memfd] = reply.descriptors;
     // A fresh descriptor has the lowest number that is free, and some programs count on it; the connection had it.
     adopt(system::lowest(fd), memfd, flags)

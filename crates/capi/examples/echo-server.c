@@ -1,0 +1,19 @@
+#include <netinet/sctp.h>
+#include <unistd.h>
+
+int main(void)
+{
+    struct sockaddr_in here = {.sin_family = AF_INET, .sin_port = htons(5007)};
+    struct sctp_sndrcvinfo info = {0};
+    char message[65536];
+    int size, fd, listener = socket(AF_INET, SOCK_STREAM, IPPROTO_SCTP);
+    if (bind(listener, (struct sockaddr *)&here, sizeof here) || listen(listener, 5))
+        return 1;
+    write(1, "ready\n", 6);
+    while ((fd = accept(listener, NULL, NULL)) >= 0) {
+        while ((size = sctp_recvmsg(fd, message, sizeof message, NULL, NULL, &info, NULL)) > 0)
+            sctp_send(fd, message, size, &info, 0);
+        close(fd);
+    }
+    return 1;
+}

@@ -1,0 +1,294 @@
+//! Addresses and associations of a socket (RFC 6458 §9.1 to §9.6, §9.9), and options of one of its associations.
+
+use std::ptr;
+
+use libc::{c_int, c_uint, c_void, sa_family_t, sockaddr, socklen_t};
+use swiftwater_preload::interpose::sockets::{getsockopt, setsockopt};
+
+use crate::address::{bytes_of, list_bytes};
+use crate::{SCTP, fail, last_errno};
+
+/// `sctp_assoc_t`.
+pub type AssociationId = i32;
+
+const SCTP_BINDX_ADD_ADDR: c_int = 1;
+const SCTP_BINDX_REM_ADDR: c_int = 2;
+
+const SOCKOPT_BINDX_ADD: c_int = 100;
+const SOCKOPT_BINDX_REM: c_int = 101;
+const SOCKOPT_PEELOFF: c_int = 102;
+const GET_PEER_ADDRS: c_int = 108;
+const GET_LOCAL_ADDRS: c_int = 109;
+const SOCKOPT_CONNECTX3: c_int = 111;
+const SOCKOPT_PEELOFF_FLAGS: c_int = 122;
+
+/// The first room for a list of addresses, and the most that is tried.
+const LIST_BYTES: usize = 512;
+const LIST_BYTES_MAX: usize = 128 * 1024;
+
+/// Adds local addresses to a socket, or takes some away.
+///
+/// # Safety
+///
+/// `addresses` points to `count` addresses, one behind the other.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sctp_bindx(
+    fd: c_int,
+    addresses: *mut sockaddr,
+    count: c_int,
+    flags: c_int,
+) -> c_int {
+    let option = match flags {
+        SCTP_BINDX_ADD_ADDR => SOCKOPT_BINDX_ADD,
+        SCTP_BINDX_REM_ADDR => SOCKOPT_BINDX_REM,
+        _ => return fail(libc::EINVAL),
+    };
+    // SAFETY: as the caller says.
+    unsafe {
+        match list_bytes(addresses, count) {
+            Some(bytes) => setsockopt(fd, SCTP, option, addresses.cast(), bytes as socklen_t),
+            None => fail(libc::EINVAL),
+        }
+    }
+}
+
+/// `struct sctp_getaddrs_old`, which takes a list of addresses to an option and the identifier back.
+#[repr(C)]
+struct ConnectList {
+    association: AssociationId,
+    bytes: c_int,
+    addresses: *mut sockaddr,
+}
+
+/// Connects to a peer of which several addresses are known. `association` may be null.
+///
+/// # Safety
+///
+/// `addresses` points to `count` addresses, one behind the other.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sctp_connectx(
+    fd: c_int,
+    addresses: *mut sockaddr,
+    count: c_int,
+    association: *mut AssociationId,
+) -> c_int {
+    // SAFETY: as the caller says.
+    let Some(bytes) = (unsafe { list_bytes(addresses, count) }) else { return fail(libc::EINVAL) };
+    let mut list = ConnectList { association: 0, bytes: bytes as c_int, addresses };
+    let mut list_bytes = size_of::<ConnectList>() as socklen_t;
+    // SAFETY: the list lives as long as the call.
+    let outcome =
+        unsafe { getsockopt(fd, SCTP, SOCKOPT_CONNECTX3, (&raw mut list).cast(), &raw mut list_bytes) };
+    let is_known = outcome == 0 || last_errno() == libc::EINPROGRESS;
+    // SAFETY: as the caller says.
+    if let Some(place) = unsafe { association.as_mut() } {
+        *place = if is_known { list.association } else { 0 };
+    }
+    outcome
+}
+
+/// `sctp_peeloff_arg_t`.
+#[repr(C)]
+struct Peel {
+    association: AssociationId,
+    fd: c_int,
+}
+
+/// Gives an association of a one-to-many socket a socket of its own: its descriptor.
+#[unsafe(no_mangle)]
+pub extern "C" fn sctp_peeloff(fd: c_int, association: AssociationId) -> c_int {
+    let mut peel = Peel { association, fd: 0 };
+    let mut bytes = size_of::<Peel>() as socklen_t;
+    // SAFETY: the value lives as long as the call.
+    let outcome = unsafe { getsockopt(fd, SCTP, SOCKOPT_PEELOFF, (&raw mut peel).cast(), &raw mut bytes) };
+    if outcome < 0 { outcome } else { peel.fd }
+}
+
+/// `sctp_peeloff_flags_arg_t`.
+#[repr(C)]
+struct PeelFlags {
+    peel: Peel,
+    flags: c_uint,
+}
+
+/// The same with `SOCK_NONBLOCK` and `SOCK_CLOEXEC`, either or both, in `flags`.
+#[unsafe(no_mangle)]
+pub extern "C" fn sctp_peeloff_flags(fd: c_int, association: AssociationId, flags: c_uint) -> c_int {
+    if flags == 0 {
+        return sctp_peeloff(fd, association);
+    }
+    let mut value = PeelFlags { peel: Peel { association, fd: 0 }, flags };
+    let mut bytes = size_of::<PeelFlags>() as socklen_t;
+    // SAFETY: the value lives as long as the call.
+    let outcome =
+        unsafe { getsockopt(fd, SCTP, SOCKOPT_PEELOFF_FLAGS, (&raw mut value).cast(), &raw mut bytes) };
+    if outcome < 0 { outcome } else { value.peel.fd }
+}
+
+/// What stands before the addresses in `struct sctp_getaddrs`.
+#[repr(C)]
+struct ListHeader {
+    association: AssociationId,
+    count: u32,
+}
+
+/// Asks for a list of addresses with room for `room` bytes, and gives it to the caller. An errno: that has failed.
+///
+/// # Safety
+///
+/// `addresses` may be written.
+unsafe fn list_in(
+    fd: c_int,
+    association: AssociationId,
+    option: c_int,
+    room: usize,
+    addresses: *mut *mut sockaddr,
+) -> Result<c_int, c_int> {
+    // SAFETY: memory of the C library's, which the caller gives back with `free`.
+    let list = unsafe { libc::malloc(size_of::<ListHeader>() + room) }.cast::<ListHeader>();
+    if list.is_null() {
+        return Err(libc::ENOMEM);
+    }
+    let mut bytes = (size_of::<ListHeader>() + room) as socklen_t;
+    // SAFETY: the list has as much room as is said, and what is moved lies within it.
+    unsafe {
+        list.write(ListHeader { association, count: 0 });
+        if getsockopt(fd, SCTP, option, list.cast(), &raw mut bytes) < 0 {
+            let errno = last_errno();
+            libc::free(list.cast());
+            return Err(errno);
+        }
+        let count = (*list).count;
+        let filled = (bytes as usize).saturating_sub(size_of::<ListHeader>()).min(room);
+        ptr::copy(list.add(1).cast::<u8>(), list.cast::<u8>(), filled);
+        *addresses = list.cast();
+        Ok(count as c_int)
+    }
+}
+
+/// # Safety
+///
+/// `addresses` may be written, or is null.
+unsafe fn list(fd: c_int, association: AssociationId, option: c_int, addresses: *mut *mut sockaddr) -> c_int {
+    if addresses.is_null() {
+        return fail(libc::EFAULT);
+    }
+    let mut room = LIST_BYTES;
+    loop {
+        // SAFETY: as the caller says.
+        match unsafe { list_in(fd, association, option, room, addresses) } {
+            Ok(count) => return count,
+            // It did not fit.
+            Err(libc::ENOMEM | libc::ENOBUFS) if room < LIST_BYTES_MAX => room *= 4,
+            Err(errno) => return fail(errno),
+        }
+    }
+}
+
+/// The peer's addresses, one behind the other; how many. They are given back with [`sctp_freepaddrs`].
+///
+/// # Safety
+///
+/// `addresses` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sctp_getpaddrs(
+    fd: c_int,
+    association: AssociationId,
+    addresses: *mut *mut sockaddr,
+) -> c_int {
+    // SAFETY: as the caller says.
+    unsafe { list(fd, association, GET_PEER_ADDRS, addresses) }
+}
+
+/// Gives a list of [`sctp_getpaddrs`] back.
+///
+/// # Safety
+///
+/// It is such a list, and is not used any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sctp_freepaddrs(addresses: *mut sockaddr) -> c_int {
+    // SAFETY: as the caller says.
+    unsafe { libc::free(addresses.cast()) };
+    0
+}
+
+/// The local addresses, one behind the other; how many. They are given back with [`sctp_freeladdrs`].
+///
+/// # Safety
+///
+/// `addresses` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sctp_getladdrs(
+    fd: c_int,
+    association: AssociationId,
+    addresses: *mut *mut sockaddr,
+) -> c_int {
+    // SAFETY: as the caller says.
+    unsafe { list(fd, association, GET_LOCAL_ADDRS, addresses) }
+}
+
+/// Gives a list of [`sctp_getladdrs`] back.
+///
+/// # Safety
+///
+/// It is such a list, and is not used any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sctp_freeladdrs(addresses: *mut sockaddr) -> c_int {
+    // SAFETY: as the caller says.
+    unsafe { libc::free(addresses.cast()) };
+    0
+}
+
+/// How long an address of a family is; 0 for a family that SCTP does not have.
+#[unsafe(no_mangle)]
+pub extern "C" fn sctp_getaddrlen(family: sa_family_t) -> c_int {
+    bytes_of(family).map_or(0, |bytes| bytes as c_int)
+}
+
+/// Where the value of an option names the association, in bytes from its start; `None`: it names none.
+fn association_at(option: c_int) -> Option<usize> {
+    const DEFAULT_SEND_PARAM: c_int = 10;
+    const DEFAULT_SNDINFO: c_int = 34;
+    match option {
+        DEFAULT_SEND_PARAM => Some(28),
+        DEFAULT_SNDINFO => Some(12),
+        // Timers, limits, paths, lengths, state, delayed SACKs, context, burst, keys and chunks of authentication, thresholds.
+        0 | 1 | 5 | 6 | 9 | 13..=17 | 20 | 23..=27 | 31 | 35 | 37 => Some(0),
+        // Statistics, partial reliability, reconfiguration, schedulers, interleaving, events, and what else is newer.
+        112..=121 | 123..=125 | 127..=133 => Some(0),
+        _ => None,
+    }
+}
+
+/// Whether a value of this length has room for the identifier there, and for more than that: some options are a plain
+/// number, too.
+fn holds_more(at: usize, room: usize) -> bool {
+    let identifier_bytes = size_of::<AssociationId>();
+    room >= at + identifier_bytes && room > identifier_bytes
+}
+
+/// `getsockopt` of an option of one association, where the value is to name it.
+///
+/// # Safety
+///
+/// `value` points to `*bytes` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sctp_opt_info(
+    fd: c_int,
+    association: AssociationId,
+    option: c_int,
+    value: *mut c_void,
+    bytes: *mut socklen_t,
+) -> c_int {
+    if value.is_null() || bytes.is_null() {
+        return fail(libc::EINVAL);
+    }
+    // SAFETY: as the caller says; the identifier is written where the value has room for it.
+    unsafe {
+        let room = *bytes as usize;
+        if let Some(at) = association_at(option).filter(|at| holds_more(*at, room)) {
+            value.byte_add(at).cast::<AssociationId>().write_unaligned(association);
+        }
+        getsockopt(fd, SCTP, option, value, bytes)
+    }
+}

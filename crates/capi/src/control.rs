@@ -1,0 +1,173 @@
+//! Ancillary data: what stands beside a message in `msg_control`.
+
+use std::mem::MaybeUninit;
+use std::ptr;
+
+use libc::{c_int, c_void, cmsghdr, msghdr};
+
+use crate::SCTP;
+
+/// `enum sctp_cmsg_type`.
+pub(crate) const SCTP_SNDRCV: c_int = 1;
+pub(crate) const SCTP_SNDINFO: c_int = 2;
+pub(crate) const SCTP_RCVINFO: c_int = 3;
+pub(crate) const SCTP_NXTINFO: c_int = 4;
+pub(crate) const SCTP_PRINFO: c_int = 5;
+pub(crate) const SCTP_AUTHINFO: c_int = 6;
+pub(crate) const SCTP_DSTADDRV4: c_int = 7;
+pub(crate) const SCTP_DSTADDRV6: c_int = 8;
+
+/// `struct sctp_sndrcvinfo`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct SndRcvInfo {
+    stream: u16,
+    ssn: u16,
+    flags: u16,
+    ppid: u32,
+    context: u32,
+    time_to_live_ms: u32,
+    tsn: u32,
+    cumulative_tsn: u32,
+    association: i32,
+}
+
+impl SndRcvInfo {
+    /// What a program says of a message that it sends. The identifier is in network byte order.
+    pub(crate) fn of(stream: u16, flags: u16, ppid: u32, time_to_live_ms: u32, context: u32) -> Self {
+        let (ssn, tsn, cumulative_tsn, association) = (0, 0, 0, 0);
+        SndRcvInfo { stream, ssn, flags, ppid, context, time_to_live_ms, tsn, cumulative_tsn, association }
+    }
+}
+
+/// `struct sctp_sndinfo`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct SndInfo {
+    stream: u16,
+    flags: u16,
+    ppid: u32,
+    context: u32,
+    association: i32,
+}
+
+/// `struct sctp_rcvinfo`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct RcvInfo {
+    stream: u16,
+    ssn: u16,
+    flags: u16,
+    ppid: u32,
+    tsn: u32,
+    cumulative_tsn: u32,
+    context: u32,
+    association: i32,
+}
+
+/// `struct sctp_nxtinfo`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct NxtInfo {
+    stream: u16,
+    flags: u16,
+    ppid: u32,
+    bytes: u32,
+    association: i32,
+}
+
+/// `struct sctp_prinfo`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct PrInfo {
+    policy: u16,
+    value: u32,
+}
+
+/// `struct sctp_authinfo`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct AuthInfo {
+    key: u16,
+}
+
+const HEADER_BYTES: usize = size_of::<cmsghdr>();
+/// Each entry begins at a multiple of this.
+const ALIGNMENT: usize = align_of::<cmsghdr>();
+
+/// Room for `BYTES` bytes of entries.
+#[repr(C, align(8))]
+pub(crate) struct Control<const BYTES: usize> {
+    bytes: [u8; BYTES],
+    used: usize,
+}
+
+/// What an entry with so much data takes.
+pub(crate) const fn entry_bytes(data_bytes: usize) -> usize {
+    (HEADER_BYTES + data_bytes).next_multiple_of(ALIGNMENT)
+}
+
+impl<const BYTES: usize> Control<BYTES> {
+    pub(crate) fn new() -> Self {
+        Control { bytes: [0; BYTES], used: 0 }
+    }
+
+    /// Adds an entry; false: there is no room for it.
+    ///
+    /// # Safety
+    ///
+    /// `data` points to as many bytes.
+    pub(crate) unsafe fn push(&mut self, kind: c_int, data: *const c_void, data_bytes: usize) -> bool {
+        let Some(room) = self.bytes.get_mut(self.used..self.used + entry_bytes(data_bytes)) else {
+            return false;
+        };
+        let header = cmsghdr { cmsg_len: HEADER_BYTES + data_bytes, cmsg_level: SCTP, cmsg_type: kind };
+        // SAFETY: the room holds both; the data as the caller says.
+        unsafe {
+            room.as_mut_ptr().cast::<cmsghdr>().write_unaligned(header);
+            ptr::copy_nonoverlapping(data.cast(), room.as_mut_ptr().add(HEADER_BYTES), data_bytes);
+        }
+        self.used += entry_bytes(data_bytes);
+        true
+    }
+
+    /// What was added, for a message to send.
+    pub(crate) fn attach(&mut self, message: &mut msghdr) {
+        if self.used > 0 {
+            message.msg_control = self.bytes.as_mut_ptr().cast();
+            message.msg_controllen = self.used;
+        }
+    }
+
+    /// The whole room, for a message to receive.
+    pub(crate) fn lend(&mut self, message: &mut msghdr) {
+        message.msg_control = self.bytes.as_mut_ptr().cast();
+        message.msg_controllen = BYTES;
+    }
+}
+
+/// The first entry of a kind beside a received message.
+///
+/// # Safety
+///
+/// The control data of the message may be read, and the data of such an entry is a `T`.
+pub(crate) unsafe fn find<T: Copy>(message: &msghdr, kind: c_int) -> Option<T> {
+    // SAFETY: the macros stay within the length that the message has.
+    unsafe {
+        let mut entry = libc::CMSG_FIRSTHDR(message);
+        while let Some(header) = entry.as_ref() {
+            let is_whole = header.cmsg_len >= HEADER_BYTES + size_of::<T>();
+            if (header.cmsg_level, header.cmsg_type) == (SCTP, kind) && is_whole {
+                return Some(libc::CMSG_DATA(header).cast::<T>().read_unaligned());
+            }
+            entry = libc::CMSG_NXTHDR(message, entry);
+        }
+    }
+    None
+}
+
+/// A message that names nothing.
+pub(crate) fn message() -> msghdr {
+    // SAFETY: a msghdr of zeros names nothing.
+    unsafe { MaybeUninit::<msghdr>::zeroed().assume_init() }
+}

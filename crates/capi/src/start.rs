@@ -1,0 +1,184 @@
+//! A daemon for a program that opens an SCTP socket where there is none, as `swiftwater run` would start it.
+//!
+//! It is no child of the program's: a program that waits for any child, or minds `SIGCHLD`, sees nothing of it. Between the
+//! fork and the new program only system calls are made, since other threads may hold any lock.
+
+use std::ffi::{CStr, CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::ptr;
+use std::time::{Duration, Instant};
+
+use libc::{c_char, c_int, c_long};
+use swiftwater_preload::on_demand;
+
+/// A daemon that is started answers within this time.
+const START_WAIT: Duration = Duration::from_secs(5);
+const START_LOOK_MS: c_int = 10;
+/// Seconds for which it stays without a socket.
+const IDLE_EXIT_S: &CStr = c"60";
+const COMMAND: &str = "swiftwater";
+
+/// Tells the shim that there is a way, before the program begins.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static REGISTER: extern "C" fn() = {
+    extern "C" fn register() {
+        on_demand::start_with(start);
+    }
+    register
+};
+
+/// Starts a daemon and waits until `answers`; false: there will be none.
+fn start(answers: &dyn Fn() -> bool) -> bool {
+    let Some(command) = find_command() else { return false };
+    let place = std::env::var_os("SWIFTWATER_DAEMON").unwrap_or_else(|| "@swiftwater".into());
+    let Ok(place) = CString::new(place.as_bytes()) else { return false };
+    let words = [&command, c"daemon", c"--detach", c"--idle-exit", IDLE_EXIT_S, c"--place", &place];
+    let Some(life) = Life::begin(&words) else { return false };
+    let deadline = Instant::now() + START_WAIT;
+    loop {
+        let has_ended = life.has_ended();
+        // Should another have been quicker, that one answers.
+        if answers() {
+            return true;
+        }
+        if has_ended || Instant::now() > deadline {
+            return false;
+        }
+    }
+}
+
+/// The command stands beside this library or where packages put it. A program with more rights than its user starts none.
+fn find_command() -> Option<CString> {
+    // SAFETY: it takes no memory.
+    if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
+        return None;
+    }
+    let library = library_file()?.canonicalize().ok()?;
+    let folder = library.parent().unwrap_or(Path::new("."));
+    let places = ["", "../bin", "../../bin"].map(|place| folder.join(place).join(COMMAND));
+    let found = places.into_iter().find(|place| place.is_file())?;
+    CString::new(found.into_os_string().as_bytes()).ok()
+}
+
+/// The file of this library, or of the program that it is a part of.
+fn library_file() -> Option<PathBuf> {
+    let me: fn(&dyn Fn() -> bool) -> bool = start;
+    // SAFETY: the place may be written, and what is found names a file for as long as the library is loaded.
+    unsafe {
+        let mut found: libc::Dl_info = std::mem::zeroed();
+        let is_found = libc::dladdr(me as *const _, &raw mut found) != 0 && !found.dli_fname.is_null();
+        is_found.then(|| OsStr::from_bytes(CStr::from_ptr(found.dli_fname).to_bytes()).into())
+    }
+}
+
+/// A pipe whose other end the daemon has for as long as it lives.
+struct Life(c_int);
+
+impl Life {
+    fn begin(words: &[&CStr]) -> Option<Life> {
+        let mut ends = [-1; 2];
+        // SAFETY: the kernel writes two numbers.
+        call(unsafe { libc::syscall(libc::SYS_pipe2, ends.as_mut_ptr(), libc::O_CLOEXEC) })?;
+        let life = Life(ends[0]);
+        // Above the standard ones, which a program may have closed.
+        // SAFETY: it takes no memory.
+        let theirs = unsafe { libc::syscall(libc::SYS_fcntl, ends[1], libc::F_DUPFD_CLOEXEC, 3) };
+        close(ends[1]);
+        let theirs = call(theirs)?;
+        let begun = spawn(words, theirs as c_int);
+        close(theirs as c_int);
+        begun.map(|()| life)
+    }
+
+    /// Whether the daemon has ended, after a moment.
+    fn has_ended(&self) -> bool {
+        let mut entry = libc::pollfd { fd: self.0, events: libc::POLLIN, revents: 0 };
+        let moment = libc::timespec { tv_sec: 0, tv_nsec: c_long::from(START_LOOK_MS) * 1_000_000 };
+        let no_mask: *const libc::sigset_t = ptr::null();
+        // SAFETY: one entry and a time; the kernel may write both.
+        let ready = unsafe {
+            libc::syscall(libc::SYS_ppoll, &raw mut entry, 1_usize, &raw const moment, no_mask, 8_usize)
+        };
+        ready > 0
+    }
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        close(self.0);
+    }
+}
+
+/// `None`: the call has failed.
+fn call(returned: c_long) -> Option<c_long> {
+    (returned >= 0).then_some(returned)
+}
+
+fn close(fd: c_int) {
+    // SAFETY: it takes no memory.
+    unsafe { libc::syscall(libc::SYS_close, fd) };
+}
+
+/// Starts a program whose parent is nobody of ours, with `life` as its standard output.
+fn spawn(words: &[&CStr], life: c_int) -> Option<()> {
+    let mut arguments: Vec<*const c_char> = words.iter().map(|word| word.as_ptr()).collect();
+    arguments.push(ptr::null());
+    // No handler of the program's runs in the child.
+    let (all, mut before) = (u64::MAX, 0_u64);
+    set_mask(&all, Some(&mut before));
+    let child = fork();
+    if child == Some(0) {
+        match fork() {
+            Some(0) => become_daemon(&arguments, life),
+            // SAFETY: it does not return.
+            _ => unsafe { libc::_exit(0) },
+        }
+    }
+    let ended = child.map(|child| {
+        let (status, usage): (*mut c_int, *mut libc::rusage) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: it writes nothing.
+        unsafe { libc::syscall(libc::SYS_wait4, child, status, libc::__WALL, usage) };
+    });
+    set_mask(&before, None);
+    ended
+}
+
+/// A child that sends no signal when it ends, and that nobody finds who waits for any child. The C library does not know of it.
+fn fork() -> Option<c_long> {
+    // SAFETY: the child goes on in a copy of the memory, and only makes system calls.
+    call(unsafe { libc::syscall(libc::SYS_clone, 0_usize, 0_usize, 0_usize, 0_usize, 0_usize) })
+}
+
+fn set_mask(mask: &u64, before: Option<&mut u64>) {
+    let before = before.map_or(ptr::null_mut(), ptr::from_mut);
+    // SAFETY: the kernel's mask has 64 bits.
+    unsafe {
+        libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, ptr::from_ref(mask), before, 8_usize)
+    };
+}
+
+/// In the child: leaves all that is the program's and becomes another program.
+fn become_daemon(arguments: &[*const c_char], life: c_int) -> ! {
+    const SIGNALS: c_int = 64;
+    unsafe extern "C" {
+        static environ: *const *const c_char;
+    }
+    // SAFETY: system calls, and `signal`, which is one; what they read lives until the new program begins.
+    unsafe {
+        for signal in 1..=SIGNALS {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        let nothing = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, c"/dev/null".as_ptr(), libc::O_RDWR);
+        libc::syscall(libc::SYS_dup3, life, 1, 0);
+        for standard in [0, 2].into_iter().filter(|fd| nothing >= 0 && *fd != nothing) {
+            libc::syscall(libc::SYS_dup3, nothing, standard, 0);
+        }
+        libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32);
+        libc::syscall(libc::SYS_chdir, c"/".as_ptr());
+        set_mask(&0, None);
+        libc::syscall(libc::SYS_execve, arguments[0], arguments.as_ptr(), environ);
+        libc::_exit(127)
+    }
+}
