@@ -278,7 +278,7 @@ fn call(input: &mut Input<'_>, world: &mut World, side: usize, what: u8) {
         }
         14 => {
             let port = input.pick(&PORTS);
-            world.call(side, |s, _| s.endpoint.unlisten(port));
+            world.call(side, |s, _| s.unlisten(port));
         }
         15 | 16 => {
             let Some(id) = world.association(side, input.below(4)) else { return };

@@ -1,12 +1,14 @@
 //! One endpoint and its program, and what must hold for them at every moment.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use lab::bounds::assert_bounded;
 use lab::ledger::Record;
 use sctp::{
-    Admission, AssociationConfig, AssociationId, BatchLimits, Endpoint, EndpointConfig, SendInfo, Time,
+    Admission, AssociationConfig, AssociationId, BatchLimits, Endpoint, EndpointConfig, ListenerId, SendInfo,
+    Time,
 };
 
 use crate::app::App;
@@ -31,6 +33,7 @@ pub(crate) struct Side {
     initial_tsn: Option<u32>,
     boots: u16,
     records: u64,
+    listeners: HashMap<u16, ListenerId>,
 }
 
 impl Side {
@@ -52,6 +55,7 @@ impl Side {
             initial_tsn,
             boots: 0,
             records: u64::from(number),
+            listeners: HashMap::new(),
         };
         side.prepare();
         side
@@ -70,11 +74,20 @@ impl Side {
         self.boots += 1;
         self.endpoint = Endpoint::new(EndpointConfig::default(), seed(self.number, self.boots), limits());
         self.app.crash();
+        self.listeners.clear();
         self.prepare();
     }
 
     pub(crate) fn listen(&mut self, port: u16) {
-        self.endpoint.listen(port, (*self.config).clone());
+        if let Some(listener) = self.endpoint.listen(port, (*self.config).clone()) {
+            self.listeners.insert(port, listener);
+        }
+    }
+
+    pub(crate) fn unlisten(&mut self, port: u16) {
+        if let Some(listener) = self.listeners.remove(&port) {
+            self.endpoint.unlisten(listener);
+        }
     }
 
     pub(crate) fn connect(&mut self, now: Time, ports: (u16, u16), remotes: &[SocketAddr]) {

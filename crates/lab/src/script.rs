@@ -90,7 +90,7 @@ impl Peer {
             [seed; 32],
             BatchLimits { segments_max: 64, bytes_max: 65_000 },
         );
-        assert!(endpoint.listen(ENDPOINT_PORT, config), "the port was free");
+        endpoint.listen(ENDPOINT_PORT, config).expect("the port is free");
         Peer {
             endpoint,
             app: App::default(),

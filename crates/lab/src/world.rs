@@ -333,7 +333,7 @@ impl<A: Application> World<A> {
     ///
     /// When it does already.
     pub fn listen(&mut self, node: usize, port: u16, config: AssociationConfig) {
-        assert!(self.nodes[node].endpoint.listen(port, config), "the port was free");
+        self.nodes[node].endpoint.listen(port, config).expect("the port is free");
     }
 
     /// Starts to connect a port of one host to a port at the first address of another.

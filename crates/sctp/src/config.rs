@@ -1,6 +1,7 @@
 //! What can be set, as plain structs with documented defaults.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -85,6 +86,9 @@ impl FromStr for Multipath {
 /// [`Endpoint::set_config`](crate::Endpoint::set_config).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AssociationConfig {
+    /// Which of the endpoint's addresses it uses: it lists these, sends from these, and what comes to others is not for it. An
+    /// unspecified one stands for all of its family. None: all.
+    pub local_addresses: Vec<IpAddr>,
     /// Outbound streams to ask for (sinit_num_ostreams), 10.
     pub streams_out: u16,
     /// Most inbound streams to allow (sinit_max_instreams), 65,535. Unused streams cost nothing.
@@ -165,6 +169,7 @@ pub struct AssociationConfig {
 impl Default for AssociationConfig {
     fn default() -> Self {
         AssociationConfig {
+            local_addresses: Vec::new(),
             streams_out: 10,
             streams_in_max: u16::MAX,
             send_buffer_bytes: 1 << 20,

@@ -5,6 +5,7 @@ mod demultiplex;
 mod fault;
 mod handshake;
 mod icmp;
+mod listeners;
 mod replies;
 mod timers;
 mod traces;
@@ -17,18 +18,22 @@ use bytes::Bytes;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use slab::Slab;
+use smallvec::SmallVec;
 
 use crate::association::{Association, BatchRules, Context, Identity, Queued};
 use crate::config::{AssociationConfig, EndpointConfig, PathOptions};
 use crate::cookie::CookieJar;
 use crate::error::{ConnectError, PrimaryError, SendError};
 use crate::event::{Admission, Host, SendInfo};
+use crate::local_addresses::LocalAddresses;
 use crate::statistics::{EndpointStatistics, STATISTICS_VERSION, Statistics};
 use crate::time::Time;
 use crate::transmit::{BatchLimits, Scope, Transmit, TransmitBuffer};
 
 pub use demultiplex::Arrival;
 pub use icmp::Unreachable;
+pub use listeners::ListenerId;
+use listeners::Listeners;
 use replies::Replies;
 pub(crate) use replies::Reply;
 use timers::Timers;
@@ -72,15 +77,16 @@ const DYNAMIC_PORTS: u16 = 16384;
 /// One SCTP instance: every association of a set of sockets.
 pub struct Endpoint {
     config: EndpointConfig,
-    local_addresses: Vec<IpAddr>,
+    local_addresses: Arc<[IpAddr]>,
     associations: Slab<Box<Association>>,
     by_tag: HashMap<u32, AssociationId>,
-    by_peer: HashMap<PeerKey, AssociationId>,
+    /// Several only where each has local addresses of its own.
+    by_peer: HashMap<PeerKey, SmallVec<[AssociationId; 1]>>,
     /// The association of the last packet: the next one is probably for it, too.
     last: Option<(u32, AssociationId)>,
     /// The association that is being handled: a call that unwinds leaves it here.
     at_work: Option<AssociationId>,
-    listeners: HashMap<u16, Arc<AssociationConfig>>,
+    listeners: Listeners,
     due: VecDeque<AssociationId>,
     held: VecDeque<AssociationId>,
     timers: Timers,
@@ -109,13 +115,13 @@ impl Endpoint {
         random.fill_bytes(&mut secret);
         Endpoint {
             config,
-            local_addresses: Vec::new(),
+            local_addresses: Arc::default(),
             associations: Slab::new(),
             by_tag: HashMap::new(),
             by_peer: HashMap::new(),
             last: None,
             at_work: None,
-            listeners: HashMap::new(),
+            listeners: Listeners::default(),
             due: VecDeque::new(),
             held: VecDeque::new(),
             timers: Timers::default(),
@@ -133,30 +139,27 @@ impl Endpoint {
     /// Names the addresses to list in INIT and INIT ACK, each to peers to whom it means this host. Fewer than two are not
     /// listed.
     pub fn set_local_addresses(&mut self, addresses: Vec<IpAddr>) {
-        self.local_addresses = addresses;
+        self.local_addresses = addresses.into();
+        self.listeners.set_all_addresses(&self.local_addresses);
     }
 
-    /// Accepts associations on an SCTP port. False if the port is taken.
-    pub fn listen(&mut self, port: u16, config: AssociationConfig) -> bool {
-        match self.listeners.entry(port) {
-            std::collections::hash_map::Entry::Occupied(_) => false,
-            std::collections::hash_map::Entry::Vacant(entry) => {
-                entry.insert(Arc::new(config));
-                true
-            }
-        }
+    /// Accepts associations on an SCTP port, at the addresses that `config` names. `None`: another listener has one of these
+    /// on that port.
+    pub fn listen(&mut self, port: u16, config: AssociationConfig) -> Option<ListenerId> {
+        let local = LocalAddresses::new(&config.local_addresses, &self.local_addresses);
+        self.listeners.insert(port, local, config)
     }
 
-    /// Accepts no more associations on a port; those that are up stay.
-    pub fn unlisten(&mut self, port: u16) {
-        self.listeners.remove(&port);
+    /// Accepts no more associations; those that are up stay.
+    pub fn unlisten(&mut self, listener: ListenerId) {
+        self.listeners.remove(listener);
     }
 
     /// The SCTP ports that are in use: those of listeners and of associations. A port may come more than once.
     pub fn ports(&self) -> impl Iterator<Item = u16> + '_ {
         let of_associations =
             self.associations.iter().map(|(_, association)| association.identity().local_port);
-        self.listeners.keys().copied().chain(of_associations)
+        self.listeners.ports().chain(of_associations)
     }
 
     /// An SCTP port that no listener uses, and no association of ours with `peer_port` at one of `remotes`.
@@ -166,7 +169,7 @@ impl Endpoint {
         let start = self.random.next_u32() as u16 % DYNAMIC_PORTS;
         (0..DYNAMIC_PORTS).map(|i| FIRST_DYNAMIC_PORT + (start + i) % DYNAMIC_PORTS).find(|&local_port| {
             let key = |&remote| PeerKey { remote, local_port, peer_port };
-            !self.listeners.contains_key(&local_port)
+            !self.listeners.has(local_port)
                 && !remotes.iter().any(|remote| self.by_peer.contains_key(&key(remote)))
         })
     }
@@ -185,10 +188,16 @@ impl Endpoint {
         if remotes.is_empty() {
             return Err(ConnectError::NoAddress);
         }
-        if remotes.iter().any(|&r| self.by_peer.contains_key(&key(r))) {
+        let local = LocalAddresses::new(&config.local_addresses, &self.local_addresses);
+        if remotes.iter().any(|&r| self.is_taken(&key(r), &local)) {
             return Err(ConnectError::Exists);
         }
-        let paths: Vec<_> = remotes.iter().map(|&r| (r, host.path_hints(r))).collect();
+        let families = local.families();
+        let usable = remotes.iter().filter(|remote| families.has(remote.ip()));
+        let paths: Vec<_> = usable.map(|&r| (r, host.path_hints(r))).collect();
+        if paths.is_empty() {
+            return Err(ConnectError::NoSource);
+        }
         let identity = Identity {
             local_port,
             peer_port,
@@ -197,7 +206,7 @@ impl Endpoint {
             local_initial_tsn: self.new_initial_tsn(),
         };
         let id = AssociationId(self.associations.vacant_key() as u32);
-        let mut association = Association::connect(now, id, config, identity, &paths, &self.local_addresses);
+        let mut association = Association::connect(now, id, config, identity, &paths, local);
         association.trace_changes(now);
         self.insert(id, association);
         self.settle(id);
@@ -291,11 +300,11 @@ impl Endpoint {
         outcome
     }
 
-    /// Associations that a listener takes from now on have these settings.
-    pub fn set_listener_config(&mut self, port: u16, config: AssociationConfig) {
-        if let Some(listener) = self.listeners.get_mut(&port) {
-            *listener = Arc::new(config);
-        }
+    /// Associations that a listener takes from now on have these settings, and the addresses that they name. False: another
+    /// listener has one of these on that port, and nothing has changed.
+    pub fn set_listener_config(&mut self, listener: ListenerId, config: AssociationConfig) -> bool {
+        let local = LocalAddresses::new(&config.local_addresses, &self.local_addresses);
+        self.listeners.change(listener, local, config)
     }
 
     /// The settings of an association.
@@ -421,6 +430,12 @@ impl Endpoint {
         Some((association.remotes().collect(), association.identity().peer_port))
     }
 
+    /// The addresses of ours that an association uses: those that it was restricted to or that the endpoint was told, or else
+    /// those that its paths begin at.
+    pub fn local_addresses(&self, id: AssociationId) -> Option<Vec<IpAddr>> {
+        Some(self.associations.get(id.index())?.local_addresses())
+    }
+
     fn insert(&mut self, id: AssociationId, association: Association) {
         let identity = association.identity();
         self.by_tag.insert(identity.local_tag, id);
@@ -438,22 +453,42 @@ impl Endpoint {
         let remotes: Vec<SocketAddr> = association.confirmed_remotes().collect();
         for remote in remotes {
             let key = PeerKey { remote, local_port: identity.local_port, peer_port: identity.peer_port };
-            if let std::collections::hash_map::Entry::Vacant(entry) = self.by_peer.entry(key) {
-                entry.insert(id);
-                association.registered.push(remote);
+            let Some(association) = self.associations.get(id.index()) else { return };
+            if !self.is_taken(&key, association.local()) {
+                self.by_peer.entry(key).or_default().push(id);
+                self.associations[id.index()].registered.push(remote);
             }
         }
+    }
+
+    /// The associations with this peer.
+    fn with_peer(&self, key: &PeerKey) -> impl Iterator<Item = (AssociationId, &Association)> {
+        let ids = self.by_peer.get(key).into_iter().flatten();
+        ids.filter_map(|&id| Some((id, &**self.associations.get(id.index())?)))
+    }
+
+    /// Whether one of them uses one of these local addresses.
+    fn is_taken(&self, key: &PeerKey, local: &LocalAddresses) -> bool {
+        self.with_peer(key).any(|(_, association)| association.local().overlap(local))
+    }
+
+    /// The one to which belongs what comes to this address of ours.
+    fn owner(&self, key: &PeerKey, local: Option<IpAddr>) -> Option<AssociationId> {
+        let mut with_peer = self.with_peer(key);
+        with_peer.find(|(_, association)| association.local().serve(local)).map(|(id, _)| id)
     }
 
     fn unregister(&mut self, id: AssociationId) {
         let Some(association) = self.associations.get_mut(id.index()) else { return };
         let identity = association.identity();
         for remote in association.registered.drain(..) {
-            self.by_peer.remove(&PeerKey {
-                remote,
-                local_port: identity.local_port,
-                peer_port: identity.peer_port,
-            });
+            let key = PeerKey { remote, local_port: identity.local_port, peer_port: identity.peer_port };
+            if let std::collections::hash_map::Entry::Occupied(mut entry) = self.by_peer.entry(key) {
+                entry.get_mut().retain(|other| *other != id);
+                if entry.get().is_empty() {
+                    entry.remove();
+                }
+            }
         }
     }
 
@@ -467,13 +502,7 @@ impl Endpoint {
         procedure: impl FnOnce(&mut Association, &mut Context<'_, H>),
     ) {
         let Some(association) = self.associations.get_mut(id.index()) else { return };
-        let mut cx = Context {
-            now,
-            host,
-            random: &mut self.random,
-            statistics: &mut self.statistics,
-            local_addresses: &self.local_addresses,
-        };
+        let mut cx = Context { now, host, random: &mut self.random, statistics: &mut self.statistics };
         self.at_work = Some(id);
         procedure(association, &mut cx);
         self.at_work = None;

@@ -64,12 +64,17 @@ pub enum ConnectError {
     NoAddress,
     /// An association between these two ports and this address exists already.
     Exists,
+    /// None of the local addresses that it may use is of the family of one of the peer's.
+    NoSource,
 }
 
 impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ConnectError::NoAddress => f.write_str("name at least one address of the peer"),
+            ConnectError::NoSource => f.write_str(
+                "none of the local addresses reaches the peer's; name one of the same family in local_addresses",
+            ),
             ConnectError::Exists => {
                 f.write_str("an association with this peer and these ports exists already; use it or choose another local port")
             }

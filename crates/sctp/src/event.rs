@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 
-use crate::endpoint::{AssociationId, PathHints};
+use crate::endpoint::{AssociationId, ListenerId, PathHints};
 use crate::error::{CloseReason, SendError};
 
 /// The bytes of a received message, one block for each DATA chunk it came in.
@@ -85,6 +85,8 @@ pub enum Admission {
 pub enum Event {
     /// A peer's association came up on a listening port.
     Accepted {
+        /// Who listens.
+        listener: ListenerId,
         /// The listening port.
         port: u16,
         /// The address that it came from; the port is the peer's SCTP port.
@@ -133,9 +135,9 @@ pub trait Host {
     fn message(&mut self, id: AssociationId, info: &ReceiveInfo, payload: Payload);
     /// Something happened.
     fn event(&mut self, id: AssociationId, event: Event);
-    /// Whether one more association of a listening port can be taken. If not, its COOKIE ECHO is not answered, and
+    /// Whether one more association of a listener can be taken. If not, its COOKIE ECHO is not answered, and
     /// the peer sends it again.
-    fn takes_association(&self, _port: u16) -> bool {
+    fn takes_association(&self, _listener: ListenerId) -> bool {
         true
     }
     /// What the link knows about the way to an address.

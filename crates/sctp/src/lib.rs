@@ -25,6 +25,7 @@ pub mod error;
 mod event;
 mod extensions;
 mod inbound;
+mod local_addresses;
 mod outbound;
 mod path;
 mod peer_window;
@@ -40,7 +41,7 @@ mod transmit;
 mod tsn;
 
 pub use config::{AssociationConfig, Checksum, EndpointConfig, Multipath, PathOptions};
-pub use endpoint::{Arrival, AssociationId, Endpoint, PathHints, Unreachable};
+pub use endpoint::{Arrival, AssociationId, Endpoint, ListenerId, PathHints, Unreachable};
 pub use error::{CloseReason, ConnectError, PrimaryError, SendError, UnknownName};
 pub use event::{Admission, Event, Host, Payload, ReceiveInfo, SendInfo};
 pub use path::PathState;

@@ -506,6 +506,26 @@ impl Association {
         })
     }
 
+    /// The peer's addresses, all that are known of it; none once the association is gone.
+    pub fn peer_addresses(&self) -> Vec<IpAddr> {
+        self.peer_address().map(|address| address.hosts).unwrap_or_default()
+    }
+
+    /// Our addresses that this association uses: those that it was restricted to ([`Options::local_addresses`]) or that the
+    /// stack was bound to, or else those that its paths begin at. None once it is gone.
+    ///
+    /// ```
+    /// # use swiftwater::{Association, Listener};
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// let client = Association::connect(listener.local_address())?;
+    /// assert_eq!(client.local_addresses(), client.peer_addresses(), "a line from 127.0.0.1 to itself");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn local_addresses(&self) -> Vec<IpAddr> {
+        let Socket { stream, ref shard, .. } = self.shared.socket;
+        with_driver(shard, |driver| driver.local_addresses(stream, 0)).flatten().unwrap_or_default()
+    }
+
     /// Number of outbound streams.
     pub fn streams_out(&self) -> u16 {
         self.shared.streams_out.load(Ordering::Relaxed)
@@ -602,6 +622,9 @@ pub(crate) fn ask_to_connect(stack: &Stack, socket: &Socket, server: &Address) -
     };
     match socket.ask(Primitive::ConnReq { addresses: Box::new(addresses) }) {
         Ok(Primitive::ErrorAck { errno: Errno::EADDRINUSE, .. }) => Err(ConnectError::Exists),
+        Ok(Primitive::ErrorAck { errno: Errno::EADDRNOTAVAIL, .. }) => {
+            Err(ConnectError::Family { host: server.hosts[0] })
+        }
         Ok(Primitive::ErrorAck { t_error, .. }) => Err(ConnectError::Failed(t_error.to_string())),
         Ok(_) => Ok(()),
         Err(error) => Err(ConnectError::Failed(error.to_string())),

@@ -96,12 +96,18 @@ impl Listener {
         self.accept_with(Patience::None)
     }
 
-    /// Associations that come from now on have the settings of an association that these options say. The sockets stay as they
-    /// are, and so does the backlog.
-    pub fn set_options(&self, options: &Options) {
-        let config = options.association_config();
+    /// Associations that come from now on have the settings of an association that these options say, and it listens at their
+    /// [`Options::local_addresses`]. The sockets stay as they are, and so does the backlog.
+    ///
+    /// # Errors
+    ///
+    /// Another listener on this port has one of these addresses: nothing has changed.
+    pub fn set_options(&self, options: &Options) -> Result<(), BindError> {
+        let config = options.restricted_config();
         // A listener that is gone takes none.
-        let _ = self.socket.command(|driver, cx| driver.change_config(cx, self.socket.stream, 0, config));
+        let changed =
+            self.socket.command(|driver, cx| driver.change_config(cx, self.socket.stream, 0, config));
+        if changed == Some(false) { Err(BindError::PortInUse { port: self.port }) } else { Ok(()) }
     }
 
     fn accept_with(&self, patience: Patience) -> Result<Association, RecvError> {

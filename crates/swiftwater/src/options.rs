@@ -82,6 +82,10 @@ pub struct Options {
     /// the link, no private IPv4 address where the peer has a public one, unless public ones are among these, too. Each path
     /// leaves from one: the same address on
     /// the same host, otherwise that of the route to the peer's address.
+    ///
+    /// With [`Stack::with_options`](crate::Stack::with_options) they restrict what is opened through it to some of the
+    /// stack's addresses: the peer is told these alone, what leaves comes from these, and what comes to another is not for
+    /// it. So several listeners may share a port. `0.0.0.0` and `::` then stand for all of their family.
     pub local_addresses: Vec<IpAddr>,
     /// Bind each socket to the interface that has its address: what leaves from the address leaves there, whatever the
     /// routes say. One that is taken out and put in again is found when something leaves there, if the program has
@@ -184,6 +188,12 @@ impl Default for Options {
 }
 
 impl Options {
+    /// What a part of the sockets is used with: their addresses are those of the stack.
+    pub(crate) fn restricted_config(&self) -> sctp::AssociationConfig {
+        let local_addresses = self.local_addresses.clone();
+        sctp::AssociationConfig { local_addresses, ..self.association_config() }
+    }
+
     pub(crate) fn association_config(&self) -> sctp::AssociationConfig {
         sctp::AssociationConfig {
             streams_out: self.streams_out.max(1),

@@ -115,7 +115,7 @@ impl Stack {
     ///
     /// # Errors
     ///
-    /// The port is in use in this stack.
+    /// The port is in use in this stack, at one of the same addresses.
     pub fn listen(&self, port: u16) -> Result<Listener, BindError> {
         Listener::on(self, port)
     }
@@ -171,7 +171,7 @@ impl Stack {
     pub fn with_options(&self, options: &Options) -> Stack {
         Stack {
             options: Arc::new(options.clone()),
-            association: Some(Arc::new(options.association_config())),
+            association: Some(Arc::new(options.restricted_config())),
             ..self.clone()
         }
     }

@@ -2,7 +2,9 @@
 
 use std::net::SocketAddr;
 
-use ::sctp::{AssociationId, CloseReason, Endpoint, Event, Host, PathHints, Payload, ReceiveInfo};
+use ::sctp::{
+    AssociationId, CloseReason, Endpoint, Event, Host, ListenerId, PathHints, Payload, ReceiveInfo,
+};
 use bytes::Bytes;
 use links::Link;
 use streams::{Chain, Cx, Errno, Kind, Message, Pool};
@@ -79,7 +81,7 @@ impl Host for Upper<'_, '_> {
 
     fn event(&mut self, id: AssociationId, event: Event) {
         match event {
-            Event::Accepted { port, peer } => self.accepted(id, port, peer),
+            Event::Accepted { listener, peer, .. } => self.accepted(id, listener, peer),
             Event::Connected { streams_out, streams_in } => self.up(
                 id,
                 Message::new(Kind::Proto(Primitive::ConnCon {
@@ -109,8 +111,8 @@ impl Host for Upper<'_, '_> {
         }
     }
 
-    fn takes_association(&self, port: u16) -> bool {
-        let listener = self.minors.listener(port);
+    fn takes_association(&self, listener: ListenerId) -> bool {
+        let listener = self.minors.listener(listener);
         match listener.and_then(|s| self.minors.get(s)) {
             Some(Minor::Listening { backlog, waiting, .. }) => waiting < backlog,
             _ => true,
@@ -169,11 +171,10 @@ impl Upper<'_, '_> {
         }
     }
 
-    fn accepted(&mut self, id: AssociationId, port: u16, peer: SocketAddr) {
-        let listener = self.minors.listener(port);
-        match listener.and_then(|s| Some((s, self.minors.get(s)?))) {
-            Some((s, Minor::Listening { backlog, waiting, .. })) => {
-                self.minors.set(s, Minor::Listening { port, backlog, waiting: waiting + 1 });
+    fn accepted(&mut self, id: AssociationId, listener: ListenerId, peer: SocketAddr) {
+        match self.minors.listener(listener).and_then(|s| Some((s, self.minors.get(s)?))) {
+            Some((s, Minor::Listening { port, backlog, waiting, .. })) => {
+                self.minors.set(s, Minor::Listening { port, listener, backlog, waiting: waiting + 1 });
                 let sequence = self.minors.wait(s, id);
                 let indication = Primitive::ConnInd { addresses: peer.into(), sequence };
                 self.cx.putnext(s, Message::new(Kind::Proto(indication)));

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use sctp::AssociationId;
+use sctp::{AssociationId, ListenerId};
 use streams::{Message, StreamId};
 
 /// One open stream.
@@ -13,11 +13,11 @@ pub(super) enum Minor {
     /// Bound to a local port.
     Bound { port: u16 },
     /// One-to-one, listening: associations wait for `T_CONN_RES`.
-    Listening { port: u16, backlog: u32, waiting: u32 },
+    Listening { port: u16, listener: ListenerId, backlog: u32, waiting: u32 },
     /// One-to-one, with its association.
     Connected { association: AssociationId },
     /// One-to-many: every association of a port.
-    OneToMany { port: u16 },
+    OneToMany { port: u16, listener: ListenerId },
     /// The association is gone.
     Disconnected,
 }
@@ -47,7 +47,7 @@ pub(super) struct Waiting {
 pub(super) struct Minors {
     by_stream: Vec<Option<(StreamId, Minor)>>,
     by_association: Vec<Option<Owner>>,
-    listeners: HashMap<u16, StreamId>,
+    listeners: HashMap<ListenerId, StreamId>,
     waiting: HashMap<u32, Waiting>,
     /// Identifiers of associations are used again while a dead one still waits, so each gets a number.
     next_sequence: u32,
@@ -64,8 +64,8 @@ impl Minors {
     pub(super) fn close(&mut self, s: StreamId) -> Option<Minor> {
         let minor = self.get(s)?;
         self.by_stream[s.index()] = None;
-        if let Minor::Listening { port, .. } | Minor::OneToMany { port } = minor {
-            self.listeners.remove(&port);
+        if let Minor::Listening { listener, .. } | Minor::OneToMany { listener, .. } = minor {
+            self.listeners.remove(&listener);
         }
         Some(minor)
     }
@@ -84,16 +84,16 @@ impl Minors {
     }
 
     pub(super) fn set(&mut self, s: StreamId, minor: Minor) {
-        if let Minor::Listening { port, .. } | Minor::OneToMany { port } = minor {
-            self.listeners.insert(port, s);
+        if let Minor::Listening { listener, .. } | Minor::OneToMany { listener, .. } = minor {
+            self.listeners.insert(listener, s);
         }
         if let Some(Some((_, slot))) = self.by_stream.get_mut(s.index()) {
             *slot = minor;
         }
     }
 
-    pub(super) fn listener(&self, port: u16) -> Option<StreamId> {
-        self.listeners.get(&port).copied()
+    pub(super) fn listener(&self, listener: ListenerId) -> Option<StreamId> {
+        self.listeners.get(&listener).copied()
     }
 
     pub(super) fn set_owner(&mut self, id: AssociationId, owner: Owner) {
@@ -129,11 +129,14 @@ impl Minors {
 
     /// Ends the wait of an association of this listener, which has room for another then.
     pub(super) fn take_waiting(&mut self, listener: StreamId, sequence: u32) -> Option<Waiting> {
-        let Some(Minor::Listening { port, backlog, waiting }) = self.get(listener) else { return None };
+        let Some(Minor::Listening { port, listener: id, backlog, waiting }) = self.get(listener) else {
+            return None;
+        };
         if self.waiting.get(&sequence)?.listener != listener {
             return None;
         }
-        self.set(listener, Minor::Listening { port, backlog, waiting: waiting.saturating_sub(1) });
+        let waiting = waiting.saturating_sub(1);
+        self.set(listener, Minor::Listening { port, listener: id, backlog, waiting });
         self.waiting.remove(&sequence)
     }
 

@@ -138,6 +138,11 @@ impl SctpDriver {
         self.endpoint.peer_addresses(self.association(s, association)?)
     }
 
+    /// The addresses of ours that the association uses.
+    pub fn local_addresses(&self, s: StreamId, association: u32) -> Option<Vec<std::net::IpAddr>> {
+        self.endpoint.local_addresses(self.association(s, association)?)
+    }
+
     /// New data of an association goes to this address of the peer from now on, while it answers.
     ///
     /// # Errors
@@ -155,19 +160,26 @@ impl SctpDriver {
 
     /// Changes the settings of an association that exists, but those that its handshake was about, or of those that a
     /// listener takes from now on.
+    ///
+    /// False: another listener on the port has one of the addresses that these settings name, and nothing has changed.
     pub fn change_config(
         &mut self,
         cx: &mut Cx<'_>,
         s: StreamId,
         association: u32,
         config: AssociationConfig,
-    ) {
+    ) -> bool {
         if let Some(id) = self.association(s, association) {
             let now = self.now;
             let (endpoint, mut host) = self.split(cx);
             endpoint.set_config(now, id, &config, &mut host);
-        } else if let Some(Minor::Listening { port, .. } | Minor::OneToMany { port }) = self.minors.get(s) {
-            self.endpoint.set_listener_config(port, config);
+            return true;
+        }
+        match self.minors.get(s) {
+            Some(Minor::Listening { listener, .. } | Minor::OneToMany { listener, .. }) => {
+                self.endpoint.set_listener_config(listener, config)
+            }
+            _ => true,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use ::sctp::AssociationConfig;
+use ::sctp::{AssociationConfig, ConnectError, ListenerId};
 use links::SCTP_TUNNELING_PORT;
 use streams::{Chain, Cx, Errno, Flush, IocNak, Kind, Message, StreamId};
 use tpi::{Addresses, Info, Primitive, PrimitiveCode, TError, TransferInfo};
@@ -77,24 +77,25 @@ impl SctpDriver {
         let wanted = addresses.list.first().map_or(0, SocketAddr::port);
         let no_port = || Refusal(TError::NoAddress, Errno(0));
         let port = if wanted == 0 { self.endpoint.free_port(&[], 0).ok_or_else(no_port)? } else { wanted };
-        let minor = match backlog {
-            0 => Minor::Bound { port },
-            Self::ONE_TO_MANY => Minor::OneToMany { port },
-            _ => Minor::Listening { port, backlog, waiting: 0 },
-        };
-        if backlog > 0 {
-            if !self.endpoint.listen(port, AssociationConfig::clone(&self.association_config(s))) {
-                return Err(Refusal(TError::AddressBusy, Errno(0)));
-            }
+        if backlog == 0 {
+            self.minors.set(s, Minor::Bound { port });
+        } else {
+            let config = AssociationConfig::clone(&self.association_config(s));
+            let listener = self.endpoint.listen(port, config);
+            let listener = listener.ok_or(Refusal(TError::AddressBusy, Errno(0)))?;
             self.tell_ports().map_err(Refusal::system)?;
+            let minor = match backlog {
+                Self::ONE_TO_MANY => Minor::OneToMany { port, listener },
+                _ => Minor::Listening { port, listener, backlog, waiting: 0 },
+            };
+            self.minors.set(s, minor);
         }
-        self.minors.set(s, minor);
         let bound = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port);
         Ok(Primitive::BindAck { addresses: bound.into(), backlog })
     }
 
-    fn stop_listening(&mut self, port: u16) {
-        self.endpoint.unlisten(port);
+    fn stop_listening(&mut self, listener: ListenerId) {
+        self.endpoint.unlisten(listener);
         // Where the link cannot be told, more comes than is wanted, which harms nobody.
         let _ = self.tell_ports();
     }
@@ -102,7 +103,7 @@ impl SctpDriver {
     fn unbind(&mut self, s: StreamId) -> Result<Primitive, Refusal> {
         match self.minors.get(s) {
             Some(Minor::Bound { .. }) => {}
-            Some(Minor::Listening { port, .. }) => self.stop_listening(port),
+            Some(Minor::Listening { listener, .. }) => self.stop_listening(listener),
             _ => return Err(Refusal::OUT_OF_STATE),
         }
         self.minors.close(s);
@@ -126,14 +127,14 @@ impl SctpDriver {
                 let port = self.endpoint.free_port(&remotes, peer_port);
                 port.ok_or(Refusal(TError::NoAddress, Errno(0)))?
             }
-            Some(Minor::Bound { port } | Minor::OneToMany { port }) => port,
+            Some(Minor::Bound { port } | Minor::OneToMany { port, .. }) => port,
             _ => return Err(Refusal::OUT_OF_STATE),
         };
         let (now, config) = (self.now, self.association_config(s));
         let (endpoint, host) = self.split(cx);
         let id = endpoint
             .connect(now, local_port, peer_port, &remotes, config, &host)
-            .map_err(|_| Refusal::system(Errno::EADDRINUSE))?;
+            .map_err(|error| Refusal::system(connect_errno(error)))?;
         if let Err(errno) = self.tell_ports() {
             let (endpoint, mut host) = self.split(cx);
             endpoint.abandon(id, &mut host);
@@ -209,8 +210,8 @@ impl SctpDriver {
     /// are aborted.
     pub(super) fn release(&mut self, cx: &mut Cx<'_>, s: StreamId) {
         let minor = self.minors.get(s);
-        if let Some(Minor::Listening { port, .. } | Minor::OneToMany { port }) = minor {
-            self.stop_listening(port);
+        if let Some(Minor::Listening { listener, .. } | Minor::OneToMany { listener, .. }) = minor {
+            self.stop_listening(listener);
         }
         for id in self.minors.take_all_waiting(s) {
             let now = self.now;
@@ -234,7 +235,9 @@ impl SctpDriver {
 
     fn addresses(&self, s: StreamId) -> Primitive {
         let port = match self.minors.get(s) {
-            Some(Minor::Bound { port } | Minor::Listening { port, .. } | Minor::OneToMany { port }) => port,
+            Some(Minor::Bound { port } | Minor::Listening { port, .. } | Minor::OneToMany { port, .. }) => {
+                port
+            }
             _ => 0,
         };
         let local = Addresses {
@@ -271,6 +274,13 @@ impl SctpDriver {
             },
             provider_flags: 0,
         }
+    }
+}
+
+fn connect_errno(error: ConnectError) -> Errno {
+    match error {
+        ConnectError::Exists => Errno::EADDRINUSE,
+        ConnectError::NoSource | ConnectError::NoAddress => Errno::EADDRNOTAVAIL,
     }
 }
 

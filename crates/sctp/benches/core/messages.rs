@@ -141,7 +141,7 @@ impl Pair {
     fn new(mtu_bytes: usize, trace: bool) -> Self {
         let (mut a, mut b) = (Side::new(1, mtu_bytes), Side::new(2, mtu_bytes));
         let config = AssociationConfig { trace, ..AssociationConfig::default() };
-        assert!(b.endpoint.listen(7, config.clone()));
+        b.endpoint.listen(7, config.clone()).expect("the port is free");
         let now = Time::from_nanos(1);
         let id = a.endpoint.connect(now, 6, 7, &[b.address], Arc::new(config), &a.reader).unwrap();
         let wire = Wire { block: BytesMut::with_capacity(1 << 20), buffer: TransmitBuffer::new() };

@@ -12,6 +12,7 @@ use super::causes::abort_chunk;
 use crate::config::{AssociationConfig, COOKIE_BYTES_MAX, PEER_ADDRESSES_MAX, RECEIVE_WINDOW_BYTES_MIN};
 use crate::cookie::StateCookie;
 use crate::extensions::Extensions;
+use crate::local_addresses::LocalAddresses;
 
 /// Most bytes of unknown parameters that are reported back.
 const REPORTED_BYTES_MAX: usize = 1024;
@@ -191,8 +192,14 @@ impl PeerInit {
 
     /// The sender's addresses that we can use from `ours`: first the one that its packet came from, then those that it lists
     /// and that mean the same host to us. What is left out is added to `ignored`.
-    pub(crate) fn reachable_at(&self, source: IpAddr, ours: &[IpAddr], ignored: &mut u64) -> Vec<IpAddr> {
-        let (source_listed, families) = (self.addresses.contains(&source.to_canonical()), Families::of(ours));
+    pub(crate) fn reachable_at(
+        &self,
+        source: IpAddr,
+        ours: &LocalAddresses,
+        ignored: &mut u64,
+    ) -> Vec<IpAddr> {
+        let (source_listed, families) = (self.addresses.contains(&source.to_canonical()), ours.families());
+        let ours = ours.listed();
         let usable =
             |a: &IpAddr| *a != source.to_canonical() && families.has(*a) && is_in_scope(*a, source, ours);
         let listed = self.addresses.iter().copied().filter(usable);
@@ -266,18 +273,15 @@ pub(crate) fn is_unicast(address: IpAddr) -> bool {
 pub(crate) fn write_init_ack(
     config: &AssociationConfig,
     cookie: &StateCookie,
-    local_addresses: &[IpAddr],
+    local: &LocalAddresses,
     (peer, to): (&PeerInit, IpAddr),
     sealed: &[u8],
     out: &mut Vec<u8>,
 ) {
     let mut parameters = Vec::new();
     let families = peer.families(to);
-    write_addresses(
-        local_addresses,
-        |address| families.has(address) && is_in_scope(address, to, local_addresses),
-        &mut parameters,
-    );
+    let ours = local.listed();
+    write_addresses(ours, |address| families.has(address) && is_in_scope(address, to, ours), &mut parameters);
     parameter::StateCookie { cookie: sealed }.write(&mut parameters);
     cookie.extensions.write(&mut parameters);
     // RFC 9260 §3.2.2: each in a parameter of its own.
@@ -300,12 +304,13 @@ pub(crate) fn write_init_ack(
 pub(super) fn write_init_parameters(
     config: &AssociationConfig,
     to: IpAddr,
-    local_addresses: &[IpAddr],
+    local: &LocalAddresses,
     cookie_increment: Option<Duration>,
     out: &mut Vec<u8>,
 ) {
-    write_addresses(local_addresses, |address| is_in_scope(address, to, local_addresses), out);
-    Families::of(local_addresses).write(out);
+    let ours = local.listed();
+    write_addresses(ours, |address| is_in_scope(address, to, ours), out);
+    local.families().write(out);
     Extensions::offered(config).write(out);
     if let Some(increment) = cookie_increment {
         let increment_ms = u32::try_from(increment.as_millis()).unwrap_or(u32::MAX);

@@ -45,11 +45,12 @@ use sctp_wire::packet::Header;
 use crate::config::{AssociationConfig, CONTROL_CHUNKS_MAX, Checksum};
 use crate::cookie::StateCookie;
 use crate::ecn::Ecn;
-use crate::endpoint::{AssociationId, PathHints, Reply};
+use crate::endpoint::{AssociationId, Reply};
 use crate::error::{CloseReason, PrimaryError, SendError};
 use crate::event::{Admission, Event, Host, SendInfo};
 use crate::extensions::Extensions;
 use crate::inbound::Inbound;
+use crate::local_addresses::LocalAddresses;
 use crate::outbound::Outbound;
 use crate::path::{Path, PathState};
 use crate::statistics::{EndpointStatistics, Statistics};
@@ -58,7 +59,7 @@ use crate::trace::{self, Tracer};
 use crate::transmit::BatchLimits;
 
 pub(crate) use causes::{abort_chunk, error_chunk, reports_stale_cookie, write_abort};
-pub(crate) use init::{BadInit, PeerInit, is_unicast, write_address_list, write_init_ack};
+pub(crate) use init::{BadInit, Families, PeerInit, is_unicast, write_address_list, write_init_ack};
 
 /// A chunk that is sent until it is answered.
 #[derive(Debug, Clone, Copy)]
@@ -130,8 +131,6 @@ pub(crate) struct Context<'a, H: Host + ?Sized> {
     pub(crate) host: &'a mut H,
     pub(crate) random: &'a mut ChaCha12Rng,
     pub(crate) statistics: &'a mut EndpointStatistics,
-    /// What INITs list.
-    pub(crate) local_addresses: &'a [IpAddr],
 }
 
 /// The names of an association on the wire.
@@ -161,6 +160,7 @@ impl Identity {
 pub(crate) struct Association {
     id: AssociationId,
     config: Arc<AssociationConfig>,
+    local: LocalAddresses,
     identity: Identity,
     state: State,
     paths: Vec<Path>,
@@ -188,8 +188,6 @@ pub(crate) struct Association {
     shutdown_wanted: bool,
     /// A cookie came too late: how much longer than usual the next one is asked to live.
     cookie_increment: Option<Duration>,
-    /// Whether our INIT named several addresses of ours.
-    lists_addresses: bool,
     ecn: Ecn,
     /// What both sides have beyond RFC 9260.
     extensions: Extensions,
@@ -213,6 +211,7 @@ impl Association {
     fn new(
         id: AssociationId,
         config: Arc<AssociationConfig>,
+        local: LocalAddresses,
         identity: Identity,
         state: State,
         paths: Vec<Path>,
@@ -222,6 +221,7 @@ impl Association {
         Association {
             id,
             config,
+            local,
             identity,
             state,
             paths,
@@ -238,7 +238,6 @@ impl Association {
             errors: 0,
             shutdown_wanted: false,
             cookie_increment: None,
-            lists_addresses: false,
             ecn: Ecn::default(),
             extensions: Extensions::default(),
             probes_mtu: false,
@@ -259,6 +258,23 @@ impl Association {
     #[inline]
     pub(crate) fn identity(&self) -> Identity {
         self.identity
+    }
+
+    /// The addresses of ours that it may use.
+    #[inline]
+    pub(crate) fn local(&self) -> &LocalAddresses {
+        &self.local
+    }
+
+    /// Those that it does use, as far as they are known.
+    pub(crate) fn local_addresses(&self) -> Vec<IpAddr> {
+        if !self.local.listed().is_empty() {
+            return self.local.listed().to_vec();
+        }
+        let mut in_use: Vec<IpAddr> = self.paths.iter().filter_map(|path| path.local).collect();
+        in_use.sort_unstable();
+        in_use.dedup();
+        in_use
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -482,12 +498,6 @@ impl Association {
     pub(crate) fn drop_with<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, reason: CloseReason) {
         self.close(cx, reason);
     }
-}
-
-/// The address of ours that a path begins at. A peer that has no list of ours knows only the one that the handshake used,
-/// and would answer anything from another one with ABORT (RFC 9260 §8.4).
-fn local_address(hints: PathHints, handshake: Option<IpAddr>, lists_addresses: bool) -> Option<IpAddr> {
-    if lists_addresses { hints.local } else { handshake.or(hints.local) }
 }
 
 /// A random number between 0 and `range`.

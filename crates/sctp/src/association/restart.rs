@@ -6,7 +6,7 @@ use sctp_wire::Tsn;
 use sctp_wire::cause::{Cause, CookieReceivedWhileShuttingDown};
 
 use super::causes::error_chunk;
-use super::{Association, Context, Identity, State, local_address};
+use super::{Association, Context, Identity, State};
 use crate::cookie::StateCookie;
 use crate::endpoint::PathHints;
 use crate::event::{Event, Host};
@@ -28,9 +28,10 @@ impl Association {
         let unacknowledged_bytes = self.outbound.buffered_bytes() as u64;
         let unread_bytes = self.inbound.as_ref().map_or(0, Inbound::end);
         self.identity = Identity::from_cookie(cookie);
-        let lists_addresses = cx.local_addresses.len() > 1;
-        let local_for = |hints| local_address(hints, local, lists_addresses);
-        self.paths = remotes.iter().map(|&(r, h)| Path::new(r, local_for(h), h, &self.config)).collect();
+        let path = |&(remote, hints): &(SocketAddr, PathHints)| {
+            Path::new(remote, self.local.source(remote.ip(), hints, local), hints, &self.config)
+        };
+        self.paths = remotes.iter().map(path).collect();
         (self.primary, self.reply_path, self.detour, self.paths_changed) = (0, 0, None, true);
         self.outbound = Outbound::new(Tsn(cookie.local_initial_tsn), &self.config);
         self.establish_from_cookie(cx, cookie, from);

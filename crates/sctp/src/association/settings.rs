@@ -19,6 +19,7 @@ impl Association {
     ) {
         let old = Arc::clone(&self.config);
         let new = AssociationConfig {
+            local_addresses: old.local_addresses.clone(),
             streams_out: old.streams_out,
             streams_in_max: old.streams_in_max,
             congestion: old.congestion,

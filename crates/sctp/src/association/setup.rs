@@ -12,7 +12,7 @@ use sctp_wire::{Tsn, VerificationTag};
 
 use super::causes::{abort_chunk, error_chunk};
 use super::init::{PeerInit, initial_window, write_init_parameters};
-use super::{Association, Context, Control, Identity, Retry, State, local_address};
+use super::{Association, Context, Control, Identity, Retry, State};
 use crate::config::{AssociationConfig, Multipath};
 use crate::cookie::StateCookie;
 use crate::ecn::Ecn;
@@ -21,6 +21,7 @@ use crate::error::CloseReason;
 use crate::event::{Event, Host};
 use crate::extensions::Extensions;
 use crate::inbound::Inbound;
+use crate::local_addresses::LocalAddresses;
 use crate::path::{Path, PathState};
 use crate::time::Time;
 use crate::trace::{self, Timer};
@@ -36,26 +37,27 @@ impl Association {
         config: Arc<AssociationConfig>,
         identity: Identity,
         remotes: &[(SocketAddr, PathHints)],
-        local_addresses: &[IpAddr],
+        local: LocalAddresses,
     ) -> Self {
-        let mut paths: Vec<Path> =
-            remotes.iter().map(|&(r, hints)| Path::new(r, hints.local, hints, &config)).collect();
+        let path = |&(remote, hints): &(SocketAddr, PathHints)| {
+            Path::new(remote, local.source(remote.ip(), hints, None), hints, &config)
+        };
+        let mut paths: Vec<Path> = remotes.iter().map(path).collect();
         // RFC 9260 §5.4, 1: what the user names is confirmed.
         for path in &mut paths {
             path.state = PathState::Active;
         }
         let rto = config.rto.initial;
         let t1 = Retry { at: now + rto, attempts: 0, rto };
-        let mut association = Association::new(id, config, identity, State::CookieWait { t1 }, paths);
-        association.lists_addresses = local_addresses.len() > 1;
-        association.push_init(local_addresses);
+        let mut association = Association::new(id, config, local, identity, State::CookieWait { t1 }, paths);
+        association.push_init();
         association
     }
 
-    fn push_init(&mut self, local_addresses: &[IpAddr]) {
+    fn push_init(&mut self) {
         let mut parameters = Vec::new();
         let to = self.paths[self.primary].remote.ip();
-        write_init_parameters(&self.config, to, local_addresses, self.cookie_increment, &mut parameters);
+        write_init_parameters(&self.config, to, &self.local, self.cookie_increment, &mut parameters);
         let mut bytes = Vec::new();
         Init {
             initiate_tag: VerificationTag(self.identity.local_tag),
@@ -74,18 +76,18 @@ impl Association {
         cx: &mut Context<'_, H>,
         id: AssociationId,
         config: Arc<AssociationConfig>,
+        local: LocalAddresses,
         cookie: &StateCookie,
         remotes: &[(SocketAddr, PathHints)],
-        (from, local): (SocketAddr, Option<IpAddr>),
+        (from, to): (SocketAddr, Option<IpAddr>),
     ) -> Self {
         let identity = Identity::from_cookie(cookie);
-        let lists_addresses = cx.local_addresses.len() > 1;
-        let local_for = |hints| local_address(hints, local, lists_addresses);
-        let paths = remotes.iter().map(|&(r, h)| Path::new(r, local_for(h), h, &config)).collect();
-        let mut association = Association::new(id, config, identity, State::Established, paths);
+        let path = |&(remote, hints): &(SocketAddr, PathHints)| {
+            Path::new(remote, local.source(remote.ip(), hints, to), hints, &config)
+        };
+        let paths = remotes.iter().map(path).collect();
+        let mut association = Association::new(id, config, local, identity, State::Established, paths);
         association.establish_from_cookie(cx, cookie, from);
-        let peer = SocketAddr::new(association.paths[0].remote.ip(), cookie.peer_port);
-        cx.host.event(id, Event::Accepted { port: cookie.local_port, peer });
         association
     }
 
@@ -200,7 +202,7 @@ impl Association {
         self.paths[primary].state = PathState::Active;
         self.outbound.set_multipath(self.paths.len() > 1 && self.wants_multipath());
         if let Some(inbound) = &mut self.inbound {
-            let ways = self.paths.len().max(cx.local_addresses.len());
+            let ways = self.paths.len().max(self.local.listed().len());
             inbound.set_multipath(self.extensions.multipath && ways > 1);
         }
         self.start_heartbeats(cx);
@@ -259,7 +261,7 @@ impl Association {
             return;
         }
         let ignored = &mut cx.statistics.addresses_ignored;
-        let addresses = peer.reachable_at(remote.ip(), cx.local_addresses, ignored);
+        let addresses = peer.reachable_at(remote.ip(), &self.local, ignored);
         self.take_addresses(cx, &addresses);
         self.control.clear();
         let rto = self.paths[self.primary].rto.current();
@@ -293,7 +295,7 @@ impl Association {
             let other = SocketAddr::new(address, first.port());
             if self.path_of(other).is_none() {
                 let hints = cx.host.path_hints(other);
-                let local = local_address(hints, handshake, self.lists_addresses);
+                let local = self.local.source(address, hints, handshake);
                 self.paths.push(Path::new(other, local, hints, &self.config));
                 self.paths_changed = true;
             }
@@ -315,7 +317,7 @@ impl Association {
         self.identity.peer_tag = 0;
         self.inbound = None;
         self.control.clear();
-        self.push_init(cx.local_addresses);
+        self.push_init();
     }
 
     /// Cookies that came too late count as attempts, so that no peer makes us ask for ever.
@@ -374,7 +376,7 @@ impl Association {
         if asked {
             t1.at = cx.now + t1.rto;
             self.control.clear();
-            self.push_init(cx.local_addresses);
+            self.push_init();
         } else {
             // The INIT that waits, if one does, goes where it was to go.
             self.control.iter_mut().for_each(|chunk| chunk.path = Some(self.primary));
@@ -398,7 +400,7 @@ impl Association {
             // Another address of the peer may answer (RFC 9260 §5.1.6 leaves the choice).
             self.primary = (self.primary + 1) % self.paths.len();
             self.control.clear();
-            self.push_init(cx.local_addresses);
+            self.push_init();
         } else {
             // RFC 9260 §5.1: all addresses of the peer, as far as they are known to be the peer's (§5.4).
             let count = self.paths.len();

@@ -124,7 +124,7 @@ impl Endpoint {
             CookieEcho::KIND if !self.handle_cookie_echo(now, route, &header, &first, host) => return None,
             _ => {}
         }
-        let Some(id) = self.find(&header, route.remote) else {
+        let Some(id) = self.find(&header, &route) else {
             self.handle_unmatched(now, route, &packet, &first, host);
             return None;
         };
@@ -132,13 +132,7 @@ impl Endpoint {
             return None;
         }
         let association = self.associations.get_mut(id.index())?;
-        let mut cx = Context {
-            now,
-            host,
-            random: &mut self.random,
-            statistics: &mut self.statistics,
-            local_addresses: &self.local_addresses,
-        };
+        let mut cx = Context { now, host, random: &mut self.random, statistics: &mut self.statistics };
         self.at_work = Some(id);
         association.handle_packet(&mut cx, route.remote, route.local, route.marked, &packet, batch);
         self.at_work = None;
@@ -156,7 +150,7 @@ impl Endpoint {
 
     /// The association that a packet with our tag belongs to.
     #[inline]
-    fn find(&mut self, header: &Header, remote: SocketAddr) -> Option<AssociationId> {
+    fn find(&mut self, header: &Header, route: &Route) -> Option<AssociationId> {
         let tag = header.verification_tag.0;
         let id = match self.last {
             Some((last, id)) if last == tag => id,
@@ -166,7 +160,8 @@ impl Endpoint {
         let identity = association.identity();
         if identity.local_port != header.destination_port
             || identity.peer_port != header.source_port
-            || !association.remotes().any(|r| r.ip() == remote.ip())
+            || !association.remotes().any(|r| r.ip() == route.remote.ip())
+            || !association.local().serve(route.local)
         {
             self.statistics.tag_errors += 1;
             return None;
@@ -210,7 +205,7 @@ impl Endpoint {
             local_port: header.destination_port,
             peer_port: header.source_port,
         };
-        if let Some(&id) = self.by_peer.get(&key)
+        if let Some(id) = self.owner(&key, route.local)
             && let Some(association) = self.associations.get(id.index())
         {
             let tag = header.verification_tag.0;
@@ -250,15 +245,15 @@ impl Endpoint {
         {
             return;
         }
-        if self.may_be_another_s(header.destination_port) {
+        if self.may_be_another_s(header.destination_port, route.local) {
             return;
         }
         self.reply(route, &header, header.verification_tag, |out| write_abort(true, out));
     }
 
-    /// Whether a packet for this port that nobody here knows may be known to another program.
-    pub(super) fn may_be_another_s(&self, port: u16) -> bool {
-        self.config.shares_host && !self.listeners.contains_key(&port)
+    /// Whether a packet for this port at this address that nobody here knows may be known to another program.
+    pub(super) fn may_be_another_s(&self, port: u16, local: Option<IpAddr>) -> bool {
+        self.config.shares_host && self.listeners.at(port, local).is_none()
     }
 
     pub(super) fn reply(

@@ -11,6 +11,7 @@ use sctp_wire::parameter::Parameters;
 use sctp_wire::{Packet, VerificationTag};
 
 use super::demultiplex::Route;
+use super::listeners::Listener;
 use super::{AssociationId, Endpoint, PathHints, PeerKey};
 use crate::association::{
     Association, BadInit, Context, Identity, PeerInit, abort_chunk, error_chunk, write_abort,
@@ -18,14 +19,18 @@ use crate::association::{
 };
 use crate::config::{AssociationConfig, COOKIE_INCREMENT_MAX, RECEIVE_WINDOW_BYTES_MIN};
 use crate::cookie::{CookieError, StateCookie, TieTags};
-use crate::event::Host;
+use crate::event::{Event, Host};
 use crate::extensions::Extensions;
+use crate::local_addresses::LocalAddresses;
 use crate::time::Time;
 
 /// What an INIT is answered with.
 struct Offer {
     config: Arc<AssociationConfig>,
+    local: LocalAddresses,
     identity: Identity,
+    /// Of the peer's addresses those that we can use.
+    addresses: Vec<IpAddr>,
     ties: TieTags,
     route: Route,
 }
@@ -55,11 +60,9 @@ impl Endpoint {
             Ok(peer) => peer,
             Err(bad) => return self.refuse_init(route, header, init.initiate_tag, &bad),
         };
-        let ignored = &mut self.statistics.addresses_ignored;
-        let addresses = peer.reachable_at(route.remote.ip(), &self.local_addresses, ignored);
-        let Some(offer) = self.offer_for(route, header, &peer, &addresses) else { return };
+        let Some(offer) = self.offer_for(route, header, &peer) else { return };
         self.statistics.inits_received += 1;
-        let (config, identity, route) = (offer.config, offer.identity, offer.route);
+        let Offer { config, local, identity, route, addresses, .. } = offer;
         let cookie = StateCookie {
             created: now,
             life: config.cookie_life + peer.cookie_increment.min(COOKIE_INCREMENT_MAX),
@@ -77,11 +80,9 @@ impl Endpoint {
             addresses,
         };
         let sealed = self.cookies.seal(&cookie);
-        let ours = std::mem::take(&mut self.local_addresses);
         self.reply(route, header, init.initiate_tag, |out| {
-            write_init_ack(&config, &cookie, &ours, (&peer, route.remote.ip()), &sealed, out);
+            write_init_ack(&config, &cookie, &local, (&peer, route.remote.ip()), &sealed, out);
         });
-        self.local_addresses = ours;
     }
 
     /// RFC 9260 §3.3.2, §5.1.2 B: nothing changes, and the sender is told.
@@ -112,20 +113,14 @@ impl Endpoint {
 
     /// What to answer an INIT with: a new association, or the one that any of its addresses belongs to (RFC 9260
     /// §5.1.2 D). None: it is answered already.
-    fn offer_for(
-        &mut self,
-        route: Route,
-        header: &Header,
-        peer: &PeerInit,
-        addresses: &[IpAddr],
-    ) -> Option<Offer> {
+    fn offer_for(&mut self, route: Route, header: &Header, peer: &PeerInit) -> Option<Offer> {
         let listed = std::iter::once(route.remote.ip()).chain(peer.addresses.iter().copied());
         let ports = (header.destination_port, header.source_port);
-        if let Some(id) = self.owner_of_any(listed, route.remote.port(), ports) {
-            return self.offer_again(id, route, header, peer, addresses);
+        if let Some(id) = self.owner_of_any(listed, (route.remote.port(), route.local), ports) {
+            return self.offer_again(id, route, header, peer);
         }
-        let Some(config) = self.listeners.get(&header.destination_port).cloned() else {
-            if self.may_be_another_s(header.destination_port) {
+        let Some(listener) = self.listeners.at(header.destination_port, route.local).cloned() else {
+            if self.may_be_another_s(header.destination_port, route.local) {
                 return None;
             }
             // RFC 9260 §8.4, 3: nobody listens here.
@@ -139,7 +134,10 @@ impl Endpoint {
             peer_tag: 0,
             local_initial_tsn: self.new_initial_tsn(),
         };
-        Some(Offer { config, identity, ties: TieTags::default(), route })
+        let ignored = &mut self.statistics.addresses_ignored;
+        let addresses = peer.reachable_at(route.remote.ip(), &listener.local, ignored);
+        let Listener { local, config, .. } = listener;
+        Some(Offer { config, local, identity, addresses, ties: TieTags::default(), route })
     }
 
     /// An INIT of a peer with which there is an association (RFC 9260 §5.2.1, §5.2.2, §9.2).
@@ -149,7 +147,6 @@ impl Endpoint {
         route: Route,
         header: &Header,
         peer: &PeerInit,
-        addresses: &[IpAddr],
     ) -> Option<Offer> {
         let association = self.associations.get_mut(id.index())?;
         if association.repeat_shutdown_ack() {
@@ -157,13 +154,16 @@ impl Endpoint {
             return None;
         }
         let (config, mut identity) = (association.config(), association.identity());
+        let local = association.local().clone();
+        let ignored = &mut self.statistics.addresses_ignored;
+        let addresses = peer.reachable_at(route.remote.ip(), &local, ignored);
         let is_known = |address: &IpAddr| association.remotes().any(|known| known.ip() == *address);
         if association.is_in_cookie_wait() {
             // Only an address that the user named is answered (RFC 9260 §5.2.1, 1 to 3).
             let source = Some(route.remote.ip()).filter(is_known);
             let back = source.or_else(|| peer.addresses.iter().copied().find(is_known))?;
             let route = Route { remote: SocketAddr::new(back, route.remote.port()), ..route };
-            return Some(Offer { config, identity, ties: TieTags::default(), route });
+            return Some(Offer { config, local, identity, addresses, ties: TieTags::default(), route });
         }
         let added: Vec<IpAddr> = addresses.iter().copied().filter(|a| !is_known(a)).collect();
         if !added.is_empty() {
@@ -181,7 +181,7 @@ impl Endpoint {
             identity.local_tag = self.new_tag();
             identity.local_initial_tsn = self.new_initial_tsn();
         }
-        Some(Offer { config, identity, ties, route })
+        Some(Offer { config, local, identity, addresses, ties, route })
     }
 
     /// COOKIE ECHO (RFC 9260 §5.1 D, §5.1.5, §5.2.4). True: an association is there for the rest of the packet.
@@ -209,7 +209,7 @@ impl Endpoint {
         {
             return self.refuse_cookie();
         }
-        let existing = self.owner_of_cookie(&cookie, route.remote.port());
+        let existing = self.owner_of_cookie(&cookie, (route.remote.port(), route.local));
         let own = existing.and_then(|id| self.associations.get(id.index())).map(|a| a.identity());
         let (same_local, same_peer) = match &own {
             Some(own) => (own.local_tag == cookie.local_tag, own.peer_tag == cookie.peer_tag),
@@ -258,27 +258,27 @@ impl Endpoint {
 
     /// The association that a cookie meets: by its tag, or by the ports and one of the addresses of its INIT. The tag comes
     /// first, because the peer's UDP port may have changed on the way (RFC 6951 §5.4).
-    fn owner_of_cookie(&self, cookie: &StateCookie, udp_port: u16) -> Option<AssociationId> {
+    fn owner_of_cookie(&self, cookie: &StateCookie, way: (u16, Option<IpAddr>)) -> Option<AssociationId> {
         let ports = (cookie.local_port, cookie.peer_port);
         let by_tag = self.by_tag.get(&cookie.local_tag).copied().filter(|id| {
             self.associations.get(id.index()).is_some_and(|association| {
                 let own = association.identity();
-                (own.local_port, own.peer_port) == ports
+                (own.local_port, own.peer_port) == ports && association.local().serve(way.1)
             })
         });
-        by_tag.or_else(|| self.owner_of_any(cookie.addresses.iter().copied(), udp_port, ports))
+        by_tag.or_else(|| self.owner_of_any(cookie.addresses.iter().copied(), way, ports))
     }
 
-    /// The association between these ports, ours first, to which one of the addresses belongs.
+    /// The association between these ports, ours first, to which one of the addresses belongs and what comes to `local`.
     fn owner_of_any(
         &self,
         addresses: impl IntoIterator<Item = IpAddr>,
-        udp_port: u16,
+        (udp_port, local): (u16, Option<IpAddr>),
         (local_port, peer_port): (u16, u16),
     ) -> Option<AssociationId> {
         addresses.into_iter().find_map(|address| {
             let remote = SocketAddr::new(address, udp_port);
-            self.by_peer.get(&PeerKey { remote, local_port, peer_port }).copied()
+            self.owner(&PeerKey { remote, local_port, peer_port }, local)
         })
     }
 
@@ -318,7 +318,7 @@ impl Endpoint {
         cookie: &StateCookie,
         host: &mut H,
     ) -> bool {
-        let Some(config) = self.listeners.get(&cookie.local_port).cloned() else {
+        let Some(listener) = self.listeners.at(cookie.local_port, route.local).cloned() else {
             // Nobody listens any more.
             let header = Header {
                 source_port: cookie.peer_port,
@@ -328,7 +328,7 @@ impl Endpoint {
             self.reply(route, &header, VerificationTag(cookie.peer_tag), |out| write_abort(false, out));
             return false;
         };
-        if !host.takes_association(cookie.local_port) {
+        if !host.takes_association(listener.id) {
             self.statistics.accepts_put_off += 1;
             return false;
         }
@@ -339,15 +339,12 @@ impl Endpoint {
         self.statistics.accepted += 1;
         let remotes = cookie_remotes(cookie, route, host);
         let id = AssociationId(self.associations.vacant_key() as u32);
-        let mut cx = Context {
-            now,
-            host,
-            random: &mut self.random,
-            statistics: &mut self.statistics,
-            local_addresses: &self.local_addresses,
-        };
+        let mut cx = Context { now, host, random: &mut self.random, statistics: &mut self.statistics };
+        let Listener { id: listener, local, config } = listener;
         let mut association =
-            Association::accept(&mut cx, id, config, cookie, &remotes, (route.remote, route.local));
+            Association::accept(&mut cx, id, config, local, cookie, &remotes, (route.remote, route.local));
+        let peer = SocketAddr::new(remotes[0].0.ip(), cookie.peer_port);
+        host.event(id, Event::Accepted { listener, port: cookie.local_port, peer });
         association.trace_changes(now);
         self.insert(id, association);
         self.settle(id);

@@ -7,7 +7,7 @@ use sctp_wire::chunk::Init;
 use sctp_wire::packet::{HEADER_BYTES, Header};
 
 use super::{AssociationId, Endpoint, PeerKey};
-use crate::association::Identity;
+use crate::association::{Association, Identity};
 use crate::error::CloseReason;
 use crate::event::Host;
 use crate::time::Time;
@@ -47,10 +47,9 @@ impl Endpoint {
         let header = packet.header();
         // The quoted packet is ours, so its source is our side.
         let key = PeerKey { remote, local_port: header.source_port, peer_port: header.destination_port };
-        let found = self.by_peer.get(&key).and_then(|&id| Some((id, self.associations.get(id.index())?)));
+        let genuine = |(_, a): &(_, &Association)| is_genuine(&header, quoted, &a.identity());
         // RFC 9260 §10, ICMP5 and ICMP6.
-        let Some((id, association)) = found.filter(|(_, a)| is_genuine(&header, quoted, &a.identity()))
-        else {
+        let Some((id, association)) = self.with_peer(&key).find(genuine) else {
             self.statistics.reports_ignored += 1;
             return;
         };

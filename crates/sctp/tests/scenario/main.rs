@@ -18,6 +18,7 @@ mod gap_reports;
 mod heartbeat;
 mod hostile_packets;
 mod hostile_peer;
+mod local_addresses;
 mod loss_recovery;
 mod multipath;
 mod nat;

@@ -51,7 +51,7 @@ fn answer_to(from: SocketAddr, write: impl FnOnce(&mut Vec<u8>)) -> Option<Bytes
 fn what_may_be_for_another_program_is_met_with_silence_where_nobody_listens() {
     let config = EndpointConfig { shares_host: true, ..EndpointConfig::default() };
     let mut endpoint = Endpoint::new(config, [1; 32], BatchLimits { segments_max: 1, bytes_max: 1500 });
-    assert!(endpoint.listen(ENDPOINT_PORT, AssociationConfig::default()));
+    endpoint.listen(ENDPOINT_PORT, AssociationConfig::default()).unwrap();
     let (mut app, mut buffer) = (App::default(), TransmitBuffer::new());
     let mut is_answered = |port, tag, write: Write| {
         let from = SocketAddr::from(([10, 0, 0, 9], 0));

@@ -269,6 +269,16 @@ impl Association {
         self.0.peer_address()
     }
 
+    /// The peer's addresses, all that are known of it; none once the association is gone.
+    pub fn peer_addresses(&self) -> Vec<IpAddr> {
+        self.0.peer_addresses()
+    }
+
+    /// Our addresses that this association uses.
+    pub fn local_addresses(&self) -> Vec<IpAddr> {
+        self.0.local_addresses()
+    }
+
     /// Number of outbound streams.
     pub fn streams_out(&self) -> u16 {
         self.0.streams_out()

@@ -61,8 +61,12 @@ impl Listener {
 
     /// Associations that come from now on have other settings, as with
     /// [`Listener::set_options`](crate::Listener::set_options).
-    pub fn set_options(&self, options: &Options) {
-        self.0.set_options(options);
+    ///
+    /// # Errors
+    ///
+    /// Another listener on this port has one of their addresses.
+    pub fn set_options(&self, options: &Options) -> Result<(), BindError> {
+        self.0.set_options(options)
     }
 
     /// Where it listens, as a client on this host would name it.

@@ -107,3 +107,55 @@ fn an_association_over_raw_ip_on_all_addresses() {
         }
     });
 }
+
+/// Sockets that have every address of the host, and a way to use some of them.
+fn parts() -> (Stack, impl Fn(&[&str]) -> Stack) {
+    let stack = Stack::bind(&options(LinkKind::Udp, &[])).unwrap();
+    let whole = stack.clone();
+    (stack, move |local: &[&str]| whole.with_options(&options(LinkKind::Udp, local)))
+}
+
+#[test]
+fn listeners_at_different_addresses_share_a_port() {
+    must_end(|| {
+        let (stack, at) = parts();
+        let one = at(&["127.0.0.1"]).listen(700).unwrap();
+        let two = at(&["127.0.0.2", "::1"]).listen(700).unwrap();
+        for taken in [&["127.0.0.1"][..], &["0.0.0.0"], &["::"], &[]] {
+            assert!(matches!(at(taken).listen(700), Err(BindError::PortInUse { port: 700 })));
+        }
+        let connect = |host: &str| stack.connect(format!("{host}:700/udp:{}", stack.udp_port()));
+        for (host, listener) in [("127.0.0.1", &one), ("127.0.0.2", &two), ("[::1]", &two)] {
+            let client = connect(host).unwrap();
+            client.send(host.as_bytes()).unwrap();
+            let server = listener.accept().unwrap();
+            assert_eq!(recv_whole(&server).unwrap(), host.as_bytes());
+            client.close().unwrap();
+        }
+        assert!(matches!(connect("127.0.0.3"), Err(swiftwater::ConnectError::Refused)));
+        two.set_options(&options(LinkKind::Udp, &["127.0.0.3"])).unwrap();
+        let moved = connect("127.0.0.3").unwrap();
+        assert_eq!(two.accept().unwrap().local_addresses(), moved.peer_addresses());
+        assert!(two.set_options(&options(LinkKind::Udp, &["127.0.0.1"])).is_err());
+    });
+}
+
+#[test]
+fn an_association_leaves_from_its_addresses_alone() {
+    must_end(|| {
+        let (stack, at) = parts();
+        let listener = stack.listen(701).unwrap();
+        let server_at = format!("127.0.0.1:701/udp:{}", stack.udp_port());
+        let from = at(&["127.0.0.2", "127.0.0.3"]);
+        let client = from.connect_from(800, &*server_at).unwrap();
+        let mine: [IpAddr; 2] = ["127.0.0.2".parse().unwrap(), "127.0.0.3".parse().unwrap()];
+        assert_eq!(client.local_addresses(), mine);
+        let server = listener.accept().unwrap();
+        let mut seen = server.peer_addresses();
+        seen.sort_unstable();
+        assert_eq!(seen, mine);
+        // From the same port at another address it is another association.
+        let other = at(&["127.0.0.4"]).connect_from(800, &*server_at).unwrap();
+        assert_eq!(listener.accept().unwrap().peer_addresses(), other.local_addresses());
+    });
+}

@@ -1,0 +1,157 @@
+//! Which of the endpoint's addresses an association or a listener uses.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::association::Families;
+use crate::endpoint::PathHints;
+
+/// What was asked for, and what that means on this host.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LocalAddresses {
+    /// None: all that the endpoint has. An unspecified one stands for all of its family.
+    scope: Box<[IpAddr]>,
+    /// Those of them that are known: what INIT and INIT ACK list.
+    listed: Arc<[IpAddr]>,
+}
+
+impl LocalAddresses {
+    /// Those of `scope` on an endpoint that has the addresses `all`, as far as it knows.
+    pub(crate) fn new(scope: &[IpAddr], all: &Arc<[IpAddr]>) -> Self {
+        if scope.is_empty() {
+            return LocalAddresses { scope: Box::default(), listed: Arc::clone(all) };
+        }
+        let mut listed: Vec<IpAddr> = Vec::new();
+        for &wanted in scope {
+            let known = all.iter().copied().filter(|address| stands_for(wanted, *address));
+            let named = Some(wanted).filter(|address| !address.is_unspecified());
+            for address in known.chain(named) {
+                if !listed.contains(&address) {
+                    listed.push(address);
+                }
+            }
+        }
+        LocalAddresses { scope: scope.into(), listed: listed.into() }
+    }
+
+    /// What INIT and INIT ACK list.
+    pub(crate) fn listed(&self) -> &[IpAddr] {
+        &self.listed
+    }
+
+    /// The peer can know more of them than the one that the handshake used.
+    pub(crate) fn are_several(&self) -> bool {
+        self.listed.len() > 1
+    }
+
+    /// Whether what came to this address may be for it. Where a packet came to is not always known.
+    #[inline]
+    pub(crate) fn serve(&self, local: Option<IpAddr>) -> bool {
+        self.scope.is_empty() || local.is_none_or(|local| self.has(local))
+    }
+
+    fn has(&self, address: IpAddr) -> bool {
+        self.scope.iter().any(|&wanted| stands_for(wanted, address))
+    }
+
+    /// Whether an address belongs to both.
+    pub(crate) fn overlap(&self, other: &LocalAddresses) -> bool {
+        self.scope.is_empty()
+            || other.scope.is_empty()
+            || self.scope.iter().any(|&address| other.has(address))
+            || other.scope.iter().any(|&address| self.has(address))
+    }
+
+    /// The kinds of addresses that it can use.
+    pub(crate) fn families(&self) -> Families {
+        if self.scope.is_empty() { Families::of(&self.listed) } else { Families::of(&self.scope) }
+    }
+
+    /// The address of ours that a path to `remote` begins at. A peer that has no list of ours knows only the one that the
+    /// handshake used, and would answer anything from another one with ABORT (RFC 9260 §8.4).
+    pub(crate) fn source(
+        &self,
+        remote: IpAddr,
+        hints: PathHints,
+        handshake: Option<IpAddr>,
+    ) -> Option<IpAddr> {
+        let chosen = if self.are_several() { hints.local } else { handshake.or(hints.local) };
+        if self.scope.is_empty() || chosen.is_some_and(|chosen| self.has(chosen)) {
+            return chosen;
+        }
+        let remote = remote.to_canonical();
+        let fits = |address: &&IpAddr| address.to_canonical().is_ipv4() == remote.is_ipv4();
+        let same_reach = |address: &&IpAddr| address.to_canonical().is_loopback() == remote.is_loopback();
+        let fitting = || self.listed.iter().filter(fits);
+        fitting().find(same_reach).or_else(|| fitting().next()).copied()
+    }
+}
+
+/// Whether `wanted` names an address, or all of its family.
+fn stands_for(wanted: IpAddr, address: IpAddr) -> bool {
+    let (wanted, address) = (wanted.to_canonical(), address.to_canonical());
+    wanted == address || (wanted.is_unspecified() && wanted.is_ipv4() == address.is_ipv4())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses(list: &[&str]) -> Vec<IpAddr> {
+        list.iter().map(|address| address.parse().unwrap()).collect()
+    }
+
+    fn local(scope: &[&str], all: &[&str]) -> LocalAddresses {
+        LocalAddresses::new(&addresses(scope), &addresses(all).into())
+    }
+
+    fn hints(local: &str) -> PathHints {
+        PathHints { local: Some(local.parse().unwrap()), ..PathHints::default() }
+    }
+
+    #[test]
+    fn an_unspecified_address_is_all_of_its_family() {
+        let all = ["10.0.0.1", "fd00::1", "10.0.0.2"];
+        assert_eq!(local(&["0.0.0.0"], &all).listed(), addresses(&["10.0.0.1", "10.0.0.2"]));
+        assert_eq!(local(&["::"], &all).listed(), addresses(&["fd00::1"]));
+        assert_eq!(local(&["10.0.0.2", "0.0.0.0"], &all).listed(), addresses(&["10.0.0.2", "10.0.0.1"]));
+        assert_eq!(local(&[], &all).listed(), addresses(&all));
+        assert!(local(&["0.0.0.0"], &[]).serve("192.0.2.1".parse().ok()));
+        assert!(!local(&["0.0.0.0"], &[]).serve("fd00::1".parse().ok()));
+    }
+
+    #[test]
+    fn what_is_one_s_is_not_another_s() {
+        for (one, other, overlap) in [
+            (&["127.0.0.1"][..], &["127.0.0.2"][..], false),
+            (&["127.0.0.1", "127.0.0.2"], &["127.0.0.2"], true),
+            (&["0.0.0.0"], &["127.0.0.2"], true),
+            (&["0.0.0.0"], &["::"], false),
+            (&["::1"], &["::"], true),
+            (&[], &["::1"], true),
+            (&["127.0.0.1"], &["::ffff:127.0.0.1"], true),
+        ] {
+            let (one, other) = (local(one, &[]), local(other, &[]));
+            assert_eq!((one.overlap(&other), other.overlap(&one)), (overlap, overlap), "{one:?} {other:?}");
+        }
+    }
+
+    #[test]
+    fn a_packet_leaves_from_an_address_that_was_asked_for() {
+        let source = |scope: &[&str], remote: &str, hint: &str, handshake: Option<&str>| {
+            let handshake = handshake.map(|address| address.parse().unwrap());
+            let chosen = local(scope, &[]).source(remote.parse().unwrap(), hints(hint), handshake);
+            chosen.map(|address| address.to_string())
+        };
+        let chosen = |address: &str| Some(address.to_string());
+        assert_eq!(source(&[], "10.0.0.9", "10.0.0.1", None), chosen("10.0.0.1"));
+        assert_eq!(source(&["10.0.0.2"], "10.0.0.9", "10.0.0.1", None), chosen("10.0.0.2"));
+        assert_eq!(source(&["0.0.0.0"], "10.0.0.9", "10.0.0.1", None), chosen("10.0.0.1"));
+        let both = ["127.0.0.2", "10.0.0.2", "fd00::2"];
+        assert_eq!(source(&both, "10.0.0.9", "10.0.0.1", None), chosen("10.0.0.2"));
+        assert_eq!(source(&both, "127.0.0.1", "127.0.0.1", None), chosen("127.0.0.2"));
+        assert_eq!(source(&both, "fd00::9", "fd00::1", None), chosen("fd00::2"));
+        assert_eq!(source(&["10.0.0.2"], "fd00::9", "fd00::1", None), None);
+        assert_eq!(source(&[], "10.0.0.9", "10.0.0.1", Some("10.0.0.2")), chosen("10.0.0.2"));
+    }
+}

@@ -1,0 +1,211 @@
+//! Associations and listeners that use some of the endpoint's addresses: they list these, send from these, and what comes to
+//! others is not for them.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sctp::{AssociationConfig, ConnectError, Event, ListenerId, Scope, Statistics, TransmitBuffer};
+use sctp_wire::chunk::{Abort, Chunk, CookieEcho, ShutdownAck};
+use sctp_wire::parameter::Parameter;
+
+use lab::packets::{build, each_chunk, has, write_data};
+use lab::script::{ENDPOINT_PORT, PEER_PORT, Peer};
+
+const FIRST: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+const SECOND: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+const THIRD: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 3));
+const PORT: u16 = ENDPOINT_PORT + 1;
+
+fn at(addresses: &[IpAddr]) -> AssociationConfig {
+    AssociationConfig { local_addresses: addresses.to_vec(), ..AssociationConfig::default() }
+}
+
+/// A host with three addresses. Nobody listens on [`PORT`].
+fn host() -> Peer {
+    let mut peer = Peer::new(1, AssociationConfig::default());
+    peer.address = SocketAddr::from(([10, 0, 0, 9], 9899));
+    peer.endpoint.set_local_addresses(vec![FIRST, SECOND, THIRD]);
+    peer
+}
+
+/// What a packet to one of the host's addresses is answered with, and from where.
+fn answers(peer: &mut Peer, local: IpAddr, packet: &Bytes) -> Vec<(Option<IpAddr>, Bytes)> {
+    let (now, from) = (peer.now, peer.address);
+    peer.endpoint.handle_datagram(now, from, Some(local), packet, &mut peer.app);
+    sends(peer)
+}
+
+fn sends(peer: &mut Peer) -> Vec<(Option<IpAddr>, Bytes)> {
+    let (mut sent, mut buffer) = (Vec::new(), TransmitBuffer::new());
+    while let Some(transmit) = peer.endpoint.poll_transmit(peer.now, Scope::All, &mut buffer) {
+        sent.push((transmit.local, Bytes::from(buffer.to_vec())));
+    }
+    sent
+}
+
+fn init(peer: &Peer) -> Bytes {
+    build(PEER_PORT, PORT, 0, |out| peer.init().write(out))
+}
+
+/// The tag, cookie and addresses of an INIT ACK.
+fn init_ack(packet: &Bytes) -> (u32, Vec<u8>, Vec<IpAddr>) {
+    let (mut tag, mut cookie, mut listed) = (0, Vec::new(), Vec::new());
+    each_chunk(packet, |chunk| {
+        let Chunk::InitAck(ack) = chunk else { panic!("{chunk}") };
+        tag = ack.initiate_tag.0;
+        cookie = ack.parameters().flatten().find_map(state_cookie).expect("a cookie");
+        listed = ack.parameters().flatten().filter_map(address).collect();
+    });
+    (tag, cookie, listed)
+}
+
+fn state_cookie(parameter: Parameter<'_>) -> Option<Vec<u8>> {
+    match parameter {
+        Parameter::StateCookie(p) => Some(p.cookie.to_vec()),
+        _ => None,
+    }
+}
+
+fn address(parameter: Parameter<'_>) -> Option<IpAddr> {
+    match parameter {
+        Parameter::Ipv4(p) => Some(p.address.into()),
+        Parameter::Ipv6(p) => Some(p.address.into()),
+        _ => None,
+    }
+}
+
+/// The peer connects to an address; its tag at the host, what was listed, and the listener that got it.
+fn connects(peer: &mut Peer, local: IpAddr) -> (u32, Vec<IpAddr>, ListenerId) {
+    let init = init(peer);
+    let answer = answers(peer, local, &init);
+    assert_eq!(answer[0].0, Some(local));
+    let (tag, cookie, listed) = init_ack(&answer[0].1);
+    let echo = build(PEER_PORT, PORT, tag, |out| CookieEcho { cookie: &cookie }.write(out));
+    assert!(!has(&answers(peer, local, &echo)[0].1, Abort::KIND));
+    let accepted = peer.app.events.iter().rev().find_map(|event| match event.event {
+        Event::Accepted { listener, .. } => Some((event.id, listener)),
+        _ => None,
+    });
+    let (id, listener) = accepted.expect("it was accepted");
+    peer.id = id;
+    (tag, listed, listener)
+}
+
+fn statistics(peer: &Peer) -> Statistics {
+    peer.endpoint.statistics(peer.id).unwrap()
+}
+
+#[test]
+fn a_listener_lists_its_addresses_and_no_others() {
+    let mut peer = host();
+    let listener = peer.endpoint.listen(PORT, at(&[THIRD, FIRST])).unwrap();
+    let (_, listed, accepted) = connects(&mut peer, FIRST);
+    assert_eq!((listed, accepted), (vec![THIRD, FIRST], listener));
+    assert_eq!(peer.endpoint.local_addresses(peer.id), Some(vec![THIRD, FIRST]));
+}
+
+#[test]
+fn a_listener_is_not_found_where_it_does_not_listen() {
+    let mut peer = host();
+    peer.endpoint.listen(PORT, at(&[FIRST])).unwrap();
+    let init = init(&peer);
+    let answer = answers(&mut peer, SECOND, &init);
+    assert!(has(&answer[0].1, Abort::KIND), "{answer:?}");
+    assert_eq!(answer[0].0, Some(SECOND));
+}
+
+#[test]
+fn listeners_at_different_addresses_share_a_port() {
+    let mut peer = host();
+    let first = peer.endpoint.listen(PORT, at(&[FIRST])).unwrap();
+    let others = peer.endpoint.listen(PORT, at(&[SECOND, THIRD])).unwrap();
+    for taken in [at(&[FIRST]), at(&[THIRD]), at(&[]), at(&[Ipv4Addr::UNSPECIFIED.into()])] {
+        assert_eq!(peer.endpoint.listen(PORT, taken), None);
+    }
+    assert_eq!(connects(&mut peer, THIRD).2, others);
+    assert_eq!(connects(&mut peer, FIRST).2, first);
+    assert_eq!(peer.endpoint.association_count(), 2, "one peer, and one port of it");
+    peer.endpoint.unlisten(first);
+    assert_eq!(peer.endpoint.free_port(&[], 0).map(|port| port == PORT), Some(false));
+    assert!(peer.endpoint.listen(PORT, at(&[FIRST])).is_some());
+}
+
+#[test]
+fn a_listener_moves_to_other_addresses() {
+    let mut peer = host();
+    let listener = peer.endpoint.listen(PORT, at(&[FIRST])).unwrap();
+    peer.endpoint.listen(PORT, at(&[THIRD])).unwrap();
+    assert!(!peer.endpoint.set_listener_config(listener, at(&[FIRST, THIRD])));
+    assert!(peer.endpoint.set_listener_config(listener, at(&[FIRST, SECOND])));
+    assert_eq!(connects(&mut peer, SECOND).2, listener);
+}
+
+#[test]
+fn what_comes_to_an_address_of_others_is_out_of_the_blue() {
+    let mut peer = host();
+    peer.endpoint.listen(PORT, at(&[FIRST, SECOND])).unwrap();
+    let (tag, ..) = connects(&mut peer, FIRST);
+    let first = peer.init().initial_tsn.0;
+    let data = |tsn: u32| {
+        build(PEER_PORT, PORT, tag, |out| {
+            write_data(sctp_wire::chunk::DataFlags::WHOLE, tsn, 0, 0, b"x", out);
+        })
+    };
+    let answer = answers(&mut peer, THIRD, &data(first));
+    assert!(has(&answer[0].1, Abort::KIND), "{answer:?}");
+    assert_eq!(statistics(&peer).data_chunks_received, 0);
+    answers(&mut peer, SECOND, &data(first));
+    assert_eq!(statistics(&peer).data_chunks_received, 1);
+}
+
+#[test]
+fn an_association_of_one_address_leaves_that_of_another_in_peace() {
+    let mut peer = host();
+    peer.endpoint.listen(PORT, at(&[FIRST])).unwrap();
+    peer.endpoint.listen(PORT, at(&[SECOND])).unwrap();
+    let (tag, ..) = connects(&mut peer, FIRST);
+    // An INIT of the same peer to the other listener begins an association of its own, and an ABORT ends only that.
+    let (other, ..) = connects(&mut peer, SECOND);
+    assert_ne!(tag, other);
+    let peer_tag = peer.tag;
+    let abort = build(PEER_PORT, PORT, peer_tag, |out| {
+        Abort { reflected_tag: true, causes: Default::default() }.write(out)
+    });
+    answers(&mut peer, SECOND, &abort);
+    assert_eq!(peer.endpoint.association_count(), 1);
+    let ack = build(PEER_PORT, PORT, tag, |out| ShutdownAck.write(out));
+    answers(&mut peer, FIRST, &ack);
+    assert_eq!(peer.endpoint.local_addresses(sctp::AssociationId(0)), Some(vec![FIRST]));
+}
+
+#[test]
+fn who_connects_lists_its_addresses_and_sends_from_them() {
+    let mut peer = host();
+    let config = Arc::new(at(&[SECOND, THIRD]));
+    let (now, to) = (peer.now, peer.address);
+    let id = peer.endpoint.connect(now, PORT, PEER_PORT, &[to], Arc::clone(&config), &peer.app).unwrap();
+    let sent = sends(&mut peer);
+    let mut listed = Vec::new();
+    each_chunk(&sent[0].1, |chunk| {
+        let Chunk::Init(init) = chunk else { panic!("{chunk}") };
+        listed = init.parameters().flatten().filter_map(address).collect();
+    });
+    assert_eq!((sent[0].0, listed), (Some(SECOND), vec![SECOND, THIRD]));
+    assert_eq!(peer.endpoint.local_addresses(id), Some(vec![SECOND, THIRD]));
+    // The same ports from another address are another association; from one of these they are not.
+    let again = |peer: &mut Peer, local: &[IpAddr]| {
+        peer.endpoint.connect(now, PORT, PEER_PORT, &[to], Arc::new(at(local)), &peer.app)
+    };
+    assert_eq!(again(&mut peer, &[THIRD]), Err(ConnectError::Exists));
+    assert!(again(&mut peer, &[FIRST]).is_ok());
+}
+
+#[test]
+fn no_address_of_ours_reaches_the_other_family() {
+    let mut peer = host();
+    let remote = "[fd00::9]:9899".parse().unwrap();
+    let refused =
+        peer.endpoint.connect(peer.now, PORT, PEER_PORT, &[remote], Arc::new(at(&[FIRST])), &peer.app);
+    assert_eq!(refused, Err(ConnectError::NoSource));
+}
