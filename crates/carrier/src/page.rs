@@ -11,20 +11,22 @@ use crate::address;
 use crate::bytes::{Reader, Writer};
 use crate::record::{HEADER_BYTES, Header};
 
-/// Bytes of the memfd.
-pub const PAGE_BYTES: usize = 4096;
+/// Bytes of the memfd. Memory is used as far as it is written.
+pub const PAGE_BYTES: usize = 64 * 1024;
+/// Associations of a one-to-many socket that have an [`Entry`]. Of others the daemon is asked.
+pub const ENTRIES: usize = 1024;
 /// Bytes of a peer's address.
 const PEER_BYTES: usize = 24;
 
 /// The layout. A fresh page is zero, which is [`State::Idle`] with no error.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[repr(C)]
 pub struct Page {
     /// [`crate::VERSION`]. Written by the daemon once, as all up to `style`.
     pub version: AtomicU32,
     /// `AF_INET` or `AF_INET6`.
     pub family: AtomicU32,
-    /// `SOCK_STREAM`: one-to-one.
+    /// `SOCK_STREAM`: one-to-one. `SOCK_SEQPACKET`: one-to-many, or peeled off from it.
     pub style: AtomicU32,
     /// A [`State`]. Written by the daemon.
     pub state: AtomicU32,
@@ -46,6 +48,67 @@ pub struct Page {
     pub shut_reading: AtomicU32,
     /// Its header.
     header: [AtomicU32; HEADER_BYTES / 4],
+
+    /// Entries up to this may be in use. Written by the daemon.
+    pub entries_used: AtomicU32,
+    entries: [Entry; ENTRIES],
+}
+
+/// An association of a one-to-many socket: whether it takes a message, without asking.
+///
+/// The sharers count what they send, the daemon what it has passed on: what lies between waits, and there is room while that
+/// is less than [`ROOM_BYTES`].
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct Entry {
+    /// 0: the entry is free. Written by the daemon.
+    pub association: AtomicU32,
+    /// Outbound streams; 0 while that is not known. Written by the daemon.
+    pub streams_out: AtomicU32,
+    peer: [AtomicU32; PEER_BYTES / 4],
+    /// Bytes passed on, modulo 2^32. Written by the daemon.
+    pub passed_on: AtomicU32,
+    /// Bytes sent, modulo 2^32. Written by the sharers; set to 0 by the daemon for a new association.
+    pub sent: AtomicU32,
+    _padding: [AtomicU32; 2],
+}
+
+/// Bytes for an association of a one-to-many socket that may wait to be passed on to it.
+pub const ROOM_BYTES: u32 = 256 * 1024;
+
+impl Entry {
+    /// Its bytes for a new association.
+    pub fn encode(association: u32, streams_out: u16, peer: &SocketAddr) -> [u8; size_of::<Entry>()] {
+        let mut out = [0; size_of::<Entry>()];
+        let mut w = Writer::new(&mut out);
+        w.bytes(&association.to_ne_bytes()).bytes(&u32::from(streams_out).to_ne_bytes());
+        address::write(&mut w, peer);
+        out
+    }
+
+    /// The peer's address, or one of them.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        read_peer(&self.peer)
+    }
+
+    /// Counts a message as sent if there is room.
+    pub fn reserve(&self, bytes: u32) -> bool {
+        let claim = |sent: u32| {
+            let waiting = sent.wrapping_sub(self.passed_on.load(Acquire));
+            (waiting < ROOM_BYTES).then(|| sent.wrapping_add(bytes))
+        };
+        self.sent.fetch_update(AcqRel, Acquire, claim).is_ok()
+    }
+
+    /// Takes back what was reserved for a message that was not sent.
+    pub fn give_back(&self, bytes: u32) {
+        self.sent.fetch_sub(bytes, AcqRel);
+    }
+}
+
+fn read_peer(words: &[AtomicU32; PEER_BYTES / 4]) -> Option<SocketAddr> {
+    let words = words.each_ref().map(|word| word.load(Relaxed).to_ne_bytes());
+    address::read(&mut Reader(words.as_flattened()))
 }
 
 impl Page {
@@ -69,10 +132,33 @@ impl Page {
         out
     }
 
+    /// Where it writes how many entries may be in use.
+    pub const ENTRIES_USED_AT: u64 = offset_of!(Page, entries_used) as u64;
+
+    /// Where it writes an entry.
+    pub const fn entry_at(index: usize) -> u64 {
+        (offset_of!(Page, entries) + index * size_of::<Entry>()) as u64
+    }
+
+    /// Where it writes the outbound streams of an entry's association.
+    pub const fn entry_streams_out_at(index: usize) -> u64 {
+        Page::entry_at(index) + offset_of!(Entry, streams_out) as u64
+    }
+
+    /// Where it writes the bytes passed on.
+    pub const fn entry_passed_on_at(index: usize) -> u64 {
+        Page::entry_at(index) + offset_of!(Entry, passed_on) as u64
+    }
+
+    /// The entries that may be in use.
+    pub fn entries(&self) -> &[Entry] {
+        let used = self.entries_used.load(Acquire) as usize;
+        &self.entries[..used.min(ENTRIES)]
+    }
+
     /// The peer, if there is one.
     pub fn peer(&self) -> Option<SocketAddr> {
-        let words = self.peer.each_ref().map(|word| word.load(Relaxed).to_ne_bytes());
-        address::read(&mut Reader(words.as_flattened()))
+        read_peer(&self.peer)
     }
 
     /// The state. What nobody has written counts as none.
@@ -114,12 +200,17 @@ pub enum State {
     Connected = 3,
     /// The peer has shut down: after what the carrier holds comes the end, or the pending error.
     Ended = 4,
+    /// One-to-many, and not listening: its carrier holds messages of any number of associations.
+    Many = 5,
+    /// One-to-many, and peers may set up associations.
+    ManyListening = 6,
 }
 
 impl State {
     /// `None`: no such state.
     pub fn from_u32(number: u32) -> Option<State> {
-        [State::Idle, State::Listening, State::Connecting, State::Connected, State::Ended]
+        use State::{Connected, Connecting, Ended, Idle, Listening, Many, ManyListening};
+        [Idle, Listening, Connecting, Connected, Ended, Many, ManyListening]
             .into_iter()
             .find(|state| *state as u32 == number)
     }
@@ -134,6 +225,8 @@ impl Wants {
     pub const SNDRCV: Wants = Wants(1);
     /// `SCTP_RCVINFO`, by `SCTP_RECVRCVINFO`.
     pub const RCVINFO: Wants = Wants(1 << 1);
+    /// `SCTP_NXTINFO`, by `SCTP_RECVNXTINFO`.
+    pub const NXTINFO: Wants = Wants(1 << 2);
 
     /// Whether all of `other` are there.
     pub fn contains(self, other: Wants) -> bool {

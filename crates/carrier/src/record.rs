@@ -9,7 +9,7 @@ use crate::address;
 use crate::bytes::{Reader, Writer};
 
 /// Bytes of a [`Header`].
-pub const HEADER_BYTES: usize = 24;
+pub const HEADER_BYTES: usize = 64;
 /// Most bytes of a message that travel in the record itself.
 pub const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
 /// The longest record.
@@ -24,6 +24,8 @@ pub const ACCEPTED_BYTES_MAX: usize = address::BYTES_MAX;
 pub enum Kind {
     /// User data, in either direction.
     Data,
+    /// To the program: a `union sctp_notification` (RFC 6458 §6.1).
+    Notification,
     /// To a listener: an association, with the descriptors of its carrier and its page, and the peer's address.
     Accepted,
     /// From the program's end: keeps it from polling writable while it connects. Thrown away.
@@ -32,7 +34,7 @@ pub enum Kind {
 
 /// What goes with a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Flags(u8);
+pub struct Flags(u16);
 
 impl Flags {
     /// The message ends here (`MSG_EOR`).
@@ -47,8 +49,10 @@ impl Flags {
     pub const ABORT: Flags = Flags(1 << 4);
     /// `SCTP_SACK_IMMEDIATELY` (RFC 7053).
     pub const IMMEDIATE: Flags = Flags(1 << 5);
+    /// The program has said nothing of the message: what it has set as default holds (`SCTP_DEFAULT_SNDINFO`).
+    pub const BY_DEFAULT: Flags = Flags(1 << 6);
 
-    const ALL: u8 = (1 << 6) - 1;
+    const ALL: u16 = (1 << 7) - 1;
 
     /// Whether all of `other` are there.
     pub fn contains(self, other: Flags) -> bool {
@@ -80,20 +84,43 @@ pub struct Header {
     pub flags: Flags,
     /// The stream.
     pub stream: u16,
+    /// Sequence number within the stream; of a received message.
+    pub ssn: u16,
     /// Payload protocol identifier: the number whose bytes, most significant first, travel in the packet.
     pub ppid: u32,
     /// TSN of the first chunk; of a received message.
     pub tsn: u32,
-    /// Sequence number within the stream; of a received message.
-    pub ssn: u16,
+    /// All up to this TSN had arrived when a received message was handed up.
+    pub cumulative_tsn: u32,
+    /// A number of the program, which comes back should sending fail; of a received message what `SCTP_CONTEXT` has set.
+    pub context: u32,
+    /// A message that was not sent within so many milliseconds is not to be sent; 0 for no limit.
+    pub lifetime_ms: u32,
+    /// The association. In the program's direction always; in the other where a socket has many.
+    pub association: u32,
     /// Bytes of the message, wherever they are.
     pub bytes: u32,
+    /// Where a received message came from.
+    pub address: Option<SocketAddr>,
 }
 
 impl Header {
     /// One with everything else zero.
     pub fn new(kind: Kind) -> Header {
-        Header { kind, flags: Flags::default(), stream: 0, ppid: 0, tsn: 0, ssn: 0, bytes: 0 }
+        Header {
+            kind,
+            flags: Flags::default(),
+            stream: 0,
+            ssn: 0,
+            ppid: 0,
+            tsn: 0,
+            cumulative_tsn: 0,
+            context: 0,
+            lifetime_ms: 0,
+            association: 0,
+            bytes: 0,
+            address: None,
+        }
     }
 
     /// The header as it stands in front of a record.
@@ -103,34 +130,48 @@ impl Header {
             Kind::Data => 1,
             Kind::Accepted => 2,
             Kind::Filler => 3,
+            Kind::Notification => 4,
         };
         let mut w = Writer::new(&mut out);
-        w.u8(kind)
-            .u8(self.flags.0)
-            .u16(self.stream)
-            .u32(self.ppid)
-            .u32(self.tsn)
-            .u32(self.bytes)
-            .u16(self.ssn);
+        w.u16(kind).u16(self.flags.0).u16(self.stream).u16(self.ssn);
+        w.u32(self.ppid).u32(self.tsn).u32(self.cumulative_tsn).u32(self.context);
+        w.u32(self.lifetime_ms).u32(self.association).u32(self.bytes);
+        if let Some(address) = &self.address {
+            address::write(&mut w, address);
+        }
         out
     }
 
     /// The header of a record of which `record` holds the beginning. `None`: it is none of ours.
     pub fn parse(record: &[u8]) -> Option<Header> {
         let mut r = Reader(record.get(..HEADER_BYTES)?);
-        let kind = match r.u8()? {
+        let kind = match r.u16()? {
             1 => Kind::Data,
             2 => Kind::Accepted,
             3 => Kind::Filler,
+            4 => Kind::Notification,
             _ => return None,
         };
-        let flags = Some(r.u8()?).filter(|flags| flags & !Flags::ALL == 0).map(Flags)?;
-        let (stream, ppid, tsn, bytes, ssn) = (r.u16()?, r.u32()?, r.u32()?, r.u32()?, r.u16()?);
+        let flags = Some(r.u16()?).filter(|flags| flags & !Flags::ALL == 0).map(Flags)?;
+        let header = Header {
+            kind,
+            flags,
+            stream: r.u16()?,
+            ssn: r.u16()?,
+            ppid: r.u32()?,
+            tsn: r.u32()?,
+            cumulative_tsn: r.u32()?,
+            context: r.u32()?,
+            lifetime_ms: r.u32()?,
+            association: r.u32()?,
+            bytes: r.u32()?,
+            address: address::read(&mut r),
+        };
         let limit = match flags.contains(Flags::IN_MEMFD) {
             true => MESSAGE_BYTES_MAX,
             false => PAYLOAD_BYTES_MAX,
         };
-        (bytes as usize <= limit).then_some(Header { kind, flags, stream, ppid, tsn, ssn, bytes })
+        (header.bytes as usize <= limit).then_some(header)
     }
 
     /// The header and the bytes of a whole record. `None`: it is none of ours, or not as long as it says.

@@ -11,15 +11,89 @@ use crate::address;
 use crate::bytes::{Reader, Writer};
 
 /// The longest request or answer.
-pub const FRAME_BYTES_MAX: usize = 1024;
+pub const FRAME_BYTES_MAX: usize = 4096;
 /// The longest value of a socket option.
-pub const OPTION_BYTES_MAX: usize = 512;
+pub const OPTION_BYTES_MAX: usize = 4000;
+/// Most addresses of a peer that an association is set up with.
+pub const ADDRESSES_MAX: usize = 64;
 
 /// In front of every frame: "swcr".
 const MAGIC: u32 = u32::from_le_bytes(*b"swcr");
 const OVERHEAD_BYTES: usize = 24;
 
 const _: () = assert!(OVERHEAD_BYTES + OPTION_BYTES_MAX <= FRAME_BYTES_MAX);
+const _: () = assert!(OVERHEAD_BYTES + ADDRESSES_MAX * address::BYTES_MAX <= FRAME_BYTES_MAX);
+
+/// The addresses of a peer, at least one and at most [`ADDRESSES_MAX`].
+#[derive(Clone, Copy)]
+pub struct Addresses<'a>(Form<'a>);
+
+#[derive(Clone, Copy)]
+enum Form<'a> {
+    List(&'a [SocketAddr]),
+    /// As they stand in a frame; each was seen to be one.
+    Encoded(&'a [u8]),
+}
+
+impl<'a> Addresses<'a> {
+    /// `None`: there are none, or too many.
+    pub fn new(list: &'a [SocketAddr]) -> Option<Self> {
+        (1..=ADDRESSES_MAX).contains(&list.len()).then_some(Addresses(Form::List(list)))
+    }
+
+    fn read(r: &mut Reader<'a>) -> Option<Self> {
+        let encoded = r.0;
+        let mut count = 0;
+        while !r.0.is_empty() {
+            address::read(r)?;
+            count += 1;
+        }
+        (1..=ADDRESSES_MAX).contains(&count).then_some(Addresses(Form::Encoded(encoded)))
+    }
+
+    fn write(self, w: &mut Writer<'_>) {
+        match self.0 {
+            Form::List(list) => list.iter().for_each(|one| address::write(w, one)),
+            Form::Encoded(bytes) => drop(w.bytes(bytes)),
+        }
+    }
+
+    /// One after the other.
+    pub fn iter(self) -> impl Iterator<Item = SocketAddr> + 'a {
+        let (list, mut encoded) = match self.0 {
+            Form::List(list) => (list, Reader(&[])),
+            Form::Encoded(bytes) => (&[][..], Reader(bytes)),
+        };
+        list.iter().copied().chain(std::iter::from_fn(move || address::read(&mut encoded)))
+    }
+}
+
+impl PartialEq for Addresses<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Addresses<'_> {}
+
+impl std::fmt::Debug for Addresses<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// `struct sctp_initmsg`: what the first message to a peer says of the association that it sets up. Zero says nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InitMessage {
+    /// Outbound streams.
+    pub streams_out: u16,
+    /// Most inbound streams.
+    pub streams_in_max: u16,
+    /// Most transmissions of INIT.
+    pub attempts_max: u16,
+    /// The longest retransmission time-out meanwhile, in milliseconds.
+    pub timeout_max_ms: u16,
+}
 
 /// What a program asks for. All but `Describe` and `Open` come with the descriptor that they are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +104,8 @@ pub enum Request<'a> {
     Open {
         /// Whether it is `AF_INET6`.
         v6: bool,
+        /// `SOCK_SEQPACKET`: it has any number of associations.
+        one_to_many: bool,
     },
     /// The page of a descriptor that the program does not know, as after `exec`. It comes with the answer.
     Attach,
@@ -40,8 +116,30 @@ pub enum Request<'a> {
         /// Associations that may wait to be accepted.
         backlog: i32,
     },
-    /// `connect`. The answer says whether it is tried; the page and the carrier how it ends.
-    Connect(SocketAddr),
+    /// `connect`, `sctp_connectx`, and what is sent to an address without an association. The answer is the association. Of a
+    /// one-to-one socket it says that it is tried; the page and the carrier say how it ends.
+    Connect {
+        /// Where the peer is.
+        peer: Addresses<'a>,
+        /// Of one-to-many: the answer comes when it is known how it ends.
+        wait: bool,
+        /// What came with the message.
+        init: InitMessage,
+    },
+    /// The association of a one-to-many socket with the peer that has this address.
+    Find(SocketAddr),
+    /// Answered when a message can be sent to this association of a one-to-many socket.
+    AwaitRoom {
+        /// Which.
+        association: u32,
+    },
+    /// `sctp_peeloff`. The answer comes with a carrier and a page.
+    PeelOff {
+        /// Which.
+        association: u32,
+        /// Whether the record at the front was read in part.
+        front_begun: bool,
+    },
     /// `getsockname`.
     LocalAddress,
     /// `getpeername`.
@@ -81,7 +179,7 @@ impl<'a> Request<'a> {
         let mut w = Writer::new(out);
         w.u32(MAGIC).u16(VERSION);
         match self {
-            Request::Open { v6 } => w.u8(0).u8(u8::from(*v6)),
+            Request::Open { v6, one_to_many } => w.u8(0).u8(u8::from(*v6)).u8(u8::from(*one_to_many)),
             Request::Attach => w.u8(1),
             Request::Bind(address) => {
                 w.u8(2);
@@ -89,12 +187,25 @@ impl<'a> Request<'a> {
                 &mut w
             }
             Request::Listen { backlog } => w.u8(3).i32(*backlog),
-            Request::Connect(address) => {
-                w.u8(4);
-                address::write(&mut w, address);
+            Request::Connect { peer, wait, init } => {
+                w.u8(4).u8(u8::from(*wait));
+                w.u16(init.streams_out)
+                    .u16(init.streams_in_max)
+                    .u16(init.attempts_max)
+                    .u16(init.timeout_max_ms);
+                peer.write(&mut w);
                 &mut w
             }
             Request::Describe => w.u8(9),
+            Request::Find(address) => {
+                w.u8(10);
+                address::write(&mut w, address);
+                &mut w
+            }
+            Request::AwaitRoom { association } => w.u8(11).u32(*association),
+            Request::PeelOff { association, front_begun } => {
+                w.u8(12).u32(*association).u8(u8::from(*front_begun))
+            }
             Request::LocalAddress => w.u8(5),
             Request::PeerAddress => w.u8(6),
             Request::SetOption { level, name, value } => w.u8(7).i32(*level).i32(*name).bytes(value),
@@ -124,16 +235,28 @@ impl<'a> Request<'a> {
 
     fn body(r: &mut Reader<'a>) -> Option<Request<'a>> {
         let request = match r.u8()? {
-            0 => Request::Open { v6: r.u8()? != 0 },
+            0 => Request::Open { v6: r.u8()? != 0, one_to_many: r.u8()? != 0 },
             1 => Request::Attach,
             2 => Request::Bind(address::read(r)?),
             3 => Request::Listen { backlog: r.i32()? },
-            4 => Request::Connect(address::read(r)?),
+            4 => Request::Connect {
+                wait: r.u8()? != 0,
+                init: InitMessage {
+                    streams_out: r.u16()?,
+                    streams_in_max: r.u16()?,
+                    attempts_max: r.u16()?,
+                    timeout_max_ms: r.u16()?,
+                },
+                peer: Addresses::read(r)?,
+            },
             5 => Request::LocalAddress,
             6 => Request::PeerAddress,
             7 => Request::SetOption { level: r.i32()?, name: r.i32()?, value: option_value(r)? },
             8 => Request::GetOption { level: r.i32()?, name: r.i32()?, value: option_value(r)? },
             9 => Request::Describe,
+            10 => Request::Find(address::read(r)?),
+            11 => Request::AwaitRoom { association: r.u32()? },
+            12 => Request::PeelOff { association: r.u32()?, front_begun: r.u8()? != 0 },
             _ => return None,
         };
         r.end().map(|()| request)
@@ -154,6 +277,8 @@ pub enum Answer<'a> {
     Failed(i32),
     /// An address that was asked for.
     Address(SocketAddr),
+    /// An association that was asked for.
+    Association(u32),
     /// The value of an option, at most [`OPTION_BYTES_MAX`].
     Value(&'a [u8]),
 }
@@ -172,6 +297,7 @@ impl<'a> Answer<'a> {
                 &mut w
             }
             Answer::Value(value) => w.u8(3).bytes(value),
+            Answer::Association(id) => w.u8(4).u32(*id),
         };
         w.finish()
     }
@@ -185,6 +311,7 @@ impl<'a> Answer<'a> {
             1 => Answer::Failed(r.i32()?),
             2 => Answer::Address(address::read(&mut r)?),
             3 => Answer::Value(option_value(&mut r)?),
+            4 => Answer::Association(r.u32()?),
             _ => return None,
         };
         r.end().map(|()| answer)

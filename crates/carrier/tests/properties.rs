@@ -1,12 +1,14 @@
 //! What is written is what is read, and any other bytes are refused.
 #![allow(missing_docs)]
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use proptest::prelude::*;
 use swiftwater_carrier::name::CarrierName;
 use swiftwater_carrier::record::{self, Flags, HEADER_BYTES, Header, Kind};
-use swiftwater_carrier::request::{Answer, FRAME_BYTES_MAX, OPTION_BYTES_MAX, Request, RequestError};
+use swiftwater_carrier::request::{
+    ADDRESSES_MAX, Addresses, Answer, FRAME_BYTES_MAX, InitMessage, OPTION_BYTES_MAX, Request, RequestError,
+};
 
 fn address() -> impl Strategy<Value = SocketAddr> {
     prop_oneof![
@@ -15,26 +17,42 @@ fn address() -> impl Strategy<Value = SocketAddr> {
     ]
 }
 
-fn request(value: &[u8]) -> impl Strategy<Value = Request<'_>> {
+fn request() -> impl Strategy<Value = Request<'static>> {
+    let value = &VALUE;
+    let peer = Addresses::new(&PEERS).expect("some, and not too many");
     prop_oneof![
-        any::<bool>().prop_map(|v6| Request::Open { v6 }),
+        any::<(bool, bool)>().prop_map(|(v6, one_to_many)| Request::Open { v6, one_to_many }),
         Just(Request::Attach),
         Just(Request::Describe),
         Just(Request::LocalAddress),
         Just(Request::PeerAddress),
         address().prop_map(Request::Bind),
-        address().prop_map(Request::Connect),
+        any::<(bool, [u16; 4])>().prop_map(move |(wait, init)| Request::Connect {
+            peer,
+            wait,
+            init: init_message(init)
+        }),
+        address().prop_map(Request::Find),
+        any::<u32>().prop_map(|association| Request::AwaitRoom { association }),
+        any::<(u32, bool)>()
+            .prop_map(|(association, front_begun)| Request::PeelOff { association, front_begun }),
         any::<i32>().prop_map(|backlog| Request::Listen { backlog }),
         any::<(i32, i32)>().prop_map(move |(level, name)| Request::SetOption { level, name, value }),
         any::<(i32, i32)>().prop_map(move |(level, name)| Request::GetOption { level, name, value }),
     ]
 }
 
-const VALUE: [u8; OPTION_BYTES_MAX] = [7; OPTION_BYTES_MAX];
+fn init_message([streams_out, streams_in_max, attempts_max, timeout_max_ms]: [u16; 4]) -> InitMessage {
+    InitMessage { streams_out, streams_in_max, attempts_max, timeout_max_ms }
+}
+
+static VALUE: [u8; OPTION_BYTES_MAX] = [7; OPTION_BYTES_MAX];
+static PEERS: [SocketAddr; ADDRESSES_MAX] =
+    [SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), 7); ADDRESSES_MAX];
 
 proptest! {
     #[test]
-    fn requests_survive_the_way(request in request(&VALUE)) {
+    fn requests_survive_the_way(request in request()) {
         let mut frame = [0; FRAME_BYTES_MAX];
         let bytes = request.encode(&mut frame).expect("it fits");
         prop_assert_eq!(Request::parse(&frame[..bytes]), Ok(request));
@@ -46,7 +64,9 @@ proptest! {
 
     #[test]
     fn answers_survive_the_way(address in address(), errno in any::<i32>()) {
-        for answer in [Answer::Done, Answer::Failed(errno), Answer::Address(address), Answer::Value(&VALUE)] {
+        let association = Answer::Association(errno.unsigned_abs());
+        let value = Answer::Value(&VALUE);
+        for answer in [Answer::Done, Answer::Failed(errno), Answer::Address(address), value, association] {
             let mut frame = [0; FRAME_BYTES_MAX];
             let bytes = answer.encode(&mut frame).expect("it fits");
             prop_assert_eq!(Answer::parse(&frame[..bytes]), Some(answer));
@@ -55,12 +75,16 @@ proptest! {
 
     #[test]
     fn headers_survive_the_way(
-        (stream, ppid, tsn, ssn) in any::<(u16, u32, u32, u16)>(),
+        (stream, ssn) in any::<(u16, u16)>(),
+        [ppid, tsn, cumulative_tsn, context, lifetime_ms, association] in any::<[u32; 6]>(),
+        address in prop::option::of(address()),
         bytes in 0..=record::PAYLOAD_BYTES_MAX as u32,
     ) {
-        for kind in [Kind::Data, Kind::Accepted, Kind::Filler] {
+        for kind in [Kind::Data, Kind::Notification, Kind::Accepted, Kind::Filler] {
             let flags = Flags::END.with(Flags::UNORDERED);
-            let header = Header { kind, flags, stream, ppid, tsn, ssn, bytes };
+            let header = Header {
+                kind, flags, stream, ssn, ppid, tsn, cumulative_tsn, context, lifetime_ms, association, bytes, address,
+            };
             prop_assert_eq!(Header::parse(&header.encode()), Some(header));
         }
     }

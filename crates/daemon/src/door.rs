@@ -3,13 +3,14 @@
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use carrier::name::{DAEMON, DAEMON_VARIABLE};
-use carrier::request::{Answer, FRAME_BYTES_MAX, Request, RequestError};
+use carrier::request::{self, FRAME_BYTES_MAX, Request, RequestError};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -17,7 +18,7 @@ use rustix::net::{
 };
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::line::register;
 use crate::log;
@@ -146,48 +147,85 @@ pub(crate) async fn serve(listener: OwnedFd, sockets: Arc<Sockets>) -> io::Resul
         };
         let sockets = Arc::clone(&sockets);
         tokio::spawn(async move {
-            // Who says nothing, or goes away, gets no answer.
-            let _ = tokio::time::timeout(REQUEST_WAIT, attend(connection, &sockets)).await;
-            drop(place);
+            // Who goes away gets no answer.
+            let _ = attend(connection, &sockets, place).await;
         });
     }
 }
 
+/// What the daemon answers: [`carrier::request::Answer`] with a value of its own.
+pub(crate) enum Answer {
+    Done,
+    Failed(Errno),
+    Address(SocketAddr),
+    Value(Vec<u8>),
+    Association(u32),
+}
+
 /// What goes back: the answer, and descriptors with it.
-pub(crate) struct Reply<'a> {
-    pub(crate) answer: Answer<'a>,
+pub(crate) struct Reply {
+    pub(crate) answer: Answer,
     pub(crate) descriptors: Vec<OwnedFd>,
 }
 
-impl<'a> From<Answer<'a>> for Reply<'a> {
-    fn from(answer: Answer<'a>) -> Self {
+impl From<Answer> for Reply {
+    fn from(answer: Answer) -> Self {
         Reply { answer, descriptors: Vec::new() }
     }
 }
 
-impl From<Errno> for Reply<'_> {
+impl From<Errno> for Reply {
     fn from(error: Errno) -> Self {
-        Answer::Failed(error.raw_os_error()).into()
+        Answer::Failed(error).into()
     }
 }
 
-async fn attend(connection: OwnedFd, sockets: &Arc<Sockets>) -> io::Result<()> {
+impl Reply {
+    fn encode(&self, frame: &mut [u8; FRAME_BYTES_MAX]) -> Option<usize> {
+        let answer = match &self.answer {
+            Answer::Done => request::Answer::Done,
+            Answer::Failed(error) => request::Answer::Failed(error.raw_os_error()),
+            Answer::Address(address) => request::Answer::Address(*address),
+            Answer::Value(value) => request::Answer::Value(value),
+            Answer::Association(id) => request::Answer::Association(*id),
+        };
+        answer.encode(frame)
+    }
+}
+
+/// Takes one request and answers it.
+async fn attend(connection: OwnedFd, sockets: &Arc<Sockets>, place: OwnedSemaphorePermit) -> io::Result<()> {
     let who = rustix::net::sockopt::socket_peercred(&connection)?;
     let connection = register(connection, Interest::READABLE | Interest::WRITABLE)?;
     let mut frame = [0; FRAME_BYTES_MAX];
-    let (bytes, descriptor) = connection.async_io(Interest::READABLE, |fd| receive(fd, &mut frame)).await?;
-    let mut value = Vec::new();
+    let asked = connection.async_io(Interest::READABLE, |fd| receive(fd, &mut frame));
+    // Who says nothing gets no answer.
+    let Ok(asked) = tokio::time::timeout(REQUEST_WAIT, asked).await else { return Ok(()) };
+    let (bytes, descriptor) = asked?;
+    // Some answers come late; others are let in meanwhile.
+    drop(place);
     let reply = match Request::parse(&frame[..bytes]) {
-        Ok(request) => sockets.perform(&request, descriptor, who, &mut value).unwrap_or_else(Reply::from),
+        Ok(request) => tokio::select! {
+            performed = sockets.perform(&request, descriptor, who) => performed.unwrap_or_else(Reply::from),
+            () = gone(&connection) => return Ok(()),
+        },
         Err(error) => refuse(error, who),
     };
     let mut frame = [0; FRAME_BYTES_MAX];
-    let bytes = reply.answer.encode(&mut frame).ok_or(Errno::OVERFLOW)?;
+    let bytes = reply.encode(&mut frame).ok_or(Errno::OVERFLOW)?;
     let descriptors: Vec<BorrowedFd<'_>> = reply.descriptors.iter().map(OwnedFd::as_fd).collect();
-    send(&connection, &frame[..bytes], &descriptors).await
+    let sent = send(&connection, &frame[..bytes], &descriptors);
+    tokio::time::timeout(REQUEST_WAIT, sent).await.unwrap_or(Ok(()))
 }
 
-fn refuse(error: RequestError, who: UCred) -> Reply<'static> {
+/// Waits until who has asked is gone, or says more, which nobody does.
+async fn gone(connection: &AsyncFd<OwnedFd>) {
+    let look = |fd: &OwnedFd| Ok(rustix::net::recv(fd, &mut [0_u8; 1][..], RecvFlags::empty())?);
+    // It is gone either way.
+    let _ = connection.async_io(Interest::READABLE, look).await;
+}
+
+fn refuse(error: RequestError, who: UCred) -> Reply {
     match error {
         RequestError::Version(version) => log(format_args!(
             "process {} has a shim of version {version}, this daemon is of {}: let both come from one installation",

@@ -1,7 +1,7 @@
 //! The numbers that the sockets API fails with, and what they are for errors of the executive.
 
 use rustix::io::Errno;
-use swiftwater::{BindError, ConnectError};
+use swiftwater::{BindError, ConnectError, LossKind};
 
 /// As the kernel would say it of `connect`.
 pub(crate) fn of_connect(error: &ConnectError) -> Errno {
@@ -21,5 +21,16 @@ pub(crate) fn of_listen(error: &BindError) -> Errno {
     match error {
         BindError::PortInUse { .. } => Errno::ADDRINUSE,
         _ => Errno::NOBUFS,
+    }
+}
+
+/// As the kernel would say it of an association that is gone.
+pub(crate) fn of_loss(kind: LossKind) -> Errno {
+    match kind {
+        LossKind::TimedOut => Errno::TIMEDOUT,
+        LossKind::PeerAborted => Errno::CONNRESET,
+        LossKind::Refused => Errno::CONNREFUSED,
+        LossKind::Unreachable => Errno::HOSTUNREACH,
+        _ => Errno::CONNABORTED,
     }
 }

@@ -7,27 +7,39 @@
 //! |---|---|
 //! | `door` | where programs ask: one connection for each request |
 //! | `inquiry` | what anybody may ask: which daemon it is |
-//! | `requests` | what `bind`, `listen`, `connect` and the others do |
+//! | `requests` | what each request does |
+//! | `binding`, `connecting`, `peel_off` | `bind` and `connect` in all their forms, `sctp_peeloff` |
 //! | `socket` | one socket: what all requests about it share |
-//! | `life` | the task of a socket: idle, connecting, listening, connected |
+//! | `member` | an association of a socket |
+//! | `life` | the task of a one-to-one socket: idle, connecting, listening, connected |
+//! | `many` | the task of a one-to-many socket, and what waits for each of its associations |
 //! | `pump` | messages between carrier and association |
+//! | `notify` | notifications, as C structures |
 //! | `line` | a carrier as the daemon sees it: records in and out |
 //! | `page` | the page that the daemon writes and the sharers map |
 //! | `ports` | who has which SCTP port |
 //! | `listeners` | whose an association is that a peer sets up |
 //! | `options` | socket options |
+//! | `addresses` | addresses as programs see them |
 //!
 //! Everything runs on one thread: the executive is one perimeter, and what stands between two of its calls is short.
 #![forbid(unsafe_code)]
 
+mod addresses;
+mod binding;
+mod connecting;
 mod door;
 mod errno;
 mod inquiry;
 mod life;
 mod line;
 mod listeners;
+mod many;
+mod member;
+mod notify;
 mod options;
 mod page;
+mod peel_off;
 mod ports;
 mod pump;
 mod requests;

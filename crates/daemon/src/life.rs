@@ -11,26 +11,31 @@ use swiftwater::tokio::Association;
 use swiftwater::{Address, Stack};
 use tokio::sync::mpsc::{Receiver, UnboundedReceiver};
 
+use crate::addresses::as_seen;
 use crate::errno;
 use crate::line::{Intake, Line};
 use crate::log;
-use crate::pump;
-use crate::requests::as_seen;
-use crate::socket::{Socket, Sockets};
+use crate::many;
+use crate::member::Member;
+use crate::pump::{self, Waiting};
+use crate::socket::{Socket, Sockets, Style};
 
 /// What a socket becomes.
 pub(crate) enum Turn {
     /// It sets an association up, from a local port.
-    Connect { stack: Stack, port: u16, server: Address },
+    Connect { stack: Stack, port: u16, server: Address, member: Arc<Member> },
     /// It accepts associations.
     Listen(Receiver<Association>),
-    /// It has an association.
-    Carry(Association),
+    /// It has an association, for which this was sent already.
+    Carry { member: Arc<Member>, waiting: Waiting },
 }
 
 pub(crate) async fn live(sockets: Arc<Sockets>, socket: Arc<Socket>, mut turns: UnboundedReceiver<Turn>) {
     // However this ends: after a fault of our own the program finds its carrier closed, and nobody else is harmed.
     let _forgotten = Known { sockets: &sockets, socket: &socket };
+    if socket.style == Style::OneToMany {
+        return many::live(&sockets, &socket, &mut turns).await;
+    }
     loop {
         let turn = tokio::select! {
             turn = turns.recv() => turn,
@@ -38,7 +43,9 @@ pub(crate) async fn live(sockets: Arc<Sockets>, socket: Arc<Socket>, mut turns: 
         };
         let goes_on = match turn {
             None => false,
-            Some(Turn::Connect { stack, port, server }) => connect(&socket, &stack, port, &server).await,
+            Some(Turn::Connect { stack, port, server, member }) => {
+                connect(&socket, &stack, (port, &server), &member).await
+            }
             Some(Turn::Listen(associations)) => {
                 tokio::select! {
                     () = accept(&sockets, &socket, associations) => {}
@@ -46,8 +53,9 @@ pub(crate) async fn live(sockets: Arc<Sockets>, socket: Arc<Socket>, mut turns: 
                 }
                 false
             }
-            Some(Turn::Carry(association)) => {
-                pump::carry(&socket, association).await;
+            Some(Turn::Carry { member, waiting }) => {
+                socket.lock().members.insert(member.id, Arc::clone(&member));
+                pump::carry(&socket, &member, waiting).await;
                 false
             }
         };
@@ -70,7 +78,12 @@ impl Drop for Known<'_> {
 }
 
 /// Sets an association up and carries it. True: that has failed, and the socket may try again.
-async fn connect(socket: &Arc<Socket>, stack: &Stack, port: u16, server: &Address) -> bool {
+async fn connect(
+    socket: &Arc<Socket>,
+    stack: &Stack,
+    (port, server): (u16, &Address),
+    member: &Arc<Member>,
+) -> bool {
     let outcome = tokio::select! {
         outcome = Association::connect_from(stack, port, server) => outcome,
         // Given up, the association is not set up.
@@ -85,14 +98,19 @@ async fn connect(socket: &Arc<Socket>, stack: &Stack, port: u16, server: &Addres
                 }
                 socket.set_stage(&mut inner, State::Connected);
             }
-            pump::carry(socket, association).await;
+            member.set_up(association);
+            pump::carry(socket, member, Waiting::new()).await;
             false
         }
         Err(error) => {
-            socket.lock().peer = None;
+            let error = errno::of_connect(&error);
+            member.set_failed(error);
             // Whoever finds the carrier writable finds the error, and finds that it may try again.
-            socket.page.set_error(errno::of_connect(&error));
-            socket.set_stage(&mut socket.lock(), State::Idle);
+            socket.page.set_error(error);
+            let mut inner = socket.lock();
+            inner.peer = None;
+            inner.members.clear();
+            socket.set_stage(&mut inner, State::Idle);
             empty(&socket.line);
             true
         }
@@ -127,18 +145,19 @@ async fn hand_over(
 ) -> Result<(), Errno> {
     let (settings, bound) = {
         let inner = listener.lock();
-        (inner.settings.clone(), inner.bound)
+        (inner.settings.clone(), inner.bound.clone())
     };
     let wants = settings.wants;
-    let (socket, theirs) = sockets.open(listener.v6, State::Connected, settings)?;
+    let (socket, theirs) = sockets.open(listener.v6, Style::OneToOne, State::Connected, settings)?;
     {
         let mut inner = socket.lock();
         inner.peer = Some(peer);
-        inner.local = bound;
+        inner.local = bound.map(|bound| bound.first());
     }
     socket.page.set_wants(wants);
     socket.page.set_peer(&peer, association.streams_out());
-    let turn = socket.take_turn(Turn::Carry(association));
+    let member = Arc::new(Member::with(sockets.next_association(), peer, association));
+    let turn = socket.take_turn(Turn::Carry { member, waiting: Waiting::new() });
     let (record, bytes) = record::encode_accepted(&peer);
     listener.line.put_record(&record[..bytes], &[theirs.as_fd(), socket.page.as_fd()]).await?;
     turn

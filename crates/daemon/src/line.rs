@@ -259,6 +259,12 @@ impl Line {
         rustix::net::sendmsg(&self.0, record, &mut control, flags).map(drop)
     }
 
+    /// Hands a record over that was taken from a program's end, if there is room.
+    pub(crate) fn try_put_raw(&self, record: &RawRecord) -> Result<(), Errno> {
+        let descriptors: Vec<BorrowedFd<'_>> = record.memfd.iter().map(OwnedFd::as_fd).collect();
+        self.try_send(&[IoSlice::new(&record.bytes)], &descriptors)
+    }
+
     /// Lets few records wait here: what waits in a listener's carrier is beyond its backlog, and its descriptors count for
     /// nobody while they are on their way.
     pub(crate) fn keep_short(&self) {
@@ -271,6 +277,31 @@ impl Line {
         // One that is closed already needs no end.
         let _ = rustix::net::shutdown(&self.0, Shutdown::Write);
     }
+}
+
+/// A record as it lies in a carrier.
+#[derive(Debug)]
+pub(crate) struct RawRecord {
+    pub(crate) bytes: Vec<u8>,
+    memfd: Option<OwnedFd>,
+}
+
+/// Takes the record at the front of a program's end.
+pub(crate) fn take_raw(theirs: BorrowedFd<'_>) -> Result<RawRecord, Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut bytes = vec![0; RECORD_BYTES_MAX];
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let received = rustix::net::recvmsg(theirs, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags)?;
+    if received.bytes == 0 {
+        return Err(Errno::AGAIN);
+    }
+    bytes.truncate(received.bytes);
+    let memfd = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    Ok(RawRecord { bytes, memfd })
 }
 
 /// The content of a memfd of a sharer. `None`: it may still change, or is shorter than said.

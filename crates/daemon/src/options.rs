@@ -9,6 +9,7 @@ use carrier::page::{State, Wants};
 use rustix::io::Errno;
 use swiftwater::{Options, Stack};
 
+use crate::notify;
 use crate::socket::Socket;
 
 // Levels and names as Linux numbers them.
@@ -110,8 +111,21 @@ impl Settings {
             send_buffer_bytes: buffer(self.send_buffer_bytes, self.defaults.send_buffer_bytes),
             receive_buffer_bytes: buffer(self.receive_buffer_bytes, self.defaults.receive_buffer_bytes),
             backlog: backlog.clamp(1, BACKLOG_MAX) as u32,
+            events: true,
             ..self.defaults.clone()
         }
+    }
+
+    /// With what came with the message that begins an association.
+    pub(crate) fn with_init(&self, init: carrier::request::InitMessage) -> Settings {
+        let mut settings = self.clone();
+        settings.init.merge([init.streams_out, init.streams_in_max, init.attempts_max, init.timeout_max_ms]);
+        settings
+    }
+
+    /// Whether notifications of this kind are wanted.
+    pub(crate) fn subscribes(&self, kind: notify::Type) -> bool {
+        self.events.get(kind.subscription()).is_some_and(|on| *on != 0)
     }
 
     fn set(&mut self, level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {
@@ -173,15 +187,18 @@ impl Settings {
 }
 
 impl InitMessage {
-    /// Zero leaves a field as it is (RFC 6458 §8.1.3).
     fn set(&mut self, value: &[u8]) -> Result<(), Errno> {
-        let [streams_out, streams_in_max, attempts_max, timeout_max_ms] = halves(value)?;
+        self.merge(halves(value)?);
+        Ok(())
+    }
+
+    /// Zero leaves a field as it is (RFC 6458 §8.1.3).
+    fn merge(&mut self, [streams_out, streams_in_max, attempts_max, timeout_max_ms]: [u16; 4]) {
         let set = |field: &mut u16, to: u16| *field = if to == 0 { *field } else { to };
         set(&mut self.streams_out, streams_out);
         set(&mut self.streams_in_max, streams_in_max);
         set(&mut self.attempts_max, attempts_max);
         set(&mut self.timeout_max_ms, timeout_max_ms);
-        Ok(())
     }
 
     fn bytes(&self) -> Vec<u8> {

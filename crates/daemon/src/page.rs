@@ -2,26 +2,70 @@
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
 
-use carrier::page::{PAGE_BYTES, Page as Layout, State, Wants};
+use carrier::page::{ENTRIES, Entry, PAGE_BYTES, Page as Layout, State, Wants};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::{Errno, pwrite};
 
-pub(crate) struct Page(OwnedFd);
+use crate::socket::Style;
+
+pub(crate) struct Page {
+    memfd: OwnedFd,
+    /// Which entries are in use.
+    entries: Mutex<Vec<bool>>,
+}
+
+/// An entry of an association in the page of its socket.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place(usize);
 
 impl Page {
-    /// A page of a one-to-one socket.
-    pub(crate) fn new(v6: bool, state: State) -> Result<Page, Errno> {
+    pub(crate) fn new(v6: bool, style: Style, state: State) -> Result<Page, Errno> {
         let memfd = memfd_create("swiftwater-page", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&memfd, PAGE_BYTES as u64)?;
         // Who maps it must not find that the other has cut it.
         fcntl_add_seals(&memfd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        let page = Page(memfd);
+        let page = Page { memfd, entries: Mutex::default() };
         let family = if v6 { AF_INET6 } else { AF_INET };
-        let identity = [u32::from(carrier::VERSION), family, SOCK_STREAM].map(u32::to_ne_bytes);
+        let identity = [u32::from(carrier::VERSION), family, style.socket_type()].map(u32::to_ne_bytes);
         page.write(Layout::IDENTITY_AT, identity.as_flattened());
         page.set_state(state);
         Ok(page)
+    }
+
+    /// Enters an association. `None`: there is no room; the daemon is asked about this one.
+    pub(crate) fn enter(&self, association: u32, streams_out: u16, peer: &SocketAddr) -> Option<Place> {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = match entries.iter().position(|used| !used) {
+            Some(free) => free,
+            None if entries.len() < ENTRIES => {
+                entries.push(false);
+                entries.len() - 1
+            }
+            None => return None,
+        };
+        entries[index] = true;
+        self.write(Layout::entry_at(index), &Entry::encode(association, streams_out, peer));
+        self.write(Layout::ENTRIES_USED_AT, &(entries.len() as u32).to_ne_bytes());
+        Some(Place(index))
+    }
+
+    /// The association of an entry is up.
+    pub(crate) fn set_entry_streams_out(&self, Place(index): Place, streams_out: u16) {
+        self.write(Layout::entry_streams_out_at(index), &u32::from(streams_out).to_ne_bytes());
+    }
+
+    /// Bytes that an association has taken of what was sent, all in all, modulo 2^32.
+    pub(crate) fn set_passed_on(&self, Place(index): Place, bytes: u32) {
+        self.write(Layout::entry_passed_on_at(index), &bytes.to_ne_bytes());
+    }
+
+    /// The association of an entry is gone.
+    pub(crate) fn leave(&self, Place(index): Place) {
+        self.write(Layout::entry_at(index), &0_u32.to_ne_bytes());
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries[index] = false;
     }
 
     pub(crate) fn set_state(&self, state: State) {
@@ -43,16 +87,15 @@ impl Page {
 
     fn write(&self, at: u64, bytes: &[u8]) {
         // The page has its size for good, so nothing is left over, and its memory was there when it was made or is needed now.
-        let _ = pwrite(&self.0, bytes, at);
+        let _ = pwrite(&self.memfd, bytes, at);
     }
 }
 
 impl AsFd for Page {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.memfd.as_fd()
     }
 }
 
 const AF_INET: u32 = rustix::net::AddressFamily::INET.as_raw() as u32;
 const AF_INET6: u32 = rustix::net::AddressFamily::INET6.as_raw() as u32;
-const SOCK_STREAM: u32 = rustix::net::SocketType::STREAM.as_raw();

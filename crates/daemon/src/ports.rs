@@ -8,26 +8,34 @@ use rustix::io::Errno;
 /// Ports that are given to those who name none, as the kernel does.
 const EPHEMERAL: std::ops::RangeInclusive<u16> = 32768..=60999;
 
-/// The addresses that a socket is bound to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The addresses that a socket is bound to: some, or the unspecified one, which stands for all.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Scope {
-    ip: IpAddr,
+    ips: Vec<IpAddr>,
     /// `IPV6_V6ONLY`: the unspecified IPv6 address does not stand for those of IPv4.
     v6_only: bool,
 }
 
 impl Scope {
-    pub(crate) fn new(ip: IpAddr, v6_only: bool) -> Self {
-        Scope { ip, v6_only }
+    pub(crate) fn new(ips: Vec<IpAddr>, v6_only: bool) -> Self {
+        Scope { ips, v6_only }
     }
 
-    fn covers(&self, ip: IpAddr) -> bool {
-        self.ip == ip || (self.ip.is_unspecified() && self.serves(ip))
+    pub(crate) fn covers(&self, ip: IpAddr) -> bool {
+        self.ips.iter().any(|own| *own == ip || (own.is_unspecified() && self.reaches(*own, ip)))
+    }
+
+    fn overlaps(&self, other: &Scope) -> bool {
+        other.ips.iter().any(|ip| self.covers(*ip)) || self.ips.iter().any(|ip| other.covers(*ip))
     }
 
     /// Whether a peer with this address can be one of the socket's.
     pub(crate) fn serves(&self, peer: IpAddr) -> bool {
-        match self.ip {
+        self.ips.iter().any(|own| self.reaches(*own, peer))
+    }
+
+    fn reaches(&self, own: IpAddr, peer: IpAddr) -> bool {
+        match own {
             IpAddr::V6(ip) if ip.is_unspecified() => peer.is_ipv6() || !self.v6_only,
             ip => ip.is_ipv6() == peer.is_ipv6(),
         }
@@ -35,7 +43,7 @@ impl Scope {
 }
 
 /// One socket's hold on a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Holding {
     socket: u64,
     scope: Scope,
@@ -76,6 +84,23 @@ impl Ports {
         Ok(port)
     }
 
+    /// Changes the addresses that a socket has a port at.
+    ///
+    /// # Errors
+    ///
+    /// Another has the port at one of them and does not share it, or listens there.
+    pub(crate) fn rebind(&mut self, socket: u64, scope: &Scope, port: u16) -> Result<(), Errno> {
+        let holders = self.held.get_mut(&port).ok_or(Errno::INVAL)?;
+        let mine = holders.iter().position(|holding| holding.socket == socket).ok_or(Errno::INVAL)?;
+        let wanted = Holding { scope: scope.clone(), ..holders[mine].clone() };
+        let mut others = holders.iter().filter(|other| other.socket != socket);
+        if others.any(|other| conflict(other, &wanted)) {
+            return Err(Errno::ADDRINUSE);
+        }
+        holders[mine] = wanted;
+        Ok(())
+    }
+
     /// The socket listens on its port from now on.
     pub(crate) fn listen(&mut self, socket: u64, port: u16) {
         let mine = self.held.get_mut(&port).into_iter().flatten().filter(|holding| holding.socket == socket);
@@ -104,9 +129,8 @@ impl Ports {
 }
 
 fn conflict(one: &Holding, other: &Holding) -> bool {
-    let overlap = one.scope.covers(other.scope.ip) || other.scope.covers(one.scope.ip);
     let share = one.shares && other.shares && !one.listens && !other.listens;
-    overlap && !share
+    one.scope.overlaps(&other.scope) && !share
 }
 
 #[cfg(test)]
@@ -114,7 +138,7 @@ mod tests {
     use super::*;
 
     fn at(ip: &str) -> Scope {
-        Scope::new(ip.parse().expect("an address"), false)
+        Scope::new(vec![ip.parse().expect("an address")], false)
     }
 
     #[test]
@@ -133,12 +157,24 @@ mod tests {
     #[test]
     fn both_families_are_one_unless_a_socket_wants_ipv6_alone() {
         let mut ports = Ports::new(0);
-        let alone = Scope::new("::".parse().expect("an address"), true);
+        let alone = Scope::new(vec!["::".parse().expect("an address")], true);
         assert_eq!(ports.bind(1, at("0.0.0.0"), 7, false), Ok(7));
         assert_eq!(ports.bind(2, at("::"), 7, false), Err(Errno::ADDRINUSE));
-        assert_eq!(ports.bind(3, alone, 7, false), Ok(7));
+        assert_eq!(ports.bind(3, alone.clone(), 7, false), Ok(7));
         let v4 = "192.0.2.1".parse().expect("an address");
         assert!(at("::").serves(v4) && at("0.0.0.0").serves(v4) && !alone.serves(v4));
+    }
+
+    #[test]
+    fn addresses_are_added_where_nobody_else_has_the_port() {
+        let mut ports = Ports::new(0);
+        let both =
+            Scope::new(["127.0.0.1", "127.0.0.2"].map(|ip| ip.parse().expect("an address")).into(), false);
+        assert_eq!(ports.bind(1, at("127.0.0.1"), 7, false), Ok(7));
+        assert_eq!(ports.rebind(1, &both, 7), Ok(()));
+        assert_eq!(ports.bind(2, at("127.0.0.2"), 7, false), Err(Errno::ADDRINUSE));
+        assert_eq!(ports.bind(2, at("127.0.0.3"), 7, false), Ok(7));
+        assert_eq!(ports.rebind(2, &both, 7), Err(Errno::ADDRINUSE));
     }
 
     #[test]

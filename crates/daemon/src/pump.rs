@@ -3,19 +3,28 @@
 //! Down: the carrier is read only while the association has room, so that the kernel tells the program when it may send.
 //! Up: the association is read only while the carrier has room, so that the peer's window closes when the program is slow.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use carrier::page::State;
 use carrier::record::{Flags, Header, Kind};
 use rustix::io::Errno;
 use swiftwater::tokio::Association;
-use swiftwater::{Message, RecvError, SendError, SendInfo};
+use swiftwater::{Event, LossKind, Message, Received, RecvError, SendError, SendInfo};
+use tokio::sync::MutexGuard;
 use tokio::task::JoinHandle;
 
+use crate::errno;
 use crate::line::Intake;
 use crate::log;
+use crate::member::{Member, Upward};
+use crate::notify;
 use crate::socket::Socket;
+
+/// What a program has sent, and its association has not taken yet.
+pub(crate) type Waiting = VecDeque<(Header, Bytes)>;
 
 /// How a program has left its side.
 enum Left {
@@ -29,10 +38,11 @@ enum Left {
     Abort(Bytes),
 }
 
-/// Carries an association until it has ended and the program has left.
-pub(crate) async fn carry(socket: &Arc<Socket>, association: Association) {
-    let mut upward = Upward(tokio::spawn(up(Arc::clone(socket), association.clone())));
-    let left = down(socket, &association).await;
+/// Carries an association until it has ended and the program has left. What `waiting` holds goes first.
+pub(crate) async fn carry(socket: &Arc<Socket>, member: &Arc<Member>, waiting: Waiting) {
+    let Some(association) = member.association() else { return };
+    let mut upward = Upwards(tokio::spawn(end_after(Arc::clone(socket), Arc::clone(member))));
+    let left = down(socket, association, waiting).await;
     let lingers = socket.lock().settings.lingers();
     match left {
         Left::HalfClosed => {
@@ -42,53 +52,87 @@ pub(crate) async fn carry(socket: &Arc<Socket>, association: Association) {
             let _ = (&mut upward.0).await;
         }
         // What was sent is delivered, and the association shut down, when its last handle is dropped.
-        Left::Closed if lingers => drop(association),
-        Left::Closed => association.abort("the program has closed its socket with SO_LINGER 0"),
-        Left::Unread => association.abort("the program has closed its socket without reading everything"),
-        Left::Abort(reason) => association.abort(&String::from_utf8_lossy(&reason)),
+        Left::Closed if lingers => {}
+        Left::Closed => abort(association, "the program has closed its socket with SO_LINGER 0"),
+        Left::Unread => abort(association, UNREAD),
+        Left::Abort(reason) => abort(association, &String::from_utf8_lossy(&reason)),
     }
 }
 
-/// The task for the other direction. It ends with this one at the latest.
-struct Upward(JoinHandle<()>);
+/// Why an association is aborted when a program leaves something unread.
+pub(crate) const UNREAD: &str = "the program has closed its socket without reading everything";
 
-impl Drop for Upward {
+pub(crate) fn abort(association: &Association, reason: &str) {
+    association.clone().abort(reason);
+}
+
+/// The task for the other direction. It ends with this one at the latest.
+struct Upwards(JoinHandle<()>);
+
+impl Drop for Upwards {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
 /// From the carrier into the association.
-async fn down(socket: &Socket, association: &Association) -> Left {
+async fn down(socket: &Socket, association: &Association, mut waiting: Waiting) -> Left {
     // What is sent into an association that is gone is lost, as in the kernel.
     let mut gone = false;
     loop {
-        let mut taken = socket.line.try_take();
-        if matches!(taken, Err(Errno::AGAIN)) {
-            // The program has nothing more to say for now: what it has said leaves.
-            association.flush();
-            taken = socket.line.take().await;
-        }
-        let (header, content) = match taken {
-            Ok(Intake::Message(header, content)) => (header, content),
-            Ok(Intake::End) => return if socket.line.is_hung_up() { Left::Closed } else { Left::HalfClosed },
-            Ok(Intake::Unread) => return Left::Unread,
-            Ok(Intake::Malformed) => {
-                log(format_args!("a program writes something else than records to its socket"));
-                return Left::Abort(Bytes::from_static(b"the program has broken its socket"));
-            }
-            Err(_) => return Left::Closed,
+        let (header, content) = match waiting.pop_front() {
+            Some(first) => first,
+            None => match take(socket, association).await {
+                Ok(taken) => taken,
+                Err(left) => return left,
+            },
         };
         if header.flags.contains(Flags::ABORT) {
             return Left::Abort(content);
         }
-        if !gone && !content.is_empty() {
-            let sent = association.send_bytes(content, &send_info(&header)).await;
-            gone = matches!(sent, Err(SendError::Closed));
+        gone |= pass_on(association, &header, content).await.is_err();
+        if gone && socket.line.is_hung_up() {
+            return Left::Closed;
         }
-        if header.flags.contains(Flags::SHUTDOWN) {
-            gone |= association.shutdown().await.is_err();
+    }
+}
+
+/// The next message of the program; waits for it.
+async fn take(socket: &Socket, association: &Association) -> Result<(Header, Bytes), Left> {
+    let mut taken = socket.line.try_take();
+    if matches!(taken, Err(Errno::AGAIN)) {
+        // The program has nothing more to say for now: what it has said leaves.
+        association.flush();
+        taken = socket.line.take().await;
+    }
+    match taken {
+        Ok(Intake::Message(header, content)) => Ok((header, content)),
+        Ok(Intake::End) => Err(if socket.line.is_hung_up() { Left::Closed } else { Left::HalfClosed }),
+        Ok(Intake::Unread) => Err(Left::Unread),
+        Ok(Intake::Malformed) => {
+            log(format_args!("a program writes something else than records to its socket"));
+            Err(Left::Abort(Bytes::from_static(b"the program has broken its socket")))
         }
+        Err(_) => Err(Left::Closed),
+    }
+}
+
+/// Hands a message to an association; waits for room. An error: the association is gone.
+pub(crate) async fn pass_on(
+    association: &Association,
+    header: &Header,
+    content: Bytes,
+) -> Result<(), SendError> {
+    if !content.is_empty() {
+        let sent = association.send_bytes(content, &send_info(header)).await;
+        // What else can be wrong was looked for before it was handed over.
+        if sent == Err(SendError::Closed) {
+            return sent;
+        }
+    }
+    match header.flags.contains(Flags::SHUTDOWN) {
+        true => association.shutdown().await,
+        false => Ok(()),
     }
 }
 
@@ -98,43 +142,100 @@ fn send_info(header: &Header) -> SendInfo {
         ppid: header.ppid,
         unordered: header.flags.contains(Flags::UNORDERED),
         immediate: header.flags.contains(Flags::IMMEDIATE),
-        ..SendInfo::default()
+        more: false,
+        context: header.context,
+        lifetime: Some(header.lifetime_ms).filter(|ms| *ms > 0).map(|ms| Duration::from_millis(ms.into())),
     }
 }
 
-/// From the association into the carrier, and then its end.
-async fn up(socket: Arc<Socket>, association: Association) {
-    // Once the program reads no more, what comes is thrown away: the peer must not be stopped by a full window.
-    let mut unread = false;
-    let loss = loop {
-        match association.recv().await {
-            Ok(Some(message)) if !unread => unread = put(&socket, &message).await.is_err(),
-            Ok(Some(_)) | Err(RecvError::Restarted(_)) => {}
-            Ok(None) => break None,
-            Err(_) => break Some(Errno::CONNRESET),
+/// From the association into the carrier of a one-to-one socket, and then its end.
+async fn end_after(socket: Arc<Socket>, member: Arc<Member>) {
+    let ended = |loss: Option<LossKind>| {
+        if let Some(loss) = loss {
+            socket.page.set_error(errno::of_loss(loss));
         }
+        socket.set_stage(&mut socket.lock(), State::Ended);
     };
-    if let Some(loss) = loss {
-        socket.page.set_error(loss);
-    }
-    socket.set_stage(&mut socket.lock(), State::Ended);
+    up(&socket, &member, ended).await;
     socket.line.end();
 }
 
-async fn put(socket: &Socket, message: &Message) -> Result<(), Errno> {
+/// From the association into the carrier, until the association has ended. What is held goes first; given up, this leaves
+/// what was on its way there. `ended` is told how it has ended, if that was not regular, before the program is.
+pub(crate) async fn up(socket: &Socket, member: &Member, ended: impl FnOnce(Option<LossKind>)) {
+    let Some(association) = member.association() else { return };
+    let mut held = member.held.lock().await;
+    let mut hand = Hand { socket, begun: None, unread: false };
+    let mut ended = Some(ended);
+    let mut end = |loss| ended.take().into_iter().for_each(|ended| ended(loss));
+    loop {
+        while let Some(upward) = held.front() {
+            hand.up(upward).await;
+            held.pop_front();
+        }
+        match association.next().await {
+            Ok(Some(Received::Message(message))) => held.push_back(data(member, message)),
+            Ok(Some(Received::Event(event))) => {
+                if let Event::Down(loss) = &event {
+                    end(loss.as_ref().map(|loss| loss.kind));
+                }
+                held.extend(notify::of(member, &event, |kind| socket.wants(kind)));
+            }
+            Ok(None) => return end(None),
+            Err(RecvError::Lost(loss)) => return end(Some(loss.kind)),
+            Err(_) => {}
+        }
+    }
+}
+
+/// Hands messages and notifications to a program.
+struct Hand<'a> {
+    socket: &'a Socket,
+    /// A message was begun: no other comes between its parts.
+    begun: Option<MutexGuard<'a, ()>>,
+    /// The program reads no more. What comes is thrown away: the peer must not be stopped by a full window.
+    unread: bool,
+}
+
+impl Hand<'_> {
+    async fn up(&mut self, upward: &Upward) {
+        if self.unread {
+            return;
+        }
+        if self.begun.is_none() {
+            self.begun = Some(self.socket.delivery.lock().await);
+        }
+        self.unread = self.socket.line.put(upward.header(), upward.blocks()).await.is_err();
+        if upward.header().flags.contains(Flags::END) {
+            self.begun = None;
+        }
+    }
+}
+
+fn data(member: &Member, message: Message) -> Upward {
+    let info = &message.info;
     let mut header = Header {
-        stream: message.info.stream,
-        ppid: message.info.ppid,
-        tsn: message.info.tsn,
-        ssn: message.info.ssn,
+        stream: info.stream,
+        ssn: info.ssn,
+        ppid: info.ppid,
+        tsn: info.tsn,
+        cumulative_tsn: info.cumulative_tsn,
+        association: member.id,
+        // The receive buffer bounds it.
+        bytes: message.len() as u32,
+        address: Some(member.peer),
         ..Header::new(Kind::Data)
     };
-    if message.info.unordered {
+    if info.unordered {
         header.flags = header.flags.with(Flags::UNORDERED);
     }
-    if message.info.end_of_record {
+    if info.end_of_record {
         header.flags = header.flags.with(Flags::END);
     }
-    header.bytes = u32::try_from(message.len()).map_err(|_| Errno::MSGSIZE)?;
-    socket.line.put(&header, message.blocks()).await
+    Upward::Message(header, message)
+}
+
+/// Outbound and inbound.
+pub(crate) fn streams(association: &Association) -> (u16, u16) {
+    (association.streams_out(), association.statistics().streams_in)
 }

@@ -1,24 +1,31 @@
 //! Sockets: what all requests about one share.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use carrier::name::CarrierName;
 use carrier::page::State;
 use rustix::io::Errno;
+use rustix::net::SocketType;
 use swiftwater::Stack;
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 use crate::life::{self, Turn};
 use crate::line::{self, Line};
 use crate::listeners::Listeners;
+use crate::member::{FIRST_ID, Member};
+use crate::notify;
 use crate::options::Settings;
 use crate::page::Page;
 use crate::ports::Ports;
+
+/// Requests that may wait for what only a peer can answer.
+const WAITING_MAX: usize = 4096;
 
 /// All sockets of a daemon.
 pub(crate) struct Sockets {
@@ -30,6 +37,9 @@ pub(crate) struct Sockets {
     table: Mutex<Table>,
     ports: Mutex<Ports>,
     pub(crate) listeners: Listeners,
+    next_association: AtomicU32,
+    /// Who waits for an answer has one of these.
+    pub(crate) waiting: Semaphore,
 }
 
 #[derive(Default)]
@@ -38,26 +48,70 @@ struct Table {
     next: u64,
 }
 
+/// What kind of socket it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// `SOCK_STREAM`: one association, or a listener.
+    OneToOne,
+    /// `SOCK_SEQPACKET`: any number of associations.
+    OneToMany,
+    /// One association, which was one of a one-to-many socket.
+    PeeledOff,
+}
+
+impl Style {
+    pub(crate) fn socket_type(self) -> u32 {
+        match self {
+            Style::OneToOne => SocketType::STREAM.as_raw(),
+            Style::OneToMany | Style::PeeledOff => SocketType::SEQPACKET.as_raw(),
+        }
+    }
+
+    /// What a fresh socket is to the sharers.
+    pub(crate) fn first_stage(self) -> State {
+        if self == Style::OneToMany { State::Many } else { State::Idle }
+    }
+}
+
 /// One socket. The program has the other end of `line`, and maps `page`.
 pub(crate) struct Socket {
     pub(crate) number: u64,
     pub(crate) v6: bool,
+    pub(crate) style: Style,
     pub(crate) line: Line,
     pub(crate) page: Page,
+    /// Held by who hands a message up, from its first part to its last.
+    pub(crate) delivery: tokio::sync::Mutex<()>,
     inner: Mutex<Inner>,
     /// What it becomes, to its task.
     turns: mpsc::UnboundedSender<Turn>,
 }
 
+/// The addresses and the port that a socket is bound to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Bound {
+    /// As the program named them; at least one. The unspecified one stands for all.
+    pub(crate) ips: Vec<IpAddr>,
+    pub(crate) port: u16,
+}
+
+impl Bound {
+    pub(crate) fn first(&self) -> SocketAddr {
+        SocketAddr::new(self.ips[0], self.port)
+    }
+}
+
 /// What requests look at and change.
 pub(crate) struct Inner {
     pub(crate) stage: State,
-    /// Its address and port, once it has one; it is held in the table of ports.
-    pub(crate) bound: Option<SocketAddr>,
+    /// Where it is bound, once it is; it is held in the table of ports.
+    pub(crate) bound: Option<Bound>,
     /// Its address toward the peer.
     pub(crate) local: Option<SocketAddr>,
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) settings: Settings,
+    /// Its associations, by their numbers.
+    pub(crate) members: BTreeMap<u32, Arc<Member>>,
 }
 
 impl Socket {
@@ -74,6 +128,11 @@ impl Socket {
     pub(crate) fn take_turn(&self, turn: Turn) -> Result<(), Errno> {
         self.turns.send(turn).map_err(|_| Errno::BADF)
     }
+
+    /// Whether the program has subscribed to notifications of this kind.
+    pub(crate) fn wants(&self, kind: notify::Type) -> bool {
+        self.lock().settings.subscribes(kind)
+    }
 }
 
 impl Sockets {
@@ -89,6 +148,8 @@ impl Sockets {
             table: Mutex::default(),
             ports: Mutex::new(Ports::new(u16::from_ne_bytes([low, high]))),
             listeners: Listeners::default(),
+            next_association: AtomicU32::new(FIRST_ID),
+            waiting: Semaphore::new(WAITING_MAX),
         })
     }
 
@@ -100,10 +161,17 @@ impl Sockets {
         self.ports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A number for an association. Programs see it as a signed one.
+    pub(crate) fn next_association(&self) -> u32 {
+        let next = |id: u32| Some(if id >= i32::MAX as u32 { FIRST_ID } else { id + 1 });
+        self.next_association.fetch_update(Relaxed, Relaxed, next).unwrap_or(FIRST_ID)
+    }
+
     /// Opens a socket; returns it with the program's end of its carrier.
     pub(crate) fn open(
         self: &Arc<Self>,
         v6: bool,
+        style: Style,
         stage: State,
         settings: Settings,
     ) -> Result<(Arc<Socket>, OwnedFd), Errno> {
@@ -112,9 +180,11 @@ impl Sockets {
         table.next += 1;
         let (line, theirs) = line::pair(CarrierName { daemon: self.daemon, socket: number })?;
         let (turns, come) = mpsc::unbounded_channel();
-        let inner = Inner { stage, bound: None, local: None, peer: None, settings };
-        let page = Page::new(v6, stage)?;
-        let socket = Arc::new(Socket { number, v6, line, page, inner: Mutex::new(inner), turns });
+        let members = BTreeMap::new();
+        let inner = Mutex::new(Inner { stage, bound: None, local: None, peer: None, settings, members });
+        let page = Page::new(v6, style, stage)?;
+        let delivery = tokio::sync::Mutex::default();
+        let socket = Arc::new(Socket { number, v6, style, line, page, delivery, inner, turns });
         table.by_number.insert(number, Arc::clone(&socket));
         tokio::spawn(life::live(Arc::clone(self), Arc::clone(&socket), come));
         Ok((socket, theirs))
@@ -127,8 +197,13 @@ impl Sockets {
     /// Nobody has the socket any more.
     pub(crate) fn forget(self: &Arc<Self>, socket: &Socket) {
         self.table().by_number.remove(&socket.number);
-        let (number, bound) = (socket.number, socket.lock().bound.take());
-        let Some(port) = bound.map(|bound| bound.port()) else { return };
+        let (bound, members) = {
+            let mut inner = socket.lock();
+            (inner.bound.take(), std::mem::take(&mut inner.members))
+        };
+        drop(members);
+        let number = socket.number;
+        let Some(port) = bound.map(|bound| bound.port) else { return };
         match (self.listeners.remove(port, number), Handle::try_current()) {
             // The port is free when the executive has let go of it.
             (Some(task), Ok(runtime)) => {

@@ -1,9 +1,12 @@
 //! `struct sockaddr` in and out.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::sync::atomic::Ordering::Relaxed;
 
+use carrier::request::ADDRESSES_MAX;
 use libc::{c_int, sockaddr, socklen_t};
 
+use crate::descriptor::Descriptor;
 use crate::system::{Errno, Result};
 
 /// Reads an address that a program hands over.
@@ -37,6 +40,39 @@ pub(crate) unsafe fn read(address: *const sockaddr, bytes: socklen_t) -> Result<
         libc::AF_INET | libc::AF_INET6 => Err(Errno(libc::EINVAL)),
         _ => Err(Errno(libc::EAFNOSUPPORT)),
     }
+}
+
+/// An address in the form that the daemon uses with a socket: to one of IPv6 those of IPv4 are mapped.
+pub(crate) fn as_seen(descriptor: &Descriptor, address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(ip) if descriptor.page().family.load(Relaxed) == libc::AF_INET6 as u32 => {
+            SocketAddr::new(ip.to_ipv6_mapped().into(), address.port())
+        }
+        _ => address,
+    }
+}
+
+/// Reads addresses one behind the other; one more than are taken at most.
+///
+/// # Safety
+///
+/// `addresses` points to `bytes` bytes, or is null.
+pub(crate) unsafe fn read_list(addresses: *const sockaddr, bytes: usize) -> Result<Vec<SocketAddr>> {
+    let mut list = Vec::new();
+    let mut at = 0;
+    while at < bytes && list.len() <= ADDRESSES_MAX {
+        let left = (bytes - at) as socklen_t;
+        // SAFETY: as many bytes are left.
+        let next = unsafe { read(addresses.byte_add(at), left) };
+        let next = next
+            .map_err(|error| if error == Errno(libc::EAFNOSUPPORT) { Errno(libc::EINVAL) } else { error })?;
+        at += match next {
+            SocketAddr::V4(_) => size_of::<libc::sockaddr_in>(),
+            SocketAddr::V6(_) => size_of::<libc::sockaddr_in6>(),
+        };
+        list.push(next);
+    }
+    Ok(list)
 }
 
 /// Writes an address for a program that has room for `*bytes` bytes, and says how long it is.

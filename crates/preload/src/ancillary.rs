@@ -1,7 +1,10 @@
 //! What goes with messages, as C structures (RFC 6458 §5.3).
 
+use std::net::IpAddr;
+
 use carrier::page::Wants;
-use carrier::record::{Flags, Header};
+use carrier::record::{Flags, Header, Kind};
+use carrier::request::InitMessage;
 use libc::{c_int, cmsghdr, msghdr};
 
 use crate::system::{Errno, Result};
@@ -11,12 +14,27 @@ const SCTP_INIT: c_int = 0;
 const SCTP_SNDRCV: c_int = 1;
 const SCTP_SNDINFO: c_int = 2;
 const SCTP_RCVINFO: c_int = 3;
+const SCTP_NXTINFO: c_int = 4;
+const SCTP_PRINFO: c_int = 5;
+const SCTP_AUTHINFO: c_int = 6;
+const SCTP_DSTADDRV4: c_int = 7;
+const SCTP_DSTADDRV6: c_int = 8;
 
 const SCTP_UNORDERED: u16 = 1;
+const SCTP_ADDR_OVER: u16 = 1 << 1;
 const SCTP_ABORT: u16 = 1 << 2;
 const SCTP_SACK_IMMEDIATELY: u16 = 1 << 3;
+const SCTP_SENDALL: u16 = 1 << 6;
 const SCTP_EOF: u16 = libc::MSG_FIN as u16;
-const KNOWN_FLAGS: u16 = SCTP_UNORDERED | SCTP_ABORT | SCTP_SACK_IMMEDIATELY | SCTP_EOF;
+/// The policy of partial reliability, of which none is `SCTP_PR_SCTP_NONE` and timed is `SCTP_PR_SCTP_TTL`.
+const SCTP_PR_SCTP_MASK: u16 = 0x0030;
+const KNOWN_FLAGS: u16 = SCTP_UNORDERED
+    | SCTP_ADDR_OVER
+    | SCTP_ABORT
+    | SCTP_SACK_IMMEDIATELY
+    | SCTP_SENDALL
+    | SCTP_PR_SCTP_MASK
+    | SCTP_EOF;
 
 /// `struct sctp_sndrcvinfo`.
 #[derive(Clone, Copy, Default)]
@@ -58,17 +76,55 @@ struct RcvInfo {
     association: i32,
 }
 
+/// `struct sctp_nxtinfo`.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct NxtInfo {
+    stream: u16,
+    flags: u16,
+    ppid: u32,
+    bytes: u32,
+    association: i32,
+}
+
+/// `SCTP_NXTINFO` of a notification.
+const SCTP_NOTIFICATION: u16 = 0x8000;
+
+/// `struct sctp_prinfo`.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct PrInfo {
+    policy: u16,
+    value: u32,
+}
+
+const SCTP_PR_SCTP_TTL: u16 = 0x0010;
+
 /// What a program says of a message that it sends.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SendInfo {
     pub(crate) stream: u16,
     pub(crate) ppid: u32,
     pub(crate) flags: Flags,
+    pub(crate) context: u32,
+    pub(crate) lifetime_ms: u32,
+    pub(crate) association: u32,
+    /// To every association of a one-to-many socket.
+    pub(crate) to_all: bool,
+    /// Of an association that the message sets up.
+    pub(crate) init: InitMessage,
+    /// A destination that is not in the message's name (RFC 6458 §5.3.9, §5.3.10).
+    pub(crate) to: Option<IpAddr>,
 }
 
 impl SendInfo {
+    /// Of a message of which the program says nothing.
+    pub(crate) fn by_default() -> Self {
+        SendInfo { flags: Flags::BY_DEFAULT, ..SendInfo::default() }
+    }
+
     /// The identifier is bytes of the packet to the program, whatever number they are to it.
-    fn new(stream: u16, flags: u16, ppid: u32) -> Result<SendInfo> {
+    fn describe(&mut self, stream: u16, flags: u16, ppid: u32, context: u32, association: i32) -> Result<()> {
         if flags & !KNOWN_FLAGS != 0 {
             return Err(Errno(libc::EINVAL));
         }
@@ -79,8 +135,11 @@ impl SendInfo {
             (SCTP_EOF, Flags::SHUTDOWN),
         ];
         let set = table.into_iter().filter(|(theirs, _)| flags & theirs != 0);
-        let flags = set.fold(Flags::default(), |all, (_, ours)| all.with(ours));
-        Ok(SendInfo { stream, ppid: u32::from_be(ppid), flags })
+        self.flags = set.fold(Flags::default(), |all, (_, ours)| all.with(ours));
+        (self.stream, self.ppid, self.context) = (stream, u32::from_be(ppid), context);
+        self.association = association.cast_unsigned();
+        self.to_all = flags & SCTP_SENDALL != 0;
+        Ok(())
     }
 
     /// Reads the ancillary data of a message to send.
@@ -89,13 +148,16 @@ impl SendInfo {
     ///
     /// `message` describes memory that may be read.
     pub(crate) unsafe fn read(message: &msghdr) -> Result<SendInfo> {
-        let mut info = SendInfo::default();
+        let mut info = SendInfo::by_default();
         // SAFETY: as the caller says; the macros stay within the length that the message has.
         unsafe {
             let mut entry = libc::CMSG_FIRSTHDR(message);
             while !entry.is_null() {
+                if (*entry).cmsg_len < size_of::<cmsghdr>() {
+                    return Err(Errno(libc::EINVAL));
+                }
                 if (*entry).cmsg_level == IPPROTO_SCTP {
-                    info = SendInfo::entry(&*entry, info)?;
+                    info.add(&*entry)?;
                 }
                 entry = libc::CMSG_NXTHDR(message, entry);
             }
@@ -106,49 +168,112 @@ impl SendInfo {
     /// # Safety
     ///
     /// The entry's data may be read as far as its length says.
-    unsafe fn entry(entry: &cmsghdr, info: SendInfo) -> Result<SendInfo> {
-        let holds = |bytes: usize| entry.cmsg_len >= size_of::<cmsghdr>() + bytes;
-        // SAFETY: the data follows the header, and as much as is read is there.
+    unsafe fn add(&mut self, entry: &cmsghdr) -> Result<()> {
+        // SAFETY: as the caller says.
         unsafe {
-            let data = libc::CMSG_DATA(entry);
             match entry.cmsg_type {
-                SCTP_SNDRCV if holds(size_of::<SndRcvInfo>()) => {
-                    let given = data.cast::<SndRcvInfo>().read_unaligned();
-                    SendInfo::new(given.stream, given.flags, given.ppid)
+                SCTP_SNDRCV => {
+                    let given: SndRcvInfo = value(entry)?;
+                    self.lifetime_ms = given.time_to_live_ms;
+                    self.describe(given.stream, given.flags, given.ppid, given.context, given.association)
                 }
-                SCTP_SNDINFO if holds(size_of::<SndInfo>()) => {
-                    let given = data.cast::<SndInfo>().read_unaligned();
-                    SendInfo::new(given.stream, given.flags, given.ppid)
+                SCTP_SNDINFO => {
+                    let given: SndInfo = value(entry)?;
+                    self.describe(given.stream, given.flags, given.ppid, given.context, given.association)
                 }
-                // What it sets is for messages that set an association up.
-                SCTP_INIT => Ok(info),
+                SCTP_PRINFO => {
+                    let given: PrInfo = value(entry)?;
+                    match given.policy & !SCTP_PR_SCTP_MASK {
+                        0 if given.policy == SCTP_PR_SCTP_TTL => self.lifetime_ms = given.value,
+                        0 => {}
+                        _ => return Err(Errno(libc::EINVAL)),
+                    }
+                    Ok(())
+                }
+                SCTP_INIT => {
+                    let [streams_out, streams_in_max, attempts_max, timeout_max_ms] = value(entry)?;
+                    self.init = InitMessage { streams_out, streams_in_max, attempts_max, timeout_max_ms };
+                    Ok(())
+                }
+                SCTP_DSTADDRV4 => {
+                    self.to = Some(IpAddr::V4(value::<[u8; 4]>(entry)?.into()));
+                    Ok(())
+                }
+                SCTP_DSTADDRV6 => {
+                    self.to = Some(IpAddr::V6(value::<[u8; 16]>(entry)?.into()));
+                    Ok(())
+                }
+                // Without authentication there is no key to choose.
+                SCTP_AUTHINFO => value::<u16>(entry).map(drop),
                 _ => Err(Errno(libc::EINVAL)),
             }
         }
     }
 }
 
-/// Writes the ancillary data that a program wants with a received message.
+/// The value of an entry, which has the length that it is to have.
+///
+/// # Safety
+///
+/// The entry's data may be read as far as its length says, and any bytes are a `T`.
+unsafe fn value<T>(entry: &cmsghdr) -> Result<T> {
+    if entry.cmsg_len != size_of::<cmsghdr>() + size_of::<T>() {
+        return Err(Errno(libc::EINVAL));
+    }
+    // SAFETY: the data follows the header, and as much as is read is there.
+    Ok(unsafe { libc::CMSG_DATA(entry).cast::<T>().read_unaligned() })
+}
+
+/// Writes the ancillary data that a program wants with a received message; `next` is the header of the one after it.
 ///
 /// # Safety
 ///
 /// `message` describes memory that may be written.
-pub(crate) unsafe fn write(message: &mut msghdr, header: &Header, wants: Wants) {
+pub(crate) unsafe fn write(message: &mut msghdr, header: &Header, next: Option<&Header>, wants: Wants) {
     let room = if message.msg_control.is_null() { 0 } else { message.msg_controllen };
     let mut out = Out { message, room, used: 0 };
-    let unordered = header.flags.contains(Flags::UNORDERED);
-    let flags = if unordered { SCTP_UNORDERED } else { 0 };
     let (stream, ssn, ppid, tsn) = (header.stream, header.ssn, header.ppid.to_be(), header.tsn);
+    let (cumulative_tsn, context) = (header.cumulative_tsn, header.context);
+    let association = header.association.cast_signed();
+    let flags = unordered(header);
     // SAFETY: as the caller says.
     unsafe {
         if wants.contains(Wants::RCVINFO) {
-            out.put(SCTP_RCVINFO, RcvInfo { stream, ssn, flags, ppid, tsn, ..RcvInfo::default() });
+            let info = RcvInfo { stream, ssn, flags, ppid, tsn, cumulative_tsn, context, association };
+            out.put(SCTP_RCVINFO, info);
+        }
+        if let Some(next) = next {
+            let is_notification = next.kind == Kind::Notification;
+            let info = NxtInfo {
+                stream: next.stream,
+                flags: unordered(next) | if is_notification { SCTP_NOTIFICATION } else { 0 },
+                ppid: next.ppid.to_be(),
+                bytes: next.bytes,
+                association: next.association.cast_signed(),
+            };
+            out.put(SCTP_NXTINFO, info);
         }
         if wants.contains(Wants::SNDRCV) {
-            out.put(SCTP_SNDRCV, SndRcvInfo { stream, ssn, flags, ppid, tsn, ..SndRcvInfo::default() });
+            let time_to_live_ms = 0;
+            let info = SndRcvInfo {
+                stream,
+                ssn,
+                flags,
+                ppid,
+                context,
+                time_to_live_ms,
+                tsn,
+                cumulative_tsn,
+                association,
+            };
+            out.put(SCTP_SNDRCV, info);
         }
     }
     out.message.msg_controllen = out.used;
+}
+
+fn unordered(header: &Header) -> u16 {
+    if header.flags.contains(Flags::UNORDERED) { SCTP_UNORDERED } else { 0 }
 }
 
 struct Out<'a> {
@@ -181,3 +306,4 @@ impl Out<'_> {
 
 const _: () =
     assert!(size_of::<SndRcvInfo>() == 32 && size_of::<SndInfo>() == 16 && size_of::<RcvInfo>() == 28);
+const _: () = assert!(size_of::<NxtInfo>() == 16 && size_of::<PrInfo>() == 8);

@@ -12,6 +12,7 @@
 //! | `descriptor` | one of them: its page |
 //! | `receive`, `send` | messages |
 //! | `setup` | `socket`, `connect`, `accept` and what else asks the daemon |
+//! | `associations` | `sctp_connectx` and `sctp_peeloff`, as libsctp asks for them |
 //! | `ancillary` | what goes with messages, as C structures |
 //! | `on_demand` | a daemon where there is none, for programs that link with `libswiftwater` |
 //! | `lock` | the lock for reading, which survives the death of its holder |
@@ -20,6 +21,7 @@
 
 mod address;
 mod ancillary;
+mod associations;
 mod descriptor;
 pub mod interpose;
 mod lock;

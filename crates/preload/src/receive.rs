@@ -39,7 +39,7 @@ pub(crate) fn receive(
 ) -> Result<Message> {
     let page = descriptor.page();
     match page.state() {
-        State::Connected | State::Ended => {}
+        State::Connected | State::Ended | State::Many | State::ManyListening => {}
         State::Idle | State::Listening => return Err(Errno(libc::ENOTCONN)),
         State::Connecting if flags & libc::MSG_DONTWAIT != 0 || system::is_nonblocking(fd) => {
             return Err(Errno(libc::EAGAIN));
@@ -66,12 +66,23 @@ pub(crate) fn available(fd: RawFd, page: &Page) -> Result<usize> {
     if consumed > 0 {
         return Ok(page.front().map_or(0, |header| header.bytes as usize - consumed));
     }
+    Ok(peek(fd)?.map_or(0, |header| header.bytes as usize))
+}
+
+/// The header of the next message, if one is there and nobody has begun to read it.
+pub(crate) fn next(fd: RawFd, page: &Page) -> Option<Header> {
+    let _held = lock::hold(&page.lock).ok()?;
+    if page.consumed.load(Relaxed) > 0 { None } else { peek(fd).ok()? }
+}
+
+/// The header of the record at the front.
+fn peek(fd: RawFd) -> Result<Option<Header>> {
     let mut bytes = [0; HEADER_BYTES];
     let place = [Buffers::of(&mut bytes)];
     // SAFETY: the place may be written.
     match unsafe { system::receive::<0>(fd, &place, libc::MSG_PEEK | libc::MSG_DONTWAIT) } {
-        Ok(_) => Ok(Header::parse(&bytes).map_or(0, |header| header.bytes as usize)),
-        Err(Errno(libc::EAGAIN)) => Ok(0),
+        Ok(_) => Ok(Header::parse(&bytes)),
+        Err(Errno(libc::EAGAIN)) => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -143,8 +154,9 @@ fn look(fd: RawFd, place: Buffers<'_>) -> Result<Option<Look>> {
     if received.bytes == 0 {
         return Ok(None);
     }
-    let look = Header::parse(&bytes).filter(|header| header.kind == Kind::Data).ok_or(Errno(libc::EPROTO));
-    let look = look.and_then(|header| {
+    let header =
+        Header::parse(&bytes).filter(|header| matches!(header.kind, Kind::Data | Kind::Notification));
+    let look = header.ok_or(Errno(libc::EPROTO)).and_then(|header| {
         let bytes = match header.flags.contains(Flags::IN_MEMFD) {
             true if memfd < 0 => return Err(Errno(libc::EMFILE)),
             // SAFETY: the program's buffer may be written.

@@ -1,27 +1,33 @@
 //! Sending. What can be wrong is found before anything is handed over, in the page; then the kernel waits, or does not, as
 //! the descriptor wants it.
 
+use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::Relaxed;
 
-use carrier::page::State;
+use carrier::page::{Page, State};
 use carrier::record::{Flags, Header, Kind, MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use libc::c_int;
 
 use crate::ancillary::SendInfo;
 use crate::descriptor::Descriptor;
 use crate::receive::with_header;
+use crate::setup;
 use crate::system::{self, Buffers, Errno, Result};
 
-/// Sends one message.
+/// Sends one message, `to` an address if the program names one.
 pub(crate) fn send(
     fd: RawFd,
     descriptor: &Descriptor,
     content: Buffers<'_>,
     info: &SendInfo,
+    to: Option<SocketAddr>,
     flags: c_int,
 ) -> Result<usize> {
-    let sent = check(descriptor, content, info).and_then(|()| hand_over(fd, content, info, flags));
+    let sent = match descriptor.page().state() {
+        State::Many | State::ManyListening => send_to_one_of_many(fd, descriptor, content, info, to, flags),
+        _ => send_to_peer(fd, descriptor, content, info, to, flags),
+    };
     if sent == Err(Errno(libc::EPIPE)) && flags & libc::MSG_NOSIGNAL == 0 {
         // AF_UNIX sockets of this type send none themselves.
         // SAFETY: it takes no memory.
@@ -31,33 +37,157 @@ pub(crate) fn send(
     sent
 }
 
-fn check(descriptor: &Descriptor, content: Buffers<'_>, info: &SendInfo) -> Result<()> {
+/// On a socket that has one association, or sets it up with this message.
+fn send_to_peer(
+    fd: RawFd,
+    descriptor: &Descriptor,
+    content: Buffers<'_>,
+    info: &SendInfo,
+    to: Option<SocketAddr>,
+    flags: c_int,
+) -> Result<usize> {
     let page = descriptor.page();
+    check_flags(page, content, info)?;
+    match (page.state(), to) {
+        (State::Connected, Some(to)) if page.peer() != Some(to) => {
+            let unknown = |_| Errno(libc::EADDRNOTAVAIL);
+            setup::find_association(fd, to).map_err(unknown)?;
+        }
+        (State::Idle, Some(to)) => {
+            setup::connect_with_message(fd, to, info.init)?;
+        }
+        _ => {}
+    }
+    if page.state() == State::Connecting && !system::is_nonblocking(fd) && flags & libc::MSG_DONTWAIT == 0 {
+        setup::await_connection(fd, descriptor)?;
+    }
     match page.state() {
         State::Connected | State::Connecting => {}
-        State::Idle | State::Listening | State::Ended => {
+        _ => {
             return Err(Errno(match page.take_error() {
                 0 => libc::EPIPE,
                 error => error,
             }));
         }
     }
-    let streams = page.streams_out.load(Relaxed);
-    let may_be_empty = info.flags.contains(Flags::SHUTDOWN) || info.flags.contains(Flags::ABORT);
+    check_stream(info.stream, page.streams_out.load(Relaxed))?;
+    hand_over(fd, content, info, 0, flags)
+}
+
+/// On a one-to-many socket, to the association that the program names, or one that begins with this message.
+fn send_to_one_of_many(
+    fd: RawFd,
+    descriptor: &Descriptor,
+    content: Buffers<'_>,
+    info: &SendInfo,
+    to: Option<SocketAddr>,
+    flags: c_int,
+) -> Result<usize> {
+    let page = descriptor.page();
+    check_flags(page, content, info)?;
+    if info.to_all {
+        return send_to_all(fd, page, content, info, flags);
+    }
+    let association = match to {
+        Some(to) => association_with(fd, page, to, info)?,
+        None if info.association > 0 => info.association,
+        None => return Err(Errno(libc::EPIPE)),
+    };
+    send_to_association(fd, page, content, info, association, flags)
+}
+
+fn send_to_all(fd: RawFd, page: &Page, content: Buffers<'_>, info: &SendInfo, flags: c_int) -> Result<usize> {
+    let all = page.entries().iter().map(|entry| entry.association.load(Relaxed)).filter(|id| *id > 0);
+    for association in all {
+        match send_to_association(fd, page, content, info, association, flags) {
+            // It has ended meanwhile.
+            Ok(_) | Err(Errno(libc::EPIPE)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(content.bytes())
+}
+
+fn send_to_association(
+    fd: RawFd,
+    page: &Page,
+    content: Buffers<'_>,
+    info: &SendInfo,
+    association: u32,
+    flags: c_int,
+) -> Result<usize> {
+    let waits = !system::is_nonblocking(fd) && flags & libc::MSG_DONTWAIT == 0;
+    let bytes = content.bytes() as u32;
+    loop {
+        let entry = page.entries().iter().find(|entry| entry.association.load(Relaxed) == association);
+        let Some(entry) = entry else {
+            // There are more associations than entries, or this one is gone.
+            setup::await_room(fd, association)?;
+            return hand_over(fd, content, info, association, flags);
+        };
+        check_stream(info.stream, entry.streams_out.load(Relaxed))?;
+        if entry.reserve(bytes) {
+            let sent = hand_over(fd, content, info, association, flags);
+            return sent.inspect_err(|_| entry.give_back(bytes));
+        }
+        if !waits {
+            return Err(Errno(libc::EAGAIN));
+        }
+        setup::await_room(fd, association)?;
+    }
+}
+
+/// The association with a peer; one is set up if there is none.
+fn association_with(fd: RawFd, page: &Page, to: SocketAddr, info: &SendInfo) -> Result<u32> {
+    let known = page.entries().iter().find(|entry| entry.peer() == Some(to));
+    if let Some(entry) = known
+        && let id @ 1.. = entry.association.load(Relaxed)
+    {
+        return Ok(id);
+    }
+    match setup::find_association(fd, to) {
+        Err(Errno(libc::ENOENT)) if ends(info) => Err(Errno(libc::EINVAL)),
+        Err(Errno(libc::ENOENT)) => setup::connect_with_message(fd, to, info.init),
+        found => found,
+    }
+}
+
+/// Whether the message ends its association.
+fn ends(info: &SendInfo) -> bool {
+    info.flags.contains(Flags::SHUTDOWN) || info.flags.contains(Flags::ABORT)
+}
+
+fn check_flags(page: &Page, content: Buffers<'_>, info: &SendInfo) -> Result<()> {
+    let is_one_to_one = page.style.load(Relaxed) == libc::SOCK_STREAM as u32;
     match content.bytes() {
-        0 if !may_be_empty => Err(Errno(libc::EINVAL)),
+        0 if !ends(info) => Err(Errno(libc::EINVAL)),
+        1.. if info.flags.contains(Flags::SHUTDOWN) => Err(Errno(libc::EINVAL)),
+        _ if is_one_to_one && ends(info) => Err(Errno(libc::EINVAL)),
         MESSAGE_BYTES_MAX.. => Err(Errno(libc::EMSGSIZE)),
-        _ if u32::from(info.stream) >= streams && streams > 0 => Err(Errno(libc::EINVAL)),
         _ => Ok(()),
     }
 }
 
-fn hand_over(fd: RawFd, content: Buffers<'_>, info: &SendInfo, flags: c_int) -> Result<usize> {
+fn check_stream(stream: u16, streams_out: u32) -> Result<()> {
+    let is_unknown = streams_out > 0 && u32::from(stream) >= streams_out;
+    if is_unknown { Err(Errno(libc::EINVAL)) } else { Ok(()) }
+}
+
+fn hand_over(
+    fd: RawFd,
+    content: Buffers<'_>,
+    info: &SendInfo,
+    association: u32,
+    flags: c_int,
+) -> Result<usize> {
     let bytes = content.bytes();
     let mut header = Header {
         flags: info.flags.with(Flags::END),
         stream: info.stream,
         ppid: info.ppid,
+        context: info.context,
+        lifetime_ms: info.lifetime_ms,
+        association,
         bytes: bytes as u32,
         ..Header::new(Kind::Data)
     };

@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use carrier::name::{DAEMON, DAEMON_VARIABLE as VARIABLE};
 use carrier::page::State;
-use carrier::record::{self, ACCEPTED_BYTES_MAX, HEADER_BYTES};
-use carrier::request::{Answer, FRAME_BYTES_MAX, OPTION_BYTES_MAX, Request};
+use carrier::record::{self, ACCEPTED_BYTES_MAX, Flags, HEADER_BYTES};
+use carrier::request::{Addresses, Answer, FRAME_BYTES_MAX, InitMessage, OPTION_BYTES_MAX, Request};
 use libc::{c_int, socklen_t};
 
 use crate::descriptor::Descriptor;
@@ -148,12 +148,12 @@ fn daemon_address() -> Option<(libc::sockaddr_un, socklen_t)> {
 }
 
 /// `socket`.
-pub(crate) fn open(v6: bool, flags: c_int) -> Result<RawFd> {
+pub(crate) fn open(v6: bool, one_to_many: bool, flags: c_int) -> Result<RawFd> {
     // As a kernel without SCTP says it.
     let no_daemon = |error| if error == Errno(libc::ENETDOWN) { Errno(libc::EPROTONOSUPPORT) } else { error };
-    let mut reply = ask(&Request::Open { v6 }, None);
+    let mut reply = ask(&Request::Open { v6, one_to_many }, None);
     if reply.as_ref().is_err_and(|error| *error == Errno(libc::ENETDOWN)) && on_demand::start(&answers) {
-        reply = ask(&Request::Open { v6 }, None);
+        reply = ask(&Request::Open { v6, one_to_many }, None);
     }
     let reply = reply.map_err(no_daemon)?;
     let [fd, memfd] = reply.descriptors;
@@ -203,8 +203,9 @@ pub(crate) fn peer_address(descriptor: &Descriptor) -> Result<SocketAddr> {
     peer.ok_or(Errno(libc::ENOTCONN))
 }
 
-pub(crate) fn option(fd: RawFd, level: c_int, name: c_int) -> Result<Value> {
-    let reply = ask(&Request::GetOption { level, name, value: &[] }, Some(fd))?;
+/// `value` is what the program hands over, which some options look at.
+pub(crate) fn option(fd: RawFd, level: c_int, name: c_int, value: &[u8]) -> Result<Value> {
+    let reply = ask(&Request::GetOption { level, name, value }, Some(fd))?;
     let Answer::Value(value) = reply.answer()? else { return Err(Errno(libc::EPROTO)) };
     let mut bytes = [0; OPTION_BYTES_MAX];
     bytes[..value.len()].copy_from_slice(value);
@@ -232,13 +233,63 @@ pub(crate) fn own_option(fd: RawFd, descriptor: &Descriptor, level: c_int, name:
     Some(Value { bytes, len: 4 })
 }
 
-/// `connect`.
-pub(crate) fn connect(fd: RawFd, descriptor: &Descriptor, server: SocketAddr) -> Result<()> {
-    request(fd, &Request::Connect(server))?;
-    match system::is_nonblocking(fd) {
-        true => Err(Errno(libc::EINPROGRESS)),
-        false => await_connection(fd, descriptor),
+/// `connect` and `sctp_connectx`. The association counts even if it is only begun, which is said as `EINPROGRESS`.
+pub(crate) fn connect(fd: RawFd, descriptor: &Descriptor, peer: &[SocketAddr]) -> (u32, Result<()>) {
+    let wait = !system::is_nonblocking(fd);
+    match begin(fd, peer, wait, InitMessage::default()) {
+        Err(error) => (0, Err(error)),
+        Ok(association) if !wait => (association, Err(Errno(libc::EINPROGRESS))),
+        Ok(association) => match descriptor.page().state() {
+            State::Many | State::ManyListening => (association, Ok(())),
+            _ => (association, await_connection(fd, descriptor)),
+        },
     }
+}
+
+/// Begins an association, or with `wait` on a one-to-many socket sets it up; says which.
+fn begin(fd: RawFd, peer: &[SocketAddr], wait: bool, init: InitMessage) -> Result<u32> {
+    let peer = Addresses::new(peer).ok_or(Errno(libc::EINVAL))?;
+    association(&ask(&Request::Connect { peer, wait, init }, Some(fd))?)
+}
+
+fn association(reply: &Reply) -> Result<u32> {
+    match reply.answer()? {
+        Answer::Association(id) => Ok(id),
+        _ => Err(Errno(libc::EPROTO)),
+    }
+}
+
+/// Begins an association with a message.
+pub(crate) fn connect_with_message(fd: RawFd, to: SocketAddr, init: InitMessage) -> Result<u32> {
+    begin(fd, &[to], false, init)
+}
+
+/// The association of a one-to-many socket with the peer that has this address.
+pub(crate) fn find_association(fd: RawFd, peer: SocketAddr) -> Result<u32> {
+    association(&ask(&Request::Find(peer), Some(fd))?)
+}
+
+/// Returns when an association of a one-to-many socket has room for a message.
+pub(crate) fn await_room(fd: RawFd, association: u32) -> Result<()> {
+    request(fd, &Request::AwaitRoom { association })
+}
+
+/// `sctp_peeloff`; `flags` as for `socket`.
+pub(crate) fn peel_off(fd: RawFd, descriptor: &Descriptor, association: u32, flags: c_int) -> Result<RawFd> {
+    let page = descriptor.page();
+    // Nobody reads while the daemon sorts what lies in the carrier.
+    let held = lock::hold(&page.lock)?;
+    let consumed = page.consumed.load(Relaxed);
+    let reply = ask(&Request::PeelOff { association, front_begun: consumed > 0 }, Some(fd))?;
+    if let Some(header) = page.front().filter(|_| consumed > 0)
+        && !header.flags.contains(Flags::IN_MEMFD)
+    {
+        // What was taken out and put back again has moved the kernel's offset.
+        system::set_peek_offset(fd, (HEADER_BYTES as u32 + consumed) as c_int)?;
+    }
+    drop(held);
+    let [carrier, memfd] = reply.descriptors;
+    adopt(system::lowest(carrier), memfd, flags)
 }
 
 /// Waits until the carrier polls writable, which it does when it is known how setting up has ended.
@@ -258,9 +309,11 @@ pub(crate) fn await_connection(fd: RawFd, descriptor: &Descriptor) -> Result<()>
 
 /// `accept4`: one record is one association.
 pub(crate) fn accept(fd: RawFd, descriptor: &Descriptor, flags: c_int) -> Result<(RawFd, SocketAddr)> {
-    if flags & !(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) != 0
-        || descriptor.page().state() != State::Listening
-    {
+    let state = descriptor.page().state();
+    if descriptor.page().style.load(Relaxed) != libc::SOCK_STREAM as u32 {
+        return Err(Errno(libc::EOPNOTSUPP));
+    }
+    if flags & !(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) != 0 || state != State::Listening {
         return Err(Errno(libc::EINVAL));
     }
     loop {
@@ -293,14 +346,16 @@ fn take_association(fd: RawFd, descriptor: &Descriptor, flags: c_int) -> Result<
     adopt(carrier, memfd, flags).map(|fd| (fd, peer))
 }
 
-/// `shutdown`, which the kernel does with the carrier.
-pub(crate) fn check_shutdown(descriptor: &Descriptor, how: c_int) -> Result<()> {
+/// Whether `shutdown` is to be done, which the kernel does with the carrier.
+pub(crate) fn check_shutdown(descriptor: &Descriptor, how: c_int) -> Result<bool> {
     let page = descriptor.page();
-    if !matches!(page.state(), State::Connected | State::Ended) {
-        return Err(Errno(libc::ENOTCONN));
+    match page.state() {
+        State::Connected | State::Ended => {}
+        State::ManyListening if how == libc::SHUT_WR => return Ok(false),
+        _ => return Err(Errno(libc::ENOTCONN)),
     }
     if how != libc::SHUT_WR {
         page.shut_reading.store(1, Relaxed);
     }
-    Ok(())
+    Ok(true)
 }

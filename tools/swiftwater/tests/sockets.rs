@@ -65,6 +65,11 @@ fn misuse_fails_as_with_the_kernel() {
 }
 
 #[test]
+fn a_socket_has_any_number_of_associations() {
+    run("many", &[]);
+}
+
+#[test]
 fn what_a_killed_program_has_sent_arrives() {
     run("deaths", &["sender"]);
 }

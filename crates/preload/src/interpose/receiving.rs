@@ -4,6 +4,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::Relaxed;
 
 use carrier::page::Wants;
+use carrier::record::Kind;
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
 
 use super::{buffers, each, on};
@@ -11,6 +12,9 @@ use crate::descriptor::Descriptor;
 use crate::receive::{self, Message};
 use crate::system::{Buffers, Errno, Result};
 use crate::{address, ancillary, next, table};
+
+/// Of a message that is a notification.
+const MSG_NOTIFICATION: c_int = 0x8000;
 
 fn receive_into(
     fd: RawFd,
@@ -112,7 +116,8 @@ pub unsafe extern "C" fn recvfrom(
         fd,
         |descriptor| {
             let message = receive_into(fd, descriptor, place, bytes, flags)?;
-            if let Some(peer) = descriptor.page().peer() {
+            let from_header = message.header.and_then(|header| header.address);
+            if let Some(peer) = from_header.or_else(|| descriptor.page().peer()) {
                 // SAFETY: as the caller says.
                 unsafe { address::write(peer, from, from_bytes) };
             }
@@ -157,13 +162,23 @@ unsafe fn receive_message(
     let received = receive::receive(fd, descriptor, place, flags)?;
     message.msg_flags = if received.whole { libc::MSG_EOR } else { 0 };
     let page = descriptor.page();
-    if let Some(peer) = page.peer() {
+    let from_header = received.header.and_then(|header| header.address);
+    if let Some(peer) = from_header.or_else(|| page.peer()) {
         // SAFETY: as the caller says.
         unsafe { address::write(peer, message.msg_name.cast(), &raw mut message.msg_namelen) };
     }
     match received.header {
-        // SAFETY: as the caller says.
-        Some(header) => unsafe { ancillary::write(message, &header, Wants(page.wants.load(Relaxed))) },
+        Some(header) if header.kind == Kind::Data => {
+            let wants = Wants(page.wants.load(Relaxed));
+            let peeks_on = wants.contains(Wants::NXTINFO) && received.whole && flags & libc::MSG_PEEK == 0;
+            let next = if peeks_on { receive::next(fd, page) } else { None };
+            // SAFETY: as the caller says.
+            unsafe { ancillary::write(message, &header, next.as_ref(), wants) };
+        }
+        Some(_) => {
+            message.msg_flags |= MSG_NOTIFICATION;
+            message.msg_controllen = 0;
+        }
         None => message.msg_controllen = 0,
     }
     Ok(received.bytes as ssize_t)

@@ -1,5 +1,6 @@
 //! Sending.
 
+use std::net::SocketAddr;
 use std::os::fd::RawFd;
 
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
@@ -8,19 +9,20 @@ use super::{buffers, each, on};
 use crate::ancillary::SendInfo;
 use crate::descriptor::Descriptor;
 use crate::system::{Buffers, Errno, Result};
-use crate::{next, send};
+use crate::{address, next, send};
 
 fn send_from(
     fd: RawFd,
     descriptor: &Descriptor,
     content: *const c_void,
     bytes: size_t,
+    to: Option<SocketAddr>,
     flags: c_int,
 ) -> Result<ssize_t> {
     let part = [iovec { iov_base: content.cast_mut(), iov_len: bytes }];
     // SAFETY: as the caller of the C function says.
     let content = unsafe { Buffers::new(&part) };
-    send::send(fd, descriptor, content, &SendInfo::default(), flags).map(|bytes| bytes as ssize_t)
+    send::send(fd, descriptor, content, &SendInfo::by_default(), to, flags).map(|bytes| bytes as ssize_t)
 }
 
 /// # Safety
@@ -30,7 +32,7 @@ fn send_from(
 pub unsafe extern "C" fn write(fd: c_int, content: *const c_void, bytes: size_t) -> ssize_t {
     // SAFETY: as the caller says.
     let theirs = || unsafe { next::write(fd, content, bytes) };
-    on(fd, |descriptor| send_from(fd, descriptor, content, bytes, 0), theirs)
+    on(fd, |descriptor| send_from(fd, descriptor, content, bytes, None, 0), theirs)
 }
 
 /// # Safety
@@ -45,7 +47,8 @@ pub unsafe extern "C" fn writev(fd: c_int, iov: *const iovec, parts: c_int) -> s
         |descriptor| {
             // SAFETY: as the caller says.
             let content = unsafe { buffers(iov, parts as usize) }?;
-            send::send(fd, descriptor, content, &SendInfo::default(), 0).map(|bytes| bytes as ssize_t)
+            send::send(fd, descriptor, content, &SendInfo::by_default(), None, 0)
+                .map(|bytes| bytes as ssize_t)
         },
         theirs,
     )
@@ -58,12 +61,28 @@ pub unsafe extern "C" fn writev(fd: c_int, iov: *const iovec, parts: c_int) -> s
 pub unsafe extern "C" fn send(fd: c_int, content: *const c_void, bytes: size_t, flags: c_int) -> ssize_t {
     // SAFETY: as the caller says.
     let theirs = || unsafe { next::send(fd, content, bytes, flags) };
-    on(fd, |descriptor| send_from(fd, descriptor, content, bytes, flags), theirs)
+    on(fd, |descriptor| send_from(fd, descriptor, content, bytes, None, flags), theirs)
 }
 
 /// # Safety
 ///
-/// As `sendto(2)`. An address adds nothing where there is one peer.
+/// `address` points to `bytes` bytes, or is null.
+unsafe fn destination(
+    descriptor: &Descriptor,
+    address: *const sockaddr,
+    bytes: socklen_t,
+) -> Result<Option<SocketAddr>> {
+    if address.is_null() || bytes == 0 {
+        return Ok(None);
+    }
+    // SAFETY: as the caller says.
+    let to = unsafe { address::read(address, bytes) }?;
+    Ok(Some(address::as_seen(descriptor, to)))
+}
+
+/// # Safety
+///
+/// As `sendto(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn sendto(
     fd: c_int,
@@ -75,7 +94,15 @@ pub unsafe extern "C" fn sendto(
 ) -> ssize_t {
     // SAFETY: as the caller says.
     let theirs = || unsafe { next::sendto(fd, content, bytes, flags, to, to_bytes) };
-    on(fd, |descriptor| send_from(fd, descriptor, content, bytes, flags), theirs)
+    on(
+        fd,
+        |descriptor| {
+            // SAFETY: as the caller says.
+            let to = unsafe { destination(descriptor, to, to_bytes) }?;
+            send_from(fd, descriptor, content, bytes, to, flags)
+        },
+        theirs,
+    )
 }
 
 /// # Safety
@@ -88,9 +115,11 @@ unsafe fn send_message(
     flags: c_int,
 ) -> Result<ssize_t> {
     // SAFETY: as the caller says.
-    let (info, content) =
-        unsafe { (SendInfo::read(message)?, buffers(message.msg_iov, message.msg_iovlen)?) };
-    send::send(fd, descriptor, content, &info, flags).map(|bytes| bytes as ssize_t)
+    let (to, info, content) = unsafe {
+        let to = destination(descriptor, message.msg_name.cast(), message.msg_namelen)?;
+        (to, SendInfo::read(message)?, buffers(message.msg_iov, message.msg_iovlen)?)
+    };
+    send::send(fd, descriptor, content, &info, to, flags).map(|bytes| bytes as ssize_t)
 }
 
 /// # Safety

@@ -6,6 +6,10 @@ use carrier::request::{OPTION_BYTES_MAX, Request};
 use libc::{c_int, c_void, sockaddr, socklen_t};
 
 use super::{number, on};
+use crate::associations::{
+    self, SCTP_SOCKOPT_CONNECTX, SCTP_SOCKOPT_CONNECTX_OLD, SCTP_SOCKOPT_CONNECTX3, SCTP_SOCKOPT_PEELOFF,
+    SCTP_SOCKOPT_PEELOFF_FLAGS,
+};
 use crate::descriptor::Descriptor;
 use crate::system::{Errno, Result};
 use crate::{address, next, setup, table};
@@ -18,9 +22,9 @@ pub unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> 
     let flags = kind & (libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK);
     let is_ours = matches!(domain, libc::AF_INET | libc::AF_INET6)
         && protocol == libc::IPPROTO_SCTP
-        && kind & !flags == libc::SOCK_STREAM;
+        && matches!(kind & !flags, libc::SOCK_STREAM | libc::SOCK_SEQPACKET);
     if is_ours {
-        return number(setup::open(domain == libc::AF_INET6, flags));
+        return number(setup::open(domain == libc::AF_INET6, kind & !flags == libc::SOCK_SEQPACKET, flags));
     }
     // SAFETY: as the caller says.
     let fd = unsafe { next::socket(domain, kind, protocol) };
@@ -68,7 +72,7 @@ pub unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, bytes: soc
         |descriptor| {
             // SAFETY: as the caller says.
             let server = unsafe { address::read(address, bytes) }?;
-            setup::connect(fd, descriptor, server).map(|()| 0)
+            setup::connect(fd, descriptor, &[server]).1.map(|()| 0)
         },
         theirs,
     )
@@ -165,7 +169,11 @@ pub unsafe extern "C" fn getpeername(fd: c_int, address: *mut sockaddr, bytes: *
 pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
     // SAFETY: as the caller says.
     let theirs = || unsafe { next::shutdown(fd, how) };
-    on(fd, |descriptor| setup::check_shutdown(descriptor, how).map(|()| theirs()), theirs)
+    on(
+        fd,
+        |descriptor| setup::check_shutdown(descriptor, how).map(|done| if done { theirs() } else { 0 }),
+        theirs,
+    )
 }
 
 /// Options that the kernel keeps for the carrier as it would for an SCTP socket.
@@ -195,8 +203,28 @@ pub unsafe extern "C" fn getsockopt(
             if value.is_null() || bytes.is_null() {
                 return Err(Errno(libc::EFAULT));
             }
-            let own = setup::own_option(fd, descriptor, level, name);
-            let found = own.map_or_else(|| setup::option(fd, level, name), Ok)?;
+            // SAFETY: as the caller says.
+            let given =
+                unsafe { slice::from_raw_parts(value.cast::<u8>(), (*bytes as usize).min(OPTION_BYTES_MAX)) };
+            let found = match (level, name) {
+                (libc::IPPROTO_SCTP, SCTP_SOCKOPT_PEELOFF | SCTP_SOCKOPT_PEELOFF_FLAGS) => {
+                    let peeled_off = associations::peel_off(fd, descriptor, name, given)?;
+                    // SAFETY: it is written where it was read.
+                    unsafe { value.byte_add(4).cast::<c_int>().write_unaligned(peeled_off) };
+                    return Ok(peeled_off);
+                }
+                (libc::IPPROTO_SCTP, SCTP_SOCKOPT_CONNECTX3) => {
+                    // SAFETY: as the caller says.
+                    let (association, done) = unsafe { associations::connect_listed(fd, descriptor, given) };
+                    // SAFETY: what was given has room for it.
+                    unsafe { value.cast::<u32>().write_unaligned(association) };
+                    return done.map(|()| 0);
+                }
+                _ => match setup::own_option(fd, descriptor, level, name) {
+                    Some(own) => own,
+                    None => setup::option(fd, level, name, given)?,
+                },
+            };
             // SAFETY: no more is written than the program has room for.
             unsafe {
                 let room = (*bytes as usize).min(found.len);
@@ -227,7 +255,7 @@ pub unsafe extern "C" fn setsockopt(
     }
     on(
         fd,
-        |_| {
+        |descriptor| {
             let bytes = bytes as usize;
             if value.is_null() {
                 return Err(Errno(libc::EFAULT));
@@ -237,7 +265,14 @@ pub unsafe extern "C" fn setsockopt(
             }
             // SAFETY: as the caller says.
             let value = unsafe { slice::from_raw_parts(value.cast(), bytes) };
-            setup::request(fd, &Request::SetOption { level, name, value }).map(|()| 0)
+            match (level, name) {
+                (libc::IPPROTO_SCTP, SCTP_SOCKOPT_CONNECTX | SCTP_SOCKOPT_CONNECTX_OLD) => {
+                    let (association, done) = associations::connect(fd, descriptor, value)?;
+                    done?;
+                    Ok(if name == SCTP_SOCKOPT_CONNECTX { association.cast_signed() } else { 0 })
+                }
+                _ => setup::request(fd, &Request::SetOption { level, name, value }).map(|()| 0),
+            }
         },
         theirs,
     )

@@ -1,0 +1,125 @@
+//! Addresses of sockets: which are taken, which a program is told, and lists of them as C structures.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
+
+use rustix::io::Errno;
+
+const AF_INET: u16 = rustix::net::AddressFamily::INET.as_raw();
+const AF_INET6: u16 = rustix::net::AddressFamily::INET6.as_raw();
+const SOCKADDR_IN_BYTES: usize = 16;
+const SOCKADDR_IN6_BYTES: usize = 28;
+
+/// An IPv6 socket takes IPv4 addresses, too, in either form.
+pub(crate) fn check_family(v6: bool, address: SocketAddr) -> Result<(), Errno> {
+    if !v6 && address.is_ipv6() { Err(Errno::INVAL) } else { Ok(()) }
+}
+
+/// Whether a peer can be at this address.
+pub(crate) fn check_peer(v6: bool, peer: SocketAddr) -> Result<IpAddr, Errno> {
+    check_family(v6, peer)?;
+    let ip = peer.ip().to_canonical();
+    let nobody = ip.is_unspecified() || ip.is_multicast() || ip == Ipv4Addr::BROADCAST;
+    if nobody || peer.port() == 0 { Err(Errno::INVAL) } else { Ok(ip) }
+}
+
+/// Whether an address is one of this host's, or stands for all.
+pub(crate) fn check_local(ip: IpAddr) -> Result<(), Errno> {
+    match ip.is_unspecified() || UdpSocket::bind((ip, 0)).is_ok() {
+        true => Ok(()),
+        false => Err(Errno::ADDRNOTAVAIL),
+    }
+}
+
+pub(crate) fn unspecified(v6: bool) -> SocketAddr {
+    let ip: IpAddr = if v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+    SocketAddr::new(ip, 0)
+}
+
+/// An address as a program sees it: an IPv6 socket knows IPv4 addresses in their mapped form.
+pub(crate) fn as_seen(v6: bool, address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(ip) if v6 && ip.is_unspecified() => {
+            SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), address.port())
+        }
+        IpAddr::V4(ip) if v6 => SocketAddr::new(ip.to_ipv6_mapped().into(), address.port()),
+        _ => address,
+    }
+}
+
+/// The address that the routes choose toward a host.
+pub(crate) fn local_toward(host: IpAddr) -> Option<IpAddr> {
+    let probe = UdpSocket::bind(unspecified(host.is_ipv6())).ok()?;
+    probe.connect((host, 9)).ok()?;
+    Some(probe.local_addr().ok()?.ip())
+}
+
+/// Addresses one behind the other, each a `struct sockaddr_in` or `struct sockaddr_in6`.
+pub(crate) fn parse_list(mut bytes: &[u8]) -> Result<Vec<SocketAddr>, Errno> {
+    let mut list = Vec::new();
+    while !bytes.is_empty() {
+        let (address, rest) = parse(bytes)?;
+        list.push(address);
+        bytes = rest;
+    }
+    Ok(list)
+}
+
+/// One `struct sockaddr`, and what follows it.
+pub(crate) fn parse(bytes: &[u8]) -> Result<(SocketAddr, &[u8]), Errno> {
+    let (family, _) = bytes.split_first_chunk().ok_or(Errno::INVAL)?;
+    match u16::from_ne_bytes(*family) {
+        AF_INET => {
+            let (address, rest) = bytes.split_at_checked(SOCKADDR_IN_BYTES).ok_or(Errno::INVAL)?;
+            let ip: [u8; 4] = field(address, 4)?;
+            Ok((SocketAddr::new(ip.into(), u16::from_be_bytes(field(address, 2)?)), rest))
+        }
+        AF_INET6 => {
+            let (address, rest) = bytes.split_at_checked(SOCKADDR_IN6_BYTES).ok_or(Errno::INVAL)?;
+            let ip: [u8; 16] = field(address, 8)?;
+            let scope = u32::from_ne_bytes(field(address, 24)?);
+            let port = u16::from_be_bytes(field(address, 2)?);
+            Ok((SocketAddrV6::new(ip.into(), port, 0, scope).into(), rest))
+        }
+        _ => Err(Errno::INVAL),
+    }
+}
+
+fn field<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N], Errno> {
+    bytes.get(at..).and_then(|rest| rest.first_chunk()).copied().ok_or(Errno::INVAL)
+}
+
+/// Adds a `struct sockaddr` to a list.
+pub(crate) fn append(list: &mut Vec<u8>, address: SocketAddr) {
+    match address {
+        SocketAddr::V4(v4) => {
+            list.extend(AF_INET.to_ne_bytes());
+            list.extend(v4.port().to_be_bytes());
+            list.extend(v4.ip().octets());
+            list.extend([0; 8]);
+        }
+        SocketAddr::V6(v6) => {
+            list.extend(AF_INET6.to_ne_bytes());
+            list.extend(v6.port().to_be_bytes());
+            list.extend(0_u32.to_ne_bytes());
+            list.extend(v6.ip().octets());
+            list.extend(v6.scope_id().to_ne_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_survive_the_way() {
+        let list =
+            ["192.0.2.1:7", "[2001:db8::1]:7", "[fe80::1%3]:9"].map(|text| text.parse().expect("an address"));
+        let mut bytes = Vec::new();
+        list.into_iter().for_each(|address| append(&mut bytes, address));
+        assert_eq!(bytes.len(), 16 + 2 * 28);
+        assert_eq!(parse_list(&bytes), Ok(list.to_vec()));
+        assert_eq!(parse_list(&bytes[..bytes.len() - 1]), Err(Errno::INVAL));
+        assert_eq!(parse_list(&[9; 16]), Err(Errno::INVAL), "no family of ours");
+    }
+}

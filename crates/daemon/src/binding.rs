@@ -1,0 +1,166 @@
+//! `bind`, `sctp_bindx`, and the addresses that programs ask for.
+
+use std::net::{IpAddr, SocketAddr};
+
+use carrier::page::State;
+use links::interface_addresses;
+use rustix::io::Errno;
+use rustix::net::UCred;
+
+use crate::addresses::{append, as_seen, check_family, check_local, parse_list, unspecified};
+use crate::ports::Scope;
+use crate::socket::{Bound, Inner, Socket, Sockets};
+
+impl Sockets {
+    pub(crate) fn bind(&self, socket: &Socket, address: SocketAddr, who: UCred) -> Result<(), Errno> {
+        let mut inner = socket.lock();
+        check_family(socket.v6, address)?;
+        let is_fresh = matches!(inner.stage, State::Idle | State::Many);
+        if inner.bound.is_some() || !is_fresh {
+            return Err(Errno::INVAL);
+        }
+        self.check_right(address.port(), who)?;
+        let ip = address.ip().to_canonical();
+        check_local(ip)?;
+        self.hold(socket, &mut inner, SocketAddr::new(ip, address.port()))
+    }
+
+    fn check_right(&self, port: u16, who: UCred) -> Result<(), Errno> {
+        let privileged = (1..self.unprivileged_from).contains(&port);
+        if privileged && !who.uid.is_root() { Err(Errno::ACCESS) } else { Ok(()) }
+    }
+
+    /// Takes a port for the socket.
+    fn hold(&self, socket: &Socket, inner: &mut Inner, address: SocketAddr) -> Result<(), Errno> {
+        let scope = inner.scope(vec![address.ip()]);
+        let port = self.ports().bind(socket.number, scope, address.port(), inner.settings.reuse_address)?;
+        inner.bound = Some(Bound { ips: vec![address.ip()], port });
+        Ok(())
+    }
+
+    /// Where the socket is bound; it takes a free port if it has none.
+    pub(crate) fn bound(&self, socket: &Socket, inner: &mut Inner) -> Result<Bound, Errno> {
+        if inner.bound.is_none() {
+            self.hold(socket, inner, unspecified(socket.v6))?;
+        }
+        inner.bound.clone().ok_or(Errno::ADDRINUSE)
+    }
+
+    /// `SCTP_SOCKOPT_BINDX_ADD`: all of the addresses, or none.
+    pub(crate) fn bind_more(&self, socket: &Socket, list: &[u8], who: UCred) -> Result<(), Errno> {
+        let list = parse_list(list)?;
+        let first = *list.first().ok_or(Errno::INVAL)?;
+        list.iter().try_for_each(|address| check_family(socket.v6, *address))?;
+        let fresh = socket.lock().bound.is_none();
+        if fresh {
+            self.bind(socket, first, who)?;
+        }
+        let mut inner = socket.lock();
+        let bound = inner.bound.clone().ok_or(Errno::INVAL)?;
+        let mut more = bound.clone();
+        for address in list.iter().skip(fresh.into()) {
+            self.check_right(address.port(), who)?;
+            let ip = address.ip().to_canonical();
+            if (address.port() != 0 && address.port() != bound.port)
+                || inner.scope(more.ips.clone()).covers(ip)
+            {
+                return Err(Errno::INVAL);
+            }
+            check_local(ip)?;
+            more.ips.push(ip);
+        }
+        self.rebind(socket, &mut inner, more)
+    }
+
+    /// `SCTP_SOCKOPT_BINDX_REM`: all of the addresses, or none.
+    pub(crate) fn bind_less(&self, socket: &Socket, list: &[u8]) -> Result<(), Errno> {
+        let list = parse_list(list)?;
+        let mut inner = socket.lock();
+        let mut less = inner.bound.clone().ok_or(Errno::INVAL)?;
+        for address in list {
+            check_family(socket.v6, address)?;
+            let ip = address.ip().to_canonical();
+            if less.ips.len() < 2 {
+                return Err(Errno::BUSY);
+            }
+            if address.port() != 0 && address.port() != less.port {
+                return Err(Errno::INVAL);
+            }
+            let at = less.ips.iter().position(|own| *own == ip).ok_or(Errno::INVAL)?;
+            less.ips.remove(at);
+        }
+        self.rebind(socket, &mut inner, less)
+    }
+
+    fn rebind(&self, socket: &Socket, inner: &mut Inner, bound: Bound) -> Result<(), Errno> {
+        let scope = inner.scope(bound.ips.clone());
+        self.ports().rebind(socket.number, &scope, bound.port)?;
+        inner.bound = Some(bound);
+        Ok(())
+    }
+}
+
+impl Socket {
+    /// `getsockname`.
+    pub(crate) fn local_address(&self) -> SocketAddr {
+        let inner = self.lock();
+        let local = inner.local.or_else(|| inner.bound.as_ref().map(Bound::first));
+        as_seen(self.v6, local.unwrap_or_else(|| unspecified(self.v6)))
+    }
+
+    /// `SCTP_GET_LOCAL_ADDRS`: `struct sctp_getaddrs` with the socket's addresses, or those of one of its associations.
+    pub(crate) fn local_addresses(&self, asked: &[u8]) -> Result<Vec<u8>, Errno> {
+        let id = association_of(asked)?;
+        let inner = self.lock();
+        if id != 0 && inner.member(id).is_none() {
+            return Err(Errno::INVAL);
+        }
+        let own =
+            inner.bound.as_ref().map_or_else(|| (Vec::new(), 0), |bound| (bound.ips.clone(), bound.port));
+        let (mut ips, port) = match (&own, inner.local) {
+            ((ips, _), Some(local)) if ips.is_empty() => (vec![local.ip()], local.port()),
+            _ => own,
+        };
+        if ips.iter().any(IpAddr::is_unspecified) {
+            let scope = inner.scope(ips);
+            let all = interface_addresses().map_err(|_| Errno::NOMEM)?;
+            ips = all.into_iter().filter(|ip| scope.covers(*ip)).collect();
+        }
+        Ok(list_of(id, ips.into_iter().map(|ip| as_seen(self.v6, SocketAddr::new(ip, port)))))
+    }
+
+    /// `SCTP_GET_PEER_ADDRS`: `struct sctp_getaddrs` with the addresses of the peer of an association.
+    pub(crate) fn peer_addresses(&self, asked: &[u8]) -> Result<Vec<u8>, Errno> {
+        let id = association_of(asked)?;
+        let member = self.lock().member(id).ok_or(Errno::INVAL)?;
+        let known = member.association().and_then(swiftwater::tokio::Association::peer_address);
+        let peers = match known {
+            Some(peer) => {
+                let hosts = peer.hosts.into_iter();
+                hosts.map(|ip| as_seen(self.v6, SocketAddr::new(ip, peer.port))).collect()
+            }
+            None => vec![member.peer],
+        };
+        Ok(list_of(id, peers.into_iter()))
+    }
+}
+
+impl Inner {
+    pub(crate) fn scope(&self, ips: Vec<IpAddr>) -> Scope {
+        Scope::new(ips, self.settings.v6_only)
+    }
+}
+
+/// `assoc_id` of a `struct sctp_getaddrs`.
+fn association_of(asked: &[u8]) -> Result<u32, Errno> {
+    let bytes = asked.get(..8).and_then(|both| both.first_chunk()).ok_or(Errno::INVAL)?;
+    Ok(u32::from_ne_bytes(*bytes))
+}
+
+fn list_of(id: u32, addresses: impl ExactSizeIterator<Item = SocketAddr>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(8 + 28 * addresses.len());
+    out.extend(id.to_ne_bytes());
+    out.extend((addresses.len() as u32).to_ne_bytes());
+    addresses.for_each(|address| append(&mut out, address));
+    out
+}

@@ -1,0 +1,354 @@
+//! One-to-many sockets: one carrier for any number of associations.
+//!
+//! The carrier is always read, so that one association whose peer is slow keeps none of the others waiting. What is sent waits
+//! in an [`Outbox`] for each; the page tells the program how much that is, and it sends no more than there is room for.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use carrier::page::ROOM_BYTES;
+use carrier::record::{Flags, Header, MESSAGE_BYTES_MAX};
+use rustix::io::Errno;
+use swiftwater::tokio::Association;
+use swiftwater::{Address, Stack};
+use tokio::sync::Notify;
+use tokio::sync::mpsc::{Receiver, UnboundedReceiver};
+use tokio::task::JoinHandle;
+
+use crate::addresses::as_seen;
+use crate::errno;
+use crate::life::Turn;
+use crate::line::Intake;
+use crate::log;
+use crate::member::Member;
+use crate::notify;
+use crate::page::{Page, Place};
+use crate::pump::{self, Waiting};
+use crate::socket::{Socket, Sockets};
+
+/// More than this waits for no association, whatever a program that does not keep to the page sends.
+const WAITING_BYTES_MAX: usize = ROOM_BYTES as usize + 2 * MESSAGE_BYTES_MAX;
+/// The page is told that there is room again in steps of this many bytes.
+const STEP_BYTES: u32 = ROOM_BYTES / 4;
+
+/// How an association comes to be.
+pub(crate) enum Origin {
+    Accepted(Association),
+    Connecting { stack: Stack, port: u16, server: Address },
+}
+
+/// What one association of a one-to-many socket has not taken yet.
+pub(crate) struct Outbox {
+    place: Option<Place>,
+    letters: Mutex<Letters>,
+    /// There is something to send, or nothing will come any more.
+    filled: Notify,
+    /// There is room.
+    emptied: Notify,
+    /// Bytes passed on, modulo 2^32, and what the page says.
+    passed_on: AtomicU32,
+    told: AtomicU32,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Letters {
+    waiting: Waiting,
+    bytes: usize,
+    closed: bool,
+}
+
+impl Outbox {
+    fn new(place: Option<Place>) -> Self {
+        Outbox {
+            place,
+            letters: Mutex::default(),
+            filled: Notify::new(),
+            emptied: Notify::new(),
+            passed_on: AtomicU32::new(0),
+            told: AtomicU32::new(0),
+            tasks: Mutex::default(),
+        }
+    }
+
+    fn letters(&self) -> MutexGuard<'_, Letters> {
+        self.letters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tasks(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// False: there is far more than a program that keeps to the page would send.
+    fn push(&self, header: Header, content: Bytes) -> bool {
+        let mut letters = self.letters();
+        letters.bytes += content.len();
+        letters.waiting.push_back((header, content));
+        self.filled.notify_one();
+        letters.bytes <= WAITING_BYTES_MAX
+    }
+
+    /// The message at the front; waits for one. `None`: nothing more will come.
+    async fn front(&self, idle: impl Fn()) -> Option<(Header, Bytes)> {
+        loop {
+            {
+                let letters = self.letters();
+                match letters.waiting.front() {
+                    Some(front) => return Some(front.clone()),
+                    None if letters.closed => return None,
+                    None => {}
+                }
+            }
+            idle();
+            self.filled.notified().await;
+        }
+    }
+
+    /// The message at the front has been passed on.
+    fn pop(&self, page: &Page) {
+        let mut letters = self.letters();
+        let Some((_, content)) = letters.waiting.pop_front() else { return };
+        letters.bytes -= content.len();
+        let passed_on = self.passed_on.load(Relaxed).wrapping_add(content.len() as u32);
+        self.passed_on.store(passed_on, Relaxed);
+        let untold = passed_on.wrapping_sub(self.told.load(Relaxed));
+        if letters.waiting.is_empty() || untold >= STEP_BYTES {
+            self.told.store(passed_on, Relaxed);
+            if let Some(place) = self.place {
+                page.set_passed_on(place, passed_on);
+            }
+        }
+        if letters.bytes < ROOM_BYTES as usize {
+            self.emptied.notify_waiters();
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        let letters = self.letters();
+        letters.closed || letters.bytes < ROOM_BYTES as usize
+    }
+
+    /// Waits until a message can be sent, or none can any more.
+    pub(crate) async fn room(&self) {
+        loop {
+            let emptied = self.emptied.notified();
+            if self.has_room() {
+                return;
+            }
+            emptied.await;
+        }
+    }
+
+    /// Nothing more will come. What waits is still sent.
+    fn close(&self) {
+        self.letters().closed = true;
+        self.filled.notify_one();
+        self.emptied.notify_waiters();
+    }
+
+    /// Ends the tasks; what they had in hand is where it was.
+    async fn stop(&self) -> Waiting {
+        let tasks = std::mem::take(&mut *self.tasks());
+        tasks.iter().for_each(JoinHandle::abort);
+        for task in tasks {
+            // It was told to end.
+            let _ = task.await;
+        }
+        self.close();
+        std::mem::take(&mut self.letters().waiting)
+    }
+}
+
+/// What a one-to-many socket does until the program has closed it.
+pub(crate) async fn live(sockets: &Arc<Sockets>, socket: &Arc<Socket>, turns: &mut UnboundedReceiver<Turn>) {
+    let mut associations = None;
+    loop {
+        tokio::select! {
+            taken = socket.line.take() => match taken {
+                Ok(taken) => {
+                    if let Some(unread) = dispatch(socket, taken) {
+                        return close(socket, unread);
+                    }
+                    drain(socket);
+                }
+                Err(_) => return close(socket, false),
+            },
+            turn = turns.recv() => match turn {
+                Some(Turn::Listen(new)) => associations = Some(new),
+                Some(Turn::Connect { .. } | Turn::Carry { .. }) => {}
+                None => return close(socket, false),
+            },
+            accepted = next(&mut associations) => accept(sockets, socket, accepted),
+        }
+    }
+}
+
+/// The next association that a peer has set up.
+async fn next(associations: &mut Option<Receiver<Association>>) -> Association {
+    if let Some(listening) = associations
+        && let Some(association) = listening.recv().await
+    {
+        return association;
+    }
+    std::future::pending().await
+}
+
+fn accept(sockets: &Arc<Sockets>, socket: &Arc<Socket>, association: Association) {
+    // One that is gone already has nobody to tell.
+    let Some(address) = association.peer_address() else { return };
+    let peer = as_seen(socket.v6, SocketAddr::new(address.hosts[0], address.port));
+    begin(sockets, socket, peer, Origin::Accepted(association));
+}
+
+/// Adds an association to a one-to-many socket.
+pub(crate) fn begin(
+    sockets: &Arc<Sockets>,
+    socket: &Arc<Socket>,
+    peer: SocketAddr,
+    origin: Origin,
+) -> Arc<Member> {
+    let member = Arc::new(Member::new(sockets.next_association(), peer));
+    let outbox = Arc::new(Outbox::new(socket.page.enter(member.id, 0, &peer)));
+    *member.outbox() = Some(Arc::clone(&outbox));
+    socket.lock().members.insert(member.id, Arc::clone(&member));
+    let task = tokio::spawn(live_on(Arc::clone(socket), Arc::clone(&member), Arc::clone(&outbox), origin));
+    outbox.tasks().push(task);
+    member
+}
+
+/// Sets an association up and sends what is for it.
+async fn live_on(socket: Arc<Socket>, member: Arc<Member>, outbox: Arc<Outbox>, origin: Origin) {
+    let association = match set_up(origin).await {
+        Ok(association) => association,
+        Err(error) => return cannot_start(&socket, &member, error).await,
+    };
+    if let Some(place) = outbox.place {
+        socket.page.set_entry_streams_out(place, association.streams_out());
+    }
+    member.set_up(association.clone());
+    if !outbox.letters().closed {
+        let upward = tokio::spawn(end_after(Arc::clone(&socket), Arc::clone(&member)));
+        outbox.tasks().push(upward);
+    }
+    // What waits while nothing more comes leaves at once.
+    while let Some((header, content)) = outbox.front(|| association.flush()).await {
+        // What is sent into an association that is gone is lost, as in the kernel.
+        let _ = pump::pass_on(&association, &header, content).await;
+        outbox.pop(&socket.page);
+    }
+}
+
+async fn set_up(origin: Origin) -> Result<Association, Errno> {
+    match origin {
+        Origin::Accepted(association) => Ok(association),
+        Origin::Connecting { stack, port, server } => {
+            let outcome = Association::connect_from(&stack, port, &server).await;
+            outcome.map_err(|error| errno::of_connect(&error))
+        }
+    }
+}
+
+async fn cannot_start(socket: &Socket, member: &Member, error: Errno) {
+    forget(socket, member);
+    member.set_failed(error);
+    if let Some(notification) = notify::cannot_start(member, |kind| socket.wants(kind)) {
+        let _one_at_a_time = socket.delivery.lock().await;
+        // A program that is gone needs no news.
+        let _ = socket.line.put(notification.header(), notification.blocks()).await;
+    }
+}
+
+async fn end_after(socket: Arc<Socket>, member: Arc<Member>) {
+    pump::up(&socket, &member, |_| drop(forget(&socket, &member))).await;
+}
+
+/// The socket has the association no more.
+fn forget(socket: &Socket, member: &Member) -> Option<Arc<Outbox>> {
+    socket.lock().members.remove(&member.id);
+    let outbox = member.outbox().take()?;
+    if let Some(place) = outbox.place {
+        socket.page.leave(place);
+    }
+    outbox.close();
+    Some(outbox)
+}
+
+/// Takes an association away from its socket, with what waits to be sent.
+pub(crate) async fn take_off(socket: &Socket, member: &Member) -> Waiting {
+    match forget(socket, member) {
+        Some(outbox) => outbox.stop().await,
+        None => Waiting::new(),
+    }
+}
+
+/// Takes everything that the program has sent up to now.
+pub(crate) fn drain(socket: &Socket) {
+    while let Ok(taken @ Intake::Message(..)) = socket.line.try_take() {
+        dispatch(socket, taken);
+    }
+}
+
+/// Says how the program has left, if it has: whether something was unread.
+fn dispatch(socket: &Socket, taken: Intake) -> Option<bool> {
+    match taken {
+        Intake::Message(header, content) => {
+            let member = socket.lock().members.get(&header.association).cloned();
+            // What is sent into an association that is gone is lost, as in the kernel.
+            if let Some(member) = member {
+                hand_over(&member, header, content);
+            }
+            None
+        }
+        Intake::Malformed => {
+            log(format_args!("a program writes something else than records to its socket"));
+            Some(true)
+        }
+        Intake::Unread => Some(true),
+        Intake::End => Some(false),
+    }
+}
+
+fn hand_over(member: &Member, header: Header, content: Bytes) {
+    if header.flags.contains(Flags::ABORT) {
+        if let Some(association) = member.association() {
+            pump::abort(association, &String::from_utf8_lossy(&content));
+        }
+        return;
+    }
+    let outbox = member.outbox().clone();
+    if outbox.is_some_and(|outbox| !outbox.push(header, content))
+        && let Some(association) = member.association()
+    {
+        log(format_args!("a program sends more than there is room for"));
+        pump::abort(association, "the program has sent more than there is room for");
+    }
+}
+
+/// The program has closed the socket. What was sent is delivered, and each association shut down, when its last handle is
+/// dropped.
+fn close(socket: &Socket, unread: bool) {
+    let (members, lingers) = {
+        let mut inner = socket.lock();
+        (std::mem::take(&mut inner.members), inner.settings.lingers())
+    };
+    let reason = match (unread, lingers) {
+        (true, _) => Some(pump::UNREAD),
+        (false, false) => Some("the program has closed its socket with SO_LINGER 0"),
+        (false, true) => None,
+    };
+    for member in members.values() {
+        let Some(outbox) = member.outbox().take() else { continue };
+        outbox.close();
+        let tasks = std::mem::take(&mut *outbox.tasks());
+        // The first sends what waits; the other has nobody to hand anything to.
+        tasks.iter().skip(1).for_each(JoinHandle::abort);
+        match (reason, member.association()) {
+            (Some(reason), Some(association)) => pump::abort(association, reason),
+            // Given up, it is not set up.
+            (Some(_), None) => tasks.iter().for_each(JoinHandle::abort),
+            (None, _) => {}
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Associations of sockets: what requests ask about, and what is on its way up.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use bytes::Bytes;
+use carrier::record::Header;
+use rustix::io::Errno;
+use swiftwater::Message;
+use swiftwater::tokio::Association;
+use tokio::sync::watch;
+
+use crate::many::Outbox;
+
+/// The first number of an association: those before stand for the socket, for the one that is meant, and for all, as with
+/// the kernel (`SCTP_FUTURE_ASSOC` and others).
+pub(crate) const FIRST_ID: u32 = 3;
+
+/// An association of a socket.
+pub(crate) struct Member {
+    /// Unique in the daemon.
+    pub(crate) id: u32,
+    /// Its peer, as the program sees it.
+    pub(crate) peer: SocketAddr,
+    association: OnceLock<Association>,
+    outcome: watch::Sender<Outcome>,
+    /// What is being handed to the program; it stays here until it is. Whoever hands up holds the lock.
+    pub(crate) held: tokio::sync::Mutex<VecDeque<Upward>>,
+    /// Of a one-to-many socket.
+    outbox: Mutex<Option<Arc<Outbox>>>,
+}
+
+/// How setting up has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Pending,
+    Up,
+    Failed(Errno),
+}
+
+/// Something for the program.
+#[derive(Debug)]
+pub(crate) enum Upward {
+    Message(Header, Message),
+    Notification(Header, Bytes),
+}
+
+impl Upward {
+    pub(crate) fn header(&self) -> &Header {
+        match self {
+            Upward::Message(header, _) | Upward::Notification(header, _) => header,
+        }
+    }
+
+    pub(crate) fn blocks(&self) -> &[Bytes] {
+        match self {
+            Upward::Message(_, message) => message.blocks(),
+            Upward::Notification(_, content) => std::slice::from_ref(content),
+        }
+    }
+}
+
+impl Member {
+    pub(crate) fn new(id: u32, peer: SocketAddr) -> Member {
+        Member {
+            id,
+            peer,
+            association: OnceLock::new(),
+            outcome: watch::Sender::new(Outcome::Pending),
+            held: tokio::sync::Mutex::default(),
+            outbox: Mutex::default(),
+        }
+    }
+
+    /// One that is up.
+    pub(crate) fn with(id: u32, peer: SocketAddr, association: Association) -> Member {
+        let member = Member::new(id, peer);
+        member.set_up(association);
+        member
+    }
+
+    /// It is up.
+    pub(crate) fn set_up(&self, association: Association) {
+        // An association is set up once.
+        let _ = self.association.set(association);
+        self.outcome.send_replace(Outcome::Up);
+    }
+
+    pub(crate) fn set_failed(&self, error: Errno) {
+        self.outcome.send_replace(Outcome::Failed(error));
+    }
+
+    /// `None`: it is being set up.
+    pub(crate) fn association(&self) -> Option<&Association> {
+        self.association.get()
+    }
+
+    pub(crate) fn outcome(&self) -> Outcome {
+        *self.outcome.borrow()
+    }
+
+    /// Waits until it is known how setting up has ended.
+    pub(crate) async fn set_up_ended(&self) -> Outcome {
+        let mut outcome = self.outcome.subscribe();
+        match outcome.wait_for(|outcome| *outcome != Outcome::Pending).await {
+            Ok(outcome) => *outcome,
+            Err(_) => Outcome::Failed(Errno::CONNABORTED),
+        }
+    }
+
+    pub(crate) fn outbox(&self) -> MutexGuard<'_, Option<Arc<Outbox>>> {
+        self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the peer has this address, in the form in which programs see it.
+    pub(crate) fn has_peer(&self, address: SocketAddr) -> bool {
+        let same = |ip: std::net::IpAddr| ip.to_canonical() == address.ip().to_canonical();
+        if self.peer.port() != address.port() {
+            return false;
+        }
+        let known = self.association.get().and_then(Association::peer_address);
+        same(self.peer.ip()) || known.is_some_and(|peer| peer.hosts.into_iter().any(same))
+    }
+}

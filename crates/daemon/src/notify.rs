@@ -1,0 +1,222 @@
+//! Notifications (RFC 6458 §6.1) as the C structures that programs get.
+//!
+//! Whether a program wants one is looked up when it happens, in what it has subscribed to.
+
+use std::net::{IpAddr, SocketAddr};
+
+use bytes::Bytes;
+use carrier::record::{Flags, Header, Kind};
+use swiftwater::{Event, PathChange, SendInfo};
+
+use crate::addresses::{self, as_seen};
+use crate::member::{Member, Upward};
+use crate::pump;
+
+/// `sn_type`: a kind of notification. Its distance from the first is its place in `struct sctp_event_subscribe`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub(crate) enum Type {
+    AssociationChange = FIRST_TYPE + 1,
+    PeerAddressChange = FIRST_TYPE + 2,
+    SendFailed = FIRST_TYPE + 3,
+    RemoteError = FIRST_TYPE + 4,
+    Shutdown = FIRST_TYPE + 5,
+    PartialDelivery = FIRST_TYPE + 6,
+    AdaptationIndication = FIRST_TYPE + 7,
+    SenderDry = FIRST_TYPE + 9,
+    SendFailedEvent = FIRST_TYPE + 13,
+}
+
+/// `SCTP_SN_TYPE_BASE`, which is `SCTP_DATA_IO_EVENT`.
+const FIRST_TYPE: u16 = 1 << 15;
+
+impl Type {
+    /// Its place in `struct sctp_event_subscribe`.
+    pub(crate) fn subscription(self) -> usize {
+        usize::from(self as u16 - FIRST_TYPE)
+    }
+}
+
+/// `sac_state`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+enum AssociationChange {
+    Up = 0,
+    Lost = 1,
+    Restarted = 2,
+    ShutDown = 3,
+    CannotStart = 4,
+}
+
+/// `pdapi_indication`.
+const PARTIAL_DELIVERY_ABORTED: u32 = 0;
+/// `ssf_flags`: it left this host at least once.
+const DATA_SENT: u16 = 1;
+/// `sinfo_flags`.
+const UNORDERED: u16 = 1;
+
+/// The notifications of an event that the program wants: it may have subscribed to both forms of one.
+pub(crate) fn of(member: &Member, event: &Event, wants: impl Fn(Type) -> bool) -> Vec<Upward> {
+    let both = [Type::SendFailed, Type::SendFailedEvent];
+    let (one, kinds) = match kind(event) {
+        Some(kind) => ([kind, kind], 1),
+        None if matches!(event, Event::SendFailed { .. }) => (both, 2),
+        None => return Vec::new(),
+    };
+    let wanted = one[..kinds].iter().filter(|kind| wants(**kind));
+    wanted.filter_map(|kind| build(member, event, *kind)).collect()
+}
+
+/// The kind of notification that an event is, if it is one.
+fn kind(event: &Event) -> Option<Type> {
+    Some(match event {
+        Event::Up | Event::Restarted(_) | Event::Down(_) => Type::AssociationChange,
+        Event::PeerShutdown => Type::Shutdown,
+        Event::PathChanged { .. } => Type::PeerAddressChange,
+        Event::RemoteError { .. } => Type::RemoteError,
+        Event::SenderDry => Type::SenderDry,
+        Event::AdaptationIndication(_) => Type::AdaptationIndication,
+        Event::PartialDeliveryAborted { .. } => Type::PartialDelivery,
+        _ => return None,
+    })
+}
+
+/// An association could not be set up.
+pub(crate) fn cannot_start(member: &Member, wants: impl Fn(Type) -> bool) -> Option<Upward> {
+    wants(Type::AssociationChange).then(|| association_change(member, AssociationChange::CannotStart, (0, 0)))
+}
+
+fn build(member: &Member, event: &Event, kind: Type) -> Option<Upward> {
+    let streams = member.association().map_or((0, 0), pump::streams);
+    let change = |state| association_change(member, state, streams);
+    Some(match event {
+        Event::Up => change(AssociationChange::Up),
+        Event::Restarted(_) => change(AssociationChange::Restarted),
+        Event::Down(None) => change(AssociationChange::ShutDown),
+        Event::Down(Some(_)) => change(AssociationChange::Lost),
+        Event::PeerShutdown | Event::SenderDry => Notification::new(kind).u32(member.id).finish(member),
+        Event::PathChanged { address, change, .. } => path_change(member, *address, *change)?,
+        Event::RemoteError { cause, information } => Notification::new(kind)
+            .bytes(&cause.to_be_bytes())
+            .u16(0)
+            .u32(member.id)
+            .bytes(information)
+            .finish(member),
+        Event::AdaptationIndication(indication) => {
+            Notification::new(kind).u32(*indication).u32(member.id).finish(member)
+        }
+        Event::PartialDeliveryAborted { stream, ssn } => Notification::new(kind)
+            .u32(PARTIAL_DELIVERY_ABORTED)
+            .u32(member.id)
+            .u32((*stream).into())
+            .u32((*ssn).into())
+            .finish(member),
+        Event::SendFailed { info, data, was_sent, cause, .. } => {
+            let failed = Failed { info, data, was_sent: *was_sent, cause: *cause };
+            failed.build(member, kind)
+        }
+        _ => return None,
+    })
+}
+
+/// `struct sctp_assoc_change`.
+fn association_change(member: &Member, state: AssociationChange, streams: (u16, u16)) -> Upward {
+    Notification::new(Type::AssociationChange)
+        .u16(state as u16)
+        .u16(0)
+        .u16(streams.0)
+        .u16(streams.1)
+        .u32(member.id)
+        .finish(member)
+}
+
+/// `struct sctp_paddr_change`.
+fn path_change(member: &Member, address: IpAddr, change: PathChange) -> Option<Upward> {
+    const SOCKADDR_STORAGE_BYTES: usize = 128;
+    let state = match change {
+        PathChange::Available => 0,
+        PathChange::Unreachable => 1,
+        PathChange::Removed => 2,
+        PathChange::MadePrimary => 4,
+        PathChange::Confirmed => 5,
+        _ => return None,
+    };
+    let mut place = Vec::with_capacity(SOCKADDR_STORAGE_BYTES);
+    let address = SocketAddr::new(address, member.peer.port());
+    addresses::append(&mut place, as_seen(member.peer.is_ipv6(), address));
+    place.resize(SOCKADDR_STORAGE_BYTES, 0);
+    let mut notification = Notification::new(Type::PeerAddressChange);
+    Some(notification.bytes(&place).u32(state).u32(0).u32(member.id).finish(member))
+}
+
+/// A message, or a part of it, that was not delivered.
+struct Failed<'a> {
+    info: &'a SendInfo,
+    data: &'a [u8],
+    was_sent: bool,
+    cause: u16,
+}
+
+impl Failed<'_> {
+    /// `struct sctp_send_failed` or `struct sctp_send_failed_event`.
+    fn build(&self, member: &Member, kind: Type) -> Upward {
+        let mut notification = Notification::with_flags(kind, if self.was_sent { DATA_SENT } else { 0 });
+        notification.u32(self.cause.into());
+        let flags = if self.info.unordered { UNORDERED } else { 0 };
+        let ppid = self.info.ppid.to_be();
+        match kind {
+            Type::SendFailed => {
+                let lifetime = self.info.lifetime.map_or(0, |lifetime| lifetime.as_millis() as u32);
+                notification.u16(self.info.stream).u16(0).u16(flags).u16(0);
+                notification.u32(ppid).u32(self.info.context).u32(lifetime).u32(0).u32(0);
+            }
+            _ => {
+                notification.u16(self.info.stream).u16(flags).u32(ppid).u32(self.info.context);
+            }
+        }
+        notification.u32(member.id).u32(member.id).bytes(self.data).finish(member)
+    }
+}
+
+/// Builds one notification; the length is filled in at the end.
+struct Notification {
+    bytes: Vec<u8>,
+}
+
+impl Notification {
+    fn new(kind: Type) -> Self {
+        Notification::with_flags(kind, 0)
+    }
+
+    fn with_flags(kind: Type, flags: u16) -> Self {
+        let mut new = Notification { bytes: Vec::with_capacity(64) };
+        new.u16(kind as u16).u16(flags).u32(0);
+        new
+    }
+
+    fn u16(&mut self, number: u16) -> &mut Self {
+        self.bytes(&number.to_ne_bytes())
+    }
+
+    fn u32(&mut self, number: u32) -> &mut Self {
+        self.bytes(&number.to_ne_bytes())
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
+        self.bytes.extend_from_slice(bytes);
+        self
+    }
+
+    fn finish(&mut self, member: &Member) -> Upward {
+        let bytes = self.bytes.len() as u32;
+        self.bytes[4..8].copy_from_slice(&bytes.to_ne_bytes());
+        let header = Header {
+            bytes,
+            flags: Flags::END,
+            association: member.id,
+            address: Some(member.peer),
+            ..Header::new(Kind::Notification)
+        };
+        Upward::Notification(header, Bytes::from(std::mem::take(&mut self.bytes)))
+    }
+}

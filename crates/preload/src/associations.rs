@@ -1,0 +1,65 @@
+//! What libsctp asks for by private options, as C structures: `sctp_connectx` and `sctp_peeloff`.
+
+use std::os::fd::RawFd;
+use std::ptr;
+
+use libc::{c_int, sockaddr};
+
+use crate::descriptor::Descriptor;
+use crate::system::{Errno, Result};
+use crate::{address, setup};
+
+pub(crate) const SCTP_SOCKOPT_PEELOFF: c_int = 102;
+pub(crate) const SCTP_SOCKOPT_CONNECTX_OLD: c_int = 107;
+pub(crate) const SCTP_SOCKOPT_CONNECTX: c_int = 110;
+pub(crate) const SCTP_SOCKOPT_CONNECTX3: c_int = 111;
+pub(crate) const SCTP_SOCKOPT_PEELOFF_FLAGS: c_int = 122;
+
+/// `sctp_peeloff_flags_arg_t`, of which `sctp_peeloff_arg_t` is the beginning.
+const PEELOFF_BYTES: usize = 8;
+const PEELOFF_FLAGS_BYTES: usize = 12;
+
+/// `struct sctp_getaddrs_old`.
+#[repr(C)]
+struct Listed {
+    association: c_int,
+    /// Bytes, whatever the kernel calls it.
+    bytes: c_int,
+    addresses: *const sockaddr,
+}
+
+/// The bytes that came with `SCTP_SOCKOPT_PEELOFF` or with `SCTP_SOCKOPT_PEELOFF_FLAGS`.
+pub(crate) fn peel_off(fd: RawFd, descriptor: &Descriptor, name: c_int, given: &[u8]) -> Result<RawFd> {
+    let expected = if name == SCTP_SOCKOPT_PEELOFF { PEELOFF_BYTES } else { PEELOFF_FLAGS_BYTES };
+    let given = given.get(..expected).ok_or(Errno(libc::EINVAL))?;
+    let mut words = given.as_chunks::<4>().0.iter().map(|word| c_int::from_ne_bytes(*word));
+    let association = words.next().unwrap_or(0).cast_unsigned();
+    let flags = words.nth(1).unwrap_or(0);
+    setup::peel_off(fd, descriptor, association, flags)
+}
+
+/// The addresses that came with `SCTP_SOCKOPT_CONNECTX`. The association that was begun, if one was, and how it ended.
+pub(crate) fn connect(fd: RawFd, descriptor: &Descriptor, list: &[u8]) -> Result<(u32, Result<()>)> {
+    // SAFETY: as many bytes are there.
+    let peer = unsafe { address::read_list(list.as_ptr().cast(), list.len()) }?;
+    Ok(setup::connect(fd, descriptor, &peer))
+}
+
+/// The same with `SCTP_SOCKOPT_CONNECTX3`, which has a pointer to the addresses.
+///
+/// # Safety
+///
+/// The pointer in what was given points to as many bytes as it says.
+pub(crate) unsafe fn connect_listed(fd: RawFd, descriptor: &Descriptor, given: &[u8]) -> (u32, Result<()>) {
+    if given.len() < size_of::<Listed>() {
+        return (0, Err(Errno(libc::EINVAL)));
+    }
+    // SAFETY: as many bytes are there, and any are one.
+    let listed = unsafe { ptr::read_unaligned(given.as_ptr().cast::<Listed>()) };
+    let bytes = usize::try_from(listed.bytes).unwrap_or(0);
+    // SAFETY: as the caller says.
+    match unsafe { address::read_list(listed.addresses, bytes) } {
+        Ok(peer) => setup::connect(fd, descriptor, &peer),
+        Err(error) => (0, Err(error)),
+    }
+}

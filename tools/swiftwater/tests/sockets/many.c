@@ -1,0 +1,270 @@
+/* One-to-many sockets: any number of associations on one descriptor (RFC 6458 section 3), sctp_peeloff, sctp_bindx, sctp_connectx. */
+#include "check.h"
+
+enum { SCTP_INITMSG = 2, SCTP_EVENTS = 11 };
+enum { SCTP_BINDX_ADD = 100, SCTP_BINDX_REM = 101, SCTP_PEELOFF = 102, SCTP_PEER_ADDRS = 108, SCTP_LOCAL_ADDRS = 109, SCTP_CONNECTX = 110 };
+enum { SCTP_SNDRCV = 1, SCTP_INIT = 0 };
+enum { SCTP_ABORT = 4, SCTP_SENDALL = 64, SCTP_EOF = 0x200, MSG_NOTIFICATION = 0x8000 };
+enum { ASSOC_CHANGE = 0x8001, SHUTDOWN_EVENT = 0x8005 };
+enum { COMM_UP, COMM_LOST, RESTART, SHUTDOWN_COMP, CANT_STR_ASSOC };
+
+struct sndrcvinfo {
+    uint16_t stream, ssn, flags;
+    uint32_t ppid, context, timetolive, tsn, cumtsn;
+    int32_t assoc_id;
+};
+struct assoc_change {
+    uint16_t type, flags;
+    uint32_t length;
+    uint16_t state, error, outbound, inbound;
+    int32_t assoc_id;
+};
+struct getaddrs {
+    int32_t assoc_id;
+    uint32_t count;
+    struct sockaddr_in list[8];
+};
+
+struct heard {
+    char text[300];
+    ssize_t bytes;
+    int flags;
+    struct sockaddr_in from;
+    struct sndrcvinfo info;
+};
+
+static int many(int port)
+{
+    struct sockaddr_in a = loopback(port);
+    char events[] = {1, 1, 0, 0, 0, 1, 0, 0};
+    int fd = socket(AF_INET, SOCK_SEQPACKET, IPPROTO_SCTP);
+    CHECK(fd >= 0 && setsockopt(fd, IPPROTO_SCTP, SCTP_EVENTS, events, sizeof events) == 0);
+    CHECK(port == 0 || bind(fd, (struct sockaddr *)&a, sizeof a) == 0);
+    return fd;
+}
+
+static struct heard hear(int fd, int flags)
+{
+    struct heard h = {0};
+    char control[CMSG_SPACE(sizeof h.info)] __attribute__((aligned(8)));
+    struct iovec part = {h.text, sizeof h.text - 1};
+    struct msghdr m = {&h.from, sizeof h.from, &part, 1, control, sizeof control, 0};
+    CHECK((h.bytes = recvmsg(fd, &m, flags)) >= 0);
+    h.flags = m.msg_flags;
+    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+    if (c != NULL)
+        memcpy(&h.info, CMSG_DATA(c), sizeof h.info);
+    return h;
+}
+
+/* The next is this change of an association; says of which. */
+static int changed(int fd, int state)
+{
+    struct heard h = hear(fd, 0);
+    struct assoc_change *change = (void *)h.text;
+    CHECK(h.flags == (MSG_NOTIFICATION | MSG_EOR) && h.bytes == sizeof *change);
+    CHECK(change->type == ASSOC_CHANGE && change->state == state && change->length == sizeof *change);
+    CHECK(state != COMM_UP || (change->outbound > 0 && change->inbound > 0));
+    return change->assoc_id;
+}
+
+static void shut_down(int fd)
+{
+    struct heard h = hear(fd, 0);
+    CHECK(h.flags == (MSG_NOTIFICATION | MSG_EOR) && h.bytes == 12 && *(uint16_t *)h.text == SHUTDOWN_EVENT);
+}
+
+static ssize_t say(int fd, const char *text, struct sockaddr_in *to, int type, const void *info, size_t bytes)
+{
+    char control[CMSG_SPACE(64)] = {0};
+    struct iovec part = {(void *)text, strlen(text)};
+    struct msghdr m = {.msg_name = to, .msg_namelen = to ? sizeof *to : 0, .msg_iov = &part, .msg_iovlen = 1};
+    if (info != NULL) {
+        m.msg_control = control;
+        m.msg_controllen = CMSG_SPACE(bytes);
+        struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+        *c = (struct cmsghdr){.cmsg_len = CMSG_LEN(bytes), .cmsg_level = IPPROTO_SCTP, .cmsg_type = type};
+        memcpy(CMSG_DATA(c), info, bytes);
+    }
+    return sendmsg(fd, &m, MSG_NOSIGNAL);
+}
+
+static ssize_t say_by_id(int fd, const char *text, int id, int flags)
+{
+    struct sndrcvinfo info = {.assoc_id = id, .flags = flags};
+    return say(fd, text, NULL, SCTP_SNDRCV, &info, sizeof info);
+}
+
+static void expect(int fd, const char *text, int id)
+{
+    struct heard h = hear(fd, 0);
+    CHECK(h.flags == MSG_EOR && strcmp(h.text, text) == 0);
+    CHECK(h.info.assoc_id == id);
+}
+
+/* A message to an address sets the association up; two clients of one server. */
+static void implicitly(void)
+{
+    struct sockaddr_in a = loopback(7), none = loopback(9);
+    uint16_t init[4] = {3, 4, 0, 0};
+    int server = many(7), one = many(0), other = many(0);
+    FAILS(send(one, "x", 1, MSG_NOSIGNAL), EPIPE);
+    FAILS(say_by_id(one, "x", 12345, 0), EPIPE);
+    FAILS(accept(server, NULL, NULL), EOPNOTSUPP);
+    CHECK(listen(server, 5) == 0);
+    CHECK(say(one, "from one", &a, SCTP_INIT, init, sizeof init) == 8);
+    CHECK(say(one, "and again", &a, 0, NULL, 0) == 9);
+    CHECK(sendto(other, "from the other", 14, 0, (struct sockaddr *)&a, sizeof a) == 14);
+    int up = changed(one, COMM_UP), id[2];
+    /* They may come in any order. */
+    for (int seen = 0, n = 0; seen < 5; seen++) {
+        struct heard h = hear(server, 0);
+        if (h.flags & MSG_NOTIFICATION) {
+            id[n++ & 1] = ((struct assoc_change *)h.text)->assoc_id;
+            continue;
+        }
+        CHECK(h.info.assoc_id == id[0] || (n == 2 && h.info.assoc_id == id[1]));
+        CHECK(say_by_id(server, h.text, h.info.assoc_id, 0) == h.bytes);
+    }
+    CHECK(id[0] != id[1] && id[0] >= 3 && id[1] >= 3);
+    expect(one, "from one", up);
+    expect(one, "and again", up);
+    expect(other, "from the other", changed(other, COMM_UP));
+
+    struct sndrcvinfo wrong = {.assoc_id = up, .stream = 3};
+    FAILS(say(one, "no such stream", NULL, SCTP_SNDRCV, &wrong, sizeof wrong), EINVAL);
+    FAILS(say_by_id(one, "with text", up, SCTP_EOF), EINVAL);
+    FAILS(say_by_id(one, "", up, 0), EINVAL);
+    CHECK(say_by_id(server, "to both", 0, SCTP_SENDALL) == 7);
+    CHECK(strcmp(hear(one, 0).text, "to both") == 0 && strcmp(hear(other, 0).text, "to both") == 0);
+
+    /* One is shut down, the other aborted. */
+    CHECK(say_by_id(one, "", up, SCTP_EOF) == 0);
+    shut_down(server);
+    int ended = changed(server, SHUTDOWN_COMP), left = ended == id[0] ? id[1] : id[0];
+    CHECK(changed(one, SHUTDOWN_COMP) == up);
+    CHECK(say_by_id(server, "", left, SCTP_ABORT) == 0);
+    CHECK(changed(server, COMM_LOST) == left);
+    changed(other, COMM_LOST);
+    FAILS(say_by_id(server, "x", left, 0), EPIPE);
+
+    CHECK(say(one, "to nobody", &none, 0, NULL, 0) == 9);
+    changed(one, CANT_STR_ASSOC);
+    FAILS(connect(one, (struct sockaddr *)&none, sizeof none), ECONNREFUSED);
+    changed(one, CANT_STR_ASSOC);
+    CHECK(close(one) == 0 && close(other) == 0 && close(server) == 0);
+}
+
+/* An association becomes a descriptor of its own, with what has arrived for it. */
+static void peeled_off(void)
+{
+    struct sockaddr_in a = loopback(8);
+    struct { int32_t id; int fd; } peel;
+    socklen_t size = sizeof peel;
+    int server = many(8), one = many(0), other = many(0), type;
+    CHECK(listen(server, 5) == 0);
+    CHECK(connect(one, (struct sockaddr *)&a, sizeof a) == 0);
+    FAILS(connect(one, (struct sockaddr *)&a, sizeof a), EISCONN);
+    CHECK(connect(other, (struct sockaddr *)&a, sizeof a) == 0);
+    changed(one, COMM_UP);
+    changed(other, COMM_UP);
+    int id = changed(server, COMM_UP), second = changed(server, COMM_UP);
+    CHECK(say(one, "first", &a, 0, NULL, 0) == 5 && say(other, "between", &a, 0, NULL, 0) == 7);
+    CHECK(say(one, "second", &a, 0, NULL, 0) == 6 && polls(server, POLLIN, -1) == POLLIN);
+    /* Until all three are there. */
+    for (int all = 0; all < 5 + 7 + 6;) {
+        struct heard h = hear(server, 0);
+        CHECK(h.flags == MSG_EOR);
+        all += h.bytes;
+        CHECK(say_by_id(server, h.text, h.info.assoc_id, 0) == h.bytes);
+    }
+    CHECK(polls(one, POLLIN, -1) == POLLIN && strcmp(hear(one, 0).text, "first") == 0);
+    CHECK(strcmp(hear(one, 0).text, "second") == 0 && strcmp(hear(other, 0).text, "between") == 0);
+
+    CHECK(say(one, "third", &a, 0, NULL, 0) == 5 && polls(server, POLLIN, -1) == POLLIN);
+    peel.id = 99999;
+    FAILS(getsockopt(server, IPPROTO_SCTP, SCTP_PEELOFF, &peel, &size), EINVAL);
+    peel.id = id;
+    CHECK(getsockopt(server, IPPROTO_SCTP, SCTP_PEELOFF, &peel, &size) >= 0);
+    CHECK(getsockopt(peel.fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_SEQPACKET);
+    expect(peel.fd, "third", id);
+    CHECK(send(peel.fd, "answer", 6, 0) == 6 && strcmp(hear(one, 0).text, "answer") == 0);
+    FAILS(say_by_id(server, "it is not here", id, 0), EPIPE);
+    CHECK(say_by_id(server, "still", second, 0) == 5 && strcmp(hear(other, 0).text, "still") == 0);
+    CHECK(polls(server, POLLIN, 0) == 0);
+    CHECK(close(peel.fd) == 0);
+    shut_down(one);
+    changed(one, SHUTDOWN_COMP);
+    CHECK(close(server) == 0 && close(one) == 0 && close(other) == 0);
+}
+
+static void several_addresses(void)
+{
+    struct sockaddr_in a[3] = {loopback(10), loopback(10), loopback(10)};
+    struct getaddrs addresses = {0};
+    socklen_t size = sizeof addresses;
+    int server = many(0), one = many(0);
+    a[1].sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
+    a[2].sin_addr.s_addr = htonl(INADDR_LOOPBACK + 2);
+    CHECK(setsockopt(server, IPPROTO_SCTP, SCTP_BINDX_ADD, a, sizeof a) == 0);
+    FAILS(setsockopt(server, IPPROTO_SCTP, SCTP_BINDX_ADD, a, sizeof *a), EINVAL);
+    CHECK(setsockopt(server, IPPROTO_SCTP, SCTP_BINDX_REM, a + 2, sizeof *a) == 0);
+    FAILS(setsockopt(server, IPPROTO_SCTP, SCTP_BINDX_REM, a + 2, sizeof *a), EINVAL);
+    CHECK(getsockopt(server, IPPROTO_SCTP, SCTP_LOCAL_ADDRS, &addresses, &size) == 0 && addresses.count == 2);
+    CHECK(addresses.list[1].sin_addr.s_addr == a[1].sin_addr.s_addr && addresses.list[1].sin_port == htons(10));
+    CHECK(listen(server, 1) == 0);
+
+    a[2] = a[0];
+    a[2].sin_port = htons(11);
+    FAILS(setsockopt(one, IPPROTO_SCTP, SCTP_CONNECTX, a + 1, 2 * sizeof *a), EINVAL);
+    int id = setsockopt(one, IPPROTO_SCTP, SCTP_CONNECTX, a, 2 * sizeof *a);
+    CHECK(id >= 3 && changed(one, COMM_UP) == id);
+    addresses = (struct getaddrs){.assoc_id = id};
+    size = sizeof addresses;
+    CHECK(getsockopt(one, IPPROTO_SCTP, SCTP_PEER_ADDRS, &addresses, &size) == 0 && addresses.count >= 1);
+    CHECK(close(server) == 0 && close(one) == 0);
+}
+
+/* A peer that does not read keeps no other waiting, and who does not want to wait is told. */
+static void one_that_does_not_read(void)
+{
+    struct sockaddr_in a = loopback(12), b = loopback(13);
+    static char text[1 << 16];
+    int slow = many(12), quick = many(13), fd = many(0), sent = 0;
+    CHECK(listen(slow, 1) == 0 && listen(quick, 1) == 0);
+    CHECK(connect(fd, (struct sockaddr *)&a, sizeof a) == 0 && connect(fd, (struct sockaddr *)&b, sizeof b) == 0);
+    changed(fd, COMM_UP);
+    changed(fd, COMM_UP);
+    while (sendto(fd, text, sizeof text, MSG_DONTWAIT, (struct sockaddr *)&a, sizeof a) == sizeof text)
+        CHECK(++sent < 10000);
+    CHECK(errno == EAGAIN);
+    CHECK(sendto(fd, "quick", 5, 0, (struct sockaddr *)&b, sizeof b) == 5);
+    changed(quick, COMM_UP);
+    CHECK(strcmp(hear(quick, 0).text, "quick") == 0);
+
+    /* Waiting ends when the other reads. */
+    pid_t reader = fork();
+    if (reader == 0) {
+        alarm(30);
+        changed(slow, COMM_UP);
+        for (size_t bytes = 0; bytes < (sent + 1) * sizeof text;) {
+            ssize_t n = recv(slow, text, sizeof text, 0);
+            CHECK(n > 0);
+            bytes += n;
+        }
+        _exit(0);
+    }
+    CHECK(sendto(fd, text, sizeof text, 0, (struct sockaddr *)&a, sizeof a) == sizeof text);
+    CHECK(ended_well(reader));
+    CHECK(close(fd) == 0 && close(slow) == 0 && close(quick) == 0);
+}
+
+int main(void)
+{
+    begin();
+    implicitly();
+    peeled_off();
+    several_addresses();
+    one_that_does_not_read();
+    return 0;
+}
