@@ -6,7 +6,9 @@ use std::time::Duration;
 use lab::packets::{build, each_chunk};
 use lab::script::{ENDPOINT_PORT, PEER_PORT, Peer, Say};
 use sctp::congestion::Algorithm;
-use sctp::{AssociationConfig, CloseReason, Event, PathStatistics, SendInfo, Statistics, Unreachable};
+use sctp::{
+    AssociationConfig, CloseReason, Event, PathChange, PathStatistics, SendInfo, Statistics, Unreachable,
+};
 use sctp_wire::cause::{Cause, Causes};
 use sctp_wire::chunk::{
     Abort, Chunk, CookieAck, CookieEcho, DataFlags, Error, Heartbeat, HeartbeatAck, Shutdown, ShutdownAck,
@@ -305,6 +307,9 @@ pub(crate) fn ended(peer: &Peer) -> Option<CloseReason> {
 
 /// How often the application was told that a path became usable, or unusable.
 pub(crate) fn path_changes(peer: &Peer, address: IpAddr, active: bool) -> usize {
-    let changed = |e: &Event| matches!(e, Event::PathChanged { remote, active: a } if remote.ip() == address && *a == active);
+    let changed = |e: &Event| {
+        matches!(e, Event::PathChanged { remote, change, .. }
+            if remote.ip() == address && (*change != PathChange::Unreachable) == active)
+    };
     peer.app.events.iter().filter(|e| changed(&e.event)).count()
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lab::packets::kinds;
 use lab::script::Peer;
-use sctp::{Event, SendInfo};
+use sctp::{Event, PathChange, PathReason, SendInfo};
 use sctp_wire::chunk::{Abort, CookieAck, CookieEcho, Heartbeat, HeartbeatAck};
 
 use crate::rules::rules;
@@ -106,7 +106,8 @@ fn probe(peer: &mut Peer) -> Vec<u8> {
 }
 
 fn is_confirmed(peer: &Peer) -> bool {
-    peer.app.saw(|event| *event == Event::PathChanged { remote: other(), active: true })
+    let (change, reason) = (PathChange::Confirmed, PathReason::Heartbeat);
+    peer.app.saw(|event| *event == Event::PathChanged { remote: other(), change, reason })
 }
 
 fn the_nonce_confirms_its_address(stage: &Stage) {

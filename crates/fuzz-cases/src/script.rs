@@ -308,8 +308,8 @@ fn change_host(input: &mut Input<'_>, world: &mut World, side: usize) {
             let others = &world.sides[1 - side].addresses;
             let address = others[which % others.len()].ip();
             // It is refused where it is not confirmed yet, or not one of this association's.
-            world.call(side, |s, _| {
-                let _ = s.endpoint.set_primary(id, address);
+            world.call(side, |s, now| {
+                let _ = s.endpoint.set_primary(now, id, address, &mut s.app);
             });
         }
         2 => world.nets[which % net::COUNT].change((which / net::COUNT) as u8),

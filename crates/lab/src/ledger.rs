@@ -249,7 +249,8 @@ impl Book {
             Event::Connected { .. } => self.entry(id).up = true,
             Event::Restarted { .. } => {
                 // What follows has another peer; what was not acknowledged is reported to be lost.
-                self.entry(id).closed = Some(CloseReason::PeerAborted("it restarted".to_owned()));
+                self.entry(id).closed =
+                    Some(CloseReason::PeerAborted { cause: 12, text: "it restarted".to_owned() });
                 self.begin(id);
                 self.entry(id).up = true;
             }

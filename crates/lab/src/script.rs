@@ -83,8 +83,10 @@ pub fn plain() -> AssociationConfig {
 }
 
 impl Peer {
-    /// The peer of an endpoint that listens, before it has said anything.
+    /// The peer of an endpoint that listens, before it has said anything. The endpoint's application wants to hear of
+    /// events.
     pub fn new(seed: u8, config: AssociationConfig) -> Self {
+        let config = AssociationConfig { events: true, ..config };
         let mut endpoint = Endpoint::new(
             EndpointConfig::default(),
             [seed; 32],
@@ -134,6 +136,7 @@ impl Peer {
     /// The endpoint connects to the peer, and its INIT is there.
     pub fn connecting(seed: u8, config: AssociationConfig) -> Self {
         let mut peer = Peer::new(seed, AssociationConfig::default());
+        let config = AssociationConfig { events: true, ..config };
         peer.id = peer
             .endpoint
             .connect(peer.now, ENDPOINT_PORT, PEER_PORT, &[peer.address], Arc::new(config), &peer.app)

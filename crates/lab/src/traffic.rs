@@ -257,10 +257,7 @@ impl Host for Traffic {
                 flow.up = false;
                 flow.closed = Some(reason);
             }
-            Event::PeerShutdown
-            | Event::Restarted { .. }
-            | Event::RemoteError { .. }
-            | Event::PathChanged { .. } => {}
+            _ => {}
         }
         self.begin(id);
     }

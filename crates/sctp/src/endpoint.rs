@@ -263,11 +263,16 @@ impl Endpoint {
     /// # Errors
     ///
     /// The peer has no such address, or has not answered there yet, or is gone.
-    pub fn set_primary(&mut self, id: AssociationId, address: IpAddr) -> Result<(), PrimaryError> {
-        let association = self.associations.get_mut(id.index()).ok_or(PrimaryError::Closed)?;
-        association.set_primary(address)?;
-        self.settle(id);
-        Ok(())
+    pub fn set_primary<H: Host + ?Sized>(
+        &mut self,
+        now: Time,
+        id: AssociationId,
+        address: IpAddr,
+        host: &mut H,
+    ) -> Result<(), PrimaryError> {
+        let mut outcome = Err(PrimaryError::Closed);
+        self.with(id, now, host, |association, cx| outcome = association.set_primary(cx, address));
+        outcome
     }
 
     /// Changes the settings of an association, but those that its handshake was about. What differs from before goes to all

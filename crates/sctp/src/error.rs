@@ -3,6 +3,8 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use sctp_wire::cause::{ProtocolViolation, UserInitiatedAbort};
+
 /// Why a message was not taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SendError {
@@ -126,8 +128,13 @@ impl std::error::Error for PrimaryError {}
 pub enum CloseReason {
     /// Both sides shut down; everything was delivered.
     Shutdown,
-    /// The peer aborted; the text is its user-initiated abort reason or the name of the error cause.
-    PeerAborted(String),
+    /// The peer aborted.
+    PeerAborted {
+        /// The code of the first error cause that it named (RFC 9260 §3.3.10); 0 if it named none.
+        cause: u16,
+        /// Its user-initiated abort reason, or the name of the error cause.
+        text: String,
+    },
     /// We aborted on the user's behalf.
     Aborted,
     /// Nobody answered the INIT.
@@ -151,12 +158,32 @@ pub enum CloseReason {
     Fault,
 }
 
+impl CloseReason {
+    /// The error cause that has ended the association, told by the peer or to it (RFC 9260 §3.3.10); 0 for none.
+    pub fn cause(&self) -> u16 {
+        match self {
+            CloseReason::PeerAborted { cause, .. } => *cause,
+            CloseReason::Aborted | CloseReason::TooFewStreams { .. } => UserInitiatedAbort::KIND,
+            CloseReason::ProtocolViolation(_) => ProtocolViolation::KIND,
+            CloseReason::Shutdown
+            | CloseReason::NoAnswer
+            | CloseReason::Refused
+            | CloseReason::Unreachable
+            | CloseReason::NoProtocol
+            | CloseReason::Timeout
+            | CloseReason::Fault => 0,
+        }
+    }
+}
+
 impl fmt::Display for CloseReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CloseReason::Shutdown => f.write_str("the association was shut down"),
-            CloseReason::PeerAborted(why) if why.is_empty() => f.write_str("the peer aborted the association"),
-            CloseReason::PeerAborted(why) => write!(f, "the peer aborted the association: {why}"),
+            CloseReason::PeerAborted { text, .. } if text.is_empty() => {
+                f.write_str("the peer aborted the association")
+            }
+            CloseReason::PeerAborted { text, .. } => write!(f, "the peer aborted the association: {text}"),
             CloseReason::Aborted => f.write_str("the association was aborted on this side"),
             CloseReason::NoAnswer => f.write_str(
                 "the peer did not answer; check the address, that a server runs there, and that UDP port 9899 (or the one named) passes the firewall",

@@ -113,20 +113,63 @@ pub enum Event {
         /// What the old peer had not acknowledged, as the send buffer counts it. It is lost.
         unacknowledged_bytes: u64,
     },
-    /// The peer reports an error in what it was sent; the association goes on (RFC 9260 §11.2.6).
+    /// The peer reports an error in what it was sent; the association goes on (RFC 9260 §11.2.6). Only with
+    /// [`AssociationConfig::events`](crate::AssociationConfig::events), as all that follow but the last.
     RemoteError {
-        /// The first cause that it names (RFC 9260 §3.3.10).
+        /// The code of the first cause that it names (RFC 9260 §3.3.10).
         cause: u16,
+        /// What the cause says.
+        information: Bytes,
     },
     /// A path became usable, or was given up. One that has just fallen silent is neither (RFC 7829 §7.3): statistics show it.
     PathChanged {
         /// The peer's address.
         remote: SocketAddr,
-        /// Whether it is usable.
-        active: bool,
+        /// What became of it.
+        change: PathChange,
+        /// Why.
+        reason: PathReason,
     },
+    /// Everything that was sent is acknowledged.
+    SenderDry,
     /// The association is gone; its identifier may be used again after this event.
     Closed(CloseReason),
+}
+
+impl Event {
+    /// What of it came from outside, or was to go there.
+    pub(crate) fn content_bytes(&self) -> usize {
+        match self {
+            Event::RemoteError { information, .. } => information.len(),
+            _ => 0,
+        }
+    }
+}
+
+/// What becomes of an address of the peer (RFC 6458 §6.1.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PathChange {
+    /// It answers again.
+    Available,
+    /// It has not answered for too long.
+    Unreachable,
+    /// New data goes there from now on.
+    MadePrimary,
+    /// It is shown that it is the peer's (RFC 9260 §5.4).
+    Confirmed,
+}
+
+/// Why something became of an address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PathReason {
+    /// Too much that was sent there has not been answered.
+    Unanswered,
+    /// What was sent there was acknowledged.
+    Acknowledged,
+    /// A heartbeat was answered.
+    Heartbeat,
+    /// The user wants it so.
+    Requested,
 }
 
 /// What surrounds the core. Messages and events go to it while input is handled; nothing waits in between.

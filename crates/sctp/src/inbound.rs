@@ -591,6 +591,16 @@ impl Inbound {
         self.held_bytes.saturating_sub(waiting + bytes + chunks * MESSAGE_OVERHEAD_BYTES)
     }
 
+    /// Counts an event with so much content that waits to be read, if there is room for it.
+    pub(crate) fn take_event(&mut self, bytes: usize) -> bool {
+        let has_room = self.held_bytes <= 2 * self.buffer.bytes();
+        if has_room {
+            // One without content counts for one byte, as on a queue.
+            self.held_bytes += bytes.max(1) + MESSAGE_OVERHEAD_BYTES;
+        }
+        has_room
+    }
+
     /// Counts what the reader has not yet taken of an earlier peer's messages.
     pub(crate) fn charge(&mut self, bytes: usize) {
         self.held_bytes += bytes;

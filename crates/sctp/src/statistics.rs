@@ -11,7 +11,7 @@ use crate::path::PathState;
 use crate::time::Time;
 
 /// Which fields a struct of this file has. It grows when fields are added; a field keeps its meaning.
-pub const STATISTICS_VERSION: u32 = 6;
+pub const STATISTICS_VERSION: u32 = 7;
 
 /// Where an association stands (RFC 9260 §4; `sctpAssocState`, `sstat_state`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -126,6 +126,8 @@ pub struct Statistics {
     pub chunks_discarded: u64,
     /// Errors in the peer's packets that were not reported to it: too many, or too early.
     pub reports_dropped: u64,
+    /// Events that the user was not told of, because too much waits to be read.
+    pub events_dropped: u64,
     /// Control chunks of ours that were dropped because too many were waiting.
     pub control_chunks_dropped: u64,
     /// Times that the peer began anew (RFC 9260 §5.2.4 A).

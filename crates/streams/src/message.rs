@@ -250,6 +250,10 @@ impl Message {
             Kind::Proto(Primitive::DataInd { .. } | Primitive::ExdataInd { .. }) | Kind::Data => {
                 Some((0, self.data.len()))
             }
+            // It takes room of the receive buffer, too, with data or without.
+            Kind::Proto(Primitive::NotificationInd(notification)) => {
+                Some((notification.transfer.association, self.weight_bytes()))
+            }
             _ => None,
         }
     }

@@ -449,8 +449,9 @@ impl Association {
     ///
     /// The peer has no such address, or has not answered there yet, or the association is gone.
     pub fn set_primary(&self, address: IpAddr) -> Result<(), PrimaryError> {
-        let Socket { stream, ref shard, .. } = self.shared.socket;
-        with_driver(shard, |driver| driver.set_primary(stream, 0, address))
+        let socket = &self.shared.socket;
+        socket
+            .command(|driver, cx| driver.set_primary(cx, socket.stream, 0, address))
             .unwrap_or(Err(PrimaryError::Closed))
     }
 

@@ -145,8 +145,7 @@ impl Endpoint {
     ///
     /// The peer has no such address, or has not answered there yet, or the association is gone.
     pub fn set_primary(&self, id: AssociationId, address: IpAddr) -> Result<(), PrimaryError> {
-        let s = self.socket.stream;
-        let set = self.stack.with_driver(|driver| driver.set_primary(s, id.0, address));
+        let set = self.socket.command(|driver, cx| driver.set_primary(cx, self.socket.stream, id.0, address));
         set.unwrap_or(Err(PrimaryError::Closed))
     }
 

@@ -223,20 +223,22 @@ impl LossKind {
 pub struct Loss {
     /// How.
     pub kind: LossKind,
+    /// The error cause that was told to the peer or by it (RFC 9260 §3.3.10); 0 for none.
+    pub cause: u16,
     /// Why, in words.
     pub text: String,
 }
 
 impl Loss {
     /// What `T_DISCON_IND` says; `None` if both sides have shut down.
-    pub(crate) fn of(reason: u32, text: &Chain) -> Option<Loss> {
+    pub(crate) fn of(reason: u32, cause: u16, text: &Chain) -> Option<Loss> {
         let errno = Errno(reason as i32);
-        (errno != Errno(0)).then(|| Loss { kind: LossKind::of(errno), text: to_text(text) })
+        (errno != Errno(0)).then(|| Loss { kind: LossKind::of(errno), cause, text: to_text(text) })
     }
 
     /// Not of the peer's making, nor of the network's.
     pub(crate) fn fault(why: impl Into<String>) -> Loss {
-        Loss { kind: LossKind::Fault, text: why.into() }
+        Loss { kind: LossKind::Fault, cause: 0, text: why.into() }
     }
 }
 

@@ -4,10 +4,11 @@ use std::net::IpAddr;
 
 use bytes::Bytes;
 use streams::Chain;
-use tpi::Primitive;
+use tpi::{Notice, Notification, Primitive};
+pub use tpi::{PathChange, PathReason};
 
 use crate::error::Loss;
-use crate::message::{Message, SendInfo, to_text};
+use crate::message::{Message, SendInfo, to_bytes, to_text};
 
 /// A message, or an event in its place among the messages.
 #[derive(Clone, Debug)]
@@ -77,36 +78,6 @@ pub enum Event {
     },
 }
 
-/// What becomes of an address of the peer (RFC 6458 §6.1.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum PathChange {
-    /// It answers again.
-    Available,
-    /// It has not answered for too long.
-    Unreachable,
-    /// It is the peer's no more.
-    Removed,
-    /// New data goes there from now on.
-    MadePrimary,
-    /// It is shown that it is the peer's (RFC 9260 §5.4).
-    Confirmed,
-}
-
-/// Why something became of an address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum PathReason {
-    /// Too much that was sent there has not been answered.
-    Unanswered,
-    /// What was sent there was acknowledged.
-    Acknowledged,
-    /// A heartbeat was answered.
-    Heartbeat,
-    /// The user wants it so.
-    Requested,
-}
-
 impl Event {
     /// The event that a primitive is, and the association that it happened to.
     pub(crate) fn of(primitive: &Primitive, text: &Chain) -> Option<(u32, Event)> {
@@ -114,10 +85,34 @@ impl Event {
             Primitive::ConnCon { association, .. } if text.is_empty() => Some((*association, Event::Up)),
             Primitive::ConnCon { association, .. } => Some((*association, Event::Restarted(to_text(text)))),
             Primitive::OrdrelInd { association } => Some((*association, Event::PeerShutdown)),
-            Primitive::DisconInd { association, reason, .. } => {
-                Some((*association, Event::Down(Loss::of(*reason, text))))
+            Primitive::DisconInd { association, reason, cause, .. } => {
+                Some((*association, Event::Down(Loss::of(*reason, *cause, text))))
+            }
+            Primitive::NotificationInd(notification) => {
+                Some((notification.transfer.association, Event::of_notification(notification, text)))
             }
             _ => None,
+        }
+    }
+
+    fn of_notification(notification: &Notification, data: &Chain) -> Event {
+        let transfer = &notification.transfer;
+        match notification.what {
+            Notice::PathChanged { address, change, reason } => Event::PathChanged { address, change, reason },
+            Notice::RemoteError { cause } => Event::RemoteError { cause, information: to_bytes(data) },
+            Notice::SendFailed { was_sent, beginning, ending, cause } => Event::SendFailed {
+                info: SendInfo::returned(transfer),
+                data: to_bytes(data),
+                was_sent,
+                beginning,
+                ending,
+                cause,
+            },
+            Notice::SenderDry => Event::SenderDry,
+            Notice::Adaptation { indication } => Event::AdaptationIndication(indication),
+            Notice::PartialDeliveryAborted => {
+                Event::PartialDeliveryAborted { stream: transfer.stream, ssn: transfer.ssn }
+            }
         }
     }
 }

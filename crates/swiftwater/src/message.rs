@@ -61,6 +61,17 @@ impl SendInfo {
             ..TransferInfo::default()
         }
     }
+
+    /// What comes back with a message that was not delivered.
+    pub(crate) fn returned(info: &TransferInfo) -> Self {
+        SendInfo {
+            stream: info.stream,
+            ppid: info.ppid,
+            unordered: info.flags.contains(TransferFlags::UNORDERED),
+            context: info.context,
+            ..SendInfo::default()
+        }
+    }
 }
 
 /// In milliseconds, of which a begun one counts.
@@ -134,11 +145,7 @@ impl Message {
 
     /// The bytes in one block; copied if they arrived in several.
     pub fn into_bytes(self) -> Bytes {
-        match self.data.blocks() {
-            [] => Bytes::new(),
-            [one] => one.clone(),
-            many => many.concat().into(),
-        }
+        to_bytes(&self.data)
     }
 
     /// A copy of the bytes.
@@ -153,6 +160,15 @@ pub(crate) fn from_block(message: streams::Message) -> Message {
         _ => TransferInfo::default(),
     };
     Message { info: RecvInfo::new(message.data.len(), &info, !info.more()), data: message.data }
+}
+
+/// In one block; copied if there are several.
+pub(crate) fn to_bytes(data: &Chain) -> Bytes {
+    match data.blocks() {
+        [] => Bytes::new(),
+        [one] => one.clone(),
+        many => many.concat().into(),
+    }
 }
 
 pub(crate) fn to_text(text: &Chain) -> String {

@@ -337,8 +337,8 @@ impl Socket {
             let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
             match &primitive {
                 Primitive::OrdrelInd { .. } => *end = End::PeerShutdown,
-                Primitive::DisconInd { reason, .. } => {
-                    *end = Loss::of(*reason, &message.data).map_or(End::Closed, End::Lost);
+                Primitive::DisconInd { reason, cause, .. } => {
+                    *end = Loss::of(*reason, *cause, &message.data).map_or(End::Closed, End::Lost);
                 }
                 _ => {}
             }

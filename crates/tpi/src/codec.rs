@@ -9,7 +9,7 @@ mod address;
 mod layout;
 mod option;
 
-use crate::{Errno, Info, Optmgmt, Primitive, PrimitiveCode, TError, TransferFlags, Unitdata};
+use crate::{Errno, Info, Notification, Optmgmt, Primitive, PrimitiveCode, TError, TransferFlags, Unitdata};
 use layout::{Reader, Writer};
 use std::error::Error;
 use std::fmt;
@@ -79,6 +79,10 @@ impl Primitive {
                 w.word(u32::from(info.more()) * MORE_FLAG);
                 w.options(option::encode_transfer(info));
             }
+            Self::NotificationInd(notification) => {
+                w.word(u32::from(notification.transfer.more()) * MORE_FLAG);
+                w.options(option::encode_notification(notification));
+            }
             Self::UnitdataReq(unitdata) | Self::UnitdataInd(unitdata) => encode_unitdata(&mut w, unitdata),
             Self::UderrorInd { unitdata, error } => {
                 encode_unitdata(&mut w, unitdata);
@@ -118,10 +122,10 @@ impl Primitive {
                 w.word(*sequence);
                 w.appended(&[*reason, *association]);
             }
-            Self::DisconInd { reason, sequence, association } => {
+            Self::DisconInd { reason, sequence, association, cause } => {
                 w.word(*reason);
                 w.word(*sequence);
-                w.appended(&[*association]);
+                w.appended(&[*association, u32::from(*cause)]);
             }
             Self::OrdrelReq { association } | Self::OrdrelInd { association } => w.appended(&[*association]),
             Self::OptmgmtReq(optmgmt) | Self::OptmgmtAck(optmgmt) => {
@@ -158,7 +162,7 @@ impl Primitive {
             PrimitiveCode::ExdataReq => Self::ExdataReq { more: decode_more(&mut r)? },
             PrimitiveCode::ExdataInd => Self::ExdataInd { more: decode_more(&mut r)? },
             PrimitiveCode::OptdataReq => Self::OptdataReq(decode_optdata(&mut r)?),
-            PrimitiveCode::OptdataInd => Self::OptdataInd(decode_optdata(&mut r)?),
+            PrimitiveCode::OptdataInd => decode_optdata_ind(&mut r)?,
             PrimitiveCode::UnitdataReq => Self::UnitdataReq(decode_unitdata(&mut r)?),
             PrimitiveCode::UnitdataInd => Self::UnitdataInd(decode_unitdata(&mut r)?),
             PrimitiveCode::UderrorInd => {
@@ -203,8 +207,9 @@ impl Primitive {
             }
             PrimitiveCode::DisconInd => {
                 let (reason, sequence) = (r.word()?, r.word()?);
-                let [association] = r.appended();
-                Self::DisconInd { reason, sequence, association }
+                let [association, cause] = r.appended();
+                let cause = u16::try_from(cause).map_err(|_| DecodeError::BadValue(cause))?;
+                Self::DisconInd { reason, sequence, association, cause }
             }
             PrimitiveCode::OrdrelReq => {
                 let [association] = r.appended();
@@ -235,7 +240,26 @@ fn decode_more(r: &mut Reader<'_>) -> Result<bool, DecodeError> {
 
 fn decode_optdata(r: &mut Reader<'_>) -> Result<crate::TransferInfo, DecodeError> {
     let more = decode_more(r)?;
-    let mut info = option::decode_transfer(r.options()?)?;
+    decode_transfer(more, r.options()?)
+}
+
+/// One that says what happened is a notification.
+fn decode_optdata_ind(r: &mut Reader<'_>) -> Result<Primitive, DecodeError> {
+    let more = decode_more(r)?;
+    let options = r.options()?;
+    let transfer = decode_transfer(more, options)?;
+    Ok(match option::decode_notice(options)? {
+        Some(what) => {
+            let flags = transfer.flags.without(TransferFlags::NOTIFICATION);
+            let transfer = crate::TransferInfo { flags, ..transfer };
+            Primitive::NotificationInd(Box::new(Notification { transfer, what }))
+        }
+        None => Primitive::OptdataInd(transfer),
+    })
+}
+
+fn decode_transfer(more: bool, options: &[u8]) -> Result<crate::TransferInfo, DecodeError> {
+    let mut info = option::decode_transfer(options)?;
     info.flags = info.flags.without(TransferFlags::MORE);
     if more {
         info.flags |= TransferFlags::MORE;

@@ -19,6 +19,7 @@
 mod addresses;
 mod codec;
 mod errno;
+mod notification;
 mod primitive;
 mod state;
 mod t_error;
@@ -27,6 +28,7 @@ mod transfer;
 pub use addresses::Addresses;
 pub use codec::DecodeError;
 pub use errno::Errno;
+pub use notification::{Notice, Notification, PathChange, PathReason};
 pub use primitive::{Info, Optmgmt, Primitive, PrimitiveCode, Unitdata};
 pub use state::{Event, State};
 pub use t_error::TError;

@@ -1,6 +1,6 @@
 //! The primitives: requests and responses go down, indications, confirmations and acknowledgements go up.
 
-use crate::{Addresses, Errno, TError, TransferInfo};
+use crate::{Addresses, Errno, Notification, TError, TransferInfo};
 use std::fmt;
 
 /// One primitive of the transport interface.
@@ -34,6 +34,8 @@ pub enum Primitive {
     OptdataReq(TransferInfo),
     /// `T_OPTDATA_IND`: data with its stream and other properties arrived.
     OptdataInd(TransferInfo),
+    /// `T_OPTDATA_IND` that says what happened to an association.
+    NotificationInd(Box<Notification>),
     /// `T_UNITDATA_REQ`: send a datagram.
     UnitdataReq(Box<Unitdata>),
     /// `T_UNITDATA_IND`: a datagram arrived.
@@ -126,6 +128,8 @@ pub enum Primitive {
         sequence: u32,
         /// Which connection.
         association: u32,
+        /// The error cause that ended it (RFC 9260 §3.3.10); 0 for none.
+        cause: u16,
     },
     /// `T_ORDREL_REQ`: no more data will be sent; deliver what was.
     OrdrelReq {
@@ -286,7 +290,7 @@ impl Primitive {
             Self::ExdataReq { .. } => PrimitiveCode::ExdataReq,
             Self::ExdataInd { .. } => PrimitiveCode::ExdataInd,
             Self::OptdataReq(_) => PrimitiveCode::OptdataReq,
-            Self::OptdataInd(_) => PrimitiveCode::OptdataInd,
+            Self::OptdataInd(_) | Self::NotificationInd(_) => PrimitiveCode::OptdataInd,
             Self::UnitdataReq(_) => PrimitiveCode::UnitdataReq,
             Self::UnitdataInd(_) => PrimitiveCode::UnitdataInd,
             Self::UderrorInd { .. } => PrimitiveCode::UderrorInd,

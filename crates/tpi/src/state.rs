@@ -248,6 +248,7 @@ impl Event {
             Primitive::UderrorInd { .. } => Self::UderrorInd,
             Primitive::InfoReq
             | Primitive::InfoAck(_)
+            | Primitive::NotificationInd(_)
             | Primitive::AddrReq
             | Primitive::AddrAck { .. }
             | Primitive::CapabilityReq { .. }

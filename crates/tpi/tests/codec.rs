@@ -5,8 +5,8 @@
 use proptest::prelude::*;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use tpi::{
-    Addresses, DecodeError, Errno, Info, Optmgmt, Primitive, PrimitiveCode, TError, TransferFlags,
-    TransferInfo, Unitdata,
+    Addresses, DecodeError, Errno, Info, Notice, Notification, Optmgmt, PathChange, PathReason, Primitive,
+    PrimitiveCode, TError, TransferFlags, TransferInfo, Unitdata,
 };
 
 fn words(bytes: &[u8]) -> Vec<u32> {
@@ -39,7 +39,7 @@ fn plain_primitives_have_the_sizes_of_the_headers() {
         (Primitive::InfoReq, vec![5]),
         (Primitive::OrdrelReq { association: 0 }, vec![10]),
         (Primitive::DisconReq { sequence: 9, reason: 0, association: 0 }, vec![2, 9]),
-        (Primitive::DisconInd { reason: 8, sequence: 9, association: 0 }, vec![13, 8, 9]),
+        (Primitive::DisconInd { reason: 8, sequence: 9, association: 0, cause: 0 }, vec![13, 8, 9]),
         (Primitive::OkAck { primitive: PrimitiveCode::UnbindReq }, vec![19, 7]),
         (
             Primitive::ErrorAck {
@@ -206,6 +206,25 @@ fn answers() -> impl Strategy<Value = Primitive> {
     ]
 }
 
+fn notice() -> impl Strategy<Value = Notice> {
+    let change = prop::sample::select(PathChange::ALL);
+    let reason = prop::sample::select(PathReason::ALL);
+    prop_oneof![
+        (any::<IpAddr>(), change, reason).prop_map(|(address, change, reason)| Notice::PathChanged {
+            address,
+            change,
+            reason
+        }),
+        any::<u16>().prop_map(|cause| Notice::RemoteError { cause }),
+        any::<(bool, bool, bool, u16)>().prop_map(|(was_sent, beginning, ending, cause)| {
+            Notice::SendFailed { was_sent, beginning, ending, cause }
+        }),
+        Just(Notice::SenderDry),
+        any::<u32>().prop_map(|indication| Notice::Adaptation { indication }),
+        Just(Notice::PartialDeliveryAborted),
+    ]
+}
+
 fn indications() -> impl Strategy<Value = Primitive> {
     prop_oneof![
         any::<bool>().prop_map(|more| Primitive::DataInd { more }),
@@ -220,10 +239,13 @@ fn indications() -> impl Strategy<Value = Primitive> {
         ),
         (addresses(), any::<u32>())
             .prop_map(|(addresses, sequence)| Primitive::ConnInd { addresses, sequence }),
-        any::<(u32, u32, u32)>().prop_map(|(reason, sequence, association)| Primitive::DisconInd {
-            reason,
-            sequence,
-            association
+        any::<(u32, u32, u32, u16)>().prop_map(|(reason, sequence, association, cause)| {
+            Primitive::DisconInd { reason, sequence, association, cause }
+        }),
+        (transfer(), notice()).prop_map(|(transfer, what)| {
+            let flags = transfer.flags.without(TransferFlags::NOTIFICATION);
+            let transfer = TransferInfo { flags, ..transfer };
+            Primitive::NotificationInd(Box::new(Notification { transfer, what }))
         }),
         any::<u32>().prop_map(|association| Primitive::OrdrelInd { association }),
     ]

@@ -347,7 +347,7 @@ impl Case {
 fn gave_up(reason: &CloseReason) -> bool {
     match reason {
         CloseReason::Timeout | CloseReason::Refused => true,
-        CloseReason::PeerAborted(why) => why.is_empty() || why == "the shutdown took too long",
+        CloseReason::PeerAborted { text: why, .. } => why.is_empty() || why == "the shutdown took too long",
         _ => false,
     }
 }

@@ -8,7 +8,7 @@ use ::sctp::{
 use bytes::Bytes;
 use links::Link;
 use streams::{Chain, Cx, Errno, Kind, Message, Pool};
-use tpi::{Addresses, Primitive, TransferFlags, TransferInfo};
+use tpi::{Addresses, Notice, Notification, PathChange, PathReason, Primitive, TransferFlags, TransferInfo};
 
 use super::SctpDriver;
 use super::minor::{Minor, Minors, Owner};
@@ -105,9 +105,16 @@ impl Host for Upper<'_, '_> {
                 );
                 self.restarted(id, (streams_out, streams_in), text);
             }
-            // No primitive carries these.
-            Event::RemoteError { .. } | Event::PathChanged { .. } => {}
             Event::Closed(reason) => self.closed(id, &reason),
+            Event::PathChanged { remote, change, reason } => {
+                let address = remote.ip().to_canonical();
+                let (change, reason) = (path_change(change), path_reason(reason));
+                self.notify(id, Notice::PathChanged { address, change, reason }, Bytes::new());
+            }
+            Event::RemoteError { cause, information } => {
+                self.notify(id, Notice::RemoteError { cause }, information);
+            }
+            Event::SenderDry => self.notify(id, Notice::SenderDry, Bytes::new()),
         }
     }
 
@@ -169,6 +176,17 @@ impl Upper<'_, '_> {
                 }
             }
         }
+    }
+
+    fn notify(&mut self, id: AssociationId, what: Notice, data: Bytes) {
+        self.notify_of(TransferInfo { association: id.0, ..TransferInfo::default() }, what, data);
+    }
+
+    /// The same of a message.
+    fn notify_of(&mut self, transfer: TransferInfo, what: Notice, data: Bytes) {
+        let primitive = Primitive::NotificationInd(Box::new(Notification { transfer, what }));
+        let m = Message::with_data(Kind::Proto(primitive), Chain::from(data));
+        self.up(AssociationId(transfer.association), m);
     }
 
     fn accepted(&mut self, id: AssociationId, listener: ListenerId, peer: SocketAddr) {
@@ -237,7 +255,7 @@ impl Upper<'_, '_> {
 fn disconnected(id: AssociationId, reason: &CloseReason) -> Message {
     let errno = match reason {
         CloseReason::Shutdown => Errno(0),
-        CloseReason::PeerAborted(_) => Errno::ECONNRESET,
+        CloseReason::PeerAborted { .. } => Errno::ECONNRESET,
         CloseReason::Aborted => Errno::ECONNABORTED,
         CloseReason::NoAnswer | CloseReason::Timeout => Errno::ETIMEDOUT,
         CloseReason::Refused | CloseReason::NoProtocol => Errno::ECONNREFUSED,
@@ -246,7 +264,30 @@ fn disconnected(id: AssociationId, reason: &CloseReason) -> Message {
         CloseReason::TooFewStreams { .. } => Errno::EINVAL,
         CloseReason::Fault => Errno::EIO,
     };
-    let primitive = Primitive::DisconInd { reason: errno.0 as u32, sequence: 0, association: id.0 };
+    let primitive = Primitive::DisconInd {
+        reason: errno.0 as u32,
+        sequence: 0,
+        association: id.0,
+        cause: reason.cause(),
+    };
     let text = bytes::Bytes::from(reason.to_string().into_bytes());
     Message::with_data(Kind::Proto(primitive), Chain::from(text))
+}
+
+fn path_change(change: ::sctp::PathChange) -> PathChange {
+    match change {
+        ::sctp::PathChange::Available => PathChange::Available,
+        ::sctp::PathChange::Unreachable => PathChange::Unreachable,
+        ::sctp::PathChange::MadePrimary => PathChange::MadePrimary,
+        ::sctp::PathChange::Confirmed => PathChange::Confirmed,
+    }
+}
+
+fn path_reason(reason: ::sctp::PathReason) -> PathReason {
+    match reason {
+        ::sctp::PathReason::Unanswered => PathReason::Unanswered,
+        ::sctp::PathReason::Acknowledged => PathReason::Acknowledged,
+        ::sctp::PathReason::Heartbeat => PathReason::Heartbeat,
+        ::sctp::PathReason::Requested => PathReason::Requested,
+    }
 }

@@ -150,12 +150,15 @@ impl SctpDriver {
     /// The peer has no such address, or has not answered there yet, or the association is gone.
     pub fn set_primary(
         &mut self,
+        cx: &mut Cx<'_>,
         s: StreamId,
         association: u32,
         address: std::net::IpAddr,
     ) -> Result<(), PrimaryError> {
         let id = self.association(s, association).ok_or(PrimaryError::Closed)?;
-        self.endpoint.set_primary(id, address)
+        let now = self.now;
+        let (endpoint, mut host) = self.split(cx);
+        endpoint.set_primary(now, id, address, &mut host)
     }
 
     /// Changes the settings of an association that exists, but those that its handshake was about, or of those that a

@@ -6,7 +6,7 @@
 
 use super::{Association, Context};
 use crate::error::CloseReason;
-use crate::event::{Event, Host};
+use crate::event::{Host, PathChange, PathReason};
 use crate::path::PathState;
 use crate::time::Time;
 
@@ -94,8 +94,7 @@ impl Association {
         if path.state.is_usable() {
             if path.errors > path.settings.retries_max {
                 path.state = PathState::Inactive;
-                let remote = path.remote;
-                cx.host.event(self.id, Event::PathChanged { remote, active: false });
+                self.tell_path(cx, path_id, PathChange::Unreachable, PathReason::Unanswered);
             } else if path.errors > path.settings.potentially_failed_retries_max && !alone && set_up {
                 path.state = PathState::PotentiallyFailed;
                 self.doubt_path(cx, path_id);
@@ -116,10 +115,10 @@ impl Association {
     ) {
         match (self.paths[path_id].state, sent_at) {
             // RFC 9260 §8.2.
-            (PathState::Inactive, _) => self.path_answered(cx, path_id, cx.now),
+            (PathState::Inactive, _) => self.path_answered(cx, path_id, cx.now, PathReason::Acknowledged),
             // RFC 7829 §5.1: not by what was sent again.
             (PathState::Suspected | PathState::PotentiallyFailed, Some(sent_at)) => {
-                self.path_answered(cx, path_id, sent_at);
+                self.path_answered(cx, path_id, sent_at, PathReason::Acknowledged);
             }
             _ => {}
         }
@@ -131,6 +130,7 @@ impl Association {
         cx: &mut Context<'_, H>,
         path_id: usize,
         asked_at: Time,
+        reason: PathReason,
     ) {
         if !self.paths[path_id].takes_data() {
             self.give_back_tries(path_id, asked_at);
@@ -140,9 +140,10 @@ impl Association {
         path.counts.suspicions_mistaken += u64::from(path.suspicion.end(cx.now, asked_at));
         let old = std::mem::replace(&mut path.state, PathState::Active);
         self.paths_changed |= old == PathState::Unconfirmed;
-        if !old.is_usable() {
-            let remote = path.remote;
-            cx.host.event(self.id, Event::PathChanged { remote, active: true });
+        match old {
+            PathState::Unconfirmed => self.tell_path(cx, path_id, PathChange::Confirmed, reason),
+            PathState::Inactive => self.tell_path(cx, path_id, PathChange::Available, reason),
+            PathState::Active | PathState::Suspected | PathState::PotentiallyFailed => {}
         }
         self.schedule_heartbeat(cx, path_id);
     }

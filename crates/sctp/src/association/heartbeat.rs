@@ -4,7 +4,7 @@ use rand_chacha::rand_core::RngCore;
 use sctp_wire::chunk::{Heartbeat, HeartbeatAck, RawChunk};
 
 use super::{Association, Context, State, random_below};
-use crate::event::Host;
+use crate::event::{Host, PathReason};
 use crate::path::PathState;
 use crate::time::Time;
 use crate::trace::{self, Timer};
@@ -182,6 +182,6 @@ impl Association {
             self.paths[path_id].errors = 0;
             return;
         }
-        self.path_answered(cx, path_id, sent_at);
+        self.path_answered(cx, path_id, sent_at, PathReason::Heartbeat);
     }
 }

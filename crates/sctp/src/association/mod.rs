@@ -12,10 +12,12 @@
 //! | `heartbeat` | probing of paths (§8.3) |
 //! | `failover` | paths that fail and return (§8.2, RFC 7829) |
 //! | `mtu` | how long packets may be (RFC 8899) |
+//! | `events` | what the user hears of, if it wants to (RFC 6458 §6.1) |
 //! | `shutdown` | SHUTDOWN and ABORT (§9) |
 //! | `observe` | what those who look on see: statistics and trace |
 
 mod causes;
+mod events;
 mod failover;
 mod heartbeat;
 mod init;
@@ -47,7 +49,7 @@ use crate::cookie::StateCookie;
 use crate::ecn::Ecn;
 use crate::endpoint::{AssociationId, Reply};
 use crate::error::{CloseReason, PrimaryError, SendError};
-use crate::event::{Admission, Event, Host, SendInfo};
+use crate::event::{Admission, Event, Host, PathChange, PathReason, SendInfo};
 use crate::extensions::Extensions;
 use crate::inbound::Inbound;
 use crate::local_addresses::LocalAddresses;
@@ -411,13 +413,18 @@ impl Association {
         }
     }
 
-    pub(crate) fn set_primary(&mut self, address: IpAddr) -> Result<(), PrimaryError> {
+    pub(crate) fn set_primary<H: Host + ?Sized>(
+        &mut self,
+        cx: &mut Context<'_, H>,
+        address: IpAddr,
+    ) -> Result<(), PrimaryError> {
         let path_id = self.path_at(address)?;
         // RFC 9260 §5.4: no data goes to an address that is not confirmed.
         if self.paths[path_id].state == PathState::Unconfirmed {
             return Err(PrimaryError::Unconfirmed { address });
         }
         self.primary = path_id;
+        self.tell_path(cx, path_id, PathChange::MadePrimary, PathReason::Requested);
         Ok(())
     }
 
@@ -454,7 +461,7 @@ impl Association {
         }
         match reason {
             CloseReason::Shutdown => cx.statistics.shut_down += 1,
-            CloseReason::Aborted | CloseReason::PeerAborted(_) | CloseReason::ProtocolViolation(_) => {
+            CloseReason::Aborted | CloseReason::PeerAborted { .. } | CloseReason::ProtocolViolation(_) => {
                 cx.statistics.aborted += 1;
             }
             _ => {}

@@ -22,6 +22,8 @@ use crate::time::Time;
 
 /// Most of an unknown chunk that an ERROR gives back.
 const REPORTED_CHUNK_BYTES_MAX: usize = 512;
+/// Most of an error cause of the peer's that the user is told.
+const REMOTE_ERROR_BYTES_MAX: usize = 512;
 /// Most gap blocks of a SACK that are looked at.
 const GAP_BLOCKS_MAX: usize = 4096;
 /// Most that is reported of one packet, however many of its chunks ask for it.
@@ -297,6 +299,9 @@ impl Association {
         if outcome.writable {
             cx.host.event(self.id, Event::Writable);
         }
+        if self.config.events && outcome.progress && self.outbound.is_empty() {
+            self.tell(cx, Event::SenderDry);
+        }
         self.overtake_slow_path(cx.now);
     }
 
@@ -305,11 +310,15 @@ impl Association {
         if reports_stale_cookie(raw) {
             return self.handle_stale_cookie(cx);
         }
-        match Causes::new(raw.value).next() {
+        match Causes::new(raw.value).next_raw() {
             Some(Ok(cause))
-                if !self.is_in_cookie_wait() && !std::mem::replace(&mut self.seen.error, true) =>
+                if Cause::parse(&cause).is_ok()
+                    && !self.is_in_cookie_wait()
+                    && !std::mem::replace(&mut self.seen.error, true) =>
             {
-                cx.host.event(self.id, Event::RemoteError { cause: cause.kind() });
+                let told = &cause.value[..cause.value.len().min(REMOTE_ERROR_BYTES_MAX)];
+                let information = Bytes::copy_from_slice(told);
+                self.tell(cx, Event::RemoteError { cause: cause.kind, information });
             }
             _ => self.discard_chunk(),
         }

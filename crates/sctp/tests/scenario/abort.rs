@@ -23,7 +23,10 @@ fn the_reason_reaches_the_other_side_whoever_aborts() {
             lab.closed(A).is_some() && lab.closed(B).is_some()
         });
         assert_eq!(lab.closed(side), Some(CloseReason::Aborted));
-        assert_eq!(lab.closed(1 - side), Some(CloseReason::PeerAborted("enough, thank you".to_owned())));
+        assert_eq!(
+            lab.closed(1 - side),
+            Some(CloseReason::PeerAborted { cause: 12, text: "enough, thank you".to_owned() })
+        );
         lab.run_for(Duration::from_secs(100));
         // Data that was on the way meets nobody, and is answered with the tag reflected.
         let aborts = lab.sent[before..].iter().filter(|s| has(&s.packet, Abort::KIND));
@@ -43,7 +46,7 @@ fn what_was_not_sent_is_gone() {
     lab.abort(A, a, b"");
     lab.run_for(Duration::from_secs(1));
     assert!(lab.app(B).messages.len() < 100);
-    assert_eq!(lab.closed(B), Some(CloseReason::PeerAborted(String::new())));
+    assert_eq!(lab.closed(B), Some(CloseReason::PeerAborted { cause: 12, text: String::new() }));
 }
 
 #[test]
@@ -66,7 +69,7 @@ fn an_abort_is_never_answered() {
         .chunk(|_, out| Abort { reflected_tag: false, causes: Default::default() }.write(out))
         .go();
     peer.expects_nothing();
-    assert!(peer.app.saw(|e| matches!(e, Event::Closed(CloseReason::PeerAborted(_)))));
+    assert!(peer.app.saw(|e| matches!(e, Event::Closed(CloseReason::PeerAborted { .. }))));
     // And once more, out of the blue.
     peer.sends()
         .tag(tag)
@@ -81,7 +84,7 @@ fn a_reason_of_any_bytes_is_made_readable() {
     let (a, _) = lab.establish();
     lab.abort(A, a, &[0xff, b'o', 0x07, b'k', b'\n']);
     lab.run_for(Duration::from_secs(1));
-    assert_eq!(lab.closed(B), Some(CloseReason::PeerAborted("\u{fffd}ok".to_owned())));
+    assert_eq!(lab.closed(B), Some(CloseReason::PeerAborted { cause: 12, text: "\u{fffd}ok".to_owned() }));
 }
 
 #[test]
@@ -90,7 +93,7 @@ fn a_reason_without_end_is_cut() {
     let (a, _) = lab.establish();
     lab.abort(A, a, &[b'x'; 60_000]);
     lab.run_for(Duration::from_secs(1));
-    let Some(CloseReason::PeerAborted(text)) = lab.closed(B) else { panic!("{:?}", lab.closed(B)) };
+    let Some(CloseReason::PeerAborted { text, .. }) = lab.closed(B) else { panic!("{:?}", lab.closed(B)) };
     assert!((1..=256).contains(&text.len()));
     assert!(lab.sent.iter().all(|s| s.packet.len() <= 1472));
 }

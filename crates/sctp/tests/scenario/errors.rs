@@ -1,5 +1,6 @@
 //! Errors that are reported, to the peer and to the user, and chunks that nobody knows (RFC 9260 §3.2, §3.3.10, §6.5).
 
+use bytes::Bytes;
 use sctp::{AssociationConfig, Event};
 use sctp_wire::cause::{Cause, Causes, OutOfResource};
 use sctp_wire::chunk::{
@@ -100,7 +101,7 @@ fn what_the_peer_reports_reaches_the_user() {
     Cause::OutOfResource(OutOfResource).write(&mut causes);
     peer.sends().chunk(|_, out| Error { causes: Causes::new(&causes) }.write(out)).go();
     peer.expects_nothing();
-    assert!(peer.app.saw(|e| *e == Event::RemoteError { cause: 4 }));
+    assert!(peer.app.saw(|e| *e == Event::RemoteError { cause: 4, information: Bytes::new() }));
     // One without a cause says nothing.
     peer.sends().chunk(|_, out| Error { causes: Causes::default() }.write(out)).go();
     assert_eq!((peer.app.events.len(), discarded(&peer)), (2, 1));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sctp::{AssociationConfig, CloseReason, Event, SendInfo};
+use sctp::{AssociationConfig, CloseReason, Event, PathChange, SendInfo};
 use sctp_wire::chunk::{Heartbeat, HeartbeatAck};
 
 use lab::packets::{build, has};
@@ -60,14 +60,18 @@ fn without_an_interval_nothing_is_probed() {
 #[test]
 fn a_peer_that_went_silent_is_noticed_while_idle() {
     let mut lab = Lab::new(5);
-    lab.establish();
+    let config = AssociationConfig { events: true, ..AssociationConfig::default() };
+    lab.establish_with(config.clone(), config);
     lab.cut();
     lab.run_until("both gave up", Duration::from_secs(2000), |lab| {
         lab.closed(A).is_some() && lab.closed(B).is_some()
     });
     assert_eq!(lab.closed(A), Some(CloseReason::Timeout));
-    let inactive =
-        lab.app(A).events.iter().position(|e| matches!(e.event, Event::PathChanged { active: false, .. }));
+    let inactive = lab
+        .app(A)
+        .events
+        .iter()
+        .position(|e| matches!(e.event, Event::PathChanged { change: PathChange::Unreachable, .. }));
     assert!(inactive.is_some(), "the path is given up before the association");
     let probes = lab.sent.iter().filter(|s| s.by == A && has(&s.packet, Heartbeat::KIND)).count();
     assert_eq!(probes, 11, "Association.Max.Retrans is 10");
@@ -92,20 +96,21 @@ fn a_peer_that_went_silent_is_noticed_while_sending() {
 fn a_path_that_comes_back_is_used_again_and_announced() {
     for by_data in [true, false] {
         let mut lab = Lab::new(7);
-        let config = AssociationConfig { association_retries_max: 1000, ..AssociationConfig::default() };
+        let config =
+            AssociationConfig { association_retries_max: 1000, events: true, ..AssociationConfig::default() };
         let (a, _) = lab.establish_with(config.clone(), config);
         lab.cut();
         if by_data {
             lab.send(A, a, SendInfo::default(), &b"anybody?"[..]);
         }
         lab.run_until("the path is inactive", Duration::from_secs(2000), |lab| {
-            lab.node(A).app.saw(|e| matches!(e, Event::PathChanged { active: false, .. }))
+            lab.node(A).app.saw(|e| matches!(e, Event::PathChanged { change: PathChange::Unreachable, .. }))
         });
         assert!(!lab.statistics(A, a).paths[0].active);
         lab.untap(A);
         lab.untap(B);
         lab.run_until("the path is active", Duration::from_secs(200), |lab| {
-            lab.node(A).app.saw(|e| matches!(e, Event::PathChanged { active: true, .. }))
+            lab.node(A).app.saw(|e| matches!(e, Event::PathChanged { change: PathChange::Available, .. }))
         });
         assert!(lab.statistics(A, a).paths[0].active);
         lab.send(A, a, SendInfo::default(), &b"hello again"[..]);

@@ -12,6 +12,7 @@ mod data_both_ways;
 mod data_with_cookie;
 mod delivery_order;
 mod errors;
+mod events;
 mod failover;
 mod fragmentation;
 mod gap_reports;

@@ -308,7 +308,7 @@ fn only_a_packet_with_our_tag_moves_a_path_and_only_its_own() {
     peer.app_sends(SendInfo::default(), &b"on the primary path"[..]);
     let (to, packet) = peer.hears_on();
     assert!(to == home && packets::has(&packet, Data::KIND));
-    peer.endpoint.set_primary(peer.id, second).unwrap();
+    peer.endpoint.set_primary(peer.now, peer.id, second, &mut peer.app).unwrap();
     peer.app_sends(SendInfo::default(), &b"on the other"[..]);
     assert_eq!(peer.hears_on().0, elsewhere);
 }

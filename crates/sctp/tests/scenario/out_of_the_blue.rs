@@ -258,7 +258,7 @@ fn an_abort_counts_with_our_tag_or_with_the_peers_own_reflected() {
         let tag = if own { peer.endpoint_tag } else { peer.tag };
         peer.sends().tag(tag).chunk(|_, out| abort(reflected)(out)).go();
         peer.expects_nothing();
-        assert_eq!(peer.app.saw(|e| matches!(e, Event::Closed(CloseReason::PeerAborted(_)))), counts);
+        assert_eq!(peer.app.saw(|e| matches!(e, Event::Closed(CloseReason::PeerAborted { .. }))), counts);
     }
 }
 

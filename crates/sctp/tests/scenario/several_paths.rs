@@ -4,7 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use sctp::{AssociationConfig, Event, PathState, PrimaryError, SendInfo, trace};
+use sctp::{AssociationConfig, Event, PathChange, PathReason, PathState, PrimaryError, SendInfo, trace};
 use sctp_wire::chunk::{Chunk, CookieEcho, HeartbeatAck};
 use sctp_wire::parameter::{Ipv4, Ipv6, Parameters};
 
@@ -78,7 +78,10 @@ fn a_listed_address_is_probed_before_it_is_used() {
     assert_eq!(active(&peer), [true, false]);
     assert_eq!(answers(&mut peer).ip(), SECOND);
     assert_eq!(active(&peer), [true, true]);
-    assert!(peer.app.saw(|e| matches!(e, Event::PathChanged { active: true, .. })));
+    assert!(peer.app.saw(|e| matches!(
+        e,
+        Event::PathChanged { change: PathChange::Confirmed, reason: PathReason::Heartbeat, .. }
+    )));
 }
 
 #[test]
@@ -176,6 +179,10 @@ fn no_more_addresses_are_kept_than_the_limit() {
     assert_eq!(active(&peer).len(), sctp::config::PEER_ADDRESSES_MAX);
 }
 
+fn set_primary(peer: &mut Peer, address: IpAddr) -> Result<(), PrimaryError> {
+    peer.endpoint.set_primary(peer.now, peer.id, address, &mut peer.app)
+}
+
 #[test]
 fn the_user_chooses_the_primary_path() {
     // RFC 9260 §6.4; §5.4: only a confirmed one.
@@ -183,20 +190,20 @@ fn the_user_chooses_the_primary_path() {
     peer.expects("COOKIE ACK");
     let second = SocketAddr::new(SECOND, peer.address.port());
     let id = peer.id;
-    assert_eq!(peer.endpoint.set_primary(id, SECOND), Err(PrimaryError::Unconfirmed { address: SECOND }));
+    assert_eq!(set_primary(&mut peer, SECOND), Err(PrimaryError::Unconfirmed { address: SECOND }));
     let elsewhere = IpAddr::from([192, 0, 2, 1]);
-    let none = peer.endpoint.set_primary(id, elsewhere);
+    let none = set_primary(&mut peer, elsewhere);
     assert_eq!(none, Err(PrimaryError::NoSuchPath { address: elsewhere }));
     assert!(none.unwrap_err().to_string().contains("192.0.2.1"));
     peer.waits(Duration::ZERO);
     assert_eq!(answers(&mut peer), second);
     peer.app_sends(SendInfo::default(), vec![1]);
     assert_eq!(peer.hears_on().0, peer.address);
-    assert_eq!(peer.endpoint.set_primary(id, SECOND), Ok(()));
+    assert_eq!(set_primary(&mut peer, SECOND), Ok(()));
     peer.app_sends(SendInfo::default(), vec![2]);
     assert_eq!(peer.hears_on().0, second);
     peer.endpoint.abort(peer.now, id, b"", &mut peer.app);
-    assert_eq!(peer.endpoint.set_primary(id, SECOND), Err(PrimaryError::Closed));
+    assert_eq!(set_primary(&mut peer, SECOND), Err(PrimaryError::Closed));
 }
 
 #[test]

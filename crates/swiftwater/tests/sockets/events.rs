@@ -2,7 +2,7 @@
 
 use std::io;
 
-use swiftwater::{Association, Event, LossKind, Options, Received, RecvError};
+use swiftwater::{Association, Event, LossKind, Options, PathChange, PathReason, Received, RecvError};
 
 use crate::pair::{must_end, pair, pair_with};
 
@@ -29,7 +29,8 @@ fn come_in_order_with_the_messages() {
         server.shutdown().unwrap();
         let all: Vec<String> = (0..6).map(|_| told(&client)).collect();
         assert_eq!(all, ["Up", "one", "two", "PeerShutdown", "Down(None)", "end"]);
-        assert_eq!([told(&server), told(&server), told(&server)], ["Up", "Down(None)", "end"]);
+        let all: Vec<String> = (0..4).map(|_| told(&server)).collect();
+        assert_eq!(all, ["Up", "SenderDry", "Down(None)", "end"]);
     });
 }
 
@@ -58,8 +59,37 @@ fn say_how_an_association_was_lost() {
         let Ok(Some(Received::Event(Event::Down(Some(loss))))) = client.next() else { panic!("it is lost") };
         assert_eq!(loss.kind, LossKind::PeerAborted);
         assert!(loss.text.contains("out of tea"), "{loss}");
+        assert_eq!(loss.cause, 12, "User-Initiated Abort");
         let error = client.next().unwrap_err();
         assert_eq!(error, RecvError::Lost(loss));
         assert_eq!(io::Error::from(error).kind(), io::ErrorKind::ConnectionReset);
+    });
+}
+
+#[test]
+fn tell_that_all_was_acknowledged_and_which_path_is_the_primary_one() {
+    must_end(|| {
+        let (client, server) = pair_with_events();
+        client.send(b"one").unwrap();
+        assert_eq!([told(&client), told(&client)], ["Up", "SenderDry"]);
+        let address = client.statistics().paths[0].remote.ip();
+        client.set_primary(address).unwrap();
+        let (change, reason) = (PathChange::MadePrimary, PathReason::Requested);
+        assert_eq!(told(&client), format!("{:?}", Event::PathChanged { address, change, reason }));
+        assert_eq!([told(&server), told(&server)], ["Up", "one"]);
+    });
+}
+
+#[test]
+fn take_room_of_the_receive_buffer_until_they_are_read() {
+    must_end(|| {
+        let (client, _server) = pair_with_events();
+        let address = client.statistics().paths[0].remote.ip();
+        for _ in 0..10 {
+            client.set_primary(address).unwrap();
+        }
+        assert_eq!(client.statistics().receive_buffered_bytes, 10 * 65);
+        (0..11).for_each(|_| drop(told(&client)));
+        assert_eq!(client.statistics().receive_buffered_bytes, 0);
     });
 }

@@ -92,6 +92,7 @@ fn is_an_event_of_its_association() {
         assert!(is_answered(&mut peer));
         drop(peer);
         let _peer = start_peer(&role);
+        assert!(matches!(association.next().unwrap(), Some(Received::Event(Event::SenderDry))));
         assert!(matches!(association.next().unwrap(), Some(Received::Event(Event::Restarted(_)))));
         assert!(matches!(association.next().unwrap(), Some(Received::Message(_))));
     });

@@ -6,8 +6,8 @@ use crate::Addresses;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 const UNSPECIFIED: u16 = 0;
-const INET: u16 = 2;
-const INET6: u16 = 10;
+pub(super) const INET: u16 = 2;
+pub(super) const INET6: u16 = 10;
 
 /// The sizes of the entries behind their family and port.
 const UNSPECIFIED_REST_BYTES: usize = 4;

@@ -1,7 +1,9 @@
 //! Options: a list of `t_opthdr` (length, level, name, status), each followed by its value, at multiples of four bytes.
 
 use super::DecodeError;
-use crate::{TransferFlags, TransferInfo};
+use super::address::{INET, INET6};
+use crate::{Notice, Notification, PathChange, PathReason, TransferFlags, TransferInfo};
+use std::net::IpAddr;
 
 /// `SOL_SCTP`: the level of all options here.
 const LEVEL: u32 = 132;
@@ -10,6 +12,9 @@ const LEVEL: u32 = 132;
 const TRANSFER: u32 = 1;
 /// A new association: its number, and outbound and inbound streams in one word.
 const ASSOCIATION: u32 = 2;
+/// What happened to an association: its number, two words that depend on it, and an address, which is the number of its
+/// family (`AF_INET`, `AF_INET6`) and four words in network order.
+const NOTICE: u32 = 3;
 
 const WORD_BYTES: usize = 4;
 const HEADER_WORDS: usize = 4;
@@ -52,6 +57,90 @@ pub(super) fn decode_association(options: &[u8]) -> Result<(u32, u16, u16), Deco
     let [association, streams] = find(options, ASSOCIATION)?.unwrap_or_default();
     let (outbound_streams, inbound_streams) = unpair(streams);
     Ok((association, outbound_streams, inbound_streams))
+}
+
+pub(super) fn encode_notification(notification: &Notification) -> Vec<u8> {
+    let flags = notification.transfer.flags | TransferFlags::NOTIFICATION;
+    let mut options = encode_transfer(&TransferInfo { flags, ..notification.transfer });
+    options.extend(encode(NOTICE, &notice_words(notification.what)));
+    options
+}
+
+const AF_INET: u32 = INET as u32;
+const AF_INET6: u32 = INET6 as u32;
+
+const PATH_CHANGED: u32 = 1;
+const REMOTE_ERROR: u32 = 2;
+const SEND_FAILED: u32 = 3;
+const SENDER_DRY: u32 = 4;
+const ADAPTATION: u32 = 5;
+const PARTIAL_DELIVERY_ABORTED: u32 = 6;
+
+const WAS_SENT: u32 = 1;
+const BEGINNING: u32 = 2;
+const ENDING: u32 = 4;
+
+fn notice_words(what: Notice) -> [u32; 8] {
+    let (number, first, second) = match what {
+        Notice::PathChanged { change, reason, .. } => (PATH_CHANGED, change as u32, reason as u32),
+        Notice::RemoteError { cause } => (REMOTE_ERROR, u32::from(cause), 0),
+        Notice::SendFailed { was_sent, beginning, ending, cause } => {
+            let of = |is: bool, flag| u32::from(is) * flag;
+            let flags = of(was_sent, WAS_SENT) | of(beginning, BEGINNING) | of(ending, ENDING);
+            (SEND_FAILED, flags, u32::from(cause))
+        }
+        Notice::SenderDry => (SENDER_DRY, 0, 0),
+        Notice::Adaptation { indication } => (ADAPTATION, indication, 0),
+        Notice::PartialDeliveryAborted => (PARTIAL_DELIVERY_ABORTED, 0, 0),
+    };
+    let (family, [a, b, c, d]) = match what {
+        Notice::PathChanged { address: IpAddr::V4(address), .. } => {
+            (AF_INET, [u32::from_ne_bytes(address.octets()), 0, 0, 0])
+        }
+        Notice::PathChanged { address: IpAddr::V6(address), .. } => (AF_INET6, v6_words(address.octets())),
+        _ => (0, [0; 4]),
+    };
+    [number, first, second, family, a, b, c, d]
+}
+
+/// What happened, if the options say that something did.
+pub(super) fn decode_notice(options: &[u8]) -> Result<Option<Notice>, DecodeError> {
+    let Some([number, first, second, family, a, b, c, d]) = find(options, NOTICE)? else { return Ok(None) };
+    let bad = DecodeError::BadValue;
+    let cause = |word: u32| u16::try_from(word).map_err(|_| bad(word));
+    let what = match number {
+        PATH_CHANGED => Notice::PathChanged {
+            address: match family {
+                AF_INET => IpAddr::from(a.to_ne_bytes()),
+                AF_INET6 => IpAddr::from(v6_octets([a, b, c, d])),
+                _ => return Err(bad(family)),
+            },
+            change: PathChange::from_number(first).ok_or(bad(first))?,
+            reason: PathReason::from_number(second).ok_or(bad(second))?,
+        },
+        REMOTE_ERROR => Notice::RemoteError { cause: cause(first)? },
+        SEND_FAILED => Notice::SendFailed {
+            was_sent: first & WAS_SENT != 0,
+            beginning: first & BEGINNING != 0,
+            ending: first & ENDING != 0,
+            cause: cause(second)?,
+        },
+        SENDER_DRY => Notice::SenderDry,
+        ADAPTATION => Notice::Adaptation { indication: first },
+        PARTIAL_DELIVERY_ABORTED => Notice::PartialDeliveryAborted,
+        _ => return Err(bad(number)),
+    };
+    Ok(Some(what))
+}
+
+fn v6_words(octets: [u8; 16]) -> [u32; 4] {
+    let (quads, _) = octets.as_chunks();
+    std::array::from_fn(|at| u32::from_ne_bytes(quads[at]))
+}
+
+fn v6_octets(words: [u32; 4]) -> [u8; 16] {
+    let quads = words.map(u32::to_ne_bytes);
+    std::array::from_fn(|at| quads[at / 4][at % 4])
 }
 
 fn encode(name: u32, value: &[u32]) -> Vec<u8> {

@@ -1,0 +1,129 @@
+//! What the user hears of without having to act upon it (RFC 6458 §6.1), if it wants to.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use sctp::{AssociationConfig, Event, PathChange, PathReason, SendInfo};
+use sctp_wire::cause::{Causes, OutOfResource};
+use sctp_wire::chunk::Error;
+
+use lab::script::{Peer, plain};
+use lab::{A, B, Fate, Lab};
+
+const SOON: Duration = Duration::from_secs(60);
+
+fn wants_events() -> AssociationConfig {
+    AssociationConfig { events: true, ..AssociationConfig::default() }
+}
+
+fn count(lab: &Lab, node: usize, what: &Event) -> usize {
+    lab.node(node).app.events.iter().filter(|happened| happened.event == *what).count()
+}
+
+#[test]
+fn a_sender_hears_when_all_is_acknowledged() {
+    let mut lab = Lab::new(1);
+    let (a, _) = lab.establish_with(wants_events(), wants_events());
+    assert_eq!(count(&lab, A, &Event::SenderDry), 0, "nothing was sent");
+    // The end of it is lost once.
+    let mut number = 0;
+    lab.tap(A, move |_| {
+        number += 1;
+        if number == 9 { Fate::Drop } else { Fate::Pass }
+    });
+    lab.send(A, a, SendInfo::default(), vec![1; 12_000]);
+    let last = lab.app(A).events.len();
+    while lab.statistics(A, a).send_buffered_bytes > 0 {
+        assert_eq!(lab.app(A).events.len(), last);
+        lab.run_for(Duration::from_millis(1));
+    }
+    assert_eq!(lab.app(A).events.last().unwrap().event, Event::SenderDry);
+    lab.run_for(SOON);
+    lab.send(A, a, SendInfo::default(), vec![2; 10]);
+    lab.run_for(SOON);
+    assert_eq!((count(&lab, A, &Event::SenderDry), count(&lab, B, &Event::SenderDry)), (2, 0));
+}
+
+#[test]
+fn who_wants_no_events_hears_of_none() {
+    let mut lab = Lab::new(2);
+    let (a, _) = lab.establish();
+    lab.send(A, a, SendInfo::default(), vec![1; 10]);
+    lab.run_for(SOON);
+    lab.cut();
+    lab.run_until("A gave up", Duration::from_secs(2000), |lab| lab.closed(A).is_some());
+    let events: Vec<_> = lab.app(A).events.iter().map(|happened| &happened.event).collect();
+    assert!(matches!(events[..], [Event::Connected { .. }, Event::Closed(_)]), "{events:?}");
+}
+
+#[test]
+fn the_way_of_a_path_is_told_with_its_reasons() {
+    let mut lab = Lab::new(3);
+    let config = AssociationConfig { association_retries_max: 1000, ..wants_events() };
+    let (a, _) = lab.establish_with(config.clone(), config);
+    lab.cut();
+    lab.send(A, a, SendInfo::default(), &b"anybody?"[..]);
+    lab.run_for(Duration::from_secs(300));
+    lab.untap(A);
+    lab.untap(B);
+    lab.run_for(Duration::from_secs(200));
+    let changes: Vec<_> = lab
+        .app(A)
+        .events
+        .iter()
+        .filter_map(|happened| match happened.event {
+            Event::PathChanged { change, reason, .. } => Some((change, reason)),
+            _ => None,
+        })
+        .collect();
+    let [down, (PathChange::Available, PathReason::Acknowledged | PathReason::Heartbeat)] = changes[..]
+    else {
+        panic!("{changes:?}")
+    };
+    assert_eq!(down, (PathChange::Unreachable, PathReason::Unanswered));
+}
+
+#[test]
+fn a_new_primary_path_is_told() {
+    let mut peer = Peer::established(4);
+    let remote = peer.address;
+    peer.endpoint.set_primary(peer.now, peer.id, remote.ip(), &mut peer.app).unwrap();
+    let (change, reason) = (PathChange::MadePrimary, PathReason::Requested);
+    assert!(peer.app.saw(|event| *event == Event::PathChanged { remote, change, reason }));
+}
+
+#[test]
+fn what_the_peer_says_of_an_error_is_told_as_far_as_it_is_bounded() {
+    let mut peer = Peer::established(5);
+    // Of an unknown kind, with 600 bytes.
+    let mut cause = vec![0x99, 0x01, 0x02, 0x5c];
+    cause.resize(604, 7);
+    peer.sends().chunk(|_, out| Error { causes: Causes::new(&cause) }.write(out)).go();
+    let information = Bytes::from(vec![7; 512]);
+    assert!(
+        peer.app
+            .saw(|event| *event == Event::RemoteError { cause: 0x9901, information: information.clone() })
+    );
+}
+
+#[test]
+fn what_nobody_reads_is_told_no_more_at_some_point() {
+    let config = AssociationConfig { receive_buffer_bytes: 10_000, receive_buffer_tuned_bytes: 0, ..plain() };
+    let mut peer = Peer::established_with(6, config);
+    let mut causes = Vec::new();
+    OutOfResource.write(&mut causes);
+    let told = |peer: &Peer| peer.app.events.len() - 1;
+    for _ in 0..1000 {
+        peer.sends().chunk(|_, out| Error { causes: Causes::new(&causes) }.write(out)).go();
+    }
+    // Each counts for a byte and its overhead of 64, up to twice the buffer.
+    assert_eq!(told(&peer), 20_000 / 65 + 1);
+    let statistics = peer.endpoint.statistics(peer.id).unwrap();
+    assert_eq!(statistics.events_dropped, 1000 - told(&peer) as u64);
+    // One is read, so there is room for one.
+    peer.endpoint.consumed(peer.id, 1, true);
+    for _ in 0..2 {
+        peer.sends().chunk(|_, out| Error { causes: Causes::new(&causes) }.write(out)).go();
+    }
+    assert_eq!(told(&peer), 20_000 / 65 + 2);
+}
