@@ -31,6 +31,20 @@ pub fn program(name: &str) -> Option<PathBuf> {
     found
 }
 
+/// What `./test --all` has fetched under this name, or `None` once the test has been reported as skipped.
+///
+/// # Panics
+/// As [`program`] does.
+#[must_use]
+pub fn fetched(name: &str) -> Option<PathBuf> {
+    let place = env::var_os("SWIFTWATER_PROGRAMS").map(|folder| Path::new(&folder).join(name));
+    let found = place.filter(|place| place.exists());
+    if found.is_none() {
+        skip(&format!("{name} has not been fetched"));
+    }
+    found
+}
+
 /// Reports the running test as skipped, for `reason`. The caller then returns.
 ///
 /// The reason goes to the test's output and, for the summary of `./test`, to the file that

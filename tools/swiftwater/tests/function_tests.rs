@@ -1,0 +1,54 @@
+//! The function tests of lksctp-tools, unmodified: what the sockets API does on a kernel with SCTP, in one process that plays
+//! both ends. Each has a daemon of its own. `./test --all` fetches their source.
+#![allow(missing_docs)]
+
+mod daemon;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use daemon::Daemon;
+use swiftwater_tests::tools;
+
+/// Compiles a test; the ones that end with `_v6` are the same with IPv6.
+fn compiled(test: &str) -> Option<PathBuf> {
+    let source = tools::fetched("lksctp-tools/src")?;
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("function-{test}"));
+    let (name, family) = test.strip_suffix("_v6").map_or((test, "-UTEST_V6"), |name| (name, "-DTEST_V6=1"));
+    let output = Command::new("cc")
+        .args(["-w", "-DHAVE_SCTP_SENDV=1", family, "-I"])
+        .arg(source.join("testlib"))
+        .arg("-o")
+        .args([&program, &source.join("func_tests").join(name).with_extension("c")])
+        .arg(source.join("testlib/sctputil.c"))
+        .args(["-lsctp", "-lpthread"])
+        .output()
+        .expect("a C compiler");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(program)
+}
+
+fn passes(test: &str) {
+    let Some(program) = compiled(test) else { return };
+    let daemon = Daemon::start(test);
+    let mut run = daemon.run("timeout");
+    run.args(["--kill-after", "1", "60"]).arg(program).stdin(Stdio::null());
+    let output = run.output().expect("the command starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}: {said}{}", output.status, String::from_utf8_lossy(&output.stderr));
+}
+
+macro_rules! function_tests {
+    ($($test:ident)*) => {$(
+        #[test]
+        #[ignore = "needs the source of lksctp-tools: ./test --all"]
+        fn $test() {
+            passes(stringify!($test));
+        }
+    )*};
+}
+
+function_tests! {
+    test_1_to_1_initmsg_connect
+    test_1_to_1_threads
+}
