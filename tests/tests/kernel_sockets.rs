@@ -1,0 +1,43 @@
+//! What the kernel's sockets answer to calls, options and messages, right and wrong: the texts that our own sockets are held to
+//! (`tools/swiftwater/tests/oracle`) are what it says.
+#![forbid(unsafe_code)]
+
+use std::path::Path;
+use std::process::Command;
+
+use swiftwater_tests::peers::kernel::{lab, shell};
+use swiftwater_tests::tools;
+
+/// The kernel that the texts are of.
+const VERSION: &str = "6.1";
+/// Extensions that we do not have are off, and packets travel directly in IP.
+const AS_OURS: &str =
+    "sysctl -qw net.sctp.prsctp_enable=0 net.sctp.encap_port=0 net.sctp.udp_port=0 net.sctp.auth_enable=0";
+
+fn says_the_same(name: &str) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tools/swiftwater/tests/oracle");
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("kernel-{name}"));
+    let compiler = Command::new("cc")
+        .args(["-O1", "-o"])
+        .args([&program, &folder.join(name).with_extension("c")])
+        .output()
+        .expect("a C compiler");
+    assert!(compiler.status.success(), "{}", String::from_utf8_lossy(&compiler.stderr));
+    let expected = std::fs::read_to_string(folder.join(name).with_extension("txt")).expect("a text");
+    let said = shell(&format!("{AS_OURS} && {}", program.display()));
+    let differences: Vec<_> = expected.lines().zip(said.lines()).filter(|(a, b)| a != b).take(20).collect();
+    assert!(differences.is_empty() && expected.len() == said.len(), "{name}: {differences:#?}");
+}
+
+#[test]
+#[ignore = "needs user-mode Linux and root: ./test --all"]
+fn its_sockets_answer_as_ours_are_held_to() {
+    lab("its_sockets_answer_as_ours_are_held_to", || {
+        if !shell("uname -r").starts_with(VERSION) {
+            return tools::skip("the texts are of another kernel");
+        }
+        for name in ["calls", "messages", "notifications", "options", "values"] {
+            says_the_same(name);
+        }
+    });
+}
