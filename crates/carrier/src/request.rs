@@ -98,7 +98,7 @@ pub struct InitMessage {
 /// What a program asks for. All but `Describe` and `Open` come with the descriptor that they are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
-    /// Which daemon it is: the [`Answer::Value`] is its version, a line feed, and what carries SCTP there in words.
+    /// Which daemon it is: the [`Answer::Value`] is a line each of its version, its process, and what carries SCTP there.
     Describe,
     /// `socket`. The answer comes with a carrier and a page.
     Open {

@@ -90,19 +90,22 @@ impl Place {
         let Some(Answer::Value(text)) = Answer::parse(&frame[..bytes]) else {
             return Err(if bytes == 0 { NoDaemon::Silent } else { NoDaemon::OtherVersion });
         };
-        let text = String::from_utf8_lossy(text);
-        let (version, carries) = text.split_once(SEPARATOR).ok_or(NoDaemon::OtherVersion)?;
-        let process = daemon.pid.as_raw_nonzero().get();
-        Ok(Description { process, version: version.into(), carries: carries.into() })
+        Description::parse(&String::from_utf8_lossy(text)).ok_or(NoDaemon::OtherVersion)
     }
 }
 
-/// Between version and what carries SCTP.
-const SEPARATOR: char = '\n';
-
-/// The answer.
+/// The answer. The process is told since the socket may be a service manager's.
 pub(crate) fn answer(stack: &Stack) -> String {
-    format!("{}{SEPARATOR}{}", env!("CARGO_PKG_VERSION"), what_carries(stack))
+    format!("{}\n{}\n{}", env!("CARGO_PKG_VERSION"), std::process::id(), what_carries(stack))
+}
+
+impl Description {
+    /// `None`: it is of a version that answers otherwise.
+    fn parse(text: &str) -> Option<Description> {
+        let mut lines = text.lines();
+        let (version, process, carries) = (lines.next()?, lines.next()?, lines.next()?);
+        Some(Description { process: process.parse().ok()?, version: version.into(), carries: carries.into() })
+    }
 }
 
 /// What carries SCTP, in words.

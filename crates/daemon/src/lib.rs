@@ -115,6 +115,17 @@ impl Daemon {
     /// Another daemon is there already, or a port is taken.
     pub fn bind(options: &DaemonOptions) -> Result<Daemon, DaemonError> {
         let listener = door::listen(&options.place).map_err(DaemonError::Place)?;
+        Daemon::behind(listener, options)
+    }
+
+    /// The same behind a socket that is there already, which a service manager has made: an AF_UNIX SEQPACKET socket that
+    /// listens. Of `options`, the place is not used.
+    ///
+    /// # Errors
+    ///
+    /// A port is taken.
+    pub fn behind(listener: OwnedFd, options: &DaemonOptions) -> Result<Daemon, DaemonError> {
+        rustix::io::ioctl_fionbio(&listener, true).map_err(|error| DaemonError::System(error.into()))?;
         let stack = Stack::bind(&options.stack).map_err(DaemonError::Stack)?;
         Ok(Daemon { listener, stack, idle_exit: options.idle_exit })
     }

@@ -6,6 +6,7 @@ use clap::Args;
 use swiftwater::Options;
 use swiftwater_daemon::{Daemon, DaemonOptions, Place};
 
+use crate::activation;
 use crate::args::DEFAULT_PORT;
 use crate::perf::spec::Carrier;
 use crate::units::parse_seconds;
@@ -17,7 +18,8 @@ use crate::units::parse_seconds;
 socket. Start one by hand to see its log, or to choose what carries SCTP.
 
 Programs find it by an abstract name of AF_UNIX sockets, which belongs to the network namespace: a container
-with a network of its own has a daemon of its own.
+with a network of its own has a daemon of its own. A service manager may make the socket and hand it over
+(LISTEN_FDS): swiftwater.socket starts swiftwater.service when the first program comes.
 
 Examples:
   swiftwater daemon                     SCTP in UDP port 9899; other hosts must use the same port
@@ -61,7 +63,11 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<(), String> {
         idle_exit: args.idle_exit.map(Duration::from_secs_f64),
     };
     raise_descriptor_limit();
-    let daemon = Daemon::bind(&options).map_err(|error| error.to_string())?;
+    let daemon = match activation::listener()? {
+        Some(listener) => Daemon::behind(listener, &options),
+        None => Daemon::bind(&options),
+    };
+    let daemon = daemon.map_err(|error| error.to_string())?;
     eprintln!("swiftwater daemon: at {}: {}", options.place, daemon.description());
     daemon.run().map_err(|error| error.to_string())
 }

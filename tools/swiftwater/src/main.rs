@@ -1,6 +1,7 @@
 //! The swiftwater command: gives programs SCTP sockets, and measures SCTP in user space beside the kernel's TCP and UDP.
 #![forbid(unsafe_code)]
 
+mod activation;
 mod args;
 mod bench;
 mod daemon;

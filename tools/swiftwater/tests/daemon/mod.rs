@@ -52,7 +52,7 @@ impl Drop for Daemon {
 }
 
 /// Builds the shim beside the command, where `run` looks for it.
-fn preload() {
+pub(crate) fn preload() {
     static BUILT: OnceLock<()> = OnceLock::new();
     BUILT.get_or_init(|| {
         let target = Path::new(SWIFTWATER).parent().and_then(Path::parent).expect("a target folder");

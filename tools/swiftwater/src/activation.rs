@@ -1,0 +1,54 @@
+//! The socket that a service manager hands over (sd_listen_fds(3)): programs that came before the daemon wait in it.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
+use rustix::net::{AddressFamily, SocketType};
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+
+/// Where descriptors that are handed over begin.
+const FIRST: i32 = 3;
+
+/// The socket, if one was handed to this process.
+pub(crate) fn listener() -> Result<Option<OwnedFd>, String> {
+    let variable = |name| std::env::var(name).ok();
+    match handed_over(variable("LISTEN_PID").as_deref(), variable("LISTEN_FDS").as_deref()) {
+        0 => Ok(None),
+        1 => take().map(Some).map_err(|error| format!("descriptor {FIRST}, which was handed over: {error}")),
+        count => Err(format!("{count} sockets were handed over; one is of use")),
+    }
+}
+
+/// How many descriptors these variables hand to this process. They may be meant for a parent of it.
+fn handed_over(process: Option<&str>, count: Option<&str>) -> usize {
+    let is_mine = process.is_some_and(|process| process.parse() == Ok(std::process::id()));
+    count.filter(|_| is_mine).and_then(|count| count.parse().ok()).unwrap_or(0)
+}
+
+/// Takes a copy of the descriptor, which needs no unsafe code as the number itself would.
+fn take() -> io::Result<OwnedFd> {
+    let myself = pidfd_open(getpid(), PidfdFlags::empty())?;
+    let socket = pidfd_getfd(myself, FIRST, PidfdGetfdFlags::empty())?;
+    let is_right = socket_domain(&socket)? == AddressFamily::UNIX
+        && socket_type(&socket)? == SocketType::SEQPACKET
+        && socket_acceptconn(&socket)?;
+    let wrong = || io::Error::new(io::ErrorKind::InvalidInput, "no AF_UNIX SEQPACKET socket that listens");
+    is_right.then_some(socket).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_meant_for_another_process_is_left_alone() {
+        let me = std::process::id().to_string();
+        assert_eq!(handed_over(Some(&me), Some("1")), 1);
+        for (process, count) in
+            [(None, Some("1")), (Some("1"), Some("1")), (Some(me.as_str()), None), (Some(&me), Some("x"))]
+        {
+            assert_eq!(handed_over(process, count), 0, "{process:?} {count:?}");
+        }
+    }
+}

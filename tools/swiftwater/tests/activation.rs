@@ -1,0 +1,95 @@
+//! A daemon whose socket a service manager has made.
+#![allow(missing_docs)]
+
+#[allow(dead_code, reason = "the daemons here are started otherwise")]
+mod daemon;
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::process::{Child, Command, Stdio};
+
+use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket};
+
+use daemon::{SWIFTWATER, preload};
+
+/// The socket, and its name as `SWIFTWATER_DAEMON` tells it.
+fn made_by_a_manager(test: &str) -> (OwnedFd, String) {
+    let name = format!("swiftwater-test-activation-{test}-{}", std::process::id());
+    let door =
+        socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None).expect("a socket");
+    let address = UnixAddr::new_abstract(name.as_bytes()).expect("a short name");
+    bind(door.as_raw_fd(), &address).expect("a name of our own");
+    listen(&door, Backlog::new(8).expect("small")).expect("it is bound");
+    (door, format!("@{name}"))
+}
+
+/// Starts a daemon with the socket as its third descriptor, as a manager does.
+fn activate(door: &OwnedFd) -> Child {
+    let script =
+        "exec 3<&0 </dev/null; LISTEN_FDS=1 LISTEN_PID=$$ exec \"$0\" daemon --udp-port 0 --idle-exit 30";
+    Command::new("sh")
+        .args(["-c", script, SWIFTWATER])
+        .stdin(Stdio::from(door.try_clone().expect("a descriptor")))
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("a shell")
+}
+
+fn come(place: &str) -> Child {
+    let mut program = Command::new(SWIFTWATER);
+    program.args(["run", "--", "true"]).env("SWIFTWATER_DAEMON", place).stderr(Stdio::piped());
+    program.spawn().expect("the command starts")
+}
+
+#[test]
+fn programs_wait_for_the_daemon_and_for_the_next_one() {
+    preload();
+    let (door, place) = made_by_a_manager("waits");
+    for _ in 0..2 {
+        let early = come(&place);
+        let mut daemon = activate(&door);
+        let output = early.wait_with_output().expect("it ends");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        assert!(said.contains(&format!("daemon {} at {place}: SCTP in UDP", daemon.id())), "{said}");
+        daemon.kill().expect("it runs");
+        daemon.wait().expect("it was killed");
+    }
+}
+
+#[test]
+fn what_is_no_such_socket_is_refused() {
+    let (door, _) = made_by_a_manager("refused");
+    for handed in [Stdio::null(), Stdio::from(std::fs::File::open("/proc/self/status").expect("a file"))] {
+        let script = "exec 3<&0; LISTEN_FDS=1 LISTEN_PID=$$ exec \"$0\" daemon --udp-port 0";
+        let output =
+            Command::new("sh").args(["-c", script, SWIFTWATER]).stdin(handed).output().expect("a shell");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains("descriptor 3"), "{said}");
+    }
+    let script = "exec 3<&0; LISTEN_FDS=2 LISTEN_PID=$$ exec \"$0\" daemon --udp-port 0";
+    let output = Command::new("sh").args(["-c", script, SWIFTWATER]).stdin(Stdio::from(door)).output();
+    let said = String::from_utf8_lossy(&output.expect("a shell").stderr).into_owned();
+    assert!(said.contains("2 sockets were handed over"), "{said}");
+}
+
+#[test]
+#[ignore = "needs systemd-socket-activate: ./test --all"]
+fn systemd_hands_its_socket_over() {
+    preload();
+    let place = format!("@swiftwater-test-activation-systemd-{}", std::process::id());
+    let mut manager = Command::new("systemd-socket-activate")
+        .args(["--seqpacket", "-l", &place, SWIFTWATER, "daemon", "--udp-port", "0"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("systemd is installed");
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(manager.stderr.as_mut().expect("piped")));
+    let listens = lines.by_ref().map_while(Result::ok).any(|line| line.contains("Listening on"));
+    assert!(listens, "it ended");
+    let output = come(&place).wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr);
+    // It becomes the daemon.
+    let expected = format!("daemon {} at {place}: SCTP in UDP", manager.id());
+    manager.kill().expect("it runs");
+    manager.wait().expect("it was killed");
+    assert!(output.status.success() && said.contains(&expected), "{said}");
+}
