@@ -46,9 +46,13 @@ pub struct Page {
     pub consumed: AtomicU32,
     /// Not zero: one of the sharers has said that it reads no more.
     pub shut_reading: AtomicU32,
+    /// Not zero: one of the sharers has said that it sends no more.
+    pub shut_writing: AtomicU32,
     /// Its header.
     header: [AtomicU32; HEADER_BYTES / 4],
 
+    /// Associations of a one-to-many socket of which something may come. Written by the daemon.
+    pub members: AtomicU32,
     /// Entries up to this may be in use. Written by the daemon.
     pub entries_used: AtomicU32,
     entries: [Entry; ENTRIES],
@@ -132,6 +136,8 @@ impl Page {
         out
     }
 
+    /// Where it writes how many associations there are.
+    pub const MEMBERS_AT: u64 = offset_of!(Page, members) as u64;
     /// Where it writes how many entries may be in use.
     pub const ENTRIES_USED_AT: u64 = offset_of!(Page, entries_used) as u64;
 
@@ -198,19 +204,21 @@ pub enum State {
     Connecting = 2,
     /// Its carrier holds messages.
     Connected = 3,
-    /// The peer has shut down: after what the carrier holds comes the end, or the pending error.
+    /// The association has ended as both sides wanted it: after what the carrier holds comes the end.
     Ended = 4,
     /// One-to-many, and not listening: its carrier holds messages of any number of associations.
     Many = 5,
     /// One-to-many, and peers may set up associations.
     ManyListening = 6,
+    /// The association was lost: after what the carrier holds comes the pending error.
+    Lost = 7,
 }
 
 impl State {
     /// `None`: no such state.
     pub fn from_u32(number: u32) -> Option<State> {
-        use State::{Connected, Connecting, Ended, Idle, Listening, Many, ManyListening};
-        [Idle, Listening, Connecting, Connected, Ended, Many, ManyListening]
+        use State::{Connected, Connecting, Ended, Idle, Listening, Lost, Many, ManyListening};
+        [Idle, Listening, Connecting, Connected, Ended, Many, ManyListening, Lost]
             .into_iter()
             .find(|state| *state as u32 == number)
     }

@@ -1,5 +1,6 @@
 //! Addresses of sockets: which are taken, which a program is told, and lists of them as C structures.
 
+use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 
 use rustix::io::Errno;
@@ -18,16 +19,23 @@ pub(crate) fn check_family(v6: bool, address: SocketAddr) -> Result<(), Errno> {
 pub(crate) fn check_peer(v6: bool, peer: SocketAddr) -> Result<IpAddr, Errno> {
     check_family(v6, peer)?;
     let ip = peer.ip().to_canonical();
-    let nobody = ip.is_unspecified() || ip.is_multicast() || ip == Ipv4Addr::BROADCAST;
-    if nobody || peer.port() == 0 { Err(Errno::INVAL) } else { Ok(ip) }
+    match ip.is_unspecified() || ip.is_multicast() || ip == Ipv4Addr::BROADCAST {
+        true => Err(Errno::INVAL),
+        // Nobody listens there.
+        false if peer.port() == 0 => Err(Errno::CONNREFUSED),
+        false => Ok(ip),
+    }
 }
 
 /// Whether an address is one of this host's, or stands for all.
 pub(crate) fn check_local(ip: IpAddr) -> Result<(), Errno> {
-    match ip.is_unspecified() || UdpSocket::bind((ip, 0)).is_ok() {
-        true => Ok(()),
-        false => Err(Errno::ADDRNOTAVAIL),
+    if ip.is_unspecified() {
+        return Ok(());
     }
+    let bound = UdpSocket::bind((ip, 0)).map_err(|_| Errno::ADDRNOTAVAIL)?;
+    // Who may not send to it has taken the broadcast address of a network.
+    let is_broadcast = bound.connect((ip, 9)).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
+    if ip.is_multicast() || is_broadcast { Err(Errno::ADDRNOTAVAIL) } else { Ok(()) }
 }
 
 pub(crate) fn unspecified(v6: bool) -> SocketAddr {

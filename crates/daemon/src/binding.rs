@@ -12,6 +12,20 @@ use crate::ports::Scope;
 use crate::socket::{Bound, Inner, Socket, Sockets};
 
 impl Sockets {
+    /// Binds, where necessary after those have left who had the port and are closed, which their tasks may not know yet.
+    pub(crate) async fn once_left(
+        &self,
+        port: u16,
+        bind: impl Fn() -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        loop {
+            match bind() {
+                Err(Errno::ADDRINUSE) if self.is_being_left(port) => tokio::task::yield_now().await,
+                done => return done,
+            }
+        }
+    }
+
     pub(crate) fn bind(&self, socket: &Socket, address: SocketAddr, who: UCred) -> Result<(), Errno> {
         let mut inner = socket.lock();
         check_family(socket.v6, address)?;
@@ -47,8 +61,7 @@ impl Sockets {
     }
 
     /// `SCTP_SOCKOPT_BINDX_ADD`: all of the addresses, or none.
-    pub(crate) fn bind_more(&self, socket: &Socket, list: &[u8], who: UCred) -> Result<(), Errno> {
-        let list = parse_list(list)?;
+    pub(crate) fn bind_more(&self, socket: &Socket, list: &[SocketAddr], who: UCred) -> Result<(), Errno> {
         let first = *list.first().ok_or(Errno::INVAL)?;
         list.iter().try_for_each(|address| check_family(socket.v6, *address))?;
         let fresh = socket.lock().bound.is_none();
@@ -76,7 +89,7 @@ impl Sockets {
     pub(crate) fn bind_less(&self, socket: &Socket, list: &[u8]) -> Result<(), Errno> {
         let list = parse_list(list)?;
         let mut inner = socket.lock();
-        let mut less = inner.bound.clone().ok_or(Errno::INVAL)?;
+        let mut less = inner.bound.clone().ok_or(Errno::BUSY)?;
         for address in list {
             check_family(socket.v6, address)?;
             let ip = address.ip().to_canonical();
@@ -126,7 +139,7 @@ impl Socket {
             let all = interface_addresses().map_err(|_| Errno::NOMEM)?;
             ips = all.into_iter().filter(|ip| scope.covers(*ip)).collect();
         }
-        Ok(list_of(id, ips.into_iter().map(|ip| as_seen(self.v6, SocketAddr::new(ip, port)))))
+        list_of(id, ips.into_iter().map(|ip| as_seen(self.v6, SocketAddr::new(ip, port))), asked.len())
     }
 
     /// `SCTP_GET_PEER_ADDRS`: `struct sctp_getaddrs` with the addresses of the peer of an association.
@@ -141,7 +154,7 @@ impl Socket {
             }
             None => vec![member.peer],
         };
-        Ok(list_of(id, peers.into_iter()))
+        list_of(id, peers.into_iter(), asked.len())
     }
 }
 
@@ -157,10 +170,14 @@ fn association_of(asked: &[u8]) -> Result<u32, Errno> {
     Ok(u32::from_ne_bytes(*bytes))
 }
 
-fn list_of(id: u32, addresses: impl ExactSizeIterator<Item = SocketAddr>) -> Vec<u8> {
+fn list_of(
+    id: u32,
+    addresses: impl ExactSizeIterator<Item = SocketAddr>,
+    room: usize,
+) -> Result<Vec<u8>, Errno> {
     let mut out = Vec::with_capacity(8 + 28 * addresses.len());
     out.extend(id.to_ne_bytes());
     out.extend((addresses.len() as u32).to_ne_bytes());
     addresses.for_each(|address| append(&mut out, address));
-    out
+    if out.len() > room { Err(Errno::NOMEM) } else { Ok(out) }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use carrier::page::State;
 use carrier::request::{Addresses, InitMessage};
 use rustix::io::Errno;
-use swiftwater::{Address, Stack};
+use swiftwater::{Address, Options, Stack};
 
 use crate::addresses::{as_seen, check_peer, local_toward};
 use crate::life::Turn;
@@ -32,9 +32,12 @@ impl Sockets {
             if address.port() != first.port() {
                 return Err(Errno::INVAL);
             }
-            hosts.push(check_peer(socket.v6, address)?);
+            let host = check_peer(socket.v6, address)?;
+            if hosts.contains(&host) {
+                return Err(Errno::ADDRNOTAVAIL);
+            }
+            hosts.push(host);
         }
-        hosts.dedup();
         let seen = as_seen(socket.v6, seen.ok_or(Errno::INVAL)?);
         match socket.style {
             Style::OneToMany => self.connect_another(socket, seen, hosts, init),
@@ -59,6 +62,7 @@ impl Sockets {
         let bound = self.bound(socket, &mut inner)?;
         // Nobody may find the carrier writable before it is known how this ends.
         line::fill(theirs.as_fd())?;
+        socket.page.clear_error();
         inner.peer = Some(seen);
         inner.local = local_toward(hosts[0]).map(|local| SocketAddr::new(local, bound.port));
         socket.set_stage(&mut inner, State::Connecting);
@@ -94,7 +98,8 @@ impl Sockets {
 
     /// What an association of the socket is set up with.
     fn stack_for(&self, inner: &Inner, init: InitMessage) -> Stack {
-        self.stack.with_options(&inner.settings.with_init(init).options(0))
+        let options = inner.settings.with_init(init).options(0);
+        self.stack.with_options(&Options { local_addresses: inner.local_scope(), ..options })
     }
 
     /// All hosts carry SCTP in the same UDP port.
@@ -112,7 +117,7 @@ impl Inner {
 
     /// The association of this number; where there can be one only, that one, whatever the number.
     pub(crate) fn member(&self, id: u32) -> Option<Arc<Member>> {
-        let only = matches!(self.stage, State::Connecting | State::Connected | State::Ended);
+        let only = matches!(self.stage, State::Connecting | State::Connected | State::Ended | State::Lost);
         if only { self.members.values().next().cloned() } else { self.members.get(&id).cloned() }
     }
 }

@@ -8,7 +8,7 @@
 //! | `door` | where programs ask: one connection for each request |
 //! | `inquiry` | what anybody may ask: which daemon it is |
 //! | `requests` | what each request does |
-//! | `binding`, `connecting`, `peel_off` | `bind` and `connect` in all their forms, `sctp_peeloff` |
+//! | `binding`, `connecting`, `listening`, `peel_off` | `bind` and `connect` in all their forms, `listen`, `sctp_peeloff` |
 //! | `socket` | one socket: what all requests about it share |
 //! | `member` | an association of a socket |
 //! | `life` | the task of a one-to-one socket: idle, connecting, listening, connected |
@@ -18,7 +18,6 @@
 //! | `line` | a carrier as the daemon sees it: records in and out |
 //! | `page` | the page that the daemon writes and the sharers map |
 //! | `ports` | who has which SCTP port |
-//! | `listeners` | whose an association is that a peer sets up |
 //! | `options` | socket options |
 //! | `addresses` | addresses as programs see them |
 //!
@@ -33,7 +32,7 @@ mod errno;
 mod inquiry;
 mod life;
 mod line;
-mod listeners;
+mod listening;
 mod many;
 mod member;
 mod notify;

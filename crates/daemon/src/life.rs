@@ -7,9 +7,9 @@ use std::sync::Arc;
 use carrier::page::State;
 use carrier::record;
 use rustix::io::Errno;
-use swiftwater::tokio::Association;
+use swiftwater::tokio::{Association, Listener};
 use swiftwater::{Address, Stack};
-use tokio::sync::mpsc::{Receiver, UnboundedReceiver};
+use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::addresses::as_seen;
 use crate::errno;
@@ -25,7 +25,9 @@ pub(crate) enum Turn {
     /// It sets an association up, from a local port.
     Connect { stack: Stack, port: u16, server: Address, member: Arc<Member> },
     /// It accepts associations.
-    Listen(Receiver<Association>),
+    Listen(Listener),
+    /// It does so no more.
+    Unlisten,
     /// It has an association, for which this was sent already.
     Carry { member: Arc<Member>, waiting: Waiting },
 }
@@ -46,13 +48,15 @@ pub(crate) async fn live(sockets: Arc<Sockets>, socket: Arc<Socket>, mut turns: 
             Some(Turn::Connect { stack, port, server, member }) => {
                 connect(&socket, &stack, (port, &server), &member).await
             }
-            Some(Turn::Listen(associations)) => {
+            Some(Turn::Listen(listener)) => {
                 tokio::select! {
-                    () = accept(&sockets, &socket, associations) => {}
-                    () = socket.line.hung_up() => {}
+                    () = accept(&sockets, &socket, listener) => false,
+                    () = socket.line.hung_up() => false,
+                    // Who listens becomes nothing else before it listens no more.
+                    turn = turns.recv() => turn.is_some(),
                 }
-                false
             }
+            Some(Turn::Unlisten) => true,
             Some(Turn::Carry { member, waiting }) => {
                 socket.lock().members.insert(member.id, Arc::clone(&member));
                 pump::carry(&socket, &member, waiting).await;
@@ -123,12 +127,16 @@ fn empty(line: &Line) {
 }
 
 /// Hands associations to a listener, each with a carrier of its own.
-async fn accept(sockets: &Arc<Sockets>, listener: &Arc<Socket>, mut associations: Receiver<Association>) {
-    while let Some(association) = associations.recv().await {
+async fn accept(sockets: &Arc<Sockets>, socket: &Arc<Socket>, listener: Listener) {
+    loop {
+        let association = match listener.accept().await {
+            Ok(association) => association,
+            Err(error) => return log(format_args!("a listener has failed: {error}")),
+        };
         // One that is gone already has nobody to tell.
         let Some(address) = association.peer_address() else { continue };
-        let peer = as_seen(listener.v6, SocketAddr::new(address.hosts[0], address.port));
-        if let Err(error) = hand_over(sockets, listener, association, peer).await {
+        let peer = as_seen(socket.v6, SocketAddr::new(address.hosts[0], address.port));
+        if let Err(error) = hand_over(sockets, socket, association, peer).await {
             log(format_args!("an association with {peer} could not be handed to its listener: {error}"));
             if error == Errno::PIPE {
                 return;

@@ -197,6 +197,13 @@ impl Line {
         let _ = self.0.ready(Interest::PRIORITY).await;
     }
 
+    /// Waits until the program's end is closed.
+    pub(crate) async fn closed(&self) {
+        // It is not registered for room to write; a hang-up, which the runtime counts with that, is always told.
+        // Should it fail, the runtime is gone, and nothing waits any more.
+        let _ = self.0.ready(Interest::WRITABLE).await;
+    }
+
     /// Whether the program's end is closed.
     pub(crate) fn is_hung_up(&self) -> bool {
         polls(self.0.as_fd(), PollFlags::HUP)

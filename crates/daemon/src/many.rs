@@ -11,10 +11,10 @@ use bytes::Bytes;
 use carrier::page::ROOM_BYTES;
 use carrier::record::{Flags, Header, MESSAGE_BYTES_MAX};
 use rustix::io::Errno;
-use swiftwater::tokio::Association;
+use swiftwater::tokio::{Association, Listener};
 use swiftwater::{Address, Stack};
 use tokio::sync::Notify;
-use tokio::sync::mpsc::{Receiver, UnboundedReceiver};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 
 use crate::addresses::as_seen;
@@ -163,7 +163,7 @@ impl Outbox {
 
 /// What a one-to-many socket does until the program has closed it.
 pub(crate) async fn live(sockets: &Arc<Sockets>, socket: &Arc<Socket>, turns: &mut UnboundedReceiver<Turn>) {
-    let mut associations = None;
+    let mut listener = None;
     loop {
         tokio::select! {
             taken = socket.line.take() => match taken {
@@ -176,21 +176,23 @@ pub(crate) async fn live(sockets: &Arc<Sockets>, socket: &Arc<Socket>, turns: &m
                 Err(_) => return close(socket, false),
             },
             turn = turns.recv() => match turn {
-                Some(Turn::Listen(new)) => associations = Some(new),
+                Some(Turn::Listen(new)) => listener = Some(new),
+                Some(Turn::Unlisten) => listener = None,
                 Some(Turn::Connect { .. } | Turn::Carry { .. }) => {}
                 None => return close(socket, false),
             },
-            accepted = next(&mut associations) => accept(sockets, socket, accepted),
+            accepted = next(&mut listener) => accept(sockets, socket, accepted),
         }
     }
 }
 
 /// The next association that a peer has set up.
-async fn next(associations: &mut Option<Receiver<Association>>) -> Association {
-    if let Some(listening) = associations
-        && let Some(association) = listening.recv().await
-    {
-        return association;
+async fn next(listener: &mut Option<Listener>) -> Association {
+    if let Some(listening) = listener {
+        match listening.accept().await {
+            Ok(association) => return association,
+            Err(error) => log(format_args!("a listener has failed: {error}")),
+        }
     }
     std::future::pending().await
 }
@@ -212,7 +214,12 @@ pub(crate) fn begin(
     let member = Arc::new(Member::new(sockets.next_association(), peer));
     let outbox = Arc::new(Outbox::new(socket.page.enter(member.id, 0, &peer)));
     *member.outbox() = Some(Arc::clone(&outbox));
-    socket.lock().members.insert(member.id, Arc::clone(&member));
+    {
+        let mut inner = socket.lock();
+        inner.members.insert(member.id, Arc::clone(&member));
+        inner.heard += 1;
+        socket.page.set_members(inner.heard);
+    }
     let task = tokio::spawn(live_on(Arc::clone(socket), Arc::clone(&member), Arc::clone(&outbox), origin));
     outbox.tasks().push(task);
     member
@@ -258,10 +265,19 @@ async fn cannot_start(socket: &Socket, member: &Member, error: Errno) {
         // A program that is gone needs no news.
         let _ = socket.line.put(notification.header(), notification.blocks()).await;
     }
+    silent(socket);
 }
 
 async fn end_after(socket: Arc<Socket>, member: Arc<Member>) {
     pump::up(&socket, &member, |_| drop(forget(&socket, &member))).await;
+    silent(&socket);
+}
+
+/// Nothing more comes of one of the associations.
+fn silent(socket: &Socket) {
+    let mut inner = socket.lock();
+    inner.heard = inner.heard.saturating_sub(1);
+    socket.page.set_members(inner.heard);
 }
 
 /// The socket has the association no more.
@@ -278,7 +294,10 @@ fn forget(socket: &Socket, member: &Member) -> Option<Arc<Outbox>> {
 /// Takes an association away from its socket, with what waits to be sent.
 pub(crate) async fn take_off(socket: &Socket, member: &Member) -> Waiting {
     match forget(socket, member) {
-        Some(outbox) => outbox.stop().await,
+        Some(outbox) => {
+            silent(socket);
+            outbox.stop().await
+        }
         None => Waiting::new(),
     }
 }

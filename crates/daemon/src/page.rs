@@ -76,6 +76,15 @@ impl Page {
         self.write(Layout::ERROR_AT, &error.raw_os_error().to_ne_bytes());
     }
 
+    /// How many associations something may come of.
+    pub(crate) fn set_members(&self, count: usize) {
+        self.write(Layout::MEMBERS_AT, &(count as u32).to_ne_bytes());
+    }
+
+    pub(crate) fn clear_error(&self) {
+        self.write(Layout::ERROR_AT, &0_i32.to_ne_bytes());
+    }
+
     pub(crate) fn set_wants(&self, wants: Wants) {
         self.write(Layout::WANTS_AT, &wants.0.to_ne_bytes());
     }

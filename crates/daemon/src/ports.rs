@@ -22,23 +22,16 @@ impl Scope {
     }
 
     pub(crate) fn covers(&self, ip: IpAddr) -> bool {
-        self.ips.iter().any(|own| *own == ip || (own.is_unspecified() && self.reaches(*own, ip)))
+        self.ips.iter().any(|own| *own == ip || (own.is_unspecified() && self.stands_for(*own, ip)))
     }
 
     fn overlaps(&self, other: &Scope) -> bool {
         other.ips.iter().any(|ip| self.covers(*ip)) || self.ips.iter().any(|ip| other.covers(*ip))
     }
 
-    /// Whether a peer with this address can be one of the socket's.
-    pub(crate) fn serves(&self, peer: IpAddr) -> bool {
-        self.ips.iter().any(|own| self.reaches(*own, peer))
-    }
-
-    fn reaches(&self, own: IpAddr, peer: IpAddr) -> bool {
-        match own {
-            IpAddr::V6(ip) if ip.is_unspecified() => peer.is_ipv6() || !self.v6_only,
-            ip => ip.is_ipv6() == peer.is_ipv6(),
-        }
+    /// Whether the unspecified address `own` stands for `ip`, too.
+    fn stands_for(&self, own: IpAddr, ip: IpAddr) -> bool {
+        own.is_ipv6() == ip.is_ipv6() || (own.is_ipv6() && !self.v6_only)
     }
 }
 
@@ -101,10 +94,10 @@ impl Ports {
         Ok(())
     }
 
-    /// The socket listens on its port from now on.
-    pub(crate) fn listen(&mut self, socket: u64, port: u16) {
+    /// Whether the socket listens on its port from now on.
+    pub(crate) fn set_listens(&mut self, socket: u64, port: u16, listens: bool) {
         let mine = self.held.get_mut(&port).into_iter().flatten().filter(|holding| holding.socket == socket);
-        mine.for_each(|holding| holding.listens = true);
+        mine.for_each(|holding| holding.listens = listens);
     }
 
     /// The socket is gone.
@@ -150,7 +143,7 @@ mod tests {
         assert_eq!(ports.bind(2, at("127.0.0.1"), 7, true), Ok(7));
         assert_eq!(ports.bind(3, at("127.0.0.1"), 7, true), Ok(7));
         assert_eq!(ports.bind(4, at("127.0.0.2"), 7, false), Ok(7), "another address");
-        ports.listen(2, 7);
+        ports.set_listens(2, 7, true);
         assert_eq!(ports.bind(5, at("127.0.0.1"), 7, true), Err(Errno::ADDRINUSE), "one listens");
     }
 
@@ -162,7 +155,7 @@ mod tests {
         assert_eq!(ports.bind(2, at("::"), 7, false), Err(Errno::ADDRINUSE));
         assert_eq!(ports.bind(3, alone.clone(), 7, false), Ok(7));
         let v4 = "192.0.2.1".parse().expect("an address");
-        assert!(at("::").serves(v4) && at("0.0.0.0").serves(v4) && !alone.serves(v4));
+        assert!(at("::").covers(v4) && at("0.0.0.0").covers(v4) && !alone.covers(v4));
     }
 
     #[test]

@@ -42,18 +42,30 @@ enum Left {
 pub(crate) async fn carry(socket: &Arc<Socket>, member: &Arc<Member>, waiting: Waiting) {
     let Some(association) = member.association() else { return };
     let mut upward = Upwards(tokio::spawn(end_after(Arc::clone(socket), Arc::clone(member))));
-    let left = down(socket, association, waiting).await;
+    let mut left = down(socket, association, waiting).await;
+    if let Left::HalfClosed = left {
+        // One that is gone already needs no end.
+        let _ = association.shutdown().await;
+        left = tokio::select! {
+            // It ends with the association, which has a time limit for that.
+            _ = &mut upward.0 => {
+                // The program may still ask about it.
+                socket.line.closed().await;
+                Left::Closed
+            }
+            () = socket.line.closed() => match socket.line.try_take() {
+                Ok(Intake::Unread) => Left::Unread,
+                _ => Left::Closed,
+            },
+        };
+    }
     let lingers = socket.lock().settings.lingers();
     match left {
-        Left::HalfClosed => {
-            // One that is gone already needs no end.
-            let _ = association.shutdown().await;
-            // It ends with the association, which has a time limit for that.
-            let _ = (&mut upward.0).await;
-        }
         // What was sent is delivered, and the association shut down, when its last handle is dropped.
-        Left::Closed if lingers => {}
-        Left::Closed => abort(association, "the program has closed its socket with SO_LINGER 0"),
+        Left::Closed | Left::HalfClosed if lingers => {}
+        Left::Closed | Left::HalfClosed => {
+            abort(association, "the program has closed its socket with SO_LINGER 0")
+        }
         Left::Unread => abort(association, UNREAD),
         Left::Abort(reason) => abort(association, &String::from_utf8_lossy(&reason)),
     }
@@ -151,10 +163,14 @@ fn send_info(header: &Header) -> SendInfo {
 /// From the association into the carrier of a one-to-one socket, and then its end.
 async fn end_after(socket: Arc<Socket>, member: Arc<Member>) {
     let ended = |loss: Option<LossKind>| {
-        if let Some(loss) = loss {
-            socket.page.set_error(errno::of_loss(loss));
-        }
-        socket.set_stage(&mut socket.lock(), State::Ended);
+        let end = match loss {
+            Some(loss) => {
+                socket.page.set_error(errno::of_loss(loss));
+                State::Lost
+            }
+            None => State::Ended,
+        };
+        socket.set_stage(&mut socket.lock(), end);
     };
     up(&socket, &member, ended).await;
     socket.line.end();

@@ -8,17 +8,14 @@ use carrier::page::State;
 use carrier::request::Request;
 use rustix::io::Errno;
 use rustix::net::{SocketAddrUnix, UCred};
-use swiftwater::tokio::Listener;
 use tokio::sync::SemaphorePermit;
 
-use crate::addresses::check_peer;
+use crate::addresses::{check_peer, parse_list};
 use crate::door::{Answer, Reply};
-use crate::errno;
-use crate::life::Turn;
 use crate::many;
 use crate::member::Outcome;
 use crate::options::Settings;
-use crate::socket::{Socket, Sockets, Style};
+use crate::socket::{Sockets, Style};
 
 const IPPROTO_SCTP: i32 = 132;
 const SCTP_SOCKOPT_BINDX_ADD: i32 = 100;
@@ -53,7 +50,10 @@ impl Sockets {
                 let page = socket.page.as_fd().try_clone_to_owned().map_err(|_| Errno::MFILE)?;
                 return Ok(Reply { answer: Answer::Done, descriptors: vec![page] });
             }
-            Request::Bind(address) => self.bind(&socket, address, who)?,
+            Request::Bind(address) => {
+                self.once_left(address.port(), || self.bind(&socket, address, who)).await?;
+            }
+            Request::Listen { backlog: 0 } => self.unlisten(&socket, &descriptor)?,
             Request::Listen { backlog } => self.listen(&socket, backlog)?,
             Request::Connect { peer, wait, init } => {
                 let member = self.connect(&socket, peer, init, &descriptor)?;
@@ -86,7 +86,11 @@ impl Sockets {
                 return Ok(Answer::Address(peer.ok_or(Errno::NOTCONN)?).into());
             }
             Request::SetOption { level, name, value } => match (level, name) {
-                (IPPROTO_SCTP, SCTP_SOCKOPT_BINDX_ADD) => self.bind_more(&socket, value, who)?,
+                (IPPROTO_SCTP, SCTP_SOCKOPT_BINDX_ADD) => {
+                    let list = parse_list(value)?;
+                    let port = list.first().ok_or(Errno::INVAL)?.port();
+                    self.once_left(port, || self.bind_more(&socket, &list, who)).await?;
+                }
                 (IPPROTO_SCTP, SCTP_SOCKOPT_BINDX_REM) => self.bind_less(&socket, value)?,
                 _ => socket.set_option(level, name, value)?,
             },
@@ -113,31 +117,6 @@ impl Sockets {
         let (socket, theirs) = self.open(v6, style, style.first_stage(), settings)?;
         let page = socket.page.as_fd().try_clone_to_owned().map_err(|_| Errno::MFILE)?;
         Ok(Reply { answer: Answer::Done, descriptors: vec![theirs, page] })
-    }
-
-    fn listen(&self, socket: &Socket, backlog: i32) -> Result<(), Errno> {
-        let mut inner = socket.lock();
-        let listening = match inner.stage {
-            State::Idle => State::Listening,
-            State::Many => State::ManyListening,
-            // The backlog is as it was.
-            State::Listening | State::ManyListening => return Ok(()),
-            State::Connecting | State::Connected | State::Ended => return Err(Errno::INVAL),
-        };
-        let bound = self.bound(socket, &mut inner)?;
-        let options = inner.settings.options(backlog);
-        let scope = inner.scope(bound.ips);
-        let port = bound.port;
-        let backlog = options.backlog as usize;
-        let listen = || self.stack.with_options(&options).listen(port).map(Listener::from);
-        let associations = self.listeners.add(port, (socket.number, scope), backlog, listen);
-        let associations = associations.map_err(|error| errno::of_listen(&error))?;
-        self.ports().listen(socket.number, port);
-        if listening == State::Listening {
-            socket.line.keep_short();
-        }
-        socket.set_stage(&mut inner, listening);
-        socket.take_turn(Turn::Listen(associations))
     }
 }
 

@@ -12,12 +12,10 @@ use carrier::page::State;
 use rustix::io::Errno;
 use rustix::net::SocketType;
 use swiftwater::Stack;
-use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::life::{self, Turn};
 use crate::line::{self, Line};
-use crate::listeners::Listeners;
 use crate::member::{FIRST_ID, Member};
 use crate::notify;
 use crate::options::Settings;
@@ -36,7 +34,6 @@ pub(crate) struct Sockets {
     pub(crate) unprivileged_from: u16,
     table: Mutex<Table>,
     ports: Mutex<Ports>,
-    pub(crate) listeners: Listeners,
     next_association: AtomicU32,
     /// Who waits for an answer has one of these.
     pub(crate) waiting: Semaphore,
@@ -112,6 +109,8 @@ pub(crate) struct Inner {
     pub(crate) settings: Settings,
     /// Its associations, by their numbers.
     pub(crate) members: BTreeMap<u32, Arc<Member>>,
+    /// Of a one-to-many socket: associations of which something may still come.
+    pub(crate) heard: usize,
 }
 
 impl Socket {
@@ -147,7 +146,6 @@ impl Sockets {
             unprivileged_from: first_port.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(1024),
             table: Mutex::default(),
             ports: Mutex::new(Ports::new(u16::from_ne_bytes([low, high]))),
-            listeners: Listeners::default(),
             next_association: AtomicU32::new(FIRST_ID),
             waiting: Semaphore::new(WAITING_MAX),
         })
@@ -181,9 +179,10 @@ impl Sockets {
         let (line, theirs) = line::pair(CarrierName { daemon: self.daemon, socket: number })?;
         let (turns, come) = mpsc::unbounded_channel();
         let members = BTreeMap::new();
-        let inner = Mutex::new(Inner { stage, bound: None, local: None, peer: None, settings, members });
+        let inner = Inner { stage, bound: None, local: None, peer: None, settings, members, heard: 0 };
         let page = Page::new(v6, style, stage)?;
         let delivery = tokio::sync::Mutex::default();
+        let inner = Mutex::new(inner);
         let socket = Arc::new(Socket { number, v6, style, line, page, delivery, inner, turns });
         table.by_number.insert(number, Arc::clone(&socket));
         tokio::spawn(life::live(Arc::clone(self), Arc::clone(&socket), come));
@@ -194,6 +193,12 @@ impl Sockets {
         (name.daemon == self.daemon).then(|| self.table().by_number.get(&name.socket).cloned()).flatten()
     }
 
+    /// Whether a socket that has this port is closed, and its task has only to hear of it.
+    pub(crate) fn is_being_left(&self, port: u16) -> bool {
+        let has = |socket: &Socket| socket.lock().bound.as_ref().is_some_and(|bound| bound.port == port);
+        self.table().by_number.values().any(|socket| has(socket) && socket.line.is_hung_up())
+    }
+
     /// Nobody has the socket any more.
     pub(crate) fn forget(self: &Arc<Self>, socket: &Socket) {
         self.table().by_number.remove(&socket.number);
@@ -202,19 +207,8 @@ impl Sockets {
             (inner.bound.take(), std::mem::take(&mut inner.members))
         };
         drop(members);
-        let number = socket.number;
-        let Some(port) = bound.map(|bound| bound.port) else { return };
-        match (self.listeners.remove(port, number), Handle::try_current()) {
-            // The port is free when the executive has let go of it.
-            (Some(task), Ok(runtime)) => {
-                let sockets = Arc::clone(self);
-                runtime.spawn(async move {
-                    // It was told to end.
-                    let _ = task.await;
-                    sockets.ports().release(number, port);
-                });
-            }
-            _ => self.ports().release(number, port),
+        if let Some(bound) = bound {
+            self.ports().release(socket.number, bound.port);
         }
     }
 

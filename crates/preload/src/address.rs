@@ -7,7 +7,7 @@ use carrier::request::ADDRESSES_MAX;
 use libc::{c_int, sockaddr, socklen_t};
 
 use crate::descriptor::Descriptor;
-use crate::system::{Errno, Result};
+use crate::system::{Errno, Result, can_be_bytes};
 
 /// Reads an address that a program hands over.
 ///
@@ -15,31 +15,39 @@ use crate::system::{Errno, Result};
 ///
 /// `address` points to `bytes` bytes, or is null.
 pub(crate) unsafe fn read(address: *const sockaddr, bytes: socklen_t) -> Result<SocketAddr> {
-    let bytes = bytes as usize;
-    if address.is_null() {
-        return Err(Errno(libc::EFAULT));
-    }
-    if bytes < size_of::<libc::sa_family_t>() {
-        return Err(Errno(libc::EINVAL));
-    }
-    // SAFETY: the family is there.
-    let family = c_int::from(unsafe { (&raw const (*address).sa_family).read_unaligned() });
-    match family {
-        libc::AF_INET if bytes >= size_of::<libc::sockaddr_in>() => {
+    // SAFETY: as the caller says.
+    match unsafe { family(address, bytes) }? {
+        libc::AF_INET if bytes as usize >= size_of::<libc::sockaddr_in>() => {
             // SAFETY: as many bytes are there.
             let a = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
             let ip = Ipv4Addr::from(u32::from_be(a.sin_addr.s_addr));
             Ok(SocketAddrV4::new(ip, u16::from_be(a.sin_port)).into())
         }
-        libc::AF_INET6 if bytes >= size_of::<libc::sockaddr_in6>() => {
+        libc::AF_INET6 if bytes as usize >= size_of::<libc::sockaddr_in6>() => {
             // SAFETY: as many bytes are there.
             let a = unsafe { address.cast::<libc::sockaddr_in6>().read_unaligned() };
             let ip = Ipv6Addr::from(a.sin6_addr.s6_addr);
             Ok(SocketAddrV6::new(ip, u16::from_be(a.sin6_port), 0, a.sin6_scope_id).into())
         }
-        libc::AF_INET | libc::AF_INET6 => Err(Errno(libc::EINVAL)),
-        _ => Err(Errno(libc::EAFNOSUPPORT)),
+        _ => Err(Errno(libc::EINVAL)),
     }
+}
+
+/// The family of an address that a program hands over.
+///
+/// # Safety
+///
+/// `address` points to `bytes` bytes, or is null.
+pub(crate) unsafe fn family(address: *const sockaddr, bytes: socklen_t) -> Result<c_int> {
+    let lengths = size_of::<libc::sa_family_t>()..=size_of::<libc::sockaddr_storage>();
+    if !lengths.contains(&(bytes as usize)) {
+        return Err(Errno(libc::EINVAL));
+    }
+    if !can_be_bytes(address) {
+        return Err(Errno(libc::EFAULT));
+    }
+    // SAFETY: the family is there.
+    Ok(c_int::from(unsafe { (&raw const (*address).sa_family).read_unaligned() }))
 }
 
 /// An address in the form that the daemon uses with a socket: to one of IPv6 those of IPv4 are mapped.
@@ -61,11 +69,9 @@ pub(crate) unsafe fn read_list(addresses: *const sockaddr, bytes: usize) -> Resu
     let mut list = Vec::new();
     let mut at = 0;
     while at < bytes && list.len() <= ADDRESSES_MAX {
-        let left = (bytes - at) as socklen_t;
+        let left = (bytes - at).min(size_of::<libc::sockaddr_storage>()) as socklen_t;
         // SAFETY: as many bytes are left.
-        let next = unsafe { read(addresses.byte_add(at), left) };
-        let next = next
-            .map_err(|error| if error == Errno(libc::EAFNOSUPPORT) { Errno(libc::EINVAL) } else { error })?;
+        let next = unsafe { read(addresses.byte_add(at), left) }?;
         at += match next {
             SocketAddr::V4(_) => size_of::<libc::sockaddr_in>(),
             SocketAddr::V6(_) => size_of::<libc::sockaddr_in6>(),
@@ -75,14 +81,20 @@ pub(crate) unsafe fn read_list(addresses: *const sockaddr, bytes: usize) -> Resu
     Ok(list)
 }
 
-/// Writes an address for a program that has room for `*bytes` bytes, and says how long it is.
+/// Writes an address for a program that has room for `*bytes` bytes, and says there how long it is.
 ///
 /// # Safety
 ///
 /// `place` points to as many bytes as `bytes` says, or is null.
-pub(crate) unsafe fn write(address: SocketAddr, place: *mut sockaddr, bytes: *mut socklen_t) {
-    if place.is_null() || bytes.is_null() {
-        return;
+pub(crate) unsafe fn write(address: SocketAddr, place: *mut sockaddr, bytes: *mut socklen_t) -> Result<()> {
+    if !can_be_bytes(bytes) {
+        return Err(Errno(libc::EFAULT));
+    }
+    // SAFETY: as the caller says.
+    match unsafe { *bytes }.cast_signed() {
+        ..=-1 => return Err(Errno(libc::EINVAL)),
+        1.. if !can_be_bytes(place) => return Err(Errno(libc::EFAULT)),
+        _ => {}
     }
     match address {
         SocketAddr::V4(a) => {
@@ -105,16 +117,19 @@ pub(crate) unsafe fn write(address: SocketAddr, place: *mut sockaddr, bytes: *mu
             unsafe { put(&out, place, bytes) };
         }
     }
+    Ok(())
 }
 
 /// # Safety
 ///
-/// As [`write`], and neither is null.
+/// As [`write`], and there is a place for as many bytes.
 unsafe fn put<T>(out: &T, place: *mut sockaddr, bytes: *mut socklen_t) {
     // SAFETY: no more is written than there is room for.
     unsafe {
         let room = (*bytes as usize).min(size_of::<T>());
-        std::ptr::copy_nonoverlapping((&raw const *out).cast::<u8>(), place.cast::<u8>(), room);
+        if room > 0 {
+            std::ptr::copy_nonoverlapping((&raw const *out).cast::<u8>(), place.cast::<u8>(), room);
+        }
         *bytes = size_of::<T>() as socklen_t;
     }
 }

@@ -10,6 +10,7 @@ use crate::system::{Errno, Result};
 use crate::{address, setup};
 
 pub(crate) const SCTP_SOCKOPT_PEELOFF: c_int = 102;
+pub(crate) const SCTP_GET_LOCAL_ADDRS: c_int = 109;
 pub(crate) const SCTP_SOCKOPT_CONNECTX_OLD: c_int = 107;
 pub(crate) const SCTP_SOCKOPT_CONNECTX: c_int = 110;
 pub(crate) const SCTP_SOCKOPT_CONNECTX3: c_int = 111;

@@ -5,7 +5,7 @@
 //! the lock of the page, which nobody holds while it waits.
 
 use std::os::fd::RawFd;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use carrier::page::{Page, State};
 use carrier::record::{Flags, HEADER_BYTES, Header, Kind};
@@ -38,19 +38,28 @@ pub(crate) fn receive(
     flags: c_int,
 ) -> Result<Message> {
     let page = descriptor.page();
+    let waits = || flags & libc::MSG_DONTWAIT == 0 && !system::is_nonblocking(fd);
     match page.state() {
-        State::Connected | State::Ended | State::Many | State::ManyListening => {}
-        State::Idle | State::Listening => return Err(Errno(libc::ENOTCONN)),
-        State::Connecting if flags & libc::MSG_DONTWAIT != 0 || system::is_nonblocking(fd) => {
-            return Err(Errno(libc::EAGAIN));
+        State::Connected | State::Ended | State::Lost | State::Many | State::ManyListening => {}
+        State::Listening => return Err(Errno(libc::ENOTCONN)),
+        State::Idle => {
+            return Err(Errno(match page.take_error() {
+                0 if waits() => libc::ENOTCONN,
+                0 => libc::EAGAIN,
+                error => error,
+            }));
         }
+        State::Connecting if !waits() => return Err(Errno(libc::EAGAIN)),
         State::Connecting => setup::await_connection(fd, descriptor)?,
     }
     if place.bytes() == 0 {
         return Ok(END);
     }
     loop {
+        // Looked at first: the last that comes is there before it is said that nothing will come.
+        let silent = page.state() == State::Many && page.members.load(Acquire) == 0 && waits();
         match take(fd, page, place, flags) {
+            Err(Errno(libc::EAGAIN)) if silent => return Err(Errno(libc::ENOTCONN)),
             Err(Errno(libc::EAGAIN)) => {}
             result => return result,
         }
@@ -198,11 +207,12 @@ fn end(fd: RawFd, page: &Page) -> Result<Message> {
         0 => {}
         error => return Err(Errno(error)),
     }
-    let regular = page.state() == State::Ended || page.shut_reading.load(Relaxed) != 0;
-    match regular || !system::is_hung_up(fd) {
-        true => Ok(END),
+    match page.state() {
+        State::Lost => Err(Errno(libc::ENOTCONN)),
+        State::Ended => Ok(END),
+        _ if page.shut_reading.load(Relaxed) != 0 || !system::is_hung_up(fd) => Ok(END),
         // The daemon is gone.
-        false => Err(Errno(libc::ECONNRESET)),
+        _ => Err(Errno(libc::ECONNRESET)),
     }
 }
 

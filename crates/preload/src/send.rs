@@ -62,6 +62,7 @@ fn send_to_peer(
         setup::await_connection(fd, descriptor)?;
     }
     match page.state() {
+        State::Connected if page.shut_writing.load(Relaxed) != 0 => return Err(Errno(libc::ESHUTDOWN)),
         State::Connected | State::Connecting => {}
         _ => {
             return Err(Errno(match page.take_error() {

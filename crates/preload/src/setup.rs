@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use carrier::name::{DAEMON, DAEMON_VARIABLE as VARIABLE};
 use carrier::page::State;
@@ -199,7 +199,8 @@ pub(crate) fn local_address(fd: RawFd) -> Result<SocketAddr> {
 
 pub(crate) fn peer_address(descriptor: &Descriptor) -> Result<SocketAddr> {
     let page = descriptor.page();
-    let peer = page.peer().filter(|_| page.state() == State::Connected);
+    let had_one = matches!(page.state(), State::Connected | State::Ended | State::Lost);
+    let peer = page.peer().filter(|_| had_one);
     peer.ok_or(Errno(libc::ENOTCONN))
 }
 
@@ -220,7 +221,9 @@ pub(crate) fn own_option(fd: RawFd, descriptor: &Descriptor, level: c_int, name:
     let page = descriptor.page();
     let number = match name {
         libc::SO_ERROR => match page.take_error() {
-            0 if page.state() != State::Ended && system::is_hung_up(fd) => libc::ECONNRESET,
+            0 if !matches!(page.state(), State::Ended | State::Lost) && system::is_hung_up(fd) => {
+                libc::ECONNRESET
+            }
             error => error,
         },
         libc::SO_TYPE => page.style.load(Relaxed) as c_int,
@@ -235,6 +238,9 @@ pub(crate) fn own_option(fd: RawFd, descriptor: &Descriptor, level: c_int, name:
 
 /// `connect` and `sctp_connectx`. The association counts even if it is only begun, which is said as `EINPROGRESS`.
 pub(crate) fn connect(fd: RawFd, descriptor: &Descriptor, peer: &[SocketAddr]) -> (u32, Result<()>) {
+    if let State::Connected | State::Ended | State::Lost = descriptor.page().state() {
+        return (0, Err(Errno(libc::EISCONN)));
+    }
     let wait = !system::is_nonblocking(fd);
     match begin(fd, peer, wait, InitMessage::default()) {
         Err(error) => (0, Err(error)),
@@ -298,7 +304,8 @@ pub(crate) fn await_connection(fd: RawFd, descriptor: &Descriptor) -> Result<()>
     if events == 0 {
         return Err(Errno(libc::EINPROGRESS));
     }
-    match descriptor.page().take_error() {
+    // It stays pending, as in the kernel.
+    match descriptor.page().error.load(Acquire) {
         0 if events & libc::POLLHUP != 0 && descriptor.page().state() == State::Connecting => {
             Err(Errno(libc::ECONNRESET))
         }
@@ -309,11 +316,14 @@ pub(crate) fn await_connection(fd: RawFd, descriptor: &Descriptor) -> Result<()>
 
 /// `accept4`: one record is one association.
 pub(crate) fn accept(fd: RawFd, descriptor: &Descriptor, flags: c_int) -> Result<(RawFd, SocketAddr)> {
-    let state = descriptor.page().state();
-    if descriptor.page().style.load(Relaxed) != libc::SOCK_STREAM as u32 {
+    let page = descriptor.page();
+    if flags & !(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) != 0 {
+        return Err(Errno(libc::EINVAL));
+    }
+    if page.style.load(Relaxed) != libc::SOCK_STREAM as u32 {
         return Err(Errno(libc::EOPNOTSUPP));
     }
-    if flags & !(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) != 0 || state != State::Listening {
+    if page.state() != State::Listening {
         return Err(Errno(libc::EINVAL));
     }
     loop {
@@ -346,16 +356,24 @@ fn take_association(fd: RawFd, descriptor: &Descriptor, flags: c_int) -> Result<
     adopt(carrier, memfd, flags).map(|fd| (fd, peer))
 }
 
-/// Whether `shutdown` is to be done, which the kernel does with the carrier.
+/// Whether `shutdown` can be done, and whether it is the carrier that is shut.
 pub(crate) fn check_shutdown(descriptor: &Descriptor, how: c_int) -> Result<bool> {
-    let page = descriptor.page();
-    match page.state() {
-        State::Connected | State::Ended => {}
-        State::ManyListening if how == libc::SHUT_WR => return Ok(false),
-        _ => return Err(Errno(libc::ENOTCONN)),
+    if !(libc::SHUT_RD..=libc::SHUT_RDWR).contains(&how) {
+        return Err(Errno(libc::EINVAL));
     }
+    match descriptor.page().state() {
+        State::Connected | State::Ended | State::Lost => Ok(true),
+        State::Listening | State::ManyListening if how == libc::SHUT_WR => Ok(false),
+        _ => Err(Errno(libc::ENOTCONN)),
+    }
+}
+
+/// Tells all who share the descriptor.
+pub(crate) fn note_shutdown(descriptor: &Descriptor, how: c_int) {
     if how != libc::SHUT_WR {
-        page.shut_reading.store(1, Relaxed);
+        descriptor.page().shut_reading.store(1, Relaxed);
     }
-    Ok(true)
+    if how != libc::SHUT_RD {
+        descriptor.page().shut_writing.store(1, Relaxed);
+    }
 }

@@ -21,6 +21,19 @@ impl Errno {
     }
 }
 
+/// The first and the last bytes of the address space are nobody's: what points there, programs mean as no pointer.
+const NOWHERE_BYTES: usize = 4096;
+
+/// Whether a pointer of a program can be one. The kernel would find more out.
+pub(crate) fn can_be<T>(pointer: *const T) -> bool {
+    pointer.is_aligned() && can_be_bytes(pointer)
+}
+
+/// The same of a pointer that need not be aligned.
+pub(crate) fn can_be_bytes<T>(pointer: *const T) -> bool {
+    (NOWHERE_BYTES..usize::MAX - NOWHERE_BYTES).contains(&pointer.addr())
+}
+
 pub(crate) type Result<T> = std::result::Result<T, Errno>;
 
 fn check(returned: c_long) -> Result<usize> {

@@ -118,12 +118,15 @@ pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> 
 pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
     // SAFETY: as the caller says.
     let theirs = || unsafe { next::ioctl(fd, request, argument) };
-    if request != libc::FIONREAD {
+    if !matches!(request, libc::FIONREAD | libc::TIOCOUTQ) {
         return theirs();
     }
     on(
         fd,
         |descriptor| {
+            if request == libc::TIOCOUTQ {
+                return Err(Errno(libc::ENOTTY));
+            }
             let available = receive::available(fd, descriptor.page())?;
             // SAFETY: the request takes a pointer to a number.
             unsafe { (argument as *mut c_int).write(available as c_int) };

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use libc::{c_int, c_uint, iovec, mmsghdr, msghdr, ssize_t};
 
 use crate::descriptor::Descriptor;
-use crate::system::{Buffers, Errno, Result};
+use crate::system::{Buffers, Errno, Result, can_be};
 use crate::table;
 
 /// What a C function returns: -1 with an errno, or a number.
@@ -50,7 +50,7 @@ unsafe fn buffers<'a>(iov: *const iovec, parts: usize) -> Result<Buffers<'a>> {
             unsafe { Buffers::new(&[]) },
         ),
         _ if parts > libc::UIO_MAXIOV as usize - 1 => Err(Errno(libc::EMSGSIZE)),
-        _ if iov.is_null() => Err(Errno(libc::EFAULT)),
+        _ if !can_be(iov) => Err(Errno(libc::EFAULT)),
         // SAFETY: as the caller says.
         _ => Ok(unsafe { Buffers::new(slice::from_raw_parts(iov, parts)) }),
     }

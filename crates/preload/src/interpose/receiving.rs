@@ -1,5 +1,6 @@
 //! Receiving.
 
+use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -10,7 +11,7 @@ use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, sock
 use super::{buffers, each, on};
 use crate::descriptor::Descriptor;
 use crate::receive::{self, Message};
-use crate::system::{Buffers, Errno, Result};
+use crate::system::{Buffers, Errno, Result, can_be};
 use crate::{address, ancillary, next, table};
 
 /// Of a message that is a notification.
@@ -28,6 +29,16 @@ fn receive_into(
     receive::receive(fd, descriptor, unsafe { Buffers::new(&part) }, flags)
 }
 
+/// Says where a message came from, to who wants to know.
+///
+/// # Safety
+///
+/// As for `recvfrom(2)`.
+unsafe fn tell(peer: SocketAddr, place: *mut sockaddr, bytes: *mut socklen_t) -> Result<()> {
+    // SAFETY: as the caller says.
+    if place.is_null() { Ok(()) } else { unsafe { address::write(peer, place, bytes) } }
+}
+
 /// # Safety
 ///
 /// As `read(2)`.
@@ -35,7 +46,14 @@ fn receive_into(
 pub unsafe extern "C" fn read(fd: c_int, place: *mut c_void, bytes: size_t) -> ssize_t {
     // SAFETY: as the caller says.
     let theirs = || unsafe { next::read(fd, place, bytes) };
-    on(fd, |descriptor| Ok(receive_into(fd, descriptor, place, bytes, 0)?.bytes as ssize_t), theirs)
+    on(
+        fd,
+        |descriptor| match bytes {
+            0 => Ok(0),
+            _ => Ok(receive_into(fd, descriptor, place, bytes, 0)?.bytes as ssize_t),
+        },
+        theirs,
+    )
 }
 
 /// # Safety
@@ -119,7 +137,7 @@ pub unsafe extern "C" fn recvfrom(
             let from_header = message.header.and_then(|header| header.address);
             if let Some(peer) = from_header.or_else(|| descriptor.page().peer()) {
                 // SAFETY: as the caller says.
-                unsafe { address::write(peer, from, from_bytes) };
+                unsafe { tell(peer, from, from_bytes) }?;
             }
             Ok(message.bytes as ssize_t)
         },
@@ -165,7 +183,7 @@ unsafe fn receive_message(
     let from_header = received.header.and_then(|header| header.address);
     if let Some(peer) = from_header.or_else(|| page.peer()) {
         // SAFETY: as the caller says.
-        unsafe { address::write(peer, message.msg_name.cast(), &raw mut message.msg_namelen) };
+        unsafe { tell(peer, message.msg_name.cast(), &raw mut message.msg_namelen) }?;
     }
     match received.header {
         Some(header) if header.kind == Kind::Data => {
@@ -202,10 +220,11 @@ pub unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) 
     on(
         fd,
         |descriptor| {
+            if !can_be(message) {
+                return Err(Errno(libc::EFAULT));
+            }
             // SAFETY: as the caller says.
-            let message = unsafe { message.as_mut() }.ok_or(Errno(libc::EFAULT))?;
-            // SAFETY: as the caller says.
-            unsafe { receive_message(fd, descriptor, message, flags) }
+            unsafe { receive_message(fd, descriptor, &mut *message, flags) }
         },
         theirs,
     )

@@ -2,13 +2,14 @@
 
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
+use std::ptr;
 
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 
 use super::{buffers, each, on};
 use crate::ancillary::SendInfo;
 use crate::descriptor::Descriptor;
-use crate::system::{Buffers, Errno, Result};
+use crate::system::{Buffers, Errno, Result, can_be};
 use crate::{address, next, send};
 
 fn send_from(
@@ -72,7 +73,7 @@ unsafe fn destination(
     address: *const sockaddr,
     bytes: socklen_t,
 ) -> Result<Option<SocketAddr>> {
-    if address.is_null() || bytes == 0 {
+    if address.is_null() {
         return Ok(None);
     }
     // SAFETY: as the caller says.
@@ -116,7 +117,9 @@ unsafe fn send_message(
 ) -> Result<ssize_t> {
     // SAFETY: as the caller says.
     let (to, info, content) = unsafe {
-        let to = destination(descriptor, message.msg_name.cast(), message.msg_namelen)?;
+        let is_named = message.msg_namelen > 0;
+        let name = if is_named { message.msg_name.cast() } else { ptr::null() };
+        let to = destination(descriptor, name, message.msg_namelen)?;
         (to, SendInfo::read(message)?, buffers(message.msg_iov, message.msg_iovlen)?)
     };
     send::send(fd, descriptor, content, &info, to, flags).map(|bytes| bytes as ssize_t)
@@ -132,10 +135,11 @@ pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int
     on(
         fd,
         |descriptor| {
+            if !can_be(message) {
+                return Err(Errno(libc::EFAULT));
+            }
             // SAFETY: as the caller says.
-            let message = unsafe { message.as_ref() }.ok_or(Errno(libc::EFAULT))?;
-            // SAFETY: as the caller says.
-            unsafe { send_message(fd, descriptor, message, flags) }
+            unsafe { send_message(fd, descriptor, &*message, flags) }
         },
         theirs,
     )

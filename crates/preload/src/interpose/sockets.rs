@@ -7,11 +7,11 @@ use libc::{c_int, c_void, sockaddr, socklen_t};
 
 use super::{number, on};
 use crate::associations::{
-    self, SCTP_SOCKOPT_CONNECTX, SCTP_SOCKOPT_CONNECTX_OLD, SCTP_SOCKOPT_CONNECTX3, SCTP_SOCKOPT_PEELOFF,
-    SCTP_SOCKOPT_PEELOFF_FLAGS,
+    self, SCTP_GET_LOCAL_ADDRS, SCTP_SOCKOPT_CONNECTX, SCTP_SOCKOPT_CONNECTX_OLD, SCTP_SOCKOPT_CONNECTX3,
+    SCTP_SOCKOPT_PEELOFF, SCTP_SOCKOPT_PEELOFF_FLAGS,
 };
 use crate::descriptor::Descriptor;
-use crate::system::{Errno, Result};
+use crate::system::{self, Errno, Result, can_be_bytes};
 use crate::{address, next, setup, table};
 
 /// # Safety
@@ -20,11 +20,15 @@ use crate::{address, next, setup, table};
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     let flags = kind & (libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK);
-    let is_ours = matches!(domain, libc::AF_INET | libc::AF_INET6)
-        && protocol == libc::IPPROTO_SCTP
-        && matches!(kind & !flags, libc::SOCK_STREAM | libc::SOCK_SEQPACKET);
-    if is_ours {
-        return number(setup::open(domain == libc::AF_INET6, kind & !flags == libc::SOCK_SEQPACKET, flags));
+    if let libc::AF_INET | libc::AF_INET6 = domain {
+        let v6 = domain == libc::AF_INET6;
+        match (kind & !flags, protocol) {
+            (libc::SOCK_STREAM, libc::IPPROTO_SCTP) => return number(setup::open(v6, false, flags)),
+            // No other protocol of IP has sockets of this type.
+            (libc::SOCK_SEQPACKET, 0 | libc::IPPROTO_SCTP) => return number(setup::open(v6, true, flags)),
+            (libc::SOCK_SEQPACKET, _) => return number(Err(Errno(libc::EPROTONOSUPPORT))),
+            _ => {}
+        }
     }
     // SAFETY: as the caller says.
     let fd = unsafe { next::socket(domain, kind, protocol) };
@@ -43,7 +47,12 @@ pub unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, bytes: sockle
         fd,
         |_| {
             // SAFETY: as the caller says.
-            let wanted = unsafe { address::read(address, bytes) }?;
+            let wanted = unsafe {
+                match address::family(address, bytes)? {
+                    libc::AF_UNSPEC | libc::AF_INET | libc::AF_INET6 => address::read(address, bytes)?,
+                    _ => return Err(Errno(libc::EAFNOSUPPORT)),
+                }
+            };
             setup::request(fd, &Request::Bind(wanted)).map(|()| 0)
         },
         theirs,
@@ -71,7 +80,12 @@ pub unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, bytes: soc
         fd,
         |descriptor| {
             // SAFETY: as the caller says.
-            let server = unsafe { address::read(address, bytes) }?;
+            let server = unsafe {
+                match address::family(address, bytes)? {
+                    libc::AF_UNSPEC => return Err(Errno(libc::EOPNOTSUPP)),
+                    _ => address::read(address, bytes)?,
+                }
+            };
             setup::connect(fd, descriptor, &[server]).1.map(|()| 0)
         },
         theirs,
@@ -86,8 +100,13 @@ fn accept_one(
     flags: c_int,
 ) -> Result<c_int> {
     let (accepted, peer) = setup::accept(fd, descriptor, flags)?;
-    // SAFETY: as the caller of the C function says.
-    unsafe { address::write(peer, address, bytes) };
+    if !address.is_null() {
+        // SAFETY: as the caller of the C function says.
+        unsafe { address::write(peer, address, bytes) }.inspect_err(|_| {
+            table::forget(accepted);
+            system::close(accepted);
+        })?;
+    }
     Ok(accepted)
 }
 
@@ -136,8 +155,7 @@ pub unsafe extern "C" fn getsockname(fd: c_int, address: *mut sockaddr, bytes: *
         |_| {
             let local = setup::local_address(fd)?;
             // SAFETY: as the caller says.
-            unsafe { address::write(local, address, bytes) };
-            Ok(0)
+            unsafe { address::write(local, address, bytes) }.map(|()| 0)
         },
         theirs,
     )
@@ -155,8 +173,7 @@ pub unsafe extern "C" fn getpeername(fd: c_int, address: *mut sockaddr, bytes: *
         |descriptor| {
             let peer = setup::peer_address(descriptor)?;
             // SAFETY: as the caller says.
-            unsafe { address::write(peer, address, bytes) };
-            Ok(0)
+            unsafe { address::write(peer, address, bytes) }.map(|()| 0)
         },
         theirs,
     )
@@ -171,7 +188,12 @@ pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
     let theirs = || unsafe { next::shutdown(fd, how) };
     on(
         fd,
-        |descriptor| setup::check_shutdown(descriptor, how).map(|done| if done { theirs() } else { 0 }),
+        |descriptor| {
+            let is_carriers = setup::check_shutdown(descriptor, how)?;
+            let done = if is_carriers { theirs() } else { 0 };
+            setup::note_shutdown(descriptor, how);
+            Ok(done)
+        },
         theirs,
     )
 }
@@ -200,7 +222,7 @@ pub unsafe extern "C" fn getsockopt(
     on(
         fd,
         |descriptor| {
-            if value.is_null() || bytes.is_null() {
+            if !can_be_bytes(value) || !can_be_bytes(bytes) {
                 return Err(Errno(libc::EFAULT));
             }
             // SAFETY: as the caller says.
@@ -229,7 +251,9 @@ pub unsafe extern "C" fn getsockopt(
             unsafe {
                 let room = (*bytes as usize).min(found.len);
                 std::ptr::copy_nonoverlapping(found.bytes.as_ptr(), value.cast(), room);
-                *bytes = room as socklen_t;
+                // Of local addresses the kernel counts the list alone.
+                let is_list = (level, name) == (libc::IPPROTO_SCTP, SCTP_GET_LOCAL_ADDRS);
+                *bytes = (if is_list { room - 8 } else { room }) as socklen_t;
             }
             Ok(0)
         },
@@ -257,7 +281,7 @@ pub unsafe extern "C" fn setsockopt(
         fd,
         |descriptor| {
             let bytes = bytes as usize;
-            if value.is_null() {
+            if !can_be_bytes(value) {
                 return Err(Errno(libc::EFAULT));
             }
             if bytes > OPTION_BYTES_MAX {

@@ -1,0 +1,71 @@
+//! `listen`.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::{AsFd, OwnedFd};
+
+use carrier::page::State;
+use rustix::io::Errno;
+use swiftwater::tokio::Listener;
+
+use crate::errno;
+use crate::life::Turn;
+use crate::line;
+use crate::socket::{Inner, Socket, Sockets};
+
+/// A one-to-many socket takes all associations at once.
+const BACKLOG_OF_MANY: i32 = i32::MAX;
+
+impl Sockets {
+    pub(crate) fn listen(&self, socket: &Socket, backlog: i32) -> Result<(), Errno> {
+        let mut inner = socket.lock();
+        let (listening, backlog) = match inner.stage {
+            State::Idle => (State::Listening, backlog),
+            State::Many => (State::ManyListening, BACKLOG_OF_MANY),
+            // The backlog is as it was.
+            State::Listening | State::ManyListening => return Ok(()),
+            _ => return Err(Errno::INVAL),
+        };
+        let port = self.bound(socket, &mut inner)?.port;
+        let mut options = inner.settings.options(backlog);
+        options.local_addresses = inner.local_scope();
+        let listener = self.stack.with_options(&options).listen(port);
+        let listener = listener.map_err(|error| errno::of_listen(&error))?;
+        self.ports().set_listens(socket.number, port, true);
+        if listening == State::Listening {
+            socket.line.keep_short();
+        }
+        socket.set_stage(&mut inner, listening);
+        socket.take_turn(Turn::Listen(Listener::from(listener)))
+    }
+
+    /// `listen` with no backlog: associations that wait are aborted. They lie in the carrier of which `theirs` is the program's
+    /// end.
+    pub(crate) fn unlisten(&self, socket: &Socket, theirs: &OwnedFd) -> Result<(), Errno> {
+        let mut inner = socket.lock();
+        let idle = match inner.stage {
+            State::Listening => State::Idle,
+            State::ManyListening => State::Many,
+            _ => return Err(Errno::INVAL),
+        };
+        if let Some(bound) = &inner.bound {
+            self.ports().set_listens(socket.number, bound.port, false);
+        }
+        socket.set_stage(&mut inner, idle);
+        socket.take_turn(Turn::Unlisten)?;
+        while idle == State::Idle && line::take_raw(theirs.as_fd()).is_ok() {}
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// The addresses that associations of the socket are restricted to; none stand for all.
+    pub(crate) fn local_scope(&self) -> Vec<IpAddr> {
+        let Some(bound) = &self.bound else { return Vec::new() };
+        let mut ips = bound.ips.clone();
+        let all_ipv6 = ips.iter().any(|ip| ip.is_ipv6() && ip.is_unspecified());
+        if all_ipv6 && !self.settings.v6_only {
+            ips.push(Ipv4Addr::UNSPECIFIED.into());
+        }
+        ips
+    }
+}
