@@ -95,11 +95,13 @@ pub struct InitMessage {
     pub timeout_max_ms: u16,
 }
 
-/// What a program asks for. All but `Describe` and `Open` come with the descriptor that they are about.
+/// What a program asks for. All but `Describe`, `Status` and `Open` come with the descriptor that they are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
     /// Which daemon it is: the [`Answer::Value`] is a line each of its version, its process, and what carries SCTP there.
     Describe,
+    /// What it has, as far as whoever asks may see it. The answer comes with a file of JSON.
+    Status,
     /// `socket`. The answer comes with a carrier and a page.
     Open {
         /// Whether it is `AF_INET6`.
@@ -197,6 +199,7 @@ impl<'a> Request<'a> {
                 &mut w
             }
             Request::Describe => w.u8(9),
+            Request::Status => w.u8(13),
             Request::Find(address) => {
                 w.u8(10);
                 address::write(&mut w, address);
@@ -254,6 +257,7 @@ impl<'a> Request<'a> {
             7 => Request::SetOption { level: r.i32()?, name: r.i32()?, value: option_value(r)? },
             8 => Request::GetOption { level: r.i32()?, name: r.i32()?, value: option_value(r)? },
             9 => Request::Describe,
+            13 => Request::Status,
             10 => Request::Find(address::read(r)?),
             11 => Request::AwaitRoom { association: r.u32()? },
             12 => Request::PeelOff { association: r.u32()?, front_begun: r.u8()? != 0 },

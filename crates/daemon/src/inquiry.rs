@@ -1,6 +1,7 @@
 //! What anybody may ask a daemon: which one it is, and what carries SCTP there.
 
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use carrier::request::{Answer, FRAME_BYTES_MAX, Request};
@@ -77,12 +78,7 @@ impl Place {
     ///
     /// There is none that programs of this user could use.
     pub fn describe(&self) -> Result<Description, NoDaemon> {
-        let connection = self.connect()?;
-        let daemon = sockopt::socket_peercred(&connection)?;
-        if !daemon.uid.is_root() && daemon.uid != rustix::process::geteuid() {
-            return Err(NoDaemon::Stranger { user: daemon.uid.as_raw() });
-        }
-        sockopt::set_socket_timeout(&connection, Timeout::Recv, Some(ANSWER_WAIT))?;
+        let connection = self.connect_to_trusted()?;
         let mut frame = [0; FRAME_BYTES_MAX];
         let bytes = Request::Describe.encode(&mut frame).ok_or(Errno::OVERFLOW)?;
         rustix::net::send(&connection, &frame[..bytes], SendFlags::NOSIGNAL)?;
@@ -97,6 +93,19 @@ impl Place {
 /// The answer. The process is told since the socket may be a service manager's.
 pub(crate) fn answer(stack: &Stack) -> String {
     format!("{}\n{}\n{}", env!("CARGO_PKG_VERSION"), std::process::id(), what_carries(stack))
+}
+
+impl Place {
+    /// A connection to a daemon that programs of this user trust.
+    pub(crate) fn connect_to_trusted(&self) -> Result<OwnedFd, NoDaemon> {
+        let connection = self.connect()?;
+        let daemon = sockopt::socket_peercred(&connection)?;
+        if !daemon.uid.is_root() && daemon.uid != rustix::process::geteuid() {
+            return Err(NoDaemon::Stranger { user: daemon.uid.as_raw() });
+        }
+        sockopt::set_socket_timeout(&connection, Timeout::Recv, Some(ANSWER_WAIT))?;
+        Ok(connection)
+    }
 }
 
 impl Description {

@@ -19,6 +19,8 @@
 //! | `page` | the page that the daemon writes and the sharers map |
 //! | `ports` | who has which SCTP port |
 //! | `options` | socket options |
+//! | `owner` | whose a socket is, and how many one user may have |
+//! | `status` | what the daemon has, for people to see |
 //! | `addresses` | addresses as programs see them |
 //!
 //! Everything runs on one thread: the executive is one perimeter, and what stands between two of its calls is short.
@@ -37,12 +39,14 @@ mod many;
 mod member;
 mod notify;
 mod options;
+mod owner;
 mod page;
 mod peel_off;
 mod ports;
 mod pump;
 mod requests;
 mod socket;
+mod status;
 
 use std::fmt;
 use std::io;
@@ -54,6 +58,7 @@ use swiftwater::{BindError, Options, Stack};
 
 pub use door::{Place, PlaceError};
 pub use inquiry::{Description, NoDaemon};
+pub use status::{AssociationStatus, PathStatus, SocketStatus, Status};
 
 /// How often it is looked whether nobody needs the daemon any more.
 const IDLE_LOOKS: Duration = Duration::from_secs(1);

@@ -156,7 +156,8 @@ async fn hand_over(
         (inner.settings.clone(), inner.bound.clone())
     };
     let wants = settings.wants;
-    let (socket, theirs) = sockets.open(listener.v6, Style::OneToOne, State::Connected, settings)?;
+    let (socket, theirs) =
+        sockets.open(listener.share.owner, listener.v6, Style::OneToOne, State::Connected, settings)?;
     {
         let mut inner = socket.lock();
         inner.peer = Some(peer);

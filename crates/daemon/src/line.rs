@@ -204,6 +204,11 @@ impl Line {
         let _ = self.0.ready(Interest::WRITABLE).await;
     }
 
+    /// Bytes that the program has sent and nobody has taken, with a header for each message.
+    pub(crate) fn waiting_bytes(&self) -> u64 {
+        rustix::io::ioctl_fionread(&self.0).unwrap_or(0)
+    }
+
     /// Whether the program's end is closed.
     pub(crate) fn is_hung_up(&self) -> bool {
         polls(self.0.as_fd(), PollFlags::HUP)

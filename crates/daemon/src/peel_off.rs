@@ -34,7 +34,8 @@ impl Sockets {
         };
         let association = member.association().ok_or(Errno::NOTCONN)?;
         let wants = settings.wants;
-        let (new, carrier) = self.open(socket.v6, Style::PeeledOff, State::Connected, settings)?;
+        let (new, carrier) =
+            self.open(socket.share.owner, socket.v6, Style::PeeledOff, State::Connected, settings)?;
         let page = new.page.as_fd().try_clone_to_owned().map_err(|_| Errno::MFILE)?;
         {
             let mut inner = new.lock();

@@ -15,6 +15,7 @@ use crate::door::{Answer, Reply};
 use crate::many;
 use crate::member::Outcome;
 use crate::options::Settings;
+use crate::owner::Owner;
 use crate::socket::{Sockets, Style};
 
 const IPPROTO_SCTP: i32 = 132;
@@ -35,7 +36,8 @@ impl Sockets {
             Request::Describe => {
                 return Ok(Answer::Value(crate::inquiry::answer(&self.stack).into_bytes()).into());
             }
-            Request::Open { v6, one_to_many } => return self.open_for(v6, one_to_many),
+            Request::Open { v6, one_to_many } => return self.open_for(who.into(), v6, one_to_many),
+            Request::Status => return self.report(who),
             _ => {}
         }
         let descriptor = descriptor.ok_or(Errno::BADF)?;
@@ -45,7 +47,7 @@ impl Sockets {
             many::drain(&socket);
         }
         match *request {
-            Request::Describe | Request::Open { .. } => {}
+            Request::Describe | Request::Status | Request::Open { .. } => {}
             Request::Attach => {
                 let page = socket.page.as_fd().try_clone_to_owned().map_err(|_| Errno::MFILE)?;
                 return Ok(Reply { answer: Answer::Done, descriptors: vec![page] });
@@ -111,10 +113,10 @@ impl Sockets {
         self.waiting.try_acquire().map_err(|_| Errno::NOBUFS)
     }
 
-    fn open_for(self: &Arc<Self>, v6: bool, one_to_many: bool) -> Result<Reply, Errno> {
+    fn open_for(self: &Arc<Self>, owner: Owner, v6: bool, one_to_many: bool) -> Result<Reply, Errno> {
         let style = if one_to_many { Style::OneToMany } else { Style::OneToOne };
         let settings = Settings::new(&self.stack);
-        let (socket, theirs) = self.open(v6, style, style.first_stage(), settings)?;
+        let (socket, theirs) = self.open(owner, v6, style, style.first_stage(), settings)?;
         let page = socket.page.as_fd().try_clone_to_owned().map_err(|_| Errno::MFILE)?;
         Ok(Reply { answer: Answer::Done, descriptors: vec![theirs, page] })
     }

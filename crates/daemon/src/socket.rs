@@ -19,6 +19,7 @@ use crate::line::{self, Line};
 use crate::member::{FIRST_ID, Member};
 use crate::notify;
 use crate::options::Settings;
+use crate::owner::{Owner, Share, Shares};
 use crate::page::Page;
 use crate::ports::Ports;
 
@@ -34,6 +35,7 @@ pub(crate) struct Sockets {
     pub(crate) unprivileged_from: u16,
     table: Mutex<Table>,
     ports: Mutex<Ports>,
+    shares: Shares,
     next_association: AtomicU32,
     /// Who waits for an answer has one of these.
     pub(crate) waiting: Semaphore,
@@ -75,6 +77,8 @@ pub(crate) struct Socket {
     pub(crate) number: u64,
     pub(crate) v6: bool,
     pub(crate) style: Style,
+    /// Whose it is.
+    pub(crate) share: Share,
     pub(crate) line: Line,
     pub(crate) page: Page,
     /// Held by who hands a message up, from its first part to its last.
@@ -146,6 +150,7 @@ impl Sockets {
             unprivileged_from: first_port.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(1024),
             table: Mutex::default(),
             ports: Mutex::new(Ports::new(u16::from_ne_bytes([low, high]))),
+            shares: Shares::default(),
             next_association: AtomicU32::new(FIRST_ID),
             waiting: Semaphore::new(WAITING_MAX),
         })
@@ -168,11 +173,13 @@ impl Sockets {
     /// Opens a socket; returns it with the program's end of its carrier.
     pub(crate) fn open(
         self: &Arc<Self>,
+        owner: Owner,
         v6: bool,
         style: Style,
         stage: State,
         settings: Settings,
     ) -> Result<(Arc<Socket>, OwnedFd), Errno> {
+        let share = self.shares.take(owner)?;
         let mut table = self.table();
         let number = table.next;
         table.next += 1;
@@ -183,7 +190,7 @@ impl Sockets {
         let page = Page::new(v6, style, stage)?;
         let delivery = tokio::sync::Mutex::default();
         let inner = Mutex::new(inner);
-        let socket = Arc::new(Socket { number, v6, style, line, page, delivery, inner, turns });
+        let socket = Arc::new(Socket { number, v6, style, share, line, page, delivery, inner, turns });
         table.by_number.insert(number, Arc::clone(&socket));
         tokio::spawn(life::live(Arc::clone(self), Arc::clone(&socket), come));
         Ok((socket, theirs))
@@ -197,6 +204,11 @@ impl Sockets {
     pub(crate) fn is_being_left(&self, port: u16) -> bool {
         let has = |socket: &Socket| socket.lock().bound.as_ref().is_some_and(|bound| bound.port == port);
         self.table().by_number.values().any(|socket| has(socket) && socket.line.is_hung_up())
+    }
+
+    /// All of them, in any order.
+    pub(crate) fn all(&self) -> Vec<Arc<Socket>> {
+        self.table().by_number.values().cloned().collect()
     }
 
     /// Nobody has the socket any more.

@@ -10,6 +10,7 @@ use crate::daemon::DaemonArgs;
 use crate::doctor::DoctorArgs;
 use crate::perf::spec::{Carrier, Protocol};
 use crate::run::RunArgs;
+use crate::status::StatusArgs;
 use crate::trace::args::TraceCommand;
 use crate::units::{parse_bytes, parse_count, parse_seconds};
 
@@ -39,6 +40,8 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// The service that holds the SCTP sockets of programs under `run`, which starts it.
     Daemon(DaemonArgs),
+    /// Show the sockets of programs under `run`, their associations and paths.
+    Status(StatusArgs),
     /// Say what this host allows, and what to do about it.
     Doctor(DoctorArgs),
     /// Send messages from one host to another, or between two processes, and measure.

@@ -15,6 +15,7 @@ mod perf;
 mod run;
 mod sockets;
 mod stats;
+mod status;
 mod trace;
 mod units;
 
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Daemon(args) => daemon::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Status(args) => status::run(&args),
         Command::Lab(args) => lab::run(&args).map_err(|error| error.to_string()),
         Command::Peer(command) => bench::run::peer(command),
         Command::Trace(command) => trace::run(&command).map_err(|error| error.to_string()),

@@ -450,6 +450,7 @@ fn help_has_examples_and_the_manual_a_page_for_each_command() {
         &["perf", "client", "--help"],
         &["bench", "--help"],
         &["doctor", "--help"],
+        &["status", "--help"],
         &["trace", "plot", "--help"],
         &["trace", "show", "--help"],
     ] {
@@ -466,6 +467,7 @@ fn help_has_examples_and_the_manual_a_page_for_each_command() {
         "swiftwater-perf-client",
         "swiftwater-bench",
         "swiftwater-doctor",
+        "swiftwater-status",
         "swiftwater-trace-plot",
         "swiftwater-trace-show",
     ] {

@@ -5,23 +5,9 @@
 mod daemon;
 
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use daemon::{Daemon, SWIFTWATER};
-
-/// Compiles `tests/sockets/NAME.c` for a test. The C compiler is the one that Rust links with.
-fn compiled(name: &str, test: &str) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sockets").join(name).with_extension("c");
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("sockets-{test}"));
-    let compiler = Command::new("cc")
-        .args(["-O1", "-Wall", "-Wextra", "-Werror", "-D_FORTIFY_SOURCE=2", "-pthread", "-o"])
-        .args([&program, &source])
-        .output()
-        .expect("a C compiler");
-    assert!(compiler.status.success(), "{}", String::from_utf8_lossy(&compiler.stderr));
-    program
-}
+use daemon::{Daemon, SWIFTWATER, compiled};
 
 fn assert_success(what: &str, output: &Output) {
     let said = String::from_utf8_lossy(&output.stderr);

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
@@ -17,8 +17,13 @@ pub(crate) struct Daemon {
 
 impl Daemon {
     pub(crate) fn start(test: &str) -> Daemon {
+        Daemon::start_with(test, Command::new(SWIFTWATER))
+    }
+
+    /// The same by a command that runs `swiftwater` with the arguments that it gets.
+    pub(crate) fn start_with(test: &str, mut command: Command) -> Daemon {
         let place = format!("@swiftwater-test-{test}-{}", std::process::id());
-        let mut process = Command::new(SWIFTWATER)
+        let mut process = command
             .args(["daemon", "--udp-port", "0", "--place", &place])
             .stderr(Stdio::piped())
             .spawn()
@@ -49,6 +54,20 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Compiles `tests/sockets/NAME.c` for a test. The C compiler is the one that Rust links with.
+#[allow(dead_code, reason = "not all test programs have programs in C")]
+pub(crate) fn compiled(name: &str, test: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sockets").join(name).with_extension("c");
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("sockets-{test}"));
+    let compiler = Command::new("cc")
+        .args(["-O1", "-Wall", "-Wextra", "-Werror", "-D_FORTIFY_SOURCE=2", "-pthread", "-o"])
+        .args([&program, &source])
+        .output()
+        .expect("a C compiler");
+    assert!(compiler.status.success(), "{}", String::from_utf8_lossy(&compiler.stderr));
+    program
 }
 
 /// Builds the shim beside the command, where `run` looks for it.

@@ -1,0 +1,278 @@
+//! What the daemon has: sockets, their associations, and the paths of these.
+
+use std::io::Write;
+use std::mem::MaybeUninit;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use carrier::page::State;
+use carrier::request::{Answer, FRAME_BYTES_MAX, Request};
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::Errno;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, UCred};
+use serde::{Deserialize, Serialize};
+use swiftwater::{PathState, PathStatistics, Statistics};
+
+use crate::door::{self, Place, Reply};
+use crate::inquiry::NoDaemon;
+use crate::member::Member;
+use crate::socket::{Inner, Socket, Sockets, Style};
+
+/// Most sockets of one answer. It is made between two messages of other programs.
+const SOCKETS_MAX: usize = 16_384;
+/// Most associations of one socket in it.
+const ASSOCIATIONS_MAX: usize = 16_384;
+
+/// The sockets that a user may see: its own, and for root all.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// The version of the daemon.
+    pub version: String,
+    /// Its process.
+    pub process: u32,
+    /// What carries SCTP, in words.
+    pub carries: String,
+    /// In the order in which they were opened.
+    pub sockets: Vec<SocketStatus>,
+    /// Sockets that are missing, since there are very many.
+    pub sockets_omitted: usize,
+}
+
+/// One socket.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SocketStatus {
+    /// Unique in the daemon.
+    pub number: u64,
+    /// `one-to-one`, `one-to-many` or `peeled-off`.
+    pub style: String,
+    /// `idle`, `listening`, `connecting`, `connected` or `ended`.
+    pub state: String,
+    /// Who has opened it, or the listener that accepted it.
+    pub user: u32,
+    /// The process of that moment.
+    pub process: i32,
+    /// Where it is bound; empty if it is not.
+    pub local: Vec<SocketAddr>,
+    /// Its one peer.
+    pub peer: Option<SocketAddr>,
+    /// Bytes that the program has sent and the daemon has not looked at, with a header each.
+    pub carrier_bytes: u64,
+    /// Its associations.
+    pub associations: Vec<AssociationStatus>,
+}
+
+/// One association.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AssociationStatus {
+    /// Its number, as programs know it (`sctp_assoc_t`).
+    pub id: u32,
+    /// Its state as RFC 9260 names it.
+    pub state: String,
+    /// Its own addresses.
+    pub local: Vec<SocketAddr>,
+    /// The address by which the program knows the peer.
+    pub peer: SocketAddr,
+    /// Bytes that have come and that the program has not taken.
+    pub receive_queue_bytes: u64,
+    /// Bytes that the peer has not acknowledged.
+    pub send_queue_bytes: u64,
+    /// What the peer has room for.
+    pub peer_window_bytes: u64,
+    /// Outbound streams.
+    pub streams_out: u16,
+    /// Inbound streams.
+    pub streams_in: u16,
+    /// Since it was set up, as all below.
+    pub messages_sent: u64,
+    /// Messages that have come.
+    pub messages_received: u64,
+    /// Of messages that were sent.
+    pub bytes_sent: u64,
+    /// Of messages that have come.
+    pub bytes_received: u64,
+    /// DATA chunks that were sent again.
+    pub retransmissions: u64,
+    /// Its paths.
+    pub paths: Vec<PathStatus>,
+}
+
+/// One path.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PathStatus {
+    /// From where, if it is one address.
+    pub local: Option<IpAddr>,
+    /// To where.
+    pub remote: SocketAddr,
+    /// Whether it is the primary one.
+    pub primary: bool,
+    /// `unconfirmed`, `active`, `suspected`, `potentially-failed` or `inactive`.
+    pub state: String,
+    /// Its largest packet.
+    pub mtu_bytes: usize,
+    /// The congestion window.
+    pub cwnd_bytes: usize,
+    /// Bytes that are on their way.
+    pub in_flight_bytes: usize,
+    /// The smoothed round-trip time, once measured.
+    pub srtt_us: Option<u64>,
+    /// The retransmission time-out.
+    pub rto_ms: u64,
+    /// The rate at which packets leave, where they are paced.
+    pub pacing_bytes_per_s: Option<u64>,
+    /// Packets with anything in them.
+    pub packets_sent: u64,
+    /// The same.
+    pub packets_received: u64,
+    /// Packets with data that were lost.
+    pub packets_lost: u64,
+}
+
+impl Place {
+    /// Asks the daemon there what it has, as far as this user may see it.
+    ///
+    /// # Errors
+    ///
+    /// There is no daemon, or it is of another version.
+    pub fn status(&self) -> Result<Status, NoDaemon> {
+        let connection = self.connect_to_trusted()?;
+        let mut frame = [0; FRAME_BYTES_MAX];
+        let bytes = Request::Status.encode(&mut frame).ok_or(Errno::OVERFLOW)?;
+        rustix::net::send(&connection, &frame[..bytes], SendFlags::NOSIGNAL)?;
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut place = [std::io::IoSliceMut::new(&mut frame)];
+        let received = rustix::net::recvmsg(&connection, &mut place, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+        let memfd = control.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+            _ => None,
+        });
+        match (Answer::parse(&frame[..received.bytes]), memfd) {
+            (Some(Answer::Done), Some(memfd)) => {
+                serde_json::from_reader(std::io::BufReader::new(std::fs::File::from(memfd)))
+                    .map_err(|_| NoDaemon::OtherVersion)
+            }
+            _ => Err(if received.bytes == 0 { NoDaemon::Silent } else { NoDaemon::OtherVersion }),
+        }
+    }
+}
+
+impl Sockets {
+    /// The answer: a memfd, since it is longer than others, which whoever asked reads from its beginning.
+    pub(crate) fn report(&self, who: UCred) -> Result<Reply, Errno> {
+        let visible = |socket: &Arc<Socket>| who.uid.is_root() || socket.share.owner.user == who.uid.as_raw();
+        let mut sockets = self.all();
+        sockets.retain(visible);
+        sockets.sort_by_key(|socket| socket.number);
+        let status = Status {
+            version: env!("CARGO_PKG_VERSION").into(),
+            process: std::process::id(),
+            carries: crate::inquiry::what_carries(&self.stack),
+            sockets_omitted: sockets.len().saturating_sub(SOCKETS_MAX),
+            sockets: sockets.iter().take(SOCKETS_MAX).map(|socket| socket.status()).collect(),
+        };
+        let memfd = written(&status).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::NOMEM))?;
+        Ok(Reply { answer: door::Answer::Done, descriptors: vec![memfd] })
+    }
+}
+
+fn written(status: &Status) -> std::io::Result<OwnedFd> {
+    use std::io::Seek;
+    let mut file = std::fs::File::from(memfd_create("swiftwater-status", MemfdFlags::CLOEXEC)?);
+    file.write_all(&serde_json::to_vec(status)?)?;
+    file.rewind()?;
+    Ok(file.into())
+}
+
+impl Socket {
+    fn status(&self) -> SocketStatus {
+        let inner = self.lock();
+        let style = match self.style {
+            Style::OneToOne => "one-to-one",
+            Style::OneToMany => "one-to-many",
+            Style::PeeledOff => "peeled-off",
+        };
+        let state = match inner.stage {
+            State::Idle | State::Many => "idle",
+            State::Listening | State::ManyListening => "listening",
+            State::Connecting => "connecting",
+            State::Connected => "connected",
+            State::Ended | State::Lost => "ended",
+        };
+        SocketStatus {
+            number: self.number,
+            style: style.into(),
+            state: state.into(),
+            user: self.share.owner.user,
+            process: self.share.owner.process,
+            local: inner.local(),
+            peer: inner.peer,
+            carrier_bytes: self.line.waiting_bytes(),
+            associations: inner.members.values().take(ASSOCIATIONS_MAX).map(|m| m.status()).collect(),
+        }
+    }
+}
+
+impl Inner {
+    fn local(&self) -> Vec<SocketAddr> {
+        let bound = self.bound.iter().flat_map(|b| b.ips.iter().map(|ip| SocketAddr::new(*ip, b.port)));
+        let bound: Vec<SocketAddr> = bound.collect();
+        if bound.is_empty() { self.local.into_iter().collect() } else { bound }
+    }
+}
+
+impl Member {
+    fn status(&self) -> AssociationStatus {
+        let association = self.association();
+        let known: Statistics = association.map(|association| association.statistics()).unwrap_or_default();
+        let local = association.map(|association| association.local_addresses()).unwrap_or_default();
+        AssociationStatus {
+            id: self.id,
+            // Until it is up the executive has not shown it.
+            state: if association.is_some() { known.state.name() } else { "COOKIE-WAIT" }.into(),
+            local: local.into_iter().map(|ip| SocketAddr::new(ip, known.local_port)).collect(),
+            peer: self.peer,
+            receive_queue_bytes: known.receive_buffered_bytes,
+            send_queue_bytes: known.send_buffered_bytes,
+            peer_window_bytes: known.peer_window_bytes,
+            streams_out: known.streams_out,
+            streams_in: known.streams_in,
+            messages_sent: known.messages_sent,
+            messages_received: known.messages_received,
+            bytes_sent: known.bytes_sent,
+            bytes_received: known.bytes_received,
+            retransmissions: known.data_chunks_retransmitted,
+            paths: known
+                .paths
+                .iter()
+                .enumerate()
+                .map(|(n, path)| of_path(path, n == known.primary))
+                .collect(),
+        }
+    }
+}
+
+fn of_path(path: &PathStatistics, primary: bool) -> PathStatus {
+    let state = match path.state {
+        PathState::Unconfirmed => "unconfirmed",
+        PathState::Active => "active",
+        PathState::Suspected => "suspected",
+        PathState::PotentiallyFailed => "potentially-failed",
+        PathState::Inactive => "inactive",
+    };
+    PathStatus {
+        local: path.local,
+        remote: path.remote,
+        primary,
+        state: state.into(),
+        mtu_bytes: path.mtu_bytes,
+        cwnd_bytes: path.cwnd_bytes,
+        in_flight_bytes: path.in_flight_bytes,
+        srtt_us: path.srtt.map(|time| time.as_micros() as u64),
+        rto_ms: path.rto.as_millis() as u64,
+        pacing_bytes_per_s: path.pacing_bytes_per_s,
+        packets_sent: path.packets_sent,
+        packets_received: path.packets_received,
+        packets_lost: path.packets_lost,
+    }
+}

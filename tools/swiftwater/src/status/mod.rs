@@ -1,0 +1,219 @@
+//! `swiftwater status`: what the daemon has, as `ss` would print it.
+
+mod row;
+mod table;
+
+use std::collections::HashMap;
+use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use swiftwater_daemon::{Place, Status};
+
+use crate::units::parse_seconds;
+
+/// Clears a terminal.
+const CLEAR: &str = "\x1b[H\x1b[2J";
+
+/// What is to be shown.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A line for each socket; below it a line for each association of a one-to-many socket, how much it has carried, and
+its paths. Recv-Q is what has come and waits in the daemon for the program, Send-Q what the peer has not yet
+acknowledged, both in bytes. You see your own sockets, root sees all.
+
+Examples:
+  swiftwater status                        sockets, associations and paths of this network namespace
+  swiftwater status --watch                again each second, with rates
+  swiftwater status --watch 5 --json       an array of JSON each 5 seconds, on a line of its own
+  swiftwater status --json | jq '.[] | select(.row == \"path\" and .state != \"active\")'
+  ip netns exec NAME swiftwater status     of another network namespace")]
+pub(crate) struct StatusArgs {
+    /// Where the daemon is: @ and an abstract name, or a path [default: SWIFTWATER_DAEMON, or @swiftwater].
+    #[arg(long, value_name = "PLACE")]
+    pub place: Option<String>,
+    /// Show it again every so many seconds, with the rates meanwhile.
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = parse_seconds)]
+    pub watch: Option<f64>,
+    /// Print a JSON array of flat objects and nothing else (its keys: docs/json.md).
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What an association has carried in a second.
+#[derive(Clone, Copy, Debug)]
+struct Rates {
+    sent_bits_per_s: f64,
+    received_bits_per_s: f64,
+}
+
+/// What was seen before, for the rates.
+struct Sample {
+    at: Instant,
+    /// Bytes sent and received, by the association's number.
+    bytes: HashMap<u32, (u64, u64)>,
+}
+
+impl Sample {
+    fn of(status: &Status, at: Instant) -> Self {
+        let associations = status.sockets.iter().flat_map(|socket| &socket.associations);
+        let bytes = associations.map(|a| (a.id, (a.bytes_sent, a.bytes_received))).collect();
+        Sample { at, bytes }
+    }
+
+    /// The rates since an earlier sample, of the associations that were there.
+    fn rates_since(&self, before: &Sample) -> HashMap<u32, Rates> {
+        let seconds = self.at.duration_since(before.at).as_secs_f64().max(f64::MIN_POSITIVE);
+        let rate = |now: u64, then: u64| now.saturating_sub(then) as f64 * 8.0 / seconds;
+        let both = self.bytes.iter().filter_map(|(id, now)| Some((*id, *now, *before.bytes.get(id)?)));
+        let rates = both.map(|(id, now, then)| {
+            let (sent_bits_per_s, received_bits_per_s) = (rate(now.0, then.0), rate(now.1, then.1));
+            (id, Rates { sent_bits_per_s, received_bits_per_s })
+        });
+        rates.collect()
+    }
+}
+
+/// Shows what there is, once or until the user has seen enough.
+pub(crate) fn run(args: &StatusArgs) -> Result<(), String> {
+    let place = args.place.as_deref().map_or_else(Place::from_environment, Place::from);
+    let mut before: Option<Sample> = None;
+    loop {
+        let status =
+            place.status().map_err(|error| format!("no status from a daemon at {place}: {error}"))?;
+        let sample = Sample::of(&status, Instant::now());
+        let rates = before.as_ref().map(|before| sample.rates_since(before)).unwrap_or_default();
+        match show(&shown(args, &status, &rates)?) {
+            // Whoever read it has seen enough.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
+            shown => shown.map_err(|error| error.to_string())?,
+        }
+        before = Some(sample);
+        match args.watch {
+            Some(seconds) => thread::sleep(Duration::from_secs_f64(seconds)),
+            None => return Ok(()),
+        }
+    }
+}
+
+fn shown(args: &StatusArgs, status: &Status, rates: &HashMap<u32, Rates>) -> Result<String, String> {
+    let json = |text: Result<String, serde_json::Error>| {
+        text.map(|text| text + "\n").map_err(|error| error.to_string())
+    };
+    let rows = || row::of(status, rates);
+    match (args.json, args.watch.is_some()) {
+        (true, true) => json(serde_json::to_string(&rows())),
+        (true, false) => json(serde_json::to_string_pretty(&rows())),
+        (false, true) if io::stdout().is_terminal() => Ok(format!("{CLEAR}{}", table::of(status, rates))),
+        (false, _) => Ok(table::of(status, rates)),
+    }
+}
+
+fn show(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// The name of a process, if it is still there.
+fn process_name(process: i32) -> Option<String> {
+    let name = std::fs::read_to_string(format!("/proc/{process}/comm")).ok()?;
+    Some(name.trim_end().to_owned())
+}
+
+/// The state of a socket in the words of `ss`.
+fn socket_state(state: &str) -> &str {
+    match state {
+        "listening" => "LISTEN",
+        "connecting" => "COOKIE-WAIT",
+        "connected" => "ESTAB",
+        "ended" => "CLOSED",
+        _ => "UNCONN",
+    }
+}
+
+/// The state of an association in the words of `ss`.
+fn association_state(state: &str) -> &str {
+    if state == "ESTABLISHED" { "ESTAB" } else { state }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use swiftwater_daemon::{AssociationStatus, PathStatus, SocketStatus};
+
+    use super::*;
+
+    fn path(remote: &str, primary: bool, state: &str) -> PathStatus {
+        PathStatus {
+            local: None,
+            remote: remote.parse().expect("an address"),
+            primary,
+            state: state.into(),
+            mtu_bytes: 1500,
+            cwnd_bytes: 4380,
+            in_flight_bytes: 0,
+            srtt_us: Some(1500),
+            rto_ms: 1000,
+            pacing_bytes_per_s: None,
+            packets_sent: 3,
+            packets_received: 4,
+            packets_lost: 1,
+        }
+    }
+
+    /// A one-to-many socket with an association over two paths.
+    pub(super) fn example(bytes_sent: u64) -> Status {
+        let local: Vec<SocketAddr> =
+            ["192.0.2.1:7", "198.51.100.1:7"].map(|a| a.parse().expect("one")).to_vec();
+        let association = AssociationStatus {
+            id: 5,
+            state: "ESTABLISHED".into(),
+            local: local.clone(),
+            peer: "192.0.2.2:9".parse().expect("an address"),
+            receive_queue_bytes: 10,
+            send_queue_bytes: 20,
+            peer_window_bytes: 100_000,
+            streams_out: 10,
+            streams_in: 10,
+            messages_sent: 2,
+            messages_received: 1,
+            bytes_sent,
+            bytes_received: 7,
+            retransmissions: 1,
+            paths: vec![path("192.0.2.2:9", true, "active"), path("198.51.100.2:9", false, "inactive")],
+        };
+        let socket = SocketStatus {
+            number: 3,
+            style: "one-to-many".into(),
+            state: "listening".into(),
+            user: 1000,
+            // No process has this number.
+            process: i32::MAX,
+            local,
+            peer: None,
+            carrier_bytes: 0,
+            associations: vec![association],
+        };
+        Status {
+            version: "1".into(),
+            process: 1,
+            carries: "SCTP in UDP, port 9899".into(),
+            sockets: vec![socket],
+            sockets_omitted: 0,
+        }
+    }
+
+    #[test]
+    fn rates_are_of_the_time_between() {
+        let at = Instant::now();
+        let before = Sample::of(&example(1000), at);
+        let now = Sample::of(&example(3000), at + Duration::from_secs(2));
+        let rates = now.rates_since(&before)[&5];
+        assert_eq!((rates.sent_bits_per_s, rates.received_bits_per_s), (8000.0, 0.0));
+        let other = Sample { at, bytes: HashMap::new() };
+        assert!(now.rates_since(&other).is_empty(), "of a new one nothing is known");
+    }
+}

@@ -1,0 +1,148 @@
+//! The status as flat objects: a row for each socket, association and path.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+
+use serde::Serialize;
+use swiftwater_daemon::{AssociationStatus, PathStatus, SocketStatus, Status};
+
+use super::{Rates, process_name};
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "row", rename_all = "lowercase")]
+pub(super) enum Row<'a> {
+    Socket {
+        socket: u64,
+        style: &'a str,
+        state: &'a str,
+        user: u32,
+        process: i32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        process_name: Option<String>,
+        local: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        peer: Option<SocketAddr>,
+        carrier_bytes: u64,
+    },
+    Association {
+        socket: u64,
+        association: u32,
+        state: &'a str,
+        local: String,
+        peer: SocketAddr,
+        receive_queue_bytes: u64,
+        send_queue_bytes: u64,
+        peer_window_bytes: u64,
+        streams_out: u16,
+        streams_in: u16,
+        messages_sent: u64,
+        messages_received: u64,
+        bytes_sent: u64,
+        bytes_received: u64,
+        retransmissions: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        sent_bits_per_s: Option<f64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        received_bits_per_s: Option<f64>,
+    },
+    Path {
+        socket: u64,
+        association: u32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        local: Option<IpAddr>,
+        peer: IpAddr,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        udp_port: Option<u16>,
+        primary: bool,
+        state: &'a str,
+        mtu_bytes: usize,
+        cwnd_bytes: usize,
+        in_flight_bytes: usize,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        srtt_us: Option<u64>,
+        rto_ms: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pacing_bits_per_s: Option<u64>,
+        packets_sent: u64,
+        packets_received: u64,
+        packets_lost: u64,
+    },
+}
+
+pub(super) fn of<'a>(status: &'a Status, rates: &HashMap<u32, Rates>) -> Vec<Row<'a>> {
+    let mut rows = Vec::new();
+    for socket in &status.sockets {
+        rows.push(of_socket(socket));
+        for association in &socket.associations {
+            rows.push(of_association(socket, association, rates.get(&association.id)));
+            rows.extend(association.paths.iter().map(|path| of_path(socket, association, path)));
+        }
+    }
+    rows
+}
+
+/// Addresses with a comma between, each with its port.
+fn joined(addresses: &[SocketAddr]) -> String {
+    addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(",")
+}
+
+fn of_socket(socket: &SocketStatus) -> Row<'_> {
+    Row::Socket {
+        socket: socket.number,
+        style: &socket.style,
+        state: &socket.state,
+        user: socket.user,
+        process: socket.process,
+        process_name: process_name(socket.process),
+        local: joined(&socket.local),
+        peer: socket.peer,
+        carrier_bytes: socket.carrier_bytes,
+    }
+}
+
+fn of_association<'a>(
+    socket: &SocketStatus,
+    association: &'a AssociationStatus,
+    rates: Option<&Rates>,
+) -> Row<'a> {
+    Row::Association {
+        socket: socket.number,
+        association: association.id,
+        state: &association.state,
+        local: joined(&association.local),
+        peer: association.peer,
+        receive_queue_bytes: association.receive_queue_bytes,
+        send_queue_bytes: association.send_queue_bytes,
+        peer_window_bytes: association.peer_window_bytes,
+        streams_out: association.streams_out,
+        streams_in: association.streams_in,
+        messages_sent: association.messages_sent,
+        messages_received: association.messages_received,
+        bytes_sent: association.bytes_sent,
+        bytes_received: association.bytes_received,
+        retransmissions: association.retransmissions,
+        sent_bits_per_s: rates.map(|rates| rates.sent_bits_per_s),
+        received_bits_per_s: rates.map(|rates| rates.received_bits_per_s),
+    }
+}
+
+fn of_path<'a>(socket: &SocketStatus, association: &AssociationStatus, path: &'a PathStatus) -> Row<'a> {
+    Row::Path {
+        socket: socket.number,
+        association: association.id,
+        local: path.local,
+        peer: path.remote.ip(),
+        udp_port: Some(path.remote.port()).filter(|port| *port != 0),
+        primary: path.primary,
+        state: &path.state,
+        mtu_bytes: path.mtu_bytes,
+        cwnd_bytes: path.cwnd_bytes,
+        in_flight_bytes: path.in_flight_bytes,
+        srtt_us: path.srtt_us,
+        rto_ms: path.rto_ms,
+        pacing_bits_per_s: path.pacing_bytes_per_s.map(|rate| rate.saturating_mul(8)),
+        packets_sent: path.packets_sent,
+        packets_received: path.packets_received,
+        packets_lost: path.packets_lost,
+    }
+}

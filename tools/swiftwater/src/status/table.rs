@@ -1,0 +1,174 @@
+//! The status as text.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::net::{IpAddr, SocketAddr};
+
+use swiftwater_daemon::{AssociationStatus, PathStatus, SocketStatus, Status};
+
+use super::{Rates, association_state, process_name, socket_state};
+use crate::units::{grouped, mbits};
+
+/// In front of an association of a one-to-many socket, as `ss` has it.
+const BRANCH: &str = "`- ";
+
+/// One line of the table: state, queues, addresses, process.
+type Line = [String; 6];
+
+pub(super) fn of(status: &Status, rates: &HashMap<u32, Rates>) -> String {
+    let heading = ["State", "Recv-Q", "Send-Q", "Local Address:Port", "Peer Address:Port", "Process"];
+    let blocks: Vec<Block> = status.sockets.iter().flat_map(|socket| blocks(socket, rates)).collect();
+    let mut lines: Vec<&Line> = blocks.iter().map(|block| &block.line).collect();
+    let heading = heading.map(String::from);
+    lines.push(&heading);
+    let widths: [usize; 6] =
+        std::array::from_fn(|n| lines.iter().map(|line| line[n].chars().count()).max().unwrap_or(0));
+    let mut out = line(&heading, widths);
+    for block in &blocks {
+        out += &line(&block.line, widths);
+        block.below.iter().for_each(|text| out += &format!("      {text}\n"));
+    }
+    if status.sockets_omitted > 0 {
+        out += &format!("{} more sockets are not shown\n", grouped(status.sockets_omitted as u64));
+    }
+    out
+}
+
+/// A line and what stands below it.
+struct Block {
+    line: Line,
+    below: Vec<String>,
+}
+
+fn line(columns: &Line, widths: [usize; 6]) -> String {
+    let mut out = String::new();
+    for (column, width) in columns.iter().zip(widths) {
+        // Writing to a string cannot fail.
+        let _ = write!(out, "{column:<width$} ");
+    }
+    out.trim_end().to_owned() + "\n"
+}
+
+/// A socket with its one association in one line, or a line for itself and one for each of several.
+fn blocks(socket: &SocketStatus, rates: &HashMap<u32, Rates>) -> Vec<Block> {
+    let process = process(socket);
+    let local = addresses(&socket.local);
+    let state = socket_state(&socket.state);
+    let carrier = socket.carrier_bytes;
+    if socket.style != "one-to-many"
+        && let [association] = &socket.associations[..]
+    {
+        return vec![block(association, "", carrier, process, rates)];
+    }
+    let peer = socket.peer.map_or("*:*".into(), |peer| peer.to_string());
+    let line = [state.into(), "0".into(), carrier.to_string(), local, peer, process];
+    let own = Block { line, below: Vec::new() };
+    let associations = socket.associations.iter().map(|a| block(a, BRANCH, 0, String::new(), rates));
+    std::iter::once(own).chain(associations).collect()
+}
+
+fn block(
+    association: &AssociationStatus,
+    branch: &str,
+    carrier_bytes: u64,
+    process: String,
+    rates: &HashMap<u32, Rates>,
+) -> Block {
+    let state = format!("{branch}{}", association_state(&association.state));
+    let (receive, send) = (association.receive_queue_bytes, association.send_queue_bytes + carrier_bytes);
+    let peer = association.peer.to_string();
+    let line = [state, receive.to_string(), send.to_string(), addresses(&association.local), peer, process];
+    let mut below = vec![carried(association, rates.get(&association.id))];
+    below.extend(association.paths.iter().map(path));
+    Block { line, below }
+}
+
+/// `HOST,HOST:PORT`; `*:*` where there is none.
+fn addresses(list: &[SocketAddr]) -> String {
+    let Some(first) = list.first() else { return "*:*".into() };
+    let host = |address: &SocketAddr| match address.ip() {
+        ip if ip.is_unspecified() && ip.is_ipv4() => "0.0.0.0".into(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
+        ip => ip.to_string(),
+    };
+    let hosts: Vec<String> = list.iter().map(host).collect();
+    format!("{}:{}", hosts.join(","), first.port())
+}
+
+/// As `ss` shows it, as far as it is known.
+fn process(socket: &SocketStatus) -> String {
+    match process_name(socket.process) {
+        Some(name) => format!("users:((\"{name}\",pid={}))", socket.process),
+        None => format!("uid:{}", socket.user),
+    }
+}
+
+fn carried(association: &AssociationStatus, rates: Option<&Rates>) -> String {
+    let mut text = format!(
+        "id {}  streams {}/{}  sent {} messages, {} bytes, {} chunks again  received {} messages, {} bytes",
+        association.id,
+        association.streams_out,
+        association.streams_in,
+        grouped(association.messages_sent),
+        grouped(association.bytes_sent),
+        grouped(association.retransmissions),
+        grouped(association.messages_received),
+        grouped(association.bytes_received),
+    );
+    if let Some(rates) = rates {
+        let (sent, received) = (mbits(rates.sent_bits_per_s), mbits(rates.received_bits_per_s));
+        // Writing to a string cannot fail.
+        let _ = write!(text, "  now {sent} Mbit/s out, {received} in");
+    }
+    text
+}
+
+fn path(path: &PathStatus) -> String {
+    let from = path.local.map_or(String::new(), |local| format!("{local} "));
+    let primary = if path.primary { " primary" } else { "" };
+    let rtt = path.srtt_us.map_or("not measured".into(), |us| format!("{:.1} ms", us as f64 / 1000.0));
+    let pacing = path
+        .pacing_bytes_per_s
+        .map_or(String::new(), |rate| format!("  pacing {} Mbit/s", mbits(rate as f64 * 8.0)));
+    format!(
+        "path {from}-> {}  {}{primary}  rtt {rtt}  rto {} ms  cwnd {}  in flight {}  mtu {}  packets {} sent, {} lost{pacing}",
+        path.remote.ip(),
+        path.state,
+        path.rto_ms,
+        grouped(path.cwnd_bytes as u64),
+        grouped(path.in_flight_bytes as u64),
+        path.mtu_bytes,
+        grouped(path.packets_sent),
+        grouped(path.packets_lost),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::example;
+    use super::*;
+
+    #[test]
+    fn a_one_to_many_socket_has_its_associations_below() {
+        let rates = HashMap::from([(5, Rates { sent_bits_per_s: 8e6, received_bits_per_s: 0.0 })]);
+        let text = of(&example(1000), &rates);
+        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[1], ["LISTEN", "0", "0", "192.0.2.1,198.51.100.1:7", "*:*", "uid:1000"]);
+        assert_eq!(lines[2], ["`-", "ESTAB", "10", "20", "192.0.2.1,198.51.100.1:7", "192.0.2.2:9"]);
+        assert!(text.contains("sent 2 messages, 1,000 bytes, 1 chunks again"), "{text}");
+        assert!(text.contains("now 8.00 Mbit/s out"), "{text}");
+        assert!(text.contains("path -> 192.0.2.2  active primary  rtt 1.5 ms"), "{text}");
+        assert!(text.contains("path -> 198.51.100.2  inactive  rtt"), "{text}");
+    }
+
+    #[test]
+    fn a_one_to_one_socket_is_one_line() {
+        let mut status = example(0);
+        status.sockets[0].style = "one-to-one".into();
+        status.sockets[0].carrier_bytes = 5;
+        let text = of(&status, &HashMap::new());
+        let line: Vec<&str> = text.lines().nth(1).expect("a line").split_whitespace().collect();
+        assert_eq!(line, ["ESTAB", "10", "25", "192.0.2.1,198.51.100.1:7", "192.0.2.2:9", "uid:1000"]);
+        assert!(!text.contains(BRANCH));
+    }
+}

@@ -1,0 +1,174 @@
+//! `swiftwater status` as a user runs it, and what one user may have of the daemon.
+#![allow(missing_docs)]
+
+mod daemon;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use daemon::{Daemon, SWIFTWATER, compiled};
+
+/// A user who has nothing else.
+const NOBODY: u32 = 65534;
+
+/// A program of `tests/sockets` that has said that it is where the test wants it, and stays there.
+struct Program(Child);
+
+impl Program {
+    fn start(mut command: Command, says: &str) -> Program {
+        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut program = piped.spawn().expect("the command starts");
+        let mut line = String::new();
+        BufReader::new(program.stdout.as_mut().expect("it is piped")).read_line(&mut line).expect("a line");
+        if line.trim_end() != says {
+            let mut said = String::new();
+            program.stderr.as_mut().expect("it is piped").read_to_string(&mut said).expect("text");
+            panic!("{line}: {said}");
+        }
+        Program(program)
+    }
+
+    fn end(mut self) {
+        drop(self.0.stdin.take());
+        assert!(self.0.wait().expect("it ends").success());
+    }
+}
+
+fn rows(command: &mut Command, place: &str) -> Vec<Value> {
+    let output = command.args(["status", "--json", "--place", place]).output().expect("the command starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let rows: Value = serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
+    rows.as_array().expect("an array").clone()
+}
+
+#[test]
+fn sockets_associations_and_paths_are_shown() {
+    let daemon = Daemon::start("status");
+    let mut command = daemon.run(compiled("table", "status"));
+    command.arg("shown");
+    let program = Program::start(command, "ready");
+    let rows = rows(&mut Command::new(SWIFTWATER), &daemon.place);
+    let documented = include_str!("../../../docs/json.md");
+    for (key, value) in rows.iter().flat_map(|row| row.as_object().expect("objects")) {
+        assert!(!value.is_object() && !value.is_array(), "{key} is not flat");
+        assert!(documented.contains(&format!("`{key}`")), "{key} is missing in docs/json.md");
+    }
+    let of = |kind: &str| rows.iter().filter(|row| row["row"] == kind).collect::<Vec<_>>();
+    let local = |row: &Value, port: &str| row["local"].as_str().is_some_and(|local| local.ends_with(port));
+    let sockets = of("socket");
+    let listener = sockets.iter().find(|row| local(row, ":5301")).expect("the listener");
+    assert!(listener["state"] == "listening" && listener["style"] == "one-to-one", "{listener}");
+    let many = sockets.iter().find(|row| row["style"] == "one-to-many").expect("the one-to-many socket");
+    assert!(many["state"] == "listening" && many["process"] == program.0.id(), "{many}");
+    let associations = of("association");
+    assert_eq!(associations.len(), 4, "two, each from both ends: {associations:?}");
+    assert!(associations.iter().all(|row| row["state"] == "ESTABLISHED"), "{associations:?}");
+    let sent = associations.iter().find(|row| row["bytes_sent"] == 5).expect("who has sent");
+    let received = associations.iter().find(|row| row["bytes_received"] == 5).expect("who has received");
+    assert_eq!(sent["peer"].as_str().map(|peer| peer.ends_with(":5302")), Some(true), "{sent}");
+    assert_eq!(sent["local"].as_str(), received["peer"].as_str());
+    assert!(of("path").iter().any(|row| row["primary"] == true && row["state"] == "active"), "{rows:?}");
+
+    let output =
+        Command::new(SWIFTWATER).args(["status", "--place", &daemon.place]).output().expect("it starts");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.lines().any(|line| line.starts_with("LISTEN") && line.contains(":5301")), "{text}");
+    assert!(text.lines().any(|line| line.starts_with("`- ESTAB")), "{text}");
+    program.end();
+}
+
+#[test]
+fn a_watch_says_the_rates() {
+    let daemon = Daemon::start("watch");
+    let mut command = daemon.run(compiled("table", "watch"));
+    command.arg("shown");
+    let program = Program::start(command, "ready");
+    let mut watch = Command::new(SWIFTWATER)
+        .args(["status", "--watch", "0.05", "--json", "--place", &daemon.place])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
+    let lines = BufReader::new(watch.stdout.as_mut().expect("it is piped")).lines().map_while(Result::ok);
+    let looks: Vec<Value> = lines.take(2).map(|line| serde_json::from_str(&line).expect("JSON")).collect();
+    watch.kill().expect("it runs");
+    watch.wait().expect("it was killed");
+    let rated = |look: &Value| {
+        look.as_array().expect("an array").iter().filter(|row| row["sent_bits_per_s"] == 0.0).count()
+    };
+    assert_eq!((rated(&looks[0]), rated(&looks[1])), (0, 4), "nothing is known before the second look");
+    program.end();
+}
+
+#[test]
+fn without_a_daemon_it_says_so() {
+    let output = Command::new(SWIFTWATER)
+        .args(["status", "--place", "@swiftwater-test-nobody"])
+        .output()
+        .expect("the command starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("nobody is there"), "{said}");
+}
+
+/// A daemon with so many descriptors.
+fn small_daemon(test: &str, descriptors: u32) -> Daemon {
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(format!("ulimit -n {descriptors} && exec \"$0\" \"$@\"")).arg(SWIFTWATER);
+    Daemon::start_with(test, command)
+}
+
+#[test]
+fn one_user_does_not_get_all_sockets() {
+    let daemon = small_daemon("full", 128);
+    let mut command = daemon.run(compiled("table", "full"));
+    command.arg("full");
+    Program::start(command, "full").end();
+}
+
+/// What another user may run, in a folder that everybody may enter.
+fn public(files: &[&Path]) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("swiftwater-test-public-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder of our own");
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).expect("our own folder");
+    for file in files {
+        fs::copy(file, folder.join(file.file_name().expect("a file"))).expect("a file of our own");
+    }
+    folder
+}
+
+#[test]
+#[ignore = "needs root, for a second user: ./test --all"]
+fn users_see_and_use_their_own() {
+    let daemon = small_daemon("users", 256);
+    let program = compiled("table", "users");
+    // This builds the shim.
+    let mut roots = daemon.run(&program);
+    roots.arg("full");
+    let roots = Program::start(roots, "full");
+
+    let shim = Path::new(SWIFTWATER).with_file_name("libswiftwater_preload.so");
+    let folder = public(&[Path::new(SWIFTWATER), &shim, &program]);
+    let nobodys = |name: &str| {
+        let mut command = Command::new(folder.join(name));
+        command.uid(NOBODY).gid(NOBODY).env("SWIFTWATER_DAEMON", &daemon.place).current_dir("/");
+        command
+    };
+    let mut command = nobodys("swiftwater");
+    command
+        .args(["run", "--quiet", "--"])
+        .arg(folder.join(program.file_name().expect("a file")))
+        .arg("shown");
+    let other = Program::start(command, "ready");
+    let all = rows(&mut Command::new(SWIFTWATER), &daemon.place);
+    let own = rows(&mut nobodys("swiftwater"), &daemon.place);
+    other.end();
+    roots.end();
+    fs::remove_dir_all(&folder).expect("our own folder");
+    assert!(own.iter().any(|row| row["user"] == NOBODY) && own.iter().all(|row| row["user"] != 0), "{own:?}");
+    assert!(all.len() > own.len() && all.iter().any(|row| row["user"] == 0), "{all:?}");
+}
