@@ -237,7 +237,7 @@ fn data_with_a_forged_cookie_is_dropped(stage: &Stage) {
 
 fn a_cookie_is_good_for_its_ports_and_tag_alone(stage: &Stage) {
     let mut peer = stage.listening();
-    peer.endpoint.listen(5002, AssociationConfig::default()).unwrap();
+    peer.endpoint.listen(5002, AssociationConfig::default()).expect("the port is free");
     sends_init(&mut peer, &[]);
     let cookie = peer.takes_init_ack();
     let tag = peer.endpoint_tag;

@@ -249,6 +249,10 @@ impl Host for App {
         if event == Event::Writable {
             self.writable.push(id);
         }
+        if let Some(bytes) = event.receive_credit() {
+            self.unread.push_back((id, bytes));
+            self.unread_bytes += bytes;
+        }
         self.events.push(Happened { at: self.now, id, event });
     }
 

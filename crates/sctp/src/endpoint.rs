@@ -239,6 +239,9 @@ impl Endpoint {
             Queued::Held if !association.due(self.limits) => {}
             _ => self.enqueue(id),
         }
+        if info.expires_at.is_some() {
+            self.arm(id);
+        }
         Ok(())
     }
 

@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use crate::endpoint::{AssociationId, ListenerId, PathHints};
 use crate::error::{CloseReason, SendError};
+use crate::time::Time;
 
 /// The bytes of a received message, one block for each DATA chunk it came in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +47,8 @@ pub struct SendInfo {
     pub immediate: bool,
     /// Comes back with the message if it cannot be delivered.
     pub context: u32,
+    /// The message is discarded if none of it was sent by then (`sinfo_timetolive`). It does not hold for parts of a record.
+    pub expires_at: Option<Time>,
 }
 
 /// What travels with a message that is received (RFC 6458 §5.3.5).
@@ -130,18 +133,54 @@ pub enum Event {
         /// Why.
         reason: PathReason,
     },
-    /// Everything that was sent is acknowledged.
+    /// Everything that was sent is acknowledged, or discarded.
     SenderDry,
+    /// A message, or a piece of it, was not delivered as far as is known. When an association is lost, all that it owes comes
+    /// back so, before the last event.
+    SendFailed(SendFailure),
+    /// The rest of a message that was delivered in part will not come.
+    PartialDeliveryAborted {
+        /// Its stream.
+        stream: u16,
+        /// Its number in the stream.
+        ssn: u16,
+    },
     /// The association is gone; its identifier may be used again after this event.
     Closed(CloseReason),
 }
 
+/// What was not delivered: a message as it was handed in, or the piece of it that one DATA chunk carried.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SendFailure {
+    /// What it was sent with.
+    pub info: SendInfo,
+    /// Its bytes.
+    pub data: Bytes,
+    /// It left at least once.
+    pub was_sent: bool,
+    /// The message begins with it.
+    pub beginning: bool,
+    /// The message ends with it.
+    pub ending: bool,
+    /// The error cause that has ended the association (RFC 9260 §3.3.10); 0 for none.
+    pub cause: u16,
+}
+
 impl Event {
-    /// What of it came from outside, or was to go there.
-    pub(crate) fn content_bytes(&self) -> usize {
+    /// What the event takes of the receive buffer until it is read: that much is to be given back with
+    /// [`Endpoint::consumed`](crate::Endpoint::consumed), as for a whole message. One without content counts for one byte, so
+    /// that a flood of them ends, too. `None`: it takes nothing.
+    pub fn receive_credit(&self) -> Option<usize> {
         match self {
-            Event::RemoteError { information, .. } => information.len(),
-            _ => 0,
+            Event::RemoteError { information, .. } => Some(information.len().max(1)),
+            Event::SendFailed(failure) => Some(failure.data.len().max(1)),
+            Event::PathChanged { .. } | Event::SenderDry | Event::PartialDeliveryAborted { .. } => Some(1),
+            Event::Accepted { .. }
+            | Event::Connected { .. }
+            | Event::Writable
+            | Event::PeerShutdown
+            | Event::Restarted { .. }
+            | Event::Closed(_) => None,
         }
     }
 }

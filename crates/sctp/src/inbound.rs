@@ -75,8 +75,8 @@ pub(crate) struct Inbound {
     /// Complete ordered messages that wait for an earlier one of their stream.
     waiting: HashMap<u16, BTreeMap<u16, Assembled>>,
     reassembly: Reassembly,
-    /// A record was delivered in part and its end is not here yet: nothing comes in between.
-    record_open: bool,
+    /// A record was delivered in part and its end is not here yet: its stream and number. Nothing comes in between.
+    open_record: Option<(u16, u16)>,
     /// What waits for the end of that record.
     behind: VecDeque<Assembled>,
     /// Payload and overhead of everything not yet read: here, and in the reader's queues.
@@ -119,7 +119,7 @@ impl Inbound {
             next_ssn: StreamTable::new(),
             waiting: HashMap::new(),
             reassembly: Reassembly::default(),
-            record_open: false,
+            open_record: None,
             behind: VecDeque::new(),
             held_bytes: 0,
             buffer: ReceiveBuffer::new(config.receive_buffer_bytes, config.receive_buffer_tuned_bytes),
@@ -437,7 +437,7 @@ impl Inbound {
         host: &mut H,
     ) {
         let bytes = payload.len();
-        if self.record_open {
+        if self.open_record.is_some() {
             let message = Assembled { info, parts: smallvec![payload], bytes, chunks: 1, rest: false };
             return self.complete(id, message, statistics, host);
         }
@@ -521,8 +521,8 @@ impl Inbound {
         statistics: &mut Statistics,
         host: &mut H,
     ) {
-        if !self.record_open {
-            self.record_open = message.info.more;
+        if self.open_record.is_none() {
+            self.open_record = message.info.more.then_some((message.info.stream, message.info.ssn));
             return self.hand_on(id, message, statistics, host);
         }
         if message.info.more {
@@ -542,7 +542,7 @@ impl Inbound {
         statistics: &mut Statistics,
         host: &mut H,
     ) {
-        self.record_open = false;
+        self.open_record = None;
         for message in std::mem::take(&mut self.behind) {
             self.hand_on(id, message, statistics, host);
         }
@@ -591,14 +591,19 @@ impl Inbound {
         self.held_bytes.saturating_sub(waiting + bytes + chunks * MESSAGE_OVERHEAD_BYTES)
     }
 
-    /// Counts an event with so much content that waits to be read, if there is room for it.
-    pub(crate) fn take_event(&mut self, bytes: usize) -> bool {
-        let has_room = self.held_bytes <= 2 * self.buffer.bytes();
-        if has_room {
-            // One without content counts for one byte, as on a queue.
-            self.held_bytes += bytes.max(1) + MESSAGE_OVERHEAD_BYTES;
-        }
-        has_room
+    /// Whether one more event may wait to be read.
+    pub(crate) fn has_room_for_event(&self) -> bool {
+        self.held_bytes <= 2 * self.buffer.bytes()
+    }
+
+    /// Counts an event that waits to be read.
+    pub(crate) fn charge_event(&mut self, bytes: usize) {
+        self.held_bytes += bytes + MESSAGE_OVERHEAD_BYTES;
+    }
+
+    /// The record that was delivered in part and whose end will not come: its stream and number.
+    pub(crate) fn take_open_record(&mut self) -> Option<(u16, u16)> {
+        self.open_record.take()
     }
 
     /// Counts what the reader has not yet taken of an earlier peer's messages.

@@ -43,7 +43,9 @@ mod tsn;
 pub use config::{AssociationConfig, Checksum, EndpointConfig, Multipath, PathOptions};
 pub use endpoint::{Arrival, AssociationId, Endpoint, ListenerId, PathHints, Unreachable};
 pub use error::{CloseReason, ConnectError, PrimaryError, SendError, UnknownName};
-pub use event::{Admission, Event, Host, PathChange, PathReason, Payload, ReceiveInfo, SendInfo};
+pub use event::{
+    Admission, Event, Host, PathChange, PathReason, Payload, ReceiveInfo, SendFailure, SendInfo,
+};
 pub use path::PathState;
 pub use range_set::RangeSet;
 pub use statistics::{

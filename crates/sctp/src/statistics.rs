@@ -122,6 +122,8 @@ pub struct Statistics {
     pub data_chunks_dropped: u64,
     /// Messages thrown away because another with their stream sequence number waits already.
     pub messages_discarded: u64,
+    /// Messages that were not sent within their lifetime, and never were.
+    pub messages_expired: u64,
     /// Chunks that are malformed or unknown, or mean nothing in the state in which they came.
     pub chunks_discarded: u64,
     /// Errors in the peer's packets that were not reported to it: too many, or too early.

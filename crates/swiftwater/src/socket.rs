@@ -182,6 +182,9 @@ impl Socket {
         info: &TransferInfo,
         data: &[u8],
     ) -> Option<Result<(), SendError>> {
+        if info.lifetime_ms() > 0 {
+            inner.tell_time();
+        }
         let written = inner.executive.write(self.stream, *info, data);
         self.after_write(inner, written)
     }
@@ -202,6 +205,9 @@ impl Socket {
         info: &TransferInfo,
         data: &Bytes,
     ) -> Option<Result<(), SendError>> {
+        if info.lifetime_ms() > 0 {
+            inner.tell_time();
+        }
         let written = inner.executive.write_bytes(self.stream, *info, data.clone());
         self.after_write(inner, written)
     }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use ::sctp::{
     AssociationId, CloseReason, Endpoint, Event, Host, ListenerId, PathHints, Payload, ReceiveInfo,
+    SendFailure,
 };
 use bytes::Bytes;
 use links::Link;
@@ -114,6 +115,11 @@ impl Host for Upper<'_, '_> {
             Event::RemoteError { cause, information } => {
                 self.notify(id, Notice::RemoteError { cause }, information);
             }
+            Event::SendFailed(failure) => self.send_failed(id, failure),
+            Event::PartialDeliveryAborted { stream, ssn } => {
+                let transfer = TransferInfo { association: id.0, stream, ssn, ..TransferInfo::default() };
+                self.notify_of(transfer, Notice::PartialDeliveryAborted, Bytes::new());
+            }
             Event::SenderDry => self.notify(id, Notice::SenderDry, Bytes::new()),
         }
     }
@@ -187,6 +193,20 @@ impl Upper<'_, '_> {
         let primitive = Primitive::NotificationInd(Box::new(Notification { transfer, what }));
         let m = Message::with_data(Kind::Proto(primitive), Chain::from(data));
         self.up(AssociationId(transfer.association), m);
+    }
+
+    fn send_failed(&mut self, id: AssociationId, failure: SendFailure) {
+        let SendFailure { info, data, was_sent, beginning, ending, cause } = failure;
+        let flags = if info.unordered { TransferFlags::UNORDERED } else { TransferFlags::NONE };
+        let transfer = TransferInfo {
+            association: id.0,
+            stream: info.stream,
+            ppid: info.ppid,
+            context: info.context,
+            flags,
+            ..TransferInfo::default()
+        };
+        self.notify_of(transfer, Notice::SendFailed { was_sent, beginning, ending, cause }, data);
     }
 
     fn accepted(&mut self, id: AssociationId, listener: ListenerId, peer: SocketAddr) {

@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ::sctp::trace::Record;
 use ::sctp::{
@@ -262,7 +262,10 @@ impl SctpDriver {
         let Some(id) = self.association(s, info.association) else {
             return cx.error(s, Errno::ENOTCONN);
         };
-        let send = send_info(info);
+        let mut send = send_info(info);
+        if info.lifetime_ms() > 0 {
+            send.expires_at = Some(self.now + Duration::from_millis(info.lifetime_ms().into()));
+        }
         let bytes = m.data.len();
         // The head has asked `admit`; a module that sends without asking finds its stream in error.
         if let Err(error) = self.endpoint.send(id, &send, bytes, m.data) {
@@ -280,6 +283,7 @@ fn send_info(info: &TransferInfo) -> SendInfo {
         more: info.more(),
         immediate: info.flags.contains(TransferFlags::IMMEDIATE),
         context: info.context,
+        expires_at: None,
     }
 }
 

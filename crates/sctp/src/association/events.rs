@@ -1,7 +1,8 @@
 //! What the user hears of without having to act upon it (RFC 6458 §6.1), if it wants to.
 
 use super::{Association, Context};
-use crate::event::{Event, Host, PathChange, PathReason};
+use crate::event::{Event, Host, PathChange, PathReason, SendFailure};
+use crate::inbound::Inbound;
 
 impl Association {
     /// Tells the user of something. What is not read yet takes room of the receive buffer, so that no peer can make us keep
@@ -11,11 +12,11 @@ impl Association {
         if !self.config.events {
             return;
         }
-        if self.inbound.as_mut().is_some_and(|inbound| !inbound.take_event(event.content_bytes())) {
+        if self.has_room_for_event() {
+            self.tell_anyway(cx, event);
+        } else {
             self.statistics.events_dropped += 1;
-            return;
         }
-        cx.host.event(self.id, event);
     }
 
     pub(super) fn tell_path<H: Host + ?Sized>(
@@ -27,5 +28,63 @@ impl Association {
     ) {
         let remote = self.paths[path_id].remote;
         self.tell(cx, Event::PathChanged { remote, change, reason });
+    }
+
+    /// The peer sends no more, or nothing that goes on from what it sent.
+    pub(super) fn tell_end_of_partial_delivery<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
+        if self.config.events
+            && let Some((stream, ssn)) = self.inbound.as_mut().and_then(Inbound::take_open_record)
+        {
+            self.tell_anyway(cx, Event::PartialDeliveryAborted { stream, ssn });
+        }
+    }
+
+    /// Gives everything back that the peer has not acknowledged, since it never will. That is no more than the send buffer
+    /// holds.
+    pub(super) fn give_back_undelivered<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, cause: u16) {
+        if !self.config.events {
+            return;
+        }
+        for failure in self.outbound.undelivered() {
+            let event = Event::SendFailed(SendFailure { cause, ..failure });
+            if let (Some(inbound), Some(bytes)) = (&mut self.inbound, event.receive_credit()) {
+                inbound.charge_event(bytes);
+            }
+            cx.host.event(self.id, event);
+        }
+    }
+
+    /// The lifetime of what comes next is over: it is discarded. Where there is no room to say so it is sent after all, so that
+    /// nothing vanishes and no memory grows.
+    pub(super) fn discard_expired<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
+        let keeps = self.config.events && !self.has_room_for_event();
+        let expired = self.outbound.take_expired(cx.now, keeps);
+        if expired.is_empty() {
+            return;
+        }
+        self.statistics.messages_expired += expired.iter().filter(|failure| failure.ending).count() as u64;
+        if self.config.events {
+            for failure in expired {
+                self.tell_anyway(cx, Event::SendFailed(failure));
+            }
+        }
+        if self.outbound.takes_writable() {
+            cx.host.event(self.id, Event::Writable);
+        }
+        if self.outbound.is_empty() {
+            self.tell(cx, Event::SenderDry);
+            self.continue_shutdown(cx);
+        }
+    }
+
+    fn has_room_for_event(&self) -> bool {
+        self.inbound.as_ref().is_none_or(Inbound::has_room_for_event)
+    }
+
+    fn tell_anyway<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, event: Event) {
+        if let (Some(inbound), Some(bytes)) = (&mut self.inbound, event.receive_credit()) {
+            inbound.charge_event(bytes);
+        }
+        cx.host.event(self.id, event);
     }
 }

@@ -453,6 +453,8 @@ impl Association {
         if let Some(inbound) = &mut self.inbound {
             inbound.take_rest(self.id, &mut self.statistics, cx.host);
         }
+        self.tell_end_of_partial_delivery(cx);
+        self.give_back_undelivered(cx, reason.cause());
         // What waited is for a peer that is no more; a caller that owes it a last word says it now.
         self.control.clear();
         self.state = State::Closed;

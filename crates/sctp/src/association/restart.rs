@@ -25,6 +25,8 @@ impl Association {
         (from, local): (SocketAddr, Option<IpAddr>),
     ) {
         let shut_down = matches!(self.state, State::ShutdownPending | State::ShutdownSent { .. });
+        self.tell_end_of_partial_delivery(cx);
+        self.give_back_undelivered(cx, 0);
         let unacknowledged_bytes = self.outbound.buffered_bytes() as u64;
         let unread_bytes = self.inbound.as_ref().map_or(0, Inbound::end);
         self.identity = Identity::from_cookie(cookie);

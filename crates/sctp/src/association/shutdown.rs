@@ -140,6 +140,7 @@ impl Association {
         if let Some(inbound) = &mut self.inbound {
             inbound.take_rest(self.id, &mut self.statistics, cx.host);
         }
+        self.tell_end_of_partial_delivery(cx);
         cx.host.event(self.id, Event::PeerShutdown);
     }
 

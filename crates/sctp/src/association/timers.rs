@@ -21,7 +21,11 @@ impl Association {
         let paths =
             self.paths.iter().flat_map(|p| [p.t3, p.heartbeat_at, p.answer_by, p.late_at, p.tail.at()]);
         let paths = paths.flatten().chain(self.next_suspicion()).min();
-        [state, ack, probe, paths, self.pacers_open_at(), self.closes_at()].into_iter().flatten().min()
+        let expiry = self.outbound.expires_at();
+        [state, ack, probe, paths, expiry, self.pacers_open_at(), self.closes_at()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// When the association has been idle for so long that it is shut down, if it ever is (SCTP_AUTOCLOSE).
@@ -55,6 +59,9 @@ impl Association {
             && due(inbound.ack_deadline())
         {
             inbound.ack_timer_expired();
+        }
+        if due(self.outbound.expires_at()) {
+            self.discard_expired(cx);
         }
         if due(self.outbound.probe_at()) {
             self.outbound.probe_timer_expired();

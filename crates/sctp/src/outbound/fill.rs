@@ -113,7 +113,7 @@ impl Outbound {
         let mut first_transmission = contents.tsns.is_empty();
         if self.lost.is_empty() && (first_transmission || path.may_send_packet()) {
             let start = self.first + self.outstanding.len() as u64;
-            self.write_new(path, packet, &mut contents);
+            self.write_new(now, path, packet, &mut contents);
             let end = self.first + self.outstanding.len() as u64;
             if start < end {
                 statistics.data_chunks_sent += end - start;
@@ -177,7 +177,7 @@ impl Outbound {
         }
     }
 
-    fn write_new(&mut self, path: &mut Path, packet: &mut Packet<'_>, contents: &mut Contents) {
+    fn write_new(&mut self, now: Time, path: &mut Path, packet: &mut Packet<'_>, contents: &mut Contents) {
         let before = self.in_flight_payload_bytes;
         let mut tsn = self.first + self.outstanding.len() as u64;
         let mut space = packet.limit_bytes.saturating_sub(packet.buffer.packet_bytes());
@@ -190,10 +190,13 @@ impl Outbound {
             }
             let most = if fits { piece } else { (space - DATA_HEADER_BYTES) & !3 };
             let payload = self.peer_window.room(most, self.in_flight_payload_bytes == 0);
-            if payload == 0 || self.outstanding.len() >= OUTSTANDING_CHUNKS_MAX {
+            // What is too late goes with its timer.
+            let too_late = self.pending.expires_at().is_some_and(|at| at <= now);
+            if payload == 0 || too_late || self.outstanding.len() >= OUTSTANDING_CHUNKS_MAX {
                 break;
             }
             let Some(mut chunk) = self.pending.take(payload) else { break };
+            chunk.ssn = self.take_ssn(&chunk);
             chunk.path = packet.path_id as u8;
             chunk.packet = contents.number;
             // RFC 7053 §4: the last chunk for now asks for its SACK if ours is not a lone request. In an open

@@ -25,7 +25,7 @@ use sctp_wire::chunk::{DATA_HEADER_BYTES, DataFlags};
 
 use crate::config::{AssociationConfig, MESSAGE_OVERHEAD_BYTES};
 use crate::error::SendError;
-use crate::event::SendInfo;
+use crate::event::{SendFailure, SendInfo};
 #[cfg(feature = "testing")]
 use crate::path::Path;
 use crate::peer_window::PeerWindow;
@@ -57,6 +57,7 @@ enum ChunkState {
 struct Chunk {
     payload: Bytes,
     ppid: u32,
+    context: u32,
     /// Number of the packet that it was last sent in, on its path.
     packet: u32,
     stream: u16,
@@ -87,6 +88,25 @@ impl Chunk {
         bytes
     }
 
+    /// It was not delivered. (Whether it asked for its SACK at once is of no more use.)
+    fn failure(&self, was_sent: bool) -> SendFailure {
+        let info = SendInfo {
+            stream: self.stream,
+            ppid: self.ppid,
+            unordered: self.flags.unordered,
+            context: self.context,
+            ..SendInfo::default()
+        };
+        SendFailure {
+            info,
+            data: self.payload.clone(),
+            was_sent,
+            beginning: self.flags.beginning,
+            ending: self.flags.ending,
+            cause: 0,
+        }
+    }
+
     #[inline]
     fn buffered_bytes(&self) -> usize {
         self.payload.len() + if self.charged { MESSAGE_OVERHEAD_BYTES } else { 0 }
@@ -102,7 +122,6 @@ fn wire_bytes(payload_bytes: usize) -> usize {
 #[derive(Debug, Clone, Copy)]
 struct OpenRecord {
     stream: u16,
-    ssn: u16,
     unordered: bool,
 }
 
@@ -313,12 +332,11 @@ impl Outbound {
         blocks: impl IntoIterator<Item = Bytes>,
     ) -> Result<(), SendError> {
         self.check(info, bytes)?;
-        let (mut beginning, ssn) = match self.open_record {
-            None => (true, self.take_ssn(info)),
-            Some(open) => (false, open.ssn),
-        };
-        self.open_record =
-            info.more.then_some(OpenRecord { stream: info.stream, ssn, unordered: info.unordered });
+        let mut beginning = self.open_record.is_none();
+        if let Some(at) = info.expires_at.filter(|_| beginning && !info.more) {
+            self.pending.expect_expiry(at);
+        }
+        self.open_record = info.more.then_some(OpenRecord { stream: info.stream, unordered: info.unordered });
         for payload in blocks {
             if payload.is_empty() {
                 continue;
@@ -326,9 +344,10 @@ impl Outbound {
             self.pending.push(Chunk {
                 payload,
                 ppid: info.ppid,
+                context: info.context,
                 packet: 0,
                 stream: info.stream,
-                ssn,
+                ssn: 0,
                 flags: DataFlags { immediate: false, unordered: info.unordered, beginning, ending: false },
                 state: ChunkState::InFlight,
                 path: 0,
@@ -345,18 +364,41 @@ impl Outbound {
         Ok(())
     }
 
+    /// What has no number in its stream gets it when it is first sent, so that what is discarded before leaves no gap. The
+    /// pieces of a message follow each other and have one number.
     #[inline]
-    fn take_ssn(&mut self, info: &SendInfo) -> u16 {
-        if info.unordered {
+    fn take_ssn(&mut self, chunk: &Chunk) -> u16 {
+        if chunk.flags.unordered {
             return 0;
         }
-        let at = usize::from(info.stream);
+        let at = usize::from(chunk.stream);
         if at >= self.next_ssn.len() {
             self.next_ssn.resize(at + 1, 0);
         }
-        let ssn = self.next_ssn[at];
-        self.next_ssn[at] = ssn.wrapping_add(1);
-        ssn
+        let next = &mut self.next_ssn[at];
+        if chunk.flags.beginning {
+            *next = next.wrapping_add(1);
+        }
+        next.wrapping_sub(1)
+    }
+
+    /// When the message that goes next is to be discarded.
+    #[inline]
+    pub(crate) fn expires_at(&self) -> Option<Time> {
+        self.pending.expires_at()
+    }
+
+    /// Discards what was to be sent by now and comes next. `keeps`: it is to be sent all the same.
+    pub(crate) fn take_expired(&mut self, now: Time, keeps: bool) -> Vec<SendFailure> {
+        let expired = self.pending.take_expired(now, keeps);
+        self.buffered_bytes -= expired.iter().map(Chunk::buffered_bytes).sum::<usize>();
+        expired.iter().map(|chunk| chunk.failure(false)).collect()
+    }
+
+    /// Everything that the peer has not acknowledged for good, in the order of sending.
+    pub(crate) fn undelivered(&self) -> impl Iterator<Item = SendFailure> {
+        let sent = self.outstanding.iter().filter(|chunk| chunk.state != ChunkState::Promised);
+        sent.map(|chunk| chunk.failure(true)).chain(self.pending.iter().map(|chunk| chunk.failure(false)))
     }
 
     /// Checks the counters against a recount; for tests.

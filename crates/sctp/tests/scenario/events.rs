@@ -8,7 +8,7 @@ use sctp_wire::cause::{Causes, OutOfResource};
 use sctp_wire::chunk::Error;
 
 use lab::script::{Peer, plain};
-use lab::{A, B, Fate, Lab};
+use lab::{A, B, Fate, Lab, Reading};
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -110,6 +110,7 @@ fn what_the_peer_says_of_an_error_is_told_as_far_as_it_is_bounded() {
 fn what_nobody_reads_is_told_no_more_at_some_point() {
     let config = AssociationConfig { receive_buffer_bytes: 10_000, receive_buffer_tuned_bytes: 0, ..plain() };
     let mut peer = Peer::established_with(6, config);
+    peer.app.set_reading(Reading::Never);
     let mut causes = Vec::new();
     OutOfResource.write(&mut causes);
     let told = |peer: &Peer| peer.app.events.len() - 1;
@@ -121,7 +122,7 @@ fn what_nobody_reads_is_told_no_more_at_some_point() {
     let statistics = peer.endpoint.statistics(peer.id).unwrap();
     assert_eq!(statistics.events_dropped, 1000 - told(&peer) as u64);
     // One is read, so there is room for one.
-    peer.endpoint.consumed(peer.id, 1, true);
+    peer.app.read_one(&mut peer.endpoint);
     for _ in 0..2 {
         peer.sends().chunk(|_, out| Error { causes: Causes::new(&causes) }.write(out)).go();
     }

@@ -40,3 +40,4 @@ mod throughput;
 mod trace;
 #[cfg(feature = "testing")]
 mod tsn_wrap;
+mod undelivered;

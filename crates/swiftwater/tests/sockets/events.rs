@@ -1,10 +1,13 @@
 //! Events of an association, in their place among its messages.
 
 use std::io;
+use std::time::Duration;
 
-use swiftwater::{Association, Event, LossKind, Options, PathChange, PathReason, Received, RecvError};
+use swiftwater::{
+    Association, Event, LossKind, Options, PathChange, PathReason, Received, RecvError, SendInfo,
+};
 
-use crate::pair::{must_end, pair, pair_with};
+use crate::pair::{assert_pattern, must_end, pair, pair_with, pattern, recv_whole};
 
 fn pair_with_events() -> (Association, Association) {
     pair_with(&Options { events: true, ..Options::default() })
@@ -91,5 +94,86 @@ fn take_room_of_the_receive_buffer_until_they_are_read() {
         assert_eq!(client.statistics().receive_buffered_bytes, 10 * 65);
         (0..11).for_each(|_| drop(told(&client)));
         assert_eq!(client.statistics().receive_buffered_bytes, 0);
+    });
+}
+
+/// A client, and a server that takes no more than 64 KB unread.
+fn pair_with_small_window() -> (Association, Association) {
+    pair_with(&Options {
+        events: true,
+        receive_buffer_bytes: 64 << 10,
+        buffer_tuned_bytes: 0,
+        ..Options::default()
+    })
+}
+
+#[test]
+fn bring_back_what_was_not_delivered_before_the_end() {
+    must_end(|| {
+        let (client, server) = pair_with_small_window();
+        for context in 0..100 {
+            client
+                .send_with(&pattern(7, 5000), &SendInfo { context, ppid: 3, ..SendInfo::default() })
+                .unwrap();
+        }
+        server.abort("out of tea");
+        let mut failed: Vec<(SendInfo, Vec<u8>)> = Vec::new();
+        let loss = loop {
+            match client.next().unwrap().unwrap() {
+                Received::Event(Event::SendFailed { info, data, beginning, cause, .. }) => {
+                    assert_eq!(cause, 12, "User-Initiated Abort");
+                    match failed.last_mut() {
+                        Some(last) if !beginning && last.0 == info => last.1.extend_from_slice(&data),
+                        _ => failed.push((info, data.to_vec())),
+                    }
+                }
+                Received::Event(Event::Down(loss)) => break loss.unwrap(),
+                Received::Event(Event::Up | Event::SenderDry) => assert!(failed.is_empty()),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(loss.kind, LossKind::PeerAborted);
+        assert!(failed.len() > 50, "the server has taken at most 64 KB");
+        // Of the first of them a part may have arrived.
+        for (context, (info, data)) in (0..100).rev().zip(failed.iter().skip(1).rev()) {
+            assert_eq!(*info, SendInfo { context, ppid: 3, ..SendInfo::default() });
+            assert_pattern(7, 5000, data);
+        }
+    });
+}
+
+#[test]
+fn tell_of_a_message_that_was_not_sent_in_its_lifetime() {
+    must_end(|| {
+        let (client, server) = pair_with_small_window();
+        assert_eq!(told(&client), "Up");
+        client.send(&pattern(1, 300_000)).unwrap();
+        let lifetime = Duration::from_millis(5);
+        let mortal = SendInfo { lifetime: Some(lifetime), context: 9, ..SendInfo::default() };
+        client.send_with(b"too late", &mortal).unwrap();
+        client.send(b"in time").unwrap();
+        // Nobody reads, so the first is not through before that.
+        assert_eq!(client.recv_timeout(2 * lifetime).unwrap_err(), RecvError::WouldBlock);
+        assert_pattern(1, 300_000, &recv_whole(&server).unwrap());
+        assert_eq!(recv_whole(&server).unwrap(), b"in time");
+        let Some(Received::Event(Event::SendFailed { info, data, was_sent, .. })) = client.next().unwrap()
+        else {
+            panic!("it was not sent")
+        };
+        assert_eq!((info.context, &data[..], was_sent), (9, &b"too late"[..], false));
+        assert_eq!(told(&client), "SenderDry");
+    });
+}
+
+#[test]
+fn tell_of_a_record_that_has_no_end() {
+    must_end(|| {
+        let (client, server) = pair_with_events();
+        client.send_with(b"begun", &SendInfo { more: true, stream: 2, ..SendInfo::default() }).unwrap();
+        client.flush();
+        assert_eq!([told(&server), told(&server)], ["Up", "begun"]);
+        client.abort("");
+        assert_eq!(told(&server), "PartialDeliveryAborted { stream: 2, ssn: 0 }");
+        assert!(told(&server).starts_with("Down"));
     });
 }

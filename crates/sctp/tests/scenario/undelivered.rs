@@ -1,0 +1,368 @@
+//! What is not delivered: messages whose lifetime is over, what comes back when an association is lost, and records whose end
+//! will not come (RFC 6458 §5.3.2, §6.1.1, §6.1.4, §6.1.7, §6.1.11).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use netsim::{Loss, PipeConfig};
+use sctp::{Admission, AssociationConfig, CloseReason, Event, SendFailure, SendInfo, Time};
+use sctp_wire::chunk::{DataFlags, Shutdown};
+
+use lab::packets::has;
+use lab::script::Peer;
+use lab::{A, B, Lab, PORT_A, PORT_B, Reading, line};
+
+const SOON: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(5000);
+/// Nobody sends anything in that time that would have to be retransmitted.
+const SECOND: Duration = Duration::from_secs(1);
+
+fn wants_events() -> AssociationConfig {
+    AssociationConfig { events: true, ..AssociationConfig::default() }
+}
+
+/// Two hosts that hear of events.
+fn established(seed: u64) -> (Lab, sctp::AssociationId, sctp::AssociationId) {
+    let mut lab = Lab::new(seed);
+    let (a, b) = lab.establish_with(wants_events(), wants_events());
+    (lab, a, b)
+}
+
+fn numbered(n: u32) -> SendInfo {
+    SendInfo { stream: (n % 3) as u16, ppid: 100 + n, context: n, ..SendInfo::default() }
+}
+
+fn failures(events: &[lab::Happened]) -> Vec<SendFailure> {
+    let failed = events.iter().filter_map(|happened| match &happened.event {
+        Event::SendFailed(failure) => Some(failure.clone()),
+        _ => None,
+    });
+    failed.collect()
+}
+
+/// The bytes of what was not delivered, together.
+fn whole(pieces: &[SendFailure]) -> Vec<u8> {
+    pieces.iter().flat_map(|piece| piece.data.to_vec()).collect()
+}
+
+fn position(events: &[lab::Happened], what: impl Fn(&Event) -> bool) -> Option<usize> {
+    events.iter().position(|happened| what(&happened.event))
+}
+
+#[test]
+fn what_was_not_acknowledged_comes_back_before_the_end() {
+    let (mut lab, a, b) = established(1);
+    lab.send(A, a, numbered(0), vec![0; 1000]);
+    lab.run_for(SECOND);
+    lab.cut();
+    lab.send_all(A, a, (1..100).map(|n| (numbered(n), vec![n as u8; 1000].into())));
+    lab.send(A, a, SendInfo { unordered: true, ..numbered(100) }, vec![100; 10]);
+    lab.run_until("A gave up", LONG, |lab| lab.closed(A).is_some());
+    let events = &lab.app(A).events;
+    let failed = failures(events);
+    let messages: Vec<_> = failed.chunk_by(|one, next| one.info == next.info).collect();
+    assert_eq!(messages.len(), 100);
+    for (n, pieces) in (1..).zip(messages) {
+        let (bytes, unordered) = if n == 100 { (10, true) } else { (1000, false) };
+        assert_eq!(pieces[0].info, SendInfo { unordered, ..numbered(n) });
+        assert_eq!(whole(pieces), vec![n as u8; bytes]);
+        assert!(pieces[0].beginning && pieces[pieces.len() - 1].ending);
+        assert!(pieces.iter().all(|piece| piece.cause == 0));
+    }
+    let sent = failed.iter().take_while(|failure| failure.was_sent).count();
+    assert!((1..99).contains(&sent), "{sent} left before the line was found dead");
+    assert!(failed[sent..].iter().all(|failure| !failure.was_sent));
+    assert!(matches!(events.last().unwrap().event, Event::Closed(CloseReason::Timeout)));
+    // B owed nothing.
+    lab.run_until("B gave up", LONG, |lab| lab.closed(B).is_some());
+    assert_eq!(failures(&lab.app(B).events), []);
+    let _ = b;
+}
+
+#[test]
+fn an_abort_brings_it_back_with_the_cause_on_both_sides() {
+    for by in [A, B] {
+        let (mut lab, a, b) = established(2);
+        lab.app(B).set_reading(Reading::Never);
+        lab.send_all(A, a, (0..3000).map(|n| (numbered(n), vec![n as u8; 1000].into())));
+        lab.run_for(SECOND);
+        let id = if by == A { a } else { b };
+        lab.abort(by, id, b"enough");
+        lab.run_for(SECOND);
+        let failed = failures(&lab.app(A).events);
+        assert!(!failed.is_empty());
+        assert!(failed.iter().all(|failure| failure.cause == 12), "User-Initiated Abort");
+        let came = lab.app(B).messages.len() as u32;
+        let first = failed[0].info.context;
+        assert!(first <= came, "{first} came back, and {came} came");
+        assert!((first..).zip(&failed).all(|(n, failure)| failure.info.context == n));
+    }
+}
+
+#[test]
+fn a_long_message_comes_back_in_pieces_that_make_it_whole() {
+    let (mut lab, a, _) = established(3);
+    lab.cut();
+    let bytes: Vec<u8> = (0..100_000u32).map(|n| (n / 7) as u8).collect();
+    lab.send(A, a, numbered(7), bytes.clone());
+    lab.run_until("A gave up", LONG, |lab| lab.closed(A).is_some());
+    let failed = failures(&lab.app(A).events);
+    assert!(failed.len() > 2);
+    assert!(failed.iter().all(|failure| failure.info == numbered(7)));
+    let last = failed.len() - 1;
+    for (at, failure) in failed.iter().enumerate() {
+        assert_eq!((failure.beginning, failure.ending), (at == 0, at == last));
+        assert_eq!(failure.was_sent, at < last, "what had not left yet is one piece");
+    }
+    assert_eq!(whole(&failed), bytes);
+}
+
+#[test]
+fn what_a_restarted_peer_will_never_acknowledge_comes_back() {
+    let (mut lab, a, b) = established(4);
+    lab.cut();
+    lab.send(B, b, numbered(1), &b"lost"[..]);
+    lab.run_for(Duration::from_millis(50));
+    lab.reboot(A);
+    lab.untap(A);
+    lab.untap(B);
+    lab.connect(A, (PORT_A, PORT_B), wants_events());
+    lab.run_until("B heard of it", SOON, |lab| {
+        lab.node(B).app.saw(|event| matches!(event, Event::Restarted { .. }))
+    });
+    let events = &lab.app(B).events;
+    let failed = failures(events);
+    assert_eq!(failed.iter().map(|failure| failure.data.to_vec()).collect::<Vec<_>>(), [b"lost"]);
+    let told = position(events, |event| matches!(event, Event::SendFailed(_)));
+    assert!(told < position(events, |event| matches!(event, Event::Restarted { .. })));
+    let _ = a;
+}
+
+/// Whatever becomes of the line and of the association, what one side has sent has either come to the other, or comes back.
+#[test]
+fn nothing_that_is_sent_is_neither_delivered_nor_reported() {
+    // What the peer has promised to keep would be acknowledged, and yet not come if the association is lost.
+    let settings = AssociationConfig { nr_sack: false, ..wants_events() };
+    let message = |n: u32| {
+        let mut bytes = n.to_be_bytes().to_vec();
+        bytes.resize(4 + (n as usize * 997) % 9000, n as u8);
+        Bytes::from(bytes)
+    };
+    let mut kinds = [0; 3];
+    for seed in 0..40 {
+        let config = PipeConfig { loss: Loss::Random { probability: 0.05 }, ..line() };
+        let mut lab = Lab::with_line(seed, &config);
+        let (a, b) = lab.establish_with(settings.clone(), settings.clone());
+        let now = lab.now();
+        let expires = |n: u32| (n % 5 == 2).then(|| now + Duration::from_millis(u64::from(n) * 10));
+        let info = |n: u32| SendInfo { unordered: n % 7 == 6, expires_at: expires(n), ..numbered(n) };
+        lab.send_all(A, a, (0..200).map(|n| (info(n), message(n))));
+        assert!(lab.all_admitted(A));
+        // How it ends, and when.
+        lab.run_for(Duration::from_millis(100 + 40 * seed));
+        match seed % 4 {
+            0 => lab.cut(),
+            1 => lab.abort(A, a, b""),
+            2 => lab.abort(B, b, b""),
+            _ => lab.shutdown(A, a),
+        }
+        lab.run_until("both are closed", Duration::from_secs(100_000), |lab| {
+            [A, B].iter().all(|&n| lab.node(n).endpoint.association_count() == 0)
+        });
+        let failed = failures(&lab.app(A).events);
+        let came: Vec<Vec<u8>> = lab.app(B).records();
+        for n in 0..200 {
+            let pieces = failed.iter().filter(|failure| failure.info.context == n);
+            let unsent: usize = pieces.clone().filter(|p| !p.was_sent).map(|p| p.data.len()).sum();
+            let delivered = came.iter().any(|bytes| *bytes == message(n));
+            let discarded = unsent == message(n).len();
+            assert!(delivered || pieces.count() > 0, "message {n} of seed {seed} vanished");
+            assert!(!(delivered && discarded), "message {n} of seed {seed} was discarded and came");
+            kinds[if delivered { 0 } else { 1 + usize::from(discarded) }] += 1;
+        }
+    }
+    assert!(kinds.iter().all(|count| *count > 50), "each way is taken: {kinds:?}");
+}
+
+#[test]
+fn a_message_that_is_not_sent_in_its_lifetime_is_discarded_and_leaves_no_gap() {
+    for events in [true, false] {
+        let mut lab = Lab::new(6);
+        let config = AssociationConfig { events, ..AssociationConfig::default() };
+        let (a, _) = lab.establish_with(config.clone(), config);
+        lab.cut();
+        // More than leaves at once, and then one message that may wait a second between two that may wait for ever.
+        lab.send(A, a, SendInfo::default(), vec![1; 50_000]);
+        let expires_at = Some(lab.now() + SECOND);
+        lab.send(A, a, SendInfo { context: 5, expires_at, ..SendInfo::default() }, &b"too late"[..]);
+        lab.send(A, a, SendInfo { stream: 1, ..SendInfo::default() }, &b"on another stream"[..]);
+        lab.send(A, a, SendInfo::default(), &b"last"[..]);
+        lab.run_for(2 * SECOND);
+        lab.untap(A);
+        lab.untap(B);
+        lab.run_until("all came", SOON, |lab| lab.node(B).app.messages.len() == 3);
+        let came: Vec<_> = lab.app(B).messages.iter().map(|m| (m.info.stream, m.info.ssn)).collect();
+        assert_eq!(came, [(0, 0), (1, 0), (0, 1)]);
+        assert_eq!(lab.app(B).contents()[2], b"last");
+        lab.run_for(SOON);
+        let statistics = lab.statistics(A, a);
+        assert_eq!((statistics.messages_expired, statistics.send_buffered_bytes), (1, 0));
+        let failed = failures(&lab.app(A).events);
+        assert_eq!(failed.len(), usize::from(events));
+        if let Some(failure) = failed.first() {
+            assert_eq!((&failure.data[..], failure.info.context), (&b"too late"[..], 5));
+            assert_eq!((failure.was_sent, failure.beginning, failure.ending), (false, true, true));
+        }
+    }
+}
+
+/// A peer with a closed window, to which the endpoint has a message outstanding that probes it.
+fn with_closed_window(seed: u8) -> Peer {
+    let mut peer = Peer::established(seed);
+    peer.app_sends(SendInfo::default(), vec![0; 10]);
+    peer.hears();
+    peer.sends().sack_with(0, 0, &[]).go();
+    peer.app_sends(SendInfo::default(), vec![0; 10]);
+    while !peer.is_heard() {
+        peer.waits(Duration::from_millis(100));
+    }
+    peer.hears();
+    peer
+}
+
+#[test]
+fn a_lifetime_ends_when_it_ends_and_not_before() {
+    let mut peer = with_closed_window(1);
+    let expires_at = Some(peer.now + Duration::from_millis(300));
+    peer.app_sends(SendInfo { expires_at, ..SendInfo::default() }, &b"in vain"[..]);
+    assert!(peer.endpoint.poll_timeout() <= expires_at);
+    let events = peer.app.events.len();
+    peer.waits(Duration::from_millis(299));
+    assert_eq!(peer.app.events.len(), events);
+    peer.waits(Duration::from_millis(1));
+    let told = &peer.app.events[events].event;
+    assert!(matches!(told, Event::SendFailed(failure) if failure.data[..] == b"in vain"[..]));
+}
+
+#[test]
+fn who_sets_no_lifetime_has_no_timer_for_it() {
+    let deadline = |expires_at: Option<Time>| {
+        let mut peer = with_closed_window(2);
+        let limit = expires_at.map(|_| peer.now + Duration::from_millis(1));
+        peer.app_sends(SendInfo { expires_at: limit, ..SendInfo::default() }, &b"x"[..]);
+        peer.endpoint.poll_timeout().unwrap() - peer.now
+    };
+    assert_eq!(deadline(Some(Time::ZERO)), Duration::from_millis(1));
+    assert!(deadline(None) > Duration::from_millis(1));
+}
+
+#[test]
+fn what_has_begun_to_be_sent_is_sent_to_its_end() {
+    let (mut lab, a, _) = established(7);
+    lab.cut();
+    let expires_at = Some(lab.now() + SECOND);
+    lab.send(A, a, SendInfo { expires_at, ..SendInfo::default() }, vec![7; 100_000]);
+    lab.run_for(3 * SECOND);
+    lab.untap(A);
+    lab.untap(B);
+    lab.run_until("it came", SOON, |lab| lab.node(B).app.messages.len() == 1);
+    assert_eq!(failures(&lab.app(A).events), []);
+}
+
+#[test]
+fn a_lifetime_may_end_before_the_association_is_up() {
+    let mut lab = Lab::new(8);
+    lab.cut();
+    lab.listen(wants_events());
+    let a = lab.connect(A, (PORT_A, PORT_B), wants_events());
+    let expires_at = Some(lab.now() + SECOND);
+    lab.send(A, a, SendInfo { expires_at, ..SendInfo::default() }, &b"hello?"[..]);
+    lab.run_for(SECOND);
+    let failed = failures(&lab.app(A).events);
+    assert_eq!((failed.len(), failed[0].was_sent), (1, false));
+    lab.untap(A);
+    lab.untap(B);
+    lab.run_until("A is up", SOON, |lab| lab.is_up(A));
+    lab.run_for(SOON);
+    assert!(lab.app(B).messages.is_empty());
+}
+
+#[test]
+fn what_is_discarded_makes_room_and_ends_a_shutdown() {
+    let mut peer = with_closed_window(3);
+    let expires_at = Some(peer.now + SECOND);
+    // What was outstanding arrives after all; the window stays closed.
+    peer.sends().sack_with(1, 0, &[]).go();
+    let info = SendInfo { expires_at, ..SendInfo::default() };
+    let mut sent = 0;
+    while peer.endpoint.admit(peer.id, &info, 100_000) != Admission::Full {
+        peer.app_sends(info, vec![1; 100_000]);
+        sent += 1;
+    }
+    peer.app_shuts_down();
+    peer.waits(Duration::from_millis(999));
+    let writable = |peer: &Peer| peer.app.saw(|event| *event == Event::Writable);
+    assert!(!writable(&peer) && !peer.is_heard());
+    peer.waits(Duration::from_millis(1));
+    assert!(writable(&peer));
+    assert_eq!(failures(&peer.app.events).len(), sent);
+    assert!(has(&peer.hears(), Shutdown::KIND));
+}
+
+#[test]
+fn where_there_is_no_room_to_say_so_a_message_is_sent_late() {
+    let config = AssociationConfig {
+        receive_buffer_bytes: 2000,
+        receive_buffer_tuned_bytes: 0,
+        ..AssociationConfig::default()
+    };
+    let mut peer = Peer::established_with(9, config);
+    peer.app.set_reading(Reading::Never);
+    peer.app_sends(SendInfo::default(), vec![0; 10]);
+    peer.hears();
+    peer.sends().sack_with(0, 0, &[]).go();
+    for n in 0..9 {
+        peer.sends().data_with(DataFlags::WHOLE, n, 0, n as u16, &[1; 500]).go();
+    }
+    while peer.hears_maybe().is_some() {}
+    // The first goes to probe the window.
+    for n in 1..=2 {
+        let expires_at = Some(peer.now + Duration::from_millis(10));
+        peer.app_sends(SendInfo { expires_at, context: n, ..SendInfo::default() }, vec![n as u8; 10]);
+    }
+    peer.waits(Duration::from_millis(20));
+    assert_eq!(failures(&peer.app.events), []);
+    assert_eq!(peer.endpoint.statistics(peer.id).unwrap().messages_expired, 0);
+}
+
+#[test]
+fn the_reader_of_an_unfinished_record_hears_that_it_has_no_end() {
+    let part = SendInfo { stream: 4, more: true, ..SendInfo::default() };
+    let aborted = |stream, ssn| Event::PartialDeliveryAborted { stream, ssn };
+    for end in ["abort", "shutdown", "restart"] {
+        let (mut lab, a, b) = established(10);
+        lab.send(A, a, SendInfo { stream: 4, ..SendInfo::default() }, &b"whole"[..]);
+        lab.send(A, a, part, &b"begun"[..]);
+        lab.run_for(SECOND);
+        assert!(lab.app(B).messages.last().unwrap().info.more);
+        match end {
+            "abort" => lab.abort(A, a, b""),
+            "shutdown" => lab.shutdown(A, a),
+            _ => {
+                lab.reboot(A);
+                lab.connect(A, (PORT_A, PORT_B), wants_events());
+            }
+        }
+        lab.run_for(SECOND);
+        let events = &lab.app(B).events;
+        let told = position(events, |event| *event == aborted(4, 1)).expect(end);
+        let next = &events[told + 1].event;
+        assert!(
+            matches!(next, Event::Closed(_) | Event::PeerShutdown | Event::Restarted { .. }),
+            "{end}: {next:?}"
+        );
+        let again = events.iter().filter(|happened| happened.event == aborted(4, 1)).count();
+        assert_eq!(again, 1, "{end}");
+        let _ = b;
+    }
+}
