@@ -38,6 +38,8 @@ pub struct Page {
     pub streams_out: AtomicU32,
     /// The peer; see [`Page::peer`].
     peer: [AtomicU32; PEER_BYTES / 4],
+    /// The local address, once the association has ended; see [`Page::local`].
+    local: [AtomicU32; PEER_BYTES / 4],
 
     /// Held while one reads. The thread identifier of the holder, as a priority-inheriting futex: the kernel sees to it
     /// that the lock of a dead thread is passed on. Written by the sharers, as all below.
@@ -129,7 +131,10 @@ impl Page {
     /// Where it writes the peer.
     pub const PEER_AT: u64 = offset_of!(Page, peer) as u64;
 
-    /// What the daemon writes for a peer.
+    /// Where it writes the local address.
+    pub const LOCAL_AT: u64 = offset_of!(Page, local) as u64;
+
+    /// What the daemon writes for a peer, or for the local address.
     pub fn encode_peer(peer: &SocketAddr) -> [u8; PEER_BYTES] {
         let mut out = [0; PEER_BYTES];
         address::write(&mut Writer::new(&mut out), peer);
@@ -165,6 +170,12 @@ impl Page {
     /// The peer, if there is one.
     pub fn peer(&self) -> Option<SocketAddr> {
         read_peer(&self.peer)
+    }
+
+    /// The local address of a socket whose association has ended. Once both sides have shut the carrier down, the daemon
+    /// cannot tell that from a program that is gone, and knows the socket no more.
+    pub fn local(&self) -> Option<SocketAddr> {
+        read_peer(&self.local)
     }
 
     /// The state. What nobody has written counts as none.

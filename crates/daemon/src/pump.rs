@@ -48,11 +48,7 @@ pub(crate) async fn carry(socket: &Arc<Socket>, member: &Arc<Member>, waiting: W
         let _ = association.shutdown().await;
         left = tokio::select! {
             // It ends with the association, which has a time limit for that.
-            _ = &mut upward.0 => {
-                // The program may still ask about it.
-                socket.line.closed().await;
-                Left::Closed
-            }
+            _ = &mut upward.0 => Left::HalfClosed,
             () = socket.line.closed() => match socket.line.try_take() {
                 Ok(Intake::Unread) => Left::Unread,
                 _ => Left::Closed,
@@ -62,8 +58,9 @@ pub(crate) async fn carry(socket: &Arc<Socket>, member: &Arc<Member>, waiting: W
     let lingers = socket.lock().settings.lingers();
     match left {
         // What was sent is delivered, and the association shut down, when its last handle is dropped.
-        Left::Closed | Left::HalfClosed if lingers => {}
-        Left::Closed | Left::HalfClosed => {
+        Left::HalfClosed => {}
+        Left::Closed if lingers => {}
+        Left::Closed => {
             abort(association, "the program has closed its socket with SO_LINGER 0")
         }
         Left::Unread => abort(association, UNREAD),
@@ -170,6 +167,7 @@ async fn end_after(socket: Arc<Socket>, member: Arc<Member>) {
             }
             None => State::Ended,
         };
+        socket.page.set_local(&socket.local_address());
         socket.set_stage(&mut socket.lock(), end);
     };
     up(&socket, &member, ended).await;

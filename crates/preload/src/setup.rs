@@ -190,7 +190,10 @@ pub(crate) fn request(fd: RawFd, request: &Request<'_>) -> Result<()> {
     ask(request, Some(fd)).map(drop)
 }
 
-pub(crate) fn local_address(fd: RawFd) -> Result<SocketAddr> {
+pub(crate) fn local_address(fd: RawFd, descriptor: &Descriptor) -> Result<SocketAddr> {
+    if let Some(address) = descriptor.page().local() {
+        return Ok(address);
+    }
     match ask(&Request::LocalAddress, Some(fd))?.answer()? {
         Answer::Address(address) => Ok(address),
         _ => Err(Errno(libc::EPROTO)),

@@ -9,6 +9,7 @@ use std::os::fd::RawFd;
 use std::slice;
 use std::sync::Arc;
 
+use carrier::page::State;
 use libc::{c_int, c_uint, iovec, mmsghdr, msghdr, ssize_t};
 
 use crate::descriptor::Descriptor;
@@ -31,6 +32,10 @@ fn on<N: From<i8>>(
 ) -> N {
     let Some(descriptor) = table::find(fd) else { return theirs() };
     match ours(&descriptor) {
+        // The daemon has forgotten it.
+        Err(Errno(libc::ENOTSOCK)) if matches!(descriptor.page().state(), State::Ended | State::Lost) => {
+            number(Err(Errno(libc::ENOTCONN)))
+        }
         // The number has become something else where nobody saw it.
         Err(Errno(libc::ENOTSOCK)) => {
             table::forget(fd);

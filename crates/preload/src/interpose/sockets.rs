@@ -152,8 +152,8 @@ pub unsafe extern "C" fn getsockname(fd: c_int, address: *mut sockaddr, bytes: *
     let theirs = || unsafe { next::getsockname(fd, address, bytes) };
     on(
         fd,
-        |_| {
-            let local = setup::local_address(fd)?;
+        |descriptor| {
+            let local = setup::local_address(fd, descriptor)?;
             // SAFETY: as the caller says.
             unsafe { address::write(local, address, bytes) }.map(|()| 0)
         },
