@@ -7,7 +7,7 @@ use carrier::record::{Flags, Header, Kind};
 use carrier::request::InitMessage;
 use libc::{c_int, cmsghdr, msghdr};
 
-use crate::system::{Errno, Result};
+use crate::system::{Errno, Result, can_be_bytes};
 
 const IPPROTO_SCTP: c_int = 132;
 const SCTP_INIT: c_int = 0;
@@ -149,18 +149,25 @@ impl SendInfo {
     /// `message` describes memory that may be read.
     pub(crate) unsafe fn read(message: &msghdr) -> Result<SendInfo> {
         let mut info = SendInfo::by_default();
-        // SAFETY: as the caller says; the macros stay within the length that the message has.
-        unsafe {
-            let mut entry = libc::CMSG_FIRSTHDR(message);
-            while !entry.is_null() {
-                if (*entry).cmsg_len < size_of::<cmsghdr>() {
-                    return Err(Errno(libc::EINVAL));
-                }
-                if (*entry).cmsg_level == IPPROTO_SCTP {
-                    info.add(&*entry)?;
-                }
-                entry = libc::CMSG_NXTHDR(message, entry);
+        let mut rest = message.msg_controllen;
+        let mut at = message.msg_control.cast::<u8>().cast_const();
+        // What is no whole header is none.
+        while rest >= size_of::<cmsghdr>() {
+            if !can_be_bytes(at) {
+                return Err(Errno(libc::EFAULT));
             }
+            // SAFETY: as the caller says. It may lie anywhere.
+            let header = unsafe { at.cast::<cmsghdr>().read_unaligned() };
+            if !(size_of::<cmsghdr>()..=rest).contains(&header.cmsg_len) {
+                return Err(Errno(libc::EINVAL));
+            }
+            if header.cmsg_level == IPPROTO_SCTP {
+                let data = at.wrapping_add(size_of::<cmsghdr>());
+                // SAFETY: as much is there as the header says.
+                unsafe { info.add(&Entry { header, data }) }?;
+            }
+            let whole = header.cmsg_len.next_multiple_of(size_of::<usize>());
+            (at, rest) = (at.wrapping_add(whole), rest.saturating_sub(whole));
         }
         Ok(info)
     }
@@ -168,10 +175,10 @@ impl SendInfo {
     /// # Safety
     ///
     /// The entry's data may be read as far as its length says.
-    unsafe fn add(&mut self, entry: &cmsghdr) -> Result<()> {
+    unsafe fn add(&mut self, entry: &Entry) -> Result<()> {
         // SAFETY: as the caller says.
         unsafe {
-            match entry.cmsg_type {
+            match entry.header.cmsg_type {
                 SCTP_SNDRCV => {
                     let given: SndRcvInfo = value(entry)?;
                     self.lifetime_ms = given.time_to_live_ms;
@@ -211,17 +218,23 @@ impl SendInfo {
     }
 }
 
+/// A piece of ancillary data.
+struct Entry {
+    header: cmsghdr,
+    data: *const u8,
+}
+
 /// The value of an entry, which has the length that it is to have.
 ///
 /// # Safety
 ///
 /// The entry's data may be read as far as its length says, and any bytes are a `T`.
-unsafe fn value<T>(entry: &cmsghdr) -> Result<T> {
-    if entry.cmsg_len != size_of::<cmsghdr>() + size_of::<T>() {
+unsafe fn value<T>(entry: &Entry) -> Result<T> {
+    if entry.header.cmsg_len != size_of::<cmsghdr>() + size_of::<T>() {
         return Err(Errno(libc::EINVAL));
     }
     // SAFETY: the data follows the header, and as much as is read is there.
-    Ok(unsafe { libc::CMSG_DATA(entry).cast::<T>().read_unaligned() })
+    Ok(unsafe { entry.data.cast::<T>().read_unaligned() })
 }
 
 /// Writes the ancillary data that a program wants with a received message; `next` is the header of the one after it.
@@ -236,12 +249,9 @@ pub(crate) unsafe fn write(message: &mut msghdr, header: &Header, next: Option<&
     let (cumulative_tsn, context) = (header.cumulative_tsn, header.context);
     let association = header.association.cast_signed();
     let flags = unordered(header);
+    // In the order in which the kernel has them.
     // SAFETY: as the caller says.
     unsafe {
-        if wants.contains(Wants::RCVINFO) {
-            let info = RcvInfo { stream, ssn, flags, ppid, tsn, cumulative_tsn, context, association };
-            out.put(SCTP_RCVINFO, info);
-        }
         if let Some(next) = next {
             let is_notification = next.kind == Kind::Notification;
             let info = NxtInfo {
@@ -252,6 +262,10 @@ pub(crate) unsafe fn write(message: &mut msghdr, header: &Header, next: Option<&
                 association: next.association.cast_signed(),
             };
             out.put(SCTP_NXTINFO, info);
+        }
+        if wants.contains(Wants::RCVINFO) {
+            let info = RcvInfo { stream, ssn, flags, ppid, tsn, cumulative_tsn, context, association };
+            out.put(SCTP_RCVINFO, info);
         }
         if wants.contains(Wants::SNDRCV) {
             let time_to_live_ms = 0;
@@ -288,17 +302,22 @@ impl Out<'_> {
     /// The message has `room` bytes for ancillary data.
     unsafe fn put<T>(&mut self, kind: c_int, value: T) {
         let header = size_of::<cmsghdr>();
-        let bytes = header + size_of::<T>();
         let place = self.message.msg_control.cast::<u8>().wrapping_add(self.used);
-        if self.room - self.used < bytes {
+        let room = self.room - self.used;
+        let bytes = (header + size_of::<T>()).min(room);
+        if bytes < header + size_of::<T>() {
             self.message.msg_flags |= libc::MSG_CTRUNC;
+        }
+        // As the kernel does it: what has room for its header is cut short.
+        if room < header {
             return;
         }
         let entry = cmsghdr { cmsg_len: bytes, cmsg_level: IPPROTO_SCTP, cmsg_type: kind };
-        // SAFETY: there is room for both.
+        // SAFETY: there is room for as much.
         unsafe {
             place.cast::<cmsghdr>().write_unaligned(entry);
-            place.add(header).cast::<T>().write_unaligned(value);
+            let value = (&raw const value).cast::<u8>();
+            std::ptr::copy_nonoverlapping(value, place.add(header), bytes - header);
         }
         self.used = (self.used + bytes.next_multiple_of(size_of::<usize>())).min(self.room);
     }

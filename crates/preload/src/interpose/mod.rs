@@ -24,13 +24,17 @@ fn number<N: From<i8>>(result: Result<N>) -> N {
     })
 }
 
-/// Runs `ours` on a descriptor that is ours, `theirs` on any other.
+/// Runs `ours` on a descriptor that is ours, `theirs` on any other. What succeeds leaves `errno` as it was.
 fn on<N: From<i8>>(
     fd: RawFd,
     ours: impl FnOnce(&Arc<Descriptor>) -> Result<N>,
     theirs: impl FnOnce() -> N,
 ) -> N {
-    let Some(descriptor) = table::find(fd) else { return theirs() };
+    let before = Errno::last();
+    let Some(descriptor) = table::find(fd) else {
+        before.set();
+        return theirs();
+    };
     match ours(&descriptor) {
         // The daemon has forgotten it.
         Err(Errno(libc::ENOTSOCK)) if matches!(descriptor.page().state(), State::Ended | State::Lost) => {
@@ -41,7 +45,10 @@ fn on<N: From<i8>>(
             table::forget(fd);
             theirs()
         }
-        result => number(result),
+        result => {
+            before.set();
+            number(result)
+        }
     }
 }
 

@@ -203,6 +203,46 @@ fn is_kernels(level: c_int, name: c_int) -> bool {
     level == libc::SOL_SOCKET && matches!(name, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO)
 }
 
+const OPTION_BYTES_TOO_MANY: usize = OPTION_BYTES_MAX + 1;
+
+/// Whether a socket has options of this level; of others nothing is read.
+fn has_options(level: c_int) -> bool {
+    matches!(level, libc::SOL_SOCKET | libc::IPPROTO_SCTP | libc::IPPROTO_IP | libc::IPPROTO_IPV6)
+}
+
+/// What a program hands over when it asks for an option, and how much room it has for the answer.
+///
+/// # Safety
+///
+/// As `getsockopt(2)`.
+unsafe fn given(
+    level: c_int,
+    value: *const c_void,
+    bytes: *const socklen_t,
+) -> Result<([u8; OPTION_BYTES_MAX], usize)> {
+    let mut given = [0; OPTION_BYTES_MAX];
+    if !has_options(level) {
+        return Ok((given, 0));
+    }
+    if !can_be_bytes(bytes) {
+        return Err(Errno(libc::EFAULT));
+    }
+    // SAFETY: as the caller says.
+    let room = unsafe { bytes.cast::<c_int>().read_unaligned() };
+    let room = usize::try_from(room).map_err(|_| Errno(libc::EINVAL))?;
+    if can_be_bytes(value) {
+        let count = room.min(OPTION_BYTES_MAX);
+        // SAFETY: as the caller says.
+        unsafe { std::ptr::copy_nonoverlapping(value.cast(), given.as_mut_ptr(), count) };
+    }
+    Ok((given, room))
+}
+
+/// Whether the kernel would have found that the value is nowhere before it came to this error.
+fn looks_first(error: Errno, value: *const c_void) -> bool {
+    !can_be_bytes(value) && !matches!(error, Errno(libc::EOPNOTSUPP | libc::ENOPROTOOPT))
+}
+
 /// # Safety
 ///
 /// As `getsockopt(2)`.
@@ -222,13 +262,14 @@ pub unsafe extern "C" fn getsockopt(
     on(
         fd,
         |descriptor| {
-            if !can_be_bytes(value) || !can_be_bytes(bytes) {
-                return Err(Errno(libc::EFAULT));
-            }
             // SAFETY: as the caller says.
-            let given =
-                unsafe { slice::from_raw_parts(value.cast::<u8>(), (*bytes as usize).min(OPTION_BYTES_MAX)) };
+            let (given, room) = unsafe { given(level, value, bytes) }?;
+            let given = &given[..room.min(OPTION_BYTES_MAX)];
             let found = match (level, name) {
+                (
+                    libc::IPPROTO_SCTP,
+                    SCTP_SOCKOPT_PEELOFF | SCTP_SOCKOPT_PEELOFF_FLAGS | SCTP_SOCKOPT_CONNECTX3,
+                ) if !can_be_bytes(value) => return Err(Errno(libc::EFAULT)),
                 (libc::IPPROTO_SCTP, SCTP_SOCKOPT_PEELOFF | SCTP_SOCKOPT_PEELOFF_FLAGS) => {
                     let peeled_off = associations::peel_off(fd, descriptor, name, given)?;
                     // SAFETY: it is written where it was read.
@@ -244,12 +285,17 @@ pub unsafe extern "C" fn getsockopt(
                 }
                 _ => match setup::own_option(fd, descriptor, level, name) {
                     Some(own) => own,
-                    None => setup::option(fd, level, name, given)?,
+                    None => setup::option(fd, level, name, given).map_err(|error| {
+                        if looks_first(error, value) { Errno(libc::EFAULT) } else { error }
+                    })?,
                 },
             };
+            if room > 0 && !can_be_bytes(value) {
+                return Err(Errno(libc::EFAULT));
+            }
             // SAFETY: no more is written than the program has room for.
             unsafe {
-                let room = (*bytes as usize).min(found.len);
+                let room = room.min(found.len);
                 std::ptr::copy_nonoverlapping(found.bytes.as_ptr(), value.cast(), room);
                 // Of local addresses the kernel counts the list alone.
                 let is_list = (level, name) == (libc::IPPROTO_SCTP, SCTP_GET_LOCAL_ADDRS);
@@ -280,15 +326,14 @@ pub unsafe extern "C" fn setsockopt(
     on(
         fd,
         |descriptor| {
-            let bytes = bytes as usize;
-            if !can_be_bytes(value) {
-                return Err(Errno(libc::EFAULT));
-            }
-            if bytes > OPTION_BYTES_MAX {
-                return Err(Errno(libc::EINVAL));
-            }
-            // SAFETY: as the caller says.
-            let value = unsafe { slice::from_raw_parts(value.cast(), bytes) };
+            let value: &[u8] = match bytes as usize {
+                OPTION_BYTES_TOO_MANY.. => return Err(Errno(libc::EINVAL)),
+                0 => &[],
+                _ if !has_options(level) => &[],
+                _ if !can_be_bytes(value) => return Err(Errno(libc::EFAULT)),
+                // SAFETY: as the caller says.
+                bytes => unsafe { slice::from_raw_parts(value.cast(), bytes) },
+            };
             match (level, name) {
                 (libc::IPPROTO_SCTP, SCTP_SOCKOPT_CONNECTX | SCTP_SOCKOPT_CONNECTX_OLD) => {
                     let (association, done) = associations::connect(fd, descriptor, value)?;
