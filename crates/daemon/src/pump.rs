@@ -60,9 +60,7 @@ pub(crate) async fn carry(socket: &Arc<Socket>, member: &Arc<Member>, waiting: W
         // What was sent is delivered, and the association shut down, when its last handle is dropped.
         Left::HalfClosed => {}
         Left::Closed if lingers => {}
-        Left::Closed => {
-            abort(association, "the program has closed its socket with SO_LINGER 0")
-        }
+        Left::Closed => abort(association, "the program has closed its socket with SO_LINGER 0"),
         Left::Unread => abort(association, UNREAD),
         Left::Abort(reason) => abort(association, &String::from_utf8_lossy(&reason)),
     }
