@@ -12,7 +12,7 @@ use carrier::page::ROOM_BYTES;
 use carrier::record::{Flags, Header, MESSAGE_BYTES_MAX};
 use rustix::io::Errno;
 use swiftwater::tokio::{Association, Listener};
-use swiftwater::{Address, Stack};
+use swiftwater::{Address, Event, Stack};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
@@ -22,7 +22,7 @@ use crate::errno;
 use crate::life::Turn;
 use crate::line::Intake;
 use crate::log;
-use crate::member::Member;
+use crate::member::{Member, Upward};
 use crate::notify;
 use crate::page::{Page, Place};
 use crate::pump::{self, Waiting};
@@ -229,7 +229,7 @@ pub(crate) fn begin(
 async fn live_on(socket: Arc<Socket>, member: Arc<Member>, outbox: Arc<Outbox>, origin: Origin) {
     let association = match set_up(origin).await {
         Ok(association) => association,
-        Err(error) => return cannot_start(&socket, &member, error).await,
+        Err(error) => return cannot_start(&socket, &member, &outbox, error).await,
     };
     if let Some(place) = outbox.place {
         socket.page.set_entry_streams_out(place, association.streams_out());
@@ -241,8 +241,9 @@ async fn live_on(socket: Arc<Socket>, member: Arc<Member>, outbox: Arc<Outbox>, 
     }
     // What waits while nothing more comes leaves at once.
     while let Some((header, content)) = outbox.front(|| association.flush()).await {
-        // What is sent into an association that is gone is lost, as in the kernel.
-        let _ = pump::pass_on(&association, &header, content).await;
+        if pump::pass_on(&association, &header, content).await.is_err() {
+            return give_back(&socket, &member, &outbox).await;
+        }
         outbox.pop(&socket.page);
     }
 }
@@ -257,15 +258,36 @@ async fn set_up(origin: Origin) -> Result<Association, Errno> {
     }
 }
 
-async fn cannot_start(socket: &Socket, member: &Member, error: Errno) {
+async fn cannot_start(socket: &Socket, member: &Member, outbox: &Outbox, error: Errno) {
     forget(socket, member);
     member.set_failed(error);
-    if let Some(notification) = notify::cannot_start(member, |kind| socket.wants(kind)) {
+    tell(socket, notify::cannot_start(member, |kind| socket.wants(kind))).await;
+    give_back(socket, member, outbox).await;
+    silent(socket);
+}
+
+/// What waits for an association that is gone was not sent, and the program may want to know.
+async fn give_back(socket: &Socket, member: &Member, outbox: &Outbox) {
+    let waiting = std::mem::take(&mut outbox.letters().waiting);
+    for (header, data) in waiting {
+        let unsent = Event::SendFailed {
+            info: pump::send_info(&header),
+            data,
+            was_sent: false,
+            beginning: true,
+            ending: true,
+            cause: 0,
+        };
+        tell(socket, notify::of(member, &unsent, |kind| socket.wants(kind))).await;
+    }
+}
+
+async fn tell(socket: &Socket, notifications: impl IntoIterator<Item = Upward>) {
+    for notification in notifications {
         let _one_at_a_time = socket.delivery.lock().await;
         // A program that is gone needs no news.
         let _ = socket.line.put(notification.header(), notification.blocks()).await;
     }
-    silent(socket);
 }
 
 async fn end_after(socket: Arc<Socket>, member: Arc<Member>) {

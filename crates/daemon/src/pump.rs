@@ -143,7 +143,7 @@ pub(crate) async fn pass_on(
     }
 }
 
-fn send_info(header: &Header) -> SendInfo {
+pub(crate) fn send_info(header: &Header) -> SendInfo {
     SendInfo {
         stream: header.stream,
         ppid: header.ppid,
