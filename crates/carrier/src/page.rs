@@ -34,6 +34,9 @@ pub struct Page {
     pub error: AtomicI32,
     /// What is to come with received messages ([`Wants`]). Written by the daemon.
     pub wants: AtomicU32,
+    /// No message on the carrier is longer, up to the first [`Kind::Notice`](crate::record::Kind::Notice) there. Written by the
+    /// daemon, before it sends that.
+    pub longest: AtomicU32,
     /// Outbound streams, once the association is up. Written by the daemon, as the next.
     pub streams_out: AtomicU32,
     /// The peer; see [`Page::peer`].
@@ -126,6 +129,8 @@ impl Page {
     pub const ERROR_AT: u64 = offset_of!(Page, error) as u64;
     /// Where it writes what is wanted.
     pub const WANTS_AT: u64 = offset_of!(Page, wants) as u64;
+    /// Where it writes how long messages may be.
+    pub const LONGEST_AT: u64 = offset_of!(Page, longest) as u64;
     /// Where it writes the number of outbound streams.
     pub const STREAMS_OUT_AT: u64 = offset_of!(Page, streams_out) as u64;
     /// Where it writes the peer.

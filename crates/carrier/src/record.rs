@@ -28,6 +28,9 @@ pub enum Kind {
     Notification,
     /// To a listener: an association, with the descriptors of its carrier and its page, and the peer's address.
     Accepted,
+    /// To the program: longer messages follow than before (see [`Page::longest`](crate::page::Page::longest)). It has no bytes;
+    /// whoever finds it takes it away and waits for the next record, which follows at once.
+    Notice,
     /// From the program's end: keeps it from polling writable while it connects. Thrown away.
     Filler,
 }
@@ -131,6 +134,7 @@ impl Header {
             Kind::Accepted => 2,
             Kind::Filler => 3,
             Kind::Notification => 4,
+            Kind::Notice => 5,
         };
         let mut w = Writer::new(&mut out);
         w.u16(kind).u16(self.flags.0).u16(self.stream).u16(self.ssn);
@@ -150,6 +154,7 @@ impl Header {
             2 => Kind::Accepted,
             3 => Kind::Filler,
             4 => Kind::Notification,
+            5 => Kind::Notice,
             _ => return None,
         };
         let flags = Some(r.u16()?).filter(|flags| flags & !Flags::ALL == 0).map(Flags)?;

@@ -81,7 +81,7 @@ proptest! {
         address in prop::option::of(address()),
         bytes in 0..=record::PAYLOAD_BYTES_MAX as u32,
     ) {
-        for kind in [Kind::Data, Kind::Notification, Kind::Accepted, Kind::Filler] {
+        for kind in [Kind::Data, Kind::Notification, Kind::Accepted, Kind::Notice, Kind::Filler] {
             let flags = Flags::END.with(Flags::UNORDERED);
             let header = Header {
                 kind, flags, stream, ssn, ppid, tsn, cumulative_tsn, context, lifetime_ms, association, bytes, address,

@@ -286,7 +286,7 @@ async fn tell(socket: &Socket, notifications: impl IntoIterator<Item = Upward>) 
     for notification in notifications {
         let _one_at_a_time = socket.delivery.lock().await;
         // A program that is gone needs no news.
-        let _ = socket.line.put(notification.header(), notification.blocks()).await;
+        let _ = socket.put(notification.header(), notification.blocks()).await;
     }
 }
 

@@ -93,6 +93,10 @@ impl Page {
         self.write(Layout::LOCAL_AT, &Layout::encode_peer(local));
     }
 
+    pub(crate) fn set_longest(&self, bytes: u32) {
+        self.write(Layout::LONGEST_AT, &bytes.to_ne_bytes());
+    }
+
     pub(crate) fn set_peer(&self, peer: &SocketAddr, streams_out: u16) {
         self.write(Layout::PEER_AT, &Layout::encode_peer(peer));
         self.write(Layout::STREAMS_OUT_AT, &u32::from(streams_out).to_ne_bytes());

@@ -70,10 +70,13 @@ fn move_records(
         }
     }
     for (n, record) in records.iter().enumerate() {
-        let is_its = Header::parse(&record.bytes).is_some_and(|header| header.association == id);
-        let stays = !is_its || (n == 0 && front_begun);
-        let line = if stays { &socket.line } else { &new.line };
-        line.try_put_raw(record)?;
+        match Header::parse(&record.bytes) {
+            Some(header) if header.association == id && !(n == 0 && front_begun) => {
+                new.expect(header.bytes);
+                new.line.try_put_raw(record)?;
+            }
+            _ => socket.line.try_put_raw(record)?,
+        }
     }
     Ok(())
 }

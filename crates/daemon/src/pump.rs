@@ -217,7 +217,7 @@ impl Hand<'_> {
         if self.begun.is_none() {
             self.begun = Some(self.socket.delivery.lock().await);
         }
-        self.unread = self.socket.line.put(upward.header(), upward.blocks()).await.is_err();
+        self.unread = self.socket.put(upward.header(), upward.blocks()).await.is_err();
         if upward.header().flags.contains(Flags::END) {
             self.begun = None;
         }

@@ -7,8 +7,10 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use carrier::name::CarrierName;
 use carrier::page::State;
+use carrier::record::{Header, Kind};
 use rustix::io::Errno;
 use rustix::net::SocketType;
 use swiftwater::Stack;
@@ -83,10 +85,21 @@ pub(crate) struct Socket {
     pub(crate) page: Page,
     /// Held by who hands a message up, from its first part to its last.
     pub(crate) delivery: tokio::sync::Mutex<()>,
+    longest: Mutex<Longest>,
     inner: Mutex<Inner>,
     /// What it becomes, to its task.
     turns: mpsc::UnboundedSender<Turn>,
 }
+
+/// How long messages have been so far. A reader whose buffer is as large takes a message without looking at it first.
+#[derive(Default)]
+struct Longest {
+    bytes: u32,
+    notices: u32,
+}
+
+/// After so many notices lengths are rounded up, so that there are few in all.
+const EXACT_NOTICES_MAX: u32 = 8;
 
 /// The addresses and the port that a socket is bound to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,9 +145,41 @@ impl Socket {
         self.turns.send(turn).map_err(|_| Errno::BADF)
     }
 
+    /// Hands a message or a notification to the program; waits for room. The caller holds `delivery`.
+    pub(crate) async fn put(&self, header: &Header, blocks: &[Bytes]) -> Result<(), Errno> {
+        let grown = self.longest().grown(header.bytes);
+        if let Some(longest) = grown {
+            self.page.set_longest(longest.bytes);
+            self.line.put(&Header::new(Kind::Notice), &[]).await?;
+            // Given up before that, it is said again.
+            *self.longest() = longest;
+        }
+        self.line.put(header, blocks).await
+    }
+
+    /// Messages up to this length are put into the carrier before anybody reads from it.
+    pub(crate) fn expect(&self, bytes: u32) {
+        let mut longest = self.longest();
+        longest.bytes = longest.bytes.max(bytes);
+        self.page.set_longest(longest.bytes);
+    }
+
+    fn longest(&self) -> MutexGuard<'_, Longest> {
+        self.longest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whether the program has subscribed to notifications of this kind.
     pub(crate) fn wants(&self, kind: notify::Type) -> bool {
         self.lock().settings.subscribes(kind)
+    }
+}
+
+impl Longest {
+    /// What holds once a message of this length has been announced. `None`: that is not necessary.
+    fn grown(&self, bytes: u32) -> Option<Longest> {
+        let exact = self.notices < EXACT_NOTICES_MAX;
+        let longest = if exact { bytes } else { bytes.next_power_of_two() };
+        (bytes > self.bytes).then_some(Longest { bytes: longest, notices: self.notices + 1 })
     }
 }
 
@@ -188,9 +233,10 @@ impl Sockets {
         let members = BTreeMap::new();
         let inner = Inner { stage, bound: None, local: None, peer: None, settings, members, heard: 0 };
         let page = Page::new(v6, style, stage)?;
-        let delivery = tokio::sync::Mutex::default();
+        let (delivery, longest) = (tokio::sync::Mutex::default(), Mutex::default());
         let inner = Mutex::new(inner);
-        let socket = Arc::new(Socket { number, v6, style, share, line, page, delivery, inner, turns });
+        let socket = Socket { number, v6, style, share, line, page, delivery, longest, inner, turns };
+        let socket = Arc::new(socket);
         table.by_number.insert(number, Arc::clone(&socket));
         tokio::spawn(life::live(Arc::clone(self), Arc::clone(&socket), come));
         Ok((socket, theirs))

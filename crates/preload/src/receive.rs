@@ -1,14 +1,15 @@
 //! Receiving.
 //!
-//! A short read would drop the rest of a record. So a record is peeked at, and taken away when its last byte has been
-//! read; until then the page says how far it was read, and the kernel's peek offset stands there. All that happens under
-//! the lock of the page, which nobody holds while it waits.
+//! A short read would drop the rest of a record. So a record that may be longer than the program's buffer is peeked at, and
+//! taken away when its last byte has been read; until then the page says how far it was read, and the kernel's peek offset
+//! stands there. How long records may be, the page says, too. All that happens under the lock of the page, which nobody holds
+//! while it waits.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use carrier::page::{Page, State};
-use carrier::record::{Flags, HEADER_BYTES, Header, Kind};
+use carrier::record::{Flags, HEADER_BYTES, Header, Kind, PAYLOAD_BYTES_MAX};
 use libc::{c_int, iovec};
 
 use crate::descriptor::Descriptor;
@@ -87,12 +88,21 @@ pub(crate) fn next(fd: RawFd, page: &Page) -> Option<Header> {
 /// The header of the record at the front.
 fn peek(fd: RawFd) -> Result<Option<Header>> {
     let mut bytes = [0; HEADER_BYTES];
-    let place = [Buffers::of(&mut bytes)];
-    // SAFETY: the place may be written.
-    match unsafe { system::receive::<0>(fd, &place, libc::MSG_PEEK | libc::MSG_DONTWAIT) } {
-        Ok(_) => Ok(Header::parse(&bytes)),
-        Err(Errno(libc::EAGAIN)) => Ok(None),
-        Err(error) => Err(error),
+    loop {
+        let place = [Buffers::of(&mut bytes)];
+        // SAFETY: the place may be written.
+        match unsafe { system::receive::<0>(fd, &place, libc::MSG_PEEK | libc::MSG_DONTWAIT) } {
+            Ok(_) => {}
+            Err(Errno(libc::EAGAIN)) => return Ok(None),
+            Err(error) => return Err(error),
+        }
+        match Header::parse(&bytes) {
+            Some(Header { kind: Kind::Notice, .. }) => {
+                system::receive_nothing(fd, libc::MSG_DONTWAIT)?;
+                await_noticed(fd)?;
+            }
+            header => return Ok(header),
+        }
     }
 }
 
@@ -106,14 +116,15 @@ fn take(fd: RawFd, page: &Page, place: Buffers<'_>, flags: c_int) -> Result<Mess
         let in_record = front.filter(|header| !header.flags.contains(Flags::IN_MEMFD));
         system::set_peek_offset(fd, in_record.map_or(-1, |_| (HEADER_BYTES as u32 + consumed) as c_int))?;
     }
-    let look = match front {
-        Some(header) => look_on(fd, header, consumed as usize, place)?,
-        None => match look(fd, place)? {
-            Some(look) => look,
-            None => return end(fd, page),
-        },
+    let found = match front {
+        Some(header) => Found::Record(look_on(fd, header, consumed as usize, place)?),
+        None => find(fd, page, place, flags)?,
     };
-    let Look { header, before, bytes } = look;
+    let Look { header, before, bytes } = match found {
+        Found::Record(look) => look,
+        Found::Taken(message) => return Ok(message),
+        Found::End => return end(fd, page),
+    };
     let until = before + bytes;
     let whole = until == header.bytes as usize;
     let in_record = !header.flags.contains(Flags::IN_MEMFD);
@@ -142,6 +153,49 @@ fn take(fd: RawFd, page: &Page, place: Buffers<'_>, flags: c_int) -> Result<Mess
     Ok(Message { bytes, header: Some(header), whole: whole && header.flags.contains(Flags::END) })
 }
 
+/// What is at the front.
+enum Found {
+    /// A record, which is still there.
+    Record(Look),
+    /// One that has been taken away.
+    Taken(Message),
+    /// Nothing, and nothing will come.
+    End,
+}
+
+/// Finds a record that nobody has read of. One that is sure to fit is taken away in one go.
+fn find(fd: RawFd, page: &Page, place: Buffers<'_>, flags: c_int) -> Result<Found> {
+    loop {
+        let longest = page.longest.load(Acquire) as usize;
+        let fits = longest <= place.bytes().min(PAYLOAD_BYTES_MAX) && flags & libc::MSG_PEEK == 0;
+        let (bytes, header) = if fits { take_whole(fd, place)? } else { look(fd, place)? };
+        match header {
+            None => return Ok(Found::End),
+            // What the page says of the records after it is there by now.
+            Some(Header { kind: Kind::Notice, .. }) => {
+                if !fits {
+                    system::receive_nothing(fd, libc::MSG_DONTWAIT)?;
+                }
+                await_noticed(fd)?;
+            }
+            Some(header) if fits => {
+                let whole = header.flags.contains(Flags::END);
+                return Ok(Found::Taken(Message { bytes, header: Some(header), whole }));
+            }
+            Some(header) => return Ok(Found::Record(Look { header, before: 0, bytes })),
+        }
+    }
+}
+
+/// After a notice the daemon sends a message at once. It is waited for: what polls readable is readable.
+fn await_noticed(fd: RawFd) -> Result<()> {
+    let at_most = libc::timespec { tv_sec: 1, tv_nsec: 0 };
+    match system::poll(fd, libc::POLLIN, Some(at_most)) {
+        Ok(_) | Err(Errno(libc::EINTR)) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
 /// What was seen of the record at the front.
 struct Look {
     header: Header,
@@ -151,8 +205,23 @@ struct Look {
     bytes: usize,
 }
 
-/// Looks at a record that nobody has read of. `None`: there is none, and will be none.
-fn look(fd: RawFd, place: Buffers<'_>) -> Result<Option<Look>> {
+/// Takes a record away that is no longer than `place`; says how many bytes of it are there. No header: there is none, and will
+/// be none.
+fn take_whole(fd: RawFd, place: Buffers<'_>) -> Result<(usize, Option<Header>)> {
+    let mut bytes = [0; HEADER_BYTES];
+    let received = with_header(&mut bytes, place, |iov| {
+        // SAFETY: the header and the program's buffer may be written.
+        unsafe { system::receive::<0>(fd, iov, libc::MSG_DONTWAIT) }
+    })?;
+    match received.bytes {
+        0 => Ok((0, None)),
+        all => parse(&bytes).map(|header| (all - HEADER_BYTES, Some(header))),
+    }
+}
+
+/// Looks at a record that nobody has read of; says how many bytes of it are in `place`. No header: there is none, and will be
+/// none.
+fn look(fd: RawFd, place: Buffers<'_>) -> Result<(usize, Option<Header>)> {
     let mut bytes = [0; HEADER_BYTES];
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT | libc::MSG_TRUNC;
     let received = with_header(&mut bytes, place, |iov| {
@@ -161,23 +230,26 @@ fn look(fd: RawFd, place: Buffers<'_>) -> Result<Option<Look>> {
     })?;
     let [memfd] = received.descriptors;
     if received.bytes == 0 {
-        return Ok(None);
+        return Ok((0, None));
     }
-    let header =
-        Header::parse(&bytes).filter(|header| matches!(header.kind, Kind::Data | Kind::Notification));
-    let look = header.ok_or(Errno(libc::EPROTO)).and_then(|header| {
+    let seen = parse(&bytes).and_then(|header| {
         let bytes = match header.flags.contains(Flags::IN_MEMFD) {
             true if memfd < 0 => return Err(Errno(libc::EMFILE)),
             // SAFETY: the program's buffer may be written.
             true => unsafe { system::read_at(memfd, place, 0) }?,
             false => place.bytes().min(header.bytes as usize),
         };
-        Ok(Look { header, before: 0, bytes })
+        Ok((bytes, Some(header)))
     });
     if memfd >= 0 {
         system::close(memfd);
     }
-    look.map(Some)
+    seen
+}
+
+fn parse(record: &[u8; HEADER_BYTES]) -> Result<Header> {
+    let for_us = |kind| matches!(kind, Kind::Data | Kind::Notification | Kind::Notice);
+    Header::parse(record).filter(|header| for_us(header.kind)).ok_or(Errno(libc::EPROTO))
 }
 
 /// Looks at the rest of a record.

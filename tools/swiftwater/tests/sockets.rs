@@ -36,6 +36,11 @@ fn messages_are_read_in_parts() {
 }
 
 #[test]
+fn readers_need_not_know_how_long_messages_are() {
+    run("lengths", &[]);
+}
+
+#[test]
 fn what_goes_with_a_message_arrives_with_it() {
     run("ancillary", &[]);
 }
