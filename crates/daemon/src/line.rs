@@ -4,6 +4,8 @@ use std::cell::RefCell;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -36,7 +38,11 @@ const ROOM_LOOKS: Duration = Duration::from_millis(1);
 const FINAL: SealFlags = SealFlags::WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW);
 
 /// The daemon's end of a carrier.
-pub(crate) struct Line(AsyncFd<OwnedFd>);
+pub(crate) struct Line {
+    descriptor: AsyncFd<OwnedFd>,
+    /// Sending has found that the program has left something unread. The kernel says that once.
+    reset: AtomicBool,
+}
 
 /// What has come from the program.
 #[derive(Debug)]
@@ -57,7 +63,8 @@ pub(crate) fn pair(name: CarrierName) -> Result<(Line, OwnedFd), Errno> {
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     rustix::net::bind(&ours, &SocketAddrUnix::new_abstract_name(&name.encode())?)?;
     rustix::io::ioctl_fionbio(&ours, true)?;
-    Ok((Line(register(ours, Interest::READABLE)?), theirs))
+    let descriptor = register(ours, Interest::READABLE)?;
+    Ok((Line { descriptor, reset: AtomicBool::new(false) }, theirs))
 }
 
 pub(crate) fn register(descriptor: OwnedFd, interest: Interest) -> Result<AsyncFd<OwnedFd>, Errno> {
@@ -146,7 +153,7 @@ impl Line {
             asked = true;
             Ok(ROOM.with_borrow_mut(|room| self.receive(room))?)
         };
-        match self.0.try_io(Interest::READABLE, receive) {
+        match self.descriptor.try_io(Interest::READABLE, receive) {
             Err(_) if !asked => ROOM.with_borrow_mut(|room| self.receive(room)),
             taken => taken.map_err(errno_of),
         }
@@ -157,13 +164,13 @@ impl Line {
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut iov = [IoSliceMut::new(room.make())];
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-        let bytes = match rustix::net::recvmsg(&self.0, &mut iov, &mut control, flags) {
+        let bytes = match rustix::net::recvmsg(&self.descriptor, &mut iov, &mut control, flags) {
             Ok(received) => received.bytes,
             Err(Errno::CONNRESET) => return Ok(Intake::Unread),
             Err(error) => return Err(error),
         };
         if bytes == 0 {
-            return Ok(Intake::End);
+            return Ok(if self.reset.load(Relaxed) { Intake::Unread } else { Intake::End });
         }
         let record = room.take(bytes);
         let Some((header, _)) = Header::split(&record) else { return Ok(Intake::Malformed) };
@@ -183,7 +190,7 @@ impl Line {
     pub(crate) async fn take(&self) -> Result<Intake, Errno> {
         loop {
             let receive = |_: &OwnedFd| Ok(ROOM.with_borrow_mut(|room| self.receive(room))?);
-            let taken = self.0.async_io(Interest::READABLE, receive).await.map_err(errno_of)?;
+            let taken = self.descriptor.async_io(Interest::READABLE, receive).await.map_err(errno_of)?;
             if !matches!(taken, Intake::Message(Header { kind: Kind::Filler, .. }, _)) {
                 return Ok(taken);
             }
@@ -194,24 +201,24 @@ impl Line {
     pub(crate) async fn hung_up(&self) {
         // Nothing urgent ever comes, and a hang-up, which the runtime counts among what is urgent, stays.
         // Should it fail, the runtime is gone, and nothing waits any more.
-        let _ = self.0.ready(Interest::PRIORITY).await;
+        let _ = self.descriptor.ready(Interest::PRIORITY).await;
     }
 
     /// Waits until the program's end is closed.
     pub(crate) async fn closed(&self) {
         // It is not registered for room to write; a hang-up, which the runtime counts with that, is always told.
         // Should it fail, the runtime is gone, and nothing waits any more.
-        let _ = self.0.ready(Interest::WRITABLE).await;
+        let _ = self.descriptor.ready(Interest::WRITABLE).await;
     }
 
     /// Bytes that the program has sent and nobody has taken, with a header for each message.
     pub(crate) fn waiting_bytes(&self) -> u64 {
-        rustix::io::ioctl_fionread(&self.0).unwrap_or(0)
+        rustix::io::ioctl_fionread(&self.descriptor).unwrap_or(0)
     }
 
     /// Whether the program's end is closed.
     pub(crate) fn is_hung_up(&self) -> bool {
-        polls(self.0.as_fd(), PollFlags::HUP)
+        polls(self.descriptor.as_fd(), PollFlags::HUP)
     }
 
     /// Hands a message to the program; waits for room.
@@ -253,7 +260,7 @@ impl Line {
     /// Waits until the carrier polls writable. Only who waits is told, by a registration of its own: otherwise the daemon
     /// would be woken each time that a program reads.
     async fn has_room(&self) {
-        let copy = rustix::io::fcntl_dupfd_cloexec(&self.0, 0);
+        let copy = rustix::io::fcntl_dupfd_cloexec(&self.descriptor, 0);
         match copy.and_then(|copy| register(copy, Interest::WRITABLE)) {
             Ok(copy) => drop(copy.writable().await),
             // No descriptor is left for that.
@@ -268,7 +275,11 @@ impl Line {
             control.push(SendAncillaryMessage::ScmRights(descriptors));
         }
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        rustix::net::sendmsg(&self.0, record, &mut control, flags).map(drop)
+        let sent = rustix::net::sendmsg(&self.descriptor, record, &mut control, flags);
+        if sent == Err(Errno::CONNRESET) {
+            self.reset.store(true, Relaxed);
+        }
+        sent.map(drop)
     }
 
     /// Hands a record over that was taken from a program's end, if there is room.
@@ -281,13 +292,13 @@ impl Line {
     /// nobody while they are on their way.
     pub(crate) fn keep_short(&self) {
         // The kernel takes the least that it allows instead. Should it refuse, the line is longer.
-        let _ = rustix::net::sockopt::set_socket_send_buffer_size(&self.0, 0);
+        let _ = rustix::net::sockopt::set_socket_send_buffer_size(&self.descriptor, 0);
     }
 
     /// The program reads what is there, and then the end.
     pub(crate) fn end(&self) {
         // One that is closed already needs no end.
-        let _ = rustix::net::shutdown(&self.0, Shutdown::Write);
+        let _ = rustix::net::shutdown(&self.descriptor, Shutdown::Write);
     }
 }
 
