@@ -66,7 +66,7 @@ impl Sockets {
         inner.peer = Some(seen);
         inner.local = local_toward(hosts[0]).map(|local| SocketAddr::new(local, bound.port));
         socket.set_stage(&mut inner, State::Connecting);
-        let member = Arc::new(Member::new(self.next_association(), seen));
+        let member = Arc::new(Member::new(self.next_association(), seen, inner.settings.tuning.clone()));
         inner.members.insert(member.id, Arc::clone(&member));
         let stack = self.stack_for(&inner, init);
         let server = self.address(hosts, seen.port());

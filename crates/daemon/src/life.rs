@@ -58,7 +58,6 @@ pub(crate) async fn live(sockets: Arc<Sockets>, socket: Arc<Socket>, mut turns: 
             }
             Some(Turn::Unlisten) => true,
             Some(Turn::Carry { member, waiting }) => {
-                socket.lock().members.insert(member.id, Arc::clone(&member));
                 pump::carry(&socket, &member, waiting).await;
                 false
             }
@@ -103,6 +102,7 @@ async fn connect(
                 socket.set_stage(&mut inner, State::Connected);
             }
             member.set_up(association);
+            socket.tune(member);
             pump::carry(socket, member, Waiting::new()).await;
             false
         }
@@ -156,16 +156,19 @@ async fn hand_over(
         (inner.settings.clone(), inner.bound.clone())
     };
     let wants = settings.wants;
+    let tuning = settings.tuning.clone();
     let (socket, theirs) =
         sockets.open(listener.share.owner, listener.v6, Style::OneToOne, State::Connected, settings)?;
+    socket.page.set_peer(&peer, association.streams_out());
+    let member = Arc::new(Member::with(sockets.next_association(), peer, association, tuning));
+    socket.tune(&member);
     {
         let mut inner = socket.lock();
+        inner.members.insert(member.id, Arc::clone(&member));
         inner.peer = Some(peer);
         inner.local = bound.map(|bound| bound.first());
     }
     socket.page.set_wants(wants);
-    socket.page.set_peer(&peer, association.streams_out());
-    let member = Arc::new(Member::with(sockets.next_association(), peer, association));
     let turn = socket.take_turn(Turn::Carry { member, waiting: Waiting::new() });
     let (record, bytes) = record::encode_accepted(&peer);
     listener.line.put_record(&record[..bytes], &[theirs.as_fd(), socket.page.as_fd()]).await?;

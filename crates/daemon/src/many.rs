@@ -211,7 +211,8 @@ pub(crate) fn begin(
     peer: SocketAddr,
     origin: Origin,
 ) -> Arc<Member> {
-    let member = Arc::new(Member::new(sockets.next_association(), peer));
+    let tuning = socket.lock().settings.tuning.clone();
+    let member = Arc::new(Member::new(sockets.next_association(), peer, tuning));
     let outbox = Arc::new(Outbox::new(socket.page.enter(member.id, 0, &peer)));
     *member.outbox() = Some(Arc::clone(&outbox));
     {
@@ -235,13 +236,14 @@ async fn live_on(socket: Arc<Socket>, member: Arc<Member>, outbox: Arc<Outbox>, 
         socket.page.set_entry_streams_out(place, association.streams_out());
     }
     member.set_up(association.clone());
+    socket.tune(&member);
     if !outbox.letters().closed {
         let upward = tokio::spawn(end_after(Arc::clone(&socket), Arc::clone(&member)));
         outbox.tasks().push(upward);
     }
     // What waits while nothing more comes leaves at once.
     while let Some((header, content)) = outbox.front(|| association.flush()).await {
-        if pump::pass_on(&association, &header, content).await.is_err() {
+        if pump::pass_on(&association, &pump::completed(&member, header), content).await.is_err() {
             return give_back(&socket, &member, &outbox).await;
         }
         outbox.pop(&socket.page);
@@ -261,7 +263,7 @@ async fn set_up(origin: Origin) -> Result<Association, Errno> {
 async fn cannot_start(socket: &Socket, member: &Member, outbox: &Outbox, error: Errno) {
     forget(socket, member);
     member.set_failed(error);
-    tell(socket, notify::cannot_start(member, |kind| socket.wants(kind))).await;
+    tell(socket, notify::cannot_start(member, |kind| member.wants(kind))).await;
     give_back(socket, member, outbox).await;
     silent(socket);
 }
@@ -271,14 +273,14 @@ async fn give_back(socket: &Socket, member: &Member, outbox: &Outbox) {
     let waiting = std::mem::take(&mut outbox.letters().waiting);
     for (header, data) in waiting {
         let unsent = Event::SendFailed {
-            info: pump::send_info(&header),
+            info: pump::send_info(&pump::completed(member, header)),
             data,
             was_sent: false,
             beginning: true,
             ending: true,
             cause: 0,
         };
-        tell(socket, notify::of(member, &unsent, |kind| socket.wants(kind))).await;
+        tell(socket, notify::of(member, &unsent, |kind| member.wants(kind))).await;
     }
 }
 

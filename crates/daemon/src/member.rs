@@ -12,6 +12,8 @@ use swiftwater::tokio::Association;
 use tokio::sync::watch;
 
 use crate::many::Outbox;
+use crate::notify;
+use crate::options::Tuning;
 
 /// The first number of an association: those before stand for the socket, for the one that is meant, and for all, as with
 /// the kernel (`SCTP_FUTURE_ASSOC` and others).
@@ -24,6 +26,8 @@ pub(crate) struct Member {
     /// Its peer, as the program sees it.
     pub(crate) peer: SocketAddr,
     association: OnceLock<Association>,
+    /// What was set for it.
+    tuning: Mutex<Tuning>,
     outcome: watch::Sender<Outcome>,
     /// What is being handed to the program; it stays here until it is. Whoever hands up holds the lock.
     pub(crate) held: tokio::sync::Mutex<VecDeque<Upward>>,
@@ -62,11 +66,12 @@ impl Upward {
 }
 
 impl Member {
-    pub(crate) fn new(id: u32, peer: SocketAddr) -> Member {
+    pub(crate) fn new(id: u32, peer: SocketAddr, tuning: Tuning) -> Member {
         Member {
             id,
             peer,
             association: OnceLock::new(),
+            tuning: Mutex::new(tuning),
             outcome: watch::Sender::new(Outcome::Pending),
             held: tokio::sync::Mutex::default(),
             outbox: Mutex::default(),
@@ -74,8 +79,8 @@ impl Member {
     }
 
     /// One that is up.
-    pub(crate) fn with(id: u32, peer: SocketAddr, association: Association) -> Member {
-        let member = Member::new(id, peer);
+    pub(crate) fn with(id: u32, peer: SocketAddr, association: Association, tuning: Tuning) -> Member {
+        let member = Member::new(id, peer, tuning);
         member.set_up(association);
         member
     }
@@ -94,6 +99,20 @@ impl Member {
     /// `None`: it is being set up.
     pub(crate) fn association(&self) -> Option<&Association> {
         self.association.get()
+    }
+
+    pub(crate) fn tuning(&self) -> MutexGuard<'_, Tuning> {
+        self.tuning.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the program has subscribed to notifications of this kind.
+    pub(crate) fn wants(&self, kind: notify::Type) -> bool {
+        self.tuning().subscribes(kind.subscription())
+    }
+
+    /// Outbound streams; 0 while that is not known.
+    pub(crate) fn streams_out(&self) -> u16 {
+        self.association().map_or(0, Association::streams_out)
     }
 
     pub(crate) fn outcome(&self) -> Outcome {

@@ -28,7 +28,7 @@ pub(crate) enum Type {
 }
 
 /// `SCTP_SN_TYPE_BASE`, which is `SCTP_DATA_IO_EVENT`.
-const FIRST_TYPE: u16 = 1 << 15;
+pub(crate) const FIRST_TYPE: u16 = 1 << 15;
 
 impl Type {
     /// Its place in `struct sctp_event_subscribe`.

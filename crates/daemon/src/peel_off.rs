@@ -39,6 +39,7 @@ impl Sockets {
         let page = new.page.as_fd().try_clone_to_owned().map_err(|_| Errno::MFILE)?;
         {
             let mut inner = new.lock();
+            inner.members.insert(member.id, Arc::clone(&member));
             inner.peer = Some(member.peer);
             inner.local = bound.map(|bound| bound.first());
         }

@@ -42,7 +42,7 @@ enum Left {
 pub(crate) async fn carry(socket: &Arc<Socket>, member: &Arc<Member>, waiting: Waiting) {
     let Some(association) = member.association() else { return };
     let mut upward = Upwards(tokio::spawn(end_after(Arc::clone(socket), Arc::clone(member))));
-    let mut left = down(socket, association, waiting).await;
+    let mut left = down(socket, member, association, waiting).await;
     if let Left::HalfClosed = left {
         // One that is gone already needs no end.
         let _ = association.shutdown().await;
@@ -83,7 +83,7 @@ impl Drop for Upwards {
 }
 
 /// From the carrier into the association.
-async fn down(socket: &Socket, association: &Association, mut waiting: Waiting) -> Left {
+async fn down(socket: &Socket, member: &Member, association: &Association, mut waiting: Waiting) -> Left {
     // What is sent into an association that is gone is lost, as in the kernel.
     let mut gone = false;
     loop {
@@ -94,6 +94,7 @@ async fn down(socket: &Socket, association: &Association, mut waiting: Waiting) 
                 Err(left) => return left,
             },
         };
+        let header = completed(member, header);
         if header.flags.contains(Flags::ABORT) {
             return Left::Abort(content);
         }
@@ -121,6 +122,23 @@ async fn take(socket: &Socket, association: &Association) -> Result<(Header, Byt
             Err(Left::Abort(Bytes::from_static(b"the program has broken its socket")))
         }
         Err(_) => Err(Left::Closed),
+    }
+}
+
+/// A message of which the program has said nothing goes as it has said for all.
+pub(crate) fn completed(member: &Member, header: Header) -> Header {
+    if !header.flags.contains(Flags::BY_DEFAULT) {
+        return header;
+    }
+    let sending = member.tuning().sending;
+    Header {
+        flags: sending.flags().into_iter().fold(header.flags, Flags::with),
+        stream: sending.stream,
+        // Programs hand over the bytes as they are to travel.
+        ppid: u32::from_be(sending.ppid),
+        context: sending.context,
+        lifetime_ms: sending.lifetime_ms,
+        ..header
     }
 }
 
@@ -191,7 +209,7 @@ pub(crate) async fn up(socket: &Socket, member: &Member, ended: impl FnOnce(Opti
                 if let Event::Down(loss) = &event {
                     end(loss.as_ref().map(|loss| loss.kind));
                 }
-                held.extend(notify::of(member, &event, |kind| socket.wants(kind)));
+                held.extend(notify::of(member, &event, |kind| member.wants(kind)));
             }
             Ok(None) => return end(None),
             Err(RecvError::Lost(loss)) => return end(Some(loss.kind)),
@@ -233,6 +251,7 @@ fn data(member: &Member, message: Message) -> Upward {
         tsn: info.tsn,
         cumulative_tsn: info.cumulative_tsn,
         association: member.id,
+        context: member.tuning().context,
         // The receive buffer bounds it.
         bytes: message.len() as u32,
         address: Some(member.peer),

@@ -100,7 +100,7 @@ impl Sockets {
                 let value = match (level, name) {
                     (IPPROTO_SCTP, SCTP_GET_PEER_ADDRS) => socket.peer_addresses(value)?,
                     (IPPROTO_SCTP, SCTP_GET_LOCAL_ADDRS) => socket.local_addresses(value)?,
-                    _ => socket.option(level, name)?,
+                    _ => socket.option(level, name, value)?,
                 };
                 return Ok(Answer::Value(value).into());
             }

@@ -19,7 +19,6 @@ use tokio::sync::{Semaphore, mpsc};
 use crate::life::{self, Turn};
 use crate::line::{self, Line};
 use crate::member::{FIRST_ID, Member};
-use crate::notify;
 use crate::options::Settings;
 use crate::owner::{Owner, Share, Shares};
 use crate::page::Page;
@@ -166,11 +165,6 @@ impl Socket {
 
     fn longest(&self) -> MutexGuard<'_, Longest> {
         self.longest.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether the program has subscribed to notifications of this kind.
-    pub(crate) fn wants(&self, kind: notify::Type) -> bool {
-        self.lock().settings.subscribes(kind)
     }
 }
 

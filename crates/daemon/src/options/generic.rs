@@ -1,0 +1,165 @@
+//! `SOL_SOCKET`, `IPPROTO_IP` and `IPPROTO_IPV6`.
+
+use carrier::page::State;
+use rustix::io::Errno;
+
+use super::value::{Build, Value, number};
+use super::{Access, IPPROTO_IP, IPPROTO_IPV6, SOL_SOCKET};
+
+const SO_REUSEADDR: i32 = 2;
+const SO_DONTROUTE: i32 = 5;
+const SO_BROADCAST: i32 = 6;
+const SO_SNDBUF: i32 = 7;
+const SO_RCVBUF: i32 = 8;
+const SO_KEEPALIVE: i32 = 9;
+const SO_OOBINLINE: i32 = 10;
+const SO_PRIORITY: i32 = 12;
+const SO_LINGER: i32 = 13;
+const SO_REUSEPORT: i32 = 15;
+const SO_RCVLOWAT: i32 = 18;
+const SO_SNDLOWAT: i32 = 19;
+const SO_ACCEPTCONN: i32 = 30;
+const SO_TIMESTAMP: i32 = 29;
+const IP_TOS: i32 = 1;
+const IP_TTL: i32 = 2;
+const IP_FREEBIND: i32 = 15;
+const IPV6_V6ONLY: i32 = 26;
+
+/// The bits of ECN in `IP_TOS`: capable (RFC 3168 §5).
+const ECT_0: i32 = 2;
+const LINGER_BYTES: usize = 8;
+/// The smallest and the largest buffer that a program may ask for; it gets, and is told, twice that.
+const BUFFER_BYTES: std::ops::RangeInclusive<i32> = 2304..=32 << 20;
+
+/// Whether an option of the socket is a yes or no that is kept and otherwise of no consequence.
+fn is_switch(name: i32) -> bool {
+    matches!(name, SO_DONTROUTE | SO_BROADCAST | SO_KEEPALIVE | SO_OOBINLINE | SO_REUSEPORT | SO_TIMESTAMP)
+}
+
+pub(super) fn set(access: &mut Access<'_>, level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {
+    match level {
+        SOL_SOCKET => set_of_socket(access, name, value),
+        IPPROTO_IP if !access.socket.v6 => set_of_ip(access, name, value),
+        IPPROTO_IPV6 if access.socket.v6 => set_of_ipv6(access, name, value),
+        _ => Err(Errno::NOPROTOOPT),
+    }
+}
+
+pub(super) fn get(access: &Access<'_>, level: i32, name: i32, given: &[u8]) -> Result<Vec<u8>, Errno> {
+    match level {
+        SOL_SOCKET => of_socket(access, name),
+        IPPROTO_IP if !access.socket.v6 => of_ip(access, name, given),
+        IPPROTO_IPV6 if access.socket.v6 => of_ipv6(access, name),
+        _ => Err(Errno::OPNOTSUPP),
+    }
+}
+
+fn set_of_socket(access: &mut Access<'_>, name: i32, value: &[u8]) -> Result<(), Errno> {
+    let plain = Value::at_least(value, 4)?.i32(0);
+    let settings = &mut access.inner.settings;
+    match name {
+        SO_REUSEADDR => settings.reuse_address = plain != 0,
+        SO_SNDBUF => settings.send_buffer_bytes = Some(buffer_bytes(plain)),
+        SO_RCVBUF => settings.receive_buffer_bytes = Some(buffer_bytes(plain)),
+        SO_LINGER => {
+            let value = Value::at_least(value, LINGER_BYTES)?;
+            settings.linger.on = value.i32(0) != 0;
+            if settings.linger.on {
+                settings.linger.seconds = value.i32(4);
+            }
+        }
+        SO_RCVLOWAT => {
+            let bytes = if plain < 0 { i32::MAX } else { plain.max(1) };
+            settings.kept.insert((SOL_SOCKET, name), bytes);
+        }
+        SO_PRIORITY => drop(settings.kept.insert((SOL_SOCKET, name), plain)),
+        name if is_switch(name) => drop(settings.kept.insert((SOL_SOCKET, name), (plain != 0).into())),
+        _ => return Err(Errno::NOPROTOOPT),
+    }
+    if matches!(name, SO_SNDBUF | SO_RCVBUF) {
+        access.apply_to_all();
+    }
+    Ok(())
+}
+
+fn of_socket(access: &Access<'_>, name: i32) -> Result<Vec<u8>, Errno> {
+    let settings = &access.inner.settings;
+    let listens = matches!(access.inner.stage, State::Listening | State::ManyListening);
+    Ok(number(match name {
+        SO_REUSEADDR => settings.reuse_address.into(),
+        SO_SNDBUF => i32::try_from(settings.send_buffer_bytes()).unwrap_or(i32::MAX),
+        SO_RCVBUF => i32::try_from(settings.receive_buffer_bytes()).unwrap_or(i32::MAX),
+        SO_ACCEPTCONN => listens.into(),
+        SO_LINGER => {
+            let linger = settings.linger;
+            return Ok(Build::new().u32(linger.on.into()).u32(linger.seconds.cast_unsigned()).finish());
+        }
+        SO_RCVLOWAT => settings.kept.get(&(SOL_SOCKET, name)).copied().unwrap_or(1),
+        SO_SNDLOWAT => 1,
+        SO_PRIORITY => settings.kept.get(&(SOL_SOCKET, name)).copied().unwrap_or(0),
+        name if is_switch(name) => settings.kept.get(&(SOL_SOCKET, name)).copied().unwrap_or(0),
+        _ => return Err(Errno::NOPROTOOPT),
+    }))
+}
+
+fn buffer_bytes(asked: i32) -> i32 {
+    2 * asked.clamp(*BUFFER_BYTES.start(), *BUFFER_BYTES.end())
+}
+
+/// What packets of IP have at first. UDP carries them, so what is set is only kept.
+fn default_of_ip(access: &Access<'_>, name: i32) -> Result<i32, Errno> {
+    match name {
+        // Associations mark their packets as capable of ECN.
+        IP_TOS if !access.inner.members.is_empty() => Ok(ECT_0),
+        IP_TOS => Ok(0),
+        IP_TTL => Ok(64),
+        IP_FREEBIND => Ok(0),
+        _ => Err(Errno::NOPROTOOPT),
+    }
+}
+
+/// An `int`, or a byte alone.
+fn set_of_ip(access: &mut Access<'_>, name: i32, value: &[u8]) -> Result<(), Errno> {
+    let default = default_of_ip(access, name)?;
+    let plain = match (Value::at_least(value, 4), value.first()) {
+        (Ok(value), _) => value.i32(0),
+        (Err(_), Some(byte)) => (*byte).into(),
+        (Err(_), None) if name == IP_TOS => 0,
+        (Err(_), None) => return Err(Errno::INVAL),
+    };
+    let value = match name {
+        // The two bits of ECN are not the program's.
+        IP_TOS => plain & !3 & 0xff | default,
+        IP_TTL if plain == -1 => 64,
+        IP_TTL if !(1..=255).contains(&plain) => return Err(Errno::INVAL),
+        IP_TTL => plain,
+        _ => (plain != 0).into(),
+    };
+    access.inner.settings.kept.insert((IPPROTO_IP, name), value);
+    Ok(())
+}
+
+fn of_ip(access: &Access<'_>, name: i32, given: &[u8]) -> Result<Vec<u8>, Errno> {
+    let default = default_of_ip(access, name)?;
+    let value = access.inner.settings.kept.get(&(IPPROTO_IP, name)).copied().unwrap_or(default);
+    Ok(match (given.len(), u8::try_from(value)) {
+        (1..4, Ok(byte)) => vec![byte],
+        _ => number(value),
+    })
+}
+
+fn set_of_ipv6(access: &mut Access<'_>, name: i32, value: &[u8]) -> Result<(), Errno> {
+    if name != IPV6_V6ONLY {
+        return Err(Errno::NOPROTOOPT);
+    }
+    access.inner.settings.v6_only = Value::at_least(value, 4)?.i32(0) != 0;
+    Ok(())
+}
+
+fn of_ipv6(access: &Access<'_>, name: i32) -> Result<Vec<u8>, Errno> {
+    if name == IPV6_V6ONLY {
+        Ok(number(access.inner.settings.v6_only.into()))
+    } else {
+        Err(Errno::NOPROTOOPT)
+    }
+}

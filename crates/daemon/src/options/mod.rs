@@ -1,0 +1,221 @@
+//! Socket options (RFC 6458 §8; `SOL_SOCKET`), with the structures, the defaults and the errors of Linux 6.1. Extensions that
+//! there are not (authentication, changes of addresses, stream reconfiguration, partial reliability, interleaving) answer as
+//! Linux does with that extension off.
+//!
+//! Those that a program's own side answers, from the page or the kernel, do not come here: `SO_ERROR`, `SO_TYPE`,
+//! `SO_DOMAIN`, `SO_PROTOCOL`, `SO_RCVTIMEO`, `SO_SNDTIMEO`.
+//!
+//! | file | options |
+//! |---|---|
+//! | `generic` | `SOL_SOCKET`, `IPPROTO_IP`, `IPPROTO_IPV6` |
+//! | `timers` | timeouts, limits of retransmission, setting up, SACKs, autoclose |
+//! | `paths` | one path or all, the primary one |
+//! | `messages` | how messages are cut, sent and received, notifications |
+//! | `status` | what is to be known of associations |
+//! | `extensions` | what there is not |
+//! | `settings`, `tuning` | what was set, for a socket and for each association |
+
+mod extensions;
+mod generic;
+mod messages;
+mod paths;
+mod settings;
+mod status;
+mod timers;
+mod tuning;
+mod value;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use crate::member::Member;
+use crate::socket::{Inner, Socket, Style};
+
+pub(crate) use settings::Settings;
+pub(crate) use tuning::Tuning;
+use value::{Place, Value};
+
+// Levels and names as Linux numbers them.
+const SOL_SOCKET: i32 = 1;
+const IPPROTO_IP: i32 = 0;
+const IPPROTO_IPV6: i32 = 41;
+const IPPROTO_SCTP: i32 = 132;
+const SCTP_ECN_SUPPORTED: i32 = 130;
+
+/// `SCTP_FUTURE_ASSOC`: associations to come.
+const FUTURE: i32 = 0;
+/// `SCTP_CURRENT_ASSOC`: those that there are.
+const CURRENT: i32 = 1;
+/// `SCTP_ALL_ASSOC`: both.
+const ALL: i32 = 2;
+
+/// A socket whose options are asked for or set.
+struct Access<'a> {
+    socket: &'a Socket,
+    inner: &'a mut Inner,
+}
+
+/// What an option that is set acts on.
+struct Targets {
+    future: bool,
+    members: Vec<Arc<Member>>,
+}
+
+impl Socket {
+    pub(crate) fn set_option(&self, level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {
+        let mut inner = self.lock();
+        let mut access = Access { socket: self, inner: &mut inner };
+        if level != IPPROTO_SCTP {
+            return generic::set(&mut access, level, name, value);
+        }
+        let done = timers::set(&mut access, name, value)
+            .or_else(|| paths::set(&mut access, name, value))
+            .or_else(|| messages::set(&mut access, name, value))
+            .or_else(|| extensions::set(&mut access, name, value));
+        done.unwrap_or(Err(Errno::NOPROTOOPT))
+    }
+
+    /// An association of the socket is up: what was set for it meanwhile holds.
+    pub(crate) fn tune(&self, member: &Member) {
+        let mut inner = self.lock();
+        Access { socket: self, inner: &mut inner }.apply(member);
+        let fixed = member.tuning().fixed_mtu();
+        if let (Some(association), Some(mtu)) = (member.association(), fixed) {
+            // One that has just ended needs no change.
+            let _ = association.set_path(None, &mtu);
+        }
+    }
+
+    /// `given` is what the program hands over, as long as it has room for an answer.
+    pub(crate) fn option(&self, level: i32, name: i32, given: &[u8]) -> Result<Vec<u8>, Errno> {
+        let mut inner = self.lock();
+        let access = Access { socket: self, inner: &mut inner };
+        if level != IPPROTO_SCTP {
+            return generic::get(&access, level, name, given);
+        }
+        let found = timers::get(&access, name, given)
+            .or_else(|| paths::get(&access, name, given))
+            .or_else(|| messages::get(&access, name, given))
+            .or_else(|| status::get(&access, name, given))
+            .or_else(|| extensions::get(&access, name, given));
+        found.unwrap_or(Err(Errno::NOPROTOOPT))
+    }
+}
+
+impl Access<'_> {
+    /// `SOCK_SEQPACKET`, and not peeled off.
+    fn is_one_to_many(&self) -> bool {
+        self.socket.style == Style::OneToMany
+    }
+
+    fn is_one_to_one(&self) -> bool {
+        self.socket.style == Style::OneToOne
+    }
+
+    /// The association of this number; where there can be one only, that one, whatever the number.
+    fn association(&self, id: i32) -> Option<Arc<Member>> {
+        u32::try_from(id).ok().map_or_else(|| self.inner.member(0), |id| self.inner.member(id))
+    }
+
+    /// The association that an option is about, or none for those to come.
+    fn one(&self, id: i32) -> Result<Option<Arc<Member>>, Errno> {
+        let found = self.association(id);
+        match found.is_none() && id != FUTURE && self.is_one_to_many() {
+            true => Err(Errno::INVAL),
+            false => Ok(found),
+        }
+    }
+
+    /// The same, and which of the others, where an option may be set for several.
+    fn several(&self, id: i32) -> Result<Targets, Errno> {
+        if let Some(member) = self.association(id) {
+            return Ok(Targets { future: false, members: vec![member] });
+        }
+        if id > ALL && self.is_one_to_many() {
+            return Err(Errno::INVAL);
+        }
+        let id = if self.is_one_to_many() { id } else { FUTURE };
+        let members = if matches!(id, CURRENT | ALL) { self.members() } else { Vec::new() };
+        Ok(Targets { future: matches!(id, FUTURE | ALL), members })
+    }
+
+    fn members(&self) -> Vec<Arc<Member>> {
+        self.inner.members.values().cloned().collect()
+    }
+
+    /// The association that has this address of its peer, if the number does not name another.
+    fn path(&self, id: i32, address: SocketAddr) -> Option<Arc<Member>> {
+        let owner = self.inner.with_peer(address)?;
+        let named = self.association(id);
+        named.is_none_or(|named| named.id == owner.id).then_some(owner)
+    }
+
+    /// What was set for an association, or for those to come.
+    fn tuning(&self, of: Option<&Arc<Member>>) -> Tuning {
+        of.map_or_else(|| self.inner.settings.tuning.clone(), |member| member.tuning().clone())
+    }
+
+    /// What an option that names an association in its first field is about, and the rest of it.
+    fn tuning_of(&self, id: i32) -> Result<Tuning, Errno> {
+        Ok(self.tuning(self.one(id)?.as_ref()))
+    }
+
+    /// Changes what holds for one association, or for those to come.
+    fn tune_one(&mut self, id: i32, change: impl Fn(&mut Tuning)) -> Result<(), Errno> {
+        let found = self.one(id)?;
+        self.tune(&Targets { future: found.is_none(), members: found.into_iter().collect() }, change);
+        Ok(())
+    }
+
+    /// Changes what holds for an association, for all, or for those to come.
+    fn tune_several(&mut self, id: i32, change: impl Fn(&mut Tuning)) -> Result<(), Errno> {
+        let targets = self.several(id)?;
+        self.tune(&targets, change);
+        Ok(())
+    }
+
+    fn tune(&mut self, targets: &Targets, change: impl Fn(&mut Tuning)) {
+        if targets.future {
+            change(&mut self.inner.settings.tuning);
+        }
+        for member in &targets.members {
+            change(&mut member.tuning());
+            self.apply(member);
+        }
+    }
+
+    /// Hands what was set to the executive. An association that is being set up gets it once it is up.
+    fn apply(&self, member: &Member) {
+        if let Some(association) = member.association() {
+            association.set_options(&self.inner.settings.options_with(&member.tuning()));
+        }
+    }
+
+    /// What was set for the socket holds for all its associations.
+    fn apply_to_all(&self) {
+        self.members().iter().for_each(|member| self.apply(member));
+    }
+}
+
+/// A yes or no in an `int`.
+fn switch(value: &[u8]) -> Result<bool, Errno> {
+    Ok(Value::at_least(value, 4)?.i32(0) != 0)
+}
+
+/// An `int` to read: the program must have room for it.
+fn room_for_number(given: &[u8]) -> Result<Value<'_>, Errno> {
+    Value::at_least(given, 4)
+}
+
+impl Place {
+    /// The address, where one is named; an error if it is no address.
+    fn named(self, unknown: Errno) -> Result<Option<SocketAddr>, Errno> {
+        match self {
+            Place::Any => Ok(None),
+            Place::At(address) => Ok(Some(address)),
+            Place::Unknown => Err(unknown),
+        }
+    }
+}

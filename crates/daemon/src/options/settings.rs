@@ -1,0 +1,143 @@
+//! What a program has set for a socket, and for the associations that it is still to have.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use carrier::page::Wants;
+use swiftwater::{Options, Stack};
+
+use super::tuning::Tuning;
+
+const BACKLOG_MAX: i32 = 4096;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// What associations begin with where nothing else was set.
+    defaults: Options,
+    pub(crate) reuse_address: bool,
+    pub(crate) v6_only: bool,
+    pub(super) linger: Linger,
+    /// `SO_SNDBUF` and `SO_RCVBUF`, as they are told: twice what was asked for.
+    pub(super) send_buffer_bytes: Option<i32>,
+    pub(super) receive_buffer_bytes: Option<i32>,
+    /// Numbers that are kept and otherwise of no consequence, by level and name.
+    pub(super) kept: BTreeMap<(i32, i32), i32>,
+    pub(super) init: InitMessage,
+    pub(super) nodelay: bool,
+    pub(super) autoclose_s: u32,
+    pub(super) adaptation: u32,
+    pub(super) partial_delivery_bytes: u32,
+    /// `SCTP_PR_SUPPORTED` and others: whether new associations are to offer an extension, by the name of the option.
+    pub(super) offers: BTreeMap<i32, bool>,
+    pub(crate) wants: Wants,
+    /// For associations to come.
+    pub(crate) tuning: Tuning,
+}
+
+/// `struct linger`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Linger {
+    pub(super) on: bool,
+    pub(super) seconds: i32,
+}
+
+/// `struct sctp_initmsg`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InitMessage {
+    pub(super) streams_out: u16,
+    pub(super) streams_in_max: u16,
+    pub(super) attempts_max: u16,
+    pub(super) timeout_max_ms: u16,
+}
+
+impl InitMessage {
+    /// Zero leaves a field as it is (RFC 6458 §8.1.3).
+    pub(super) fn merge(&mut self, [streams_out, streams_in_max, attempts_max, timeout_max_ms]: [u16; 4]) {
+        let set = |field: &mut u16, to: u16| *field = if to == 0 { *field } else { to };
+        set(&mut self.streams_out, streams_out);
+        set(&mut self.streams_in_max, streams_in_max);
+        set(&mut self.attempts_max, attempts_max);
+        set(&mut self.timeout_max_ms, timeout_max_ms);
+    }
+}
+
+impl Settings {
+    pub(crate) fn new(stack: &Stack) -> Self {
+        let defaults = stack.options().clone();
+        Settings {
+            reuse_address: false,
+            v6_only: false,
+            linger: Linger::default(),
+            send_buffer_bytes: None,
+            receive_buffer_bytes: None,
+            kept: BTreeMap::new(),
+            init: InitMessage {
+                streams_out: defaults.streams_out,
+                streams_in_max: defaults.streams_in_max,
+                attempts_max: u16::try_from(defaults.init_retries_max).unwrap_or(u16::MAX),
+                timeout_max_ms: u16::try_from(defaults.rto_max.as_millis()).unwrap_or(u16::MAX),
+            },
+            nodelay: defaults.nodelay,
+            autoclose_s: 0,
+            adaptation: 0,
+            partial_delivery_bytes: 0,
+            offers: BTreeMap::new(),
+            wants: Wants::default(),
+            tuning: Tuning { encapsulation_port: stack.udp_port(), ..Tuning::default() },
+            defaults,
+        }
+    }
+
+    /// Whether what was sent is delivered after the socket was closed.
+    pub(crate) fn lingers(&self) -> bool {
+        !(self.linger.on && self.linger.seconds == 0)
+    }
+
+    pub(super) fn send_buffer_bytes(&self) -> usize {
+        self.send_buffer_bytes.map_or(self.defaults.send_buffer_bytes, |bytes| bytes as usize)
+    }
+
+    pub(super) fn receive_buffer_bytes(&self) -> usize {
+        self.receive_buffer_bytes.map_or(self.defaults.receive_buffer_bytes, |bytes| bytes as usize)
+    }
+
+    /// What associations of the socket are set up with.
+    pub(crate) fn options(&self, backlog: i32) -> Options {
+        let attempts = Duration::from_millis(self.init.timeout_max_ms.into());
+        let options = self.options_with(&self.tuning);
+        Options {
+            rto_max: options.rto_max.min(attempts).max(options.rto_min),
+            backlog: backlog.clamp(1, BACKLOG_MAX) as u32,
+            ..options
+        }
+    }
+
+    /// What an association has that was tuned so.
+    pub(crate) fn options_with(&self, tuning: &Tuning) -> Options {
+        let partial_delivery_bytes = match self.partial_delivery_bytes {
+            0 => self.defaults.partial_delivery_bytes,
+            bytes => bytes as usize,
+        };
+        let autoclose = Some(self.autoclose_s).filter(|seconds| *seconds > 0);
+        tuning.options(Options {
+            streams_out: self.init.streams_out,
+            streams_in_max: self.init.streams_in_max,
+            init_retries_max: self.init.attempts_max.into(),
+            send_buffer_bytes: self.send_buffer_bytes(),
+            receive_buffer_bytes: self.receive_buffer_bytes(),
+            partial_delivery_bytes,
+            nodelay: self.nodelay,
+            ecn: self.defaults.ecn && self.offers.get(&super::SCTP_ECN_SUPPORTED) != Some(&false),
+            autoclose: autoclose.map(|seconds| Duration::from_secs(seconds.into())),
+            events: true,
+            ..self.defaults.clone()
+        })
+    }
+
+    /// With what came with the message that begins an association.
+    pub(crate) fn with_init(&self, init: carrier::request::InitMessage) -> Settings {
+        let mut settings = self.clone();
+        settings.init.merge([init.streams_out, init.streams_in_max, init.attempts_max, init.timeout_max_ms]);
+        settings
+    }
+}
