@@ -122,7 +122,7 @@ async fn connect(
 }
 
 /// Throws away what keeps a carrier from polling writable, and what was sent meanwhile.
-fn empty(line: &Line) {
+pub(crate) fn empty(line: &Line) {
     while let Ok(Intake::Message(..) | Intake::Malformed) = line.try_take() {}
 }
 

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use swiftwater::tokio::Listener;
 
 use crate::errno;
-use crate::life::Turn;
+use crate::life::{self, Turn};
 use crate::line;
 use crate::socket::{Inner, Socket, Sockets};
 
@@ -16,7 +16,8 @@ use crate::socket::{Inner, Socket, Sockets};
 const BACKLOG_OF_MANY: i32 = i32::MAX;
 
 impl Sockets {
-    pub(crate) fn listen(&self, socket: &Socket, backlog: i32) -> Result<(), Errno> {
+    /// `theirs` is the program's end of the carrier.
+    pub(crate) fn listen(&self, socket: &Socket, backlog: i32, theirs: &OwnedFd) -> Result<(), Errno> {
         let mut inner = socket.lock();
         let (listening, backlog) = match inner.stage {
             State::Idle => (State::Listening, backlog),
@@ -33,6 +34,8 @@ impl Sockets {
         self.ports().set_listens(socket.number, port, true);
         if listening == State::Listening {
             socket.line.keep_short();
+            // A one-to-one socket that listens never polls writable; some take it for a sign that somebody has come.
+            line::fill(theirs.as_fd())?;
         }
         socket.set_stage(&mut inner, listening);
         socket.take_turn(Turn::Listen(Listener::from(listener)))
@@ -52,7 +55,10 @@ impl Sockets {
         }
         socket.set_stage(&mut inner, idle);
         socket.take_turn(Turn::Unlisten)?;
-        while idle == State::Idle && line::take_raw(theirs.as_fd()).is_ok() {}
+        if idle == State::Idle {
+            while line::take_raw(theirs.as_fd()).is_ok() {}
+            life::empty(&socket.line);
+        }
         Ok(())
     }
 }

@@ -56,7 +56,7 @@ impl Sockets {
                 self.once_left(address.port(), || self.bind(&socket, address, who)).await?;
             }
             Request::Listen { backlog: 0 } => self.unlisten(&socket, &descriptor)?,
-            Request::Listen { backlog } => self.listen(&socket, backlog)?,
+            Request::Listen { backlog } => self.listen(&socket, backlog, &descriptor)?,
             Request::Connect { peer, wait, init } => {
                 let member = self.connect(&socket, peer, init, &descriptor)?;
                 if wait && socket.style == Style::OneToMany {

@@ -331,10 +331,14 @@ pub(crate) fn accept(fd: RawFd, descriptor: &Descriptor, flags: c_int) -> Result
     }
     loop {
         match take_association(fd, descriptor, flags) {
-            Err(Errno(libc::EAGAIN)) => {}
+            // The kernel says once that the daemon is gone: the next look finds the end.
+            Err(Errno(libc::EAGAIN | libc::ECONNRESET)) => {}
             result => return result,
         }
-        system::receive_nothing(fd, libc::MSG_PEEK)?;
+        match system::receive_nothing(fd, libc::MSG_PEEK) {
+            Ok(_) | Err(Errno(libc::ECONNRESET)) => {}
+            Err(error) => return Err(error),
+        }
     }
 }
 

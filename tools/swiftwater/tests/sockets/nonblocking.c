@@ -38,6 +38,7 @@ static void with(int (*wait)(int, int), int port)
     char word[8];
     int listener = listening(port, SOCK_NONBLOCK);
     FAILS(accept(listener, NULL, NULL), EAGAIN);
+    CHECK(polls(listener, POLLIN | POLLOUT, 0) == 0);
     struct sockaddr_in a = loopback(port);
     int client = fresh(SOCK_NONBLOCK | SOCK_CLOEXEC);
     CHECK(fcntl(client, F_GETFD) == FD_CLOEXEC && fcntl(client, F_GETFL) & O_NONBLOCK);
