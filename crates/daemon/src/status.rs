@@ -199,6 +199,9 @@ impl Socket {
             State::Connected => "connected",
             State::Ended | State::Lost => "ended",
         };
+        // What fills a carrier so that it does not poll writable is nothing that the program has sent.
+        let is_filled = matches!(inner.stage, State::Listening | State::Connecting);
+        let carrier_bytes = if is_filled { 0 } else { self.line.waiting_bytes() };
         SocketStatus {
             number: self.number,
             style: style.into(),
@@ -207,7 +210,7 @@ impl Socket {
             process: self.share.owner.process,
             local: inner.local(),
             peer: inner.peer,
-            carrier_bytes: self.line.waiting_bytes(),
+            carrier_bytes,
             associations: inner.members.values().take(ASSOCIATIONS_MAX).map(|m| m.status()).collect(),
         }
     }

@@ -67,8 +67,8 @@ pub(crate) fn find_shim() -> Result<PathBuf, String> {
     let command = std::env::current_exe().map_err(|error| format!("cannot find myself: {error}"))?;
     let folder = command.parent().unwrap_or(Path::new("/"));
     let places = [folder.join(SHIM), folder.join("../lib/swiftwater").join(SHIM)];
-    let found = places.iter().find(|place| place.is_file());
-    found.cloned().ok_or_else(|| {
+    let found = places.iter().find(|place| place.is_file()).and_then(|place| place.canonicalize().ok());
+    found.ok_or_else(|| {
         format!(
             "{SHIM} is neither in {} nor in ../lib/swiftwater from there: install it, or build it with `cargo build --release -p swiftwater-preload`",
             folder.display()

@@ -64,6 +64,7 @@ fn sockets_associations_and_paths_are_shown() {
     let sockets = of("socket");
     let listener = sockets.iter().find(|row| local(row, ":5301")).expect("the listener");
     assert!(listener["state"] == "listening" && listener["style"] == "one-to-one", "{listener}");
+    assert_eq!(listener["carrier_bytes"], 0, "what fills it counts for nothing");
     let many = sockets.iter().find(|row| row["style"] == "one-to-many").expect("the one-to-many socket");
     assert!(many["state"] == "listening" && many["process"] == program.0.id(), "{many}");
     let associations = of("association");

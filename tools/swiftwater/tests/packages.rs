@@ -1,0 +1,78 @@
+//! What is in the Debian package. `packaging/check` installs and uses it.
+#![allow(missing_docs)]
+
+#[allow(dead_code, reason = "nothing runs here")]
+mod daemon;
+
+use std::path::Path;
+use std::process::Command;
+
+use daemon::{SWIFTWATER, preload};
+use swiftwater_tests::tools;
+
+const PACKAGING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging");
+
+/// What a command prints that succeeds.
+fn said(command: &mut Command) -> String {
+    let output = command.output().expect("it starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn a_package_has_all_that_users_need() {
+    if tools::program("dpkg-deb").is_none() {
+        return;
+    }
+    preload();
+    let built = Path::new(SWIFTWATER).parent().expect("a folder");
+    let library = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "-p", "swiftwater-capi", "--target-dir"])
+        .arg(built.parent().expect("a target folder"))
+        .status();
+    assert!(library.expect("cargo is there").success());
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("packages");
+    let deb = Path::new(PACKAGING).join("deb");
+    let mut make = Command::new(deb);
+    // Quick rather than small.
+    make.arg("--from").arg(built).arg("--out").arg(&out).env("DEB_COMPRESSION", "none");
+    let package = said(&mut make);
+    let version = said(Command::new("dpkg-deb").args(["--field", package.trim(), "Version"]));
+    assert_eq!(version.trim(), env!("CARGO_PKG_VERSION"));
+    let contents = said(Command::new("dpkg-deb").args(["--contents", package.trim()]));
+    let multiarch = said(Command::new("cc").arg("-print-multiarch"));
+    let lib = format!("usr/lib/{}", multiarch.trim());
+    for file in [
+        "usr/bin/swiftwater",
+        "usr/lib/swiftwater/libswiftwater_preload.so",
+        &format!("{lib}/libswiftwater.so.0"),
+        &format!("{lib}/libswiftwater.so -> libswiftwater.so.0"),
+        &format!("{lib}/libswiftwater.a"),
+        &format!("{lib}/pkgconfig/swiftwater.pc"),
+        "usr/include/swiftwater/netinet/sctp.h",
+        "usr/lib/systemd/system/swiftwater.socket",
+        "usr/lib/systemd/system/swiftwater.service",
+        "usr/share/man/man1/swiftwater-run.1.gz",
+        "usr/share/doc/swiftwater/copyright",
+        "usr/share/doc/swiftwater/examples/echo-client.c",
+    ] {
+        assert!(
+            contents.lines().any(|line| line.ends_with(&format!(" ./{file}"))),
+            "{file} is missing:\n{contents}"
+        );
+    }
+    assert!(contents.lines().all(|line| line.contains(" root/root ")), "{contents}");
+}
+
+#[test]
+fn the_container_runs_what_is_installed() {
+    let recipe =
+        std::fs::read_to_string(Path::new(PACKAGING).join("container/Containerfile")).expect("a recipe");
+    for line in ["USER nobody", "EXPOSE 9899/udp", "ENTRYPOINT [\"swiftwater\", \"run\", \"--\"]"] {
+        assert!(recipe.lines().any(|text| text == line), "{line}");
+    }
+    let socket =
+        std::fs::read_to_string(Path::new(PACKAGING).join("systemd/swiftwater.socket")).expect("a unit");
+    let place = format!("ListenSequentialPacket={}", swiftwater_daemon::Place::default());
+    assert!(socket.lines().any(|line| line == place), "programs look for {place}");
+}
