@@ -286,6 +286,10 @@ fn parameters(cases: &mut Cases) {
         &[("sctp.parameter_type", "0x0009"), ("sctp.parameter_cookie_preservative_incr", "5000")],
     );
     cases.add_parameter(
+        parameter::AdaptationLayer { code_point: 0x1234_5678 }.into(),
+        &[("sctp.parameter_type", "0xc006"), ("sctp.adaptation_layer_indication", "0x12345678")],
+    );
+    cases.add_parameter(
         parameter::HostName { host_name: b"host.example\0" }.into(),
         &[("sctp.parameter_type", "0x000b"), ("sctp.parameter_hostname", "host.example")],
     );

@@ -41,6 +41,7 @@ fn parameters<'a>(mut from: Source<'a>) -> Vec<Parameter<'a>> {
         parameter::Ipv4 { address: from.u32().into() }.into(),
         parameter::Ipv6 { address: address_v6 }.into(),
         parameter::CookiePreservative { increment_ms: from.u32() }.into(),
+        parameter::AdaptationLayer { code_point: from.u32() }.into(),
         parameter::SupportedAddressTypes { kinds: KindList::new(from.kinds) }.into(),
         parameter::HeartbeatInfo { info: from.rest() }.into(),
         parameter::StateCookie { cookie: from.rest() }.into(),
@@ -48,7 +49,7 @@ fn parameters<'a>(mut from: Source<'a>) -> Vec<Parameter<'a>> {
         parameter::HostName { host_name: from.rest() }.into(),
         parameter::SupportedExtensions { chunk_kinds: from.rest() }.into(),
         parameter::MultipathCapable { mark: from.rest() }.into(),
-        parameter::Unknown { kind: from.u16() | 0x4000, value: from.rest() }.into(),
+        parameter::Unknown { kind: from.u16() | 0x4001, value: from.rest() }.into(),
     ]
 }
 

@@ -159,6 +159,8 @@ pub struct AssociationConfig {
     pub cookie_life: Duration,
     /// An association on which no data has passed for so long is shut down (SCTP_AUTOCLOSE). `None`: never.
     pub autoclose: Option<Duration>,
+    /// What the peer is told of the layer above (RFC 5061 §4.2.6; SCTP_ADAPTATION_LAYER). 0, which says nothing.
+    pub adaptation_indication: u32,
     /// Whether the user hears of what it need not act upon, too: paths, messages that were not delivered, a send buffer that
     /// has run empty (RFC 6458 §6.1). No.
     pub events: bool,
@@ -200,6 +202,7 @@ impl Default for AssociationConfig {
             path_suspicion: true,
             cookie_life: Duration::from_secs(60),
             autoclose: None,
+            adaptation_indication: 0,
             events: false,
             trace: false,
         }

@@ -17,7 +17,11 @@ const MAC_BYTES: usize = 32;
 const WORDS: usize = 8;
 const HALVES: usize = 5;
 const FIXED_BYTES: usize = 8 + WORDS * 4 + HALVES * 2;
-const BYTES_MAX: usize = FIXED_BYTES + 17 * PEER_ADDRESSES_MAX + MAC_BYTES;
+/// What follows the fixed part is one byte that says what it is, and its bytes.
+const ADAPTATION: u8 = 1;
+const V4: u8 = 4;
+const V6: u8 = 6;
+const BYTES_MAX: usize = FIXED_BYTES + 5 + 17 * PEER_ADDRESSES_MAX + MAC_BYTES;
 
 /// What the cookie carries. Numbers are in host terms; the cookie is opaque to the peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +40,8 @@ pub(crate) struct StateCookie {
     pub(crate) streams_in: u16,
     /// What both sides have.
     pub(crate) extensions: Extensions,
+    /// What the peer says of the layer above it; 0 is nothing.
+    pub(crate) adaptation: u32,
     /// Of the association that the INIT met, if any (RFC 9260 §5.2.2).
     pub(crate) ties: TieTags,
     /// The peer's addresses. The first is the one that the INIT came from; the cookie is good from these alone.
@@ -125,14 +131,18 @@ impl CookieJar {
         for half in halves {
             out.extend_from_slice(&half.to_be_bytes());
         }
+        if cookie.adaptation != 0 {
+            out.push(ADAPTATION);
+            out.extend_from_slice(&cookie.adaptation.to_be_bytes());
+        }
         for address in cookie.addresses.iter().take(PEER_ADDRESSES_MAX) {
             match address {
                 IpAddr::V4(v4) => {
-                    out.push(4);
+                    out.push(V4);
                     out.extend_from_slice(&v4.octets());
                 }
                 IpAddr::V6(v6) => {
-                    out.push(6);
+                    out.push(V6);
                     out.extend_from_slice(&v6.octets());
                 }
             }
@@ -161,6 +171,7 @@ impl CookieJar {
         mac_of_body.verify_slice(mac).map_err(|_| CookieError::Invalid)?;
         let word = |i: usize| array(body, 8 + 4 * i).map(u32::from_be_bytes);
         let half = |i: usize| array(body, 8 + 4 * WORDS + 2 * i).map(u16::from_be_bytes);
+        let (adaptation, addresses) = tail(&body[FIXED_BYTES..])?;
         let cookie = StateCookie {
             created,
             life: Duration::from_millis(word(0)?.into()),
@@ -175,7 +186,8 @@ impl CookieJar {
             streams_out: half(2)?,
             streams_in: half(3)?,
             extensions: Extensions::from_bits(half(4)?),
-            addresses: addresses(&body[FIXED_BYTES..])?,
+            adaptation,
+            addresses,
         };
         let age = now.saturating_since(created);
         if age > cookie.life {
@@ -213,23 +225,28 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N], CookieError
     bytes.get(at..at + N).and_then(|b| b.try_into().ok()).ok_or(CookieError::Invalid)
 }
 
-fn addresses(mut rest: &[u8]) -> Result<Vec<IpAddr>, CookieError> {
-    let mut out = Vec::new();
-    while let [family, tail @ ..] = rest {
-        let used = match family {
-            4 => {
-                out.push(IpAddr::V4(Ipv4Addr::from(array::<4>(tail, 0)?)));
+/// What follows the fixed part: what the peer says of the layer above it, and its addresses.
+fn tail(mut rest: &[u8]) -> Result<(u32, Vec<IpAddr>), CookieError> {
+    let (mut adaptation, mut addresses) = (0, Vec::new());
+    while let [what, tail @ ..] = rest {
+        let used = match *what {
+            ADAPTATION => {
+                adaptation = u32::from_be_bytes(array(tail, 0)?);
                 4
             }
-            6 => {
-                out.push(IpAddr::V6(Ipv6Addr::from(array::<16>(tail, 0)?)));
+            V4 => {
+                addresses.push(IpAddr::V4(Ipv4Addr::from(array::<4>(tail, 0)?)));
+                4
+            }
+            V6 => {
+                addresses.push(IpAddr::V6(Ipv6Addr::from(array::<16>(tail, 0)?)));
                 16
             }
             _ => return Err(CookieError::Invalid),
         };
         rest = &tail[used..];
     }
-    Ok(out)
+    Ok((adaptation, addresses))
 }
 
 #[cfg(test)]
@@ -251,6 +268,7 @@ mod tests {
             streams_in: 9,
             extensions: Extensions { ecn: true, ..Extensions::default() },
             ties: TieTags { local: 10, peer: 11 },
+            adaptation: 12,
             addresses: vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()],
         }
     }

@@ -133,9 +133,11 @@ pub enum Event {
         /// Why.
         reason: PathReason,
     },
+    /// What the peer says of the layer above it, which it has said in the handshake (RFC 5061 §4.2.6).
+    AdaptationIndication(u32),
     /// Everything that was sent is acknowledged, or discarded.
     SenderDry,
-    /// A message, or a piece of it, was not delivered as far as is known. When an association is lost, all that it owes comes
+    /// A message, or a piece of it, was not delivered as far as is known, with pieces as DATA chunks have them. When an association is lost, all that it owes comes
     /// back so, before the last event.
     SendFailed(SendFailure),
     /// The rest of a message that was delivered in part will not come.
@@ -149,7 +151,7 @@ pub enum Event {
     Closed(CloseReason),
 }
 
-/// What was not delivered: a message as it was handed in, or the piece of it that one DATA chunk carried.
+/// What was not delivered: a message, or the piece of it that one DATA chunk carried, or would have.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SendFailure {
     /// What it was sent with.
@@ -166,6 +168,22 @@ pub struct SendFailure {
     pub cause: u16,
 }
 
+impl SendFailure {
+    /// What was never sent, in the pieces in which it would have been.
+    pub(crate) fn cut(self, piece_bytes_max: usize) -> impl Iterator<Item = SendFailure> {
+        let mut rest = Some(self);
+        std::iter::from_fn(move || {
+            let mut piece = rest.take()?;
+            if piece.data.len() > piece_bytes_max {
+                let data = piece.data.split_off(piece_bytes_max);
+                rest = Some(SendFailure { data, beginning: false, ..piece.clone() });
+                piece.ending = false;
+            }
+            Some(piece)
+        })
+    }
+}
+
 impl Event {
     /// What the event takes of the receive buffer until it is read: that much is to be given back with
     /// [`Endpoint::consumed`](crate::Endpoint::consumed), as for a whole message. One without content counts for one byte, so
@@ -174,7 +192,10 @@ impl Event {
         match self {
             Event::RemoteError { information, .. } => Some(information.len().max(1)),
             Event::SendFailed(failure) => Some(failure.data.len().max(1)),
-            Event::PathChanged { .. } | Event::SenderDry | Event::PartialDeliveryAborted { .. } => Some(1),
+            Event::PathChanged { .. }
+            | Event::AdaptationIndication(_)
+            | Event::SenderDry
+            | Event::PartialDeliveryAborted { .. } => Some(1),
             Event::Accepted { .. }
             | Event::Connected { .. }
             | Event::Writable

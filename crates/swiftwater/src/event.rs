@@ -49,7 +49,7 @@ pub enum Event {
         /// What the cause says, without its header.
         information: Bytes,
     },
-    /// A message, or the part of it that one DATA chunk carried, was not delivered as far as is known
+    /// A message, or the piece of it that one DATA chunk carried or would have carried, was not delivered as far as is known
     /// (`SCTP_SEND_FAILED_EVENT`).
     SendFailed {
         /// What it was sent with.

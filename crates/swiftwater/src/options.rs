@@ -131,6 +131,9 @@ pub struct Options {
     pub autoclose: Option<Duration>,
     /// Associations that may wait to be accepted. Default 128.
     pub backlog: u32,
+    /// What the peer is told of the layer above, whose meaning is that layer's (`SCTP_ADAPTATION_LAYER`, RFC 5061 §4.2.6). Default
+    /// 0, which says nothing.
+    pub adaptation_indication: u32,
     /// Whether [`Association::next`](crate::Association::next) gives the events of an association in their place among its
     /// messages, and [`Endpoint::recv`](crate::Endpoint::recv) all of them: see [`Event`](crate::Event). Default false, at
     /// no cost.
@@ -181,6 +184,7 @@ impl Default for Options {
             cookie_life: association.cookie_life,
             autoclose: association.autoclose,
             backlog: 128,
+            adaptation_indication: 0,
             events: false,
             trace: None,
         }
@@ -228,6 +232,7 @@ impl Options {
             path_suspicion: self.path_suspicion,
             cookie_life: self.cookie_life,
             autoclose: self.autoclose,
+            adaptation_indication: self.adaptation_indication,
             events: self.events,
             trace: self.trace.is_some(),
             ..sctp::AssociationConfig::default()

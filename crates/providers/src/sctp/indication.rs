@@ -120,6 +120,9 @@ impl Host for Upper<'_, '_> {
                 let transfer = TransferInfo { association: id.0, stream, ssn, ..TransferInfo::default() };
                 self.notify_of(transfer, Notice::PartialDeliveryAborted, Bytes::new());
             }
+            Event::AdaptationIndication(indication) => {
+                self.notify(id, Notice::Adaptation { indication }, Bytes::new());
+            }
             Event::SenderDry => self.notify(id, Notice::SenderDry, Bytes::new()),
         }
     }

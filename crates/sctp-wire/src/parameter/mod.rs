@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::framing::{self, FramingError};
 
+mod adaptation_layer;
 mod cookie_preservative;
 mod ecn_capable;
 mod heartbeat_info;
@@ -18,6 +19,7 @@ mod supported_extensions;
 mod unknown;
 mod unrecognized;
 
+pub use adaptation_layer::AdaptationLayer;
 pub use cookie_preservative::CookiePreservative;
 pub use ecn_capable::EcnCapable;
 pub use heartbeat_info::HeartbeatInfo;
@@ -257,6 +259,8 @@ parameters! {
     SupportedExtensions(SupportedExtensions<'a>),
     /// The sender wants data on all its addresses at once.
     MultipathCapable(MultipathCapable<'a>),
+    /// What the sender says of the layer above it.
+    AdaptationLayer(AdaptationLayer),
 }
 
 #[cfg(test)]

@@ -30,6 +30,13 @@ impl Association {
         self.tell(cx, Event::PathChanged { remote, change, reason });
     }
 
+    /// The association is up, and the peer has said something of the layer above it.
+    pub(crate) fn tell_adaptation<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
+        if self.peer_adaptation != 0 {
+            self.tell(cx, Event::AdaptationIndication(self.peer_adaptation));
+        }
+    }
+
     /// The peer sends no more, or nothing that goes on from what it sent.
     pub(super) fn tell_end_of_partial_delivery<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
         if self.config.events
@@ -45,7 +52,8 @@ impl Association {
         if !self.config.events {
             return;
         }
-        for failure in self.outbound.undelivered() {
+        let piece_bytes_max = self.fragmentation_point_bytes();
+        for failure in self.outbound.undelivered().flat_map(|failure| failure.cut(piece_bytes_max)) {
             let event = Event::SendFailed(SendFailure { cause, ..failure });
             if let (Some(inbound), Some(bytes)) = (&mut self.inbound, event.receive_credit()) {
                 inbound.charge_event(bytes);
@@ -64,7 +72,8 @@ impl Association {
         }
         self.statistics.messages_expired += expired.iter().filter(|failure| failure.ending).count() as u64;
         if self.config.events {
-            for failure in expired {
+            let piece_bytes_max = self.fragmentation_point_bytes();
+            for failure in expired.into_iter().flat_map(|failure| failure.cut(piece_bytes_max)) {
                 self.tell_anyway(cx, Event::SendFailed(failure));
             }
         }

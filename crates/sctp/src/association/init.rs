@@ -34,6 +34,8 @@ pub(crate) struct PeerInit {
     supported: Option<Families>,
     /// What it offers beyond RFC 9260.
     pub(crate) extensions: Extensions,
+    /// What it says of the layer above it (RFC 5061 §4.2.6); 0 is nothing.
+    pub(crate) adaptation: u32,
     /// Only in an INIT: how much longer than usual the cookie should live.
     pub(crate) cookie_increment: Duration,
     /// Only in an INIT ACK.
@@ -151,6 +153,7 @@ impl PeerInit {
             listed: 0,
             supported: None,
             extensions: Extensions::default(),
+            adaptation: 0,
             cookie_increment: Duration::ZERO,
             cookie: None,
             unrecognized: Vec::new(),
@@ -167,6 +170,7 @@ impl PeerInit {
                 Parameter::CookiePreservative(p) => {
                     peer.cookie_increment = Duration::from_millis(p.increment_ms.into());
                 }
+                Parameter::AdaptationLayer(p) => peer.adaptation = p.code_point,
                 Parameter::SupportedAddressTypes(p) => {
                     peer.supported = Some(Families::from_parameter(&p));
                 }
@@ -284,6 +288,7 @@ pub(crate) fn write_init_ack(
     write_addresses(ours, |address| families.has(address) && is_in_scope(address, to, ours), &mut parameters);
     parameter::StateCookie { cookie: sealed }.write(&mut parameters);
     cookie.extensions.write(&mut parameters);
+    write_adaptation(config, &mut parameters);
     // RFC 9260 §3.2.2: each in a parameter of its own.
     let mut reported = Parameters::new(&peer.unrecognized);
     while let Some(Ok(raw)) = reported.next_raw() {
@@ -312,9 +317,16 @@ pub(super) fn write_init_parameters(
     write_addresses(ours, |address| is_in_scope(address, to, ours), out);
     local.families().write(out);
     Extensions::offered(config).write(out);
+    write_adaptation(config, out);
     if let Some(increment) = cookie_increment {
         let increment_ms = u32::try_from(increment.as_millis()).unwrap_or(u32::MAX);
         parameter::CookiePreservative { increment_ms }.write(out);
+    }
+}
+
+fn write_adaptation(config: &AssociationConfig, out: &mut Vec<u8>) {
+    if config.adaptation_indication != 0 {
+        parameter::AdaptationLayer { code_point: config.adaptation_indication }.write(out);
     }
 }
 

@@ -191,6 +191,8 @@ pub(crate) struct Association {
     /// A cookie came too late: how much longer than usual the next one is asked to live.
     cookie_increment: Option<Duration>,
     ecn: Ecn,
+    /// What the peer says of the layer above it; 0 is nothing.
+    peer_adaptation: u32,
     /// What both sides have beyond RFC 9260.
     extensions: Extensions,
     /// A path has a probe of its MTU to send.
@@ -241,6 +243,7 @@ impl Association {
             shutdown_wanted: false,
             cookie_increment: None,
             ecn: Ecn::default(),
+            peer_adaptation: 0,
             extensions: Extensions::default(),
             probes_mtu: false,
             paths_changed: false,

@@ -43,6 +43,7 @@ impl Association {
         self.statistics.restarts += 1;
         let (streams_out, streams_in) = (cookie.streams_out, cookie.streams_in);
         cx.host.event(self.id, Event::Restarted { streams_out, streams_in, unacknowledged_bytes });
+        self.tell_adaptation(cx);
         cx.host.event(self.id, Event::Writable);
         if shut_down {
             // The user has said that it sends no more; that holds for the new peer, too.

@@ -99,6 +99,7 @@ impl Association {
         remote: SocketAddr,
     ) {
         self.identity.peer_tag = cookie.peer_tag;
+        self.peer_adaptation = cookie.adaptation;
         self.agree(cookie.extensions);
         self.take_peer(
             cookie.peer_initial_tsn,
@@ -255,6 +256,7 @@ impl Association {
         };
         let streams_out = self.config.streams_out.max(1).min(peer.streams_in);
         let streams_in = self.config.streams_in_max.max(1).min(peer.streams_out);
+        self.peer_adaptation = peer.adaptation;
         self.agree(Extensions::offered(&self.config).and(peer.extensions));
         self.take_peer(peer.initial_tsn, peer.window_bytes, streams_out, streams_in);
         if self.refuses_streams(cx) {
@@ -352,6 +354,7 @@ impl Association {
         let streams_in = self.inbound.as_ref().map_or(0, Inbound::streams);
         cx.statistics.connected += 1;
         cx.host.event(self.id, Event::Connected { streams_out: self.outbound.streams(), streams_in });
+        self.tell_adaptation(cx);
         if self.shutdown_wanted {
             self.shutdown(cx);
         }

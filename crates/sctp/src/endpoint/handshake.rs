@@ -77,6 +77,7 @@ impl Endpoint {
             streams_in: config.streams_in_max.max(1).min(peer.streams_out),
             extensions: Extensions::offered(&config).and(peer.extensions),
             ties: offer.ties,
+            adaptation: peer.adaptation,
             addresses,
         };
         let sealed = self.cookies.seal(&cookie);
@@ -344,7 +345,8 @@ impl Endpoint {
         let mut association =
             Association::accept(&mut cx, id, config, local, cookie, &remotes, (route.remote, route.local));
         let peer = SocketAddr::new(remotes[0].0.ip(), cookie.peer_port);
-        host.event(id, Event::Accepted { listener, port: cookie.local_port, peer });
+        cx.host.event(id, Event::Accepted { listener, port: cookie.local_port, peer });
+        association.tell_adaptation(&mut cx);
         association.trace_changes(now);
         self.insert(id, association);
         self.settle(id);

@@ -8,7 +8,7 @@ use sctp_wire::cause::{Causes, OutOfResource};
 use sctp_wire::chunk::Error;
 
 use lab::script::{Peer, plain};
-use lab::{A, B, Fate, Lab, Reading};
+use lab::{A, B, Fate, Lab, PORT_A, PORT_B, Reading};
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -127,4 +127,33 @@ fn what_nobody_reads_is_told_no_more_at_some_point() {
         peer.sends().chunk(|_, out| Error { causes: Causes::new(&causes) }.write(out)).go();
     }
     assert_eq!(told(&peer), 20_000 / 65 + 2);
+}
+
+#[test]
+fn what_the_peer_says_of_the_layer_above_is_told_when_the_association_is_up() {
+    let says = |adaptation_indication| AssociationConfig { adaptation_indication, ..wants_events() };
+    let mut lab = Lab::new(7);
+    lab.establish_with(says(7), says(0x8000_0009));
+    let told: Vec<Vec<Event>> = [A, B]
+        .map(|node| lab.app(node).events.iter().map(|happened| happened.event.clone()).collect())
+        .to_vec();
+    assert!(matches!(told[A][..], [Event::Connected { .. }, Event::AdaptationIndication(0x8000_0009)]));
+    assert!(matches!(told[B][..], [Event::Accepted { .. }, Event::AdaptationIndication(7)]));
+    // A restarted peer may say something else.
+    lab.reboot(A);
+    lab.connect(A, (PORT_A, PORT_B), says(8));
+    lab.run_for(SOON);
+    let told = &lab.app(B).events[2..4];
+    assert!(matches!(told[0].event, Event::Restarted { .. }));
+    assert_eq!(told[1].event, Event::AdaptationIndication(8));
+}
+
+#[test]
+fn who_says_nothing_of_the_layer_above_sends_nothing() {
+    let mut lab = Lab::new(8);
+    lab.establish_with(wants_events(), wants_events());
+    let said = Event::AdaptationIndication(0);
+    assert_eq!((count(&lab, A, &said), count(&lab, B, &said)), (0, 0));
+    let parameter = [0xc0, 0x06, 0x00, 0x08];
+    assert!(!lab.sent.iter().any(|sent| sent.packet.windows(4).any(|bytes| bytes == parameter)));
 }

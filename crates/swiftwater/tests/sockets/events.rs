@@ -177,3 +177,14 @@ fn tell_of_a_record_that_has_no_end() {
         assert!(told(&server).starts_with("Down"));
     });
 }
+
+#[test]
+fn tell_what_the_peer_says_of_the_layer_above() {
+    must_end(|| {
+        let options = Options { events: true, adaptation_indication: 42, ..Options::default() };
+        let (client, server) = pair_with(&options);
+        for association in [client, server] {
+            assert_eq!([told(&association), told(&association)], ["Up", "AdaptationIndication(42)"]);
+        }
+    });
+}
