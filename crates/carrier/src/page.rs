@@ -220,17 +220,23 @@ pub enum State {
     Connecting = 2,
     /// Its carrier holds messages.
     Connected = 3,
-    /// The association has ended as both sides wanted it: after what the carrier holds comes the end.
+    /// The peer has shut the association down, and it has ended: after what the carrier holds comes the end.
     Ended = 4,
     /// One-to-many, and not listening: its carrier holds messages of any number of associations.
     Many = 5,
     /// One-to-many, and peers may set up associations.
     ManyListening = 6,
-    /// The association was lost: after what the carrier holds comes the pending error.
+    /// The association was lost, or this side has shut it down: after what the carrier holds comes the pending error, and then
+    /// that there is no connection.
     Lost = 7,
 }
 
 impl State {
+    /// Whether there was an association, and it has ended.
+    pub fn is_end(self) -> bool {
+        matches!(self, State::Ended | State::Lost)
+    }
+
     /// `None`: no such state.
     pub fn from_u32(number: u32) -> Option<State> {
         use State::{Connected, Connecting, Ended, Idle, Listening, Lost, Many, ManyListening};

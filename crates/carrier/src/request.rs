@@ -135,6 +135,8 @@ pub enum Request<'a> {
         /// Which.
         association: u32,
     },
+    /// Answered when the association of a one-to-one socket has ended, so that nothing more will come.
+    AwaitEnd,
     /// `sctp_peeloff`. The answer comes with a carrier and a page.
     PeelOff {
         /// Which.
@@ -206,6 +208,7 @@ impl<'a> Request<'a> {
                 &mut w
             }
             Request::AwaitRoom { association } => w.u8(11).u32(*association),
+            Request::AwaitEnd => w.u8(14),
             Request::PeelOff { association, front_begun } => {
                 w.u8(12).u32(*association).u8(u8::from(*front_begun))
             }
@@ -260,6 +263,7 @@ impl<'a> Request<'a> {
             13 => Request::Status,
             10 => Request::Find(address::read(r)?),
             11 => Request::AwaitRoom { association: r.u32()? },
+            14 => Request::AwaitEnd,
             12 => Request::PeelOff { association: r.u32()?, front_begun: r.u8()? != 0 },
             _ => return None,
         };

@@ -27,6 +27,7 @@ fn request() -> impl Strategy<Value = Request<'static>> {
         Just(Request::Status),
         Just(Request::LocalAddress),
         Just(Request::PeerAddress),
+        Just(Request::AwaitEnd),
         address().prop_map(Request::Bind),
         any::<(bool, [u16; 4])>().prop_map(move |(wait, init)| Request::Connect {
             peer,

@@ -175,29 +175,47 @@ pub(crate) fn send_info(header: &Header) -> SendInfo {
 
 /// From the association into the carrier of a one-to-one socket, and then its end.
 async fn end_after(socket: Arc<Socket>, member: Arc<Member>) {
-    let ended = |loss: Option<LossKind>| {
-        let end = match loss {
-            Some(loss) => {
+    let mut by_us = false;
+    let ended = |how: Ended| {
+        by_us = how == Ended::ByUs;
+        let end = match how {
+            Ended::ByPeer => State::Ended,
+            Ended::ByUs => State::Lost,
+            Ended::Lost(loss) => {
                 socket.page.set_error(errno::of_loss(loss));
                 State::Lost
             }
-            None => State::Ended,
         };
         socket.page.set_local(&socket.local_address());
         socket.set_stage(&mut socket.lock(), end);
     };
     up(&socket, &member, ended).await;
-    socket.line.end();
+    // What this side has shut down itself is no news that it would poll for.
+    match by_us {
+        true => socket.line.closed().await,
+        false => socket.line.end(),
+    }
+}
+
+/// How an association has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The peer has shut it down: what it sent ends there.
+    ByPeer,
+    /// We have.
+    ByUs,
+    /// Not regularly.
+    Lost(LossKind),
 }
 
 /// From the association into the carrier, until the association has ended. What is held goes first; given up, this leaves
-/// what was on its way there. `ended` is told how it has ended, if that was not regular, before the program is.
-pub(crate) async fn up(socket: &Socket, member: &Member, ended: impl FnOnce(Option<LossKind>)) {
+/// what was on its way there. `ended` is told how it has ended before the program is.
+pub(crate) async fn up(socket: &Socket, member: &Member, ended: impl FnOnce(Ended)) {
     let Some(association) = member.association() else { return };
     let mut held = member.held.lock().await;
     let mut hand = Hand { socket, begun: None, unread: false };
-    let mut ended = Some(ended);
-    let mut end = |loss| ended.take().into_iter().for_each(|ended| ended(loss));
+    let (mut ended, mut regularly) = (Some(ended), Ended::ByUs);
+    let mut end = |how| ended.take().into_iter().for_each(|ended| ended(how));
     loop {
         while let Some(upward) = held.front() {
             hand.up(upward).await;
@@ -206,13 +224,15 @@ pub(crate) async fn up(socket: &Socket, member: &Member, ended: impl FnOnce(Opti
         match association.next().await {
             Ok(Some(Received::Message(message))) => held.push_back(data(member, message)),
             Ok(Some(Received::Event(event))) => {
-                if let Event::Down(loss) = &event {
-                    end(loss.as_ref().map(|loss| loss.kind));
+                match &event {
+                    Event::PeerShutdown => regularly = Ended::ByPeer,
+                    Event::Down(loss) => end(loss.as_ref().map_or(regularly, |loss| Ended::Lost(loss.kind))),
+                    _ => {}
                 }
                 held.extend(notify::of(member, &event, |kind| member.wants(kind)));
             }
-            Ok(None) => return end(None),
-            Err(RecvError::Lost(loss)) => return end(Some(loss.kind)),
+            Ok(None) => return end(regularly),
+            Err(RecvError::Lost(loss)) => return end(Ended::Lost(loss.kind)),
             Err(_) => {}
         }
     }

@@ -78,6 +78,10 @@ impl Sockets {
                 let _patience = self.patience()?;
                 outbox.room().await;
             }
+            Request::AwaitEnd => {
+                let _patience = self.patience()?;
+                socket.end().await;
+            }
             Request::PeelOff { association, front_begun } => {
                 return self.peel_off(&socket, association, front_begun, &descriptor).await;
             }

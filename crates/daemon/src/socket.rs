@@ -86,6 +86,7 @@ pub(crate) struct Socket {
     pub(crate) delivery: tokio::sync::Mutex<()>,
     longest: Mutex<Longest>,
     inner: Mutex<Inner>,
+    ended: tokio::sync::Notify,
     /// What it becomes, to its task.
     turns: mpsc::UnboundedSender<Turn>,
 }
@@ -138,6 +139,17 @@ impl Socket {
     pub(crate) fn set_stage(&self, inner: &mut Inner, stage: State) {
         inner.stage = stage;
         self.page.set_state(stage);
+        if stage.is_end() {
+            self.ended.notify_waiters();
+        }
+    }
+
+    /// Waits until its association has ended.
+    pub(crate) async fn end(&self) {
+        let ended = self.ended.notified();
+        if !self.lock().stage.is_end() {
+            ended.await;
+        }
     }
 
     pub(crate) fn take_turn(&self, turn: Turn) -> Result<(), Errno> {
@@ -229,7 +241,8 @@ impl Sockets {
         let page = Page::new(v6, style, stage)?;
         let (delivery, longest) = (tokio::sync::Mutex::default(), Mutex::default());
         let inner = Mutex::new(inner);
-        let socket = Socket { number, v6, style, share, line, page, delivery, longest, inner, turns };
+        let ended = tokio::sync::Notify::new();
+        let socket = Socket { number, v6, style, share, line, page, delivery, longest, inner, ended, turns };
         let socket = Arc::new(socket);
         table.by_number.insert(number, Arc::clone(&socket));
         tokio::spawn(life::live(Arc::clone(self), Arc::clone(&socket), come));

@@ -64,6 +64,13 @@ pub(crate) fn receive(
             Err(Errno(libc::EAGAIN)) => {}
             result => return result,
         }
+        if page.shut_writing.load(Relaxed) != 0 && waits() {
+            if page.state() == State::Lost {
+                return end(fd, page);
+            }
+            setup::await_news(fd)?;
+            continue;
+        }
         // The kernel waits as the descriptor wants it: its mode, its time limit, its signals.
         system::receive_nothing(fd, libc::MSG_PEEK | flags & libc::MSG_DONTWAIT)?;
     }
@@ -280,9 +287,10 @@ fn end(fd: RawFd, page: &Page) -> Result<Message> {
         error => return Err(Errno(error)),
     }
     match page.state() {
-        State::Lost => Err(Errno(libc::ENOTCONN)),
         State::Ended => Ok(END),
-        _ if page.shut_reading.load(Relaxed) != 0 || !system::is_hung_up(fd) => Ok(END),
+        _ if page.shut_reading.load(Relaxed) != 0 => Ok(END),
+        State::Lost => Err(Errno(libc::ENOTCONN)),
+        _ if !system::is_hung_up(fd) => Ok(END),
         // The daemon is gone.
         _ => Err(Errno(libc::ECONNRESET)),
     }

@@ -44,17 +44,23 @@ impl Reply {
 
 /// Asks the daemon, over a connection of its own.
 fn ask(request: &Request<'_>, about: Option<RawFd>) -> Result<Reply> {
+    let connection = asked(request, about)?;
+    let reply = answer(connection);
+    system::close(connection);
+    let reply = reply?;
+    reply.answer().inspect_err(|_| reply.close())?;
+    Ok(reply)
+}
+
+/// A connection over which the daemon was asked.
+fn asked(request: &Request<'_>, about: Option<RawFd>) -> Result<RawFd> {
     let mut frame = [0; FRAME_BYTES_MAX];
     let bytes = request.encode(&mut frame).ok_or(Errno(libc::EINVAL))?;
     let connection = call()?;
     let iov = [Buffers::from(&frame[..bytes])];
     // SAFETY: the frame lives as long as the call.
     let asked = system::send(connection, unsafe { Buffers::new(&iov) }, about, libc::MSG_NOSIGNAL);
-    let reply = asked.and_then(|_| answer(connection));
-    system::close(connection);
-    let reply = reply?;
-    reply.answer().inspect_err(|_| reply.close())?;
-    Ok(reply)
+    asked.map(|_| connection).inspect_err(|_| system::close(connection))
 }
 
 fn answer(connection: RawFd) -> Result<Reply> {
@@ -281,6 +287,15 @@ pub(crate) fn find_association(fd: RawFd, peer: SocketAddr) -> Result<u32> {
 /// Returns when an association of a one-to-many socket has room for a message.
 pub(crate) fn await_room(fd: RawFd, association: u32) -> Result<()> {
     request(fd, &Request::AwaitRoom { association })
+}
+
+/// Waits until there is something to read, or the association has ended, of which the carrier says nothing to a side that has
+/// shut it down itself.
+pub(crate) fn await_news(fd: RawFd) -> Result<()> {
+    let connection = asked(&Request::AwaitEnd, Some(fd))?;
+    let events = system::poll_two([fd, connection], libc::POLLIN, system::receive_timeout(fd));
+    system::close(connection);
+    if events? { Ok(()) } else { Err(Errno(libc::EAGAIN)) }
 }
 
 /// `sctp_peeloff`; `flags` as for `socket`.

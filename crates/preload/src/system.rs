@@ -157,13 +157,24 @@ pub(crate) fn close(fd: RawFd) {
 }
 
 /// The events of a descriptor once one of `events` has come, or the time is over; without a time it waits for ever.
-pub(crate) fn poll(fd: RawFd, events: i16, mut timeout: Option<libc::timespec>) -> Result<i16> {
-    let mut entry = libc::pollfd { fd, events, revents: 0 };
+pub(crate) fn poll(fd: RawFd, events: i16, timeout: Option<libc::timespec>) -> Result<i16> {
+    let mut entries = [libc::pollfd { fd, events, revents: 0 }];
+    poll_all(&mut entries, timeout)?;
+    Ok(entries[0].revents)
+}
+
+/// Whether one of `events` has come to one of two before the time was over.
+pub(crate) fn poll_two(fds: [RawFd; 2], events: i16, timeout: Option<libc::timespec>) -> Result<bool> {
+    let mut entries = fds.map(|fd| libc::pollfd { fd, events, revents: 0 });
+    poll_all(&mut entries, timeout).map(|count| count > 0)
+}
+
+fn poll_all(entries: &mut [libc::pollfd], mut timeout: Option<libc::timespec>) -> Result<usize> {
     let timeout: *mut libc::timespec = timeout.as_mut().map_or(std::ptr::null_mut(), |left| left);
+    let (place, count) = (entries.as_mut_ptr(), entries.len());
     let no_mask: *const c_void = std::ptr::null();
-    // SAFETY: one entry, and a time or none, both of which the kernel may write.
-    check(unsafe { libc::syscall(libc::SYS_ppoll, &raw mut entry, 1_usize, timeout, no_mask, 8_usize) })?;
-    Ok(entry.revents)
+    // SAFETY: as many entries, and a time or none, both of which the kernel may write.
+    check(unsafe { libc::syscall(libc::SYS_ppoll, place, count, timeout, no_mask, 8_usize) })
 }
 
 /// Whether the other end of a carrier is gone, or both directions are shut.
@@ -210,18 +221,20 @@ pub(crate) fn clear_close_on_exec(fd: RawFd) {
 
 /// `SO_SNDTIMEO` of a descriptor; `None` for no limit.
 pub(crate) fn send_timeout(fd: RawFd) -> Option<libc::timespec> {
+    time_limit(fd, libc::SO_SNDTIMEO)
+}
+
+/// `SO_RCVTIMEO` of a descriptor; `None` for no limit.
+pub(crate) fn receive_timeout(fd: RawFd) -> Option<libc::timespec> {
+    time_limit(fd, libc::SO_RCVTIMEO)
+}
+
+fn time_limit(fd: RawFd, name: c_int) -> Option<libc::timespec> {
     let mut value = libc::timeval { tv_sec: 0, tv_usec: 0 };
     let mut bytes = size_of::<libc::timeval>() as libc::socklen_t;
     // SAFETY: the value has room for what it is said to have.
     let done = unsafe {
-        libc::syscall(
-            libc::SYS_getsockopt,
-            fd,
-            libc::SOL_SOCKET,
-            libc::SO_SNDTIMEO,
-            &raw mut value,
-            &raw mut bytes,
-        )
+        libc::syscall(libc::SYS_getsockopt, fd, libc::SOL_SOCKET, name, &raw mut value, &raw mut bytes)
     };
     let limited = done == 0 && (value.tv_sec, value.tv_usec) != (0, 0);
     limited.then_some(libc::timespec { tv_sec: value.tv_sec, tv_nsec: value.tv_usec * 1000 })
