@@ -128,6 +128,7 @@ impl Settings {
             partial_delivery_bytes,
             nodelay: self.nodelay,
             ecn: self.defaults.ecn && self.offers.get(&super::SCTP_ECN_SUPPORTED) != Some(&false),
+            adaptation_indication: self.adaptation,
             autoclose: autoclose.map(|seconds| Duration::from_secs(seconds.into())),
             events: true,
             ..self.defaults.clone()
