@@ -109,9 +109,14 @@ fn the_functions_of_the_rfc_are_there() {
 
 #[test]
 fn descriptors_are_the_kernels_in_linked_programs() {
-    for name in ["echo", "nonblocking", "partial", "ancillary", "sharing", "errors"] {
+    for name in ["echo", "nonblocking", "partial", "ancillary", "sharing", "errors", "many"] {
         run(&format!("sockets/{name}.c"), name);
     }
+}
+
+#[test]
+fn they_are_there_for_one_to_many_sockets() {
+    run("library/many.c", "many");
 }
 
 #[test]
