@@ -16,8 +16,9 @@ pub const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
 pub const RECORD_BYTES_MAX: usize = HEADER_BYTES + PAYLOAD_BYTES_MAX;
 /// The longest message that the daemon takes from a program, or hands to it in one piece.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
-/// Most bytes after the header of a [`Kind::Accepted`].
-pub const ACCEPTED_BYTES_MAX: usize = address::BYTES_MAX;
+/// Bytes after the header of a [`Kind::Accepted`]: so many that one fills the smallest carrier, which then polls writable when
+/// the program has taken it.
+pub const ACCEPTED_BYTES: usize = 1024;
 
 /// What a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,22 +189,16 @@ impl Header {
     }
 }
 
-/// A whole [`Kind::Accepted`] record; the second is how many bytes of it count.
-pub fn encode_accepted(peer: &SocketAddr) -> ([u8; HEADER_BYTES + ACCEPTED_BYTES_MAX], usize) {
-    let mut out = [0; HEADER_BYTES + ACCEPTED_BYTES_MAX];
-    let (header, payload) = out.split_at_mut(HEADER_BYTES);
-    let mut w = Writer::new(payload);
-    address::write(&mut w, peer);
-    let bytes = w.finish().unwrap_or(0);
-    header.copy_from_slice(&Header { bytes: bytes as u32, ..Header::new(Kind::Accepted) }.encode());
-    (out, HEADER_BYTES + bytes)
+/// A whole [`Kind::Accepted`] record.
+pub fn encode_accepted(peer: &SocketAddr) -> [u8; HEADER_BYTES + ACCEPTED_BYTES] {
+    let header = Header { bytes: ACCEPTED_BYTES as u32, address: Some(*peer), ..Header::new(Kind::Accepted) };
+    let mut out = [0; HEADER_BYTES + ACCEPTED_BYTES];
+    out[..HEADER_BYTES].copy_from_slice(&header.encode());
+    out
 }
 
 /// The peer's address in a [`Kind::Accepted`].
 pub fn parse_accepted(record: &[u8]) -> Option<SocketAddr> {
-    let (header, payload) = Header::split(record)?;
-    let mut r = Reader(payload);
-    let peer = address::read(&mut r)?;
-    r.end()?;
-    (header.kind == Kind::Accepted).then_some(peer)
+    let (header, _) = Header::split(record)?;
+    header.address.filter(|_| header.kind == Kind::Accepted)
 }

@@ -93,9 +93,10 @@ proptest! {
 
     #[test]
     fn accepted_associations_survive_the_way(peer in address()) {
-        let (record, bytes) = record::encode_accepted(&peer);
-        prop_assert_eq!(record::parse_accepted(&record[..bytes]), Some(peer));
-        prop_assert_eq!(record::parse_accepted(&record[..bytes - 1]), None);
+        let record = record::encode_accepted(&peer);
+        prop_assert_eq!(record::parse_accepted(&record), Some(peer));
+        prop_assert_eq!(record::parse_accepted(&record[1..]), None);
+        prop_assert_eq!(record::parse_accepted(&record[..record.len() - 1]), None);
     }
 
     #[test]

@@ -129,17 +129,19 @@ pub(crate) fn empty(line: &Line) {
 /// Hands associations to a listener, each with a carrier of its own.
 async fn accept(sockets: &Arc<Sockets>, socket: &Arc<Socket>, listener: Listener) {
     loop {
+        // One lies in the carrier, others wait in the executive, as many as the backlog allows.
+        socket.line.has_room().await;
         let association = match listener.accept().await {
             Ok(association) => association,
             Err(error) => return log(format_args!("a listener has failed: {error}")),
         };
-        // One that is gone already has nobody to tell.
-        let Some(address) = association.peer_address() else { continue };
-        let peer = as_seen(socket.v6, SocketAddr::new(address.hosts[0], address.port));
-        if let Err(error) = hand_over(sockets, socket, association, peer).await {
-            log(format_args!("an association with {peer} could not be handed to its listener: {error}"));
-            if error == Errno::PIPE {
-                return;
+        let Some(peer) = association.came_from().map(|peer| as_seen(socket.v6, peer)) else { continue };
+        match hand_over(sockets, socket, association, peer).await {
+            Ok(()) => {}
+            // The program has closed it.
+            Err(Errno::PIPE | Errno::CONNRESET) => return,
+            Err(error) => {
+                log(format_args!("an association with {peer} could not be handed to its listener: {error}"));
             }
         }
     }
@@ -170,7 +172,7 @@ async fn hand_over(
     }
     socket.page.set_wants(wants);
     let turn = socket.take_turn(Turn::Carry { member, waiting: Waiting::new() });
-    let (record, bytes) = record::encode_accepted(&peer);
-    listener.line.put_record(&record[..bytes], &[theirs.as_fd(), socket.page.as_fd()]).await?;
+    let record = record::encode_accepted(&peer);
+    listener.line.put_record(&record, &[theirs.as_fd(), socket.page.as_fd()]).await?;
     turn
 }

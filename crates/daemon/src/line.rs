@@ -259,7 +259,7 @@ impl Line {
 
     /// Waits until the carrier polls writable. Only who waits is told, by a registration of its own: otherwise the daemon
     /// would be woken each time that a program reads.
-    async fn has_room(&self) {
+    pub(crate) async fn has_room(&self) {
         let copy = rustix::io::fcntl_dupfd_cloexec(&self.descriptor, 0);
         match copy.and_then(|copy| register(copy, Interest::WRITABLE)) {
             Ok(copy) => drop(copy.writable().await),

@@ -29,6 +29,7 @@ impl Sockets {
         let port = self.bound(socket, &mut inner)?.port;
         let mut options = inner.settings.options(backlog);
         options.local_addresses = inner.local_scope();
+        options.refuse_beyond_backlog = true;
         let listener = self.stack.with_options(&options).listen(port);
         let listener = listener.map_err(|error| errno::of_listen(&error))?;
         self.ports().set_listens(socket.number, port, true);

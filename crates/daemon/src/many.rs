@@ -198,9 +198,7 @@ async fn next(listener: &mut Option<Listener>) -> Association {
 }
 
 fn accept(sockets: &Arc<Sockets>, socket: &Arc<Socket>, association: Association) {
-    // One that is gone already has nobody to tell.
-    let Some(address) = association.peer_address() else { return };
-    let peer = as_seen(socket.v6, SocketAddr::new(address.hosts[0], address.port));
+    let Some(peer) = association.came_from().map(|peer| as_seen(socket.v6, peer)) else { return };
     begin(sockets, socket, peer, Origin::Accepted(association));
 }
 

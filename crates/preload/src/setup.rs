@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use carrier::name::{DAEMON, DAEMON_VARIABLE as VARIABLE};
 use carrier::page::State;
-use carrier::record::{self, ACCEPTED_BYTES_MAX, Flags, HEADER_BYTES};
+use carrier::record::{self, ACCEPTED_BYTES, Flags, HEADER_BYTES};
 use carrier::request::{Addresses, Answer, FRAME_BYTES_MAX, InitMessage, OPTION_BYTES_MAX, Request};
 use libc::{c_int, socklen_t};
 
@@ -359,7 +359,7 @@ pub(crate) fn accept(fd: RawFd, descriptor: &Descriptor, flags: c_int) -> Result
 
 fn take_association(fd: RawFd, descriptor: &Descriptor, flags: c_int) -> Result<(RawFd, SocketAddr)> {
     let _held = lock::hold(&descriptor.page().lock)?;
-    let mut bytes = [0; HEADER_BYTES + ACCEPTED_BYTES_MAX];
+    let mut bytes = [0; HEADER_BYTES + ACCEPTED_BYTES];
     let place = [Buffers::of(&mut bytes)];
     // It is looked at first: with no room for its descriptors it stays for the next.
     // SAFETY: the place may be written.

@@ -164,6 +164,9 @@ pub struct AssociationConfig {
     /// Whether the user hears of what it need not act upon, too: paths, messages that were not delivered, a send buffer that
     /// has run empty (RFC 6458 §6.1). No.
     pub events: bool,
+    /// Of a listener that takes no more associations ([`Host::takes_association`](crate::Host::takes_association)): whether it
+    /// refuses who asks for one (RFC 9260 §5.1). Otherwise the last step is put off until it does.
+    pub refuse_beyond_backlog: bool,
     /// Whether to record what the association does, for [`Endpoint::poll_trace`](crate::Endpoint::poll_trace); no.
     pub trace: bool,
 }
@@ -204,6 +207,7 @@ impl Default for AssociationConfig {
             autoclose: None,
             adaptation_indication: 0,
             events: false,
+            refuse_beyond_backlog: false,
             trace: false,
         }
     }

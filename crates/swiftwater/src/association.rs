@@ -57,6 +57,7 @@ struct Shared {
     events: bool,
     /// Whether [`Association::next`] has told that the association is up.
     up_told: AtomicBool,
+    came_from: Option<SocketAddr>,
 }
 
 impl Association {
@@ -120,7 +121,7 @@ impl Association {
                 .map_err(|e| ConnectError::Failed(e.to_string()))?;
         }
         ask_to_connect(stack, &socket, server)?;
-        Ok(Association::over(stack, socket))
+        Ok(Association::over(stack, socket, None))
     }
 
     /// Looks at one answer to a connect request. True: the association is up.
@@ -147,15 +148,15 @@ impl Association {
         }
     }
 
-    pub(crate) fn accepted(stack: &Stack, socket: Socket) -> Association {
-        let association = Association::over(stack, socket);
+    pub(crate) fn accepted(stack: &Stack, socket: Socket, peer: Option<SocketAddr>) -> Association {
+        let association = Association::over(stack, socket, peer);
         if let Some(statistics) = association.statistics_if_open() {
             association.shared.streams_out.store(statistics.streams_out, Ordering::Relaxed);
         }
         association
     }
 
-    fn over(stack: &Stack, socket: Socket) -> Association {
+    fn over(stack: &Stack, socket: Socket, came_from: Option<SocketAddr>) -> Association {
         Association {
             shared: Arc::new(Shared {
                 socket,
@@ -163,6 +164,7 @@ impl Association {
                 message_bytes_max: stack.options.message_bytes_max,
                 events: stack.options.events,
                 up_told: AtomicBool::new(false),
+                came_from,
             }),
         }
     }
@@ -525,6 +527,12 @@ impl Association {
     pub fn local_addresses(&self) -> Vec<IpAddr> {
         let Socket { stream, ref shard, .. } = self.shared.socket;
         with_driver(shard, |driver| driver.local_addresses(stream, 0)).flatten().unwrap_or_default()
+    }
+
+    /// Of one that a [`Listener`](crate::Listener) has accepted: the address and SCTP port that it came from, also when it is
+    /// gone already.
+    pub fn came_from(&self) -> Option<SocketAddr> {
+        self.shared.came_from
     }
 
     /// Number of outbound streams.

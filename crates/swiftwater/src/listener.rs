@@ -121,15 +121,17 @@ impl Listener {
     /// Accepts what was found, if that is an association.
     pub(crate) fn take(&self, found: Found<streams::Message>) -> Result<Option<Association>, RecvError> {
         let lost = |why: String| RecvError::Lost(Loss::fault(why));
-        let sequence = match found {
-            Found::Primitive(Primitive::ConnInd { sequence, .. }, _) => sequence,
+        let (sequence, peer) = match found {
+            Found::Primitive(Primitive::ConnInd { sequence, addresses }, _) => {
+                (sequence, addresses.list.first().copied())
+            }
             Found::Primitive(..) | Found::Data(_) => return Ok(None),
             Found::End => return Err(lost("the listener was closed".into())),
         };
         let socket = Socket::open(&self.stack.shard, Style::OneToOne).map_err(|e| lost(e.to_string()))?;
         let acceptor = socket.stream.index() as u32;
         match self.socket.ask(Primitive::ConnRes { sequence, acceptor }) {
-            Ok(Primitive::OkAck { .. }) => Ok(Some(Association::accepted(&self.stack, socket))),
+            Ok(Primitive::OkAck { .. }) => Ok(Some(Association::accepted(&self.stack, socket, peer))),
             answer => Err(lost(format!("the provider answered {answer:?}"))),
         }
     }

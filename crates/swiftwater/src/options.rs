@@ -134,6 +134,8 @@ pub struct Options {
     /// What the peer is told of the layer above, whose meaning is that layer's (`SCTP_ADAPTATION_LAYER`, RFC 5061 §4.2.6). Default
     /// 0, which says nothing.
     pub adaptation_indication: u32,
+    /// Whether peers are refused while so many wait, as by the sockets of Linux. Default: they wait, and try again.
+    pub refuse_beyond_backlog: bool,
     /// Whether [`Association::next`](crate::Association::next) gives the events of an association in their place among its
     /// messages, and [`Endpoint::recv`](crate::Endpoint::recv) all of them: see [`Event`](crate::Event). Default false, at
     /// no cost.
@@ -185,6 +187,7 @@ impl Default for Options {
             autoclose: association.autoclose,
             backlog: 128,
             adaptation_indication: 0,
+            refuse_beyond_backlog: false,
             events: false,
             trace: None,
         }
@@ -234,6 +237,7 @@ impl Options {
             autoclose: self.autoclose,
             adaptation_indication: self.adaptation_indication,
             events: self.events,
+            refuse_beyond_backlog: self.refuse_beyond_backlog,
             trace: self.trace.is_some(),
             ..sctp::AssociationConfig::default()
         }

@@ -113,7 +113,7 @@ impl Endpoint {
         match first.kind {
             Init::KIND => {
                 self.statistics.control_chunks_received += 1;
-                self.handle_init(now, route, &header, &packet, &first);
+                self.handle_init(now, route, (&header, &packet), &first, host);
                 return None;
             }
             // RFC 9260 §8.5.1 A: nothing else has tag 0.

@@ -37,13 +37,13 @@ struct Offer {
 
 impl Endpoint {
     /// INIT (RFC 9260 §5.1 A and B, §5.2.1, §5.2.2). Leaves no state behind.
-    pub(super) fn handle_init(
+    pub(super) fn handle_init<H: Host + ?Sized>(
         &mut self,
         now: Time,
         route: Route,
-        header: &Header,
-        packet: &Packet<'_>,
+        (header, packet): (&Header, &Packet<'_>),
         first: &RawChunk<'_>,
+        host: &H,
     ) {
         // Alone in its packet, with tag 0 (RFC 9260 §8.5.1 A, §6.10).
         if header.verification_tag.0 != 0 || packet.chunks().count() != 1 {
@@ -60,7 +60,7 @@ impl Endpoint {
             Ok(peer) => peer,
             Err(bad) => return self.refuse_init(route, header, init.initiate_tag, &bad),
         };
-        let Some(offer) = self.offer_for(route, header, &peer) else { return };
+        let Some(offer) = self.offer_for(route, header, &peer, host) else { return };
         self.statistics.inits_received += 1;
         let Offer { config, local, identity, route, addresses, .. } = offer;
         let cookie = StateCookie {
@@ -114,7 +114,13 @@ impl Endpoint {
 
     /// What to answer an INIT with: a new association, or the one that any of its addresses belongs to (RFC 9260
     /// §5.1.2 D). None: it is answered already.
-    fn offer_for(&mut self, route: Route, header: &Header, peer: &PeerInit) -> Option<Offer> {
+    fn offer_for<H: Host + ?Sized>(
+        &mut self,
+        route: Route,
+        header: &Header,
+        peer: &PeerInit,
+        host: &H,
+    ) -> Option<Offer> {
         let listed = std::iter::once(route.remote.ip()).chain(peer.addresses.iter().copied());
         let ports = (header.destination_port, header.source_port);
         if let Some(id) = self.owner_of_any(listed, (route.remote.port(), route.local), ports) {
@@ -128,6 +134,10 @@ impl Endpoint {
             self.reply(route, header, VerificationTag(peer.tag), |out| write_abort(false, out));
             return None;
         };
+        if listener.config.refuse_beyond_backlog && !host.takes_association(listener.id) {
+            self.reply(route, header, VerificationTag(peer.tag), |out| write_abort(false, out));
+            return None;
+        }
         let identity = Identity {
             local_port: header.destination_port,
             peer_port: header.source_port,

@@ -1,6 +1,6 @@
 //! Associations for tasks.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
 use streams::{Interest, Kind, Message as Block, Module};
@@ -277,6 +277,11 @@ impl Association {
     /// Our addresses that this association uses.
     pub fn local_addresses(&self) -> Vec<IpAddr> {
         self.0.local_addresses()
+    }
+
+    /// Of one that a listener has accepted: the address and SCTP port that it came from, also when it is gone already.
+    pub fn came_from(&self) -> Option<SocketAddr> {
+        self.0.came_from()
     }
 
     /// Number of outbound streams.

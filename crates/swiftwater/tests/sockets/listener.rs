@@ -49,6 +49,20 @@ fn one_more_than_the_backlog_waits_for_room() {
 }
 
 #[test]
+fn one_more_than_the_backlog_is_refused_if_that_is_wanted() {
+    must_end(|| {
+        let options = Options { backlog: 1, refuse_beyond_backlog: true, ..Options::default() };
+        let listener = listen_with(&options);
+        let first = Association::connect(listener.local_address()).unwrap();
+        let refused = Association::connect(listener.local_address()).unwrap_err();
+        assert!(matches!(refused, ConnectError::Refused), "{refused}");
+        listener.accept().unwrap();
+        Association::connect(listener.local_address()).unwrap();
+        drop(first);
+    });
+}
+
+#[test]
 fn a_backlog_of_any_size_is_one() {
     must_end(|| {
         for backlog in [0, u32::MAX] {
@@ -69,6 +83,7 @@ fn one_that_went_away_before_it_was_accepted_leaves_its_messages() {
             client.send(&[round]).unwrap();
             client.close().unwrap_or_default();
             let server = listener.accept().unwrap();
+            assert!(server.came_from().unwrap().ip().is_loopback());
             assert_eq!(server.recv().unwrap().unwrap().to_vec(), [round]);
             assert!(server.recv().unwrap().is_none());
             assert!(server.send(b"too late").is_err());

@@ -73,30 +73,28 @@ static void refused(int (*wait)(int, int), int port)
     CHECK(close(client) == 0 && close(server) == 0 && close(listener) == 0);
 }
 
-/* A listener that accepts none puts off who comes when its backlog is full. Until then who connects does not poll writable. */
-static void put_off(void)
+/* A listener that accepts none refuses who comes when one more than its backlog waits. */
+static void too_many(void)
 {
-    enum { MOST = 64 };
+    enum { BACKLOG = 5 };
     struct sockaddr_in a = loopback(30);
-    int listener = listening(30, 0), clients[MOST], count = 0;
-    do {
-        CHECK(count < MOST);
-        clients[count] = fresh(SOCK_NONBLOCK);
-        FAILS(connect(clients[count], (struct sockaddr *)&a, sizeof a), EINPROGRESS);
-    } while (polls(clients[count++], POLLOUT | POLLIN, 200) == POLLOUT);
-    int last = clients[count - 1];
-    FAILS(connect(last, (struct sockaddr *)&a, sizeof a), EALREADY);
-    FAILS(recv(last, &a, sizeof a, 0), EAGAIN);
-    CHECK(send(last, "early", 5, 0) == 5);
-    for (int i = 0; i < count; i++) {
+    int listener = listening(30, 0), clients[BACKLOG + 2];
+    for (int i = 0; i < BACKLOG + 2; i++) {
+        clients[i] = fresh(SOCK_NONBLOCK);
+        FAILS(connect(clients[i], (struct sockaddr *)&a, sizeof a), EINPROGRESS);
+        CHECK(polls(clients[i], POLLOUT, 10000) == POLLOUT);
+        CHECK(error_of(clients[i]) == (i <= BACKLOG ? 0 : ECONNREFUSED));
+    }
+    CHECK(send(clients[BACKLOG], "early", 5, 0) == 5);
+    for (int i = 0; i <= BACKLOG; i++) {
         char word[8];
         int server = accept(listener, NULL, NULL);
-        CHECK(server >= 0);
-        if (i == count - 1)
-            CHECK(read(server, word, sizeof word) == 5);
+        CHECK(server >= 0 && (i < BACKLOG || read(server, word, sizeof word) == 5));
         CHECK(close(server) == 0);
     }
-    CHECK(polls(last, POLLOUT, 10000) > 0 && error_of(last) == 0);
+    /* There is room again. */
+    FAILS(connect(clients[BACKLOG + 1], (struct sockaddr *)&a, sizeof a), EINPROGRESS);
+    CHECK(polls(clients[BACKLOG + 1], POLLOUT, 10000) == POLLOUT && error_of(clients[BACKLOG + 1]) == 0);
 }
 
 int main(void)
@@ -107,6 +105,6 @@ int main(void)
         with(waits[i], 10 + i);
         refused(waits[i], 20 + i);
     }
-    put_off();
+    too_many();
     return 0;
 }
