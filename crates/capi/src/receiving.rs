@@ -2,11 +2,9 @@
 
 use libc::{c_int, c_uint, c_void, iovec, msghdr, size_t, sockaddr, socklen_t};
 use swiftwater_preload::interpose::receiving::recvmsg;
+use swiftwater_preload::structures::{NxtInfo, RcvInfo, SCTP_NXTINFO, SCTP_RCVINFO, SCTP_SNDRCV, SndRcvInfo};
 
-use crate::control::{
-    Control, NxtInfo, RcvInfo, SCTP_NXTINFO, SCTP_RCVINFO, SCTP_SNDRCV, SndRcvInfo, entry_bytes, find,
-    message,
-};
+use crate::control::{Control, entry_bytes, find, message};
 use crate::fail;
 
 /// Room for all that a socket may be told to say of a message.

@@ -4,13 +4,14 @@ use std::ptr;
 
 use libc::{c_int, c_uint, c_void, iovec, size_t, sockaddr, socklen_t, ssize_t};
 use swiftwater_preload::interpose::sending::sendmsg;
+use swiftwater_preload::structures::{
+    AuthInfo, PrInfo, SCTP_AUTHINFO, SCTP_DSTADDRV4, SCTP_DSTADDRV6, SCTP_PRINFO, SCTP_SNDINFO, SCTP_SNDRCV,
+    SndInfo, SndRcvInfo,
+};
 
 use crate::address::{Entry, entries};
 use crate::associations::sctp_connectx;
-use crate::control::{
-    AuthInfo, Control, PrInfo, SCTP_AUTHINFO, SCTP_DSTADDRV4, SCTP_DSTADDRV6, SCTP_PRINFO, SCTP_SNDINFO,
-    SCTP_SNDRCV, SndInfo, SndRcvInfo, entry_bytes, message,
-};
+use crate::control::{Control, entry_bytes, message};
 use crate::{fail, last_errno};
 
 /// Addresses beside the first that a message may name.
@@ -36,7 +37,7 @@ pub unsafe extern "C" fn sctp_sendmsg(
 ) -> c_int {
     // Flags that do not fit the field of the structure are none of SCTP's.
     let Ok(flags) = u16::try_from(flags) else { return fail(libc::EINVAL) };
-    let info = SndRcvInfo::of(stream, flags, ppid, time_to_live_ms, context);
+    let info = SndRcvInfo { stream, flags, ppid, time_to_live_ms, context, ..SndRcvInfo::default() };
     // SAFETY: as the caller says.
     unsafe { send_one(fd, content, bytes, (to, to_bytes), Some(&info), 0) }
 }

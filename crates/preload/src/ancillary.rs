@@ -1,4 +1,4 @@
-//! What goes with messages, as C structures (RFC 6458 §5.3).
+//! What goes with messages, in and out of C structures (RFC 6458 §5.3).
 
 use std::net::IpAddr;
 
@@ -7,18 +7,13 @@ use carrier::record::{Flags, Header, Kind};
 use carrier::request::InitMessage;
 use libc::{c_int, cmsghdr, msghdr};
 
+use crate::structures::{
+    NxtInfo, PrInfo, RcvInfo, SCTP_AUTHINFO, SCTP_DSTADDRV4, SCTP_DSTADDRV6, SCTP_INIT, SCTP_NXTINFO,
+    SCTP_PRINFO, SCTP_RCVINFO, SCTP_SNDINFO, SCTP_SNDRCV, SndInfo, SndRcvInfo,
+};
 use crate::system::{Errno, Result, can_be_bytes};
 
 const IPPROTO_SCTP: c_int = 132;
-const SCTP_INIT: c_int = 0;
-const SCTP_SNDRCV: c_int = 1;
-const SCTP_SNDINFO: c_int = 2;
-const SCTP_RCVINFO: c_int = 3;
-const SCTP_NXTINFO: c_int = 4;
-const SCTP_PRINFO: c_int = 5;
-const SCTP_AUTHINFO: c_int = 6;
-const SCTP_DSTADDRV4: c_int = 7;
-const SCTP_DSTADDRV6: c_int = 8;
 
 const SCTP_UNORDERED: u16 = 1;
 const SCTP_ADDR_OVER: u16 = 1 << 1;
@@ -36,67 +31,8 @@ const KNOWN_FLAGS: u16 = SCTP_UNORDERED
     | SCTP_PR_SCTP_MASK
     | SCTP_EOF;
 
-/// `struct sctp_sndrcvinfo`.
-#[derive(Clone, Copy, Default)]
-#[repr(C)]
-struct SndRcvInfo {
-    stream: u16,
-    ssn: u16,
-    flags: u16,
-    ppid: u32,
-    context: u32,
-    time_to_live_ms: u32,
-    tsn: u32,
-    cumulative_tsn: u32,
-    association: i32,
-}
-
-/// `struct sctp_sndinfo`.
-#[derive(Clone, Copy, Default)]
-#[repr(C)]
-struct SndInfo {
-    stream: u16,
-    flags: u16,
-    ppid: u32,
-    context: u32,
-    association: i32,
-}
-
-/// `struct sctp_rcvinfo`.
-#[derive(Clone, Copy, Default)]
-#[repr(C)]
-struct RcvInfo {
-    stream: u16,
-    ssn: u16,
-    flags: u16,
-    ppid: u32,
-    tsn: u32,
-    cumulative_tsn: u32,
-    context: u32,
-    association: i32,
-}
-
-/// `struct sctp_nxtinfo`.
-#[derive(Clone, Copy, Default)]
-#[repr(C)]
-struct NxtInfo {
-    stream: u16,
-    flags: u16,
-    ppid: u32,
-    bytes: u32,
-    association: i32,
-}
-
 /// `SCTP_NXTINFO` of a notification.
 const SCTP_NOTIFICATION: u16 = 0x8000;
-
-/// `struct sctp_prinfo`.
-#[derive(Clone, Copy, Default)]
-#[repr(C)]
-struct PrInfo {
-    policy: u16,
-    value: u32,
-}
 
 const SCTP_PR_SCTP_TTL: u16 = 0x0010;
 

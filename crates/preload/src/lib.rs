@@ -13,7 +13,7 @@
 //! | `receive`, `send` | messages |
 //! | `setup` | `socket`, `connect`, `accept` and what else asks the daemon |
 //! | `associations` | `sctp_connectx` and `sctp_peeloff`, as libsctp asks for them |
-//! | `ancillary` | what goes with messages, as C structures |
+//! | `ancillary`, `structures` | what goes with messages, as C structures |
 //! | `on_demand` | a daemon where there is none, for programs that link with `libswiftwater` |
 //! | `lock` | the lock for reading, which survives the death of its holder |
 //! | `system` | system calls |
@@ -30,6 +30,7 @@ pub mod on_demand;
 mod receive;
 mod send;
 mod setup;
+pub mod structures;
 
 mod system;
 mod table;
