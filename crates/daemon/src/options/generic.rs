@@ -39,7 +39,7 @@ fn is_switch(name: i32) -> bool {
 pub(super) fn set(access: &mut Access<'_>, level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {
     match level {
         SOL_SOCKET => set_of_socket(access, name, value),
-        IPPROTO_IP if !access.socket.v6 => set_of_ip(access, name, value),
+        IPPROTO_IP => set_of_ip(access, name, value),
         IPPROTO_IPV6 if access.socket.v6 => set_of_ipv6(access, name, value),
         _ => Err(Errno::NOPROTOOPT),
     }
@@ -48,8 +48,9 @@ pub(super) fn set(access: &mut Access<'_>, level: i32, name: i32, value: &[u8]) 
 pub(super) fn get(access: &Access<'_>, level: i32, name: i32, given: &[u8]) -> Result<Vec<u8>, Errno> {
     match level {
         SOL_SOCKET => of_socket(access, name),
-        IPPROTO_IP if !access.socket.v6 => of_ip(access, name, given),
+        IPPROTO_IP => of_ip(access, name, given),
         IPPROTO_IPV6 if access.socket.v6 => of_ipv6(access, name),
+        _ if access.socket.v6 => Err(Errno::NOPROTOOPT),
         _ => Err(Errno::OPNOTSUPP),
     }
 }

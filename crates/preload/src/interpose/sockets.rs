@@ -1,6 +1,7 @@
 //! Sockets: made, named, joined, set.
 
 use std::slice;
+use std::sync::atomic::Ordering::Relaxed;
 
 use carrier::request::{OPTION_BYTES_MAX, Request};
 use libc::{c_int, c_void, sockaddr, socklen_t};
@@ -206,8 +207,13 @@ fn is_kernels(level: c_int, name: c_int) -> bool {
 const OPTION_BYTES_TOO_MANY: usize = OPTION_BYTES_MAX + 1;
 
 /// Whether a socket has options of this level; of others nothing is read.
-fn has_options(level: c_int) -> bool {
-    matches!(level, libc::SOL_SOCKET | libc::IPPROTO_SCTP | libc::IPPROTO_IP | libc::IPPROTO_IPV6)
+fn has_options(descriptor: &Descriptor, level: c_int) -> bool {
+    let is_v6 = || descriptor.page().family.load(Relaxed) == libc::AF_INET6 as u32;
+    match level {
+        libc::SOL_SOCKET | libc::IPPROTO_SCTP | libc::IPPROTO_IP => true,
+        libc::IPPROTO_IPV6 => is_v6(),
+        _ => false,
+    }
 }
 
 /// What a program hands over when it asks for an option, and how much room it has for the answer.
@@ -216,12 +222,13 @@ fn has_options(level: c_int) -> bool {
 ///
 /// As `getsockopt(2)`.
 unsafe fn given(
+    descriptor: &Descriptor,
     level: c_int,
     value: *const c_void,
     bytes: *const socklen_t,
 ) -> Result<([u8; OPTION_BYTES_MAX], usize)> {
     let mut given = [0; OPTION_BYTES_MAX];
-    if !has_options(level) {
+    if !has_options(descriptor, level) {
         return Ok((given, 0));
     }
     if !can_be_bytes(bytes) {
@@ -239,8 +246,10 @@ unsafe fn given(
 }
 
 /// Whether the kernel would have found that the value is nowhere before it came to this error.
-fn looks_first(error: Errno, value: *const c_void) -> bool {
-    !can_be_bytes(value) && !matches!(error, Errno(libc::EOPNOTSUPP | libc::ENOPROTOOPT))
+fn looks_first(error: Errno, name: c_int, value: *const c_void) -> bool {
+    const SCTP_HMAC_IDENT: c_int = 22;
+    let unread = matches!(error, Errno(libc::EOPNOTSUPP | libc::ENOPROTOOPT)) || name == SCTP_HMAC_IDENT;
+    !can_be_bytes(value) && !unread
 }
 
 /// # Safety
@@ -263,7 +272,7 @@ pub unsafe extern "C" fn getsockopt(
         fd,
         |descriptor| {
             // SAFETY: as the caller says.
-            let (given, room) = unsafe { given(level, value, bytes) }?;
+            let (given, room) = unsafe { given(descriptor, level, value, bytes) }?;
             let given = &given[..room.min(OPTION_BYTES_MAX)];
             let found = match (level, name) {
                 (
@@ -286,7 +295,7 @@ pub unsafe extern "C" fn getsockopt(
                 _ => match setup::own_option(fd, descriptor, level, name) {
                     Some(own) => own,
                     None => setup::option(fd, level, name, given).map_err(|error| {
-                        if looks_first(error, value) { Errno(libc::EFAULT) } else { error }
+                        if looks_first(error, name, value) { Errno(libc::EFAULT) } else { error }
                     })?,
                 },
             };
@@ -329,7 +338,7 @@ pub unsafe extern "C" fn setsockopt(
             let value: &[u8] = match bytes as usize {
                 OPTION_BYTES_TOO_MANY.. => return Err(Errno(libc::EINVAL)),
                 0 => &[],
-                _ if !has_options(level) => &[],
+                _ if !has_options(descriptor, level) => &[],
                 _ if !can_be_bytes(value) => return Err(Errno(libc::EFAULT)),
                 // SAFETY: as the caller says.
                 bytes => unsafe { slice::from_raw_parts(value.cast(), bytes) },
