@@ -120,6 +120,9 @@ pub struct Entry {
     sent: Records,
     /// The record that is being sent in parts.
     open: Option<Part>,
+    /// What was taken of it, and what came back of that.
+    sent_bytes: usize,
+    returned_bytes: usize,
     received: Records,
     /// The beginning of a record whose end has not come.
     part: Vec<u8>,
@@ -137,6 +140,8 @@ impl Entry {
             closed: None,
             sent: Records::default(),
             open: None,
+            sent_bytes: 0,
+            returned_bytes: 0,
             received: Records::default(),
             part: Vec::new(),
             fresh: Vec::new(),
@@ -161,6 +166,7 @@ impl Entry {
     /// It was taken.
     pub fn sent(&mut self, part: Part) {
         self.open = part.info.more.then_some(part);
+        self.sent_bytes += part.bytes;
         if !part.info.more {
             let (stream, unordered) = (part.info.stream, part.info.unordered);
             self.sent.push(Line { stream, unordered, record: part.record });
@@ -239,7 +245,7 @@ impl Book {
     ///
     /// # Panics
     ///
-    /// When the core says that it has a fault.
+    /// When the core says that it has a fault, or gives more back than was sent.
     pub fn event(&mut self, id: AssociationId, event: &Event) {
         match event {
             Event::Accepted { .. } => {
@@ -256,7 +262,15 @@ impl Book {
             }
             Event::Closed(reason) => {
                 assert_ne!(*reason, CloseReason::Fault, "the core has a fault");
-                self.entry(id).closed = Some(reason.clone());
+                let entry = self.entry(id);
+                let delivered = *reason == CloseReason::Shutdown;
+                assert!(!delivered || entry.returned_bytes == 0, "what was delivered does not come back");
+                entry.closed = Some(reason.clone());
+            }
+            Event::SendFailed(failure) => {
+                let entry = self.entry(id);
+                entry.returned_bytes += failure.data.len();
+                assert!(entry.returned_bytes <= entry.sent_bytes, "what was sent comes back once at most");
             }
             _ => {
                 self.entry(id);

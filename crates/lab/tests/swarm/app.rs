@@ -156,6 +156,7 @@ impl Host for App {
     fn event(&mut self, id: AssociationId, event: Event) {
         self.events += 1;
         self.book.event(id, &event);
+        self.unread.extend(event.receive_credit().map(|bytes| (id, bytes)));
         match event {
             Event::Writable => self.backlog.entry(id.0).or_default().full = false,
             Event::Closed(_) => {

@@ -76,7 +76,8 @@ impl Case {
         for host in 0..hosts {
             let addresses: Vec<IpAddr> = (0..paths).map(|path| address(host, path)).collect();
             world.add_host(&addresses, App::new(settings::hints(&mut dice)));
-            configs.push(settings::association(&mut dice, patient, !peaceful));
+            let config = settings::association(&mut dice, patient, !peaceful);
+            configs.push(AssociationConfig { events: !seed.is_multiple_of(3), ..config });
         }
         let lines = settings::lines(&mut dice);
         lay_lines(&mut dice, &mut world, &lines, paths as usize);
