@@ -1,12 +1,15 @@
-//! Unmodified programs from Debian, both ends under `swiftwater run`, with a daemon of their own.
+//! Unmodified programs, both ends under `swiftwater run`, with a daemon of their own. What is not in Debian's packages stands in
+//! `tests/programs`.
 #![allow(missing_docs)]
 
 mod daemon;
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 use daemon::Daemon;
+use swiftwater_tests::tools;
 
 /// A command under `swiftwater run` that ends with the test, and after 30 s at most.
 fn run(daemon: &Daemon, program: &[&str]) -> Command {
@@ -16,16 +19,43 @@ fn run(daemon: &Daemon, program: &[&str]) -> Command {
     command
 }
 
-/// A server that has said that it listens.
-fn serve(daemon: &Daemon, program: &[&str]) -> Child {
-    let mut server = run(daemon, program).spawn().expect("the command starts");
-    wait_for_listening(server.stderr.as_mut().expect("it is piped"));
-    server
+/// Whether all of these programs are there; if not, the test has been reported as skipped.
+fn there(programs: &[&str]) -> bool {
+    programs.iter().all(|name| tools::program(name).is_some())
 }
 
-fn wait_for_listening(output: impl Read) {
-    let mut lines = BufReader::new(output).lines().map_while(Result::ok);
-    assert!(lines.any(|line| line.to_lowercase().contains("listening on")), "it ended");
+/// A file of `tests/programs`.
+fn file(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name);
+    path.to_string_lossy().into_owned()
+}
+
+/// A server under `swiftwater run`. It ends with the test.
+struct Server(Option<Child>);
+
+impl Server {
+    /// Starts one that listens on this port.
+    fn start(daemon: &Daemon, program: &[&str], port: u16) -> Server {
+        let server = Server(Some(run(daemon, program).spawn().expect("the command starts")));
+        daemon.await_listener(port);
+        server
+    }
+
+    /// Waits for its end.
+    fn finish(mut self) -> Output {
+        let server = self.0.take().expect("it was started");
+        server.wait_with_output().expect("it ends")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(server) = &mut self.0 {
+            // It may have ended already.
+            let _ = server.kill();
+            let _ = server.wait();
+        }
+    }
 }
 
 /// Sends `text` through a client and reads as much. Only then its input ends: SCTP knows no end of one direction alone, so
@@ -43,33 +73,40 @@ fn talk(mut client: Command, text: &str) -> Output {
     Output { stdout: [answer, rest.stdout].concat(), ..rest }
 }
 
+fn assert_success(what: &str, output: &Output) {
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{what}: {}: {said}", output.status);
+}
+
 fn assert_echoed(output: &Output, text: &str) {
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}: {said}", output.status);
-    assert_eq!(String::from_utf8_lossy(&output.stdout), text, "{said}");
+    assert_success("the client", output);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), text);
 }
 
 #[test]
 #[ignore = "needs socat: ./test --all"]
 fn socat_serves_each_client_in_a_child() {
+    if !there(&["socat"]) {
+        return;
+    }
     let daemon = Daemon::start("socat");
-    let mut server = serve(&daemon, &["socat", "-d", "-d", "SCTP-LISTEN:6001,reuseaddr,fork", "EXEC:cat"]);
+    let _server = Server::start(&daemon, &["socat", "SCTP-LISTEN:6001,reuseaddr,fork", "EXEC:cat"], 6001);
     for text in ["hello\n", "again\n"] {
         let client = run(&daemon, &["socat", "-", "SCTP:127.0.0.1:6001"]);
         assert_echoed(&talk(client, text), text);
     }
-    server.kill().expect("it runs");
-    server.wait().expect("it was killed");
 }
 
 #[test]
 #[ignore = "needs ncat: ./test --all"]
 fn ncat_hands_its_socket_to_a_program() {
+    if !there(&["ncat"]) {
+        return;
+    }
     let daemon = Daemon::start("ncat");
-    let server = serve(&daemon, &["ncat", "-v", "--sctp", "-l", "6002", "-e", "/bin/cat"]);
+    let server = Server::start(&daemon, &["ncat", "--sctp", "-l", "6002", "-e", "/bin/cat"], 6002);
     assert_echoed(&talk(run(&daemon, &["ncat", "--sctp", "127.0.0.1", "6002"]), "hello\n"), "hello\n");
-    let output = server.wait_with_output().expect("it ends");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_success("the server", &server.finish());
     let refused = talk(run(&daemon, &["ncat", "--sctp", "127.0.0.1", "6002"]), "hello\n");
     assert!(String::from_utf8_lossy(&refused.stderr).contains("Connection refused"), "{refused:?}");
 }
@@ -77,18 +114,157 @@ fn ncat_hands_its_socket_to_a_program() {
 #[test]
 #[ignore = "needs iperf3: ./test --all"]
 fn iperf3_sends_blocks_of_all_sizes() {
+    if !there(&["iperf3"]) {
+        return;
+    }
     let daemon = Daemon::start("iperf3");
-    for bytes in ["64", "1400", "65536", "1M"] {
+    for options in ["-l 64", "-l 1400 --nstreams 4", "-l 65536", "-l 1M"] {
         let mut server = run(&daemon, &["iperf3", "-s", "-1", "--forceflush", "-p", "5299"]);
         let mut server = server.spawn().expect("the command starts");
-        wait_for_listening(server.stdout.as_mut().expect("it is piped"));
-        let options = ["-p", "5299", "--sctp", "-t", "1", "-l", bytes, "--json"];
-        let client = run(&daemon, &["iperf3", "-c", "127.0.0.1"]).args(options).output().expect("it ends");
+        // It listens on TCP; its SCTP socket comes later.
+        wait_for(server.stdout.as_mut().expect("it is piped"), "listening on");
+        let mut client =
+            run(&daemon, &["iperf3", "-c", "127.0.0.1", "-p", "5299", "--sctp", "-t", "1", "--json"]);
+        let client = client.args(options.split(' ')).output().expect("it ends");
         let report = String::from_utf8_lossy(&client.stdout);
-        assert!(client.status.success(), "{bytes}: {report}");
+        assert!(client.status.success(), "{options}: {report}");
         let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
         let received = report["end"]["sum_received"]["bytes"].as_f64().expect("a number");
-        assert!(received > 0.0, "{bytes}: {report}");
+        assert!(received > 0.0, "{options}: {report}");
         server.wait().expect("it ends");
     }
+}
+
+/// Reads lines until one contains `text`.
+fn wait_for(output: impl Read, text: &str) {
+    let mut lines = BufReader::new(output).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.to_lowercase().contains(text)), "it ended");
+}
+
+#[test]
+#[ignore = "needs lksctp-tools: ./test --all"]
+fn sctp_test_sends_to_a_one_to_many_socket() {
+    if !there(&["sctp_test", "stdbuf"]) {
+        return;
+    }
+    let daemon = Daemon::start("sctp_test");
+    let server = ["stdbuf", "-oL", "sctp_test", "-H", "127.0.0.1", "-P", "6003", "-l"];
+    let mut server = Server::start(&daemon, &server, 6003);
+    let options = ["-H", "127.0.0.1", "-P", "6004", "-h", "127.0.0.1", "-p", "6003", "-s", "-x", "2"];
+    let client = run(&daemon, &["sctp_test"]).args(options).output().expect("it ends");
+    assert_success("the client", &client);
+    wait_for(
+        server.0.as_mut().and_then(|server| server.stdout.take()).expect("it is piped"),
+        "shutdown_complete",
+    );
+}
+
+#[test]
+#[ignore = "needs lksctp-tools: ./test --all"]
+fn sctp_darn_sends_what_is_typed() {
+    if !there(&["sctp_darn", "stdbuf"]) {
+        return;
+    }
+    let daemon = Daemon::start("sctp_darn");
+    let server = ["stdbuf", "-oL", "sctp_darn", "-H", "127.0.0.1", "-P", "6013", "-l"];
+    let mut server = Server::start(&daemon, &server, 6013);
+    let client = ["sctp_darn", "-H", "127.0.0.1", "-P", "6014", "-h", "127.0.0.1", "-p", "6013", "-s"];
+    let mut client = run(&daemon, &client).spawn().expect("the command starts");
+    let mut input = client.stdin.take().expect("it is piped");
+    input.write_all(b"hello there\n").expect("it reads");
+    let said = server.0.as_mut().and_then(|server| server.stdout.take()).expect("it is piped");
+    wait_for(said, "hello there");
+    drop(input);
+    client.wait().expect("it ends");
+}
+
+#[test]
+#[ignore = "needs a JDK: ./test --all"]
+fn java_uses_both_styles_and_a_selector() {
+    if !there(&["java", "javac"]) {
+        return;
+    }
+    let daemon = Daemon::start("java");
+    let classes = env!("CARGO_TARGET_TMPDIR");
+    let compiler = Command::new("javac").args(["-d", classes]).arg(file("SctpPrograms.java")).output();
+    assert_success("javac", &compiler.expect("it starts"));
+    assert_success(
+        "java",
+        &run(&daemon, &["java", "-cp", classes, "SctpPrograms"]).output().expect("it starts"),
+    );
+}
+
+#[test]
+#[ignore = "needs Python: ./test --all"]
+fn python_has_sockets_of_its_own() {
+    if !there(&["python3"]) {
+        return;
+    }
+    let daemon = Daemon::start("python");
+    assert_success(
+        "python",
+        &run(&daemon, &["python3", &file("python_sockets.py")]).output().expect("it starts"),
+    );
+}
+
+#[test]
+#[ignore = "needs pysctp: ./test --all"]
+fn pysctp_brings_its_own_library() {
+    let Some(python) = tools::fetched("python/bin/python") else { return };
+    let daemon = Daemon::start("pysctp");
+    let program = [&*python.to_string_lossy(), &file("pysctp_sockets.py")];
+    assert_success("pysctp", &run(&daemon, &program).output().expect("it starts"));
+}
+
+#[test]
+#[ignore = "needs osmo-stp: ./test --all"]
+fn osmo_stp_takes_a_signalling_peer() {
+    if !there(&["osmo-stp", "python3", "socat"]) {
+        return;
+    }
+    let daemon = Daemon::start("osmo-stp");
+    let _server = Server::start(&daemon, &["osmo-stp", "-c", &file("osmo-stp.cfg")], 2905);
+    assert_success("asp_up", &run(&daemon, &["python3", &file("asp_up.py")]).output().expect("it starts"));
+    // What is no M3UA is taken, and not answered.
+    let socat = ["socat", "-u", "EXEC:echo hello", "SCTP:127.0.0.1:2905"];
+    assert_success("socat", &run(&daemon, &socat).output().expect("it starts"));
+}
+
+#[test]
+#[ignore = "needs sipp: ./test --all"]
+fn sipp_makes_calls() {
+    if !there(&["sipp"]) {
+        return;
+    }
+    let daemon = Daemon::start("sipp");
+    let options = "-t s1 -i 127.0.0.1 -m 2 -nostdin";
+    let server = format!("sipp -sn uas -p 5070 {options}");
+    let server = Server::start(&daemon, &server.split(' ').collect::<Vec<_>>(), 5070);
+    let client = format!("sipp -sn uac -p 5071 -r 20 {options} 127.0.0.1:5070");
+    let client = run(&daemon, &client.split(' ').collect::<Vec<_>>()).output().expect("it starts");
+    assert_success("the client", &client);
+    assert_success("the server", &server.finish());
+}
+
+#[test]
+#[ignore = "needs netperfmeter: ./test --all"]
+fn netperfmeter_measures_a_flow() {
+    if !there(&["netperfmeter"]) {
+        return;
+    }
+    let daemon = Daemon::start("netperfmeter");
+    let _server = Server::start(&daemon, &["netperfmeter", "6007", "-control-over-tcp"], 6007);
+    let flow = "const0:const1400:const0:const0:onoff=0,+2";
+    let client = ["netperfmeter", "127.0.0.1:6007", "-control-over-tcp", "-runtime=1", "-sctp", flow];
+    let client = run(&daemon, &client).output().expect("it starts");
+    assert_success("the client", &client);
+    let said = String::from_utf8_lossy(&client.stdout);
+    assert!(transmitted(&said) > 0, "{said}");
+}
+
+/// Bytes that netperfmeter says were sent over all flows.
+fn transmitted(said: &str) -> u64 {
+    let mut lines = said.lines().skip_while(|line| !line.contains("Transmission"));
+    let line = lines.find(|line| line.contains("Bytes:")).unwrap_or_default();
+    line.split_whitespace().find_map(|word| word.parse().ok()).unwrap_or(0)
 }

@@ -5,8 +5,12 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 pub(crate) const SWIFTWATER: &str = env!("CARGO_BIN_EXE_swiftwater");
+
+/// How long a program may take to begin.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A daemon that a test has to itself.
 pub(crate) struct Daemon {
@@ -40,6 +44,25 @@ impl Daemon {
         let mut command = Command::new(SWIFTWATER);
         command.args(["run", "--quiet", "--"]).arg(program).env("SWIFTWATER_DAEMON", &self.place);
         command
+    }
+
+    /// Waits until a program listens on this port.
+    #[allow(dead_code, reason = "not all test programs ask")]
+    pub(crate) fn await_listener(&self, port: u16) {
+        let end = format!(":{port}");
+        let is_it = |row: &serde_json::Value| {
+            row["state"] == "listening" && row["local"].as_str().is_some_and(|local| local.ends_with(&end))
+        };
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let status = Command::new(SWIFTWATER).args(["status", "--json", "--place", &self.place]).output();
+            let rows = serde_json::from_slice(&status.expect("the command starts").stdout);
+            let rows: Vec<serde_json::Value> = rows.unwrap_or_default();
+            if rows.iter().any(is_it) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "nobody listens on port {port}: {rows:?}");
+        }
     }
 
     /// Kills it as a crash would.
