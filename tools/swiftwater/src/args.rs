@@ -218,8 +218,10 @@ Series:
   sctp-message    one SCTP message a call, checksum on, 1:1 with what the receiver gets
   sctp-stream     each call continues one endless message, as netperf's SCTP test did
   sctp-nocsum     sctp-message without a checksum: as the published loopback runs, not for networks
+  sctp-sockets    sctp-message by two programs under `swiftwater run`, through its shim and a daemon
+  relay           AF_UNIX records to a thread that passes them on: the most that sctp-sockets could reach
   udp-limit       the most that plain UDP with offloads moves with this packet size; only counted
-  tcp-rr, sctp-rr, udp-rr  one-byte request and answer
+  tcp-rr, sctp-rr, sctp-sockets-rr, relay-rr, udp-rr  one-byte request and answer
 
 The series of one size take turns and every repeat starts with another one, so that a busy moment of the
 machine meets all of them. A ratio is the median of the ratios to `tcp` within each repeat.")]
@@ -328,6 +330,14 @@ pub(crate) enum LiveName {
 /// One end of a run.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PeerCommand {
+    /// Be the daemon of the two ends.
+    Daemon {
+        #[command(flatten)]
+        peer: PeerArgs,
+        /// Where they find it.
+        #[arg(long)]
+        place: String,
+    },
     /// Receive one test.
     Receive(PeerArgs),
     /// Send one test and print its outcome as JSON.

@@ -16,6 +16,8 @@ use swiftwater_daemon::{Description, NoDaemon, Place};
 pub(crate) const SHIM: &str = "libswiftwater_preload.so";
 /// What names the shim to the dynamic linker.
 pub(crate) const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
+/// What names the daemon's place to the shim.
+pub(crate) const PLACE_VARIABLE: &str = "SWIFTWATER_DAEMON";
 /// A daemon that is started answers within this time.
 const START_WAIT: Duration = Duration::from_secs(5);
 const START_LOOK: Duration = Duration::from_millis(10);
@@ -77,7 +79,7 @@ pub(crate) fn find_shim() -> Result<PathBuf, String> {
 }
 
 /// The shim before what is preloaded already.
-fn preload(shim: &Path) -> OsString {
+pub(crate) fn preload(shim: &Path) -> OsString {
     let mut all = shim.as_os_str().to_owned();
     if let Some(others) = std::env::var_os(PRELOAD_VARIABLE).filter(|others| !others.is_empty()) {
         all.push(":");

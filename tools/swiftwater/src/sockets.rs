@@ -14,6 +14,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// TCP over several paths (RFC 8684), as the protocol of a stream socket.
 pub(crate) const MPTCP: Protocol = Protocol::MPTCP;
 
+/// SCTP by the sockets of the system (RFC 6458), as the protocol of a stream socket.
+pub(crate) const SCTP: Protocol = Protocol::SCTP;
+
 /// A TCP listener on all protocols that the address covers, or one of another protocol. It never blocks.
 pub(crate) fn listen(address: SocketAddr, protocol: Option<Protocol>) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, protocol)?;

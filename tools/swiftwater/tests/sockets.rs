@@ -119,3 +119,22 @@ fn a_daemon_that_nobody_needs_ends() {
         .expect("the command starts");
     assert_success("daemon", &daemon);
 }
+
+#[test]
+fn bench_measures_programs_under_the_shim_beside_a_bare_relay() {
+    daemon::preload();
+    let series = "sctp-sockets,relay,sctp-sockets-rr,relay-rr";
+    let output = Command::new(SWIFTWATER)
+        .current_dir(env!("CARGO_TARGET_TMPDIR"))
+        .args(["bench", "--series", series, "--sizes", "64,64k", "--cpus", "1", "--seconds", "0.05"])
+        .args(["--repeat", "1", "--json", "-"])
+        .output()
+        .expect("the command starts");
+    assert_success("bench", &output);
+    let json = String::from_utf8_lossy(&output.stdout);
+    for series in series.split(',') {
+        let rows = if series.ends_with("-rr") { 1 } else { 2 };
+        let name = format!("\"series\": \"{series}\"");
+        assert_eq!(json.matches(&name).count(), rows, "{name} in {json}");
+    }
+}

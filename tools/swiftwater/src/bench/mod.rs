@@ -18,6 +18,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use thiserror::Error;
 
 use crate::args::BenchArgs;
+use crate::run::find_shim;
 use crate::{host, interrupt};
 use plan::{Cell, Plan, PlanError};
 use result::{Conditions, Results, Row};
@@ -63,8 +64,12 @@ pub(crate) enum BenchError {
 /// Runs the command.
 pub(crate) fn run(args: &BenchArgs) -> Result<(), BenchError> {
     interrupt::listen()?;
-    let plan = Plan::new(args, host::allowed_processors().len())?;
-    let runner = Runner::new().map_err(BenchError::Program)?;
+    let shim = find_shim();
+    let plan = Plan::new(args, host::allowed_processors().len(), shim.is_ok())?;
+    if let (true, Err(reason)) = (args.series.is_empty(), &shim) {
+        eprintln!("swiftwater bench: without sctp-sockets: {reason}");
+    }
+    let runner = Runner::new(shim).map_err(BenchError::Program)?;
     let conditions = Conditions::here(plan.seconds);
     eprintln!(
         "swiftwater bench: {} runs of {:.2} s, about {}; Ctrl-C prints what there is so far",

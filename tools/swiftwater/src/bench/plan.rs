@@ -80,8 +80,14 @@ pub(crate) enum PlanError {
 
 impl Plan {
     /// What the arguments ask for on a machine that allows so many processors.
-    pub(crate) fn new(args: &BenchArgs, allowed_processors: usize) -> Result<Self, PlanError> {
-        let series = chosen_series(args)?;
+    ///
+    /// Without a shim, series that need it are measured only if they are named.
+    pub(crate) fn new(
+        args: &BenchArgs,
+        allowed_processors: usize,
+        has_shim: bool,
+    ) -> Result<Self, PlanError> {
+        let series = chosen_series(args, has_shim)?;
         let sizes = chosen_sizes(args)?;
         let cpus = chosen_cpus(args, allowed_processors)?;
         let packets = chosen_packets(args)?;
@@ -157,9 +163,11 @@ fn group(
     chosen.then_some(Group { cells })
 }
 
-fn chosen_series(args: &BenchArgs) -> Result<Vec<Series>, PlanError> {
+fn chosen_series(args: &BenchArgs, has_shim: bool) -> Result<Vec<Series>, PlanError> {
     if args.series.is_empty() {
-        return Ok(Series::ALL.into_iter().filter(|series| !args.quick || series.is_quick()).collect());
+        let possible =
+            |series: &Series| (!args.quick || series.is_quick()) && (has_shim || !series.needs_daemon());
+        return Ok(Series::ALL.into_iter().filter(possible).collect());
     }
     let named: Vec<Series> = args
         .series
@@ -235,7 +243,7 @@ mod tests {
         let Command::Bench(args) = Cli::try_parse_from(words).expect("a good line").command else {
             panic!("another command")
         };
-        Plan::new(&args, 2)
+        Plan::new(&args, 2, true)
     }
 
     #[test]

@@ -1,15 +1,18 @@
-//! One run of one cell: a receiver and a sender, each a fresh process of this program.
+//! One run of one cell: a receiver and a sender, each a fresh process of this program, and where they need one, a daemon.
 
+use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read};
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use swiftwater::Options;
+use swiftwater_daemon::DaemonOptions;
 use thiserror::Error;
 
 use super::plan::{Cell, processors};
@@ -18,6 +21,7 @@ use crate::host;
 use crate::perf::client::{self, ClientConfig, Outcome};
 use crate::perf::server::{Server, ServerConfig, ServerEvent};
 use crate::perf::spec::{Carrier, Spec};
+use crate::run::{PLACE_VARIABLE, PRELOAD_VARIABLE, preload};
 
 /// How long the two ends may take beyond the run itself.
 const GRACE: Duration = Duration::from_secs(60);
@@ -59,12 +63,14 @@ pub(crate) struct Run {
 pub(crate) struct Runner {
     program: PathBuf,
     allowed: Vec<usize>,
+    /// What makes SCTP sockets of a program ours, or why there is none.
+    shim: Result<PathBuf, String>,
 }
 
 impl Runner {
     /// Runs this very program at both ends.
-    pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self { program: std::env::current_exe()?, allowed: host::allowed_processors() })
+    pub(crate) fn new(shim: Result<PathBuf, String>) -> io::Result<Self> {
+        Ok(Self { program: std::env::current_exe()?, allowed: host::allowed_processors(), shim })
     }
 
     /// Measures the cell once.
@@ -80,12 +86,23 @@ impl Runner {
         let (sender_on, receiver_on) = processors(cell.cpus, &self.allowed);
         let nice = cell.series.nice();
         let spec = cell.series.spec(cell.message_bytes, cell.parallel, cell.packet_cap);
-        let mut receiver = Peer::start(&self.program, &["receive"], &receiver_on, nice.map(|(_, r)| r))?;
+        let daemon = match cell.series.needs_daemon() {
+            true => Some(Daemon::start(self, &[&sender_on[..], &receiver_on[..]].concat())?),
+            false => None,
+        };
+        let start = |words: &[&str], processors: &[usize], nice| {
+            let mut command = self.peer(words, processors, nice);
+            if let Some(daemon) = &daemon {
+                command.envs(daemon.environment());
+            }
+            Peer::start(command)
+        };
+        let mut receiver = start(&["receive"], &receiver_on, nice.map(|(_, r)| r))?;
         let listening: Listening = receiver.read_line()?;
         let (port, seconds_text) = (listening.port.to_string(), seconds.to_string());
         let spec = serde_json::to_string(&spec).map_err(io::Error::from)?;
         let words = ["send", "--port", &port, "--seconds", &seconds_text, "--spec", &spec];
-        let mut sender = Peer::start(&self.program, &words, &sender_on, nice.map(|(s, _)| s))?;
+        let mut sender = start(&words, &sender_on, nice.map(|(s, _)| s))?;
         let until = Instant::now() + Duration::from_secs_f64(seconds) + GRACE;
         let outcome = sender.read_line_until(until);
         sender.wait_until(until);
@@ -94,6 +111,40 @@ impl Runner {
             Err(RunError::Peer(said)) if said.is_empty() => Err(RunError::Peer(receiver.complaint())),
             other => other,
         }
+    }
+}
+
+impl Runner {
+    fn peer(&self, words: &[&str], processors: &[usize], nice: Option<i32>) -> Command {
+        let list = processors.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+        let mut command = Command::new(&self.program);
+        command.arg("peer").args(words).arg("--processors").arg(list);
+        if let Some(nice) = nice {
+            command.arg(format!("--nice={nice}"));
+        }
+        command
+    }
+}
+
+/// The daemon of one run. It ends with this.
+struct Daemon {
+    _process: Peer,
+    place: String,
+    shim: PathBuf,
+}
+
+impl Daemon {
+    fn start(runner: &Runner, processors: &[usize]) -> Result<Self, RunError> {
+        let shim = runner.shim.clone().map_err(RunError::Peer)?;
+        let place = format!("@swiftwater-bench-{}", std::process::id());
+        let mut process = Peer::start(runner.peer(&["daemon", "--place", &place], processors, None))?;
+        let Listening { .. } = process.read_line()?;
+        Ok(Self { _process: process, place, shim })
+    }
+
+    /// What its programs are started with.
+    fn environment(&self) -> [(&'static str, OsString); 2] {
+        [(PRELOAD_VARIABLE, preload(&self.shim)), (PLACE_VARIABLE, self.place.clone().into())]
     }
 }
 
@@ -109,13 +160,7 @@ struct Peer {
 }
 
 impl Peer {
-    fn start(program: &Path, words: &[&str], processors: &[usize], nice: Option<i32>) -> io::Result<Self> {
-        let list = processors.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
-        let mut command = Command::new(program);
-        command.arg("peer").args(words).arg("--processors").arg(list);
-        if let Some(nice) = nice {
-            command.arg(format!("--nice={nice}"));
-        }
+    fn start(mut command: Command) -> io::Result<Self> {
         // A group of its own: Ctrl-C is for us, and we end the peers.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn()?;
@@ -187,6 +232,10 @@ pub(crate) fn peer(command: PeerCommand) -> Result<(), String> {
             settle(&args)?;
             receive()
         }
+        PeerCommand::Daemon { peer, place } => {
+            settle(&peer)?;
+            serve_programs(&place)
+        }
         PeerCommand::Send { peer, port, spec, seconds } => {
             settle(&peer)?;
             send(port, &spec, seconds)
@@ -204,6 +253,18 @@ fn settle(args: &PeerArgs) -> Result<(), String> {
         host::renice(nice);
     }
     Ok(())
+}
+
+/// As `swiftwater daemon`, with any UDP port.
+fn serve_programs(place: &str) -> Result<(), String> {
+    let options = DaemonOptions {
+        place: place.into(),
+        stack: Options { udp_port: Some(0), hairpin: true, ..Options::default() },
+        idle_exit: None,
+    };
+    let daemon = swiftwater_daemon::Daemon::bind(&options).map_err(|error| error.to_string())?;
+    print_line(&Listening { port: 0 })?;
+    daemon.run().map_err(|error| error.to_string())
 }
 
 fn receive() -> Result<(), String> {

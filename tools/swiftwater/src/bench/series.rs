@@ -17,28 +17,40 @@ pub(crate) enum Series {
     SctpStream,
     /// One SCTP message per call, in packets without a checksum.
     SctpNocsum,
+    /// One SCTP message per call of `send`, by programs under `swiftwater run`.
+    SctpSockets,
+    /// The most that a daemon between two programs could move.
+    Relay,
     /// The most that UDP moves.
     UdpLimit,
     /// One-byte request and answer over TCP.
     TcpRr,
     /// The same over SCTP.
     SctpRr,
+    /// The same over SCTP, by programs under `swiftwater run`.
+    SctpSocketsRr,
+    /// The same over a relay.
+    RelayRr,
     /// The same over UDP.
     UdpRr,
 }
 
 impl Series {
     /// All of them, in the order of tables.
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Tcp,
         Self::TcpArtificial,
         Self::TcpBatched,
         Self::SctpMessage,
         Self::SctpStream,
         Self::SctpNocsum,
+        Self::SctpSockets,
+        Self::Relay,
         Self::UdpLimit,
         Self::TcpRr,
         Self::SctpRr,
+        Self::SctpSocketsRr,
+        Self::RelayRr,
         Self::UdpRr,
     ];
 
@@ -51,9 +63,13 @@ impl Series {
             Self::SctpMessage => "sctp-message",
             Self::SctpStream => "sctp-stream",
             Self::SctpNocsum => "sctp-nocsum",
+            Self::SctpSockets => "sctp-sockets",
+            Self::Relay => "relay",
             Self::UdpLimit => "udp-limit",
             Self::SctpRr => "sctp-rr",
             Self::TcpRr => "tcp-rr",
+            Self::SctpSocketsRr => "sctp-sockets-rr",
+            Self::RelayRr => "relay-rr",
             Self::UdpRr => "udp-rr",
         }
     }
@@ -71,6 +87,8 @@ impl Series {
         match self {
             Self::TcpArtificial => Some("sender at nice -20, receiver at 19"),
             Self::SctpNocsum => Some("no checksum: not for networks"),
+            Self::SctpSockets | Self::SctpSocketsRr => Some("programs under swiftwater run"),
+            Self::Relay | Self::RelayRr => Some("AF_UNIX records through a thread, no protocol"),
             Self::UdpLimit => Some("counted only, no protocol"),
             _ => None,
         }
@@ -78,7 +96,12 @@ impl Series {
 
     /// Whether it measures latency.
     pub(crate) fn is_rr(self) -> bool {
-        matches!(self, Self::TcpRr | Self::SctpRr | Self::UdpRr)
+        matches!(self, Self::TcpRr | Self::SctpRr | Self::SctpSocketsRr | Self::RelayRr | Self::UdpRr)
+    }
+
+    /// Whether its ends are programs whose sockets a shim and a daemon make.
+    pub(crate) fn needs_daemon(self) -> bool {
+        matches!(self, Self::SctpSockets | Self::SctpSocketsRr)
     }
 
     /// Whether a limit on the size of packets means anything to it. The kernel's TCP on loopback stays what it is.
@@ -114,6 +137,8 @@ impl Series {
             Self::TcpBatched => Method::TcpBatched,
             Self::SctpMessage | Self::SctpNocsum | Self::SctpRr => Method::SctpMessage,
             Self::SctpStream => Method::SctpStream,
+            Self::SctpSockets | Self::SctpSocketsRr => Method::SctpSockets,
+            Self::Relay | Self::RelayRr => Method::Relay,
             Self::UdpLimit => Method::UdpLimit,
             Self::UdpRr => Method::UdpPlain,
         };

@@ -14,12 +14,10 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use swiftwater::Options;
 use swiftwater_daemon::{Daemon, DaemonOptions, Place};
 
-use crate::run::{PRELOAD_VARIABLE, SHIM, is_static};
+use crate::run::{PLACE_VARIABLE, PRELOAD_VARIABLE, SHIM, is_static};
 
 /// An association on loopback takes no time; what takes so long does not work.
 const WAIT: Duration = Duration::from_secs(5);
-/// The variable that names the daemon to programs.
-const PLACE_VARIABLE: &str = "SWIFTWATER_DAEMON";
 
 /// What the process tries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

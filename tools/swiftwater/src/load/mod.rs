@@ -3,6 +3,7 @@
 //! A loop is generic over its transport, so that a message costs the transport's call and a handful of
 //! instructions. Nothing here reads the clock for every message.
 
+pub(crate) mod relay;
 pub(crate) mod sctp_transport;
 pub(crate) mod tcp;
 pub(crate) mod udp;

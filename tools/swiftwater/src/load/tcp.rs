@@ -42,6 +42,11 @@ impl<'a> PlainIn<'a> {
     pub(crate) fn new(stream: TcpStream, stop: &'a AtomicBool) -> Self {
         Self { stream, buffer: vec![0; READ_BYTES], stop }
     }
+
+    /// The same where a read is a message, for those of up to this length.
+    pub(crate) fn messages(stream: TcpStream, message_bytes: usize, stop: &'a AtomicBool) -> Self {
+        Self { stream, buffer: vec![0; READ_BYTES.max(message_bytes)], stop }
+    }
 }
 
 impl Incoming for PlainIn<'_> {
@@ -161,7 +166,12 @@ impl<'a> Conversation<'a> {
     /// Speaks over the connection until its end or until `stop` is set. Each message leaves at once.
     pub(crate) fn new(stream: TcpStream, stop: &'a AtomicBool) -> Result<Self, LoadError> {
         stream.set_nodelay(true).map_err(LoadError::during("setting TCP_NODELAY"))?;
-        Ok(Self { stream, stop })
+        Ok(Self::messages(stream, stop))
+    }
+
+    /// The same where messages leave at once anyway.
+    pub(crate) fn messages(stream: TcpStream, stop: &'a AtomicBool) -> Self {
+        Self { stream, stop }
     }
 }
 
@@ -218,6 +228,8 @@ fn finish(mut stream: TcpStream) -> Result<(), LoadError> {
     stream.set_read_timeout(Some(LINGER)).map_err(LoadError::during(during))?;
     match stream.read(&mut [0; 1]) {
         Ok(0) => Ok(()),
+        // So says SCTP when the association is over.
+        Err(error) if error.kind() == ErrorKind::NotConnected => Ok(()),
         Ok(got) => Err(LoadError::WrongSize { got, expected: 0 }),
         Err(error) => Err(LoadError::during(during)(error)),
     }

@@ -13,7 +13,7 @@ use super::control::Purpose;
 use super::spec::{Carrier, Exchange, Method, Protocol, Spec};
 use crate::load::sctp_transport::{PathLog, SctpDial, SctpDialogue, SctpOut};
 use crate::load::{
-    LoadError, Meter, Outgoing, ask_all, connect_and_ask_all, payload, send_all, tcp, udp, udp_limit,
+    LoadError, Meter, Outgoing, ask_all, connect_and_ask_all, payload, relay, send_all, tcp, udp, udp_limit,
 };
 use crate::{host, sockets};
 
@@ -73,7 +73,9 @@ impl Dial {
         let message = payload(self.spec.message_bytes);
         let work = Work { message: &message, limit, stop, meter };
         match self.spec.method.protocol() {
-            Protocol::Tcp | Protocol::Mptcp => self.drive_tcp(index, &work, latencies, connected),
+            Protocol::Tcp | Protocol::Mptcp | Protocol::SctpSockets | Protocol::Relay => {
+                self.drive_tcp(index, &work, latencies, connected)
+            }
             Protocol::Udp => self.drive_udp(index, &work, latencies, connected),
             Protocol::Sctp => self.drive_sctp(&work, latencies, connected),
         }
@@ -88,7 +90,7 @@ impl Dial {
     ) -> Result<(), LoadError> {
         let connect = || self.connect_tcp(index);
         if self.spec.exchange == Exchange::ConnectRequestResponse {
-            let dialogue = || tcp::Conversation::new(connect()?, work.stop);
+            let dialogue = || self.converse(connect()?, work.stop);
             let Work { message, limit, stop, meter } = *work;
             return if connected() {
                 connect_and_ask_all(dialogue, message, limit, stop, meter, latencies)
@@ -104,7 +106,7 @@ impl Dial {
             (Exchange::OneWay, Method::TcpBatched) => work.send(tcp::BatchedOut::new(stream)),
             (Exchange::OneWay, _) => work.send(tcp::PlainOut(stream)),
             _ => {
-                let dialogue = tcp::Conversation::new(stream, work.stop)?;
+                let dialogue = self.converse(stream, work.stop)?;
                 ask_all(dialogue, work.message, work.limit, work.stop, work.meter, latencies)
             }
         }
@@ -181,9 +183,24 @@ impl Dial {
         Ok(SctpDial::bind(&self.spec, addresses, local_udp_port, server, self.server_udp_port, trace)?)
     }
 
+    fn converse<'a>(
+        &self,
+        stream: TcpStream,
+        stop: &'a AtomicBool,
+    ) -> Result<tcp::Conversation<'a>, LoadError> {
+        match self.spec.method {
+            Method::SctpSockets | Method::Relay => Ok(tcp::Conversation::messages(stream, stop)),
+            _ => tcp::Conversation::new(stream, stop),
+        }
+    }
+
     fn connect_tcp(&self, index: usize) -> Result<TcpStream, LoadError> {
         let (protocol, what) = match self.spec.method.protocol() {
+            Protocol::Relay => {
+                return relay::connect(self.token).map_err(LoadError::during("connecting to the relay"));
+            }
             Protocol::Mptcp => (Some(sockets::MPTCP), "connecting over MPTCP"),
+            Protocol::SctpSockets => (Some(sockets::SCTP), "connecting over SCTP"),
             _ => (None, "connecting over TCP"),
         };
         // The control port, unless the server named another.

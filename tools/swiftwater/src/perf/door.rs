@@ -10,6 +10,7 @@ use thiserror::Error;
 use super::control::Purpose;
 use super::server::{ServerConfig, accept_within};
 use super::spec::{Carrier, Exchange, Method, Protocol, Spec};
+use crate::load::relay::RelayDoor;
 use crate::load::sctp_transport::{SctpDialogue, SctpDoor, SctpIn};
 use crate::load::{LoadError, Meter, Span, answer_all, receive_all, tcp, udp, udp_limit};
 use crate::{host, sockets};
@@ -37,6 +38,9 @@ pub(crate) enum DoorError {
         "the server cannot listen over MPTCP: {0}; its kernel may be without it, or net.mptcp.enabled may be 0"
     )]
     Mptcp(io::Error),
+    /// The system has no SCTP.
+    #[error("the server cannot open an SCTP socket: {0}; start it with `swiftwater run --`")]
+    SctpSockets(io::Error),
     /// SCTP cannot listen.
     #[error(
         "the server cannot listen over SCTP: {0}; give its command another --udp-port if that port is taken"
@@ -68,6 +72,8 @@ pub(crate) enum Door {
     Udp(Vec<UdpSocket>),
     /// One listener.
     Sctp(SctpDoor),
+    /// Where senders of this machine come.
+    Relay(RelayDoor),
 }
 
 impl Door {
@@ -81,16 +87,18 @@ impl Door {
         match spec.method.protocol() {
             Protocol::Tcp => Ok(Self::Tcp { listener: listener.try_clone()?, port: None, token }),
             Protocol::Mptcp => {
-                // On every address: each subflow arrives at another one.
-                let any: IpAddr = match listener.local_addr()? {
-                    SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-                    SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-                };
-                let address = SocketAddr::new(any, 0);
-                let listener = sockets::listen(address, Some(sockets::MPTCP)).map_err(DoorError::Mptcp)?;
+                let listen = |address| sockets::listen(address, Some(sockets::MPTCP));
+                let listener = listen(any_like(listener)?).map_err(DoorError::Mptcp)?;
                 let port = Some(listener.local_addr()?.port());
                 Ok(Self::Tcp { listener, port, token })
             }
+            Protocol::SctpSockets => {
+                let listen = |address| sockets::listen(address, Some(sockets::SCTP));
+                let listener = listen(any_like(listener)?).map_err(DoorError::SctpSockets)?;
+                let port = Some(listener.local_addr()?.port());
+                Ok(Self::Tcp { listener, port, token })
+            }
+            Protocol::Relay => Ok(Self::Relay(RelayDoor::open(token)?)),
             Protocol::Sctp => {
                 let allowed = if config.link == Carrier::Raw { "raw" } else { "udp" };
                 let link = config.link.agree(spec.link).ok_or(DoorError::Link { allowed })?;
@@ -109,6 +117,7 @@ impl Door {
     pub(crate) fn ports(&self) -> (Vec<u16>, Option<u16>) {
         match self {
             Self::Tcp { port, .. } => (port.iter().copied().collect(), None),
+            Self::Relay(_) => (Vec::new(), None),
             Self::Udp(sockets) => {
                 (sockets.iter().filter_map(|socket| Some(socket.local_addr().ok()?.port())).collect(), None)
             }
@@ -131,6 +140,7 @@ impl Door {
             Self::Tcp { listener, token, .. } => serve_tcp(listener, *token, spec, stop, meter),
             Self::Udp(sockets) => serve_udp(&sockets[index], spec, stop, meter),
             Self::Sctp(door) => serve_sctp(door, spec, stop, meter),
+            Self::Relay(door) => serve_relay(door, spec, stop, meter),
         }
     }
 
@@ -140,6 +150,15 @@ impl Door {
             door.close();
         }
     }
+}
+
+/// Every address of the family of a listener, and any port: over several paths, each arrives at another address.
+fn any_like(listener: &TcpListener) -> io::Result<SocketAddr> {
+    let any: IpAddr = match listener.local_addr()? {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    Ok(SocketAddr::new(any, 0))
 }
 
 fn bind_flow(spec: &Spec, config: &ServerConfig, index: usize) -> Result<UdpSocket, DoorError> {
@@ -182,9 +201,38 @@ fn serve_tcp(
             let mut incoming = tcp::BatchedIn::new(stream, spec.message_bytes, stop);
             receive_all(&mut incoming, Some(spec.message_bytes), meter)
         }
+        (_, Method::SctpSockets) => serve_messages(stream, spec, stop, meter),
         (Exchange::OneWay, _) => receive_all(&mut tcp::PlainIn::new(stream, stop), None, meter),
         _ => answer_all(tcp::Conversation::new(stream, stop)?, spec.message_bytes, meter),
     }
+}
+
+/// A read is a message.
+fn serve_messages(
+    stream: TcpStream,
+    spec: &Spec,
+    stop: &AtomicBool,
+    meter: &Meter,
+) -> Result<Span, LoadError> {
+    if spec.exchange != Exchange::OneWay {
+        return answer_all(tcp::Conversation::messages(stream, stop), spec.message_bytes, meter);
+    }
+    let mut incoming = tcp::PlainIn::messages(stream, spec.message_bytes, stop);
+    receive_all(&mut incoming, Some(spec.message_bytes), meter)
+}
+
+fn serve_relay(door: &RelayDoor, spec: &Spec, stop: &AtomicBool, meter: &Meter) -> Result<Span, LoadError> {
+    let until = Instant::now() + CONNECTIONS_TIMEOUT;
+    let answers = spec.exchange != Exchange::OneWay;
+    while Instant::now() <= until {
+        if let Some(stream) = door.accept(LOOK, spec.message_bytes, answers)? {
+            return serve_messages(stream, spec, stop, meter);
+        }
+        if stop.load(Ordering::Relaxed) {
+            return Ok(Span::default());
+        }
+    }
+    Err(LoadError::NoConnection)
 }
 
 /// One request and one answer per connection, until the client has done.
@@ -198,7 +246,11 @@ fn serve_tcp_connections(
     let mut span = Span::default();
     while !stop.load(Ordering::Relaxed) {
         if let Some(stream) = accept_data(listener, token, spec)? {
-            let one = answer_all(tcp::Conversation::new(stream, stop)?, spec.message_bytes, meter)?;
+            let dialogue = match spec.method {
+                Method::SctpSockets => tcp::Conversation::messages(stream, stop),
+                _ => tcp::Conversation::new(stream, stop)?,
+            };
+            let one = answer_all(dialogue, spec.message_bytes, meter)?;
             span.first = span.first.or(one.first);
             span.last = one.last.or(span.last);
         }

@@ -148,6 +148,8 @@ fn config_of(args: ClientArgs) -> ClientConfig {
         (Protocol::Tcp, _) => Method::TcpPlain,
         (Protocol::Mptcp, _) => Method::MptcpPlain,
         (Protocol::Udp, _) => Method::UdpPlain,
+        (Protocol::SctpSockets, _) => Method::SctpSockets,
+        (Protocol::Relay, _) => Method::Relay,
     };
     let spec = Spec {
         method,

@@ -202,6 +202,8 @@ pub(crate) fn series_name(spec: &Spec) -> String {
         Protocol::Tcp => "tcp",
         Protocol::Mptcp => "mptcp",
         Protocol::Udp => "udp",
+        Protocol::SctpSockets => "sctp-sockets",
+        Protocol::Relay => "relay",
     };
     match (spec.exchange, spec.method) {
         (Exchange::RequestResponse, _) => format!("{protocol}-rr"),
@@ -212,6 +214,8 @@ pub(crate) fn series_name(spec: &Spec) -> String {
         (_, Method::SctpMessage) if !spec.checksum => "sctp-nocsum".into(),
         (_, Method::SctpMessage) => "sctp-message".into(),
         (_, Method::SctpStream) => "sctp-stream".into(),
+        (_, Method::SctpSockets) => "sctp-sockets".into(),
+        (_, Method::Relay) => "relay".into(),
         (_, Method::UdpPlain) => "udp".into(),
         (_, Method::UdpLimit) => "udp-limit".into(),
     }
@@ -254,8 +258,8 @@ fn describe(spec: &Spec) -> String {
 
 fn at_a_time(spec: &Spec) -> String {
     let what = match spec.method.protocol() {
-        Protocol::Sctp => "association",
-        Protocol::Tcp | Protocol::Mptcp => "connection",
+        Protocol::Sctp | Protocol::SctpSockets => "association",
+        Protocol::Tcp | Protocol::Mptcp | Protocol::Relay => "connection",
         Protocol::Udp => "flow",
     };
     if spec.parallel == 1 { format!("1 {what}") } else { format!("{} {what}s", spec.parallel) }

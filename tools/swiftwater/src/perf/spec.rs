@@ -25,6 +25,12 @@ pub(crate) enum Protocol {
     Mptcp,
     /// The kernel's UDP: one datagram a message, what is lost is lost.
     Udp,
+    /// SCTP by the sockets of the system, or by those of `swiftwater run`.
+    #[value(skip)]
+    SctpSockets,
+    /// AF_UNIX sockets with a thread between them.
+    #[value(skip)]
+    Relay,
 }
 
 /// How messages become calls of the transport.
@@ -43,6 +49,10 @@ pub(crate) enum Method {
     SctpStream,
     /// One datagram per message.
     UdpPlain,
+    /// One SCTP message per message, through `send` and `recv`.
+    SctpSockets,
+    /// One record of an AF_UNIX socket per message, to a thread that passes it on.
+    Relay,
     /// Full packets in batches of about 64 KB, only counted: the most that UDP moves.
     UdpLimit,
 }
@@ -55,12 +65,17 @@ impl Method {
             Self::MptcpPlain => Protocol::Mptcp,
             Self::SctpMessage | Self::SctpStream => Protocol::Sctp,
             Self::UdpPlain | Self::UdpLimit => Protocol::Udp,
+            Self::SctpSockets => Protocol::SctpSockets,
+            Self::Relay => Protocol::Relay,
         }
     }
 
     /// Whether each receive call yields exactly one message; elsewhere messages are bytes divided by size.
     pub(crate) fn keeps_boundaries(self) -> bool {
-        matches!(self, Self::TcpBatched | Self::SctpMessage | Self::UdpPlain)
+        matches!(
+            self,
+            Self::TcpBatched | Self::SctpMessage | Self::SctpSockets | Self::Relay | Self::UdpPlain
+        )
     }
 }
 
@@ -176,7 +191,7 @@ impl Spec {
 
     /// Whether a server may serve it: nothing that a client sends may cost more than these bounds.
     pub(crate) fn check(&self) -> Result<(), SpecError> {
-        let udp = self.method.protocol() == Protocol::Udp;
+        let one_connection = matches!(self.method.protocol(), Protocol::Udp | Protocol::Relay);
         let one_datagram = self.method == Method::UdpPlain;
         let message_bytes_max = if one_datagram { DATAGRAM_BYTES_MAX } else { MESSAGE_BYTES_MAX };
         if !(1..=message_bytes_max).contains(&self.message_bytes) {
@@ -191,12 +206,17 @@ impl Spec {
         if self.packet_bytes.is_some_and(|bytes| !(576..=65_536).contains(&bytes)) {
             return Err(SpecError::Packet);
         }
-        if udp && self.exchange == Exchange::ConnectRequestResponse {
+        if one_connection && self.exchange == Exchange::ConnectRequestResponse {
             return Err(SpecError::Connect);
         }
         let plain = matches!(
             self.method,
-            Method::TcpPlain | Method::MptcpPlain | Method::SctpMessage | Method::UdpPlain
+            Method::TcpPlain
+                | Method::MptcpPlain
+                | Method::SctpMessage
+                | Method::SctpSockets
+                | Method::Relay
+                | Method::UdpPlain
         );
         if !plain && self.exchange != Exchange::OneWay {
             return Err(SpecError::StreamMode);
