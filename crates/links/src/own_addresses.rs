@@ -1,6 +1,5 @@
 //! Which addresses are this host's own at the moment, as the kernel's table of local routes has it.
 
-use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -27,7 +26,8 @@ pub(crate) struct OwnAddresses {
 
 #[derive(Default)]
 struct Local {
-    addresses: HashSet<IpAddr>,
+    /// In order.
+    addresses: Vec<IpAddr>,
     /// Networks of the loopback interface, of which every address is this host's: address and mask.
     networks: Vec<(Ipv4Addr, Ipv4Addr)>,
 }
@@ -66,7 +66,7 @@ impl Local {
             IpAddr::V4(v4) => v4 & *mask == *network,
             IpAddr::V6(_) => false,
         };
-        self.addresses.contains(&address) || self.networks.iter().any(in_network)
+        self.networks.iter().any(in_network) || self.addresses.binary_search(&address).is_ok()
     }
 
     /// Takes note of an address. One of an interface that is down has no route.
@@ -76,7 +76,7 @@ impl Local {
             return;
         };
         if let Some(v4) = address.as_sockaddr_in().map(|v4| v4.ip()) {
-            self.addresses.insert(v4.into());
+            self.addresses.push(v4.into());
             let mask =
                 interface.netmask.as_ref().and_then(|mask| mask.as_sockaddr_in()).map(|mask| mask.ip());
             if let Some(mask) = mask.filter(|_| interface.flags.contains(InterfaceFlags::IFF_LOOPBACK)) {
@@ -85,7 +85,7 @@ impl Local {
         } else if let Some(v6) = address.as_sockaddr_in6().map(|v6| v6.ip())
             && !v6.is_unicast_link_local()
         {
-            self.addresses.insert(v6.into());
+            self.addresses.push(v6.into());
         }
     }
 }
@@ -98,6 +98,7 @@ fn list() -> Local {
         loopback_is_up |= interface.flags.contains(InterfaceFlags::IFF_LOOPBACK | InterfaceFlags::IFF_UP);
         local.add(&interface);
     }
+    local.addresses.sort_unstable();
     // What a host sends to itself passes that interface, whatever address it goes to.
     if loopback_is_up { local } else { Local::default() }
 }

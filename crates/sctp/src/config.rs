@@ -164,6 +164,8 @@ pub struct AssociationConfig {
     /// Whether the user hears of what it need not act upon, too: paths, messages that were not delivered, a send buffer that
     /// has run empty (RFC 6458 §6.1). No.
     pub events: bool,
+    /// Whether a send buffer that has run empty is among them. In a dialogue that is one for each message. Yes.
+    pub sender_dry_events: bool,
     /// Of a listener that takes no more associations ([`Host::takes_association`](crate::Host::takes_association)): whether it
     /// refuses who asks for one (RFC 9260 §5.1). Otherwise the last step is put off until it does.
     pub refuse_beyond_backlog: bool,
@@ -207,6 +209,7 @@ impl Default for AssociationConfig {
             autoclose: None,
             adaptation_indication: 0,
             events: false,
+            sender_dry_events: true,
             refuse_beyond_backlog: false,
             trace: false,
         }

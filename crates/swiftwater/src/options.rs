@@ -140,6 +140,8 @@ pub struct Options {
     /// messages, and [`Endpoint::recv`](crate::Endpoint::recv) all of them: see [`Event`](crate::Event). Default false, at
     /// no cost.
     pub events: bool,
+    /// Whether [`Event::SenderDry`](crate::Event::SenderDry) is among them; a dialogue has one for each message. Default true.
+    pub sender_dry_events: bool,
     /// Where to tell what every association does; see [`crate::trace`]. Default: nowhere, at no cost.
     pub trace: Option<TraceSink>,
 }
@@ -189,6 +191,7 @@ impl Default for Options {
             adaptation_indication: 0,
             refuse_beyond_backlog: false,
             events: false,
+            sender_dry_events: true,
             trace: None,
         }
     }
@@ -237,6 +240,7 @@ impl Options {
             autoclose: self.autoclose,
             adaptation_indication: self.adaptation_indication,
             events: self.events,
+            sender_dry_events: self.sender_dry_events,
             refuse_beyond_backlog: self.refuse_beyond_backlog,
             trace: self.trace.is_some(),
             ..sctp::AssociationConfig::default()

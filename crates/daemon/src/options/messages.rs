@@ -173,6 +173,7 @@ fn subscribe_to_all(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> 
         member.tuning().subscriptions = tuning.subscriptions;
     }
     access.inner.settings.tuning.subscriptions = tuning.subscriptions;
+    access.apply_to_all();
     access.want(Wants::SNDRCV, tuning.subscribes(0));
     Ok(())
 }

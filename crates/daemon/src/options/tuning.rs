@@ -5,6 +5,8 @@ use std::time::Duration;
 use carrier::record::Flags;
 use swiftwater::{Options, PathOptions};
 
+use crate::notify::Type;
+
 /// `spp_flags`.
 pub(super) mod flags {
     pub(in crate::options) const HB_ENABLE: u32 = 1;
@@ -163,6 +165,7 @@ impl Tuning {
             path_mtu_discovery: self.has(flags::PMTUD_ENABLE),
             fragment_bytes_max: Some(self.segment_bytes_max as usize).filter(|bytes| *bytes > 0),
             burst_packets_max: self.burst_max.filter(|packets| *packets > 0),
+            sender_dry_events: self.subscribes(Type::SenderDry.subscription()),
             ..rest
         }
     }

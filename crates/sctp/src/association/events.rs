@@ -19,6 +19,13 @@ impl Association {
         }
     }
 
+    /// Everything that was sent has been acknowledged.
+    pub(super) fn tell_sender_dry<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
+        if self.config.sender_dry_events {
+            self.tell(cx, Event::SenderDry);
+        }
+    }
+
     pub(super) fn tell_path<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
@@ -81,7 +88,7 @@ impl Association {
             cx.host.event(self.id, Event::Writable);
         }
         if self.outbound.is_empty() {
-            self.tell(cx, Event::SenderDry);
+            self.tell_sender_dry(cx);
             self.continue_shutdown(cx);
         }
     }

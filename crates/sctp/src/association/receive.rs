@@ -300,7 +300,7 @@ impl Association {
             cx.host.event(self.id, Event::Writable);
         }
         if self.config.events && outcome.progress && self.outbound.is_empty() {
-            self.tell(cx, Event::SenderDry);
+            self.tell_sender_dry(cx);
         }
         self.overtake_slow_path(cx.now);
     }

@@ -45,6 +45,17 @@ fn a_sender_hears_when_all_is_acknowledged() {
 }
 
 #[test]
+fn a_sender_that_does_not_care_does_not_hear_of_it() {
+    let mut lab = Lab::new(1);
+    let quiet = AssociationConfig { sender_dry_events: false, ..wants_events() };
+    let (a, _) = lab.establish_with(quiet, wants_events());
+    let before = lab.app(A).events.len();
+    lab.send(A, a, SendInfo::default(), vec![1; 12_000]);
+    lab.run_for(SOON);
+    assert_eq!(lab.app(A).events.len(), before);
+}
+
+#[test]
 fn who_wants_no_events_hears_of_none() {
     let mut lab = Lab::new(2);
     let (a, _) = lab.establish();
