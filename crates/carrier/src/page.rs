@@ -37,6 +37,8 @@ pub struct Page {
     /// No message on the carrier is longer, up to the first [`Kind::Notice`](crate::record::Kind::Notice) there. Written by the
     /// daemon, before it sends that.
     pub longest: AtomicU32,
+    /// No message may be longer, because it is not to be cut; 0 for no limit. Written by the daemon.
+    pub whole_max: AtomicU32,
     /// Outbound streams, once the association is up. Written by the daemon, as the next.
     pub streams_out: AtomicU32,
     /// The peer; see [`Page::peer`].
@@ -131,6 +133,8 @@ impl Page {
     pub const WANTS_AT: u64 = offset_of!(Page, wants) as u64;
     /// Where it writes how long messages may be.
     pub const LONGEST_AT: u64 = offset_of!(Page, longest) as u64;
+    /// Where it writes how long a message may be.
+    pub const WHOLE_MAX_AT: u64 = offset_of!(Page, whole_max) as u64;
     /// Where it writes the number of outbound streams.
     pub const STREAMS_OUT_AT: u64 = offset_of!(Page, streams_out) as u64;
     /// Where it writes the peer.

@@ -22,7 +22,7 @@ use crate::errno;
 use crate::life::Turn;
 use crate::line::Intake;
 use crate::log;
-use crate::member::{Member, Upward};
+use crate::member::Member;
 use crate::notify;
 use crate::page::{Page, Place};
 use crate::pump::{self, Waiting};
@@ -261,7 +261,7 @@ async fn set_up(origin: Origin) -> Result<Association, Errno> {
 async fn cannot_start(socket: &Socket, member: &Member, outbox: &Outbox, error: Errno) {
     forget(socket, member);
     member.set_failed(error);
-    tell(socket, notify::cannot_start(member, |kind| member.wants(kind))).await;
+    pump::tell(socket, notify::cannot_start(member, |kind| member.wants(kind))).await;
     give_back(socket, member, outbox).await;
     silent(socket);
 }
@@ -278,15 +278,7 @@ async fn give_back(socket: &Socket, member: &Member, outbox: &Outbox) {
             ending: true,
             cause: 0,
         };
-        tell(socket, notify::of(member, &unsent, |kind| member.wants(kind))).await;
-    }
-}
-
-async fn tell(socket: &Socket, notifications: impl IntoIterator<Item = Upward>) {
-    for notification in notifications {
-        let _one_at_a_time = socket.delivery.lock().await;
-        // A program that is gone needs no news.
-        let _ = socket.put(notification.header(), notification.blocks()).await;
+        pump::tell(socket, notify::of(member, &unsent, |kind| member.wants(kind))).await;
     }
 }
 

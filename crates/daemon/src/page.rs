@@ -85,6 +85,11 @@ impl Page {
         self.write(Layout::ERROR_AT, &0_i32.to_ne_bytes());
     }
 
+    /// No message may be longer: it is not to be cut.
+    pub(crate) fn set_whole_max(&self, bytes: u32) {
+        self.write(Layout::WHOLE_MAX_AT, &bytes.to_ne_bytes());
+    }
+
     pub(crate) fn set_wants(&self, wants: Wants) {
         self.write(Layout::WANTS_AT, &wants.0.to_ne_bytes());
     }

@@ -238,6 +238,22 @@ pub(crate) async fn up(socket: &Socket, member: &Member, ended: impl FnOnce(Ende
     }
 }
 
+/// All has been sent on these associations, and the program wants to know.
+pub(crate) async fn tell_dry(socket: Arc<Socket>, members: Vec<Arc<Member>>) {
+    for member in members {
+        tell(&socket, notify::of(&member, &Event::SenderDry, |kind| member.wants(kind))).await;
+    }
+}
+
+/// Hands notifications to a program, between what its associations hand up.
+pub(crate) async fn tell(socket: &Socket, notifications: impl IntoIterator<Item = Upward>) {
+    for notification in notifications {
+        let _one_at_a_time = socket.delivery.lock().await;
+        // A program that is gone needs no news.
+        let _ = socket.put(notification.header(), notification.blocks()).await;
+    }
+}
+
 /// Hands messages and notifications to a program.
 struct Hand<'a> {
     socket: &'a Socket,

@@ -16,6 +16,7 @@ use crate::many;
 use crate::member::Outcome;
 use crate::options::Settings;
 use crate::owner::Owner;
+use crate::pump;
 use crate::socket::{Sockets, Style};
 
 const IPPROTO_SCTP: i32 = 132;
@@ -98,7 +99,14 @@ impl Sockets {
                     self.once_left(port, || self.bind_more(&socket, &list, who)).await?;
                 }
                 (IPPROTO_SCTP, SCTP_SOCKOPT_BINDX_REM) => self.bind_less(&socket, value)?,
-                _ => socket.set_option(level, name, value)?,
+                _ => {
+                    let dry = socket.set_option(level, name, value)?;
+                    if !dry.is_empty() {
+                        tokio::spawn(pump::tell_dry(Arc::clone(&socket), dry));
+                        // It is there before the answer, if there is room.
+                        tokio::task::yield_now().await;
+                    }
+                }
             },
             Request::GetOption { level, name, value } => {
                 let value = match (level, name) {

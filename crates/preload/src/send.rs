@@ -164,11 +164,13 @@ fn ends(info: &SendInfo) -> bool {
 
 fn check_flags(page: &Page, content: Buffers<'_>, info: &SendInfo) -> Result<()> {
     let is_one_to_one = page.style.load(Relaxed) == libc::SOCK_STREAM as u32;
+    let whole_max = page.whole_max.load(Relaxed) as usize;
     match content.bytes() {
         0 if !ends(info) => Err(Errno(libc::EINVAL)),
         1.. if info.flags.contains(Flags::SHUTDOWN) => Err(Errno(libc::EINVAL)),
         _ if is_one_to_one && ends(info) => Err(Errno(libc::EINVAL)),
         MESSAGE_BYTES_MAX.. => Err(Errno(libc::EMSGSIZE)),
+        bytes if whole_max > 0 && bytes > whole_max => Err(Errno(libc::EMSGSIZE)),
         _ => Ok(()),
     }
 }

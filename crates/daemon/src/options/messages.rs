@@ -1,16 +1,19 @@
 //! How messages are cut, sent and received, and which notifications come (RFC 6458 §8.1.5, §8.1.7, §8.1.13 to §8.1.31).
 
+use std::sync::Arc;
+
 use carrier::page::Wants;
 use rustix::io::Errno;
 
 use super::tuning::{ABORT, ADDR_OVER, EOF, Sending, Tuning, UNORDERED};
 use super::value::{ASSOC_VALUE_BYTES, Build, Value, number};
 use super::{Access, FUTURE, IPPROTO_SCTP, room_for_number, switch};
+use crate::member::Member;
 use crate::notify;
 
 const SCTP_NODELAY: i32 = 3;
 const SCTP_ADAPTATION_LAYER: i32 = 7;
-const SCTP_DISABLE_FRAGMENTS: i32 = 8;
+pub(super) const SCTP_DISABLE_FRAGMENTS: i32 = 8;
 const SCTP_DEFAULT_SEND_PARAM: i32 = 10;
 const SCTP_EVENTS: i32 = 11;
 const SCTP_I_WANT_MAPPED_V4_ADDR: i32 = 12;
@@ -57,9 +60,11 @@ pub(super) fn set(access: &mut Access<'_>, name: i32, value: &[u8]) -> Option<Re
         SCTP_ADAPTATION_LAYER => {
             Value::exactly(value, 4).map(|value| access.inner.settings.adaptation = value.u32(0))
         }
-        SCTP_DISABLE_FRAGMENTS | SCTP_I_WANT_MAPPED_V4_ADDR => {
-            switch(value).map(|on| access.keep(name, on.into()))
-        }
+        SCTP_DISABLE_FRAGMENTS => switch(value).map(|on| {
+            access.keep(name, on.into());
+            access.limit_messages();
+        }),
+        SCTP_I_WANT_MAPPED_V4_ADDR => switch(value).map(|on| access.keep(name, on.into())),
         SCTP_FRAGMENT_INTERLEAVE => {
             Value::exactly(value, 4).map(|value| access.keep(name, (value.i32(0) != 0).into()))
         }
@@ -116,6 +121,15 @@ impl Access<'_> {
 
     fn kept(&self, name: i32) -> Option<i32> {
         self.inner.settings.kept.get(&(IPPROTO_SCTP, name)).copied()
+    }
+
+    /// Whoever asks to hear when all has been sent hears it at once, if it has.
+    fn note_if_dry(&mut self, member: Arc<Member>) {
+        let dry =
+            member.association().is_some_and(|association| association.statistics().send_buffered_bytes == 0);
+        if dry {
+            self.dry.push(member);
+        }
     }
 
     fn want(&mut self, what: Wants, on: bool) {
@@ -175,6 +189,11 @@ fn subscribe_to_all(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> 
     access.inner.settings.tuning.subscriptions = tuning.subscriptions;
     access.apply_to_all();
     access.want(Wants::SNDRCV, tuning.subscribes(0));
+    if tuning.subscribes(notify::Type::SenderDry.subscription())
+        && let Some(only) = access.association(FUTURE)
+    {
+        access.note_if_dry(only);
+    }
     Ok(())
 }
 
@@ -190,7 +209,11 @@ fn subscriptions(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
 fn subscribe(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let value = Value::exactly(value, EVENT_BYTES)?;
     let (kind, on) = (kind_of(value)?, value.u8(6) != 0);
-    access.tune_several(value.i32(0), |tuning| tuning.subscribe(kind, on))?;
+    let targets = access.several(value.i32(0))?;
+    access.tune(&targets, |tuning| tuning.subscribe(kind, on));
+    if on && kind == notify::Type::SenderDry.subscription() {
+        targets.members.into_iter().for_each(|member| access.note_if_dry(member));
+    }
     let sndrcv = access.inner.settings.tuning.subscribes(0)
         || access.members().iter().any(|member| member.tuning().subscribes(0));
     access.want(Wants::SNDRCV, sndrcv);
@@ -286,7 +309,9 @@ fn set_segment(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     if bytes != 0 && !(least..=SEGMENT_BYTES_MAX).contains(&bytes) {
         return Err(Errno::INVAL);
     }
-    access.tune_one(id, |tuning| tuning.segment_bytes_max = bytes)
+    access.tune_one(id, |tuning| tuning.segment_bytes_max = bytes)?;
+    access.limit_messages();
+    Ok(())
 }
 
 /// Of an association, what packets hold by now.

@@ -55,6 +55,8 @@ const ALL: i32 = 2;
 struct Access<'a> {
     socket: &'a Socket,
     inner: &'a mut Inner,
+    /// Associations whose program is to hear now that all has been sent: it has just asked for that.
+    dry: Vec<Arc<Member>>,
 }
 
 /// What an option that is set acts on.
@@ -64,23 +66,28 @@ struct Targets {
 }
 
 impl Socket {
-    pub(crate) fn set_option(&self, level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {
+    /// Gives the associations whose program is to hear that all has been sent.
+    pub(crate) fn set_option(&self, level: i32, name: i32, value: &[u8]) -> Result<Vec<Arc<Member>>, Errno> {
         let mut inner = self.lock();
-        let mut access = Access { socket: self, inner: &mut inner };
+        let mut access = Access { socket: self, inner: &mut inner, dry: Vec::new() };
         if level != IPPROTO_SCTP {
-            return generic::set(&mut access, level, name, value);
+            generic::set(&mut access, level, name, value)?;
+            return Ok(access.dry);
         }
         let done = timers::set(&mut access, name, value)
             .or_else(|| paths::set(&mut access, name, value))
             .or_else(|| messages::set(&mut access, name, value))
             .or_else(|| extensions::set(&mut access, name, value));
-        done.unwrap_or(Err(Errno::NOPROTOOPT))
+        done.unwrap_or(Err(Errno::NOPROTOOPT))?;
+        Ok(access.dry)
     }
 
     /// An association of the socket is up: what was set for it meanwhile holds.
     pub(crate) fn tune(&self, member: &Member) {
         let mut inner = self.lock();
-        Access { socket: self, inner: &mut inner }.apply(member);
+        let access = Access { socket: self, inner: &mut inner, dry: Vec::new() };
+        access.apply(member);
+        access.limit_messages();
         let fixed = member.tuning().fixed_mtu();
         if let (Some(association), Some(mtu)) = (member.association(), fixed) {
             // One that has just ended needs no change.
@@ -91,7 +98,7 @@ impl Socket {
     /// `given` is what the program hands over, as long as it has room for an answer.
     pub(crate) fn option(&self, level: i32, name: i32, given: &[u8]) -> Result<Vec<u8>, Errno> {
         let mut inner = self.lock();
-        let access = Access { socket: self, inner: &mut inner };
+        let access = Access { socket: self, inner: &mut inner, dry: Vec::new() };
         if level != IPPROTO_SCTP {
             return generic::get(&access, level, name, given);
         }
@@ -191,6 +198,20 @@ impl Access<'_> {
         if let Some(association) = member.association() {
             association.set_options(&self.inner.settings.options_with(&member.tuning()));
         }
+    }
+
+    /// Tells the sharers how long a message may be that is not to be cut, if there is such a limit: for all associations what
+    /// the narrowest takes.
+    fn limit_messages(&self) {
+        let whole = self.inner.settings.kept.get(&(IPPROTO_SCTP, messages::SCTP_DISABLE_FRAGMENTS));
+        let limit = whole.filter(|on| **on != 0).map(|_| {
+            let points = self.inner.members.values().filter_map(|member| member.association());
+            let least = points.map(|association| association.statistics().fragmentation_point_bytes).min();
+            let set = u64::from(self.inner.settings.tuning.segment_bytes_max);
+            let limit = least.or(Some(set).filter(|bytes| *bytes > 0));
+            limit.and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(0)
+        });
+        self.socket.page.set_whole_max(limit.unwrap_or(0));
     }
 
     /// What was set for the socket holds for all its associations.
