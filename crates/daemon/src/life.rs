@@ -25,7 +25,7 @@ pub(crate) enum Turn {
     /// It sets an association up, from a local port.
     Connect { stack: Stack, port: u16, server: Address, member: Arc<Member> },
     /// It accepts associations.
-    Listen(Listener),
+    Listen(Arc<Listener>),
     /// It does so no more.
     Unlisten,
     /// It has an association, for which this was sent already.
@@ -127,7 +127,7 @@ pub(crate) fn empty(line: &Line) {
 }
 
 /// Hands associations to a listener, each with a carrier of its own.
-async fn accept(sockets: &Arc<Sockets>, socket: &Arc<Socket>, listener: Listener) {
+async fn accept(sockets: &Arc<Sockets>, socket: &Arc<Socket>, listener: Arc<Listener>) {
     loop {
         // One lies in the carrier, others wait in the executive, as many as the backlog allows.
         socket.line.has_room().await;

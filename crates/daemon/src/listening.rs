@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use carrier::page::State;
 use rustix::io::Errno;
@@ -39,7 +40,9 @@ impl Sockets {
             line::fill(theirs.as_fd())?;
         }
         socket.set_stage(&mut inner, listening);
-        socket.take_turn(Turn::Listen(Listener::from(listener)))
+        let listener = Arc::new(Listener::from(listener));
+        inner.listener = Arc::downgrade(&listener);
+        socket.take_turn(Turn::Listen(listener))
     }
 
     /// `listen` with no backlog: associations that wait are aborted. They lie in the carrier of which `theirs` is the program's

@@ -187,7 +187,7 @@ pub(crate) async fn live(sockets: &Arc<Sockets>, socket: &Arc<Socket>, turns: &m
 }
 
 /// The next association that a peer has set up.
-async fn next(listener: &mut Option<Listener>) -> Association {
+async fn next(listener: &mut Option<Arc<Listener>>) -> Association {
     if let Some(listening) = listener {
         match listening.accept().await {
             Ok(association) => return association,

@@ -5,7 +5,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
 use carrier::name::CarrierName;
@@ -14,6 +14,7 @@ use carrier::record::{Header, Kind};
 use rustix::io::Errno;
 use rustix::net::SocketType;
 use swiftwater::Stack;
+use swiftwater::tokio::Listener;
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::life::{self, Turn};
@@ -124,6 +125,8 @@ pub(crate) struct Inner {
     pub(crate) local: Option<SocketAddr>,
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) settings: Settings,
+    /// Where it listens, as long as it does.
+    pub(crate) listener: Weak<Listener>,
     /// Its associations, by their numbers.
     pub(crate) members: BTreeMap<u32, Arc<Member>>,
     /// Of a one-to-many socket: associations of which something may still come.
@@ -237,7 +240,16 @@ impl Sockets {
         let (line, theirs) = line::pair(CarrierName { daemon: self.daemon, socket: number })?;
         let (turns, come) = mpsc::unbounded_channel();
         let members = BTreeMap::new();
-        let inner = Inner { stage, bound: None, local: None, peer: None, settings, members, heard: 0 };
+        let inner = Inner {
+            stage,
+            bound: None,
+            local: None,
+            peer: None,
+            settings,
+            listener: Weak::new(),
+            members,
+            heard: 0,
+        };
         let page = Page::new(v6, style, stage)?;
         let (delivery, longest) = (tokio::sync::Mutex::default(), Mutex::default());
         let inner = Mutex::new(inner);
