@@ -28,8 +28,11 @@ const IPV6_V6ONLY: i32 = 26;
 /// The bits of ECN in `IP_TOS`: capable (RFC 3168 §5).
 const ECT_0: i32 = 2;
 const LINGER_BYTES: usize = 8;
-/// The smallest and the largest buffer that a program may ask for; it gets, and is told, twice that.
-const BUFFER_BYTES: std::ops::RangeInclusive<i32> = 2304..=32 << 20;
+/// The largest buffer that a program may ask for; it gets, and is told, twice that.
+const BUFFER_BYTES_MAX: i32 = 32 << 20;
+/// The smallest that it gets.
+const SEND_BUFFER_BYTES_MIN: i32 = 4608;
+const RECEIVE_BUFFER_BYTES_MIN: i32 = 2304;
 
 /// Whether an option of the socket is a yes or no that is kept and otherwise of no consequence.
 fn is_switch(name: i32) -> bool {
@@ -60,8 +63,8 @@ fn set_of_socket(access: &mut Access<'_>, name: i32, value: &[u8]) -> Result<(),
     let settings = &mut access.inner.settings;
     match name {
         SO_REUSEADDR => settings.reuse_address = plain != 0,
-        SO_SNDBUF => settings.send_buffer_bytes = Some(buffer_bytes(plain)),
-        SO_RCVBUF => settings.receive_buffer_bytes = Some(buffer_bytes(plain)),
+        SO_SNDBUF => settings.send_buffer_bytes = Some(twice(plain).max(SEND_BUFFER_BYTES_MIN)),
+        SO_RCVBUF => settings.receive_buffer_bytes = Some(twice(plain).max(RECEIVE_BUFFER_BYTES_MIN)),
         SO_LINGER => {
             let value = Value::at_least(value, LINGER_BYTES)?;
             settings.linger.on = value.i32(0) != 0;
@@ -103,8 +106,8 @@ fn of_socket(access: &Access<'_>, name: i32) -> Result<Vec<u8>, Errno> {
     }))
 }
 
-fn buffer_bytes(asked: i32) -> i32 {
-    2 * asked.clamp(*BUFFER_BYTES.start(), *BUFFER_BYTES.end())
+fn twice(asked: i32) -> i32 {
+    2 * asked.clamp(0, BUFFER_BYTES_MAX)
 }
 
 /// What packets of IP have at first. UDP carries them, so what is set is only kept.

@@ -76,6 +76,10 @@ impl Access<'_> {
     fn subject(&self, id: i32, place: Place, unknown: Errno) -> Result<Subject, Errno> {
         if let Some(address) = place.named(unknown)? {
             let owner = self.path(id, address).ok_or(unknown)?;
+            // Thresholds alone go by the address whatever the number is.
+            if unknown == Errno::INVAL {
+                self.one(id)?;
+            }
             return Ok(Subject::Path(owner, address));
         }
         Ok(self.one(id)?.map_or(Subject::Future, Subject::Association))
