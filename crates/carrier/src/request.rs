@@ -82,6 +82,24 @@ impl std::fmt::Debug for Addresses<'_> {
     }
 }
 
+/// When an association begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Start {
+    /// At once, and so comes the answer.
+    Now = 0,
+    /// At once. Of one-to-many, the answer comes when it is known how that ends.
+    AnswerLate = 1,
+    /// Of one-to-many: with the first message for it. Otherwise at once.
+    WithMessage = 2,
+}
+
+impl Start {
+    fn from_u8(number: u8) -> Option<Start> {
+        [Start::Now, Start::AnswerLate, Start::WithMessage].into_iter().find(|start| *start as u8 == number)
+    }
+}
+
 /// `struct sctp_initmsg`: what the first message to a peer says of the association that it sets up. Zero says nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InitMessage {
@@ -123,8 +141,8 @@ pub enum Request<'a> {
     Connect {
         /// Where the peer is.
         peer: Addresses<'a>,
-        /// Of one-to-many: the answer comes when it is known how it ends.
-        wait: bool,
+        /// When it begins, and when that is answered.
+        start: Start,
         /// What came with the message.
         init: InitMessage,
     },
@@ -191,8 +209,8 @@ impl<'a> Request<'a> {
                 &mut w
             }
             Request::Listen { backlog } => w.u8(3).i32(*backlog),
-            Request::Connect { peer, wait, init } => {
-                w.u8(4).u8(u8::from(*wait));
+            Request::Connect { peer, start, init } => {
+                w.u8(4).u8(*start as u8);
                 w.u16(init.streams_out)
                     .u16(init.streams_in_max)
                     .u16(init.attempts_max)
@@ -246,7 +264,7 @@ impl<'a> Request<'a> {
             2 => Request::Bind(address::read(r)?),
             3 => Request::Listen { backlog: r.i32()? },
             4 => Request::Connect {
-                wait: r.u8()? != 0,
+                start: Start::from_u8(r.u8()?)?,
                 init: InitMessage {
                     streams_out: r.u16()?,
                     streams_in_max: r.u16()?,

@@ -8,6 +8,7 @@ use swiftwater_carrier::name::CarrierName;
 use swiftwater_carrier::record::{self, Flags, HEADER_BYTES, Header, Kind};
 use swiftwater_carrier::request::{
     ADDRESSES_MAX, Addresses, Answer, FRAME_BYTES_MAX, InitMessage, OPTION_BYTES_MAX, Request, RequestError,
+    Start,
 };
 
 fn address() -> impl Strategy<Value = SocketAddr> {
@@ -29,11 +30,8 @@ fn request() -> impl Strategy<Value = Request<'static>> {
         Just(Request::PeerAddress),
         Just(Request::AwaitEnd),
         address().prop_map(Request::Bind),
-        any::<(bool, [u16; 4])>().prop_map(move |(wait, init)| Request::Connect {
-            peer,
-            wait,
-            init: init_message(init)
-        }),
+        (prop::sample::select(vec![Start::Now, Start::AnswerLate, Start::WithMessage]), any::<[u16; 4]>())
+            .prop_map(move |(start, init)| Request::Connect { peer, start, init: init_message(init) }),
         address().prop_map(Request::Find),
         any::<u32>().prop_map(|association| Request::AwaitRoom { association }),
         any::<(u32, bool)>()

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use carrier::page::State;
-use carrier::request::{Addresses, InitMessage};
+use carrier::request::{Addresses, InitMessage, Start};
 use rustix::io::Errno;
 use swiftwater::{Address, Options, Stack};
 
@@ -22,7 +22,7 @@ impl Sockets {
         self: &Arc<Self>,
         socket: &Arc<Socket>,
         peer: Addresses<'_>,
-        init: InitMessage,
+        (start, init): (Start, InitMessage),
         theirs: &OwnedFd,
     ) -> Result<Arc<Member>, Errno> {
         let mut hosts = Vec::new();
@@ -40,7 +40,7 @@ impl Sockets {
         }
         let seen = as_seen(socket.v6, seen.ok_or(Errno::INVAL)?);
         match socket.style {
-            Style::OneToMany => self.connect_another(socket, seen, hosts, init),
+            Style::OneToMany => self.connect_another(socket, seen, hosts, (start, init)),
             Style::OneToOne | Style::PeeledOff => self.connect_only(socket, seen, hosts, init, theirs),
         }
     }
@@ -79,7 +79,7 @@ impl Sockets {
         socket: &Arc<Socket>,
         seen: SocketAddr,
         hosts: Vec<std::net::IpAddr>,
-        init: InitMessage,
+        (start, init): (Start, InitMessage),
     ) -> Result<Arc<Member>, Errno> {
         let mut inner = socket.lock();
         let known = hosts.iter().find_map(|host| inner.with_peer(SocketAddr::new(*host, seen.port())));
@@ -93,7 +93,7 @@ impl Sockets {
         let stack = self.stack_for(&inner, init);
         let server = self.address(hosts, seen.port());
         drop(inner);
-        Ok(many::begin(self, socket, seen, Origin::Connecting { stack, port, server }))
+        Ok(many::begin(self, socket, seen, Origin::Connecting { stack, port, server, start }))
     }
 
     /// What an association of the socket is set up with.

@@ -17,6 +17,7 @@ use crate::line::{Intake, Line};
 use crate::log;
 use crate::many;
 use crate::member::Member;
+use crate::notify;
 use crate::pump::{self, Waiting};
 use crate::socket::{Socket, Sockets, Style};
 
@@ -111,11 +112,14 @@ async fn connect(
             member.set_failed(error);
             // Whoever finds the carrier writable finds the error, and finds that it may try again.
             socket.page.set_error(error);
-            let mut inner = socket.lock();
-            inner.peer = None;
-            inner.members.clear();
-            socket.set_stage(&mut inner, State::Idle);
-            empty(&socket.line);
+            {
+                let mut inner = socket.lock();
+                inner.peer = None;
+                inner.members.clear();
+                socket.set_stage(&mut inner, State::Idle);
+                empty(&socket.line);
+            }
+            pump::tell(socket, notify::cannot_start(member, |kind| member.wants(kind))).await;
             true
         }
     }

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use carrier::page::ROOM_BYTES;
 use carrier::record::{Flags, Header, MESSAGE_BYTES_MAX};
+use carrier::request::Start;
 use rustix::io::Errno;
 use swiftwater::tokio::{Association, Listener};
 use swiftwater::{Address, Event, Stack};
@@ -36,7 +37,7 @@ const STEP_BYTES: u32 = ROOM_BYTES / 4;
 /// How an association comes to be.
 pub(crate) enum Origin {
     Accepted(Association),
-    Connecting { stack: Stack, port: u16, server: Address },
+    Connecting { stack: Stack, port: u16, server: Address, start: Start },
 }
 
 /// What one association of a one-to-many socket has not taken yet.
@@ -226,6 +227,12 @@ pub(crate) fn begin(
 
 /// Sets an association up and sends what is for it.
 async fn live_on(socket: Arc<Socket>, member: Arc<Member>, outbox: Arc<Outbox>, origin: Origin) {
+    if let Origin::Connecting { start: Start::WithMessage, .. } = origin
+        && outbox.front(|| {}).await.is_none()
+    {
+        // The program is gone before it has sent it.
+        return;
+    }
     let association = match set_up(origin).await {
         Ok(association) => association,
         Err(error) => return cannot_start(&socket, &member, &outbox, error).await,
@@ -251,7 +258,7 @@ async fn live_on(socket: Arc<Socket>, member: Arc<Member>, outbox: Arc<Outbox>, 
 async fn set_up(origin: Origin) -> Result<Association, Errno> {
     match origin {
         Origin::Accepted(association) => Ok(association),
-        Origin::Connecting { stack, port, server } => {
+        Origin::Connecting { stack, port, server, .. } => {
             let outcome = Association::connect_from(&stack, port, &server).await;
             outcome.map_err(|error| errno::of_connect(&error))
         }
@@ -366,22 +373,18 @@ fn close(socket: &Socket, unread: bool) {
         let mut inner = socket.lock();
         (std::mem::take(&mut inner.members), inner.settings.lingers())
     };
-    let reason = match (unread, lingers) {
-        (true, _) => Some(pump::UNREAD),
-        (false, false) => Some("the program has closed its socket with SO_LINGER 0"),
-        (false, true) => None,
-    };
+    let aborts = unread || !lingers;
     for member in members.values() {
         let Some(outbox) = member.outbox().take() else { continue };
         outbox.close();
         let tasks = std::mem::take(&mut *outbox.tasks());
         // The first sends what waits; the other has nobody to hand anything to.
         tasks.iter().skip(1).for_each(JoinHandle::abort);
-        match (reason, member.association()) {
-            (Some(reason), Some(association)) => pump::abort(association, reason),
+        match member.association() {
+            _ if !aborts => {}
+            Some(association) => pump::abort(association, pump::NO_REASON),
             // Given up, it is not set up.
-            (Some(_), None) => tasks.iter().for_each(JoinHandle::abort),
-            (None, _) => {}
+            None => tasks.iter().for_each(JoinHandle::abort),
         }
     }
 }

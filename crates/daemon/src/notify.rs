@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
 use carrier::record::{Flags, Header, Kind};
-use swiftwater::{Event, PathChange, SendInfo};
+use swiftwater::{Event, Loss, LossKind, PathChange, SendInfo};
 
 use crate::addresses::{self, as_seen};
 use crate::member::{Member, Upward};
@@ -23,6 +23,7 @@ pub(crate) enum Type {
     Shutdown = FIRST_TYPE + 5,
     PartialDelivery = FIRST_TYPE + 6,
     AdaptationIndication = FIRST_TYPE + 7,
+    Authentication = FIRST_TYPE + 8,
     SenderDry = FIRST_TYPE + 9,
     SendFailedEvent = FIRST_TYPE + 13,
 }
@@ -52,48 +53,56 @@ enum AssociationChange {
 const PARTIAL_DELIVERY_ABORTED: u32 = 0;
 /// `ssf_flags`: it left this host at least once.
 const DATA_SENT: u16 = 1;
-/// `sinfo_flags`.
-const UNORDERED: u16 = 1;
+/// `auth_indication`: the peer does not authenticate, as we do not.
+const NO_AUTHENTICATION: u32 = 2;
+/// Flags of a DATA chunk (RFC 9260 §3.3.1), which the kernel puts where `sinfo_flags` would be.
+const CHUNK_ENDS: u16 = 1;
+const CHUNK_BEGINS: u16 = 2;
+const CHUNK_UNORDERED: u16 = 4;
 
-/// The notifications of an event that the program wants: it may have subscribed to both forms of one.
+/// The notifications of an event that the program wants: some are of two kinds.
 pub(crate) fn of(member: &Member, event: &Event, wants: impl Fn(Type) -> bool) -> Vec<Upward> {
-    let both = [Type::SendFailed, Type::SendFailedEvent];
-    let (one, kinds) = match kind(event) {
-        Some(kind) => ([kind, kind], 1),
-        None if matches!(event, Event::SendFailed { .. }) => (both, 2),
-        None => return Vec::new(),
-    };
-    let wanted = one[..kinds].iter().filter(|kind| wants(**kind));
+    let wanted = kinds(event).iter().filter(|kind| wants(**kind));
     wanted.filter_map(|kind| build(member, event, *kind)).collect()
 }
 
-/// The kind of notification that an event is, if it is one.
-fn kind(event: &Event) -> Option<Type> {
-    Some(match event {
-        Event::Up | Event::Restarted(_) | Event::Down(_) => Type::AssociationChange,
-        Event::PeerShutdown => Type::Shutdown,
-        Event::PathChanged { .. } => Type::PeerAddressChange,
-        Event::RemoteError { .. } => Type::RemoteError,
-        Event::SenderDry => Type::SenderDry,
-        Event::AdaptationIndication(_) => Type::AdaptationIndication,
-        Event::PartialDeliveryAborted { .. } => Type::PartialDelivery,
-        _ => return None,
-    })
+/// The kinds of notifications that an event is.
+fn kinds(event: &Event) -> &'static [Type] {
+    match event {
+        Event::Up => &[Type::AssociationChange, Type::Authentication],
+        Event::Restarted(_) | Event::Down(_) => &[Type::AssociationChange],
+        Event::PeerShutdown => &[Type::Shutdown],
+        Event::PathChanged { .. } => &[Type::PeerAddressChange],
+        Event::RemoteError { .. } => &[Type::RemoteError],
+        Event::SendFailed { .. } => &[Type::SendFailed, Type::SendFailedEvent],
+        Event::SenderDry => &[Type::SenderDry],
+        Event::AdaptationIndication(_) => &[Type::AdaptationIndication],
+        Event::PartialDeliveryAborted { .. } => &[Type::PartialDelivery],
+        _ => &[],
+    }
 }
 
 /// An association could not be set up.
 pub(crate) fn cannot_start(member: &Member, wants: impl Fn(Type) -> bool) -> Option<Upward> {
-    wants(Type::AssociationChange).then(|| association_change(member, AssociationChange::CannotStart, (0, 0)))
+    let change = AssociationChange::CannotStart;
+    wants(Type::AssociationChange).then(|| association_change(member, change, 0, (0, 0)).finish(member))
 }
 
 fn build(member: &Member, event: &Event, kind: Type) -> Option<Upward> {
-    let streams = member.association().map_or((0, 0), pump::streams);
-    let change = |state| association_change(member, state, streams);
+    let begins = |state| {
+        let streams = member.association().map_or((0, 0), pump::streams);
+        association_change(member, state, 0, streams).finish(member)
+    };
     Some(match event {
-        Event::Up => change(AssociationChange::Up),
-        Event::Restarted(_) => change(AssociationChange::Restarted),
-        Event::Down(None) => change(AssociationChange::ShutDown),
-        Event::Down(Some(_)) => change(AssociationChange::Lost),
+        Event::Up if kind == Type::Authentication => {
+            Notification::new(kind).u32(0).u32(NO_AUTHENTICATION).u32(member.id).finish(member)
+        }
+        Event::Up => begins(AssociationChange::Up),
+        Event::Restarted(_) => begins(AssociationChange::Restarted),
+        Event::Down(None) => {
+            association_change(member, AssociationChange::ShutDown, 0, (0, 0)).finish(member)
+        }
+        Event::Down(Some(loss)) => lost(member, loss),
         Event::PeerShutdown | Event::SenderDry => Notification::new(kind).u32(member.id).finish(member),
         Event::PathChanged { address, change, .. } => path_change(member, *address, *change)?,
         Event::RemoteError { cause, information } => Notification::new(kind)
@@ -111,24 +120,40 @@ fn build(member: &Member, event: &Event, kind: Type) -> Option<Upward> {
             .u32((*stream).into())
             .u32((*ssn).into())
             .finish(member),
-        Event::SendFailed { info, data, was_sent, cause, .. } => {
-            let failed = Failed { info, data, was_sent: *was_sent, cause: *cause };
-            failed.build(member, kind)
+        Event::SendFailed { info, data, was_sent, beginning, ending, cause } => {
+            let set = |on: bool, flag| if on { flag } else { 0 };
+            let flags = set(info.unordered, CHUNK_UNORDERED)
+                | set(*beginning, CHUNK_BEGINS)
+                | set(*ending, CHUNK_ENDS);
+            Failed { info, data, flags, was_sent: *was_sent, cause: *cause }.build(member, kind)
         }
         _ => return None,
     })
 }
 
-/// `struct sctp_assoc_change`.
-fn association_change(member: &Member, state: AssociationChange, streams: (u16, u16)) -> Upward {
-    Notification::new(Type::AssociationChange)
-        .u16(state as u16)
-        .u16(0)
-        .u16(streams.0)
-        .u16(streams.1)
-        .u32(member.id)
-        .finish(member)
+/// `struct sctp_assoc_change`, of which `sac_error` is as it would travel.
+fn association_change(
+    member: &Member,
+    state: AssociationChange,
+    cause: u16,
+    streams: (u16, u16),
+) -> Notification {
+    let mut new = Notification::new(Type::AssociationChange);
+    new.u16(state as u16).u16(cause.to_be()).u16(streams.0).u16(streams.1).u32(member.id);
+    new
 }
+
+/// With the cause that the peer has named, without what it says.
+fn lost(member: &Member, loss: &Loss) -> Upward {
+    let mut new = association_change(member, AssociationChange::Lost, loss.cause, (0, 0));
+    if loss.kind == LossKind::PeerAborted && loss.cause != 0 {
+        new.u16(loss.cause.to_be()).u16(CAUSE_HEADER_BYTES.to_be());
+    }
+    new.finish(member)
+}
+
+/// Of an error cause (RFC 9260 §3.3.10).
+const CAUSE_HEADER_BYTES: u16 = 4;
 
 /// `struct sctp_paddr_change`.
 fn path_change(member: &Member, address: IpAddr, change: PathChange) -> Option<Upward> {
@@ -153,6 +178,7 @@ fn path_change(member: &Member, address: IpAddr, change: PathChange) -> Option<U
 struct Failed<'a> {
     info: &'a SendInfo,
     data: &'a [u8],
+    flags: u16,
     was_sent: bool,
     cause: u16,
 }
@@ -161,8 +187,8 @@ impl Failed<'_> {
     /// `struct sctp_send_failed` or `struct sctp_send_failed_event`.
     fn build(&self, member: &Member, kind: Type) -> Upward {
         let mut notification = Notification::with_flags(kind, if self.was_sent { DATA_SENT } else { 0 });
-        notification.u32(self.cause.into());
-        let flags = if self.info.unordered { UNORDERED } else { 0 };
+        notification.u32(self.cause.to_be().into());
+        let flags = self.flags;
         let ppid = self.info.ppid.to_be();
         match kind {
             Type::SendFailed => {

@@ -60,14 +60,13 @@ pub(crate) async fn carry(socket: &Arc<Socket>, member: &Arc<Member>, waiting: W
         // What was sent is delivered, and the association shut down, when its last handle is dropped.
         Left::HalfClosed => {}
         Left::Closed if lingers => {}
-        Left::Closed => abort(association, "the program has closed its socket with SO_LINGER 0"),
-        Left::Unread => abort(association, UNREAD),
+        Left::Closed | Left::Unread => abort(association, NO_REASON),
         Left::Abort(reason) => abort(association, &String::from_utf8_lossy(&reason)),
     }
 }
 
-/// Why an association is aborted when a program leaves something unread.
-pub(crate) const UNREAD: &str = "the program has closed its socket without reading everything";
+/// What the peer is told when a program closes its socket with something unread, or with `SO_LINGER` 0: as the kernel, nothing.
+pub(crate) const NO_REASON: &str = "";
 
 pub(crate) fn abort(association: &Association, reason: &str) {
     association.clone().abort(reason);

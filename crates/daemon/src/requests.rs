@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use carrier::name::CarrierName;
 use carrier::page::State;
-use carrier::request::Request;
+use carrier::request::{Request, Start};
 use rustix::io::Errno;
 use rustix::net::{SocketAddrUnix, UCred};
 use tokio::sync::SemaphorePermit;
@@ -58,9 +58,9 @@ impl Sockets {
             }
             Request::Listen { backlog: 0 } => self.unlisten(&socket, &descriptor)?,
             Request::Listen { backlog } => self.listen(&socket, backlog, &descriptor)?,
-            Request::Connect { peer, wait, init } => {
-                let member = self.connect(&socket, peer, init, &descriptor)?;
-                if wait && socket.style == Style::OneToMany {
+            Request::Connect { peer, start, init } => {
+                let member = self.connect(&socket, peer, (start, init), &descriptor)?;
+                if start == Start::AnswerLate && socket.style == Style::OneToMany {
                     let _patience = self.patience()?;
                     if let Outcome::Failed(error) = member.set_up_ended().await {
                         return Err(error);

@@ -41,17 +41,10 @@ pub(crate) fn receive(
     let page = descriptor.page();
     let waits = || flags & libc::MSG_DONTWAIT == 0 && !system::is_nonblocking(fd);
     match page.state() {
-        State::Connected | State::Ended | State::Lost | State::Many | State::ManyListening => {}
         State::Listening => return Err(Errno(libc::ENOTCONN)),
-        State::Idle => {
-            return Err(Errno(match page.take_error() {
-                0 if waits() => libc::ENOTCONN,
-                0 => libc::EAGAIN,
-                error => error,
-            }));
-        }
         State::Connecting if !waits() => return Err(Errno(libc::EAGAIN)),
         State::Connecting => setup::await_connection(fd, descriptor)?,
+        _ => {}
     }
     if place.bytes() == 0 {
         return Ok(END);
@@ -61,6 +54,14 @@ pub(crate) fn receive(
         let silent = page.state() == State::Many && page.members.load(Acquire) == 0 && waits();
         match take(fd, page, place, flags) {
             Err(Errno(libc::EAGAIN)) if silent => return Err(Errno(libc::ENOTCONN)),
+            Err(Errno(libc::EAGAIN)) if page.state() == State::Idle => {
+                return Err(Errno(match page.take_error() {
+                    0 if waits() => libc::ENOTCONN,
+                    0 => libc::EAGAIN,
+                    error => error,
+                }));
+            }
+            Err(Errno(libc::ENOTCONN)) if !waits() => return Err(Errno(libc::EAGAIN)),
             Err(Errno(libc::EAGAIN)) => {}
             result => return result,
         }

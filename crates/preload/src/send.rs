@@ -89,16 +89,12 @@ fn send_to_one_of_many(
     if info.to_all {
         return send_to_all(fd, page, content, info, flags);
     }
-    let (association, begun) = match to {
+    let association = match to {
         Some(to) => association_with(fd, page, to, info)?,
-        None if info.association > 0 => (info.association, false),
+        None if info.association > 0 => info.association,
         None => return Err(Errno(libc::EPIPE)),
     };
-    match send_to_association(fd, page, content, info, association, flags) {
-        // What begins with this message may end before it is sent, which only a notification tells.
-        Err(Errno(libc::EPIPE)) if begun => hand_over(fd, content, info, association, flags),
-        sent => sent,
-    }
+    send_to_association(fd, page, content, info, association, flags)
 }
 
 fn send_to_all(fd: RawFd, page: &Page, content: Buffers<'_>, info: &SendInfo, flags: c_int) -> Result<usize> {
@@ -142,18 +138,18 @@ fn send_to_association(
     }
 }
 
-/// The association with a peer, and whether it was begun now, because there was none.
-fn association_with(fd: RawFd, page: &Page, to: SocketAddr, info: &SendInfo) -> Result<(u32, bool)> {
+/// The association with a peer; it begins with this message if there is none.
+fn association_with(fd: RawFd, page: &Page, to: SocketAddr, info: &SendInfo) -> Result<u32> {
     let known = page.entries().iter().find(|entry| entry.peer() == Some(to));
     if let Some(entry) = known
         && let id @ 1.. = entry.association.load(Relaxed)
     {
-        return Ok((id, false));
+        return Ok(id);
     }
     match setup::find_association(fd, to) {
         Err(Errno(libc::ENOENT)) if ends(info) => Err(Errno(libc::EINVAL)),
-        Err(Errno(libc::ENOENT)) => setup::connect_with_message(fd, to, info.init).map(|id| (id, true)),
-        found => found.map(|id| (id, false)),
+        Err(Errno(libc::ENOENT)) => setup::connect_with_message(fd, to, info.init),
+        found => found,
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use carrier::name::{DAEMON, DAEMON_VARIABLE as VARIABLE};
 use carrier::page::State;
 use carrier::record::{self, ACCEPTED_BYTES, Flags, HEADER_BYTES};
-use carrier::request::{Addresses, Answer, FRAME_BYTES_MAX, InitMessage, OPTION_BYTES_MAX, Request};
+use carrier::request::{Addresses, Answer, FRAME_BYTES_MAX, InitMessage, OPTION_BYTES_MAX, Request, Start};
 use libc::{c_int, socklen_t};
 
 use crate::descriptor::Descriptor;
@@ -251,7 +251,8 @@ pub(crate) fn connect(fd: RawFd, descriptor: &Descriptor, peer: &[SocketAddr]) -
         return (0, Err(Errno(libc::EISCONN)));
     }
     let wait = !system::is_nonblocking(fd);
-    match begin(fd, peer, wait, InitMessage::default()) {
+    let start = if wait { Start::AnswerLate } else { Start::Now };
+    match begin(fd, peer, start, InitMessage::default()) {
         Err(error) => (0, Err(error)),
         Ok(association) if !wait => (association, Err(Errno(libc::EINPROGRESS))),
         Ok(association) => match descriptor.page().state() {
@@ -261,10 +262,10 @@ pub(crate) fn connect(fd: RawFd, descriptor: &Descriptor, peer: &[SocketAddr]) -
     }
 }
 
-/// Begins an association, or with `wait` on a one-to-many socket sets it up; says which.
-fn begin(fd: RawFd, peer: &[SocketAddr], wait: bool, init: InitMessage) -> Result<u32> {
+/// Begins an association, or on a one-to-many socket sets it up if the answer is to come late; says which.
+fn begin(fd: RawFd, peer: &[SocketAddr], start: Start, init: InitMessage) -> Result<u32> {
     let peer = Addresses::new(peer).ok_or(Errno(libc::EINVAL))?;
-    association(&ask(&Request::Connect { peer, wait, init }, Some(fd))?)
+    association(&ask(&Request::Connect { peer, start, init }, Some(fd))?)
 }
 
 fn association(reply: &Reply) -> Result<u32> {
@@ -274,9 +275,9 @@ fn association(reply: &Reply) -> Result<u32> {
     }
 }
 
-/// Begins an association with a message.
+/// Begins an association with a message, which is to be sent then.
 pub(crate) fn connect_with_message(fd: RawFd, to: SocketAddr, init: InitMessage) -> Result<u32> {
-    begin(fd, &[to], false, init)
+    begin(fd, &[to], Start::WithMessage, init)
 }
 
 /// The association of a one-to-many socket with the peer that has this address.

@@ -62,8 +62,10 @@ static int changed(int fd, int state)
 {
     struct heard h = hear(fd, 0);
     struct assoc_change *change = (void *)h.text;
-    CHECK(h.flags == (MSG_NOTIFICATION | MSG_EOR) && h.bytes == sizeof *change);
-    CHECK(change->type == ASSOC_CHANGE && change->state == state && change->length == sizeof *change);
+    /* The cause follows if the peer has aborted it. */
+    ssize_t more = state == COMM_LOST && h.bytes == sizeof *change + 4 ? 4 : 0;
+    CHECK(h.flags == (MSG_NOTIFICATION | MSG_EOR) && h.bytes == (ssize_t)sizeof *change + more);
+    CHECK(change->type == ASSOC_CHANGE && change->state == state && change->length == h.bytes);
     CHECK(state != COMM_UP || (change->outbound > 0 && change->inbound > 0));
     return change->assoc_id;
 }
