@@ -43,6 +43,9 @@ pub(crate) async fn carry(socket: &Arc<Socket>, member: &Arc<Member>, waiting: W
     let Some(association) = member.association() else { return };
     let mut upward = Upwards(tokio::spawn(end_after(Arc::clone(socket), Arc::clone(member))));
     let mut left = down(socket, member, association, waiting).await;
+    // What other programs have sent before this one ended is taken first, so that it is on its way when the SHUTDOWN comes to
+    // them: in one kernel each call has an end before the next begins.
+    tokio::task::yield_now().await;
     if let Left::HalfClosed = left {
         // One that is gone already needs no end.
         let _ = association.shutdown().await;

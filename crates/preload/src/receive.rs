@@ -52,6 +52,7 @@ pub(crate) fn receive(
     loop {
         // Looked at first: the last that comes is there before it is said that nothing will come.
         let silent = page.state() == State::Many && page.members.load(Acquire) == 0 && waits();
+        let lost = page.state() == State::Lost;
         match take(fd, page, place, flags) {
             Err(Errno(libc::EAGAIN)) if silent => return Err(Errno(libc::ENOTCONN)),
             Err(Errno(libc::EAGAIN)) if page.state() == State::Idle => {
@@ -66,7 +67,7 @@ pub(crate) fn receive(
             result => return result,
         }
         if page.shut_writing.load(Relaxed) != 0 && waits() {
-            if page.state() == State::Lost {
+            if lost {
                 return end(fd, page);
             }
             setup::await_news(fd)?;
