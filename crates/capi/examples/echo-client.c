@@ -1,3 +1,4 @@
+#include <netinet/in.h>
 #include <netinet/sctp.h>
 #include <stdio.h>
 

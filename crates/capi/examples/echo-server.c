@@ -1,3 +1,4 @@
+#include <netinet/in.h>
 #include <netinet/sctp.h>
 #include <unistd.h>
 

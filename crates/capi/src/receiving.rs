@@ -122,7 +122,8 @@ pub unsafe extern "C" fn sctp_recvv(
             if let Some(place) = info_kind.as_mut() {
                 *place = kind;
             }
-            if let Some(place) = info_bytes.as_mut() {
+            // Where there is none it stays, as with other libraries, so that it need not be set before each call.
+            if let Some(place) = info_bytes.as_mut().filter(|_| kind != RECVV_NOINFO) {
                 *place = bytes as socklen_t;
             }
         }
@@ -147,7 +148,7 @@ unsafe fn put_info(message: &msghdr, place: *mut c_void, room: usize) -> (c_uint
                 place.cast::<RcvInfo>().write_unaligned(received);
                 (RECVV_RCVINFO, size_of::<RcvInfo>())
             }
-            (None, Some(next)) if room >= size_of::<NxtInfo>() => {
+            (_, Some(next)) if room >= size_of::<NxtInfo>() => {
                 place.cast::<NxtInfo>().write_unaligned(next);
                 (RECVV_NXTINFO, size_of::<NxtInfo>())
             }

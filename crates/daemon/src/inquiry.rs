@@ -50,7 +50,10 @@ impl fmt::Display for NoDaemon {
         match self {
             NoDaemon::Absent => f.write_str("nobody is there"),
             NoDaemon::Stranger { user } => {
-                write!(f, "it is user {user}'s, and programs trust only root's and their own user's")
+                write!(
+                    f,
+                    "it is user {user}'s, and programs trust only root's and their own user's: end it, and let root start one for all"
+                )
             }
             NoDaemon::OtherVersion => f.write_str("it is of another version of Swiftwater"),
             NoDaemon::Silent => f.write_str("it does not answer"),

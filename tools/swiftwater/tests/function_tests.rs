@@ -1,5 +1,5 @@
 //! The function tests of lksctp-tools, unmodified: what the sockets API does on a kernel with SCTP, in one process that plays
-//! both ends. Each has a daemon of its own. `./test --all` fetches their source.
+//! both ends: under the shim with libsctp, and linked with our library. Each has a daemon of its own. `./test --all` fetches their source.
 #![allow(missing_docs)]
 
 mod daemon;
@@ -7,13 +7,16 @@ mod daemon;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use daemon::Daemon;
+use daemon::{Daemon, library};
 use swiftwater_tests::tools;
 
-/// Compiles a test; the ones that end with `_v6` are the same with IPv6.
-fn compiled(test: &str) -> Option<PathBuf> {
+/// The library's own header, for programs that link with it.
+const HEADER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates/capi/include");
+
+/// Compiles a test with these words for the compiler; the ones that end with `_v6` are the same with IPv6.
+fn compiled(test: &str, how: &str, words: &[&str]) -> Option<PathBuf> {
     let source = tools::fetched("lksctp-tools/src")?;
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("function-{test}"));
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("function-{test}-{how}"));
     let (name, family) = test.strip_suffix("_v6").map_or((test, "-UTEST_V6"), |name| (name, "-DTEST_V6=1"));
     let output = Command::new("cc")
         .args(["-w", "-DHAVE_SCTP_SENDV=1", family, "-I"])
@@ -21,7 +24,8 @@ fn compiled(test: &str) -> Option<PathBuf> {
         .arg("-o")
         .args([&program, &source.join("func_tests").join(name).with_extension("c")])
         .arg(source.join("testlib/sctputil.c"))
-        .args(["-lsctp", "-lpthread"])
+        .args(words)
+        .arg("-lpthread")
         .output()
         .expect("a C compiler");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -29,11 +33,23 @@ fn compiled(test: &str) -> Option<PathBuf> {
 }
 
 fn passes(test: &str) {
-    let Some(program) = compiled(test) else { return };
+    let Some(program) = compiled(test, "preloaded", &["-lsctp"]) else { return };
     let daemon = Daemon::start(test);
-    let mut run = daemon.run("timeout");
-    run.args(["--kill-after", "1", "60"]).arg(program).stdin(Stdio::null());
-    let output = run.output().expect("the command starts");
+    run(daemon.run("timeout"), &program);
+    let folder = library().to_str().expect("text");
+    let (header, rpath) = (format!("-I{HEADER}"), format!("-Wl,-rpath,{folder}"));
+    let words = [&header, "-L", folder, "-lswiftwater", &rpath];
+    let Some(program) = compiled(test, "linked", &words) else { return };
+    let daemon = Daemon::start(&format!("{test}-linked"));
+    let mut timeout = Command::new("timeout");
+    timeout.env("SWIFTWATER_DAEMON", &daemon.place);
+    run(timeout, &program);
+}
+
+/// Runs it under `timeout`.
+fn run(mut timeout: Command, program: &Path) {
+    timeout.args(["--kill-after", "1", "60"]).arg(program).stdin(Stdio::null());
+    let output = timeout.output().expect("the command starts");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}: {said}{}", output.status, String::from_utf8_lossy(&output.stderr));
 }

@@ -7,41 +7,13 @@ mod daemon;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::OnceLock;
 
-use daemon::{Daemon, SWIFTWATER};
+use daemon::{Daemon, library};
 
 const TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests");
 const LIBRARY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates/capi");
-
-/// The folder of the library, under the names that the linker and the loader look for.
-fn library() -> &'static Path {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let built = Path::new(SWIFTWATER).parent().expect("a folder");
-        let made = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "-p", "swiftwater-capi", "--target-dir"])
-            .arg(built.parent().expect("a target folder"))
-            .status()
-            .expect("cargo is there");
-        assert!(made.success());
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("library");
-        // What an earlier run has left.
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).expect("a folder of our own");
-        for (file, name) in [
-            ("libswiftwater.so", "libswiftwater.so"),
-            ("libswiftwater.so", "libswiftwater.so.0"),
-            ("libswiftwater.a", "libswiftwater.a"),
-        ] {
-            symlink(built.join(file), folder.join(name)).expect("a folder of our own");
-        }
-        folder
-    })
-}
 
 /// Compiles a program of a test with these words for the compiler.
 fn compiled(source: &Path, test: &str, words: &[&str]) -> PathBuf {

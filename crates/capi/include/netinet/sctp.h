@@ -11,7 +11,6 @@
 #ifndef SWIFTWATER_NETINET_SCTP_H
 #define SWIFTWATER_NETINET_SCTP_H
 
-#include <netinet/in.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>

@@ -1,7 +1,9 @@
 //! A daemon that a test has to itself.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -105,4 +107,31 @@ pub(crate) fn preload() {
             .expect("cargo is there");
         assert!(built.success());
     });
+}
+
+/// The folder of the library, under the names that the linker and the loader look for.
+#[allow(dead_code, reason = "not all test programs link with it")]
+pub(crate) fn library() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let built = Path::new(SWIFTWATER).parent().expect("a folder");
+        let made = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "-p", "swiftwater-capi", "--target-dir"])
+            .arg(built.parent().expect("a target folder"))
+            .status()
+            .expect("cargo is there");
+        assert!(made.success());
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("library");
+        // What an earlier run has left.
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).expect("a folder of our own");
+        for (file, name) in [
+            ("libswiftwater.so", "libswiftwater.so"),
+            ("libswiftwater.so", "libswiftwater.so.0"),
+            ("libswiftwater.a", "libswiftwater.a"),
+        ] {
+            symlink(built.join(file), folder.join(name)).expect("a folder of our own");
+        }
+        folder
+    })
 }

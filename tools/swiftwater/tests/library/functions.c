@@ -40,14 +40,13 @@ static void messages_come_from_and_go_to_several_places(int client, int server)
     CHECK(sctp_sendv(client, parts, 2, NULL, 0, NULL, 0, SCTP_SENDV_NOINFO, 0) == 5);
     parts[0] = (struct iovec){text, sizeof text};
     CHECK(sctp_recvv(server, parts, 1, NULL, NULL, &info, &size, &kind, &flags) == 5);
-    CHECK(kind == SCTP_RECVV_NOINFO && size == 0 && flags & MSG_EOR && memcmp(text, "abcde", 5) == 0);
+    CHECK(kind == SCTP_RECVV_NOINFO && size == sizeof info && flags & MSG_EOR && memcmp(text, "abcde", 5) == 0);
 
     CHECK(setsockopt(server, IPPROTO_SCTP, SCTP_RECVRCVINFO, &on, sizeof on) == 0);
     CHECK(sctp_sendv(client, parts, 1, NULL, 0, &spa, sizeof spa, SCTP_SENDV_SPA, 0) == sizeof text);
     CHECK(sctp_sendv(client, parts, 1, NULL, 0, &spa.sendv_sndinfo, sizeof spa.sendv_sndinfo, SCTP_SENDV_SNDINFO, 0) ==
           sizeof text);
     for (int n = 0; n < 2; n++) {
-        size = sizeof info;
         flags = 0;
         CHECK(sctp_recvv(server, parts, 1, NULL, NULL, &info, &size, &kind, &flags) == sizeof text);
         CHECK(kind == SCTP_RECVV_RCVINFO && size == sizeof info && info.rcv_sid == 4 && info.rcv_ssn == n);
