@@ -212,7 +212,12 @@ pub(crate) fn begin(
 ) -> Arc<Member> {
     let tuning = socket.lock().settings.tuning.clone();
     let member = Arc::new(Member::new(sockets.next_association(), peer, tuning));
-    let outbox = Arc::new(Outbox::new(socket.page.enter(member.id, 0, &peer)));
+    let streams_out = match &origin {
+        Origin::Accepted(association) => association.streams_out(),
+        // The peer may take fewer.
+        Origin::Connecting { stack, .. } => stack.options().streams_out,
+    };
+    let outbox = Arc::new(Outbox::new(socket.page.enter(member.id, streams_out, &peer)));
     *member.outbox() = Some(Arc::clone(&outbox));
     {
         let mut inner = socket.lock();
@@ -337,7 +342,7 @@ fn dispatch(socket: &Socket, taken: Intake) -> Option<bool> {
             let member = socket.lock().members.get(&header.association).cloned();
             // What is sent into an association that is gone is lost, as in the kernel.
             if let Some(member) = member {
-                hand_over(&member, header, content);
+                hand_over(socket, &member, header, content);
             }
             None
         }
@@ -350,10 +355,11 @@ fn dispatch(socket: &Socket, taken: Intake) -> Option<bool> {
     }
 }
 
-fn hand_over(member: &Member, header: Header, content: Bytes) {
+fn hand_over(socket: &Socket, member: &Member, header: Header, content: Bytes) {
     if header.flags.contains(Flags::ABORT) {
         if let Some(association) = member.association() {
             pump::abort(association, &String::from_utf8_lossy(&content));
+            forget(socket, member);
         }
         return;
     }

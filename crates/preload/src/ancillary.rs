@@ -1,7 +1,5 @@
 //! What goes with messages, in and out of C structures (RFC 6458 §5.3).
 
-use std::net::IpAddr;
-
 use carrier::page::Wants;
 use carrier::record::{Flags, Header, Kind};
 use carrier::request::InitMessage;
@@ -49,8 +47,8 @@ pub(crate) struct SendInfo {
     pub(crate) to_all: bool,
     /// Of an association that the message sets up.
     pub(crate) init: InitMessage,
-    /// A destination that is not in the message's name (RFC 6458 §5.3.9, §5.3.10).
-    pub(crate) to: Option<IpAddr>,
+    /// `SCTP_ADDR_OVER`: it needs an address.
+    pub(crate) overrides_address: bool,
 }
 
 impl SendInfo {
@@ -75,6 +73,7 @@ impl SendInfo {
         (self.stream, self.ppid, self.context) = (stream, u32::from_be(ppid), context);
         self.association = association.cast_unsigned();
         self.to_all = flags & SCTP_SENDALL != 0;
+        self.overrides_address = flags & SCTP_ADDR_OVER != 0;
         Ok(())
     }
 
@@ -138,14 +137,8 @@ impl SendInfo {
                     self.init = InitMessage { streams_out, streams_in_max, attempts_max, timeout_max_ms };
                     Ok(())
                 }
-                SCTP_DSTADDRV4 => {
-                    self.to = Some(IpAddr::V4(value::<[u8; 4]>(entry)?.into()));
-                    Ok(())
-                }
-                SCTP_DSTADDRV6 => {
-                    self.to = Some(IpAddr::V6(value::<[u8; 16]>(entry)?.into()));
-                    Ok(())
-                }
+                // More addresses of a peer to be; it is found by the one in the message's name.
+                SCTP_DSTADDRV4 | SCTP_DSTADDRV6 => Ok(()),
                 // Without authentication there is no key to choose.
                 SCTP_AUTHINFO => value::<u16>(entry).map(drop),
                 _ => Err(Errno(libc::EINVAL)),

@@ -47,7 +47,7 @@ fn send_to_peer(
     flags: c_int,
 ) -> Result<usize> {
     let page = descriptor.page();
-    check_flags(page, content, info)?;
+    check_flags(page, content, info, to)?;
     match (page.state(), to) {
         (State::Connected, Some(to)) if page.peer() != Some(to) => {
             let unknown = |_| Errno(libc::EADDRNOTAVAIL);
@@ -85,7 +85,7 @@ fn send_to_one_of_many(
     flags: c_int,
 ) -> Result<usize> {
     let page = descriptor.page();
-    check_flags(page, content, info)?;
+    check_flags(page, content, info, to)?;
     if info.to_all {
         return send_to_all(fd, page, content, info, flags);
     }
@@ -129,6 +129,11 @@ fn send_to_association(
         check_stream(info.stream, entry.streams_out.load(Relaxed))?;
         if entry.reserve(bytes) {
             let sent = hand_over(fd, content, info, association, flags);
+            if info.flags.contains(Flags::ABORT) && sent.is_ok() {
+                // Who sends on, or asks, finds that it is gone.
+                let _gone = setup::await_room(fd, association);
+                return Ok(0);
+            }
             return sent.inspect_err(|_| entry.give_back(bytes));
         }
         if !waits {
@@ -158,13 +163,14 @@ fn ends(info: &SendInfo) -> bool {
     info.flags.contains(Flags::SHUTDOWN) || info.flags.contains(Flags::ABORT)
 }
 
-fn check_flags(page: &Page, content: Buffers<'_>, info: &SendInfo) -> Result<()> {
+fn check_flags(page: &Page, content: Buffers<'_>, info: &SendInfo, to: Option<SocketAddr>) -> Result<()> {
     let is_one_to_one = page.style.load(Relaxed) == libc::SOCK_STREAM as u32;
     let whole_max = page.whole_max.load(Relaxed) as usize;
     match content.bytes() {
         0 if !ends(info) => Err(Errno(libc::EINVAL)),
         1.. if info.flags.contains(Flags::SHUTDOWN) => Err(Errno(libc::EINVAL)),
         _ if is_one_to_one && ends(info) => Err(Errno(libc::EINVAL)),
+        _ if info.overrides_address && to.is_none() => Err(Errno(libc::EINVAL)),
         MESSAGE_BYTES_MAX.. => Err(Errno(libc::EMSGSIZE)),
         bytes if whole_max > 0 && bytes > whole_max => Err(Errno(libc::EMSGSIZE)),
         _ => Ok(()),
