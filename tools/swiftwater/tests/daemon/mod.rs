@@ -21,16 +21,26 @@ pub(crate) struct Daemon {
     pub(crate) place: String,
 }
 
+#[allow(dead_code, reason = "not all test programs need all")]
 impl Daemon {
     pub(crate) fn start(test: &str) -> Daemon {
         Daemon::start_with(test, Command::new(SWIFTWATER))
     }
 
     /// The same by a command that runs `swiftwater` with the arguments that it gets.
-    pub(crate) fn start_with(test: &str, mut command: Command) -> Daemon {
+    pub(crate) fn start_with(test: &str, command: Command) -> Daemon {
+        Daemon::start_by(test, "0", command)
+    }
+
+    /// One with this UDP port.
+    pub(crate) fn start_at(test: &str, udp_port: &str) -> Daemon {
+        Daemon::start_by(test, udp_port, Command::new(SWIFTWATER))
+    }
+
+    fn start_by(test: &str, udp_port: &str, mut command: Command) -> Daemon {
         let place = format!("@swiftwater-test-{test}-{}", std::process::id());
         let mut process = command
-            .args(["daemon", "--udp-port", "0", "--place", &place])
+            .args(["daemon", "--udp-port", udp_port, "--place", &place])
             .stderr(Stdio::piped())
             .spawn()
             .expect("the command starts");
@@ -49,7 +59,6 @@ impl Daemon {
     }
 
     /// Waits until a program listens on this port.
-    #[allow(dead_code, reason = "not all test programs ask")]
     pub(crate) fn await_listener(&self, port: u16) {
         let end = format!(":{port}");
         let is_it = |row: &serde_json::Value| {
