@@ -11,7 +11,8 @@
 //! | `control` | ancillary data |
 //! | `sending` | `sctp_sendmsg`, `sctp_send`, `sctp_sendx`, `sctp_sendv` |
 //! | `receiving` | `sctp_recvmsg`, `sctp_recvv` |
-//! | `start` | a daemon for the first socket, where there is none |
+//!
+//! The first socket starts a daemon where there is none: nobody has run the program under `swiftwater run`.
 #![cfg(target_os = "linux")]
 
 mod address;
@@ -19,12 +20,22 @@ pub mod associations;
 mod control;
 pub mod receiving;
 pub mod sending;
-mod start;
 
 use libc::c_int;
+use swiftwater_preload::start;
 
 /// `IPPROTO_SCTP`, which is also the level of its options and of its ancillary data.
 const SCTP: c_int = libc::IPPROTO_SCTP;
+
+/// Runs before the program begins.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static START: extern "C" fn() = {
+    extern "C" fn on_demand() {
+        start::always();
+    }
+    on_demand
+};
 
 /// Fails a call.
 fn fail<N: From<i8>>(errno: c_int) -> N {

@@ -11,6 +11,10 @@ pub const DAEMON: &str = "swiftwater";
 /// The variable of the environment that names another: a path, or `@` and an abstract name.
 pub const DAEMON_VARIABLE: &CStr = c"SWIFTWATER_DAEMON";
 
+/// The variable of the environment by which `swiftwater run` says that a program may start a daemon where the one that it had is
+/// gone: one that ends by itself when nobody needs it.
+pub const ON_DEMAND_VARIABLE: &CStr = c"SWIFTWATER_ON_DEMAND";
+
 const PREFIX: &[u8] = b"swiftwater:";
 const HEX_DIGITS: usize = 16;
 

@@ -116,7 +116,8 @@ pub struct InitMessage {
 /// What a program asks for. All but `Describe`, `Status` and `Open` come with the descriptor that they are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
-    /// Which daemon it is: the [`Answer::Value`] is a line each of its version, its process, and what carries SCTP there.
+    /// Which daemon it is: the [`Answer::Value`] is a line each of its version, its process,
+    /// whether it ends when nobody needs it (`true`), and what carries SCTP there.
     Describe,
     /// What it has, as far as whoever asks may see it. The answer comes with a file of JSON.
     Status,

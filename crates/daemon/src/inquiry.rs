@@ -22,6 +22,8 @@ pub struct Description {
     pub process: i32,
     /// Its version.
     pub version: String,
+    /// Whether it ends when nobody needs it, so that programs may start the next.
+    pub on_demand: bool,
     /// What carries SCTP there, in words.
     pub carries: String,
 }
@@ -94,8 +96,9 @@ impl Place {
 }
 
 /// The answer. The process is told since the socket may be a service manager's.
-pub(crate) fn answer(stack: &Stack) -> String {
-    format!("{}\n{}\n{}", env!("CARGO_PKG_VERSION"), std::process::id(), what_carries(stack))
+pub(crate) fn answer(stack: &Stack, on_demand: bool) -> String {
+    let (version, process) = (env!("CARGO_PKG_VERSION"), std::process::id());
+    format!("{version}\n{process}\n{on_demand}\n{}", what_carries(stack))
 }
 
 impl Place {
@@ -115,8 +118,12 @@ impl Description {
     /// `None`: it is of a version that answers otherwise.
     fn parse(text: &str) -> Option<Description> {
         let mut lines = text.lines();
-        let (version, process, carries) = (lines.next()?, lines.next()?, lines.next()?);
-        Some(Description { process: process.parse().ok()?, version: version.into(), carries: carries.into() })
+        Some(Description {
+            version: lines.next()?.into(),
+            process: lines.next()?.parse().ok()?,
+            on_demand: lines.next()?.parse().ok()?,
+            carries: lines.next()?.into(),
+        })
     }
 }
 

@@ -150,7 +150,9 @@ impl Daemon {
     }
 
     async fn serve(self) -> Result<(), DaemonError> {
-        let sockets = Arc::new(socket::Sockets::new(self.stack).map_err(DaemonError::System)?);
+        let sockets = Arc::new(
+            socket::Sockets::new(self.stack, self.idle_exit.is_some()).map_err(DaemonError::System)?,
+        );
         let door = door::serve(self.listener, Arc::clone(&sockets));
         tokio::select! {
             failed = door => failed.map_err(DaemonError::System),

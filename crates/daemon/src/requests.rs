@@ -35,7 +35,9 @@ impl Sockets {
     ) -> Result<Reply, Errno> {
         match *request {
             Request::Describe => {
-                return Ok(Answer::Value(crate::inquiry::answer(&self.stack).into_bytes()).into());
+                return Ok(
+                    Answer::Value(crate::inquiry::answer(&self.stack, self.on_demand).into_bytes()).into()
+                );
             }
             Request::Open { v6, one_to_many } => return self.open_for(who.into(), v6, one_to_many),
             Request::Status => return self.report(who),

@@ -33,6 +33,8 @@ pub(crate) struct Sockets {
     pub(crate) stack: Stack,
     /// Names this daemon among those that were before it.
     pub(crate) daemon: u64,
+    /// The daemon ends when nobody needs it.
+    pub(crate) on_demand: bool,
     /// Ports below this are for root.
     pub(crate) unprivileged_from: u16,
     table: Mutex<Table>,
@@ -193,7 +195,7 @@ impl Longest {
 }
 
 impl Sockets {
-    pub(crate) fn new(stack: Stack) -> io::Result<Self> {
+    pub(crate) fn new(stack: Stack, on_demand: bool) -> io::Result<Self> {
         let mut random = [0; 10];
         getrandom::fill(&mut random).map_err(io::Error::other)?;
         let [daemon @ .., low, high] = random;
@@ -201,6 +203,7 @@ impl Sockets {
         Ok(Sockets {
             stack,
             daemon: u64::from_ne_bytes(daemon),
+            on_demand,
             unprivileged_from: first_port.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(1024),
             table: Mutex::default(),
             ports: Mutex::new(Ports::new(u16::from_ne_bytes([low, high]))),

@@ -14,7 +14,7 @@
 //! | `setup` | `socket`, `connect`, `accept` and what else asks the daemon |
 //! | `associations` | `sctp_connectx` and `sctp_peeloff`, as libsctp asks for them |
 //! | `ancillary`, `structures` | what goes with messages, as C structures |
-//! | `on_demand` | a daemon where there is none, for programs that link with `libswiftwater` |
+//! | `start` | a daemon where there is none |
 //! | `lock` | the lock for reading, which survives the death of its holder |
 //! | `system` | system calls |
 #![cfg(target_os = "linux")]
@@ -26,10 +26,10 @@ mod descriptor;
 pub mod interpose;
 mod lock;
 mod next;
-pub mod on_demand;
 mod receive;
 mod send;
 mod setup;
+pub mod start;
 pub mod structures;
 
 mod system;

@@ -14,7 +14,7 @@ use libc::{c_int, socklen_t};
 
 use crate::descriptor::Descriptor;
 use crate::system::{self, Buffers, Errno, Result};
-use crate::{lock, on_demand, table};
+use crate::{lock, start, table};
 
 /// A value of an option.
 pub(crate) struct Value {
@@ -158,7 +158,7 @@ pub(crate) fn open(v6: bool, one_to_many: bool, flags: c_int) -> Result<RawFd> {
     // As a kernel without SCTP says it.
     let no_daemon = |error| if error == Errno(libc::ENETDOWN) { Errno(libc::EPROTONOSUPPORT) } else { error };
     let mut reply = ask(&Request::Open { v6, one_to_many }, None);
-    if reply.as_ref().is_err_and(|error| *error == Errno(libc::ENETDOWN)) && on_demand::start(&answers) {
+    if reply.as_ref().is_err_and(|error| *error == Errno(libc::ENETDOWN)) && start::daemon(answers) {
         reply = ask(&Request::Open { v6, one_to_many }, None);
     }
     let reply = reply.map_err(no_daemon)?;

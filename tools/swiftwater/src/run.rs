@@ -16,6 +16,8 @@ use swiftwater_daemon::{Description, NoDaemon, Place};
 pub(crate) const SHIM: &str = "libswiftwater_preload.so";
 /// What names the shim to the dynamic linker.
 pub(crate) const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
+/// What tells the shim that it may start a daemon itself when this one has ended because nobody needed it.
+const ON_DEMAND_VARIABLE: &str = "SWIFTWATER_ON_DEMAND";
 /// What names the daemon's place to the shim.
 pub(crate) const PLACE_VARIABLE: &str = "SWIFTWATER_DAEMON";
 /// A daemon that is started answers within this time.
@@ -60,7 +62,12 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), String> {
     if let Some(trouble) = find_program(program).and_then(|path| trouble_with(&path)) {
         eprintln!("swiftwater: {} {trouble}", program.display());
     }
-    let error = Command::new(program).args(arguments).env(PRELOAD_VARIABLE, preload(&shim)).exec();
+    let mut command = Command::new(program);
+    command.args(arguments).env(PRELOAD_VARIABLE, preload(&shim));
+    if daemon.on_demand {
+        command.env(ON_DEMAND_VARIABLE, "1");
+    }
+    let error = command.exec();
     Err(format!("cannot run {}: {error}", program.display()))
 }
 

@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use daemon::{Daemon, library};
+use daemon::{Daemon, alone, library};
 
 const TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests");
 const LIBRARY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates/capi");
@@ -114,16 +114,6 @@ fn numbers_and_layouts_are_those_of_the_kernel() {
         assert_eq!(kernels, ours);
     }
     assert!(ours.lines().count() > 400 && ours == kernels);
-}
-
-/// In a network and a list of processes of its own, which end with it.
-fn alone(program: &Path) -> Command {
-    let mut command = Command::new("unshare");
-    command.args(["--user", "--map-root-user", "--net", "--pid", "--fork", "--mount-proc", "--kill-child"]);
-    // Not in place of the shell: the first process there becomes the parent of what has lost its own.
-    command.args(["sh", "-c", "ip link set lo up; \"$@\"; exit $?", "sh"]).arg(program);
-    command.env_remove("SWIFTWATER_DAEMON");
-    command
 }
 
 #[test]

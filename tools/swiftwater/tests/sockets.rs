@@ -5,9 +5,10 @@
 mod daemon;
 
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use daemon::{Daemon, SWIFTWATER, compiled};
+use daemon::{Daemon, SWIFTWATER, alone, compiled, preload};
 
 fn assert_success(what: &str, output: &Output) {
     let said = String::from_utf8_lossy(&output.stderr);
@@ -137,4 +138,13 @@ fn bench_measures_programs_under_the_shim_beside_a_bare_relay() {
         let name = format!("\"series\": \"{series}\"");
         assert_eq!(json.matches(&name).count(), rows, "{name} in {json}");
     }
+}
+
+#[test]
+#[ignore = "needs iproute2 and namespaces without privileges: ./test --all"]
+fn a_daemon_that_was_started_for_a_program_is_started_again() {
+    preload();
+    let mut run = alone(Path::new(SWIFTWATER));
+    run.args(["run", "--quiet", "--"]).arg(compiled("again", "again"));
+    assert_success("again", &run.output().expect("unshare starts"));
 }

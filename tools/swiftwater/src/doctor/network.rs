@@ -125,8 +125,12 @@ mod tests {
         let in_use = || Err(ErrorKind::AddrInUse.into());
         let finding = udp_port(None, in_use());
         assert!(finding.state == State::Fails && finding.found.contains("another program"), "{finding:?}");
-        let daemon =
-            Description { process: 1, version: "1".into(), carries: "SCTP in UDP, port 9899".into() };
+        let daemon = Description {
+            process: 1,
+            version: "1".into(),
+            on_demand: true,
+            carries: "SCTP in UDP, port 9899".into(),
+        };
         assert_eq!(udp_port(Some(&daemon), in_use()).state, State::Ok);
         assert_eq!(udp_port(None, Ok(())).state, State::Ok);
         assert_eq!(udp_port(None, Err(ErrorKind::PermissionDenied.into())).state, State::Fails);

@@ -58,7 +58,7 @@ pub(super) fn daemon(place: &Place, answer: Result<Description, NoDaemon>) -> Fi
     let ours = env!("CARGO_PKG_VERSION");
     match answer {
         Ok(daemon) if daemon.version == ours => {
-            let Description { process, version, carries } = daemon;
+            let Description { process, version, carries, .. } = daemon;
             Finding::ok(CHECK, format!("process {process} at {place}, version {version}: {carries}"))
         }
         Ok(Description { process, version, .. }) => Finding::note(
@@ -91,7 +91,12 @@ mod tests {
     #[test]
     fn a_daemon_is_joined_started_or_of_no_use() {
         let place = Place::from("@here");
-        let of = |version: &str| Description { process: 7, version: version.into(), carries: "SCTP".into() };
+        let of = |version: &str| Description {
+            process: 7,
+            version: version.into(),
+            on_demand: true,
+            carries: "SCTP".into(),
+        };
         assert_eq!(daemon(&place, Ok(of(env!("CARGO_PKG_VERSION")))).state, State::Ok);
         let finding = daemon(&place, Ok(of("0.0.1")));
         assert!(finding.state == State::Note && finding.found.contains("version 0.0.1"), "{finding:?}");

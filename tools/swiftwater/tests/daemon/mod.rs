@@ -144,3 +144,14 @@ pub(crate) fn library() -> &'static Path {
         folder
     })
 }
+
+/// A program in a network and a list of processes of its own, which end with it.
+#[allow(dead_code, reason = "not all test programs have daemons that start by themselves")]
+pub(crate) fn alone(program: &Path) -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--net", "--pid", "--fork", "--mount-proc", "--kill-child"]);
+    // Not in place of the shell: the first process there becomes the parent of what has lost its own.
+    command.args(["sh", "-c", "ip link set lo up; \"$@\"; exit $?", "sh"]).arg(program);
+    command.env_remove("SWIFTWATER_DAEMON");
+    command
+}

@@ -1,4 +1,5 @@
-//! A daemon for a program that opens an SCTP socket where there is none, as `swiftwater run` would start it.
+//! A daemon for a program that opens an SCTP socket where there is none, as `swiftwater run` would start it: for programs that
+//! link with `libswiftwater`, which nobody has started with one, and for those whose daemon has ended because nobody needed it.
 //!
 //! It is no child of the program's: a program that waits for any child, or minds `SIGCHLD`, sees nothing of it. Between the
 //! fork and the new program only system calls are made, since other threads may hold any lock.
@@ -7,11 +8,11 @@ use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use carrier::name::{DAEMON, DAEMON_VARIABLE, ON_DEMAND_VARIABLE};
 use libc::{c_char, c_int, c_long};
-use swiftwater_preload::on_demand;
-
 /// A daemon that is started answers within this time.
 const START_WAIT: Duration = Duration::from_secs(5);
 const START_LOOK_MS: c_int = 10;
@@ -19,21 +20,27 @@ const START_LOOK_MS: c_int = 10;
 const IDLE_EXIT_S: &CStr = c"60";
 const COMMAND: &str = "swiftwater";
 
-/// Tells the shim that there is a way, before the program begins.
-#[used]
-#[unsafe(link_section = ".init_array")]
-static REGISTER: extern "C" fn() = {
-    extern "C" fn register() {
-        on_demand::start_with(start);
-    }
-    register
-};
+static WANTED: AtomicBool = AtomicBool::new(false);
 
-/// Starts a daemon and waits until `answers`; false: there will be none.
+/// This program starts a daemon where there is none, whoever has started the program.
+pub fn always() {
+    WANTED.store(true, Relaxed);
+}
+
+/// Whether a daemon may be started here: one that somebody has set up is not for us to replace.
+fn is_wanted() -> bool {
+    // SAFETY: the name ends with a zero byte.
+    WANTED.load(Relaxed) || unsafe { !libc::getenv(ON_DEMAND_VARIABLE.as_ptr()).is_null() }
+}
+
+/// Starts a daemon where that is wanted and waits until `answers`; false: there will be none.
+pub(crate) fn daemon(answers: impl Fn() -> bool) -> bool {
+    is_wanted() && start(&answers)
+}
+
 fn start(answers: &dyn Fn() -> bool) -> bool {
     let Some(command) = find_command() else { return false };
-    let place = std::env::var_os("SWIFTWATER_DAEMON").unwrap_or_else(|| "@swiftwater".into());
-    let Ok(place) = CString::new(place.as_bytes()) else { return false };
+    let Some(place) = place() else { return false };
     let words = [&command, c"daemon", c"--detach", c"--idle-exit", IDLE_EXIT_S, c"--place", &place];
     let Some(life) = Life::begin(&words) else { return false };
     let deadline = Instant::now() + START_WAIT;
@@ -47,6 +54,16 @@ fn start(answers: &dyn Fn() -> bool) -> bool {
             return false;
         }
     }
+}
+
+/// Where programs are told that the daemon is.
+fn place() -> Option<CString> {
+    // SAFETY: the name ends with a zero byte, and so does what is found.
+    let named = unsafe {
+        let text = libc::getenv(DAEMON_VARIABLE.as_ptr());
+        (!text.is_null()).then(|| CStr::from_ptr(text).to_owned())
+    };
+    named.or_else(|| CString::new(format!("@{DAEMON}")).ok())
 }
 
 /// The command stands beside this library or where packages put it. A program with more rights than its user starts none.
