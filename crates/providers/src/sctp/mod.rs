@@ -398,7 +398,7 @@ impl Driver for SctpDriver {
     }
 
     fn has_unsent(&self) -> bool {
-        self.endpoint.transmit_waits()
+        self.refused.is_some() || self.endpoint.transmit_waits()
     }
 
     fn flush(&mut self, cx: &mut Cx<'_>, now: Instant, scope: FlushScope) {
