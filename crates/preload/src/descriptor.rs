@@ -5,6 +5,7 @@ use std::ptr::NonNull;
 
 use carrier::VERSION;
 use carrier::page::{PAGE_BYTES, Page};
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::system::{self, Errno, Result};
@@ -12,7 +13,12 @@ use crate::system::{self, Errno, Result};
 /// The page of a socket, shared with whoever shares the descriptor.
 pub(crate) struct Descriptor {
     page: NonNull<Page>,
+    /// So many receives from now on expect to wait.
+    patience: AtomicU32,
 }
+
+/// After one that had to wait, so many receives expect to.
+const PATIENCE: u32 = 16;
 
 // SAFETY: the page is made of atomics.
 unsafe impl Send for Descriptor {}
@@ -29,11 +35,24 @@ impl Descriptor {
         let failed = Errno::last();
         system::close(memfd);
         let page = NonNull::new(place.cast()).filter(|_| place != libc::MAP_FAILED).ok_or(failed)?;
-        let descriptor = Descriptor { page };
+        let descriptor = Descriptor { page, patience: AtomicU32::new(0) };
         match descriptor.page().version.load(Relaxed) == u32::from(VERSION) {
             true => Ok(descriptor),
             false => Err(Errno(libc::EPROTONOSUPPORT)),
         }
+    }
+
+    /// Whether the receive that begins is likely to wait: in a dialogue it is no use to look before.
+    pub(crate) fn expects_to_wait(&self) -> bool {
+        let left = self.patience.load(Relaxed);
+        // Who counts at the same time does no harm.
+        self.patience.store(left.saturating_sub(1), Relaxed);
+        left > 0
+    }
+
+    /// A receive has waited.
+    pub(crate) fn has_waited(&self) {
+        self.patience.store(PATIENCE, Relaxed);
     }
 
     pub(crate) fn page(&self) -> &Page {

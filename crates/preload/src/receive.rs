@@ -49,6 +49,12 @@ pub(crate) fn receive(
     if place.bytes() == 0 {
         return Ok(END);
     }
+    // The kernel waits as the descriptor wants it: its mode, its time limit, its signals.
+    let wait = || system::receive_nothing(fd, libc::MSG_PEEK | flags & libc::MSG_DONTWAIT);
+    let ordinary = page.state() == State::Connected && page.shut_writing.load(Relaxed) == 0;
+    if ordinary && descriptor.expects_to_wait() {
+        wait()?;
+    }
     loop {
         // Looked at first: the last that comes is there before it is said that nothing will come.
         let silent = page.state() == State::Many && page.members.load(Acquire) == 0 && waits();
@@ -73,8 +79,8 @@ pub(crate) fn receive(
             setup::await_news(fd)?;
             continue;
         }
-        // The kernel waits as the descriptor wants it: its mode, its time limit, its signals.
-        system::receive_nothing(fd, libc::MSG_PEEK | flags & libc::MSG_DONTWAIT)?;
+        wait()?;
+        descriptor.has_waited();
     }
 }
 

@@ -169,7 +169,8 @@ impl Shard {
 impl Inner {
     /// Transmits what is due, or everything that waits.
     pub(crate) fn flush(&mut self, everything: bool) {
-        if self.pace.unsent_since.is_none() && !self.executive.has_unsent() && !self.executive.has_arrivals() {
+        if self.pace.unsent_since.is_none() && !self.executive.has_unsent() && !self.executive.has_arrivals()
+        {
             return;
         }
         self.guarded(None, |inner| inner.flush_now(everything));
