@@ -12,7 +12,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, UCred};
 use serde::{Deserialize, Serialize};
-use swiftwater::{PathState, PathStatistics, Statistics};
+use swiftwater::{AssociationState, PathState, PathStatistics, Statistics};
 
 use crate::door::{self, Place, Reply};
 use crate::inquiry::NoDaemon;
@@ -211,7 +211,7 @@ impl Socket {
             local: inner.local(),
             peer: inner.peer,
             carrier_bytes,
-            associations: inner.members.values().take(ASSOCIATIONS_MAX).map(|m| m.status()).collect(),
+            associations: inner.members.values().filter_map(|m| m.status()).take(ASSOCIATIONS_MAX).collect(),
         }
     }
 }
@@ -225,11 +225,15 @@ impl Inner {
 }
 
 impl Member {
-    fn status(&self) -> AssociationStatus {
+    /// `None`: the association is gone, and only its socket is left.
+    fn status(&self) -> Option<AssociationStatus> {
         let association = self.association();
         let known: Statistics = association.map(|association| association.statistics()).unwrap_or_default();
         let local = association.map(|association| association.local_addresses()).unwrap_or_default();
-        AssociationStatus {
+        if association.is_some() && known.state == AssociationState::Closed {
+            return None;
+        }
+        Some(AssociationStatus {
             id: self.id,
             // Until it is up the executive has not shown it.
             state: if association.is_some() { known.state.name() } else { "COOKIE-WAIT" }.into(),
@@ -251,7 +255,7 @@ impl Member {
                 .enumerate()
                 .map(|(n, path)| of_path(path, n == known.primary))
                 .collect(),
-        }
+        })
     }
 }
 

@@ -6,13 +6,16 @@ enum { SOCKETS_MAX = 1000 };
 
 static void shown(void)
 {
-    int client, server, listener = listening(5301, 0), many = socket(AF_INET, SOCK_SEQPACKET, IPPROTO_SCTP);
+    int client, server, gone, left, listener = listening(5301, 0), many = socket(AF_INET, SOCK_SEQPACKET, IPPROTO_SCTP);
     struct sockaddr_in a = loopback(5303);
     char word[8];
     joined(5302, &client, &server);
     CHECK(many >= 0 && bind(many, (struct sockaddr *)&a, sizeof a) == 0 && listen(many, 1) == 0);
     CHECK(connect(fresh(0), (struct sockaddr *)&a, sizeof a) == 0);
     CHECK(send(client, "hello", 5, 0) == 5 && recv(server, word, sizeof word, 0) == 5);
+    /* One of which the peer is gone. */
+    joined(5304, &gone, &left);
+    CHECK(close(gone) == 0 && recv(left, word, sizeof word, 0) == 0);
     puts("ready");
     fflush(stdout);
     CHECK(read(0, word, 1) == 0);
