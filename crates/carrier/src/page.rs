@@ -1,6 +1,6 @@
 //! The page that all who share a descriptor map: what they must agree on, also after `fork` and `exec`.
 //!
-//! The daemon writes its part with `pwrite`, a field at a time, and reads none: nothing here is trusted. The sharers map it.
+//! The daemon writes its part with `pwrite`, a field at a time: nothing here is trusted. The sharers map it.
 
 use std::mem::offset_of;
 use std::net::SocketAddr;
@@ -57,6 +57,9 @@ pub struct Page {
     pub shut_writing: AtomicU32,
     /// Its header.
     header: [AtomicU32; HEADER_BYTES / 4],
+    /// Records with data that were read to their end, modulo 2^32. The one field that the daemon reads: whether something was
+    /// unread when the program was gone.
+    pub data_taken: AtomicU32,
 
     /// Associations of a one-to-many socket of which something may come. Written by the daemon.
     pub members: AtomicU32,
@@ -140,6 +143,8 @@ impl Page {
     /// Where it writes the peer.
     pub const PEER_AT: u64 = offset_of!(Page, peer) as u64;
 
+    /// Where it finds how much was read.
+    pub const DATA_TAKEN_AT: u64 = offset_of!(Page, data_taken) as u64;
     /// Where it writes the local address.
     pub const LOCAL_AT: u64 = offset_of!(Page, local) as u64;
 

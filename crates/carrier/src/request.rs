@@ -149,6 +149,8 @@ pub enum Request<'a> {
     },
     /// The association of a one-to-many socket with the peer that has this address.
     Find(SocketAddr),
+    /// Answered when what was done to a descriptor just now, such as closing it, is known to the daemon.
+    Settle,
     /// Answered when a message can be sent to this association of a one-to-many socket.
     AwaitRoom {
         /// Which.
@@ -226,6 +228,7 @@ impl<'a> Request<'a> {
                 address::write(&mut w, address);
                 &mut w
             }
+            Request::Settle => w.u8(15),
             Request::AwaitRoom { association } => w.u8(11).u32(*association),
             Request::AwaitEnd => w.u8(14),
             Request::PeelOff { association, front_begun } => {
@@ -281,6 +284,7 @@ impl<'a> Request<'a> {
             9 => Request::Describe,
             13 => Request::Status,
             10 => Request::Find(address::read(r)?),
+            15 => Request::Settle,
             11 => Request::AwaitRoom { association: r.u32()? },
             14 => Request::AwaitEnd,
             12 => Request::PeelOff { association: r.u32()?, front_begun: r.u8()? != 0 },

@@ -90,6 +90,9 @@ impl Sockets {
             });
         }
         let Bound { port, .. } = self.bound(socket, &mut inner)?;
+        if self.is_peeled_off(port, &hosts, seen.port()) {
+            return Err(Errno::ADDRNOTAVAIL);
+        }
         let stack = self.stack_for(&inner, init);
         let server = self.address(hosts, seen.port());
         drop(inner);

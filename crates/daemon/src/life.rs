@@ -11,7 +11,7 @@ use swiftwater::tokio::{Association, Listener};
 use swiftwater::{Address, Stack};
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::addresses::as_seen;
+use crate::addresses::{as_seen, local_toward};
 use crate::errno;
 use crate::line::{Intake, Line};
 use crate::log;
@@ -19,7 +19,7 @@ use crate::many;
 use crate::member::Member;
 use crate::notify;
 use crate::pump::{self, Waiting};
-use crate::socket::{Socket, Sockets, Style};
+use crate::socket::{Bound, Socket, Sockets, Style};
 
 /// What a socket becomes.
 pub(crate) enum Turn {
@@ -161,6 +161,7 @@ async fn hand_over(
         let inner = listener.lock();
         (inner.settings.clone(), inner.bound.clone())
     };
+    let has_ended = association.peer_address().is_none();
     let wants = settings.wants;
     let tuning = settings.tuning.clone();
     let (socket, theirs) =
@@ -172,11 +173,22 @@ async fn hand_over(
         let mut inner = socket.lock();
         inner.members.insert(member.id, Arc::clone(&member));
         inner.peer = Some(peer);
-        inner.local = bound.map(|bound| bound.first());
+        inner.local = bound.map(|bound| local_of(&bound, peer));
+        if has_ended {
+            // What it has brought is there, and then the end.
+            socket.set_stage(&mut inner, State::Ended);
+        }
     }
     socket.page.set_wants(wants);
     let turn = socket.take_turn(Turn::Carry { member, waiting: Waiting::new() });
     let record = record::encode_accepted(&peer);
     listener.line.put_record(&record, &[theirs.as_fd(), socket.page.as_fd()]).await?;
     turn
+}
+
+/// The address of ours that a peer has reached.
+fn local_of(bound: &Bound, peer: SocketAddr) -> SocketAddr {
+    let first = bound.first();
+    let toward = || local_toward(peer.ip().to_canonical()).map(|ip| SocketAddr::new(ip, bound.port));
+    if first.ip().is_unspecified() { toward().unwrap_or(first) } else { first }
 }

@@ -350,7 +350,7 @@ fn dispatch(socket: &Socket, taken: Intake) -> Option<bool> {
             log(format_args!("a program writes something else than records to its socket"));
             Some(true)
         }
-        Intake::Unread => Some(true),
+        Intake::Unread => Some(socket.has_unread_data()),
         Intake::End => Some(false),
     }
 }

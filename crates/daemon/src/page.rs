@@ -1,4 +1,4 @@
-//! The page as the daemon sees it: a memfd that it writes field by field and never reads.
+//! The page as the daemon sees it: a memfd that it writes field by field.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use carrier::page::{ENTRIES, Entry, PAGE_BYTES, Page as Layout, State, Wants};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
-use rustix::io::{Errno, pwrite};
+use rustix::io::{Errno, pread, pwrite};
 
 use crate::socket::Style;
 
@@ -74,6 +74,13 @@ impl Page {
 
     pub(crate) fn set_error(&self, error: Errno) {
         self.write(Layout::ERROR_AT, &error.raw_os_error().to_ne_bytes());
+    }
+
+    /// How many records with data were read, as the sharers say.
+    pub(crate) fn data_taken(&self) -> Option<u32> {
+        let mut bytes = [0; 4];
+        let read = pread(&self.memfd, &mut bytes[..], Layout::DATA_TAKEN_AT).ok()?;
+        (read == bytes.len()).then(|| u32::from_ne_bytes(bytes))
     }
 
     /// How many associations something may come of.

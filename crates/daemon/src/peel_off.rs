@@ -2,9 +2,10 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use carrier::page::State;
-use carrier::record::Header;
+use carrier::record::{Header, Kind};
 use rustix::io::Errno;
 
 use crate::door::{Answer, Reply};
@@ -75,6 +76,10 @@ fn move_records(
             Some(header) if header.association == id && !(n == 0 && front_begun) => {
                 new.expect(header.bytes);
                 new.line.try_put_raw(record)?;
+                if header.kind == Kind::Data {
+                    new.data_put.fetch_add(1, Relaxed);
+                    socket.data_put.fetch_sub(1, Relaxed);
+                }
             }
             _ => socket.line.try_put_raw(record)?,
         }

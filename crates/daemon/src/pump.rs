@@ -53,7 +53,7 @@ pub(crate) async fn carry(socket: &Arc<Socket>, member: &Arc<Member>, waiting: W
             // It ends with the association, which has a time limit for that.
             _ = &mut upward.0 => Left::HalfClosed,
             () = socket.line.closed() => match socket.line.try_take() {
-                Ok(Intake::Unread) => Left::Unread,
+                Ok(Intake::Unread) if socket.has_unread_data() => Left::Unread,
                 _ => Left::Closed,
             },
         };
@@ -118,7 +118,8 @@ async fn take(socket: &Socket, association: &Association) -> Result<(Header, Byt
     match taken {
         Ok(Intake::Message(header, content)) => Ok((header, content)),
         Ok(Intake::End) => Err(if socket.line.is_hung_up() { Left::Closed } else { Left::HalfClosed }),
-        Ok(Intake::Unread) => Err(Left::Unread),
+        Ok(Intake::Unread) if socket.has_unread_data() => Err(Left::Unread),
+        Ok(Intake::Unread) => Err(Left::Closed),
         Ok(Intake::Malformed) => {
             log(format_args!("a program writes something else than records to its socket"));
             Err(Left::Abort(Bytes::from_static(b"the program has broken its socket")))

@@ -39,6 +39,10 @@ impl Sockets {
                     Answer::Value(crate::inquiry::answer(&self.stack, self.on_demand).into_bytes()).into()
                 );
             }
+            Request::Settle => {
+                settle().await;
+                return Ok(Answer::Done.into());
+            }
             Request::Open { v6, one_to_many } => return self.open_for(who.into(), v6, one_to_many),
             Request::Status => return self.report(who),
             _ => {}
@@ -50,7 +54,7 @@ impl Sockets {
             many::drain(&socket);
         }
         match *request {
-            Request::Describe | Request::Status | Request::Open { .. } => {}
+            Request::Describe | Request::Status | Request::Settle | Request::Open { .. } => {}
             Request::Attach => {
                 let page = socket.page.as_fd().try_clone_to_owned().map_err(|_| Errno::MFILE)?;
                 return Ok(Reply { answer: Answer::Done, descriptors: vec![page] });
@@ -62,6 +66,9 @@ impl Sockets {
             Request::Listen { backlog } => self.listen(&socket, backlog, &descriptor)?,
             Request::Connect { peer, start, init } => {
                 let member = self.connect(&socket, peer, (start, init), &descriptor)?;
+                if start == Start::Now {
+                    settle().await;
+                }
                 if start == Start::AnswerLate && socket.style == Style::OneToMany {
                     let _patience = self.patience()?;
                     if let Outcome::Failed(error) = member.set_up_ended().await {
@@ -133,6 +140,17 @@ impl Sockets {
         let (socket, theirs) = self.open(owner, v6, style, style.first_stage(), settings)?;
         let page = socket.page.as_fd().try_clone_to_owned().map_err(|_| Errno::MFILE)?;
         Ok(Reply { answer: Answer::Done, descriptors: vec![theirs, page] })
+    }
+}
+
+/// Rounds of the runtime that what happens on this host alone takes at most, such as a handshake or a shutdown between two
+/// programs.
+const ROUNDS: usize = 8;
+
+/// Lets happen what needs no other host, so that a program finds it as it would in the kernel, where it happens within the call.
+async fn settle() {
+    for _ in 0..ROUNDS {
+        tokio::task::yield_now().await;
     }
 }
 

@@ -92,6 +92,8 @@ pub(crate) struct Socket {
     ended: tokio::sync::Notify,
     /// What it becomes, to its task.
     turns: mpsc::UnboundedSender<Turn>,
+    /// Records with data that were put into the carrier, modulo 2^32.
+    pub(crate) data_put: AtomicU32,
 }
 
 /// How long messages have been so far. A reader whose buffer is as large takes a message without looking at it first.
@@ -135,6 +137,29 @@ pub(crate) struct Inner {
     pub(crate) heard: usize,
 }
 
+/// A record that is being put: it counts unless that is given up.
+struct Counted<'a> {
+    count: &'a AtomicU32,
+    records: u32,
+}
+
+impl<'a> Counted<'a> {
+    fn new(count: &'a AtomicU32, records: u32) -> Self {
+        count.fetch_add(records, Relaxed);
+        Counted { count, records }
+    }
+
+    fn keep(mut self) {
+        self.records = 0;
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.count.fetch_sub(self.records, Relaxed);
+    }
+}
+
 impl Socket {
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
@@ -163,6 +188,15 @@ impl Socket {
 
     /// Hands a message or a notification to the program; waits for room. The caller holds `delivery`.
     pub(crate) async fn put(&self, header: &Header, blocks: &[Bytes]) -> Result<(), Errno> {
+        let is_data = header.kind == Kind::Data;
+        let counted = Counted::new(&self.data_put, u32::from(is_data));
+        let put = self.put_next(header, blocks).await;
+        // What finds no reader any more is unread, too.
+        counted.keep();
+        put
+    }
+
+    async fn put_next(&self, header: &Header, blocks: &[Bytes]) -> Result<(), Errno> {
         let grown = self.longest().grown(header.bytes);
         if let Some(longest) = grown {
             self.page.set_longest(longest.bytes);
@@ -171,6 +205,11 @@ impl Socket {
             *self.longest() = longest;
         }
         self.line.put(header, blocks).await
+    }
+
+    /// Whether the program has left a message unread. Notifications do not count.
+    pub(crate) fn has_unread_data(&self) -> bool {
+        self.page.data_taken() != Some(self.data_put.load(Relaxed))
     }
 
     /// Messages up to this length are put into the carrier before anybody reads from it.
@@ -257,7 +296,20 @@ impl Sockets {
         let (delivery, longest) = (tokio::sync::Mutex::default(), Mutex::default());
         let inner = Mutex::new(inner);
         let ended = tokio::sync::Notify::new();
-        let socket = Socket { number, v6, style, share, line, page, delivery, longest, inner, ended, turns };
+        let socket = Socket {
+            number,
+            v6,
+            style,
+            share,
+            line,
+            page,
+            delivery,
+            longest,
+            inner,
+            ended,
+            turns,
+            data_put: AtomicU32::new(0),
+        };
         let socket = Arc::new(socket);
         table.by_number.insert(number, Arc::clone(&socket));
         tokio::spawn(life::live(Arc::clone(self), Arc::clone(&socket), come));
@@ -266,6 +318,20 @@ impl Sockets {
 
     pub(crate) fn find(&self, name: CarrierName) -> Option<Arc<Socket>> {
         (name.daemon == self.daemon).then(|| self.table().by_number.get(&name.socket).cloned()).flatten()
+    }
+
+    /// Whether an association from this port with one of these hosts was peeled off.
+    pub(crate) fn is_peeled_off(&self, port: u16, hosts: &[IpAddr], peer_port: u16) -> bool {
+        let all: Vec<Arc<Socket>> = {
+            let table = self.table();
+            let peeled_off = table.by_number.values().filter(|socket| socket.style == Style::PeeledOff);
+            peeled_off.cloned().collect()
+        };
+        all.iter().any(|socket| {
+            let inner = socket.lock();
+            let is_from = inner.local.is_some_and(|local| local.port() == port);
+            is_from && hosts.iter().any(|host| inner.with_peer(SocketAddr::new(*host, peer_port)).is_some())
+        })
     }
 
     /// Whether a socket that has this port is closed, and its task has only to hear of it.

@@ -150,6 +150,7 @@ fn take(fd: RawFd, page: &Page, place: Buffers<'_>, flags: c_int) -> Result<Mess
         }
     } else if whole {
         system::receive_nothing(fd, libc::MSG_DONTWAIT)?;
+        count(page, &header);
         if before > 0 {
             page.consumed.store(0, Relaxed);
             if in_record {
@@ -194,6 +195,7 @@ fn find(fd: RawFd, page: &Page, place: Buffers<'_>, flags: c_int) -> Result<Foun
                 await_noticed(fd)?;
             }
             Some(header) if fits => {
+                count(page, &header);
                 let whole = header.flags.contains(Flags::END);
                 return Ok(Found::Taken(Message { bytes, header: Some(header), whole }));
             }
@@ -208,6 +210,13 @@ fn await_noticed(fd: RawFd) -> Result<()> {
     match system::poll(fd, libc::POLLIN, Some(at_most)) {
         Ok(_) | Err(Errno(libc::EINTR)) => Ok(()),
         Err(error) => Err(error),
+    }
+}
+
+/// A record was read to its end.
+fn count(page: &Page, header: &Header) {
+    if header.kind == Kind::Data {
+        page.data_taken.fetch_add(1, Relaxed);
     }
 }
 

@@ -47,6 +47,9 @@ fn send_to_peer(
     flags: c_int,
 ) -> Result<usize> {
     let page = descriptor.page();
+    // One that was peeled off has its peer, whatever is named.
+    let is_peeled_off = page.style.load(Relaxed) == libc::SOCK_SEQPACKET as u32;
+    let to = to.filter(|_| !is_peeled_off);
     check_flags(page, content, info, to)?;
     match (page.state(), to) {
         (State::Connected, Some(to)) if page.peer() != Some(to) => {

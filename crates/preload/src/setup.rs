@@ -299,6 +299,12 @@ pub(crate) fn await_news(fd: RawFd) -> Result<()> {
     if events? { Ok(()) } else { Err(Errno(libc::EAGAIN)) }
 }
 
+/// Lets the daemon act upon what was done to a descriptor just now.
+pub(crate) fn settle() {
+    // Without a daemon there is nobody to act.
+    let _ = ask(&Request::Settle, None);
+}
+
 /// `sctp_peeloff`; `flags` as for `socket`.
 pub(crate) fn peel_off(fd: RawFd, descriptor: &Descriptor, association: u32, flags: c_int) -> Result<RawFd> {
     let page = descriptor.page();

@@ -71,6 +71,13 @@ fn recognise(fd: RawFd, entry: &Entry) -> Option<Arc<Descriptor>> {
     descriptor
 }
 
+/// Whether the number is known to be ours, in a process whose memory this is.
+pub(crate) fn is_known(fd: RawFd) -> bool {
+    let what = entry(fd).map(|entry| entry.what.load(Acquire));
+    what.is_some_and(|what| !what.is_null() && what != foreign())
+        && OWNER.load(Relaxed) == system::process_id()
+}
+
 /// The number is this from now on.
 pub(crate) fn set(fd: RawFd, descriptor: &Arc<Descriptor>) {
     replace(fd, || Arc::into_raw(Arc::clone(descriptor)).cast_mut());

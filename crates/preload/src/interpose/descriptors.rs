@@ -4,16 +4,23 @@ use libc::{FILE, c_int, c_uint, c_ulong};
 
 use super::on;
 use crate::system::Errno;
-use crate::{next, receive, table};
+use crate::{next, receive, setup, table};
 
 /// # Safety
 ///
 /// As `close(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn close(fd: c_int) -> c_int {
+    let was_ours = table::is_known(fd);
     table::forget(fd);
     // SAFETY: as the caller says.
-    unsafe { next::close(fd) }
+    let closed = unsafe { next::close(fd) };
+    if was_ours {
+        let errno = Errno::last();
+        setup::settle();
+        errno.set();
+    }
+    closed
 }
 
 /// # Safety
