@@ -137,8 +137,15 @@ pub enum Event {
     AdaptationIndication(u32),
     /// Everything that was sent is acknowledged, or discarded.
     SenderDry,
-    /// A message, or a piece of it, was not delivered as far as is known, with pieces as DATA chunks have them. When an association is lost, all that it owes comes
-    /// back so, before the last event.
+    /// The association is lost. What was not delivered follows, and then the end.
+    Lost {
+        /// Why.
+        reason: CloseReason,
+        /// The error causes of the peer's ABORT as they came, if it sent one.
+        information: Bytes,
+    },
+    /// A message, or a piece of it, was not delivered as far as is known, with pieces as DATA chunks have them. When an
+    /// association is lost, all that it owes comes back so.
     SendFailed(SendFailure),
     /// The rest of a message that was delivered in part will not come.
     PartialDeliveryAborted {
@@ -201,6 +208,7 @@ impl Event {
             | Event::Writable
             | Event::PeerShutdown
             | Event::Restarted { .. }
+            | Event::Lost { .. }
             | Event::Closed(_) => None,
         }
     }

@@ -11,9 +11,9 @@ use streams::{Chain, Interest, Message as Block, Module};
 use tpi::{Addresses, Errno, Primitive};
 
 use crate::address::{Address, ToAddress};
-use crate::error::{ConnectError, RecvError, SendError};
+use crate::error::{ConnectError, Loss, RecvError, SendError};
 use crate::event::{Event, Received};
-use crate::message::{Message, RecvInfo, SendInfo, from_block, to_text};
+use crate::message::{Message, RecvInfo, SendInfo, from_block};
 use crate::options::Options;
 use crate::socket::{End, Found, Patience, Socket, Style, unless_restarted};
 use crate::stack::{Stack, with_driver};
@@ -134,12 +134,15 @@ impl Association {
                 self.shared.streams_out.store(outbound_streams, Ordering::Relaxed);
                 Ok(true)
             }
-            Ok(Found::Primitive(Primitive::DisconInd { reason, .. }, text)) => {
+            Ok(Found::Primitive(Primitive::DisconInd { reason, cause, .. }, data)) => {
                 Err(match Errno(reason as i32) {
                     Errno::ECONNREFUSED => ConnectError::Refused,
                     Errno::ETIMEDOUT => ConnectError::TimedOut,
                     Errno::EHOSTUNREACH => ConnectError::Unreachable,
-                    _ => ConnectError::Failed(to_text(&text)),
+                    _ => {
+                        let loss = Loss::of(reason, cause, &data);
+                        ConnectError::Failed(loss.map_or_else(String::new, |loss| loss.text))
+                    }
                 })
             }
             Ok(Found::Primitive(..) | Found::Data(_)) => Ok(false),
@@ -302,7 +305,7 @@ impl Association {
     ///
     /// # Errors
     ///
-    /// The association was aborted or lost, after the event that says so.
+    /// The association was aborted or lost, after the events that say so.
     pub fn next(&self) -> Result<Option<Received>, RecvError> {
         self.next_with(Patience::Forever)
     }

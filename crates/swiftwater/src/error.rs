@@ -4,11 +4,11 @@ use std::fmt;
 use std::io;
 use std::net::IpAddr;
 
+use bytes::Bytes;
 use streams::Chain;
 use tpi::Errno;
 
 use crate::address::AddressError;
-use crate::message::to_text;
 
 /// Why sockets could not be bound or a port not be listened on.
 #[derive(Debug)]
@@ -227,18 +227,25 @@ pub struct Loss {
     pub cause: u16,
     /// Why, in words.
     pub text: String,
+    /// The error causes of the peer's ABORT as they came (`sac_info`), with [`Options::events`](crate::Options::events).
+    pub information: Bytes,
 }
 
 impl Loss {
     /// What `T_DISCON_IND` says; `None` if both sides have shut down.
-    pub(crate) fn of(reason: u32, cause: u16, text: &Chain) -> Option<Loss> {
+    pub(crate) fn of(reason: u32, cause: u16, data: &Chain) -> Option<Loss> {
         let errno = Errno(reason as i32);
-        (errno != Errno(0)).then(|| Loss { kind: LossKind::of(errno), cause, text: to_text(text) })
+        if errno == Errno(0) {
+            return None;
+        }
+        let [text, information] = [0, 1].map(|at| data.blocks().get(at).cloned().unwrap_or_default());
+        let text = String::from_utf8_lossy(&text).into_owned();
+        Some(Loss { kind: LossKind::of(errno), cause, text, information })
     }
 
     /// Not of the peer's making, nor of the network's.
     pub(crate) fn fault(why: impl Into<String>) -> Loss {
-        Loss { kind: LossKind::Fault, cause: 0, text: why.into() }
+        Loss { kind: LossKind::Fault, cause: 0, text: why.into(), information: Bytes::new() }
     }
 }
 

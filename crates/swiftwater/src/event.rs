@@ -31,7 +31,8 @@ pub enum Event {
     Restarted(String),
     /// The peer sends no more (`SCTP_SHUTDOWN_EVENT`).
     PeerShutdown,
-    /// It is gone (`SCTP_COMM_LOST`); `None` if both sides have shut down (`SCTP_SHUTDOWN_COMP`).
+    /// It is gone (`SCTP_COMM_LOST`), and what was not delivered follows; `None` if both sides have shut down
+    /// (`SCTP_SHUTDOWN_COMP`).
     Down(Option<Loss>),
     /// Something became of an address of the peer (`SCTP_PEER_ADDR_CHANGE`).
     PathChanged {

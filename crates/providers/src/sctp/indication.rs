@@ -31,6 +31,8 @@ pub(super) struct Leftovers {
     pub(super) unwanted: Vec<AssociationId>,
     /// Data that came for a closed stream, which gives its window back.
     pub(super) unread: Vec<(AssociationId, usize)>,
+    /// An association that is about to end, and whose user has been told.
+    told: Option<AssociationId>,
     /// Memory for the parts of a message.
     blocks: Vec<Bytes>,
 }
@@ -106,6 +108,10 @@ impl Host for Upper<'_, '_> {
                 );
                 self.restarted(id, (streams_out, streams_in), text);
             }
+            Event::Lost { reason, information } => {
+                self.leftovers.told = Some(id);
+                self.up(id, disconnected(id, &reason, information));
+            }
             Event::Closed(reason) => self.closed(id, &reason),
             Event::PathChanged { remote, change, reason } => {
                 let address = remote.ip().to_canonical();
@@ -180,8 +186,8 @@ impl Upper<'_, '_> {
             }
             // The peer goes on until it hears that we have shut down, and must not be stopped by a full window.
             _ => {
-                if !m.data.is_empty() {
-                    self.leftovers.unread.push((id, m.data.len()));
+                if let Kind::Proto(Primitive::OptdataInd(_) | Primitive::NotificationInd(_)) = m.kind {
+                    self.leftovers.unread.push((id, m.weight_bytes()));
                 }
             }
         }
@@ -251,9 +257,13 @@ impl Upper<'_, '_> {
 
     /// An association is gone: the reader gets what had arrived, then the reason, then a hang-up.
     fn closed(&mut self, id: AssociationId, reason: &CloseReason) {
+        let is_told = self.leftovers.told.take() == Some(id);
+        if !is_told && self.minors.owner(id) != Some(Owner::Nobody) {
+            self.up(id, disconnected(id, reason, Bytes::new()));
+        }
+        self.leftovers.unread.retain(|(of, _)| *of != id);
         match self.minors.take_owner(id) {
             Some(Owner::Stream(s)) => {
-                self.cx.putnext(s, disconnected(id, reason));
                 self.cx.back_enable(s);
                 if let Some(Minor::Connected { .. }) = self.minors.get(s) {
                     self.minors.set(s, Minor::Disconnected);
@@ -264,7 +274,6 @@ impl Upper<'_, '_> {
             Some(Owner::Waiting(sequence)) => {
                 if let Some(waiting) = self.minors.waiting(sequence) {
                     waiting.association = None;
-                    waiting.queue.push_back(disconnected(id, reason));
                     waiting.queue.push_back(Message::new(Kind::Hangup));
                 }
             }
@@ -274,8 +283,8 @@ impl Upper<'_, '_> {
 }
 
 /// `T_ORDREL_IND` was the end if both sides shut down; anything else is `T_DISCON_IND`, with its reason as
-/// text in the data.
-fn disconnected(id: AssociationId, reason: &CloseReason) -> Message {
+/// text in the first block of the data, and what the peer said in the second.
+fn disconnected(id: AssociationId, reason: &CloseReason, information: Bytes) -> Message {
     let errno = match reason {
         CloseReason::Shutdown => Errno(0),
         CloseReason::PeerAborted { .. } => Errno::ECONNRESET,
@@ -293,8 +302,9 @@ fn disconnected(id: AssociationId, reason: &CloseReason) -> Message {
         association: id.0,
         cause: reason.cause(),
     };
-    let text = bytes::Bytes::from(reason.to_string().into_bytes());
-    Message::with_data(Kind::Proto(primitive), Chain::from(text))
+    let mut data = Chain::from(Bytes::from(reason.to_string().into_bytes()));
+    data.push(information);
+    Message::with_data(Kind::Proto(primitive), data)
 }
 
 fn path_change(change: ::sctp::PathChange) -> PathChange {

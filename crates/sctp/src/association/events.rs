@@ -1,6 +1,7 @@
 //! What the user hears of without having to act upon it (RFC 6458 §6.1), if it wants to.
 
 use super::{Association, Context};
+use crate::error::CloseReason;
 use crate::event::{Event, Host, PathChange, PathReason, SendFailure};
 use crate::inbound::Inbound;
 
@@ -50,6 +51,15 @@ impl Association {
             && let Some((stream, ssn)) = self.inbound.as_mut().and_then(Inbound::take_open_record)
         {
             self.tell_anyway(cx, Event::PartialDeliveryAborted { stream, ssn });
+        }
+    }
+
+    /// The association ends otherwise than by a shutdown.
+    pub(super) fn tell_loss<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, reason: &CloseReason) {
+        if self.config.events && *reason != CloseReason::Shutdown {
+            let information = std::mem::take(&mut self.abort_causes);
+            cx.host.event(self.id, Event::Lost { reason: reason.clone(), information });
+            self.give_back_undelivered(cx, reason.cause());
         }
     }
 

@@ -193,6 +193,8 @@ pub(crate) struct Association {
     ecn: Ecn,
     /// What the peer says of the layer above it; 0 is nothing.
     peer_adaptation: u32,
+    /// What the peer has ended the association with, for a user who hears of events.
+    abort_causes: Bytes,
     /// What both sides have beyond RFC 9260.
     extensions: Extensions,
     /// A path has a probe of its MTU to send.
@@ -244,6 +246,7 @@ impl Association {
             cookie_increment: None,
             ecn: Ecn::default(),
             peer_adaptation: 0,
+            abort_causes: Bytes::new(),
             extensions: Extensions::default(),
             probes_mtu: false,
             paths_changed: false,
@@ -457,7 +460,7 @@ impl Association {
             inbound.take_rest(self.id, &mut self.statistics, cx.host);
         }
         self.tell_end_of_partial_delivery(cx);
-        self.give_back_undelivered(cx, reason.cause());
+        self.tell_loss(cx, &reason);
         // What waited is for a peer that is no more; a caller that owes it a last word says it now.
         self.control.clear();
         self.state = State::Closed;

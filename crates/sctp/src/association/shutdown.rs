@@ -1,5 +1,6 @@
 //! The end of an association: SHUTDOWN and its answers, ABORT (RFC 9260 §9).
 
+use bytes::Bytes;
 use sctp_wire::cause::{Cause, Causes, ProtocolViolation, UserInitiatedAbort};
 use sctp_wire::chunk::{RawChunk, Shutdown, ShutdownAck, ShutdownComplete};
 
@@ -12,6 +13,9 @@ use crate::trace::{self, Timer};
 
 /// Longest user-initiated abort reason that is kept.
 const REASON_BYTES_MAX: usize = 256;
+
+/// Most of the error causes of an ABORT that the user is told.
+const CAUSES_BYTES_MAX: usize = 512;
 
 /// T5-shutdown-guard in RTO.Max (RFC 9260 §9.2).
 const T5_RTO_MAX: u32 = 5;
@@ -196,6 +200,10 @@ impl Association {
             State::ShutdownAckSent { .. } => CloseReason::Shutdown,
             _ => abort_reason(raw, !self.is_set_up()),
         };
+        if self.config.events {
+            let causes = &raw.value[..raw.value.len().min(CAUSES_BYTES_MAX)];
+            self.abort_causes = Bytes::copy_from_slice(causes);
+        }
         self.close(cx, reason);
     }
 

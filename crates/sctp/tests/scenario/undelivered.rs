@@ -50,7 +50,7 @@ fn position(events: &[lab::Happened], what: impl Fn(&Event) -> bool) -> Option<u
 }
 
 #[test]
-fn what_was_not_acknowledged_comes_back_before_the_end() {
+fn what_was_not_acknowledged_comes_back_with_the_end() {
     let (mut lab, a, b) = established(1);
     lab.send(A, a, numbered(0), vec![0; 1000]);
     lab.run_for(SECOND);
@@ -72,7 +72,9 @@ fn what_was_not_acknowledged_comes_back_before_the_end() {
     let sent = failed.iter().take_while(|failure| failure.was_sent).count();
     assert!((1..99).contains(&sent), "{sent} left before the line was found dead");
     assert!(failed[sent..].iter().all(|failure| !failure.was_sent));
-    assert!(matches!(events.last().unwrap().event, Event::Closed(CloseReason::Timeout)));
+    let lost = position(events, |event| matches!(event, Event::Lost { reason: CloseReason::Timeout, .. }));
+    assert_eq!(lost.map(|lost| lost + 1), position(events, |event| matches!(event, Event::SendFailed(_))));
+    assert_eq!(events.last().unwrap().event, Event::Closed(CloseReason::Timeout));
     // B owed nothing.
     lab.run_until("B gave up", LONG, |lab| lab.closed(B).is_some());
     assert_eq!(failures(&lab.app(B).events), []);
@@ -360,7 +362,7 @@ fn the_reader_of_an_unfinished_record_hears_that_it_has_no_end() {
         let told = position(events, |event| *event == aborted(4, 1)).expect(end);
         let next = &events[told + 1].event;
         assert!(
-            matches!(next, Event::Closed(_) | Event::PeerShutdown | Event::Restarted { .. }),
+            matches!(next, Event::Lost { .. } | Event::PeerShutdown | Event::Restarted { .. }),
             "{end}: {next:?}"
         );
         let again = events.iter().filter(|happened| happened.event == aborted(4, 1)).count();

@@ -63,6 +63,7 @@ fn say_how_an_association_was_lost() {
         assert_eq!(loss.kind, LossKind::PeerAborted);
         assert!(loss.text.contains("out of tea"), "{loss}");
         assert_eq!(loss.cause, 12, "User-Initiated Abort");
+        assert_eq!(loss.information, &b"\0\x0c\0\x0eout of tea"[..]);
         let error = client.next().unwrap_err();
         assert_eq!(error, RecvError::Lost(loss));
         assert_eq!(io::Error::from(error).kind(), io::ErrorKind::ConnectionReset);
@@ -108,7 +109,7 @@ fn pair_with_small_window() -> (Association, Association) {
 }
 
 #[test]
-fn bring_back_what_was_not_delivered_before_the_end() {
+fn bring_back_what_was_not_delivered() {
     must_end(|| {
         let (client, server) = pair_with_small_window();
         for context in 0..100 {
@@ -118,21 +119,25 @@ fn bring_back_what_was_not_delivered_before_the_end() {
         }
         server.abort("out of tea");
         let mut failed: Vec<(SendInfo, Vec<u8>)> = Vec::new();
-        let loss = loop {
-            match client.next().unwrap().unwrap() {
-                Received::Event(Event::SendFailed { info, data, beginning, cause, .. }) => {
+        let mut lost = None;
+        let error = loop {
+            match client.next() {
+                Ok(Some(Received::Event(Event::Up | Event::SenderDry))) => assert_eq!(lost, None),
+                Ok(Some(Received::Event(Event::Down(loss)))) => lost = loss,
+                Ok(Some(Received::Event(Event::SendFailed { info, data, beginning, cause, .. }))) => {
                     assert_eq!(cause, 12, "User-Initiated Abort");
                     match failed.last_mut() {
                         Some(last) if !beginning && last.0 == info => last.1.extend_from_slice(&data),
                         _ => failed.push((info, data.to_vec())),
                     }
                 }
-                Received::Event(Event::Down(loss)) => break loss.unwrap(),
-                Received::Event(Event::Up | Event::SenderDry) => assert!(failed.is_empty()),
+                Err(error) => break error,
                 other => panic!("{other:?}"),
             }
         };
+        let loss = lost.expect("it is told first");
         assert_eq!(loss.kind, LossKind::PeerAborted);
+        assert_eq!(error, RecvError::Lost(loss));
         assert!(failed.len() > 50, "the server has taken at most 64 KB");
         // Of the first of them a part may have arrived.
         for (context, (info, data)) in (0..100).rev().zip(failed.iter().skip(1).rev()) {
