@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use carrier::page::State;
+use links::interface_addresses;
 use rustix::io::Errno;
 use swiftwater::tokio::Listener;
 
@@ -68,7 +69,8 @@ impl Sockets {
 }
 
 impl Inner {
-    /// The addresses that associations of the socket are restricted to; none stand for all.
+    /// The addresses that associations of the socket are restricted to; none stand for all. Where it is bound to all of a
+    /// family, their peers are told those that the host has now, as with the kernel.
     pub(crate) fn local_scope(&self) -> Vec<IpAddr> {
         let Some(bound) = &self.bound else { return Vec::new() };
         let mut ips = bound.ips.clone();
@@ -76,6 +78,13 @@ impl Inner {
         if all_ipv6 && !self.settings.v6_only {
             ips.push(Ipv4Addr::UNSPECIFIED.into());
         }
+        let of_all = |ip: &IpAddr| {
+            ips.iter().any(|all| all.is_unspecified() && all.is_ipv4() == ip.to_canonical().is_ipv4())
+        };
+        // Without the list they know the one that the handshake uses.
+        let known = interface_addresses().unwrap_or_default();
+        let named: Vec<IpAddr> = known.into_iter().filter(of_all).collect();
+        ips.extend(named);
         ips
     }
 }

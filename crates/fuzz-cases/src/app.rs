@@ -85,6 +85,7 @@ impl Host for App {
             leaves_host: self.in_flight_limit_bytes.is_none(),
             in_flight_limit_bytes: self.in_flight_limit_bytes,
             local: self.locals.iter().find(in_its_net).copied(),
+            route_local: None,
         }
     }
 }

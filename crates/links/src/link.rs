@@ -98,6 +98,8 @@ pub struct PathInfo {
     pub in_flight_limit_bytes: Option<usize>,
     /// The address of ours that the way begins at; `None` where the kernel may choose.
     pub local: Option<IpAddr>,
+    /// What the kernel would choose, if there is a way.
+    pub route_local: Option<IpAddr>,
 }
 
 /// How much one [`Transmit`] may carry.

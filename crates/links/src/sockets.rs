@@ -109,6 +109,7 @@ impl Sockets {
             same_host: route.same_host,
             in_flight_limit_bytes: route.same_host.then_some(self.in_flight_limit_bytes),
             local,
+            route_local: route.source,
         }
     }
 

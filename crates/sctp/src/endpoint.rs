@@ -60,6 +60,8 @@ pub struct PathHints {
     pub in_flight_limit_bytes: Option<usize>,
     /// Which of our addresses the way begins at; `None` where the link may choose.
     pub local: Option<IpAddr>,
+    /// Which of them the system would choose, as far as it says so.
+    pub route_local: Option<IpAddr>,
 }
 
 /// Finds associations by the peer's address and both ports: for packets that carry no tag of ours.

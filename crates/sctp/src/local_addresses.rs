@@ -76,8 +76,12 @@ impl LocalAddresses {
         handshake: Option<IpAddr>,
     ) -> Option<IpAddr> {
         let chosen = if self.are_several() { hints.local } else { handshake.or(hints.local) };
-        if self.scope.is_empty() || chosen.is_some_and(|chosen| self.has(chosen)) {
+        if self.scope.is_empty() {
             return chosen;
+        }
+        let allowed = |address: &IpAddr| self.has(*address);
+        if let Some(chosen) = chosen.filter(allowed).or(hints.route_local.filter(allowed)) {
+            return Some(chosen);
         }
         let remote = remote.to_canonical();
         let fits = |address: &&IpAddr| address.to_canonical().is_ipv4() == remote.is_ipv4();
@@ -134,6 +138,17 @@ mod tests {
             let (one, other) = (local(one, &[]), local(other, &[]));
             assert_eq!((one.overlap(&other), other.overlap(&one)), (overlap, overlap), "{one:?} {other:?}");
         }
+    }
+
+    #[test]
+    fn each_path_leaves_from_where_its_route_does() {
+        let both = local(&["0.0.0.0", "10.0.1.1", "10.0.2.1"], &[]);
+        let toward = |remote: &str, route: &str| {
+            let hints = PathHints { route_local: route.parse().ok(), ..PathHints::default() };
+            both.source(remote.parse().unwrap(), hints, "10.0.1.1".parse().ok())
+        };
+        assert_eq!(toward("10.0.2.9", "10.0.2.1"), "10.0.2.1".parse().ok());
+        assert_eq!(toward("10.0.1.9", "10.0.1.1"), "10.0.1.1".parse().ok());
     }
 
     #[test]

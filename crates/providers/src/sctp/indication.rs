@@ -148,6 +148,7 @@ impl Host for Upper<'_, '_> {
             leaves_host: !info.same_host,
             in_flight_limit_bytes: info.in_flight_limit_bytes,
             local: info.local,
+            route_local: info.route_local,
         }
     }
 
