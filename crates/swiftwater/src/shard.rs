@@ -171,7 +171,8 @@ impl Inner {
     pub(crate) fn flush(&mut self, everything: bool) {
         if self.pace.unsent_since.is_none() && !self.executive.has_unsent() && !self.executive.has_arrivals()
         {
-            return;
+            // What was asked for may have started a timer.
+            return self.mind_deadline();
         }
         self.guarded(None, |inner| inner.flush_now(everything));
     }
