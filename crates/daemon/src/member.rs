@@ -96,6 +96,11 @@ impl Member {
         self.outcome.send_replace(Outcome::Failed(error));
     }
 
+    /// Its number in notifications: as with the kernel, none if it was never up.
+    pub(crate) fn told_id(&self) -> u32 {
+        if self.association.get().is_some() { self.id } else { 0 }
+    }
+
     /// `None`: it is being set up.
     pub(crate) fn association(&self) -> Option<&Association> {
         self.association.get()

@@ -95,7 +95,7 @@ fn build(member: &Member, event: &Event, kind: Type) -> Option<Upward> {
     };
     Some(match event {
         Event::Up if kind == Type::Authentication => {
-            Notification::new(kind).u32(0).u32(NO_AUTHENTICATION).u32(member.id).finish(member)
+            Notification::new(kind).u32(0).u32(NO_AUTHENTICATION).u32(member.told_id()).finish(member)
         }
         Event::Up => begins(AssociationChange::Up),
         Event::Restarted(_) => begins(AssociationChange::Restarted),
@@ -103,20 +103,22 @@ fn build(member: &Member, event: &Event, kind: Type) -> Option<Upward> {
             association_change(member, AssociationChange::ShutDown, 0, (0, 0)).finish(member)
         }
         Event::Down(Some(loss)) => lost(member, loss),
-        Event::PeerShutdown | Event::SenderDry => Notification::new(kind).u32(member.id).finish(member),
+        Event::PeerShutdown | Event::SenderDry => {
+            Notification::new(kind).u32(member.told_id()).finish(member)
+        }
         Event::PathChanged { address, change, .. } => path_change(member, *address, *change)?,
         Event::RemoteError { cause, information } => Notification::new(kind)
             .bytes(&cause.to_be_bytes())
             .u16(0)
-            .u32(member.id)
+            .u32(member.told_id())
             .bytes(information)
             .finish(member),
         Event::AdaptationIndication(indication) => {
-            Notification::new(kind).u32(*indication).u32(member.id).finish(member)
+            Notification::new(kind).u32(*indication).u32(member.told_id()).finish(member)
         }
         Event::PartialDeliveryAborted { stream, ssn } => Notification::new(kind)
             .u32(PARTIAL_DELIVERY_ABORTED)
-            .u32(member.id)
+            .u32(member.told_id())
             .u32((*stream).into())
             .u32((*ssn).into())
             .finish(member),
@@ -139,7 +141,7 @@ fn association_change(
     streams: (u16, u16),
 ) -> Notification {
     let mut new = Notification::new(Type::AssociationChange);
-    new.u16(state as u16).u16(cause.to_be()).u16(streams.0).u16(streams.1).u32(member.id);
+    new.u16(state as u16).u16(cause.to_be()).u16(streams.0).u16(streams.1).u32(member.told_id());
     new
 }
 
@@ -171,7 +173,7 @@ fn path_change(member: &Member, address: IpAddr, change: PathChange) -> Option<U
     addresses::append(&mut place, as_seen(member.peer.is_ipv6(), address));
     place.resize(SOCKADDR_STORAGE_BYTES, 0);
     let mut notification = Notification::new(Type::PeerAddressChange);
-    Some(notification.bytes(&place).u32(state).u32(0).u32(member.id).finish(member))
+    Some(notification.bytes(&place).u32(state).u32(0).u32(member.told_id()).finish(member))
 }
 
 /// A message, or a part of it, that was not delivered.
@@ -200,7 +202,7 @@ impl Failed<'_> {
                 notification.u16(self.info.stream).u16(flags).u32(ppid).u32(self.info.context);
             }
         }
-        notification.u32(member.id).u32(member.id).bytes(self.data).finish(member)
+        notification.u32(member.told_id()).u32(member.told_id()).bytes(self.data).finish(member)
     }
 }
 

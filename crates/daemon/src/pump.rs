@@ -21,7 +21,7 @@ use crate::line::Intake;
 use crate::log;
 use crate::member::{Member, Upward};
 use crate::notify;
-use crate::socket::Socket;
+use crate::socket::{Socket, Style};
 
 /// What a program has sent, and its association has not taken yet.
 pub(crate) type Waiting = VecDeque<(Header, Bytes)>;
@@ -182,7 +182,9 @@ async fn end_after(socket: Arc<Socket>, member: Arc<Member>) {
     let ended = |how: Ended| {
         by_us = how == Ended::ByUs;
         let end = match how {
-            Ended::ByPeer => State::Ended,
+            Ended::ByPeer if socket.style == Style::OneToOne => State::Ended,
+            // Others have no end to read; nothing more comes.
+            Ended::ByPeer => State::Lost,
             Ended::ByUs => State::Lost,
             Ended::Lost(loss) => {
                 socket.page.set_error(errno::of_loss(loss));
