@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
 use carrier::record::{Flags, Header, Kind};
-use swiftwater::{Event, Loss, LossKind, PathChange, SendInfo};
+use swiftwater::{Event, Loss, PathChange, SendInfo};
 
 use crate::addresses::{self, as_seen};
 use crate::member::{Member, Upward};
@@ -145,17 +145,12 @@ fn association_change(
     new
 }
 
-/// With the cause that the peer has named, without what it says.
+/// With what the peer has said of it.
 fn lost(member: &Member, loss: &Loss) -> Upward {
-    let mut new = association_change(member, AssociationChange::Lost, loss.cause, (0, 0));
-    if loss.kind == LossKind::PeerAborted && loss.cause != 0 {
-        new.u16(loss.cause.to_be()).u16(CAUSE_HEADER_BYTES.to_be());
-    }
-    new.finish(member)
+    association_change(member, AssociationChange::Lost, loss.cause, (0, 0))
+        .bytes(&loss.information)
+        .finish(member)
 }
-
-/// Of an error cause (RFC 9260 §3.3.10).
-const CAUSE_HEADER_BYTES: u16 = 4;
 
 /// `struct sctp_paddr_change`.
 fn path_change(member: &Member, address: IpAddr, change: PathChange) -> Option<Upward> {

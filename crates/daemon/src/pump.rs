@@ -229,12 +229,23 @@ pub(crate) async fn up(socket: &Socket, member: &Member, ended: impl FnOnce(Ende
         match association.next().await {
             Ok(Some(Received::Message(message))) => held.push_back(data(member, message)),
             Ok(Some(Received::Event(event))) => {
-                match &event {
-                    Event::PeerShutdown => regularly = Ended::ByPeer,
-                    Event::Down(loss) => end(loss.as_ref().map_or(regularly, |loss| Ended::Lost(loss.kind))),
-                    _ => {}
+                if event == Event::PeerShutdown {
+                    regularly = Ended::ByPeer;
                 }
                 held.extend(notify::of(member, &event, |kind| member.wants(kind)));
+                if let Event::Down(loss) = event {
+                    // What it owes is there already. The program reads all of that before it finds the end.
+                    while let Ok(Some(Received::Event(event))) = association.try_next() {
+                        held.extend(notify::of(member, &event, |kind| member.wants(kind)));
+                        while held.len() > 1
+                            && let Some(upward) = held.front()
+                        {
+                            hand.up(upward).await;
+                            held.pop_front();
+                        }
+                    }
+                    end(loss.map_or(regularly, |loss| Ended::Lost(loss.kind)));
+                }
             }
             Ok(None) => return end(regularly),
             Err(RecvError::Lost(loss)) => return end(Ended::Lost(loss.kind)),
