@@ -3,12 +3,13 @@
 
 static int style;
 
-/* To all but those that come at any time; they have a part of their own. */
+/* To all but those that come at any time, which have a part of their own, and those of addresses, of which hosts have
+ * different ones. */
 static void subscribe(int fd)
 {
     struct sctp_event_subscribe all;
     memset(&all, 1, sizeof all);
-    all.sctp_data_io_event = all.sctp_authentication_event = all.sctp_sender_dry_event = 0;
+    all.sctp_data_io_event = all.sctp_authentication_event = all.sctp_sender_dry_event = all.sctp_address_event = 0;
     NEEDED(setsockopt(fd, IPPROTO_SCTP, SCTP_EVENTS, &all, sizeof all) == 0);
 }
 
