@@ -41,6 +41,8 @@ pub struct Page {
     pub whole_max: AtomicU32,
     /// Outbound streams, once the association is up. Written by the daemon, as the next.
     pub streams_out: AtomicU32,
+    /// The stream of messages of which the program says nothing, of one-to-one. Written by the daemon.
+    pub default_stream: AtomicU32,
     /// The peer; see [`Page::peer`].
     peer: [AtomicU32; PEER_BYTES / 4],
     /// The local address, once the association has ended; see [`Page::local`].
@@ -84,7 +86,9 @@ pub struct Entry {
     pub passed_on: AtomicU32,
     /// Bytes sent, modulo 2^32. Written by the sharers; set to 0 by the daemon for a new association.
     pub sent: AtomicU32,
-    _padding: [AtomicU32; 2],
+    /// The stream of messages of which the program says nothing. Written by the daemon.
+    pub default_stream: AtomicU32,
+    _padding: AtomicU32,
 }
 
 /// Bytes for an association of a one-to-many socket that may wait to be passed on to it.
@@ -145,6 +149,8 @@ impl Page {
 
     /// Where it finds how much was read.
     pub const DATA_TAKEN_AT: u64 = offset_of!(Page, data_taken) as u64;
+    /// Where it writes the default stream.
+    pub const DEFAULT_STREAM_AT: u64 = offset_of!(Page, default_stream) as u64;
     /// Where it writes the local address.
     pub const LOCAL_AT: u64 = offset_of!(Page, local) as u64;
 
@@ -173,6 +179,11 @@ impl Page {
     /// Where it writes the bytes passed on.
     pub const fn entry_passed_on_at(index: usize) -> u64 {
         Page::entry_at(index) + offset_of!(Entry, passed_on) as u64
+    }
+
+    /// Where it writes the default stream of an entry's association.
+    pub const fn entry_default_stream_at(index: usize) -> u64 {
+        Page::entry_at(index) + offset_of!(Entry, default_stream) as u64
     }
 
     /// The entries that may be in use.

@@ -42,7 +42,7 @@ pub(crate) enum Origin {
 
 /// What one association of a one-to-many socket has not taken yet.
 pub(crate) struct Outbox {
-    place: Option<Place>,
+    pub(crate) place: Option<Place>,
     letters: Mutex<Letters>,
     /// There is something to send, or nothing will come any more.
     filled: Notify,
@@ -225,6 +225,7 @@ pub(crate) fn begin(
         inner.heard += 1;
         socket.page.set_members(inner.heard);
     }
+    socket.show_default_stream(&member);
     let task = tokio::spawn(live_on(Arc::clone(socket), Arc::clone(&member), Arc::clone(&outbox), origin));
     outbox.tasks().push(task);
     member

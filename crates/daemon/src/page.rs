@@ -56,6 +56,13 @@ impl Page {
         self.write(Layout::entry_streams_out_at(index), &u32::from(streams_out).to_ne_bytes());
     }
 
+    /// The stream of messages of which the program says nothing, to one association or the only one.
+    pub(crate) fn set_default_stream(&self, place: Option<Place>, stream: u16) {
+        let at =
+            place.map_or(Layout::DEFAULT_STREAM_AT, |Place(index)| Layout::entry_default_stream_at(index));
+        self.write(at, &u32::from(stream).to_ne_bytes());
+    }
+
     /// Bytes that an association has taken of what was sent, all in all, modulo 2^32.
     pub(crate) fn set_passed_on(&self, Place(index): Place, bytes: u32) {
         self.write(Layout::entry_passed_on_at(index), &bytes.to_ne_bytes());

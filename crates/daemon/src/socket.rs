@@ -207,6 +207,19 @@ impl Socket {
         self.line.put(header, blocks).await
     }
 
+    /// What is sent without a word of its stream is checked where it is sent.
+    pub(crate) fn show_default_stream(&self, member: &Member) {
+        let place = match member.outbox().as_ref() {
+            Some(outbox) => match outbox.place {
+                Some(place) => Some(place),
+                // There is no entry to check by.
+                None => return,
+            },
+            None => None,
+        };
+        self.page.set_default_stream(place, member.tuning().sending.stream);
+    }
+
     /// Whether the program has left a message unread. Notifications do not count.
     pub(crate) fn has_unread_data(&self) -> bool {
         self.page.data_taken() != Some(self.data_put.load(Relaxed))

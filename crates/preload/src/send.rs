@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
 use carrier::page::{Page, State};
@@ -74,7 +75,7 @@ fn send_to_peer(
             }));
         }
     }
-    check_stream(info.stream, page.streams_out.load(Relaxed))?;
+    check_stream(info, &page.default_stream, &page.streams_out)?;
     hand_over(fd, content, info, 0, flags)
 }
 
@@ -129,7 +130,7 @@ fn send_to_association(
             setup::await_room(fd, association)?;
             return hand_over(fd, content, info, association, flags);
         };
-        check_stream(info.stream, entry.streams_out.load(Relaxed))?;
+        check_stream(info, &entry.default_stream, &entry.streams_out)?;
         if entry.reserve(bytes) {
             let sent = hand_over(fd, content, info, association, flags);
             if info.flags.contains(Flags::ABORT) && sent.is_ok() {
@@ -180,8 +181,11 @@ fn check_flags(page: &Page, content: Buffers<'_>, info: &SendInfo, to: Option<So
     }
 }
 
-fn check_stream(stream: u16, streams_out: u32) -> Result<()> {
-    let is_unknown = streams_out > 0 && u32::from(stream) >= streams_out;
+fn check_stream(info: &SendInfo, default: &AtomicU32, streams_out: &AtomicU32) -> Result<()> {
+    let by_default = info.flags.contains(Flags::BY_DEFAULT);
+    let stream = if by_default { default.load(Relaxed) } else { info.stream.into() };
+    let streams_out = streams_out.load(Relaxed);
+    let is_unknown = streams_out > 0 && stream >= streams_out;
     if is_unknown { Err(Errno(libc::EINVAL)) } else { Ok(()) }
 }
 

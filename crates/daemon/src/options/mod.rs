@@ -197,6 +197,7 @@ impl Access<'_> {
 
     /// Hands what was set to the executive. An association that is being set up gets it once it is up.
     fn apply(&self, member: &Member) {
+        self.socket.show_default_stream(member);
         if let Some(association) = member.association() {
             association.set_options(&self.inner.settings.options_with(&member.tuning()));
         }
