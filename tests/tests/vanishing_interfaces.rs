@@ -78,8 +78,8 @@ fn options(family: Family, number: u8) -> Options {
     Options { local_addresses, ..Options::default() }
 }
 
-/// A change of the options.
-type Change = fn(Options) -> Options;
+/// Binds the sockets of a host.
+type Bind = fn(Options) -> Stack;
 
 /// A client that sends numbered messages, and a server that sees that each comes once, in order.
 struct Transfer {
@@ -93,17 +93,16 @@ struct Transfer {
 
 impl Transfer {
     /// On the host of the client.
-    fn new(hosts: &Hosts, change: Change) -> Self {
+    fn new(hosts: &Hosts, bind: Bind) -> Self {
         let family = hosts.family;
         let received = Arc::new(AtomicU64::new(0));
-        let stack =
-            hosts.server.run(move || Stack::bind(&change(options(family, 2))).unwrap()).join().unwrap();
+        let stack = hosts.server.run(move || bind(options(family, 2))).join().unwrap();
         let listener = stack.listen(PORT).unwrap();
         let counter = Arc::clone(&received);
         let server = thread::spawn(move || {
             ours::count_numbers(&listener, MESSAGE_BYTES, |n| counter.store(n, Ordering::Relaxed))
         });
-        let stack = Stack::bind(&Options { udp_port: Some(0), ..change(options(family, 1)) }).unwrap();
+        let stack = bind(Options { udp_port: Some(0), ..options(family, 1) });
         let server_address = SocketAddr::new(family.address(0, 2), PORT);
         let association = stack.connect(server_address).unwrap();
         Transfer { family, stack, association, sent: 0, received, server }
@@ -156,7 +155,7 @@ impl Transfer {
 /// The first line goes and comes back while messages flow. Says how often the client's system refused to send.
 fn survives(
     (name, family): (&str, Family),
-    change: Change,
+    bind: Bind,
     go: impl Fn(&Hosts) + Send + 'static,
     come: impl Fn(&Hosts) + Send + 'static,
 ) -> Option<u64> {
@@ -164,7 +163,7 @@ fn survives(
     let at_client = Arc::clone(&hosts);
     let work = hosts.client.run(move || {
         let hosts = at_client;
-        let mut transfer = Transfer::new(&hosts, change);
+        let mut transfer = Transfer::new(&hosts, bind);
         transfer.send_until("both paths are there", |t| t.is_active(0) && t.is_active(1));
         for _ in 0..2 {
             go(&hosts);
@@ -184,8 +183,15 @@ fn survives(
     Some(work.join().unwrap())
 }
 
-fn as_it_is(options: Options) -> Options {
-    options
+/// Each address has a socket of its own.
+fn as_it_is(options: Options) -> Stack {
+    Stack::bind(&options).unwrap()
+}
+
+/// One socket for all addresses; the associations use the named ones.
+fn of_all_addresses(options: Options) -> Stack {
+    let sockets = Options { local_addresses: Vec::new(), ..options.clone() };
+    Stack::bind(&sockets).unwrap().with_options(&options)
 }
 
 #[test]
@@ -229,6 +235,14 @@ fn an_interface_that_is_switched_off() {
 
 #[test]
 #[ignore = "needs network namespaces: ./test --all"]
+fn an_interface_of_the_receiver_whose_sockets_have_all_addresses() {
+    let go = |hosts: &Hosts| hosts.server.ip("link set e0 down");
+    let come = |hosts: &Hosts| hosts.server.ip("link set e0 up");
+    survives(("whole", Family::V4), of_all_addresses, go, come);
+}
+
+#[test]
+#[ignore = "needs network namespaces: ./test --all"]
 fn an_interface_that_is_taken_out() {
     let go = |hosts: &Hosts| hosts.client.ip("link delete e0");
     let come = |hosts: &Hosts| hosts.add_line(0);
@@ -244,7 +258,7 @@ fn an_interface_that_sockets_are_bound_to() {
     // The server finds out when it sends there, which is a heartbeat.
     let bound = |options| {
         let heartbeat_interval = Some(Duration::from_millis(100));
-        Options { bind_interfaces: true, heartbeat_interval, ..options }
+        as_it_is(Options { bind_interfaces: true, heartbeat_interval, ..options })
     };
     let Some(refused) = survives(("bound", Family::V4), bound, go, come) else { return };
     assert!(refused > 0);
@@ -253,7 +267,7 @@ fn an_interface_that_sockets_are_bound_to() {
 #[test]
 #[ignore = "needs network namespaces: ./test --all"]
 fn an_address_and_an_interface_under_raw_ip() {
-    let raw = |options| Options { link: LinkKind::Raw, ..options };
+    let raw = |options| as_it_is(Options { link: LinkKind::Raw, ..options });
     let Some(refused) = survives(("raw-own", Family::V4), raw, del_address, add_address) else { return };
     assert!(refused > 0);
     let go = |hosts: &Hosts| hosts.client.ip("link delete e0");
