@@ -12,7 +12,7 @@
 //! | `socket` | one socket: what all requests about it share |
 //! | `member` | an association of a socket |
 //! | `life` | the task of a one-to-one socket: idle, connecting, listening, connected |
-//! | `many` | the task of a one-to-many socket, and what waits for each of its associations |
+//! | `many`, `outbox` | the task of a one-to-many socket, and what waits for each of its associations |
 //! | `pump` | messages between carrier and association |
 //! | `notify` | notifications, as C structures |
 //! | `line` | a carrier as the daemon sees it: records in and out |
@@ -39,6 +39,7 @@ mod many;
 mod member;
 mod notify;
 mod options;
+mod outbox;
 mod owner;
 mod page;
 mod peel_off;

@@ -4,17 +4,14 @@
 //! in an [`Outbox`] for each; the page tells the program how much that is, and it sends no more than there is room for.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use carrier::page::ROOM_BYTES;
-use carrier::record::{Flags, Header, MESSAGE_BYTES_MAX};
+use carrier::record::{Flags, Header};
 use carrier::request::Start;
 use rustix::io::Errno;
 use swiftwater::tokio::{Association, Listener};
 use swiftwater::{Address, Event, Stack};
-use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 
@@ -25,141 +22,14 @@ use crate::line::Intake;
 use crate::log;
 use crate::member::Member;
 use crate::notify;
-use crate::page::{Page, Place};
+use crate::outbox::Outbox;
 use crate::pump::{self, Waiting};
 use crate::socket::{Socket, Sockets};
-
-/// More than this waits for no association, whatever a program that does not keep to the page sends.
-const WAITING_BYTES_MAX: usize = ROOM_BYTES as usize + 2 * MESSAGE_BYTES_MAX;
-/// The page is told that there is room again in steps of this many bytes.
-const STEP_BYTES: u32 = ROOM_BYTES / 4;
 
 /// How an association comes to be.
 pub(crate) enum Origin {
     Accepted(Association),
     Connecting { stack: Stack, port: u16, server: Address, start: Start },
-}
-
-/// What one association of a one-to-many socket has not taken yet.
-pub(crate) struct Outbox {
-    pub(crate) place: Option<Place>,
-    letters: Mutex<Letters>,
-    /// There is something to send, or nothing will come any more.
-    filled: Notify,
-    /// There is room.
-    emptied: Notify,
-    /// Bytes passed on, modulo 2^32, and what the page says.
-    passed_on: AtomicU32,
-    told: AtomicU32,
-    tasks: Mutex<Vec<JoinHandle<()>>>,
-}
-
-#[derive(Default)]
-struct Letters {
-    waiting: Waiting,
-    bytes: usize,
-    closed: bool,
-}
-
-impl Outbox {
-    fn new(place: Option<Place>) -> Self {
-        Outbox {
-            place,
-            letters: Mutex::default(),
-            filled: Notify::new(),
-            emptied: Notify::new(),
-            passed_on: AtomicU32::new(0),
-            told: AtomicU32::new(0),
-            tasks: Mutex::default(),
-        }
-    }
-
-    fn letters(&self) -> MutexGuard<'_, Letters> {
-        self.letters.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn tasks(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// False: there is far more than a program that keeps to the page would send.
-    fn push(&self, header: Header, content: Bytes) -> bool {
-        let mut letters = self.letters();
-        letters.bytes += content.len();
-        letters.waiting.push_back((header, content));
-        self.filled.notify_one();
-        letters.bytes <= WAITING_BYTES_MAX
-    }
-
-    /// The message at the front; waits for one. `None`: nothing more will come.
-    async fn front(&self, idle: impl Fn()) -> Option<(Header, Bytes)> {
-        loop {
-            {
-                let letters = self.letters();
-                match letters.waiting.front() {
-                    Some(front) => return Some(front.clone()),
-                    None if letters.closed => return None,
-                    None => {}
-                }
-            }
-            idle();
-            self.filled.notified().await;
-        }
-    }
-
-    /// The message at the front has been passed on.
-    fn pop(&self, page: &Page) {
-        let mut letters = self.letters();
-        let Some((_, content)) = letters.waiting.pop_front() else { return };
-        letters.bytes -= content.len();
-        let passed_on = self.passed_on.load(Relaxed).wrapping_add(content.len() as u32);
-        self.passed_on.store(passed_on, Relaxed);
-        let untold = passed_on.wrapping_sub(self.told.load(Relaxed));
-        if letters.waiting.is_empty() || untold >= STEP_BYTES {
-            self.told.store(passed_on, Relaxed);
-            if let Some(place) = self.place {
-                page.set_passed_on(place, passed_on);
-            }
-        }
-        if letters.bytes < ROOM_BYTES as usize {
-            self.emptied.notify_waiters();
-        }
-    }
-
-    fn has_room(&self) -> bool {
-        let letters = self.letters();
-        letters.closed || letters.bytes < ROOM_BYTES as usize
-    }
-
-    /// Waits until a message can be sent, or none can any more.
-    pub(crate) async fn room(&self) {
-        loop {
-            let emptied = self.emptied.notified();
-            if self.has_room() {
-                return;
-            }
-            emptied.await;
-        }
-    }
-
-    /// Nothing more will come. What waits is still sent.
-    fn close(&self) {
-        self.letters().closed = true;
-        self.filled.notify_one();
-        self.emptied.notify_waiters();
-    }
-
-    /// Ends the tasks; what they had in hand is where it was.
-    async fn stop(&self) -> Waiting {
-        let tasks = std::mem::take(&mut *self.tasks());
-        tasks.iter().for_each(JoinHandle::abort);
-        for task in tasks {
-            // It was told to end.
-            let _ = task.await;
-        }
-        self.close();
-        std::mem::take(&mut self.letters().waiting)
-    }
 }
 
 /// What a one-to-many socket does until the program has closed it.
@@ -248,7 +118,7 @@ async fn live_on(socket: Arc<Socket>, member: Arc<Member>, outbox: Arc<Outbox>, 
     }
     member.set_up(association.clone());
     socket.tune(&member);
-    if !outbox.letters().closed {
+    if !outbox.is_closed() {
         let upward = tokio::spawn(end_after(Arc::clone(&socket), Arc::clone(&member)));
         outbox.tasks().push(upward);
     }
@@ -281,7 +151,7 @@ async fn cannot_start(socket: &Socket, member: &Member, outbox: &Outbox, error: 
 
 /// What waits for an association that is gone was not sent, and the program may want to know.
 async fn give_back(socket: &Socket, member: &Member, outbox: &Outbox) {
-    let waiting = std::mem::take(&mut outbox.letters().waiting);
+    let waiting = outbox.take();
     for (header, data) in waiting {
         let unsent = Event::SendFailed {
             info: pump::send_info(&pump::completed(member, header)),

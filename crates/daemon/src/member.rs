@@ -11,9 +11,9 @@ use swiftwater::Message;
 use swiftwater::tokio::Association;
 use tokio::sync::watch;
 
-use crate::many::Outbox;
 use crate::notify;
 use crate::options::Tuning;
+use crate::outbox::Outbox;
 
 /// The first number of an association: those before stand for the socket, for the one that is meant, and for all, as with
 /// the kernel (`SCTP_FUTURE_ASSOC` and others).
