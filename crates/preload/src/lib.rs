@@ -15,6 +15,7 @@
 //! | `associations` | `sctp_connectx` and `sctp_peeloff`, as libsctp asks for them |
 //! | `ancillary`, `structures` | what goes with messages, as C structures |
 //! | `start` | a daemon where there is none |
+//! | `itself` | programs that have both ends of an association |
 //! | `lock` | the lock for reading, which survives the death of its holder |
 //! | `system` | system calls |
 #![cfg(target_os = "linux")]
@@ -24,6 +25,7 @@ mod ancillary;
 mod associations;
 mod descriptor;
 pub mod interpose;
+mod itself;
 mod lock;
 mod next;
 mod receive;

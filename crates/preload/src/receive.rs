@@ -13,6 +13,7 @@ use carrier::record::{Flags, HEADER_BYTES, Header, Kind, PAYLOAD_BYTES_MAX};
 use libc::{c_int, iovec};
 
 use crate::descriptor::Descriptor;
+use crate::itself;
 use crate::lock;
 use crate::setup;
 use crate::system::{self, Buffers, Errno, Result};
@@ -38,6 +39,13 @@ pub(crate) fn receive(
     place: Buffers<'_>,
     flags: c_int,
 ) -> Result<Message> {
+    match receive_now(fd, descriptor, place, flags) {
+        Err(Errno(libc::EAGAIN)) if itself::something_came() => receive_now(fd, descriptor, place, flags),
+        result => result,
+    }
+}
+
+fn receive_now(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_int) -> Result<Message> {
     let page = descriptor.page();
     let waits = || flags & libc::MSG_DONTWAIT == 0 && !system::is_nonblocking(fd);
     match page.state() {

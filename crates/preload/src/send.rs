@@ -12,6 +12,7 @@ use libc::c_int;
 
 use crate::ancillary::SendInfo;
 use crate::descriptor::Descriptor;
+use crate::itself;
 use crate::receive::with_header;
 use crate::setup;
 use crate::system::{self, Buffers, Errno, Result};
@@ -29,6 +30,7 @@ pub(crate) fn send(
         State::Many | State::ManyListening => send_to_one_of_many(fd, descriptor, content, info, to, flags),
         _ => send_to_peer(fd, descriptor, content, info, to, flags),
     };
+    itself::sends(descriptor.page());
     if sent == Err(Errno(libc::EPIPE)) && flags & libc::MSG_NOSIGNAL == 0 {
         // AF_UNIX sockets of this type send none themselves.
         // SAFETY: it takes no memory.

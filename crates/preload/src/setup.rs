@@ -14,7 +14,7 @@ use libc::{c_int, socklen_t};
 
 use crate::descriptor::Descriptor;
 use crate::system::{self, Buffers, Errno, Result};
-use crate::{lock, start, table};
+use crate::{itself, lock, start, table};
 
 /// A value of an option.
 pub(crate) struct Value {
@@ -250,6 +250,7 @@ pub(crate) fn connect(fd: RawFd, descriptor: &Descriptor, peer: &[SocketAddr]) -
     if let State::Connected | State::Ended | State::Lost = descriptor.page().state() {
         return (0, Err(Errno(libc::EISCONN)));
     }
+    itself::connects();
     let wait = !system::is_nonblocking(fd);
     let start = if wait { Start::AnswerLate } else { Start::Now };
     match begin(fd, peer, start, InitMessage::default()) {
@@ -277,6 +278,7 @@ fn association(reply: &Reply) -> Result<u32> {
 
 /// Begins an association with a message, which is to be sent then.
 pub(crate) fn connect_with_message(fd: RawFd, to: SocketAddr, init: InitMessage) -> Result<u32> {
+    itself::connects();
     begin(fd, &[to], Start::WithMessage, init)
 }
 

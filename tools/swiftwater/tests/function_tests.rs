@@ -67,21 +67,41 @@ macro_rules! function_tests {
 function_tests! {
     test_1_to_1_accept_close
     test_1_to_1_addrs
+    test_1_to_1_connect
+    test_1_to_1_connectx
+    test_1_to_1_events
     test_1_to_1_initmsg_connect
+    test_1_to_1_nonblock
     test_1_to_1_recvfrom
     test_1_to_1_recvmsg
     test_1_to_1_rtoinfo
+    test_1_to_1_send
+    test_1_to_1_sendmsg
     test_1_to_1_sendto
     test_1_to_1_shutdown
     test_1_to_1_socket_bind_listen
+    test_1_to_1_sockopt
     test_1_to_1_threads
+    test_assoc_abort
     test_assoc_shutdown
     test_autoclose
     test_basic
     test_basic_v6
+    test_connect
+    test_connectx
+    test_fragments
+    test_fragments_v6
+    test_getname
+    test_getname_v6
     test_inaddr_any
     test_inaddr_any_v6
+    test_peeloff
+    test_peeloff_v6
     test_recvmsg
     test_sctp_sendvrecvv
     test_sctp_sendvrecvv_v6
+    test_sockopt
+    test_sockopt_v6
+    test_tcp_style
+    test_tcp_style_v6
 }

@@ -13,7 +13,7 @@ use crate::associations::{
 };
 use crate::descriptor::Descriptor;
 use crate::system::{self, Errno, Result, can_be_bytes};
-use crate::{address, next, setup, table};
+use crate::{address, itself, next, setup, table};
 
 /// # Safety
 ///
@@ -67,7 +67,14 @@ pub unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, bytes: sockle
 pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
     // SAFETY: as the caller says.
     let theirs = || unsafe { next::listen(fd, backlog) };
-    on(fd, |_| setup::request(fd, &Request::Listen { backlog }).map(|()| 0), theirs)
+    on(
+        fd,
+        |_| {
+            itself::listens();
+            setup::request(fd, &Request::Listen { backlog }).map(|()| 0)
+        },
+        theirs,
+    )
 }
 
 /// # Safety
