@@ -54,6 +54,13 @@ impl App {
         self.book.open().map(|entry| entry.id).collect()
     }
 
+    /// Something waits to be read.
+    fn keep(&mut self, id: AssociationId, bytes: usize) {
+        let unread = self.unread.entry(id.0).or_default();
+        unread.messages.push_back(bytes);
+        unread.bytes += bytes;
+    }
+
     /// The endpoint is gone, and all its associations with it.
     pub(crate) fn crash(&mut self) {
         self.book.crash();
@@ -64,15 +71,19 @@ impl App {
 impl Host for App {
     fn message(&mut self, id: AssociationId, info: &ReceiveInfo, payload: Payload) {
         self.book.message(id, info, &payload);
-        let bytes = payload.blocks().iter().map(|block| block.len()).sum();
-        let unread = self.unread.entry(id.0).or_default();
-        unread.messages.push_back(bytes);
-        unread.bytes += bytes;
+        self.keep(id, payload.blocks().iter().map(|block| block.len()).sum());
     }
 
     fn event(&mut self, id: AssociationId, event: Event) {
-        self.events_left = self.events_left.checked_sub(1).expect("no more events than the call may bring");
         self.book.event(id, &event);
+        // What takes room of the receive buffer is bounded by that.
+        match event.receive_credit() {
+            Some(bytes) => self.keep(id, bytes),
+            None => {
+                let left = self.events_left.checked_sub(1);
+                self.events_left = left.expect("no more events than the call may bring");
+            }
+        }
         if let Event::Closed(_) = event {
             self.unread.remove(&id.0);
         }

@@ -146,6 +146,7 @@ fn settings(input: &mut Input<'_>) -> AssociationConfig {
         path_suspicion: on(32),
         tail_loss_probes: on(64),
         potentially_failed_retries_max: if on(128) { 0 } else { 3 },
+        events: true,
         ..AssociationConfig::default()
     }
 }

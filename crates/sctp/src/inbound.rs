@@ -596,17 +596,12 @@ impl Inbound {
         self.held_bytes <= 2 * self.buffer.bytes()
     }
 
-    /// Counts an event that waits to be read.
-    pub(crate) fn charge_event(&mut self, bytes: usize) {
-        self.held_bytes += bytes + MESSAGE_OVERHEAD_BYTES;
-    }
-
     /// The record that was delivered in part and whose end will not come: its stream and number.
     pub(crate) fn take_open_record(&mut self) -> Option<(u16, u16)> {
         self.open_record.take()
     }
 
-    /// Counts what the reader has not yet taken of an earlier peer's messages.
+    /// Counts what the reader has not yet taken: of an earlier peer's messages, and of events.
     pub(crate) fn charge(&mut self, bytes: usize) {
         self.held_bytes += bytes;
     }

@@ -1,6 +1,7 @@
 //! What the user hears of without having to act upon it (RFC 6458 §6.1), if it wants to.
 
 use super::{Association, Context};
+use crate::config::MESSAGE_OVERHEAD_BYTES;
 use crate::error::CloseReason;
 use crate::event::{Event, Host, PathChange, PathReason, SendFailure};
 use crate::inbound::Inbound;
@@ -72,9 +73,7 @@ impl Association {
         let piece_bytes_max = self.fragmentation_point_bytes();
         for failure in self.outbound.undelivered().flat_map(|failure| failure.cut(piece_bytes_max)) {
             let event = Event::SendFailed(SendFailure { cause, ..failure });
-            if let (Some(inbound), Some(bytes)) = (&mut self.inbound, event.receive_credit()) {
-                inbound.charge_event(bytes);
-            }
+            charge(&mut self.inbound, &mut self.early_bytes, &event);
             cx.host.event(self.id, event);
         }
     }
@@ -108,9 +107,16 @@ impl Association {
     }
 
     fn tell_anyway<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, event: Event) {
-        if let (Some(inbound), Some(bytes)) = (&mut self.inbound, event.receive_credit()) {
-            inbound.charge_event(bytes);
-        }
+        charge(&mut self.inbound, &mut self.early_bytes, &event);
         cx.host.event(self.id, event);
+    }
+}
+
+/// Counts what an event takes of the receive buffer.
+fn charge(inbound: &mut Option<Inbound>, early_bytes: &mut usize, event: &Event) {
+    let bytes = event.receive_credit().map_or(0, |bytes| bytes + MESSAGE_OVERHEAD_BYTES);
+    match inbound {
+        Some(inbound) => inbound.charge(bytes),
+        None => *early_bytes += bytes,
     }
 }

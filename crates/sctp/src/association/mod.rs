@@ -44,7 +44,7 @@ use sctp_wire::VerificationTag;
 use sctp_wire::chunk::CookieEcho;
 use sctp_wire::packet::Header;
 
-use crate::config::{AssociationConfig, CONTROL_CHUNKS_MAX, Checksum};
+use crate::config::{AssociationConfig, CONTROL_CHUNKS_MAX, Checksum, MESSAGE_OVERHEAD_BYTES};
 use crate::cookie::StateCookie;
 use crate::ecn::Ecn;
 use crate::endpoint::{AssociationId, Reply};
@@ -175,6 +175,8 @@ pub(crate) struct Association {
     outbound: Outbound,
     /// Present once the peer's initial TSN is known.
     inbound: Option<Inbound>,
+    /// What was told or came before that and waits to be read, as a receive buffer counts it.
+    early_bytes: usize,
     control: VecDeque<Control>,
     /// When the next unconfirmed path may be probed.
     next_verification: Time,
@@ -236,6 +238,7 @@ impl Association {
             reply_path: 0,
             outbound,
             inbound: None,
+            early_bytes: 0,
             control: VecDeque::new(),
             next_verification: Time::ZERO,
             last_data_at: Time::ZERO,
@@ -365,7 +368,13 @@ impl Association {
     /// The reader took `bytes`. Says whether a window update waits to be sent.
     #[inline]
     pub(crate) fn consumed(&mut self, bytes: usize, whole: bool) -> bool {
-        self.inbound.as_mut().is_some_and(|inbound| inbound.consumed(bytes, whole))
+        match &mut self.inbound {
+            Some(inbound) => inbound.consumed(bytes, whole),
+            None => {
+                self.early_bytes = self.early_bytes.saturating_sub(bytes + MESSAGE_OVERHEAD_BYTES);
+                false
+            }
+        }
     }
 
     /// Whether enough waits to be worth a transmission of its own: control chunks or a SACK that is due,

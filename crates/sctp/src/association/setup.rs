@@ -148,8 +148,7 @@ impl Association {
                 return false;
             }
             self.identity.peer_tag = cookie.peer_tag;
-            let initial_tsn = Tsn(cookie.peer_initial_tsn);
-            self.inbound = Some(Inbound::new(initial_tsn, cookie.streams_in, &self.config, self.extensions));
+            self.begin_inbound(cookie.peer_initial_tsn, cookie.streams_in);
         }
         self.acknowledge_cookie(cx, remote);
         true
@@ -172,7 +171,20 @@ impl Association {
 
     fn take_peer(&mut self, initial_tsn: u32, window_bytes: u32, streams_out: u16, streams_in: u16) {
         self.outbound.set_peer(window_bytes as usize, streams_out);
-        self.inbound = Some(Inbound::new(Tsn(initial_tsn), streams_in, &self.config, self.extensions));
+        self.begin_inbound(initial_tsn, streams_in);
+    }
+
+    /// What arrives is counted from here on, and with it what waits to be read already.
+    fn begin_inbound(&mut self, initial_tsn: u32, streams: u16) {
+        self.end_inbound();
+        let mut inbound = Inbound::new(Tsn(initial_tsn), streams, &self.config, self.extensions);
+        inbound.charge(std::mem::take(&mut self.early_bytes));
+        self.inbound = Some(inbound);
+    }
+
+    /// Nothing has arrived, and the handshake begins anew: what waits to be read are events.
+    fn end_inbound(&mut self) {
+        self.early_bytes += self.inbound.take().map_or(0, |inbound| inbound.held_bytes());
     }
 
     /// Takes what both sides have beyond RFC 9260.
@@ -317,7 +329,7 @@ impl Association {
         self.cookie_increment = Some(since_echo + COOKIE_LIFE_MORE);
         self.state = State::CookieWait { t1: Retry { at: cx.now + t1.rto, attempts, rto: t1.rto } };
         self.identity.peer_tag = 0;
-        self.inbound = None;
+        self.end_inbound();
         self.control.clear();
         self.push_init();
     }

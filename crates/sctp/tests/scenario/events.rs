@@ -168,3 +168,21 @@ fn who_says_nothing_of_the_layer_above_sends_nothing() {
     let parameter = [0xc0, 0x06, 0x00, 0x08];
     assert!(!lab.sent.iter().any(|sent| sent.packet.windows(4).any(|bytes| bytes == parameter)));
 }
+
+#[test]
+fn what_is_told_before_the_association_is_up_takes_room_too() {
+    let mut lab = Lab::new(9);
+    lab.app(A).set_reading(Reading::Never);
+    lab.listen(wants_events());
+    let a = lab.connect(A, (PORT_A, PORT_B), wants_events());
+    let address = lab.statistics(A, a).paths[0].remote.ip();
+    let now = lab.now();
+    let node = lab.node_mut(A);
+    node.endpoint.set_primary(now, a, address, &mut node.app).unwrap();
+    assert_eq!(lab.statistics(A, a).receive_buffered_bytes, 65);
+    lab.run_until("A is up", SOON, |lab| lab.is_up(A));
+    assert_eq!(lab.statistics(A, a).receive_buffered_bytes, 65);
+    let node = lab.node_mut(A);
+    node.app.read_one(&mut node.endpoint);
+    assert_eq!(lab.statistics(A, a).receive_buffered_bytes, 0);
+}
