@@ -28,8 +28,9 @@ pub struct SendInfo {
     pub immediate: bool,
     /// Comes back with the message in [`Event::SendFailed`](crate::Event::SendFailed) if it cannot be delivered.
     pub context: u32,
-    /// Discard the message if none of it was sent within this time (`sinfo_timetolive`), counted in milliseconds. It does not
-    /// hold for parts of a record. `None`: it is sent however long that takes.
+    /// Discard the message if none of it was sent within this time (`sinfo_timetolive`), counted in milliseconds. What waits
+    /// behind others is discarded when its turn comes. It does not hold for parts of a record. `None`: it is sent however long
+    /// that takes.
     pub lifetime: Option<Duration>,
 }
 
