@@ -9,8 +9,9 @@ use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, sock
 use super::{buffers, each, on};
 use crate::ancillary::SendInfo;
 use crate::descriptor::Descriptor;
+use crate::send::Outgoing;
 use crate::system::{Buffers, Errno, Result, can_be};
-use crate::{address, next, send};
+use crate::{address, next};
 
 fn send_from(
     fd: RawFd,
@@ -23,7 +24,8 @@ fn send_from(
     let part = [iovec { iov_base: content.cast_mut(), iov_len: bytes }];
     // SAFETY: as the caller of the C function says.
     let content = unsafe { Buffers::new(&part) };
-    send::send(fd, descriptor, content, &SendInfo::by_default(), to, flags).map(|bytes| bytes as ssize_t)
+    let info = &SendInfo::by_default();
+    Outgoing { fd, descriptor, content, info, to, flags }.send().map(|bytes| bytes as ssize_t)
 }
 
 /// # Safety
@@ -48,8 +50,9 @@ pub unsafe extern "C" fn writev(fd: c_int, iov: *const iovec, parts: c_int) -> s
         |descriptor| {
             // SAFETY: as the caller says.
             let content = unsafe { buffers(iov, parts as usize) }?;
-            send::send(fd, descriptor, content, &SendInfo::by_default(), None, 0)
-                .map(|bytes| bytes as ssize_t)
+            let info = &SendInfo::by_default();
+            let outgoing = Outgoing { fd, descriptor, content, info, to: None, flags: 0 };
+            outgoing.send().map(|bytes| bytes as ssize_t)
         },
         theirs,
     )
@@ -122,7 +125,7 @@ unsafe fn send_message(
         let to = destination(descriptor, name, message.msg_namelen)?;
         (to, SendInfo::read(message)?, buffers(message.msg_iov, message.msg_iovlen)?)
     };
-    send::send(fd, descriptor, content, &info, to, flags).map(|bytes| bytes as ssize_t)
+    Outgoing { fd, descriptor, content, info: &info, to, flags }.send().map(|bytes| bytes as ssize_t)
 }
 
 /// # Safety
