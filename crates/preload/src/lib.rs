@@ -11,7 +11,8 @@
 //! | `table` | which descriptors are ours |
 //! | `descriptor` | one of them: its page |
 //! | `receive`, `send` | messages |
-//! | `setup` | `socket`, `connect`, `accept` and what else asks the daemon |
+//! | `ask` | requests to the daemon |
+//! | `setup` | `socket`, `connect`, `accept` and others that ask |
 //! | `associations` | `sctp_connectx` and `sctp_peeloff`, as libsctp asks for them |
 //! | `ancillary`, `structures` | what goes with messages, as C structures |
 //! | `start` | a daemon where there is none |
@@ -22,6 +23,7 @@
 
 mod address;
 mod ancillary;
+mod ask;
 mod associations;
 mod descriptor;
 pub mod interpose;

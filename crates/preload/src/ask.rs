@@ -1,0 +1,149 @@
+//! Asking the daemon: a connection for each request.
+
+use std::ffi::CStr;
+use std::os::fd::RawFd;
+
+use carrier::name::{DAEMON, DAEMON_VARIABLE as VARIABLE};
+use carrier::request::{Answer, FRAME_BYTES_MAX, Request, Start};
+use libc::socklen_t;
+
+use crate::system::{self, Buffers, Errno, Result};
+
+/// What came with an answer.
+pub(crate) struct Reply {
+    frame: [u8; FRAME_BYTES_MAX],
+    bytes: usize,
+    pub(crate) descriptors: [RawFd; 2],
+}
+
+impl Reply {
+    pub(crate) fn answer(&self) -> Result<Answer<'_>> {
+        match Answer::parse(&self.frame[..self.bytes]).ok_or(Errno(libc::EPROTO))? {
+            Answer::Failed(errno) => Err(Errno(errno)),
+            answer => Ok(answer),
+        }
+    }
+
+    fn close(&self) {
+        self.descriptors.into_iter().filter(|fd| *fd >= 0).for_each(system::close);
+    }
+}
+
+/// Asks the daemon, over a connection of its own.
+pub(crate) fn ask(request: &Request<'_>, about: Option<RawFd>) -> Result<Reply> {
+    let connection = asked(request, about)?;
+    let reply = answer(connection, answered_late(request));
+    system::close(connection);
+    let reply = reply?;
+    reply.answer().inspect_err(|_| reply.close())?;
+    Ok(reply)
+}
+
+/// A connection over which the daemon was asked.
+pub(crate) fn asked(request: &Request<'_>, about: Option<RawFd>) -> Result<RawFd> {
+    let mut frame = [0; FRAME_BYTES_MAX];
+    let bytes = request.encode(&mut frame).ok_or(Errno(libc::EINVAL))?;
+    let connection = call()?;
+    let iov = [Buffers::from(&frame[..bytes])];
+    // SAFETY: the frame lives as long as the call.
+    let asked = system::send(connection, unsafe { Buffers::new(&iov) }, about, libc::MSG_NOSIGNAL);
+    asked.map(|_| connection).inspect_err(|_| system::close(connection))
+}
+
+/// Whether the answer comes when something has happened, and a signal ends the wait.
+fn answered_late(request: &Request<'_>) -> bool {
+    matches!(
+        request,
+        Request::AwaitRoom { .. } | Request::AwaitEnd | Request::Connect { start: Start::AnswerLate, .. }
+    )
+}
+
+fn answer(connection: RawFd, interruptible: bool) -> Result<Reply> {
+    let mut reply = Reply { frame: [0; FRAME_BYTES_MAX], bytes: 0, descriptors: [-1; 2] };
+    let received = loop {
+        let place = [Buffers::of(&mut reply.frame)];
+        // SAFETY: the frame may be written.
+        match unsafe { system::receive::<2>(connection, &place, 0) } {
+            Err(Errno(libc::EINTR)) if !interruptible => {}
+            // The daemon ended while it was asked.
+            Err(Errno(libc::ECONNRESET)) => break Err(Errno(libc::ENETDOWN)),
+            other => break other,
+        }
+    }?;
+    (reply.bytes, reply.descriptors) = (received.bytes, received.descriptors);
+    if received.descriptors_lost {
+        reply.close();
+        return Err(Errno(libc::EMFILE));
+    }
+    match reply.bytes {
+        0 => Err(Errno(libc::ENETDOWN)),
+        _ => Ok(reply),
+    }
+}
+
+/// Whether there is a daemon.
+pub(crate) fn answers() -> bool {
+    call().map(system::close).is_ok()
+}
+
+/// A connection to the daemon.
+fn call() -> Result<RawFd> {
+    let (address, bytes) = daemon_address().ok_or(Errno(libc::ENETDOWN))?;
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+    // SAFETY: it takes no memory.
+    let fd = unsafe { libc::syscall(libc::SYS_socket, libc::AF_UNIX, kind, 0) } as RawFd;
+    if fd < 0 {
+        return Err(Errno::last());
+    }
+    // SAFETY: the address is read.
+    let connected = unsafe { libc::syscall(libc::SYS_connect, fd, &raw const address, bytes) };
+    if connected != 0 || !is_trusted(fd) {
+        system::close(fd);
+        return Err(Errno(libc::ENETDOWN));
+    }
+    Ok(fd)
+}
+
+/// Root's daemon, or one of the same user: the name that it has could be anybody's.
+fn is_trusted(connection: RawFd) -> bool {
+    let mut who = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: 0 };
+    let mut bytes = size_of::<libc::ucred>() as socklen_t;
+    // SAFETY: the place has room for what it is said to have.
+    let known = unsafe {
+        let place = &raw mut who;
+        libc::syscall(
+            libc::SYS_getsockopt,
+            connection,
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            place,
+            &raw mut bytes,
+        )
+    };
+    // SAFETY: it takes nothing.
+    let me = unsafe { libc::geteuid() };
+    known == 0 && (who.uid == 0 || who.uid == me)
+}
+
+fn daemon_address() -> Option<(libc::sockaddr_un, socklen_t)> {
+    // The standard library's way takes a lock, which a child of `fork` may find held for ever.
+    // SAFETY: the name ends with a zero byte, and so does what is found.
+    let named = unsafe {
+        let text = libc::getenv(VARIABLE.as_ptr());
+        (!text.is_null()).then(|| CStr::from_ptr(text).to_bytes())
+    };
+    let (is_abstract, name) = match named {
+        None => (true, DAEMON.as_bytes()),
+        Some([b'@', name @ ..]) => (true, name),
+        Some(path) => (false, path),
+    };
+    // SAFETY: an address of zeros is one.
+    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    // SAFETY: c_char and u8 are alike.
+    let place: &mut [u8; 108] = unsafe { &mut *(&raw mut address.sun_path).cast() };
+    let start = usize::from(is_abstract);
+    place.get_mut(start..start + name.len())?.copy_from_slice(name);
+    let bytes = size_of::<libc::sa_family_t>() + start + name.len();
+    Some((address, bytes as socklen_t))
+}
