@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 use daemon::Daemon;
+use rustix::process::{Pid, Signal, kill_process};
 use swiftwater_tests::tools;
 
 /// A command under `swiftwater run` that ends with the test, and after 30 s at most.
@@ -51,8 +52,8 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(server) = &mut self.0 {
-            // It may have ended already.
-            let _ = server.kill();
+            // `timeout` passes it on to the program. It may have ended already.
+            let _ = kill_process(Pid::from_child(server), Signal::TERM);
             let _ = server.wait();
         }
     }
