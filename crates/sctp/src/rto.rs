@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::config::RtoConfig;
+use crate::time::Time;
 
 /// Smoothed round-trip time and the timeout that follows from it.
 #[derive(Clone, Debug)]
@@ -10,6 +11,8 @@ pub(crate) struct Rto {
     latest: Option<Duration>,
     srtt: Option<Duration>,
     rttvar: Duration,
+    /// When the path came back from a silence, if nothing was measured since.
+    doubted_at: Option<Time>,
     rto: Duration,
     /// The longest timeout that there was.
     rto_max: Duration,
@@ -17,24 +20,52 @@ pub(crate) struct Rto {
 
 impl Rto {
     pub(crate) fn new(config: &RtoConfig) -> Self {
-        Rto { latest: None, srtt: None, rttvar: Duration::ZERO, rto: config.initial, rto_max: config.initial }
+        Rto {
+            latest: None,
+            srtt: None,
+            rttvar: Duration::ZERO,
+            doubted_at: None,
+            rto: config.initial,
+            rto_max: config.initial,
+        }
     }
 
-    /// Takes one measurement; Karn's rule is the caller's (RFC 9260 §6.3.1 C2 to C7).
+    /// What was sent at that time was answered; Karn's rule is the caller's.
+    pub(crate) fn on_answer(&mut self, now: Time, sent_at: Time, config: &RtoConfig) {
+        if self.doubted_at.is_some_and(|at| sent_at < at) {
+            self.restore(config);
+        } else {
+            self.measure(now.saturating_since(sent_at), config);
+        }
+    }
+
+    /// Takes one measurement (RFC 9260 §6.3.1 C2 to C7).
     pub(crate) fn measure(&mut self, rtt: Duration, config: &RtoConfig) {
         self.latest = Some(rtt);
         match self.srtt {
-            None => {
-                self.srtt = Some(rtt);
-                self.rttvar = rtt / 2;
-            }
-            Some(srtt) => {
+            Some(srtt) if self.doubted_at.is_none() => {
                 let error = srtt.abs_diff(rtt);
                 self.rttvar = self.rttvar * 3 / 4 + error / 4;
                 self.srtt = Some(srtt * 7 / 8 + rtt / 8);
             }
+            _ => {
+                self.srtt = Some(rtt);
+                self.rttvar = rtt / 2;
+                self.doubted_at = None;
+            }
         }
         self.restore(config);
+    }
+
+    /// The path was silent and answers again. What left before may have waited for the end of that and says nothing; the
+    /// first measurement of what leaves from now on counts as the first of all.
+    pub(crate) fn doubt(&mut self, now: Time) {
+        self.doubted_at = Some(now);
+    }
+
+    /// Whether nothing is known that would still hold.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.srtt.is_none() || self.doubted_at.is_some()
     }
 
     /// Takes back what was doubled.
@@ -89,18 +120,39 @@ impl Rto {
 mod tests {
     use super::*;
 
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
     #[test]
     fn follows_the_rules_of_section_6_3() {
         let config = RtoConfig::default();
         let mut rto = Rto::new(&config);
-        assert_eq!(rto.current(), Duration::from_secs(1));
-        rto.measure(Duration::from_millis(800), &config);
-        assert_eq!(rto.current(), Duration::from_millis(800 + 4 * 400));
-        rto.measure(Duration::from_millis(1), &config);
+        assert_eq!(rto.current(), ms(1000));
+        rto.measure(ms(800), &config);
+        assert_eq!(rto.current(), ms(800 + 4 * 400));
+        rto.measure(ms(1), &config);
         assert!(rto.current() >= config.min);
         for _ in 0..20 {
             rto.back_off(&config);
         }
         assert_eq!(rto.current(), config.max);
+    }
+
+    #[test]
+    fn what_left_before_the_end_of_a_silence_says_nothing() {
+        let config = RtoConfig::default();
+        let mut rto = Rto::new(&config);
+        assert!(rto.is_unknown());
+        rto.measure(ms(500), &config);
+        assert!(!rto.is_unknown());
+        let back = Time::ZERO + ms(3000);
+        rto.doubt(back);
+        rto.on_answer(back + ms(10), Time::ZERO + ms(600), &config);
+        assert!(rto.is_unknown());
+        assert_eq!((rto.srtt(), rto.current()), (Some(ms(500)), ms(1500)), "what was known holds until then");
+        rto.on_answer(back + ms(20), back, &config);
+        assert!(!rto.is_unknown());
+        assert_eq!((rto.srtt(), rto.rttvar()), (Some(ms(20)), Some(ms(10))));
     }
 }

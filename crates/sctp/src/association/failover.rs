@@ -139,6 +139,9 @@ impl Association {
         path.errors = 0;
         path.counts.suspicions_mistaken += u64::from(path.suspicion.end(cx.now, asked_at));
         let old = std::mem::replace(&mut path.state, PathState::Active);
+        if !matches!(old, PathState::Unconfirmed | PathState::Active) {
+            path.rto.doubt(cx.now);
+        }
         self.paths_changed |= old == PathState::Unconfirmed;
         match old {
             PathState::Unconfirmed => self.tell_path(cx, path_id, PathChange::Confirmed, reason),

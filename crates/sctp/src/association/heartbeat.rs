@@ -62,9 +62,10 @@ impl Association {
         path.heartbeat_at = Some(idle_since + interval + rto / 2 + random_below(cx.random, rto));
     }
 
-    /// A path that the user named is confirmed, but nothing is known of it, and multipath wants to know.
+    /// A path that the user named is confirmed, or one is back after a silence, but how fast it is now is not known, and
+    /// multipath wants to know.
     fn wants_round_trip(&self, path_id: usize) -> bool {
-        self.outbound.is_multipath() && self.paths[path_id].rto.srtt().is_none()
+        self.outbound.is_multipath() && self.paths[path_id].rto.is_unknown()
     }
 
     /// A heartbeat was not answered within the RTO.
@@ -156,32 +157,36 @@ impl Association {
         self.push_control(bytes, Some(path_id));
     }
 
+    /// It counts for the path that was asked, wherever it came in (RFC 9260 §8.3).
     pub(super) fn handle_heartbeat_ack<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
-        path_id: usize,
         ack: &HeartbeatAck<'_>,
     ) {
-        let sent_at = match self.handle_mtu_probe_ack(cx.now, path_id, ack.info) {
-            Some(sent_at) => sent_at,
-            None => {
-                let path = &mut self.paths[path_id];
-                // RFC 9260 §5.4: only the nonce that went to this very address confirms it.
-                let Some(sent_at) = path.end_probe(ack.info) else { return };
-                // An older one may have waited on the way until the path was back.
-                if path.rto.srtt().is_none() || !path.awaits_answer() {
-                    path.rto.measure(cx.now.saturating_since(sent_at), &self.config.rto);
-                } else {
-                    path.rto.restore(&self.config.rto);
-                }
-                sent_at
-            }
-        };
+        let ended =
+            (0..self.paths.len()).find_map(|id| Some((id, self.end_heartbeat(cx.now, id, ack.info)?)));
+        let Some((path_id, sent_at)) = ended else { return };
         self.errors = 0;
         if self.paths[path_id].suspicion.holds(cx.now) {
             self.paths[path_id].errors = 0;
             return;
         }
         self.path_answered(cx, path_id, sent_at, PathReason::Heartbeat);
+    }
+
+    /// When the heartbeat with this nonce left on a path, if it was there (RFC 9260 §5.4: that address alone is confirmed).
+    fn end_heartbeat(&mut self, now: Time, path_id: usize, nonce: &[u8]) -> Option<Time> {
+        if let Some(sent_at) = self.handle_mtu_probe_ack(now, path_id, nonce) {
+            return Some(sent_at);
+        }
+        let path = &mut self.paths[path_id];
+        let sent_at = path.end_probe(nonce)?;
+        // An older one may have waited on the way until the path was back.
+        if path.rto.srtt().is_none() || !path.awaits_answer() {
+            path.rto.on_answer(now, sent_at, &self.config.rto);
+        } else {
+            path.rto.restore(&self.config.rto);
+        }
+        Some(sent_at)
     }
 }

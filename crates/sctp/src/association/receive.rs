@@ -187,7 +187,7 @@ impl Association {
             CookieAck::KIND => self.handle_cookie_ack(cx),
             Heartbeat::KIND => self.answer_heartbeat(path_id, raw),
             HeartbeatAck::KIND => match HeartbeatAck::parse(raw) {
-                Ok(ack) => self.handle_heartbeat_ack(cx, path_id, &ack),
+                Ok(ack) => self.handle_heartbeat_ack(cx, &ack),
                 Err(_) => self.discard_chunk(),
             },
             // RFC 9260 §8.5.1 B and C: the tag is ours, so it was not reflected.

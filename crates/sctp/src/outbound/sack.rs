@@ -392,7 +392,7 @@ fn measure(
     let (sent_at, mark) = (sent.sent_at, sent.mark);
     let rtt = sent.first_transmission.then(|| now.saturating_since(sent_at));
     if let Some(rtt) = rtt {
-        path.rto.measure(rtt, &config.rto);
+        path.rto.on_answer(now, sent_at, &config.rto);
         path.rack.measure(now, rtt);
     }
     let rate = path.delivery.sample(&mark, sent_at, path.rack.min_rtt());

@@ -256,8 +256,22 @@ fn heartbeats_that_wait_until_a_path_is_back_do_not_make_it_slow() {
     two.run_to(down.end + Duration::from_millis(100));
     let path = &two.paths()[0];
     assert_eq!((path.state, path.rto), (PathState::Active, Duration::from_secs(1)));
-    // The last of them has waited for up to 250 ms, and counts for an eighth.
-    assert!(path.srtt.is_some_and(|srtt| srtt < 3 * round_trip), "{path:?}");
+    assert!(path.srtt.is_some_and(|srtt| srtt < 2 * round_trip), "{path:?}");
+}
+
+#[test]
+fn how_long_a_line_paused_says_nothing_of_it_later() {
+    let round_trip = Duration::from_millis(20);
+    let down = Duration::from_secs(5)..Duration::from_secs(8);
+    let paused = PipeConfig { when_down: WhenDown::Wait, ..line(round_trip, std::slice::from_ref(&down)) };
+    let config = AssociationConfig { multipath: Multipath::Always, ..AssociationConfig::default() };
+    let mut two = Two::new(11, [paused, line(round_trip, &[])], &config);
+    // So little that the other line could carry it for good.
+    two.sends(Source::bursts(u64::MAX, Time::ZERO, Duration::from_millis(50), 10, MESSAGE_BYTES));
+    two.run_to(down.end + Duration::from_millis(500));
+    let path = &two.paths()[0];
+    assert_eq!(path.state, PathState::Active);
+    assert!(path.srtt.is_some_and(|srtt| srtt < 2 * round_trip), "{path:?}");
 }
 
 #[test]

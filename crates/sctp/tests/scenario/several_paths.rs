@@ -85,24 +85,28 @@ fn a_listed_address_is_probed_before_it_is_used() {
 }
 
 #[test]
-fn a_nonce_that_went_elsewhere_verifies_nothing() {
+fn the_nonce_verifies_the_address_that_it_went_to() {
     let mut peer = established(2, AssociationConfig::default(), &[SECOND]);
     peer.expects("COOKIE ACK");
     peer.waits(Duration::ZERO);
-    let (_, packet) = peer.hears_on();
+    let (to, packet) = peer.hears_on();
+    assert_eq!(to.ip(), SECOND);
+    let mut nonce = Vec::new();
     each_chunk(&packet, |chunk| {
         if let Chunk::Heartbeat(heartbeat) = chunk {
-            // From the first address, and with one bit wrong from the second.
-            peer.sends().chunk(|_, out| HeartbeatAck { info: heartbeat.info }.write(out)).go();
-            let mut wrong = heartbeat.info.to_vec();
-            wrong[0] ^= 1;
-            let home = peer.address;
-            peer.address.set_ip(SECOND);
-            peer.sends().chunk(|_, out| HeartbeatAck { info: &wrong }.write(out)).go();
-            peer.address = home;
+            nonce = heartbeat.info.to_vec();
         }
     });
+    let mut wrong = nonce.clone();
+    wrong[0] ^= 1;
+    let home = peer.address;
+    peer.address.set_ip(SECOND);
+    peer.sends().chunk(|_, out| HeartbeatAck { info: &wrong }.write(out)).go();
     assert_eq!(active(&peer), [true, false]);
+    // RFC 9260 §8.3: whatever address the answer comes from.
+    peer.address = home;
+    peer.sends().chunk(|_, out| HeartbeatAck { info: &nonce }.write(out)).go();
+    assert_eq!(active(&peer), [true, true]);
 }
 
 #[test]
