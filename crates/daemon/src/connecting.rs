@@ -1,6 +1,6 @@
 //! `connect`, `sctp_connectx`, and associations that begin with a message.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ impl Sockets {
         &self,
         socket: &Socket,
         seen: SocketAddr,
-        hosts: Vec<std::net::IpAddr>,
+        hosts: Vec<IpAddr>,
         init: InitMessage,
         theirs: &OwnedFd,
     ) -> Result<Arc<Member>, Errno> {
@@ -69,7 +69,7 @@ impl Sockets {
         let member = Arc::new(Member::new(self.next_association(), seen, inner.settings.tuning.clone()));
         inner.members.insert(member.id, Arc::clone(&member));
         let stack = self.stack_for(&inner, init);
-        let server = self.address(hosts, seen.port());
+        let server = self.address(&inner, hosts, seen.port());
         socket.take_turn(Turn::Connect { stack, port: bound.port, server, member: Arc::clone(&member) })?;
         Ok(member)
     }
@@ -78,7 +78,7 @@ impl Sockets {
         self: &Arc<Self>,
         socket: &Arc<Socket>,
         seen: SocketAddr,
-        hosts: Vec<std::net::IpAddr>,
+        hosts: Vec<IpAddr>,
         (start, init): (Start, InitMessage),
     ) -> Result<Arc<Member>, Errno> {
         let mut inner = socket.lock();
@@ -94,7 +94,7 @@ impl Sockets {
             return Err(Errno::ADDRNOTAVAIL);
         }
         let stack = self.stack_for(&inner, init);
-        let server = self.address(hosts, seen.port());
+        let server = self.address(&inner, hosts, seen.port());
         drop(inner);
         Ok(many::begin(self, socket, seen, Origin::Connecting { stack, port, server, start }))
     }
@@ -105,10 +105,8 @@ impl Sockets {
         self.stack.with_options(&Options { local_addresses: inner.local_scope(), ..options })
     }
 
-    /// All hosts carry SCTP in the same UDP port.
-    fn address(&self, hosts: Vec<std::net::IpAddr>, port: u16) -> Address {
-        let udp_port = Some(self.stack.udp_port()).filter(|port| *port != 0);
-        Address { hosts, port, udp_port }
+    fn address(&self, inner: &Inner, hosts: Vec<IpAddr>, port: u16) -> Address {
+        Address { hosts, port, udp_port: inner.settings.tuning.peer_udp_port(self.stack.udp_port()) }
     }
 }
 

@@ -241,6 +241,8 @@ pub struct PathOptions {
     pub mtu_bytes: Option<usize>,
     /// Delay of a SACK for what comes on this path and waits for more (spp_sackdelay).
     pub sack_delay: Option<Duration>,
+    /// The peer's UDP encapsulation port there (SCTP_REMOTE_UDP_ENCAPS_PORT), until its packets come from another (RFC 6951 §5.4).
+    pub udp_port: Option<u16>,
 }
 
 /// Settings of an endpoint.

@@ -62,6 +62,17 @@ fn a_socket_has_any_number_of_associations() {
 }
 
 #[test]
+fn a_program_says_which_udp_port_its_peer_has() {
+    let (theirs, ours) = (Daemon::start("encapsulation-theirs"), Daemon::start("encapsulation-ours"));
+    let program = compiled("encapsulation", "encapsulation");
+    let mut server = theirs.run(&program).arg("serve").spawn().expect("the command starts");
+    theirs.await_listener(6400);
+    let client = ours.run(&program).args(["client", &theirs.udp_port().to_string()]).output();
+    assert_success("client", &client.expect("the command starts"));
+    assert!(server.wait().expect("it ends").success());
+}
+
+#[test]
 fn what_a_killed_program_has_sent_arrives() {
     run("deaths", &["sender"]);
 }

@@ -369,14 +369,17 @@ fn thresholds(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     Ok(value.u16(tuning.primary_left_after).pad(THRESHOLDS_BYTES).finish())
 }
 
-/// `struct sctp_udpencaps`. The daemon's sockets carry all, so a port is only kept.
+/// `struct sctp_udpencaps`. Where it says that no UDP is to carry SCTP, the port stays as it is.
 fn set_encapsulation_port(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let value = Value::exactly(value, PORT_BYTES)?;
     let port = u16::from_be(value.u16(136));
-    match access.subject(value.i32(0), value.place(8), Errno::INVAL)? {
+    let subject = access.subject(value.i32(0), value.place(8), Errno::INVAL)?;
+    match &subject {
         Subject::Future => access.inner.settings.tuning.encapsulation_port = port,
         Subject::Association(member) | Subject::Path(member, _) => member.tuning().encapsulation_port = port,
     }
+    let udp_port = Some(port).filter(|port| *port != 0);
+    subject.change(&PathOptions { udp_port, ..PathOptions::default() });
     Ok(())
 }
 

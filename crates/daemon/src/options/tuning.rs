@@ -170,6 +170,16 @@ impl Tuning {
         }
     }
 
+    /// The UDP port of peers to be, of a host that uses this one itself. `None`: no UDP carries SCTP there.
+    pub(crate) fn peer_udp_port(&self, own: u16) -> Option<u16> {
+        match (own, self.encapsulation_port) {
+            (0, _) => None,
+            // SCTP directly in IP is another link's.
+            (own, 0) => Some(own),
+            (_, port) => Some(port),
+        }
+    }
+
     /// A size that all paths are to keep to, where it is not found out.
     pub(super) fn fixed_mtu(&self) -> Option<PathOptions> {
         let fixed = self.path_mtu > 0 && self.has(flags::PMTUD_DISABLE);

@@ -89,8 +89,16 @@ impl Association {
         for path_id in 0..self.paths.len() {
             if only.is_none_or(|only| only == path_id) {
                 change_path(&mut self.paths[path_id], options);
+                self.change_port(path_id, options);
                 self.change_heartbeats(cx, path_id, options);
             }
+        }
+    }
+
+    fn change_port(&mut self, path_id: usize, options: &PathOptions) {
+        if let Some(port) = options.udp_port {
+            self.paths[path_id].remote.set_port(port);
+            self.paths_changed = true;
         }
     }
 
@@ -136,6 +144,7 @@ fn changes(old: &AssociationConfig, new: &AssociationConfig) -> PathOptions {
         mtu_discovery: changed(old.path_mtu_discovery, new.path_mtu_discovery),
         mtu_bytes: None,
         sack_delay: changed(old.sack_delay, new.sack_delay),
+        udp_port: None,
     }
 }
 

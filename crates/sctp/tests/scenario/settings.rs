@@ -129,6 +129,18 @@ fn timeouts_keep_to_limits_that_change() {
 }
 
 #[test]
+fn the_peer_has_the_udp_port_that_was_set_until_it_sends_from_another() {
+    let mut peer = Peer::established(11);
+    let at_first = peer.address.port();
+    set_path(&mut peer, None, PathOptions { udp_port: Some(4321), ..PathOptions::default() }).unwrap();
+    peer.app_sends(SendInfo::default(), &b"?"[..]);
+    assert_eq!(peer.hears_on().0.port(), 4321);
+    peer.sends().sack(0, &[]).go();
+    peer.app_sends(SendInfo::default(), &b"?"[..]);
+    assert_eq!(peer.hears_on().0.port(), at_first);
+}
+
+#[test]
 fn one_path_is_not_probed_and_the_other_is() {
     let mut peer = with_two_paths(6);
     let off = PathOptions { heartbeats: Some(false), ..PathOptions::default() };

@@ -19,6 +19,8 @@ pub(crate) struct Daemon {
     pub(crate) process: Child,
     /// Where it is, as `SWIFTWATER_DAEMON` names it.
     pub(crate) place: String,
+    /// What it says of itself when it is ready.
+    said: String,
 }
 
 #[allow(dead_code, reason = "not all test programs need all")]
@@ -47,7 +49,14 @@ impl Daemon {
         let mut line = String::new();
         BufReader::new(process.stderr.as_mut().expect("it is piped")).read_line(&mut line).expect("a line");
         assert!(line.contains("SCTP in UDP, port "), "{line}");
-        Daemon { process, place }
+        Daemon { process, place, said: line }
+    }
+
+    /// The UDP port that carries its SCTP.
+    pub(crate) fn udp_port(&self) -> u16 {
+        let port =
+            self.said.split("SCTP in UDP, port ").nth(1).and_then(|rest| rest.split_whitespace().next());
+        port.and_then(|port| port.parse().ok()).expect("a port")
     }
 
     /// A program under `swiftwater run`.
