@@ -88,7 +88,7 @@ impl std::fmt::Debug for Addresses<'_> {
 pub enum Start {
     /// At once, and so comes the answer.
     Now = 0,
-    /// At once. Of one-to-many, the answer comes when it is known how that ends.
+    /// At once, and the answer comes when it is known how that ends.
     AnswerLate = 1,
     /// Of one-to-many: with the first message for it. Otherwise at once.
     WithMessage = 2,

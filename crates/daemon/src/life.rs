@@ -109,7 +109,6 @@ async fn connect(
         }
         Err(error) => {
             let error = errno::of_connect(&error);
-            member.set_failed(error);
             // Whoever finds the carrier writable finds the error, and finds that it may try again.
             socket.page.set_error(error);
             {
@@ -119,6 +118,7 @@ async fn connect(
                 socket.set_stage(&mut inner, State::Idle);
                 empty(&socket.line);
             }
+            member.set_failed(error);
             pump::tell(socket, notify::cannot_start(member, |kind| member.wants(kind))).await;
             true
         }

@@ -65,15 +65,15 @@ impl Sockets {
             Request::Listen { backlog: 0 } => self.unlisten(&socket, &descriptor)?,
             Request::Listen { backlog } => self.listen(&socket, backlog, &descriptor)?,
             Request::Connect { peer, start, init } => {
+                let patience = (start == Start::AnswerLate).then(|| self.patience()).transpose()?;
                 let member = self.connect(&socket, peer, (start, init), &descriptor)?;
                 if start == Start::Now {
                     settle().await;
                 }
-                if start == Start::AnswerLate && socket.style == Style::OneToMany {
-                    let _patience = self.patience()?;
-                    if let Outcome::Failed(error) = member.set_up_ended().await {
-                        return Err(error);
-                    }
+                if patience.is_some()
+                    && let Outcome::Failed(error) = member.set_up_ended().await
+                {
+                    return Err(error);
                 }
                 return Ok(Answer::Association(member.id).into());
             }

@@ -32,7 +32,11 @@ impl Reply {
 /// Asks the daemon, over a connection of its own.
 pub(crate) fn ask(request: &Request<'_>, about: Option<RawFd>) -> Result<Reply> {
     let connection = asked(request, about)?;
-    let reply = answer(connection, answered_late(request));
+    let late = answered_late(request);
+    if let Some(fd) = about.filter(|_| late) {
+        system::wait_no_longer_than_to_send(connection, fd);
+    }
+    let reply = answer(connection, late);
     system::close(connection);
     let reply = reply?;
     reply.answer().inspect_err(|_| reply.close())?;
@@ -50,7 +54,8 @@ pub(crate) fn asked(request: &Request<'_>, about: Option<RawFd>) -> Result<RawFd
     asked.map(|_| connection).inspect_err(|_| system::close(connection))
 }
 
-/// Whether the answer comes when something has happened, and a signal ends the wait.
+/// Whether the answer comes when something has happened: signals and the time limit for sending end that wait as they end those
+/// in the kernel.
 fn answered_late(request: &Request<'_>) -> bool {
     matches!(
         request,

@@ -122,16 +122,15 @@ pub(crate) fn connect(fd: RawFd, descriptor: &Descriptor, peer: &[SocketAddr]) -
     let wait = !system::is_nonblocking(fd);
     let start = if wait { Start::AnswerLate } else { Start::Now };
     match begin(fd, peer, start, InitMessage::default()) {
+        // The time that `SO_SNDTIMEO` gives is over.
+        Err(Errno(libc::EAGAIN)) => (0, Err(Errno(libc::EINPROGRESS))),
         Err(error) => (0, Err(error)),
         Ok(association) if !wait => (association, Err(Errno(libc::EINPROGRESS))),
-        Ok(association) => match descriptor.page().state() {
-            State::Many | State::ManyListening => (association, Ok(())),
-            _ => (association, await_connection(fd, descriptor)),
-        },
+        Ok(association) => (association, Ok(())),
     }
 }
 
-/// Begins an association, or on a one-to-many socket sets it up if the answer is to come late; says which.
+/// Begins an association, or sets it up if the answer is to come late; says which.
 fn begin(fd: RawFd, peer: &[SocketAddr], start: Start, init: InitMessage) -> Result<u32> {
     let peer = Addresses::new(peer).ok_or(Errno(libc::EINVAL))?;
     association(&ask(&Request::Connect { peer, start, init }, Some(fd))?)

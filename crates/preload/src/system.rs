@@ -229,15 +229,31 @@ pub(crate) fn receive_timeout(fd: RawFd) -> Option<libc::timespec> {
     time_limit(fd, libc::SO_RCVTIMEO)
 }
 
+/// Gives what is received from one descriptor the time limit that another has for what it sends.
+pub(crate) fn wait_no_longer_than_to_send(receiver: RawFd, sender: RawFd) {
+    let Some(limit) = time_value(sender, libc::SO_SNDTIMEO) else { return };
+    let bytes = size_of::<libc::timeval>();
+    // SAFETY: the value is read.
+    unsafe {
+        let value = &raw const limit;
+        libc::syscall(libc::SYS_setsockopt, receiver, libc::SOL_SOCKET, libc::SO_RCVTIMEO, value, bytes)
+    };
+}
+
 fn time_limit(fd: RawFd, name: c_int) -> Option<libc::timespec> {
+    let value = time_value(fd, name)?;
+    Some(libc::timespec { tv_sec: value.tv_sec, tv_nsec: value.tv_usec * 1000 })
+}
+
+/// A time limit, if there is one.
+fn time_value(fd: RawFd, name: c_int) -> Option<libc::timeval> {
     let mut value = libc::timeval { tv_sec: 0, tv_usec: 0 };
     let mut bytes = size_of::<libc::timeval>() as libc::socklen_t;
     // SAFETY: the value has room for what it is said to have.
     let done = unsafe {
         libc::syscall(libc::SYS_getsockopt, fd, libc::SOL_SOCKET, name, &raw mut value, &raw mut bytes)
     };
-    let limited = done == 0 && (value.tv_sec, value.tv_usec) != (0, 0);
-    limited.then_some(libc::timespec { tv_sec: value.tv_sec, tv_nsec: value.tv_usec * 1000 })
+    (done == 0 && (value.tv_sec, value.tv_usec) != (0, 0)).then_some(value)
 }
 
 /// The name of the other end of an AF_UNIX socket, in the abstract namespace, if that is what the descriptor is.

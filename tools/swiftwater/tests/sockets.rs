@@ -57,6 +57,11 @@ fn misuse_fails_as_with_the_kernel() {
 }
 
 #[test]
+fn signals_and_time_limits_end_the_wait_for_a_peer() {
+    run("signals", &[]);
+}
+
+#[test]
 fn a_socket_has_any_number_of_associations() {
     run("many", &[]);
 }

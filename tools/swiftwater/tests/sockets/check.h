@@ -23,6 +23,14 @@
 #define IPPROTO_SCTP 132
 #endif
 
+enum { SCTP_REMOTE_UDP_ENCAPS_PORT = 132 };
+
+struct udpencaps {
+    int32_t assoc_id;
+    struct sockaddr_storage address __attribute__((aligned(8)));
+    uint16_t port;
+};
+
 #define CHECK(holds)                                                                               \
     do {                                                                                           \
         if (!(holds)) {                                                                            \

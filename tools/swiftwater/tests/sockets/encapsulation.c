@@ -1,13 +1,7 @@
 /* SCTP_REMOTE_UDP_ENCAPS_PORT: a server whose daemon has another UDP port. "serve", and "client UDPPORT" under another daemon. */
 #include "check.h"
 
-enum { SCTP_REMOTE_UDP_ENCAPS_PORT = 132, SCTP_PRIMARY_ADDR = 6, PORT = 6400, CLIENTS = 2 };
-
-struct udpencaps {
-    int32_t assoc_id;
-    struct sockaddr_storage address __attribute__((aligned(8)));
-    uint16_t port;
-};
+enum { SCTP_PRIMARY_ADDR = 6, PORT = 6400, CLIENTS = 2 };
 
 static void serve(void)
 {
