@@ -5,8 +5,14 @@
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
-use crate::process::Process;
+use sctp_wire::chunk::{Init, InitAck};
+use sctp_wire::packet::{self, Header, Packet};
+use sctp_wire::parameter::Parameters;
+use sctp_wire::{Tsn, VerificationTag};
+
+use crate::process::{PATIENCE, Process};
 use crate::tools;
 
 /// The SCTP port of `echo_server`. It gives back whole messages of up to 10,240 bytes.
@@ -51,13 +57,13 @@ pub fn available() -> bool {
 /// Starts `echo_server`: it gives every message back on its stream, with its PPID and its order, and prints it.
 #[must_use]
 pub fn echo_server(udp: UdpPorts) -> Process {
-    server("echo_server", udp)
+    server("echo_server", ECHO_PORT, udp)
 }
 
 /// Starts `discard_server`: it prints a line for every message; [`Discarded::parse`] reads it.
 #[must_use]
 pub fn discard_server(udp: UdpPorts) -> Process {
-    server("discard_server", udp)
+    server("discard_server", DISCARD_PORT, udp)
 }
 
 /// Starts `client`: it sends each line of its input, newline included, and prints what it receives.
@@ -88,7 +94,7 @@ pub fn tsctp_client(sctp_port: u16, udp: UdpPorts, count: usize, bytes: usize, u
 #[must_use]
 pub fn tsctp_server(sctp_port: u16, udp: UdpPorts) -> Process {
     let mut process = Process::start(&mut tsctp(sctp_port, udp));
-    wait_for_socket(udp.theirs, &mut process);
+    wait_for_listener(sctp_port, udp, &mut process);
     process
 }
 
@@ -153,9 +159,9 @@ impl Totals {
     }
 }
 
-fn server(name: &str, udp: UdpPorts) -> Process {
+fn server(name: &str, sctp_port: u16, udp: UdpPorts) -> Process {
     let mut process = Process::start(program(name).args([udp.theirs, udp.ours].map(|port| port.to_string())));
-    wait_for_socket(udp.theirs, &mut process);
+    wait_for_listener(sctp_port, udp, &mut process);
     process
 }
 
@@ -173,15 +179,45 @@ fn program(name: &str) -> Command {
     command
 }
 
-/// The programs do not say when they are ready: their bound port does, and the listen follows at once.
-fn wait_for_socket(udp_port: u16, process: &mut Process) {
-    // The port of a local address in that table, in hexadecimal.
-    let entry = format!(":{udp_port:04X} ");
-    let deadline = std::time::Instant::now() + crate::process::PATIENCE;
-    while !std::fs::read_to_string("/proc/net/udp").is_ok_and(|table| table.contains(&entry)) {
-        assert!(std::time::Instant::now() < deadline, "{process:?} does not open its UDP port");
-        std::thread::sleep(std::time::Duration::from_millis(20));
+/// The programs do not say when they are ready: an INIT is answered with INIT ACK then, and with ABORT or nothing before. It leaves
+/// no state there (RFC 9260 §5.1).
+fn wait_for_listener(sctp_port: u16, udp: UdpPorts, process: &mut Process) {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, udp.ours)).expect("our UDP port is free");
+    socket.set_read_timeout(Some(Duration::from_millis(20))).expect("sockets have time limits");
+    let init = init_to(sctp_port);
+    let deadline = Instant::now() + PATIENCE;
+    let mut answer = [0; 2048];
+    loop {
+        assert!(Instant::now() < deadline, "{process:?} does not listen");
+        // Nobody may be there yet, which the system reports at the next call.
+        let _ = socket.send_to(&init, (Ipv4Addr::LOCALHOST, udp.theirs));
+        match socket.recv(&mut answer) {
+            Ok(bytes) if is_init_ack(&answer[..bytes]) => return,
+            _ => std::thread::sleep(Duration::from_millis(20)),
+        }
     }
+}
+
+fn init_to(sctp_port: u16) -> Vec<u8> {
+    let mut packet = Vec::new();
+    let header = Header { source_port: 1, destination_port: sctp_port, verification_tag: VerificationTag(0) };
+    packet::write_header(&header, &mut packet);
+    let init = Init {
+        initiate_tag: VerificationTag(1),
+        a_rwnd: 65_536,
+        outbound_streams: 1,
+        inbound_streams: 1,
+        initial_tsn: Tsn(1),
+        parameters: Parameters::new(&[]),
+    };
+    init.write(&mut packet);
+    packet::finish(&mut packet);
+    packet
+}
+
+fn is_init_ack(packet: &[u8]) -> bool {
+    let first = Packet::parse(packet).ok().and_then(|packet| packet.chunks().next()?.ok());
+    first.is_some_and(|chunk| chunk.kind == InitAck::KIND)
 }
 
 #[cfg(test)]
