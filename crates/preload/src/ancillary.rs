@@ -1,5 +1,9 @@
 //! What goes with messages, in and out of C structures (RFC 6458 §5.3).
 
+use std::marker::PhantomData;
+use std::net::IpAddr;
+use std::ptr;
+
 use carrier::page::Wants;
 use carrier::record::{Flags, Header, Kind};
 use carrier::request::InitMessage;
@@ -77,36 +81,6 @@ impl SendInfo {
         Ok(())
     }
 
-    /// Reads the ancillary data of a message to send.
-    ///
-    /// # Safety
-    ///
-    /// `message` describes memory that may be read.
-    pub(crate) unsafe fn read(message: &msghdr) -> Result<SendInfo> {
-        let mut info = SendInfo::by_default();
-        let mut rest = message.msg_controllen;
-        let mut at = message.msg_control.cast::<u8>().cast_const();
-        // What is no whole header is none.
-        while rest >= size_of::<cmsghdr>() {
-            if !can_be_bytes(at) {
-                return Err(Errno(libc::EFAULT));
-            }
-            // SAFETY: as the caller says. It may lie anywhere.
-            let header = unsafe { at.cast::<cmsghdr>().read_unaligned() };
-            if !(size_of::<cmsghdr>()..=rest).contains(&header.cmsg_len) {
-                return Err(Errno(libc::EINVAL));
-            }
-            if header.cmsg_level == IPPROTO_SCTP {
-                let data = at.wrapping_add(size_of::<cmsghdr>());
-                // SAFETY: as much is there as the header says.
-                unsafe { info.add(&Entry { header, data }) }?;
-            }
-            let whole = header.cmsg_len.next_multiple_of(size_of::<usize>());
-            (at, rest) = (at.wrapping_add(whole), rest.saturating_sub(whole));
-        }
-        Ok(info)
-    }
-
     /// # Safety
     ///
     /// The entry's data may be read as far as its length says.
@@ -137,7 +111,7 @@ impl SendInfo {
                     self.init = InitMessage { streams_out, streams_in_max, attempts_max, timeout_max_ms };
                     Ok(())
                 }
-                // More addresses of a peer to be; it is found by the one in the message's name.
+                // They are read where the message sets an association up.
                 SCTP_DSTADDRV4 | SCTP_DSTADDRV6 => Ok(()),
                 // Without authentication there is no key to choose.
                 SCTP_AUTHINFO => value::<u16>(entry).map(drop),
@@ -147,10 +121,93 @@ impl SendInfo {
     }
 }
 
+/// The ancillary data of a message to send, where the program has it.
+#[derive(Clone, Copy)]
+pub(crate) struct Control<'a> {
+    at: *const u8,
+    bytes: usize,
+    lent: PhantomData<&'a [u8]>,
+}
+
+impl<'a> Control<'a> {
+    pub(crate) const NONE: Control<'static> = Control { at: ptr::null(), bytes: 0, lent: PhantomData };
+
+    /// # Safety
+    ///
+    /// `message` describes memory that may be read.
+    pub(crate) unsafe fn of(message: &'a msghdr) -> Self {
+        let at = message.msg_control.cast::<u8>().cast_const();
+        Control { at, bytes: message.msg_controllen, lent: PhantomData }
+    }
+
+    /// What it says of the message.
+    pub(crate) fn info(mut self) -> Result<SendInfo> {
+        let mut info = SendInfo::by_default();
+        while let Some(entry) = self.next()? {
+            // SAFETY: as much is there as the header says.
+            unsafe { info.add(&entry) }?;
+        }
+        Ok(info)
+    }
+
+    /// The addresses that a peer to be has beside the one that the message is for.
+    pub(crate) fn further_hosts(mut self) -> Result<Vec<IpAddr>> {
+        let mut hosts = Vec::new();
+        while let Some(entry) = self.next()? {
+            // SAFETY: as much is there as the header says.
+            hosts.extend(unsafe { entry.host() }?);
+        }
+        Ok(hosts)
+    }
+
+    /// The next entry of our level. What is no whole header is none.
+    fn next(&mut self) -> Result<Option<Entry>> {
+        while self.bytes >= size_of::<cmsghdr>() {
+            let (at, rest) = (self.at, self.bytes);
+            if !can_be_bytes(at) {
+                return Err(Errno(libc::EFAULT));
+            }
+            // SAFETY: as who has made it says. It may lie anywhere.
+            let header = unsafe { at.cast::<cmsghdr>().read_unaligned() };
+            if !(size_of::<cmsghdr>()..=rest).contains(&header.cmsg_len) {
+                return Err(Errno(libc::EINVAL));
+            }
+            let whole = header.cmsg_len.next_multiple_of(size_of::<usize>());
+            (self.at, self.bytes) = (at.wrapping_add(whole), rest.saturating_sub(whole));
+            if header.cmsg_level == IPPROTO_SCTP {
+                return Ok(Some(Entry { header, data: at.wrapping_add(size_of::<cmsghdr>()) }));
+            }
+        }
+        Ok(None)
+    }
+}
+
 /// A piece of ancillary data.
 struct Entry {
     header: cmsghdr,
     data: *const u8,
+}
+
+impl Entry {
+    /// The address in it, if that is what it is for. What follows the address does not count.
+    ///
+    /// # Safety
+    ///
+    /// The data may be read as far as the length says.
+    unsafe fn host(&self) -> Result<Option<IpAddr>> {
+        let bytes = self.header.cmsg_len - size_of::<cmsghdr>();
+        // SAFETY: as the caller says.
+        unsafe {
+            match self.header.cmsg_type {
+                SCTP_DSTADDRV4 if bytes >= 4 => Ok(Some(self.data.cast::<[u8; 4]>().read_unaligned().into())),
+                SCTP_DSTADDRV6 if bytes >= 16 => {
+                    Ok(Some(self.data.cast::<[u8; 16]>().read_unaligned().into()))
+                }
+                SCTP_DSTADDRV4 | SCTP_DSTADDRV6 => Err(Errno(libc::EINVAL)),
+                _ => Ok(None),
+            }
+        }
+    }
 }
 
 /// The value of an entry, which has the length that it is to have.

@@ -1,6 +1,7 @@
 //! Sending. What can be wrong is found before anything is handed over, in the page; then the kernel waits, or does not, as
 //! the descriptor wants it.
 
+use std::iter;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::sync::atomic::AtomicU32;
@@ -10,7 +11,7 @@ use carrier::page::{Page, State};
 use carrier::record::{Flags, Header, Kind, MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use libc::c_int;
 
-use crate::ancillary::SendInfo;
+use crate::ancillary::{Control, SendInfo};
 use crate::descriptor::Descriptor;
 use crate::itself;
 use crate::receive::with_header;
@@ -24,6 +25,8 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) descriptor: &'a Descriptor,
     pub(crate) content: Buffers<'a>,
     pub(crate) info: &'a SendInfo,
+    /// Where that was read from.
+    pub(crate) control: Control<'a>,
     /// An address, if the program names one.
     pub(crate) to: Option<SocketAddr>,
     /// Those of `send`.
@@ -69,7 +72,7 @@ impl Outgoing<'_> {
                 setup::find_association(self.fd, to).map_err(unknown)?;
             }
             (State::Idle, Some(to)) => {
-                setup::connect_with_message(self.fd, to, self.info.init)?;
+                self.connect(to)?;
             }
             _ => {}
         }
@@ -152,9 +155,16 @@ impl Outgoing<'_> {
         }
         match setup::find_association(self.fd, to) {
             Err(Errno(libc::ENOENT)) if ends(self.info) => Err(Errno(libc::EINVAL)),
-            Err(Errno(libc::ENOENT)) => setup::connect_with_message(self.fd, to, self.info.init),
+            Err(Errno(libc::ENOENT)) => self.connect(to),
             found => found,
         }
+    }
+
+    /// The association that begins with this message.
+    fn connect(&self, to: SocketAddr) -> Result<u32> {
+        let further = self.control.further_hosts()?.into_iter().map(|host| SocketAddr::new(host, to.port()));
+        let peer: Vec<SocketAddr> = iter::once(to).chain(further).collect();
+        setup::connect_with_message(self.fd, &peer, self.info.init)
     }
 
     /// What can be wrong with any message.

@@ -144,9 +144,9 @@ fn association(reply: &Reply) -> Result<u32> {
 }
 
 /// Begins an association with a message, which is to be sent then.
-pub(crate) fn connect_with_message(fd: RawFd, to: SocketAddr, init: InitMessage) -> Result<u32> {
+pub(crate) fn connect_with_message(fd: RawFd, peer: &[SocketAddr], init: InitMessage) -> Result<u32> {
     itself::connects();
-    begin(fd, &[to], Start::WithMessage, init)
+    begin(fd, peer, Start::WithMessage, init)
 }
 
 /// The association of a one-to-many socket with the peer that has this address.

@@ -75,10 +75,12 @@ fn calls() {
 
 #[test]
 fn messages_with_what_goes_with_them() {
-    const SENT: &str = "7 | 7 'message' flags 80 rcvinfo 44: sid 0 ssn 0 flags 0 ppid 0 context 0 id | 10 streams out, 10 in";
-    let sent = format!("sendmsg that connects, DSTADDRV4: {SENT}");
-    let but = [("sendmsg that connects, DSTADDRV4: -1 EADDRNOTAVAIL", sent.as_str())];
-    says_the_same("messages", &but);
+    says_the_same("messages", &[]);
+}
+
+#[test]
+fn addresses() {
+    says_the_same("addresses", &[]);
 }
 
 #[test]

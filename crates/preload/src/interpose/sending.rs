@@ -7,7 +7,7 @@ use std::ptr;
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 
 use super::{buffers, each, on};
-use crate::ancillary::SendInfo;
+use crate::ancillary::{Control, SendInfo};
 use crate::descriptor::Descriptor;
 use crate::send::Outgoing;
 use crate::system::{Buffers, Errno, Result, can_be};
@@ -25,7 +25,9 @@ fn send_from(
     // SAFETY: as the caller of the C function says.
     let content = unsafe { Buffers::new(&part) };
     let info = &SendInfo::by_default();
-    Outgoing { fd, descriptor, content, info, to, flags }.send().map(|bytes| bytes as ssize_t)
+    Outgoing { fd, descriptor, content, info, control: Control::NONE, to, flags }
+        .send()
+        .map(|bytes| bytes as ssize_t)
 }
 
 /// # Safety
@@ -51,7 +53,8 @@ pub unsafe extern "C" fn writev(fd: c_int, iov: *const iovec, parts: c_int) -> s
             // SAFETY: as the caller says.
             let content = unsafe { buffers(iov, parts as usize) }?;
             let info = &SendInfo::by_default();
-            let outgoing = Outgoing { fd, descriptor, content, info, to: None, flags: 0 };
+            let outgoing =
+                Outgoing { fd, descriptor, content, info, control: Control::NONE, to: None, flags: 0 };
             outgoing.send().map(|bytes| bytes as ssize_t)
         },
         theirs,
@@ -119,13 +122,14 @@ unsafe fn send_message(
     flags: c_int,
 ) -> Result<ssize_t> {
     // SAFETY: as the caller says.
-    let (to, info, content) = unsafe {
+    let (to, control, content) = unsafe {
         let is_named = message.msg_namelen > 0;
         let name = if is_named { message.msg_name.cast() } else { ptr::null() };
         let to = destination(descriptor, name, message.msg_namelen)?;
-        (to, SendInfo::read(message)?, buffers(message.msg_iov, message.msg_iovlen)?)
+        (to, Control::of(message), buffers(message.msg_iov, message.msg_iovlen))
     };
-    Outgoing { fd, descriptor, content, info: &info, to, flags }.send().map(|bytes| bytes as ssize_t)
+    let (info, content) = (control.info()?, content?);
+    Outgoing { fd, descriptor, content, info: &info, control, to, flags }.send().map(|bytes| bytes as ssize_t)
 }
 
 /// # Safety

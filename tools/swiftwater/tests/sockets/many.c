@@ -3,7 +3,7 @@
 
 enum { SCTP_INITMSG = 2, SCTP_EVENTS = 11 };
 enum { SCTP_BINDX_ADD = 100, SCTP_BINDX_REM = 101, SCTP_PEELOFF = 102, SCTP_PEER_ADDRS = 108, SCTP_LOCAL_ADDRS = 109, SCTP_CONNECTX = 110 };
-enum { SCTP_SNDRCV = 1, SCTP_INIT = 0 };
+enum { SCTP_SNDRCV = 1, SCTP_INIT = 0, SCTP_DSTADDRV4 = 7 };
 enum { SCTP_ABORT = 4, SCTP_SENDALL = 64, SCTP_EOF = 0x200, MSG_NOTIFICATION = 0x8000 };
 enum { ASSOC_CHANGE = 0x8001, SHUTDOWN_EVENT = 0x8005 };
 enum { COMM_UP, COMM_LOST, RESTART, SHUTDOWN_COMP, CANT_STR_ASSOC };
@@ -227,6 +227,21 @@ static void several_addresses(void)
     CHECK(close(server) == 0 && close(one) == 0);
 }
 
+/* The address that a message is for cannot be reached, and another that comes with it can. */
+static void elsewhere(void)
+{
+    struct sockaddr_in nowhere = loopback(14);
+    struct in_addr here = {htonl(INADDR_LOOPBACK)};
+    int server = many(14), client = many(0);
+    nowhere.sin_addr.s_addr = inet_addr("240.0.0.1");
+    CHECK(listen(server, 1) == 0);
+    CHECK(say(client, "there?", &nowhere, SCTP_DSTADDRV4, &here, sizeof here) == 6);
+    int id = changed(server, COMM_UP);
+    expect(server, "there?", id);
+    changed(client, COMM_UP);
+    CHECK(close(client) == 0 && close(server) == 0);
+}
+
 /* A peer that does not read keeps no other waiting, and who does not want to wait is told. */
 static void one_that_does_not_read(void)
 {
@@ -267,6 +282,7 @@ int main(void)
     implicitly();
     peeled_off();
     several_addresses();
+    elsewhere();
     one_that_does_not_read();
     return 0;
 }
