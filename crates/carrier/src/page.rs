@@ -266,7 +266,7 @@ impl State {
     }
 }
 
-/// Ancillary data that a program wants with each message.
+/// What a program wants to be told with each message, and how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wants(pub u32);
 
@@ -277,6 +277,9 @@ impl Wants {
     pub const RCVINFO: Wants = Wants(1 << 1);
     /// `SCTP_NXTINFO`, by `SCTP_RECVNXTINFO`.
     pub const NXTINFO: Wants = Wants(1 << 2);
+    /// IPv4 addresses in their own form where the socket is one of IPv6, without `SCTP_I_WANT_MAPPED_V4_ADDR`. Here and in records
+    /// they are mapped all the same.
+    pub const OWN_V4: Wants = Wants(1 << 3);
 
     /// Whether all of `other` are there.
     pub fn contains(self, other: Wants) -> bool {

@@ -43,7 +43,7 @@ pub(crate) fn unspecified(v6: bool) -> SocketAddr {
     SocketAddr::new(ip, 0)
 }
 
-/// An address as a program sees it: an IPv6 socket knows IPv4 addresses in their mapped form.
+/// An address as a socket knows it: one of IPv6 knows those of IPv4 in their mapped form.
 pub(crate) fn as_seen(v6: bool, address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if v6 && ip.is_unspecified() => {
@@ -51,6 +51,24 @@ pub(crate) fn as_seen(v6: bool, address: SocketAddr) -> SocketAddr {
         }
         IpAddr::V4(ip) if v6 => SocketAddr::new(ip.to_ipv6_mapped().into(), address.port()),
         _ => address,
+    }
+}
+
+/// How a program is told the addresses that its socket knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct View {
+    pub(crate) v6: bool,
+    /// Those of IPv4 in their own form, whatever the socket is.
+    pub(crate) own_v4: bool,
+}
+
+impl View {
+    pub(crate) fn of(self, address: SocketAddr) -> SocketAddr {
+        let seen = as_seen(self.v6, address);
+        match seen.ip().to_canonical() {
+            IpAddr::V4(ip) if self.own_v4 => SocketAddr::new(ip.into(), seen.port()),
+            _ => seen,
+        }
     }
 }
 
@@ -118,6 +136,21 @@ pub(crate) fn append(list: &mut Vec<u8>, address: SocketAddr) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_is_told_ipv4_addresses_in_the_form_that_it_wants() {
+        let parse = |text: &str| text.parse::<SocketAddr>().expect("an address");
+        for (v6, own_v4, address, told) in [
+            (false, false, "192.0.2.1:7", "192.0.2.1:7"),
+            (true, false, "192.0.2.1:7", "[::ffff:192.0.2.1]:7"),
+            (true, true, "192.0.2.1:7", "192.0.2.1:7"),
+            (true, true, "[::ffff:192.0.2.1]:7", "192.0.2.1:7"),
+            (true, true, "[fe80::1%3]:7", "[fe80::1%3]:7"),
+            (true, true, "0.0.0.0:7", "[::]:7"),
+        ] {
+            assert_eq!(View { v6, own_v4 }.of(parse(address)), parse(told));
+        }
+    }
 
     #[test]
     fn lists_survive_the_way() {

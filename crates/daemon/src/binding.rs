@@ -114,7 +114,7 @@ impl Sockets {
 }
 
 impl Socket {
-    /// `getsockname`.
+    /// `getsockname`, in the form that the sharers know.
     pub(crate) fn local_address(&self) -> SocketAddr {
         let inner = self.lock();
         let local = inner.local.or_else(|| inner.bound.as_ref().map(Bound::first));
@@ -139,20 +139,24 @@ impl Socket {
             let all = interface_addresses().map_err(|_| Errno::NOMEM)?;
             ips = all.into_iter().filter(|ip| scope.covers(*ip)).collect();
         }
-        list_of(id, ips.into_iter().map(|ip| as_seen(self.v6, SocketAddr::new(ip, port))), asked.len())
+        let view = inner.settings.view(self.v6);
+        list_of(id, ips.into_iter().map(|ip| view.of(SocketAddr::new(ip, port))), asked.len())
     }
 
     /// `SCTP_GET_PEER_ADDRS`: `struct sctp_getaddrs` with the addresses of the peer of an association.
     pub(crate) fn peer_addresses(&self, asked: &[u8]) -> Result<Vec<u8>, Errno> {
         let id = association_of(asked)?;
-        let member = self.lock().member(id).ok_or(Errno::INVAL)?;
+        let (member, view) = {
+            let inner = self.lock();
+            (inner.member(id).ok_or(Errno::INVAL)?, inner.settings.view(self.v6))
+        };
         let known = member.association().and_then(swiftwater::tokio::Association::peer_address);
         let peers = match known {
             Some(peer) => {
                 let hosts = peer.hosts.into_iter();
-                hosts.map(|ip| as_seen(self.v6, SocketAddr::new(ip, peer.port))).collect()
+                hosts.map(|ip| view.of(SocketAddr::new(ip, peer.port))).collect()
             }
-            None => vec![member.peer],
+            None => vec![view.of(member.peer)],
         };
         list_of(id, peers.into_iter(), asked.len())
     }

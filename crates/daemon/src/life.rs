@@ -119,7 +119,7 @@ async fn connect(
                 empty(&socket.line);
             }
             member.set_failed(error);
-            pump::tell(socket, notify::cannot_start(member, |kind| member.wants(kind))).await;
+            pump::tell(socket, notify::cannot_start(member)).await;
             true
         }
     }

@@ -144,7 +144,7 @@ async fn set_up(origin: Origin) -> Result<Association, Errno> {
 async fn cannot_start(socket: &Socket, member: &Member, outbox: &Outbox, error: Errno) {
     forget(socket, member);
     member.set_failed(error);
-    pump::tell(socket, notify::cannot_start(member, |kind| member.wants(kind))).await;
+    pump::tell(socket, notify::cannot_start(member)).await;
     give_back(socket, member, outbox).await;
     silent(socket);
 }
@@ -161,7 +161,7 @@ async fn give_back(socket: &Socket, member: &Member, outbox: &Outbox) {
             ending: true,
             cause: 0,
         };
-        pump::tell(socket, notify::of(member, &unsent, |kind| member.wants(kind))).await;
+        pump::tell(socket, notify::of(socket, member, &unsent)).await;
     }
 }
 

@@ -8,9 +8,10 @@ use bytes::Bytes;
 use carrier::record::{Flags, Header, Kind};
 use swiftwater::{Event, Loss, PathChange, SendInfo};
 
-use crate::addresses::{self, as_seen};
+use crate::addresses;
 use crate::member::{Member, Upward};
 use crate::pump;
+use crate::socket::Socket;
 
 /// `sn_type`: a kind of notification. Its distance from the first is its place in `struct sctp_event_subscribe`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,9 +62,9 @@ const CHUNK_BEGINS: u16 = 2;
 const CHUNK_UNORDERED: u16 = 4;
 
 /// The notifications of an event that the program wants: some are of two kinds.
-pub(crate) fn of(member: &Member, event: &Event, wants: impl Fn(Type) -> bool) -> Vec<Upward> {
-    let wanted = kinds(event).iter().filter(|kind| wants(**kind));
-    wanted.filter_map(|kind| build(member, event, *kind)).collect()
+pub(crate) fn of(socket: &Socket, member: &Member, event: &Event) -> Vec<Upward> {
+    let wanted = kinds(event).iter().filter(|kind| member.wants(**kind));
+    wanted.filter_map(|kind| build(socket, member, event, *kind)).collect()
 }
 
 /// The kinds of notifications that an event is.
@@ -83,12 +84,14 @@ fn kinds(event: &Event) -> &'static [Type] {
 }
 
 /// An association could not be set up.
-pub(crate) fn cannot_start(member: &Member, wants: impl Fn(Type) -> bool) -> Option<Upward> {
+pub(crate) fn cannot_start(member: &Member) -> Option<Upward> {
     let change = AssociationChange::CannotStart;
-    wants(Type::AssociationChange).then(|| association_change(member, change, 0, (0, 0)).finish(member))
+    member
+        .wants(Type::AssociationChange)
+        .then(|| association_change(member, change, 0, (0, 0)).finish(member))
 }
 
-fn build(member: &Member, event: &Event, kind: Type) -> Option<Upward> {
+fn build(socket: &Socket, member: &Member, event: &Event, kind: Type) -> Option<Upward> {
     let begins = |state| {
         let streams = member.association().map_or((0, 0), pump::streams);
         association_change(member, state, 0, streams).finish(member)
@@ -106,7 +109,7 @@ fn build(member: &Member, event: &Event, kind: Type) -> Option<Upward> {
         Event::PeerShutdown | Event::SenderDry => {
             Notification::new(kind).u32(member.told_id()).finish(member)
         }
-        Event::PathChanged { address, change, .. } => path_change(member, *address, *change)?,
+        Event::PathChanged { address, change, .. } => path_change(socket, member, *address, *change)?,
         Event::RemoteError { cause, information } => Notification::new(kind)
             .bytes(&cause.to_be_bytes())
             .u16(0)
@@ -153,7 +156,7 @@ fn lost(member: &Member, loss: &Loss) -> Upward {
 }
 
 /// `struct sctp_paddr_change`.
-fn path_change(member: &Member, address: IpAddr, change: PathChange) -> Option<Upward> {
+fn path_change(socket: &Socket, member: &Member, address: IpAddr, change: PathChange) -> Option<Upward> {
     const SOCKADDR_STORAGE_BYTES: usize = 128;
     let state = match change {
         PathChange::Available => 0,
@@ -165,7 +168,8 @@ fn path_change(member: &Member, address: IpAddr, change: PathChange) -> Option<U
     };
     let mut place = Vec::with_capacity(SOCKADDR_STORAGE_BYTES);
     let address = SocketAddr::new(address, member.peer.port());
-    addresses::append(&mut place, as_seen(member.peer.is_ipv6(), address));
+    let view = socket.lock().settings.view(socket.v6);
+    addresses::append(&mut place, view.of(address));
     place.resize(SOCKADDR_STORAGE_BYTES, 0);
     let mut notification = Notification::new(Type::PeerAddressChange);
     Some(notification.bytes(&place).u32(state).u32(0).u32(member.told_id()).finish(member))

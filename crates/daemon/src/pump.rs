@@ -232,11 +232,11 @@ pub(crate) async fn up(socket: &Socket, member: &Member, ended: impl FnOnce(Ende
                 if event == Event::PeerShutdown {
                     regularly = Ended::ByPeer;
                 }
-                held.extend(notify::of(member, &event, |kind| member.wants(kind)));
+                held.extend(notify::of(socket, member, &event));
                 if let Event::Down(loss) = event {
                     // What it owes is there already. The program reads all of that before it finds the end.
                     while let Ok(Some(Received::Event(event))) = association.try_next() {
-                        held.extend(notify::of(member, &event, |kind| member.wants(kind)));
+                        held.extend(notify::of(socket, member, &event));
                         while held.len() > 1
                             && let Some(upward) = held.front()
                         {
@@ -257,7 +257,7 @@ pub(crate) async fn up(socket: &Socket, member: &Member, ended: impl FnOnce(Ende
 /// All has been sent on these associations, and the program wants to know.
 pub(crate) async fn tell_dry(socket: Arc<Socket>, members: Vec<Arc<Member>>) {
     for member in members {
-        tell(&socket, notify::of(&member, &Event::SenderDry, |kind| member.wants(kind))).await;
+        tell(&socket, notify::of(&socket, &member, &Event::SenderDry)).await;
     }
 }
 

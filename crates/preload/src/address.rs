@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::sync::atomic::Ordering::Relaxed;
 
+use carrier::page::Wants;
 use carrier::request::ADDRESSES_MAX;
 use libc::{c_int, sockaddr, socklen_t};
 
@@ -56,6 +57,15 @@ pub(crate) fn as_seen(descriptor: &Descriptor, address: SocketAddr) -> SocketAdd
         IpAddr::V4(ip) if descriptor.page().family.load(Relaxed) == libc::AF_INET6 as u32 => {
             SocketAddr::new(ip.to_ipv6_mapped().into(), address.port())
         }
+        _ => address,
+    }
+}
+
+/// An address in the form in which the program wants to be told it.
+pub(crate) fn as_wanted(descriptor: &Descriptor, address: SocketAddr) -> SocketAddr {
+    let wants = Wants(descriptor.page().wants.load(Relaxed));
+    match address.ip().to_canonical() {
+        IpAddr::V4(ip) if wants.contains(Wants::OWN_V4) => SocketAddr::new(ip.into(), address.port()),
         _ => address,
     }
 }

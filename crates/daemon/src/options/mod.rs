@@ -30,6 +30,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
+use crate::addresses::View;
 use crate::member::Member;
 use crate::socket::{Inner, Socket, Style};
 
@@ -121,6 +122,10 @@ impl Access<'_> {
 
     fn is_one_to_one(&self) -> bool {
         self.socket.style == Style::OneToOne
+    }
+
+    fn view(&self) -> View {
+        self.inner.settings.view(self.socket.v6)
     }
 
     /// The association of this number; where there can be one only, that one, whatever the number.

@@ -11,7 +11,6 @@ use super::Access;
 use super::timers::SACK_DELAY_MAX_MS;
 use super::tuning::{Tuning, flags, packet_bytes, path_mtu};
 use super::value::{Build, Place, STORAGE_BYTES, Value};
-use crate::addresses::as_seen;
 use crate::member::Member;
 
 const SCTP_PRIMARY_ADDR: i32 = 6;
@@ -139,14 +138,14 @@ fn primary(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
 
 fn primary_of(access: &Access<'_>, member: &Member, statistics: &Statistics) -> SocketAddr {
     match statistics.paths.get(statistics.primary) {
-        Some(path) => seen(access, member, path),
-        None => member.peer,
+        Some(path) => told(access, member, path),
+        None => access.view().of(member.peer),
     }
 }
 
-/// The peer's address of a path, as the program sees it.
-fn seen(access: &Access<'_>, member: &Member, path: &PathStatistics) -> SocketAddr {
-    as_seen(access.socket.v6, SocketAddr::new(path.remote.ip(), member.peer.port()))
+/// The peer's address of a path, as the program is told it.
+fn told(access: &Access<'_>, member: &Member, path: &PathStatistics) -> SocketAddr {
+    access.view().of(SocketAddr::new(path.remote.ip(), member.peer.port()))
 }
 
 /// `struct sctp_paddrparams`.
@@ -292,7 +291,7 @@ fn info(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     if is_failing(path) && exposes == EXPOSE_NOT {
         return Err(Errno::ACCESS);
     }
-    Ok(path_info(Build::new().u32(member.id), seen(access, &member, path), path, exposes).finish())
+    Ok(path_info(Build::new().u32(member.id), told(access, &member, path), path, exposes).finish())
 }
 
 fn is_failing(path: &PathStatistics) -> bool {

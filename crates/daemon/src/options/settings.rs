@@ -7,6 +7,7 @@ use carrier::page::Wants;
 use swiftwater::{Options, Stack};
 
 use super::tuning::Tuning;
+use crate::addresses::View;
 
 const BACKLOG_MAX: i32 = 4096;
 
@@ -91,6 +92,11 @@ impl Settings {
     /// Whether what was sent is delivered after the socket was closed.
     pub(crate) fn lingers(&self) -> bool {
         !(self.linger.on && self.linger.seconds == 0)
+    }
+
+    /// How the program is told addresses.
+    pub(crate) fn view(&self, v6: bool) -> View {
+        View { v6, own_v4: self.wants.contains(Wants::OWN_V4) }
     }
 
     pub(super) fn send_buffer_bytes(&self) -> usize {

@@ -5,7 +5,6 @@ use swiftwater::AssociationState;
 
 use super::value::{Build, STORAGE_BYTES, Value, number};
 use super::{Access, paths, room_for_number};
-use crate::addresses::as_seen;
 
 const SCTP_STATUS: i32 = 14;
 const SCTP_GET_ASSOC_NUMBER: i32 = 28;
@@ -83,7 +82,7 @@ fn counters(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let member = access.association(given.i32(0)).ok_or(Errno::INVAL)?;
     let s = member.association().map(|association| association.statistics()).unwrap_or_default();
     let port = member.peer.port();
-    let slowest = s.rto_max_path.map(|path| as_seen(access.socket.v6, (path.ip(), port).into()));
+    let slowest = s.rto_max_path.map(|path| access.view().of((path.ip(), port).into()));
     let value = Build::after(given, ID_BYTES).pad(8);
     let value = match slowest {
         Some(address) => value.address(address),

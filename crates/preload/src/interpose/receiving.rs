@@ -34,9 +34,17 @@ fn receive_into(
 /// # Safety
 ///
 /// As for `recvfrom(2)`.
-unsafe fn tell(peer: SocketAddr, place: *mut sockaddr, bytes: *mut socklen_t) -> Result<()> {
+unsafe fn tell(
+    descriptor: &Descriptor,
+    peer: SocketAddr,
+    place: *mut sockaddr,
+    bytes: *mut socklen_t,
+) -> Result<()> {
+    if place.is_null() {
+        return Ok(());
+    }
     // SAFETY: as the caller says.
-    if place.is_null() { Ok(()) } else { unsafe { address::write(peer, place, bytes) } }
+    unsafe { address::write(address::as_wanted(descriptor, peer), place, bytes) }
 }
 
 /// # Safety
@@ -137,7 +145,7 @@ pub unsafe extern "C" fn recvfrom(
             let from_header = message.header.and_then(|header| header.address);
             if let Some(peer) = from_header.or_else(|| descriptor.page().peer()) {
                 // SAFETY: as the caller says.
-                unsafe { tell(peer, from, from_bytes) }?;
+                unsafe { tell(descriptor, peer, from, from_bytes) }?;
             }
             Ok(message.bytes as ssize_t)
         },
@@ -183,7 +191,7 @@ unsafe fn receive_message(
     let from_header = received.header.and_then(|header| header.address);
     if let Some(peer) = from_header.or_else(|| page.peer()) {
         // SAFETY: as the caller says.
-        unsafe { tell(peer, message.msg_name.cast(), &raw mut message.msg_namelen) }?;
+        unsafe { tell(descriptor, peer, message.msg_name.cast(), &raw mut message.msg_namelen) }?;
     }
     match received.header {
         Some(header) if header.kind == Kind::Data => {

@@ -110,10 +110,12 @@ fn accept_one(
     let (accepted, peer) = setup::accept(fd, descriptor, flags)?;
     if !address.is_null() {
         // SAFETY: as the caller of the C function says.
-        unsafe { address::write(peer, address, bytes) }.inspect_err(|_| {
-            table::forget(accepted);
-            system::close(accepted);
-        })?;
+        unsafe { address::write(address::as_wanted(descriptor, peer), address, bytes) }.inspect_err(
+            |_| {
+                table::forget(accepted);
+                system::close(accepted);
+            },
+        )?;
     }
     Ok(accepted)
 }
@@ -163,7 +165,7 @@ pub unsafe extern "C" fn getsockname(fd: c_int, address: *mut sockaddr, bytes: *
         |descriptor| {
             let local = setup::local_address(fd, descriptor)?;
             // SAFETY: as the caller says.
-            unsafe { address::write(local, address, bytes) }.map(|()| 0)
+            unsafe { address::write(address::as_wanted(descriptor, local), address, bytes) }.map(|()| 0)
         },
         theirs,
     )
@@ -181,7 +183,7 @@ pub unsafe extern "C" fn getpeername(fd: c_int, address: *mut sockaddr, bytes: *
         |descriptor| {
             let peer = setup::peer_address(descriptor)?;
             // SAFETY: as the caller says.
-            unsafe { address::write(peer, address, bytes) }.map(|()| 0)
+            unsafe { address::write(address::as_wanted(descriptor, peer), address, bytes) }.map(|()| 0)
         },
         theirs,
     )

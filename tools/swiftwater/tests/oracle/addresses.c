@@ -174,9 +174,218 @@ static void several(void)
     }
 }
 
+/* What a program may be told: an IPv4 address in one of its forms, or one of IPv6. */
+static void address(const char *what, const void *place)
+{
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+    char text[INET6_ADDRSTRLEN] = "";
+    sa_family_t family;
+    int port;
+    memcpy(&family, place, sizeof family);
+    if (family == AF_INET) {
+        memcpy(&v4, place, sizeof v4);
+        inet_ntop(AF_INET, &v4.sin_addr, text, sizeof text);
+        port = ntohs(v4.sin_port);
+    } else if (family == AF_INET6) {
+        memcpy(&v6, place, sizeof v6);
+        inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof text);
+        port = ntohs(v6.sin6_port);
+    } else {
+        printf(" | %s family %d", what, family);
+        return;
+    }
+    printf(" | %s %s%s", what, text, port == server_port ? "" : port ? " client" : " no port");
+}
+
+static void named(const char *what, int (*call)(int, struct sockaddr *, socklen_t *), int fd)
+{
+    struct sockaddr_storage a = {0};
+    socklen_t bytes = sizeof a;
+    if (call(fd, SA(a), &bytes) < 0) {
+        printf(" | %s %s", what, strerrorname_np(errno));
+        return;
+    }
+    address(what, &a);
+    printf(" (%u)", bytes);
+}
+
+static void in_options(int fd, int id)
+{
+    struct sctp_status status = {.sstat_assoc_id = id};
+    struct sctp_prim primary = {.ssp_assoc_id = id};
+    struct sctp_paddrinfo info = {.spinfo_assoc_id = id};
+    socklen_t bytes = sizeof status;
+    if (getsockopt(fd, IPPROTO_SCTP, SCTP_STATUS, &status, &bytes) == 0)
+        address("SCTP_STATUS", &status.sstat_primary.spinfo_address);
+    bytes = sizeof primary;
+    if (getsockopt(fd, IPPROTO_SCTP, SCTP_PRIMARY_ADDR, &primary, &bytes) == 0)
+        address("SCTP_PRIMARY_ADDR", &primary.ssp_addr);
+    for (int i = 0; i < 2; i++) {
+        struct sockaddr_in v4 = at("127.0.0.1", server_port);
+        struct sockaddr_in6 v6 = at6("::ffff:127.0.0.1", server_port);
+        memset(&info.spinfo_address, 0, sizeof info.spinfo_address);
+        if (i)
+            memcpy(&info.spinfo_address, &v6, sizeof v6);
+        else
+            memcpy(&info.spinfo_address, &v4, sizeof v4);
+        bytes = sizeof info;
+        if (getsockopt(fd, IPPROTO_SCTP, SCTP_GET_PEER_ADDR_INFO, &info, &bytes) == 0)
+            address("SCTP_GET_PEER_ADDR_INFO", &info.spinfo_address);
+        else
+            printf(" | SCTP_GET_PEER_ADDR_INFO %s", strerrorname_np(errno));
+    }
+}
+
+/* The next message or notification, and where it is said to come from. */
+static void heard(int fd)
+{
+    char data[512];
+    struct sockaddr_storage from = {0};
+    struct iovec part = {data, sizeof data};
+    struct msghdr m = {.msg_name = &from, .msg_namelen = sizeof from, .msg_iov = &part, .msg_iovlen = 1};
+    if (!readable(fd)) {
+        printf(" | nothing comes");
+        return;
+    }
+    ssize_t n = recvmsg(fd, &m, 0);
+    if (n < 0) {
+        printf(" | recvmsg %s", strerrorname_np(errno));
+        return;
+    }
+    union sctp_notification *news = (void *)data;
+    if (m.msg_flags & MSG_NOTIFICATION) {
+        printf(" | notification %x", news->sn_header.sn_type);
+        if (news->sn_header.sn_type == SCTP_PEER_ADDR_CHANGE) {
+            printf(" state %d", news->sn_paddr_change.spc_state);
+            address("of", &news->sn_paddr_change.spc_aaddr);
+        }
+    } else {
+        printf(" | %zd bytes", n);
+    }
+    address("from", &from);
+    printf(" (%u)", m.msg_namelen);
+}
+
+static void set_mapped(int fd, int on)
+{
+    NEEDED(setsockopt(fd, IPPROTO_SCTP, SCTP_I_WANT_MAPPED_V4_ADDR, &on, sizeof on) == 0);
+}
+
+static int fresh6(int port, const char *bound, int mapped)
+{
+    int fd = socket(AF_INET6, style, IPPROTO_SCTP);
+    struct sockaddr_in6 a = at6(bound, port);
+    NEEDED(fd >= 0);
+    set_mapped(fd, mapped);
+    NEEDED(bind(fd, SA(a), sizeof a) == 0);
+    return fd;
+}
+
+/* Where one that has a peer is bound. Others may be told where their last one is. */
+static void own(int fd, const char *bound)
+{
+    if (style == SOCK_STREAM || strcmp(bound, "::") != 0)
+        named("getsockname", getsockname, fd);
+}
+
+/* An association over this address. The server changes its mind when a message waits. */
+static void over(const char *host, const char *bound, int mapped)
+{
+    static const char events[] = {0, 1};
+    char data[8];
+    struct sockaddr_storage from = {0};
+    socklen_t room = 8;
+    server_port = next_port();
+    struct sockaddr_in6 a = at6(host, server_port);
+    int listener = fresh6(server_port, bound, mapped), client = fresh6(0, host, mapped), server = listener;
+    struct sockaddr *name = style == SOCK_STREAM ? NULL : SA(a);
+    socklen_t name_bytes = name ? sizeof a : 0;
+    NEEDED(setsockopt(listener, IPPROTO_SCTP, SCTP_EVENTS, events, sizeof events) == 0);
+    NEEDED(listen(listener, 5) == 0);
+    printf("%s, bound to %s, mapped %d: listener", host, bound, mapped);
+    named("getsockname", getsockname, listener);
+    printf("\n connect %d", connect(client, SA(a), sizeof a));
+    if (style == SOCK_STREAM) {
+        socklen_t bytes = sizeof from;
+        NEEDED(readable(listener) && (server = accept(listener, SA(from), &bytes)) >= 0);
+        address("accept", &from);
+        printf(" (%u)", bytes);
+    }
+    printf("\n client");
+    own(client, host);
+    named("getpeername", getpeername, client);
+    if (strcmp(bound, "::") != 0)
+        listed("peer", client, SCTP_GET_PEER_ADDRS, one_of(client));
+    in_options(client, one_of(client));
+    printf("\n server");
+    own(server, bound);
+    named("getpeername", getpeername, server);
+    listed("peer", server, SCTP_GET_PEER_ADDRS, one_of(server));
+    printf("\n messages");
+    for (int i = 0; i < 2; i++)
+        NEEDED(sendto(client, "message", 7, 0, name, name_bytes) == 7);
+    heard(server);
+    heard(server);
+    set_mapped(server, !mapped);
+    heard(server);
+    own(server, bound);
+    named("getpeername", getpeername, server);
+    listed("peer", server, SCTP_GET_PEER_ADDRS, one_of(server));
+    NEEDED(sendto(client, "message", 7, 0, name, name_bytes) == 7);
+    NEEDED(readable(server) && recvfrom(server, data, sizeof data, 0, SA(from), &room) == 7);
+    printf(" | a name of %u in room for 8\n", room);
+    if (style == SOCK_SEQPACKET) {
+        sctp_peeloff_arg_t arg = {.associd = first_association(server)};
+        socklen_t bytes = sizeof arg;
+        int peeled_off = getsockopt(server, IPPROTO_SCTP, SCTP_SOCKOPT_PEELOFF, &arg, &bytes);
+        NEEDED(peeled_off >= 0);
+        printf(" peeled off");
+        named("getpeername", getpeername, peeled_off);
+        listed("own", peeled_off, SCTP_GET_LOCAL_ADDRS, 0);
+        listed("peer", peeled_off, SCTP_GET_PEER_ADDRS, 0);
+        putchar('\n');
+        close(peeled_off);
+    }
+    close(client);
+    if (server != listener)
+        close(server);
+    close(listener);
+}
+
+/* The second address of a peer answers. */
+static void confirmed(int mapped)
+{
+    static const char events[] = {0, 1, 1};
+    server_port = next_port();
+    struct sockaddr_in6 a = at6("::ffff:127.0.0.1", server_port), more = at6("::ffff:127.0.0.2", server_port);
+    int server = fresh6(server_port, "::ffff:127.0.0.1", 1), client = fresh6(0, "::ffff:127.0.0.1", mapped);
+    NEEDED(setsockopt(server, IPPROTO_SCTP, SCTP_SOCKOPT_BINDX_ADD, &more, sizeof more) == 0);
+    NEEDED(listen(server, 5) == 0);
+    NEEDED(setsockopt(client, IPPROTO_SCTP, SCTP_EVENTS, events, sizeof events) == 0);
+    NEEDED(connect(client, SA(a), sizeof a) == 0);
+    printf("mapped %d", mapped);
+    heard(client);
+    heard(client);
+    putchar('\n');
+    close(client);
+    close(server);
+}
+
+static void forms(void)
+{
+    over("::ffff:127.0.0.1", "::", 1);
+    over("::ffff:127.0.0.1", "::", 0);
+    over("::ffff:127.0.0.1", "::ffff:127.0.0.1", 1);
+    over("::ffff:127.0.0.1", "::ffff:127.0.0.1", 0);
+    over("::1", "::1", 0);
+    confirmed(1);
+    confirmed(0);
+}
+
 int main(void)
 {
-    static void (*const parts[])(void) = {several};
+    static void (*const parts[])(void) = {several, forms};
     begin();
     for (int i = 0; i < 2; i++) {
         style = i ? SOCK_SEQPACKET : SOCK_STREAM;
