@@ -258,6 +258,23 @@ impl Endpoint {
         }
     }
 
+    /// The reader keeps the room of `bytes` that it has just taken, overhead included ([`Endpoint::consumed`]): somebody behind
+    /// it has not read them yet. Nothing of the window is advertised in between.
+    pub fn hold_window(&mut self, id: AssociationId, bytes: usize) {
+        if let Some(association) = self.associations.get_mut(id.index()) {
+            association.hold_window(bytes);
+        }
+    }
+
+    /// Gives room back that was kept: the window opens.
+    pub fn release_window(&mut self, id: AssociationId, bytes: usize) {
+        if let Some(association) = self.associations.get_mut(id.index())
+            && association.release_window(bytes)
+        {
+            self.enqueue(id);
+        }
+    }
+
     /// Sends no more: the association ends when everything is acknowledged (RFC 9260 §9.2).
     pub fn shutdown<H: Host + ?Sized>(&mut self, now: Time, id: AssociationId, host: &mut H) {
         self.with(id, now, host, |association, cx| association.shutdown(cx));

@@ -81,6 +81,8 @@ pub(crate) struct Inbound {
     behind: VecDeque<Assembled>,
     /// Payload and overhead of everything not yet read: here, and in the reader's queues.
     held_bytes: usize,
+    /// The same of what the reader has taken without giving its room back.
+    withheld_bytes: usize,
     buffer: ReceiveBuffer,
     partial_delivery_bytes: usize,
     /// The window as the peer last heard of it, less what arrived since.
@@ -99,6 +101,8 @@ pub(crate) struct Inbound {
     /// Packets with data since the reader was last up to date.
     packets_behind: u32,
     ack_now: bool,
+    /// The reader has made so much room that the peer should hear of it now.
+    window_opened: bool,
     ack_at: Option<Time>,
 }
 
@@ -122,6 +126,7 @@ impl Inbound {
             open_record: None,
             behind: VecDeque::new(),
             held_bytes: 0,
+            withheld_bytes: 0,
             buffer: ReceiveBuffer::new(config.receive_buffer_bytes, config.receive_buffer_tuned_bytes),
             partial_delivery_bytes: config.partial_delivery_bytes.min(config.receive_buffer_bytes / 2),
             advertised_bytes: config.receive_buffer_bytes,
@@ -134,6 +139,7 @@ impl Inbound {
             sack_frequency: config.sack_frequency,
             packets_behind: 0,
             ack_now: false,
+            window_opened: false,
             ack_at: None,
         }
     }
@@ -158,6 +164,15 @@ impl Inbound {
         self.held_bytes
     }
 
+    pub(crate) fn withheld_bytes(&self) -> usize {
+        self.withheld_bytes
+    }
+
+    /// What takes room of the buffer.
+    pub(crate) fn unread_bytes(&self) -> usize {
+        self.held_bytes + self.withheld_bytes
+    }
+
     /// Takes one DATA chunk of `datagram`.
     #[inline]
     pub(crate) fn handle_data<H: Host + ?Sized>(
@@ -175,7 +190,7 @@ impl Inbound {
         let in_order = tsn == self.cumulative + 1;
         // The window was advertised without the overhead of messages, so a peer that fills it can
         // bring more than fits; what is beyond twice the buffer comes again later (RFC 9260 §6.2).
-        if self.held_bytes > 2 * self.buffer.bytes() {
+        if self.unread_bytes() > 2 * self.buffer.bytes() {
             statistics.data_chunks_dropped += 1;
             self.ack_now = true;
             return Ok(Outcome::Dropped);
@@ -287,16 +302,31 @@ impl Inbound {
         let overhead = if whole { MESSAGE_OVERHEAD_BYTES } else { 0 };
         self.held_bytes = self.held_bytes.saturating_sub(bytes + overhead);
         self.buffer.on_taken(bytes + overhead);
-        // RFC 9260 §6.2: window updates avoid the silly window syndrome by coming in quarters.
-        if self.window_bytes() >= self.advertised_bytes + self.buffer.bytes() / 4 {
-            self.ack_now = true;
-            return true;
-        }
-        false
+        self.window_opened |= self.window_has_opened();
+        self.window_opened
+    }
+
+    /// The reader keeps the room of `bytes` that it has just taken.
+    pub(crate) fn hold_window(&mut self, bytes: usize) {
+        self.withheld_bytes += bytes;
+        self.window_opened &= self.window_has_opened();
+    }
+
+    /// The reader gives room back that it has kept. Says whether the peer should hear of the wider window now.
+    pub(crate) fn release_window(&mut self, bytes: usize) -> bool {
+        self.withheld_bytes = self.withheld_bytes.saturating_sub(bytes);
+        self.window_opened |= self.window_has_opened();
+        self.window_opened
+    }
+
+    /// RFC 9260 §6.2: window updates avoid the silly window syndrome by coming in quarters.
+    #[inline]
+    fn window_has_opened(&self) -> bool {
+        self.window_bytes() >= self.advertised_bytes + self.buffer.bytes() / 4
     }
 
     pub(crate) fn window_bytes(&self) -> usize {
-        self.buffer.bytes().saturating_sub(self.held_bytes)
+        self.buffer.bytes().saturating_sub(self.unread_bytes())
     }
 
     /// The window to tell the peer: where the reader has made less room than is worth a packet, the peer hears
@@ -310,13 +340,13 @@ impl Inbound {
     /// Whether a SACK must leave now.
     #[inline]
     pub(crate) fn ack_due(&self) -> bool {
-        self.ack_now
+        self.ack_now || self.window_opened
     }
 
     /// Whether a SACK may ride along with DATA.
     #[inline]
     pub(crate) fn ack_waits(&self) -> bool {
-        self.ack_now || self.unacked_packets > 0
+        self.ack_due() || self.unacked_packets > 0
     }
 
     pub(crate) fn ack_deadline(&self) -> Option<Time> {
@@ -366,6 +396,7 @@ impl Inbound {
         self.unacked_bytes = 0;
         self.unacked_packets = 0;
         self.ack_now = false;
+        self.window_opened = false;
         self.ack_at = None;
     }
 
@@ -400,7 +431,7 @@ impl Inbound {
         // wait from wrapping.
         let reportable = tsn - self.cumulative <= u64::from(u16::MAX);
         // Room is left for what closes the gap.
-        let full = self.held_bytes > self.buffer.bytes() / 2 * 3;
+        let full = self.unread_bytes() > self.buffer.bytes() / 2 * 3;
         if !reportable || self.beyond.range_count() >= GAP_RANGES_MAX || full {
             statistics.data_chunks_dropped += 1;
             return false;

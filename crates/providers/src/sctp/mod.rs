@@ -205,6 +205,20 @@ impl SctpDriver {
         endpoint.set_path(now, id, address, options, &mut host)
     }
 
+    /// The reader of a stream keeps the room in the receive window of `bytes` that it has just taken.
+    pub fn hold_window(&mut self, s: StreamId, association: u32, bytes: usize) {
+        if let Some(id) = self.association(s, association) {
+            self.endpoint.hold_window(id, bytes);
+        }
+    }
+
+    /// It gives room back that it has kept.
+    pub fn release_window(&mut self, s: StreamId, association: u32, bytes: usize) {
+        if let Some(id) = self.association(s, association) {
+            self.endpoint.release_window(id, bytes);
+        }
+    }
+
     /// Counters of the endpoint.
     pub fn endpoint_statistics(&self) -> EndpointStatistics {
         self.endpoint.endpoint_statistics()

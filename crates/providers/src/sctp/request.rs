@@ -227,6 +227,8 @@ impl SctpDriver {
             self.minors.set_owner(id, Owner::Nobody);
             let now = self.now;
             let (endpoint, mut host) = self.split(cx);
+            // Nobody is left to give back what was kept, and the peer may have to send before it can shut down.
+            endpoint.release_window(id, usize::MAX);
             endpoint.shutdown(now, id, &mut host);
         }
         self.minors.close(s);

@@ -377,6 +377,18 @@ impl Association {
         }
     }
 
+    /// The reader keeps the room of `bytes` that it has just taken.
+    pub(crate) fn hold_window(&mut self, bytes: usize) {
+        if let Some(inbound) = &mut self.inbound {
+            inbound.hold_window(bytes);
+        }
+    }
+
+    /// The reader gives room back that it has kept. Says whether a window update waits to be sent.
+    pub(crate) fn release_window(&mut self, bytes: usize) -> bool {
+        self.inbound.as_mut().is_some_and(|inbound| inbound.release_window(bytes))
+    }
+
     /// Whether enough waits to be worth a transmission of its own: control chunks or a SACK that is due,
     /// nothing outstanding, or a full batch or window (the flush rule).
     #[inline]

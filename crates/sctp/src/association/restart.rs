@@ -10,6 +10,7 @@ use super::{Association, Context, Identity, State};
 use crate::cookie::StateCookie;
 use crate::endpoint::PathHints;
 use crate::event::{Event, Host};
+use crate::inbound::Inbound;
 use crate::outbound::Outbound;
 use crate::path::Path;
 
@@ -27,6 +28,7 @@ impl Association {
         self.tell_end_of_partial_delivery(cx);
         self.give_back_undelivered(cx, 0);
         let unacknowledged_bytes = self.outbound.buffered_bytes() as u64;
+        let withheld_bytes = self.inbound.as_ref().map_or(0, Inbound::withheld_bytes);
         self.early_bytes += self.inbound.take().map_or(0, |inbound| inbound.end());
         self.identity = Identity::from_cookie(cookie);
         let path = |&(remote, hints): &(SocketAddr, PathHints)| {
@@ -36,6 +38,7 @@ impl Association {
         (self.primary, self.reply_path, self.detour, self.paths_changed) = (0, 0, None, true);
         self.outbound = Outbound::new(Tsn(cookie.local_initial_tsn), &self.config);
         self.establish_from_cookie(cx, cookie, from);
+        self.hold_window(withheld_bytes);
         self.statistics.restarts += 1;
         let (streams_out, streams_in) = (cookie.streams_out, cookie.streams_in);
         cx.host.event(self.id, Event::Restarted { streams_out, streams_in, unacknowledged_bytes });

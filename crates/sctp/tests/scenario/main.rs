@@ -17,6 +17,7 @@ mod failover;
 mod fragmentation;
 mod gap_reports;
 mod heartbeat;
+mod held_window;
 mod hostile_packets;
 mod hostile_peer;
 mod local_addresses;
