@@ -15,7 +15,7 @@ use crate::error::{ConnectError, Loss, RecvError, SendError};
 use crate::event::{Event, Received};
 use crate::message::{Message, RecvInfo, SendInfo, from_block};
 use crate::options::Options;
-use crate::socket::{End, Found, Patience, Socket, Style, unless_restarted};
+use crate::socket::{End, Found, Patience, Room, Socket, Style, unless_restarted};
 use crate::stack::{Stack, with_driver};
 
 /// An association with one peer. Clones share it; every method may be called from any thread.
@@ -307,7 +307,7 @@ impl Association {
     ///
     /// The association was aborted or lost, after the events that say so.
     pub fn next(&self) -> Result<Option<Received>, RecvError> {
-        self.next_with(Patience::Forever)
+        self.next_with(Patience::Forever, Room::GivenBack)
     }
 
     /// The next message or event if one is there; otherwise [`RecvError::WouldBlock`].
@@ -316,10 +316,44 @@ impl Association {
     ///
     /// As [`Association::next`].
     pub fn try_next(&self) -> Result<Option<Received>, RecvError> {
-        self.next_with(Patience::None)
+        self.next_with(Patience::None, Room::GivenBack)
     }
 
-    fn next_with(&self, patience: Patience) -> Result<Option<Received>, RecvError> {
+    /// The same as [`Association::next`], of an association with [`Options::events`], for somebody else, who has yet to read it: a
+    /// message still counts as unread, and the peer's window stays as closed, until [`Association::release_window`] gives
+    /// its room back.
+    ///
+    /// ```
+    /// # use swiftwater::{Association, Event, Listener, Options, Received};
+    /// let options = Options { events: true, ..Options::default() };
+    /// let listener = Listener::bind_with("127.0.0.1:0/udp:0", &options)?;
+    /// let client = Association::connect(listener.local_address())?;
+    /// let server = listener.accept()?;
+    /// client.send(b"for another")?;
+    /// assert!(matches!(server.next_holding_window()?, Some(Received::Event(Event::Up))));
+    /// let Some(Received::Message(message)) = server.next_holding_window()? else { panic!("a message") };
+    /// assert_eq!(server.statistics().receive_buffered_bytes, message.window_bytes() as u64);
+    /// server.release_window(message.window_bytes());
+    /// assert_eq!(server.statistics().receive_buffered_bytes, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Association::next`].
+    pub fn next_holding_window(&self) -> Result<Option<Received>, RecvError> {
+        self.next_with(Patience::Forever, Room::Kept)
+    }
+
+    /// Gives room in the receive window back that [`Association::next_holding_window`] has kept:
+    /// [`Message::window_bytes`] for each message.
+    pub fn release_window(&self, bytes: usize) {
+        let socket = &self.shared.socket;
+        // One that is gone has no window.
+        let _ = socket.command(|driver, _| driver.release_window(socket.stream, 0, bytes));
+    }
+
+    fn next_with(&self, patience: Patience, room: Room) -> Result<Option<Received>, RecvError> {
         if !self.has_events() {
             return Ok(self.recv_message(patience)?.map(Received::Message));
         }
@@ -328,7 +362,8 @@ impl Association {
         }
         let socket = &self.shared.socket;
         loop {
-            let found = socket.until(Interest::READABLE, patience, |inner| socket.try_next(inner))??;
+            let found =
+                socket.until(Interest::READABLE, patience, |inner| socket.try_next(inner, room))??;
             if let Some(received) = self.received(found)? {
                 return Ok(received);
             }

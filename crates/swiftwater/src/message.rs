@@ -139,6 +139,11 @@ impl Message {
         self.data.is_empty()
     }
 
+    /// What it takes of the receive window until it is read.
+    pub fn window_bytes(&self) -> usize {
+        window_bytes(&self.data)
+    }
+
     /// The bytes in the blocks they arrived in, without a copy.
     pub fn blocks(&self) -> &[Bytes] {
         self.data.blocks()
@@ -161,6 +166,10 @@ pub(crate) fn from_block(message: streams::Message) -> Message {
         _ => TransferInfo::default(),
     };
     Message { info: RecvInfo::new(message.data.len(), &info, !info.more()), data: message.data }
+}
+
+pub(crate) fn window_bytes(data: &Chain) -> usize {
+    data.len() + sctp::config::MESSAGE_OVERHEAD_BYTES
 }
 
 /// In one block; copied if there are several.

@@ -9,7 +9,7 @@ use streams::{Chain, Cx, Interest, Kind, Message as Block, ReadError, StreamId, 
 use tpi::{Errno, Primitive, TransferInfo};
 
 use crate::error::{Loss, RecvError, SendError};
-use crate::message::{RecvInfo, to_text};
+use crate::message::{RecvInfo, to_text, window_bytes};
 use crate::perimeter::Entered;
 use crate::shard::{Hold, Inner};
 
@@ -80,6 +80,14 @@ impl From<GivenUp> for RecvError {
             GivenUp::Fault(why) => RecvError::Lost(Loss::fault(why)),
         }
     }
+}
+
+/// What becomes of the room that a message took of the receive window, once it was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    GivenBack,
+    /// Until it is given back.
+    Kept,
 }
 
 /// What the stream belongs to.
@@ -272,22 +280,26 @@ impl Socket {
     }
 
     pub(crate) fn try_getmsg(&self, inner: &mut Inner) -> Option<Result<Found<Block>, RecvError>> {
-        self.try_take(inner, |end| *end != End::Open)
+        self.try_take(inner, Room::GivenBack, |end| *end != End::Open)
     }
 
     /// The same, to the very end of the association: what becomes of it after the peer has shut down, too.
-    pub(crate) fn try_next(&self, inner: &mut Inner) -> Option<Result<Found<Block>, RecvError>> {
-        self.try_take(inner, |end| matches!(end, End::Closed | End::Lost(_)))
+    pub(crate) fn try_next(&self, inner: &mut Inner, room: Room) -> Option<Result<Found<Block>, RecvError>> {
+        self.try_take(inner, room, |end| matches!(end, End::Closed | End::Lost(_)))
     }
 
     fn try_take(
         &self,
         inner: &mut Inner,
+        room: Room,
         is_last: impl Fn(&End) -> bool,
     ) -> Option<Result<Found<Block>, RecvError>> {
         loop {
             match inner.executive.getmsg(self.stream) {
                 Ok(Some(message)) if is_data(&message) => {
+                    if room == Room::Kept {
+                        self.hold_window(inner, window_bytes(&message.data));
+                    }
                     self.shard.after_read(inner);
                     return Some(Ok(Found::Data(message)));
                 }
@@ -300,6 +312,13 @@ impl Socket {
                 Err(error) => return Some(self.read_failed(&error)),
             }
         }
+    }
+
+    fn hold_window(&self, inner: &mut Inner, bytes: usize) {
+        let (stream, driver) = (self.stream, inner.driver);
+        inner
+            .executive
+            .with_driver(driver, |driver: &mut SctpDriver, _| driver.hold_window(stream, 0, bytes));
     }
 
     /// Waits for the hang-up of a one-to-one stream; what still arrives is thrown away.

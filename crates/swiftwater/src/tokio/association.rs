@@ -13,7 +13,7 @@ use crate::error::{ConnectError, RecvError, SendError};
 use crate::event::{Event, Received};
 use crate::message::{Message, RecvInfo, SendInfo, from_block};
 use crate::options::Options;
-use crate::socket::{Found, unless_restarted};
+use crate::socket::{Found, Room, unless_restarted};
 use crate::stack::Stack;
 use crate::{PathOptions, PrimaryError, Statistics, association};
 
@@ -158,6 +158,25 @@ impl Association {
     ///
     /// As [`Association::next`](crate::Association::next).
     pub async fn next(&self) -> Result<Option<Received>, RecvError> {
+        self.next_with(Room::GivenBack).await
+    }
+
+    /// The same for somebody else, who has yet to read it: a message keeps its room in the receive window, as with
+    /// [`Association::next_holding_window`](crate::Association::next_holding_window).
+    ///
+    /// # Errors
+    ///
+    /// As [`Association::next`](crate::Association::next).
+    pub async fn next_holding_window(&self) -> Result<Option<Received>, RecvError> {
+        self.next_with(Room::Kept).await
+    }
+
+    /// Gives room in the receive window back.
+    pub fn release_window(&self, bytes: usize) {
+        self.0.release_window(bytes);
+    }
+
+    async fn next_with(&self, room: Room) -> Result<Option<Received>, RecvError> {
         if !self.0.has_events() {
             return Ok(self.recv().await?.map(Received::Message));
         }
@@ -166,7 +185,7 @@ impl Association {
         }
         let socket = self.0.socket();
         loop {
-            let found = until(socket, Interest::READABLE, |inner| socket.try_next(inner)).await??;
+            let found = until(socket, Interest::READABLE, |inner| socket.try_next(inner, room)).await??;
             if let Some(received) = self.0.received(found)? {
                 return Ok(received);
             }
