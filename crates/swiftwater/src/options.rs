@@ -38,11 +38,14 @@ pub struct Options {
     pub streams_in_max: u16,
     /// Send buffer (`SO_SNDBUF`): payload and 64 bytes a message, until acknowledged. Default 1 MiB.
     pub send_buffer_bytes: usize,
+    /// How large the send buffer may grow by itself, to hold what is on its way over a fast and long path; 0 leaves it as it
+    /// is set. Default 64 MiB.
+    pub send_buffer_tuned_bytes: usize,
     /// Receive buffer (`SO_RCVBUF`): the largest window, counted the same way. Default 1 MiB.
     pub receive_buffer_bytes: usize,
-    /// How large each of the two may grow by itself, to hold what is on its way over a fast and long path; 0 leaves them
-    /// as they are set. Default 64 MiB.
-    pub buffer_tuned_bytes: usize,
+    /// How large the receive buffer may grow by itself, to hold what a reader takes in a few round trips; 0 leaves it as it is
+    /// set. Default 64 MiB.
+    pub receive_buffer_tuned_bytes: usize,
     /// Longest message that a send takes. Default 16 MiB.
     pub message_bytes_max: usize,
     /// A message still arriving is handed on in parts once this much of it waits
@@ -153,8 +156,9 @@ impl Default for Options {
             streams_out: association.streams_out,
             streams_in_max: association.streams_in_max,
             send_buffer_bytes: association.send_buffer_bytes,
+            send_buffer_tuned_bytes: association.send_buffer_tuned_bytes,
             receive_buffer_bytes: association.receive_buffer_bytes,
-            buffer_tuned_bytes: association.receive_buffer_tuned_bytes,
+            receive_buffer_tuned_bytes: association.receive_buffer_tuned_bytes,
             message_bytes_max: association.message_bytes_max,
             partial_delivery_bytes: association.partial_delivery_bytes,
             congestion: association.congestion,
@@ -210,8 +214,8 @@ impl Options {
             streams_in_max: self.streams_in_max.max(1),
             send_buffer_bytes: self.send_buffer_bytes.max(1),
             receive_buffer_bytes: self.receive_buffer_bytes.max(sctp::config::RECEIVE_WINDOW_BYTES_MIN),
-            send_buffer_tuned_bytes: self.buffer_tuned_bytes,
-            receive_buffer_tuned_bytes: self.buffer_tuned_bytes,
+            send_buffer_tuned_bytes: self.send_buffer_tuned_bytes,
+            receive_buffer_tuned_bytes: self.receive_buffer_tuned_bytes,
             message_bytes_max: self.message_bytes_max,
             partial_delivery_bytes: self.partial_delivery_bytes.max(1),
             fragment_bytes_max: self.fragment_bytes_max.map(|bytes| bytes.max(1)),

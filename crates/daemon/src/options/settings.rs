@@ -120,8 +120,9 @@ impl Settings {
 
     /// What an association has that was tuned so.
     pub(crate) fn options_with(&self, tuning: &Tuning) -> Options {
+        let defaults = &self.defaults;
         let partial_delivery_bytes = match self.partial_delivery_bytes {
-            0 => self.defaults.partial_delivery_bytes,
+            0 => defaults.partial_delivery_bytes,
             bytes => bytes as usize,
         };
         let autoclose = Some(self.autoclose_s).filter(|seconds| *seconds > 0);
@@ -130,14 +131,19 @@ impl Settings {
             streams_in_max: self.init.streams_in_max,
             init_retries_max: self.init.attempts_max.into(),
             send_buffer_bytes: self.send_buffer_bytes(),
+            send_buffer_tuned_bytes: tuned_bytes(self.send_buffer_bytes, defaults.send_buffer_tuned_bytes),
             receive_buffer_bytes: self.receive_buffer_bytes(),
+            receive_buffer_tuned_bytes: tuned_bytes(
+                self.receive_buffer_bytes,
+                defaults.receive_buffer_tuned_bytes,
+            ),
             partial_delivery_bytes,
             nodelay: self.nodelay,
-            ecn: self.defaults.ecn && self.offers.get(&super::SCTP_ECN_SUPPORTED) != Some(&false),
+            ecn: defaults.ecn && self.offers.get(&super::SCTP_ECN_SUPPORTED) != Some(&false),
             adaptation_indication: self.adaptation,
             autoclose: autoclose.map(|seconds| Duration::from_secs(seconds.into())),
             events: true,
-            ..self.defaults.clone()
+            ..defaults.clone()
         })
     }
 
@@ -147,4 +153,9 @@ impl Settings {
         settings.init.merge([init.streams_out, init.streams_in_max, init.attempts_max, init.timeout_max_ms]);
         settings
     }
+}
+
+/// A buffer whose size a program has set keeps it, as with the kernel.
+fn tuned_bytes(set: Option<i32>, default: usize) -> usize {
+    if set.is_some() { 0 } else { default }
 }

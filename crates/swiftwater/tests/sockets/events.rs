@@ -103,7 +103,7 @@ fn pair_with_small_window() -> (Association, Association) {
     pair_with(&Options {
         events: true,
         receive_buffer_bytes: 64 << 10,
-        buffer_tuned_bytes: 0,
+        receive_buffer_tuned_bytes: 0,
         ..Options::default()
     })
 }

@@ -37,7 +37,8 @@ fn options(spec: &Spec, local_addresses: &[IpAddr], udp_port: u16, trace: Option
         send_buffer_bytes: spec.buffer_bytes.unwrap_or(default.send_buffer_bytes),
         receive_buffer_bytes: spec.buffer_bytes.unwrap_or(default.receive_buffer_bytes),
         // A size that was asked for stays.
-        buffer_tuned_bytes: spec.buffer_bytes.map_or(default.buffer_tuned_bytes, |_| 0),
+        send_buffer_tuned_bytes: spec.buffer_bytes.map_or(default.send_buffer_tuned_bytes, |_| 0),
+        receive_buffer_tuned_bytes: spec.buffer_bytes.map_or(default.receive_buffer_tuned_bytes, |_| 0),
         congestion: spec.congestion.unwrap_or(default.congestion),
         multipath: spec.multipath.unwrap_or(default.multipath),
         coupling: spec.coupling.unwrap_or(default.coupling),
