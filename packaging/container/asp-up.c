@@ -1,4 +1,5 @@
-/* Says to a signalling gateway that this application server is up (M3UA, RFC 4666 section 3.5), and reads that it is heard. */
+/* asp-up [ADDRESS]: says to the signalling gateway there (M3UA, RFC 4666 section 3.5) that this application server is up,
+ * and reads that it is heard. Without an address: to that of this host. */
 #include <arpa/inet.h>
 #include <netinet/sctp.h>
 #include <stdio.h>
@@ -6,7 +7,7 @@
 
 enum { M3UA = 3, PORT = 2905, CLASS_ASPSM = 3, ASP_UP = 1, ASP_UP_ACK = 4 };
 
-int main(void)
+int main(int count, char **words)
 {
     const unsigned char up[8] = {1, 0, CLASS_ASPSM, ASP_UP, 0, 0, 0, 8};
     struct sockaddr_in gateway = {.sin_family = AF_INET, .sin_port = htons(PORT)};
@@ -14,7 +15,8 @@ int main(void)
     struct sctp_sndrcvinfo info = {0};
     unsigned char answer[256];
     int fd = socket(AF_INET, SOCK_STREAM, IPPROTO_SCTP);
-    gateway.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (inet_pton(AF_INET, count > 1 ? words[1] : "127.0.0.1", &gateway.sin_addr) != 1)
+        return fprintf(stderr, "asp-up: '%s' is no IPv4 address\n", words[1]), 2;
     if (connect(fd, (struct sockaddr *)&gateway, sizeof gateway))
         return perror("connect"), 1;
     if (setsockopt(fd, IPPROTO_SCTP, SCTP_EVENTS, &events, sizeof events))
