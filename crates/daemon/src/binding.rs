@@ -128,12 +128,8 @@ impl Socket {
         if id != 0 && inner.member(id).is_none() {
             return Err(Errno::INVAL);
         }
-        let own =
-            inner.bound.as_ref().map_or_else(|| (Vec::new(), 0), |bound| (bound.ips.clone(), bound.port));
-        let (mut ips, port) = match (&own, inner.local) {
-            ((ips, _), Some(local)) if ips.is_empty() => (vec![local.ip()], local.port()),
-            _ => own,
-        };
+        let own = inner.bound.as_ref().or(inner.inherited.as_ref());
+        let (mut ips, port) = own.map_or_else(|| (Vec::new(), 0), |own| (own.ips.clone(), own.port));
         if ips.iter().any(IpAddr::is_unspecified) {
             let scope = inner.scope(ips);
             let all = interface_addresses().map_err(|_| Errno::NOMEM)?;

@@ -173,7 +173,8 @@ async fn hand_over(
         let mut inner = socket.lock();
         inner.members.insert(member.id, Arc::clone(&member));
         inner.peer = Some(peer);
-        inner.local = bound.map(|bound| local_of(&bound, peer));
+        inner.local = bound.as_ref().map(|bound| local_of(bound, peer));
+        inner.inherited = bound;
         if has_ended {
             // What it has brought is there, and then the end.
             socket.set_stage(&mut inner, State::Ended);

@@ -13,7 +13,7 @@ use crate::life::Turn;
 use crate::line;
 use crate::log;
 use crate::many;
-use crate::socket::{Socket, Sockets, Style};
+use crate::socket::{Bound, Socket, Sockets, Style};
 
 impl Sockets {
     /// What was delivered moves, too: `theirs` is the program's end of the carrier, which nobody reads meanwhile. The record at
@@ -42,7 +42,8 @@ impl Sockets {
             let mut inner = new.lock();
             inner.members.insert(member.id, Arc::clone(&member));
             inner.peer = Some(member.peer);
-            inner.local = bound.map(|bound| bound.first());
+            inner.local = bound.as_ref().map(Bound::first);
+            inner.inherited = bound;
         }
         new.page.set_wants(wants);
         new.page.set_peer(&member.peer, association.streams_out());

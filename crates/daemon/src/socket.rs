@@ -125,6 +125,8 @@ pub(crate) struct Inner {
     pub(crate) stage: State,
     /// Where it is bound, once it is; it is held in the table of ports.
     pub(crate) bound: Option<Bound>,
+    /// Where the socket was bound that has its association from a peer: it holds nothing itself.
+    pub(crate) inherited: Option<Bound>,
     /// Its address toward the peer.
     pub(crate) local: Option<SocketAddr>,
     pub(crate) peer: Option<SocketAddr>,
@@ -298,6 +300,7 @@ impl Sockets {
         let inner = Inner {
             stage,
             bound: None,
+            inherited: None,
             local: None,
             peer: None,
             settings,

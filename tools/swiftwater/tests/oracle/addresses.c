@@ -383,9 +383,38 @@ static void forms(void)
     confirmed(0);
 }
 
+/* The addresses of sockets that came from others. */
+static void inherited(void)
+{
+    static const char *const bound[][2] = {{"127.0.0.1"}, {"127.0.0.1", "127.0.0.2"}, {"127.0.0.2", "127.0.0.1"}, {"0.0.0.0"}};
+    for (int i = 0; i < COUNT(bound); i++) {
+        int listener = server_at(bound[i][0], bound[i][1]), client = fresh(style), server = listener;
+        struct sockaddr_in a = at(bound[i][1] && i == 2 ? "127.0.0.2" : "127.0.0.1", server_port);
+        NEEDED(connect(client, SA(a), sizeof a) == 0);
+        if (style == SOCK_STREAM) {
+            NEEDED(readable(listener) && (server = accept(listener, NULL, NULL)) >= 0);
+        } else {
+            sctp_peeloff_arg_t arg = {.associd = first_association(listener)};
+            socklen_t bytes = sizeof arg;
+            NEEDED((server = getsockopt(listener, IPPROTO_SCTP, SCTP_SOCKOPT_PEELOFF, &arg, &bytes)) >= 0);
+        }
+        printf("bound to %s%s%s", bound[i][0], bound[i][1] ? " and " : "", bound[i][1] ? bound[i][1] : "");
+        listed("own", listener, SCTP_GET_LOCAL_ADDRS, 0);
+        listed("of one from it", server, SCTP_GET_LOCAL_ADDRS, 0);
+        listed("of its association", server, SCTP_GET_LOCAL_ADDRS, one_of(server));
+        close(listener);
+        listed("when that is closed", server, SCTP_GET_LOCAL_ADDRS, 0);
+        listed("of the client", client, SCTP_GET_LOCAL_ADDRS, 0);
+        listed("its peer's", client, SCTP_GET_PEER_ADDRS, one_of(client));
+        putchar('\n');
+        close(client);
+        close(server);
+    }
+}
+
 int main(void)
 {
-    static void (*const parts[])(void) = {several, forms};
+    static void (*const parts[])(void) = {several, forms, inherited};
     begin();
     for (int i = 0; i < 2; i++) {
         style = i ? SOCK_SEQPACKET : SOCK_STREAM;
