@@ -51,7 +51,7 @@ pub(crate) enum Intake {
     Message(Header, Bytes),
     /// The program sends no more.
     End,
-    /// The program has closed with something unread.
+    /// The program has closed with something unread. That is told once, and what it has sent may follow.
     Unread,
     /// It is no record of ours.
     Malformed,
@@ -170,7 +170,7 @@ impl Line {
             Err(error) => return Err(error),
         };
         if bytes == 0 {
-            return Ok(if self.reset.load(Relaxed) { Intake::Unread } else { Intake::End });
+            return Ok(if self.reset.swap(false, Relaxed) { Intake::Unread } else { Intake::End });
         }
         let record = room.take(bytes);
         let Some((header, _)) = Header::split(&record) else { return Ok(Intake::Malformed) };

@@ -37,15 +37,15 @@ pub(crate) async fn live(sockets: &Arc<Sockets>, socket: &Arc<Socket>, turns: &m
     let mut listener = None;
     loop {
         tokio::select! {
-            taken = socket.line.take() => match taken {
-                Ok(taken) => {
-                    if let Some(unread) = dispatch(socket, taken) {
-                        return close(socket, unread);
-                    }
-                    drain(socket);
+            taken = socket.line.take() => {
+                let left = match taken {
+                    Ok(taken) => dispatch(socket, taken).or_else(|| drain(socket)),
+                    Err(_) => Some(false),
+                };
+                if let Some(unread) = left {
+                    return close(socket, unread);
                 }
-                Err(_) => return close(socket, false),
-            },
+            }
             turn = turns.recv() => match turn {
                 Some(Turn::Listen(new)) => listener = Some(new),
                 Some(Turn::Unlisten) => listener = None,
@@ -199,14 +199,18 @@ pub(crate) async fn take_off(socket: &Socket, member: &Member) -> Waiting {
     }
 }
 
-/// Takes everything that the program has sent up to now.
-pub(crate) fn drain(socket: &Socket) {
-    while let Ok(taken @ Intake::Message(..)) = socket.line.try_take() {
-        dispatch(socket, taken);
+/// Takes everything that the program has sent up to now. Says how it has left, if it has: whether a message was unread.
+pub(crate) fn drain(socket: &Socket) -> Option<bool> {
+    loop {
+        let taken = socket.line.try_take().ok()?;
+        let left = dispatch(socket, taken);
+        if left.is_some() {
+            return left;
+        }
     }
 }
 
-/// Says how the program has left, if it has: whether something was unread.
+/// Says how the program has left, if it has: whether a message was unread.
 fn dispatch(socket: &Socket, taken: Intake) -> Option<bool> {
     match taken {
         Intake::Message(header, content) => {
@@ -221,7 +225,7 @@ fn dispatch(socket: &Socket, taken: Intake) -> Option<bool> {
             log(format_args!("a program writes something else than records to its socket"));
             Some(true)
         }
-        Intake::Unread => Some(socket.has_unread_data()),
+        Intake::Unread => socket.has_unread_data().then_some(true),
         Intake::End => Some(false),
     }
 }

@@ -109,22 +109,24 @@ async fn down(socket: &Socket, member: &Member, association: &Association, mut w
 
 /// The next message of the program; waits for it.
 async fn take(socket: &Socket, association: &Association) -> Result<(Header, Bytes), Left> {
-    let mut taken = socket.line.try_take();
-    if matches!(taken, Err(Errno::AGAIN)) {
-        // The program has nothing more to say for now: what it has said leaves.
-        association.flush();
-        taken = socket.line.take().await;
-    }
-    match taken {
-        Ok(Intake::Message(header, content)) => Ok((header, content)),
-        Ok(Intake::End) => Err(if socket.line.is_hung_up() { Left::Closed } else { Left::HalfClosed }),
-        Ok(Intake::Unread) if socket.has_unread_data() => Err(Left::Unread),
-        Ok(Intake::Unread) => Err(Left::Closed),
-        Ok(Intake::Malformed) => {
-            log(format_args!("a program writes something else than records to its socket"));
-            Err(Left::Abort(Bytes::from_static(b"the program has broken its socket")))
+    loop {
+        let mut taken = socket.line.try_take();
+        if matches!(taken, Err(Errno::AGAIN)) {
+            // The program has nothing more to say for now: what it has said leaves.
+            association.flush();
+            taken = socket.line.take().await;
         }
-        Err(_) => Err(Left::Closed),
+        return match taken {
+            Ok(Intake::Message(header, content)) => Ok((header, content)),
+            Ok(Intake::End) => Err(if socket.line.is_hung_up() { Left::Closed } else { Left::HalfClosed }),
+            Ok(Intake::Unread) if socket.has_unread_data() => Err(Left::Unread),
+            Ok(Intake::Unread) => continue,
+            Ok(Intake::Malformed) => {
+                log(format_args!("a program writes something else than records to its socket"));
+                Err(Left::Abort(Bytes::from_static(b"the program has broken its socket")))
+            }
+            Err(_) => Err(Left::Closed),
+        };
     }
 }
 

@@ -16,8 +16,13 @@ fn assert_success(what: &str, output: &Output) {
 }
 
 fn run(name: &str, arguments: &[&str]) {
-    let daemon = Daemon::start(name);
-    let output = daemon.run(compiled(name, name)).args(arguments).output().expect("the command starts");
+    run_for(name, name, arguments);
+}
+
+/// The same for one test of several that use this program.
+fn run_for(test: &str, name: &str, arguments: &[&str]) {
+    let daemon = Daemon::start(test);
+    let output = daemon.run(compiled(name, test)).args(arguments).output().expect("the command starts");
     assert_success(name, &output);
 }
 
@@ -80,6 +85,16 @@ fn a_program_says_which_udp_port_its_peer_has() {
 #[test]
 fn what_a_killed_program_has_sent_arrives() {
     run("deaths", &["sender"]);
+}
+
+#[test]
+fn what_a_program_has_sent_arrives_at_whatever_moment_it_is_killed() {
+    run_for("moments", "deaths", &["one-to-one"]);
+}
+
+#[test]
+fn what_was_sent_to_one_of_many_arrives_at_whatever_moment_the_program_is_killed() {
+    run_for("moments-many", "deaths", &["one-to-many"]);
 }
 
 #[test]
