@@ -59,8 +59,8 @@ pub struct Page {
     pub shut_writing: AtomicU32,
     /// Its header.
     header: [AtomicU32; HEADER_BYTES / 4],
-    /// Records with data that were read to their end, modulo 2^32. The one field that the daemon reads: whether something was
-    /// unread when the program was gone.
+    /// Records with data that were read to their end, modulo 2^32. With `lock` all that the daemon reads of what the sharers
+    /// write: whether something was unread when the program was gone, and how much is.
     pub data_taken: AtomicU32,
 
     /// Associations of a one-to-many socket of which something may come. Written by the daemon.
@@ -147,6 +147,8 @@ impl Page {
     /// Where it writes the peer.
     pub const PEER_AT: u64 = offset_of!(Page, peer) as u64;
 
+    /// Where it finds whether somebody reads.
+    pub const LOCK_AT: u64 = offset_of!(Page, lock) as u64;
     /// Where it finds how much was read.
     pub const DATA_TAKEN_AT: u64 = offset_of!(Page, data_taken) as u64;
     /// Where it writes the default stream.

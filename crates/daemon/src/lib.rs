@@ -48,6 +48,7 @@ mod pump;
 mod requests;
 mod socket;
 mod status;
+mod unread;
 
 use std::fmt;
 use std::io;

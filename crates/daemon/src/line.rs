@@ -44,6 +44,27 @@ pub(crate) struct Line {
     reset: AtomicBool,
 }
 
+/// Tells when a program reads.
+pub(crate) struct Reads(Option<AsyncFd<OwnedFd>>);
+
+impl Reads {
+    /// Waits until the carrier polls writable, which is when less than a quarter of what it holds is unread, and from then on
+    /// each time until the program has read more. Once the program's end is closed, this waits no more.
+    pub(crate) async fn next(&self) {
+        match &self.0 {
+            Some(copy) => {
+                // Should it fail, the runtime is gone, and nothing waits any more.
+                if let Ok(mut ready) = copy.writable().await {
+                    // What is read from here on is told again.
+                    ready.clear_ready();
+                }
+            }
+            // No descriptor is left for that.
+            None => tokio::time::sleep(ROOM_LOOKS).await,
+        }
+    }
+}
+
 /// What has come from the program.
 #[derive(Debug)]
 pub(crate) enum Intake {
@@ -260,12 +281,13 @@ impl Line {
     /// Waits until the carrier polls writable. Only who waits is told, by a registration of its own: otherwise the daemon
     /// would be woken each time that a program reads.
     pub(crate) async fn has_room(&self) {
+        self.reads().next().await;
+    }
+
+    /// The same for who waits again and again.
+    pub(crate) fn reads(&self) -> Reads {
         let copy = rustix::io::fcntl_dupfd_cloexec(&self.descriptor, 0);
-        match copy.and_then(|copy| register(copy, Interest::WRITABLE)) {
-            Ok(copy) => drop(copy.writable().await),
-            // No descriptor is left for that.
-            Err(_) => tokio::time::sleep(ROOM_LOOKS).await,
-        }
+        Reads(copy.and_then(|copy| register(copy, Interest::WRITABLE)).ok())
     }
 
     fn try_send(&self, record: &[IoSlice<'_>], descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {

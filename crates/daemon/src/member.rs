@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
@@ -28,6 +29,8 @@ pub(crate) struct Member {
     association: OnceLock<Association>,
     /// What was set for it.
     tuning: Mutex<Tuning>,
+    /// Its receive buffer bounds all that is unread.
+    bounds_unread: AtomicBool,
     outcome: watch::Sender<Outcome>,
     /// What is being handed to the program; it stays here until it is. Whoever hands up holds the lock.
     pub(crate) held: tokio::sync::Mutex<VecDeque<Upward>>,
@@ -72,6 +75,7 @@ impl Member {
             peer,
             association: OnceLock::new(),
             tuning: Mutex::new(tuning),
+            bounds_unread: AtomicBool::new(false),
             outcome: watch::Sender::new(Outcome::Pending),
             held: tokio::sync::Mutex::default(),
             outbox: Mutex::default(),
@@ -108,6 +112,16 @@ impl Member {
 
     pub(crate) fn tuning(&self) -> MutexGuard<'_, Tuning> {
         self.tuning.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether what the program has not read yet keeps the peer's window closed, wherever it lies.
+    pub(crate) fn bounds_unread(&self) -> bool {
+        self.bounds_unread.load(Relaxed)
+    }
+
+    /// Says so before the first message is handed up.
+    pub(crate) fn set_bounds_unread(&self, bounds: bool) {
+        self.bounds_unread.store(bounds, Relaxed);
     }
 
     /// Whether the program has subscribed to notifications of this kind.

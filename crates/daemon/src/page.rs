@@ -85,9 +85,12 @@ impl Page {
 
     /// How many records with data were read, as the sharers say.
     pub(crate) fn data_taken(&self) -> Option<u32> {
-        let mut bytes = [0; 4];
-        let read = pread(&self.memfd, &mut bytes[..], Layout::DATA_TAKEN_AT).ok()?;
-        (read == bytes.len()).then(|| u32::from_ne_bytes(bytes))
+        self.read(Layout::DATA_TAKEN_AT)
+    }
+
+    /// Whether one of the sharers reads at this moment.
+    pub(crate) fn is_being_read(&self) -> bool {
+        self.read(Layout::LOCK_AT).is_some_and(|holder| holder != 0)
     }
 
     /// How many associations something may come of.
@@ -119,6 +122,12 @@ impl Page {
     pub(crate) fn set_peer(&self, peer: &SocketAddr, streams_out: u16) {
         self.write(Layout::PEER_AT, &Layout::encode_peer(peer));
         self.write(Layout::STREAMS_OUT_AT, &u32::from(streams_out).to_ne_bytes());
+    }
+
+    fn read(&self, at: u64) -> Option<u32> {
+        let mut bytes = [0; 4];
+        let read = pread(&self.memfd, &mut bytes[..], at).ok()?;
+        (read == bytes.len()).then(|| u32::from_ne_bytes(bytes))
     }
 
     fn write(&self, at: u64, bytes: &[u8]) {

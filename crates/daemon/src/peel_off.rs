@@ -2,7 +2,6 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use carrier::page::State;
 use carrier::record::{Header, Kind};
@@ -10,7 +9,7 @@ use rustix::io::Errno;
 
 use crate::door::{Answer, Reply};
 use crate::life::Turn;
-use crate::line;
+use crate::line::{self, RawRecord};
 use crate::log;
 use crate::many;
 use crate::socket::{Bound, Socket, Sockets, Style};
@@ -50,7 +49,9 @@ impl Sockets {
         let waiting = many::take_off(socket, &member).await;
         if let Err(error) = move_records(theirs.as_fd(), socket, &new, id, front_begun) {
             log(format_args!("messages of an association were lost while it was peeled off: {error}"));
+            socket.unread.give_back_all();
         }
+        new.watch_reads();
         new.take_turn(Turn::Carry { member, waiting })?;
         Ok(Reply { answer: Answer::Done, descriptors: vec![carrier, page] })
     }
@@ -72,17 +73,31 @@ fn move_records(
             Err(error) => return Err(error),
         }
     }
+    // Of those with data, in their order, whether they have moved.
+    let mut moved_data = Vec::new();
+    let sorted = sort_records(&records, (socket, new), (id, front_begun), &mut moved_data);
+    socket.unread.move_to(&new.unread, &moved_data);
+    sorted
+}
+
+fn sort_records(
+    records: &[RawRecord],
+    (socket, new): (&Socket, &Socket),
+    (id, front_begun): (u32, bool),
+    moved_data: &mut Vec<bool>,
+) -> Result<(), Errno> {
     for (n, record) in records.iter().enumerate() {
-        match Header::parse(&record.bytes) {
-            Some(header) if header.association == id && !(n == 0 && front_begun) => {
+        let header = Header::parse(&record.bytes);
+        let moved = header.filter(|header| header.association == id && !(n == 0 && front_begun));
+        match moved {
+            Some(header) => {
                 new.expect(header.bytes);
                 new.line.try_put_raw(record)?;
-                if header.kind == Kind::Data {
-                    new.data_put.fetch_add(1, Relaxed);
-                    socket.data_put.fetch_sub(1, Relaxed);
-                }
             }
-            _ => socket.line.try_put_raw(record)?,
+            None => socket.line.try_put_raw(record)?,
+        }
+        if header.is_some_and(|header| header.kind == Kind::Data) {
+            moved_data.push(moved.is_some());
         }
     }
     Ok(())

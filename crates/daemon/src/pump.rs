@@ -22,6 +22,7 @@ use crate::log;
 use crate::member::{Member, Upward};
 use crate::notify;
 use crate::socket::{Socket, Style};
+use crate::unread::Room;
 
 /// What a program has sent, and its association has not taken yet.
 pub(crate) type Waiting = VecDeque<(Header, Bytes)>;
@@ -217,10 +218,10 @@ pub(crate) enum Ended {
 
 /// From the association into the carrier, until the association has ended. What is held goes first; given up, this leaves
 /// what was on its way there. `ended` is told how it has ended before the program is.
-pub(crate) async fn up(socket: &Socket, member: &Member, ended: impl FnOnce(Ended)) {
+pub(crate) async fn up(socket: &Arc<Socket>, member: &Arc<Member>, ended: impl FnOnce(Ended)) {
     let Some(association) = member.association() else { return };
     let mut held = member.held.lock().await;
-    let mut hand = Hand { socket, begun: None, unread: false };
+    let mut hand = Hand { socket, member, begun: None, unread: false };
     let (mut ended, mut regularly) = (Some(ended), Ended::ByUs);
     let mut end = |how| ended.take().into_iter().for_each(|ended| ended(how));
     loop {
@@ -228,7 +229,7 @@ pub(crate) async fn up(socket: &Socket, member: &Member, ended: impl FnOnce(Ende
             hand.up(upward).await;
             held.pop_front();
         }
-        match association.next().await {
+        match next(member, association).await {
             Ok(Some(Received::Message(message))) => held.push_back(data(member, message)),
             Ok(Some(Received::Event(event))) => {
                 if event == Event::PeerShutdown {
@@ -256,6 +257,13 @@ pub(crate) async fn up(socket: &Socket, member: &Member, ended: impl FnOnce(Ende
     }
 }
 
+async fn next(member: &Member, association: &Association) -> Result<Option<Received>, RecvError> {
+    match member.bounds_unread() {
+        true => association.next_holding_window().await,
+        false => association.next().await,
+    }
+}
+
 /// All has been sent on these associations, and the program wants to know.
 pub(crate) async fn tell_dry(socket: Arc<Socket>, members: Vec<Arc<Member>>) {
     for member in members {
@@ -274,7 +282,9 @@ pub(crate) async fn tell(socket: &Socket, notifications: impl IntoIterator<Item 
 
 /// Hands messages and notifications to a program.
 struct Hand<'a> {
-    socket: &'a Socket,
+    socket: &'a Arc<Socket>,
+    /// Whose they are.
+    member: &'a Arc<Member>,
     /// A message was begun: no other comes between its parts.
     begun: Option<MutexGuard<'a, ()>>,
     /// The program reads no more. What comes is thrown away: the peer must not be stopped by a full window.
@@ -283,15 +293,26 @@ struct Hand<'a> {
 
 impl Hand<'_> {
     async fn up(&mut self, upward: &Upward) {
-        if self.unread {
-            return;
+        if !self.unread {
+            if self.begun.is_none() {
+                self.begun = Some(self.socket.delivery.lock().await);
+            }
+            self.unread = self.socket.put(upward.header(), upward.blocks()).await.is_err();
+            if upward.header().flags.contains(Flags::END) {
+                self.begun = None;
+            }
         }
-        if self.begun.is_none() {
-            self.begun = Some(self.socket.delivery.lock().await);
+        if let Upward::Message(_, message) = upward {
+            self.keep_room(message);
         }
-        self.unread = self.socket.put(upward.header(), upward.blocks()).await.is_err();
-        if upward.header().flags.contains(Flags::END) {
-            self.begun = None;
+    }
+
+    /// What becomes of the room that a message has in the window.
+    fn keep_room(&self, message: &Message) {
+        let room = self.member.bounds_unread().then(|| Room::new(self.member, message.window_bytes()));
+        match self.unread {
+            true => room.into_iter().for_each(Room::give_back),
+            false => self.socket.keep_room(room),
         }
     }
 }

@@ -24,6 +24,7 @@ use crate::options::Settings;
 use crate::owner::{Owner, Share, Shares};
 use crate::page::Page;
 use crate::ports::Ports;
+use crate::unread::Unread;
 
 /// Requests that may wait for what only a peer can answer.
 const WAITING_MAX: usize = 4096;
@@ -92,8 +93,7 @@ pub(crate) struct Socket {
     ended: tokio::sync::Notify,
     /// What it becomes, to its task.
     turns: mpsc::UnboundedSender<Turn>,
-    /// Records with data that were put into the carrier, modulo 2^32.
-    pub(crate) data_put: AtomicU32,
+    pub(crate) unread: Unread,
 }
 
 /// How long messages have been so far. A reader whose buffer is as large takes a message without looking at it first.
@@ -139,29 +139,6 @@ pub(crate) struct Inner {
     pub(crate) heard: usize,
 }
 
-/// A record that is being put: it counts unless that is given up.
-struct Counted<'a> {
-    count: &'a AtomicU32,
-    records: u32,
-}
-
-impl<'a> Counted<'a> {
-    fn new(count: &'a AtomicU32, records: u32) -> Self {
-        count.fetch_add(records, Relaxed);
-        Counted { count, records }
-    }
-
-    fn keep(mut self) {
-        self.records = 0;
-    }
-}
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.count.fetch_sub(self.records, Relaxed);
-    }
-}
-
 impl Socket {
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
@@ -191,7 +168,7 @@ impl Socket {
     /// Hands a message or a notification to the program; waits for room. The caller holds `delivery`.
     pub(crate) async fn put(&self, header: &Header, blocks: &[Bytes]) -> Result<(), Errno> {
         let is_data = header.kind == Kind::Data;
-        let counted = Counted::new(&self.data_put, u32::from(is_data));
+        let counted = self.unread.count(u32::from(is_data));
         let put = self.put_next(header, blocks).await;
         // What finds no reader any more is unread, too.
         counted.keep();
@@ -220,11 +197,6 @@ impl Socket {
             None => None,
         };
         self.page.set_default_stream(place, member.tuning().sending.stream);
-    }
-
-    /// Whether the program has left a message unread. Notifications do not count.
-    pub(crate) fn has_unread_data(&self) -> bool {
-        self.page.data_taken() != Some(self.data_put.load(Relaxed))
     }
 
     /// Messages up to this length are put into the carrier before anybody reads from it.
@@ -324,7 +296,7 @@ impl Sockets {
             inner,
             ended,
             turns,
-            data_put: AtomicU32::new(0),
+            unread: Unread::default(),
         };
         let socket = Arc::new(socket);
         table.by_number.insert(number, Arc::clone(&socket));
@@ -364,6 +336,7 @@ impl Sockets {
     /// Nobody has the socket any more.
     pub(crate) fn forget(self: &Arc<Self>, socket: &Socket) {
         self.table().by_number.remove(&socket.number);
+        socket.unread.close();
         let (bound, members) = {
             let mut inner = socket.lock();
             (inner.bound.take(), std::mem::take(&mut inner.members))

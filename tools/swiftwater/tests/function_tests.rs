@@ -98,10 +98,14 @@ function_tests! {
     test_peeloff
     test_peeloff_v6
     test_recvmsg
+    test_sctp_sendrecvmsg
+    test_sctp_sendrecvmsg_v6
     test_sctp_sendvrecvv
     test_sctp_sendvrecvv_v6
     test_sockopt
     test_sockopt_v6
     test_tcp_style
     test_tcp_style_v6
+    test_timetolive
+    test_timetolive_v6
 }

@@ -83,6 +83,11 @@ fn a_program_says_which_udp_port_its_peer_has() {
 }
 
 #[test]
+fn a_small_receive_buffer_bounds_what_a_peer_gets_rid_of() {
+    run("window", &[]);
+}
+
+#[test]
 fn what_a_killed_program_has_sent_arrives() {
     run("deaths", &["sender"]);
 }

@@ -91,6 +91,7 @@ impl Socket {
         let access = Access { socket: self, inner: &mut inner, dry: Vec::new() };
         access.apply(member);
         access.limit_messages();
+        member.set_bounds_unread(access.inner.settings.bounds_unread());
         let fixed = member.tuning().fixed_mtu();
         if let (Some(association), Some(mtu)) = (member.association(), fixed) {
             // One that has just ended needs no change.

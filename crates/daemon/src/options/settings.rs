@@ -10,6 +10,8 @@ use super::tuning::Tuning;
 use crate::addresses::View;
 
 const BACKLOG_MAX: i32 = 4096;
+/// Receive buffers up to this size bound all that is unread. What a program asks for is half of it.
+const BOUNDING_BYTES_MAX: i32 = 2 * 64 * 1024;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -105,6 +107,11 @@ impl Settings {
 
     pub(super) fn receive_buffer_bytes(&self) -> usize {
         self.receive_buffer_bytes.map_or(self.defaults.receive_buffer_bytes, |bytes| bytes as usize)
+    }
+
+    /// Whether the receive buffer was set so small that what lies in the carrier is to count, too.
+    pub(super) fn bounds_unread(&self) -> bool {
+        self.receive_buffer_bytes.is_some_and(|bytes| bytes <= BOUNDING_BYTES_MAX)
     }
 
     /// What associations of the socket are set up with.

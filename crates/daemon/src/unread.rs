@@ -1,0 +1,262 @@
+//! What lies in a carrier unread, and the room that it keeps in the receive windows of its associations.
+//!
+//! A carrier holds some hundred KB. A program that has asked for a small receive buffer expects that its peer is stopped long
+//! before: there a record keeps its room in the window until the program has read it. Beside a large buffer the carrier is
+//! little, and nobody looks when the program reads.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::task::AbortHandle;
+
+use crate::member::Member;
+use crate::socket::Socket;
+
+/// How soon it is looked again whether a reader has counted what it has taken, and how often. Should it take longer still, the
+/// peer's next probe of its window finds out.
+const COUNT_WAIT: Duration = Duration::from_millis(1);
+const COUNT_LOOKS_MAX: u32 = 100;
+
+/// What a program has not read yet.
+#[derive(Default)]
+pub(crate) struct Unread {
+    /// Records with data that were put into the carrier, modulo 2^32.
+    put: AtomicU32,
+    lying: Mutex<Lying>,
+}
+
+#[derive(Default)]
+struct Lying {
+    /// Of the last records with data that were put, from the first that keeps room on. `None`: one that keeps none.
+    rooms: VecDeque<Option<Room>>,
+    /// The task that gives rooms back, while some are kept.
+    watcher: Option<AbortHandle>,
+}
+
+/// Room that a record keeps in the receive window of its association.
+pub(crate) struct Room {
+    member: Weak<Member>,
+    bytes: usize,
+}
+
+impl Room {
+    pub(crate) fn new(member: &Arc<Member>, bytes: usize) -> Room {
+        Room { member: Arc::downgrade(member), bytes }
+    }
+
+    pub(crate) fn give_back(self) {
+        // An association that is gone has no window.
+        if let Some(association) = self.member.upgrade().as_deref().and_then(Member::association) {
+            association.release_window(self.bytes);
+        }
+    }
+}
+
+fn give_back(rooms: impl IntoIterator<Item = Option<Room>>) {
+    rooms.into_iter().flatten().for_each(Room::give_back);
+}
+
+/// A record that is being put: it counts unless that is given up.
+pub(crate) struct Counted<'a> {
+    unread: &'a Unread,
+    records: u32,
+}
+
+impl Counted<'_> {
+    pub(crate) fn keep(mut self) {
+        self.records = 0;
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.unread.put.fetch_sub(self.records, Relaxed);
+    }
+}
+
+impl Lying {
+    /// Takes the rooms of all records but the last so many.
+    fn take_all_but(&mut self, unread: usize) -> VecDeque<Option<Room>> {
+        let read = self.rooms.len().saturating_sub(unread);
+        let kept = self.rooms.split_off(read);
+        let taken = std::mem::replace(&mut self.rooms, kept);
+        while let Some(None) = self.rooms.front() {
+            self.rooms.pop_front();
+        }
+        taken
+    }
+
+    fn push(&mut self, room: Option<Room>) {
+        if room.is_some() || !self.rooms.is_empty() {
+            self.rooms.push_back(room);
+        }
+    }
+}
+
+impl Unread {
+    /// So many records with data are about to be put.
+    pub(crate) fn count(&self, records: u32) -> Counted<'_> {
+        self.put.fetch_add(records, Relaxed);
+        Counted { unread: self, records }
+    }
+
+    /// Some of the records with data that lie in the carrier, the oldest first, lie in that of another socket now.
+    pub(crate) fn move_to(&self, other: &Unread, moved: &[bool]) {
+        let count = moved.iter().filter(|moved| **moved).count() as u32;
+        self.put.fetch_sub(count, Relaxed);
+        other.put.fetch_add(count, Relaxed);
+        let (mut from, mut to) = (self.lying(), other.lying());
+        let read = from.take_all_but(moved.len());
+        let rooms = std::mem::take(&mut from.rooms);
+        // Those before them keep no room.
+        let listed = &moved[moved.len() - rooms.len()..];
+        for (room, moved) in rooms.into_iter().zip(listed) {
+            if *moved { to.push(room) } else { from.push(room) }
+        }
+        drop((from, to));
+        give_back(read);
+    }
+
+    /// The program reads no more.
+    pub(crate) fn give_back_all(&self) {
+        let rooms = self.lying().take_all_but(0);
+        give_back(rooms);
+    }
+
+    /// The program is gone, and the socket with it.
+    pub(crate) fn close(&self) {
+        self.give_back_all();
+        if let Some(watcher) = self.lying().watcher.take() {
+            watcher.abort();
+        }
+    }
+
+    fn lying(&self) -> MutexGuard<'_, Lying> {
+        self.lying.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Socket {
+    /// Whether the program has left a message unread. Notifications do not count.
+    pub(crate) fn has_unread_data(&self) -> bool {
+        self.page.data_taken() != Some(self.unread.put.load(Relaxed))
+    }
+
+    /// A record with data was put into the carrier. The room that it keeps is given back when it was read.
+    pub(crate) fn keep_room(self: &Arc<Self>, room: Option<Room>) {
+        let keeps_some = {
+            let mut lying = self.unread.lying();
+            lying.push(room);
+            !lying.rooms.is_empty()
+        };
+        if keeps_some {
+            // It may have been read before anybody watches.
+            self.give_back_read();
+            self.watch_reads();
+        }
+    }
+
+    /// Sees to it that rooms which are kept are given back as the program reads.
+    pub(crate) fn watch_reads(self: &Arc<Self>) {
+        let mut lying = self.unread.lying();
+        if !lying.rooms.is_empty() && lying.watcher.is_none() {
+            lying.watcher = Some(tokio::spawn(watch_reads(Arc::clone(self))).abort_handle());
+        }
+    }
+
+    /// Gives the rooms back of all that the sharers say was read.
+    fn give_back_read(&self) {
+        let Some(taken) = self.page.data_taken() else { return };
+        let unread = self.unread.put.load(Relaxed).wrapping_sub(taken);
+        let rooms = self.unread.lying().take_all_but(unread as usize);
+        give_back(rooms);
+    }
+}
+
+/// Gives rooms back as the program reads, until none is kept.
+async fn watch_reads(socket: Arc<Socket>) {
+    let reads = socket.line.reads();
+    loop {
+        reads.next().await;
+        for _ in 0..COUNT_LOOKS_MAX {
+            // Looked at first: who reads counts what it has taken before it lets go.
+            let is_being_read = socket.page.is_being_read();
+            if socket.line.is_hung_up() {
+                socket.unread.give_back_all();
+            }
+            socket.give_back_read();
+            {
+                let mut lying = socket.unread.lying();
+                if lying.rooms.is_empty() {
+                    lying.watcher = None;
+                    return;
+                }
+            }
+            if !is_being_read {
+                break;
+            }
+            tokio::time::sleep(COUNT_WAIT).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NONE: [usize; 0] = [];
+
+    /// Records with data of which some keep so much room, and others none, as they lie in a carrier.
+    fn carrier(rooms: &[usize]) -> Unread {
+        let unread = Unread::default();
+        for bytes in rooms {
+            unread.count(1).keep();
+            let room = (*bytes > 0).then(|| Room { member: Weak::new(), bytes: *bytes });
+            unread.lying().push(room);
+        }
+        unread
+    }
+
+    fn bytes(rooms: &VecDeque<Option<Room>>) -> Vec<usize> {
+        rooms.iter().map(|room| room.as_ref().map_or(0, |room| room.bytes)).collect()
+    }
+
+    fn kept(unread: &Unread) -> (u32, Vec<usize>) {
+        (unread.put.load(Relaxed), bytes(&unread.lying().rooms))
+    }
+
+    #[test]
+    fn what_is_read_gives_its_room_back_in_the_order_of_the_records() {
+        let unread = carrier(&[0, 10, 0, 20, 30]);
+        assert_eq!(kept(&unread), (5, vec![10, 0, 20, 30]));
+        let taken = |records| bytes(&unread.lying().take_all_but(records));
+        assert_eq!(taken(4), NONE);
+        assert_eq!(taken(3), [10]);
+        assert_eq!(taken(1), [20], "the one before keeps none");
+        assert_eq!(taken(9), NONE, "more than there are");
+        assert_eq!(taken(0), [30]);
+    }
+
+    #[test]
+    fn a_record_that_is_not_put_after_all_does_not_count() {
+        let unread = carrier(&[10]);
+        drop(unread.count(1));
+        assert_eq!(kept(&unread), (1, vec![10]));
+    }
+
+    #[test]
+    fn rooms_move_with_their_records() {
+        let (old, new) = (carrier(&[0, 10, 20, 0, 30]), Unread::default());
+        old.move_to(&new, &[true, false, true, true, false]);
+        assert_eq!((kept(&old), kept(&new)), ((2, vec![10, 30]), (3, vec![20, 0])));
+    }
+
+    #[test]
+    fn what_was_read_before_does_not_move() {
+        let (old, new) = (carrier(&[10, 20, 30]), Unread::default());
+        old.move_to(&new, &[false, true]);
+        assert_eq!((kept(&old).1, kept(&new).1), (vec![20], vec![30]));
+    }
+}
