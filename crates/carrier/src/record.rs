@@ -56,7 +56,10 @@ impl Flags {
     /// The program has said nothing of the message: what it has set as default holds (`SCTP_DEFAULT_SNDINFO`).
     pub const BY_DEFAULT: Flags = Flags(1 << 6);
 
-    const ALL: u16 = (1 << 7) - 1;
+    /// `SCTP_ADDR_OVER`: the message goes to [`Header::address`], whatever address data goes to.
+    pub const TO_ADDRESS: Flags = Flags(1 << 7);
+
+    const ALL: u16 = (1 << 8) - 1;
 
     /// Whether all of `other` are there.
     pub fn contains(self, other: Flags) -> bool {
@@ -104,7 +107,7 @@ pub struct Header {
     pub association: u32,
     /// Bytes of the message, wherever they are.
     pub bytes: u32,
-    /// Where a received message came from.
+    /// Where a received message came from. Of one that is sent, where it is to go ([`Flags::TO_ADDRESS`]).
     pub address: Option<SocketAddr>,
 }
 

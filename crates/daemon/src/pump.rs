@@ -12,7 +12,7 @@ use carrier::page::State;
 use carrier::record::{Flags, Header, Kind};
 use rustix::io::Errno;
 use swiftwater::tokio::Association;
-use swiftwater::{Event, LossKind, Message, Received, RecvError, SendError, SendInfo};
+use swiftwater::{Event, LossKind, Message, PathId, Received, RecvError, SendError, SendInfo};
 use tokio::sync::MutexGuard;
 use tokio::task::JoinHandle;
 
@@ -155,7 +155,8 @@ pub(crate) async fn pass_on(
     content: Bytes,
 ) -> Result<(), SendError> {
     if !content.is_empty() {
-        let sent = association.send_bytes(content, &send_info(header)).await;
+        let info = SendInfo { path: wanted_path(association, header), ..send_info(header) };
+        let sent = association.send_bytes(content, &info).await;
         // What else can be wrong was looked for before it was handed over.
         if sent == Err(SendError::Closed) {
             return sent;
@@ -167,6 +168,12 @@ pub(crate) async fn pass_on(
     }
 }
 
+/// The path that a message is to take, where the program has named one of the peer's addresses for it.
+fn wanted_path(association: &Association, header: &Header) -> Option<PathId> {
+    let named = header.address.filter(|_| header.flags.contains(Flags::TO_ADDRESS))?;
+    association.path_to(named.ip())
+}
+
 pub(crate) fn send_info(header: &Header) -> SendInfo {
     SendInfo {
         stream: header.stream,
@@ -176,6 +183,7 @@ pub(crate) fn send_info(header: &Header) -> SendInfo {
         more: false,
         context: header.context,
         lifetime: Some(header.lifetime_ms).filter(|ms| *ms > 0).map(|ms| Duration::from_millis(ms.into())),
+        path: None,
     }
 }
 

@@ -183,16 +183,27 @@ impl Outgoing<'_> {
         }
     }
 
+    /// The address that the message goes to whatever address data goes to: one that it is to override that with, and of a
+    /// one-to-one socket any other than the one that it was connected with.
+    fn overridden(&self) -> Option<SocketAddr> {
+        let page = self.page();
+        let is_one_to_one = page.style.load(Relaxed) == libc::SOCK_STREAM as u32;
+        self.to.filter(|to| self.info.overrides_address || (is_one_to_one && page.peer() != Some(*to)))
+    }
+
     fn hand_over(&self, association: u32) -> Result<usize> {
         let (bytes, info) = (self.content.bytes(), self.info);
+        let over = self.overridden();
+        let to_address = if over.is_some() { Flags::TO_ADDRESS } else { Flags::default() };
         let mut header = Header {
-            flags: info.flags.with(Flags::END),
+            flags: info.flags.with(Flags::END).with(to_address),
             stream: info.stream,
             ppid: info.ppid,
             context: info.context,
             lifetime_ms: info.lifetime_ms,
             association,
             bytes: bytes as u32,
+            address: over,
             ..Header::new(Kind::Data)
         };
         let flags = self.flags & libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;

@@ -24,7 +24,7 @@ use crate::association::{Association, BatchRules, Context, Identity, Queued};
 use crate::config::{AssociationConfig, EndpointConfig, PathOptions};
 use crate::cookie::CookieJar;
 use crate::error::{ConnectError, PrimaryError, SendError};
-use crate::event::{Admission, Host, SendInfo};
+use crate::event::{Admission, Host, PathId, SendInfo};
 use crate::local_addresses::LocalAddresses;
 use crate::statistics::{EndpointStatistics, STATISTICS_VERSION, Statistics};
 use crate::time::Time;
@@ -325,6 +325,12 @@ impl Endpoint {
         let mut outcome = Err(PrimaryError::Closed);
         self.with(id, now, host, |association, cx| outcome = association.set_path(cx, address, options));
         outcome
+    }
+
+    /// The path of an association to an address of the peer, for [`SendInfo::path`].
+    pub fn path_to(&self, id: AssociationId, address: IpAddr) -> Option<PathId> {
+        let path_id = self.associations.get(id.index())?.path_at(address).ok()?;
+        u8::try_from(path_id).ok().map(PathId)
     }
 
     /// Associations that a listener takes from now on have these settings, and the addresses that they name. False: another

@@ -32,6 +32,10 @@ impl Payload {
     }
 }
 
+/// A path of an association: its place in [`Statistics::paths`](crate::Statistics::paths).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct PathId(pub u8);
+
 /// What travels with a message that is sent (RFC 6458 §5.3.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SendInfo {
@@ -49,6 +53,9 @@ pub struct SendInfo {
     pub context: u32,
     /// The message is discarded if none of it was sent by then (`sinfo_timetolive`). It does not hold for parts of a record.
     pub expires_at: Option<Time>,
+    /// The path that it takes when it is first sent (SCTP_ADDR_OVER), if that path takes data then. `None`, or one that there is
+    /// not: where data goes.
+    pub path: Option<PathId>,
 }
 
 /// What travels with a message that is received (RFC 6458 §5.3.5).

@@ -44,7 +44,7 @@ pub use config::{AssociationConfig, Checksum, EndpointConfig, Multipath, PathOpt
 pub use endpoint::{Arrival, AssociationId, Endpoint, ListenerId, PathHints, Unreachable};
 pub use error::{CloseReason, ConnectError, PrimaryError, SendError, UnknownName};
 pub use event::{
-    Admission, Event, Host, PathChange, PathReason, Payload, ReceiveInfo, SendFailure, SendInfo,
+    Admission, Event, Host, PathChange, PathId, PathReason, Payload, ReceiveInfo, SendFailure, SendInfo,
 };
 pub use path::PathState;
 pub use range_set::RangeSet;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use sctp::{PathOptions, PrimaryError, Statistics};
+use sctp::{PathId, PathOptions, PrimaryError, Statistics};
 use streams::{Chain, Interest, Message as Block, Module};
 use tpi::{Addresses, Errno, Primitive};
 
@@ -550,6 +550,22 @@ impl Association {
     /// The peer's addresses, all that are known of it; none once the association is gone.
     pub fn peer_addresses(&self) -> Vec<IpAddr> {
         self.peer_address().map(|address| address.hosts).unwrap_or_default()
+    }
+
+    /// The path to one of the peer's addresses, for [`SendInfo::path`]. `None`: there is none, or the association is gone.
+    ///
+    /// ```
+    /// # use swiftwater::{Association, Listener, SendInfo};
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// let client = Association::connect(listener.local_address())?;
+    /// let path = client.path_to("127.0.0.1".parse()?);
+    /// assert!(path.is_some());
+    /// client.send_with(b"this way", &SendInfo { path, ..SendInfo::default() })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn path_to(&self, address: IpAddr) -> Option<PathId> {
+        let Socket { stream, ref shard, .. } = self.shared.socket;
+        with_driver(shard, |driver| driver.path_to(stream, 0, address)).flatten()
     }
 
     /// Our addresses that this association uses: those that it was restricted to ([`Options::local_addresses`]) or that the

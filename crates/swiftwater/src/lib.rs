@@ -84,8 +84,8 @@ pub use message::{AssociationId, Message, RecvInfo, SendInfo};
 pub use options::{Checksum, LinkKind, Options};
 pub use sctp::congestion::{Algorithm as CongestionControl, Coupling};
 pub use sctp::{
-    AssociationState, EndpointStatistics, MtuState, Multipath, PathOptions, PathState, PathStatistics,
-    PrimaryError, Statistics, UnknownName,
+    AssociationState, EndpointStatistics, MtuState, Multipath, PathId, PathOptions, PathState,
+    PathStatistics, PrimaryError, Statistics, UnknownName,
 };
 pub use stack::{Stack, StackStatistics};
 /// The STREAMS executive: what a module that is pushed on an association's stream is made of.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use sctp::PathId;
 use streams::{Chain, Kind};
 use tpi::{Primitive, TransferFlags, TransferInfo};
 
@@ -32,6 +33,10 @@ pub struct SendInfo {
     /// behind others is discarded when its turn comes. It does not hold for parts of a record. `None`: it is sent however long
     /// that takes.
     pub lifetime: Option<Duration>,
+    /// The path that it takes when it is first sent, whatever path data goes ([`Association::path_to`](crate::Association::path_to)):
+    /// while that path does not answer, and where it has to be sent again, the message goes where data goes (`SCTP_ADDR_OVER`).
+    /// What is sent behind it waits for it.
+    pub path: Option<PathId>,
 }
 
 impl SendInfo {
@@ -61,6 +66,7 @@ impl SendInfo {
             flags,
             ..TransferInfo::default()
         }
+        .with_path(self.path.map(|path| path.0))
     }
 
     /// What comes back with a message that was not delivered.

@@ -77,15 +77,15 @@ impl fmt::Debug for TransferFlags {
 
 /// What travels with each message of user data, down (`T_OPTDATA_REQ`) and up (`T_OPTDATA_IND`).
 ///
-/// The fields are those of `sctp_sndinfo` and `sctp_rcvinfo` (RFC 6458 §5.3). Downward `ssn` and `tsn` say nothing, upward
-/// `context` says nothing.
+/// The fields are those of `sctp_sndinfo` and `sctp_rcvinfo` (RFC 6458 §5.3). Downward `tsn` says nothing, upward `context` says
+/// nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TransferInfo {
     /// The association within its endpoint; 0 where an endpoint has only one.
     pub association: u32,
     /// The stream within the association.
     pub stream: u16,
-    /// The stream sequence number (upward).
+    /// Upward the stream sequence number; downward [`TransferInfo::path`].
     pub ssn: u16,
     /// The payload protocol identifier, in host order, passed on unread.
     pub ppid: u32,
@@ -108,6 +108,26 @@ impl TransferInfo {
         self.by_direction
     }
 
+    /// Downward: the path that the message is to take (`SCTP_ADDR_OVER`), by its number; `None` is where data goes.
+    #[inline]
+    pub const fn path(&self) -> Option<u8> {
+        match self.ssn {
+            1..=256 => Some((self.ssn - 1) as u8),
+            _ => None,
+        }
+    }
+
+    /// The same with this path.
+    #[inline]
+    #[must_use]
+    pub const fn with_path(self, path: Option<u8>) -> Self {
+        let ssn = match path {
+            Some(number) => number as u16 + 1,
+            None => 0,
+        };
+        Self { ssn, ..self }
+    }
+
     /// Upward: the TSN up to which everything had arrived when the message was handed on (`rcv_cumtsn`).
     #[inline]
     pub const fn cumulative_tsn(&self) -> u32 {
@@ -118,5 +138,22 @@ impl TransferInfo {
     #[inline]
     pub const fn more(&self) -> bool {
         self.flags.contains(TransferFlags::MORE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_names_any_path_or_none() {
+        for path in [None, Some(0), Some(15), Some(u8::MAX)] {
+            assert_eq!(TransferInfo::default().with_path(path).path(), path);
+        }
+        assert_eq!(
+            TransferInfo { ssn: u16::MAX, ..TransferInfo::default() }.path(),
+            None,
+            "no path has this number"
+        );
     }
 }

@@ -48,6 +48,20 @@ fn rows(command: &mut Command, place: &str) -> Vec<Value> {
 }
 
 #[test]
+fn messages_take_the_path_to_the_address_that_they_name() {
+    let daemon = Daemon::start("over");
+    let program = Program::start(daemon.run(compiled("over", "over")), "ready");
+    let rows = rows(&mut Command::new(SWIFTWATER), &daemon.place);
+    let sent_to = |peer: &str| {
+        let path = rows.iter().find(|row| row["peer"] == peer).expect("a path");
+        path["packets_sent"].as_u64().expect("a number")
+    };
+    let (first, second) = (sent_to("127.0.0.1"), sent_to("127.0.0.2"));
+    assert!(second >= 200 && first < 100, "{first} packets to the first address, {second} to the second");
+    program.end();
+}
+
+#[test]
 fn sockets_associations_and_paths_are_shown() {
     let daemon = Daemon::start("status");
     let mut command = daemon.run(compiled("table", "status"));

@@ -8,7 +8,7 @@ use lab::bounds::assert_bounded;
 use lab::ledger::{Book, Record};
 use lab::{Reading, World};
 use netsim::topology::RandomLimits;
-use sctp::{AssociationConfig, AssociationId, CloseReason, SendInfo};
+use sctp::{AssociationConfig, AssociationId, CloseReason, PathId, SendInfo};
 
 use crate::app::{self, App, Wish};
 use crate::chatter;
@@ -175,6 +175,7 @@ impl Case {
                 unordered: self.dice.one_in(5),
                 more: false,
                 immediate: self.dice.one_in(20),
+                path: self.dice.one_in(10).then(|| PathId(self.dice.even(0, 3) as u8)),
                 ..SendInfo::default()
             };
             let parts = if self.dice.one_in(8) { self.dice.even(2, 5) as usize } else { 1 };

@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 
 use ::sctp::trace::Record;
 use ::sctp::{
-    Admission, AssociationConfig, AssociationId, Endpoint, EndpointConfig, EndpointStatistics, PathOptions,
-    PrimaryError, SendError, SendInfo, Statistics, Time, TransmitBuffer,
+    Admission, AssociationConfig, AssociationId, Endpoint, EndpointConfig, EndpointStatistics, PathId,
+    PathOptions, PrimaryError, SendError, SendInfo, Statistics, Time, TransmitBuffer,
 };
 use links::{Link, LinkStats};
 use streams::{Cx, Driver, Errno, FlushScope, Interest, Kind, Message, Pool, StreamId};
@@ -136,6 +136,11 @@ impl SctpDriver {
     /// The peer's addresses (the ports are UDP ports) and its SCTP port.
     pub fn peer_addresses(&self, s: StreamId, association: u32) -> Option<(Vec<std::net::SocketAddr>, u16)> {
         self.endpoint.peer_addresses(self.association(s, association)?)
+    }
+
+    /// The path to an address of the peer.
+    pub fn path_to(&self, s: StreamId, association: u32, address: std::net::IpAddr) -> Option<PathId> {
+        self.endpoint.path_to(self.association(s, association)?, address)
     }
 
     /// The addresses of ours that the association uses.
@@ -298,6 +303,7 @@ fn send_info(info: &TransferInfo) -> SendInfo {
         immediate: info.flags.contains(TransferFlags::IMMEDIATE),
         context: info.context,
         expires_at: None,
+        path: info.path().map(PathId),
     }
 }
 

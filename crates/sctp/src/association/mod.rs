@@ -400,7 +400,7 @@ impl Association {
         if !self.may_carry_data() {
             return false;
         }
-        let path = &self.paths[self.data_path()];
+        let path = &self.paths[self.next_data_path()];
         if path.tail.is_due() {
             return self.outbound.may_send(path);
         }
@@ -421,7 +421,7 @@ impl Association {
         !self.control.is_empty()
             || self.probes_mtu
             || self.inbound.as_ref().is_some_and(Inbound::ack_due)
-            || (self.may_carry_data() && self.outbound.may_send(&self.paths[self.data_path()]))
+            || (self.may_carry_data() && self.outbound.may_send(&self.paths[self.next_data_path()]))
     }
 
     /// Whether anything waits, now or for a window.

@@ -20,6 +20,14 @@ impl Association {
         self.single_path()
     }
 
+    /// Where the data goes that goes next: where it is to, or where data goes.
+    #[inline]
+    pub(super) fn next_data_path(&self) -> usize {
+        let wanted = self.outbound.wanted_path();
+        let usable = wanted.filter(|&path_id| self.paths.get(path_id).is_some_and(Path::takes_data));
+        usable.unwrap_or_else(|| self.data_path())
+    }
+
     /// Whether data may go on a path, sooner or later.
     #[inline]
     pub(super) fn carries_data(&self, path_id: usize) -> bool {

@@ -74,7 +74,7 @@ impl Association {
     }
 
     /// The path to an address of the peer.
-    pub(super) fn path_at(&self, address: IpAddr) -> Result<usize, PrimaryError> {
+    pub(crate) fn path_at(&self, address: IpAddr) -> Result<usize, PrimaryError> {
         let address = address.to_canonical();
         let path_id = self.paths.iter().position(|path| path.remote.ip().to_canonical() == address);
         path_id.ok_or(PrimaryError::NoSuchPath { address })

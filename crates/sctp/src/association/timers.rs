@@ -48,7 +48,7 @@ impl Association {
             let usable = self.paths.iter().filter(|path| path.takes_data());
             return usable.filter_map(|path| path.pacer.opens_at()).min();
         }
-        self.paths[self.data_path()].pacer.opens_at()
+        self.paths[self.next_data_path()].pacer.opens_at()
     }
 
     /// Acts on every timer that has expired.

@@ -25,7 +25,8 @@ impl Association {
     ) -> Option<Transmit> {
         buffer.clear();
         self.tick_pacers(now);
-        let data_path = self.data_path();
+        let data_path = self.next_data_path();
+        let wanted_path = self.outbound.wanted_path();
         let with_data = self.may_carry_data() && self.outbound.may_send(&self.paths[data_path]);
         let path_id = match self.control.front() {
             Some(control) => control.path.unwrap_or(data_path),
@@ -51,7 +52,10 @@ impl Association {
                 buffer.drop_packet();
                 break;
             }
-            let more = !alone && self.may_carry_data() && self.outbound.may_send(&self.paths[path_id]);
+            let more = !alone
+                && self.may_carry_data()
+                && self.outbound.wanted_path() == wanted_path
+                && self.outbound.may_send(&self.paths[path_id]);
             let padded = more && bytes < limit && (limit - bytes) * PADDING_SHARE_MAX <= limit;
             if padded && let Some(pad) = Pad::filling(limit - bytes) {
                 pad.write(buffer.out());
@@ -100,7 +104,7 @@ impl Association {
         if self.outbound.is_multipath() {
             self.paths.iter_mut().filter(|path| path.takes_data()).for_each(|path| path.tick_pacer(now));
         } else {
-            let data_path = self.data_path();
+            let data_path = self.next_data_path();
             self.paths[data_path].tick_pacer(now);
         }
     }

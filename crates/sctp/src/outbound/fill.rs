@@ -31,6 +31,8 @@ pub(crate) struct Packet<'a> {
 /// What of it is DATA.
 struct Contents {
     number: u32,
+    /// The path that new chunks in it are to take. Those that say otherwise do not come in.
+    wanted_path: Option<usize>,
     tsns: SmallVec<[Range<u64>; 1]>,
     asks: bool,
     /// New chunks that are unordered, and those that begin a message without ending it.
@@ -104,6 +106,7 @@ impl Outbound {
         let again_before = statistics.data_chunks_retransmitted;
         let mut contents = Contents {
             number: path.next_packet(),
+            wanted_path: self.wanted_path(),
             tsns: SmallVec::new(),
             asks: false,
             unordered: 0,
@@ -182,6 +185,9 @@ impl Outbound {
         let mut tsn = self.first + self.outstanding.len() as u64;
         let mut space = packet.limit_bytes.saturating_sub(packet.buffer.packet_bytes());
         while let Some(next) = self.pending.next() {
+            if self.wanted_path() != contents.wanted_path {
+                break;
+            }
             let whole = next.payload.len();
             let piece = whole.min(packet.payload_bytes_max);
             let fits = wire_bytes(piece) <= space;

@@ -41,6 +41,9 @@ pub(crate) use sack::{Report, SackOutcome};
 /// blocks reach as far (§3.3.4).
 const OUTSTANDING_CHUNKS_MAX: usize = u16::MAX as usize;
 
+/// Of a chunk that goes where data goes.
+const ANY_PATH: u8 = u8::MAX;
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum ChunkState {
     InFlight,
@@ -64,6 +67,7 @@ struct Chunk {
     ssn: u16,
     flags: DataFlags,
     state: ChunkState,
+    /// The path that it was last sent on; before that, the one that it is to take, or [`ANY_PATH`].
     path: u8,
     /// Whether the overhead of its message is charged to it: the last chunk of each send.
     charged: bool,
@@ -284,6 +288,13 @@ impl Outbound {
         !self.pending.is_empty() || !self.lost.is_empty()
     }
 
+    /// The path that what goes next is to take, if it says so. What was lost goes anywhere.
+    #[inline]
+    pub(crate) fn wanted_path(&self) -> Option<usize> {
+        let next = self.pending.next().filter(|next| next.path != ANY_PATH && self.lost.is_empty())?;
+        Some(next.path.into())
+    }
+
     pub(crate) fn has_lost(&self) -> bool {
         !self.lost.is_empty()
     }
@@ -350,7 +361,7 @@ impl Outbound {
                 ssn: 0,
                 flags: DataFlags { immediate: false, unordered: info.unordered, beginning, ending: false },
                 state: ChunkState::InFlight,
-                path: 0,
+                path: info.path.map_or(ANY_PATH, |path| path.0),
                 charged: false,
             });
             beginning = false;

@@ -23,6 +23,7 @@ mod hostile_peer;
 mod local_addresses;
 mod loss_recovery;
 mod multipath;
+mod named_path;
 mod nat;
 mod out_of_the_blue;
 mod packet_size;

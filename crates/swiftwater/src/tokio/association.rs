@@ -15,7 +15,7 @@ use crate::message::{Message, RecvInfo, SendInfo, from_block};
 use crate::options::Options;
 use crate::socket::{Found, Room, unless_restarted};
 use crate::stack::Stack;
-use crate::{PathOptions, PrimaryError, Statistics, association};
+use crate::{PathId, PathOptions, PrimaryError, Statistics, association};
 
 /// An association with one peer; [`swiftwater::Association`](crate::Association) for tasks. Clones share it.
 ///
@@ -291,6 +291,11 @@ impl Association {
     /// The peer's addresses, all that are known of it; none once the association is gone.
     pub fn peer_addresses(&self) -> Vec<IpAddr> {
         self.0.peer_addresses()
+    }
+
+    /// The path to one of the peer's addresses, for [`SendInfo::path`](crate::SendInfo::path).
+    pub fn path_to(&self, address: IpAddr) -> Option<PathId> {
+        self.0.path_to(address)
     }
 
     /// Our addresses that this association uses.

@@ -14,6 +14,7 @@ const MORE: SendInfo = SendInfo {
     immediate: false,
     context: 0,
     lifetime: None,
+    path: None,
 };
 
 fn byte(i: usize) -> u8 {

@@ -412,9 +412,48 @@ static void inherited(void)
     }
 }
 
+/* A message to one of the addresses of its peer. */
+static void over_address(void)
+{
+    static const struct {
+        const char *text, *to;
+        int flags, wrong_port;
+    } ways[] = {{"its first", "127.0.0.1", SCTP_ADDR_OVER},
+                {"its second", "127.0.0.2", SCTP_ADDR_OVER},
+                {"none of its own", "127.0.0.3", SCTP_ADDR_OVER},
+                {"its second, wrong port", "127.0.0.2", SCTP_ADDR_OVER, 1},
+                {"its second, unordered", "127.0.0.2", SCTP_ADDR_OVER | SCTP_UNORDERED},
+                {"its second, no flag", "127.0.0.2"},
+                {"none of its own, no flag", "127.0.0.3"}};
+    for (int i = 0; i < COUNT(ways); i++) {
+        struct control control = {.used = 0};
+        /* There it is for another association. */
+        if (style == SOCK_SEQPACKET && (ways[i].wrong_port || strcmp(ways[i].to, "127.0.0.3") == 0))
+            continue;
+        int listener = server_at("127.0.0.1", "127.0.0.2"), client = fresh(style), server = listener;
+        struct sockaddr_in a = at("127.0.0.1", server_port), to = at(ways[i].to, server_port + ways[i].wrong_port);
+        char data[32];
+        NEEDED(connect(client, SA(a), sizeof a) == 0);
+        if (style == SOCK_STREAM)
+            NEEDED(readable(listener) && (server = accept(listener, NULL, NULL)) >= 0);
+        struct sctp_sndinfo info = {.snd_flags = ways[i].flags, .snd_assoc_id = one_of(client)};
+        add(&control, SCTP_SNDINFO, &info, sizeof info);
+        ssize_t n = send_to(client, &to, sizeof to, &control);
+        printf("to %s: %zd%s%s", ways[i].text, n, n < 0 ? " " : "", n < 0 ? strerrorname_np(errno) : "");
+        if (n > 0)
+            printf(" | arrives: %zd", readable(server) ? recv(server, data, sizeof data, 0) : -1);
+        listed("peer", client, SCTP_GET_PEER_ADDRS, one_of(client));
+        putchar('\n');
+        close(client);
+        if (server != listener)
+            close(server);
+        close(listener);
+    }
+}
+
 int main(void)
 {
-    static void (*const parts[])(void) = {several, forms, inherited};
+    static void (*const parts[])(void) = {several, forms, inherited, over_address};
     begin();
     for (int i = 0; i < 2; i++) {
         style = i ? SOCK_SEQPACKET : SOCK_STREAM;
