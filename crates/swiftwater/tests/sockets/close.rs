@@ -2,9 +2,9 @@
 
 use std::thread;
 
-use swiftwater::{RecvError, SendError, SendInfo};
+use swiftwater::{Options, Received, RecvError, SendError, SendInfo};
 
-use crate::pair::{assert_pattern, must_end, pair, pattern, recv_whole};
+use crate::pair::{assert_pattern, must_end, pair, pair_with, pattern, recv_whole};
 
 #[test]
 fn closing_waits_until_everything_has_arrived() {
@@ -22,6 +22,30 @@ fn closing_waits_until_everything_has_arrived() {
         }
         client.close().unwrap();
         assert_eq!(reader.join().unwrap(), 500);
+    });
+}
+
+#[test]
+fn a_reader_that_has_kept_its_window_closed_opens_it_when_it_leaves() {
+    must_end(|| {
+        let (client, server) = pair_with(&Options {
+            events: true,
+            receive_buffer_bytes: 16 << 10,
+            receive_buffer_tuned_bytes: 0,
+            ..Options::default()
+        });
+        for i in 0..200 {
+            client.send(&pattern(i, 1000)).unwrap();
+        }
+        let mut kept_bytes = 0;
+        while kept_bytes < 15 << 10 {
+            if let Some(Received::Message(message)) = server.next_holding_window().unwrap() {
+                kept_bytes += message.window_bytes();
+            }
+        }
+        drop(server);
+        // All that the window has held back leaves before the association ends.
+        client.close().unwrap();
     });
 }
 
