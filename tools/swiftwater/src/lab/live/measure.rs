@@ -17,6 +17,8 @@ const LOOK: Duration = Duration::from_millis(20);
 /// What is sent, from where to where.
 #[derive(Clone, Debug)]
 pub(super) struct Measurement {
+    /// What people call it.
+    pub(super) name: String,
     /// What comes before the server's command and the client's.
     pub(super) inside: [Vec<String>; 2],
     /// The addresses of the server and of the client.
@@ -40,15 +42,33 @@ impl Measurement {
         let words = ["perf", "server", "-p", "0", "--udp-port", "0", "-B", &server.join(",")];
         let mut server_process = End::start(&self.inside[0], &words, &[])?;
         let Some(port) = server_process.port()? else {
-            return Err(LiveError::End(server_process.complaint()));
+            return Err(self.failed(&mut server_process));
         };
         let (seconds, bytes) = (self.seconds.to_string(), self.message_bytes.to_string());
         let from = client.join(",");
         let words =
             ["perf", "client", &server[0], "-p", &port, "-B", &from, "-t", &seconds, "-l", &bytes, "--json"];
         let mut client_process = End::start(&self.inside[1], &words, &self.words)?;
-        client_process.finish()
+        match client_process.finish()? {
+            Finish::Rate(rate) => Ok(Some(rate)),
+            Finish::Interrupted => Ok(None),
+            Finish::Failed => Err(self.failed(&mut client_process)),
+        }
     }
+
+    fn failed(&self, end: &mut End) -> LiveError {
+        LiveError::End { name: self.name.clone(), said: end.complaint() }
+    }
+}
+
+/// How a client has ended.
+enum Finish {
+    /// With this rate.
+    Rate(f64),
+    /// Ctrl-C came first.
+    Interrupted,
+    /// It has said why, if anything.
+    Failed,
 }
 
 /// A process that ends with us.
@@ -76,11 +96,11 @@ impl End {
         Ok(port.map(|(_, port)| port.to_owned()))
     }
 
-    /// The rate that a client reports. `None`: Ctrl-C came first.
-    fn finish(&mut self) -> Result<Option<f64>, LiveError> {
+    /// Waits for what a client reports.
+    fn finish(&mut self) -> Result<Finish, LiveError> {
         let status = loop {
             if interrupt::requested() {
-                return Ok(None);
+                return Ok(Finish::Interrupted);
             }
             match self.0.try_wait()? {
                 Some(status) => break status,
@@ -88,14 +108,14 @@ impl End {
             }
         };
         if !status.success() {
-            return Err(LiveError::End(self.complaint()));
+            return Ok(Finish::Failed);
         }
         let mut text = String::new();
         if let Some(mut stdout) = self.0.stdout.take() {
             stdout.read_to_string(&mut text)?;
         }
         let rows: Vec<Row> = serde_json::from_str(&text).map_err(|error| LiveError::Io(error.into()))?;
-        Ok(rows.last().map(|row| row.bits_per_s))
+        Ok(rows.last().map_or(Finish::Failed, |row| Finish::Rate(row.bits_per_s)))
     }
 
     /// What it said before it failed.

@@ -55,8 +55,13 @@ pub(crate) enum LiveError {
         said: String,
     },
     /// One end failed and said why.
-    #[error("{0}")]
-    End(String),
+    #[error("{name}: {said}")]
+    End {
+        /// What was measured.
+        name: String,
+        /// What it said.
+        said: String,
+    },
     /// The ends cannot be run.
     #[error("cannot run the two ends: {0}")]
     Io(#[from] io::Error),
@@ -170,8 +175,8 @@ fn measure_all(
 ) -> Result<(), LiveError> {
     for _ in 0..REPEAT {
         for (&(message_bytes, series), rates) in cells.iter().zip(&mut *rates) {
-            bar.set_message(format!("{}, {message_bytes} bytes, {} paths", series.name, series.paths));
             let measurement = measurement(testbed, series, message_bytes, seconds);
+            bar.set_message(measurement.name.clone());
             let Some(rate) = measurement.run()? else { return Ok(()) };
             rates.push(rate);
             bar.inc(1);
@@ -186,6 +191,7 @@ fn measurement(testbed: Option<&Testbed>, series: Series, message_bytes: usize, 
     let ends = [true, false];
     let loopback = |first: usize| (first..first + named).map(|last| format!("127.0.0.{last}")).collect();
     Measurement {
+        name: format!("{}, {message_bytes} bytes, paths: {}", series.name, series.paths),
         inside: ends.map(|server| testbed.map_or_else(Vec::new, |testbed| testbed.inside(server))),
         addresses: ends.map(|server| match testbed {
             Some(testbed) => testbed.addresses(named, server),
