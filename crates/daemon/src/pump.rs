@@ -293,7 +293,7 @@ struct Hand<'a> {
     socket: &'a Arc<Socket>,
     /// Whose they are.
     member: &'a Arc<Member>,
-    /// A message was begun: no other comes between its parts.
+    /// A message was begun: no other comes between its parts, unless the program allows it.
     begun: Option<MutexGuard<'a, ()>>,
     /// The program reads no more. What comes is thrown away: the peer must not be stopped by a full window.
     unread: bool,
@@ -306,7 +306,7 @@ impl Hand<'_> {
                 self.begun = Some(self.socket.delivery.lock().await);
             }
             self.unread = self.socket.put(upward.header(), upward.blocks()).await.is_err();
-            if upward.header().flags.contains(Flags::END) {
+            if upward.header().flags.contains(Flags::END) || self.socket.lock().settings.interleaves {
                 self.begun = None;
             }
         }

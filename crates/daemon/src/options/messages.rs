@@ -66,7 +66,7 @@ pub(super) fn set(access: &mut Access<'_>, name: i32, value: &[u8]) -> Option<Re
         }),
         SCTP_I_WANT_MAPPED_V4_ADDR => switch(value).map(|on| access.want(Wants::OWN_V4, !on)),
         SCTP_FRAGMENT_INTERLEAVE => {
-            Value::exactly(value, 4).map(|value| access.keep(name, (value.i32(0) != 0).into()))
+            Value::exactly(value, 4).map(|value| access.inner.settings.interleaves = value.i32(0) != 0)
         }
         SCTP_REUSE_PORT => set_reuse_port(access, value),
         SCTP_PARTIAL_DELIVERY_POINT => set_partial_delivery_point(access, value),
@@ -91,7 +91,8 @@ pub(super) fn get(access: &Access<'_>, name: i32, given: &[u8]) -> Option<Result
     let plain = match name {
         SCTP_NODELAY => settings.nodelay.into(),
         SCTP_ADAPTATION_LAYER => settings.adaptation.cast_signed(),
-        SCTP_DISABLE_FRAGMENTS | SCTP_FRAGMENT_INTERLEAVE | SCTP_REUSE_PORT => access.kept(name).unwrap_or(0),
+        SCTP_DISABLE_FRAGMENTS | SCTP_REUSE_PORT => access.kept(name).unwrap_or(0),
+        SCTP_FRAGMENT_INTERLEAVE => settings.interleaves.into(),
         SCTP_I_WANT_MAPPED_V4_ADDR => (!settings.wants.contains(Wants::OWN_V4)).into(),
         SCTP_PARTIAL_DELIVERY_POINT => settings.partial_delivery_bytes.cast_signed(),
         SCTP_RECVRCVINFO => settings.wants.contains(Wants::RCVINFO).into(),

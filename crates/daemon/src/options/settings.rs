@@ -30,6 +30,8 @@ pub(crate) struct Settings {
     pub(super) autoclose_s: u32,
     pub(super) adaptation: u32,
     pub(super) partial_delivery_bytes: u32,
+    /// `SCTP_FRAGMENT_INTERLEAVE`: what comes of others may come between the parts of a message.
+    pub(crate) interleaves: bool,
     /// `SCTP_PR_SUPPORTED` and others: whether new associations are to offer an extension, by the name of the option.
     pub(super) offers: BTreeMap<i32, bool>,
     pub(crate) wants: Wants,
@@ -84,6 +86,7 @@ impl Settings {
             autoclose_s: 0,
             adaptation: 0,
             partial_delivery_bytes: 0,
+            interleaves: false,
             offers: BTreeMap::new(),
             wants: Wants::default(),
             tuning: Tuning { encapsulation_port: stack.udp_port(), ..Tuning::default() },

@@ -451,9 +451,26 @@ static void over_address(void)
     }
 }
 
+static void interleaving(void)
+{
+    static const int levels[] = {0, 1, 2, 3, -1};
+    int fd = fresh(style);
+    for (int i = 0; i < COUNT(levels); i++) {
+        struct sctp_assoc_value value = {0, 1};
+        int level = levels[i], now = -2;
+        socklen_t bytes = sizeof now;
+        printf("SCTP_FRAGMENT_INTERLEAVE %d: %d", level, setsockopt(fd, IPPROTO_SCTP, SCTP_FRAGMENT_INTERLEAVE, &level, sizeof level));
+        NEEDED(getsockopt(fd, IPPROTO_SCTP, SCTP_FRAGMENT_INTERLEAVE, &now, &bytes) == 0);
+        errno = 0;
+        int done = setsockopt(fd, IPPROTO_SCTP, SCTP_INTERLEAVING_SUPPORTED, &value, sizeof value);
+        printf(" | is %d | SCTP_INTERLEAVING_SUPPORTED %d %s\n", now, done, done ? strerrorname_np(errno) : "");
+    }
+    close(fd);
+}
+
 int main(void)
 {
-    static void (*const parts[])(void) = {several, forms, inherited, over_address};
+    static void (*const parts[])(void) = {several, forms, inherited, over_address, interleaving};
     begin();
     for (int i = 0; i < 2; i++) {
         style = i ? SOCK_SEQPACKET : SOCK_STREAM;

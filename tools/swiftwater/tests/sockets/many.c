@@ -1,7 +1,7 @@
 /* One-to-many sockets: any number of associations on one descriptor (RFC 6458 section 3), sctp_peeloff, sctp_bindx, sctp_connectx. */
 #include "check.h"
 
-enum { SCTP_INITMSG = 2, SCTP_EVENTS = 11 };
+enum { SCTP_INITMSG = 2, SCTP_EVENTS = 11, SCTP_STATUS = 14, SCTP_FRAGMENT_INTERLEAVE = 18, SCTP_PARTIAL_DELIVERY_POINT = 19 };
 enum { SCTP_BINDX_ADD = 100, SCTP_BINDX_REM = 101, SCTP_PEELOFF = 102, SCTP_PEER_ADDRS = 108, SCTP_LOCAL_ADDRS = 109, SCTP_CONNECTX = 110 };
 enum { SCTP_SNDRCV = 1, SCTP_INIT = 0, SCTP_DSTADDRV4 = 7 };
 enum { SCTP_ABORT = 4, SCTP_SENDALL = 64, SCTP_EOF = 0x200, MSG_NOTIFICATION = 0x8000 };
@@ -242,6 +242,49 @@ static void elsewhere(void)
     CHECK(close(client) == 0 && close(server) == 0);
 }
 
+/* Whether the peer has acknowledged everything. */
+static int is_dry(int fd, int id)
+{
+    struct {
+        int32_t assoc_id, state;
+        uint32_t window;
+        uint16_t unacked, pending;
+        char rest[160];
+    } status = {.assoc_id = id};
+    socklen_t bytes = sizeof status;
+    CHECK(getsockopt(fd, IPPROTO_SCTP, SCTP_STATUS, &status, &bytes) == 0);
+    return status.unacked == 0 && status.pending == 0;
+}
+
+/* A message of another association comes between the parts of a long one if the program allows it, and otherwise after it. */
+static void between_parts(int port, int level)
+{
+    static char text[8 << 20], part[1 << 20];
+    struct sockaddr_in a = loopback(port);
+    int point = 4096, server = many(port), one = many(0), other = many(0), whole;
+    size_t left = sizeof text;
+    CHECK(setsockopt(server, IPPROTO_SCTP, SCTP_PARTIAL_DELIVERY_POINT, &point, sizeof point) == 0);
+    CHECK(setsockopt(server, IPPROTO_SCTP, SCTP_FRAGMENT_INTERLEAVE, &level, sizeof level) == 0);
+    CHECK(listen(server, 1) == 0);
+    CHECK(sendto(other, "early", 5, 0, (struct sockaddr *)&a, sizeof a) == 5);
+    expect(server, "early", changed(server, COMM_UP));
+    int id = changed(other, COMM_UP);
+    CHECK(sendto(one, text, sizeof text, 0, (struct sockaddr *)&a, sizeof a) == sizeof text);
+    changed(server, COMM_UP);
+    left -= receive(server, part, sizeof part, 0, &whole);
+    CHECK(left > 0 && !whole);
+    CHECK(sendto(other, "between?", 8, 0, (struct sockaddr *)&a, sizeof a) == 8);
+    while (!is_dry(other, id))
+        ;
+    for (ssize_t n; (n = receive(server, part, sizeof part, 0, &whole)) != 8; left -= n)
+        CHECK(n > 0 && (size_t)n <= left && whole == ((size_t)n == left));
+    CHECK(whole && memcmp(part, "between?", 8) == 0);
+    CHECK(level ? left > 0 : left == 0);
+    while (left > 0)
+        left -= receive(server, part, sizeof part, 0, &whole);
+    CHECK(whole && close(one) == 0 && close(other) == 0 && close(server) == 0);
+}
+
 /* A peer that does not read keeps no other waiting, and who does not want to wait is told. */
 static void one_that_does_not_read(void)
 {
@@ -283,6 +326,8 @@ int main(void)
     peeled_off();
     several_addresses();
     elsewhere();
+    between_parts(15, 0);
+    between_parts(16, 1);
     one_that_does_not_read();
     return 0;
 }
