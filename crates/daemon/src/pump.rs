@@ -4,6 +4,7 @@
 //! Up: the association is read only while the carrier has room, so that the peer's window closes when the program is slow.
 
 use std::collections::VecDeque;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -101,11 +102,34 @@ async fn down(socket: &Socket, member: &Member, association: &Association, mut w
         if header.flags.contains(Flags::ABORT) {
             return Left::Abort(content);
         }
-        gone |= pass_on(association, &header, content).await.is_err();
+        let passed_on = pin!(pass_on(association, &header, content));
+        match unless_given_up(socket, passed_on).await {
+            Ok(passed_on) => gone |= passed_on.is_err(),
+            Err(left) => return left,
+        }
         if gone && socket.line.is_hung_up() {
             return Left::Closed;
         }
     }
+}
+
+/// Waits until a message is passed on, or the program has closed its socket in a way that gives up what is on its way.
+async fn unless_given_up(
+    socket: &Socket,
+    mut passed_on: Pin<&mut impl Future<Output = Result<(), SendError>>>,
+) -> Result<Result<(), SendError>, Left> {
+    tokio::select! {
+        biased;
+        passed_on = &mut passed_on => return Ok(passed_on),
+        () = socket.line.closed() => {}
+    }
+    if !socket.lock().settings.lingers() {
+        return Err(Left::Closed);
+    }
+    if socket.has_unread_data() {
+        return Err(Left::Unread);
+    }
+    Ok(passed_on.await)
 }
 
 /// The next message of the program; waits for it.

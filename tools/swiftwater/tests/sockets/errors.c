@@ -70,6 +70,34 @@ static void aborts(void)
     CHECK(close(client) == 0);
 }
 
+/* The same while more is on its way than the peer takes, which is lost then. */
+static void aborts_behind_a_full_window(int port, int unread)
+{
+    static char block[32768];
+    ssize_t n, sent = 0, got = 0;
+    int client, server;
+    joined(port, &client, &server);
+    if (unread) {
+        CHECK(send(server, "unread", 6, 0) == 6 && polls(client, POLLIN, 10000) == POLLIN);
+    } else {
+        struct linger none = {.l_onoff = 1, .l_linger = 0};
+        CHECK(setsockopt(client, SOL_SOCKET, SO_LINGER, &none, sizeof none) == 0);
+    }
+    for (;;) {
+        while ((n = send(client, block, sizeof block, MSG_DONTWAIT)) > 0)
+            sent += n;
+        CHECK(errno == EAGAIN);
+        /* What was sent settles in all the buffers on the way. */
+        if (polls(client, POLLOUT, 200) == 0)
+            break;
+    }
+    CHECK(close(client) == 0);
+    while ((n = recv(server, block, sizeof block, 0)) > 0)
+        got += n;
+    CHECK(n == -1 && errno == ECONNRESET && got < sent);
+    CHECK(close(server) == 0);
+}
+
 static int client, server;
 
 static void *sleeper(void *outcome)
@@ -158,6 +186,8 @@ int main(void)
     before_connecting();
     when_connected();
     aborts();
+    aborts_behind_a_full_window(18, 0);
+    aborts_behind_a_full_window(19, 1);
     closed_under_a_reader();
     both_families();
     full_table();
