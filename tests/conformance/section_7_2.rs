@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lab::packets::{build, data_of};
 use lab::script::{ENDPOINT_PORT, PEER_PORT, Peer};
-use sctp::PathHints;
+use sctp::{AssociationConfig, PathHints};
 
 use crate::peers::{
     Chunks, SECOND, grown, heartbeat_info, ignores, multihomed, narrows, path, quiet, statistics, writes,
@@ -34,7 +34,7 @@ rules! {
         MUST "start congestion control anew when conditions have changed" => deviates_by(the_window_stays_with_another_source_address, Silent; "another source address does not start it anew");
     }
     in "7.2.5.1" {
-        MUST "start congestion control anew when another DSCP changes the queue" => not_applicable("there is no setting for the DSCP");
+        MUST "start congestion control anew when another DSCP changes the queue" => shown(another_codepoint_starts_the_window_anew, Silent, Talkative);
     }
     in "7.2.5.2" {
         MUST "start congestion control anew when the route changes, as by another source address" => deviates(the_window_stays_with_another_source_address, Silent, Kind; "the window stays, and losses tell if the route is worse");
@@ -214,6 +214,19 @@ fn the_window_stays_with_another_source_address(stage: &Stage) {
     hears(&mut peer, [10, 0, 0, 1]);
     hears(&mut peer, [10, 0, 0, 2]);
     assert_eq!(cwnd(&peer), before);
+}
+
+fn another_codepoint_starts_the_window_anew(stage: &Stage) {
+    let (mut peer, next) = grown(stage, 20);
+    let config = AssociationConfig { dscp: 46, ..quiet() };
+    peer.endpoint.set_config(peer.now, peer.id, &config, &mut peer.app);
+    assert_eq!(cwnd(&peer), 4404);
+    writes_together(&mut peer, 20, 1444);
+    peer.waits(Duration::from_millis(1));
+    for number in next..next + 4 {
+        peer.expects(&format!("DATA {number}"));
+    }
+    peer.expects_nothing();
 }
 
 fn the_path_mtu_is_found_by_probes(stage: &Stage) {

@@ -55,6 +55,8 @@ pub struct Outgoing {
     pub to: SocketAddr,
     /// Whether routers may mark it.
     pub ecn: Ecn,
+    /// Its differentiated services codepoint, which no router here looks at.
+    pub dscp: u8,
     /// Whether it must not be cut on the way.
     pub whole: bool,
     /// The SCTP packet.
@@ -533,7 +535,16 @@ impl<A: Application> World<A> {
             while !batch.is_empty() {
                 let packet = batch.split_to(transmit.segment_bytes.min(batch.len()));
                 let whole = !transmit.may_fragment;
-                let packet = Outgoing { at: now, by: number, from, to: transmit.remote, ecn, whole, packet };
+                let packet = Outgoing {
+                    at: now,
+                    by: number,
+                    from,
+                    to: transmit.remote,
+                    ecn,
+                    dscp: transmit.dscp,
+                    whole,
+                    packet,
+                };
                 wire.emit(packet, &mut self.network);
             }
         }

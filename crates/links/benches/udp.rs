@@ -150,7 +150,7 @@ fn transmit_for(
     let transmit = Transmit {
         remote,
         local: None,
-        ecn: 0,
+        traffic_class: 0,
         may_fragment: false,
         segment_bytes: case.segment_bytes,
         slices: &slices,

@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 
 use crate::LinkStats;
 use crate::blocks::{Blocks, RECEIVE_BYTES};
-use crate::link::{BatchLimits, Datagrams, Link, PathInfo, Sink, Transmit};
+use crate::link::{BatchLimits, Datagrams, ECN, Link, PathInfo, Sink, Transmit};
 use crate::own_addresses::OwnAddresses;
 use crate::route::Routes;
 use crate::sockets::canonical;
@@ -124,7 +124,7 @@ impl<L: Link> Hairpin<L> {
         self.held.push_back(Datagrams {
             remote: from,
             local: remote.ip(),
-            ecn: transmit.ecn,
+            ecn: transmit.traffic_class & ECN,
             segment_bytes,
             payload: self.blocks.take(),
         });

@@ -9,6 +9,9 @@ use bytes::Bytes;
 
 use crate::LinkStats;
 
+/// The bits of a traffic class that are the ECN field (RFC 3168 §5).
+pub(crate) const ECN: u8 = 3;
+
 /// Datagrams of one sender that arrived together, as one run of bytes.
 ///
 /// `payload.chunks(segment_bytes)` are the datagrams; all but the last have `segment_bytes` bytes. The bytes share a
@@ -74,8 +77,8 @@ pub struct Transmit<'a> {
     pub remote: SocketAddr,
     /// The source address; `None` lets the kernel choose.
     pub local: Option<IpAddr>,
-    /// The ECN field of the IP header, 0 to 3.
-    pub ecn: u8,
+    /// The traffic class of the IP header (the type of service of IPv4): DSCP, and in the two low bits ECN.
+    pub traffic_class: u8,
     /// The network may cut datagrams that are too long for it. Otherwise one that is too long for the device comes back as
     /// [`UnreachableReason::TooBig`], and routers report it or drop it.
     pub may_fragment: bool,

@@ -129,6 +129,8 @@ pub struct AssociationConfig {
     /// Whether packets may be marked by congested routers instead of being dropped (draft-stewart-tsvwg-sctpecn), if the
     /// peer can, too. On.
     pub ecn: bool,
+    /// The differentiated services codepoint of packets, 0 to 63 (RFC 2474; spp_dscp, of which it is the upper six bits). 0.
+    pub dscp: u8,
     /// Whether the peer may tell us what it keeps for good, so that the send buffer is free before everything earlier has
     /// arrived (NR-SACK, draft-natarajan-tsvwg-sctp-nrsack), and hears the same of us if it wants. On.
     pub nr_sack: bool,
@@ -194,6 +196,7 @@ impl Default for AssociationConfig {
             path_mtu_discovery: true,
             rto: RtoConfig::default(),
             ecn: true,
+            dscp: 0,
             nr_sack: true,
             tail_loss_probes: true,
             heartbeat_interval: Some(HEARTBEAT_INTERVAL),
@@ -243,6 +246,8 @@ pub struct PathOptions {
     pub sack_delay: Option<Duration>,
     /// The peer's UDP encapsulation port there (SCTP_REMOTE_UDP_ENCAPS_PORT), until its packets come from another (RFC 6951 §5.4).
     pub udp_port: Option<u16>,
+    /// The codepoint of packets that leave there, whatever the association has (spp_dscp).
+    pub dscp: Option<u8>,
 }
 
 /// Settings of an endpoint.
@@ -260,6 +265,8 @@ pub struct EndpointConfig {
     pub shares_host: bool,
 }
 
+/// The largest differentiated services codepoint.
+pub const DSCP_MAX: u8 = 63;
 /// HB.interval (RFC 9260 §16).
 pub(crate) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(30);
 /// What a message costs in a buffer beyond its payload, so that a million one-byte messages are not free.

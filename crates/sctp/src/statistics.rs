@@ -11,7 +11,7 @@ use crate::path::PathState;
 use crate::time::Time;
 
 /// Which fields a struct of this file has. It grows when fields are added; a field keeps its meaning.
-pub const STATISTICS_VERSION: u32 = 7;
+pub const STATISTICS_VERSION: u32 = 8;
 
 /// Where an association stands (RFC 9260 §4; `sctpAssocState`, `sstat_state`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -207,6 +207,8 @@ pub struct PathStatistics {
     pub heartbeat_interval: Duration,
     /// Delay of a SACK for what comes on it and waits for more (`spp_sackdelay`).
     pub sack_delay: Duration,
+    /// Its own differentiated services codepoint (`spp_dscp`). `None`: it has that of the association.
+    pub dscp: Option<u8>,
     /// Largest SCTP packet (`spinfo_mtu`).
     pub mtu_bytes: usize,
     /// Congestion window (`spinfo_cwnd`).

@@ -39,6 +39,8 @@ pub struct Transmit {
     pub local: Option<IpAddr>,
     /// Routers may mark it instead of dropping it (ECT(0), RFC 3168).
     pub ecn_capable: bool,
+    /// The differentiated services codepoint, 0 to 63.
+    pub dscp: u8,
     /// Routers may cut it where it is too long. Otherwise they are not to ("don't fragment"): it is lost there, and what
     /// the path takes becomes known (RFC 8899).
     pub may_fragment: bool,

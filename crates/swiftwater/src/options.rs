@@ -61,6 +61,8 @@ pub struct Options {
     pub coupling: Coupling,
     /// Routers may mark packets instead of dropping them, if the peer agrees (ECN). Default true.
     pub ecn: bool,
+    /// The differentiated services codepoint of packets (RFC 2474), 0 to 63. Default 0.
+    pub dscp: u8,
     /// The end of a burst is probed after two round trips without an answer, instead of waiting for RTO.Min
     /// (RFC 8985 §7). Default true.
     pub tail_loss_probes: bool,
@@ -165,6 +167,7 @@ impl Default for Options {
             multipath: association.multipath,
             coupling: association.coupling,
             ecn: association.ecn,
+            dscp: association.dscp,
             tail_loss_probes: association.tail_loss_probes,
             fragment_bytes_max: association.fragment_bytes_max,
             burst_packets_max: association.burst_packets_max,
@@ -225,6 +228,7 @@ impl Options {
             burst_packets_max: self.burst_packets_max,
             coupling: self.coupling,
             ecn: self.ecn,
+            dscp: self.dscp.min(sctp::config::DSCP_MAX),
             path_mtu_discovery: self.path_mtu_discovery,
             tail_loss_probes: self.tail_loss_probes,
             rto: sctp::config::RtoConfig {

@@ -88,6 +88,11 @@ fn a_small_receive_buffer_bounds_what_a_peer_gets_rid_of() {
 }
 
 #[test]
+fn packets_have_the_traffic_class_that_was_set() {
+    run("classes", &[]);
+}
+
+#[test]
 fn what_a_killed_program_has_sent_arrives() {
     run("deaths", &["sender"]);
 }

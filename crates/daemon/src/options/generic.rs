@@ -3,6 +3,7 @@
 use carrier::page::State;
 use rustix::io::Errno;
 
+use super::settings::Settings;
 use super::value::{Build, Value, number};
 use super::{Access, IPPROTO_IP, IPPROTO_IPV6, SOL_SOCKET};
 
@@ -24,8 +25,10 @@ const IP_TOS: i32 = 1;
 const IP_TTL: i32 = 2;
 const IP_FREEBIND: i32 = 15;
 const IPV6_V6ONLY: i32 = 26;
+const IPV6_TCLASS: i32 = 67;
 
-/// The bits of ECN in `IP_TOS`: capable (RFC 3168 §5).
+/// The bits of ECN in a traffic class (RFC 3168 §5), and of them: capable.
+const ECN: i32 = 3;
 const ECT_0: i32 = 2;
 const LINGER_BYTES: usize = 8;
 /// The largest buffer that a program may ask for; it gets, and is told, twice that.
@@ -110,12 +113,26 @@ fn twice(asked: i32) -> i32 {
     2 * asked.clamp(0, BUFFER_BYTES_MAX)
 }
 
-/// What packets of IP have at first. UDP carries them, so what is set is only kept.
+/// Associations mark their packets as capable of ECN.
+fn ecn(access: &Access<'_>) -> i32 {
+    if access.inner.members.is_empty() { 0 } else { ECT_0 }
+}
+
+/// `IP_TOS` and `IPV6_TCLASS`. The bits of ECN are not for programs with one-to-one sockets.
+fn set_class(access: &mut Access<'_>, option: (i32, i32), asked: i32) {
+    let class = if access.is_one_to_one() { asked & !ECN | ecn(access) } else { asked };
+    access.inner.settings.kept.insert(option, class & 0xff);
+    access.apply_to_all();
+}
+
+fn class(access: &Access<'_>, option: (i32, i32)) -> i32 {
+    access.inner.settings.kept.get(&option).copied().unwrap_or(0) | ecn(access)
+}
+
+/// What packets of IP have at first. UDP carries them, so what is set is only kept, but for the traffic class.
 fn default_of_ip(access: &Access<'_>, name: i32) -> Result<i32, Errno> {
     match name {
-        // Associations mark their packets as capable of ECN.
-        IP_TOS if !access.inner.members.is_empty() => Ok(ECT_0),
-        IP_TOS => Ok(0),
+        IP_TOS => Ok(ecn(access)),
         IP_TTL => Ok(64),
         IP_FREEBIND => Ok(0),
         _ => Err(Errno::NOPROTOOPT),
@@ -124,7 +141,7 @@ fn default_of_ip(access: &Access<'_>, name: i32) -> Result<i32, Errno> {
 
 /// An `int`, or a byte alone.
 fn set_of_ip(access: &mut Access<'_>, name: i32, value: &[u8]) -> Result<(), Errno> {
-    let default = default_of_ip(access, name)?;
+    default_of_ip(access, name)?;
     let plain = match (Value::at_least(value, 4), value.first()) {
         (Ok(value), _) => value.i32(0),
         (Err(_), Some(byte)) => (*byte).into(),
@@ -132,8 +149,10 @@ fn set_of_ip(access: &mut Access<'_>, name: i32, value: &[u8]) -> Result<(), Err
         (Err(_), None) => return Err(Errno::INVAL),
     };
     let value = match name {
-        // The two bits of ECN are not the program's.
-        IP_TOS => plain & !3 & 0xff | default,
+        IP_TOS => {
+            set_class(access, (IPPROTO_IP, name), plain);
+            return Ok(());
+        }
         IP_TTL if plain == -1 => 64,
         IP_TTL if !(1..=255).contains(&plain) => return Err(Errno::INVAL),
         IP_TTL => plain,
@@ -145,7 +164,10 @@ fn set_of_ip(access: &mut Access<'_>, name: i32, value: &[u8]) -> Result<(), Err
 
 fn of_ip(access: &Access<'_>, name: i32, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let default = default_of_ip(access, name)?;
-    let value = access.inner.settings.kept.get(&(IPPROTO_IP, name)).copied().unwrap_or(default);
+    let value = match name {
+        IP_TOS => class(access, (IPPROTO_IP, name)),
+        _ => access.inner.settings.kept.get(&(IPPROTO_IP, name)).copied().unwrap_or(default),
+    };
     Ok(match (given.len(), u8::try_from(value)) {
         (1..4, Ok(byte)) => vec![byte],
         _ => number(value),
@@ -153,17 +175,33 @@ fn of_ip(access: &Access<'_>, name: i32, given: &[u8]) -> Result<Vec<u8>, Errno>
 }
 
 fn set_of_ipv6(access: &mut Access<'_>, name: i32, value: &[u8]) -> Result<(), Errno> {
-    if name != IPV6_V6ONLY {
-        return Err(Errno::NOPROTOOPT);
+    let plain = Value::at_least(value, 4).map(|value| value.i32(0));
+    match name {
+        IPV6_V6ONLY => access.inner.settings.v6_only = plain? != 0,
+        IPV6_TCLASS => match plain? {
+            // What RFC 3542 §6.5 has it begin with.
+            -1 => set_class(access, (IPPROTO_IPV6, name), 0),
+            class @ 0..=0xff => set_class(access, (IPPROTO_IPV6, name), class),
+            _ => return Err(Errno::INVAL),
+        },
+        _ => return Err(Errno::NOPROTOOPT),
     }
-    access.inner.settings.v6_only = Value::at_least(value, 4)?.i32(0) != 0;
     Ok(())
 }
 
 fn of_ipv6(access: &Access<'_>, name: i32) -> Result<Vec<u8>, Errno> {
-    if name == IPV6_V6ONLY {
-        Ok(number(access.inner.settings.v6_only.into()))
-    } else {
-        Err(Errno::NOPROTOOPT)
+    match name {
+        IPV6_V6ONLY => Ok(number(access.inner.settings.v6_only.into())),
+        IPV6_TCLASS => Ok(number(class(access, (IPPROTO_IPV6, name)))),
+        _ => Err(Errno::NOPROTOOPT),
+    }
+}
+
+impl Settings {
+    /// The codepoint of packets: that of IPv6, where one was set, or else that of IPv4.
+    pub(super) fn dscp(&self) -> u8 {
+        let class = |option| self.kept.get(&option).copied();
+        let class = class((IPPROTO_IPV6, IPV6_TCLASS)).or(class((IPPROTO_IP, IP_TOS)));
+        (class.unwrap_or(0) >> 2) as u8
     }
 }

@@ -246,6 +246,7 @@ impl Asked {
                 true => Some(Duration::ZERO),
                 false => self.sack_delay_ms().map(ms),
             },
+            dscp: self.has(flags::DSCP).then_some(self.dscp >> 2),
             ..PathOptions::default()
         }
     }
@@ -263,6 +264,10 @@ fn parameters(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
         tuning.path_retries_max = u16::try_from(path.retries_max).unwrap_or(u16::MAX);
         tuning.sack_delay_ms =
             if path.sack_delay.is_zero() { tuning.sack_delay_ms } else { millis(path.sack_delay) };
+        if let Some(dscp) = path.dscp {
+            tuning.dscp = dscp << 2;
+            tuning.path_flags |= flags::DSCP;
+        }
         let on = |on, yes, no| if on { yes } else { no };
         tuning.set_flags(flags::HB, on(path.heartbeats, flags::HB_ENABLE, flags::HB_DISABLE));
         let discovers = path.mtu_state != MtuState::Disabled;

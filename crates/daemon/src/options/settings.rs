@@ -149,6 +149,7 @@ impl Settings {
             ),
             partial_delivery_bytes,
             nodelay: self.nodelay,
+            dscp: self.dscp(),
             ecn: defaults.ecn && self.offers.get(&super::SCTP_ECN_SUPPORTED) != Some(&false),
             adaptation_indication: self.adaptation,
             autoclose: autoclose.map(|seconds| Duration::from_secs(seconds.into())),

@@ -166,6 +166,7 @@ impl Tuning {
             fragment_bytes_max: Some(self.segment_bytes_max as usize).filter(|bytes| *bytes > 0),
             burst_packets_max: self.burst_max.filter(|packets| *packets > 0),
             sender_dry_events: self.subscribes(Type::SenderDry.subscription()),
+            dscp: if self.has(flags::DSCP) { self.dscp >> 2 } else { rest.dscp },
             ..rest
         }
     }

@@ -48,6 +48,8 @@ pub struct Sent {
     pub at: Time,
     /// By which host.
     pub by: usize,
+    /// Its differentiated services codepoint.
+    pub dscp: u8,
     /// The SCTP packet.
     pub packet: Bytes,
 }
@@ -88,7 +90,7 @@ pub(super) struct Tapped<'a> {
 impl Wire for Tapped<'_> {
     fn emit(&mut self, packet: Outgoing, network: &mut Network<Bytes>) {
         let (by, at) = (packet.by, packet.at);
-        self.sent.push(Sent { at, by, packet: packet.packet.clone() });
+        self.sent.push(Sent { at, by, dscp: packet.dscp, packet: packet.packet.clone() });
         let fate = self.taps.taps[by].as_mut().map_or(Fate::Pass, |tap| (tap.0)(&packet.packet));
         match fate {
             Fate::Pass => packet.enter(network),

@@ -8,7 +8,7 @@ use nix::errno::Errno;
 
 use crate::LinkStats;
 use crate::blocks::RECEIVE_BYTES;
-use crate::link::{Datagrams, Sink};
+use crate::link::{Datagrams, ECN, Sink};
 use crate::socket_address::RawAddress;
 use crate::sockets::{About, Socket, Sockets};
 use crate::syscalls::{Arrived, SLOTS_MAX, receive_message, receive_messages};
@@ -145,7 +145,7 @@ fn strip_ipv4_header(packet: &mut Bytes) -> Option<(IpAddr, u8)> {
     let header = packet.first_chunk::<IPV4_HEADER_BYTES>()?;
     let header_bytes = usize::from(header[0] & 0xf) * 4;
     let local = IpAddr::from([header[16], header[17], header[18], header[19]]);
-    let ecn = header[1] & 3;
+    let ecn = header[1] & ECN;
     if !(IPV4_HEADER_BYTES..=packet.len()).contains(&header_bytes) {
         return None;
     }

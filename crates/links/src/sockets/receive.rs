@@ -11,7 +11,7 @@ use super::{QUOTED_BYTES_MAX, Socket, Sockets, is_icmp_error};
 use crate::LinkStats;
 use crate::control;
 use crate::icmp;
-use crate::link::{Sink, Unreachable, UnreachableReason};
+use crate::link::{ECN, Sink, Unreachable, UnreachableReason};
 use crate::socket_address::RawAddress;
 use crate::syscalls::receive_message;
 
@@ -145,7 +145,7 @@ impl About {
                     about.local = octets.map(|octets| IpAddr::from(octets).to_canonical());
                 }
                 (libc::SOL_IP, libc::IP_TOS) | (libc::SOL_IPV6, libc::IPV6_TCLASS) => {
-                    about.ecn = (message.int().unwrap_or_default() & 3) as u8;
+                    about.ecn = message.int().unwrap_or_default() as u8 & ECN;
                 }
                 (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
                     about.overflows = message.int().map(|overflows| overflows as u32);

@@ -119,7 +119,7 @@ impl Sockets {
     }
 }
 
-/// What a packet is sent with beside its data: the source address and the ECN field, each where needed.
+/// What a packet is sent with beside its data: the source address and the traffic class, each where needed.
 pub(crate) fn packet_control(batch: &Batch<'_>, socket: &Socket) -> ControlBuilder {
     let mut control = ControlBuilder::new();
     let wildcard = socket.inner.bound.ip().is_unspecified();
@@ -138,11 +138,11 @@ pub(crate) fn packet_control(batch: &Batch<'_>, socket: &Socket) -> ControlBuild
         }
         _ => {}
     }
-    if batch.transmit.ecn != 0 {
-        let ecn = i32::from(batch.transmit.ecn & 3).to_ne_bytes();
+    if batch.transmit.traffic_class != 0 {
+        let class = i32::from(batch.transmit.traffic_class).to_ne_bytes();
         match batch.remote {
-            SocketAddr::V4(_) => control.push(libc::SOL_IP, libc::IP_TOS, &ecn),
-            SocketAddr::V6(_) => control.push(libc::SOL_IPV6, libc::IPV6_TCLASS, &ecn),
+            SocketAddr::V4(_) => control.push(libc::SOL_IP, libc::IP_TOS, &class),
+            SocketAddr::V6(_) => control.push(libc::SOL_IPV6, libc::IPV6_TCLASS, &class),
         }
     }
     control

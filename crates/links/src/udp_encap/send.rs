@@ -203,7 +203,7 @@ mod tests {
         link.transmit(&Transmit {
             remote,
             local: None,
-            ecn: 0,
+            traffic_class: 0,
             may_fragment: false,
             segment_bytes,
             slices: &slices,
@@ -215,8 +215,14 @@ mod tests {
     fn a_full_send_buffer_is_would_block_and_a_full_device_queue_is_loss() {
         let mut link = bind("127.0.0.1");
         let remote = link.local_addresses()[0];
-        let transmit =
-            Transmit { remote, local: None, ecn: 0, may_fragment: false, segment_bytes: 1, slices: &[] };
+        let transmit = Transmit {
+            remote,
+            local: None,
+            traffic_class: 0,
+            may_fragment: false,
+            segment_bytes: 1,
+            slices: &[],
+        };
         let batch = Batch { remote, index: 0, total_bytes: 10, transmit: &transmit };
         let error = link.sockets.settle(&batch, Outcome::Blocked, 10, 10).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);

@@ -38,8 +38,14 @@ impl Kept {
 
 pub(crate) fn send(link: &mut impl Link, remote: SocketAddr, segment_bytes: usize, payload: &[u8]) {
     let slices = [IoSlice::new(payload)];
-    let transmit =
-        Transmit { remote, local: None, ecn: 0, may_fragment: false, segment_bytes, slices: &slices };
+    let transmit = Transmit {
+        remote,
+        local: None,
+        traffic_class: 0,
+        may_fragment: false,
+        segment_bytes,
+        slices: &slices,
+    };
     link.transmit(&transmit).unwrap();
 }
 

@@ -62,7 +62,7 @@ fn packets_arrive_without_their_ip_header_over_both_families() {
         let transmit = Transmit {
             remote: at(ip),
             local: None,
-            ecn: 2,
+            traffic_class: 2,
             may_fragment: false,
             segment_bytes: 1000,
             slices: &slices,
@@ -154,7 +154,7 @@ fn the_source_address_is_the_one_asked_for() {
             let transmit = Transmit {
                 remote,
                 local: Some(local),
-                ecn: 0,
+                traffic_class: 0,
                 may_fragment: false,
                 segment_bytes: 20,
                 slices: &slices,

@@ -21,7 +21,7 @@ fn transmit(link: &mut impl Link, to: &str, local: &str) -> io::Result<()> {
     link.transmit(&Transmit {
         remote,
         local,
-        ecn: 2,
+        traffic_class: 46 << 2 | 2,
         may_fragment: false,
         segment_bytes: 1452,
         slices: &slices,
@@ -144,8 +144,14 @@ fn what_is_held_is_bounded_and_nothing_of_it_is_lost() {
     let remote = at(&link, "127.0.0.1");
     let payload = pattern(60_000);
     let slices = [IoSlice::new(&payload)];
-    let batch =
-        Transmit { remote, local: None, ecn: 0, may_fragment: false, segment_bytes: 60_000, slices: &slices };
+    let batch = Transmit {
+        remote,
+        local: None,
+        traffic_class: 0,
+        may_fragment: false,
+        segment_bytes: 60_000,
+        slices: &slices,
+    };
     let taken = (0..1000).take_while(|_| link.transmit(&batch).is_ok()).count();
     assert!((2..100).contains(&taken), "{taken}");
     assert_eq!(link.transmit(&batch).unwrap_err().kind(), io::ErrorKind::WouldBlock);

@@ -1,10 +1,12 @@
 //! Datagrams arrive as they were sent, over IPv4, IPv6 and both through one socket.
 
-use std::io::IoSlice;
+use std::io::{IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
 
 use crate::common::{Kept, address, bind, config, pattern, receive, receive_until, send};
 use links::{Link, Transmit, UdpEncap, UdpEncapConfig};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, setsockopt, sockopt};
 
 fn exchange(from_ip: &str, to_ip: &str) {
     let (mut from, mut to) = (bind(from_ip), bind(to_ip));
@@ -78,7 +80,7 @@ fn the_source_address_asked_for_is_the_one_that_the_peer_sees() {
             .transmit(&Transmit {
                 remote,
                 local,
-                ecn: 0,
+                traffic_class: 0,
                 may_fragment: false,
                 segment_bytes: 1452,
                 slices: &slices,
@@ -104,7 +106,7 @@ fn the_source_address_chooses_among_the_sockets() {
         let transmit = Transmit {
             remote: server.local_addresses()[0],
             local: Some(local.parse().unwrap()),
-            ecn: 0,
+            traffic_class: 0,
             may_fragment: false,
             segment_bytes: 1452,
             slices: &slices,
@@ -119,6 +121,47 @@ fn the_source_address_chooses_among_the_sockets() {
     }
 }
 
+/// The traffic class of the next datagram that a socket gets.
+fn class_of_next(socket: &UdpSocket) -> i32 {
+    let (mut data, mut control) = ([0; 64], nix::cmsg_space!(i32));
+    let mut parts = [IoSliceMut::new(&mut data)];
+    let flags = MsgFlags::empty();
+    let received =
+        recvmsg::<SockaddrStorage>(socket.as_raw_fd(), &mut parts, Some(&mut control), flags).unwrap();
+    let class = received.cmsgs().unwrap().find_map(|message| match message {
+        ControlMessageOwned::Ipv4Tos(class) => Some(class.into()),
+        ControlMessageOwned::Ipv6TClass(class) => Some(class),
+        _ => None,
+    });
+    class.unwrap()
+}
+
+#[test]
+fn the_traffic_class_arrives() {
+    for ip in ["127.0.0.1", "::1"] {
+        let (mut client, server) = (bind(ip), UdpSocket::bind((ip, 0)).unwrap());
+        match ip.parse().unwrap() {
+            IpAddr::V4(_) => setsockopt(&server, sockopt::IpRecvTos, &true).unwrap(),
+            IpAddr::V6(_) => setsockopt(&server, sockopt::Ipv6RecvTClass, &true).unwrap(),
+        }
+        let remote = server.local_addr().unwrap();
+        for traffic_class in [0, 2, 46 << 2, 46 << 2 | 2, 0xff] {
+            let slices = [IoSlice::new(b"classed")];
+            client
+                .transmit(&Transmit {
+                    remote,
+                    local: None,
+                    traffic_class,
+                    may_fragment: false,
+                    segment_bytes: 1452,
+                    slices: &slices,
+                })
+                .unwrap();
+            assert_eq!(class_of_next(&server), traffic_class.into(), "over {ip}");
+        }
+    }
+}
+
 #[test]
 fn the_ecn_field_arrives() {
     for ip in ["127.0.0.1", "::1"] {
@@ -130,7 +173,7 @@ fn the_ecn_field_arrives() {
                 .transmit(&Transmit {
                     remote,
                     local: None,
-                    ecn,
+                    traffic_class: ecn,
                     may_fragment: false,
                     segment_bytes: 1452,
                     slices: &slices,
@@ -152,8 +195,14 @@ fn slices_arrive_as_one() {
     for slice_bytes in [5, 16, 1000, 20_000] {
         for segment_bytes in [1452, 20_000] {
             let slices: Vec<_> = payload.chunks(slice_bytes).map(IoSlice::new).collect();
-            let transmit =
-                Transmit { remote, local: None, ecn: 0, may_fragment: false, segment_bytes, slices: &slices };
+            let transmit = Transmit {
+                remote,
+                local: None,
+                traffic_class: 0,
+                may_fragment: false,
+                segment_bytes,
+                slices: &slices,
+            };
             client.transmit(&transmit).unwrap();
             let mut kept = Kept::default();
             let expected: Vec<_> = payload.chunks(segment_bytes).map(<[u8]>::to_vec).collect();
@@ -207,7 +256,7 @@ fn what_cannot_be_sent_is_an_error_that_says_why() {
         let transmit = Transmit {
             remote: remote.parse().unwrap(),
             local: None,
-            ecn: 0,
+            traffic_class: 0,
             may_fragment: false,
             segment_bytes,
             slices: &slices,

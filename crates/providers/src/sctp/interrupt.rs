@@ -127,7 +127,7 @@ impl SctpDriver {
         self.link.transmit(&links::Transmit {
             remote: transmit.remote,
             local: transmit.local,
-            ecn: if transmit.ecn_capable { ECT_0 } else { NOT_ECT },
+            traffic_class: transmit.dscp << 2 | if transmit.ecn_capable { ECT_0 } else { NOT_ECT },
             may_fragment: transmit.may_fragment,
             segment_bytes: transmit.segment_bytes,
             slices: &slices,

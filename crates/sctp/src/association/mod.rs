@@ -522,8 +522,9 @@ impl Association {
         if self.identity.peer_tag == 0 {
             return None;
         }
-        let reply =
+        let mut reply =
             Reply::new(path.remote, path.local, &header, checksum, |out| out.extend_from_slice(&chunk.bytes));
+        reply.dscp = self.dscp(path_id);
         if let Some(tracer) = &mut self.trace {
             tracer.last_words(path_id, &reply.packet);
         }

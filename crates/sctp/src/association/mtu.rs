@@ -82,6 +82,7 @@ impl Association {
             remote,
             local,
             ecn_capable: false,
+            dscp: self.dscp(path_id),
             may_fragment: false,
             segment_bytes: bytes,
             total_bytes: bytes,

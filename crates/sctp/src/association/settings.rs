@@ -43,8 +43,10 @@ impl Association {
             path.rto.change_limits(&old.rto, &new.rto);
         }
         let changes = changes(&old, &new);
+        let codepoints = self.codepoints();
         self.config = Arc::new(new);
         self.change_paths(cx, None, &changes);
+        self.restart_congestion(&codepoints);
         self.set_burst(old.burst_packets_max);
     }
 
@@ -66,10 +68,12 @@ impl Association {
         options: &PathOptions,
     ) -> Result<(), PrimaryError> {
         let path_id = address.map(|address| self.path_at(address)).transpose()?;
+        let codepoints = self.codepoints();
         if path_id.is_none() {
             take_defaults(Arc::make_mut(&mut self.config), options);
         }
         self.change_paths(cx, path_id, options);
+        self.restart_congestion(&codepoints);
         Ok(())
     }
 
@@ -78,6 +82,25 @@ impl Association {
         let address = address.to_canonical();
         let path_id = self.paths.iter().position(|path| path.remote.ip().to_canonical() == address);
         path_id.ok_or(PrimaryError::NoSuchPath { address })
+    }
+
+    /// RFC 9260 §7.2.5.1: packets with another codepoint may wait in other queues, of which nothing is known.
+    fn restart_congestion(&mut self, before: &[u8]) {
+        for (path_id, before) in before.iter().enumerate() {
+            if self.dscp(path_id) != *before {
+                self.paths[path_id].restart_congestion(&self.config);
+            }
+        }
+    }
+
+    fn codepoints(&self) -> Vec<u8> {
+        (0..self.paths.len()).map(|path_id| self.dscp(path_id)).collect()
+    }
+
+    /// The codepoint of what leaves on a path.
+    #[inline]
+    pub(super) fn dscp(&self, path_id: usize) -> u8 {
+        self.paths[path_id].settings.dscp.unwrap_or(self.config.dscp)
     }
 
     fn change_paths<H: Host + ?Sized>(
@@ -145,6 +168,7 @@ fn changes(old: &AssociationConfig, new: &AssociationConfig) -> PathOptions {
         mtu_bytes: None,
         sack_delay: changed(old.sack_delay, new.sack_delay),
         udp_port: None,
+        dscp: None,
     }
 }
 
@@ -158,12 +182,14 @@ fn take_defaults(config: &mut AssociationConfig, options: &PathOptions) {
     let interval = options.heartbeat_interval.or(config.heartbeat_interval).unwrap_or(HEARTBEAT_INTERVAL);
     let heartbeats = options.heartbeats.unwrap_or(config.heartbeat_interval.is_some());
     config.heartbeat_interval = heartbeats.then_some(interval);
-    let PathOptions { retries_max, potentially_failed_retries_max, mtu_discovery, sack_delay, .. } = *options;
+    let PathOptions { retries_max, potentially_failed_retries_max, mtu_discovery, sack_delay, dscp, .. } =
+        *options;
     config.path_retries_max = retries_max.unwrap_or(config.path_retries_max);
     config.potentially_failed_retries_max =
         potentially_failed_retries_max.unwrap_or(config.potentially_failed_retries_max);
     config.path_mtu_discovery = mtu_discovery.unwrap_or(config.path_mtu_discovery);
     config.sack_delay = sack_delay.unwrap_or(config.sack_delay);
+    config.dscp = dscp.unwrap_or(config.dscp);
 }
 
 fn change_path(path: &mut Path, options: &PathOptions) {
@@ -174,6 +200,7 @@ fn change_path(path: &mut Path, options: &PathOptions) {
     settings.potentially_failed_retries_max =
         options.potentially_failed_retries_max.unwrap_or(settings.potentially_failed_retries_max);
     settings.sack_delay = options.sack_delay.unwrap_or(settings.sack_delay);
+    settings.dscp = options.dscp.or(settings.dscp);
     let discovers = path.discovery.is_enabled();
     let discovery = options.mtu_discovery.unwrap_or(discovers);
     if discovery != discovers || (!discovery && options.mtu_bytes.is_some()) {

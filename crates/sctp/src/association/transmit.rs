@@ -91,6 +91,7 @@ impl Association {
             path.next_packet() != first_number && self.statistics.data_chunks_retransmitted == repeated;
         Some(Transmit {
             ecn_capable: fresh && self.ecn.is_negotiated(),
+            dscp: self.dscp(path_id),
             remote: path.remote,
             local: path.local,
             may_fragment: probes_tail || path.discovery.may_fragment(segment_bytes),

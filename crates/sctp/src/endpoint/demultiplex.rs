@@ -263,12 +263,24 @@ impl Endpoint {
         tag: VerificationTag,
         write: impl FnOnce(&mut Vec<u8>),
     ) {
+        let reply = self.reply_to(route, header, tag, write);
+        self.push_reply(reply);
+    }
+
+    /// A packet back to where one came from.
+    pub(super) fn reply_to(
+        &self,
+        route: Route,
+        header: &Header,
+        tag: VerificationTag,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Reply {
         let back = Header {
             source_port: header.destination_port,
             destination_port: header.source_port,
             verification_tag: tag,
         };
-        self.push_reply(Reply::new(route.remote, route.local, &back, self.config.checksum, write));
+        Reply::new(route.remote, route.local, &back, self.config.checksum, write)
     }
 
     pub(super) fn push_reply(&mut self, reply: Reply) {

@@ -12,7 +12,7 @@ use sctp_wire::{Packet, VerificationTag};
 
 use super::demultiplex::Route;
 use super::listeners::Listener;
-use super::{AssociationId, Endpoint, PathHints, PeerKey};
+use super::{AssociationId, Endpoint, PathHints, PeerKey, Reply};
 use crate::association::{
     Association, BadInit, Context, Identity, PeerInit, abort_chunk, error_chunk, write_abort,
     write_address_list, write_init_ack,
@@ -81,9 +81,10 @@ impl Endpoint {
             addresses,
         };
         let sealed = self.cookies.seal(&cookie);
-        self.reply(route, header, init.initiate_tag, |out| {
+        let reply = self.reply_to(route, header, init.initiate_tag, |out| {
             write_init_ack(&config, &cookie, &local, (&peer, route.remote.ip()), &sealed, out);
         });
+        self.push_reply(Reply { dscp: config.dscp, ..reply });
     }
 
     /// RFC 9260 §3.3.2, §5.1.2 B: nothing changes, and the sender is told.

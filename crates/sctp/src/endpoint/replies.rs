@@ -13,6 +13,8 @@ use crate::transmit::{Transmit, TransmitBuffer};
 pub(crate) struct Reply {
     pub(crate) remote: SocketAddr,
     pub(crate) local: Option<IpAddr>,
+    /// The codepoint; that of nobody is 0.
+    pub(crate) dscp: u8,
     pub(crate) packet: Vec<u8>,
 }
 
@@ -31,7 +33,7 @@ impl Reply {
         if checksum == Checksum::Crc32c {
             packet::finish(&mut bytes);
         }
-        Reply { remote, local, packet: bytes }
+        Reply { remote, local, dscp: 0, packet: bytes }
     }
 }
 
@@ -66,6 +68,7 @@ impl Replies {
             remote: reply.remote,
             local: reply.local,
             ecn_capable: false,
+            dscp: reply.dscp,
             may_fragment: true,
             segment_bytes: reply.packet.len(),
             total_bytes: reply.packet.len(),

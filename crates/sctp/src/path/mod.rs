@@ -102,6 +102,8 @@ pub(crate) struct PathSettings {
     pub(crate) potentially_failed_retries_max: u32,
     pub(crate) sack_delay: Duration,
     pub(crate) burst_packets_max: Option<u32>,
+    /// Its own codepoint.
+    pub(crate) dscp: Option<u8>,
 }
 
 impl PathSettings {
@@ -113,6 +115,7 @@ impl PathSettings {
             potentially_failed_retries_max: config.potentially_failed_retries_max,
             sack_delay: config.sack_delay,
             burst_packets_max: config.burst_packets_max,
+            dscp: None,
         }
     }
 
@@ -246,6 +249,16 @@ impl Path {
             Some(reduction) => reduction.window_bytes(),
         };
         window_bytes.min(self.burst_ends_bytes)
+    }
+
+    /// Nothing is known any more of what packets meet on their way.
+    #[cold]
+    pub(crate) fn restart_congestion(&mut self, config: &AssociationConfig) {
+        let pmdcs_bytes = chunks_bytes(self.mtu_bytes);
+        let cwnd_bytes = initial_window_bytes(pmdcs_bytes, self.remote.ip().to_canonical().is_ipv6());
+        self.congestion = config.coupling.controller(config.congestion, pmdcs_bytes, cwnd_bytes);
+        (self.reduction, self.doubt) = (None, Doubt::default());
+        self.begin_burst();
     }
 
     /// Something was acknowledged: another burst may leave (RFC 9260 §6.1 D).
@@ -617,6 +630,7 @@ impl Path {
             heartbeats: self.settings.heartbeats,
             heartbeat_interval: self.settings.heartbeat_interval,
             sack_delay: self.settings.sack_delay,
+            dscp: self.settings.dscp,
             mtu_bytes: self.mtu_bytes,
             cwnd_bytes: self.congestion.cwnd_bytes(),
             ssthresh_bytes: Some(self.congestion.ssthresh_bytes()).filter(|bytes| *bytes != usize::MAX),

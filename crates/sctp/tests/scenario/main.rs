@@ -40,6 +40,7 @@ mod shutdown;
 mod statistics;
 mod throughput;
 mod trace;
+mod traffic_class;
 #[cfg(feature = "testing")]
 mod tsn_wrap;
 mod undelivered;

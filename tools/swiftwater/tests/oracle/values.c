@@ -367,6 +367,60 @@ static void of_the_socket(void)
     }
 }
 
+/* Traffic classes. Of IPv6 a program may name all of them or the default, of IPv4 any number is one. */
+static void classes(int type)
+{
+    static const int asked[] = {-2, -1, 0, 1, 3, 0x20, 0xb8, 0xba, 0xff, 256, 1000};
+    int six = socket(AF_INET6, type, IPPROTO_SCTP), four = fresh(type);
+    const struct {
+        const char *text;
+        int fd, level, name;
+    } options[] = {{"IP_TOS", four, IPPROTO_IP, IP_TOS},
+                   {"IP_TOS of IPv6", six, IPPROTO_IP, IP_TOS},
+                   {"IPV6_TCLASS", six, IPPROTO_IPV6, IPV6_TCLASS}};
+    NEEDED(six >= 0);
+    for (int n = 0; n < COUNT(options); n++)
+        for (int i = 0; i < COUNT(asked); i++) {
+            int now = -7;
+            socklen_t bytes = sizeof now;
+            errno = 0;
+            int done = setsockopt(options[n].fd, options[n].level, options[n].name, &asked[i], sizeof asked[i]);
+            printf("%s %d: %d%s%s", options[n].text, asked[i], done, done ? " " : "", done ? strerrorname_np(errno) : "");
+            NEEDED(getsockopt(options[n].fd, options[n].level, options[n].name, &now, &bytes) == 0);
+            printf(" | is %d\n", now);
+        }
+    SAY(setsockopt(six, IPPROTO_IPV6, IPV6_TCLASS, &asked[2], 3), "IPV6_TCLASS of three bytes");
+    close(six);
+    close(four);
+}
+
+/* The codepoint of a path, and of all. */
+static void codepoints(struct joined *j)
+{
+    static const struct {
+        const char *text;
+        int has_address, dscp;
+    } sets[] = {{"nothing", 1, -1}, {"the path", 1, 0x28}, {"all", 0, 0x4b}, {"all to 0", 0, 0}};
+    struct sockaddr_in a = at("127.0.0.1", j->port);
+    for (int i = 0; i < COUNT(sets); i++) {
+        struct sctp_paddrparams p = {.spp_assoc_id = j->id, .spp_flags = SPP_DSCP, .spp_dscp = sets[i].dscp};
+        if (sets[i].has_address)
+            memcpy(&p.spp_address, &a, sizeof a);
+        printf("spp_dscp of %s", sets[i].text);
+        if (sets[i].dscp >= 0)
+            NEEDED(setsockopt(j->client, IPPROTO_SCTP, SCTP_PEER_ADDR_PARAMS, &p, sizeof p) == 0);
+        for (int all = 0; all < 2; all++) {
+            struct sctp_paddrparams now = {.spp_assoc_id = j->id};
+            socklen_t bytes = sizeof now;
+            if (!all)
+                memcpy(&now.spp_address, &a, sizeof a);
+            NEEDED(getsockopt(j->client, IPPROTO_SCTP, SCTP_PEER_ADDR_PARAMS, &now, &bytes) == 0);
+            printf(" | %s %x flag %x", all ? "all" : "path", now.spp_dscp, now.spp_flags & SPP_DSCP);
+        }
+        putchar('\n');
+    }
+}
+
 int main(void)
 {
     begin();
@@ -389,6 +443,13 @@ int main(void)
             paths_of(j.port);
             path_values();
             of_the_socket();
+            if (connected) {
+                struct joined fresh = joined(type);
+                codepoints(&fresh);
+                part(&fresh);
+            } else {
+                classes(type);
+            }
             part(&j);
         }
     return 0;
