@@ -109,6 +109,7 @@ impl Sockets {
         let scope = inner.scope(bound.ips.clone());
         self.ports().rebind(socket.number, &scope, bound.port)?;
         inner.bound = Some(bound);
+        inner.tune_listener();
         Ok(())
     }
 }

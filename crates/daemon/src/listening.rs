@@ -69,6 +69,16 @@ impl Sockets {
 }
 
 impl Inner {
+    /// Peers that connect from now on meet what is set now, at the addresses that are bound now.
+    pub(crate) fn tune_listener(&self) {
+        if let Some(listener) = self.listener.upgrade() {
+            let mut options = self.settings.options(0);
+            options.local_addresses = self.local_scope();
+            // Nobody else has these addresses: the socket holds them.
+            let _ = listener.set_options(&options);
+        }
+    }
+
     /// The addresses that associations of the socket are restricted to; none stand for all. Where it is bound to all of a
     /// family, their peers are told those that the host has now, as with the kernel.
     pub(crate) fn local_scope(&self) -> Vec<IpAddr> {

@@ -73,7 +73,7 @@ impl Socket {
         let mut access = Access { socket: self, inner: &mut inner, dry: Vec::new() };
         if level != IPPROTO_SCTP {
             generic::set(&mut access, level, name, value)?;
-            access.tune_listener();
+            access.inner.tune_listener();
             return Ok(access.dry);
         }
         let done = timers::set(&mut access, name, value)
@@ -81,7 +81,7 @@ impl Socket {
             .or_else(|| messages::set(&mut access, name, value))
             .or_else(|| extensions::set(&mut access, name, value));
         done.unwrap_or(Err(Errno::NOPROTOOPT))?;
-        access.tune_listener();
+        access.inner.tune_listener();
         Ok(access.dry)
     }
 
@@ -206,16 +206,6 @@ impl Access<'_> {
         self.socket.show_default_stream(member);
         if let Some(association) = member.association() {
             association.set_options(&self.inner.settings.options_with(&member.tuning()));
-        }
-    }
-
-    /// Peers that connect from now on meet what is set now.
-    fn tune_listener(&self) {
-        if let Some(listener) = self.inner.listener.upgrade() {
-            let mut options = self.inner.settings.options(0);
-            options.local_addresses = self.inner.local_scope();
-            // It listens at these addresses already.
-            let _ = listener.set_options(&options);
         }
     }
 

@@ -227,6 +227,23 @@ static void several_addresses(void)
     CHECK(close(server) == 0 && close(one) == 0);
 }
 
+/* What is bound or left while a socket listens counts for those who come then. */
+static void addresses_of_a_listener(void)
+{
+    struct sockaddr_in first = loopback(15), second = loopback(15);
+    second.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
+    int server = many(15), one = fresh(0);
+    CHECK(listen(server, 1) == 0);
+    FAILS(connect(one, (struct sockaddr *)&second, sizeof second), ECONNREFUSED);
+    CHECK(setsockopt(server, IPPROTO_SCTP, SCTP_BINDX_ADD, &second, sizeof second) == 0);
+    CHECK(connect(one, (struct sockaddr *)&second, sizeof second) == 0 && close(one) == 0);
+    CHECK(setsockopt(server, IPPROTO_SCTP, SCTP_BINDX_REM, &first, sizeof first) == 0);
+    one = fresh(0);
+    FAILS(connect(one, (struct sockaddr *)&first, sizeof first), ECONNREFUSED);
+    CHECK(connect(one, (struct sockaddr *)&second, sizeof second) == 0);
+    CHECK(close(server) == 0 && close(one) == 0);
+}
+
 /* The address that a message is for cannot be reached, and another that comes with it can. */
 static void elsewhere(void)
 {
@@ -325,6 +342,7 @@ int main(void)
     implicitly();
     peeled_off();
     several_addresses();
+    addresses_of_a_listener();
     elsewhere();
     between_parts(15, 0);
     between_parts(16, 1);
