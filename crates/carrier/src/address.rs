@@ -9,6 +9,13 @@ pub(crate) const BYTES_MAX: usize = 1 + 2 + 16 + 4;
 const V4: u8 = 4;
 const V6: u8 = 6;
 
+/// An IPv6 address as a program names it. Only one of a link has a scope: with others programs leave there what was in the
+/// memory, which the kernel does not look at.
+#[must_use]
+pub fn v6(ip: Ipv6Addr, port: u16, scope: u32) -> SocketAddr {
+    SocketAddrV6::new(ip, port, 0, if ip.is_unicast_link_local() { scope } else { 0 }).into()
+}
+
 pub(crate) fn write(out: &mut Writer<'_>, address: &SocketAddr) {
     let version = if address.is_ipv4() { V4 } else { V6 };
     out.u8(version).u16(address.port());
@@ -28,5 +35,16 @@ pub(crate) fn read(bytes: &mut Reader<'_>) -> Option<SocketAddr> {
             Some(SocketAddrV6::new(ip, port, 0, bytes.u32()?).into())
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_address_of_a_link_has_a_scope() {
+        let scope = |ip: &str| v6(ip.parse().expect("an address"), 7, 3).to_string();
+        assert_eq!((scope("::1"), scope("fe80::1")), ("[::1]:7".to_owned(), "[fe80::1%3]:7".to_owned()));
     }
 }

@@ -14,7 +14,7 @@
 //! Nothing here calls the system. Parsing takes any bytes, allocates nothing and never panics.
 #![forbid(unsafe_code)]
 
-mod address;
+pub mod address;
 mod bytes;
 pub mod name;
 pub mod page;

@@ -1,7 +1,7 @@
 //! Addresses of sockets: which are taken, which a program is told, and lists of them as C structures.
 
 use std::io::ErrorKind;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use rustix::io::Errno;
 
@@ -101,10 +101,10 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<(SocketAddr, &[u8]), Errno> {
         }
         AF_INET6 => {
             let (address, rest) = bytes.split_at_checked(SOCKADDR_IN6_BYTES).ok_or(Errno::INVAL)?;
-            let ip: [u8; 16] = field(address, 8)?;
+            let ip = Ipv6Addr::from(field::<16>(address, 8)?);
             let scope = u32::from_ne_bytes(field(address, 24)?);
             let port = u16::from_be_bytes(field(address, 2)?);
-            Ok((SocketAddrV6::new(ip.into(), port, 0, scope).into(), rest))
+            Ok((carrier::address::v6(ip, port, scope), rest))
         }
         _ => Err(Errno::INVAL),
     }

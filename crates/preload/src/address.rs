@@ -1,6 +1,6 @@
 //! `struct sockaddr` in and out.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 use std::sync::atomic::Ordering::Relaxed;
 
 use carrier::page::Wants;
@@ -28,7 +28,7 @@ pub(crate) unsafe fn read(address: *const sockaddr, bytes: socklen_t) -> Result<
             // SAFETY: as many bytes are there.
             let a = unsafe { address.cast::<libc::sockaddr_in6>().read_unaligned() };
             let ip = Ipv6Addr::from(a.sin6_addr.s6_addr);
-            Ok(SocketAddrV6::new(ip, u16::from_be(a.sin6_port), 0, a.sin6_scope_id).into())
+            Ok(carrier::address::v6(ip, u16::from_be(a.sin6_port), a.sin6_scope_id))
         }
         _ => Err(Errno(libc::EINVAL)),
     }

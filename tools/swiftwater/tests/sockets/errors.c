@@ -142,6 +142,20 @@ static void both_families(void)
     CHECK(v4 >= 0 && IN6_IS_ADDR_V4MAPPED(&a.sin6_addr));
 }
 
+/* What a program has left in the fields that mean nothing of an address is not told. */
+static void careless_addresses(void)
+{
+    struct sockaddr_in6 a = {.sin6_family = AF_INET6, .sin6_port = htons(20)};
+    a.sin6_addr = in6addr_loopback;
+    int listener = socket(AF_INET6, SOCK_STREAM, IPPROTO_SCTP), fd = socket(AF_INET6, SOCK_STREAM, IPPROTO_SCTP);
+    CHECK(bind(listener, (struct sockaddr *)&a, sizeof a) == 0 && listen(listener, 1) == 0);
+    a.sin6_flowinfo = a.sin6_scope_id = 0xdead;
+    CHECK(connect(fd, (struct sockaddr *)&a, sizeof a) == 0);
+    CHECK(getpeername(fd, (struct sockaddr *)&a, &(socklen_t){sizeof a}) == 0);
+    CHECK(a.sin6_flowinfo == 0 && a.sin6_scope_id == 0 && a.sin6_port == htons(20));
+    CHECK(close(listener) == 0 && close(fd) == 0);
+}
+
 /* A server that is started again listens at once where it did, as soon as its address is free. */
 static void listened_again(void)
 {
@@ -190,6 +204,7 @@ int main(void)
     aborts_behind_a_full_window(19, 1);
     closed_under_a_reader();
     both_families();
+    careless_addresses();
     full_table();
     listened_again();
     return 0;
