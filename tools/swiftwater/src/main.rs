@@ -12,6 +12,7 @@ mod lab;
 mod load;
 mod man;
 mod perf;
+mod program;
 mod run;
 mod sockets;
 mod stats;

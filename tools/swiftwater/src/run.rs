@@ -1,8 +1,6 @@
 //! `swiftwater run`: starts a program whose SCTP sockets are ours.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -11,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use swiftwater_daemon::{Description, NoDaemon, Place};
+
+use crate::program::trouble_with;
 
 /// The name of the shim's file.
 pub(crate) const SHIM: &str = "libswiftwater_preload.so";
@@ -133,66 +133,4 @@ fn find_program(name: &OsStr) -> Option<PathBuf> {
     }
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
-}
-
-/// Why the shim cannot help a program, if so.
-fn trouble_with(program: &Path) -> Option<&'static str> {
-    const SET_USER_OR_GROUP: u32 = 0o6000;
-    let mode = fs::metadata(program).ok()?.permissions().mode();
-    if mode & SET_USER_OR_GROUP != 0 {
-        return Some(
-            "changes its user or group when it starts: the system preloads nothing into it, and its SCTP is the kernel's",
-        );
-    }
-    is_static(program)
-        .then_some("is linked statically: nothing can be preloaded into it, and its SCTP is the kernel's")
-}
-
-/// Whether it is linked statically.
-pub(crate) fn is_static(program: &Path) -> bool {
-    fs::read(program).is_ok_and(|file| is_elf(&file) && !has_interpreter(&file))
-}
-
-fn is_elf(file: &[u8]) -> bool {
-    file.starts_with(b"\x7fELF\x02\x01")
-}
-
-/// Whether a 64-bit little-endian ELF file names a dynamic linker. What makes no sense is not for us to judge.
-fn has_interpreter(file: &[u8]) -> bool {
-    const PROGRAM_HEADERS_AT: usize = 32;
-    const HEADER_BYTES_AT: usize = 54;
-    const HEADERS_AT: usize = 56;
-    const PT_INTERP: [u8; 4] = 3_u32.to_le_bytes();
-    let half = |at: usize| file.get(at..at + 2).map(|b| usize::from(u16::from_le_bytes([b[0], b[1]])));
-    let start = file.get(PROGRAM_HEADERS_AT..).and_then(|b| b.first_chunk()).map(|b| u64::from_le_bytes(*b));
-    let (Some(start), Some(bytes), Some(count)) = (start, half(HEADER_BYTES_AT), half(HEADERS_AT)) else {
-        return true;
-    };
-    let headers = usize::try_from(start).ok().and_then(|start| file.get(start..));
-    headers.is_none_or(|headers| headers.chunks(bytes.max(1)).take(count).any(|h| h.starts_with(&PT_INTERP)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn this_test_is_dynamic_and_a_script_is_no_elf() {
-        let me = fs::read(std::env::current_exe().expect("a path")).expect("it can be read");
-        assert!(is_elf(&me) && has_interpreter(&me));
-        assert!(!is_elf(b"#!/bin/sh"));
-        let mut fixed = me[..64].to_vec();
-        fixed[56..58].copy_from_slice(&[0, 0]);
-        assert!(!has_interpreter(&fixed), "without program headers there is none");
-    }
-
-    #[test]
-    fn set_user_programs_are_named() {
-        let file = std::env::temp_dir().join(format!("swiftwater-setuid-{}", std::process::id()));
-        fs::write(&file, "#!/bin/sh\n").expect("a file");
-        assert_eq!(trouble_with(&file), None);
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o4755)).expect("our own file");
-        assert!(trouble_with(&file).expect("it has the bit").contains("its user or group"));
-        fs::remove_file(&file).expect("our own file");
-    }
 }

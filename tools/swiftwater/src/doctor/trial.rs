@@ -14,7 +14,8 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use swiftwater::Options;
 use swiftwater_daemon::{Daemon, DaemonOptions, Place};
 
-use crate::run::{PLACE_VARIABLE, PRELOAD_VARIABLE, SHIM, is_static};
+use crate::program::is_static;
+use crate::run::{PLACE_VARIABLE, PRELOAD_VARIABLE, SHIM};
 
 /// An association on loopback takes no time; what takes so long does not work.
 const WAIT: Duration = Duration::from_secs(5);
