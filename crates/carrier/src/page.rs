@@ -37,6 +37,9 @@ pub struct Page {
     /// No message on the carrier is longer, up to the first [`Kind::Notice`](crate::record::Kind::Notice) there. Written by the
     /// daemon, before it sends that.
     pub longest: AtomicU32,
+    /// Not zero: a record behind the next [`Kind::Notice`](crate::record::Kind::Notice) may hold several messages. Written by the
+    /// daemon, to zero when all that it has put there was read.
+    pub bundles: AtomicU32,
     /// No message may be longer, because it is not to be cut; 0 for no limit. Written by the daemon.
     pub whole_max: AtomicU32,
     /// Outbound streams, once the association is up. Written by the daemon, as the next.
@@ -51,15 +54,21 @@ pub struct Page {
     /// Held while one reads. The thread identifier of the holder, as a priority-inheriting futex: the kernel sees to it
     /// that the lock of a dead thread is passed on. Written by the sharers, as all below.
     pub lock: AtomicU32,
-    /// Bytes that were read of the record at the front of the carrier; it is still there.
+    /// Bytes that were read of the message at the front of the carrier; it is still there.
     pub consumed: AtomicU32,
+    /// Bytes of the bundle at the front of the carrier; 0 if there is none that somebody has read of.
+    pub bundle_bytes: AtomicU32,
+    /// Where in it the header of the next message is.
+    pub bundle_at: AtomicU32,
+    /// Bundles that were taken away, modulo 2^32: whoever keeps a copy of one knows by that whether it is still at the front.
+    pub bundles_taken: AtomicU32,
     /// Not zero: one of the sharers has said that it reads no more.
     pub shut_reading: AtomicU32,
     /// Not zero: one of the sharers has said that it sends no more.
     pub shut_writing: AtomicU32,
-    /// Its header.
+    /// The header at the beginning of the record that somebody has read of.
     header: [AtomicU32; HEADER_BYTES / 4],
-    /// Records with data that were read to their end, modulo 2^32. With `lock` all that the daemon reads of what the sharers
+    /// Messages that were read to their end, modulo 2^32, without notifications. With `lock` all that the daemon reads of what the sharers
     /// write: whether something was unread when the program was gone, and how much is.
     pub data_taken: AtomicU32,
 
@@ -140,6 +149,8 @@ impl Page {
     pub const WANTS_AT: u64 = offset_of!(Page, wants) as u64;
     /// Where it writes how long messages may be.
     pub const LONGEST_AT: u64 = offset_of!(Page, longest) as u64;
+    /// Where it writes whether there are bundles.
+    pub const BUNDLES_AT: u64 = offset_of!(Page, bundles) as u64;
     /// Where it writes how long a message may be.
     pub const WHOLE_MAX_AT: u64 = offset_of!(Page, whole_max) as u64;
     /// Where it writes the number of outbound streams.
@@ -215,13 +226,13 @@ impl Page {
         self.error.swap(0, AcqRel)
     }
 
-    /// The header of the record that was read in part.
+    /// The header at the beginning of the record that somebody has read of, and that is still there.
     pub fn front(&self) -> Option<Header> {
         let words = self.header.each_ref().map(|word| word.load(Relaxed).to_ne_bytes());
         Header::parse(words.as_flattened())
     }
 
-    /// Notes the header of a record that is read in part.
+    /// Notes the header of a record that is being read and stays there.
     pub fn set_front(&self, header: &Header) {
         let bytes = header.encode();
         for (word, bytes) in self.header.iter().zip(bytes.as_chunks().0) {

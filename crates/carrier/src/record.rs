@@ -2,6 +2,9 @@
 //!
 //! A message of more than [`PAYLOAD_BYTES_MAX`] is one record, too, so that it is whole among all who share the descriptor:
 //! its bytes are in a sealed memfd that comes with the record.
+//!
+//! Short messages to the program that are there at the same time may share a record, a *bundle*: each with its header, one after
+//! the other (see [`Page::bundles`](crate::page::Page::bundles)).
 
 use std::net::SocketAddr;
 
@@ -14,6 +17,8 @@ pub const HEADER_BYTES: usize = 64;
 pub const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
 /// The longest record.
 pub const RECORD_BYTES_MAX: usize = HEADER_BYTES + PAYLOAD_BYTES_MAX;
+/// The longest bundle: what the kernel allocates in one piece, with what it needs itself.
+pub const BUNDLE_BYTES_MAX: usize = 15 * 1024;
 /// The longest message that the daemon takes from a program, or hands to it in one piece.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
 /// Bytes after the header of a [`Kind::Accepted`]: so many that one fills the smallest carrier, which then polls writable when
@@ -29,8 +34,8 @@ pub enum Kind {
     Notification,
     /// To a listener: an association, with the descriptors of its carrier and its page, and the peer's address.
     Accepted,
-    /// To the program: longer messages follow than before (see [`Page::longest`](crate::page::Page::longest)). It has no bytes;
-    /// whoever finds it takes it away and waits for the next record, which follows at once.
+    /// To the program: longer messages follow than before (see [`Page::longest`](crate::page::Page::longest)), or bundles. It has
+    /// no bytes; whoever finds it takes it away and waits for the next record, which follows at once.
     Notice,
     /// From the program's end: keeps it from polling writable while it connects. Thrown away.
     Filler,
@@ -181,6 +186,13 @@ impl Header {
             false => PAYLOAD_BYTES_MAX,
         };
         (header.bytes as usize <= limit).then_some(header)
+    }
+
+    /// The header at `at` in a bundle, and the bytes of its message. `None`: no message begins there.
+    pub fn split_at(bundle: &[u8], at: usize) -> Option<(Header, &[u8])> {
+        let rest = bundle.get(at..)?;
+        let header = Header::parse(rest).filter(|header| !header.flags.contains(Flags::IN_MEMFD))?;
+        Some((header, rest[HEADER_BYTES..].get(..header.bytes as usize)?))
     }
 
     /// The header and the bytes of a whole record. `None`: it is none of ours, or not as long as it says.

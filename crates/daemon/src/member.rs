@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
-use carrier::record::Header;
+use carrier::record::{Flags, HEADER_BYTES, Header};
 use rustix::io::Errno;
 use swiftwater::Message;
 use swiftwater::tokio::Association;
@@ -19,6 +19,9 @@ use crate::outbox::Outbox;
 /// The first number of an association: those before stand for the socket, for the one that is meant, and for all, as with
 /// the kernel (`SCTP_FUTURE_ASSOC` and others).
 pub(crate) const FIRST_ID: u32 = 3;
+
+/// Most bytes of a message that may share a record with others.
+const SHORT_BYTES_MAX: usize = 2048;
 
 /// An association of a socket.
 pub(crate) struct Member {
@@ -65,6 +68,17 @@ impl Upward {
             Upward::Message(_, message) => message.blocks(),
             Upward::Notification(_, content) => std::slice::from_ref(content),
         }
+    }
+
+    /// Whether it is a message that may share a record with others: a copy costs less than a record of its own.
+    pub(crate) fn is_short(&self) -> bool {
+        let Upward::Message(header, _) = self else { return false };
+        header.flags.contains(Flags::END) && header.bytes as usize <= SHORT_BYTES_MAX
+    }
+
+    /// Bytes that it has in a record.
+    pub(crate) fn record_bytes(&self) -> usize {
+        HEADER_BYTES + self.header().bytes as usize
     }
 }
 

@@ -83,7 +83,7 @@ impl Page {
         self.write(Layout::ERROR_AT, &error.raw_os_error().to_ne_bytes());
     }
 
-    /// How many records with data were read, as the sharers say.
+    /// How many messages were read, as the sharers say.
     pub(crate) fn data_taken(&self) -> Option<u32> {
         self.read(Layout::DATA_TAKEN_AT)
     }
@@ -117,6 +117,11 @@ impl Page {
 
     pub(crate) fn set_longest(&self, bytes: u32) {
         self.write(Layout::LONGEST_AT, &bytes.to_ne_bytes());
+    }
+
+    /// Whether a record may hold several messages.
+    pub(crate) fn set_bundles(&self, bundles: bool) {
+        self.write(Layout::BUNDLES_AT, &u32::from(bundles).to_ne_bytes());
     }
 
     pub(crate) fn set_peer(&self, peer: &SocketAddr, streams_out: u16) {

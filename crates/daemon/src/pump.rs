@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use carrier::page::State;
-use carrier::record::{Flags, Header, Kind};
+use carrier::record::{BUNDLE_BYTES_MAX, Flags, Header, Kind};
 use rustix::io::Errno;
 use swiftwater::tokio::Association;
 use swiftwater::{Event, LossKind, Message, PathId, Received, RecvError, SendError, SendInfo};
@@ -256,13 +256,20 @@ pub(crate) async fn up(socket: &Arc<Socket>, member: &Arc<Member>, ended: impl F
     let mut hand = Hand { socket, member, begun: None, unread: false };
     let (mut ended, mut regularly) = (Some(ended), Ended::ByUs);
     let mut end = |how| ended.take().into_iter().for_each(|ended| ended(how));
+    let mut after_them = None;
     loop {
-        while let Some(upward) = held.front() {
-            hand.up(upward).await;
-            held.pop_front();
-        }
-        match next(member, association).await {
-            Ok(Some(Received::Message(message))) => held.push_back(data(member, message)),
+        hand.up_all(&mut held).await;
+        let received = match after_them.take() {
+            Some(received) => received,
+            None => next(member, association).await,
+        };
+        match received {
+            Ok(Some(Received::Message(message))) => {
+                held.push_back(data(member, message));
+                if hand.bundles() {
+                    after_them = take_along(member, association, &mut held);
+                }
+            }
             Ok(Some(Received::Event(event))) => {
                 if event == Event::PeerShutdown {
                     regularly = Ended::ByPeer;
@@ -287,6 +294,28 @@ pub(crate) async fn up(socket: &Arc<Socket>, member: &Arc<Member>, ended: impl F
             Err(_) => {}
         }
     }
+}
+
+/// Takes along what is there already, as much as fits into a bundle. Returns what came after that and is no message.
+fn take_along(
+    member: &Member,
+    association: &Association,
+    held: &mut VecDeque<Upward>,
+) -> Option<Result<Option<Received>, RecvError>> {
+    let mut bytes = 0;
+    while let Some(last) = held.back().filter(|last| last.is_short()) {
+        bytes += last.record_bytes();
+        // The next one is likely to be as long.
+        if bytes + last.record_bytes() > BUNDLE_BYTES_MAX {
+            return None;
+        }
+        match association.try_next() {
+            Ok(Some(Received::Message(message))) => held.push_back(data(member, message)),
+            Err(RecvError::WouldBlock) => return None,
+            other => return Some(other),
+        }
+    }
+    None
 }
 
 async fn next(member: &Member, association: &Association) -> Result<Option<Received>, RecvError> {
@@ -324,6 +353,52 @@ struct Hand<'a> {
 }
 
 impl Hand<'_> {
+    /// Whether messages may share a record. Those of one-to-many sockets do not, for each may be sorted out once more; nor do
+    /// those that are counted while they lie there.
+    fn bundles(&self) -> bool {
+        self.socket.style != Style::OneToMany && !self.member.bounds_unread()
+    }
+
+    /// Hands up all that is held, short messages together.
+    async fn up_all(&mut self, held: &mut VecDeque<Upward>) {
+        while let Some(first) = held.front() {
+            match self.fitting(held) {
+                0 | 1 => {
+                    self.up(first).await;
+                    held.pop_front();
+                }
+                several => {
+                    self.up_together(held.iter().take(several)).await;
+                    held.drain(..several);
+                }
+            }
+        }
+    }
+
+    /// How many of the next messages fit into one bundle.
+    fn fitting(&self, held: &VecDeque<Upward>) -> usize {
+        if self.unread || self.begun.is_some() || !self.bundles() {
+            return 0;
+        }
+        let mut bytes = 0;
+        let fits = |upward: &&Upward| {
+            bytes += upward.record_bytes();
+            upward.is_short() && bytes <= BUNDLE_BYTES_MAX
+        };
+        held.iter().take_while(fits).count()
+    }
+
+    async fn up_together(&mut self, messages: impl Iterator<Item = &Upward>) {
+        let (mut bundle, mut count) = (Vec::with_capacity(BUNDLE_BYTES_MAX), 0);
+        for message in messages {
+            bundle.extend_from_slice(&message.header().encode());
+            message.blocks().iter().for_each(|block| bundle.extend_from_slice(block));
+            count += 1;
+        }
+        let _one_at_a_time = self.socket.delivery.lock().await;
+        self.unread = self.socket.put_bundle(&bundle, count).await.is_err();
+    }
+
     async fn up(&mut self, upward: &Upward) {
         if !self.unread {
             if self.begun.is_none() {

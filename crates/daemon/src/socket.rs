@@ -88,7 +88,7 @@ pub(crate) struct Socket {
     pub(crate) page: Page,
     /// Held by who hands a message up, from its first part to its last.
     pub(crate) delivery: tokio::sync::Mutex<()>,
-    longest: Mutex<Longest>,
+    announced: Mutex<Announced>,
     inner: Mutex<Inner>,
     ended: tokio::sync::Notify,
     /// What it becomes, to its task.
@@ -96,15 +96,24 @@ pub(crate) struct Socket {
     pub(crate) unread: Unread,
 }
 
-/// How long messages have been so far. A reader whose buffer is as large takes a message without looking at it first.
-#[derive(Default)]
-struct Longest {
-    bytes: u32,
+/// What a reader knows of the records in its carrier. If a message is no longer than its buffer, and alone, it takes it without
+/// looking at it first.
+#[derive(Clone, Copy, Default)]
+struct Announced {
+    /// How long messages have been so far.
+    longest: u32,
+    /// How often that has grown.
     notices: u32,
+    /// There may be bundles.
+    bundles: bool,
+    /// Messages that came alone since the last bundle.
+    alone: u32,
 }
 
 /// After so many notices lengths are rounded up, so that there are few in all.
 const EXACT_NOTICES_MAX: u32 = 8;
+/// After so many messages that came alone no bundle is expected.
+const ALONE_MAX: u32 = 64;
 
 /// The addresses and the port that a socket is bound to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,23 +176,54 @@ impl Socket {
 
     /// Hands a message or a notification to the program; waits for room. The caller holds `delivery`.
     pub(crate) async fn put(&self, header: &Header, blocks: &[Bytes]) -> Result<(), Errno> {
+        let news = self.news_of_one(header.bytes);
         let is_data = header.kind == Kind::Data;
         let counted = self.unread.count(u32::from(is_data));
-        let put = self.put_next(header, blocks).await;
+        let put = async {
+            self.announce(news).await?;
+            self.line.put(header, blocks).await
+        };
+        let put = put.await;
         // What finds no reader any more is unread, too.
         counted.keep();
         put
     }
 
-    async fn put_next(&self, header: &Header, blocks: &[Bytes]) -> Result<(), Errno> {
-        let grown = self.longest().grown(header.bytes);
-        if let Some(longest) = grown {
-            self.page.set_longest(longest.bytes);
-            self.line.put(&Header::new(Kind::Notice), &[]).await?;
-            // Given up before that, it is said again.
-            *self.longest() = longest;
+    /// Hands a bundle of so many messages to the program, as [`Socket::put`].
+    pub(crate) async fn put_bundle(&self, bundle: &[u8], messages: u32) -> Result<(), Errno> {
+        let news = self.announced().news_of_bundle();
+        let counted = self.unread.count(messages);
+        let put = async {
+            self.announce(news).await?;
+            self.line.put_record(bundle, &[]).await
+        };
+        let put = put.await;
+        counted.keep();
+        put
+    }
+
+    /// What the reader must know before a message of this length comes alone.
+    fn news_of_one(&self, bytes: u32) -> Option<Announced> {
+        let mut announced = self.announced();
+        if announced.bundles {
+            announced.alone += 1;
+            // Where all messages were read, no bundle is left.
+            if announced.alone.is_multiple_of(ALONE_MAX) && !self.has_unread_data() {
+                self.page.set_bundles(false);
+                announced.bundles = false;
+            }
         }
-        self.line.put(header, blocks).await
+        announced.news_of_longer(bytes)
+    }
+
+    async fn announce(&self, news: Option<Announced>) -> Result<(), Errno> {
+        let Some(news) = news else { return Ok(()) };
+        self.page.set_longest(news.longest);
+        self.page.set_bundles(news.bundles);
+        self.line.put(&Header::new(Kind::Notice), &[]).await?;
+        // Given up before that, it is said again.
+        *self.announced() = news;
+        Ok(())
     }
 
     /// What is sent without a word of its stream is checked where it is sent.
@@ -201,22 +241,28 @@ impl Socket {
 
     /// Messages up to this length are put into the carrier before anybody reads from it.
     pub(crate) fn expect(&self, bytes: u32) {
-        let mut longest = self.longest();
-        longest.bytes = longest.bytes.max(bytes);
-        self.page.set_longest(longest.bytes);
+        let mut announced = self.announced();
+        announced.longest = announced.longest.max(bytes);
+        self.page.set_longest(announced.longest);
     }
 
-    fn longest(&self) -> MutexGuard<'_, Longest> {
-        self.longest.lock().unwrap_or_else(PoisonError::into_inner)
+    fn announced(&self) -> MutexGuard<'_, Announced> {
+        self.announced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Longest {
-    /// What holds once a message of this length has been announced. `None`: that is not necessary.
-    fn grown(&self, bytes: u32) -> Option<Longest> {
+impl Announced {
+    /// What the reader must know before a message of this length comes.
+    fn news_of_longer(&self, bytes: u32) -> Option<Announced> {
         let exact = self.notices < EXACT_NOTICES_MAX;
         let longest = if exact { bytes } else { bytes.next_power_of_two() };
-        (bytes > self.bytes).then_some(Longest { bytes: longest, notices: self.notices + 1 })
+        (bytes > self.longest).then_some(Announced { longest, notices: self.notices + 1, ..*self })
+    }
+
+    /// What the reader must know before a bundle comes.
+    fn news_of_bundle(&mut self) -> Option<Announced> {
+        self.alone = 0;
+        (!self.bundles).then_some(Announced { bundles: true, ..*self })
     }
 }
 
@@ -281,7 +327,7 @@ impl Sockets {
             heard: 0,
         };
         let page = Page::new(v6, style, stage)?;
-        let (delivery, longest) = (tokio::sync::Mutex::default(), Mutex::default());
+        let (delivery, announced) = (tokio::sync::Mutex::default(), Mutex::default());
         let inner = Mutex::new(inner);
         let ended = tokio::sync::Notify::new();
         let socket = Socket {
@@ -292,7 +338,7 @@ impl Sockets {
             line,
             page,
             delivery,
-            longest,
+            announced,
             inner,
             ended,
             turns,

@@ -8,11 +8,14 @@ use carrier::page::{PAGE_BYTES, Page};
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::bundle::RecordCopy;
 use crate::system::{self, Errno, Result};
 
 /// The page of a socket, shared with whoever shares the descriptor.
 pub(crate) struct Descriptor {
     page: NonNull<Page>,
+    /// Of the bundle at the front of the carrier.
+    pub(crate) copy: RecordCopy,
     /// So many receives from now on expect to wait.
     patience: AtomicU32,
 }
@@ -28,14 +31,11 @@ unsafe impl Sync for Descriptor {}
 impl Descriptor {
     /// Maps a page and closes its memfd.
     pub(crate) fn map(memfd: RawFd) -> Result<Descriptor> {
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a mapping at a place that the kernel chooses touches nothing. The memfd is sealed: it stays as long as it is.
-        let place =
-            unsafe { libc::mmap(std::ptr::null_mut(), PAGE_BYTES, access, libc::MAP_SHARED, memfd, 0) };
-        let failed = Errno::last();
+        // The memfd is sealed: it stays as long as it is.
+        let page = system::map(PAGE_BYTES, Some(memfd));
         system::close(memfd);
-        let page = NonNull::new(place.cast()).filter(|_| place != libc::MAP_FAILED).ok_or(failed)?;
-        let descriptor = Descriptor { page, patience: AtomicU32::new(0) };
+        let descriptor =
+            Descriptor { page: page?.cast(), copy: RecordCopy::new(), patience: AtomicU32::new(0) };
         match descriptor.page().version.load(Relaxed) == u32::from(VERSION) {
             true => Ok(descriptor),
             false => Err(Errno(libc::EPROTONOSUPPORT)),
@@ -64,6 +64,6 @@ impl Descriptor {
 impl Drop for Descriptor {
     fn drop(&mut self) {
         // SAFETY: it was mapped with this size, and nobody refers to it any more.
-        unsafe { libc::munmap(self.page.as_ptr().cast(), PAGE_BYTES) };
+        unsafe { system::unmap(self.page.cast(), PAGE_BYTES) };
     }
 }

@@ -11,6 +11,7 @@
 //! | `table` | which descriptors are ours |
 //! | `descriptor` | one of them: its page |
 //! | `receive`, `send` | messages |
+//! | `bundle` | several messages in a record |
 //! | `ask` | requests to the daemon |
 //! | `setup` | `socket`, `connect`, `accept` and others that ask |
 //! | `associations` | `sctp_connectx` and `sctp_peeloff`, as libsctp asks for them |
@@ -25,6 +26,7 @@ mod address;
 mod ancillary;
 mod ask;
 mod associations;
+mod bundle;
 mod descriptor;
 pub mod interpose;
 mod itself;

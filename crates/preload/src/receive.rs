@@ -2,8 +2,8 @@
 //!
 //! A short read would drop the rest of a record. So a record that may be longer than the program's buffer is peeked at, and
 //! taken away when its last byte has been read; until then the page says how far it was read, and the kernel's peek offset
-//! stands there. How long records may be, the page says, too. All that happens under the lock of the page, which nobody holds
-//! while it waits.
+//! stands there. How long records may be, the page says, too, and whether they may hold several messages, of which [`bundle`]
+//! tells. All that happens under the lock of the page, which nobody holds while it waits.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -12,6 +12,7 @@ use carrier::page::{Page, State};
 use carrier::record::{Flags, HEADER_BYTES, Header, Kind, PAYLOAD_BYTES_MAX};
 use libc::{c_int, iovec};
 
+use crate::bundle;
 use crate::descriptor::Descriptor;
 use crate::itself;
 use crate::lock;
@@ -60,14 +61,14 @@ fn receive_now(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_
     // The kernel waits as the descriptor wants it: its mode, its time limit, its signals.
     let wait = || system::receive_nothing(fd, libc::MSG_PEEK | flags & libc::MSG_DONTWAIT);
     let ordinary = page.state() == State::Connected && page.shut_writing.load(Relaxed) == 0;
-    if ordinary && descriptor.expects_to_wait() {
+    if ordinary && !bundle::is_begun(page) && descriptor.expects_to_wait() {
         wait()?;
     }
     loop {
         // Looked at first: the last that comes is there before it is said that nothing will come.
         let silent = page.state() == State::Many && page.members.load(Acquire) == 0 && waits();
         let lost = page.state() == State::Lost;
-        match take(fd, page, place, flags) {
+        match take(fd, descriptor, place, flags) {
             Err(Errno(libc::EAGAIN)) if silent => return Err(Errno(libc::ENOTCONN)),
             Err(Errno(libc::EAGAIN)) if page.state() == State::Idle => {
                 return Err(Errno(match page.take_error() {
@@ -93,19 +94,27 @@ fn receive_now(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_
 }
 
 /// Bytes that the next call would return (`FIONREAD`).
-pub(crate) fn available(fd: RawFd, page: &Page) -> Result<usize> {
-    let _held = lock::hold(&page.lock)?;
-    let consumed = page.consumed.load(Relaxed) as usize;
-    if consumed > 0 {
-        return Ok(page.front().map_or(0, |header| header.bytes as usize - consumed));
-    }
-    Ok(peek(fd)?.map_or(0, |header| header.bytes as usize))
+pub(crate) fn available(fd: RawFd, descriptor: &Descriptor) -> Result<usize> {
+    let _held = lock::hold(&descriptor.page().lock)?;
+    let consumed = descriptor.page().consumed.load(Relaxed) as usize;
+    let header = front(fd, descriptor)?;
+    Ok(header.map_or(0, |header| (header.bytes as usize).saturating_sub(consumed)))
 }
 
 /// The header of the next message, if one is there and nobody has begun to read it.
-pub(crate) fn next(fd: RawFd, page: &Page) -> Option<Header> {
-    let _held = lock::hold(&page.lock).ok()?;
-    if page.consumed.load(Relaxed) > 0 { None } else { peek(fd).ok()? }
+pub(crate) fn next(fd: RawFd, descriptor: &Descriptor) -> Option<Header> {
+    let _held = lock::hold(&descriptor.page().lock).ok()?;
+    let is_begun = descriptor.page().consumed.load(Relaxed) > 0;
+    if is_begun { None } else { front(fd, descriptor).ok()? }
+}
+
+/// The header of the message at the front.
+fn front(fd: RawFd, descriptor: &Descriptor) -> Result<Option<Header>> {
+    let page = descriptor.page();
+    if bundle::is_begun(page) {
+        return bundle::header(fd, descriptor).map(Some);
+    }
+    if page.consumed.load(Relaxed) > 0 { Ok(page.front()) } else { peek(fd) }
 }
 
 /// The header of the record at the front.
@@ -130,18 +139,17 @@ fn peek(fd: RawFd) -> Result<Option<Header>> {
 }
 
 /// Takes what is there.
-fn take(fd: RawFd, page: &Page, place: Buffers<'_>, flags: c_int) -> Result<Message> {
+fn take(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_int) -> Result<Message> {
+    let page = descriptor.page();
     let held = lock::hold(&page.lock)?;
-    let consumed = page.consumed.load(Relaxed);
-    let front = if consumed > 0 { page.front() } else { None };
     if held.inherited {
-        // Whoever held it may have left the kernel's offset elsewhere.
-        let in_record = front.filter(|header| !header.flags.contains(Flags::IN_MEMFD));
-        system::set_peek_offset(fd, in_record.map_or(-1, |_| (HEADER_BYTES as u32 + consumed) as c_int))?;
+        recover(fd, page)?;
     }
+    let consumed = page.consumed.load(Relaxed);
+    let front = if consumed > 0 && !bundle::is_begun(page) { page.front() } else { None };
     let found = match front {
         Some(header) => Found::Record(look_on(fd, header, consumed as usize, place)?),
-        None => find(fd, page, place, flags)?,
+        None => find(fd, descriptor, place, flags)?,
     };
     let Look { header, before, bytes } = match found {
         Found::Record(look) => look,
@@ -177,19 +185,43 @@ fn take(fd: RawFd, page: &Page, place: Buffers<'_>, flags: c_int) -> Result<Mess
     Ok(Message { bytes, header: Some(header), whole: whole && header.flags.contains(Flags::END) })
 }
 
+/// Sees to it that the page fits the carrier: whoever held the lock has died, and may have left anything half done.
+fn recover(fd: RawFd, page: &Page) -> Result<()> {
+    page.bundles_taken.fetch_add(1, Relaxed);
+    system::set_peek_offset(fd, -1)?;
+    let consumed = page.consumed.load(Relaxed);
+    if consumed == 0 && !bundle::is_begun(page) {
+        return Ok(());
+    }
+    let noted = page.front();
+    if noted.is_none() || peek(fd)? != noted {
+        // The record was taken away.
+        page.bundle_bytes.store(0, Relaxed);
+        page.consumed.store(0, Relaxed);
+    } else if !bundle::is_begun(page) && noted.is_some_and(|header| !header.flags.contains(Flags::IN_MEMFD)) {
+        system::set_peek_offset(fd, (HEADER_BYTES as u32 + consumed) as c_int)?;
+    }
+    Ok(())
+}
+
 /// What is at the front.
 enum Found {
     /// A record, which is still there.
     Record(Look),
-    /// One that has been taken away.
+    /// A message that has been taken away, or seen in a bundle.
     Taken(Message),
     /// Nothing, and nothing will come.
     End,
 }
 
 /// Finds a record that nobody has read of. One that is sure to fit is taken away in one go.
-fn find(fd: RawFd, page: &Page, place: Buffers<'_>, flags: c_int) -> Result<Found> {
+fn find(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_int) -> Result<Found> {
+    let page = descriptor.page();
     loop {
+        if bundle::is_begun(page) || page.bundles.load(Acquire) != 0 && bundle::begin(fd, descriptor)? {
+            let peeks = flags & libc::MSG_PEEK != 0;
+            return bundle::take(fd, descriptor, place, peeks).map(Found::Taken);
+        }
         let longest = page.longest.load(Acquire) as usize;
         let fits = longest <= place.bytes().min(PAYLOAD_BYTES_MAX) && flags & libc::MSG_PEEK == 0;
         let (bytes, header) = if fits { take_whole(fd, place)? } else { look(fd, place)? };

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::os::fd::RawFd;
+use std::ptr::NonNull;
 
 use libc::{c_int, c_long, c_void, iovec};
 
@@ -48,7 +49,7 @@ impl<'a> Buffers<'a> {
     /// # Safety
     ///
     /// Each describes memory of the program that lives as long as the call. Where it does not, the kernel says `EFAULT`:
-    /// nothing here touches it.
+    /// nothing here touches it but [`Buffers::write`].
     pub(crate) unsafe fn new(iov: &'a [iovec]) -> Self {
         Buffers(iov)
     }
@@ -69,6 +70,25 @@ impl<'a> Buffers<'a> {
 
     pub(crate) fn as_slice(self) -> &'a [iovec] {
         self.0
+    }
+
+    /// Copies as much of `bytes` there as there is room for; says how much. Of what cannot be memory, it finds the worst.
+    pub(crate) fn write(self, bytes: &[u8]) -> Result<usize> {
+        let mut rest = bytes;
+        for part in self.0 {
+            let count = part.iov_len.min(rest.len());
+            if count == 0 {
+                continue;
+            }
+            if !can_be_bytes(part.iov_base) {
+                return Err(Errno(libc::EFAULT));
+            }
+            let (now, later) = rest.split_at(count);
+            // SAFETY: the program has lent the memory.
+            unsafe { std::ptr::copy_nonoverlapping(now.as_ptr(), part.iov_base.cast(), count) };
+            rest = later;
+        }
+        Ok(bytes.len() - rest.len())
     }
 }
 
@@ -140,6 +160,24 @@ pub(crate) fn receive_nothing(fd: RawFd, flags: c_int) -> Result<usize> {
     let nowhere: *mut c_void = std::ptr::null_mut();
     // SAFETY: nothing is written to a buffer of no bytes.
     check(unsafe { libc::syscall(libc::SYS_recvfrom, fd, nowhere, 0_usize, flags, nowhere, nowhere) })
+}
+
+/// Memory that is zero, or that of a file.
+pub(crate) fn map(bytes: usize, file: Option<RawFd>) -> Result<NonNull<c_void>> {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = if file.is_some() { libc::MAP_SHARED } else { libc::MAP_PRIVATE | libc::MAP_ANONYMOUS };
+    // SAFETY: a mapping at a place that the kernel chooses touches nothing.
+    let place = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, file.unwrap_or(-1), 0) };
+    let failed = Errno::last();
+    NonNull::new(place).filter(|_| place != libc::MAP_FAILED).ok_or(failed)
+}
+
+/// # Safety
+///
+/// It was mapped with this size, and nobody refers to it any more.
+pub(crate) unsafe fn unmap(place: NonNull<c_void>, bytes: usize) {
+    // SAFETY: as the caller says.
+    unsafe { libc::munmap(place.as_ptr(), bytes) };
 }
 
 pub(crate) fn set_peek_offset(fd: RawFd, offset: c_int) -> Result<()> {

@@ -219,7 +219,7 @@ Series:
   sctp-stream     each call continues one endless message, as netperf's SCTP test did
   sctp-nocsum     sctp-message without a checksum: as the published loopback runs, not for networks
   sctp-sockets    sctp-message by two programs under `swiftwater run`, through its shim and a daemon
-  relay           AF_UNIX records to a thread that passes them on: the most that sctp-sockets could reach
+  relay           AF_UNIX records to a thread that passes them on one by one, as a daemon would at best
   udp-limit       the most that plain UDP with offloads moves with this packet size; only counted
   tcp-rr, sctp-rr, sctp-sockets-rr, relay-rr, udp-rr  one-byte request and answer
 

@@ -42,6 +42,11 @@ fn messages_are_read_in_parts() {
 }
 
 #[test]
+fn messages_that_share_a_record_are_read_one_by_one() {
+    run("bundles", &[]);
+}
+
+#[test]
 fn readers_need_not_know_how_long_messages_are() {
     run("lengths", &[]);
 }

@@ -134,7 +134,7 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> 
             if request == libc::TIOCOUTQ {
                 return Err(Errno(libc::ENOTTY));
             }
-            let available = receive::available(fd, descriptor.page())?;
+            let available = receive::available(fd, descriptor)?;
             // SAFETY: the request takes a pointer to a number.
             unsafe { (argument as *mut c_int).write(available as c_int) };
             Ok(0)

@@ -197,7 +197,7 @@ unsafe fn receive_message(
         Some(header) if header.kind == Kind::Data => {
             let wants = Wants(page.wants.load(Relaxed));
             let peeks_on = wants.contains(Wants::NXTINFO) && received.whole && flags & libc::MSG_PEEK == 0;
-            let next = if peeks_on { receive::next(fd, page) } else { None };
+            let next = if peeks_on { receive::next(fd, descriptor) } else { None };
             // SAFETY: as the caller says.
             unsafe { ancillary::write(message, &header, next.as_ref(), wants) };
         }

@@ -19,7 +19,7 @@ pub(crate) enum Series {
     SctpNocsum,
     /// One SCTP message per call of `send`, by programs under `swiftwater run`.
     SctpSockets,
-    /// The most that a daemon between two programs could move.
+    /// The most that a daemon between two programs moves one message after the other.
     Relay,
     /// The most that UDP moves.
     UdpLimit,

@@ -1,5 +1,5 @@
-//! The most that a daemon between two programs can move: records over AF_UNIX sockets, through one thread that does nothing but
-//! pass them on.
+//! The most that a daemon between two programs moves one message after the other: records over AF_UNIX sockets, through one
+//! thread that does nothing but pass them on.
 
 use std::io::{self, ErrorKind, Read};
 use std::net::{Shutdown, TcpStream};

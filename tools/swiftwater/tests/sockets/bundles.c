@@ -1,0 +1,303 @@
+/* Short messages that come together share a record. Whoever reads notices nothing of it, however they are read. */
+#include "check.h"
+#include <sys/syscall.h>
+
+/* linux/sctp.h */
+enum { SCTP_RECVNXTINFO = 33, SCTP_NXTINFO = 4 };
+
+struct sctp_nxtinfo {
+    uint16_t nxt_sid, nxt_flags;
+    uint32_t nxt_ppid, nxt_length, nxt_assoc_id;
+};
+
+enum { HEADER_BYTES = 64, BYTES_MAX = 300, BURST = 300 };
+
+static int client, server;
+/* Numbers of the next message to send, and of the next to read. */
+static unsigned sent, next;
+
+/* Full bundles are of the same length then. */
+static int all_alike;
+
+static size_t length_of(unsigned number) { return all_alike ? 250 : 8 + number % (BYTES_MAX - 8); }
+
+static void send_one(void)
+{
+    char message[BYTES_MAX];
+    fill(message, sizeof message, sent);
+    memcpy(message, &sent, sizeof sent);
+    CHECK(send(client, message, length_of(sent), 0) == (ssize_t)length_of(sent));
+    sent++;
+}
+
+static void check_message(unsigned number, const char *message, ssize_t n)
+{
+    char expected[BYTES_MAX];
+    fill(expected, sizeof expected, number);
+    memcpy(expected, &number, sizeof number);
+    CHECK(n == (ssize_t)length_of(number) && memcmp(message, expected, n) == 0);
+}
+
+static void read_next(int fd)
+{
+    char message[BYTES_MAX];
+    int whole;
+    ssize_t n = receive(fd, message, sizeof message, 0, &whole);
+    CHECK(whole);
+    check_message(next++, message, n);
+}
+
+static void read_all(void)
+{
+    while (next < sent)
+        read_next(server);
+}
+
+/* What the kernel has at the front. The shim does not see this call. */
+static long front_bytes(void)
+{
+    return syscall(SYS_recvfrom, server, NULL, 0, MSG_PEEK | MSG_TRUNC, NULL, NULL);
+}
+
+/* Whether several messages share the record at the front, of which nobody has read. */
+static int is_bundle(void) { return front_bytes() > (long)(HEADER_BYTES + length_of(next)); }
+
+/* A bundle at the front, with all that follows it. */
+static void burst(void)
+{
+    for (int attempt = 0; attempt < 1000; attempt++) {
+        for (int i = 0; i < BURST; i++)
+            send_one();
+        for (; next < sent; read_next(server)) {
+            if (is_bundle())
+                return;
+        }
+    }
+    CHECK(!"a bundle comes");
+}
+
+static void one_by_one(void)
+{
+    burst();
+    while (next < sent) {
+        CHECK(polls(server, POLLIN, 1000) == POLLIN);
+        read_next(server);
+    }
+    CHECK(polls(server, POLLIN, 0) == 0);
+    FAILS(recv(server, &next, sizeof next, MSG_DONTWAIT), EAGAIN);
+}
+
+static void in_parts(void)
+{
+    burst();
+    while (next < sent) {
+        char message[BYTES_MAX], again[BYTES_MAX];
+        int whole, left;
+        ssize_t bytes = length_of(next);
+        CHECK(polls(server, POLLIN, 1000) == POLLIN);
+        CHECK(ioctl(server, FIONREAD, &left) == 0 && left == bytes);
+        CHECK(receive(server, message, 5, MSG_PEEK, &whole) == 5 && !whole);
+        CHECK(receive(server, message, 5, 0, &whole) == 5 && !whole);
+        CHECK(ioctl(server, FIONREAD, &left) == 0 && left == bytes - 5);
+        CHECK(receive(server, again, BYTES_MAX, MSG_PEEK, &whole) == bytes - 5 && whole);
+        struct iovec rest[] = {{message + 5, 2}, {message + 7, BYTES_MAX - 7}};
+        CHECK(readv(server, rest, 2) == bytes - 5 && memcmp(message + 5, again, bytes - 5) == 0);
+        check_message(next++, message, bytes);
+    }
+}
+
+static void with_what_is_next(void)
+{
+    int on = 1;
+    CHECK(setsockopt(server, IPPROTO_SCTP, SCTP_RECVNXTINFO, &on, sizeof on) == 0);
+    burst();
+    for (long left = 0; next < sent;) {
+        char message[BYTES_MAX], control[256];
+        struct iovec part = {message, sizeof message};
+        CHECK(polls(server, POLLIN, 1000) == POLLIN);
+        if (left <= 0)
+            left = front_bytes();
+        struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+        check_message(next, message, recvmsg(server, &m, 0));
+        left -= HEADER_BYTES + length_of(next++);
+        struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+        CHECK(c != NULL || left <= 0);
+        if (c != NULL) {
+            CHECK(c->cmsg_level == IPPROTO_SCTP && c->cmsg_type == SCTP_NXTINFO);
+            CHECK(((struct sctp_nxtinfo *)CMSG_DATA(c))->nxt_length == length_of(next));
+        }
+    }
+    on = 0;
+    CHECK(setsockopt(server, IPPROTO_SCTP, SCTP_RECVNXTINFO, &on, sizeof on) == 0);
+}
+
+/* Two processes and a copy of the descriptor take turns. */
+static void in_turns(void)
+{
+    int forth[2], back[2], copy = dup(server);
+    all_alike = 1;
+    CHECK(pipe(forth) == 0 && pipe(back) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        close(forth[1]);
+        while (read(forth[0], &next, sizeof next) == sizeof next) {
+            read_next(server);
+            CHECK(write(back[1], &next, sizeof next) == sizeof next);
+        }
+        _exit(0);
+    }
+    for (int i = 0; i < 3; i++) {
+        burst();
+        while (next < sent) {
+            CHECK(write(forth[1], &next, sizeof next) == sizeof next);
+            CHECK(read(back[0], &next, sizeof next) == sizeof next);
+            if (next < sent)
+                read_next(copy);
+            if (next < sent)
+                read_next(server);
+        }
+    }
+    all_alike = 0;
+    close(forth[1]);
+    CHECK(ended_well(child) && close(copy) == 0 && close(forth[0]) == 0 && close(back[0]) == 0 && close(back[1]) == 0);
+}
+
+static void by_another_program(char *self)
+{
+    burst();
+    read_next(server);
+    for (int i = 0; i < 3; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            char fd[16], number[16];
+            sprintf(fd, "%d", server);
+            sprintf(number, "%u", next);
+            execl(self, self, fd, number, (char *)NULL);
+            _exit(1);
+        }
+        CHECK(ended_well(child));
+        next++;
+        read_next(server);
+    }
+    read_all();
+}
+
+static unsigned char seen[4 * BURST];
+static unsigned first, until;
+
+static void *read_some(void *nothing)
+{
+    for (;;) {
+        char message[BYTES_MAX];
+        unsigned number;
+        ssize_t n = recv(server, message, sizeof message, MSG_DONTWAIT);
+        if (n < 0) {
+            CHECK(errno == EAGAIN);
+            if (__atomic_load_n(&until, __ATOMIC_SEQ_CST) == sent)
+                return nothing;
+            polls(server, POLLIN, 1);
+            continue;
+        }
+        memcpy(&number, message, sizeof number);
+        check_message(number, message, n);
+        CHECK(__atomic_exchange_n(&seen[number - first], 1, __ATOMIC_SEQ_CST) == 0);
+        __atomic_add_fetch(&until, 1, __ATOMIC_SEQ_CST);
+    }
+}
+
+static void by_threads(void)
+{
+    pthread_t threads[4];
+    burst();
+    for (int i = 0; i < BURST; i++)
+        send_one();
+    first = until = next;
+    memset(seen, 0, sizeof seen);
+    for (int i = 0; i < 4; i++)
+        CHECK(pthread_create(&threads[i], NULL, read_some, NULL) == 0);
+    for (int i = 0; i < 4; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    for (; next < sent; next++)
+        CHECK(seen[next - first]);
+}
+
+/* A reader that is killed takes at most the message with it that it was reading. */
+static void by_one_that_is_killed(void)
+{
+    for (int round = 0; round < 60; round++) {
+        int told[2];
+        burst();
+        CHECK(pipe(told) == 0);
+        pid_t child = fork();
+        if (child == 0) {
+            for (;;) {
+                read_next(server);
+                CHECK(write(told[1], &next, sizeof next) == sizeof next);
+            }
+        }
+        close(told[1]);
+        CHECK(usleep(round * 10) == 0 && kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
+        while (read(told[0], &next, sizeof next) == sizeof next)
+            ;
+        close(told[0]);
+        if (next < sent) {
+            char message[BYTES_MAX];
+            unsigned number;
+            send_one();
+            CHECK(recv(server, message, sizeof message, MSG_PEEK) >= (ssize_t)sizeof number);
+            memcpy(&number, message, sizeof number);
+            CHECK(number == next || number == next + 1);
+            next = number;
+        }
+        read_all();
+    }
+}
+
+/* In a dialogue messages come alone; then they come together once more. */
+static void alone_again(void)
+{
+    for (int i = 0; i < 300; i++) {
+        send_one();
+        read_next(server);
+    }
+    one_by_one();
+}
+
+static void nowhere(void)
+{
+    burst();
+    FAILS(recv(server, NULL, 10, 0), EFAULT);
+    FAILS(recv(server, (void *)-1, 10, 0), EFAULT);
+    read_all();
+}
+
+/* What was left of a bundle is unread data. */
+static void left_unread(void)
+{
+    burst();
+    read_next(server);
+    CHECK(close(server) == 0);
+    FAILS(recv(client, &next, sizeof next, 0), ECONNRESET);
+}
+
+int main(int count, char **words)
+{
+    begin();
+    if (count > 2) {
+        next = atoi(words[2]);
+        read_next(atoi(words[1]));
+        return 0;
+    }
+    joined(12, &client, &server);
+    one_by_one();
+    in_parts();
+    with_what_is_next();
+    in_turns();
+    by_another_program(words[0]);
+    by_threads();
+    by_one_that_is_killed();
+    alone_again();
+    nowhere();
+    left_unread();
+    return 0;
+}
