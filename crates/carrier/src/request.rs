@@ -162,8 +162,10 @@ pub enum Request<'a> {
     PeelOff {
         /// Which.
         association: u32,
-        /// Whether the record at the front was read in part.
+        /// Whether the message at the front was read in part.
         front_begun: bool,
+        /// Bytes before it in its bundle: messages that were read.
+        front_at: u32,
     },
     /// `getsockname`.
     LocalAddress,
@@ -231,8 +233,8 @@ impl<'a> Request<'a> {
             Request::Settle => w.u8(15),
             Request::AwaitRoom { association } => w.u8(11).u32(*association),
             Request::AwaitEnd => w.u8(14),
-            Request::PeelOff { association, front_begun } => {
-                w.u8(12).u32(*association).u8(u8::from(*front_begun))
+            Request::PeelOff { association, front_begun, front_at } => {
+                w.u8(12).u32(*association).u8(u8::from(*front_begun)).u32(*front_at)
             }
             Request::LocalAddress => w.u8(5),
             Request::PeerAddress => w.u8(6),
@@ -287,7 +289,7 @@ impl<'a> Request<'a> {
             15 => Request::Settle,
             11 => Request::AwaitRoom { association: r.u32()? },
             14 => Request::AwaitEnd,
-            12 => Request::PeelOff { association: r.u32()?, front_begun: r.u8()? != 0 },
+            12 => Request::PeelOff { association: r.u32()?, front_begun: r.u8()? != 0, front_at: r.u32()? },
             _ => return None,
         };
         r.end().map(|()| request)

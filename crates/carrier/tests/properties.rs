@@ -35,8 +35,11 @@ fn request() -> impl Strategy<Value = Request<'static>> {
             .prop_map(move |(start, init)| Request::Connect { peer, start, init: init_message(init) }),
         address().prop_map(Request::Find),
         any::<u32>().prop_map(|association| Request::AwaitRoom { association }),
-        any::<(u32, bool)>()
-            .prop_map(|(association, front_begun)| Request::PeelOff { association, front_begun }),
+        any::<(u32, bool, u32)>().prop_map(|(association, front_begun, front_at)| Request::PeelOff {
+            association,
+            front_begun,
+            front_at
+        }),
         any::<i32>().prop_map(|backlog| Request::Listen { backlog }),
         any::<(i32, i32)>().prop_map(move |(level, name)| Request::SetOption { level, name, value }),
         any::<(i32, i32)>().prop_map(move |(level, name)| Request::GetOption { level, name, value }),
@@ -88,6 +91,29 @@ proptest! {
             };
             prop_assert_eq!(Header::parse(&header.encode()), Some(header));
         }
+    }
+
+    #[test]
+    fn bundles_fall_apart_into_their_messages(
+        messages in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..50), 2..5),
+        elsewhere in any::<usize>(),
+    ) {
+        let record = |(message, n): (&Vec<u8>, u32)| {
+            let header = Header { bytes: message.len() as u32, tsn: n, ..Header::new(Kind::Data) };
+            [&header.encode()[..], &message[..]].concat()
+        };
+        let bundle: Vec<u8> = messages.iter().zip(0..).flat_map(record).collect();
+        let mut at = 0;
+        for (message, n) in messages.iter().zip(0..) {
+            let (header, content) = Header::split_at(&bundle, at).expect("a message begins there");
+            prop_assert_eq!((header.tsn, content), (n, &message[..]));
+            at += HEADER_BYTES + content.len();
+        }
+        prop_assert_eq!(at, bundle.len());
+        prop_assert_eq!(Header::split_at(&bundle, at), None);
+        // A place that a hostile sharer has named.
+        let _ = Header::split_at(&bundle, elsewhere);
+        let _ = Header::split_at(&bundle, elsewhere % bundle.len());
     }
 
     #[test]

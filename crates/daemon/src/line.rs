@@ -331,6 +331,36 @@ pub(crate) struct RawRecord {
     memfd: Option<OwnedFd>,
 }
 
+impl RawRecord {
+    /// Its messages: where each begins, and its header.
+    pub(crate) fn messages(&self) -> impl Iterator<Item = (usize, Header)> {
+        let mut next = 0;
+        std::iter::from_fn(move || {
+            let at = next;
+            let header = Header::parse(self.bytes.get(at..)?)?;
+            next += HEADER_BYTES + header.bytes as usize;
+            Some((at, header))
+        })
+    }
+
+    pub(crate) fn is_notice(&self) -> bool {
+        self.messages().any(|(_, header)| header.kind == Kind::Notice)
+    }
+
+    /// Cuts messages off that were read. What is no beginning of a message is not believed.
+    pub(crate) fn cut_front(&mut self, bytes: usize) {
+        if self.messages().any(|(at, _)| at == bytes) {
+            self.bytes.drain(..bytes);
+        }
+    }
+
+    /// Leaves the first message; returns those that follow it.
+    pub(crate) fn split_off_rest(&mut self) -> Option<RawRecord> {
+        let (second, _) = self.messages().nth(1)?;
+        Some(RawRecord { bytes: self.bytes.split_off(second), memfd: None })
+    }
+}
+
 /// Takes the record at the front of a program's end.
 pub(crate) fn take_raw(theirs: BorrowedFd<'_>) -> Result<RawRecord, Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

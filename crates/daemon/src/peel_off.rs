@@ -1,10 +1,11 @@
 //! `sctp_peeloff`: an association of a one-to-many socket becomes a socket of its own.
 
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use carrier::page::State;
-use carrier::record::{Header, Kind};
+use carrier::record::Kind;
 use rustix::io::Errno;
 
 use crate::door::{Answer, Reply};
@@ -15,13 +16,13 @@ use crate::many;
 use crate::socket::{Bound, Socket, Sockets, Style};
 
 impl Sockets {
-    /// What was delivered moves, too: `theirs` is the program's end of the carrier, which nobody reads meanwhile. The record at
+    /// What was delivered moves, too: `theirs` is the program's end of the carrier, which nobody reads meanwhile. The message at
     /// its front stays if it was read in part.
     pub(crate) async fn peel_off(
         self: &Arc<Self>,
         socket: &Arc<Socket>,
         id: u32,
-        front_begun: bool,
+        front: Front,
         theirs: &OwnedFd,
     ) -> Result<Reply, Errno> {
         if socket.style != Style::OneToMany {
@@ -47,7 +48,7 @@ impl Sockets {
         new.page.set_wants(wants);
         new.page.set_peer(&member.peer, association.streams_out());
         let waiting = many::take_off(socket, &member).await;
-        if let Err(error) = move_records(theirs.as_fd(), socket, &new, id, front_begun) {
+        if let Err(error) = move_records(theirs.as_fd(), (socket, &new), id, front) {
             log(format_args!("messages of an association were lost while it was peeled off: {error}"));
             socket.unread.give_back_all();
         }
@@ -57,48 +58,65 @@ impl Sockets {
     }
 }
 
+/// How far a program has read.
+#[derive(Clone, Copy)]
+pub(crate) struct Front {
+    /// Where in the record at the front the next message begins.
+    pub(crate) at: usize,
+    /// That message was read in part.
+    pub(crate) is_begun: bool,
+}
+
 /// Sorts what lies in the carrier. All of it has lain there before, so there is room for it.
 fn move_records(
     theirs: BorrowedFd<'_>,
-    socket: &Socket,
-    new: &Socket,
+    (socket, new): (&Socket, &Socket),
     id: u32,
-    front_begun: bool,
+    front: Front,
 ) -> Result<(), Errno> {
-    let mut records = Vec::new();
+    let mut records = VecDeque::new();
     loop {
         match line::take_raw(theirs) {
-            Ok(record) => records.push(record),
+            // What the page says is read anew after this.
+            Ok(record) if record.is_notice() => {}
+            Ok(record) => records.push_back(record),
             Err(Errno::AGAIN) => break,
             Err(error) => return Err(error),
         }
     }
+    let mut staying = None;
+    if let Some(first) = records.front_mut() {
+        first.cut_front(front.at);
+        if front.is_begun {
+            let rest = first.split_off_rest();
+            staying = records.pop_front();
+            rest.into_iter().for_each(|rest| records.push_front(rest));
+        }
+    }
     // Of those with data, in their order, whether they have moved.
     let mut moved_data = Vec::new();
-    let sorted = sort_records(&records, (socket, new), (id, front_begun), &mut moved_data);
+    let sorted = sort_records(staying.as_ref(), &records, (socket, new), id, &mut moved_data);
     socket.unread.move_to(&new.unread, &moved_data);
     sorted
 }
 
 fn sort_records(
-    records: &[RawRecord],
+    staying: Option<&RawRecord>,
+    records: &VecDeque<RawRecord>,
     (socket, new): (&Socket, &Socket),
-    (id, front_begun): (u32, bool),
+    id: u32,
     moved_data: &mut Vec<bool>,
 ) -> Result<(), Errno> {
-    for (n, record) in records.iter().enumerate() {
-        let header = Header::parse(&record.bytes);
-        let moved = header.filter(|header| header.association == id && !(n == 0 && front_begun));
-        match moved {
-            Some(header) => {
-                new.expect(header.bytes);
-                new.line.try_put_raw(record)?;
-            }
-            None => socket.line.try_put_raw(record)?,
+    let moves = |record: &RawRecord| record.messages().any(|(_, header)| header.association == id);
+    let stay = staying.into_iter().map(|record| (record, false));
+    for (record, moves) in stay.chain(records.iter().map(|record| (record, moves(record)))) {
+        if moves {
+            new.expect(record);
         }
-        if header.is_some_and(|header| header.kind == Kind::Data) {
-            moved_data.push(moved.is_some());
-        }
+        let place = if moves { new } else { socket };
+        place.line.try_put_raw(record)?;
+        let data = record.messages().filter(|(_, header)| header.kind == Kind::Data);
+        moved_data.extend(data.map(|_| moves));
     }
     Ok(())
 }

@@ -353,10 +353,9 @@ struct Hand<'a> {
 }
 
 impl Hand<'_> {
-    /// Whether messages may share a record. Those of one-to-many sockets do not, for each may be sorted out once more; nor do
-    /// those that are counted while they lie there.
+    /// Whether messages may share a record: those that keep room in the window while they lie there do not.
     fn bundles(&self) -> bool {
-        self.socket.style != Style::OneToMany && !self.member.bounds_unread()
+        !self.member.bounds_unread()
     }
 
     /// Hands up all that is held, short messages together.

@@ -16,6 +16,7 @@ use crate::many;
 use crate::member::Outcome;
 use crate::options::Settings;
 use crate::owner::Owner;
+use crate::peel_off::Front;
 use crate::pump;
 use crate::socket::{Sockets, Style};
 
@@ -92,8 +93,9 @@ impl Sockets {
                 let _patience = self.patience()?;
                 socket.end().await;
             }
-            Request::PeelOff { association, front_begun } => {
-                return self.peel_off(&socket, association, front_begun, &descriptor).await;
+            Request::PeelOff { association, front_begun, front_at } => {
+                let front = Front { at: front_at as usize, is_begun: front_begun };
+                return self.peel_off(&socket, association, front, &descriptor).await;
             }
             Request::LocalAddress => return Ok(Answer::Address(socket.local_address()).into()),
             Request::PeerAddress => {

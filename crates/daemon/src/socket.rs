@@ -18,7 +18,7 @@ use swiftwater::tokio::Listener;
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::life::{self, Turn};
-use crate::line::{self, Line};
+use crate::line::{self, Line, RawRecord};
 use crate::member::{FIRST_ID, Member};
 use crate::options::Settings;
 use crate::owner::{Owner, Share, Shares};
@@ -239,11 +239,14 @@ impl Socket {
         self.page.set_default_stream(place, member.tuning().sending.stream);
     }
 
-    /// Messages up to this length are put into the carrier before anybody reads from it.
-    pub(crate) fn expect(&self, bytes: u32) {
+    /// A record is put into the carrier before anybody reads from it.
+    pub(crate) fn expect(&self, record: &RawRecord) {
         let mut announced = self.announced();
-        announced.longest = announced.longest.max(bytes);
+        let messages = record.messages().map(|(_, header)| header.bytes);
+        announced.longest = messages.fold(announced.longest, u32::max);
+        announced.bundles |= record.messages().nth(1).is_some();
         self.page.set_longest(announced.longest);
+        self.page.set_bundles(announced.bundles);
     }
 
     fn announced(&self) -> MutexGuard<'_, Announced> {

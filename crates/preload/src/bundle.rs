@@ -40,6 +40,12 @@ pub(crate) fn is_begun(page: &Page) -> bool {
     page.bundle_bytes.load(Relaxed) > 0
 }
 
+/// What is left of the bundle at the front is looked at anew.
+pub(crate) fn forget(page: &Page) {
+    page.bundle_bytes.store(0, Relaxed);
+    page.bundles_taken.fetch_add(1, Relaxed);
+}
+
 /// Takes the next message, or of one that is longer than `place` the next part. With `peeks` it stays.
 pub(crate) fn take(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, peeks: bool) -> Result<Message> {
     let page = descriptor.page();
@@ -59,8 +65,7 @@ pub(crate) fn take(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, peeks
             page.bundle_at.store(next as u32, Relaxed);
         } else {
             system::receive_nothing(fd, libc::MSG_DONTWAIT)?;
-            page.bundle_bytes.store(0, Relaxed);
-            page.bundles_taken.fetch_add(1, Relaxed);
+            forget(page);
         }
         page.data_taken.fetch_add(1, Relaxed);
     }

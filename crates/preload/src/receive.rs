@@ -108,8 +108,8 @@ pub(crate) fn next(fd: RawFd, descriptor: &Descriptor) -> Option<Header> {
     if is_begun { None } else { front(fd, descriptor).ok()? }
 }
 
-/// The header of the message at the front.
-fn front(fd: RawFd, descriptor: &Descriptor) -> Result<Option<Header>> {
+/// The header of the message at the front. The caller holds the lock.
+pub(crate) fn front(fd: RawFd, descriptor: &Descriptor) -> Result<Option<Header>> {
     let page = descriptor.page();
     if bundle::is_begun(page) {
         return bundle::header(fd, descriptor).map(Some);

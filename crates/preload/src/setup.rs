@@ -13,7 +13,7 @@ use libc::c_int;
 use crate::ask::{Reply, answers, ask, asked};
 use crate::descriptor::Descriptor;
 use crate::system::{self, Buffers, Errno, Result};
-use crate::{itself, lock, start, table};
+use crate::{bundle, itself, lock, receive, start, table};
 
 /// A value of an option.
 pub(crate) struct Value {
@@ -180,12 +180,18 @@ pub(crate) fn peel_off(fd: RawFd, descriptor: &Descriptor, association: u32, fla
     // Nobody reads while the daemon sorts what lies in the carrier.
     let held = lock::hold(&page.lock)?;
     let consumed = page.consumed.load(Relaxed);
-    let reply = ask(&Request::PeelOff { association, front_begun: consumed > 0 }, Some(fd))?;
-    if let Some(header) = page.front().filter(|_| consumed > 0)
-        && !header.flags.contains(Flags::IN_MEMFD)
-    {
-        // What was taken out and put back again has moved the kernel's offset.
-        system::set_peek_offset(fd, (HEADER_BYTES as u32 + consumed) as c_int)?;
+    let front = if consumed > 0 { receive::front(fd, descriptor)? } else { None };
+    let front_at = if bundle::is_begun(page) { page.bundle_at.load(Relaxed) } else { 0 };
+    let request = Request::PeelOff { association, front_begun: consumed > 0, front_at };
+    let reply = ask(&request, Some(fd))?;
+    // The daemon has taken away what was read, and what is read in part is alone now.
+    bundle::forget(page);
+    if let Some(header) = front {
+        page.set_front(&header);
+        if !header.flags.contains(Flags::IN_MEMFD) {
+            // What was taken out and put back again has moved the kernel's offset.
+            system::set_peek_offset(fd, (HEADER_BYTES as u32 + consumed) as c_int)?;
+        }
     }
     drop(held);
     let [carrier, memfd] = reply.descriptors;

@@ -3,11 +3,17 @@
 #include <sys/syscall.h>
 
 /* linux/sctp.h */
-enum { SCTP_RECVNXTINFO = 33, SCTP_NXTINFO = 4 };
+enum { SCTP_RECVRCVINFO = 32, SCTP_RECVNXTINFO = 33, SCTP_PEELOFF = 102, SCTP_NXTINFO = 4 };
 
 struct sctp_nxtinfo {
     uint16_t nxt_sid, nxt_flags;
     uint32_t nxt_ppid, nxt_length, nxt_assoc_id;
+};
+
+struct rcvinfo {
+    uint16_t stream, ssn, flags;
+    uint32_t ppid, tsn, cumtsn, context;
+    int32_t assoc_id;
 };
 
 enum { HEADER_BYTES = 64, BYTES_MAX = 300, BURST = 300 };
@@ -278,6 +284,64 @@ static void left_unread(void)
     read_next(server);
     CHECK(close(server) == 0);
     FAILS(recv(client, &next, sizeof next, 0), ECONNRESET);
+    CHECK(close(client) == 0);
+    next = sent;
+}
+
+/* A one-to-many socket that others connect to. */
+static int one_to_many(int port)
+{
+    struct sockaddr_in a = loopback(port);
+    int fd = socket(AF_INET, SOCK_SEQPACKET, IPPROTO_SCTP);
+    CHECK(fd >= 0 && bind(fd, (struct sockaddr *)&a, sizeof a) == 0 && listen(fd, 5) == 0);
+    return fd;
+}
+
+/* One association of a one-to-many socket gets a socket of its own, with what was delivered of it; of what was read in part
+   the rest stays. */
+static void peeled_off(int port, size_t read_before)
+{
+    int other, on = 1;
+    char message[BYTES_MAX], control[256];
+    struct iovec part = {message, sizeof message};
+    struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    server = one_to_many(port);
+    CHECK(setsockopt(server, IPPROTO_SCTP, SCTP_RECVRCVINFO, &on, sizeof on) == 0);
+    client = connected(port);
+    other = connected(port);
+    burst();
+    CHECK(send(other, "behind", 6, 0) == 6);
+    check_message(next++, message, recvmsg(server, &m, 0));
+    struct { int32_t id; int fd; } peel = {((struct rcvinfo *)CMSG_DATA(CMSG_FIRSTHDR(&m)))->assoc_id, -1};
+    socklen_t size = sizeof peel;
+    CHECK(recv(server, message, read_before, 0) == (ssize_t)read_before);
+    CHECK(getsockopt(server, IPPROTO_SCTP, SCTP_PEELOFF, &peel, &size) >= 0);
+    if (read_before > 0) {
+        ssize_t n = recv(server, message + read_before, sizeof message - read_before, 0);
+        check_message(next++, message, read_before + n);
+    }
+    CHECK(recv(server, message, sizeof message, 0) == 6 && memcmp(message, "behind", 6) == 0);
+    FAILS(recv(server, message, sizeof message, MSG_DONTWAIT), EAGAIN);
+    while (next < sent)
+        read_next(peel.fd);
+    FAILS(recv(peel.fd, message, sizeof message, MSG_DONTWAIT), EAGAIN);
+    send_one();
+    read_next(peel.fd);
+    CHECK(close(peel.fd) == 0 && close(client) == 0 && close(other) == 0 && close(server) == 0);
+}
+
+static void all(char *self)
+{
+    one_by_one();
+    in_parts();
+    with_what_is_next();
+    in_turns();
+    by_another_program(self);
+    by_threads();
+    by_one_that_is_killed();
+    alone_again();
+    nowhere();
+    left_unread();
 }
 
 int main(int count, char **words)
@@ -289,15 +353,13 @@ int main(int count, char **words)
         return 0;
     }
     joined(12, &client, &server);
-    one_by_one();
-    in_parts();
-    with_what_is_next();
-    in_turns();
-    by_another_program(words[0]);
-    by_threads();
-    by_one_that_is_killed();
-    alone_again();
-    nowhere();
-    left_unread();
+    all(words[0]);
+    server = one_to_many(13);
+    client = connected(13);
+    all(words[0]);
+    for (int i = 0; i < 5; i++) {
+        peeled_off(14 + 2 * i, 0);
+        peeled_off(15 + 2 * i, 5);
+    }
     return 0;
 }
