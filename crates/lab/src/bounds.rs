@@ -5,6 +5,8 @@ use sctp::{AssociationConfig, Statistics};
 
 /// The largest chunk there is.
 const CHUNK_BYTES_MAX: usize = 65_535;
+/// A path carries at least this much of a message in a packet.
+const PIECE_BYTES_MIN: usize = 400;
 
 /// Compares the buffers of an association with their bounds.
 ///
@@ -12,16 +14,20 @@ const CHUNK_BYTES_MAX: usize = 65_535;
 ///
 /// When something is over its bound.
 pub fn assert_bounded(statistics: &Statistics, config: &AssociationConfig) {
-    let held = statistics.receive_buffered_bytes as usize;
-    // The receiver takes twice its buffer, because overhead is not part of the window.
-    let buffer_bytes = config.receive_buffer_bytes.max(config.receive_buffer_tuned_bytes);
-    let held_max = 2 * buffer_bytes + CHUNK_BYTES_MAX + MESSAGE_OVERHEAD_BYTES;
-    assert!(held <= held_max, "{held} bytes were received and are held, {held_max} may be");
     let buffered = statistics.send_buffered_bytes as usize;
     // A message that finds the buffer empty may be larger than it.
     let buffer_bytes = config.send_buffer_bytes.max(config.send_buffer_tuned_bytes);
     let buffered_max = buffer_bytes + config.message_bytes_max + MESSAGE_OVERHEAD_BYTES;
     assert!(buffered <= buffered_max, "{buffered} bytes wait to be sent, {buffered_max} may");
+    let held = statistics.receive_buffered_bytes as usize;
+    // The receiver takes twice its buffer, because overhead is not part of the window.
+    let buffer_bytes = config.receive_buffer_bytes.max(config.receive_buffer_tuned_bytes);
+    // With a restart of the peer all comes back that it has not acknowledged, in pieces that packets can carry.
+    let piece_bytes = config.fragment_bytes_max.unwrap_or(PIECE_BYTES_MIN).min(PIECE_BYTES_MIN);
+    let pieces_max = if config.events { buffered_max.div_ceil(piece_bytes) } else { 0 };
+    let given_back_max = pieces_max * (piece_bytes + MESSAGE_OVERHEAD_BYTES);
+    let held_max = 2 * buffer_bytes + CHUNK_BYTES_MAX.max(given_back_max) + MESSAGE_OVERHEAD_BYTES;
+    assert!(held <= held_max, "{held} bytes were received and are held, {held_max} may be");
     assert!(statistics.outstanding_bytes <= statistics.send_buffered_bytes, "more is outstanding than held");
     assert!(statistics.paths.len() <= 2 * PEER_ADDRESSES_MAX, "there are {} paths", statistics.paths.len());
 }

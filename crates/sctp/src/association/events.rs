@@ -102,7 +102,7 @@ impl Association {
         }
     }
 
-    fn has_room_for_event(&self) -> bool {
+    pub(super) fn has_room_for_event(&self) -> bool {
         self.inbound.as_ref().is_none_or(Inbound::has_room_for_event)
     }
 

@@ -309,7 +309,8 @@ impl Endpoint {
             return false;
         }
         // Two INITs may have drawn the same tag, and only the first can have it.
-        if !association.is_set_up() || self.by_tag.contains_key(&cookie.local_tag) {
+        let is_taken = self.by_tag.contains_key(&cookie.local_tag);
+        if !association.is_set_up() || is_taken || !association.has_room_for_restart() {
             return self.refuse_cookie();
         }
         let old_tag = association.identity().local_tag;

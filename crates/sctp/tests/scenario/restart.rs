@@ -9,9 +9,10 @@ use sctp_wire::cause::Cause;
 use sctp_wire::chunk::{Chunk, CookieEcho, DataFlags, Shutdown, ShutdownComplete};
 use sctp_wire::parameter::{Ipv4, Parameter, Parameters};
 
+use lab::bounds::assert_bounded;
 use lab::packets::{each_chunk, header, kinds};
 use lab::script::Peer;
-use lab::{A, B, Lab, PORT_A, PORT_B};
+use lab::{A, B, Lab, PORT_A, PORT_B, Reading};
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -329,4 +330,40 @@ fn a_restart_wakes_a_user_who_waited_for_room() {
     assert!(peer.app.saw(|e| *e == Event::Writable));
     assert_ne!(peer.endpoint.admit(id, &SendInfo::default(), 900), sctp::Admission::Full);
     assert_eq!(kinds(&peer.hears()), [sctp_wire::chunk::CookieAck::KIND]);
+}
+
+/// A user who writes and never reads, and a peer that restarts again and again: what comes back each time must not pile up.
+#[test]
+fn a_restart_waits_while_the_user_has_not_read_what_came_back_with_earlier_ones() {
+    let buffer_bytes = 100_000;
+    let config = AssociationConfig {
+        events: true,
+        send_buffer_bytes: buffer_bytes,
+        receive_buffer_bytes: buffer_bytes,
+        ..lab::script::plain()
+    };
+    let mut peer = Peer::established_with(16, config.clone());
+    peer.app.set_reading(Reading::Never);
+    let held = |peer: &Peer| peer.endpoint.statistics(peer.id).unwrap().receive_buffered_bytes as usize;
+    for _ in 0..20 {
+        let id = peer.id;
+        while peer.endpoint.admit(id, &SendInfo::default(), 1000) != sctp::Admission::Full {
+            peer.app_sends(SendInfo::default(), vec![1; 1000]);
+        }
+        while peer.hears_maybe().is_some() {}
+        let cookie = asks_again(&mut peer);
+        echoes(&mut peer, &cookie);
+        assert_bounded(&peer.endpoint.statistics(peer.id).unwrap(), &config);
+    }
+    let restarts = |peer: &Peer| peer.endpoint.statistics(peer.id).unwrap().restarts;
+    let before = restarts(&peer);
+    assert!((2..5).contains(&before), "{before} restarts filled {} bytes", held(&peer));
+    while peer.hears_maybe().is_some() {}
+    let cookie = asks_again(&mut peer);
+    echoes(&mut peer, &cookie);
+    assert_eq!(restarts(&peer), before);
+    peer.app.set_reading(Reading::AtOnce);
+    peer.app.read(&mut peer.endpoint);
+    echoes(&mut peer, &cookie);
+    assert_eq!((restarts(&peer), held(&peer)), (before + 1, 0));
 }
