@@ -309,7 +309,7 @@ fn take_along(
         if bytes + last.record_bytes() > BUNDLE_BYTES_MAX {
             return None;
         }
-        match association.try_next() {
+        match association.next_at_hand() {
             Ok(Some(Received::Message(message))) => held.push_back(data(member, message)),
             Err(RecvError::WouldBlock) => return None,
             other => return Some(other),

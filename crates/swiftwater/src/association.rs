@@ -319,6 +319,16 @@ impl Association {
         self.next_with(Patience::None, Room::GivenBack)
     }
 
+    /// The same for who has just got one, and takes along what came with it: the sockets are not looked at, which costs a system
+    /// call, and what was sent is not flushed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Association::next`].
+    pub fn next_at_hand(&self) -> Result<Option<Received>, RecvError> {
+        self.next_with(Patience::NoLook, Room::GivenBack)
+    }
+
     /// The same as [`Association::next`], of an association with [`Options::events`], for somebody else, who has yet to read it: a
     /// message still counts as unread, and the peer's window stays as closed, until [`Association::release_window`] gives
     /// its room back.

@@ -16,6 +16,8 @@ use crate::shard::{Hold, Inner};
 /// Whether a call may sleep.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Patience {
+    /// Not at all, nor for a look at the sockets.
+    NoLook,
     /// Not at all.
     None,
     /// Until then.
@@ -154,6 +156,7 @@ impl Socket {
         patience: Patience,
     ) -> Result<Entered<'a>, GivenUp> {
         let (mut inner, go_on) = match patience {
+            Patience::NoLook => return Err(GivenUp::Impatient),
             Patience::Forever => self.shard.wait(inner, self.stream, interest, None),
             Patience::Until(at) => self.shard.wait(inner, self.stream, interest, Some(at)),
             Patience::None => {

@@ -201,6 +201,16 @@ impl Association {
         self.0.try_next()
     }
 
+    /// The same for who has just got one, as
+    /// [`Association::next_at_hand`](crate::Association::next_at_hand).
+    ///
+    /// # Errors
+    ///
+    /// As [`Association::next`].
+    pub fn next_at_hand(&self) -> Result<Option<Received>, RecvError> {
+        self.0.next_at_hand()
+    }
+
     /// Copies the next message into `buffer`; waits for it. What does not fit comes with the next call
     /// (`end_of_record` is false). `None`: the peer has shut down and everything was read.
     ///
