@@ -16,6 +16,7 @@
 //! | `pump` | messages between carrier and association |
 //! | `notify` | notifications, as C structures |
 //! | `line` | a carrier as the daemon sees it: records in and out |
+//! | `vigil` | staying awake for the next message |
 //! | `page` | the page that the daemon writes and the sharers map |
 //! | `ports` | who has which SCTP port |
 //! | `options` | socket options |
@@ -49,6 +50,7 @@ mod requests;
 mod socket;
 mod status;
 mod unread;
+mod vigil;
 
 use std::fmt;
 use std::io;
@@ -155,6 +157,12 @@ impl Daemon {
         let sockets = Arc::new(
             socket::Sockets::new(self.stack, self.idle_exit.is_some()).map_err(DaemonError::System)?,
         );
+        let moment = sockets.stack.options().busy_poll;
+        // On one processor it would only keep the programs waiting.
+        if moment > Duration::ZERO && std::thread::available_parallelism().is_ok_and(|n| n.get() > 1) {
+            let vigil = Arc::clone(&sockets.vigil);
+            tokio::spawn(async move { vigil.keep(moment).await });
+        }
         let door = door::serve(self.listener, Arc::clone(&sockets));
         tokio::select! {
             failed = door => failed.map_err(DaemonError::System),

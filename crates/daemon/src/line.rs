@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -24,6 +25,8 @@ use rustix::net::{
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use crate::vigil::Vigil;
+
 /// What records are received into: long ones share it.
 const ROOM_BYTES: usize = 256 * 1024;
 /// Records up to this length are copied out of it, so that a short message that waits for long holds little memory.
@@ -42,6 +45,7 @@ pub(crate) struct Line {
     descriptor: AsyncFd<OwnedFd>,
     /// Sending has found that the program has left something unread. The kernel says that once.
     reset: AtomicBool,
+    vigil: Arc<Vigil>,
 }
 
 /// Tells when a program reads.
@@ -79,13 +83,13 @@ pub(crate) enum Intake {
 }
 
 /// A fresh carrier: our end, named, and the program's.
-pub(crate) fn pair(name: CarrierName) -> Result<(Line, OwnedFd), Errno> {
+pub(crate) fn pair(name: CarrierName, vigil: &Arc<Vigil>) -> Result<(Line, OwnedFd), Errno> {
     let (ours, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     rustix::net::bind(&ours, &SocketAddrUnix::new_abstract_name(&name.encode())?)?;
     rustix::io::ioctl_fionbio(&ours, true)?;
     let descriptor = register(ours, Interest::READABLE)?;
-    Ok((Line { descriptor, reset: AtomicBool::new(false) }, theirs))
+    Ok((Line { descriptor, reset: AtomicBool::new(false), vigil: Arc::clone(vigil) }, theirs))
 }
 
 pub(crate) fn register(descriptor: OwnedFd, interest: Interest) -> Result<AsyncFd<OwnedFd>, Errno> {
@@ -193,6 +197,7 @@ impl Line {
         if bytes == 0 {
             return Ok(if self.reset.swap(false, Relaxed) { Intake::Unread } else { Intake::End });
         }
+        self.vigil.record_came();
         let record = room.take(bytes);
         let Some((header, _)) = Header::split(&record) else { return Ok(Intake::Malformed) };
         if !header.flags.contains(Flags::IN_MEMFD) {

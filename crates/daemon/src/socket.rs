@@ -25,6 +25,7 @@ use crate::owner::{Owner, Share, Shares};
 use crate::page::Page;
 use crate::ports::Ports;
 use crate::unread::Unread;
+use crate::vigil::Vigil;
 
 /// Requests that may wait for what only a peer can answer.
 const WAITING_MAX: usize = 4096;
@@ -44,6 +45,7 @@ pub(crate) struct Sockets {
     next_association: AtomicU32,
     /// Who waits for an answer has one of these.
     pub(crate) waiting: Semaphore,
+    pub(crate) vigil: Arc<Vigil>,
 }
 
 #[derive(Default)]
@@ -182,8 +184,8 @@ impl Socket {
         let put = async {
             self.announce(news).await?;
             self.line.put(header, blocks).await
-        };
-        let put = put.await;
+        }
+        .await;
         // What finds no reader any more is unread, too.
         counted.keep();
         put
@@ -196,8 +198,8 @@ impl Socket {
         let put = async {
             self.announce(news).await?;
             self.line.put_record(bundle, &[]).await
-        };
-        let put = put.await;
+        }
+        .await;
         counted.keep();
         put
     }
@@ -285,6 +287,7 @@ impl Sockets {
             shares: Shares::default(),
             next_association: AtomicU32::new(FIRST_ID),
             waiting: Semaphore::new(WAITING_MAX),
+            vigil: Arc::default(),
         })
     }
 
@@ -315,7 +318,7 @@ impl Sockets {
         let mut table = self.table();
         let number = table.next;
         table.next += 1;
-        let (line, theirs) = line::pair(CarrierName { daemon: self.daemon, socket: number })?;
+        let (line, theirs) = line::pair(CarrierName { daemon: self.daemon, socket: number }, &self.vigil)?;
         let (turns, come) = mpsc::unbounded_channel();
         let members = BTreeMap::new();
         let inner = Inner {

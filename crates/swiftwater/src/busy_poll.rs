@@ -10,9 +10,24 @@ const SKIPPED_WAITS_MAX: u32 = 4096;
 /// Looks that paid and that later ones may fail for.
 const CREDIT_MAX: u32 = 4;
 
-/// Whether looking has paid lately.
+/// Whether looking before sleeping has paid lately: for programs that have an event loop of their own, and wait there for more
+/// than associations.
+///
+/// ```
+/// use swiftwater::BusyPoll;
+///
+/// let mut busy_poll = BusyPoll::default();
+/// assert!(busy_poll.is_worth_it());
+/// // It looks for as long as `Options::busy_poll` says, times `busy_poll.patience()`, and something comes.
+/// busy_poll.paid();
+/// // The next time nothing comes, and once more.
+/// busy_poll.was_in_vain();
+/// assert!(busy_poll.is_worth_it(), "it has paid before");
+/// busy_poll.was_in_vain();
+/// assert!(!busy_poll.is_worth_it(), "not for a while");
+/// ```
 #[derive(Debug)]
-pub(crate) struct BusyPoll {
+pub struct BusyPoll {
     credit: u32,
     skip: u32,
     next_skip: u32,
@@ -27,25 +42,25 @@ impl Default for BusyPoll {
 impl BusyPoll {
     /// How often the set time a look may take. Until it is sure to pay it may take longer: the first answers
     /// come from a peer that had to be woken.
-    pub(crate) fn patience(&self) -> u32 {
+    pub fn patience(&self) -> u32 {
         if self.credit < CREDIT_MAX { 2 } else { 1 }
     }
 
     /// Whether the wait that begins now should look first.
-    pub(crate) fn is_worth_it(&mut self) -> bool {
+    pub fn is_worth_it(&mut self) -> bool {
         let worth_it = self.skip == 0;
         self.skip = self.skip.saturating_sub(1);
         worth_it
     }
 
     /// Something came while looking.
-    pub(crate) fn paid(&mut self) {
+    pub fn paid(&mut self) {
         self.credit = (self.credit + 1).min(CREDIT_MAX);
         self.next_skip = SKIPPED_WAITS_MIN;
     }
 
     /// Nothing came.
-    pub(crate) fn was_in_vain(&mut self) {
+    pub fn was_in_vain(&mut self) {
         if self.credit > 0 {
             self.credit -= 1;
             return;

@@ -75,6 +75,7 @@ mod watch;
 
 pub use address::{Address, AddressError, ToAddress, UDP_PORT_DEFAULT};
 pub use association::Association;
+pub use busy_poll::BusyPoll;
 pub use bytes::Bytes;
 pub use endpoint::Endpoint;
 pub use error::{BindError, ConnectError, Loss, LossKind, RecvError, SendError};
