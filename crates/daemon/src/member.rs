@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use bytes::Bytes;
 use carrier::record::{Flags, HEADER_BYTES, Header};
 use rustix::io::Errno;
-use swiftwater::Message;
 use swiftwater::tokio::Association;
+use swiftwater::{Message, Received, RecvError};
 use tokio::sync::watch;
 
 use crate::notify;
@@ -36,9 +36,20 @@ pub(crate) struct Member {
     bounds_unread: AtomicBool,
     outcome: watch::Sender<Outcome>,
     /// What is being handed to the program; it stays here until it is. Whoever hands up holds the lock.
-    pub(crate) held: tokio::sync::Mutex<VecDeque<Upward>>,
+    pub(crate) held: tokio::sync::Mutex<Held>,
     /// Of a one-to-many socket.
     outbox: Mutex<Option<Arc<Outbox>>>,
+}
+
+/// What is on its way from an association to the program.
+#[derive(Default)]
+pub(crate) struct Held {
+    /// It goes up in this order.
+    pub(crate) queue: VecDeque<Upward>,
+    /// What came after that, and is no message.
+    pub(crate) next: Option<Result<Option<Received>, RecvError>>,
+    /// The peer has shut the association down.
+    pub(crate) is_shut_down: bool,
 }
 
 /// How setting up has ended.

@@ -84,32 +84,32 @@ fn move_records(
             Err(error) => return Err(error),
         }
     }
+    let is_of = |record: &RawRecord| record.messages().any(|(_, header)| header.association == id);
     let mut staying = None;
     if let Some(first) = records.front_mut() {
         first.cut_front(front.at);
-        if front.is_begun {
+        if front.is_begun && is_of(first) {
             let rest = first.split_off_rest();
             staying = records.pop_front();
             rest.into_iter().for_each(|rest| records.push_front(rest));
         }
     }
-    // Of those with data, in their order, whether they have moved.
+    // Of the messages, in their order, whether they have moved.
     let mut moved_data = Vec::new();
-    let sorted = sort_records(staying.as_ref(), &records, (socket, new), id, &mut moved_data);
+    let stays = staying.iter().map(|record| (record, false));
+    let sorted = records.iter().map(|record| (record, is_of(record)));
+    let sorted = put_back(stays.chain(sorted), (socket, new), &mut moved_data);
     socket.unread.move_to(&new.unread, &moved_data);
     sorted
 }
 
-fn sort_records(
-    staying: Option<&RawRecord>,
-    records: &VecDeque<RawRecord>,
+/// Puts records where they belong: whether that is the new carrier.
+fn put_back<'a>(
+    records: impl Iterator<Item = (&'a RawRecord, bool)>,
     (socket, new): (&Socket, &Socket),
-    id: u32,
     moved_data: &mut Vec<bool>,
 ) -> Result<(), Errno> {
-    let moves = |record: &RawRecord| record.messages().any(|(_, header)| header.association == id);
-    let stay = staying.into_iter().map(|record| (record, false));
-    for (record, moves) in stay.chain(records.iter().map(|record| (record, moves(record)))) {
+    for (record, moves) in records {
         if moves {
             new.expect(record);
         }

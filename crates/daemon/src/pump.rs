@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 use crate::errno;
 use crate::line::Intake;
 use crate::log;
-use crate::member::{Member, Upward};
+use crate::member::{Held, Member, Upward};
 use crate::notify;
 use crate::socket::{Socket, Style};
 use crate::unread::Room;
@@ -253,43 +253,42 @@ pub(crate) enum Ended {
 pub(crate) async fn up(socket: &Arc<Socket>, member: &Arc<Member>, ended: impl FnOnce(Ended)) {
     let Some(association) = member.association() else { return };
     let mut held = member.held.lock().await;
+    let Held { queue, next: after, is_shut_down } = &mut *held;
     let mut hand = Hand { socket, member, begun: None, unread: false };
-    let (mut ended, mut regularly) = (Some(ended), Ended::ByUs);
+    let mut ended = Some(ended);
     let mut end = |how| ended.take().into_iter().for_each(|ended| ended(how));
-    let mut after_them = None;
+    let regularly = |is_shut_down| if is_shut_down { Ended::ByPeer } else { Ended::ByUs };
     loop {
-        hand.up_all(&mut held).await;
-        let received = match after_them.take() {
+        hand.up_all(queue).await;
+        let received = match after.take() {
             Some(received) => received,
             None => next(member, association).await,
         };
         match received {
             Ok(Some(Received::Message(message))) => {
-                held.push_back(data(member, message));
+                queue.push_back(data(member, message));
                 if hand.bundles() {
-                    after_them = take_along(member, association, &mut held);
+                    *after = take_along(member, association, queue);
                 }
             }
             Ok(Some(Received::Event(event))) => {
-                if event == Event::PeerShutdown {
-                    regularly = Ended::ByPeer;
-                }
-                held.extend(notify::of(socket, member, &event));
+                *is_shut_down |= event == Event::PeerShutdown;
+                queue.extend(notify::of(socket, member, &event));
                 if let Event::Down(loss) = event {
                     // What it owes is there already. The program reads all of that before it finds the end.
                     while let Ok(Some(Received::Event(event))) = association.try_next() {
-                        held.extend(notify::of(socket, member, &event));
-                        while held.len() > 1
-                            && let Some(upward) = held.front()
+                        queue.extend(notify::of(socket, member, &event));
+                        while queue.len() > 1
+                            && let Some(upward) = queue.front()
                         {
                             hand.up(upward).await;
-                            held.pop_front();
+                            queue.pop_front();
                         }
                     }
-                    end(loss.map_or(regularly, |loss| Ended::Lost(loss.kind)));
+                    end(loss.map_or(regularly(*is_shut_down), |loss| Ended::Lost(loss.kind)));
                 }
             }
-            Ok(None) => return end(regularly),
+            Ok(None) => return end(regularly(*is_shut_down)),
             Err(RecvError::Lost(loss)) => return end(Ended::Lost(loss.kind)),
             Err(_) => {}
         }
@@ -300,17 +299,17 @@ pub(crate) async fn up(socket: &Arc<Socket>, member: &Arc<Member>, ended: impl F
 fn take_along(
     member: &Member,
     association: &Association,
-    held: &mut VecDeque<Upward>,
+    queue: &mut VecDeque<Upward>,
 ) -> Option<Result<Option<Received>, RecvError>> {
     let mut bytes = 0;
-    while let Some(last) = held.back().filter(|last| last.is_short()) {
+    while let Some(last) = queue.back().filter(|last| last.is_short()) {
         bytes += last.record_bytes();
         // The next one is likely to be as long.
         if bytes + last.record_bytes() > BUNDLE_BYTES_MAX {
             return None;
         }
         match association.next_at_hand() {
-            Ok(Some(Received::Message(message))) => held.push_back(data(member, message)),
+            Ok(Some(Received::Message(message))) => queue.push_back(data(member, message)),
             Err(RecvError::WouldBlock) => return None,
             other => return Some(other),
         }
@@ -359,23 +358,23 @@ impl Hand<'_> {
     }
 
     /// Hands up all that is held, short messages together.
-    async fn up_all(&mut self, held: &mut VecDeque<Upward>) {
-        while let Some(first) = held.front() {
-            match self.fitting(held) {
+    async fn up_all(&mut self, queue: &mut VecDeque<Upward>) {
+        while let Some(first) = queue.front() {
+            match self.fitting(queue) {
                 0 | 1 => {
                     self.up(first).await;
-                    held.pop_front();
+                    queue.pop_front();
                 }
                 several => {
-                    self.up_together(held.iter().take(several)).await;
-                    held.drain(..several);
+                    self.up_together(queue.iter().take(several)).await;
+                    queue.drain(..several);
                 }
             }
         }
     }
 
     /// How many of the next messages fit into one bundle.
-    fn fitting(&self, held: &VecDeque<Upward>) -> usize {
+    fn fitting(&self, queue: &VecDeque<Upward>) -> usize {
         if self.unread || self.begun.is_some() || !self.bundles() {
             return 0;
         }
@@ -384,7 +383,7 @@ impl Hand<'_> {
             bytes += upward.record_bytes();
             upward.is_short() && bytes <= BUNDLE_BYTES_MAX
         };
-        held.iter().take_while(fits).count()
+        queue.iter().take_while(fits).count()
     }
 
     async fn up_together(&mut self, messages: impl Iterator<Item = &Upward>) {
@@ -396,6 +395,7 @@ impl Hand<'_> {
         }
         let _one_at_a_time = self.socket.delivery.lock().await;
         self.unread = self.socket.put_bundle(&bundle, count).await.is_err();
+        self.socket.unread.keep_no_room(count);
     }
 
     async fn up(&mut self, upward: &Upward) {

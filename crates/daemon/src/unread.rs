@@ -22,20 +22,20 @@ const COUNT_LOOKS_MAX: u32 = 100;
 /// What a program has not read yet.
 #[derive(Default)]
 pub(crate) struct Unread {
-    /// Records with data that were put into the carrier, modulo 2^32.
+    /// Messages that were put into the carrier, modulo 2^32.
     put: AtomicU32,
     lying: Mutex<Lying>,
 }
 
 #[derive(Default)]
 struct Lying {
-    /// Of the last records with data that were put, from the first that keeps room on. `None`: one that keeps none.
+    /// Of the last messages that were put, from the first that keeps room on. `None`: one that keeps none.
     rooms: VecDeque<Option<Room>>,
     /// The task that gives rooms back, while some are kept.
     watcher: Option<AbortHandle>,
 }
 
-/// Room that a record keeps in the receive window of its association.
+/// Room that a message keeps in the receive window of its association.
 pub(crate) struct Room {
     member: Weak<Member>,
     bytes: usize,
@@ -58,26 +58,26 @@ fn give_back(rooms: impl IntoIterator<Item = Option<Room>>) {
     rooms.into_iter().flatten().for_each(Room::give_back);
 }
 
-/// A record that is being put: it counts unless that is given up.
+/// Messages that are being put: they count unless that is given up.
 pub(crate) struct Counted<'a> {
     unread: &'a Unread,
-    records: u32,
+    messages: u32,
 }
 
 impl Counted<'_> {
     pub(crate) fn keep(mut self) {
-        self.records = 0;
+        self.messages = 0;
     }
 }
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        self.unread.put.fetch_sub(self.records, Relaxed);
+        self.unread.put.fetch_sub(self.messages, Relaxed);
     }
 }
 
 impl Lying {
-    /// Takes the rooms of all records but the last so many.
+    /// Takes the rooms of all messages but the last so many.
     fn take_all_but(&mut self, unread: usize) -> VecDeque<Option<Room>> {
         let read = self.rooms.len().saturating_sub(unread);
         let kept = self.rooms.split_off(read);
@@ -96,13 +96,19 @@ impl Lying {
 }
 
 impl Unread {
-    /// So many records with data are about to be put.
-    pub(crate) fn count(&self, records: u32) -> Counted<'_> {
-        self.put.fetch_add(records, Relaxed);
-        Counted { unread: self, records }
+    /// So many messages are about to be put.
+    pub(crate) fn count(&self, messages: u32) -> Counted<'_> {
+        self.put.fetch_add(messages, Relaxed);
+        Counted { unread: self, messages }
     }
 
-    /// Some of the records with data that lie in the carrier, the oldest first, lie in that of another socket now.
+    /// So many messages were put into the carrier that keep no room.
+    pub(crate) fn keep_no_room(&self, messages: u32) {
+        let mut lying = self.lying();
+        (0..messages).for_each(|_| lying.push(None));
+    }
+
+    /// Some of the messages that lie in the carrier, the oldest first, lie in that of another socket now.
     pub(crate) fn move_to(&self, other: &Unread, moved: &[bool]) {
         let count = moved.iter().filter(|moved| **moved).count() as u32;
         self.put.fetch_sub(count, Relaxed);
@@ -144,7 +150,7 @@ impl Socket {
         self.page.data_taken() != Some(self.unread.put.load(Relaxed))
     }
 
-    /// A record with data was put into the carrier. The room that it keeps is given back when it was read.
+    /// A message was put into the carrier. The room that it keeps is given back when it was read.
     pub(crate) fn keep_room(self: &Arc<Self>, room: Option<Room>) {
         let keeps_some = {
             let mut lying = self.unread.lying();

@@ -46,6 +46,12 @@ pub(crate) fn forget(page: &Page) {
     page.bundles_taken.fetch_add(1, Relaxed);
 }
 
+/// A bundle of this length is at the front, whose first message was read in part.
+pub(crate) fn resume(page: &Page, bytes: u32) {
+    page.bundle_at.store(0, Relaxed);
+    page.bundle_bytes.store(bytes, Relaxed);
+}
+
 /// Takes the next message, or of one that is longer than `place` the next part. With `peeks` it stays.
 pub(crate) fn take(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, peeks: bool) -> Result<Message> {
     let page = descriptor.page();
@@ -90,7 +96,13 @@ fn copy(fd: RawFd, descriptor: &Descriptor) -> Result<Lent<'_>> {
     if copy.bytes != bytes || copy.of != page.bundles_taken.load(Relaxed) {
         copy.bytes = copy.look(fd, page)?;
     }
-    if copy.bytes == bytes && bytes <= BUNDLE_BYTES_MAX { Ok(copy) } else { Err(BROKEN) }
+    if copy.bytes == bytes && bytes <= BUNDLE_BYTES_MAX {
+        return Ok(copy);
+    }
+    // The next call looks anew.
+    forget(page);
+    page.consumed.store(0, Relaxed);
+    Err(BROKEN)
 }
 
 /// A copy of the record at the front of a carrier, in memory of its own once it is needed: a signal handler may read, and must

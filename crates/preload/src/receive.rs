@@ -15,7 +15,7 @@ use libc::{c_int, iovec};
 use crate::bundle;
 use crate::descriptor::Descriptor;
 use crate::itself;
-use crate::lock;
+use crate::lock::{self, Held};
 use crate::setup;
 use crate::system::{self, Buffers, Errno, Result};
 
@@ -95,7 +95,7 @@ fn receive_now(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_
 
 /// Bytes that the next call would return (`FIONREAD`).
 pub(crate) fn available(fd: RawFd, descriptor: &Descriptor) -> Result<usize> {
-    let _held = lock::hold(&descriptor.page().lock)?;
+    let _held = hold(fd, descriptor.page())?;
     let consumed = descriptor.page().consumed.load(Relaxed) as usize;
     let header = front(fd, descriptor)?;
     Ok(header.map_or(0, |header| (header.bytes as usize).saturating_sub(consumed)))
@@ -103,7 +103,7 @@ pub(crate) fn available(fd: RawFd, descriptor: &Descriptor) -> Result<usize> {
 
 /// The header of the next message, if one is there and nobody has begun to read it.
 pub(crate) fn next(fd: RawFd, descriptor: &Descriptor) -> Option<Header> {
-    let _held = lock::hold(&descriptor.page().lock).ok()?;
+    let _held = hold(fd, descriptor.page()).ok()?;
     let is_begun = descriptor.page().consumed.load(Relaxed) > 0;
     if is_begun { None } else { front(fd, descriptor).ok()? }
 }
@@ -141,10 +141,7 @@ fn peek(fd: RawFd) -> Result<Option<Header>> {
 /// Takes what is there.
 fn take(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_int) -> Result<Message> {
     let page = descriptor.page();
-    let held = lock::hold(&page.lock)?;
-    if held.inherited {
-        recover(fd, page)?;
-    }
+    let _held = hold(fd, page)?;
     let consumed = page.consumed.load(Relaxed);
     let front = if consumed > 0 && !bundle::is_begun(page) { page.front() } else { None };
     let found = match front {
@@ -185,23 +182,50 @@ fn take(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_int) ->
     Ok(Message { bytes, header: Some(header), whole: whole && header.flags.contains(Flags::END) })
 }
 
-/// Sees to it that the page fits the carrier: whoever held the lock has died, and may have left anything half done.
-fn recover(fd: RawFd, page: &Page) -> Result<()> {
+/// Takes the lock for reading.
+pub(crate) fn hold(fd: RawFd, page: &Page) -> Result<Held<'_>> {
+    let held = lock::hold(&page.lock)?;
+    if held.inherited {
+        recover(fd, page);
+    }
+    Ok(held)
+}
+
+/// Sees to it that the page fits the carrier: whoever had the lock has died, or does not know what became of a request, and may
+/// have left anything half done.
+pub(crate) fn recover(fd: RawFd, page: &Page) {
     page.bundles_taken.fetch_add(1, Relaxed);
-    system::set_peek_offset(fd, -1)?;
-    let consumed = page.consumed.load(Relaxed);
-    if consumed == 0 && !bundle::is_begun(page) {
-        return Ok(());
+    // A carrier lets it be set.
+    let _ = system::set_peek_offset(fd, -1);
+    let (consumed, bundle_bytes) = (page.consumed.load(Relaxed), page.bundle_bytes.load(Relaxed) as usize);
+    if consumed == 0 && bundle_bytes == 0 {
+        return;
     }
-    let noted = page.front();
-    if noted.is_none() || peek(fd)? != noted {
+    let (header, bytes) = measure(fd).unwrap_or((None, 0));
+    let noted = header.filter(|_| header == page.front());
+    if noted.is_some() && bundle_bytes == bytes {
+        return;
+    }
+    let is_first = bundle_bytes == 0 || page.bundle_at.load(Relaxed) == 0;
+    page.bundle_bytes.store(0, Relaxed);
+    match noted.filter(|_| is_first) {
+        Some(header) if header.flags.contains(Flags::IN_MEMFD) => {}
+        // What followed it in a bundle, if anything did, was peeled off.
+        Some(header) if HEADER_BYTES + header.bytes as usize == bytes => {
+            let _ = system::set_peek_offset(fd, (HEADER_BYTES as u32 + consumed) as c_int);
+        }
         // The record was taken away.
-        page.bundle_bytes.store(0, Relaxed);
-        page.consumed.store(0, Relaxed);
-    } else if !bundle::is_begun(page) && noted.is_some_and(|header| !header.flags.contains(Flags::IN_MEMFD)) {
-        system::set_peek_offset(fd, (HEADER_BYTES as u32 + consumed) as c_int)?;
+        _ => page.consumed.store(0, Relaxed),
     }
-    Ok(())
+}
+
+/// The header of the record at the front, and how long the record is.
+fn measure(fd: RawFd) -> Result<(Option<Header>, usize)> {
+    let mut bytes = [0; HEADER_BYTES];
+    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT | libc::MSG_TRUNC;
+    // SAFETY: the place may be written.
+    let received = unsafe { system::receive::<0>(fd, &[Buffers::of(&mut bytes)], flags) }?;
+    Ok((Header::parse(&bytes), received.bytes))
 }
 
 /// What is at the front.

@@ -178,17 +178,23 @@ pub(crate) fn settle() {
 pub(crate) fn peel_off(fd: RawFd, descriptor: &Descriptor, association: u32, flags: c_int) -> Result<RawFd> {
     let page = descriptor.page();
     // Nobody reads while the daemon sorts what lies in the carrier.
-    let held = lock::hold(&page.lock)?;
+    let held = receive::hold(fd, page)?;
     let consumed = page.consumed.load(Relaxed);
     let front = if consumed > 0 { receive::front(fd, descriptor)? } else { None };
-    let front_at = if bundle::is_begun(page) { page.bundle_at.load(Relaxed) } else { 0 };
+    let (bundle_bytes, front_at) = match bundle::is_begun(page) {
+        true => (page.bundle_bytes.load(Relaxed), page.bundle_at.load(Relaxed)),
+        false => (0, 0),
+    };
     let request = Request::PeelOff { association, front_begun: consumed > 0, front_at };
-    let reply = ask(&request, Some(fd))?;
-    // The daemon has taken away what was read, and what is read in part is alone now.
+    // After an error nobody knows whether the daemon has sorted what lies there.
+    let reply = ask(&request, Some(fd)).inspect_err(|_| receive::recover(fd, page))?;
+    // What was read of a bundle is gone from it.
     bundle::forget(page);
     if let Some(header) = front {
         page.set_front(&header);
-        if !header.flags.contains(Flags::IN_MEMFD) {
+        if bundle_bytes > 0 && header.association != association {
+            bundle::resume(page, bundle_bytes - front_at);
+        } else if !header.flags.contains(Flags::IN_MEMFD) {
             // What was taken out and put back again has moved the kernel's offset.
             system::set_peek_offset(fd, (HEADER_BYTES as u32 + consumed) as c_int)?;
         }

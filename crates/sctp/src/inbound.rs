@@ -627,6 +627,11 @@ impl Inbound {
         self.held_bytes <= 2 * self.buffer.bytes()
     }
 
+    /// Whether what the peer has not acknowledged may come back to the reader with a restart, beside what it has yet to take.
+    pub(crate) fn has_room_for_restart(&self) -> bool {
+        self.end() <= 2 * self.buffer.bytes()
+    }
+
     /// The record that was delivered in part and whose end will not come: its stream and number.
     pub(crate) fn take_open_record(&mut self) -> Option<(u16, u16)> {
         self.open_record.take()

@@ -47,6 +47,11 @@ fn messages_that_share_a_record_are_read_one_by_one() {
 }
 
 #[test]
+fn messages_that_share_a_record_move_with_their_association() {
+    run_for("bundles-peeled-off", "bundles", &["peeled-off"]);
+}
+
+#[test]
 fn readers_need_not_know_how_long_messages_are() {
     run("lengths", &[]);
 }

@@ -102,7 +102,7 @@ impl Association {
         }
     }
 
-    pub(super) fn has_room_for_event(&self) -> bool {
+    fn has_room_for_event(&self) -> bool {
         self.inbound.as_ref().is_none_or(Inbound::has_room_for_event)
     }
 

@@ -53,7 +53,7 @@ impl Association {
     /// With each restart comes back what the peer has not acknowledged. While a user reads nothing of that, the peer's cookie is
     /// refused, and comes again: memory does not grow.
     pub(crate) fn has_room_for_restart(&self) -> bool {
-        !self.config.events || self.has_room_for_event()
+        !self.config.events || self.inbound.as_ref().is_none_or(Inbound::has_room_for_restart)
     }
 
     /// The peer restarts while we wait for its SHUTDOWN COMPLETE: it is asked for that first (RFC 9260 §5.2.4 A). False:

@@ -228,7 +228,7 @@ static void by_threads(void)
 }
 
 /* A reader that is killed takes at most the message with it that it was reading. */
-static void by_one_that_is_killed(void)
+static void by_one_that_is_killed(int asks_first)
 {
     for (int round = 0; round < 60; round++) {
         int told[2];
@@ -249,7 +249,9 @@ static void by_one_that_is_killed(void)
         if (next < sent) {
             char message[BYTES_MAX];
             unsigned number;
+            int left;
             send_one();
+            CHECK(!asks_first || ioctl(server, FIONREAD, &left) == 0);
             CHECK(recv(server, message, sizeof message, MSG_PEEK) >= (ssize_t)sizeof number);
             memcpy(&number, message, sizeof number);
             CHECK(number == next || number == next + 1);
@@ -330,6 +332,90 @@ static void peeled_off(int port, size_t read_before)
     CHECK(close(peel.fd) == 0 && close(client) == 0 && close(other) == 0 && close(server) == 0);
 }
 
+/* Somebody else's association gets a socket of its own while a message is being read. */
+static void others_peeled_off(int port, int before, size_t read_before)
+{
+    int other, on = 1;
+    char message[BYTES_MAX], control[256];
+    struct iovec part = {message, sizeof message};
+    struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    server = one_to_many(port);
+    CHECK(setsockopt(server, IPPROTO_SCTP, SCTP_RECVRCVINFO, &on, sizeof on) == 0);
+    client = connected(port);
+    other = connected(port);
+    CHECK(send(other, "first", 5, 0) == 5 && recvmsg(server, &m, 0) == 5);
+    struct { int32_t id; int fd; } peel = {((struct rcvinfo *)CMSG_DATA(CMSG_FIRSTHDR(&m)))->assoc_id, -1};
+    socklen_t size = sizeof peel;
+    burst();
+    CHECK(send(other, "second", 6, 0) == 6 && usleep(2000) == 0);
+    for (int i = 0; i < before; i++)
+        read_next(server);
+    CHECK(recv(server, message, read_before, 0) == (ssize_t)read_before);
+    CHECK(getsockopt(server, IPPROTO_SCTP, SCTP_PEELOFF, &peel, &size) >= 0);
+    if (read_before > 0)
+        check_message(next, message, read_before + recv(server, message + read_before, sizeof message - read_before, 0));
+    next += read_before > 0;
+    read_all();
+    FAILS(recv(server, message, sizeof message, MSG_DONTWAIT), EAGAIN);
+    CHECK(recv(peel.fd, message, sizeof message, 0) == 6 && memcmp(message, "second", 6) == 0);
+    CHECK(close(peel.fd) == 0 && close(client) == 0 && close(other) == 0 && close(server) == 0);
+}
+
+/* What came after the messages that wait for room is not lost when the association gets another socket: here, its end. Says
+   whether there was still an association. */
+static int peeled_off_at_the_end(int port, int bytes, int read_before)
+{
+    int on = 1;
+    char message[BYTES_MAX], control[256];
+    struct iovec part = {message, sizeof message};
+    struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    server = one_to_many(port);
+    CHECK(setsockopt(server, IPPROTO_SCTP, SCTP_RECVRCVINFO, &on, sizeof on) == 0);
+    client = connected(port);
+    for (all_alike = 1; bytes > 0; bytes -= HEADER_BYTES + length_of(sent))
+        send_one();
+    CHECK(shutdown(client, SHUT_WR) == 0);
+    check_message(next++, message, recvmsg(server, &m, 0));
+    CHECK(usleep(20000) == 0);
+    struct { int32_t id; int fd; } peel = {((struct rcvinfo *)CMSG_DATA(CMSG_FIRSTHDR(&m)))->assoc_id, -1};
+    socklen_t size = sizeof peel;
+    for (; read_before > 0 && next < sent; read_before -= HEADER_BYTES + length_of(next - 1))
+        read_next(server);
+    CHECK(usleep(10000) == 0);
+    int is_there = getsockopt(server, IPPROTO_SCTP, SCTP_PEELOFF, &peel, &size) >= 0;
+    CHECK(is_there || errno == EINVAL);
+    while (next < sent)
+        read_next(is_there ? peel.fd : server);
+    if (is_there) {
+        FAILS(recv(peel.fd, message, sizeof message, 0), ENOTCONN);
+        CHECK(close(peel.fd) == 0);
+    }
+    CHECK(close(client) == 0 && close(server) == 0);
+    all_alike = 0;
+    return is_there;
+}
+
+/* What the kernel lets lie in a carrier that nobody reads. */
+static int room(int port)
+{
+    int queued = 0, before = -1;
+    server = one_to_many(port);
+    client = connected(port);
+    all_alike = 1;
+    CHECK(fcntl(client, F_SETFL, O_NONBLOCK) == 0);
+    while (queued != before) {
+        char message[BYTES_MAX] = {0};
+        while (send(client, message, 250, 0) > 0)
+            ;
+        CHECK(usleep(20000) == 0);
+        before = queued;
+        CHECK(syscall(SYS_ioctl, server, FIONREAD, &queued) == 0);
+    }
+    all_alike = 0;
+    CHECK(close(client) == 0 && close(server) == 0);
+    return queued;
+}
+
 static void all(char *self)
 {
     one_by_one();
@@ -338,16 +424,40 @@ static void all(char *self)
     in_turns();
     by_another_program(self);
     by_threads();
-    by_one_that_is_killed();
+    by_one_that_is_killed(0);
+    by_one_that_is_killed(1);
     alone_again();
     nowhere();
     left_unread();
 }
 
+static void peeling_off(void)
+{
+    for (int i = 0; i < 5; i++) {
+        peeled_off(14 + 2 * i, 0);
+        peeled_off(15 + 2 * i, 5);
+        others_peeled_off(30 + i, i, 0);
+        others_peeled_off(40 + i, i, 5);
+    }
+    int bytes = room(50), peeled = 0;
+    /* The end comes right after what just does not fit, once there was room again. */
+    int bytes_sent = bytes + bytes * 3 / 4;
+    for (int i = 0; i < 40; i++) {
+        int is_there = peeled_off_at_the_end(51 + i, bytes_sent, bytes * 4 / 5);
+        bytes_sent += (is_there ? -1 : 1) * (i < 15 ? bytes / 20 : 2000);
+        peeled += is_there;
+    }
+    CHECK(peeled > 0 && peeled < 40);
+}
+
 int main(int count, char **words)
 {
     begin();
-    if (count > 2) {
+    if (count == 2) {
+        peeling_off();
+        return 0;
+    }
+    if (count == 3) {
         next = atoi(words[2]);
         read_next(atoi(words[1]));
         return 0;
@@ -357,9 +467,5 @@ int main(int count, char **words)
     server = one_to_many(13);
     client = connected(13);
     all(words[0]);
-    for (int i = 0; i < 5; i++) {
-        peeled_off(14 + 2 * i, 0);
-        peeled_off(15 + 2 * i, 5);
-    }
     return 0;
 }
