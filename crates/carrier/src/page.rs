@@ -68,8 +68,8 @@ pub struct Page {
     pub shut_writing: AtomicU32,
     /// The header at the beginning of the record that somebody has read of.
     header: [AtomicU32; HEADER_BYTES / 4],
-    /// Messages that were read to their end, modulo 2^32, without notifications. With `lock` all that the daemon reads of what the sharers
-    /// write: whether something was unread when the program was gone, and how much is.
+    /// Messages that were read to their end, modulo 2^32, without notifications. With `lock` all that the daemon reads of what
+    /// the sharers write: whether something was unread when the program was gone, and how much is.
     pub data_taken: AtomicU32,
 
     /// Associations of a one-to-many socket of which something may come. Written by the daemon.

@@ -16,7 +16,7 @@ use carrier::page::Page;
 use carrier::record::{BUNDLE_BYTES_MAX, Flags, HEADER_BYTES, Header};
 
 use crate::descriptor::Descriptor;
-use crate::receive::Message;
+use crate::receive::{self, Message};
 use crate::system::{self, Buffers, Errno, Result};
 
 /// Looks at the record at the front, and notes if it is a bundle.
@@ -73,7 +73,7 @@ pub(crate) fn take(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, peeks
             system::receive_nothing(fd, libc::MSG_DONTWAIT)?;
             forget(page);
         }
-        page.data_taken.fetch_add(1, Relaxed);
+        receive::count(page, &header);
     }
     Ok(Message { bytes, header: Some(header), whole: whole && header.flags.contains(Flags::END) })
 }

@@ -117,23 +117,17 @@ pub(crate) fn front(fd: RawFd, descriptor: &Descriptor) -> Result<Option<Header>
     if page.consumed.load(Relaxed) > 0 { Ok(page.front()) } else { peek(fd) }
 }
 
-/// The header of the record at the front.
+/// The header of the record at the front, once what only announces others is gone.
 fn peek(fd: RawFd) -> Result<Option<Header>> {
-    let mut bytes = [0; HEADER_BYTES];
     loop {
-        let place = [Buffers::of(&mut bytes)];
-        // SAFETY: the place may be written.
-        match unsafe { system::receive::<0>(fd, &place, libc::MSG_PEEK | libc::MSG_DONTWAIT) } {
-            Ok(_) => {}
-            Err(Errno(libc::EAGAIN)) => return Ok(None),
-            Err(error) => return Err(error),
-        }
-        match Header::parse(&bytes) {
-            Some(Header { kind: Kind::Notice, .. }) => {
+        match measure(fd) {
+            Ok((Some(Header { kind: Kind::Notice, .. }), _)) => {
                 system::receive_nothing(fd, libc::MSG_DONTWAIT)?;
                 await_noticed(fd)?;
             }
-            header => return Ok(header),
+            Ok((header, _)) => return Ok(header),
+            Err(Errno(libc::EAGAIN)) => return Ok(None),
+            Err(error) => return Err(error),
         }
     }
 }
@@ -277,8 +271,8 @@ fn await_noticed(fd: RawFd) -> Result<()> {
     }
 }
 
-/// A record was read to its end.
-fn count(page: &Page, header: &Header) {
+/// A message was read to its end.
+pub(crate) fn count(page: &Page, header: &Header) {
     if header.kind == Kind::Data {
         page.data_taken.fetch_add(1, Relaxed);
     }

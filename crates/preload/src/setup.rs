@@ -193,7 +193,7 @@ pub(crate) fn peel_off(fd: RawFd, descriptor: &Descriptor, association: u32, fla
     if let Some(header) = front {
         page.set_front(&header);
         if bundle_bytes > 0 && header.association != association {
-            bundle::resume(page, bundle_bytes - front_at);
+            bundle::resume(page, bundle_bytes.saturating_sub(front_at));
         } else if !header.flags.contains(Flags::IN_MEMFD) {
             // What was taken out and put back again has moved the kernel's offset.
             system::set_peek_offset(fd, (HEADER_BYTES as u32 + consumed) as c_int)?;

@@ -10,6 +10,12 @@ struct sctp_nxtinfo {
     uint32_t nxt_ppid, nxt_length, nxt_assoc_id;
 };
 
+/* linux/sctp.h: sctp_peeloff_arg_t */
+struct peel {
+    int32_t id;
+    int fd;
+};
+
 struct rcvinfo {
     uint16_t stream, ssn, flags;
     uint32_t ppid, tsn, cumtsn, context;
@@ -299,23 +305,40 @@ static int one_to_many(int port)
     return fd;
 }
 
+/* One that says of which association a message is, and its first peer. */
+static void many_joined(int port)
+{
+    int on = 1;
+    server = one_to_many(port);
+    CHECK(setsockopt(server, IPPROTO_SCTP, SCTP_RECVRCVINFO, &on, sizeof on) == 0);
+    client = connected(port);
+}
+
+/* The next message, and its association. */
+static ssize_t hear(char *message, int32_t *association)
+{
+    char control[256];
+    struct iovec part = {message, BYTES_MAX};
+    struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    ssize_t n = recvmsg(server, &m, 0);
+    CHECK(n > 0);
+    *association = ((struct rcvinfo *)CMSG_DATA(CMSG_FIRSTHDR(&m)))->assoc_id;
+    return n;
+}
+
 /* One association of a one-to-many socket gets a socket of its own, with what was delivered of it; of what was read in part
    the rest stays. */
 static void peeled_off(int port, size_t read_before)
 {
-    int other, on = 1;
-    char message[BYTES_MAX], control[256];
-    struct iovec part = {message, sizeof message};
-    struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
-    server = one_to_many(port);
-    CHECK(setsockopt(server, IPPROTO_SCTP, SCTP_RECVRCVINFO, &on, sizeof on) == 0);
-    client = connected(port);
+    int other;
+    char message[BYTES_MAX];
+    struct peel peel = {-1, -1};
+    socklen_t size = sizeof peel;
+    many_joined(port);
     other = connected(port);
     burst();
     CHECK(send(other, "behind", 6, 0) == 6);
-    check_message(next++, message, recvmsg(server, &m, 0));
-    struct { int32_t id; int fd; } peel = {((struct rcvinfo *)CMSG_DATA(CMSG_FIRSTHDR(&m)))->assoc_id, -1};
-    socklen_t size = sizeof peel;
+    check_message(next++, message, hear(message, &peel.id));
     CHECK(recv(server, message, read_before, 0) == (ssize_t)read_before);
     CHECK(getsockopt(server, IPPROTO_SCTP, SCTP_PEELOFF, &peel, &size) >= 0);
     if (read_before > 0) {
@@ -335,17 +358,13 @@ static void peeled_off(int port, size_t read_before)
 /* Somebody else's association gets a socket of its own while a message is being read. */
 static void others_peeled_off(int port, int before, size_t read_before)
 {
-    int other, on = 1;
-    char message[BYTES_MAX], control[256];
-    struct iovec part = {message, sizeof message};
-    struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
-    server = one_to_many(port);
-    CHECK(setsockopt(server, IPPROTO_SCTP, SCTP_RECVRCVINFO, &on, sizeof on) == 0);
-    client = connected(port);
-    other = connected(port);
-    CHECK(send(other, "first", 5, 0) == 5 && recvmsg(server, &m, 0) == 5);
-    struct { int32_t id; int fd; } peel = {((struct rcvinfo *)CMSG_DATA(CMSG_FIRSTHDR(&m)))->assoc_id, -1};
+    int other;
+    char message[BYTES_MAX];
+    struct peel peel = {-1, -1};
     socklen_t size = sizeof peel;
+    many_joined(port);
+    other = connected(port);
+    CHECK(send(other, "first", 5, 0) == 5 && hear(message, &peel.id) == 5);
     burst();
     CHECK(send(other, "second", 6, 0) == 6 && usleep(2000) == 0);
     for (int i = 0; i < before; i++)
@@ -365,20 +384,15 @@ static void others_peeled_off(int port, int before, size_t read_before)
    whether there was still an association. */
 static int peeled_off_at_the_end(int port, int bytes, int read_before)
 {
-    int on = 1;
-    char message[BYTES_MAX], control[256];
-    struct iovec part = {message, sizeof message};
-    struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
-    server = one_to_many(port);
-    CHECK(setsockopt(server, IPPROTO_SCTP, SCTP_RECVRCVINFO, &on, sizeof on) == 0);
-    client = connected(port);
+    char message[BYTES_MAX];
+    struct peel peel = {-1, -1};
+    socklen_t size = sizeof peel;
+    many_joined(port);
     for (all_alike = 1; bytes > 0; bytes -= HEADER_BYTES + length_of(sent))
         send_one();
     CHECK(shutdown(client, SHUT_WR) == 0);
-    check_message(next++, message, recvmsg(server, &m, 0));
+    check_message(next++, message, hear(message, &peel.id));
     CHECK(usleep(20000) == 0);
-    struct { int32_t id; int fd; } peel = {((struct rcvinfo *)CMSG_DATA(CMSG_FIRSTHDR(&m)))->assoc_id, -1};
-    socklen_t size = sizeof peel;
     for (; read_before > 0 && next < sent; read_before -= HEADER_BYTES + length_of(next - 1))
         read_next(server);
     CHECK(usleep(10000) == 0);
