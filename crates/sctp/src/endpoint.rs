@@ -20,49 +20,26 @@ use rand_chacha::rand_core::{RngCore, SeedableRng};
 use slab::Slab;
 use smallvec::SmallVec;
 
-use crate::association::{Association, BatchRules, Context, Identity, Queued};
+use crate::association::{Association, BatchRules, Context, Queued};
 use crate::config::{AssociationConfig, EndpointConfig, PathOptions};
 use crate::cookie::CookieJar;
 use crate::error::{ConnectError, PrimaryError, SendError};
-use crate::event::{Admission, Host, PathId, SendInfo};
+use crate::event::{Admission, Host, SendInfo};
+use crate::identifiers::{AssociationId, ListenerId, PathId};
+use crate::identity::Identity;
 use crate::local_addresses::LocalAddresses;
+use crate::path_hints::PathHints;
+use crate::reply::Reply;
 use crate::statistics::{EndpointStatistics, STATISTICS_VERSION, Statistics};
 use crate::time::Time;
 use crate::transmit::{BatchLimits, Scope, Transmit, TransmitBuffer};
 
 pub use demultiplex::Arrival;
 pub use icmp::Unreachable;
-pub use listeners::ListenerId;
 use listeners::Listeners;
 use replies::Replies;
-pub(crate) use replies::Reply;
 use timers::Timers;
 use traces::Traces;
-
-/// Names an association of one endpoint. It is used again after [`Event::Closed`](crate::Event::Closed).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct AssociationId(pub u32);
-
-impl AssociationId {
-    fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-/// What the link knows about the way to an address.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct PathHints {
-    /// Largest SCTP packet that the link takes: no path over it takes more.
-    pub mtu_bytes: usize,
-    /// The way leads beyond this host, where less may come through: what does is found out (RFC 8899).
-    pub leaves_host: bool,
-    /// On the same host: how much the buffers on the way hold.
-    pub in_flight_limit_bytes: Option<usize>,
-    /// Which of our addresses the way begins at; `None` where the link may choose.
-    pub local: Option<IpAddr>,
-    /// Which of them the system would choose, as far as it says so.
-    pub route_local: Option<IpAddr>,
-}
 
 /// Finds associations by the peer's address and both ports: for packets that carry no tag of ours.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 
-use crate::endpoint::{AssociationId, ListenerId, PathHints};
 use crate::error::{CloseReason, SendError};
+use crate::identifiers::{AssociationId, ListenerId, PathId};
+use crate::path_hints::PathHints;
 use crate::time::Time;
 
 /// The bytes of a received message, one block for each DATA chunk it came in.
@@ -31,10 +32,6 @@ impl Payload {
         self.blocks().concat()
     }
 }
-
-/// A path of an association: its place in [`Statistics::paths`](crate::Statistics::paths).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct PathId(pub u8);
 
 /// What travels with a message that is sent (RFC 6458 §5.3.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -10,9 +10,9 @@ use sctp_wire::chunk::{Data, NR_SACK_HEADER_BYTES, NrSackBuilder, SACK_HEADER_BY
 use smallvec::{SmallVec, smallvec};
 
 use crate::config::{AssociationConfig, DUPLICATES_MAX, GAP_RANGES_MAX, MESSAGE_OVERHEAD_BYTES};
-use crate::endpoint::AssociationId;
 use crate::event::{Host, Payload, ReceiveInfo};
 use crate::extensions::Extensions;
+use crate::identifiers::AssociationId;
 use crate::range_set::RangeSet;
 use crate::reassembly::{Assembled, Fragment, FragmentError, Reassembly};
 use crate::receive_buffer::ReceiveBuffer;

@@ -24,14 +24,21 @@ mod endpoint;
 pub mod error;
 mod event;
 mod extensions;
+mod families;
+mod identifiers;
+mod identity;
 mod inbound;
 mod local_addresses;
 mod outbound;
+mod packet_number;
 mod path;
+mod path_hints;
+mod path_state;
 mod peer_window;
 mod range_set;
 mod reassembly;
 mod receive_buffer;
+mod reply;
 mod rto;
 mod statistics;
 mod stream_table;
@@ -41,12 +48,14 @@ mod transmit;
 mod tsn;
 
 pub use config::{AssociationConfig, Checksum, EndpointConfig, Multipath, PathOptions};
-pub use endpoint::{Arrival, AssociationId, Endpoint, ListenerId, PathHints, Unreachable};
+pub use endpoint::{Arrival, Endpoint, Unreachable};
 pub use error::{CloseReason, ConnectError, PrimaryError, SendError, UnknownName};
 pub use event::{
-    Admission, Event, Host, PathChange, PathId, PathReason, Payload, ReceiveInfo, SendFailure, SendInfo,
+    Admission, Event, Host, PathChange, PathReason, Payload, ReceiveInfo, SendFailure, SendInfo,
 };
-pub use path::PathState;
+pub use identifiers::{AssociationId, ListenerId, PathId};
+pub use path_hints::PathHints;
+pub use path_state::PathState;
 pub use range_set::RangeSet;
 pub use statistics::{
     AssociationState, EndpointStatistics, MtuState, PathStatistics, STATISTICS_VERSION, Statistics,

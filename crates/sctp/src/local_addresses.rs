@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::association::Families;
-use crate::endpoint::PathHints;
+use crate::families::Families;
+use crate::path_hints::PathHints;
 
 /// What was asked for, and what that means on this host.
 #[derive(Clone, Debug, Default)]

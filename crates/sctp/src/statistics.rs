@@ -7,7 +7,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use crate::path::PathState;
+use crate::path_state::PathState;
 use crate::time::Time;
 
 /// Which fields a struct of this file has. It grows when fields are added; a field keeps its meaning.

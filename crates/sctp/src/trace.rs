@@ -16,9 +16,9 @@ mod recorder;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::endpoint::AssociationId;
 use crate::error::CloseReason;
-use crate::path::PathState;
+use crate::identifiers::AssociationId;
+use crate::path_state::PathState;
 use crate::statistics::AssociationState;
 use crate::time::Time;
 

@@ -7,7 +7,7 @@
 use super::{Association, Context};
 use crate::error::CloseReason;
 use crate::event::{Host, PathChange, PathReason};
-use crate::path::PathState;
+use crate::path_state::PathState;
 use crate::time::Time;
 
 impl Association {

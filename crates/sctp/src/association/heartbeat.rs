@@ -5,7 +5,7 @@ use sctp_wire::chunk::{Heartbeat, HeartbeatAck, RawChunk};
 
 use super::{Association, Context, State, random_below};
 use crate::event::{Host, PathReason};
-use crate::path::PathState;
+use crate::path_state::PathState;
 use crate::time::Time;
 use crate::trace::{self, Timer};
 

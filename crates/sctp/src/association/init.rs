@@ -12,6 +12,7 @@ use super::causes::abort_chunk;
 use crate::config::{AssociationConfig, COOKIE_BYTES_MAX, PEER_ADDRESSES_MAX, RECEIVE_WINDOW_BYTES_MIN};
 use crate::cookie::StateCookie;
 use crate::extensions::Extensions;
+use crate::families::Families;
 use crate::local_addresses::LocalAddresses;
 
 /// Most bytes of unknown parameters that are reported back.
@@ -76,60 +77,6 @@ impl BadInit {
             BadInit::Parameter => "a setup chunk with a parameter of a wrong length",
             BadInit::HostName(_) => "an INIT ACK with a host name instead of addresses",
         }
-    }
-}
-
-/// Kinds of addresses that a host can use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Families {
-    v4: bool,
-    v6: bool,
-}
-
-impl Families {
-    const NONE: Families = Families { v4: false, v6: false };
-    const BOTH: Families = Families { v4: true, v6: true };
-
-    /// Those of these addresses. A host that names none of its own may use any.
-    pub(crate) fn of(addresses: &[IpAddr]) -> Self {
-        if addresses.is_empty() { Families::BOTH } else { Families::NONE.with(addresses) }
-    }
-
-    fn with(mut self, addresses: &[IpAddr]) -> Self {
-        for address in addresses {
-            match address.to_canonical() {
-                IpAddr::V4(_) => self.v4 = true,
-                IpAddr::V6(_) => self.v6 = true,
-            }
-        }
-        self
-    }
-
-    pub(crate) fn has(self, address: IpAddr) -> bool {
-        match address.to_canonical() {
-            IpAddr::V4(_) => self.v4,
-            IpAddr::V6(_) => self.v6,
-        }
-    }
-
-    fn from_parameter(types: &parameter::SupportedAddressTypes<'_>) -> Self {
-        let mut families = Families::NONE;
-        for kind in types.kinds.iter() {
-            families.v4 |= kind == parameter::Ipv4::KIND;
-            families.v6 |= kind == parameter::Ipv6::KIND;
-        }
-        families
-    }
-
-    /// Says so where not every kind is supported (RFC 9260 §3.3.2.1.5).
-    pub(crate) fn write(self, out: &mut Vec<u8>) {
-        let kind = match (self.v4, self.v6) {
-            (true, false) => parameter::Ipv4::KIND,
-            (false, true) => parameter::Ipv6::KIND,
-            _ => return,
-        };
-        let kinds = [kind.to_be_bytes()];
-        parameter::SupportedAddressTypes { kinds: parameter::KindList::new(&kinds) }.write(out);
     }
 }
 

@@ -45,23 +45,26 @@ use sctp_wire::chunk::CookieEcho;
 use sctp_wire::packet::Header;
 
 use crate::config::{AssociationConfig, CONTROL_CHUNKS_MAX, Checksum, MESSAGE_OVERHEAD_BYTES};
-use crate::cookie::StateCookie;
+
 use crate::ecn::Ecn;
-use crate::endpoint::{AssociationId, Reply};
 use crate::error::{CloseReason, PrimaryError, SendError};
 use crate::event::{Admission, Event, Host, PathChange, PathReason, SendInfo};
 use crate::extensions::Extensions;
+use crate::identifiers::AssociationId;
+use crate::identity::Identity;
 use crate::inbound::Inbound;
 use crate::local_addresses::LocalAddresses;
 use crate::outbound::Outbound;
-use crate::path::{Path, PathState};
+use crate::path::Path;
+use crate::path_state::PathState;
+use crate::reply::Reply;
 use crate::statistics::{EndpointStatistics, Statistics};
 use crate::time::Time;
 use crate::trace::{self, Tracer};
 use crate::transmit::BatchLimits;
 
 pub(crate) use causes::{abort_chunk, error_chunk, reports_stale_cookie, write_abort};
-pub(crate) use init::{BadInit, Families, PeerInit, is_unicast, write_address_list, write_init_ack};
+pub(crate) use init::{BadInit, PeerInit, is_unicast, write_address_list, write_init_ack};
 
 /// A chunk that is sent until it is answered.
 #[derive(Debug, Clone, Copy)]
@@ -133,29 +136,6 @@ pub(crate) struct Context<'a, H: Host + ?Sized> {
     pub(crate) host: &'a mut H,
     pub(crate) random: &'a mut ChaCha12Rng,
     pub(crate) statistics: &'a mut EndpointStatistics,
-}
-
-/// The names of an association on the wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Identity {
-    pub(crate) local_port: u16,
-    pub(crate) peer_port: u16,
-    pub(crate) local_tag: u32,
-    pub(crate) peer_tag: u32,
-    pub(crate) local_initial_tsn: u32,
-}
-
-impl Identity {
-    /// What a cookie of ours says.
-    fn from_cookie(cookie: &StateCookie) -> Self {
-        Identity {
-            local_port: cookie.local_port,
-            peer_port: cookie.peer_port,
-            local_tag: cookie.local_tag,
-            peer_tag: cookie.peer_tag,
-            local_initial_tsn: cookie.local_initial_tsn,
-        }
-    }
 }
 
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use sctp_wire::chunk::{DATA_HEADER_BYTES, Heartbeat, Pad};
 use sctp_wire::packet::{self, HEADER_BYTES, Header};
 
 use super::{Association, BatchRules, State};
-use crate::path::PathState;
+use crate::path_state::PathState;
 use crate::time::Time;
 use crate::trace::Probe;
 use crate::transmit::{Transmit, TransmitBuffer};

@@ -6,13 +6,14 @@ use sctp_wire::Tsn;
 use sctp_wire::cause::{Cause, CookieReceivedWhileShuttingDown};
 
 use super::causes::error_chunk;
-use super::{Association, Context, Identity, State};
+use super::{Association, Context, State};
 use crate::cookie::StateCookie;
-use crate::endpoint::PathHints;
 use crate::event::{Event, Host};
+use crate::identity::Identity;
 use crate::inbound::Inbound;
 use crate::outbound::Outbound;
 use crate::path::Path;
+use crate::path_hints::PathHints;
 
 impl Association {
     /// Begins anew with what a cookie for a restart says: tags, TSNs, streams, windows and paths. What the old peer had

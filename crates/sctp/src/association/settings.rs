@@ -7,7 +7,8 @@ use super::{Association, Context, State};
 use crate::config::{AssociationConfig, HEARTBEAT_INTERVAL, PathOptions};
 use crate::error::PrimaryError;
 use crate::event::{Event, Host};
-use crate::path::{Path, PathState};
+use crate::path::Path;
+use crate::path_state::PathState;
 
 impl Association {
     /// Takes settings for the rest of its life, but those that the handshake was about. What differs from before goes to all

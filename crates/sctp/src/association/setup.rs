@@ -12,17 +12,20 @@ use sctp_wire::{Tsn, VerificationTag};
 
 use super::causes::{abort_chunk, error_chunk};
 use super::init::{PeerInit, initial_window, write_init_parameters};
-use super::{Association, Context, Control, Identity, Retry, State};
+use super::{Association, Context, Control, Retry, State};
 use crate::config::{AssociationConfig, Multipath};
 use crate::cookie::StateCookie;
 use crate::ecn::Ecn;
-use crate::endpoint::{AssociationId, PathHints};
 use crate::error::CloseReason;
 use crate::event::{Event, Host};
 use crate::extensions::Extensions;
+use crate::identifiers::AssociationId;
+use crate::identity::Identity;
 use crate::inbound::Inbound;
 use crate::local_addresses::LocalAddresses;
-use crate::path::{Path, PathState};
+use crate::path::Path;
+use crate::path_hints::PathHints;
+use crate::path_state::PathState;
 use crate::time::Time;
 use crate::trace::{self, Timer};
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::Acked;
-use crate::path::after;
+use crate::packet_number::after;
 
 /// MIN_RTT_THRESH and MAX_RTT_THRESH (RFC 9406 §4.3): between these a rise of the round-trip time by an eighth is a queue.
 const RISE_MIN: Duration = Duration::from_millis(4);

@@ -8,7 +8,7 @@ use super::{
     Acked, Algorithm, Controller, Coupling, LostPacket, Pool, RateSample, Signal, initial_window_bytes,
     rate_bytes_per_s,
 };
-use crate::path::after;
+use crate::packet_number::after;
 use crate::time::Time;
 
 /// Bytes of a packet, all of which count.

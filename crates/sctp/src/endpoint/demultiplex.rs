@@ -9,11 +9,11 @@ use sctp_wire::chunk::{
 use sctp_wire::packet::Header;
 use sctp_wire::{Packet, VerificationTag};
 
-use super::replies::Reply;
 use super::{AssociationId, Endpoint, PeerKey};
 use crate::association::{Context, is_unicast, reports_stale_cookie, write_abort};
 use crate::config::Checksum;
 use crate::event::Host;
+use crate::reply::Reply;
 use crate::time::Time;
 
 /// Datagrams of one sender that arrived together.

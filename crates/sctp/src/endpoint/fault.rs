@@ -7,11 +7,11 @@ use sctp_wire::VerificationTag;
 use sctp_wire::cause::{Cause, UserInitiatedAbort};
 use sctp_wire::packet::Header;
 
-use super::replies::Reply;
 use super::{AssociationId, Endpoint};
 use crate::association::abort_chunk;
 use crate::error::CloseReason;
 use crate::event::{Event, Host};
+use crate::reply::Reply;
 
 impl Endpoint {
     /// The association that was being handled when a call did not return.

@@ -14,13 +14,14 @@ use super::demultiplex::Route;
 use super::listeners::Listener;
 use super::{AssociationId, Endpoint, PathHints, PeerKey, Reply};
 use crate::association::{
-    Association, BadInit, Context, Identity, PeerInit, abort_chunk, error_chunk, write_abort,
-    write_address_list, write_init_ack,
+    Association, BadInit, Context, PeerInit, abort_chunk, error_chunk, write_abort, write_address_list,
+    write_init_ack,
 };
 use crate::config::{AssociationConfig, COOKIE_INCREMENT_MAX, RECEIVE_WINDOW_BYTES_MIN};
 use crate::cookie::{CookieError, StateCookie, TieTags};
 use crate::event::{Event, Host};
 use crate::extensions::Extensions;
+use crate::identity::Identity;
 use crate::local_addresses::LocalAddresses;
 use crate::time::Time;
 

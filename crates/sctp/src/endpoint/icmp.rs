@@ -7,9 +7,10 @@ use sctp_wire::chunk::Init;
 use sctp_wire::packet::{HEADER_BYTES, Header};
 
 use super::{AssociationId, Endpoint, PeerKey};
-use crate::association::{Association, Identity};
+use crate::association::Association;
 use crate::error::CloseReason;
 use crate::event::Host;
+use crate::identity::Identity;
 use crate::time::Time;
 
 /// Why the network returned a packet.

@@ -7,11 +7,8 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::config::AssociationConfig;
+use crate::identifiers::ListenerId;
 use crate::local_addresses::LocalAddresses;
-
-/// Names a listener of one endpoint. It is not used again.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct ListenerId(pub u32);
 
 #[derive(Clone, Debug)]
 pub(super) struct Listener {

@@ -1,41 +1,10 @@
 //! Packets that belong to no association: INIT ACKs, ABORTs, the last words of an association.
 
 use std::collections::VecDeque;
-use std::net::{IpAddr, SocketAddr};
-
-use sctp_wire::packet::{self, Header};
 
 use crate::config::{Checksum, REPLIES_MAX};
+use crate::reply::Reply;
 use crate::transmit::{Transmit, TransmitBuffer};
-
-/// One packet, ready to go.
-#[derive(Debug)]
-pub(crate) struct Reply {
-    pub(crate) remote: SocketAddr,
-    pub(crate) local: Option<IpAddr>,
-    /// The codepoint; that of nobody is 0.
-    pub(crate) dscp: u8,
-    pub(crate) packet: Vec<u8>,
-}
-
-impl Reply {
-    /// A packet with the chunks that `write` appends.
-    pub(crate) fn new(
-        remote: SocketAddr,
-        local: Option<IpAddr>,
-        header: &Header,
-        checksum: Checksum,
-        write: impl FnOnce(&mut Vec<u8>),
-    ) -> Self {
-        let mut bytes = Vec::new();
-        packet::write_header(header, &mut bytes);
-        write(&mut bytes);
-        if checksum == Checksum::Crc32c {
-            packet::finish(&mut bytes);
-        }
-        Reply { remote, local, dscp: 0, packet: bytes }
-    }
-}
 
 #[derive(Debug, Default)]
 pub(super) struct Replies {

@@ -2,7 +2,8 @@
 
 use super::{Chunk, ChunkState, Outbound};
 use crate::congestion::{LostPacket, Signal};
-use crate::path::{Path, SentPacket, Verdict, after};
+use crate::packet_number::after;
+use crate::path::{Path, SentPacket, Verdict};
 use crate::statistics::Statistics;
 use crate::time::Time;
 use crate::trace::LossReason;

@@ -18,7 +18,9 @@ use smallvec::SmallVec;
 
 use crate::config::{AssociationConfig, HEARTBEAT_INTERVAL};
 use crate::congestion::{Controller, Pool, Signal, initial_window_bytes, rate_bytes_per_s};
-use crate::endpoint::PathHints;
+use crate::packet_number::after;
+use crate::path_hints::PathHints;
+use crate::path_state::PathState;
 use crate::rto::Rto;
 use crate::statistics::{PathCounts, PathStatistics};
 use crate::time::Time;
@@ -33,40 +35,6 @@ pub(crate) use rack::Verdict;
 use reduction::Reduction;
 use suspicion::Suspicion;
 use tail::{Tail, TailState};
-
-/// Whether a path may carry data (RFC 9260 §5.4, §8.2, RFC 7829).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum PathState {
-    /// Not yet shown to belong to the peer.
-    Unconfirmed,
-    /// In use.
-    Active,
-    /// Has just fallen silent: data goes to other paths until it answers.
-    Suspected,
-    /// Gave no answer for PotentiallyFailed.Max.Retrans attempts (RFC 7829): data goes to other paths.
-    PotentiallyFailed,
-    /// Gave no answer for Path.Max.Retrans attempts.
-    Inactive,
-}
-
-impl PathState {
-    /// Whether the user counts on it: what [`Event::PathChanged`](crate::Event::PathChanged) says. A path that has just
-    /// failed is not yet reported (RFC 7829 §7.3).
-    pub fn is_usable(self) -> bool {
-        matches!(self, PathState::Active | PathState::Suspected | PathState::PotentiallyFailed)
-    }
-
-    /// How little it is wanted for data: where no path is active, one that may come back is the better choice.
-    fn rank(self) -> u8 {
-        match self {
-            PathState::Active => 0,
-            PathState::Suspected => 1,
-            PathState::PotentiallyFailed => 2,
-            PathState::Inactive => 3,
-            PathState::Unconfirmed => 4,
-        }
-    }
-}
 
 /// Heartbeats that wait for their answers on one path; an older one is forgotten.
 const PROBES_MAX: usize = 8;
@@ -680,12 +648,6 @@ fn burst_bytes(packets: Option<u32>, pmdcs_bytes: usize) -> usize {
 /// What a packet holds of chunks (PMDCS, RFC 9260 §7.2.1): the windows count these.
 pub(crate) fn chunks_bytes(mtu_bytes: usize) -> usize {
     mtu_bytes - sctp_wire::packet::HEADER_BYTES
-}
-
-/// Serial comparison of packet numbers.
-#[inline]
-pub(crate) fn after(a: u32, b: u32) -> bool {
-    (a.wrapping_sub(b) as i32) > 0
 }
 
 #[cfg(test)]

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use sctp_wire::packet::HEADER_BYTES;
 
-use super::after;
-use crate::endpoint::PathHints;
+use crate::packet_number::after;
+use crate::path_hints::PathHints;
 use crate::statistics::MtuState;
 use crate::time::Time;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::after;
+use crate::packet_number::after;
 use crate::time::Time;
 
 /// Packets that must be acknowledged beyond one before it counts as lost (RFC 9260 §7.2.4: three miss indications),

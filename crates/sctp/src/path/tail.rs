@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::packet_number::after;
 use crate::time::Time;
 
 /// The earliest that a probe follows a packet: less is the noise of schedulers.
@@ -86,7 +87,7 @@ impl Tail {
     /// have had no time to report the probe.
     pub(crate) fn on_acked(&mut self, newest: u32) -> bool {
         self.sent = 0;
-        self.repeat.take_if(|number| super::after(newest, *number)).is_some()
+        self.repeat.take_if(|number| after(newest, *number)).is_some()
     }
 }
 

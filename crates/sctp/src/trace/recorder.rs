@@ -12,9 +12,9 @@ use super::{
     CongestionPhase, Contents, DataContents, Event, LossReason, Metrics, Probe, Record, SackContents, Timer,
     UndoReason,
 };
-use crate::association::Identity;
-use crate::endpoint::AssociationId;
-use crate::path::PathState;
+use crate::identifiers::AssociationId;
+use crate::identity::Identity;
+use crate::path_state::PathState;
 use crate::statistics::AssociationState;
 use crate::time::Time;
 

@@ -1,0 +1,18 @@
+//! Properties of a path that only the link knows.
+
+use std::net::IpAddr;
+
+/// What the link knows about the path to one address.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct PathHints {
+    /// The longest SCTP packet that the link takes.
+    pub mtu_bytes: usize,
+    /// The path leaves this host, so path MTU discovery must probe it (RFC 8899).
+    pub leaves_host: bool,
+    /// On a path within this host: how many bytes the buffers between the sockets hold.
+    pub in_flight_limit_bytes: Option<usize>,
+    /// The local address to send from; `None` if the link may choose.
+    pub local: Option<IpAddr>,
+    /// The local address that the system would choose, if it is known.
+    pub route_local: Option<IpAddr>,
+}

@@ -1,0 +1,36 @@
+//! Packets that no association sends: INIT ACK, ABORT, and the last packet of an association that has ended.
+
+use std::net::{IpAddr, SocketAddr};
+
+use sctp_wire::packet::{self, Header};
+
+use crate::config::Checksum;
+
+/// One packet, complete with its checksum.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) remote: SocketAddr,
+    pub(crate) local: Option<IpAddr>,
+    /// The DSCP; 0 if no association gives one.
+    pub(crate) dscp: u8,
+    pub(crate) packet: Vec<u8>,
+}
+
+impl Reply {
+    /// Builds a packet with the chunks that `write` appends.
+    pub(crate) fn new(
+        remote: SocketAddr,
+        local: Option<IpAddr>,
+        header: &Header,
+        checksum: Checksum,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Self {
+        let mut bytes = Vec::new();
+        packet::write_header(header, &mut bytes);
+        write(&mut bytes);
+        if checksum == Checksum::Crc32c {
+            packet::finish(&mut bytes);
+        }
+        Reply { remote, local, dscp: 0, packet: bytes }
+    }
+}
