@@ -642,14 +642,18 @@ impl Inbound {
         self.held_bytes += bytes;
     }
 
-    /// What is left of an unfinished message when the association ends. What waits behind it is lost with its end: it
-    /// would pass for that.
+    /// Delivers what is left of a message whose delivery in parts has begun, when the peer sends no more. A message that has
+    /// not begun to be delivered is dropped: without its end it would pass for a whole one. What waits behind an open
+    /// record is dropped, too: it would pass for the end of that record.
     pub(crate) fn take_rest<H: Host + ?Sized>(
         &mut self,
         id: AssociationId,
         statistics: &mut Statistics,
         host: &mut H,
     ) {
+        if !self.reassembly.is_partly_delivered() {
+            return;
+        }
         if let Some(part) = self.reassembly.take_part() {
             self.deliver(id, part, statistics, host);
         }

@@ -135,6 +135,11 @@ impl Reassembly {
         Ok(None)
     }
 
+    /// Whether a part of the unfinished message was delivered already.
+    pub(crate) fn is_partly_delivered(&self) -> bool {
+        self.current.as_ref().is_some_and(|run| run.taken)
+    }
+
     /// Whether a message is unfinished to which the next chunk in order must belong.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use sctp::{AssociationConfig, SendError, SendInfo};
+use sctp_wire::cause::Causes;
+use sctp_wire::chunk::{Abort, DataFlags, Shutdown};
 
+use lab::script::Peer;
 use lab::{A, B, Fate, Lab};
 
 const SOON: Duration = Duration::from_secs(60);
@@ -130,4 +133,43 @@ fn unordered_records_of_a_stream_do_not_mix() {
     });
     let all = lab.app(B).contents().concat();
     assert_eq!(all, [vec![1; 20_000], vec![2; 100]].concat(), "{:?}", lab.log());
+}
+
+const BEGINNING: DataFlags = DataFlags { ending: false, ..DataFlags::WHOLE };
+const MIDDLE: DataFlags = DataFlags { beginning: false, ..BEGINNING };
+
+/// How a peer ends the association.
+const ENDS: [fn(&mut Peer); 2] = [
+    |peer| {
+        peer.sends().chunk(|_, out| Abort { reflected_tag: false, causes: Causes::new(&[]) }.write(out)).go()
+    },
+    |peer| {
+        let cum_tsn = peer.endpoint_tsn(-1);
+        peer.sends().chunk(|_, out| Shutdown { cum_tsn }.write(out)).go();
+    },
+];
+
+#[test]
+fn a_message_without_its_end_is_not_delivered_when_the_peer_ends_the_association() {
+    for (seed, end) in (20..).zip(ENDS) {
+        let mut peer = Peer::established(seed);
+        peer.sends().data_with(DataFlags::WHOLE, 0, 0, 0, b"whole").go();
+        peer.sends().data_with(BEGINNING, 1, 0, 1, b"the beginning of a message, ").go();
+        peer.sends().data_with(MIDDLE, 2, 0, 1, b"and the middle").go();
+        end(&mut peer);
+        assert_eq!(peer.app.contents(), [b"whole"], "nothing of the message that has no end");
+    }
+}
+
+#[test]
+fn the_rest_of_a_message_that_is_delivered_in_parts_is_delivered_when_the_peer_ends_the_association() {
+    for (seed, end) in (22..).zip(ENDS) {
+        let mut peer = Peer::established(seed);
+        let at_once = DataFlags { immediate: true, ..BEGINNING };
+        peer.sends().data_with(at_once, 0, 0, 0, b"one part").go();
+        peer.sends().data_with(MIDDLE, 1, 0, 0, b", another").go();
+        end(&mut peer);
+        assert_eq!(peer.app.contents(), [&b"one part"[..], b", another"]);
+        assert!(peer.app.messages.iter().all(|message| message.info.more), "none of them is the end");
+    }
 }
