@@ -3,11 +3,12 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use swiftwater::{CongestionControl, Coupling, Multipath};
 
 use crate::daemon::DaemonArgs;
 use crate::doctor::DoctorArgs;
+use crate::output::JsonArgs;
 use crate::perf::spec::{Carrier, Protocol};
 use crate::run::RunArgs;
 use crate::status::StatusArgs;
@@ -103,9 +104,8 @@ pub(crate) struct ServerArgs {
     /// Record what every association does, for `swiftwater trace`.
     #[arg(long, value_name = "FILE")]
     pub qlog: Option<PathBuf>,
-    /// Print one JSON array when the server stops, and nothing else.
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub json: JsonArgs,
 }
 
 /// The end that sends.
@@ -187,9 +187,8 @@ pub(crate) struct ClientArgs {
     /// Record what every association does, for `swiftwater trace`.
     #[arg(long, value_name = "FILE")]
     pub qlog: Option<PathBuf>,
-    /// Print one JSON array and nothing else (its keys: docs/json.md).
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub json: JsonArgs,
 }
 
 /// Whether boundaries are kept.
@@ -209,7 +208,9 @@ Examples:
   swiftwater bench                               all sizes, series and packet sizes: about half an hour
   swiftwater bench --sizes 64,1k --seconds 1     two sizes only
   swiftwater bench --cpus 1 --quick              both ends on one processor, as the published machines had
-  swiftwater bench --series sctp-message --json -   JSON on standard output, the table on standard error
+  swiftwater bench --series sctp-message --json  JSON on standard output, the table on standard error
+
+Without --json the array goes to bench-out/bench.json, beside the page.
 
 Series:
   tcp             a plain blocking write per message, reads of 128 KB, default buffers: the baseline
@@ -250,9 +251,8 @@ pub(crate) struct BenchArgs {
     /// Runs of each cell, of which the median is printed [default: 5; 3 with --quick].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub repeat: Option<u32>,
-    /// Write the JSON array there; `-` prints it [default: bench-out/bench.json].
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    #[command(flatten)]
+    pub json: JsonArgs,
     /// Write the page there [default: bench-out/bench.html].
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
@@ -279,9 +279,11 @@ IP, UDP and SCTP. `of best path` and `of their sum` compare with each path alone
 
 A live experiment runs `swiftwater perf` between two network namespaces, over lines that tbf shapes (it
 delays nothing), each measurement three times in turn: the median. Ctrl-C ends it and takes all down.")]
+#[command(group = ArgGroup::new("what").required(true).multiple(true).args(["experiment", "live", "list"]))]
+#[command(arg_required_else_help = true)]
 pub(crate) struct LabArgs {
     /// The experiment, on a virtual clock.
-    #[arg(long = "virtual", value_name = "NAME", required_unless_present_any = ["list", "live"])]
+    #[arg(long = "virtual", value_name = "NAME")]
     pub experiment: Option<String>,
     /// The experiment, in real time between two network namespaces (root), or on loopback.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["experiment", "case", "full", "capture", "qlog", "plot"])]
@@ -301,9 +303,8 @@ pub(crate) struct LabArgs {
     /// The long cases, too: an hour of `datatag`, twice the file of `sctplib`.
     #[arg(long)]
     pub full: bool,
-    /// Print one JSON array and nothing else (its keys: docs/json.md).
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub json: JsonArgs,
     /// Write a page with the figures there.
     #[arg(long, value_name = "FILE.html")]
     pub plot: Option<PathBuf>,

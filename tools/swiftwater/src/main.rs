@@ -1,16 +1,20 @@
 //! The swiftwater command: gives programs SCTP sockets, and measures SCTP in user space beside the kernel's TCP and UDP.
 #![forbid(unsafe_code)]
+// These panic where nobody reads: `output` has what takes their place.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod activation;
 mod args;
 mod bench;
 mod daemon;
 mod doctor;
+mod failure;
 mod host;
 mod interrupt;
 mod lab;
 mod load;
 mod man;
+mod output;
 mod perf;
 mod program;
 mod run;
@@ -20,31 +24,49 @@ mod status;
 mod trace;
 mod units;
 
+use std::fmt::Display;
 use std::process::ExitCode;
 
 use clap::Parser;
 
 use args::{Cli, Command};
+use failure::Failure;
+use output::{EXIT_CLOSED, OutputError, note};
 
 fn main() -> ExitCode {
-    let outcome: Result<(), String> = match Cli::parse().command {
-        Command::Perf(command) => perf::run(command).map_err(|error| error.to_string()),
-        Command::Bench(args) => bench::run(&args).map_err(|error| error.to_string()),
-        Command::Run(args) => run::run(&args),
-        Command::Daemon(args) => daemon::run(&args),
-        Command::Doctor(args) => doctor::run(&args),
-        Command::Status(args) => status::run(&args),
-        Command::Lab(args) => lab::run(&args).map_err(|error| error.to_string()),
-        Command::Peer(command) => bench::run::peer(command),
-        Command::Trace(command) => trace::run(&command).map_err(|error| error.to_string()),
-        Command::Man { directory } => man::write_pages(&directory)
-            .map_err(|error| format!("cannot write manual pages to {}: {error}", directory.display())),
+    let outcome = match Cli::try_parse() {
+        Ok(cli) => perform(cli.command),
+        // Help and versions go to standard output as results do.
+        Err(error) if !error.use_stderr() => error.print().map_err(|error| OutputError::from(error).into()),
+        Err(error) => error.exit(),
     };
-    match outcome {
+    let status = match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(sentence) => {
-            eprintln!("swiftwater: {sentence}");
-            ExitCode::FAILURE
-        }
+        Err(Failure::Output(OutputError::Closed)) => EXIT_CLOSED.into(),
+        Err(Failure::Output(error)) => fail(&error),
+        Err(Failure::Said(sentence)) => fail(&sentence),
+    };
+    interrupt::exit_status().map_or(status, ExitCode::from)
+}
+
+fn fail(sentence: &dyn Display) -> ExitCode {
+    note(format_args!("swiftwater: {sentence}"));
+    ExitCode::FAILURE
+}
+
+fn perform(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Perf(command) => perf::run(command)?,
+        Command::Bench(args) => bench::run(&args)?,
+        Command::Run(args) => run::run(&args)?,
+        Command::Daemon(args) => daemon::run(&args)?,
+        Command::Doctor(args) => doctor::run(&args)?,
+        Command::Status(args) => status::run(&args)?,
+        Command::Lab(args) => lab::run(&args)?,
+        Command::Peer(command) => bench::run::peer(command)?,
+        Command::Trace(command) => trace::run(&command)?,
+        Command::Man { directory } => man::write_pages(&directory)
+            .map_err(|error| format!("cannot write manual pages to {}: {error}", directory.display()))?,
     }
+    Ok(())
 }

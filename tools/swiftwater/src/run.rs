@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use swiftwater_daemon::{Description, NoDaemon, Place};
 
+use crate::daemon::stop::explain;
+use crate::output::note;
 use crate::program::trouble_with;
 
 /// The name of the shim's file.
@@ -53,14 +55,15 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), String> {
     let place = Place::from_environment();
     let daemon = match place.describe() {
         Err(NoDaemon::Absent) => start_daemon(&place)?,
-        answer => answer.map_err(|error| format!("the daemon at {place} is of no use: {error}"))?,
+        answer => answer
+            .map_err(|error| format!("cannot use the daemon at {place}: {}", explain(&place, &error)))?,
     };
     if !args.quiet {
-        eprintln!("swiftwater: daemon {} at {place}: {}", daemon.process, daemon.carries);
+        note(format_args!("swiftwater: daemon {} at {place}: {}", daemon.process, daemon.carries));
     }
     let (program, arguments) = args.program.split_first().ok_or("no program is named")?;
     if let Some(trouble) = find_program(program).and_then(|path| trouble_with(&path)) {
-        eprintln!("swiftwater: {} {trouble}", program.display());
+        note(format_args!("swiftwater: {} {trouble}", program.display()));
     }
     let mut command = Command::new(program);
     command.args(arguments).env(PRELOAD_VARIABLE, preload(&shim));

@@ -30,6 +30,11 @@ pub(crate) fn listen(address: SocketAddr, protocol: Option<Protocol>) -> io::Res
     Ok(socket.into())
 }
 
+/// Checks that an address is one of this host's.
+pub(crate) fn check_local(address: IpAddr) -> io::Result<()> {
+    bind_udp(SocketAddr::new(address, 0), None).map(drop)
+}
+
 /// A TCP connection, or one of another protocol, from `local`, if one is given, with buffers of `buffer_bytes`, if not
 /// the default.
 pub(crate) fn connect(

@@ -62,6 +62,17 @@ pub(crate) fn mbits(bits_per_s: f64) -> String {
     }
 }
 
+/// A time in milliseconds with as many decimals as it has meaning.
+pub(crate) fn milliseconds(microseconds: u64) -> String {
+    let value = microseconds as f64 / 1e3;
+    match value {
+        v if v >= 100.0 => format!("{v:.0} ms"),
+        v if v >= 10.0 => format!("{v:.1} ms"),
+        v if v >= 1.0 => format!("{v:.2} ms"),
+        v => format!("{v:.3} ms"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,5 +100,11 @@ mod tests {
         assert_eq!(grouped(1_234_567), "1,234,567");
         assert_eq!(mbits(25_123_000_000.0), "25,123");
         assert_eq!(mbits(8_400_000.0), "8.40");
+    }
+
+    #[test]
+    fn a_short_time_is_not_zero() {
+        let times = [35, 1500, 12_340, 123_400].map(milliseconds);
+        assert_eq!(times, ["0.035 ms", "1.50 ms", "12.3 ms", "123 ms"]);
     }
 }

@@ -179,7 +179,7 @@ fn bench_measures_programs_under_the_shim_beside_a_bare_relay() {
     let output = Command::new(SWIFTWATER)
         .current_dir(env!("CARGO_TARGET_TMPDIR"))
         .args(["bench", "--series", series, "--sizes", "64,64k", "--cpus", "1", "--seconds", "0.05"])
-        .args(["--repeat", "1", "--json", "-"])
+        .args(["--repeat", "1", "--json"])
         .output()
         .expect("the command starts");
     assert_success("bench", &output);

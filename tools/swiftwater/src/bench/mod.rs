@@ -10,7 +10,7 @@ mod series;
 mod table;
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use thiserror::Error;
 
 use crate::args::BenchArgs;
+use crate::output::{Json, OutputError, note, print};
 use crate::run::find_shim;
 use crate::{host, interrupt};
 use plan::{Cell, Plan, PlanError};
@@ -39,8 +40,11 @@ pub(crate) enum BenchError {
     /// Ctrl-C cannot be caught.
     #[error("cannot listen for Ctrl-C: {0}")]
     Signal(#[from] ctrlc::Error),
-    /// A result cannot be written.
-    #[error("cannot write {}: {source}; choose another file with --json or --html", path.display())]
+    /// The results cannot be written.
+    #[error(transparent)]
+    Output(#[from] OutputError),
+    /// The page cannot be written.
+    #[error("cannot write {}: {source}; choose another file with --html", path.display())]
     Write {
         /// Where.
         path: PathBuf,
@@ -63,23 +67,27 @@ pub(crate) enum BenchError {
 
 /// Runs the command.
 pub(crate) fn run(args: &BenchArgs) -> Result<(), BenchError> {
+    let json = match args.json.to {
+        None => Json::file(Path::new(JSON_FILE))?,
+        Some(_) => args.json.open()?,
+    };
     interrupt::listen()?;
     let shim = find_shim();
     let plan = Plan::new(args, host::allowed_processors().len(), shim.is_ok())?;
     if let (true, Err(reason)) = (args.series.is_empty(), &shim) {
-        eprintln!("swiftwater bench: without sctp-sockets: {reason}");
+        note(format_args!("swiftwater bench: without sctp-sockets: {reason}"));
     }
     let runner = Runner::new(shim).map_err(BenchError::Program)?;
     let conditions = Conditions::here(plan.seconds);
-    eprintln!(
+    note(format_args!(
         "swiftwater bench: {} runs of {:.2} s, about {}; Ctrl-C prints what there is so far",
         plan.runs(),
         plan.seconds,
         humantime::format_duration(Duration::from_secs(plan.total_s().ceil() as u64))
-    );
+    ));
     let mut failures = Vec::new();
     let rows = measure(&plan, &runner, &conditions, &mut failures);
-    publish(args, &rows, &conditions)?;
+    publish(args, json, &rows, &conditions)?;
     match failures.first() {
         Some((cell, reason)) => Err(BenchError::Runs {
             failed: failures.len(),
@@ -145,28 +153,27 @@ fn name(cell: &Cell) -> String {
     )
 }
 
-/// The table on the terminal, and the two files.
-fn publish(args: &BenchArgs, rows: &[Row], conditions: &Conditions) -> Result<(), BenchError> {
-    let json_path = args.json.clone().unwrap_or_else(|| JSON_FILE.into());
+/// The table on the terminal, the array and the page.
+fn publish(
+    args: &BenchArgs,
+    mut json: Json,
+    rows: &[Row],
+    conditions: &Conditions,
+) -> Result<(), BenchError> {
     let html_path = args.html.clone().unwrap_or_else(|| HTML_FILE.into());
-    let mut json =
-        serde_json::to_string_pretty(rows).map_err(|error| write_error(&json_path, error.into()))?;
-    json.push('\n');
     let html = page::render(rows, conditions).map_err(|error| write_error(&html_path, error.into()))?;
+    json.write(&rows)?;
     let table = table::render(rows);
-    let json_to_stdout = json_path.as_os_str() == "-";
-    // Standard output carries either the table or the JSON, never both.
-    let shown = if json_to_stdout {
-        eprint!("{table}");
-        io::stdout().write_all(json.as_bytes())
-    } else {
-        write_file(&json_path, &json)?;
-        io::stdout().write_all(table.as_bytes())
-    };
-    shown.map_err(|error| write_error(Path::new("standard output"), error))?;
+    match json.leaves_text() {
+        true => print(&table)?,
+        false => note(format_args!("{table}")),
+    }
     write_file(&html_path, &html)?;
-    let files = if json_to_stdout { String::new() } else { format!("{} and ", json_path.display()) };
-    eprintln!("\nwritten: {files}{}; open the page in a browser", html_path.display());
+    let files = match &json {
+        Json::File(path, _) => format!("{} and ", path.display()),
+        _ => String::new(),
+    };
+    note(format_args!("\nwritten: {files}{}; open the page in a browser", html_path.display()));
     Ok(())
 }
 

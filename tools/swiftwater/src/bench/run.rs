@@ -18,6 +18,7 @@ use thiserror::Error;
 use super::plan::{Cell, processors};
 use crate::args::{PeerArgs, PeerCommand};
 use crate::host;
+use crate::output::print;
 use crate::perf::client::{self, ClientConfig, Outcome};
 use crate::perf::server::{Server, ServerConfig, ServerEvent};
 use crate::perf::spec::{Carrier, Spec};
@@ -301,6 +302,5 @@ fn send(port: u16, spec: &str, seconds: f64) -> Result<(), String> {
 
 fn print_line(what: &impl Serialize) -> Result<(), String> {
     let line = serde_json::to_string(what).map_err(|error| error.to_string())?;
-    println!("{line}");
-    Ok(())
+    print(&(line + "\n")).map_err(|error| error.to_string())
 }

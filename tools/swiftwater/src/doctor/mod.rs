@@ -15,6 +15,8 @@ use clap::Args;
 use serde::Serialize;
 use swiftwater_daemon::Place;
 
+use crate::failure::Failure;
+use crate::output::{JsonArgs, print};
 use crate::run;
 use files::Files;
 use trial::Trial;
@@ -32,9 +34,8 @@ Examples:
   swiftwater doctor --json | jq '.[] | select(.state != \"ok\")'
   swiftwater doctor > /dev/null && swiftwater run -- PROGRAM")]
 pub(crate) struct DoctorArgs {
-    /// Print one JSON array and nothing else (its keys: docs/json.md).
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub json: JsonArgs,
     /// One of the trials, in a process of its own.
     #[arg(long, hide = true, value_enum)]
     pub trial: Option<Trial>,
@@ -77,18 +78,22 @@ impl Finding {
 }
 
 /// Examines the host and prints what is found. An error: something fails.
-pub(crate) fn run(args: &DoctorArgs) -> Result<(), String> {
+pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {
     if let Some(trial) = args.trial {
-        return trial.run();
+        return Ok(trial.run()?);
     }
+    let mut json = args.json.open()?;
     let findings = examine();
-    match args.json {
-        true => println!("{}", serde_json::to_string_pretty(&findings).map_err(|error| error.to_string())?),
-        false => print(&findings),
+    json.write(&findings)?;
+    if json.leaves_text() {
+        print(&text(&findings))?;
     }
     match findings.iter().filter(|finding| finding.state == State::Fails).count() {
         0 => Ok(()),
-        count => Err(format!("programs get no SCTP sockets here: {count} of {} checks fail", findings.len())),
+        count => {
+            Err(format!("programs get no SCTP sockets here: {count} of {} checks fail", findings.len())
+                .into())
+        }
     }
 }
 
@@ -112,16 +117,18 @@ fn examine() -> Vec<Finding> {
     findings
 }
 
-fn print(findings: &[Finding]) {
+fn text(findings: &[Finding]) -> String {
+    let mut out = String::new();
     for Finding { check, state, found, advice } in findings {
         let state = match state {
             State::Ok => "ok",
             State::Note => "note",
             State::Fails => "fails",
         };
-        println!("{state:<6} {check:<16} {found}");
+        out += &format!("{state:<6} {check:<16} {found}\n");
         if let Some(advice) = advice {
-            println!("{:<24}{advice}", "");
+            out += &format!("{:<24}{advice}\n", "");
         }
     }
+    out
 }

@@ -6,6 +6,7 @@ use rustix::process::{Resource, getrlimit};
 use swiftwater_daemon::{Description, NoDaemon, Place};
 
 use super::Finding;
+use crate::daemon::stop::explain;
 
 /// What each socket of a program costs the daemon: its end of the carrier, and the page.
 const DESCRIPTORS_PER_SOCKET: u64 = 2;
@@ -69,7 +70,7 @@ pub(super) fn daemon(place: &Place, answer: Result<Description, NoDaemon>) -> Fi
         Err(NoDaemon::Absent) => Finding::ok(CHECK, format!("none at {place}; `swiftwater run` starts one")),
         Err(error) => Finding::fails(
             CHECK,
-            format!("at {place}: {error}"),
+            format!("at {place}: {}", explain(place, &error)),
             "end it, or choose another place: SWIFTWATER_DAEMON=@NAME names one for `swiftwater run`",
         ),
     }

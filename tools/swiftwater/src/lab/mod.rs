@@ -5,7 +5,7 @@ mod page;
 mod row;
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,6 +17,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use thiserror::Error;
 
 use crate::args::LabArgs;
+use crate::output::{Json, OutputError, note, print};
 use crate::trace::file::{TraceFileError, VirtualTrace};
 use crate::{host, interrupt};
 use row::Row;
@@ -57,12 +58,9 @@ pub(crate) enum LabError {
     /// A trace cannot be written.
     #[error(transparent)]
     Trace(#[from] TraceFileError),
-    /// Standard output is gone.
-    #[error("cannot print the results: {0}")]
-    Print(io::Error),
-    /// A result is no JSON.
-    #[error("the results cannot be written as JSON: {0}")]
-    Json(#[from] serde_json::Error),
+    /// The results cannot be written.
+    #[error(transparent)]
+    Output(#[from] OutputError),
 }
 
 /// A case, and where it is captured and traced to.
@@ -75,12 +73,13 @@ struct Job {
 /// Runs the command.
 pub(crate) fn run(args: &LabArgs) -> Result<(), LabError> {
     if args.list {
-        return list().map_err(LabError::Print);
+        return Ok(print(&list())?);
     }
+    let json = args.json.open()?;
     interrupt::listen()?;
     if let Some(name) = args.live {
         let outcomes = live::run(name, args.seconds)?;
-        return print(args, live::name(name), None, &outcomes);
+        return print_outcomes(json, live::name(name), None, &outcomes);
     }
     let name = args.experiment.as_deref().unwrap_or_default();
     let experiment = experiment::find(name).ok_or_else(|| LabError::Unknown(name.to_owned()))?;
@@ -90,41 +89,37 @@ pub(crate) fn run(args: &LabArgs) -> Result<(), LabError> {
         let page = page::render(experiment, &outcomes);
         fs::write(path, page).map_err(|error| write_error(path, &error))?;
     }
-    print(args, experiment.name, Some(args.seed), &outcomes)?;
+    print_outcomes(json, experiment.name, Some(args.seed), &outcomes)?;
     let files = jobs.iter().flat_map(|job| [job.capture.as_deref(), job.qlog.as_deref()]).flatten();
     for path in args.plot.as_deref().into_iter().chain(files).filter(|path| path.exists()) {
-        eprintln!("written: {}", path.display());
+        note(format_args!("written: {}", path.display()));
     }
     Ok(())
 }
 
-/// Prints outcomes as a table or as JSON.
-fn print(
-    args: &LabArgs,
+/// Prints outcomes as a table, as JSON, or as both.
+fn print_outcomes(
+    mut json: Json,
     experiment: &'static str,
     seed: Option<u64>,
     outcomes: &[Outcome],
 ) -> Result<(), LabError> {
-    let text = if args.json {
-        let rows: Vec<Row<'_>> = outcomes.iter().map(|outcome| Row::new(experiment, seed, outcome)).collect();
-        serde_json::to_string_pretty(&rows)? + "\n"
-    } else {
-        table(outcomes)
-    };
-    io::stdout().write_all(text.as_bytes()).map_err(LabError::Print)?;
+    let rows: Vec<Row<'_>> = outcomes.iter().map(|outcome| Row::new(experiment, seed, outcome)).collect();
+    json.write(&rows)?;
+    if json.leaves_text() {
+        print(&table(outcomes))?;
+    }
     if outcomes.iter().any(|outcome| outcome.interrupted) {
-        eprintln!("interrupted: these figures are of the time until then");
+        note(format_args!("interrupted: these figures are of the time until then"));
     }
     Ok(())
 }
 
-fn list() -> io::Result<()> {
+/// The names of the experiments and what they are about.
+fn list() -> String {
     let width = experiment::ALL.iter().map(|experiment| experiment.name.len()).max().unwrap_or(0);
-    let mut out = io::stdout().lock();
-    for experiment in &experiment::ALL {
-        writeln!(out, "{:width$}  {}", experiment.name, experiment.about)?;
-    }
-    Ok(())
+    let line = |experiment: &Experiment| format!("{:width$}  {}\n", experiment.name, experiment.about);
+    experiment::ALL.iter().map(line).collect()
 }
 
 /// The cases that were asked for.

@@ -13,6 +13,7 @@ use swiftwater::{
 };
 
 use super::{Dialogue, Incoming, LoadError, Outgoing, read_every_byte};
+use crate::output::note;
 use crate::perf::spec::{Carrier, Spec};
 
 /// How often a sender looks whether all is acknowledged, at its end.
@@ -57,7 +58,7 @@ pub(crate) fn carrier(spec: &Spec, local_addresses: &[IpAddr]) -> Result<Carrier
 
 fn tell_advice(stack: &Stack) {
     if let Some(advice) = stack.advice() {
-        eprintln!("swiftwater: {advice}");
+        note(format_args!("swiftwater: {advice}"));
     }
 }
 

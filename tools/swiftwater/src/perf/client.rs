@@ -170,6 +170,14 @@ pub(crate) enum ClientError {
         /// What the system said.
         source: io::Error,
     },
+    /// A local address is another host's.
+    #[error("cannot send from {address}: {source}; give -B addresses of this host: `ip address` lists them")]
+    Local {
+        /// Which.
+        address: IpAddr,
+        /// What the system said.
+        source: io::Error,
+    },
     /// Nobody listens.
     #[error(
         "cannot reach a server at {address}: {source}; start `swiftwater perf server` there and open TCP port {port} in its firewall",
@@ -204,6 +212,9 @@ pub(crate) enum ClientError {
 /// Runs the test and tells each interval as the server reports it.
 pub(crate) fn run(config: &ClientConfig, observe: &mut dyn FnMut(Interval)) -> Result<Outcome, ClientError> {
     config.spec.check()?;
+    for &address in &config.local_addresses {
+        sockets::check_local(address).map_err(|source| ClientError::Local { address, source })?;
+    }
     let (mut control, remote) = reach(config)?;
     let mut spec = config.spec.clone();
     if spec.method.protocol() == Protocol::Sctp && spec.link != Carrier::Udp {

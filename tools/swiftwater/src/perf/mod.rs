@@ -15,6 +15,7 @@ use thiserror::Error;
 
 use crate::args::{ClientArgs, Mode, PerfCommand, ServerArgs};
 use crate::interrupt;
+use crate::output::{Json, JsonArgs, OutputError, note};
 use crate::trace::file::{TraceFile, TraceFileError};
 use client::{ClientConfig, ClientError};
 use report::Row;
@@ -45,8 +46,8 @@ pub(crate) enum PerfError {
     #[error("cannot listen for Ctrl-C: {0}")]
     Signal(#[from] ctrlc::Error),
     /// The result cannot be printed.
-    #[error("cannot print the result: {0}")]
-    Print(#[from] io::Error),
+    #[error(transparent)]
+    Output(#[from] OutputError),
 }
 
 /// Runs the command.
@@ -68,71 +69,84 @@ fn serve(args: &ServerArgs) -> Result<(), PerfError> {
         link: args.link,
         trace: trace.as_ref().map(TraceFile::sink),
     };
+    let mut report = Report::new(&args.json)?;
     let mut server = Server::bind(config)?;
-    let mut out = io::stdout();
-    if !args.json {
-        let address = server.local_address()?;
-        writeln!(out, "swiftwater: waiting for tests on {address}; Ctrl-C ends")?;
-    }
-    let mut rows = Vec::new();
-    let mut printed = Ok(());
+    server.check_udp_port()?;
+    let address = server.local_address().map_err(ServerError::from)?;
+    report.tell(|out| writeln!(out, "swiftwater: waiting for tests on {address}; Ctrl-C ends"));
     let mut running = None;
     server.run(args.once.then_some(1), None, &mut |event| {
         match &event {
             ServerEvent::Started(_, spec) => running = Some(spec.clone()),
             ServerEvent::Interval(interval) => {
-                rows.extend(running.as_ref().map(|spec| Row::of_interval(spec, interval)));
+                report.rows.extend(running.as_ref().map(|spec| Row::of_interval(spec, interval)));
             }
-            ServerEvent::Served(served) => rows.push(Row::of_served(served)),
+            ServerEvent::Served(served) => report.rows.push(Row::of_served(served)),
+            ServerEvent::Failed(client, reason) if !report.json.leaves_text() => {
+                note(format_args!("swiftwater: the test of {client} failed: {reason}"));
+            }
             ServerEvent::Failed(..) => {}
         }
-        if !args.json {
-            printed = report::tell_server_event(&mut out, &event);
-        } else if let ServerEvent::Failed(client, reason) = &event {
-            eprintln!("swiftwater: the test of {client} failed: {reason}");
-        }
+        report.tell(|out| report::tell_server_event(out, &event));
     })?;
     trace.map_or(Ok(()), TraceFile::finish)?;
-    printed?;
-    if args.json {
-        report::print_json(&mut out, &rows)?;
-    }
-    Ok(())
+    Ok(report.finish()?)
 }
 
 fn ask(args: ClientArgs) -> Result<(), PerfError> {
-    let json = args.json;
     if args.qlog.is_some() && args.proto != Protocol::Sctp {
         return Err(PerfError::NothingToTrace);
     }
     let trace = args.qlog.as_ref().map(|path| TraceFile::create(path, "swiftwater perf client", "client"));
     let trace = trace.transpose()?;
+    let mut report = Report::new(&args.json)?;
     let mut config = config_of(args);
     config.trace = trace.as_ref().map(TraceFile::sink);
-    let mut out = io::stdout();
-    let mut rows = Vec::new();
-    let mut printed = Ok(());
-    if !json {
-        report::tell_test(&mut out, &config)?;
-    }
+    report.tell(|out| report::tell_test(out, &config));
     let outcome = client::run(&config, &mut |interval| {
-        rows.push(Row::of_interval(&config.spec, &interval));
-        if !json {
-            printed = report::tell_interval(&mut out, &interval);
-        }
+        report.rows.push(Row::of_interval(&config.spec, &interval));
+        report.tell(|out| report::tell_interval(out, &interval));
     });
     // What led to a failure is what a trace is for.
     trace.map_or(Ok(()), TraceFile::finish)?;
-    let outcome = outcome?;
-    printed?;
-    rows.extend(outcome.paths.iter().map(|path| Row::of_path(&config.spec, &outcome, path)));
-    rows.push(Row::of_outcome(&config.spec, &outcome));
-    if json {
-        report::print_json(&mut out, &rows)?
-    } else {
-        report::tell_outcome(&mut out, &config.spec, &outcome)?
+    let outcome = match outcome {
+        // The report has ended the test itself, and says why.
+        Err(ClientError::Interrupted) if report.told.is_err() => return Ok(report.finish()?),
+        outcome => outcome?,
+    };
+    report.rows.extend(outcome.paths.iter().map(|path| Row::of_path(&config.spec, &outcome, path)));
+    report.rows.push(Row::of_outcome(&config.spec, &outcome));
+    report.tell(|out| report::tell_outcome(out, &config.spec, &outcome));
+    Ok(report.finish()?)
+}
+
+/// What a test prints: lines while it runs, and an array at its end.
+struct Report {
+    json: Json,
+    rows: Vec<Row>,
+    /// Whether all lines could be written so far.
+    told: Result<(), OutputError>,
+}
+
+impl Report {
+    fn new(json: &JsonArgs) -> Result<Self, OutputError> {
+        Ok(Report { json: json.open()?, rows: Vec::new(), told: Ok(()) })
     }
-    Ok(())
+
+    /// Prints lines, unless standard output is for JSON. A test ends early once nobody can read of it.
+    fn tell(&mut self, write: impl FnOnce(&mut io::Stdout) -> io::Result<()>) {
+        if self.json.leaves_text() && self.told.is_ok() {
+            self.told = write(&mut io::stdout()).map_err(OutputError::from);
+            if self.told.is_err() {
+                interrupt::give_up();
+            }
+        }
+    }
+
+    fn finish(mut self) -> Result<(), OutputError> {
+        self.told?;
+        self.json.write(&self.rows)
+    }
 }
 
 fn config_of(args: ClientArgs) -> ClientConfig {

@@ -221,12 +221,6 @@ pub(crate) fn series_name(spec: &Spec) -> String {
     }
 }
 
-/// Prints the array.
-pub(crate) fn print_json(out: &mut impl Write, rows: &[impl Serialize]) -> io::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, rows)?;
-    writeln!(out)
-}
-
 /// Says what is about to be measured.
 pub(crate) fn tell_test(out: &mut impl Write, config: &ClientConfig) -> io::Result<()> {
     let end = match config.count {

@@ -1,7 +1,7 @@
 //! The end that receives, counts and answers.
 
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -73,10 +73,16 @@ pub(crate) enum ServerEvent {
 #[derive(Debug, Error)]
 pub(crate) enum ServerError {
     /// The port cannot be had.
-    #[error(
-        "cannot listen on {address}: {source}; stop the other program there or choose another port with --port"
-    )]
+    #[error("cannot listen on {address}: {source}; {advice}", advice = advice("--port", source))]
     Bind {
+        /// Where.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The UDP port cannot be had.
+    #[error("cannot bind UDP port {port} on {ip}: {source}; {advice}", port = address.port(), ip = address.ip(), advice = advice("--udp-port", source))]
+    Udp {
         /// Where.
         address: SocketAddr,
         /// What the system said.
@@ -85,6 +91,22 @@ pub(crate) enum ServerError {
     /// The system failed later.
     #[error("the server had to stop: {0}")]
     Io(#[from] io::Error),
+}
+
+/// Says what to do about an address and port that cannot be had, which `option` chooses.
+fn advice(option: &str, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            format!(
+                "stop the other program there (`ss -tulpn` as root lists them), or choose another port with {option}"
+            )
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            "give -B addresses of this host: `ip address` lists them".to_owned()
+        }
+        io::ErrorKind::PermissionDenied => format!("choose a port above 1023 with {option}, or be root"),
+        _ => format!("choose another address with -B or another port with {option}"),
+    }
 }
 
 /// A server that listens.
@@ -102,11 +124,24 @@ impl Server {
         let mut bound = sockets::listen(address, None);
         if config.addresses.is_empty() && bound.as_ref().is_err_and(|e| e.kind() != io::ErrorKind::AddrInUse)
         {
-            bound =
-                sockets::listen(SocketAddr::new(std::net::Ipv4Addr::UNSPECIFIED.into(), config.port), None);
+            bound = sockets::listen(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), config.port), None);
         }
         let listener = bound.map_err(|source| ServerError::Bind { address, source })?;
         Ok(Self { listener, config, tests: 0 })
+    }
+
+    /// Checks that the UDP port of later tests is free, where they need it.
+    pub(crate) fn check_udp_port(&self) -> Result<(), ServerError> {
+        if self.config.link == Carrier::Raw {
+            return Ok(());
+        }
+        let any = [IpAddr::V4(Ipv4Addr::UNSPECIFIED)];
+        let addresses = if self.config.addresses.is_empty() { &any[..] } else { &self.config.addresses };
+        for &address in addresses {
+            let address = SocketAddr::new(address, self.config.udp_port);
+            sockets::bind_udp(address, None).map_err(|source| ServerError::Udp { address, source })?;
+        }
+        Ok(())
     }
 
     /// Where it listens.

@@ -4,13 +4,16 @@ mod row;
 mod table;
 
 use std::collections::HashMap;
-use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use swiftwater_daemon::{Place, Status};
 
+use crate::daemon::stop::explain;
+use crate::failure::Failure;
+use crate::output::{Json, JsonArgs, OutputError, print};
 use crate::units::parse_seconds;
 
 /// Clears a terminal.
@@ -36,9 +39,8 @@ pub(crate) struct StatusArgs {
     /// Show it again every so many seconds, with the rates meanwhile.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = parse_seconds)]
     pub watch: Option<f64>,
-    /// Print a JSON array of flat objects and nothing else (its keys: docs/json.md).
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub json: JsonArgs,
 }
 
 /// What an association has carried in a second.
@@ -76,19 +78,17 @@ impl Sample {
 }
 
 /// Shows what there is, once or until the user has seen enough.
-pub(crate) fn run(args: &StatusArgs) -> Result<(), String> {
+pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
+    let mut json = args.json.open()?;
     let place = args.place.as_deref().map_or_else(Place::from_environment, Place::from);
     let mut before: Option<Sample> = None;
     loop {
-        let status =
-            place.status().map_err(|error| format!("no status from a daemon at {place}: {error}"))?;
+        let status = place
+            .status()
+            .map_err(|error| format!("no status from a daemon at {place}: {}", explain(&place, &error)))?;
         let sample = Sample::of(&status, Instant::now());
         let rates = before.as_ref().map(|before| sample.rates_since(before)).unwrap_or_default();
-        match show(&shown(args, &status, &rates)?) {
-            // Whoever read it has seen enough.
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
-            shown => shown.map_err(|error| error.to_string())?,
-        }
+        show(args, &mut json, &status, &rates)?;
         before = Some(sample);
         match args.watch {
             Some(seconds) => thread::sleep(Duration::from_secs_f64(seconds)),
@@ -97,27 +97,25 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), String> {
     }
 }
 
-fn shown(args: &StatusArgs, status: &Status, rates: &HashMap<u32, Rates>) -> Result<String, String> {
-    let json = |text: Result<String, serde_json::Error>| {
-        text.map(|text| text + "\n").map_err(|error| error.to_string())
-    };
-    let rows = || row::of(status, rates);
-    match (args.json, args.watch.is_some()) {
-        (true, true) => json(serde_json::to_string(&rows())),
-        (true, false) => json(serde_json::to_string_pretty(&rows())),
-        (false, true) if io::stdout().is_terminal() => Ok(format!("{CLEAR}{}", table::of(status, rates))),
-        (false, _) => Ok(table::of(status, rates)),
+fn show(
+    args: &StatusArgs,
+    json: &mut Json,
+    status: &Status,
+    rates: &HashMap<u32, Rates>,
+) -> Result<(), OutputError> {
+    match args.watch {
+        Some(_) => json.write_line(&row::of(status, rates))?,
+        None => json.write(&row::of(status, rates))?,
     }
-}
-
-fn show(text: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()
+    if !json.leaves_text() {
+        return Ok(());
+    }
+    let clear = if args.watch.is_some() && io::stdout().is_terminal() { CLEAR } else { "" };
+    print(&format!("{clear}{}", table::of(status, rates)))
 }
 
 /// The name of a process, if it is still there.
-fn process_name(process: i32) -> Option<String> {
+pub(crate) fn process_name(process: i32) -> Option<String> {
     let name = std::fs::read_to_string(format!("/proc/{process}/comm")).ok()?;
     Some(name.trim_end().to_owned())
 }

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use swiftwater_daemon::{AssociationStatus, PathStatus, SocketStatus, Status};
 
 use super::{Rates, association_state, process_name, socket_state};
-use crate::units::{grouped, mbits};
+use crate::units::{grouped, mbits, milliseconds};
 
 /// In front of an association of a one-to-many socket, as `ss` has it.
 const BRANCH: &str = "`- ";
@@ -126,7 +126,7 @@ fn carried(association: &AssociationStatus, rates: Option<&Rates>) -> String {
 fn path(path: &PathStatus) -> String {
     let from = path.local.map_or(String::new(), |local| format!("{local} "));
     let primary = if path.primary { " primary" } else { "" };
-    let rtt = path.srtt_us.map_or("not measured".into(), |us| format!("{:.1} ms", us as f64 / 1000.0));
+    let rtt = path.srtt_us.map_or("not measured".into(), milliseconds);
     let pacing = path
         .pacing_bytes_per_s
         .map_or(String::new(), |rate| format!("  pacing {} Mbit/s", mbits(rate as f64 * 8.0)));
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(lines[2], ["`-", "ESTAB", "10", "20", "192.0.2.1,198.51.100.1:7", "192.0.2.2:9"]);
         assert!(text.contains("sent 2 messages, 1,000 bytes, 1 chunks again"), "{text}");
         assert!(text.contains("now 8.00 Mbit/s out"), "{text}");
-        assert!(text.contains("path -> 192.0.2.2  active primary  rtt 1.5 ms"), "{text}");
+        assert!(text.contains("path -> 192.0.2.2  active primary  rtt 1.50 ms"), "{text}");
         assert!(text.contains("path -> 198.51.100.2  inactive  rtt"), "{text}");
     }
 

@@ -25,6 +25,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use crate::output::OutputError;
 use args::{Select, TraceCommand};
 use reader::{Entry, ReadError};
 
@@ -52,7 +53,10 @@ pub(crate) enum TraceError {
     /// The figure cannot be drawn.
     #[error("cannot draw the figure: {0}")]
     Draw(String),
-    /// The result cannot be written.
+    /// Standard output cannot be written.
+    #[error(transparent)]
+    Output(#[from] OutputError),
+    /// The figure cannot be written.
     #[error("cannot write {path}: {source}", path = path.display())]
     Write {
         /// Where.

@@ -1,7 +1,7 @@
 //! `swiftwater trace show`: events as lines.
 
 use std::fmt::Write as _;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 
 use super::args::ShowArgs;
@@ -9,6 +9,7 @@ use super::names;
 use super::reader::{Body, Entry, Reader};
 use super::schema::{Chunk, MetricsUpdated, NAMESPACE, Packet};
 use super::{ReadError, TraceError};
+use crate::output::{OutputError, note};
 
 /// The names of all events, without their namespace.
 pub(super) const NAMES: [&str; 15] = [
@@ -45,12 +46,7 @@ pub(super) fn run(args: &ShowArgs, out: &mut impl Write) -> Result<(), TraceErro
             printed = true;
             text.clear();
             write_line(&entry, &mut text);
-            match out.write_all(text.as_bytes()) {
-                Ok(()) => {}
-                // Whoever read the lines, `head` for one, has enough.
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-                Err(source) => return Err(TraceError::Write { path: "standard output".into(), source }),
-            }
+            out.write_all(text.as_bytes()).map_err(OutputError::from)?;
         }
     }
     if reader.is_cut_off() {
@@ -65,10 +61,10 @@ pub(super) fn run(args: &ShowArgs, out: &mut impl Write) -> Result<(), TraceErro
 
 /// Says that the end is missing.
 pub(super) fn warn_cut_off(path: &Path) {
-    eprintln!(
+    note(format_args!(
         "swiftwater: {} ends in the middle of a record: the program that wrote it was stopped",
         path.display()
-    );
+    ));
 }
 
 /// One event as a line.

@@ -88,7 +88,8 @@ impl End {
 
     /// The port that a server says it waits on, once it does.
     fn port(&mut self) -> Result<Option<String>, LiveError> {
-        let Some(stdout) = self.0.stdout.take() else { return Ok(None) };
+        // The pipe stays open: a server that nobody reads any more ends.
+        let Some(stdout) = self.0.stdout.as_mut() else { return Ok(None) };
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line)?;
         let address = line.split(';').next().and_then(|words| words.rsplit(' ').next());

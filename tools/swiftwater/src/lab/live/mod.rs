@@ -12,6 +12,7 @@ use thiserror::Error;
 
 use crate::args::LiveName;
 use crate::interrupt;
+use crate::output::note;
 use crate::stats::median;
 use measure::Measurement;
 use testbed::Testbed;
@@ -151,7 +152,7 @@ pub(super) fn run(name: LiveName, seconds: Option<f64>) -> Result<Vec<Outcome>, 
         && series.contains(&MPTCP)
         && let Err(error) = testbed.allow_mptcp()
     {
-        eprintln!("without MPTCP: {error}");
+        note(format_args!("without MPTCP: {error}"));
         series.retain(|series| *series != MPTCP);
     }
     let seconds = seconds.unwrap_or(SECONDS);
@@ -182,7 +183,7 @@ fn measure_all(
                 Ok(None) => return Ok(()),
                 // The kernel's now and then delivers nothing more of what it has taken.
                 Err(error @ LiveError::End { .. }) if series == MPTCP => {
-                    bar.suspend(|| eprintln!("left out: {error}"));
+                    bar.suspend(|| note(format_args!("left out: {error}")));
                 }
                 Err(error) => return Err(error),
             }

@@ -14,6 +14,7 @@ use std::path::Path;
 use super::args::{PlotArgs, Select};
 use super::reader::{Body, Entry, Reader};
 use super::{ReadError, TraceError, show};
+use crate::output::print;
 use columns::Columns;
 
 /// Most figures in one drawing; the paths with the most events get one.
@@ -78,11 +79,11 @@ pub(super) fn run(args: &PlotArgs) -> Result<(), TraceError> {
     };
     fs::write(&output, text).map_err(|source| TraceError::Write { path: output.clone(), source })?;
     let count = drawing.figures.len();
-    println!("{}: {count} path{}", output.display(), if count == 1 { "" } else { "s" });
+    let mut said = format!("{}: {count} path{}\n", output.display(), if count == 1 { "" } else { "s" });
     if drawing.left_out > 0 {
-        println!("{} more paths with fewer events; name one with --association", drawing.left_out);
+        said += &format!("{} more paths with fewer events; name one with --association\n", drawing.left_out);
     }
-    Ok(())
+    Ok(print(&said)?)
 }
 
 fn format_of(output: &Path) -> Result<Format, TraceError> {

@@ -1,15 +1,23 @@
 //! `swiftwater daemon`: the executive as a service for programs under `swiftwater run`.
 
+pub(crate) mod stop;
+
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use swiftwater::Options;
-use swiftwater_daemon::{Daemon, DaemonOptions, Place};
+use swiftwater_daemon::{Daemon, DaemonError, DaemonOptions, Place};
 
 use crate::activation;
 use crate::args::DEFAULT_PORT;
+use crate::failure::Failure;
+use crate::output::note;
 use crate::perf::spec::Carrier;
+use crate::sockets;
 use crate::units::parse_seconds;
+use stop::StopArgs;
 
 /// The service.
 #[derive(Debug, Args)]
@@ -23,8 +31,12 @@ with a network of its own has a daemon of its own. A service manager may make th
 
 Examples:
   swiftwater daemon                     SCTP in UDP port 9899; other hosts must use the same port
-  swiftwater daemon --link raw          directly over IP, as root")]
+  swiftwater daemon --link raw          directly over IP, as root
+  swiftwater daemon stop                end the one that runs")]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct DaemonArgs {
+    #[command(subcommand)]
+    pub command: Option<DaemonCommand>,
     /// Where programs find it: @ and an abstract name, or a path; they are told by SWIFTWATER_DAEMON [default: @swiftwater].
     #[arg(long, value_name = "PLACE")]
     pub place: Option<String>,
@@ -46,8 +58,18 @@ pub(crate) struct DaemonArgs {
     pub detach: bool,
 }
 
+/// What else can be done with a daemon.
+#[derive(Debug, Subcommand)]
+pub(crate) enum DaemonCommand {
+    /// End the daemon that runs, and wait until it has ended.
+    Stop(StopArgs),
+}
+
 /// Serves until it is killed, or idle for as long as it was told.
-pub(crate) fn run(args: &DaemonArgs) -> Result<(), String> {
+pub(crate) fn run(args: &DaemonArgs) -> Result<(), Failure> {
+    if let Some(DaemonCommand::Stop(args)) = &args.command {
+        return stop::run(args);
+    }
     if args.detach {
         // One that leads a session already has left.
         let _ = rustix::process::setsid();
@@ -67,9 +89,23 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<(), String> {
         Some(listener) => Daemon::behind(listener, &options),
         None => Daemon::bind(&options),
     };
-    let daemon = daemon.map_err(|error| error.to_string())?;
-    eprintln!("swiftwater daemon: at {}: {}", options.place, daemon.description());
-    daemon.run().map_err(|error| error.to_string())
+    let daemon = daemon.map_err(|error| reason(args, &error))?;
+    note(format_args!("swiftwater daemon: at {}: {}", options.place, daemon.description()));
+    Ok(daemon.run().map_err(|error| error.to_string())?)
+}
+
+/// Says why a daemon cannot start, with the option that helps.
+fn reason(args: &DaemonArgs, error: &DaemonError) -> String {
+    let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, args.udp_port));
+    let is_taken = || sockets::bind_udp(any, None).is_err_and(|error| error.kind() == ErrorKind::AddrInUse);
+    match error {
+        DaemonError::Stack(_) if args.link != Carrier::Raw && is_taken() => format!(
+            "UDP port {port} is in use: stop the program that has it (`ss -ulpn 'sport = :{port}'` as root names it), \
+             or choose another port with --udp-port, here and at every peer",
+            port = args.udp_port
+        ),
+        error => error.to_string(),
+    }
 }
 
 /// Each socket of a program costs the daemon two descriptors.

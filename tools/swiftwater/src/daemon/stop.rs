@@ -1,0 +1,95 @@
+//! `swiftwater daemon stop`, and which process a daemon is.
+
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use clap::Args;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use rustix::net::sockopt::socket_peercred;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, UCred};
+use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use swiftwater_daemon::{NoDaemon, Place};
+
+use crate::failure::Failure;
+use crate::output::print;
+
+/// A daemon ends within this time of being asked to.
+const STOP_WAIT: Duration = Duration::from_secs(15);
+/// The name that the kernel gives to processes of this command begins so.
+const COMMAND: &str = "swiftwater";
+
+/// Which daemon is to end.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  swiftwater daemon stop                  end the daemon that `swiftwater run` has started
+  swiftwater daemon stop --place @lab     end another one")]
+pub(crate) struct StopArgs {
+    /// Where the daemon is: @ and an abstract name, or a path [default: SWIFTWATER_DAEMON, or @swiftwater].
+    #[arg(long, value_name = "PLACE")]
+    pub place: Option<String>,
+}
+
+/// Sends SIGTERM to the daemon and waits until its process has ended.
+pub(super) fn run(args: &StopArgs) -> Result<(), Failure> {
+    let place = args.place.as_deref().map_or_else(Place::from_environment, Place::from);
+    let daemon = peer(&place).map_err(|error| format!("no daemon answers at {place}: {error}"))?;
+    let process = daemon.pid.as_raw_nonzero();
+    let failed = |error| format!("cannot end the daemon at {place}, process {process}: {error}");
+    let handle = pidfd_open(daemon.pid, PidfdFlags::empty()).map_err(|e| failed(io::Error::from(e)))?;
+    // Only now is the number certain to stay that of one process: look at it, and whether it still listens.
+    if !is_daemon(&place, process.get()) || peer(&place).ok().map(|now| now.pid) != Some(daemon.pid) {
+        let name =
+            crate::status::process_name(process.get()).unwrap_or_else(|| "a process that is gone".into());
+        return Err(format!(
+            "the socket at {place} is held by {name}, process {process}, which is no daemon of this command: \
+             if a service manager started it, use `systemctl stop swiftwater.socket swiftwater.service`"
+        )
+        .into());
+    }
+    pidfd_send_signal(&handle, Signal::TERM).map_err(|e| failed(e.into()))?;
+    let mut interest = [PollFd::new(handle.as_fd(), PollFlags::POLLIN)];
+    let timeout = PollTimeout::try_from(STOP_WAIT).unwrap_or(PollTimeout::NONE);
+    match poll(&mut interest, timeout).map_err(|e| failed(e.into()))? {
+        0 => Err(format!(
+            "the daemon at {place}, process {process}, was asked to end {} s ago and still runs; `kill -9 {process}` ends it at once",
+            STOP_WAIT.as_secs()
+        )
+        .into()),
+        _ => Ok(print(&format!("the daemon at {place}, process {process}, has ended\n"))?),
+    }
+}
+
+/// Returns whether a process is the daemon at a place, rather than a service manager that has made its socket.
+fn is_daemon(place: &Place, process: i32) -> bool {
+    let name = fs::read_to_string(format!("/proc/{process}/comm"));
+    name.is_ok_and(|name| name.starts_with(COMMAND))
+        // A copy of this command may have any name.
+        || place.describe().is_ok_and(|description| description.process == process)
+}
+
+/// Returns who listens at a place.
+fn peer(place: &Place) -> io::Result<UCred> {
+    let address = match place {
+        Place::Abstract(name) => SocketAddrUnix::new_abstract_name(name.as_bytes())?,
+        Place::Path(path) => SocketAddrUnix::new(path)?,
+    };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    rustix::net::connect(&socket, &address)?;
+    Ok(socket_peercred(&socket)?)
+}
+
+/// Says why the daemon at a place is of no use to this user, and what to do about it.
+pub(crate) fn explain(place: &Place, error: &NoDaemon) -> String {
+    match (error, peer(place)) {
+        (NoDaemon::Stranger { user }, Ok(daemon)) => format!(
+            "it is process {} of user {user}, and programs trust only daemons of root and of their own user: \
+             `swiftwater daemon stop` ends it, as root or as that user; SWIFTWATER_DAEMON=@NAME names another place",
+            daemon.pid.as_raw_nonzero()
+        ),
+        _ => error.to_string(),
+    }
+}

@@ -1,0 +1,44 @@
+//! How a command fails.
+
+use crate::bench::BenchError;
+use crate::lab::LabError;
+use crate::output::OutputError;
+use crate::perf::PerfError;
+use crate::trace::TraceError;
+
+/// Why a command did not do what it should.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Its results cannot be written.
+    Output(OutputError),
+    /// Anything else, as a sentence for the user.
+    Said(String),
+}
+
+impl From<OutputError> for Failure {
+    fn from(error: OutputError) -> Self {
+        Failure::Output(error)
+    }
+}
+
+impl From<String> for Failure {
+    fn from(sentence: String) -> Self {
+        Failure::Said(sentence)
+    }
+}
+
+/// Keeps failures of the output apart from all others of a command.
+macro_rules! from_errors_with_output {
+    ($($error:ident),+) => {$(
+        impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                match error {
+                    $error::Output(error) => Failure::Output(error),
+                    error => Failure::Said(error.to_string()),
+                }
+            }
+        }
+    )+};
+}
+
+from_errors_with_output!(BenchError, LabError, PerfError, TraceError);

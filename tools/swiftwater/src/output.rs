@@ -1,0 +1,139 @@
+//! Standard output and standard error, which all commands use alike.
+//!
+//! A reader that has gone, such as `head`, ends a command quietly, with the status that a shell reports of a program that
+//! SIGPIPE ended. A full device ends it with a sentence. Notes on standard error never end anything.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Serialize;
+use thiserror::Error;
+
+/// The exit status of a command whose reader has gone: 128 and the number of SIGPIPE.
+pub(crate) const EXIT_CLOSED: u8 = 141;
+/// The name of standard output as a file.
+const STANDARD_OUTPUT: &str = "-";
+
+/// Why results cannot be written.
+#[derive(Debug, Error)]
+pub(crate) enum OutputError {
+    /// The reader of standard output has gone.
+    #[error("nobody reads standard output any more")]
+    Closed,
+    /// The system refused.
+    #[error("cannot write to standard output: {0}")]
+    System(io::Error),
+    /// A value is no JSON.
+    #[error("the results cannot be written as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    /// The file that `--json` names cannot be written.
+    #[error("cannot write {path}: {source}; choose another file with --json=FILE", path = path.display())]
+    File {
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl From<io::Error> for OutputError {
+    /// Takes an error of standard output.
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::BrokenPipe => OutputError::Closed,
+            _ => OutputError::System(error),
+        }
+    }
+}
+
+/// Prints results.
+pub(crate) fn print(text: &str) -> Result<(), OutputError> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
+}
+
+/// Tells the user a line beside the results. Standard error may be closed: then nobody wants to know.
+pub(crate) fn note(text: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// `--json`, which all commands have alike.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct JsonArgs {
+    /// Print one JSON array in place of text; with =FILE, write it there and print the text, too (its keys: docs/json.md).
+    #[arg(
+        long = "json",
+        value_name = "FILE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = STANDARD_OUTPUT
+    )]
+    pub to: Option<PathBuf>,
+}
+
+impl JsonArgs {
+    /// Makes the file, if one is named, so that a long command fails at its beginning.
+    pub(crate) fn open(&self) -> Result<Json, OutputError> {
+        match self.to.as_deref() {
+            None => Ok(Json::Unwanted),
+            Some(path) if path.as_os_str() == STANDARD_OUTPUT => Ok(Json::InPlaceOfText),
+            Some(path) => Json::file(path),
+        }
+    }
+}
+
+/// Where the JSON of a command goes.
+#[derive(Debug)]
+pub(crate) enum Json {
+    /// Nowhere.
+    Unwanted,
+    /// To standard output, where nothing else may be printed.
+    InPlaceOfText,
+    /// Into a file, beside the text.
+    File(PathBuf, File),
+}
+
+impl Json {
+    /// Makes a file for it, and the folder of the file.
+    pub(crate) fn file(path: &Path) -> Result<Json, OutputError> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let file = folder.map_or(Ok(()), fs::create_dir_all).and_then(|()| File::create(path));
+        let failed = |source| OutputError::File { path: path.to_owned(), source };
+        file.map(|file| Json::File(path.to_owned(), file)).map_err(failed)
+    }
+
+    /// Returns whether standard output is for the text.
+    pub(crate) fn leaves_text(&self) -> bool {
+        !matches!(self, Json::InPlaceOfText)
+    }
+
+    /// Writes an array for people and programs.
+    pub(crate) fn write(&mut self, rows: &impl Serialize) -> Result<(), OutputError> {
+        self.write_as(rows, serde_json::to_string_pretty)
+    }
+
+    /// Writes an array on a line of its own.
+    pub(crate) fn write_line(&mut self, rows: &impl Serialize) -> Result<(), OutputError> {
+        self.write_as(rows, serde_json::to_string)
+    }
+
+    fn write_as<R: Serialize>(
+        &mut self,
+        rows: &R,
+        encode: fn(&R) -> serde_json::Result<String>,
+    ) -> Result<(), OutputError> {
+        match self {
+            Json::Unwanted => Ok(()),
+            Json::InPlaceOfText => print(&(encode(rows)? + "\n")),
+            Json::File(path, file) => {
+                let text = encode(rows)? + "\n";
+                let failed = |source| OutputError::File { path: path.clone(), source };
+                file.write_all(text.as_bytes()).map_err(failed)
+            }
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! What commands do when nobody reads what they print, when the device is full, and when a user interrupts them.
+#![allow(missing_docs)]
+
+mod daemon;
+
+use std::fs::{self, OpenOptions};
+use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use daemon::{Daemon, SWIFTWATER};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// 128 and SIGPIPE, as a shell reports it.
+const CLOSED: Option<i32> = Some(141);
+/// 128 and SIGINT.
+const INTERRUPTED: Option<i32> = Some(130);
+const FAILED: Option<i32> = Some(1);
+
+fn swiftwater(line: &str) -> Command {
+    let mut command = Command::new(SWIFTWATER);
+    command.args(line.split(' '));
+    command
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Commands that print little or much, at their end or meanwhile.
+const PRINTING: [&str; 6] =
+    ["doctor", "doctor --json", "lab --list", "--help", "--version", "lab --virtual tail-loss --case last"];
+
+#[test]
+fn a_reader_that_has_gone_ends_a_command_quietly() {
+    let daemon = Daemon::start("closed");
+    let place = format!("status --place {}", daemon.place);
+    for line in PRINTING.iter().copied().chain([place.as_str()]) {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let output = swiftwater(line).stdout(writer).output().expect("the command starts");
+        assert_eq!((output.status.code(), said(&output).as_str()), (CLOSED, ""), "{line}");
+    }
+}
+
+#[test]
+fn a_full_device_is_named() {
+    let daemon = Daemon::start("full");
+    let place = format!("status --place {}", daemon.place);
+    for line in PRINTING.iter().copied().chain([place.as_str()]) {
+        let full = OpenOptions::new().write(true).open("/dev/full").expect("every Linux has it");
+        let output = swiftwater(line).stdout(full).output().expect("the command starts");
+        assert_eq!(output.status.code(), FAILED, "{line}");
+        let sentence = "swiftwater: cannot write to standard output: No space left on device";
+        assert!(said(&output).starts_with(sentence), "{line}: {}", said(&output));
+    }
+}
+
+#[test]
+fn notes_that_nobody_can_read_end_nothing() {
+    let full = OpenOptions::new().write(true).open("/dev/full").expect("every Linux has it");
+    let line = "perf client 127.0.0.1 -p 1 --proto tcp";
+    let status = swiftwater(line).stderr(full).status().expect("the command starts");
+    assert_eq!(status.code(), FAILED, "a panic would have another status");
+}
+
+#[test]
+fn a_test_ends_when_nobody_reads_of_it_or_the_user_interrupts_it() {
+    for signal in [None, Some(Signal::SIGINT)] {
+        let mut server = swiftwater("perf server -B 127.0.0.1 -p 0 --udp-port 0")
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the command starts");
+        let mut lines = BufReader::new(server.stdout.take().expect("it is piped"));
+        let mut line = String::new();
+        lines.read_line(&mut line).expect("it says where it waits");
+        let port = line.split(';').next().and_then(|words| words.rsplit(':').next()).expect("a port");
+        let mut client = swiftwater(&format!("perf client 127.0.0.1 -p {port} --proto tcp -t 600 -i 0.05"));
+        let mut client = client.stdout(Stdio::piped()).spawn().expect("the command starts");
+        let mut report = BufReader::new(client.stdout.take().expect("it is piped"));
+        report.read_line(&mut String::new()).expect("it says what it does");
+        let expected = match signal {
+            // Its next line finds the pipe closed.
+            None => CLOSED,
+            Some(signal) => {
+                kill(Pid::from_raw(client.id() as i32), signal).expect("it runs");
+                std::io::copy(&mut report, &mut std::io::sink()).expect("it prints the totals");
+                INTERRUPTED
+            }
+        };
+        drop(report);
+        assert_eq!(client.wait().expect("it ends").code(), expected);
+        kill(Pid::from_raw(server.id() as i32), Signal::SIGINT).expect("it runs");
+        assert_eq!(server.wait().expect("it ends").code(), INTERRUPTED);
+    }
+}
+
+#[test]
+fn json_takes_the_place_of_text_or_goes_to_a_file_beside_it() {
+    let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("json").join("rows.json");
+    let daemon = Daemon::start("json");
+    let status = format!("status --place {}", daemon.place);
+    let folder = file.parent().expect("it has one").display();
+    let bench = format!(
+        "bench --sizes 64 --series tcp --cpus 1 --seconds 0.02 --repeat 1 --html {folder}/bench.html"
+    );
+    for line in [&status, &bench, "doctor", "lab --virtual tail-loss --case last"] {
+        let printed = swiftwater(&format!("{line} --json")).output().expect("the command starts").stdout;
+        let rows: Vec<serde_json::Value> =
+            serde_json::from_slice(&printed).expect("an array and nothing else");
+        let text = swiftwater(&format!("{line} --json={}", file.display())).output().expect("starts").stdout;
+        assert!(serde_json::from_slice::<serde_json::Value>(&text).is_err(), "{line}: this is for people");
+        let written: Vec<serde_json::Value> =
+            serde_json::from_slice(&fs::read(&file).expect("it is written")).expect("an array");
+        assert_eq!(written.len(), rows.len(), "{line}");
+    }
+    let nowhere =
+        swiftwater("lab --virtual tail-loss --json=/proc/nowhere/rows.json").output().expect("starts");
+    assert!(said(&nowhere).contains("choose another file with --json=FILE"), "{}", said(&nowhere));
+}
+
+#[test]
+fn messages_blame_what_is_wrong() {
+    let taken = UdpSocket::bind("127.0.0.1:0").and_then(|socket| Ok((socket.local_addr()?.port(), socket)));
+    let (port, _socket) = taken.expect("a port");
+    let any = UdpSocket::bind("0.0.0.0:0").and_then(|socket| Ok((socket.local_addr()?.port(), socket)));
+    let (port_of_all, _all) = any.expect("a port");
+    // 192.0.2.0/24 belongs to no host (RFC 5737).
+    let cases = [
+        ("perf client 127.0.0.1 -p 1 -B 192.0.2.7".to_owned(), "give -B addresses of this host"),
+        ("perf server -B 192.0.2.7".into(), "give -B addresses of this host"),
+        (format!("perf server -p 0 -B 127.0.0.1 --udp-port {port}"), "another port with --udp-port"),
+        (format!("daemon --place @sw-output-test --udp-port {port_of_all}"), "another port with --udp-port"),
+        ("lab".into(), "swiftwater lab --list"),
+        ("lab --seed 2".into(), "--virtual <NAME>|--live <NAME>|--list"),
+        ("daemon stop --place @sw-output-nobody".into(), "no daemon answers at @sw-output-nobody"),
+    ];
+    for (line, words) in cases {
+        let output = swiftwater(&line).output().expect("the command starts");
+        assert!(!output.status.success() && said(&output).contains(words), "{line}: {}", said(&output));
+    }
+}
+
+#[test]
+fn a_daemon_is_stopped() {
+    let mut daemon = Daemon::start("stop");
+    let output = swiftwater(&format!("daemon stop --place {}", daemon.place)).output().expect("starts");
+    assert!(output.status.success(), "{}", said(&output));
+    let process = daemon.process.id();
+    assert!(String::from_utf8_lossy(&output.stdout).contains(&format!("process {process}, has ended")));
+    assert!(daemon.process.wait().is_ok());
+}
+
+#[test]
+fn a_socket_of_somebody_else_is_left_alone() {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
+    let name = format!("sw-output-manager-{}", std::process::id());
+    let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).expect("a socket");
+    let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).expect("a name");
+    rustix::net::bind(&socket, &address).and_then(|()| rustix::net::listen(&socket, 4)).expect("it listens");
+    // Nobody answers there: this process only listens, as a service manager does before it starts the daemon.
+    let output = swiftwater(&format!("daemon stop --place @{name}")).output().expect("the command starts");
+    assert_eq!(output.status.code(), FAILED);
+    assert!(said(&output).contains(&format!("process {}, which is no daemon", std::process::id())));
+}
+
+#[test]
+#[ignore = "needs root and setpriv: ./test --all"]
+fn root_learns_whose_daemon_is_in_its_way() {
+    let Some(setpriv) = swiftwater_tests::tools::program("setpriv") else { return };
+    if !rustix::process::geteuid().is_root() {
+        return swiftwater_tests::tools::skip("only root becomes another user");
+    }
+    let mut as_nobody = Command::new(setpriv);
+    as_nobody.args(["--reuid=65534", "--regid=65534", "--clear-groups", SWIFTWATER]);
+    let daemon = Daemon::start_with("stranger", as_nobody);
+    let status = swiftwater(&format!("status --place {}", daemon.place)).output().expect("starts");
+    let owner = format!("it is process {} of user 65534", daemon.process.id());
+    assert!(
+        said(&status).contains(&owner) && said(&status).contains("swiftwater daemon stop"),
+        "{}",
+        said(&status)
+    );
+    let stop = swiftwater(&format!("daemon stop --place {}", daemon.place)).output().expect("starts");
+    assert!(stop.status.success(), "root ends the daemons of others: {}", said(&stop));
+}
