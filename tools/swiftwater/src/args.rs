@@ -226,7 +226,11 @@ Series:
 
 The series of one size take turns and every repeat starts with another one, so that a busy moment of the
 machine meets all of them. A ratio is the median of the ratios to `tcp` within each repeat.")]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct BenchArgs {
+    /// Another comparison.
+    #[command(subcommand)]
+    pub command: Option<BenchCommand>,
     /// Finish within two minutes: fewer sizes, series and repeats.
     #[arg(long)]
     pub quick: bool,
@@ -256,6 +260,36 @@ pub(crate) struct BenchArgs {
     /// Write the page there [default: bench-out/bench.html].
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+}
+
+/// Other comparisons.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Flood a server, and measure what is left for its peers.
+    Attack(AttackArgs),
+}
+
+/// The attack.
+#[derive(Debug, Args)]
+pub(crate) struct AttackArgs {
+    /// Finish within 90 seconds: 100,000 packets a second only, and shorter runs.
+    #[arg(long)]
+    pub quick: bool,
+    /// Floods, comma separated [default: all].
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub floods: Vec<String>,
+    /// Packets in a second, comma separated [default: 30k,100k; 100k with --quick].
+    #[arg(long, value_name = "COUNT", value_delimiter = ',', value_parser = parse_count)]
+    pub rates: Vec<u64>,
+    /// Seconds of each run [default: 1.5; 1 with --quick].
+    #[arg(long, value_parser = parse_seconds)]
+    pub seconds: Option<f64>,
+    /// Runs of each pair [default: as many as fit into the time, at most 5].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub repeat: Option<u32>,
+    /// Print one JSON array and nothing else (its keys: docs/json.md).
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Experiments.
@@ -341,6 +375,32 @@ pub(crate) enum PeerCommand {
     },
     /// Receive one test.
     Receive(PeerArgs),
+    /// Be attacked.
+    Victim(PeerArgs),
+    /// Send to the victim without pause.
+    SendOn(PeerArgs),
+    /// Connect to the victim again and again.
+    ConnectAll {
+        #[command(flatten)]
+        peer: PeerArgs,
+        /// How often.
+        #[arg(long)]
+        count: u32,
+    },
+    /// Flood the victim.
+    Flood {
+        #[command(flatten)]
+        peer: PeerArgs,
+        /// Of what.
+        #[arg(long)]
+        name: String,
+        /// Packets in a second.
+        #[arg(long)]
+        rate: u64,
+        /// Flood its UDP port without socket.
+        #[arg(long)]
+        dead_port: bool,
+    },
     /// Send one test and print its outcome as JSON.
     Send {
         #[command(flatten)]

@@ -1,5 +1,6 @@
 //! How a command fails.
 
+use crate::attack::AttackError;
 use crate::bench::BenchError;
 use crate::lab::LabError;
 use crate::output::OutputError;
@@ -41,4 +42,4 @@ macro_rules! from_errors_with_output {
     )+};
 }
 
-from_errors_with_output!(BenchError, LabError, PerfError, TraceError);
+from_errors_with_output!(AttackError, BenchError, LabError, PerfError, TraceError);

@@ -5,6 +5,7 @@
 
 mod activation;
 mod args;
+mod attack;
 mod bench;
 mod daemon;
 mod doctor;
@@ -15,6 +16,7 @@ mod lab;
 mod load;
 mod man;
 mod output;
+mod peer;
 mod perf;
 mod program;
 mod run;
@@ -29,7 +31,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use args::{Cli, Command};
+use args::{BenchArgs, BenchCommand, Cli, Command};
 use failure::Failure;
 use output::{EXIT_CLOSED, OutputError, note};
 
@@ -57,6 +59,7 @@ fn fail(sentence: &dyn Display) -> ExitCode {
 fn perform(command: Command) -> Result<(), Failure> {
     match command {
         Command::Perf(command) => perf::run(command)?,
+        Command::Bench(BenchArgs { command: Some(BenchCommand::Attack(args)), .. }) => attack::run(&args)?,
         Command::Bench(args) => bench::run(&args)?,
         Command::Run(args) => run::run(&args)?,
         Command::Daemon(args) => daemon::run(&args)?,

@@ -1,49 +1,29 @@
 //! One run of one cell: a receiver and a sender, each a fresh process of this program, and where they need one, a daemon.
 
 use std::ffi::OsString;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr};
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::channel;
-use std::thread;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use swiftwater::Options;
 use swiftwater_daemon::DaemonOptions;
-use thiserror::Error;
 
 use super::plan::{Cell, processors};
 use crate::args::{PeerArgs, PeerCommand};
+use crate::attack;
 use crate::host;
 use crate::output::print;
+use crate::peer::{GRACE, Peer, PeerError};
 use crate::perf::client::{self, ClientConfig, Outcome};
 use crate::perf::server::{Server, ServerConfig, ServerEvent};
 use crate::perf::spec::{Carrier, Spec};
 use crate::run::{PLACE_VARIABLE, PRELOAD_VARIABLE, preload};
 
-/// How long the two ends may take beyond the run itself.
-const GRACE: Duration = Duration::from_secs(60);
 /// How long a receiver waits for its sender.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// How often the end of a process is looked for.
-const LOOK: Duration = Duration::from_millis(5);
-
-/// Why a run gave no result.
-#[derive(Debug, Error)]
-pub(crate) enum RunError {
-    /// The processes cannot be started or spoken to.
-    #[error("cannot run the two ends: {0}")]
-    Io(#[from] io::Error),
-    /// One end failed and said why.
-    #[error("{0}")]
-    Peer(String),
-    /// One end hung.
-    #[error("the run did not end in time; the machine may be overloaded")]
-    Timeout,
-}
 
 /// What a receiver prints when it is ready.
 #[derive(Debug, Serialize, Deserialize)]
@@ -75,7 +55,7 @@ impl Runner {
     }
 
     /// Measures the cell once.
-    pub(crate) fn run(&self, cell: &Cell, seconds: f64) -> Result<Run, RunError> {
+    pub(crate) fn run(&self, cell: &Cell, seconds: f64) -> Result<Run, PeerError> {
         let (began, busy, ours) = (Instant::now(), host::busy_time(), our_time());
         let outcome = self.run_peers(cell, seconds)?;
         let (busy, ours) = (host::busy_time().saturating_sub(busy), our_time().saturating_sub(ours));
@@ -83,7 +63,7 @@ impl Runner {
         Ok(Run { outcome, others_busy })
     }
 
-    fn run_peers(&self, cell: &Cell, seconds: f64) -> Result<Outcome, RunError> {
+    fn run_peers(&self, cell: &Cell, seconds: f64) -> Result<Outcome, PeerError> {
         let (sender_on, receiver_on) = processors(cell.cpus, &self.allowed);
         let nice = cell.series.nice();
         let spec = cell.series.spec(cell.message_bytes, cell.parallel, cell.packet_cap);
@@ -109,7 +89,7 @@ impl Runner {
         sender.wait_until(until);
         receiver.wait_until(Instant::now() + Duration::from_secs(5));
         match outcome {
-            Err(RunError::Peer(said)) if said.is_empty() => Err(RunError::Peer(receiver.complaint())),
+            Err(PeerError::Peer(said)) if said.is_empty() => Err(PeerError::Peer(receiver.complaint())),
             other => other,
         }
     }
@@ -135,8 +115,8 @@ struct Daemon {
 }
 
 impl Daemon {
-    fn start(runner: &Runner, processors: &[usize]) -> Result<Self, RunError> {
-        let shim = runner.shim.clone().map_err(RunError::Peer)?;
+    fn start(runner: &Runner, processors: &[usize]) -> Result<Self, PeerError> {
+        let shim = runner.shim.clone().map_err(PeerError::Peer)?;
         let place = format!("@swiftwater-bench-{}", std::process::id());
         let mut process = Peer::start(runner.peer(&["daemon", "--place", &place], processors, None))?;
         let Listening { .. } = process.read_line()?;
@@ -154,78 +134,6 @@ fn our_time() -> Duration {
     host::processor_time() + host::processor_time_of_children()
 }
 
-/// A child that ends with us.
-struct Peer {
-    child: Child,
-    lines: Option<BufReader<std::process::ChildStdout>>,
-}
-
-impl Peer {
-    fn start(mut command: Command) -> io::Result<Self> {
-        // A group of its own: Ctrl-C is for us, and we end the peers.
-        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn()?;
-        let lines = child.stdout.take().map(BufReader::new);
-        Ok(Self { child, lines })
-    }
-
-    /// The object in the next line of its output.
-    fn read_line<T: for<'de> Deserialize<'de> + Send + 'static>(&mut self) -> Result<T, RunError> {
-        self.read_line_until(Instant::now() + GRACE)
-    }
-
-    fn read_line_until<T: for<'de> Deserialize<'de> + Send + 'static>(
-        &mut self,
-        until: Instant,
-    ) -> Result<T, RunError> {
-        let Some(mut lines) = self.lines.take() else { return Err(RunError::Peer(String::new())) };
-        let (send, receive) = channel();
-        // A pipe has no timeout, so a thread reads it; it ends with the child at the latest.
-        thread::spawn(move || {
-            let mut line = String::new();
-            let read = lines.read_line(&mut line).map(|_| line);
-            let _ = send.send((read, lines));
-        });
-        let Ok((read, lines)) = receive.recv_timeout(until.saturating_duration_since(Instant::now())) else {
-            return Err(RunError::Timeout);
-        };
-        self.lines = Some(lines);
-        let line = read?;
-        if line.is_empty() {
-            return Err(RunError::Peer(self.complaint()));
-        }
-        serde_json::from_str(&line).map_err(|error| RunError::Io(error.into()))
-    }
-
-    /// What it said before it failed.
-    fn complaint(&mut self) -> String {
-        let mut said = String::new();
-        self.wait_until(Instant::now() + LOOK * 20);
-        if let Some(mut stderr) = self.child.stderr.take() {
-            let _ = stderr.read_to_string(&mut said);
-        }
-        said.trim().trim_start_matches("swiftwater: ").to_owned()
-    }
-
-    /// Waits for its end, and ends it when the time has come.
-    fn wait_until(&mut self, until: Instant) {
-        while let Ok(None) = self.child.try_wait() {
-            if Instant::now() >= until {
-                let _ = self.child.kill();
-                let _ = self.child.wait();
-                return;
-            }
-            thread::sleep(LOOK);
-        }
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        self.wait_until(Instant::now());
-    }
-}
-
 /// What the hidden `peer` command does: one end of a run.
 pub(crate) fn peer(command: PeerCommand) -> Result<(), String> {
     match command {
@@ -240,6 +148,22 @@ pub(crate) fn peer(command: PeerCommand) -> Result<(), String> {
         PeerCommand::Send { peer, port, spec, seconds } => {
             settle(&peer)?;
             send(port, &spec, seconds)
+        }
+        PeerCommand::Victim(args) => {
+            settle(&args)?;
+            attack::victim::run()
+        }
+        PeerCommand::SendOn(args) => {
+            settle(&args)?;
+            attack::caller::send_on()
+        }
+        PeerCommand::ConnectAll { peer, count } => {
+            settle(&peer)?;
+            attack::caller::connect_all(count)
+        }
+        PeerCommand::Flood { peer, name, rate, dead_port } => {
+            settle(&peer)?;
+            attack::flood(&name, rate, dead_port)
         }
     }
 }
@@ -300,7 +224,8 @@ fn send(port: u16, spec: &str, seconds: f64) -> Result<(), String> {
     print_line(&outcome)
 }
 
-fn print_line(what: &impl Serialize) -> Result<(), String> {
+/// Prints a value for the process that started this one.
+pub(crate) fn print_line(what: &impl Serialize) -> Result<(), String> {
     let line = serde_json::to_string(what).map_err(|error| error.to_string())?;
     print(&(line + "\n")).map_err(|error| error.to_string())
 }

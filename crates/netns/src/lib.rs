@@ -1,0 +1,172 @@
+//! Hosts of a measurement's or a test's own: network namespaces, with whatever lines between them.
+//!
+//! A namespace has no name in the file system. A descriptor and the processes in it keep it alive, so nothing of a run
+//! that was killed is left. [`become_root`] lets a user without privileges make them, too.
+#![forbid(unsafe_code)]
+
+mod user;
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::process::{Child, Command, Output};
+use std::thread;
+
+use nix::errno::Errno;
+use nix::sched::{CloneFlags, setns, unshare};
+use thiserror::Error;
+
+pub use user::{NotAllowed, become_root};
+
+/// The namespace of the thread that looks.
+const OWN_NAMESPACE: &str = "/proc/thread-self/ns/net";
+
+/// Why a host could not be made, or a command failed there.
+#[derive(Debug, Error)]
+pub enum HostError {
+    /// The system does not let this process make network namespaces.
+    #[error("cannot make a network namespace: {0}; run this as root")]
+    Refused(Errno),
+    /// A namespace cannot be entered or kept.
+    #[error("cannot enter a network namespace: {0}")]
+    Enter(io::Error),
+    /// A program is missing.
+    #[error("cannot run `{line}`: {source}; install iproute2")]
+    NoTool {
+        /// The command.
+        line: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A program failed.
+    #[error("`{line}` failed: {said}; the kernel or the container may not allow it")]
+    Tool {
+        /// The command.
+        line: String,
+        /// What it said.
+        said: String,
+    },
+}
+
+/// A host that has nothing but a loopback interface, which is down. It goes with this value and the processes in it.
+#[derive(Debug)]
+pub struct Host {
+    namespace: File,
+}
+
+impl Host {
+    /// Makes a host.
+    ///
+    /// # Errors
+    ///
+    /// This process may not make network namespaces.
+    pub fn new() -> Result<Self, HostError> {
+        let made = in_thread(|| {
+            unshare(CloneFlags::CLONE_NEWNET).map_err(HostError::Refused)?;
+            File::open(OWN_NAMESPACE).map_err(HostError::Enter)
+        });
+        Ok(Host { namespace: made? })
+    }
+
+    /// Returns what `ip link add ... netns` calls this host while this process holds it.
+    #[must_use]
+    pub fn name(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.namespace.as_raw_fd())
+    }
+
+    /// Works on this host, in a thread of its own. Sockets that are opened meanwhile, processes and threads that are
+    /// started stay there.
+    ///
+    /// # Errors
+    ///
+    /// The namespace cannot be entered.
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+        in_thread(|| {
+            self.enter()?;
+            Ok(work())
+        })
+    }
+
+    /// Moves the calling thread to this host.
+    ///
+    /// # Errors
+    ///
+    /// The namespace cannot be entered.
+    pub fn enter(&self) -> io::Result<()> {
+        Ok(setns(&self.namespace, CloneFlags::CLONE_NEWNET)?)
+    }
+
+    /// Starts a program there.
+    ///
+    /// # Errors
+    ///
+    /// The namespace cannot be entered, or the program cannot be started.
+    pub fn spawn(&self, command: &mut Command) -> io::Result<Child> {
+        self.run(|| command.spawn())?
+    }
+
+    /// Runs a command of `ip` there, of words without blanks.
+    ///
+    /// # Errors
+    ///
+    /// `ip` is missing, or it fails.
+    pub fn ip(&self, words: &str) -> Result<(), HostError> {
+        self.exec(&format!("ip {words}"))
+    }
+
+    /// Runs a command of words without blanks there.
+    ///
+    /// # Errors
+    ///
+    /// The program is missing, or it fails.
+    pub fn exec(&self, line: &str) -> Result<(), HostError> {
+        let output = self
+            .run(|| output(line))
+            .map_err(HostError::Enter)?
+            .map_err(|source| HostError::NoTool { line: line.to_owned(), source })?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        Err(HostError::Tool { line: line.to_owned(), said })
+    }
+}
+
+fn output(line: &str) -> io::Result<Output> {
+    let mut words = line.split(' ');
+    Command::new(words.next().unwrap_or_default()).args(words).output()
+}
+
+/// Runs `work` in a thread of its own, whose namespaces may change.
+fn in_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| match scope.spawn(work).join() {
+        Ok(result) => result,
+        Err(panic) => std::panic::resume_unwind(panic),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs root and network namespaces: ./test --all"]
+    fn a_line_joins_two_hosts_and_nothing_of_them_is_seen_here() {
+        let [near, far] = [1, 2].map(|_| Host::new().expect("root makes hosts"));
+        near.ip(&format!("link add netns-test type veth peer name netns-test netns {}", far.name()))
+            .expect("a line");
+        for (host, address) in [(&near, "198.18.0.1/24"), (&far, "198.18.0.2/24")] {
+            host.ip(&format!("address add {address} dev netns-test")).expect("an address");
+            host.ip("link set netns-test up").expect("it goes up");
+        }
+        let bind = |address: &'static str| move || std::net::UdpSocket::bind((address, 0));
+        let receiver = far.run(bind("198.18.0.2")).expect("entered").expect("bound");
+        let sender = near.run(bind("198.18.0.1")).expect("entered").expect("bound");
+        let to = receiver.local_addr().expect("bound");
+        assert_eq!(sender.send_to(b"hello", to).expect("sent"), 5);
+        assert_eq!(receiver.recv(&mut [0; 8]).expect("it arrives"), 5);
+        let error = near.ip("link show no-such-line").expect_err("there is none");
+        assert!(error.to_string().contains("`ip link show no-such-line` failed"), "{error}");
+        assert!(!std::path::Path::new("/sys/class/net/netns-test").exists());
+    }
+}

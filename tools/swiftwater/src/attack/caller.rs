@@ -1,0 +1,88 @@
+//! The peers that mean well: one that sends without pause, and new ones that connect.
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use swiftwater::{Address, Options, Stack};
+
+use super::arena::{CALLER_PORT, MEETING_PORT, SINK_PORT, UDP_PORT, VICTIM};
+use super::victim::MESSAGE_BYTES;
+use super::{say, wait_for_line};
+use crate::load;
+
+/// How long the others wait for the last one that connects.
+pub(crate) const CONNECT_PATIENCE: Duration = Duration::from_millis(3500);
+/// One new peer in so much time.
+pub(crate) const CONNECT_INTERVAL: Duration = Duration::from_millis(50);
+
+/// What has become of the new peers.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Connects {
+    /// How long each took that connected, in milliseconds.
+    pub took_ms: Vec<f64>,
+    /// Peers that were refused, or not connected in time.
+    pub failed: usize,
+}
+
+fn victim(port: u16) -> Address {
+    Address { hosts: vec![IpAddr::V4(VICTIM)], port, udp_port: Some(UDP_PORT) }
+}
+
+/// Sends messages until standard input ends. Says an empty object once it is connected.
+pub(crate) fn send_on() -> Result<(), String> {
+    let options = Options { udp_port: Some(UDP_PORT), ..Options::default() };
+    let stack = Stack::bind(&options).map_err(|error| error.to_string())?;
+    let association =
+        stack.connect_from(CALLER_PORT, victim(SINK_PORT)).map_err(|error| error.to_string())?;
+    say(&())?;
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // The end and a failure mean the same here.
+            let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+            stop.store(true, Ordering::Relaxed);
+        });
+        let message = load::payload(MESSAGE_BYTES);
+        while !stop.load(Ordering::Relaxed) {
+            association.send(&message).map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    })
+}
+
+/// Connects new peers at an even rate once a line comes on standard input, and says at last how long each took.
+pub(crate) fn connect_all(count: u32) -> Result<(), String> {
+    let options = Options { udp_port: Some(0), ..Options::default() };
+    let stack = Stack::bind(&options).map_err(|error| error.to_string())?;
+    say(&())?;
+    wait_for_line()?;
+    let (send, receive) = channel();
+    let began = Instant::now();
+    for number in 0..count {
+        thread::sleep((CONNECT_INTERVAL * number).saturating_sub(began.elapsed()));
+        let (stack, send) = (stack.clone(), send.clone());
+        thread::spawn(move || {
+            let before = Instant::now();
+            let connected = stack.connect(victim(MEETING_PORT));
+            // Nobody waits any more once it took too long.
+            let _ = send.send(connected.map(|association| (before.elapsed(), association)));
+        });
+    }
+    drop(send);
+    let until = Instant::now() + CONNECT_PATIENCE;
+    let mut connects = Connects::default();
+    let mut open = Vec::new();
+    while let Ok(outcome) = receive.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        if let Ok((took, association)) = outcome {
+            connects.took_ms.push(took.as_secs_f64() * 1e3);
+            open.push(association);
+        }
+    }
+    connects.failed = count as usize - connects.took_ms.len();
+    say(&connects)
+}

@@ -1,0 +1,280 @@
+//! The floods: what an attacker sends, as packets of IPv4 that are complete before the first of them leaves.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::net::Ipv4Addr;
+
+use sctp_wire::cause::Causes;
+use sctp_wire::chunk::{Abort, CookieEcho, Data, DataFlags, Heartbeat, Init};
+use sctp_wire::parameter::Parameters;
+use sctp_wire::{Header, Ppid, Ssn, StreamId, Tsn, VerificationTag, packet};
+
+use super::arena::{CALLER, CALLER_PORT, DEAD_UDP_PORT, MEETING_PORT, SINK_PORT, UDP_PORT, VICTIM};
+
+/// Packets that take turns. So many have different tags, ports and sources; a victim that remembered each would show it.
+const PACKETS: usize = 16_384;
+/// An SCTP port on which nobody listens.
+const CLOSED_PORT: u16 = 5999;
+/// The network that stands for one attacker with many addresses: TEST-NET-2 (RFC 5737).
+const ONE_PREFIX: [u8; 3] = [198, 51, 100];
+/// As long as a cookie of ours for a peer with one address.
+const COOKIE_BYTES: usize = 87;
+const PAYLOAD_BYTES: usize = 64;
+const HEARTBEAT_BYTES: usize = 40;
+const GARBAGE_BYTES: usize = 48;
+
+const IP_HEADER_BYTES: usize = 20;
+const UDP_HEADER_BYTES: usize = 8;
+const TTL: u8 = 64;
+const UDP: u8 = 17;
+
+/// What floods the victim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flood {
+    /// INITs to a port that listens, from one network of 256 addresses.
+    InitOnePrefix,
+    /// INITs to a port that listens, from addresses all over.
+    Init,
+    /// INITs to a port without listener, from addresses all over.
+    InitClosed,
+    /// DATA of associations that do not exist, from addresses all over.
+    Data,
+    /// COOKIE ECHOs with cookies that nobody has sealed, from addresses all over.
+    CookieEcho,
+    /// Packets whose checksum is wrong.
+    BadChecksum,
+    /// Packets whose checksum is right and whose chunks are noise.
+    BadChunks,
+    /// ABORTs that name the peer's association, with a wrong tag.
+    Abort,
+    /// HEARTBEATs that name the peer's association, with a wrong tag.
+    Heartbeat,
+}
+
+impl Flood {
+    /// All of them, in the order of tables.
+    pub(crate) const ALL: [Self; 9] = [
+        Self::InitOnePrefix,
+        Self::Init,
+        Self::InitClosed,
+        Self::Data,
+        Self::CookieEcho,
+        Self::BadChecksum,
+        Self::BadChunks,
+        Self::Abort,
+        Self::Heartbeat,
+    ];
+
+    /// The name in tables, JSON and on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::InitOnePrefix => "init-one-prefix",
+            Self::Init => "init",
+            Self::InitClosed => "init-closed-port",
+            Self::Data => "data",
+            Self::CookieEcho => "cookie-echo",
+            Self::BadChecksum => "bad-checksum",
+            Self::BadChunks => "bad-chunks",
+            Self::Abort => "abort",
+            Self::Heartbeat => "heartbeat",
+        }
+    }
+
+    /// The flood of this name.
+    pub(crate) fn parse(name: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|flood| flood.name() == name).ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            format!("there is no flood `{name}`; choose from {names}")
+        })
+    }
+
+    /// Builds its packets, with IP and UDP headers, for the victim's port or for one without socket.
+    pub(crate) fn packets(self, to_dead_port: bool) -> io::Result<Vec<Vec<u8>>> {
+        let mut chance = Chance::open()?;
+        let udp_port = if to_dead_port { DEAD_UDP_PORT } else { UDP_PORT };
+        (0..PACKETS).map(|_| self.packet(&mut chance, udp_port)).collect()
+    }
+
+    fn packet(self, chance: &mut Chance, udp_port: u16) -> io::Result<Vec<u8>> {
+        let sctp = self.sctp_packet(chance)?;
+        let (source, source_udp_port) = match self {
+            // An attacker off the path who knows both addresses and all ports, and not the tag.
+            Self::Abort | Self::Heartbeat => (CALLER, UDP_PORT),
+            Self::InitOnePrefix => {
+                let [a, b, c] = ONE_PREFIX;
+                (Ipv4Addr::new(a, b, c, chance.bytes::<1>()?[0]), chance.port()?)
+            }
+            _ => (chance.address()?, chance.port()?),
+        };
+        Ok(in_udp(source, source_udp_port, udp_port, &sctp))
+    }
+
+    fn sctp_packet(self, chance: &mut Chance) -> io::Result<Vec<u8>> {
+        let mut out = Vec::new();
+        packet::write_header(&self.header(chance)?, &mut out);
+        match self {
+            Self::InitOnePrefix | Self::Init | Self::InitClosed => init(chance)?.write(&mut out),
+            Self::Data => stray_data(chance, &mut out)?,
+            Self::CookieEcho => CookieEcho { cookie: &chance.bytes::<COOKIE_BYTES>()? }.write(&mut out),
+            Self::BadChecksum => stray_data(chance, &mut out)?,
+            Self::BadChunks => out.extend_from_slice(&chance.bytes::<GARBAGE_BYTES>()?),
+            Self::Abort => Abort { reflected_tag: false, causes: Causes::new(&[]) }.write(&mut out),
+            Self::Heartbeat => Heartbeat { info: &chance.bytes::<HEARTBEAT_BYTES>()? }.write(&mut out),
+        }
+        packet::finish(&mut out);
+        if self == Self::BadChecksum {
+            packet::store_checksum(&mut out, chance.number()?);
+        }
+        Ok(out)
+    }
+
+    fn header(self, chance: &mut Chance) -> io::Result<Header> {
+        let verification_tag = match self {
+            Self::InitOnePrefix | Self::Init | Self::InitClosed => VerificationTag(0),
+            _ => VerificationTag(chance.number()? | 1),
+        };
+        let (source_port, destination_port) = match self {
+            Self::InitClosed => (chance.port()?, CLOSED_PORT),
+            Self::Abort | Self::Heartbeat => (CALLER_PORT, SINK_PORT),
+            _ => (chance.port()?, MEETING_PORT),
+        };
+        Ok(Header { source_port, destination_port, verification_tag })
+    }
+}
+
+fn init(chance: &mut Chance) -> io::Result<Init<'static>> {
+    Ok(Init {
+        initiate_tag: VerificationTag(chance.number()? | 1),
+        a_rwnd: 1 << 20,
+        outbound_streams: 10,
+        inbound_streams: u16::MAX,
+        initial_tsn: Tsn(chance.number()?),
+        parameters: Parameters::new(&[]),
+    })
+}
+
+fn stray_data(chance: &mut Chance, out: &mut Vec<u8>) -> io::Result<()> {
+    let data = Data {
+        flags: DataFlags::WHOLE,
+        tsn: Tsn(chance.number()?),
+        stream: StreamId(0),
+        ssn: Ssn(0),
+        ppid: Ppid(0),
+        payload: &chance.bytes::<PAYLOAD_BYTES>()?,
+    };
+    data.write(out);
+    Ok(())
+}
+
+/// Puts IPv4 and UDP headers before an SCTP packet (RFC 6951). The kernel fills in the checksum of IP; that of UDP is
+/// not used, as IPv4 permits, since SCTP has its own.
+fn in_udp(source: Ipv4Addr, source_port: u16, port: u16, sctp: &[u8]) -> Vec<u8> {
+    let udp_bytes = (UDP_HEADER_BYTES + sctp.len()) as u16;
+    let ip_bytes = IP_HEADER_BYTES as u16 + udp_bytes;
+    let mut out = Vec::with_capacity(usize::from(ip_bytes));
+    // Version and header length, no service class.
+    out.extend_from_slice(&[0x45, 0]);
+    out.extend_from_slice(&ip_bytes.to_be_bytes());
+    // Identification, fragments.
+    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(&[TTL, UDP, 0, 0]);
+    out.extend_from_slice(&source.octets());
+    out.extend_from_slice(&VICTIM.octets());
+    for field in [source_port, port, udp_bytes, 0] {
+        out.extend_from_slice(&field.to_be_bytes());
+    }
+    out.extend_from_slice(sctp);
+    out
+}
+
+/// Random numbers of the system.
+struct Chance(BufReader<File>);
+
+impl Chance {
+    fn open() -> io::Result<Self> {
+        Ok(Self(BufReader::with_capacity(64 << 10, File::open("/dev/urandom")?)))
+    }
+
+    fn bytes<const COUNT: usize>(&mut self) -> io::Result<[u8; COUNT]> {
+        let mut bytes = [0; COUNT];
+        self.0.read_exact(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn number(&mut self) -> io::Result<u32> {
+        Ok(u32::from_ne_bytes(self.bytes()?))
+    }
+
+    fn port(&mut self) -> io::Result<u16> {
+        Ok(u16::from_ne_bytes(self.bytes()?).max(1))
+    }
+
+    /// An address of a host somewhere: not in the networks that the kernel takes for itself (0/8, 127/8, 224/3), and not
+    /// in those of the arena.
+    fn address(&mut self) -> io::Result<Ipv4Addr> {
+        loop {
+            let address = Ipv4Addr::from(self.bytes::<4>()?);
+            let [first, ..] = address.octets();
+            if (1..224).contains(&first) && !matches!(first, 127 | 198) {
+                return Ok(address);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use sctp_wire::Packet;
+
+    use super::*;
+
+    const SCTP_OFFSET: usize = IP_HEADER_BYTES + UDP_HEADER_BYTES;
+
+    fn source(packet: &[u8]) -> [u8; 4] {
+        packet[12..16].try_into().expect("four bytes")
+    }
+
+    #[test]
+    fn names_round_trip() {
+        for flood in Flood::ALL {
+            assert_eq!(Flood::parse(flood.name()), Ok(flood));
+        }
+        assert!(Flood::parse("smurf").expect_err("no such flood").contains("init-one-prefix"));
+    }
+
+    #[test]
+    fn only_the_checksum_that_is_meant_to_be_wrong_is() {
+        for flood in Flood::ALL {
+            let packets = flood.packets(false).expect("the system has random numbers");
+            assert_eq!(packets.len(), PACKETS);
+            let right = packets
+                .iter()
+                .filter(|packet| Packet::parse(&packet[SCTP_OFFSET..]).expect("a header").checksum_ok());
+            let right = right.count();
+            assert!(if flood == Flood::BadChecksum { right < 2 } else { right == PACKETS }, "{flood:?}");
+        }
+    }
+
+    #[test]
+    fn sources_are_those_of_the_flood() {
+        let sources = |flood: Flood| -> Vec<[u8; 4]> {
+            flood.packets(false).expect("random numbers").iter().map(|packet| source(packet)).collect()
+        };
+        assert!(sources(Flood::InitOnePrefix).iter().all(|source| source[..3] == ONE_PREFIX));
+        assert!(sources(Flood::Abort).iter().all(|source| *source == CALLER.octets()));
+        let prefixes: HashSet<_> = sources(Flood::Init).iter().map(|s| [s[0], s[1], s[2]]).collect();
+        assert!(prefixes.len() > PACKETS / 2, "{}", prefixes.len());
+    }
+
+    #[test]
+    fn lengths_and_ports_are_those_of_the_packet() {
+        for (to_dead_port, port) in [(false, UDP_PORT), (true, DEAD_UDP_PORT)] {
+            let packet = &Flood::Init.packets(to_dead_port).expect("random numbers")[0];
+            let half = |at: usize| u16::from_be_bytes([packet[at], packet[at + 1]]);
+            assert_eq!((usize::from(half(2)), half(22)), (packet.len(), port));
+            assert_eq!(usize::from(half(24)), packet.len() - IP_HEADER_BYTES);
+        }
+    }
+}

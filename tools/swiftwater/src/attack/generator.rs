@@ -1,0 +1,90 @@
+//! The sender of a flood: an even rate through one raw socket, several packets a call.
+
+use std::io::{self, IoSlice};
+use std::net::{SocketAddr, SocketAddrV4};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
+use serde::{Deserialize, Serialize};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::arena::{ATTACK_LINE, VICTIM};
+
+/// IPPROTO_RAW: packets come with their IP header.
+const WITH_IP_HEADER: i32 = 255;
+/// How often packets leave. At 100,000 in a second 20 leave at a time.
+const TICK: Duration = Duration::from_micros(200);
+/// Packets of one call.
+const BATCH: usize = 64;
+/// What a sender that was kept from running makes good. More than that would be a burst and no even rate.
+const ARREARS: Duration = Duration::from_millis(10);
+/// No flood lasts longer, whatever becomes of the one who started it.
+const DURATION_MAX: Duration = Duration::from_secs(60);
+const SEND_BUFFER_BYTES: usize = 4 << 20;
+
+/// What has left.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Sent {
+    /// Packets that the kernel took.
+    pub packets: u64,
+    /// Their bytes, IP header included.
+    pub bytes: u64,
+    /// From the first to the last.
+    pub seconds: f64,
+}
+
+/// Opens the attacker's socket. It sends on the attack line alone.
+pub(crate) fn socket() -> io::Result<Socket> {
+    let socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(WITH_IP_HEADER)))?;
+    socket.bind_device(Some(ATTACK_LINE.as_bytes()))?;
+    socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
+    // The port means nothing to a raw socket.
+    socket.connect(&SocketAddr::V4(SocketAddrV4::new(VICTIM, 0)).into())?;
+    Ok(socket)
+}
+
+/// Sends the packets in turn, so many in a second, until `stop` is set.
+pub(crate) fn send(
+    socket: &Socket,
+    packets: &[Vec<u8>],
+    packets_per_s: u64,
+    stop: &AtomicBool,
+) -> io::Result<Sent> {
+    let arrears_max = (packets_per_s as f64 * ARREARS.as_secs_f64()) as u64 + 1;
+    let began = Instant::now();
+    let (mut handed_over, mut sent) = (0, Sent::default());
+    while !stop.load(Ordering::Relaxed) && began.elapsed() < DURATION_MAX {
+        let due = (began.elapsed().as_secs_f64() * packets_per_s as f64) as u64;
+        // What is beyond the arrears is never sent, and the rate achieved says so.
+        handed_over = handed_over.max(due.saturating_sub(arrears_max));
+        while handed_over < due {
+            let first = (handed_over % packets.len() as u64) as usize;
+            let count = ((due - handed_over) as usize).min(BATCH).min(packets.len() - first);
+            let batch = &packets[first..first + count];
+            let taken = send_batch(socket, batch)?;
+            sent.packets += taken as u64;
+            sent.bytes += batch[..taken].iter().map(|packet| packet.len() as u64).sum::<u64>();
+            handed_over += count as u64;
+        }
+        thread::sleep(TICK);
+    }
+    sent.seconds = began.elapsed().as_secs_f64();
+    Ok(sent)
+}
+
+/// Returns how many the kernel took.
+fn send_batch(socket: &Socket, batch: &[Vec<u8>]) -> io::Result<usize> {
+    let slices: Vec<[IoSlice<'_>; 1]> = batch.iter().map(|packet| [IoSlice::new(packet)]).collect();
+    let mut controls: Vec<SendAncillaryBuffer<'_, '_, '_>> =
+        batch.iter().map(|_| SendAncillaryBuffer::default()).collect();
+    let mut headers: Vec<MMsgHdr<'_>> =
+        slices.iter().zip(&mut controls).map(|(slice, control)| MMsgHdr::new(slice, control)).collect();
+    match sendmmsg(socket, &mut headers, SendFlags::empty()) {
+        Ok(taken) => Ok(taken),
+        // No room in the queue of the line: the packet is lost, as on any line.
+        Err(rustix::io::Errno::NOBUFS | rustix::io::Errno::AGAIN) => Ok(0),
+        Err(errno) => Err(errno.into()),
+    }
+}

@@ -1,0 +1,139 @@
+//! Processes of a measurement: this program with the hidden command `peer`, each line of its output a JSON value.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use netns::Host;
+use serde::Deserialize;
+use thiserror::Error;
+
+/// How long a process may take to begin, and beyond a run itself.
+pub(crate) const GRACE: Duration = Duration::from_secs(60);
+/// How often the end of a process is looked for.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Why a run gave no result.
+#[derive(Debug, Error)]
+pub(crate) enum PeerError {
+    /// The processes cannot be started or spoken to.
+    #[error("cannot run the two ends: {0}")]
+    Io(#[from] io::Error),
+    /// One end failed and said why.
+    #[error("{0}")]
+    Peer(String),
+    /// One end hung.
+    #[error("the run did not end in time; the machine may be overloaded")]
+    Timeout,
+}
+
+/// A child that ends with us.
+pub(crate) struct Peer {
+    child: Child,
+    /// A child that reads its standard input ends when it ends, even where we were killed.
+    input: Option<ChildStdin>,
+    lines: Option<BufReader<ChildStdout>>,
+}
+
+impl Peer {
+    /// Starts a child.
+    pub(crate) fn start(mut command: Command) -> io::Result<Self> {
+        Ok(Self::of(prepared(&mut command).spawn()?))
+    }
+
+    /// Starts a child on another host.
+    pub(crate) fn start_on(host: &Host, mut command: Command) -> io::Result<Self> {
+        Ok(Self::of(host.spawn(prepared(&mut command))?))
+    }
+
+    fn of(mut child: Child) -> Self {
+        let (input, lines) = (child.stdin.take(), child.stdout.take().map(BufReader::new));
+        Self { child, input, lines }
+    }
+
+    /// Writes an empty line to its input.
+    pub(crate) fn write_line(&mut self) -> Result<(), PeerError> {
+        match &mut self.input {
+            Some(input) => input.write_all(b"\n").map_err(|_| PeerError::Peer(self.complaint())),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends its input.
+    pub(crate) fn close_input(&mut self) {
+        self.input = None;
+    }
+
+    /// Returns its answer to an empty line.
+    pub(crate) fn ask<T: for<'de> Deserialize<'de> + Send + 'static>(&mut self) -> Result<T, PeerError> {
+        self.write_line()?;
+        self.read_line()
+    }
+
+    /// The object in the next line of its output.
+    pub(crate) fn read_line<T: for<'de> Deserialize<'de> + Send + 'static>(
+        &mut self,
+    ) -> Result<T, PeerError> {
+        self.read_line_until(Instant::now() + GRACE)
+    }
+
+    /// The object in the next line of its output, if it comes in time.
+    pub(crate) fn read_line_until<T: for<'de> Deserialize<'de> + Send + 'static>(
+        &mut self,
+        until: Instant,
+    ) -> Result<T, PeerError> {
+        let Some(mut lines) = self.lines.take() else { return Err(PeerError::Peer(String::new())) };
+        let (send, receive) = channel();
+        // A pipe has no timeout, so a thread reads it; it ends with the child at the latest.
+        thread::spawn(move || {
+            let mut line = String::new();
+            let read = lines.read_line(&mut line).map(|_| line);
+            let _ = send.send((read, lines));
+        });
+        let Ok((read, lines)) = receive.recv_timeout(until.saturating_duration_since(Instant::now())) else {
+            return Err(PeerError::Timeout);
+        };
+        self.lines = Some(lines);
+        let line = read?;
+        if line.is_empty() {
+            return Err(PeerError::Peer(self.complaint()));
+        }
+        serde_json::from_str(&line).map_err(|error| PeerError::Io(error.into()))
+    }
+
+    /// What it said before it failed.
+    pub(crate) fn complaint(&mut self) -> String {
+        let mut said = String::new();
+        self.wait_until(Instant::now() + LOOK * 20);
+        if let Some(mut stderr) = self.child.stderr.take() {
+            let _ = stderr.read_to_string(&mut said);
+        }
+        said.trim().trim_start_matches("swiftwater: ").to_owned()
+    }
+
+    /// Waits for its end, and ends it when the time has come.
+    pub(crate) fn wait_until(&mut self, until: Instant) {
+        while let Ok(None) = self.child.try_wait() {
+            if Instant::now() >= until {
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                return;
+            }
+            thread::sleep(LOOK);
+        }
+    }
+}
+
+/// Gives the child pipes, and a group of its own: Ctrl-C is for us, and we end the peers.
+fn prepared(command: &mut Command) -> &mut Command {
+    command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped())
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.wait_until(Instant::now());
+    }
+}
