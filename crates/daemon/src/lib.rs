@@ -16,6 +16,7 @@
 //! | `pump` | messages between carrier and association |
 //! | `notify` | notifications, as C structures |
 //! | `line` | a carrier as the daemon sees it: records in and out |
+//! | `quantum` | how much a task does before others run |
 //! | `vigil` | staying awake for the next message |
 //! | `page` | the page that the daemon writes and the sharers map |
 //! | `ports` | who has which SCTP port |
@@ -46,6 +47,7 @@ mod page;
 mod peel_off;
 mod ports;
 mod pump;
+mod quantum;
 mod requests;
 mod socket;
 mod status;

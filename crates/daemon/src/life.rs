@@ -13,7 +13,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::addresses::{as_seen, local_toward};
 use crate::errno;
-use crate::line::{Intake, Line};
+use crate::line::{CARRIER_RECORDS_MAX, Intake, Line};
 use crate::log;
 use crate::many;
 use crate::member::Member;
@@ -125,9 +125,14 @@ async fn connect(
     }
 }
 
-/// Throws away what keeps a carrier from polling writable, and what was sent meanwhile.
+/// Throws away what keeps a carrier from polling writable, and what was sent meanwhile. What a program sends while this runs may
+/// stay: otherwise one that sends without pause would keep the daemon here.
 pub(crate) fn empty(line: &Line) {
-    while let Ok(Intake::Message(..) | Intake::Malformed) = line.try_take() {}
+    for _ in 0..CARRIER_RECORDS_MAX {
+        if !matches!(line.try_take(), Ok(Intake::Message(..) | Intake::Filler | Intake::Malformed)) {
+            return;
+        }
+    }
 }
 
 /// Hands associations to a listener, each with a carrier of its own.

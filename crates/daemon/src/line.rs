@@ -35,6 +35,9 @@ const COPIED_BYTES_MAX: usize = 4096;
 const FILLER_BYTES: usize = 32 * 1024;
 /// Most filler records for one carrier, should its buffer be huge.
 const FILLERS_MAX: usize = 4096;
+/// Most records that are taken out of a carrier to empty it. A send buffer of the usual 208 KB holds a third of that; in a larger
+/// one, which a program has asked for itself, some may stay.
+pub(crate) const CARRIER_RECORDS_MAX: usize = 1024;
 /// How often it is looked for room where nobody tells of it.
 const ROOM_LOOKS: Duration = Duration::from_millis(1);
 /// Seals that keep a memfd as it was sent.
@@ -74,12 +77,26 @@ impl Reads {
 pub(crate) enum Intake {
     /// A message.
     Message(Header, Bytes),
+    /// A record that only kept the carrier from polling writable.
+    Filler,
     /// The program sends no more.
     End,
     /// The program has closed with something unread. That is told once, and what it has sent may follow.
     Unread,
     /// It is no record of ours.
     Malformed,
+}
+
+impl Intake {
+    /// Returns how many bytes the record had in the carrier.
+    pub(crate) fn record_bytes(&self) -> u64 {
+        match self {
+            Intake::Message(header, _) if header.flags.contains(Flags::IN_MEMFD) => HEADER_BYTES as u64,
+            Intake::Message(_, content) => (HEADER_BYTES + content.len()) as u64,
+            Intake::Filler => (HEADER_BYTES + FILLER_BYTES) as u64,
+            Intake::End | Intake::Unread | Intake::Malformed => 0,
+        }
+    }
 }
 
 /// A fresh carrier: our end, named, and the program's.
@@ -160,19 +177,11 @@ impl Room {
 }
 
 impl Line {
-    /// The next record that is there. Filler is passed over.
-    pub(crate) fn try_take(&self) -> Result<Intake, Errno> {
-        loop {
-            let taken = self.try_receive()?;
-            if !matches!(taken, Intake::Message(Header { kind: Kind::Filler, .. }, _)) {
-                return Ok(taken);
-            }
-        }
-    }
-
+    /// Takes the next record that is there.
+    ///
     /// The kernel is asked even if the runtime knows of nothing to read: it may not have heard of it yet. If it does, and
     /// there is nothing any more, it is told, so that who waits then does not ask again.
-    fn try_receive(&self) -> Result<Intake, Errno> {
+    pub(crate) fn try_take(&self) -> Result<Intake, Errno> {
         let mut asked = false;
         let receive = |_: &OwnedFd| {
             asked = true;
@@ -200,6 +209,9 @@ impl Line {
         self.vigil.record_came();
         let record = room.take(bytes);
         let Some((header, _)) = Header::split(&record) else { return Ok(Intake::Malformed) };
+        if header.kind == Kind::Filler {
+            return Ok(Intake::Filler);
+        }
         if !header.flags.contains(Flags::IN_MEMFD) {
             return Ok(Intake::Message(header, record.slice(HEADER_BYTES..)));
         }
@@ -214,13 +226,8 @@ impl Line {
 
     /// The next record; waits for it.
     pub(crate) async fn take(&self) -> Result<Intake, Errno> {
-        loop {
-            let receive = |_: &OwnedFd| Ok(ROOM.with_borrow_mut(|room| self.receive(room))?);
-            let taken = self.descriptor.async_io(Interest::READABLE, receive).await.map_err(errno_of)?;
-            if !matches!(taken, Intake::Message(Header { kind: Kind::Filler, .. }, _)) {
-                return Ok(taken);
-            }
-        }
+        let receive = |_: &OwnedFd| Ok(ROOM.with_borrow_mut(|room| self.receive(room))?);
+        self.descriptor.async_io(Interest::READABLE, receive).await.map_err(errno_of)
     }
 
     /// Waits until the program's end is closed or sends no more, whatever is there to read.

@@ -11,7 +11,7 @@ use swiftwater::tokio::Listener;
 
 use crate::errno;
 use crate::life::{self, Turn};
-use crate::line;
+use crate::line::{self, CARRIER_RECORDS_MAX};
 use crate::socket::{Inner, Socket, Sockets};
 
 /// A one-to-many socket takes all associations at once.
@@ -61,7 +61,12 @@ impl Sockets {
         socket.set_stage(&mut inner, idle);
         socket.take_turn(Turn::Unlisten)?;
         if idle == State::Idle {
-            while line::take_raw(theirs.as_fd()).is_ok() {}
+            // Only the daemon puts records there.
+            for _ in 0..CARRIER_RECORDS_MAX {
+                if line::take_raw(theirs.as_fd()).is_err() {
+                    break;
+                }
+            }
             life::empty(&socket.line);
         }
         Ok(())

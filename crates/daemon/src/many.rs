@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use swiftwater::tokio::{Association, Listener};
 use swiftwater::{Address, Event, Stack};
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::task::JoinHandle;
+use tokio::task::{self, JoinHandle};
 
 use crate::addresses::as_seen;
 use crate::errno;
@@ -24,6 +24,7 @@ use crate::member::Member;
 use crate::notify;
 use crate::outbox::Outbox;
 use crate::pump::{self, Waiting};
+use crate::quantum::{Quantum, RECORDS_PER_TURN};
 use crate::socket::{Socket, Sockets};
 
 /// How an association comes to be.
@@ -35,13 +36,16 @@ pub(crate) enum Origin {
 /// What a one-to-many socket does until the program has closed it.
 pub(crate) async fn live(sockets: &Arc<Sockets>, socket: &Arc<Socket>, turns: &mut UnboundedReceiver<Turn>) {
     let mut listener = None;
+    let mut quantum = Quantum::new();
     loop {
+        let mut records = 1;
         tokio::select! {
             taken = socket.line.take() => {
-                let left = match taken {
-                    Ok(taken) => dispatch(socket, taken).or_else(|| drain(socket)),
-                    Err(_) => Some(false),
-                };
+                let mut left = taken.map_or(Some(false), |taken| dispatch(socket, taken));
+                if left.is_none() {
+                    let several = take_several(socket);
+                    (left, records) = (several.left, 1 + several.records);
+                }
                 if let Some(unread) = left {
                     return close(socket, unread);
                 }
@@ -54,6 +58,7 @@ pub(crate) async fn live(sockets: &Arc<Sockets>, socket: &Arc<Socket>, turns: &m
             },
             accepted = next(&mut listener) => accept(sockets, socket, accepted),
         }
+        quantum.spend(records).await;
     }
 }
 
@@ -122,12 +127,14 @@ async fn live_on(socket: Arc<Socket>, member: Arc<Member>, outbox: Arc<Outbox>, 
         let upward = tokio::spawn(end_after(Arc::clone(&socket), Arc::clone(&member)));
         outbox.tasks().push(upward);
     }
+    let mut quantum = Quantum::new();
     // What waits while nothing more comes leaves at once.
     while let Some((header, content)) = outbox.front(|| association.flush()).await {
         if pump::pass_on(&association, &pump::completed(&member, header), content).await.is_err() {
             return give_back(&socket, &member, &outbox).await;
         }
         outbox.pop(&socket.page);
+        quantum.spend(1).await;
     }
 }
 
@@ -152,7 +159,9 @@ async fn cannot_start(socket: &Socket, member: &Member, outbox: &Outbox, error: 
 /// What waits for an association that is gone was not sent, and the program may want to know.
 async fn give_back(socket: &Socket, member: &Member, outbox: &Outbox) {
     let waiting = outbox.take();
+    let mut quantum = Quantum::new();
     for (header, data) in waiting {
+        quantum.spend(1).await;
         let unsent = Event::SendFailed {
             info: pump::send_info(&pump::completed(member, header)),
             data,
@@ -199,20 +208,46 @@ pub(crate) async fn take_off(socket: &Socket, member: &Member) -> Waiting {
     }
 }
 
-/// Takes everything that the program has sent up to now. Says how it has left, if it has: whether a message was unread.
-pub(crate) fn drain(socket: &Socket) -> Option<bool> {
-    loop {
-        let taken = socket.line.try_take().ok()?;
-        let left = dispatch(socket, taken);
-        if left.is_some() {
-            return left;
+/// Takes what the program has sent before it asks for something, so that this comes first. What it sends meanwhile does not count:
+/// one that sends without pause would never be answered.
+pub(crate) async fn drain(socket: &Socket) {
+    let mut left_bytes = socket.line.waiting_bytes();
+    while left_bytes > 0 {
+        let taken = take_several(socket);
+        if taken.records == 0 {
+            return;
         }
+        left_bytes = left_bytes.saturating_sub(taken.bytes);
+        task::yield_now().await;
     }
+}
+
+/// What was taken from a carrier in one turn.
+#[derive(Default)]
+struct Taken {
+    records: usize,
+    /// The length of these records.
+    bytes: u64,
+    /// How the program has left, if it has: whether a message was unread.
+    left: Option<bool>,
+}
+
+/// Takes what the program has sent, at most as much as one turn allows.
+fn take_several(socket: &Socket) -> Taken {
+    let mut several = Taken::default();
+    while several.records < RECORDS_PER_TURN && several.left.is_none() {
+        let Ok(taken) = socket.line.try_take() else { break };
+        several.records += 1;
+        several.bytes += taken.record_bytes();
+        several.left = dispatch(socket, taken);
+    }
+    several
 }
 
 /// Says how the program has left, if it has: whether a message was unread.
 fn dispatch(socket: &Socket, taken: Intake) -> Option<bool> {
     match taken {
+        Intake::Filler => None,
         Intake::Message(header, content) => {
             let member = socket.lock().members.get(&header.association).cloned();
             // What is sent into an association that is gone is lost, as in the kernel.
@@ -267,5 +302,67 @@ fn close(socket: &Socket, unread: bool) {
             // Given up, it is not set up.
             None => tasks.iter().for_each(JoinHandle::abort),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use carrier::record::Kind;
+    use rustix::net::SendFlags;
+    use swiftwater::Options;
+
+    use super::*;
+    use crate::options::Settings;
+    use crate::owner::Owner;
+    use crate::socket::Style;
+
+    /// A one-to-many socket, with the program's end of its carrier.
+    fn opened() -> (Arc<Sockets>, Arc<Socket>, OwnedFd) {
+        let stack = Stack::bind(&Options { udp_port: Some(0), ..Options::default() }).expect("a free port");
+        let sockets = Arc::new(Sockets::new(stack, false).expect("random numbers"));
+        let (style, settings) = (Style::OneToMany, Settings::new(&sockets.stack));
+        let owner = Owner { user: 1, process: 1 };
+        let opened = sockets.open(owner, false, style, style.first_stage(), settings);
+        let (socket, theirs) = opened.expect("a carrier");
+        (sockets, socket, theirs)
+    }
+
+    /// Sends a record for an association that there is not.
+    fn send_one(theirs: &OwnedFd) {
+        let record = Header { association: 77, ..Header::new(Kind::Data) }.encode();
+        rustix::net::send(theirs, &record, SendFlags::DONTWAIT).expect("room in the carrier");
+    }
+
+    #[tokio::test]
+    async fn others_run_while_all_is_taken_that_a_program_has_sent() {
+        let (_sockets, socket, theirs) = opened();
+        (0..4 * RECORDS_PER_TURN).for_each(|_| send_one(&theirs));
+        let turns = Arc::new(AtomicUsize::new(0));
+        let sends_without_pause = tokio::spawn({
+            let turns = Arc::clone(&turns);
+            async move {
+                loop {
+                    send_one(&theirs);
+                    turns.fetch_add(1, Relaxed);
+                    task::yield_now().await;
+                }
+            }
+        });
+        // It ends although there is always more.
+        drain(&socket).await;
+        let turns = turns.load(Relaxed);
+        assert!((1..=4).contains(&turns), "the neighbour had {turns} turns");
+        sends_without_pause.abort();
+    }
+
+    #[tokio::test]
+    async fn one_turn_takes_so_many_records() {
+        let (_sockets, socket, theirs) = opened();
+        (0..2 * RECORDS_PER_TURN).for_each(|_| send_one(&theirs));
+        let records = [(); 3].map(|()| take_several(&socket).records);
+        assert_eq!(records, [RECORDS_PER_TURN, RECORDS_PER_TURN, 0]);
     }
 }

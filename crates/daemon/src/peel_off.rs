@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::door::{Answer, Reply};
 use crate::life::Turn;
-use crate::line::{self, RawRecord};
+use crate::line::{self, CARRIER_RECORDS_MAX, RawRecord};
 use crate::log;
 use crate::many;
 use crate::socket::{Bound, Socket, Sockets, Style};
@@ -75,7 +75,8 @@ fn move_records(
     front: Front,
 ) -> Result<(), Errno> {
     let mut records = VecDeque::new();
-    loop {
+    // Only the daemon puts records there.
+    for _ in 0..CARRIER_RECORDS_MAX {
         match line::take_raw(theirs) {
             // What the page says is read anew after this.
             Ok(record) if record.is_notice() => {}

@@ -22,6 +22,7 @@ use crate::line::Intake;
 use crate::log;
 use crate::member::{Held, Member, Upward};
 use crate::notify;
+use crate::quantum::Quantum;
 use crate::socket::{Socket, Style};
 use crate::unread::Room;
 
@@ -90,10 +91,12 @@ impl Drop for Upwards {
 async fn down(socket: &Socket, member: &Member, association: &Association, mut waiting: Waiting) -> Left {
     // What is sent into an association that is gone is lost, as in the kernel.
     let mut gone = false;
+    let mut quantum = Quantum::new();
     loop {
+        quantum.spend(1).await;
         let (header, content) = match waiting.pop_front() {
             Some(first) => first,
-            None => match take(socket, association).await {
+            None => match take(socket, association, &mut quantum).await {
                 Ok(taken) => taken,
                 Err(left) => return left,
             },
@@ -133,7 +136,11 @@ async fn unless_given_up(
 }
 
 /// The next message of the program; waits for it.
-async fn take(socket: &Socket, association: &Association) -> Result<(Header, Bytes), Left> {
+async fn take(
+    socket: &Socket,
+    association: &Association,
+    quantum: &mut Quantum,
+) -> Result<(Header, Bytes), Left> {
     loop {
         let mut taken = socket.line.try_take();
         if matches!(taken, Err(Errno::AGAIN)) {
@@ -145,7 +152,10 @@ async fn take(socket: &Socket, association: &Association) -> Result<(Header, Byt
             Ok(Intake::Message(header, content)) => Ok((header, content)),
             Ok(Intake::End) => Err(if socket.line.is_hung_up() { Left::Closed } else { Left::HalfClosed }),
             Ok(Intake::Unread) if socket.has_unread_data() => Err(Left::Unread),
-            Ok(Intake::Unread) => continue,
+            Ok(Intake::Unread | Intake::Filler) => {
+                quantum.spend(1).await;
+                continue;
+            }
             Ok(Intake::Malformed) => {
                 log(format_args!("a program writes something else than records to its socket"));
                 Err(Left::Abort(Bytes::from_static(b"the program has broken its socket")))
@@ -255,11 +265,14 @@ pub(crate) async fn up(socket: &Arc<Socket>, member: &Arc<Member>, ended: impl F
     let mut held = member.held.lock().await;
     let Held { queue, next: after, is_shut_down } = &mut *held;
     let mut hand = Hand { socket, member, begun: None, unread: false };
+    let mut quantum = Quantum::new();
     let mut ended = Some(ended);
     let mut end = |how| ended.take().into_iter().for_each(|ended| ended(how));
     let regularly = |is_shut_down| if is_shut_down { Ended::ByPeer } else { Ended::ByUs };
     loop {
+        let messages = queue.len().max(1);
         hand.up_all(queue).await;
+        quantum.spend(messages).await;
         let received = match after.take() {
             Some(received) => received,
             None => next(member, association).await,
@@ -278,6 +291,7 @@ pub(crate) async fn up(socket: &Arc<Socket>, member: &Arc<Member>, ended: impl F
                     // What it owes is there already. The program reads all of that before it finds the end.
                     while let Ok(Some(Received::Event(event))) = association.try_next() {
                         queue.extend(notify::of(socket, member, &event));
+                        quantum.spend(1).await;
                         while queue.len() > 1
                             && let Some(upward) = queue.front()
                         {

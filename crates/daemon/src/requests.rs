@@ -52,7 +52,7 @@ impl Sockets {
         let socket = self.find(name_of(&descriptor)?).ok_or(Errno::NOTSOCK)?;
         if socket.style == Style::OneToMany {
             // What was sent before comes before what is asked for.
-            many::drain(&socket);
+            many::drain(&socket).await;
         }
         match *request {
             Request::Describe | Request::Status | Request::Settle | Request::Open { .. } => {}

@@ -1,0 +1,48 @@
+//! How much one task does before the tasks of other sockets run.
+//!
+//! All tasks share one thread. A program or a peer that sends without pause keeps its task ready for ever, so each loop that
+//! they feed spends a [`Quantum`], and yields when it is used up.
+
+use tokio::task;
+
+/// Most records of a carrier, or messages of an association, that a task handles in one turn.
+pub(crate) const RECORDS_PER_TURN: usize = 32;
+
+/// What is left of a task's turn.
+pub(crate) struct Quantum {
+    records: usize,
+}
+
+impl Quantum {
+    pub(crate) fn new() -> Quantum {
+        Quantum { records: RECORDS_PER_TURN }
+    }
+
+    /// Counts records that were handled. Returns whether the turn is over.
+    fn is_spent_by(&mut self, records: usize) -> bool {
+        let is_spent = records >= self.records;
+        self.records = if is_spent { RECORDS_PER_TURN } else { self.records - records };
+        is_spent
+    }
+
+    /// Counts records that were handled, and lets other tasks run once the turn is over.
+    pub(crate) async fn spend(&mut self, records: usize) {
+        if self.is_spent_by(records) {
+            task::yield_now().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_ends_after_so_many_records() {
+        let mut quantum = Quantum::new();
+        let turns = (0..3 * RECORDS_PER_TURN).filter(|_| quantum.is_spent_by(1)).count();
+        assert_eq!(turns, 3);
+        assert!(!quantum.is_spent_by(RECORDS_PER_TURN - 1));
+        assert!(quantum.is_spent_by(RECORDS_PER_TURN), "more than is left ends it, too");
+    }
+}
