@@ -1,6 +1,17 @@
 //! The page that all who share a descriptor map: what they must agree on, also after `fork` and `exec`.
 //!
 //! The daemon writes its part with `pwrite`, a field at a time: nothing here is trusted. The sharers map it.
+//!
+//! Each sharer may write anything anywhere in it. That harms the sharers of this socket only:
+//!
+//! | a hostile value of | does |
+//! |---|---|
+//! | `lock` | keeps a reader as long as its time limit says; the daemon looks 100 times in 100 ms whether a reader is done |
+//! | `data_taken` | lets the peer send into a small receive buffer sooner or later; a close becomes an abort, or the other way round |
+//! | `consumed`, `bundle_*`, the front header | a reader gets other bytes of its own carrier, an empty message or `EPROTO` |
+//! | `sent`, `passed_on` of an entry | a blocking send asks the daemon for room every few milliseconds; the daemon counts for itself |
+//! | an entry's association or peer | a message goes to another association of this socket |
+//! | states, errors, limits | a call fails, or goes to the daemon, which decides |
 
 use std::mem::offset_of;
 use std::net::SocketAddr;

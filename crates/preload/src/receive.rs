@@ -15,7 +15,7 @@ use libc::{c_int, iovec};
 use crate::bundle;
 use crate::descriptor::Descriptor;
 use crate::itself;
-use crate::lock::{self, Held};
+use crate::lock::{self, Held, Patience};
 use crate::setup;
 use crate::system::{self, Buffers, Errno, Result};
 
@@ -64,11 +64,13 @@ fn receive_now(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_
     if ordinary && !bundle::is_begun(page) && descriptor.expects_to_wait() {
         wait()?;
     }
+    let patience = Patience::of_receive(fd, flags);
     loop {
         // Looked at first: the last that comes is there before it is said that nothing will come.
         let silent = page.state() == State::Many && page.members.load(Acquire) == 0 && waits();
         let lost = page.state() == State::Lost;
-        match take(fd, descriptor, place, flags) {
+        match take(fd, descriptor, place, flags, &patience) {
+            Err(lock::TIMED_OUT) => return Err(Errno(libc::EAGAIN)),
             Err(Errno(libc::EAGAIN)) if silent => return Err(Errno(libc::ENOTCONN)),
             Err(Errno(libc::EAGAIN)) if page.state() == State::Idle => {
                 return Err(Errno(match page.take_error() {
@@ -95,7 +97,7 @@ fn receive_now(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_
 
 /// Bytes that the next call would return (`FIONREAD`).
 pub(crate) fn available(fd: RawFd, descriptor: &Descriptor) -> Result<usize> {
-    let _held = hold(fd, descriptor.page())?;
+    let _held = hold(fd, descriptor.page(), &Patience::of_a_look()).map_err(lock::as_told)?;
     let consumed = descriptor.page().consumed.load(Relaxed) as usize;
     let header = front(fd, descriptor)?;
     Ok(header.map_or(0, |header| (header.bytes as usize).saturating_sub(consumed)))
@@ -103,7 +105,7 @@ pub(crate) fn available(fd: RawFd, descriptor: &Descriptor) -> Result<usize> {
 
 /// The header of the next message, if one is there and nobody has begun to read it.
 pub(crate) fn next(fd: RawFd, descriptor: &Descriptor) -> Option<Header> {
-    let _held = hold(fd, descriptor.page()).ok()?;
+    let _held = hold(fd, descriptor.page(), &Patience::of_a_look()).ok()?;
     let is_begun = descriptor.page().consumed.load(Relaxed) > 0;
     if is_begun { None } else { front(fd, descriptor).ok()? }
 }
@@ -133,9 +135,15 @@ fn peek(fd: RawFd) -> Result<Option<Header>> {
 }
 
 /// Takes what is there.
-fn take(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_int) -> Result<Message> {
+fn take(
+    fd: RawFd,
+    descriptor: &Descriptor,
+    place: Buffers<'_>,
+    flags: c_int,
+    patience: &Patience,
+) -> Result<Message> {
     let page = descriptor.page();
-    let _held = hold(fd, page)?;
+    let _held = hold(fd, page, patience)?;
     let consumed = page.consumed.load(Relaxed);
     let front = if consumed > 0 && !bundle::is_begun(page) { page.front() } else { None };
     let found = match front {
@@ -153,7 +161,7 @@ fn take(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_int) ->
     if flags & libc::MSG_PEEK != 0 {
         // The kernel has moved its offset by what was looked at.
         if in_record && before > 0 {
-            system::set_peek_offset(fd, (HEADER_BYTES + before) as c_int)?;
+            system::set_peek_offset(fd, peek_offset(before as u32))?;
         }
     } else if whole {
         system::receive_nothing(fd, libc::MSG_DONTWAIT)?;
@@ -170,15 +178,15 @@ fn take(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_int) ->
         }
         page.consumed.store(until as u32, Relaxed);
         if in_record && before == 0 {
-            system::set_peek_offset(fd, (HEADER_BYTES + until) as c_int)?;
+            system::set_peek_offset(fd, peek_offset(until as u32))?;
         }
     }
     Ok(Message { bytes, header: Some(header), whole: whole && header.flags.contains(Flags::END) })
 }
 
 /// Takes the lock for reading.
-pub(crate) fn hold(fd: RawFd, page: &Page) -> Result<Held<'_>> {
-    let held = lock::hold(&page.lock)?;
+pub(crate) fn hold<'a>(fd: RawFd, page: &'a Page, patience: &Patience) -> Result<Held<'a>> {
+    let held = lock::hold(&page.lock, patience)?;
     if held.inherited {
         recover(fd, page);
     }
@@ -206,11 +214,17 @@ pub(crate) fn recover(fd: RawFd, page: &Page) {
         Some(header) if header.flags.contains(Flags::IN_MEMFD) => {}
         // What followed it in a bundle, if anything did, was peeled off.
         Some(header) if HEADER_BYTES + header.bytes as usize == bytes => {
-            let _ = system::set_peek_offset(fd, (HEADER_BYTES as u32 + consumed) as c_int);
+            let _ = system::set_peek_offset(fd, peek_offset(consumed));
         }
         // The record was taken away.
         _ => page.consumed.store(0, Relaxed),
     }
+}
+
+/// Where the kernel is to look when so much of a message was read. A sharer may have written any number there: one beyond the
+/// record makes the kernel find nothing, and one that is negative here makes it look from the beginning.
+pub(crate) fn peek_offset(consumed: u32) -> c_int {
+    consumed.wrapping_add(HEADER_BYTES as u32) as c_int
 }
 
 /// The header of the record at the front, and how long the record is.

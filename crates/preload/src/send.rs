@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use carrier::page::{Page, State};
 use carrier::record::{Flags, Header, Kind, MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX};
@@ -14,9 +15,14 @@ use libc::c_int;
 use crate::ancillary::{Control, SendInfo};
 use crate::descriptor::Descriptor;
 use crate::itself;
+use crate::lock::Patience;
 use crate::receive::with_header;
 use crate::setup;
 use crate::system::{self, Buffers, Errno, Result};
+
+/// So often in a row a send asks the daemon for room that others take first. Then it waits a little each time.
+const ROOM_TRIES: u32 = 4;
+const ROOM_PAUSE: Duration = Duration::from_millis(5);
 
 /// One message, and where it is to go.
 #[derive(Clone, Copy)]
@@ -121,7 +127,8 @@ impl Outgoing<'_> {
 
     fn send_to_association(&self, association: u32) -> Result<usize> {
         let bytes = self.content.bytes() as u32;
-        loop {
+        let patience = Patience::of_send(self.fd);
+        for tries in 0_u32.. {
             let mut entries = self.page().entries().iter();
             let Some(entry) = entries.find(|entry| entry.association.load(Relaxed) == association) else {
                 // There are more associations than entries, or this one is gone.
@@ -138,11 +145,16 @@ impl Outgoing<'_> {
                 }
                 return Ok(sent);
             }
-            if !self.waits() {
+            if !self.waits() || patience.is_over() {
                 return Err(Errno(libc::EAGAIN));
             }
             setup::await_room(self.fd, association)?;
+            if tries >= ROOM_TRIES {
+                // Others were quicker each time, or a sharer has written there that it has sent more than the daemon knows of.
+                patience.pause(ROOM_PAUSE)?;
+            }
         }
+        Err(Errno(libc::EAGAIN))
     }
 
     /// The association with a peer; it begins with this message if there is none.

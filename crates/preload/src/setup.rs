@@ -12,6 +12,7 @@ use libc::c_int;
 
 use crate::ask::{Reply, answers, ask, asked};
 use crate::descriptor::Descriptor;
+use crate::lock::Patience;
 use crate::system::{self, Buffers, Errno, Result};
 use crate::{bundle, itself, lock, receive, start, table};
 
@@ -178,7 +179,7 @@ pub(crate) fn settle() {
 pub(crate) fn peel_off(fd: RawFd, descriptor: &Descriptor, association: u32, flags: c_int) -> Result<RawFd> {
     let page = descriptor.page();
     // Nobody reads while the daemon sorts what lies in the carrier.
-    let held = receive::hold(fd, page)?;
+    let held = receive::hold(fd, page, &Patience::of_a_request()).map_err(lock::as_told)?;
     let consumed = page.consumed.load(Relaxed);
     let front = if consumed > 0 { receive::front(fd, descriptor)? } else { None };
     let (bundle_bytes, front_at) = match bundle::is_begun(page) {
@@ -196,7 +197,7 @@ pub(crate) fn peel_off(fd: RawFd, descriptor: &Descriptor, association: u32, fla
             bundle::resume(page, bundle_bytes.saturating_sub(front_at));
         } else if !header.flags.contains(Flags::IN_MEMFD) {
             // What was taken out and put back again has moved the kernel's offset.
-            system::set_peek_offset(fd, (HEADER_BYTES as u32 + consumed) as c_int)?;
+            system::set_peek_offset(fd, receive::peek_offset(consumed))?;
         }
     }
     drop(held);
@@ -232,8 +233,10 @@ pub(crate) fn accept(fd: RawFd, descriptor: &Descriptor, flags: c_int) -> Result
     if page.state() != State::Listening {
         return Err(Errno(libc::EINVAL));
     }
+    let patience = Patience::of_receive(fd, 0);
     loop {
-        match take_association(fd, descriptor, flags) {
+        match take_association(fd, descriptor, flags, &patience) {
+            Err(lock::TIMED_OUT) => return Err(Errno(libc::EAGAIN)),
             // The kernel says once that the daemon is gone: the next look finds the end.
             Err(Errno(libc::EAGAIN | libc::ECONNRESET)) => {}
             result => return result,
@@ -245,8 +248,13 @@ pub(crate) fn accept(fd: RawFd, descriptor: &Descriptor, flags: c_int) -> Result
     }
 }
 
-fn take_association(fd: RawFd, descriptor: &Descriptor, flags: c_int) -> Result<(RawFd, SocketAddr)> {
-    let _held = lock::hold(&descriptor.page().lock)?;
+fn take_association(
+    fd: RawFd,
+    descriptor: &Descriptor,
+    flags: c_int,
+    patience: &Patience,
+) -> Result<(RawFd, SocketAddr)> {
+    let _held = lock::hold(&descriptor.page().lock, patience)?;
     let mut bytes = [0; HEADER_BYTES + ACCEPTED_BYTES];
     let place = [Buffers::of(&mut bytes)];
     // It is looked at first: with no room for its descriptors it stays for the next.

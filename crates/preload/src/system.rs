@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::os::fd::RawFd;
 use std::ptr::NonNull;
+use std::time::Duration;
 
 use libc::{c_int, c_long, c_void, iovec};
 
@@ -91,6 +92,9 @@ impl<'a> Buffers<'a> {
         Ok(bytes.len() - rest.len())
     }
 }
+
+/// The kernel's sets of signals, of which the C library's are longer.
+const SIGNAL_SET_BYTES: usize = 8;
 
 /// One descriptor of a control message.
 #[repr(C)]
@@ -212,7 +216,58 @@ fn poll_all(entries: &mut [libc::pollfd], mut timeout: Option<libc::timespec>) -
     let (place, count) = (entries.as_mut_ptr(), entries.len());
     let no_mask: *const c_void = std::ptr::null();
     // SAFETY: as many entries, and a time or none, both of which the kernel may write.
-    check(unsafe { libc::syscall(libc::SYS_ppoll, place, count, timeout, no_mask, 8_usize) })
+    check(unsafe { libc::syscall(libc::SYS_ppoll, place, count, timeout, no_mask, SIGNAL_SET_BYTES) })
+}
+
+/// Signals of this thread, which come only where they are waited for.
+pub(crate) struct SignalsBlocked(libc::sigset_t);
+
+impl SignalsBlocked {
+    pub(crate) fn new() -> SignalsBlocked {
+        // SAFETY: sets of zeros are empty ones, and both may be written.
+        unsafe {
+            let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = std::mem::zeroed();
+            libc::sigfillset(&raw mut all);
+            // With these arguments it does not fail.
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+            SignalsBlocked(before)
+        }
+    }
+
+    /// Waits for so long.
+    ///
+    /// # Errors
+    ///
+    /// `EINTR`: a signal was handled.
+    pub(crate) fn await_one(&self, within: Duration) -> Result<()> {
+        let mut time = timespec(within);
+        let nothing: *mut libc::pollfd = std::ptr::null_mut();
+        // SAFETY: the time may be written, and the set is read.
+        let done = unsafe {
+            libc::syscall(libc::SYS_ppoll, nothing, 0, &raw mut time, &raw const self.0, SIGNAL_SET_BYTES)
+        };
+        check(done).map(drop)
+    }
+}
+
+impl Drop for SignalsBlocked {
+    fn drop(&mut self) {
+        // SAFETY: the set is read.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut()) };
+    }
+}
+
+fn timespec(time: Duration) -> libc::timespec {
+    libc::timespec { tv_sec: time.as_secs() as libc::time_t, tv_nsec: time.subsec_nanos().into() }
+}
+
+/// The time of a clock in so long.
+pub(crate) fn time_after(clock: libc::clockid_t, time: Duration) -> libc::timespec {
+    let mut now = timespec(Duration::ZERO);
+    // SAFETY: the place may be written.
+    unsafe { libc::clock_gettime(clock, &raw mut now) };
+    let time = Duration::new(now.tv_sec as u64, now.tv_nsec as u32).saturating_add(time);
+    timespec(time)
 }
 
 /// Whether the other end of a carrier is gone, or both directions are shut.
