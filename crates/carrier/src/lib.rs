@@ -9,7 +9,8 @@
 //! | a connection of its own for each request | what else the sockets API asks for | [`request`] |
 //! | a page that all who share the descriptor map | what they must agree on | [`page`] |
 //!
-//! The daemon's end of a carrier has a [name], by which a program knows a descriptor that it was handed.
+//! The daemon's end of a carrier has a [name] by which a program recognises what may be one. The daemon itself knows a carrier by
+//! the cookie that the kernel gives each socket (`SO_COOKIE`), which nobody can choose.
 //!
 //! Nothing here calls the system. Parsing takes any bytes, allocates nothing and never panics.
 #![forbid(unsafe_code)]
@@ -22,4 +23,4 @@ pub mod record;
 pub mod request;
 
 /// The version of everything in this crate. Both sides must be of the same.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;

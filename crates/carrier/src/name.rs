@@ -16,58 +16,48 @@ pub const DAEMON_VARIABLE: &CStr = c"SWIFTWATER_DAEMON";
 pub const ON_DEMAND_VARIABLE: &CStr = c"SWIFTWATER_ON_DEMAND";
 
 const PREFIX: &[u8] = b"swiftwater:";
-const HEX_DIGITS: usize = 16;
+const HEX_DIGITS: usize = 32;
 
 /// Bytes of the name of a carrier's end, without the leading zero byte.
-pub const CARRIER_NAME_BYTES: usize = PREFIX.len() + HEX_DIGITS + 1 + HEX_DIGITS;
+pub const CARRIER_NAME_BYTES: usize = PREFIX.len() + HEX_DIGITS;
 
-/// The name of the daemon's end of a carrier: which daemon, and which of its sockets.
+/// The name of the daemon's end of a carrier.
+///
+/// It is a hint: a shim asks the daemon only about descriptors whose peer has a name of this form. It proves nothing, because
+/// any program may bind a socket to such a name. It is random, so that nobody can take it before the daemon does.
 ///
 /// ```
 /// use swiftwater_carrier::name::CarrierName;
 ///
-/// let name = CarrierName { daemon: 0xfeed, socket: 7 };
-/// assert_eq!(&name.encode(), b"swiftwater:000000000000feed:0000000000000007");
-/// assert_eq!(CarrierName::parse(&name.encode()), Some(name));
-/// assert_eq!(CarrierName::parse(b"/run/something.sock"), None);
+/// let name = CarrierName::from_random(0xfeed);
+/// assert_eq!(name.as_bytes(), b"swiftwater:0000000000000000000000000000feed");
+/// assert!(CarrierName::is_one(name.as_bytes()));
+/// assert!(!CarrierName::is_one(b"/run/something.sock"));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct CarrierName {
-    /// A random number that each daemon draws when it starts.
-    pub daemon: u64,
-    /// The number of the socket there.
-    pub socket: u64,
-}
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CarrierName([u8; CARRIER_NAME_BYTES]);
 
 impl CarrierName {
-    /// The name, without the leading zero byte of the abstract namespace.
-    pub fn encode(&self) -> [u8; CARRIER_NAME_BYTES] {
-        let mut out = [0; CARRIER_NAME_BYTES];
-        let (prefix, numbers) = out.split_at_mut(PREFIX.len());
+    /// Makes a name of a random number.
+    pub fn from_random(number: u128) -> CarrierName {
+        const DIGITS: [u8; 16] = *b"0123456789abcdef";
+        let mut name = [0; CARRIER_NAME_BYTES];
+        let (prefix, digits) = name.split_at_mut(PREFIX.len());
         prefix.copy_from_slice(PREFIX);
-        numbers[HEX_DIGITS] = b':';
-        write_hex(&mut numbers[..HEX_DIGITS], self.daemon);
-        write_hex(&mut numbers[HEX_DIGITS + 1..], self.socket);
-        out
+        for (place, shift) in digits.iter_mut().zip((0..u128::BITS).step_by(4).rev()) {
+            *place = DIGITS[(number >> shift & 0xf) as usize];
+        }
+        CarrierName(name)
     }
 
-    /// `None`: it names something else.
-    pub fn parse(name: &[u8]) -> Option<CarrierName> {
-        let numbers = name.strip_prefix(PREFIX)?;
-        let (daemon, socket) = numbers.split_at_checked(HEX_DIGITS)?;
-        Some(CarrierName { daemon: read_hex(daemon)?, socket: read_hex(socket.strip_prefix(b":")?)? })
+    /// Returns the name without the leading zero byte of the abstract namespace.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
     }
-}
 
-fn write_hex(out: &mut [u8], number: u64) {
-    const DIGITS: [u8; 16] = *b"0123456789abcdef";
-    for (place, shift) in out.iter_mut().zip((0..64).step_by(4).rev()) {
-        *place = DIGITS[(number >> shift & 0xf) as usize];
+    /// Returns whether `name`, without its leading zero byte, has the form of a carrier's.
+    pub fn is_one(name: &[u8]) -> bool {
+        let digits = name.strip_prefix(PREFIX);
+        digits.is_some_and(|digits| digits.len() == HEX_DIGITS && digits.iter().all(u8::is_ascii_hexdigit))
     }
-}
-
-fn read_hex(digits: &[u8]) -> Option<u64> {
-    let text = std::str::from_utf8(digits).ok()?;
-    let plain = digits.len() == HEX_DIGITS && digits.iter().all(u8::is_ascii_hexdigit);
-    plain.then(|| u64::from_str_radix(text, 16).ok()).flatten()
 }

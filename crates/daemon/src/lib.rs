@@ -6,6 +6,7 @@
 //! | file | part |
 //! |---|---|
 //! | `door` | where programs ask: one connection for each request |
+//! | `identity` | which socket a descriptor is |
 //! | `inquiry` | what anybody may ask: which daemon it is |
 //! | `requests` | what each request does |
 //! | `binding`, `connecting`, `listening`, `peel_off` | `bind` and `connect` in all their forms, `listen`, `sctp_peeloff` |
@@ -33,6 +34,7 @@ mod binding;
 mod connecting;
 mod door;
 mod errno;
+mod identity;
 mod inquiry;
 mod life;
 mod line;
@@ -63,6 +65,7 @@ use std::time::Duration;
 use swiftwater::{BindError, Options, Stack};
 
 pub use door::{Place, PlaceError};
+pub use identity::OldKernel;
 pub use inquiry::{Description, NoDaemon};
 pub use status::{AssociationStatus, PathStatus, SocketStatus, Status};
 
@@ -84,6 +87,8 @@ pub struct DaemonOptions {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum DaemonError {
+    /// The kernel is too old.
+    Kernel(OldKernel),
     /// The sockets that carry SCTP could not be bound.
     Stack(BindError),
     /// The place where programs find it could not be taken.
@@ -95,6 +100,7 @@ pub enum DaemonError {
 impl fmt::Display for DaemonError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            DaemonError::Kernel(error) => error.fmt(f),
             DaemonError::Stack(error) => error.fmt(f),
             DaemonError::Place(error) => error.fmt(f),
             DaemonError::System(error) => write!(f, "the system refused: {error}"),
@@ -133,8 +139,9 @@ impl Daemon {
     ///
     /// # Errors
     ///
-    /// A port is taken.
+    /// A port is taken, or the kernel is older than Linux 5.4.
     pub fn behind(listener: OwnedFd, options: &DaemonOptions) -> Result<Daemon, DaemonError> {
+        OldKernel::check_this().map_err(DaemonError::Kernel)?;
         rustix::io::ioctl_fionbio(&listener, true).map_err(|error| DaemonError::System(error.into()))?;
         let stack = Stack::bind(&options.stack).map_err(DaemonError::Stack)?;
         Ok(Daemon { listener, stack, idle_exit: options.idle_exit })

@@ -31,6 +31,8 @@ use crate::vigil::Vigil;
 const ROOM_BYTES: usize = 256 * 1024;
 /// Records up to this length are copied out of it, so that a short message that waits for long holds little memory.
 const COPIED_BYTES_MAX: usize = 4096;
+/// Most names that are tried for one carrier. They are random: the second is free unless somebody knows our random numbers.
+const NAMES_TRIED_MAX: usize = 8;
 /// A filler record is of this size: two or three fill a carrier so far that it does not poll writable.
 const FILLER_BYTES: usize = 32 * 1024;
 /// Most filler records for one carrier, should its buffer be huge.
@@ -99,14 +101,35 @@ impl Intake {
     }
 }
 
-/// A fresh carrier: our end, named, and the program's.
-pub(crate) fn pair(name: CarrierName, vigil: &Arc<Vigil>) -> Result<(Line, OwnedFd), Errno> {
+/// Makes a carrier; returns our end, named, and the program's.
+pub(crate) fn pair(vigil: &Arc<Vigil>) -> Result<(Line, OwnedFd), Errno> {
     let (ours, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-    rustix::net::bind(&ours, &SocketAddrUnix::new_abstract_name(&name.encode())?)?;
+    bind_to_one(ours.as_fd(), random_name)?;
     rustix::io::ioctl_fionbio(&ours, true)?;
     let descriptor = register(ours, Interest::READABLE)?;
     Ok((Line { descriptor, reset: AtomicBool::new(false), vigil: Arc::clone(vigil) }, theirs))
+}
+
+fn random_name() -> Result<CarrierName, Errno> {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).map_err(|_| Errno::AGAIN)?;
+    Ok(CarrierName::from_random(u128::from_ne_bytes(random)))
+}
+
+/// Binds our end to the first of some names that nobody has taken.
+fn bind_to_one(
+    ours: BorrowedFd<'_>,
+    mut names: impl FnMut() -> Result<CarrierName, Errno>,
+) -> Result<(), Errno> {
+    for _ in 0..NAMES_TRIED_MAX {
+        let name = SocketAddrUnix::new_abstract_name(names()?.as_bytes())?;
+        match rustix::net::bind(ours, &name) {
+            Err(Errno::ADDRINUSE) => {}
+            bound => return bound,
+        }
+    }
+    Err(Errno::ADDRINUSE)
 }
 
 pub(crate) fn register(descriptor: OwnedFd, interest: Interest) -> Result<AsyncFd<OwnedFd>, Errno> {
@@ -421,4 +444,27 @@ fn write_memfd(blocks: &[Bytes]) -> Result<OwnedFd, Errno> {
     }
     fcntl_add_seals(&memfd, FINAL)?;
     Ok(memfd)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end() -> OwnedFd {
+        let kind = SocketType::SEQPACKET;
+        rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).expect("a pair").0
+    }
+
+    #[test]
+    fn a_name_that_somebody_has_taken_is_passed_over() {
+        let (taken, free) = (random_name().expect("random"), random_name().expect("random"));
+        let (first, second, third) = (end(), end(), end());
+        bind_to_one(first.as_fd(), || Ok(taken)).expect("nobody has it");
+        let mut names = [taken, taken, free].into_iter();
+        bind_to_one(second.as_fd(), || names.next().ok_or(Errno::RANGE)).expect("the third is free");
+        let name = rustix::net::getsockname(&second).expect("it is bound");
+        let name = SocketAddrUnix::try_from(name).expect("of AF_UNIX");
+        assert_eq!(name.abstract_name(), Some(free.as_bytes()));
+        assert_eq!(bind_to_one(third.as_fd(), || Ok(taken)), Err(Errno::ADDRINUSE), "it gives up");
+    }
 }

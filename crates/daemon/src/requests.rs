@@ -3,15 +3,15 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use carrier::name::CarrierName;
 use carrier::page::State;
 use carrier::request::{Request, Start};
 use rustix::io::Errno;
-use rustix::net::{SocketAddrUnix, UCred};
+use rustix::net::UCred;
 use tokio::sync::SemaphorePermit;
 
 use crate::addresses::{check_peer, parse_list};
 use crate::door::{Answer, Reply};
+use crate::identity::Cookie;
 use crate::many;
 use crate::member::Outcome;
 use crate::options::Settings;
@@ -49,7 +49,7 @@ impl Sockets {
             _ => {}
         }
         let descriptor = descriptor.ok_or(Errno::BADF)?;
-        let socket = self.find(name_of(&descriptor)?).ok_or(Errno::NOTSOCK)?;
+        let socket = self.find(Cookie::of(&descriptor)?).ok_or(Errno::NOTSOCK)?;
         if socket.style == Style::OneToMany {
             // What was sent before comes before what is asked for.
             many::drain(&socket).await;
@@ -154,11 +154,4 @@ async fn settle() {
     for _ in 0..ROUNDS {
         tokio::task::yield_now().await;
     }
-}
-
-/// Which socket a descriptor is.
-fn name_of(descriptor: &OwnedFd) -> Result<CarrierName, Errno> {
-    let peer = rustix::net::getpeername(descriptor)?.ok_or(Errno::NOTSOCK)?;
-    let peer = SocketAddrUnix::try_from(peer).map_err(|_| Errno::NOTSOCK)?;
-    peer.abstract_name().and_then(CarrierName::parse).ok_or(Errno::NOTSOCK)
 }

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
-use carrier::name::CarrierName;
 use carrier::page::State;
 use carrier::record::{Header, Kind};
 use rustix::io::Errno;
@@ -17,6 +16,7 @@ use swiftwater::Stack;
 use swiftwater::tokio::Listener;
 use tokio::sync::{Semaphore, mpsc};
 
+use crate::identity::Cookie;
 use crate::life::{self, Turn};
 use crate::line::{self, Line, RawRecord};
 use crate::member::{FIRST_ID, Member};
@@ -33,8 +33,6 @@ const WAITING_MAX: usize = 4096;
 /// All sockets of a daemon.
 pub(crate) struct Sockets {
     pub(crate) stack: Stack,
-    /// Names this daemon among those that were before it.
-    pub(crate) daemon: u64,
     /// The daemon ends when nobody needs it.
     pub(crate) on_demand: bool,
     /// Ports below this are for root.
@@ -50,8 +48,8 @@ pub(crate) struct Sockets {
 
 #[derive(Default)]
 struct Table {
-    by_number: HashMap<u64, Arc<Socket>>,
-    next: u64,
+    by_cookie: HashMap<Cookie, Arc<Socket>>,
+    next_number: u64,
 }
 
 /// What kind of socket it is.
@@ -81,7 +79,10 @@ impl Style {
 
 /// One socket. The program has the other end of `line`, and maps `page`.
 pub(crate) struct Socket {
+    /// In the order in which sockets were opened.
     pub(crate) number: u64,
+    /// Of the program's end.
+    cookie: Cookie,
     pub(crate) v6: bool,
     pub(crate) style: Style,
     /// Whose it is.
@@ -273,17 +274,15 @@ impl Announced {
 
 impl Sockets {
     pub(crate) fn new(stack: Stack, on_demand: bool) -> io::Result<Self> {
-        let mut random = [0; 10];
+        let mut random = [0; 2];
         getrandom::fill(&mut random).map_err(io::Error::other)?;
-        let [daemon @ .., low, high] = random;
         let first_port = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
         Ok(Sockets {
             stack,
-            daemon: u64::from_ne_bytes(daemon),
             on_demand,
             unprivileged_from: first_port.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(1024),
             table: Mutex::default(),
-            ports: Mutex::new(Ports::new(u16::from_ne_bytes([low, high]))),
+            ports: Mutex::new(Ports::new(u16::from_ne_bytes(random))),
             shares: Shares::default(),
             next_association: AtomicU32::new(FIRST_ID),
             waiting: Semaphore::new(WAITING_MAX),
@@ -316,9 +315,10 @@ impl Sockets {
     ) -> Result<(Arc<Socket>, OwnedFd), Errno> {
         let share = self.shares.take(owner)?;
         let mut table = self.table();
-        let number = table.next;
-        table.next += 1;
-        let (line, theirs) = line::pair(CarrierName { daemon: self.daemon, socket: number }, &self.vigil)?;
+        let number = table.next_number;
+        table.next_number += 1;
+        let (line, theirs) = line::pair(&self.vigil)?;
+        let cookie = Cookie::of(&theirs)?;
         let (turns, come) = mpsc::unbounded_channel();
         let members = BTreeMap::new();
         let inner = Inner {
@@ -338,6 +338,7 @@ impl Sockets {
         let ended = tokio::sync::Notify::new();
         let socket = Socket {
             number,
+            cookie,
             v6,
             style,
             share,
@@ -351,20 +352,21 @@ impl Sockets {
             unread: Unread::default(),
         };
         let socket = Arc::new(socket);
-        table.by_number.insert(number, Arc::clone(&socket));
+        table.by_cookie.insert(cookie, Arc::clone(&socket));
         tokio::spawn(life::live(Arc::clone(self), Arc::clone(&socket), come));
         Ok((socket, theirs))
     }
 
-    pub(crate) fn find(&self, name: CarrierName) -> Option<Arc<Socket>> {
-        (name.daemon == self.daemon).then(|| self.table().by_number.get(&name.socket).cloned()).flatten()
+    /// The socket whose carrier has this program's end.
+    pub(crate) fn find(&self, cookie: Cookie) -> Option<Arc<Socket>> {
+        self.table().by_cookie.get(&cookie).cloned()
     }
 
     /// Whether an association from this port with one of these hosts was peeled off.
     pub(crate) fn is_peeled_off(&self, port: u16, hosts: &[IpAddr], peer_port: u16) -> bool {
         let all: Vec<Arc<Socket>> = {
             let table = self.table();
-            let peeled_off = table.by_number.values().filter(|socket| socket.style == Style::PeeledOff);
+            let peeled_off = table.by_cookie.values().filter(|socket| socket.style == Style::PeeledOff);
             peeled_off.cloned().collect()
         };
         all.iter().any(|socket| {
@@ -377,17 +379,17 @@ impl Sockets {
     /// Whether a socket that has this port is closed, and its task has only to hear of it.
     pub(crate) fn is_being_left(&self, port: u16) -> bool {
         let has = |socket: &Socket| socket.lock().bound.as_ref().is_some_and(|bound| bound.port == port);
-        self.table().by_number.values().any(|socket| has(socket) && socket.line.is_hung_up())
+        self.table().by_cookie.values().any(|socket| has(socket) && socket.line.is_hung_up())
     }
 
     /// All of them, in any order.
     pub(crate) fn all(&self) -> Vec<Arc<Socket>> {
-        self.table().by_number.values().cloned().collect()
+        self.table().by_cookie.values().cloned().collect()
     }
 
     /// Nobody has the socket any more.
     pub(crate) fn forget(self: &Arc<Self>, socket: &Socket) {
-        self.table().by_number.remove(&socket.number);
+        self.table().by_cookie.remove(&socket.cookie);
         socket.unread.close();
         let (bound, members) = {
             let mut inner = socket.lock();
@@ -401,6 +403,6 @@ impl Sockets {
 
     /// Whether no socket and no association is left.
     pub(crate) fn is_idle(&self) -> bool {
-        self.table().by_number.is_empty() && self.stack.statistics().associations == 0
+        self.table().by_cookie.is_empty() && self.stack.statistics().associations == 0
     }
 }

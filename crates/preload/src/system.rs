@@ -363,6 +363,18 @@ pub(crate) fn abstract_peer(fd: RawFd, place: &mut libc::sockaddr_un) -> Option<
     name.get(..name_bytes)?.strip_prefix(b"\0")
 }
 
+/// Returns whether a socket keeps records apart and their order, as carriers do.
+pub(crate) fn is_seqpacket(fd: RawFd) -> bool {
+    let mut kind: c_int = 0;
+    let mut bytes = size_of::<c_int>() as libc::socklen_t;
+    // SAFETY: the value has room for what it is said to have.
+    let done = unsafe {
+        let value = &raw mut kind;
+        libc::syscall(libc::SYS_getsockopt, fd, libc::SOL_SOCKET, libc::SO_TYPE, value, &raw mut bytes)
+    };
+    done == 0 && kind == libc::SOCK_SEQPACKET
+}
+
 thread_local! {
     static THREAD_ID: Cell<u32> = const { Cell::new(0) };
 }

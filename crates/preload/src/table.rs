@@ -1,6 +1,7 @@
 //! Which descriptors are ours.
 //!
-//! This is a cache: what a descriptor is, its peer's name says, and that is asked when a number is seen for the first time.
+//! This is a cache of what the daemon says. When a number is seen for the first time, and it is a socket of the kind that carriers
+//! are whose peer has a carrier's name, the daemon is asked. The name alone proves nothing: anybody may have one of that form.
 //! An entry dies when its number is closed or becomes something else.
 //!
 //! A child of `vfork` runs in its parent's memory with descriptors of its own: what it closes or moves changes nothing here.
@@ -14,6 +15,7 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32};
 use carrier::name::CarrierName;
 
 use crate::descriptor::Descriptor;
+use crate::system::Errno;
 use crate::{setup, system};
 
 const CHUNK: usize = 1024;
@@ -61,14 +63,27 @@ pub(crate) fn find(fd: RawFd) -> Option<Arc<Descriptor>> {
 fn recognise(fd: RawFd, entry: &Entry) -> Option<Arc<Descriptor>> {
     // SAFETY: an address of zeros is one.
     let mut place = unsafe { std::mem::zeroed() };
-    let is_ours = system::abstract_peer(fd, &mut place).and_then(CarrierName::parse).is_some();
-    let descriptor = is_ours.then(|| setup::attach(fd).ok()).flatten().map(Arc::new);
+    let may_be_ours =
+        system::abstract_peer(fd, &mut place).is_some_and(CarrierName::is_one) && system::is_seqpacket(fd);
+    let attached = if may_be_ours { setup::attach(fd) } else { Err(Errno(libc::ENOTSOCK)) };
+    let descriptor = match attached {
+        Ok(descriptor) => Some(Arc::new(descriptor)),
+        Err(error) if is_for_good(error) => None,
+        // The daemon could not say; the next call asks again.
+        Err(_) => return None,
+    };
     let what = descriptor.clone().map_or(foreign(), |ours| Arc::into_raw(ours).cast_mut());
     if entry.what.compare_exchange(ptr::null_mut(), what, AcqRel, Acquire).is_err() && what != foreign() {
         // SAFETY: it was made above, and nobody has seen it.
         unsafe { Arc::decrement_strong_count(what) };
     }
     descriptor
+}
+
+/// Returns whether what the daemon has said of a descriptor stays so.
+fn is_for_good(error: Errno) -> bool {
+    let Errno(error) = error;
+    [libc::ENOTSOCK, libc::ENETDOWN, libc::EPROTO, libc::EPROTONOSUPPORT].contains(&error)
 }
 
 /// Whether the number is known to be ours, in a process whose memory this is.

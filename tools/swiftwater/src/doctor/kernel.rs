@@ -1,5 +1,7 @@
 //! What the kernel has, and lets be done.
 
+use swiftwater_daemon::OldKernel;
+
 use super::Finding;
 use super::files::Files;
 use crate::args::DEFAULT_PORT;
@@ -7,6 +9,16 @@ use crate::args::DEFAULT_PORT;
 /// Where modules are forbidden.
 const MODPROBE_FOLDERS: [&str; 4] =
     ["etc/modprobe.d", "run/modprobe.d", "usr/lib/modprobe.d", "usr/local/lib/modprobe.d"];
+
+/// Whether the daemon can tell sockets apart.
+pub(super) fn release(files: &Files) -> Finding {
+    const CHECK: &str = "kernel";
+    let release = files.read("proc/sys/kernel/osrelease").unwrap_or_default();
+    match OldKernel::check(release.trim()) {
+        Ok(()) => Finding::ok(CHECK, format!("Linux {}", release.trim())),
+        Err(error) => Finding::fails(CHECK, error.to_string(), "boot a newer kernel"),
+    }
+}
 
 /// The kernel's SCTP. Opening a socket of it would load it, so it is only looked for.
 pub(super) fn sctp(files: &Files) -> Finding {

@@ -103,6 +103,7 @@ fn examine() -> Vec<Finding> {
     let daemon = place.describe();
     let shim = run::find_shim();
     let mut findings = vec![
+        kernel::release(&files),
         kernel::sctp(&files),
         kernel::user_namespaces(&files, trial::in_namespaces()),
         network::raw_ip(network::open_raw_socket()),

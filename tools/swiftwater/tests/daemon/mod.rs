@@ -102,8 +102,15 @@ impl Drop for Daemon {
 /// Compiles `tests/sockets/NAME.c` for a test. The C compiler is the one that Rust links with.
 #[allow(dead_code, reason = "not all test programs have programs in C")]
 pub(crate) fn compiled(name: &str, test: &str) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sockets").join(name).with_extension("c");
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("sockets-{test}"));
+    compiled_from(Path::new("tests/sockets"), name, test)
+}
+
+/// Compiles `FOLDER/NAME.c` for a test.
+#[allow(dead_code, reason = "not all test programs have programs in C")]
+pub(crate) fn compiled_from(folder: &Path, name: &str, test: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).join(name).with_extension("c");
+    let kind = folder.file_name().and_then(OsStr::to_str).expect("a folder has a name");
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{kind}-{test}"));
     let compiler = Command::new("cc")
         .args(["-O1", "-Wall", "-Wextra", "-Werror", "-D_FORTIFY_SOURCE=2", "-pthread", "-o"])
         .args([&program, &source])
