@@ -4,24 +4,32 @@ mod arena;
 pub(crate) mod caller;
 mod flood;
 mod generator;
+mod plan;
+mod result;
 mod run;
+mod table;
 pub(crate) mod victim;
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Instant;
 
+use indicatif::{ProgressBar, ProgressStyle};
 use netns::{HostError, NotAllowed};
 use thiserror::Error;
 
 use crate::args::AttackArgs;
+use crate::bench::Conditions;
 use crate::bench::run::print_line as say;
-use crate::output::{OutputError, print};
+use crate::interrupt;
+use crate::output::{OutputError, note, print};
 use crate::peer::PeerError;
-use crate::{host, interrupt};
 use arena::Arena;
 use flood::Flood;
-use run::{Case, Processors};
+use plan::Plan;
+use result::{Measured, Row};
+use run::{Case, Processors, Run};
 
 /// Why the attack failed.
 #[derive(Debug, Error)]
@@ -44,43 +52,95 @@ pub(crate) enum AttackError {
     #[error(transparent)]
     Output(#[from] OutputError),
     /// A run failed.
-    #[error(transparent)]
-    Run(#[from] PeerError),
+    #[error("{case}: {source}")]
+    Run {
+        /// What was measured.
+        case: String,
+        /// Why it failed.
+        source: PeerError,
+    },
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &AttackArgs) -> Result<(), AttackError> {
-    let floods = args.floods.iter().map(|name| Flood::parse(name)).collect::<Result<Vec<_>, _>>();
-    let floods = floods.map_err(AttackError::Plan)?;
+    let mut json = args.json.open()?;
+    let plan = Plan::new(args).map_err(AttackError::Plan)?;
     // The thread that listens for Ctrl-C must not run yet.
     netns::become_root()?;
     interrupt::listen()?;
     let arena = Arena::build()?;
-    let allowed = host::allowed_processors();
-    let processors = Processors { victim: vec![allowed[0]], outside: vec![allowed[allowed.len() - 1]] };
-    for flood in if floods.is_empty() { Flood::ALL.to_vec() } else { floods } {
-        for rate in if args.rates.is_empty() { vec![30_000, 100_000] } else { args.rates.clone() } {
-            for to_dead_port in [true, false] {
-                let case = Case { flood: Some(flood), packets_per_s: rate, to_dead_port };
-                let Some(run) = run::run(&arena, &processors, case, args.seconds.unwrap_or(1.0))? else {
-                    return Ok(());
-                };
-                print(&format!(
-                    "{}, {rate}/s{}: {:.0} Mbit/s, {:.0} packets/s left, {} of {} connected, {} answers, {} KB resident, {} dropped\n",
-                    flood.name(),
-                    if to_dead_port { " to the dead port" } else { "" },
-                    run.goodput_bits_per_s / 1e6,
-                    run.sent.packets as f64 / run.sent.seconds,
-                    run.connects.took_ms.len(),
-                    run.connects.took_ms.len() + run.connects.failed,
-                    run.after.answers - run.before.answers,
-                    run.after.resident_bytes >> 10,
-                    run.after.dropped - run.before.dropped,
-                ))?;
-            }
-        }
+    let processors = Processors::here(args.flood_beside);
+    let conditions = Conditions::here(plan.seconds);
+    note(format_args!("swiftwater bench attack: {}; Ctrl-C prints what there is so far", plan.summary()));
+    let mut measured: Vec<Measured> =
+        plan.cases.iter().map(|&case| Measured { case, rounds: Vec::new() }).collect();
+    let outcome = measure(&plan, &arena, &processors, &mut measured);
+    let rows: Vec<Row> = measured.iter().filter_map(|m| m.row(&processors, &conditions)).collect();
+    json.write(&rows)?;
+    if json.leaves_text() {
+        print(&table::render(&rows))?;
     }
+    outcome
+}
+
+/// Measures every case in turn, and again while there is time. What was measured before a failure is kept.
+fn measure(
+    plan: &Plan,
+    arena: &Arena,
+    processors: &Processors,
+    measured: &mut [Measured],
+) -> Result<(), AttackError> {
+    let bar = progress_bar(plan);
+    let began = Instant::now();
+    let mut round = 0;
+    while plan.has_time_for(round, began) {
+        bar.set_length(u64::from(round + 1) * plan.runs_of_round());
+        for measured in &mut *measured {
+            bar.set_message(measured.case.name());
+            let Some(pair) = measure_pair(arena, processors, measured.case, plan.seconds, round, &bar)?
+            else {
+                bar.finish_and_clear();
+                return Ok(());
+            };
+            measured.rounds.push(pair);
+        }
+        round += 1;
+    }
+    bar.finish_and_clear();
     Ok(())
+}
+
+/// Measures a case with its baseline, in every other round the baseline first.
+fn measure_pair(
+    arena: &Arena,
+    processors: &Processors,
+    case: Case,
+    seconds: f64,
+    round: u32,
+    bar: &ProgressBar,
+) -> Result<Option<(Run, Option<Run>)>, AttackError> {
+    let (mut live, mut dead) = (None, None);
+    for is_second in [false, true] {
+        let to_dead_port = is_second == round.is_multiple_of(2);
+        if to_dead_port && case.flood.is_none() {
+            continue;
+        }
+        let run = run::run(arena, processors, case, to_dead_port, seconds);
+        let Some(run) = run.map_err(|source| AttackError::Run { case: case.name(), source })? else {
+            return Ok(None);
+        };
+        *(if to_dead_port { &mut dead } else { &mut live }) = Some(run);
+        bar.inc(1);
+    }
+    Ok(live.map(|live| (live, dead)))
+}
+
+fn progress_bar(plan: &Plan) -> ProgressBar {
+    let bar = ProgressBar::new(plan.runs_of_round());
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len}  {elapsed}  {msg}") {
+        bar.set_style(style);
+    }
+    bar
 }
 
 /// Floods once a line comes on standard input, until that ends.

@@ -10,8 +10,10 @@ use super::caller::{CONNECT_INTERVAL, CONNECT_PATIENCE, Connects};
 use super::flood::Flood;
 use super::generator::Sent;
 use super::victim::{Look, MESSAGE_BYTES};
-use crate::interrupt;
+use crate::args::FloodBeside;
 use crate::peer::{Peer, PeerError};
+use crate::units::grouped;
+use crate::{host, interrupt};
 
 /// The flood and the association settle before anything is measured.
 const SETTLING: Duration = Duration::from_millis(200);
@@ -27,8 +29,6 @@ pub(super) struct Case {
     pub flood: Option<Flood>,
     /// Packets in a second.
     pub packets_per_s: u64,
-    /// Whether the flood goes to a port without socket.
-    pub to_dead_port: bool,
 }
 
 /// A run that gave a result.
@@ -46,42 +46,98 @@ pub(super) struct Run {
     pub after: Look,
 }
 
-/// Where processes run, besides the host.
+impl Case {
+    /// What people call it.
+    pub(super) fn name(self) -> String {
+        match self.flood {
+            None => "no flood".into(),
+            Some(flood) => format!("{}, {} packets/s", flood.name(), grouped(self.packets_per_s)),
+        }
+    }
+}
+
+impl Run {
+    /// The rate that the flood reached.
+    pub(super) fn sent_packets_per_s(&self) -> f64 {
+        self.sent.packets as f64 / self.sent.seconds.max(f64::MIN_POSITIVE)
+    }
+
+    /// Packets of the flood that came to the victim's host.
+    pub(super) fn received_packets(&self) -> u64 {
+        self.after.attack_packets - self.before.attack_packets
+    }
+
+    /// Their bytes.
+    pub(super) fn received_bytes(&self) -> u64 {
+        self.after.attack_bytes - self.before.attack_bytes
+    }
+
+    /// Datagrams that found no room in the victim's receive buffer, the peers' among them.
+    pub(super) fn dropped_packets(&self) -> u64 {
+        self.after.dropped - self.before.dropped
+    }
+
+    /// Packets that left for strangers.
+    pub(super) fn answers(&self) -> u64 {
+        self.after.answers - self.before.answers
+    }
+
+    /// Their bytes.
+    pub(super) fn answer_bytes(&self) -> u64 {
+        self.after.answer_bytes - self.before.answer_bytes
+    }
+}
+
+/// Where processes run, besides the host. They are pinned, so that no scheduler moves the processes of one run otherwise
+/// than those of the next.
 #[derive(Clone, Debug)]
 pub(super) struct Processors {
     /// Those of the victim.
     pub victim: Vec<usize>,
-    /// Those of the peers and the flood.
-    pub outside: Vec<usize>,
+    /// Those of the peers.
+    pub peers: Vec<usize>,
+    /// Those of the flood. The kernel receives its packets there, too, before the victim's socket has them.
+    pub flood: Vec<usize>,
 }
 
-/// Measures a case once, for so many seconds. `None`: Ctrl-C came.
+impl Processors {
+    /// The first that this program may use for the victim, the last for its peers, and one of both for the flood.
+    pub(super) fn here(flood_beside: FloodBeside) -> Self {
+        let allowed = host::allowed_processors();
+        let only = |processor: Option<&usize>| processor.copied().into_iter().collect::<Vec<_>>();
+        let (victim, peers) = (only(allowed.first()), only(allowed.last()));
+        let flood = match flood_beside {
+            FloodBeside::Server => victim.clone(),
+            FloodBeside::Peers => peers.clone(),
+        };
+        Processors { victim, peers, flood }
+    }
+}
+
+/// Measures a case once, for so many seconds, with the flood at the server or at a UDP port without socket. `None`:
+/// Ctrl-C came.
 pub(super) fn run(
     arena: &Arena,
     processors: &Processors,
     case: Case,
+    to_dead_port: bool,
     seconds: f64,
 ) -> Result<Option<Run>, PeerError> {
     let window = Duration::from_secs_f64(seconds);
-    let mut victim = Peer::start_on(&arena.victim, command(&["victim"], &processors.victim)?)?;
+    let victim_command = command(&["victim"], &processors.victim)?;
+    let mut victim = Peer::start_on(&arena.victim, victim_command)?;
     let _: Look = victim.read_line()?;
-    let outside = |words: &[&str]| -> Result<Peer, PeerError> {
-        Ok(Peer::start_on(&arena.outside, command(words, &processors.outside)?)?)
+    // The others say that they are ready.
+    let outside = |words: &[&str], processors: &[usize]| -> Result<Peer, PeerError> {
+        let mut peer = Peer::start_on(&arena.outside, command(words, processors)?)?;
+        peer.read_line().map(|()| peer)
     };
-    let mut flood = match case.flood {
-        Some(flood) => {
-            Some(outside(&flood_words(flood, &case.packets_per_s.to_string(), case.to_dead_port))?)
-        }
-        None => None,
-    };
-    if let Some(flood) = &mut flood {
-        let () = flood.read_line()?;
-    }
-    let mut sender = outside(&["send-on"])?;
-    let () = sender.read_line()?;
-    let connects = (seconds / CONNECT_INTERVAL.as_secs_f64()).ceil().max(1.0).to_string();
-    let mut connecting = outside(&["connect-all", "--count", &connects])?;
-    let () = connecting.read_line()?;
+    let rate = case.packets_per_s.to_string();
+    let flood_words = case.flood.map(|flood| flood_words(flood, &rate, to_dead_port));
+    let mut flood = flood_words.map(|words| outside(&words, &processors.flood)).transpose()?;
+    let _sender = outside(&["send-on"], &processors.peers)?;
+    let count = (seconds / CONNECT_INTERVAL.as_secs_f64()).ceil().max(1.0).to_string();
+    let mut connecting = outside(&["connect-all", "--count", &count], &processors.peers)?;
 
     let before: Look = victim.ask()?;
     if let Some(flood) = &mut flood {

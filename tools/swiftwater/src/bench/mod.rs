@@ -4,10 +4,10 @@ mod curve;
 mod page;
 mod plan;
 mod published;
-mod result;
+pub(crate) mod result;
 pub(crate) mod run;
 mod series;
-mod table;
+pub(crate) mod table;
 
 use std::fs;
 use std::io;
@@ -22,7 +22,8 @@ use crate::output::{Json, OutputError, note, print};
 use crate::run::find_shim;
 use crate::{host, interrupt};
 use plan::{Cell, Plan, PlanError};
-use result::{Conditions, Results, Row};
+pub(crate) use result::Conditions;
+use result::{Results, Row};
 use run::Runner;
 
 const JSON_FILE: &str = "bench-out/bench.json";

@@ -128,7 +128,8 @@ fn notes(rows: &[Row]) -> Vec<String> {
     notes
 }
 
-fn align<K: PartialEq>(out: &mut String, head: &[&str], rows: &[(K, Vec<String>)]) {
+/// Appends rows in columns, a blank line between those of different keys.
+pub(crate) fn align<K: PartialEq>(out: &mut String, head: &[&str], rows: &[(K, Vec<String>)]) {
     let width = |column: usize| {
         let longest = rows.iter().map(|(_, cells)| cells[column].chars().count()).max().unwrap_or(0);
         longest.max(head[column].chars().count())

@@ -1,0 +1,164 @@
+//! `swiftwater bench attack` as a user runs it.
+#![allow(missing_docs)]
+
+use std::fs;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use swiftwater_tests::tools;
+
+const SWIFTWATER: &str = env!("CARGO_BIN_EXE_swiftwater");
+/// How long a process may take to begin or to end.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn attack(words: &[&str]) -> Command {
+    let mut command = Command::new(SWIFTWATER);
+    command.args(["bench", "attack"]).args(words);
+    command
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn number(row: &Value, key: &str) -> f64 {
+    row[key].as_f64().unwrap_or_else(|| panic!("{key} is no number in {row}"))
+}
+
+/// Checks the rows of a run with one round of these floods.
+fn check(output: &Output, floods: &[&str]) {
+    let rows: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", said(output)));
+    let rows = rows.as_array().expect("an array");
+    let names: Vec<&str> = rows.iter().filter_map(|row| row["flood"].as_str()).collect();
+    assert_eq!(names, [&["none"], floods].concat(), "{}", said(output));
+    for row in &rows[1..] {
+        assert!(number(row, "sent_packets_per_s") > 0.0, "{row}");
+        assert!(number(row, "received_packets") > 0.0, "{row}");
+        assert!(number(row, "dead_port_sent_packets_per_s") > 0.0, "{row}");
+        assert!(number(row, "connects") > 0.0 && number(row, "resident_bytes_max") > 0.0, "{row}");
+    }
+    let answers = |name| rows.iter().find(|row| row["flood"] == name).map(|row| number(row, "answers"));
+    // A packet with a wrong checksum is not believed in anything, its source among it (RFC 9260 §6.8).
+    assert_eq!(answers("bad-checksum").unwrap_or(0.0), 0.0);
+    assert!(answers("init").is_none_or(|answers| answers > 0.0), "nobody connects without answers: {rows:?}");
+}
+
+const SHORT: [&str; 7] = ["--rates", "2k", "--seconds", "0.1", "--repeat", "1", "--json"];
+
+#[test]
+#[ignore = "needs root and network namespaces: ./test --all"]
+fn every_flood_is_sent_received_and_compared() {
+    let output = attack(&SHORT).output().expect("the command starts");
+    let floods = [
+        "init-one-prefix",
+        "init",
+        "init-closed-port",
+        "data",
+        "cookie-echo",
+        "bad-checksum",
+        "bad-chunks",
+        "abort",
+        "heartbeat",
+    ];
+    check(&output, &floods);
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+#[test]
+fn an_ordinary_user_needs_user_namespaces_alone() {
+    // Whoever runs the test, in the user namespace it is a user without privileges.
+    const ORDINARY: [&str; 3] = ["--user", "--map-user=1000", "--map-group=1000"];
+    let mut probe = Command::new("unshare");
+    let probe = probe.args(ORDINARY).args(["unshare", "--user", "--net", "--map-root-user", "true"]);
+    if !probe.status().is_ok_and(|status| status.success()) {
+        return tools::skip("no user namespaces");
+    }
+    let mut command = Command::new("unshare");
+    command.args(ORDINARY).args([SWIFTWATER, "bench", "attack", "--floods", "init"]).args(SHORT);
+    check(&command.output().expect("it did before"), &["init"]);
+}
+
+#[test]
+fn what_makes_no_sense_is_answered_with_a_sentence() {
+    for (words, sentence) in [
+        (&["--floods", "smurf"][..], "there is no flood `smurf`; choose from init-one-prefix"),
+        (&["--rates", "2M"], "`2M` is no rate of a flood; write a count up to 1M"),
+        (&["--seconds", "21"], "`21` is no length of a flood"),
+        (&["--repeat", "0"], "0 is not in 1..=100"),
+    ] {
+        let output = attack(words).output().expect("the command starts");
+        assert!(!output.status.success() && said(&output).contains(sentence), "{words:?}: {}", said(&output));
+    }
+    let help = attack(&["--help"]).output().expect("the command starts");
+    let text = String::from_utf8_lossy(&help.stdout).into_owned();
+    for word in ["Examples:", "swiftwater bench attack --quick", "cookie-echo", "--json"] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+}
+
+#[test]
+fn where_namespaces_are_forbidden_the_next_step_is_told() {
+    // Root of a user namespace that may hold no other one.
+    let script =
+        format!("echo 0 > /proc/sys/user/max_net_namespaces && exec {SWIFTWATER} bench attack --quick");
+    let output = Command::new("unshare").args(["--user", "--map-root-user", "sh", "-c", &script]).output();
+    let Ok(output) = output else { return tools::skip("no unshare") };
+    if said(&output).contains("unshare:") || said(&output).contains("max_net_namespaces") {
+        return tools::skip("no user namespaces");
+    }
+    let said = said(&output);
+    assert!(!output.status.success());
+    assert!(said.contains("cannot make a network namespace") && said.contains("run this as root"), "{said}");
+}
+
+/// The processes that this one has started, and those that they have.
+fn children_of(process: u32) -> Vec<u32> {
+    let path = format!("/proc/{process}/task/{process}/children");
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.split_whitespace().filter_map(|id| id.parse().ok()).collect()
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+#[ignore = "needs root and network namespaces: ./test --all"]
+fn an_interrupted_run_prints_what_it_has_and_a_killed_one_leaves_no_process() {
+    for signal in [Signal::SIGINT, Signal::SIGKILL] {
+        let words = ["--floods", "init", "--seconds", "5", "--repeat", "1", "--json"];
+        let child =
+            attack(&words).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the command starts");
+        let started = child.id();
+        // Threads have started them, so they are children of threads.
+        let of_threads = || -> Vec<u32> {
+            let tasks = fs::read_dir(format!("/proc/{started}/task")).into_iter().flatten().flatten();
+            let ids = tasks.filter_map(|task| task.file_name().to_str()?.parse::<u32>().ok());
+            ids.chain([started]).flat_map(children_of).collect()
+        };
+        wait_until("victim, sender and new peers run", || of_threads().len() >= 3);
+        let running = of_threads();
+        kill(Pid::from_raw(i32::try_from(started).expect("a process id")), signal).expect("it runs");
+        let output = child.wait_with_output();
+        if signal == Signal::SIGINT {
+            let output = output.expect("it ends");
+            let rows: Value = serde_json::from_slice(&output.stdout).expect("JSON of what there is");
+            assert_eq!((rows, output.status.code()), (serde_json::json!([]), Some(130)));
+        }
+        for id in running {
+            let gone = || {
+                let state = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+                state.is_empty() || state.contains("State:\tZ")
+            };
+            wait_until("the processes of the run have ended", gone);
+        }
+    }
+}
