@@ -18,6 +18,7 @@ mod man;
 mod output;
 mod peer;
 mod perf;
+mod plot;
 mod program;
 mod run;
 mod sockets;

@@ -1,16 +1,15 @@
 //! Rows arranged as the curves of the figures, with the line fitted to their delays.
 
-use serde::Serialize;
-
 use super::result::Row;
 use super::series::Series;
+use crate::plot::Look;
 use crate::stats::fit_line;
 
 /// The published range; the line is fitted over it, so that ours and the published costs mean the same.
-const FIT_BYTES_MAX: usize = 16_384;
+pub(super) const FIT_BYTES_MAX: usize = 16_384;
 
 /// One measured size of a curve.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Point {
     pub message_bytes: usize,
     pub messages_per_s: f64,
@@ -33,14 +32,13 @@ impl Point {
 }
 
 /// One line of the figures.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub(crate) struct Curve {
     /// The published machine; none for what was measured here.
     pub machine: Option<&'static str>,
     /// What the legend calls it; for ours, the name of the series.
     pub label: String,
-    /// What the legend adds.
-    pub note: Option<&'static str>,
+    pub look: Look,
     /// Processors, packet size (0 where it obeys no limit) and associations of ours.
     pub cpus: usize,
     pub packet_bytes: usize,
@@ -55,14 +53,14 @@ pub(crate) struct Curve {
 
 impl Curve {
     /// A curve of a published machine.
-    pub(crate) fn published(machine: &'static str, label: &str, points: Vec<Point>) -> Self {
-        Self::fitted(Some(machine), label, None, (0, 0, 0), points)
+    pub(crate) fn published(machine: &'static str, label: &str, look: Look, points: Vec<Point>) -> Self {
+        Self::fitted(Some(machine), label, look, (0, 0, 0), points)
     }
 
     fn fitted(
         machine: Option<&'static str>,
         label: &str,
-        note: Option<&'static str>,
+        look: Look,
         (cpus, packet_bytes, parallel): (usize, usize, usize),
         points: Vec<Point>,
     ) -> Self {
@@ -76,7 +74,7 @@ impl Curve {
         Self {
             machine,
             label: label.into(),
-            note,
+            look,
             cpus,
             packet_bytes,
             parallel,
@@ -103,7 +101,7 @@ pub(crate) fn curves(rows: &[Row]) -> Vec<Curve> {
             .map(|row| Point::new(row.message_bytes, row.messages_per_s, row.ratio_to_tcp))
             .collect();
         points.sort_by_key(|point| point.message_bytes);
-        Curve::fitted(None, wanted.0.name(), wanted.0.note(), wanted.1, points)
+        Curve::fitted(None, wanted.0.name(), wanted.0.look(), wanted.1, points)
     };
     keys.into_iter().map(curve).collect()
 }

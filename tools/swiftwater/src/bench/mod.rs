@@ -162,7 +162,7 @@ fn publish(
     conditions: &Conditions,
 ) -> Result<(), BenchError> {
     let html_path = args.html.clone().unwrap_or_else(|| HTML_FILE.into());
-    let html = page::render(rows, conditions).map_err(|error| write_error(&html_path, error.into()))?;
+    let html = page::render(rows, conditions);
     json.write(&rows)?;
     let table = table::render(rows);
     match json.leaves_text() {

@@ -1,42 +1,59 @@
 //! The page: one file that needs nothing else, with the figures, the published series and the table.
 
-use std::fmt::Write;
+mod figures;
+mod view;
 
-use serde::Serialize;
+use std::fmt::Write;
 
 use super::curve::{Curve, curves};
 use super::published;
 use super::result::{Conditions, Row};
-use super::table::{others_busy, ratio};
+use super::table::{of_messages, others_busy, ratio};
+use crate::plot::{escape, style};
 use crate::units::{grouped, mbits};
+use view::View;
+
+/// Our series beside which the published ones are drawn.
+const COMPARED: [&str; 3] = ["tcp", "sctp-message", "sctp-stream"];
 
 const TEMPLATE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
-const SCRIPT: &str = include_str!("page/page.js");
-
-/// What the script draws.
-#[derive(Serialize)]
-struct Data<'a> {
-    conditions: &'a Conditions,
-    machines: Vec<&'static str>,
-    curves: Vec<Curve>,
-}
 
 /// The whole page.
-pub(crate) fn render(rows: &[Row], conditions: &Conditions) -> serde_json::Result<String> {
-    let curves = curves(rows).into_iter().chain(published::curves()).collect();
-    let data = Data { conditions, machines: published::machines(), curves };
-    // Text in JSON may not end the script element that holds it.
-    let data = serde_json::to_string(&data)?.replace('<', "\\u003c");
+pub(crate) fn render(rows: &[Row], conditions: &Conditions) -> String {
+    let curves = curves(rows);
+    let views = view::all(&curves, conditions.loopback_packet_bytes);
     let parts = [
-        ("{{style}}", STYLE.to_owned()),
+        ("{{style}}", style() + STYLE),
         ("{{conditions}}", conditions_line(rows, conditions)),
+        ("{{views}}", views.iter().enumerate().map(|(n, view)| section(view, n == 0)).collect()),
+        ("{{published}}", views.first().map(published_sections).unwrap_or_default()),
         ("{{latency}}", latency_section(rows)),
         ("{{table}}", table(rows)),
-        ("{{data}}", data),
-        ("{{script}}", SCRIPT.to_owned()),
     ];
-    Ok(parts.iter().fold(TEMPLATE.to_owned(), |page, (mark, text)| page.replacen(mark, text, 1)))
+    parts.iter().fold(TEMPLATE.to_owned(), |page, (mark, text)| page.replacen(mark, text, 1))
+}
+
+/// The figures of a view, which the reader may fold away.
+fn section(view: &View, open: bool) -> String {
+    format!(
+        "<details{}><summary>{}</summary>{}{}</details>\n",
+        if open { " open" } else { "" },
+        escape(&view.name),
+        figures::all(&view.curves),
+        figures::costs(&view.curves)
+    )
+}
+
+/// The published series of each machine beside the three of ours that they compare with.
+fn published_sections(view: &View) -> String {
+    let machine_of = |machine: &str| {
+        let compared = view.curves.iter().filter(|curve| COMPARED.contains(&curve.label.as_str()));
+        let theirs = published::curves().into_iter().filter(|curve| curve.machine == Some(machine));
+        let curves: Vec<Curve> = compared.cloned().chain(theirs).collect();
+        section(&View { name: machine.to_owned(), curves }, false)
+    };
+    published::machines().into_iter().map(machine_of).collect()
 }
 
 fn conditions_line(rows: &[Row], conditions: &Conditions) -> String {
@@ -94,45 +111,58 @@ fn table(rows: &[Row]) -> String {
         let first = if previous.replace(key) == Some(key) { "" } else { " class=first" };
         let _ = write!(
             out,
-            "<tr{first}><td>{}</td><td class=name>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:.0} + {:.0}</td></tr>",
+            "<tr{first}><td>{}</td><td class=name>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
             grouped(row.message_bytes as u64),
             row.series,
             grouped(row.packet_bytes as u64),
             row.cpus,
             row.parallel,
-            grouped(row.messages_per_s.round() as u64),
+            of_messages(row, || grouped(row.messages_per_s.round() as u64)),
             mbits(row.bits_per_s),
             ratio(row.ratio_to_tcp),
             row.ratio_to_udp_limit.map_or_else(|| "-".into(), |part| format!("{:.0} %", part * 100.0)),
-            row.sender_cpu_ns_per_message,
-            row.receiver_cpu_ns_per_message,
+            of_messages(row, || {
+                format!("{:.0} + {:.0}", row.sender_cpu_ns_per_message, row.receiver_cpu_ns_per_message)
+            }),
         );
     }
     out
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::bench::result::tests::{conditions, rows};
+    use crate::bench::series::Series;
+    use crate::plot::Look;
 
     #[test]
     fn the_page_needs_nothing_else_and_holds_everything() {
-        let page = render(&rows(&[1, 64, 1024]), &conditions()).expect("rows are JSON");
-        for outside in ["src=", "href=\"http", "@import", "url(", "fetch("] {
+        let page = render(&rows(&[1, 64, 1024]), &conditions());
+        for outside in ["src=", "href=\"http", "@import", "url(", "fetch(", "<script"] {
             assert!(!page.contains(outside), "the page asks for {outside}");
         }
         assert!(!page.contains("{{"), "a mark was left");
         assert!(page.contains("a &lt;/script&gt; processor"));
-        let data = page.split("<script type=\"application/json\" id=\"data\">").nth(1).expect("the data");
-        let data = data.split("</script>").next().expect("its end");
-        let data: serde_json::Value = serde_json::from_str(data).expect("JSON");
-        assert_eq!(data["machines"].as_array().map(Vec::len), Some(7));
-        assert_eq!(data["curves"].as_array().map(Vec::len), Some(4 + 28));
-        assert_eq!(data["conditions"]["processor"], "a </script> processor");
+        // Two packet sizes of ours, and seven machines.
+        assert_eq!(page.matches("<details").count(), 2 + 7);
+        assert_eq!(page.matches("<figure class=\"improvement\">").count(), 2 + 7);
+    }
+
+    #[test]
+    fn each_curve_of_a_figure_has_a_colour_and_a_marker_of_its_own() {
+        let views = view::all(&curves(&rows(&[1, 64, 1024])), 65_536);
+        let compared = COMPARED.map(|name| Series::parse(name).expect("a series").look());
+        let published = published::curves().into_iter().take(4).map(|curve| curve.look);
+        let beside: Vec<Look> = compared.into_iter().chain(published).collect();
+        let ours = views.iter().map(|view| view.curves.iter().map(|curve| curve.look).collect::<Vec<Look>>());
+        for looks in ours.chain([beside]) {
+            for (index, a) in looks.iter().enumerate() {
+                assert!(
+                    looks[..index].iter().all(|b| a.color != b.color && a.marker != b.marker),
+                    "{looks:?}"
+                );
+            }
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The published series: netperf on loopback in 2007, messages in 10 seconds for each message size.
 
 use super::curve::{Curve, Point};
+use crate::plot::{Color, Look, Marker};
 
 /// How long each published run took.
 const SECONDS: f64 = 10.0;
@@ -27,12 +28,12 @@ const MACHINES: [Machine; 7] = [
     machine!("SuSE 10.0, 1.7 GHz P4 M notebook (mspiggy)", "strsctp-suse10-mspiggy.csv"),
 ];
 
-/// The columns after the size, as figures name them.
-const COLUMNS: [(&str, &str); 4] = [
-    ("xtios_tcp_messages", "2007 tcp, XTI over sockets"),
-    ("sctp_xti_messages", "2007 sctp, STREAMS XTI"),
-    ("sockets_normal_messages", "2007 tcp, sockets"),
-    ("sockets_artificial_messages", "2007 tcp, sockets, artificial"),
+/// The columns after the size, as figures name and draw them.
+const COLUMNS: [(&str, &str, Look); 4] = [
+    ("xtios_tcp_messages", "2007 tcp, XTI", Look::new(Color::Violet, Marker::Kite)),
+    ("sctp_xti_messages", "2007 sctp, XTI", Look::new(Color::Magenta, Marker::Frame)),
+    ("sockets_normal_messages", "2007 tcp", Look::new(Color::Vermilion, Marker::Ring)),
+    ("sockets_artificial_messages", "2007 tcp artificial", Look::new(Color::Grey, Marker::Down)),
 ];
 const BASE_COLUMN: &str = "sockets_normal_messages";
 
@@ -43,10 +44,13 @@ pub(crate) fn machines() -> Vec<&'static str> {
 
 /// The four curves of each machine.
 pub(crate) fn curves() -> Vec<Curve> {
-    MACHINES.iter().flat_map(|machine| COLUMNS.map(|(column, label)| curve(machine, column, label))).collect()
+    MACHINES
+        .iter()
+        .flat_map(|machine| COLUMNS.map(|(column, label, look)| curve(machine, column, label, look)))
+        .collect()
 }
 
-fn curve(machine: &Machine, column: &str, label: &str) -> Curve {
+fn curve(machine: &Machine, column: &str, label: &str, look: Look) -> Curve {
     let mut lines = machine.csv.lines();
     let head: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
     let place = |name: &str| head.iter().position(|column| *column == name);
@@ -56,7 +60,7 @@ fn curve(machine: &Machine, column: &str, label: &str) -> Curve {
         let (messages, base) = (*values.get(ours?)?, *values.get(base?)?);
         Some(Point::new(*values.first()? as usize, messages / SECONDS, Some(messages / base)))
     });
-    Curve::published(machine.name, label, points.collect())
+    Curve::published(machine.name, label, look, points.collect())
 }
 
 #[cfg(test)]

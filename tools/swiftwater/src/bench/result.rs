@@ -53,8 +53,11 @@ pub(crate) struct Row {
     pub message_bytes: usize,
     pub messages_per_s: f64,
     pub bits_per_s: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio_to_tcp: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio_to_tcp_min: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio_to_tcp_max: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio_to_udp_limit: Option<f64>,
@@ -121,7 +124,10 @@ impl Results {
             let values: Vec<f64> = runs.iter().filter_map(|run| run.latency.as_ref().map(value)).collect();
             median(&values)
         };
-        let to_tcp = self.ratios(measured, |cell| cell.series == series.baseline());
+        let to_tcp = match series.has_messages() {
+            true => self.ratios(measured, |cell| cell.series == series.baseline()),
+            false => Vec::new(),
+        };
         let to_limit =
             self.ratios(measured, |cell| cell.series == Series::UdpLimit && cell.packet_cap == packet_cap);
         Some(Row {
@@ -232,7 +238,7 @@ pub(crate) mod tests {
         assert_eq!(rows[0].messages_per_s, 2_000_000.0);
         // The machine grew three times as fast from round to round, and the ratio does not notice.
         assert_eq!((rows[1].ratio_to_tcp, rows[1].ratio_to_tcp_max), (Some(4.0), Some(4.0)));
-        assert_eq!((rows[2].ratio_to_tcp_min, rows[2].ratio_to_tcp_max), (Some(8.0 / 3.0), Some(8.0)));
+        assert_eq!((rows[2].ratio_to_tcp, rows[2].ratio_to_tcp_max), (None, None), "it has no messages");
         assert_eq!(rows[2].ratio_to_udp_limit, Some(1.0));
     }
 
@@ -240,7 +246,7 @@ pub(crate) mod tests {
     fn a_failed_run_is_left_out_of_its_round_only() {
         let rows = rows(&[64]);
         assert_eq!((rows[3].runs, rows[3].packet_bytes), (2, 1500));
-        assert_eq!((rows[3].ratio_to_tcp_min, rows[3].ratio_to_tcp_max), (Some(2.0 / 3.0), Some(2.0)));
+        assert_eq!((rows[3].messages_per_s, rows[3].ratio_to_udp_limit), (2_000_000.0, Some(1.0)));
     }
 
     #[test]
@@ -252,17 +258,12 @@ pub(crate) mod tests {
                 assert!(!value.is_object() && !value.is_array(), "{key} is not flat");
                 assert!(documented.contains(&format!("`{key}`")), "{key} is missing in docs/json.md");
             }
-            for key in [
-                "series",
-                "cpus",
-                "packet_bytes",
-                "message_bytes",
-                "messages_per_s",
-                "bits_per_s",
-                "ratio_to_tcp",
-            ] {
+            for key in ["series", "cpus", "packet_bytes", "message_bytes", "messages_per_s", "bits_per_s"] {
                 assert!(value.get(key).is_some(), "{key} is missing");
             }
+            let object = value.as_object().expect("an object");
+            assert!(object.values().all(|value| !value.is_null()), "a key that does not apply is missing");
+            assert_eq!(object.contains_key("ratio_to_tcp"), row.series != "udp-limit");
         }
     }
 }

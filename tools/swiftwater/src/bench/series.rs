@@ -1,6 +1,7 @@
 //! What `bench` compares, and how each series becomes a test.
 
 use crate::perf::spec::{Carrier, Exchange, Method, Spec};
+use crate::plot::{Color, Look, Marker};
 
 /// One line of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -94,6 +95,21 @@ impl Series {
         }
     }
 
+    /// What its curve looks like.
+    pub(crate) fn look(self) -> Look {
+        match self {
+            Self::Tcp | Self::TcpRr => Look::new(Color::Ink, Marker::Circle),
+            Self::TcpArtificial => Look::new(Color::Grey, Marker::Ring),
+            Self::TcpBatched => Look::new(Color::Ochre, Marker::Square),
+            Self::SctpMessage | Self::SctpRr => Look::new(Color::Blue, Marker::Diamond),
+            Self::SctpStream => Look::new(Color::Green, Marker::Up),
+            Self::SctpNocsum => Look::new(Color::Violet, Marker::Kite),
+            Self::SctpSockets | Self::SctpSocketsRr => Look::new(Color::Magenta, Marker::Down),
+            Self::Relay | Self::RelayRr => Look::new(Color::Cyan, Marker::Frame),
+            Self::UdpLimit | Self::UdpRr => Look::new(Color::Vermilion, Marker::Dot),
+        }
+    }
+
     /// Whether it measures latency.
     pub(crate) fn is_rr(self) -> bool {
         matches!(self, Self::TcpRr | Self::SctpRr | Self::SctpSocketsRr | Self::RelayRr | Self::UdpRr)
@@ -112,6 +128,11 @@ impl Series {
     /// Whether it lives within what UDP moves, so that a part of `udp-limit` means something.
     pub(crate) fn is_over_udp(self) -> bool {
         self.obeys_packet_size()
+    }
+
+    /// Whether it sends messages, so that its rate in messages means something. Others are only counted in bytes.
+    pub(crate) fn has_messages(self) -> bool {
+        self != Self::UdpLimit
     }
 
     /// Whether `--quick` runs it.
@@ -161,6 +182,8 @@ impl Series {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
@@ -170,6 +193,19 @@ mod tests {
             assert_eq!(series.spec(1, 1, Some(1500)).check(), Ok(()));
             assert_eq!(series.baseline().baseline(), series.baseline());
         }
+        let looks: HashSet<(Color, Marker)> = Series::ALL
+            .into_iter()
+            .filter(|series| !series.is_rr())
+            .map(|s| (s.look().color, s.look().marker))
+            .collect();
+        let colors: HashSet<Color> = looks.iter().map(|(color, _)| *color).collect();
+        let markers: HashSet<Marker> = looks.iter().map(|(_, marker)| *marker).collect();
+        let throughput = Series::ALL.iter().filter(|series| !series.is_rr()).count();
+        assert_eq!(
+            (colors.len(), markers.len()),
+            (throughput, throughput),
+            "each series has its own of both"
+        );
         assert!(Series::parse("quic").expect_err("no such series").contains("tcp-batched"));
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::result::Row;
+use super::series::Series;
 use crate::stats::median;
 use crate::units::{grouped, mbits};
 
@@ -59,12 +60,19 @@ fn cells(row: &Row) -> Vec<String> {
         row.packet_bytes.to_string(),
         row.cpus.to_string(),
         row.parallel.to_string(),
-        grouped(row.messages_per_s.round() as u64),
+        of_messages(row, || grouped(row.messages_per_s.round() as u64)),
         mbits(row.bits_per_s),
         ratio(row.ratio_to_tcp),
         range(row),
-        format!("{:.0} + {:.0}", row.sender_cpu_ns_per_message, row.receiver_cpu_ns_per_message),
+        of_messages(row, || {
+            format!("{:.0} + {:.0}", row.sender_cpu_ns_per_message, row.receiver_cpu_ns_per_message)
+        }),
     ]
+}
+
+/// What is told of a series that sends messages, and of no other.
+pub(super) fn of_messages(row: &Row, text: impl FnOnce() -> String) -> String {
+    if Series::parse(row.series).is_ok_and(Series::has_messages) { text() } else { "-".into() }
 }
 
 fn latency_cells(row: &Row) -> Vec<String> {
@@ -173,7 +181,7 @@ mod tests {
             assert!(line[..column].ends_with(|c: char| c.is_ascii_digit()), "{text}");
             assert_eq!(line.as_bytes()[column], b' ', "{text}");
         }
-        assert!(text.contains("4.00x") && text.contains("2.67 .. 8.00"), "{text}");
+        assert!(text.contains("4.00x") && text.contains("4.00 .. 4.00"), "{text}");
         assert!(text.contains("0.5 processors busy") && text.ends_with("no protocol\n"), "{text}");
     }
 }

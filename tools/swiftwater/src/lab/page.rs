@@ -2,24 +2,23 @@
 
 mod sizes;
 
-use std::fmt::Write;
-
 use ::lab::experiment::{Experiment, Outcome, PathSample, Sample, table};
 
-use crate::units::{grouped, mbits};
+use crate::plot::{
+    Axis, Chart, Color, Curve, Form, Look, Scale, bytes_text, escape, mbits_text, seconds_text, style,
+};
 
 const TEMPLATE: &str = include_str!("page.html");
 /// Size of a drawing.
-const WIDTH: f64 = 560.0;
-const HEIGHT: f64 = 150.0;
-/// Where its curves are.
-const LEFT: f64 = 8.0;
-const TOP: f64 = 18.0;
-const BOTTOM: f64 = HEIGHT - 20.0;
+const WIDTH: f64 = 680.0;
+const HEIGHT: f64 = 230.0;
 /// What is delivered may be drawn so much above what the lines carry.
 const PEAK: f64 = 1.1;
+/// Above the largest value.
+const HEADROOM: f64 = 1.06;
+const DELIVERED: Color = Color::Blue;
 /// Colours of paths, in turn.
-const PATH_CLASSES: [&str; 4] = ["queue", "flight", "third", "fourth"];
+const PATHS: [Color; 4] = [Color::Vermilion, Color::Green, Color::Violet, Color::Ochre];
 
 /// The whole page.
 pub(super) fn render(experiment: &Experiment, outcomes: &[Outcome]) -> String {
@@ -35,6 +34,7 @@ pub(super) fn render(experiment: &Experiment, outcomes: &[Outcome]) -> String {
     let figures: String =
         std::iter::once(charts).chain(figures.map(|(_, outcome)| figure(outcome))).collect();
     let parts = [
+        ("{{style}}", style()),
         ("{{name}}", escape(experiment.name)),
         ("{{about}}", escape(experiment.about)),
         ("{{bars}}", bars),
@@ -50,7 +50,7 @@ fn goes_on(outcome: &Outcome, other: &Outcome) -> bool {
 }
 
 fn bar(outcome: &Outcome) -> String {
-    let class = if outcome.published { "theirs" } else { "ours" };
+    let class = if outcome.published { Color::Grey.class() } else { DELIVERED.class() };
     let who = match outcome.algorithm {
         Some(algorithm) => format!("{} {algorithm}", outcome.transport),
         None => outcome.transport.clone(),
@@ -80,34 +80,18 @@ fn figure(outcome: &Outcome) -> String {
 /// What came through one line, and its window and queue.
 fn figure_of_line(outcome: &Outcome, end_s: f64) -> (String, String) {
     let trace = &outcome.trace;
-    let rate_max = trace.iter().map(|s| s.bits_per_s).fold(outcome.limit_bits_per_s, f64::max);
-    let bytes = |path: &PathSample| path.cwnd_bytes.max(path.queue_bytes).max(path.in_flight_bytes);
-    let bytes_max = trace.iter().flat_map(|s| &s.paths).map(bytes).max().unwrap_or(0).max(1) as f64;
-    let of_path = |class, bytes: fn(&PathSample) -> usize| {
-        curve(class, trace, end_s, |sample| sample.paths.first().map_or(0, bytes) as f64 / bytes_max)
+    let of_path = |name, color, bytes: fn(&PathSample) -> usize| {
+        curve(name, color, trace, |sample| sample.paths.first().map_or(0, bytes) as f64)
     };
-    let rates = format!(
-        "{}{}",
-        limit(outcome, rate_max),
-        curve("ours", trace, end_s, |sample| sample.bits_per_s / rate_max),
-    );
-    let on_the_way = format!(
-        "<text x={LEFT} y=12>{} bytes</text>{}{}{}",
-        grouped(bytes_max as u64),
-        of_path("queue", |path| path.queue_bytes),
-        of_path("flight", |path| path.in_flight_bytes),
-        of_path("ours", |path| path.cwnd_bytes),
-    );
+    let rates = vec![curve("delivered", DELIVERED, trace, |sample| sample.bits_per_s)];
+    let on_the_way = vec![
+        of_path("bottleneck queue", Color::Vermilion, |path| path.queue_bytes),
+        of_path("in flight", Color::Green, |path| path.in_flight_bytes),
+        of_path("congestion window", DELIVERED, |path| path.cwnd_bytes),
+    ];
     (
-        format!(
-            "<figcaption><span class=ours>Delivered</span>, and the limit</figcaption>{}",
-            drawing(&rates, end_s)
-        ),
-        format!(
-            "<figcaption><span class=ours>Congestion window</span>, <span class=flight>in flight</span>, \
-             <span class=queue>queue at the bottleneck</span></figcaption>{}",
-            drawing(&on_the_way, end_s)
-        ),
+        drawing("Delivered", rates_axis(outcome, f64::INFINITY), with_limit(outcome, rates, end_s), end_s),
+        drawing("On the way", bytes_axis(&on_the_way), on_the_way, end_s),
     )
 }
 
@@ -116,28 +100,22 @@ fn figure_of_paths(outcome: &Outcome, paths: usize, end_s: f64) -> (String, Stri
     let trace = &outcome.trace;
     // What waited for a lost packet is delivered at once when that comes: a peak which says little and would press
     // everything else to the ground.
-    let rate_max = PEAK * trace.iter().map(on_the_lines).fold(outcome.limit_bits_per_s, f64::max);
-    let bytes_max =
-        trace.iter().flat_map(|s| &s.paths).map(|path| path.cwnd_bytes).max().unwrap_or(0).max(1) as f64;
-    let class = |path: usize| PATH_CLASSES[path % PATH_CLASSES.len()];
-    let names: Vec<String> =
-        (0..paths).map(|path| format!("<span class={}>path {}</span>", class(path), path + 1)).collect();
-    let names = names.join(", ");
-    let mut rates = limit(outcome, rate_max);
-    rates += &curve("ours", trace, end_s, |sample| (sample.bits_per_s / rate_max).min(1.0));
-    let mut windows = format!("<text x={LEFT} y=12>{} bytes</text>", grouped(bytes_max as u64));
+    let most = PEAK * trace.iter().map(on_the_lines).fold(outcome.limit_bits_per_s, f64::max);
+    let mut rates = vec![curve("delivered", DELIVERED, trace, |sample| sample.bits_per_s)];
+    let mut windows = Vec::new();
     for path in 0..paths {
-        rates += &curve(class(path), trace, end_s, |sample| sample.paths[path].bits_per_s / rate_max);
-        windows +=
-            &curve(class(path), trace, end_s, |sample| sample.paths[path].cwnd_bytes as f64 / bytes_max);
+        let (name, color) = (format!("path {}", path + 1), PATHS[path % PATHS.len()]);
+        rates.push(curve(&name, color, trace, |sample| sample.paths[path].bits_per_s));
+        windows.push(curve(&name, color, trace, |sample| sample.paths[path].cwnd_bytes as f64));
     }
     (
-        format!(
-            "<figcaption><span class=ours>Delivered</span>, what left the line of {names}, and the limit\
-             </figcaption>{}",
-            drawing(&rates, end_s)
+        drawing(
+            "Delivered, and what left each line",
+            rates_axis(outcome, most),
+            with_limit(outcome, rates, end_s),
+            end_s,
         ),
-        format!("<figcaption>Congestion window of {names}</figcaption>{}", drawing(&windows, end_s)),
+        drawing("Congestion windows", bytes_axis(&windows), windows, end_s),
     )
 }
 
@@ -146,34 +124,38 @@ fn on_the_lines(sample: &Sample) -> f64 {
     sample.paths.iter().map(|path| path.bits_per_s).sum()
 }
 
-/// The limit as a line, and what the height of the drawing stands for.
-fn limit(outcome: &Outcome, rate_max: f64) -> String {
-    let y = BOTTOM - (BOTTOM - TOP) * outcome.limit_bits_per_s / rate_max;
-    format!(
-        "<line class=limit x1={LEFT} x2={WIDTH} y1={y:.1} y2={y:.1} /><text x={LEFT} y=12>{} Mbit/s</text>",
-        mbits(rate_max),
-    )
+fn with_limit(outcome: &Outcome, mut curves: Vec<Curve>, end_s: f64) -> Vec<Curve> {
+    let limit = outcome.limit_bits_per_s;
+    curves.push(Curve::new(
+        "limit",
+        Look::line(Color::Grey),
+        Form::Limit,
+        vec![(0.0, limit), (end_s, limit)],
+    ));
+    curves
 }
 
-fn drawing(curves: &str, end_s: f64) -> String {
-    format!(
-        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\"><line class=axis x1={LEFT} x2={WIDTH} y1={BOTTOM} y2={BOTTOM} />{curves}\
-         <text x={LEFT} y={HEIGHT}>0</text><text x={WIDTH} y={HEIGHT} text-anchor=end>{end_s:.0} s</text></svg>"
-    )
+/// An axis for rates of at most `most`.
+fn rates_axis(outcome: &Outcome, most: f64) -> Axis {
+    let reached =
+        outcome.trace.iter().map(|sample| sample.bits_per_s).fold(outcome.limit_bits_per_s, f64::max);
+    Axis::new(Scale::Linear, 0.0, reached.min(most) * HEADROOM, "Mbit/s", mbits_text)
 }
 
-fn curve(class: &str, trace: &[Sample], end_s: f64, height: impl Fn(&Sample) -> f64) -> String {
-    let mut points = String::new();
-    for sample in trace {
-        let x = LEFT + (WIDTH - LEFT) * sample.at_s / end_s;
-        let y = BOTTOM - (BOTTOM - TOP) * height(sample);
-        let _ = write!(points, "{x:.1},{y:.1} ");
-    }
-    format!("<polyline class={class} points=\"{}\" />", points.trim_end())
+fn bytes_axis(curves: &[Curve]) -> Axis {
+    let most = curves.iter().flat_map(|curve| &curve.points).map(|point| point.1).fold(0.0, f64::max);
+    Axis::new(Scale::Linear, 0.0, most * HEADROOM, "bytes", bytes_text)
 }
 
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+fn drawing(title: &str, y: Axis, curves: Vec<Curve>, end_s: f64) -> String {
+    let x = Axis::new(Scale::Linear, 0.0, end_s, "", seconds_text);
+    let chart = Chart { name: title.to_owned(), width: WIDTH, height: HEIGHT, x, y, curves, rule: None };
+    format!("<figcaption>{title}</figcaption>{}", chart.svg())
+}
+
+fn curve(name: &str, color: Color, trace: &[Sample], value: impl Fn(&Sample) -> f64) -> Curve {
+    let points = trace.iter().map(|sample| (sample.at_s, value(sample))).collect();
+    Curve::new(name, Look::line(color), Form::Line, points)
 }
 
 #[cfg(test)]
@@ -202,8 +184,13 @@ mod tests {
         let path = |bits_per_s| PathSample { bits_per_s, cwnd_bytes: 9000, ..PathSample::default() };
         let sample = Sample { at_s: 1.0, bits_per_s: 5e6, paths: vec![path(3e6), path(2e6)] };
         let drawn = figure(&Outcome { trace: vec![sample; 2], ..outcome("two", false) });
-        assert_eq!(drawn.matches("<polyline").count(), 5, "the sum, two rates and two windows: {drawn}");
-        assert!(drawn.contains("path 1") && drawn.contains("path 2") && drawn.contains("9,000 bytes"));
+        // Each once in the plot and once in the legend.
+        let curves = drawn.matches("class=\"curve\"").count();
+        assert_eq!(curves, 2 * 5, "the sum, two rates and two windows: {drawn}");
+        assert!(
+            drawn.contains("path 1") && drawn.contains("path 2") && drawn.contains(">8 KB</text>"),
+            "{drawn}"
+        );
     }
 
     #[test]

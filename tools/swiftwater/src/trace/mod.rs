@@ -50,9 +50,6 @@ pub(crate) enum TraceError {
         /// The output.
         path: PathBuf,
     },
-    /// The figure cannot be drawn.
-    #[error("cannot draw the figure: {0}")]
-    Draw(String),
     /// Standard output cannot be written.
     #[error(transparent)]
     Output(#[from] OutputError),

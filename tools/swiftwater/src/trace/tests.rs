@@ -175,21 +175,20 @@ fn a_figure_has_its_lines_marks_and_names() {
         "probe",
         "undone",
     ] {
-        assert!(page.contains(&format!(">\n{name}\n</text>")), "{name} is missing");
+        assert!(page.contains(&format!(">{name}</text>")), "{name} is missing");
     }
-    // The lines that have more points than a mark: window, smoothed round trip and rate, threshold, what is in flight,
-    // pacing.
-    let lines_of = |color: &str, points_min: usize| {
-        let lines = page.split("<polyline").skip(1).filter_map(|line| line.split("/>").next());
-        let points =
-            |line: &str| line.split("points=\"").nth(1).map_or(0, |points| points.split(' ').count());
-        lines.filter(|line| line.contains(color) && points(line) >= points_min).count()
+    // The curves that have more points than a line in the legend: window, smoothed round trip and rate; threshold; what is
+    // in flight; pacing.
+    let curves_of = |color: &str, points_min: usize| {
+        let class = format!("<g class=\"{color}\"><path");
+        let paths = page.split(&class).skip(1).filter_map(|path| path.split("/>").next());
+        paths.filter(|path| path.matches('L').count() + 1 >= points_min).count()
     };
-    for (color, lines) in [("#0072B2", 3), ("#CC79A7", 1), ("#56B4E9", 1), ("#E69F00", 1)] {
-        assert_eq!(lines_of(color, 4), lines, "{color}");
+    for (color, curves) in [("k-blue", 3), ("k-violet", 1), ("k-cyan", 1), ("k-ochre", 1)] {
+        assert_eq!(curves_of(color, 4), curves, "{color}");
     }
     // The shortest round-trip time need not change.
-    assert!(lines_of("#009E73", 2) >= 1, "min RTT");
+    assert!(curves_of("k-green", 2) >= 1, "min RTT");
     let lost = statistics.paths[0].packets_lost;
     assert!(page.contains(&format!("{lost} packets lost")), "the heading counts {lost}");
     assert!(page.contains("a lossy line: association "), "the title is the file's");
@@ -206,7 +205,7 @@ fn a_part_of_a_trace_begins_with_what_was_the_case() {
     let select = Select { from: Some(0.5), to: Some(2.0), ..Select::default() };
     plot::run(&PlotArgs { file: file.0.clone(), output: Some(out.0.clone()), select }).expect("it is drawn");
     let svg = fs::read_to_string(&out.0).expect("a drawing");
-    assert!(svg.contains("stroke=\"#0072B2\""), "the window is drawn");
+    assert!(svg.contains("class=\"k-blue\"><path class=\"curve\""), "the window is drawn");
 }
 
 #[test]

@@ -1,26 +1,26 @@
 //! Rates by message size: a chart for each kind of case that differs in the size alone.
 
-use std::fmt::Write;
-
 use ::lab::experiment::Outcome;
 
-use super::{BOTTOM, HEIGHT, LEFT, TOP, WIDTH, escape};
-use crate::units::mbits;
+use super::{HEADROOM, HEIGHT, WIDTH};
+use crate::plot::{Axis, Chart, Color, Curve, Form, Look, Marker, Scale, escape, mbits_text, number_text};
 
 /// So many sizes make a chart.
 const SIZES_MIN: usize = 3;
 
-/// A curve: its class, its words, and which outcomes are on it.
-type Series = (&'static str, &'static str, fn(&Outcome) -> bool);
+/// A curve: its words, what it looks like, and which outcomes are on it.
+type Series = (&'static str, Look, fn(&Outcome) -> bool);
 
 const SERIES: [Series; 4] = [
-    ("ours", "two paths", |o| !o.published && o.path.is_none()),
-    ("flight", "one path", |o| !o.published && o.path.is_some()),
-    ("queue", "published, two paths", |o| o.published && o.paths == Some(2)),
-    ("theirs", "published, one path", |o| {
+    ("two paths", Look::new(Color::Blue, Marker::Circle), |o| !o.published && o.path.is_none()),
+    ("one path", Look::new(Color::Green, Marker::Square), |o| !o.published && o.path.is_some()),
+    ("published, two", Look::new(Color::Vermilion, Marker::Ring), |o| o.published && o.paths == Some(2)),
+    ("published, one", Look::new(Color::Grey, Marker::Frame), |o| {
         o.published && o.paths == Some(1) && !o.transport.starts_with("tcp")
     }),
 ];
+/// The curves of SERIES that have a limit of their own.
+const OURS: usize = 2;
 
 /// The charts, if the cases differ in the size of messages.
 pub(super) fn charts(outcomes: &[Outcome]) -> Option<String> {
@@ -51,43 +51,36 @@ fn kind(outcome: &Outcome) -> String {
 }
 
 fn chart(kind: &str, outcomes: &[&Outcome], sizes: &[usize]) -> String {
-    let rate_max = outcomes.iter().map(|o| o.bits_per_s.max(o.limit_bits_per_s)).fold(1.0, f64::max);
-    let step = (WIDTH - LEFT * 2.0) / (sizes.len() - 1).max(1) as f64;
-    let curve = |class: &str, belongs: fn(&Outcome) -> bool, rate: fn(&Outcome) -> f64| {
-        let mut points = String::new();
-        for (place, size) in sizes.iter().enumerate() {
-            let outcome = outcomes.iter().find(|o| o.message_bytes == Some(*size) && belongs(o));
-            if let Some(outcome) = outcome {
-                let y = BOTTOM - (BOTTOM - TOP) * rate(outcome) / rate_max;
-                let _ = write!(points, "{:.1},{y:.1} ", LEFT + step * place as f64);
-            }
-        }
-        format!("<polyline class={class} points=\"{}\" />", points.trim_end())
+    let most = outcomes.iter().map(|o| o.bits_per_s.max(o.limit_bits_per_s)).fold(1.0, f64::max);
+    let points = |belongs: fn(&Outcome) -> bool, rate: fn(&Outcome) -> f64| {
+        let of_size = |&size: &usize| {
+            let outcome = outcomes.iter().find(|o| o.message_bytes == Some(size) && belongs(o))?;
+            Some((size as f64, rate(outcome)))
+        };
+        sizes.iter().filter_map(of_size).collect()
     };
-    let mut drawn = String::new();
-    for (_, _, belongs) in &SERIES[..2] {
-        drawn += &curve("limit", *belongs, |outcome| outcome.limit_bits_per_s);
-    }
-    for (class, _, belongs) in SERIES.iter().rev() {
-        drawn += &curve(class, *belongs, |outcome| outcome.bits_per_s);
-    }
-    for (place, size) in sizes.iter().enumerate().step_by(2) {
-        let anchor = if place == 0 { "start" } else { "middle" };
-        let _ = write!(
-            drawn,
-            "<text x={:.1} y={HEIGHT} text-anchor={anchor}>{size}</text>",
-            LEFT + step * place as f64
-        );
-    }
-    let names: Vec<String> =
-        SERIES.iter().map(|(class, name, _)| format!("<span class={class}>{name}</span>")).collect();
+    let measured = SERIES.iter().map(|(name, look, belongs)| {
+        Curve::new(name, *look, Form::Marked, points(*belongs, |outcome| outcome.bits_per_s))
+    });
+    let limits = SERIES[..OURS].iter().map(|(name, look, belongs)| {
+        let points = points(*belongs, |outcome| outcome.limit_bits_per_s);
+        Curve::new(&format!("limit, {name}"), *look, Form::Limit, points)
+    });
+    let curves: Vec<Curve> = limits.chain(measured).filter(|curve| !curve.points.is_empty()).collect();
+    let (first, last) = (sizes[0] as f64, sizes[sizes.len() - 1] as f64);
+    let chart = Chart {
+        name: format!("Delivered by message size: {kind}"),
+        width: WIDTH,
+        height: HEIGHT,
+        x: Axis::new(Scale::Logarithmic(2.0), first, last, "bytes of a message", number_text),
+        y: Axis::new(Scale::Linear, 0.0, most * HEADROOM, "Mbit/s", mbits_text),
+        curves,
+        rule: None,
+    };
     format!(
-        "<figure><h2>{}</h2><figcaption>Delivered by message size: {}, and the limits</figcaption>\
-         <svg viewBox=\"0 0 {WIDTH} {HEIGHT}\"><line class=axis x1={LEFT} x2={WIDTH} y1={BOTTOM} y2={BOTTOM} />\
-         <text x={LEFT} y=12>{} Mbit/s</text>{drawn}</svg></figure>\n",
+        "<figure><h2>{}</h2><figcaption>Delivered by message size</figcaption>{}</figure>\n",
         escape(kind),
-        names.join(", "),
-        mbits(rate_max),
+        chart.svg()
     )
 }
 
@@ -109,7 +102,12 @@ mod tests {
         let of_mode = |mode| [8, 64, 512].map(|bytes| outcome(bytes, mode, None));
         let drawn = charts(&[of_mode("message"), of_mode("stream")].concat()).expect("three sizes");
         assert_eq!(drawn.matches("<figure>").count(), 2, "{drawn}");
-        assert!(drawn.contains("<h2>message, short</h2>") && drawn.contains("10.0 Mbit/s"), "{drawn}");
+        assert!(
+            drawn.contains("<h2>message, short</h2>")
+                && drawn.contains(">Mbit/s</text>")
+                && drawn.contains(">10</text>"),
+            "{drawn}"
+        );
         assert!(charts(&of_mode("message")[..2]).is_none());
     }
 }

@@ -1,11 +1,12 @@
 //! The events of a path, sorted into columns of equal time.
 
+use crate::plot::Chart;
 use crate::trace::names;
 use crate::trace::reader::Body;
 use crate::trace::schema::{Chunk, MetricsUpdated, Packet};
 
-/// Columns of a figure: about one a pixel.
-const COLUMNS: usize = 1000;
+/// Columns of a figure: one for each pixel, which keeps the least and the largest value in it.
+const COLUMNS: usize = Chart::plot_width(super::draw::WIDTH);
 /// Spans of time that a rate is the mean of.
 const RATE_SPANS: usize = 160;
 /// A figure shows at least this much.
@@ -297,8 +298,9 @@ mod tests {
         series.set(None, Some(1.0));
         series.set(Some(500), Some(4.0));
         series.set(Some(500), Some(2.0));
-        let line = series.line(0.0, 1000.0);
-        let expected = [(0.0, 1.0), (500.5, 1.0), (500.5, 2.0), (500.5, 4.0), (500.5, 2.0), (1000.0, 2.0)];
+        let line = series.line(0.0, COLUMNS as f64);
+        let expected =
+            [(0.0, 1.0), (500.5, 1.0), (500.5, 2.0), (500.5, 4.0), (500.5, 2.0), (COLUMNS as f64, 2.0)];
         assert_eq!(line, expected);
         assert_eq!((series.at(499), series.at(500), series.most()), (Some(1.0), Some(2.0), 4.0));
     }

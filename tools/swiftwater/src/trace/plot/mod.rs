@@ -72,7 +72,7 @@ pub(super) fn run(args: &PlotArgs) -> Result<(), TraceError> {
     let output = args.output.clone().unwrap_or_else(|| args.file.with_extension("svg"));
     let format = format_of(&output)?;
     let drawing = read(&args.file, &args.select)?;
-    let svg = draw::render(&drawing).map_err(TraceError::Draw)?;
+    let svg = draw::render(&drawing);
     let text = match format {
         Format::Svg => svg,
         Format::Html => page::render(&drawing, &svg),

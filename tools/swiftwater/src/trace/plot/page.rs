@@ -4,11 +4,14 @@ use std::fmt::Write;
 
 use super::columns::Mark;
 use super::{Drawing, draw};
+use crate::plot::escape;
 use crate::units::grouped;
 
-const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;margin:2rem;color:#282828}\
-svg{max-width:100%;height:auto}table{border-collapse:collapse;margin:1rem 0}\
-td,th{padding:.2rem .8rem;text-align:right;border-bottom:1px solid #e1e1e1}td:first-child,th:first-child{text-align:left}";
+const STYLE: &str = ":root{color-scheme:light dark}\
+body{font:15px/1.5 system-ui,sans-serif;margin:2rem;background:#fff;color:#16202b}\
+table{border-collapse:collapse;margin:1rem 0}\
+td,th{padding:.2rem .8rem;text-align:right;border-bottom:1px solid #8884}td:first-child,th:first-child{text-align:left}\
+@media (prefers-color-scheme:dark){body{background:#171f27;color:#e6ecf2}}";
 
 /// The whole page.
 pub(super) fn render(drawing: &Drawing, svg: &str) -> String {
@@ -34,8 +37,4 @@ pub(super) fn render(drawing: &Drawing, svg: &str) -> String {
          <h1>{title}</h1><table><thead><tr><th>path</th><th>packets sent</th><th>received</th>\
          <th>bytes arrived</th><th>bytes came</th>{marks}</tr></thead><tbody>{rows}</tbody></table>{svg}</html>\n"
     )
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
