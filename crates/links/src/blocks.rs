@@ -11,8 +11,8 @@ use bytes::{Bytes, BytesMut};
 pub(crate) const BLOCK_BYTES: usize = 256 * 1024;
 /// A receive needs this much room: the largest batch that the kernel hands over.
 pub(crate) const RECEIVE_BYTES: usize = 65_536;
-/// Full blocks that are kept for use again; what is beyond belongs to its readers alone.
-const SPENT_BLOCKS_MAX: usize = 32;
+/// Full blocks that are kept for use again; what is beyond belongs to its readers alone. So a link keeps 2.25 MB.
+const SPENT_BLOCKS_MAX: usize = 8;
 /// Full blocks that are asked, oldest first, before a new one is made: one slow reader is not to cost a block each time.
 const RECLAIM_TRIES_MAX: usize = 4;
 /// Each time that this many blocks were filled, one that lies idle is given back.

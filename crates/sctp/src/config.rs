@@ -98,7 +98,8 @@ pub struct AssociationConfig {
     /// How large the send buffer may grow by itself, to hold two congestion windows; at or below `send_buffer_bytes` it
     /// stays as it is. 64 MiB.
     pub send_buffer_tuned_bytes: usize,
-    /// Receive buffer (SO_RCVBUF): the largest advertised window, counted the same way; 1 MiB.
+    /// Receive buffer (SO_RCVBUF): the largest advertised window. Payload plus [`RECEIVED_OVERHEAD_BYTES`] a message take room
+    /// in it until they are read; 1 MiB.
     pub receive_buffer_bytes: usize,
     /// How large the receive buffer may grow by itself, to hold what the reader takes in a few round trips; at or below
     /// `receive_buffer_bytes` it stays as it is. 64 MiB.
@@ -269,8 +270,11 @@ pub struct EndpointConfig {
 pub const DSCP_MAX: u8 = 63;
 /// HB.interval (RFC 9260 §16).
 pub(crate) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(30);
-/// What a message costs in a buffer beyond its payload, so that a million one-byte messages are not free.
+/// What a message costs in a send buffer beyond its payload, so that a million one-byte messages are not free.
 pub const MESSAGE_OVERHEAD_BYTES: usize = 64;
+/// What a received message costs beyond its payload until it is read, and each chunk of one that is not complete. The structures
+/// that hold it take at most twice as much.
+pub const RECEIVED_OVERHEAD_BYTES: usize = 96;
 /// Smallest receive window that RFC 9260 §3.3.2 allows to advertise in an INIT.
 pub const RECEIVE_WINDOW_BYTES_MIN: usize = 1500;
 /// Most separate gaps that the receiver keeps; a chunk that would open another is dropped and comes again.

@@ -68,6 +68,8 @@ pub struct Endpoint {
     listeners: Listeners,
     due: VecDeque<AssociationId>,
     held: VecDeque<AssociationId>,
+    /// Associations of which fragments wait in receive blocks, or did.
+    attached: Vec<AssociationId>,
     timers: Timers,
     replies: Replies,
     cookies: CookieJar,
@@ -103,6 +105,7 @@ impl Endpoint {
             listeners: Listeners::default(),
             due: VecDeque::new(),
             held: VecDeque::new(),
+            attached: Vec::new(),
             timers: Timers::default(),
             replies: Replies::default(),
             cookies: CookieJar::new(secret),
@@ -344,6 +347,23 @@ impl Endpoint {
         }
     }
 
+    /// Whether fragments may wait in memory that was handed in with [`Endpoint::handle_batch`].
+    #[inline]
+    pub fn is_attached(&self) -> bool {
+        !self.attached.is_empty()
+    }
+
+    /// Copies the fragments that wait out of the memory that was handed in with [`Endpoint::handle_batch`], which they keep
+    /// otherwise. Nothing else stays there when that returns: what has to wait for something earlier is copied at once.
+    pub fn detach(&mut self) {
+        for id in self.attached.drain(..) {
+            if let Some(association) = self.associations.get_mut(id.index()) {
+                association.attached = false;
+                association.detach();
+            }
+        }
+    }
+
     /// Whether an association has reason to transmit at once (the flush rule).
     #[inline]
     pub fn transmit_due(&self) -> bool {
@@ -524,6 +544,10 @@ impl Endpoint {
         let Some(association) = self.associations.get_mut(id.index()) else { return };
         if association.is_closed() {
             return self.remove(id);
+        }
+        if !association.attached && association.is_attached() {
+            association.attached = true;
+            self.attached.push(id);
         }
         self.arm(id);
         self.enqueue(id);

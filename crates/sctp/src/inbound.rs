@@ -1,7 +1,7 @@
 //! What arrived: TSNs, the receive window, stream order, and when to acknowledge.
 
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,7 +9,7 @@ use sctp_wire::Tsn;
 use sctp_wire::chunk::{Data, NR_SACK_HEADER_BYTES, NrSackBuilder, SACK_HEADER_BYTES, SackBuilder};
 use smallvec::{SmallVec, smallvec};
 
-use crate::config::{AssociationConfig, DUPLICATES_MAX, GAP_RANGES_MAX, MESSAGE_OVERHEAD_BYTES};
+use crate::config::{AssociationConfig, DUPLICATES_MAX, GAP_RANGES_MAX, RECEIVED_OVERHEAD_BYTES};
 use crate::event::{Host, Payload, ReceiveInfo};
 use crate::extensions::Extensions;
 use crate::identifiers::AssociationId;
@@ -37,16 +37,10 @@ const QUICK_ACKS: u8 = 8;
 /// The window grows in the peer's eyes only by this much or half of the buffer, whichever is less (RFC 1122 §4.2.3.3).
 const WINDOW_STEP_BYTES: usize = 1452;
 
-/// A slice keeps the whole receive block that it lies in. Once this many packets have come since the reader
-/// was last up to date, small payloads are copied out, so that held bytes bound held memory.
-const SLICED_PACKETS_MAX: u32 = 1024;
-/// A payload of this size is a fair part of its block and never copied.
-const SLICED_BYTES_MIN: usize = 512;
-/// A reader with no more than this before it is up to date: a message may be half arrived.
-const UP_TO_DATE_BYTES: usize = 8192;
-
 /// A message of at most this size that came in parts is put together: that costs less than a list of parts.
 const JOINED_BYTES_MAX: usize = 4096;
+/// So is a longer one whose parts are smaller than this on average: the list would be a large part of what it holds.
+const LISTED_PART_BYTES_MIN: usize = 512;
 
 /// What became of a DATA chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,8 +66,9 @@ pub(crate) struct Inbound {
     duplicates: Vec<Tsn>,
     streams: u16,
     next_ssn: StreamTable<u16>,
-    /// Complete ordered messages that wait for an earlier one of their stream.
-    waiting: HashMap<u16, BTreeMap<u16, Assembled>>,
+    /// Complete ordered messages that wait for an earlier one of their stream, by stream and number. One tree holds them all:
+    /// a tree for each stream would take twenty times what a short message is charged.
+    waiting: BTreeMap<(u16, u16), Box<Assembled>>,
     reassembly: Reassembly,
     /// A record was delivered in part and its end is not here yet: its stream and number. Nothing comes in between.
     open_record: Option<(u16, u16)>,
@@ -98,8 +93,6 @@ pub(crate) struct Inbound {
     quick_acks: u8,
     /// So many packets with data make a SACK due at once.
     sack_frequency: u32,
-    /// Packets with data since the reader was last up to date.
-    packets_behind: u32,
     ack_now: bool,
     /// The reader has made so much room that the peer should hear of it now.
     window_opened: bool,
@@ -121,7 +114,7 @@ impl Inbound {
             duplicates: Vec::new(),
             streams,
             next_ssn: StreamTable::new(),
-            waiting: HashMap::new(),
+            waiting: BTreeMap::new(),
             reassembly: Reassembly::default(),
             open_record: None,
             behind: VecDeque::new(),
@@ -137,7 +130,6 @@ impl Inbound {
             part_wanted: false,
             quick_acks: QUICK_ACKS,
             sack_frequency: config.sack_frequency,
-            packets_behind: 0,
             ack_now: false,
             window_opened: false,
             ack_at: None,
@@ -166,6 +158,22 @@ impl Inbound {
 
     pub(crate) fn withheld_bytes(&self) -> usize {
         self.withheld_bytes
+    }
+
+    /// Memory for gaps and streams, which takes no room of the buffer. Their numbers bound it.
+    pub(crate) fn state_bytes(&self) -> usize {
+        self.beyond.heap_bytes() + self.next_ssn.heap_bytes()
+    }
+
+    /// Whether fragments wait that may lie in receive blocks.
+    #[inline]
+    pub(crate) fn is_attached(&self) -> bool {
+        self.reassembly.is_attached()
+    }
+
+    /// Copies fragments that wait out of their receive blocks.
+    pub(crate) fn detach(&mut self) {
+        self.reassembly.detach();
     }
 
     /// What takes room of the buffer.
@@ -224,15 +232,8 @@ impl Inbound {
             unordered: data.flags.unordered,
             more: false,
         };
-        if self.held_bytes <= UP_TO_DATE_BYTES {
-            self.packets_behind = 0;
-        }
-        let payload = if self.packets_behind < SLICED_PACKETS_MAX || data.payload.len() >= SLICED_BYTES_MIN {
-            datagram.slice_ref(data.payload)
-        } else {
-            Bytes::copy_from_slice(data.payload)
-        };
-        self.held_bytes += payload.len() + MESSAGE_OVERHEAD_BYTES;
+        let payload = datagram.slice_ref(data.payload);
+        self.held_bytes += payload.len() + RECEIVED_OVERHEAD_BYTES;
         if data.flags.beginning && data.flags.ending {
             if in_order && self.reassembly.is_open() {
                 return Err(FragmentError("a new message inside an unfinished one"));
@@ -273,7 +274,6 @@ impl Inbound {
         self.buffer.tune(now, rtt);
         self.packet_had_data = false;
         self.untouched = false;
-        self.packets_behind += 1;
         self.unacked_packets += 1;
         if self.quick_acks > 0 {
             self.quick_acks -= 1;
@@ -299,7 +299,7 @@ impl Inbound {
     /// the wider window now.
     #[inline]
     pub(crate) fn consumed(&mut self, bytes: usize, whole: bool) -> bool {
-        let overhead = if whole { MESSAGE_OVERHEAD_BYTES } else { 0 };
+        let overhead = if whole { RECEIVED_OVERHEAD_BYTES } else { 0 };
         self.held_bytes = self.held_bytes.saturating_sub(bytes + overhead);
         self.buffer.on_taken(bytes + overhead);
         self.window_opened |= self.window_has_opened();
@@ -510,16 +510,17 @@ impl Inbound {
         }
     }
 
-    /// Keeps a message until the earlier ones of its stream are here. A second one with its number is of no use: it is
-    /// thrown away with its bytes.
-    fn wait(&mut self, message: Assembled, statistics: &mut Statistics) {
-        match self.waiting.entry(message.info.stream).or_default().entry(message.info.ssn) {
+    /// Keeps a message until the earlier ones of its stream are here, in memory of its own. A second one with its number is
+    /// of no use: it is thrown away with its bytes.
+    fn wait(&mut self, mut message: Assembled, statistics: &mut Statistics) {
+        match self.waiting.entry((message.info.stream, message.info.ssn)) {
             Entry::Vacant(entry) => {
-                entry.insert(message);
+                message.detach();
+                entry.insert(Box::new(message));
             }
             Entry::Occupied(_) => {
                 statistics.messages_discarded += 1;
-                self.held_bytes -= message.bytes + message.chunks * MESSAGE_OVERHEAD_BYTES;
+                self.held_bytes -= message.bytes + message.chunks * RECEIVED_OVERHEAD_BYTES;
             }
         }
     }
@@ -533,13 +534,9 @@ impl Inbound {
     ) {
         loop {
             let next = *self.next_ssn.get_mut(stream);
-            let Some(queue) = self.waiting.get_mut(&stream) else { return };
-            let Some(message) = queue.remove(&next) else { return };
-            if queue.is_empty() {
-                self.waiting.remove(&stream);
-            }
+            let Some(message) = self.waiting.remove(&(stream, next)) else { return };
             *self.next_ssn.get_mut(stream) = next.wrapping_add(1);
-            self.deliver(id, message, statistics, host);
+            self.deliver(id, *message, statistics, host);
         }
     }
 
@@ -548,7 +545,7 @@ impl Inbound {
     fn deliver<H: Host + ?Sized>(
         &mut self,
         id: AssociationId,
-        message: Assembled,
+        mut message: Assembled,
         statistics: &mut Statistics,
         host: &mut H,
     ) {
@@ -562,6 +559,7 @@ impl Inbound {
             self.hand_on(id, message, statistics, host);
             self.hand_on_behind(id, statistics, host);
         } else {
+            message.detach();
             self.behind.push_back(message);
         }
     }
@@ -589,12 +587,12 @@ impl Inbound {
     ) {
         message.info.cumulative_tsn = self.cumulative_tsn().0;
         // Held chunk by chunk until now, from here on as one message.
-        self.held_bytes -= (message.chunks - 1) * MESSAGE_OVERHEAD_BYTES;
+        self.held_bytes -= (message.chunks - 1) * RECEIVED_OVERHEAD_BYTES;
         statistics.messages_received += 1;
         statistics.bytes_received += message.bytes as u64;
         let payload = match message.parts.as_slice() {
             [_] => message.parts.into_iter().next().map_or_else(|| Payload::Many(Vec::new()), Payload::One),
-            parts if message.bytes <= JOINED_BYTES_MAX => {
+            parts if message.bytes <= JOINED_BYTES_MAX.max(parts.len() * LISTED_PART_BYTES_MIN) => {
                 let joined = host.join(parts);
                 self.reassembly.give_back(message.parts);
                 Payload::One(joined)
@@ -616,10 +614,10 @@ impl Inbound {
     /// The peer that all this came from is gone, another begins: what waits is no use. (What waits behind an open record
     /// would pass for its end.) Gives the bytes that the reader has yet to take.
     pub(crate) fn end(&self) -> usize {
-        let waiting = self.waiting.values().flat_map(BTreeMap::values).chain(&self.behind);
-        let waiting: usize = waiting.map(|m| m.bytes + m.chunks * MESSAGE_OVERHEAD_BYTES).sum();
+        let waiting = self.waiting.values().map(Box::as_ref).chain(&self.behind);
+        let waiting: usize = waiting.map(|m| m.bytes + m.chunks * RECEIVED_OVERHEAD_BYTES).sum();
         let (bytes, chunks) = self.reassembly.held();
-        self.held_bytes.saturating_sub(waiting + bytes + chunks * MESSAGE_OVERHEAD_BYTES)
+        self.held_bytes.saturating_sub(waiting + bytes + chunks * RECEIVED_OVERHEAD_BYTES)
     }
 
     /// Whether one more event may wait to be read.

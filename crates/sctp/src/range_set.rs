@@ -3,7 +3,10 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Sorted half-open ranges. Work costs what changes plus a binary search; an empty set owns no memory.
+/// An empty set keeps memory for this many ranges at most.
+const KEPT_RANGES_MAX: usize = 16;
+
+/// Sorted half-open ranges. Work costs what changes plus a binary search; an empty set owns next to no memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RangeSet {
     ranges: VecDeque<(u64, u64)>,
@@ -92,6 +95,19 @@ impl RangeSet {
         }
     }
 
+    /// Bytes that the set takes beyond itself.
+    pub fn heap_bytes(&self) -> usize {
+        self.ranges.capacity() * size_of::<(u64, u64)>()
+    }
+
+    /// Gives the memory of many ranges back when none is left.
+    #[inline]
+    fn trim(&mut self) {
+        if self.ranges.is_empty() && self.ranges.capacity() > KEPT_RANGES_MAX {
+            self.ranges = VecDeque::new();
+        }
+    }
+
     /// Removes every member below `bound`.
     pub fn remove_below(&mut self, bound: u64) {
         while let Some(front) = self.ranges.front_mut() {
@@ -106,6 +122,7 @@ impl RangeSet {
                 break;
             }
         }
+        self.trim();
     }
 
     /// Removes a range of values.
@@ -160,6 +177,7 @@ impl RangeSet {
         }
         self.count -= e - s;
         self.ranges.pop_front();
+        self.trim();
         Some(e)
     }
 
@@ -167,6 +185,7 @@ impl RangeSet {
     pub fn clear(&mut self) {
         self.ranges.clear();
         self.count = 0;
+        self.trim();
     }
 }
 
@@ -204,6 +223,7 @@ mod tests {
                 let ranges: Vec<_> = set.iter().collect();
                 prop_assert!(ranges.windows(2).all(|w| w[0].end < w[1].start), "ranges touch: {:?}", ranges);
                 prop_assert_eq!(set.first(), model.first().copied());
+                prop_assert!(!set.is_empty() || set.heap_bytes() <= KEPT_RANGES_MAX * size_of::<(u64, u64)>());
             }
         }
     }

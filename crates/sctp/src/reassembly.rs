@@ -38,10 +38,17 @@ struct Run {
     front: Vec<Bytes>,
     parts: Parts,
     bytes: usize,
+    /// How many chunks they came in.
+    chunks: u32,
+    /// The first so many parts have memory of their own. Those that follow may lie in receive blocks.
+    detached: u32,
 }
 
-/// Room for parts grows by this factor: a message of 16 KB in Ethernet packets takes memory once.
-const PARTS_MORE: usize = 12;
+/// Room for so many more parts is made when the message in order gets its third one: a message of 16 KB in Ethernet packets
+/// takes memory once.
+const PARTS_MORE: usize = 24;
+/// Memory for at most this many parts is kept for the next message.
+const SPARE_PARTS_MAX: usize = 256;
 
 /// A complete message, or the next part of one.
 #[derive(Debug)]
@@ -64,7 +71,7 @@ pub(crate) struct Reassembly {
     /// The message that in-order chunks extend.
     current: Option<Run>,
     /// Runs beyond the first gap, by the TSN of their first fragment.
-    runs: BTreeMap<u64, Run>,
+    runs: BTreeMap<u64, Box<Run>>,
     /// Memory for the parts of the next message, given back by one that was put together.
     spare: Vec<Bytes>,
 }
@@ -89,20 +96,22 @@ impl Reassembly {
             let run = entry.remove();
             // Complete runs never wait, so only the end of the current message and the beginning of
             // the next can be here: at most one message comes out.
-            if let Some(message) = self.extend_current(run)? {
+            if let Some(message) = self.extend_current(*run)? {
                 done = Some(message);
             }
         }
         Ok(done)
     }
 
-    /// Takes a fragment beyond a gap; gives the message if the fragment completes one.
+    /// Takes a fragment beyond a gap, which may have to wait for long: its payload is copied out of its receive block. Gives
+    /// the message if the fragment completes one.
     pub(crate) fn out_of_order(
         &mut self,
         tsn: u64,
         fragment: Fragment,
     ) -> Result<Option<Assembled>, FragmentError> {
-        let mut run = Run::of(tsn, fragment);
+        let payload = Bytes::copy_from_slice(&fragment.payload);
+        let mut run = Run { detached: 1, ..Run::of(tsn, Fragment { payload, ..fragment }) };
         let mut start = tsn;
         if let Some((&left_start, left)) = self.runs.range(..tsn).next_back()
             && left.end == tsn
@@ -123,7 +132,7 @@ impl Reassembly {
             if right.beginning {
                 self.runs.insert(run.end, right);
             } else if right.info.same_message(&run.info) {
-                run = run.join(right);
+                run = run.join(*right);
             } else {
                 return Err(FragmentError("neighbouring fragments name different messages"));
             }
@@ -131,8 +140,20 @@ impl Reassembly {
         if run.beginning && run.ending {
             return Ok(Some(run.into_assembled()));
         }
-        self.runs.insert(start, run);
+        self.runs.insert(start, Box::new(run));
         Ok(None)
+    }
+
+    /// Whether a part of the message in order may lie in a receive block.
+    pub(crate) fn is_attached(&self) -> bool {
+        self.current.as_ref().is_some_and(|run| (run.detached as usize) < run.len())
+    }
+
+    /// Copies the parts of the message in order that lie in receive blocks. Nothing beyond a gap does.
+    pub(crate) fn detach(&mut self) {
+        if let Some(run) = &mut self.current {
+            run.detach();
+        }
     }
 
     /// Whether a part of the unfinished message was delivered already.
@@ -153,8 +174,8 @@ impl Reassembly {
 
     /// Bytes and chunks of all that waits.
     pub(crate) fn held(&self) -> (usize, usize) {
-        let runs = self.runs.values().chain(&self.current);
-        runs.fold((0, 0), |(bytes, chunks), run| (bytes + run.bytes, chunks + run.len()))
+        let runs = self.runs.values().map(Box::as_ref).chain(&self.current);
+        runs.fold((0, 0), |(bytes, chunks), run| (bytes + run.bytes, chunks + run.chunks as usize))
     }
 
     /// Takes the memory of parts back that are needed no more.
@@ -165,7 +186,7 @@ impl Reassembly {
     }
 
     pub(crate) fn give_back_memory(&mut self, mut memory: Vec<Bytes>) {
-        if memory.capacity() > self.spare.capacity() {
+        if (self.spare.capacity() + 1..=SPARE_PARTS_MAX).contains(&memory.capacity()) {
             memory.clear();
             self.spare = memory;
         }
@@ -187,11 +208,11 @@ impl Reassembly {
         let part = Assembled {
             info: ReceiveInfo { more: true, ..run.info },
             bytes: run.bytes,
-            chunks: run.len(),
+            chunks: run.chunks as usize,
             parts: run.take_parts(),
             rest: run.taken,
         };
-        run.bytes = 0;
+        (run.bytes, run.chunks, run.detached) = (0, 0, 0);
         run.taken = true;
         Some(part)
     }
@@ -202,10 +223,15 @@ impl Reassembly {
             None => return Err(FragmentError("a message without its first fragment")),
             Some(_) if next.beginning => return Err(FragmentError("a new message inside an unfinished one")),
             Some(mut current) if current.info.same_message(&next.info) => {
-                if self.spare.capacity() > 0 && current.parts.len() == current.parts.capacity() {
-                    let mut parts = Parts::from_vec(std::mem::take(&mut self.spare));
-                    parts.append(&mut current.parts);
-                    current.parts = parts;
+                if current.parts.len() == current.parts.capacity() {
+                    if self.spare.capacity() > current.parts.len() {
+                        let mut parts = Parts::from_vec(std::mem::take(&mut self.spare));
+                        parts.append(&mut current.parts);
+                        current.parts = parts;
+                    } else if !current.parts.spilled() {
+                        // What has more than two parts usually has many.
+                        current.parts.reserve_exact(PARTS_MORE);
+                    }
                 }
                 current.join(next)
             }
@@ -230,6 +256,8 @@ impl Run {
             front: Vec::new(),
             bytes: fragment.payload.len(),
             parts: smallvec![fragment.payload],
+            chunks: 1,
+            detached: 0,
         }
     }
 
@@ -240,6 +268,11 @@ impl Run {
     /// `self` followed by `right`. The shorter side is moved, so fragments in any order cost what they would in the
     /// best one.
     fn join(mut self, mut right: Run) -> Run {
+        let detached = match self.len() {
+            all if self.detached as usize == all => self.detached + right.detached,
+            _ => self.detached,
+        };
+        let chunks = self.chunks + right.chunks;
         if right.len() > self.len() {
             right.front.extend(self.parts.into_iter().rev());
             right.front.append(&mut self.front);
@@ -248,19 +281,33 @@ impl Run {
                 beginning: self.beginning,
                 taken: self.taken,
                 bytes: self.bytes + right.bytes,
+                chunks,
+                detached,
                 ..right
             };
-        }
-        if self.parts.len() == self.parts.capacity() {
-            // What has more than one part usually has many.
-            self.parts.reserve(PARTS_MORE * self.parts.len());
         }
         self.parts.extend(right.front.into_iter().rev());
         self.parts.append(&mut right.parts);
         self.ending = right.ending;
         self.end = right.end;
         self.bytes += right.bytes;
+        (self.chunks, self.detached) = (chunks, detached);
         self
+    }
+
+    /// Copies the parts that may lie in receive blocks into one.
+    fn detach(&mut self) {
+        let from = self.detached as usize;
+        if from == self.len() {
+            return;
+        }
+        if !self.front.is_empty() {
+            self.parts = self.take_parts();
+        }
+        let copy = Bytes::from(self.parts[from..].concat());
+        self.parts.truncate(from);
+        self.parts.push(copy);
+        self.detached += 1;
     }
 
     /// Takes the parts out, in order.
@@ -276,8 +323,15 @@ impl Run {
     }
 
     fn into_assembled(mut self) -> Assembled {
-        let (bytes, chunks) = (self.bytes, self.len());
+        let (bytes, chunks) = (self.bytes, self.chunks as usize);
         Assembled { info: self.info, bytes, chunks, parts: self.take_parts(), rest: self.taken }
+    }
+}
+
+impl Assembled {
+    /// Copies a message that has to wait into one block of its own.
+    pub(crate) fn detach(&mut self) {
+        self.parts = smallvec![Bytes::from(self.parts.concat())];
     }
 }
 
@@ -344,6 +398,32 @@ mod tests {
         let message = r.out_of_order(0, fragment(1, true, false, 0)).unwrap().unwrap();
         assert_eq!(bytes(&message), (0..count).map(|n| n as u8).collect::<Vec<_>>());
         assert_eq!(message.chunks as u64, count);
+    }
+
+    #[test]
+    fn what_waits_leaves_its_receive_block() {
+        let block = Bytes::from(vec![7; 1000]);
+        let slice =
+            |at: usize| Fragment { payload: block.slice(at..at + 10), ..fragment(1, at == 0, false, 0) };
+        let mut r = Reassembly::default();
+        for tsn in 20..30 {
+            assert!(r.out_of_order(tsn, slice(tsn as usize)).unwrap().is_none());
+        }
+        assert!(block.is_unique(), "nothing beyond a gap keeps it");
+        for tsn in 0..10 {
+            assert!(r.in_order(tsn, slice(tsn as usize)).unwrap().is_none());
+        }
+        assert!(r.is_attached() && !block.is_unique());
+        r.detach();
+        assert!(!r.is_attached() && block.is_unique());
+        for tsn in 10..20 {
+            assert!(r.in_order(tsn, slice(tsn as usize)).unwrap().is_none());
+        }
+        assert!(r.advance(29).unwrap().is_none());
+        r.detach();
+        assert!(!r.is_attached() && block.is_unique());
+        let message = r.in_order(30, fragment(1, false, true, 7)).unwrap().unwrap();
+        assert_eq!((bytes(&message), message.bytes), (vec![7; 301], 301));
     }
 
     proptest! {

@@ -168,6 +168,8 @@ pub struct Statistics {
     pub send_buffered_bytes: u64,
     /// Receive buffer in use now: received, not read (`sstat_penddata` counts the same in chunks).
     pub receive_buffered_bytes: u64,
+    /// Memory for gaps and for streams that were used. It takes no room of the receive buffer.
+    pub receive_state_bytes: u64,
     /// The peer's window now (`sstat_rwnd`).
     pub peer_window_bytes: u64,
     /// A message longer than this is cut (`sstat_fragmentation_point`).

@@ -45,8 +45,7 @@ impl<T: Default> StreamTable<T> {
     }
 
     /// Bytes that the table takes beyond itself.
-    #[cfg(test)]
-    fn heap_bytes(&self) -> usize {
+    pub(crate) fn heap_bytes(&self) -> usize {
         let pages = self.far.iter().flatten().count();
         self.near.capacity() * size_of::<T>()
             + self.far.capacity() * size_of::<Option<Box<[T; PAGE_STREAMS]>>>()

@@ -1,6 +1,6 @@
 //! The data of a message: a chain of blocks that are never copied on their way.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use std::fmt;
 
 /// The data of one message: a chain of reference-counted blocks.
@@ -27,6 +27,9 @@ struct Many {
 
 /// The memory of a longer chain, without its blocks.
 pub(crate) struct ChainMemory(Box<Many>);
+
+/// The memory of a chain of more blocks than this is not kept for another.
+const KEPT_BLOCKS_MAX: usize = 256;
 
 impl fmt::Debug for ChainMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -82,6 +85,9 @@ impl Chain {
     /// Drops the blocks of a longer chain and gives back its memory.
     pub(crate) fn into_memory(self) -> Option<ChainMemory> {
         let Blocks::Many(mut many) = self.0 else { return None };
+        if many.blocks.capacity() > KEPT_BLOCKS_MAX {
+            return None;
+        }
         many.blocks.clear();
         Some(ChainMemory(many))
     }
@@ -169,6 +175,12 @@ impl Chain {
             front.push(block);
         }
         front
+    }
+
+    /// Moves the bytes into one block that is cut off the front of `room`, which has room for them.
+    pub(crate) fn move_into(&mut self, room: &mut BytesMut) {
+        self.blocks().iter().for_each(|block| room.extend_from_slice(block));
+        self.0 = Blocks::One(room.split().freeze());
     }
 
     /// Takes the first block away.

@@ -173,6 +173,18 @@ impl<'a> Cx<'a> {
         self.streams.put_data_up(s, info, data);
     }
 
+    /// Whether streams have got data with [`Cx::put_data`] that may still lie in the memory of the driver.
+    #[inline]
+    pub fn is_attached(&self) -> bool {
+        self.streams.is_attached()
+    }
+
+    /// Copies the data that has come with [`Cx::put_data`] and waits in queues, so that the driver has the memory back from which
+    /// it was cut. In a `pause`, queues that have run empty give back the memory of a burst, too.
+    pub fn detach(&mut self, pause: bool) {
+        self.streams.detach(pause);
+    }
+
     /// Whether what is above has room in this band. If not, [`Driver::read_service`] is called when it has.
     #[inline]
     pub fn canputnext(&mut self, s: StreamId, band: u8) -> bool {

@@ -140,12 +140,12 @@ impl Executive {
     /// Gives memory back that queues of earlier bursts hold. For an owner that has nothing else to do.
     pub fn trim(&mut self) {
         for stream in self.streams.iter_mut() {
-            stream.head.queue.trim();
-            stream.device.read.trim();
-            stream.device.write.trim();
+            stream.head.queue.trim(0);
+            stream.device.read.trim(0);
+            stream.device.write.trim(0);
             for slot in &mut stream.modules {
-                slot.queues.read.trim();
-                slot.queues.write.trim();
+                slot.queues.read.trim(0);
+                slot.queues.write.trim(0);
             }
         }
     }

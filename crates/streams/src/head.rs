@@ -37,6 +37,8 @@ pub(crate) struct Head {
     wants: Interest,
     /// The stream stands in the list of wake-ups.
     listed: bool,
+    /// The stream stands in the list of those that have got data.
+    pub(crate) attached: bool,
     pub(crate) ioctl: IoctlState,
     signals_queued: u32,
     signal: Option<Signal>,
@@ -60,6 +62,7 @@ impl Head {
             write_blocked: false,
             wants: Interest::NONE,
             listed: false,
+            attached: false,
             ioctl: IoctlState::default(),
             signals_queued: 0,
             signal: None,

@@ -2,7 +2,14 @@
 
 use crate::message::HIGH_PRIORITY;
 use crate::{Chain, Flush, Message, TransferInfo};
+use bytes::BytesMut;
 use std::collections::VecDeque;
+
+/// Messages that have to wait are copied into blocks of this size, or of their own where they are longer. A queue is read from
+/// its front, so that no more than one block is held by what is left of it.
+const DETACHED_BLOCK_BYTES: usize = 16 * 1024;
+/// A queue that has run empty keeps room for at most this many messages.
+const KEPT_MESSAGES_MAX: usize = 256;
 
 /// The marks of a queue and whether it has a service procedure (`module_info` and `qinit`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +40,8 @@ impl QueueInfo {
 #[derive(Debug)]
 pub struct Queue {
     messages: VecDeque<Message>,
+    /// The data of so many messages at the end may lie in memory that others share.
+    attached: usize,
     normal: Level,
     /// Band 1 is at index 0. As long as only band 0 is used there are none.
     bands: Vec<Level>,
@@ -97,6 +106,7 @@ impl Queue {
     pub fn new(info: QueueInfo) -> Self {
         Self {
             messages: VecDeque::new(),
+            attached: 0,
             normal: Level::new(info.hiwat_bytes, info.lowat_bytes),
             bands: Vec::new(),
             service: info.service,
@@ -114,9 +124,10 @@ impl Queue {
         self.level(rank).add(m.weight_bytes());
         if rank == 0 {
             self.messages.push_back(m);
+            self.attached += 1;
         } else {
             let place = self.messages.partition_point(|other| other.rank() >= rank);
-            self.messages.insert(place, m);
+            self.insert(place, m);
         }
         // A message of a higher band may pass what made the service procedure stop.
         rank == HIGH_PRIORITY || (!self.no_enable && (self.want_read || rank > 0))
@@ -127,6 +138,43 @@ impl Queue {
     pub(crate) fn putq_data(&mut self, info: &TransferInfo, data: Chain) {
         self.normal.add(data.len().max(1));
         self.messages.push_back(Message::optdata_ind(*info, data));
+        self.attached += 1;
+    }
+
+    fn insert(&mut self, place: usize, m: Message) {
+        self.messages.insert(place, m);
+        self.attached = (self.attached + 1).max(self.messages.len() - place);
+    }
+
+    #[inline]
+    fn after_pop(&mut self) {
+        if self.attached > self.messages.len() {
+            self.attached = self.messages.len();
+        } else if self.messages.is_empty() {
+            // The last of those that had to wait: no more came meanwhile.
+            self.trim_burst();
+        }
+    }
+
+    /// Copies the data of messages that came since the last call out of the memory that they share with others.
+    pub(crate) fn detach(&mut self) {
+        let from = self.messages.len() - self.attached;
+        self.attached = 0;
+        let mut left_bytes: usize = self.messages.range(from..).map(|m| m.data.len()).sum();
+        let mut room = BytesMut::new();
+        for m in self.messages.range_mut(from..).filter(|m| !m.data.is_empty()) {
+            let bytes = m.data.len();
+            if room.capacity() < bytes {
+                room = BytesMut::with_capacity(left_bytes.min(DETACHED_BLOCK_BYTES).max(bytes));
+            }
+            m.data.move_into(&mut room);
+            left_bytes -= bytes;
+        }
+    }
+
+    /// Whether it is empty and has room for more messages than an empty queue is to keep.
+    pub(crate) fn is_bulky(&self) -> bool {
+        self.messages.is_empty() && self.messages.capacity() > KEPT_MESSAGES_MAX
     }
 
     /// Puts a message back before those of its rank. True: the service procedure is to be enabled.
@@ -135,7 +183,7 @@ impl Queue {
         let rank = m.rank();
         self.level(rank).add(m.weight_bytes());
         let place = self.messages.partition_point(|other| other.rank() > rank);
-        self.messages.insert(place, m);
+        self.insert(place, m);
         rank == HIGH_PRIORITY || (!self.no_enable && self.want_read)
     }
 
@@ -147,6 +195,7 @@ impl Queue {
             return None;
         };
         self.want_read = false;
+        self.after_pop();
         self.level(m.rank()).remove(m.weight_bytes());
         Some(m)
     }
@@ -158,6 +207,7 @@ impl Queue {
         let (rank, weight_bytes) = (front.rank(), front.weight_bytes());
         drop(self.messages.pop_front());
         self.want_read = false;
+        self.after_pop();
         self.level(rank).remove(weight_bytes);
     }
 
@@ -195,6 +245,7 @@ impl Queue {
                 self.messages.push_back(m);
             }
         }
+        self.attached = self.attached.min(self.messages.len());
     }
 
     /// The first message.
@@ -293,11 +344,16 @@ impl Queue {
         std::mem::replace(&mut self.enabled, false)
     }
 
-    /// Gives memory back that an earlier burst needed.
-    pub(crate) fn trim(&mut self) {
+    /// Gives memory back that an earlier burst needed. An empty queue keeps room for `kept` messages.
+    pub(crate) fn trim(&mut self, kept: usize) {
         if self.messages.is_empty() {
-            self.messages.shrink_to(0);
+            self.messages.shrink_to(kept);
         }
+    }
+
+    /// The same for a queue that will be used again soon.
+    pub(crate) fn trim_burst(&mut self) {
+        self.trim(KEPT_MESSAGES_MAX);
     }
 
     #[inline]

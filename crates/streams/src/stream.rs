@@ -73,6 +73,8 @@ pub(crate) struct Streams {
     next_generation: u32,
     pub(crate) scheduler: Scheduler,
     pub(crate) pool: Pool,
+    /// Streams that have got data of a driver since the last [`Streams::detach`].
+    attached: Vec<StreamId>,
 }
 
 impl Streams {
@@ -149,11 +151,29 @@ impl Streams {
     #[inline]
     pub(crate) fn put_data_up(&mut self, s: StreamId, info: &TransferInfo, data: Chain) {
         let Some((stream, scheduler)) = self.parts(s) else { return };
+        let listed = std::mem::replace(&mut stream.head.attached, true);
         if stream.modules.is_empty() {
             stream.head.put_data(s, info, data, scheduler);
         } else {
             self.put_up(s, Message::optdata_ind(*info, data));
         }
+        if !listed {
+            self.attached.push(s);
+        }
+    }
+
+    /// Whether a stream has got data since the last [`Streams::detach`].
+    #[inline]
+    pub(crate) fn is_attached(&self) -> bool {
+        !self.attached.is_empty()
+    }
+
+    /// Copies the data that waits in queues out of the memory that it shares with other data. In a `pause`, queues that have
+    /// run empty give back the memory of a burst.
+    pub(crate) fn detach(&mut self, pause: bool) {
+        let mut listed = std::mem::take(&mut self.attached);
+        listed.retain(|&s| self.get_mut(s).is_some_and(|stream| stream.detach(pause)));
+        self.attached = listed;
     }
 
     /// Runs put procedures until no message is on its way between modules. What reaches a driver waits as an errand:
@@ -185,6 +205,22 @@ impl Streams {
 }
 
 impl Stream {
+    /// Copies the data that waits on its way up. Returns whether a queue has memory of a burst yet to give back.
+    fn detach(&mut self, pause: bool) -> bool {
+        let Stream { head, modules, device, .. } = self;
+        let modules = modules.iter_mut().map(|slot| &mut slot.queues.read);
+        let mut bulky = false;
+        for queue in modules.chain([&mut head.queue, &mut device.read]) {
+            queue.detach();
+            if pause {
+                queue.trim_burst();
+            }
+            bulky |= queue.is_bulky();
+        }
+        head.attached = bulky;
+        bulky
+    }
+
     /// Runs one procedure of a module. A module that panics makes its stream fail, and nothing else.
     pub(crate) fn run(
         &mut self,

@@ -175,7 +175,7 @@ pub(crate) fn from_block(message: streams::Message) -> Message {
 }
 
 pub(crate) fn window_bytes(data: &Chain) -> usize {
-    data.len() + sctp::config::MESSAGE_OVERHEAD_BYTES
+    data.len() + sctp::config::RECEIVED_OVERHEAD_BYTES
 }
 
 /// In one block; copied if there are several.

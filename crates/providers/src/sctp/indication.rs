@@ -178,10 +178,12 @@ impl Upper<'_, '_> {
     }
 
     #[cold]
-    fn aside(&mut self, id: AssociationId, owner: Option<Owner>, m: Message) {
+    fn aside(&mut self, id: AssociationId, owner: Option<Owner>, mut m: Message) {
         match owner {
             Some(Owner::Waiting(sequence)) => {
                 if let Some(waiting) = self.minors.waiting(sequence) {
+                    // Nobody may accept it for long, so it keeps no receive block.
+                    m.data = Chain::from(m.data.to_vec());
                     waiting.queue.push_back(m);
                 }
             }

@@ -35,9 +35,11 @@ impl links::Sink for Arrivals {
 
 impl SctpDriver {
     pub(super) fn take_arrivals(&mut self, cx: &mut Cx<'_>, now: Time) -> io::Result<bool> {
+        self.detach_before_more(cx);
         let more = self.link.receive(&mut self.received)?;
         let mut arrivals = std::mem::take(&mut self.received);
         for batch in arrivals.batches.drain(..) {
+            self.attached.on_batch(batch.payload.len());
             let (endpoint, mut host) = self.split(cx);
             let arrival = Arrival {
                 remote: batch.remote,
@@ -63,6 +65,7 @@ impl SctpDriver {
         // The lists keep their memory for the next time.
         self.received = arrivals;
         self.clear_leftovers(cx);
+        self.note_attached(cx, now);
         self.hand_out_trace();
         Ok(more)
     }

@@ -6,8 +6,10 @@
 //! | `request` | primitives that come down |
 //! | `ports` | what a link that has no ports of its own is told of ours |
 //! | `indication` | messages and events of the core that go up |
+//! | `detach` | when what waits is copied out of the blocks that it was received in |
 //! | `interrupt` | the link: batches in, batches out, time |
 
+mod detach;
 mod indication;
 mod interrupt;
 mod minor;
@@ -58,6 +60,7 @@ pub struct SctpDriver {
     ports: Ports,
     received: interrupt::Arrivals,
     leftovers: indication::Leftovers,
+    attached: detach::Attached,
     buffer: TransmitBuffer,
     pool: Pool,
     /// A batch that the link could not take yet: it goes first.
@@ -99,6 +102,7 @@ impl SctpDriver {
             ports: Ports::default(),
             received: interrupt::Arrivals::default(),
             leftovers: indication::Leftovers::default(),
+            attached: detach::Attached::default(),
             buffer: TransmitBuffer::new(),
             pool: Pool::default(),
             refused: None,
@@ -383,7 +387,8 @@ impl Driver for SctpDriver {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.endpoint.poll_timeout().map(|at| self.epoch + at.saturating_since(Time::ZERO))
+        let deadline = self.endpoint.poll_timeout().into_iter().chain(self.attached.until()).min();
+        deadline.map(|at| self.epoch + at.saturating_since(Time::ZERO))
     }
 
     fn timeout(&mut self, cx: &mut Cx<'_>, now: Instant) {
@@ -391,6 +396,7 @@ impl Driver for SctpDriver {
         let (endpoint, mut host) = self.split(cx);
         endpoint.handle_timeout(now, &mut host);
         self.clear_leftovers(cx);
+        self.detach_after_pause(cx, now);
         self.hand_out_trace();
     }
 

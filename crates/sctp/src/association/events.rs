@@ -1,7 +1,7 @@
 //! What the user hears of without having to act upon it (RFC 6458 §6.1), if it wants to.
 
 use super::{Association, Context};
-use crate::config::MESSAGE_OVERHEAD_BYTES;
+use crate::config::RECEIVED_OVERHEAD_BYTES;
 use crate::error::CloseReason;
 use crate::event::{Event, Host, PathChange, PathReason, SendFailure};
 use crate::inbound::Inbound;
@@ -114,7 +114,7 @@ impl Association {
 
 /// Counts what an event takes of the receive buffer.
 fn charge(inbound: &mut Option<Inbound>, early_bytes: &mut usize, event: &Event) {
-    let bytes = event.receive_credit().map_or(0, |bytes| bytes + MESSAGE_OVERHEAD_BYTES);
+    let bytes = event.receive_credit().map_or(0, |bytes| bytes + RECEIVED_OVERHEAD_BYTES);
     match inbound {
         Some(inbound) => inbound.charge(bytes),
         None => *early_bytes += bytes,

@@ -44,7 +44,7 @@ use sctp_wire::VerificationTag;
 use sctp_wire::chunk::CookieEcho;
 use sctp_wire::packet::Header;
 
-use crate::config::{AssociationConfig, CONTROL_CHUNKS_MAX, Checksum, MESSAGE_OVERHEAD_BYTES};
+use crate::config::{AssociationConfig, CONTROL_CHUNKS_MAX, Checksum, RECEIVED_OVERHEAD_BYTES};
 
 use crate::ecn::Ecn;
 use crate::error::{CloseReason, PrimaryError, SendError};
@@ -189,6 +189,8 @@ pub(crate) struct Association {
     /// The peer's addresses under which the endpoint knows this association.
     pub(crate) registered: Vec<SocketAddr>,
     pub(crate) queued: Queued,
+    /// The endpoint knows that fragments wait in receive blocks.
+    pub(crate) attached: bool,
     /// The earliest time for which the endpoint's timer heap has an entry.
     pub(crate) armed: Option<Time>,
     /// The entry that was the earliest before that one, and is again once that one has come up.
@@ -237,6 +239,7 @@ impl Association {
             trace,
             registered: Vec::new(),
             queued: Queued::No,
+            attached: false,
             armed: None,
             armed_later: None,
         }
@@ -351,7 +354,7 @@ impl Association {
         match &mut self.inbound {
             Some(inbound) => inbound.consumed(bytes, whole),
             None => {
-                self.early_bytes = self.early_bytes.saturating_sub(bytes + MESSAGE_OVERHEAD_BYTES);
+                self.early_bytes = self.early_bytes.saturating_sub(bytes + RECEIVED_OVERHEAD_BYTES);
                 false
             }
         }
@@ -367,6 +370,19 @@ impl Association {
     /// The reader gives room back that it has kept. Says whether a window update waits to be sent.
     pub(crate) fn release_window(&mut self, bytes: usize) -> bool {
         self.inbound.as_mut().is_some_and(|inbound| inbound.release_window(bytes))
+    }
+
+    /// Whether fragments wait that may lie in receive blocks.
+    #[inline]
+    pub(crate) fn is_attached(&self) -> bool {
+        self.inbound.as_ref().is_some_and(Inbound::is_attached)
+    }
+
+    /// Copies fragments that wait out of their receive blocks.
+    pub(crate) fn detach(&mut self) {
+        if let Some(inbound) = &mut self.inbound {
+            inbound.detach();
+        }
     }
 
     /// Whether enough waits to be worth a transmission of its own: control chunks or a SACK that is due,

@@ -46,6 +46,7 @@ impl Association {
             send_buffered_bytes: self.outbound.buffered_bytes() as u64,
             receive_buffered_bytes: self.inbound.as_ref().map_or(self.early_bytes, Inbound::unread_bytes)
                 as u64,
+            receive_state_bytes: self.inbound.as_ref().map_or(0, Inbound::state_bytes) as u64,
             peer_window_bytes: self.outbound.peer_window_bytes() as u64,
             fragmentation_point_bytes: self.fragmentation_point_bytes() as u64,
             primary: self.primary,

@@ -128,8 +128,8 @@ fn what_nobody_reads_is_told_no_more_at_some_point() {
     for _ in 0..1000 {
         peer.sends().chunk(|_, out| Error { causes: Causes::new(&causes) }.write(out)).go();
     }
-    // Each counts for a byte and its overhead of 64, up to twice the buffer.
-    assert_eq!(told(&peer), 20_000 / 65 + 1);
+    // Each counts for a byte and its overhead of 96, up to twice the buffer.
+    assert_eq!(told(&peer), 20_000 / 97 + 1);
     let statistics = peer.endpoint.statistics(peer.id).unwrap();
     assert_eq!(statistics.events_dropped, 1000 - told(&peer) as u64);
     // One is read, so there is room for one.
@@ -137,7 +137,7 @@ fn what_nobody_reads_is_told_no_more_at_some_point() {
     for _ in 0..2 {
         peer.sends().chunk(|_, out| Error { causes: Causes::new(&causes) }.write(out)).go();
     }
-    assert_eq!(told(&peer), 20_000 / 65 + 2);
+    assert_eq!(told(&peer), 20_000 / 97 + 2);
 }
 
 #[test]
@@ -179,9 +179,9 @@ fn what_is_told_before_the_association_is_up_takes_room_too() {
     let now = lab.now();
     let node = lab.node_mut(A);
     node.endpoint.set_primary(now, a, address, &mut node.app).unwrap();
-    assert_eq!(lab.statistics(A, a).receive_buffered_bytes, 65);
+    assert_eq!(lab.statistics(A, a).receive_buffered_bytes, 1 + 96);
     lab.run_until("A is up", SOON, |lab| lab.is_up(A));
-    assert_eq!(lab.statistics(A, a).receive_buffered_bytes, 65);
+    assert_eq!(lab.statistics(A, a).receive_buffered_bytes, 1 + 96);
     let node = lab.node_mut(A);
     node.app.read_one(&mut node.endpoint);
     assert_eq!(lab.statistics(A, a).receive_buffered_bytes, 0);

@@ -9,8 +9,10 @@ use lab::script::Peer;
 
 const BUFFER_BYTES: usize = 16 << 10;
 const MESSAGE_BYTES: usize = 1000;
+/// So many messages leave little of the window.
+const MESSAGES: u32 = 14;
 /// What a message takes of the buffer.
-const TAKEN_BYTES: usize = MESSAGE_BYTES + sctp::config::MESSAGE_OVERHEAD_BYTES;
+const TAKEN_BYTES: usize = MESSAGE_BYTES + sctp::config::RECEIVED_OVERHEAD_BYTES;
 
 fn peer(seed: u8) -> Peer {
     let config = AssociationConfig {
@@ -49,7 +51,7 @@ fn buffered_bytes(peer: &Peer) -> usize {
 #[test]
 fn room_that_the_reader_keeps_stays_closed() {
     let mut peer = peer(1);
-    for number in 0..15 {
+    for number in 0..MESSAGES {
         let window = held_message(&mut peer, number);
         let unread = (number as usize + 1) * TAKEN_BYTES;
         assert_eq!(window, BUFFER_BYTES - unread);
@@ -75,7 +77,7 @@ fn what_is_kept_is_bounded_as_what_is_not_read() {
 fn room_that_is_given_back_is_told_in_quarters() {
     let mut peer = peer(3);
     let mut window = BUFFER_BYTES;
-    for number in 0..15 {
+    for number in 0..MESSAGES {
         window = held_message(&mut peer, number);
     }
     let quarter = (BUFFER_BYTES / 4).div_ceil(TAKEN_BYTES);
@@ -91,14 +93,14 @@ fn room_that_is_given_back_is_told_in_quarters() {
 fn an_update_that_is_due_is_called_off_when_its_room_is_kept() {
     let mut peer = peer(4);
     let at_once = DataFlags { immediate: true, ..DataFlags::WHOLE };
-    for number in 0..15 {
+    for number in 0..MESSAGES {
         peer.sends().data_with(at_once, number, 0, number as u16, &[1; MESSAGE_BYTES]).go();
         peer.hears();
     }
-    for _ in 0..15 {
+    for _ in 0..MESSAGES {
         peer.endpoint.consumed(peer.id, MESSAGE_BYTES, true);
     }
-    peer.endpoint.hold_window(peer.id, 15 * TAKEN_BYTES);
+    peer.endpoint.hold_window(peer.id, MESSAGES as usize * TAKEN_BYTES);
     peer.settle();
     peer.expects_nothing();
 }

@@ -92,7 +92,7 @@ fn take_room_of_the_receive_buffer_until_they_are_read() {
         for _ in 0..10 {
             client.set_primary(address).unwrap();
         }
-        assert_eq!(client.statistics().receive_buffered_bytes, 10 * 65);
+        assert_eq!(client.statistics().receive_buffered_bytes, 10 * 97);
         (0..11).for_each(|_| drop(told(&client)));
         assert_eq!(client.statistics().receive_buffered_bytes, 0);
     });

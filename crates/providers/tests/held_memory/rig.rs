@@ -1,0 +1,312 @@
+//! An executive with the SCTP provider, a link that receives into large blocks that batches share, and hostile peers.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use links::{BatchLimits, Datagrams, Link, LinkStats, PathInfo, Sink, Transmit};
+use providers::{SctpDriver, SctpDriverConfig};
+use sctp_wire::cause::Causes;
+use sctp_wire::chunk::{Abort, Chunk, CookieEcho, Data, DataFlags, Init};
+use sctp_wire::parameter::{Ipv4, Parameter, Parameters};
+use sctp_wire::{Header, Packet, Ppid, Ssn, StreamId as WireStream, Tsn, VerificationTag, packet};
+use streams::{DriverId, Executive, FlushScope, Kind, Message, StreamId};
+use tpi::Primitive;
+
+use crate::allocator::live_bytes;
+
+/// As in the links of this project.
+pub(crate) const BLOCK_BYTES: usize = 256 * 1024;
+const RECEIVE_BYTES: usize = 65_536;
+/// What an association may hold beyond twice what it accounts.
+pub(crate) const CONSTANT_BYTES: usize = 64 * 1024;
+/// What all associations together may hold of receive blocks for a short time: what was received since the last copying
+/// (256 KB), one receive, and a block on either side.
+const ATTACHED_BYTES_MAX: usize = 256 * 1024 + RECEIVE_BYTES * 3 + 2 * BLOCK_BYTES;
+const LISTENING_PORT: u16 = 5001;
+
+/// A batch of datagrams that arrives, of which all but the last have the length of the first.
+pub(crate) type Batch = Vec<Vec<u8>>;
+
+#[derive(Default)]
+struct Wire {
+    arriving: VecDeque<(SocketAddr, Batch)>,
+    left: Vec<Vec<u8>>,
+}
+
+/// Receives as the links do, but never uses a block again, so that a block is in use as long as a slice of it is.
+struct BlockLink {
+    wire: Arc<Mutex<Wire>>,
+    block: BytesMut,
+}
+
+impl Link for BlockLink {
+    fn local_addresses(&self) -> Vec<SocketAddr> {
+        vec![SocketAddr::from((Ipv4Addr::UNSPECIFIED, 9899))]
+    }
+
+    fn path_info(&self, _remote: SocketAddr) -> PathInfo {
+        PathInfo {
+            mtu_bytes: 1472,
+            same_host: false,
+            in_flight_limit_bytes: None,
+            local: None,
+            route_local: None,
+        }
+    }
+
+    fn batch_limits(&self) -> BatchLimits {
+        BatchLimits { segments_max: 64, bytes_max: 65_000 }
+    }
+
+    fn receive(&mut self, sink: &mut dyn Sink) -> io::Result<bool> {
+        let arriving = std::mem::take(&mut self.wire.lock().expect("no test has failed").arriving);
+        for (remote, batch) in arriving {
+            if self.block.capacity() < RECEIVE_BYTES {
+                self.block = BytesMut::with_capacity(BLOCK_BYTES);
+            }
+            let segment_bytes = batch[0].len();
+            batch.iter().for_each(|datagram| self.block.extend_from_slice(datagram));
+            let payload = self.block.split().freeze();
+            let local = IpAddr::from([10, 0, 0, 1]);
+            sink.datagrams(Datagrams { remote, local, ecn: 0, segment_bytes, payload });
+        }
+        Ok(false)
+    }
+
+    fn transmit(&mut self, transmit: &Transmit<'_>) -> io::Result<()> {
+        let whole: Vec<u8> = transmit.slices.iter().flat_map(|slice| slice.iter().copied()).collect();
+        let packets = whole.chunks(transmit.segment_bytes).map(<[u8]>::to_vec);
+        self.wire.lock().expect("no test has failed").left.extend(packets);
+        Ok(())
+    }
+
+    fn descriptors<'a>(&'a self, _visit: &mut dyn FnMut(BorrowedFd<'a>)) {}
+
+    fn stats(&self) -> LinkStats {
+        LinkStats::default()
+    }
+}
+
+/// A peer that has set up an association and sends what it likes.
+pub(crate) struct Peer {
+    address: SocketAddr,
+    port: u16,
+    tag: u32,
+}
+
+impl Peer {
+    /// A packet with the chunks that `write` appends.
+    pub(crate) fn packet(&self, write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+        packet_of(self.port, self.tag, write)
+    }
+
+    /// A packet with one DATA chunk; TSNs begin at 0.
+    pub(crate) fn data(&self, flags: DataFlags, tsn: u32, stream: u16, ssn: u16, payload: &[u8]) -> Vec<u8> {
+        self.packet(|out| write_data(flags, tsn, stream, ssn, payload, out))
+    }
+}
+
+pub(crate) fn write_data(
+    flags: DataFlags,
+    tsn: u32,
+    stream: u16,
+    ssn: u16,
+    payload: &[u8],
+    out: &mut Vec<u8>,
+) {
+    let (tsn, stream, ssn) = (Tsn(tsn), WireStream(stream), Ssn(ssn));
+    Data { flags, tsn, stream, ssn, ppid: Ppid(0), payload }.write(out);
+}
+
+fn packet_of(port: u16, tag: u32, write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let header = Header {
+        source_port: port,
+        destination_port: LISTENING_PORT,
+        verification_tag: VerificationTag(tag),
+    };
+    let mut bytes = Vec::new();
+    packet::write_header(&header, &mut bytes);
+    write(&mut bytes);
+    packet::finish(&mut bytes);
+    bytes
+}
+
+pub(crate) struct Rig {
+    executive: Executive,
+    driver: DriverId,
+    stream: StreamId,
+    wire: Arc<Mutex<Wire>>,
+    now: Instant,
+    peers: u16,
+    open: Vec<u32>,
+    baseline_bytes: usize,
+}
+
+impl Rig {
+    /// An endpoint with this backlog ([`SctpDriver::ONE_TO_MANY`]: nobody need accept).
+    pub(crate) fn new(backlog: u32) -> Self {
+        let now = Instant::now();
+        let wire = Arc::new(Mutex::new(Wire::default()));
+        let link = BlockLink { wire: Arc::clone(&wire), block: BytesMut::with_capacity(BLOCK_BYTES) };
+        let driver = SctpDriver::new(Box::new(link), SctpDriverConfig::default(), [7; 32], now);
+        let mut executive = Executive::new();
+        let driver = executive.add_driver("sctp", Box::new(driver));
+        let stream = executive.open(driver).expect("a stream");
+        let addresses = SocketAddr::from((Ipv4Addr::UNSPECIFIED, LISTENING_PORT)).into();
+        let bind = Primitive::BindReq { addresses, backlog };
+        executive.putmsg(stream, Message::proto(bind)).expect("the driver takes it");
+        let mut rig =
+            Rig { executive, driver, stream, wire, now, peers: 0, open: Vec::new(), baseline_bytes: 0 };
+        rig.read_all();
+        rig.set_baseline();
+        rig
+    }
+
+    /// What is in use now does not count.
+    pub(crate) fn set_baseline(&mut self) {
+        *self.wire.lock().expect("no test has failed") = Wire::default();
+        self.baseline_bytes = live_bytes();
+    }
+
+    /// A new peer sets up an association, with so many addresses.
+    pub(crate) fn associate(&mut self, addresses: u8) -> Peer {
+        self.peers += 1;
+        let (port, address) = (6000 + self.peers, SocketAddr::from(([10, 0, 1, 1], 9899)));
+        let mut parameters = Vec::new();
+        for n in 2..=addresses {
+            Ipv4 { address: Ipv4Addr::new(10, 0, n, 1) }.write(&mut parameters);
+        }
+        let init = Init {
+            initiate_tag: VerificationTag(1),
+            a_rwnd: 100_000,
+            outbound_streams: u16::MAX,
+            inbound_streams: u16::MAX,
+            initial_tsn: Tsn(0),
+            parameters: Parameters::new(&parameters),
+        };
+        self.arrives(address, vec![packet_of(port, 0, |out| init.write(out))]);
+        let (tag, cookie) = self.take_init_ack();
+        let peer = Peer { address, port, tag };
+        self.arrives(address, vec![peer.packet(|out| CookieEcho { cookie: &cookie }.write(out))]);
+        let association = self.take_confirmation().unwrap_or_default();
+        self.open.push(association);
+        peer
+    }
+
+    fn take_init_ack(&mut self) -> (u32, Vec<u8>) {
+        let left = std::mem::take(&mut self.wire.lock().expect("no test has failed").left);
+        let packet = Packet::parse(left.last().expect("an answer")).expect("a packet");
+        let first = packet.chunks().next().expect("a chunk").expect("a whole one");
+        let Ok(Chunk::InitAck(ack)) = Chunk::parse(&first) else { panic!("no INIT ACK") };
+        let cookie = ack.parameters().flatten().find_map(|parameter| match parameter {
+            Parameter::StateCookie(cookie) => Some(cookie.cookie.to_vec()),
+            _ => None,
+        });
+        (ack.initiate_tag.0, cookie.expect("a cookie"))
+    }
+
+    fn take_confirmation(&mut self) -> Option<u32> {
+        while let Ok(Some(m)) = self.executive.getmsg(self.stream) {
+            if let Kind::Proto(Primitive::ConnCon { association, .. }) = m.kind {
+                return Some(association);
+            }
+        }
+        None
+    }
+
+    /// A batch of `peer` arrives.
+    pub(crate) fn sends(&mut self, peer: &Peer, batch: Batch) {
+        self.arrives(peer.address, batch);
+    }
+
+    /// A batch of `peer` arrives, and with it almost a full batch of a stranger, which is worth nothing and fills the block.
+    pub(crate) fn sends_among_noise(&mut self, peer: &Peer, batch: Batch) {
+        let stranger = SocketAddr::from(([10, 9, 9, 9], 9899));
+        let noise = vec![0; RECEIVE_BYTES - 4096];
+        self.wire.lock().expect("no test has failed").arriving.push_back((stranger, vec![noise]));
+        self.arrives(peer.address, batch);
+    }
+
+    fn arrives(&mut self, from: SocketAddr, batch: Batch) {
+        let mut wire = self.wire.lock().expect("no test has failed");
+        wire.left.clear();
+        wire.arriving.push_back((from, batch));
+        drop(wire);
+        self.now += Duration::from_millis(1);
+        self.executive.receive(self.now).expect("the link is in order");
+        self.executive.flush(self.now, FlushScope::All);
+        self.run_timers();
+    }
+
+    fn run_timers(&mut self) {
+        while self.executive.deadline().is_some_and(|deadline| deadline <= self.now) {
+            self.executive.timeout(self.now);
+            self.executive.flush(self.now, FlushScope::All);
+        }
+    }
+
+    /// The program reads everything.
+    pub(crate) fn read_all(&mut self) {
+        while let Ok(Some(_)) = self.executive.getmsg(self.stream) {}
+    }
+
+    /// Nothing arrives for a while.
+    pub(crate) fn pause(&mut self) {
+        self.now += Duration::from_millis(500);
+        self.run_timers();
+        self.wire.lock().expect("no test has failed").left = Vec::new();
+    }
+
+    /// What associations hold, as the allocator sees it.
+    pub(crate) fn held_bytes(&self) -> usize {
+        live_bytes().saturating_sub(self.baseline_bytes)
+    }
+
+    fn accounted_bytes(&mut self) -> usize {
+        let (stream, open) = (self.stream, &self.open);
+        let accounted = self.executive.with_driver(self.driver, |driver: &mut SctpDriver, _| {
+            let all = open.iter().filter_map(|&association| driver.statistics(stream, association));
+            all.map(|s| s.receive_buffered_bytes + s.receive_state_bytes).sum::<u64>() as usize
+        });
+        accounted.expect("the driver is the SCTP driver")
+    }
+
+    /// While data arrives, receive blocks are held beside what is promised, but not more than a receive takes.
+    #[track_caller]
+    pub(crate) fn check_busy(&mut self, pattern: &str) {
+        self.check(ATTACHED_BYTES_MAX, pattern);
+    }
+
+    /// An association holds twice what it accounts, and a constant.
+    #[track_caller]
+    pub(crate) fn check_quiet(&mut self, pattern: &str) {
+        self.check(0, pattern);
+    }
+
+    /// The figures, for those who look at them (`--nocapture`).
+    pub(crate) fn print(&mut self, pattern: &str) {
+        println!("{pattern}: {} bytes held, {} accounted", self.held_bytes(), self.accounted_bytes());
+    }
+
+    #[track_caller]
+    fn check(&mut self, blocks_bytes: usize, pattern: &str) {
+        let (held, accounted) = (self.held_bytes(), self.accounted_bytes());
+        let allowed = 2 * accounted + self.open.len() * CONSTANT_BYTES + blocks_bytes;
+        assert!(held <= allowed, "{pattern}: {held} bytes held, {accounted} accounted, {allowed} allowed");
+    }
+
+    /// The peer ends its association, and the program reads the end. Returns what is still held.
+    pub(crate) fn end(&mut self, peer: &Peer) -> usize {
+        let abort = Abort { reflected_tag: false, causes: Causes::new(&[]) };
+        self.sends(peer, vec![peer.packet(|out| abort.write(out))]);
+        self.read_all();
+        self.pause();
+        self.open.clear();
+        self.held_bytes()
+    }
+}
