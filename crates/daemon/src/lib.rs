@@ -22,6 +22,7 @@
 //! | `page` | the page that the daemon writes and the sharers map |
 //! | `ports` | who has which SCTP port |
 //! | `options` | socket options |
+//! | `ending` | what peers and programs are told when the daemon ends |
 //! | `owner` | whose a socket is, and how many one user may have |
 //! | `status` | what the daemon has, for people to see |
 //! | `addresses` | addresses as programs see them |
@@ -33,6 +34,7 @@ mod addresses;
 mod binding;
 mod connecting;
 mod door;
+mod ending;
 mod errno;
 mod identity;
 mod inquiry;
@@ -63,8 +65,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use swiftwater::{BindError, Options, Stack};
+use tokio::sync::Notify;
 
 pub use door::{Place, PlaceError};
+pub use ending::Ending;
 pub use identity::OldKernel;
 pub use inquiry::{Description, NoDaemon};
 pub use status::{AssociationStatus, PathStatus, SocketStatus, Status};
@@ -115,6 +119,7 @@ pub struct Daemon {
     listener: OwnedFd,
     stack: Stack,
     idle_exit: Option<Duration>,
+    ending: Arc<Notify>,
 }
 
 impl fmt::Debug for Daemon {
@@ -144,7 +149,7 @@ impl Daemon {
         OldKernel::check_this().map_err(DaemonError::Kernel)?;
         rustix::io::ioctl_fionbio(&listener, true).map_err(|error| DaemonError::System(error.into()))?;
         let stack = Stack::bind(&options.stack).map_err(DaemonError::Stack)?;
-        Ok(Daemon { listener, stack, idle_exit: options.idle_exit })
+        Ok(Daemon { listener, stack, idle_exit: options.idle_exit, ending: Arc::default() })
     }
 
     /// What carries SCTP, in words.
@@ -152,14 +157,24 @@ impl Daemon {
         inquiry::what_carries(&self.stack)
     }
 
-    /// Serves programs; returns when it has been idle for as long as its options say.
+    /// What ends it while it runs.
+    pub fn ending(&self) -> Ending {
+        Ending { wanted: Arc::clone(&self.ending), stack: self.stack.clone() }
+    }
+
+    /// Serves programs; returns when it has been idle for as long as its options say, or when it was told to end. No
+    /// association is left then.
     ///
     /// # Errors
     ///
     /// The system refused what it needs to run at all.
     pub fn run(self) -> Result<(), DaemonError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.map_err(DaemonError::System)?.block_on(self.serve())
+        let runtime = runtime.map_err(DaemonError::System)?;
+        let stack = self.stack.clone();
+        let outcome = runtime.block_on(self.serve());
+        ending::end(runtime, &stack);
+        outcome
     }
 
     async fn serve(self) -> Result<(), DaemonError> {
@@ -173,10 +188,14 @@ impl Daemon {
             tokio::spawn(async move { vigil.keep(moment).await });
         }
         let door = door::serve(self.listener, Arc::clone(&sockets));
-        tokio::select! {
+        let outcome = tokio::select! {
             failed = door => failed.map_err(DaemonError::System),
-            () = until_idle(&sockets, self.idle_exit) => Ok(()),
-        }
+            () = until_idle(&sockets, self.idle_exit) => return Ok(()),
+            () = self.ending.notified() => Ok(()),
+        };
+        // Nobody is let in any more.
+        ending::settle(&sockets).await;
+        outcome
     }
 }
 

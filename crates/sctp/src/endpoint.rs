@@ -30,7 +30,7 @@ use crate::identity::Identity;
 use crate::local_addresses::LocalAddresses;
 use crate::path_hints::PathHints;
 use crate::reply::Reply;
-use crate::statistics::{EndpointStatistics, STATISTICS_VERSION, Statistics};
+use crate::statistics::{AssociationState, EndpointStatistics, STATISTICS_VERSION, Statistics};
 use crate::time::Time;
 use crate::transmit::{BatchLimits, Scope, Transmit, TransmitBuffer};
 
@@ -452,6 +452,11 @@ impl Endpoint {
     /// Number of associations.
     pub fn association_count(&self) -> usize {
         self.associations.len()
+    }
+
+    /// The associations that exist, in any order, with their states.
+    pub fn associations(&self) -> impl Iterator<Item = (AssociationId, AssociationState)> + '_ {
+        self.associations.iter().map(|(_, association)| (association.id(), association.state()))
     }
 
     /// The peer's addresses and SCTP port.

@@ -43,19 +43,24 @@
 //! Every type is shared between threads freely: calls take `&self`. Work is done by the thread that asks for it;
 //! of those that wait, one polls the sockets for all. One background thread for each [`Stack`] keeps the protocol
 //! going while the program does something else, and delivers what was sent before the last handle was dropped.
-//! It cannot outlive the process: a program that is about to exit calls [`Association::close`].
 //!
-//! # Sending
+//! # The end of a program
 //!
-//! What is sent leaves at once when nothing is outstanding; otherwise messages that follow each other within 50 µs
-//! share packets and system calls. A thread that waits for anything sends first what it has queued, and what is
-//! left leaves within about a millisecond. [`Association::flush`] and [`Options::nodelay`] wait for nothing.
+//! The background thread cannot outlive the process, and the kernel tells no peer that a process is gone: an association that
+//! is still there then leaves its peer waiting until its timers give up. So a program that is about to exit calls
+//! [`Association::close`], which waits until the peer has everything, or [`Stack::close`] for all at once, with a limit of time.
+//! A handler of SIGTERM does so, too. A panic that unwinds drops the handles of its thread, whose associations are shut down in
+//! the background as after any drop; where it ends the process, as in the main thread, only those are told that have
+//! acknowledged everything, unless a value that is dropped meanwhile calls [`Stack::close`]. With `panic = "abort"`, and
+//! when the process is killed (SIGKILL), nobody is told: peers find out by their timers, or as soon as another process that
+//! has the same UDP port answers them with ABORT.
 #![forbid(unsafe_code)]
 
 mod address;
 mod association;
 mod background;
 mod busy_poll;
+mod ending;
 mod endpoint;
 mod error;
 mod event;

@@ -16,7 +16,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use streams::{DriverId, Executive, FlushScope};
+use streams::{DriverId, Executive, FlushScope, StreamId};
 
 use crate::background::Background;
 use crate::busy_poll::BusyPoll;
@@ -159,6 +159,16 @@ impl Shard {
         if inner.poller == Poller::None {
             self.background.arm();
         }
+    }
+
+    /// Follows a request to the provider, for stream `s` if it is for one: what it gives to send leaves, and those whom it
+    /// concerns are woken.
+    pub(crate) fn after_command(&self, inner: &mut Inner, s: Option<StreamId>) {
+        inner.activity += 1;
+        inner.guarded(s, |inner| inner.executive.run());
+        inner.flush(true);
+        inner.wake();
+        self.background.arm();
     }
 
     pub(crate) fn background(&self) -> &Background {

@@ -422,11 +422,7 @@ impl Socket {
     }
 
     fn after_request(&self, inner: &mut Inner) {
-        inner.activity += 1;
-        inner.guarded(Some(self.stream), |inner| inner.executive.run());
-        inner.flush(true);
-        inner.wake();
-        self.shard.background().arm();
+        self.shard.after_command(inner, Some(self.stream));
     }
 
     /// A request that the provider answers at once, with its answer.
@@ -448,7 +444,7 @@ impl Socket {
 
 impl Inner {
     /// Requests bear no time, and nothing may have happened for long.
-    fn tell_time(&mut self) {
+    pub(crate) fn tell_time(&mut self) {
         let driver = self.driver;
         let tell = |driver: &mut SctpDriver, _: &mut Cx<'_>| driver.set_now(Instant::now());
         self.guarded(None, |inner| inner.executive.with_driver(driver, tell));

@@ -291,7 +291,7 @@ impl Inner {
     }
 
     /// Whether the link has refused a batch and waits for room.
-    fn is_refused(&self) -> bool {
+    pub(crate) fn is_refused(&self) -> bool {
         let mut refused = false;
         self.executive.descriptors(&mut |_, interest| refused |= interest.intersects(Interest::WRITABLE));
         refused

@@ -1,19 +1,31 @@
-//! Ctrl-C ends a test early and prints the totals so far; a second one ends the program at once.
+//! SIGINT (Ctrl-C), SIGTERM and SIGHUP: the first asks the command to end, which then prints the totals so far; the second ends
+//! it at once. In both cases no association is left whose peer would wait for it.
 
 use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use swiftwater::Stack;
 
 /// A signal asked the command to end.
 static SIGNALLED: AtomicBool = AtomicBool::new(false);
 /// The command itself found that going on is of no use.
 static GIVEN_UP: AtomicBool = AtomicBool::new(false);
+/// Stacks that this process has bound, as long as something uses them.
+static STACKS: Mutex<Vec<Weak<Stack>>> = Mutex::new(Vec::new());
 /// The exit status that a shell reports of a program that SIGINT ended.
-const EXIT_INTERRUPTED: u8 = 130;
+pub(crate) const EXIT_INTERRUPTED: u8 = 130;
+/// How long associations that are left when the command ends may take to be shut down.
+const END_WAIT: Duration = Duration::from_secs(2);
+/// What peers are told of those that take longer.
+const REASON: &str = "the program was stopped";
 
-/// Listens for Ctrl-C and SIGTERM from now on.
+/// Listens for signals from now on.
 pub(crate) fn listen() -> Result<(), ctrlc::Error> {
     ctrlc::set_handler(|| {
         if SIGNALLED.swap(true, Ordering::SeqCst) {
+            take_stacks().iter().for_each(|stack| stack.abort_all(REASON));
             process::exit(EXIT_INTERRUPTED.into());
         }
     })
@@ -32,4 +44,49 @@ pub(crate) fn give_up() {
 /// Returns the exit status of a command that a signal has ended early.
 pub(crate) fn exit_status() -> Option<u8> {
     SIGNALLED.load(Ordering::SeqCst).then_some(EXIT_INTERRUPTED)
+}
+
+/// Remembers a stack, as long as something uses it.
+pub(crate) fn remember(stack: &Arc<Stack>) {
+    let mut stacks = STACKS.lock().unwrap_or_else(PoisonError::into_inner);
+    stacks.retain(|stack| stack.strong_count() > 0);
+    stacks.push(Arc::downgrade(stack));
+}
+
+/// Ends the associations that are left, within [`END_WAIT`]. The process may end then.
+pub(crate) fn end_all() {
+    let deadline = Instant::now() + END_WAIT;
+    for stack in take_stacks() {
+        // The peers of those that do not end in time are told so.
+        stack.close(deadline.saturating_duration_since(Instant::now()), REASON);
+    }
+}
+
+fn take_stacks() -> Vec<Arc<Stack>> {
+    let stacks = std::mem::take(&mut *STACKS.lock().unwrap_or_else(PoisonError::into_inner));
+    stacks.iter().filter_map(Weak::upgrade).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use swiftwater::Options;
+
+    #[test]
+    fn what_is_left_at_the_end_of_the_command_is_shut_down() {
+        let local = Options {
+            udp_port: Some(0),
+            local_addresses: vec![std::net::Ipv4Addr::LOCALHOST.into()],
+            ..Options::default()
+        };
+        let bind = || Stack::bind(&local).expect("a free port");
+        let (ours, theirs) = (Arc::new(bind()), bind());
+        remember(&ours);
+        let listener = theirs.listen(7).expect("a free port");
+        let _left = ours.connect(listener.local_address()).expect("it listens");
+        let peer = listener.accept().expect("it is there");
+        end_all();
+        assert_eq!(ours.statistics().associations, 0);
+        assert!(peer.recv().expect("a regular end").is_none());
+    }
 }

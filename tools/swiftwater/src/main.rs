@@ -43,6 +43,7 @@ fn main() -> ExitCode {
         Err(error) if !error.use_stderr() => error.print().map_err(|error| OutputError::from(error).into()),
         Err(error) => error.exit(),
     };
+    interrupt::end_all();
     let status = match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Output(OutputError::Closed)) => EXIT_CLOSED.into(),

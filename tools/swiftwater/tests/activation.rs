@@ -4,12 +4,15 @@
 #[allow(dead_code, reason = "the daemons here are started otherwise")]
 mod daemon;
 
+use std::io::{BufRead, BufReader};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 
+use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket};
+use nix::unistd::Pid;
 
-use daemon::{SWIFTWATER, preload};
+use daemon::{SWIFTWATER, compiled, preload};
 
 /// The socket, and its name as `SWIFTWATER_DAEMON` tells it.
 fn made_by_a_manager(test: &str) -> (OwnedFd, String) {
@@ -54,6 +57,33 @@ fn programs_wait_for_the_daemon_and_for_the_next_one() {
         daemon.kill().expect("it runs");
         daemon.wait().expect("it was killed");
     }
+}
+
+/// What `systemctl restart` does: the socket stays with the manager.
+#[test]
+fn a_restart_ends_what_was_open_and_the_next_daemon_serves_the_program() {
+    let (door, place) = made_by_a_manager("restart");
+    preload();
+    let mut daemon = activate(&door);
+    let mut program = Command::new(SWIFTWATER);
+    program.args(["run", "--quiet", "--"]).arg(compiled("ends", "activation-restart")).arg("restart");
+    let mut program = program
+        .env("SWIFTWATER_DAEMON", place)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
+    let mut line = String::new();
+    let said = program.stdout.as_mut().expect("it is piped");
+    BufReader::new(said).read_line(&mut line).expect("a line");
+    let id = Pid::from_raw(i32::try_from(daemon.id()).expect("a process id"));
+    kill(id, Signal::SIGTERM).expect("it runs");
+    assert!(daemon.wait().expect("it ends").success());
+    let mut next = activate(&door);
+    let output = program.wait_with_output().expect("it ends");
+    next.kill().expect("it runs");
+    next.wait().expect("it was killed");
+    assert!(output.status.success() && line == "ready\n", "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]

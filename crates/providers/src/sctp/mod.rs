@@ -24,8 +24,9 @@ use std::time::{Duration, Instant};
 
 use ::sctp::trace::Record;
 use ::sctp::{
-    Admission, AssociationConfig, AssociationId, Endpoint, EndpointConfig, EndpointStatistics, PathId,
-    PathOptions, PrimaryError, SendError, SendInfo, Statistics, Time, TransmitBuffer,
+    Admission, AssociationConfig, AssociationId, AssociationState, Endpoint, EndpointConfig,
+    EndpointStatistics, PathId, PathOptions, PrimaryError, SendError, SendInfo, Statistics, Time,
+    TransmitBuffer,
 };
 use links::{Link, LinkStats};
 use streams::{Cx, Driver, Errno, FlushScope, Interest, Kind, Message, Pool, StreamId};
@@ -212,6 +213,39 @@ impl SctpDriver {
         let now = self.now;
         let (endpoint, mut host) = self.split(cx);
         endpoint.set_path(now, id, address, options, &mut host)
+    }
+
+    /// Aborts up to `limit` of the associations that are in one of the states that `ends` picks; returns whether others
+    /// remain that it picks.
+    pub fn abort_where(
+        &mut self,
+        cx: &mut Cx<'_>,
+        limit: usize,
+        reason: &[u8],
+        ends: impl Fn(AssociationState) -> bool,
+    ) -> bool {
+        let picked = self.endpoint.associations().filter(|(_, state)| ends(*state)).map(|(id, _)| id);
+        let mut ids: Vec<AssociationId> = picked.take(limit + 1).collect();
+        let remain = ids.len() > limit;
+        ids.truncate(limit);
+        let now = self.now;
+        let (endpoint, mut host) = self.split(cx);
+        for id in ids {
+            endpoint.abort(now, id, reason, &mut host);
+        }
+        self.clear_leftovers(cx);
+        remain
+    }
+
+    /// Shuts every association down: each ends when all that was sent is acknowledged.
+    pub fn shutdown_all(&mut self, cx: &mut Cx<'_>) {
+        let ids: Vec<AssociationId> = self.endpoint.associations().map(|(id, _)| id).collect();
+        let now = self.now;
+        let (endpoint, mut host) = self.split(cx);
+        for id in ids {
+            endpoint.shutdown(now, id, &mut host);
+        }
+        self.clear_leftovers(cx);
     }
 
     /// The reader of a stream keeps the room in the receive window of `bytes` that it has just taken.

@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use super::{Association, State};
+use crate::identifiers::AssociationId;
 use crate::inbound::Inbound;
 use crate::path::Path;
 use crate::statistics::{AssociationState, EndpointStatistics, STATISTICS_VERSION, Statistics};
@@ -26,6 +27,14 @@ impl State {
 }
 
 impl Association {
+    pub(crate) fn id(&self) -> AssociationId {
+        self.id
+    }
+
+    pub(crate) fn state(&self) -> AssociationState {
+        self.state.name()
+    }
+
     pub(crate) fn statistics(&self) -> Statistics {
         let longest = self.paths.iter().max_by_key(|path| path.rto.longest());
         Statistics {

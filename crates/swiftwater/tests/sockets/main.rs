@@ -6,6 +6,7 @@ mod bulk;
 mod close;
 mod connect;
 mod echo;
+mod ending;
 mod endpoint;
 mod errors;
 mod events;

@@ -4,15 +4,18 @@ pub(crate) mod stop;
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::process;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use swiftwater::Options;
-use swiftwater_daemon::{Daemon, DaemonError, DaemonOptions, Place};
+use swiftwater_daemon::{Daemon, DaemonError, DaemonOptions, Ending, Place};
 
 use crate::activation;
 use crate::args::DEFAULT_PORT;
 use crate::failure::Failure;
+use crate::interrupt;
 use crate::output::note;
 use crate::perf::spec::Carrier;
 use crate::sockets;
@@ -28,6 +31,9 @@ socket. Start one by hand to see its log, or to choose what carries SCTP.
 Programs find it by an abstract name of AF_UNIX sockets, which belongs to the network namespace: a container
 with a network of its own has a daemon of its own. A service manager may make the socket and hand it over
 (LISTEN_FDS): swiftwater.socket starts swiftwater.service when the first program comes.
+
+SIGTERM or SIGINT ends it: what programs have closed is delivered, within ten seconds, and what they have open is aborted, so that
+no peer waits. A second signal aborts everything at once.
 
 Examples:
   swiftwater daemon                     SCTP in UDP port 9899; other hosts must use the same port
@@ -65,7 +71,7 @@ pub(crate) enum DaemonCommand {
     Stop(StopArgs),
 }
 
-/// Serves until it is killed, or idle for as long as it was told.
+/// Serves until a signal ends it, or it has been idle for as long as it was told.
 pub(crate) fn run(args: &DaemonArgs) -> Result<(), Failure> {
     if let Some(DaemonCommand::Stop(args)) = &args.command {
         return stop::run(args);
@@ -90,8 +96,21 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<(), Failure> {
         None => Daemon::bind(&options),
     };
     let daemon = daemon.map_err(|error| reason(args, &error))?;
+    listen(daemon.ending()).map_err(|error| format!("cannot listen for signals: {error}"))?;
     note(format_args!("swiftwater daemon: at {}: {}", options.place, daemon.description()));
     Ok(daemon.run().map_err(|error| error.to_string())?)
+}
+
+/// Ends the daemon at the first SIGTERM, SIGINT or SIGHUP in an orderly way, which is a success, and at the second at once.
+fn listen(ending: Ending) -> Result<(), ctrlc::Error> {
+    let is_ending = AtomicBool::new(false);
+    ctrlc::set_handler(move || match is_ending.swap(true, Ordering::Relaxed) {
+        false => ending.begin(),
+        true => {
+            ending.at_once();
+            process::exit(interrupt::EXIT_INTERRUPTED.into());
+        }
+    })
 }
 
 /// Says why a daemon cannot start, with the option that helps.

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ use swiftwater::{
 };
 
 use super::{Dialogue, Incoming, LoadError, Outgoing, read_every_byte};
+use crate::interrupt;
 use crate::output::note;
 use crate::perf::spec::{Carrier, Spec};
 
@@ -67,6 +68,7 @@ fn tell_advice(stack: &Stack) {
 pub(crate) struct SctpDoor {
     listener: Listener,
     open: Mutex<Vec<Association>>,
+    _stack: Arc<Stack>,
 }
 
 impl SctpDoor {
@@ -88,7 +90,9 @@ impl SctpDoor {
         };
         tell_advice(&stack);
         let listener = stack.listen(port)?;
-        Ok(Self { listener, open: Mutex::default() })
+        let stack = Arc::new(stack);
+        interrupt::remember(&stack);
+        Ok(Self { listener, open: Mutex::default(), _stack: stack })
     }
 
     /// The SCTP port and the UDP port that carries it; none with raw IP.
@@ -125,7 +129,7 @@ impl SctpDoor {
 /// The client's side: makes associations with one server.
 #[derive(Debug)]
 pub(crate) struct SctpDial {
-    stack: Stack,
+    stack: Arc<Stack>,
     server: Address,
 }
 
@@ -139,7 +143,8 @@ impl SctpDial {
         server_udp_port: Option<u16>,
         trace: Option<&TraceSink>,
     ) -> Result<Self, BindError> {
-        let stack = Stack::bind(&options(spec, local_addresses, local_udp_port, trace))?;
+        let stack = Arc::new(Stack::bind(&options(spec, local_addresses, local_udp_port, trace))?);
+        interrupt::remember(&stack);
         let server = Address { hosts: vec![server.ip()], port: server.port(), udp_port: server_udp_port };
         Ok(Self { stack, server })
     }

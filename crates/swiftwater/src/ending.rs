@@ -1,0 +1,105 @@
+//! The end of a program or a daemon: no peer waits for an association that nobody has any more.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use providers::SctpDriver;
+use sctp::AssociationState;
+use streams::Cx;
+
+use crate::stack::Stack;
+
+/// Associations that are aborted at once: fewer than the core keeps of packets that belong to no association, and than the
+/// smallest socket buffer takes of a peer that has them all. An ABORT is never sent again.
+const ABORTS_AT_ONCE: usize = 64;
+/// Time between two such bursts.
+const ABORT_PAUSE: Duration = Duration::from_millis(1);
+/// How often it is tried to send while the socket has no room.
+const SEND_TRIES_MAX: u32 = 100;
+/// Time between two looks at what is left.
+const LOOK: Duration = Duration::from_millis(1);
+
+impl Stack {
+    /// Ends all associations of this stack, whoever has them, before the program ends: the kernel tells no peer when a
+    /// process is gone. Each association is shut down: what was sent is delivered, for `wait` at most. An association that is
+    /// left then is aborted, and its peer is told `reason`. Returns whether none was left.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use swiftwater::{Options, Stack};
+    /// let stack = Stack::bind(&Options { udp_port: Some(0), ..Options::default() })?;
+    /// # let listener = stack.listen(7)?;
+    /// # let client = stack.connect(&listener.local_address())?;
+    /// # let server = listener.accept()?;
+    /// client.send(b"the last word")?;
+    /// assert!(stack.close(Duration::from_secs(5), "the program was stopped"));
+    /// assert_eq!(server.recv()?.unwrap().to_vec(), b"the last word");
+    /// assert!(server.recv()?.is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn close(&self, wait: Duration, reason: &str) -> bool {
+        self.command(SctpDriver::shutdown_all);
+        let all_ended = self.await_end(wait);
+        if !all_ended {
+            self.abort_all(reason);
+        }
+        all_ended
+    }
+
+    /// Aborts all associations of this stack at once. What is not delivered yet is lost; peers are told `reason`, of which 256
+    /// bytes travel.
+    pub fn abort_all(&self, reason: &str) {
+        self.abort_where(reason, |_| true);
+    }
+
+    /// Aborts all associations of this stack but those that are shutting down. [`Stack::await_end`] waits for these.
+    pub fn abort_open(&self, reason: &str) {
+        self.abort_where(reason, |state| {
+            use AssociationState::{CookieEchoed, CookieWait, Established};
+            matches!(state, CookieWait | CookieEchoed | Established)
+        });
+    }
+
+    /// Waits until no association is left, for `wait` at most. Returns whether none is left.
+    pub fn await_end(&self, wait: Duration) -> bool {
+        let deadline = Instant::now() + wait;
+        while self.statistics().associations > 0 {
+            if Instant::now() >= deadline {
+                return false;
+            }
+            thread::sleep(LOOK);
+        }
+        true
+    }
+
+    fn abort_where(&self, reason: &str, ends: impl Fn(AssociationState) -> bool) {
+        let some = |driver: &mut SctpDriver, cx: &mut Cx<'_>| {
+            driver.abort_where(cx, ABORTS_AT_ONCE, reason.as_bytes(), &ends)
+        };
+        while self.command(some).unwrap_or(false) {
+            thread::sleep(ABORT_PAUSE);
+        }
+    }
+
+    /// Has the provider do something at once, and sends what that gives to send. `None`: a fault has closed everything.
+    fn command<R>(&self, f: impl FnOnce(&mut SctpDriver, &mut Cx<'_>) -> R) -> Option<R> {
+        let outcome = {
+            let mut inner = self.shard.enter();
+            let driver = inner.driver;
+            inner.tell_time();
+            let outcome = inner.guarded(None, |inner| inner.executive.with_driver(driver, f)).flatten();
+            self.shard.after_command(&mut inner, None);
+            outcome
+        };
+        for _ in 0..SEND_TRIES_MAX {
+            let mut inner = self.shard.enter();
+            if !inner.is_refused() {
+                break;
+            }
+            inner.flush(true);
+            drop(inner);
+            thread::sleep(LOOK);
+        }
+        outcome
+    }
+}

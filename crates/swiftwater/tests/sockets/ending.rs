@@ -1,0 +1,108 @@
+//! How all associations of a stack end at once.
+
+use std::time::Duration;
+
+use swiftwater::{Association, LossKind, Options, RecvError, SendInfo, Stack};
+
+use crate::pair::{must_end, recv_whole};
+
+/// More ABORTs than the core keeps at a time of packets that belong to no association.
+const MANY: usize = 600;
+const MESSAGE_BYTES: usize = 60_000;
+const PAUSE: Duration = Duration::from_millis(50);
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn stack() -> Stack {
+    let options = Options {
+        udp_port: Some(0),
+        local_addresses: vec!["127.0.0.1".parse().unwrap()],
+        receive_buffer_bytes: 256 << 10,
+        receive_buffer_tuned_bytes: 0,
+        send_buffer_tuned_bytes: 0,
+        ..Options::default()
+    };
+    Stack::bind(&options).unwrap()
+}
+
+/// Sends until neither this side nor the peer, who reads nothing, has room; returns how many messages that were.
+fn fill(association: &Association) -> usize {
+    let mut sent = 0;
+    loop {
+        let before = sent;
+        while association.try_send(&[1; MESSAGE_BYTES], &SendInfo::default()).is_ok() {
+            sent += 1;
+        }
+        if before == sent {
+            return sent;
+        }
+        // Meanwhile the peer's buffer takes what it has room for.
+        std::thread::sleep(PAUSE);
+    }
+}
+
+fn reason_of(peer: &Association) -> String {
+    match peer.recv().unwrap_err() {
+        RecvError::Lost(loss) if loss.kind == LossKind::PeerAborted => loss.to_string(),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn each_of_many_peers_is_told_of_an_abort() {
+    must_end(|| {
+        let (ours, theirs) = (stack(), stack());
+        let listener = theirs.listen(7).unwrap();
+        let clients: Vec<_> = (0..MANY).map(|_| ours.connect(listener.local_address()).unwrap()).collect();
+        let peers: Vec<_> = (0..MANY).map(|_| listener.accept().unwrap()).collect();
+        ours.abort_all("the service was stopped");
+        assert_eq!(ours.statistics().associations, 0);
+        for peer in &peers {
+            let reason = reason_of(peer);
+            assert!(reason.contains("the service was stopped"), "{reason}");
+        }
+        drop(clients);
+    });
+}
+
+#[test]
+fn what_is_shutting_down_is_not_aborted_with_what_is_open() {
+    must_end(|| {
+        let (ours, theirs) = (stack(), stack());
+        let listener = theirs.listen(7).unwrap();
+        let ending = ours.connect(listener.local_address()).unwrap();
+        let ending_peer = listener.accept().unwrap();
+        let open = ours.connect(listener.local_address()).unwrap();
+        let open_peer = listener.accept().unwrap();
+        // The peer reads nothing yet: its window closes, and the shutdown cannot end.
+        let sent = fill(&ending);
+        ending.shutdown().unwrap();
+        ours.abort_open("the service was stopped");
+        assert!(reason_of(&open_peer).contains("the service was stopped"));
+        for _ in 0..sent {
+            assert_eq!(recv_whole(&ending_peer).unwrap().len(), MESSAGE_BYTES);
+        }
+        assert!(recv_whole(&ending_peer).is_none());
+        assert!(ours.await_end(PATIENCE));
+        drop((open, ending));
+    });
+}
+
+#[test]
+fn a_peer_that_does_not_take_what_was_sent_is_aborted_when_the_wait_is_over() {
+    must_end(|| {
+        let (ours, theirs) = (stack(), stack());
+        let listener = theirs.listen(7).unwrap();
+        let client = ours.connect(listener.local_address()).unwrap();
+        let peer = listener.accept().unwrap();
+        // The peer reads nothing: its window closes before all of this has arrived.
+        fill(&client);
+        assert!(!ours.close(Duration::from_millis(100), "the service was stopped"));
+        assert_eq!(ours.statistics().associations, 0);
+        let lost = loop {
+            if let Err(lost) = peer.recv() {
+                break lost;
+            }
+        };
+        assert!(lost.to_string().contains("the service was stopped"), "{lost}");
+    });
+}

@@ -1,0 +1,162 @@
+//! How associations end when a program or the daemon is stopped or killed: the peer is told.
+#![allow(missing_docs)]
+
+#[allow(dead_code, reason = "not all is needed here")]
+mod daemon;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use swiftwater::{Association, LossKind, Options, RecvError};
+
+use daemon::{Daemon, compiled};
+
+const PORT: u16 = 6500;
+/// What a shell reports of a program that SIGINT ended.
+const EXIT_CODE_OF_A_SECOND_SIGNAL: i32 = 130;
+/// A peer that is told hears of it much sooner; one that is not waits for its timers.
+const PATIENCE: Duration = Duration::from_secs(15);
+const PAUSE: Duration = Duration::from_millis(20);
+
+fn tell(process: &Child, signal: Signal) {
+    let id = Pid::from_raw(i32::try_from(process.id()).expect("a process id"));
+    kill(id, signal).expect("the process is there");
+}
+
+/// A program that waits for an association.
+fn serving(daemon: &Daemon, test: &str, mode: &str) -> Child {
+    let mut program = daemon.run(compiled("ends", test));
+    let program = program.arg(mode).stdout(Stdio::piped()).spawn().expect("the command starts");
+    daemon.await_listener(PORT);
+    program
+}
+
+fn connected(daemon: &Daemon) -> Association {
+    connected_with(daemon, &Options::default())
+}
+
+fn connected_with(daemon: &Daemon, options: &Options) -> Association {
+    let server = format!("127.0.0.1:{PORT}/udp:{}", daemon.udp_port());
+    Association::connect_with(server, options).expect("it listens")
+}
+
+/// The next message; `None`: the regular end.
+fn next(peer: &Association) -> Result<Option<Vec<u8>>, RecvError> {
+    Ok(peer.recv_timeout(PATIENCE)?.map(|message| message.to_vec()))
+}
+
+fn assert_aborted(outcome: Result<Option<Vec<u8>>, RecvError>, reason: &str) {
+    match outcome {
+        Err(RecvError::Lost(loss)) if loss.kind == LossKind::PeerAborted => {
+            assert!(loss.text.contains(reason), "{loss}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn line_of(program: &mut Child) -> String {
+    let mut line = String::new();
+    let said = program.stdout.as_mut().expect("it is piped");
+    BufReader::new(said).read_line(&mut line).expect("a line");
+    line.trim().to_owned()
+}
+
+#[test]
+fn a_daemon_that_is_stopped_tells_peers_and_programs() {
+    for (signal, test) in [(Signal::SIGTERM, "ends-terminated"), (Signal::SIGINT, "ends-interrupted")] {
+        let mut daemon = Daemon::start(test);
+        let mut program = serving(&daemon, test, "hold");
+        let peer = connected(&daemon);
+        peer.send(b"there").expect("it is up");
+        assert_eq!(next(&peer), Ok(Some(b"there".to_vec())));
+        tell(&daemon.process, signal);
+        assert_aborted(next(&peer), "the SCTP service was stopped");
+        assert!(daemon.process.wait().expect("it ends").success(), "{signal}");
+        assert!(program.wait().expect("it ends").success(), "{signal}");
+    }
+}
+
+#[test]
+fn what_a_closed_program_has_sent_arrives_though_the_daemon_is_stopped() {
+    let mut daemon = Daemon::start("ends-delivers");
+    let mut program = serving(&daemon, "ends-delivers", "leave");
+    let peer = connected(&daemon);
+    let sent: usize = line_of(&mut program).parse().expect("a number");
+    assert!(program.wait().expect("it ends").success());
+    tell(&daemon.process, Signal::SIGTERM);
+    for _ in 0..sent {
+        assert_eq!(next(&peer).expect("it was sent").expect("not yet the end").len(), 50_000);
+    }
+    assert_eq!(next(&peer), Ok(None));
+    assert!(daemon.process.wait().expect("it ends").success());
+}
+
+#[test]
+fn a_second_signal_ends_the_daemon_at_once() {
+    let mut daemon = Daemon::start("ends-twice");
+    let mut program = serving(&daemon, "ends-twice", "leave");
+    // It reads nothing and has little room, so that there is something left to deliver.
+    let small =
+        Options { receive_buffer_bytes: 64 << 10, receive_buffer_tuned_bytes: 0, ..Options::default() };
+    let peer = connected_with(&daemon, &small);
+    line_of(&mut program);
+    assert!(program.wait().expect("it ends").success());
+    let status = loop {
+        tell(&daemon.process, Signal::SIGTERM);
+        thread::sleep(PAUSE);
+        if let Some(status) = daemon.process.try_wait().expect("a child of ours") {
+            break status;
+        }
+    };
+    assert_eq!(status.code(), Some(EXIT_CODE_OF_A_SECOND_SIGNAL));
+    let end = loop {
+        match next(&peer) {
+            Ok(Some(_)) => {}
+            end => break end,
+        }
+    };
+    assert_aborted(end, "the SCTP service was stopped");
+}
+
+#[test]
+fn a_killed_program_ends_its_association() {
+    let daemon = Daemon::start("ends-killed");
+    let mut program = serving(&daemon, "ends-killed", "hold");
+    let peer = connected(&daemon);
+    peer.send(b"there").expect("it is up");
+    assert_eq!(next(&peer), Ok(Some(b"there".to_vec())));
+    tell(&program, Signal::SIGKILL);
+    assert_eq!(next(&peer), Ok(None));
+    program.wait().expect("it was killed");
+}
+
+#[test]
+fn a_program_that_is_killed_before_it_has_read_aborts_its_association() {
+    let daemon = Daemon::start("ends-unread");
+    let mut program = serving(&daemon, "ends-unread", "unread");
+    let peer = connected(&daemon);
+    peer.send(b"there").expect("it is up");
+    assert_eq!(line_of(&mut program), "ready");
+    tell(&program, Signal::SIGKILL);
+    assert_aborted(next(&peer), "");
+    program.wait().expect("it was killed");
+}
+
+#[test]
+fn a_child_keeps_the_association_of_a_killed_program_until_it_dies() {
+    let daemon = Daemon::start("ends-inherited");
+    let mut program = serving(&daemon, "ends-inherited", "inherit");
+    let peer = connected(&daemon);
+    peer.send(b"before").expect("it is up");
+    assert_eq!(next(&peer), Ok(Some(b"before".to_vec())));
+    tell(&program, Signal::SIGKILL);
+    program.wait().expect("it was killed");
+    peer.send(b"after").expect("it is up");
+    assert_eq!(next(&peer), Ok(Some(b"after".to_vec())));
+    peer.send(b"die").expect("it is up");
+    assert_eq!(next(&peer), Ok(None));
+}
