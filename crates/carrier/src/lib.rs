@@ -5,7 +5,7 @@
 //!
 //! | way | carries | module |
 //! |---|---|---|
-//! | the carrier | messages, one record each, and accepted associations | [`record`] |
+//! | the carrier | messages, one record each or several in a bundle, and accepted associations | [`record`], [`bundle`] |
 //! | a connection of its own for each request | what else the sockets API asks for | [`request`] |
 //! | a page that all who share the descriptor map | what they must agree on | [`page`] |
 //!
@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+pub mod bundle;
 mod bytes;
 pub mod name;
 pub mod page;

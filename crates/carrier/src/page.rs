@@ -144,6 +144,39 @@ impl Entry {
     }
 }
 
+impl Default for Page {
+    /// A fresh page.
+    fn default() -> Page {
+        Page {
+            version: AtomicU32::default(),
+            family: AtomicU32::default(),
+            style: AtomicU32::default(),
+            state: AtomicU32::default(),
+            error: AtomicI32::default(),
+            wants: AtomicU32::default(),
+            longest: AtomicU32::default(),
+            bundles: AtomicU32::default(),
+            whole_max: AtomicU32::default(),
+            streams_out: AtomicU32::default(),
+            default_stream: AtomicU32::default(),
+            peer: Default::default(),
+            local: Default::default(),
+            lock: AtomicU32::default(),
+            consumed: AtomicU32::default(),
+            bundle_bytes: AtomicU32::default(),
+            bundle_at: AtomicU32::default(),
+            bundles_taken: AtomicU32::default(),
+            shut_reading: AtomicU32::default(),
+            shut_writing: AtomicU32::default(),
+            header: Default::default(),
+            data_taken: AtomicU32::default(),
+            members: AtomicU32::default(),
+            entries_used: AtomicU32::default(),
+            entries: std::array::from_fn(|_| Entry::default()),
+        }
+    }
+}
+
 fn read_peer(words: &[AtomicU32; PEER_BYTES / 4]) -> Option<SocketAddr> {
     let words = words.each_ref().map(|word| word.load(Relaxed).to_ne_bytes());
     address::read(&mut Reader(words.as_flattened()))
@@ -321,3 +354,126 @@ impl Wants {
 }
 
 const _: () = assert!(size_of::<Page>() <= PAGE_BYTES && address::BYTES_MAX <= PEER_BYTES);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Kind;
+
+    /// What the daemon writes with `pwrite`.
+    fn write(place: &[AtomicU32], bytes: &[u8]) {
+        for (word, bytes) in place.iter().zip(bytes.as_chunks().0) {
+            word.store(u32::from_ne_bytes(*bytes), Relaxed);
+        }
+    }
+
+    fn address(text: &str) -> SocketAddr {
+        text.parse().expect("an address")
+    }
+
+    /// A shim of one version and a daemon of another refuse each other by the first field. So the layout is part of a version.
+    #[test]
+    fn the_layout_is_that_of_this_version() {
+        assert_eq!((Page::IDENTITY_AT, Page::STATE_AT, Page::ERROR_AT, Page::WANTS_AT), (0, 12, 16, 20));
+        assert_eq!((Page::PEER_AT, Page::LOCAL_AT, size_of::<Entry>()), (44, 68, 48));
+        let entry = Page::entry_at(0);
+        assert_eq!(entry, Page::ENTRIES_USED_AT + 4);
+        assert_eq!(Page::entry_at(3), entry + 3 * 48);
+        assert_eq!(Page::entry_streams_out_at(3), Page::entry_at(3) + 4);
+        assert_eq!(Page::entry_passed_on_at(3), Page::entry_at(3) + 32);
+        assert_eq!(Page::entry_default_stream_at(3), Page::entry_at(3) + 40);
+    }
+
+    #[test]
+    fn addresses_are_read_as_they_were_written() {
+        let page = Page::default();
+        assert_eq!((page.peer(), page.local()), (None, None));
+        for text in ["192.0.2.1:7", "[2001:db8::1]:7", "[fe80::1%3]:7"] {
+            write(&page.peer, &Page::encode_peer(&address(text)));
+            assert_eq!((page.peer(), page.local()), (Some(address(text)), None));
+        }
+        write(&page.local, &Page::encode_peer(&address("192.0.2.2:8")));
+        assert_eq!(page.local(), Some(address("192.0.2.2:8")));
+        page.peer[0].store(u32::MAX, Relaxed);
+        assert_eq!(page.peer(), None, "there is no such family");
+    }
+
+    #[test]
+    fn an_entry_is_read_as_it_was_written() {
+        let bytes = Entry::encode(7, 3, &address("192.0.2.1:7"));
+        let words: Vec<u32> = bytes.as_chunks().0.iter().map(|word| u32::from_ne_bytes(*word)).collect();
+        assert_eq!(words[..2], [7, 3]);
+        let entry = Entry::default();
+        assert_eq!(entry.peer(), None);
+        write(&entry.peer, &bytes[offset_of!(Entry, peer)..offset_of!(Entry, passed_on)]);
+        assert_eq!(entry.peer(), Some(address("192.0.2.1:7")));
+    }
+
+    /// A sharer may write any number there.
+    #[test]
+    fn no_more_entries_are_in_use_than_there_are() {
+        let page = Page::default();
+        for (used, expected) in [(0, 0), (2, 2), (ENTRIES as u32 + 1, ENTRIES), (u32::MAX, ENTRIES)] {
+            page.entries_used.store(used, Relaxed);
+            assert_eq!(page.entries().len(), expected);
+        }
+    }
+
+    #[test]
+    fn room_is_reserved_up_to_the_limit_and_given_back() {
+        // The counters wrap.
+        for before in [0, u32::MAX - 10] {
+            let entry = Entry::default();
+            entry.sent.store(before, Relaxed);
+            entry.passed_on.store(before, Relaxed);
+            assert!(entry.reserve(ROOM_BYTES - 1) && entry.reserve(1), "one byte was left");
+            assert!(!entry.reserve(1), "nothing is left");
+            entry.give_back(1);
+            assert!(entry.reserve(1));
+            entry.passed_on.store(before.wrapping_add(ROOM_BYTES), Relaxed);
+            assert!(entry.reserve(ROOM_BYTES));
+            assert_eq!(entry.sent.load(Relaxed), before.wrapping_add(2 * ROOM_BYTES));
+        }
+    }
+
+    #[test]
+    fn an_error_is_taken_once() {
+        let page = Page::default();
+        page.error.store(104, Relaxed);
+        assert_eq!((page.take_error(), page.take_error()), (104, 0));
+    }
+
+    #[test]
+    fn the_front_is_what_was_noted() {
+        let page = Page::default();
+        assert_eq!(page.front(), None);
+        let header =
+            Header { stream: 3, bytes: 9, address: Some(address("192.0.2.1:7")), ..Header::new(Kind::Data) };
+        page.set_front(&header);
+        assert_eq!(page.front(), Some(header));
+    }
+
+    #[test]
+    fn states_have_numbers_and_unknown_ones_count_as_none() {
+        use State::{Connected, Connecting, Ended, Idle, Listening, Lost, Many, ManyListening};
+        let page = Page::default();
+        for state in [Idle, Listening, Connecting, Connected, Ended, Many, ManyListening, Lost] {
+            page.state.store(state as u32, Relaxed);
+            assert_eq!((page.state(), State::from_u32(state as u32)), (state, Some(state)));
+            assert_eq!(state.is_end(), [Ended, Lost].contains(&state));
+        }
+        page.state.store(99, Relaxed);
+        assert_eq!((page.state(), State::from_u32(99)), (Idle, None));
+    }
+
+    #[test]
+    fn what_is_wanted_is_set_and_unset_one_by_one() {
+        let all = [Wants::SNDRCV, Wants::RCVINFO, Wants::NXTINFO, Wants::OWN_V4];
+        let both =
+            Wants::default().set(Wants::RCVINFO, true).set(Wants::OWN_V4, true).set(Wants::OWN_V4, true);
+        assert_eq!(all.map(|one| both.contains(one)), [false, true, false, true]);
+        assert!(!Wants::RCVINFO.contains(both), "one of two is not both");
+        let one = both.set(Wants::RCVINFO, false).set(Wants::SNDRCV, false);
+        assert_eq!(all.map(|wanted| one.contains(wanted)), [false, false, false, true]);
+    }
+}

@@ -188,13 +188,6 @@ impl Header {
         (header.bytes as usize <= limit).then_some(header)
     }
 
-    /// The header at `at` in a bundle, and the bytes of its message. `None`: no message begins there.
-    pub fn split_at(bundle: &[u8], at: usize) -> Option<(Header, &[u8])> {
-        let rest = bundle.get(at..)?;
-        let header = Header::parse(rest).filter(|header| !header.flags.contains(Flags::IN_MEMFD))?;
-        Some((header, rest[HEADER_BYTES..].get(..header.bytes as usize)?))
-    }
-
     /// The header and the bytes of a whole record. `None`: it is none of ours, or not as long as it says.
     pub fn split(record: &[u8]) -> Option<(Header, &[u8])> {
         let header = Header::parse(record)?;
@@ -216,4 +209,51 @@ pub fn encode_accepted(peer: &SocketAddr) -> [u8; HEADER_BYTES + ACCEPTED_BYTES]
 pub fn parse_accepted(record: &[u8]) -> Option<SocketAddr> {
     let (header, _) = Header::split(record)?;
     header.address.filter(|_| header.kind == Kind::Accepted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EACH: [Flags; 8] = [
+        Flags::END,
+        Flags::UNORDERED,
+        Flags::IN_MEMFD,
+        Flags::SHUTDOWN,
+        Flags::ABORT,
+        Flags::IMMEDIATE,
+        Flags::BY_DEFAULT,
+        Flags::TO_ADDRESS,
+    ];
+
+    #[test]
+    fn each_flag_stands_for_itself() {
+        for (n, flag) in EACH.into_iter().enumerate() {
+            let others = EACH.into_iter().filter(|other| *other != flag).fold(Flags::default(), Flags::with);
+            assert!(!others.contains(flag) && others.with(flag).contains(flag), "{n}");
+            assert_eq!(others.with(flag).with(flag).0, Flags::ALL);
+            assert!(!flag.contains(flag.with(EACH[(n + 1) % EACH.len()])), "one of two is not both");
+        }
+    }
+
+    #[test]
+    fn a_flag_that_nobody_has_given_makes_no_record() {
+        let mut header = Header { flags: Flags(Flags::ALL), ..Header::new(Kind::Data) }.encode();
+        assert!(Header::parse(&header).is_some());
+        header[3] = 1;
+        assert_eq!(Header::parse(&header), None);
+    }
+
+    #[test]
+    fn a_message_is_no_longer_than_what_carries_it() {
+        let is_taken = |flags, bytes: usize| {
+            let header = Header { flags, bytes: bytes as u32, ..Header::new(Kind::Data) };
+            Header::parse(&header.encode()).is_some()
+        };
+        assert!(is_taken(Flags::END, PAYLOAD_BYTES_MAX) && !is_taken(Flags::END, PAYLOAD_BYTES_MAX + 1));
+        assert!(
+            is_taken(Flags::IN_MEMFD, MESSAGE_BYTES_MAX) && !is_taken(Flags::IN_MEMFD, MESSAGE_BYTES_MAX + 1)
+        );
+        assert_eq!((PAYLOAD_BYTES_MAX, RECORD_BYTES_MAX, MESSAGE_BYTES_MAX), (65_536, 65_600, 16_777_216));
+    }
 }

@@ -350,3 +350,37 @@ impl<'a> Answer<'a> {
         r.end().map(|()| answer)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_the_same_in_a_list_and_in_a_frame() {
+        let list: [SocketAddr; 2] =
+            ["192.0.2.1:7", "[2001:db8::1]:7"].map(|text| text.parse().expect("an address"));
+        let listed = Addresses::new(&list).expect("not too many");
+        let mut frame = [0; FRAME_BYTES_MAX];
+        let mut w = Writer::new(&mut frame);
+        listed.write(&mut w);
+        let bytes = w.finish().expect("they fit");
+        let read = Addresses::read(&mut Reader(&frame[..bytes])).expect("addresses");
+        assert_eq!(read, listed);
+        assert!(read.iter().eq(list));
+        assert_ne!(Some(read), Addresses::new(&list[..1]));
+        assert_eq!(format!("{read:?}"), "[192.0.2.1:7, [2001:db8::1]:7]");
+    }
+
+    #[test]
+    fn addresses_are_some_and_not_too_many() {
+        let list = [SocketAddr::from(([192, 0, 2, 1], 7)); ADDRESSES_MAX + 1];
+        assert!(Addresses::new(&list[..ADDRESSES_MAX]).is_some());
+        assert!(Addresses::new(&list).is_none() && Addresses::new(&[]).is_none());
+        let mut frame = [0; FRAME_BYTES_MAX];
+        let mut w = Writer::new(&mut frame);
+        list.iter().for_each(|one| address::write(&mut w, one));
+        let bytes = w.finish().expect("they fit");
+        assert!(Addresses::read(&mut Reader(&frame[..bytes])).is_none());
+        assert!(Addresses::read(&mut Reader(&frame[..bytes / list.len() * ADDRESSES_MAX])).is_some());
+    }
+}

@@ -4,6 +4,7 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use proptest::prelude::*;
+use swiftwater_carrier::bundle::{Unread, begins_at, messages as messages_of};
 use swiftwater_carrier::name::CarrierName;
 use swiftwater_carrier::record::{self, Flags, HEADER_BYTES, Header, Kind};
 use swiftwater_carrier::request::{
@@ -105,15 +106,20 @@ proptest! {
         let bundle: Vec<u8> = messages.iter().zip(0..).flat_map(record).collect();
         let mut at = 0;
         for (message, n) in messages.iter().zip(0..) {
-            let (header, content) = Header::split_at(&bundle, at).expect("a message begins there");
-            prop_assert_eq!((header.tsn, content), (n, &message[..]));
-            at += HEADER_BYTES + content.len();
+            prop_assert!(begins_at(&bundle, at) && !begins_at(&bundle, at + 1));
+            let unread = Unread::of(&bundle, at, 0).expect("a message begins there");
+            prop_assert_eq!((unread.header.tsn, unread.rest), (n, &message[..]));
+            let half = message.len() / 2;
+            prop_assert_eq!(Unread::of(&bundle, at, half).map(|unread| unread.rest), Some(&message[half..]));
+            prop_assert_eq!(Unread::of(&bundle, at, message.len() + 1), None);
+            at = unread.next;
         }
         prop_assert_eq!(at, bundle.len());
-        prop_assert_eq!(Header::split_at(&bundle, at), None);
+        prop_assert_eq!(Unread::of(&bundle, at, 0), None);
+        prop_assert_eq!(messages_of(&bundle).count(), messages.len());
         // A place that a hostile sharer has named.
-        let _ = Header::split_at(&bundle, elsewhere);
-        let _ = Header::split_at(&bundle, elsewhere % bundle.len());
+        let _ = Unread::of(&bundle, elsewhere, elsewhere);
+        let _ = Unread::of(&bundle, elsewhere % bundle.len(), elsewhere);
     }
 
     #[test]

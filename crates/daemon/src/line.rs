@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use carrier::bundle;
 use carrier::name::CarrierName;
 use carrier::record::{
     Flags, HEADER_BYTES, Header, Kind, MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX, RECORD_BYTES_MAX,
@@ -369,13 +370,7 @@ pub(crate) struct RawRecord {
 impl RawRecord {
     /// Its messages: where each begins, and its header.
     pub(crate) fn messages(&self) -> impl Iterator<Item = (usize, Header)> {
-        let mut next = 0;
-        std::iter::from_fn(move || {
-            let at = next;
-            let header = Header::parse(self.bytes.get(at..)?)?;
-            next += HEADER_BYTES + header.bytes as usize;
-            Some((at, header))
-        })
+        bundle::messages(&self.bytes)
     }
 
     pub(crate) fn is_notice(&self) -> bool {
@@ -384,7 +379,7 @@ impl RawRecord {
 
     /// Cuts messages off that were read. What is no beginning of a message is not believed.
     pub(crate) fn cut_front(&mut self, bytes: usize) {
-        if self.messages().any(|(at, _)| at == bytes) {
+        if bundle::begins_at(&self.bytes, bytes) {
             self.bytes.drain(..bytes);
         }
     }

@@ -12,6 +12,7 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
+use carrier::bundle::Unread;
 use carrier::page::Page;
 use carrier::record::{BUNDLE_BYTES_MAX, Flags, HEADER_BYTES, Header};
 
@@ -57,16 +58,15 @@ pub(crate) fn take(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, peeks
     let page = descriptor.page();
     let copy = copy(fd, descriptor)?;
     let (at, consumed) = (page.bundle_at.load(Relaxed) as usize, page.consumed.load(Relaxed) as usize);
-    let (header, content) = Header::split_at(copy.record(), at).ok_or(BROKEN)?;
-    let bytes = place.write(content.get(consumed..).ok_or(BROKEN)?)?;
+    let Unread { header, rest, next } = Unread::of(copy.record(), at, consumed).ok_or(BROKEN)?;
+    let bytes = place.write(rest)?;
     let until = consumed + bytes;
-    let whole = until == content.len();
+    let whole = bytes == rest.len();
     if !peeks && !whole {
         page.consumed.store(until as u32, Relaxed);
     }
     if !peeks && whole {
         page.consumed.store(0, Relaxed);
-        let next = at + HEADER_BYTES + content.len();
         if next < copy.bytes {
             page.bundle_at.store(next as u32, Relaxed);
         } else {
@@ -82,7 +82,7 @@ pub(crate) fn take(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, peeks
 pub(crate) fn header(fd: RawFd, descriptor: &Descriptor) -> Result<Header> {
     let at = descriptor.page().bundle_at.load(Relaxed) as usize;
     let copy = copy(fd, descriptor)?;
-    Header::split_at(copy.record(), at).map(|(header, _)| header).ok_or(BROKEN)
+    Unread::of(copy.record(), at, 0).map(|unread| unread.header).ok_or(BROKEN)
 }
 
 /// The page says something else than the record.

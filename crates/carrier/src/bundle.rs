@@ -1,0 +1,45 @@
+//! Reading records that may hold several messages.
+//!
+//! How far a record was read stands in the page, where any sharer may write what it likes. So every number from there is a
+//! question here, with an answer that stays within the record.
+
+use crate::record::{Flags, HEADER_BYTES, Header};
+
+/// The messages of a record: where each begins, and its header. What is no message ends the walk.
+pub fn messages(record: &[u8]) -> impl Iterator<Item = (usize, Header)> + '_ {
+    let mut next = 0;
+    std::iter::from_fn(move || {
+        let at = next;
+        let header = Header::parse(record.get(at..)?)?;
+        next += HEADER_BYTES + header.bytes as usize;
+        Some((at, header))
+    })
+}
+
+/// Returns whether a message of the record begins at `at`.
+pub fn begins_at(record: &[u8], at: usize) -> bool {
+    messages(record).any(|(begin, _)| begin == at)
+}
+
+/// What is left to read of a message in a bundle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unread<'a> {
+    /// Of the whole message.
+    pub header: Header,
+    /// Bytes of it that were not read.
+    pub rest: &'a [u8],
+    /// Where the next message would begin, which is the end of the record if this is the last.
+    pub next: usize,
+}
+
+impl<'a> Unread<'a> {
+    /// Finds the message that begins at `at`, without the first `consumed` bytes.
+    ///
+    /// `None`: no message begins there that is whole in the record, or it is shorter than `consumed`.
+    pub fn of(bundle: &'a [u8], at: usize, consumed: usize) -> Option<Unread<'a>> {
+        let rest = bundle.get(at..)?;
+        let header = Header::parse(rest).filter(|header| !header.flags.contains(Flags::IN_MEMFD))?;
+        let content = rest[HEADER_BYTES..].get(..header.bytes as usize)?;
+        Some(Unread { header, rest: content.get(consumed..)?, next: at + HEADER_BYTES + content.len() })
+    }
+}
