@@ -6,9 +6,15 @@
 //! | [`packet()`] | a packet | nothing panics, and what can be read is written so that it reads the same again |
 //! | [`endpoint()`] | a script: two endpoints with one or two addresses each talk, the script edits their packets, calls them, changes their nets and NATs and moves the clock | counters equal a recount; buffers, and what one packet sets off, are bounded; data goes only to addresses that have spoken or are the peer's |
 //! | [`coupled()`] | the same, with a middle that reads everything and forges chunks that fit; then the middle turns honest | the same; what arrives is what was sent; everything arrives or is reported; nothing is left behind |
+//! | [`request()`] | a request or an answer of the daemon's protocol | nothing panics, and what can be read is written so that it reads the same again |
+//! | [`record()`] | a record on a carrier | nothing panics, and no answer about its messages leaves the record |
+//! | [`page()`] | a script: a reader of a bundle, and a sharer who writes to its page | what is read is a part of the record |
+//! | [`daemon()`] | a script: a program that sends a daemon requests with any descriptors and records of any form, and writes to its pages | no task of the daemon panics, and it still answers |
 #![forbid(unsafe_code)]
 
 mod app;
+mod carrier;
+mod daemon;
 mod edit;
 mod forge;
 mod net;
@@ -18,6 +24,8 @@ mod side;
 mod sniff;
 mod world;
 
+pub use carrier::{page, record, request};
+pub use daemon::daemon;
 pub use packet::packet;
 
 /// Two endpoints whose packets the script edits.

@@ -34,3 +34,23 @@ fn endpoints_take_every_known_script_of_edits() {
 fn endpoints_take_every_known_script_of_forgeries() {
     replay("coupled", fuzz_cases::coupled);
 }
+
+#[test]
+fn requests_and_answers_are_read_without_harm() {
+    replay("request", fuzz_cases::request);
+}
+
+#[test]
+fn records_are_read_without_harm() {
+    replay("record", fuzz_cases::record);
+}
+
+#[test]
+fn a_reader_gets_a_part_of_the_record_whatever_the_page_says() {
+    replay("page", fuzz_cases::page);
+}
+
+#[test]
+fn a_daemon_survives_every_known_program() {
+    replay("daemon", fuzz_cases::daemon);
+}

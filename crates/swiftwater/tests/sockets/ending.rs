@@ -52,8 +52,8 @@ fn each_of_many_peers_is_told_of_an_abort() {
     must_end(|| {
         let (ours, theirs) = (stack(), stack());
         let listener = theirs.listen(7).unwrap();
-        let clients: Vec<_> = (0..MANY).map(|_| ours.connect(listener.local_address()).unwrap()).collect();
-        let peers: Vec<_> = (0..MANY).map(|_| listener.accept().unwrap()).collect();
+        let pair = |_| (ours.connect(listener.local_address()).unwrap(), listener.accept().unwrap());
+        let (clients, peers): (Vec<_>, Vec<_>) = (0..MANY).map(pair).unzip();
         ours.abort_all("the service was stopped");
         assert_eq!(ours.statistics().associations, 0);
         for peer in &peers {

@@ -1,0 +1,342 @@
+//! A daemon, and a hostile program that has sockets of it: requests with any descriptors, records of any form, and what it
+//! likes in the pages.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ::carrier::page::PAGE_BYTES;
+use ::carrier::record::{HEADER_BYTES, Header, Kind};
+use ::carrier::request::{Addresses, Answer, FRAME_BYTES_MAX, InitMessage, OPTION_BYTES_MAX, Request, Start};
+use arbitrary::{Arbitrary, Unstructured};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+};
+use swiftwater::Options;
+use swiftwater_daemon::{Daemon, DaemonOptions, Place};
+
+/// Most steps of a script.
+const STEPS_MAX: usize = 40;
+/// Most sockets and other descriptors that the program holds.
+const HELD_MAX: usize = 16;
+/// Most descriptors with a request or a record.
+const PASSED_MAX: usize = 4;
+/// An answer that needs no peer comes within this time, however busy the machine is.
+const ANSWER_WAIT: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
+/// The thread of the daemon.
+const THREAD: &str = "fuzzed daemon";
+
+static PANICS: AtomicUsize = AtomicUsize::new(0);
+
+/// What the program does.
+#[derive(Arbitrary, Debug)]
+enum Step {
+    Open { v6: bool, one_to_many: bool },
+    Hold(Thing),
+    Ask { about: u8, more: Vec<u8>, request: Asked },
+    AskBytes { about: u8, bytes: Vec<u8> },
+    Send { on: u8, header: Head, payload: Vec<u8>, passed: Vec<u8> },
+    SendBytes { on: u8, bytes: Vec<u8> },
+    Read { on: u8 },
+    WritePage { of: u8, at: u16, bytes: [u8; 8] },
+    Close { which: u8 },
+}
+
+/// A descriptor that is no carrier.
+#[derive(Arbitrary, Debug)]
+enum Thing {
+    Null,
+    Pipe,
+    Pair { seqpacket: bool },
+    Memfd { bytes: u16, sealed: bool },
+}
+
+/// A request, as far as the script chooses it.
+#[derive(Arbitrary, Debug)]
+enum Asked {
+    Status,
+    Attach,
+    Bind { port: u8 },
+    Listen { backlog: i8 },
+    Connect { port: u8, start: u8, init: [u16; 4] },
+    Find { port: u8 },
+    Settle,
+    AwaitRoom { association: u8 },
+    AwaitEnd,
+    PeelOff { association: u8, begun: bool, at: u32 },
+    LocalAddress,
+    PeerAddress,
+    Set { level: bool, name: u8, value: Vec<u8> },
+    Get { level: bool, name: u8, value: Vec<u8> },
+}
+
+/// The header of a record, as far as the script chooses it.
+#[derive(Arbitrary, Debug)]
+struct Head {
+    kind: u8,
+    flags: u8,
+    stream: u8,
+    association: u8,
+    lifetime_ms: u8,
+    /// What it says of its length; `None`: the truth.
+    bytes: Option<u32>,
+    port: Option<u8>,
+}
+
+/// What the program holds: a carrier with its page, or something else.
+struct Held {
+    descriptor: OwnedFd,
+    page: Option<OwnedFd>,
+}
+
+/// Whatever the program does, no task of the daemon panics, and it still answers.
+pub fn daemon(bytes: &[u8]) {
+    let place = place();
+    let mut script = Unstructured::new(bytes);
+    let mut held: Vec<Held> = Vec::new();
+    for _ in 0..STEPS_MAX {
+        match Step::arbitrary(&mut script) {
+            Ok(step) if !script.is_empty() => perform(place, &mut held, &step),
+            _ => break,
+        }
+    }
+    drop(held);
+    let (answer, _) = ask(place, &Request::Describe, &[]).expect("the daemon answers");
+    assert!(matches!(Answer::parse(&answer), Some(Answer::Value(_))));
+    assert_eq!(PANICS.load(Ordering::Relaxed), 0, "a task of the daemon has panicked");
+}
+
+/// The daemon that all cases share.
+fn place() -> &'static SocketAddrUnix {
+    static PLACE: OnceLock<SocketAddrUnix> = OnceLock::new();
+    PLACE.get_or_init(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if std::thread::current().name() == Some(THREAD) {
+                PANICS.fetch_add(1, Ordering::Relaxed);
+            }
+            before(panic);
+        }));
+        let name = format!("swiftwater-fuzz-{}", std::process::id());
+        let options = DaemonOptions {
+            place: Place::Abstract(name.clone()),
+            // Nothing leaves this host.
+            stack: Options {
+                udp_port: Some(0),
+                local_addresses: vec![Ipv4Addr::LOCALHOST.into()],
+                ..Options::default()
+            },
+            ..DaemonOptions::default()
+        };
+        let daemon = Daemon::bind(&options).expect("a free port and a free name");
+        let run = move || daemon.run().expect("the system lets it run");
+        std::thread::Builder::new().name(THREAD.into()).spawn(run).expect("a thread");
+        SocketAddrUnix::new_abstract_name(name.as_bytes()).expect("a short name")
+    })
+}
+
+fn perform(place: &SocketAddrUnix, held: &mut Vec<Held>, step: &Step) {
+    match step {
+        Step::Open { v6, one_to_many } if held.len() < HELD_MAX => {
+            let opened = ask(place, &Request::Open { v6: *v6, one_to_many: *one_to_many }, &[]);
+            take_pair(held, opened.map(|(_, descriptors)| descriptors).unwrap_or_default());
+        }
+        Step::Hold(thing) if held.len() < HELD_MAX => {
+            held.extend(make(thing).into_iter().map(|descriptor| Held { descriptor, page: None }));
+        }
+        Step::Open { .. } | Step::Hold(_) => {}
+        Step::Ask { about, more, request } => {
+            let passed = [&[*about], &more[..]].concat();
+            let opened = ask_as_chosen(place, request, &chosen(held, &passed));
+            take_pair(held, opened);
+        }
+        Step::AskBytes { about, bytes } => {
+            if let Ok(connection) = connect(place) {
+                // The daemon may refuse it, and closes the connection then.
+                let _ = send(&connection, &[bytes], &chosen(held, &[*about]));
+            }
+        }
+        Step::Send { on, header, payload, passed } => {
+            let Some(carrier) = pick(held, *on) else { return };
+            let header = header.encode(payload.len());
+            // The carrier may be full or closed, or is none.
+            let _ = send(&carrier.descriptor, &[&header, payload], &chosen(held, passed));
+        }
+        Step::SendBytes { on, bytes } => {
+            let Some(carrier) = pick(held, *on) else { return };
+            let _ = send(&carrier.descriptor, &[bytes], &[]);
+        }
+        Step::Read { on } => {
+            let Some(carrier) = pick(held, *on) else { return };
+            // There may be nothing.
+            let _ = receive(&carrier.descriptor, &mut [0; 256]);
+        }
+        Step::WritePage { of, at, bytes } => {
+            let Some(page) = pick(held, *of).and_then(|held| held.page.as_ref()) else { return };
+            let at = usize::from(*at) % (PAGE_BYTES - bytes.len());
+            rustix::io::pwrite(page, bytes, at as u64).expect("a page of our own");
+        }
+        Step::Close { which } => {
+            if !held.is_empty() {
+                held.swap_remove(usize::from(*which) % held.len());
+            }
+        }
+    }
+}
+
+/// An answer may bring a carrier and its page.
+fn take_pair(held: &mut Vec<Held>, descriptors: Vec<OwnedFd>) {
+    let mut descriptors = descriptors.into_iter();
+    if let (Some(descriptor), page @ Some(_), true) =
+        (descriptors.next(), descriptors.next(), held.len() < HELD_MAX)
+    {
+        held.push(Held { descriptor, page });
+    }
+}
+
+fn pick(held: &[Held], number: u8) -> Option<&Held> {
+    held.get(usize::from(number) % held.len().max(1))
+}
+
+fn chosen<'a>(held: &'a [Held], numbers: &[u8]) -> Vec<BorrowedFd<'a>> {
+    let some = numbers.iter().take(PASSED_MAX).filter_map(|number| pick(held, *number));
+    some.map(|held| held.descriptor.as_fd()).collect()
+}
+
+fn make(thing: &Thing) -> Option<OwnedFd> {
+    match *thing {
+        Thing::Null => std::fs::File::open("/dev/null").ok().map(OwnedFd::from),
+        Thing::Pipe => rustix::pipe::pipe().ok().map(|(reader, _)| reader),
+        Thing::Pair { seqpacket } => {
+            let kind = if seqpacket { SocketType::SEQPACKET } else { SocketType::STREAM };
+            let pair = rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None);
+            pair.ok().map(|(one, _)| one)
+        }
+        Thing::Memfd { bytes, sealed } => {
+            let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+            let memfd = memfd_create("fuzz", flags).ok()?;
+            rustix::fs::ftruncate(&memfd, bytes.into()).ok()?;
+            if sealed {
+                fcntl_add_seals(&memfd, SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW).ok()?;
+            }
+            Some(memfd)
+        }
+    }
+}
+
+fn ask_as_chosen(place: &SocketAddrUnix, asked: &Asked, about: &[BorrowedFd<'_>]) -> Vec<OwnedFd> {
+    let at = |port: u8| SocketAddr::from((Ipv4Addr::LOCALHOST, 2000 + u16::from(port % 4)));
+    let level = |sctp: bool| if sctp { 132 } else { 1 };
+    let within = |value: &[u8]| value[..value.len().min(OPTION_BYTES_MAX)].to_vec();
+    let (value, peers);
+    let request = match asked {
+        Asked::Status => Request::Status,
+        Asked::Attach => Request::Attach,
+        Asked::Bind { port } => Request::Bind(at(*port)),
+        Asked::Listen { backlog } => Request::Listen { backlog: (*backlog).into() },
+        Asked::Connect { port, start, init: [streams_out, streams_in_max, attempts_max, timeout_max_ms] } => {
+            peers = [at(*port)];
+            let [streams_out, streams_in_max] = [*streams_out, *streams_in_max];
+            let [attempts_max, timeout_max_ms] = [*attempts_max, *timeout_max_ms];
+            let init = InitMessage { streams_out, streams_in_max, attempts_max, timeout_max_ms };
+            let start = [Start::Now, Start::AnswerLate, Start::WithMessage][usize::from(start % 3)];
+            Request::Connect { peer: Addresses::new(&peers).expect("one address"), start, init }
+        }
+        Asked::Find { port } => Request::Find(at(*port)),
+        Asked::Settle => Request::Settle,
+        Asked::AwaitRoom { association } => Request::AwaitRoom { association: (*association).into() },
+        Asked::AwaitEnd => Request::AwaitEnd,
+        Asked::PeelOff { association, begun, at } => {
+            Request::PeelOff { association: (*association).into(), front_begun: *begun, front_at: *at }
+        }
+        Asked::LocalAddress => Request::LocalAddress,
+        Asked::PeerAddress => Request::PeerAddress,
+        Asked::Set { level: l, name, value: v } => {
+            value = within(v);
+            Request::SetOption { level: level(*l), name: (*name).into(), value: &value }
+        }
+        Asked::Get { level: l, name, value: v } => {
+            value = within(v);
+            Request::GetOption { level: level(*l), name: (*name).into(), value: &value }
+        }
+    };
+    ask(place, &request, about).map(|(_, descriptors)| descriptors).unwrap_or_default()
+}
+
+impl Head {
+    fn encode(&self, payload_bytes: usize) -> [u8; HEADER_BYTES] {
+        let kinds = [Kind::Data, Kind::Accepted, Kind::Filler, Kind::Notification, Kind::Notice];
+        let header = Header {
+            stream: self.stream.into(),
+            association: self.association.into(),
+            lifetime_ms: self.lifetime_ms.into(),
+            bytes: self.bytes.unwrap_or(u32::try_from(payload_bytes).expect("a short input")),
+            address: self.port.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, 2000 + u16::from(port)))),
+            ..Header::new(kinds[usize::from(self.kind) % kinds.len()])
+        };
+        let mut bytes = header.encode();
+        // Where the flags stand.
+        bytes[2] = self.flags;
+        bytes
+    }
+}
+
+/// `None`: the answer waits for somebody else.
+fn ask(
+    place: &SocketAddrUnix,
+    request: &Request<'_>,
+    about: &[BorrowedFd<'_>],
+) -> Option<(Vec<u8>, Vec<OwnedFd>)> {
+    let connection = connect(place).expect("the daemon lets programs in");
+    let mut frame = [0; FRAME_BYTES_MAX];
+    let bytes = request.encode(&mut frame).expect("it fits");
+    send(&connection, &[&frame[..bytes]], about).expect("the daemon takes it");
+    let is_late = matches!(request, Request::AwaitRoom { .. } | Request::AwaitEnd | Request::Connect { .. });
+    let wait = if is_late { Timespec { tv_sec: 0, tv_nsec: 1_000_000 } } else { ANSWER_WAIT };
+    let mut ready = [PollFd::new(&connection, PollFlags::IN)];
+    if poll(&mut ready, Some(&wait)).expect("a descriptor of our own") == 0 {
+        assert!(is_late, "no answer to {request:?}");
+        return None;
+    }
+    let mut answer = vec![0; FRAME_BYTES_MAX];
+    let (bytes, descriptors) = receive(&connection, &mut answer).ok()?;
+    answer.truncate(bytes);
+    Some((answer, descriptors))
+}
+
+fn connect(place: &SocketAddrUnix) -> rustix::io::Result<OwnedFd> {
+    let connection =
+        rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    rustix::net::connect(&connection, place)?;
+    Ok(connection)
+}
+
+fn send(socket: &OwnedFd, parts: &[&[u8]], descriptors: &[BorrowedFd<'_>]) -> rustix::io::Result<usize> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED_MAX))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() {
+        control.push(SendAncillaryMessage::ScmRights(descriptors));
+    }
+    let parts: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
+    rustix::net::sendmsg(socket, &parts, &mut control, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
+}
+
+fn receive(socket: &OwnedFd, place: &mut [u8]) -> rustix::io::Result<(usize, Vec<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED_MAX))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let received = rustix::net::recvmsg(socket, &mut [IoSliceMut::new(place)], &mut control, flags)?;
+    let mut descriptors = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(passed) = message {
+            descriptors.extend(passed);
+        }
+    }
+    Ok((received.bytes, descriptors))
+}

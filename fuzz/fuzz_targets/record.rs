@@ -1,0 +1,4 @@
+//! Records on a carrier. What must hold stands in the crate `fuzz_cases`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzz_cases::record(bytes));
