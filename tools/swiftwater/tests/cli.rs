@@ -149,7 +149,7 @@ fn live_rates(name: &str, seconds: &str) -> Vec<(String, u64, f64)> {
 
 #[test]
 #[ignore = "needs root and network namespaces: ./test --all"]
-fn shaped_lines_are_measured_beside_tcp_and_are_gone_afterwards() {
+fn shaped_lines_are_measured_beside_tcp() {
     let rates = live_rates("asymmetric-rate", "0.3");
     for (series, paths) in [("tcp", 1), ("sctp-message", 1), ("sctp-message", 2), ("sctp-stream", 2)] {
         let found = rates.iter().filter(|(name, n, _)| (name.as_str(), *n) == (series, paths)).count();
@@ -157,9 +157,6 @@ fn shaped_lines_are_measured_beside_tcp_and_are_gone_afterwards() {
     }
     // Unshaped they carry many times that. A run as short as this may well end with a burst.
     assert!(rates.iter().all(|(_, _, rate)| (1.0..1e9).contains(rate)), "the lines are shaped: {rates:?}");
-    let left = Command::new("ip").args(["netns", "list"]).output().expect("iproute2 is there");
-    let ours = |name: &str| name.starts_with("sw-lab-");
-    assert!(!text(&left.stdout).lines().any(ours), "{}", text(&left.stdout));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use netns::Host;
 use serde::Deserialize;
 
 use super::LiveError;
@@ -16,11 +17,11 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// What is sent, from where to where.
 #[derive(Clone, Debug)]
-pub(super) struct Measurement {
+pub(super) struct Measurement<'a> {
     /// What people call it.
     pub(super) name: String,
-    /// What comes before the server's command and the client's.
-    pub(super) inside: [Vec<String>; 2],
+    /// Where the server and the client run; here if nowhere else.
+    pub(super) hosts: [Option<&'a Host>; 2],
     /// The addresses of the server and of the client.
     pub(super) addresses: [Vec<String>; 2],
     /// Options of the client that choose the transport.
@@ -35,12 +36,12 @@ struct Row {
     bits_per_s: f64,
 }
 
-impl Measurement {
+impl Measurement<'_> {
     /// Delivered bits of messages in a second. `None`: Ctrl-C came.
     pub(super) fn run(&self) -> Result<Option<f64>, LiveError> {
         let [server, client] = &self.addresses;
         let words = ["perf", "server", "-p", "0", "--udp-port", "0", "-B", &server.join(",")];
-        let mut server_process = End::start(&self.inside[0], &words, &[])?;
+        let mut server_process = End::start(self.hosts[0], &words, &[])?;
         let Some(port) = server_process.port()? else {
             return Err(self.failed(&mut server_process));
         };
@@ -48,7 +49,7 @@ impl Measurement {
         let from = client.join(",");
         let words =
             ["perf", "client", &server[0], "-p", &port, "-B", &from, "-t", &seconds, "-l", &bytes, "--json"];
-        let mut client_process = End::start(&self.inside[1], &words, &self.words)?;
+        let mut client_process = End::start(self.hosts[1], &words, &self.words)?;
         match client_process.finish()? {
             Finish::Rate(rate) => Ok(Some(rate)),
             Finish::Interrupted => Ok(None),
@@ -75,15 +76,15 @@ enum Finish {
 struct End(Child);
 
 impl End {
-    fn start(inside: &[String], words: &[&str], more: &[String]) -> Result<Self, LiveError> {
-        let program = std::env::current_exe()?;
-        let program = program.to_string_lossy().into_owned();
-        let mut line = inside.iter().cloned().chain([program]);
-        let mut command = Command::new(line.next().unwrap_or_default());
-        command.args(line).args(words).args(more);
+    fn start(host: Option<&Host>, words: &[&str], more: &[String]) -> Result<Self, LiveError> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(words).args(more);
         // A group of its own: Ctrl-C is for us, and we end the processes.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Ok(End(command.spawn()?))
+        Ok(End(match host {
+            Some(host) => host.spawn(&mut command)?,
+            None => command.spawn()?,
+        }))
     }
 
     /// The port that a server says it waits on, once it does.

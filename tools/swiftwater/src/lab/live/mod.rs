@@ -7,6 +7,7 @@ use std::io;
 
 use ::lab::experiment::{Mode, Outcome, message_limit_bits_per_s};
 use indicatif::ProgressBar;
+use netns::HostError;
 use netsim::PipeConfig;
 use thiserror::Error;
 
@@ -34,27 +35,9 @@ const SEGMENT_BYTES: f64 = 1448.0;
 /// Why an experiment failed.
 #[derive(Debug, Error)]
 pub(crate) enum LiveError {
-    /// It takes privileges.
-    #[error(
-        "live experiments with shaped lines make network namespaces: run them as root, or try --virtual or --live loopback"
-    )]
-    NotRoot,
-    /// A program is missing.
-    #[error("cannot run `{line}`: {source}; install iproute2")]
-    NoTool {
-        /// The command.
-        line: String,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// A program failed.
-    #[error("`{line}` failed: {said}; the kernel or the container may not allow it")]
-    Tool {
-        /// The command.
-        line: String,
-        /// What it said.
-        said: String,
-    },
+    /// It takes privileges, or the tools that make hosts and lines.
+    #[error("{0}; or try --virtual or --live loopback")]
+    Host(#[from] HostError),
     /// One end failed and said why.
     #[error("{name}: {said}")]
     End {
@@ -193,14 +176,19 @@ fn measure_all(
     Ok(())
 }
 
-fn measurement(testbed: Option<&Testbed>, series: Series, message_bytes: usize, seconds: f64) -> Measurement {
+fn measurement(
+    testbed: Option<&Testbed>,
+    series: Series,
+    message_bytes: usize,
+    seconds: f64,
+) -> Measurement<'_> {
     // The client of MPTCP finds the other addresses of the server by itself.
     let named = if series == MPTCP { 1 } else { series.paths };
     let ends = [true, false];
     let loopback = |first: usize| (first..first + named).map(|last| format!("127.0.0.{last}")).collect();
     Measurement {
         name: format!("{}, {message_bytes} bytes, paths: {}", series.name, series.paths),
-        inside: ends.map(|server| testbed.map_or_else(Vec::new, |testbed| testbed.inside(server))),
+        hosts: ends.map(|server| testbed.map(|testbed| testbed.host(server))),
         addresses: ends.map(|server| match testbed {
             Some(testbed) => testbed.addresses(named, server),
             None => loopback(if server { 1 } else { 11 }),
