@@ -1,7 +1,7 @@
 //! `connect`, `sctp_connectx`, and associations that begin with a message.
 
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use carrier::page::State;
@@ -23,7 +23,7 @@ impl Sockets {
         socket: &Arc<Socket>,
         peer: Addresses<'_>,
         (start, init): (Start, InitMessage),
-        theirs: &OwnedFd,
+        theirs: BorrowedFd<'_>,
     ) -> Result<Arc<Member>, Errno> {
         let mut hosts = Vec::new();
         let mut seen = None;
@@ -51,7 +51,7 @@ impl Sockets {
         seen: SocketAddr,
         hosts: Vec<IpAddr>,
         init: InitMessage,
-        theirs: &OwnedFd,
+        theirs: BorrowedFd<'_>,
     ) -> Result<Arc<Member>, Errno> {
         let mut inner = socket.lock();
         match inner.stage {
@@ -61,7 +61,7 @@ impl Sockets {
         }
         let bound = self.bound(socket, &mut inner)?;
         // Nobody may find the carrier writable before it is known how this ends.
-        line::fill(theirs.as_fd())?;
+        line::fill(theirs)?;
         socket.page.clear_error();
         inner.peer = Some(seen);
         inner.local = local_toward(hosts[0]).map(|local| SocketAddr::new(local, bound.port));

@@ -1,7 +1,7 @@
 //! Where programs ask. Each request has a connection of its own, which its answer ends.
 
 use std::fmt;
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,22 +13,21 @@ use carrier::name::{DAEMON, DAEMON_VARIABLE};
 use carrier::request::{self, FRAME_BYTES_MAX, Request, RequestError};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, UCred,
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
+    SocketFlags, SocketType, UCred,
 };
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::closer::{self, Closer, End, Foreign, Source};
 use crate::line::register;
 use crate::log;
+use crate::places::Seat;
 use crate::socket::Sockets;
 
-/// Requests at a time; more wait to be let in.
-const REQUESTS_MAX: usize = 256;
-/// Who has let in says what it wants within this time.
+/// A connection says what it wants within this time.
 const REQUEST_WAIT: Duration = Duration::from_secs(5);
-/// How long the door stays shut when the system has no descriptor for who comes in.
+/// How long nobody is let in when there is no descriptor for a connection.
 const EXHAUSTED_WAIT: Duration = Duration::from_millis(50);
 const BACKLOG: i32 = 1024;
 
@@ -129,28 +128,38 @@ pub(crate) fn listen(place: &Place) -> Result<OwnedFd, PlaceError> {
     Ok(socket)
 }
 
-/// Lets programs in; returns only when that is no longer possible.
+/// Lets programs in, at once; returns only when that is no longer possible.
 pub(crate) async fn serve(listener: OwnedFd, sockets: Arc<Sockets>) -> io::Result<()> {
     let listener = register(listener, Interest::READABLE)?;
-    let room = Arc::new(Semaphore::new(REQUESTS_MAX));
     loop {
-        let Ok(place) = Arc::clone(&room).acquire_owned().await else { return Ok(()) };
+        while !sockets.numbers.has(1) {
+            sockets.silent.give_up_one();
+            tokio::time::sleep(EXHAUSTED_WAIT).await;
+        }
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let accept = |_: &OwnedFd| Ok(rustix::net::accept_with(&listener, flags)?);
-        let connection = match listener.async_io(Interest::READABLE, accept).await {
-            Ok(connection) => connection,
+        let accepted = listener.async_io(Interest::READABLE, accept).await;
+        let accepted = accepted.and_then(|fd| Ok((rustix::net::sockopt::socket_peercred(&fd)?, fd)));
+        match accepted {
+            Ok((who, connection)) => let_in(&sockets, connection, who),
             Err(error) => {
                 log(format_args!("nobody can be let in for the moment: {error}"));
                 tokio::time::sleep(EXHAUSTED_WAIT).await;
-                continue;
             }
-        };
-        let sockets = Arc::clone(&sockets);
-        tokio::spawn(async move {
-            // Who goes away gets no answer.
-            let _ = attend(connection, &sockets, place).await;
-        });
+        }
     }
+}
+
+fn let_in(sockets: &Arc<Sockets>, connection: OwnedFd, who: UCred) {
+    let user = who.uid.as_raw();
+    let closer = sockets.closers.of(user, Source::Requests);
+    let connection = closer.guard(connection);
+    let Some(seat) = sockets.silent.take(user) else { return };
+    let sockets = Arc::clone(sockets);
+    tokio::spawn(async move {
+        // A caller that goes away gets no answer.
+        let _ = attend(connection, seat, (&sockets, &closer), who).await;
+    });
 }
 
 /// What the daemon answers: [`carrier::request::Answer`] with a value of its own.
@@ -194,33 +203,90 @@ impl Reply {
 }
 
 /// Takes one request and answers it.
-async fn attend(connection: OwnedFd, sockets: &Arc<Sockets>, place: OwnedSemaphorePermit) -> io::Result<()> {
-    let who = rustix::net::sockopt::socket_peercred(&connection)?;
+async fn attend(
+    connection: End,
+    seat: Seat,
+    (sockets, closer): (&Arc<Sockets>, &Arc<Closer>),
+    who: UCred,
+) -> io::Result<()> {
     let connection = register(connection, Interest::READABLE | Interest::WRITABLE)?;
-    let mut frame = [0; FRAME_BYTES_MAX];
-    let asked = connection.async_io(Interest::READABLE, |fd| receive(fd, &mut frame));
-    // Who says nothing gets no answer.
-    let Ok(asked) = tokio::time::timeout(REQUEST_WAIT, asked).await else { return Ok(()) };
-    let (bytes, descriptor) = asked?;
-    // Some answers come late; others are let in meanwhile.
-    drop(place);
-    let reply = match Request::parse(&frame[..bytes]) {
-        Ok(request) => tokio::select! {
-            performed = sockets.perform(&request, descriptor, who) => performed.unwrap_or_else(Reply::from),
-            () = gone(&connection) => return Ok(()),
-        },
-        Err(error) => refuse(error, who),
+    let asked = tokio::select! {
+        asked = asked(&connection, closer) => asked?,
+        // A caller that says nothing gets no answer.
+        () = seat.lost() => return Ok(()),
+        () = tokio::time::sleep(REQUEST_WAIT) => return Ok(()),
     };
+    drop(seat);
+    let reply = match asked {
+        Asked::Nothing => return Ok(()),
+        Asked::Stuck => Errno::BUSY.into(),
+        Asked::Request(frame, mut descriptors) => {
+            let reply = match Request::parse(&frame) {
+                Ok(_) if descriptors.len() > 1 => Errno::INVAL.into(),
+                Ok(request) => tokio::select! {
+                    performed = sockets.perform(&request, descriptors.first(), who) => {
+                        performed.unwrap_or_else(Reply::from)
+                    }
+                    () = gone(&connection) => return Ok(()),
+                },
+                Err(error) => refuse(error, who),
+            };
+            // All go the same way, so the last is closed last.
+            if let Some(last) = descriptors.pop() {
+                drop(descriptors);
+                last.closed().await;
+            }
+            reply
+        }
+    };
+    answer(&connection, reply, closer).await
+}
+
+async fn answer(connection: &AsyncFd<End>, reply: Reply, closer: &Arc<Closer>) -> io::Result<()> {
     let mut frame = [0; FRAME_BYTES_MAX];
     let bytes = reply.encode(&mut frame).ok_or(Errno::OVERFLOW)?;
     let descriptors: Vec<BorrowedFd<'_>> = reply.descriptors.iter().map(OwnedFd::as_fd).collect();
-    let sent = send(&connection, &frame[..bytes], &descriptors);
-    tokio::time::timeout(REQUEST_WAIT, sent).await.unwrap_or(Ok(()))
+    let sent = send(connection, &frame[..bytes], &descriptors);
+    let sent = tokio::time::timeout(REQUEST_WAIT, sent).await.unwrap_or(Ok(()));
+    // The program may have closed them already.
+    reply.descriptors.into_iter().for_each(|descriptor| drop(closer.take_over(descriptor)));
+    sent
 }
 
-/// Waits until who has asked is gone, or says more, which nobody does.
-async fn gone(connection: &AsyncFd<OwnedFd>) {
-    let look = |fd: &OwnedFd| Ok(rustix::net::recv(fd, &mut [0_u8; 1][..], RecvFlags::empty())?);
+/// What a connection has brought.
+enum Asked {
+    Request(Vec<u8>, Vec<Foreign>),
+    /// The caller has gone.
+    Nothing,
+    /// What this user has sent before cannot be closed: nothing more is taken.
+    Stuck,
+}
+
+/// Waits for a request.
+async fn asked(connection: &AsyncFd<End>, closer: &Arc<Closer>) -> io::Result<Asked> {
+    let mut frame = vec![0; FRAME_BYTES_MAX];
+    loop {
+        let mut ready = connection.readable().await?;
+        if closer.is_stuck() {
+            return Ok(Asked::Stuck);
+        }
+        if !closer.has_room() {
+            closer.room().await;
+            continue;
+        }
+        let received = ready.try_io(|connection| Ok(closer::receive(connection, &mut frame, closer)?));
+        if let Ok(received) = received {
+            let (bytes, descriptors) = received?;
+            frame.truncate(bytes);
+            return Ok(if bytes == 0 { Asked::Nothing } else { Asked::Request(frame, descriptors) });
+        }
+    }
+}
+
+/// Waits until the caller is gone, or says more, which no shim does. What it says stays where it is: descriptors may come with it.
+async fn gone(connection: &AsyncFd<End>) {
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    let look = |end: &End| Ok(rustix::net::recv(end, &mut [0_u8; 1][..], flags)?);
     // It is gone either way.
     let _ = connection.async_io(Interest::READABLE, look).await;
 }
@@ -237,20 +303,8 @@ fn refuse(error: RequestError, who: UCred) -> Reply {
     Errno::PROTONOSUPPORT.into()
 }
 
-fn receive(connection: &OwnedFd, frame: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let mut iov = [IoSliceMut::new(frame)];
-    let received = rustix::net::recvmsg(connection, &mut iov, &mut control, RecvFlags::CMSG_CLOEXEC)?;
-    let descriptor = control.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-        _ => None,
-    });
-    Ok((received.bytes, descriptor))
-}
-
-async fn send(connection: &AsyncFd<OwnedFd>, frame: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-    let send = |fd: &OwnedFd| {
+async fn send(connection: &AsyncFd<End>, frame: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let send = |fd: &End| {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         if !descriptors.is_empty() {

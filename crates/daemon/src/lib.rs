@@ -6,6 +6,8 @@
 //! | file | part |
 //! |---|---|
 //! | `door` | where programs ask: one connection for each request |
+//! | `closer` | closing what came from programs, where that keeps nobody else waiting |
+//! | `numbers`, `places` | limits: descriptors, and what users share |
 //! | `identity` | which socket a descriptor is |
 //! | `inquiry` | what anybody may ask: which daemon it is |
 //! | `requests` | what each request does |
@@ -32,6 +34,7 @@
 
 mod addresses;
 mod binding;
+mod closer;
 mod connecting;
 mod door;
 mod ending;
@@ -44,11 +47,13 @@ mod listening;
 mod many;
 mod member;
 mod notify;
+mod numbers;
 mod options;
 mod outbox;
 mod owner;
 mod page;
 mod peel_off;
+mod places;
 mod ports;
 mod pump;
 mod quantum;

@@ -189,6 +189,8 @@ async fn hand_over(
     let turn = socket.take_turn(Turn::Carry { member, waiting: Waiting::new() });
     let record = record::encode_accepted(&peer);
     listener.line.put_record(&record, &[theirs.as_fd(), socket.page.as_fd()]).await?;
+    // The program may have closed it already.
+    drop(listener.line.closer().take_over(theirs));
     turn
 }
 

@@ -1,9 +1,9 @@
 //! A carrier as the daemon sees it: records in and out, without waiting and with.
 
 use std::cell::RefCell;
-use std::io::{IoSlice, IoSliceMut};
+use std::io::IoSlice;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -20,12 +20,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, memfd_create};
 use rustix::io::{Errno, pread, pwrite};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType,
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix,
+    SocketFlags, SocketType,
 };
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use crate::closer::{self, Closer, End, Foreign};
 use crate::vigil::Vigil;
 
 /// What records are received into: long ones share it.
@@ -48,14 +49,22 @@ const FINAL: SealFlags = SealFlags::WRITE.union(SealFlags::SHRINK).union(SealFla
 
 /// The daemon's end of a carrier.
 pub(crate) struct Line {
-    descriptor: AsyncFd<OwnedFd>,
+    descriptor: AsyncFd<Arc<End>>,
+    /// Closes what programs send along with records.
+    closer: Arc<Closer>,
     /// Sending has found that the program has left something unread. The kernel says that once.
     reset: AtomicBool,
     vigil: Arc<Vigil>,
 }
 
 /// Tells when a program reads.
-pub(crate) struct Reads(Option<AsyncFd<OwnedFd>>);
+pub(crate) struct Reads(Option<Copy>);
+
+/// A copy of the daemon's end, which is closed before that end is.
+struct Copy {
+    descriptor: AsyncFd<OwnedFd>,
+    _end: Arc<End>,
+}
 
 impl Reads {
     /// Waits until the carrier polls writable, which is when less than a quarter of what it holds is unread, and from then on
@@ -64,7 +73,7 @@ impl Reads {
         match &self.0 {
             Some(copy) => {
                 // Should it fail, the runtime is gone, and nothing waits any more.
-                if let Ok(mut ready) = copy.writable().await {
+                if let Ok(mut ready) = copy.descriptor.writable().await {
                     // What is read from here on is told again.
                     ready.clear_ready();
                 }
@@ -103,13 +112,13 @@ impl Intake {
 }
 
 /// Makes a carrier; returns our end, named, and the program's.
-pub(crate) fn pair(vigil: &Arc<Vigil>) -> Result<(Line, OwnedFd), Errno> {
+pub(crate) fn pair(vigil: &Arc<Vigil>, closer: Arc<Closer>) -> Result<(Line, OwnedFd), Errno> {
     let (ours, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     bind_to_one(ours.as_fd(), random_name)?;
     rustix::io::ioctl_fionbio(&ours, true)?;
-    let descriptor = register(ours, Interest::READABLE)?;
-    Ok((Line { descriptor, reset: AtomicBool::new(false), vigil: Arc::clone(vigil) }, theirs))
+    let descriptor = register(Arc::new(closer.guard(ours)), Interest::READABLE)?;
+    Ok((Line { descriptor, closer, reset: AtomicBool::new(false), vigil: Arc::clone(vigil) }, theirs))
 }
 
 fn random_name() -> Result<CarrierName, Errno> {
@@ -133,10 +142,10 @@ fn bind_to_one(
     Err(Errno::ADDRINUSE)
 }
 
-pub(crate) fn register(descriptor: OwnedFd, interest: Interest) -> Result<AsyncFd<OwnedFd>, Errno> {
+pub(crate) fn register<D: AsRawFd>(descriptor: D, interest: Interest) -> Result<AsyncFd<D>, Errno> {
     #[expect(
         deprecated,
-        reason = "its unsafe successor asks for what an `OwnedFd` keeps: one descriptor as long as it lives"
+        reason = "its unsafe successor asks for what an owned descriptor keeps: it is the same as long as it lives"
     )]
     let registered = AsyncFd::with_interest(descriptor, interest);
     registered.map_err(|_| Errno::NOMEM)
@@ -206,8 +215,11 @@ impl Line {
     /// The kernel is asked even if the runtime knows of nothing to read: it may not have heard of it yet. If it does, and
     /// there is nothing any more, it is told, so that who waits then does not ask again.
     pub(crate) fn try_take(&self) -> Result<Intake, Errno> {
+        if !self.closer.has_room() {
+            return Err(Errno::AGAIN);
+        }
         let mut asked = false;
-        let receive = |_: &OwnedFd| {
+        let receive = |_: &_| {
             asked = true;
             Ok(ROOM.with_borrow_mut(|room| self.receive(room))?)
         };
@@ -218,12 +230,8 @@ impl Line {
     }
 
     fn receive(&self, room: &mut Room) -> Result<Intake, Errno> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut control = RecvAncillaryBuffer::new(&mut space);
-        let mut iov = [IoSliceMut::new(room.make())];
-        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-        let bytes = match rustix::net::recvmsg(&self.descriptor, &mut iov, &mut control, flags) {
-            Ok(received) => received.bytes,
+        let (bytes, descriptors) = match closer::receive(&self.descriptor, room.make(), &self.closer) {
+            Ok(received) => received,
             Err(Errno::CONNRESET) => return Ok(Intake::Unread),
             Err(error) => return Err(error),
         };
@@ -239,19 +247,30 @@ impl Line {
         if !header.flags.contains(Flags::IN_MEMFD) {
             return Ok(Intake::Message(header, record.slice(HEADER_BYTES..)));
         }
-        let mut messages = control.drain();
-        let memfd = messages.find_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-            _ => None,
-        });
+        let memfd = descriptors.first();
         let content = memfd.and_then(|memfd| read_memfd(memfd.as_fd(), header.bytes as usize));
         Ok(content.map_or(Intake::Malformed, |content| Intake::Message(header, content)))
     }
 
     /// The next record; waits for it.
     pub(crate) async fn take(&self) -> Result<Intake, Errno> {
-        let receive = |_: &OwnedFd| Ok(ROOM.with_borrow_mut(|room| self.receive(room))?);
-        self.descriptor.async_io(Interest::READABLE, receive).await.map_err(errno_of)
+        loop {
+            self.closer.room().await;
+            let mut ready = self.descriptor.readable().await.map_err(errno_of)?;
+            // What was not looked at is still there.
+            if !self.closer.has_room() {
+                continue;
+            }
+            let receive = |_: &_| Ok(ROOM.with_borrow_mut(|room| self.receive(room))?);
+            if let Ok(taken) = ready.try_io(receive) {
+                return taken.map_err(errno_of);
+            }
+        }
+    }
+
+    /// Closes what came from programs of this carrier.
+    pub(crate) fn closer(&self) -> &Arc<Closer> {
+        &self.closer
     }
 
     /// Waits until the program's end is closed or sends no more, whatever is there to read.
@@ -323,7 +342,9 @@ impl Line {
     /// The same for who waits again and again.
     pub(crate) fn reads(&self) -> Reads {
         let copy = rustix::io::fcntl_dupfd_cloexec(&self.descriptor, 0);
-        Reads(copy.and_then(|copy| register(copy, Interest::WRITABLE)).ok())
+        let copy = copy.and_then(|copy| register(copy, Interest::WRITABLE)).ok();
+        let end = Arc::clone(self.descriptor.get_ref());
+        Reads(copy.map(|descriptor| Copy { descriptor, _end: end }))
     }
 
     fn try_send(&self, record: &[IoSlice<'_>], descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
@@ -342,7 +363,7 @@ impl Line {
 
     /// Hands a record over that was taken from a program's end, if there is room.
     pub(crate) fn try_put_raw(&self, record: &RawRecord) -> Result<(), Errno> {
-        let descriptors: Vec<BorrowedFd<'_>> = record.memfd.iter().map(OwnedFd::as_fd).collect();
+        let descriptors: Vec<BorrowedFd<'_>> = record.memfd.iter().map(Foreign::as_fd).collect();
         self.try_send(&[IoSlice::new(&record.bytes)], &descriptors)
     }
 
@@ -361,10 +382,9 @@ impl Line {
 }
 
 /// A record as it lies in a carrier.
-#[derive(Debug)]
 pub(crate) struct RawRecord {
     pub(crate) bytes: Vec<u8>,
-    memfd: Option<OwnedFd>,
+    memfd: Option<Foreign>,
 }
 
 impl RawRecord {
@@ -392,21 +412,14 @@ impl RawRecord {
 }
 
 /// Takes the record at the front of a program's end.
-pub(crate) fn take_raw(theirs: BorrowedFd<'_>) -> Result<RawRecord, Errno> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
+pub(crate) fn take_raw(theirs: BorrowedFd<'_>, closer: &Arc<Closer>) -> Result<RawRecord, Errno> {
     let mut bytes = vec![0; RECORD_BYTES_MAX];
-    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-    let received = rustix::net::recvmsg(theirs, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags)?;
-    if received.bytes == 0 {
+    let (count, descriptors) = closer::receive(theirs, &mut bytes, closer)?;
+    if count == 0 {
         return Err(Errno::AGAIN);
     }
-    bytes.truncate(received.bytes);
-    let memfd = control.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-        _ => None,
-    });
-    Ok(RawRecord { bytes, memfd })
+    bytes.truncate(count);
+    Ok(RawRecord { bytes, memfd: descriptors.into_iter().next() })
 }
 
 /// The content of a memfd of a sharer. `None`: it may still change, or is shorter than said.
@@ -461,5 +474,22 @@ mod tests {
         let name = SocketAddrUnix::try_from(name).expect("of AF_UNIX");
         assert_eq!(name.abstract_name(), Some(free.as_bytes()));
         assert_eq!(bind_to_one(third.as_fd(), || Ok(taken)), Err(Errno::ADDRINUSE), "it gives up");
+    }
+
+    #[test]
+    fn only_a_sealed_memfd_is_read() {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let memfd = memfd_create("swiftwater-test", flags).expect("a memfd");
+        pwrite(&memfd, b"hello", 0).expect("it is ours");
+        let read = |bytes| read_memfd(memfd.as_fd(), bytes).map(|content| content.to_vec());
+        for seals in [SealFlags::WRITE, SealFlags::SHRINK, SealFlags::GROW] {
+            assert_eq!(read(5), None, "it may still change");
+            fcntl_add_seals(&memfd, seals).expect("it is ours");
+        }
+        assert_eq!(read(5).as_deref(), Some(&b"hello"[..]));
+        assert_eq!(read(6), None, "it is shorter");
+        assert_eq!(read(MESSAGE_BYTES_MAX + 1), None, "no message is as long");
+        let file = std::fs::File::open("/dev/zero").expect("a file");
+        assert_eq!(read_memfd(file.as_fd(), 5), None, "it is no memfd");
     }
 }

@@ -1,7 +1,7 @@
 //! `listen`.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use carrier::page::State;
@@ -19,7 +19,7 @@ const BACKLOG_OF_MANY: i32 = i32::MAX;
 
 impl Sockets {
     /// `theirs` is the program's end of the carrier.
-    pub(crate) fn listen(&self, socket: &Socket, backlog: i32, theirs: &OwnedFd) -> Result<(), Errno> {
+    pub(crate) fn listen(&self, socket: &Socket, backlog: i32, theirs: BorrowedFd<'_>) -> Result<(), Errno> {
         let mut inner = socket.lock();
         let (listening, backlog) = match inner.stage {
             State::Idle => (State::Listening, backlog),
@@ -38,7 +38,7 @@ impl Sockets {
         if listening == State::Listening {
             socket.line.keep_short();
             // A one-to-one socket that listens never polls writable; some take it for a sign that somebody has come.
-            line::fill(theirs.as_fd())?;
+            line::fill(theirs)?;
         }
         socket.set_stage(&mut inner, listening);
         let listener = Arc::new(Listener::from(listener));
@@ -48,7 +48,7 @@ impl Sockets {
 
     /// `listen` with no backlog: associations that wait are aborted. They lie in the carrier of which `theirs` is the program's
     /// end.
-    pub(crate) fn unlisten(&self, socket: &Socket, theirs: &OwnedFd) -> Result<(), Errno> {
+    pub(crate) fn unlisten(&self, socket: &Socket, theirs: BorrowedFd<'_>) -> Result<(), Errno> {
         let mut inner = socket.lock();
         let idle = match inner.stage {
             State::Listening => State::Idle,
@@ -63,7 +63,7 @@ impl Sockets {
         if idle == State::Idle {
             // Only the daemon puts records there.
             for _ in 0..CARRIER_RECORDS_MAX {
-                if line::take_raw(theirs.as_fd()).is_err() {
+                if line::take_raw(theirs, socket.line.closer()).is_err() {
                     break;
                 }
             }

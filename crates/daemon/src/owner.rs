@@ -5,14 +5,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 use rustix::net::UCred;
-use rustix::process::{Resource, getrlimit};
+
+use crate::numbers::{MESSAGE_DESCRIPTORS_MAX, Numbers, Taken};
 
 /// What each socket costs the daemon: its end of the carrier, and the page.
-const DESCRIPTORS_PER_SOCKET: u64 = 2;
-/// The descriptors that sockets of one user may take, in quarters of all: others always get some.
-const QUARTERS_OF_A_USER: u64 = 3;
-/// Most sockets of a user where descriptors have no limit.
-const SOCKETS_OF_A_USER_MAX: u64 = 1 << 20;
+const DESCRIPTORS_PER_SOCKET: usize = 2;
+/// Of all descriptors, sockets leave one in so many to requests.
+const PART_OF_REQUESTS: usize = 8;
+/// Of the sockets that there may be, one user may have so many quarters: others always get some.
+const QUARTERS_OF_A_USER: usize = 3;
 
 /// Who has opened a socket. Its descriptor may be others' since then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,40 +31,45 @@ impl From<UCred> for Owner {
 /// How many sockets each user has.
 #[derive(Debug)]
 pub(crate) struct Shares {
-    of_users: Arc<Mutex<HashMap<u32, u64>>>,
-    limit: u64,
+    of_users: Arc<Mutex<HashMap<u32, usize>>>,
+    limit: usize,
+    numbers: Arc<Numbers>,
 }
 
 /// One socket of a user, for as long as this is there.
 #[derive(Debug)]
 pub(crate) struct Share {
     pub(crate) owner: Owner,
-    of_users: Arc<Mutex<HashMap<u32, u64>>>,
-}
-
-impl Default for Shares {
-    /// With the limit that the descriptors of this process set.
-    fn default() -> Self {
-        let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        let limit = descriptors / DESCRIPTORS_PER_SOCKET / 4 * QUARTERS_OF_A_USER;
-        Shares::with_limit(limit.clamp(1, SOCKETS_OF_A_USER_MAX))
-    }
+    of_users: Arc<Mutex<HashMap<u32, usize>>>,
+    _numbers: Taken,
 }
 
 impl Shares {
-    fn with_limit(limit: u64) -> Self {
-        Shares { of_users: Arc::default(), limit }
+    /// With the limit that the numbers of this process set.
+    pub(crate) fn new(numbers: Arc<Numbers>) -> Self {
+        let sockets = numbers.max().saturating_sub(Shares::left(&numbers) + MESSAGE_DESCRIPTORS_MAX);
+        let limit = sockets / DESCRIPTORS_PER_SOCKET * QUARTERS_OF_A_USER / 4;
+        Shares { of_users: Arc::default(), limit: limit.max(1), numbers }
+    }
+
+    /// Descriptors that sockets leave to requests.
+    fn left(numbers: &Numbers) -> usize {
+        numbers.max() / PART_OF_REQUESTS
     }
 
     /// One more socket. An error is what the kernel says of a full table of files.
     pub(crate) fn take(&self, owner: Owner) -> Result<Share, Errno> {
+        if !self.numbers.has(DESCRIPTORS_PER_SOCKET + Shares::left(&self.numbers)) {
+            return Err(Errno::NFILE);
+        }
         let mut of_users = lock(&self.of_users);
         let count = of_users.entry(owner.user).or_default();
         if *count >= self.limit {
             return Err(Errno::NFILE);
         }
         *count += 1;
-        Ok(Share { owner, of_users: Arc::clone(&self.of_users) })
+        let numbers = self.numbers.count(DESCRIPTORS_PER_SOCKET);
+        Ok(Share { owner, of_users: Arc::clone(&self.of_users), _numbers: numbers })
     }
 }
 
@@ -79,7 +85,7 @@ impl Drop for Share {
     }
 }
 
-fn lock(of_users: &Mutex<HashMap<u32, u64>>) -> MutexGuard<'_, HashMap<u32, u64>> {
+fn lock(of_users: &Mutex<HashMap<u32, usize>>) -> MutexGuard<'_, HashMap<u32, usize>> {
     of_users.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -89,13 +95,22 @@ mod tests {
 
     #[test]
     fn one_user_leaves_room_for_others() {
-        let shares = Shares::with_limit(2);
+        let shares = Shares::new(Numbers::with_max(1000));
         let of = |user| shares.take(Owner { user, process: 7 });
-        let (first, _second) = (of(1).expect("room"), of(1).expect("room"));
-        assert_eq!(of(1).map(drop), Err(Errno::NFILE));
-        assert!(of(2).is_ok(), "another user has a share of its own");
-        drop(first);
-        let _third = of(1).expect("room again");
-        assert_eq!(lock(&shares.of_users).len(), 1, "who has no socket takes no memory");
+        let all_of = |user| -> Vec<Share> { std::iter::from_fn(|| of(user).ok()).collect() };
+        // 1,000 less 125 and 253 are 311 sockets.
+        let greedy = all_of(1);
+        assert_eq!((greedy.len(), of(1).map(drop)), (233, Err(Errno::NFILE)));
+        let others = all_of(2);
+        assert_eq!(
+            (others.len(), of(3).map(drop)),
+            (78, Err(Errno::NFILE)),
+            "all together leave some to requests"
+        );
+        drop(greedy);
+        let _again = of(1).expect("room again");
+        assert!(of(3).is_ok(), "a third user has a share of its own");
+        drop(others);
+        assert_eq!(lock(&shares.of_users).len(), 1, "a user without sockets takes no memory");
     }
 }

@@ -1,7 +1,7 @@
 //! `sctp_peeloff`: an association of a one-to-many socket becomes a socket of its own.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use carrier::page::State;
@@ -23,7 +23,7 @@ impl Sockets {
         socket: &Arc<Socket>,
         id: u32,
         front: Front,
-        theirs: &OwnedFd,
+        theirs: BorrowedFd<'_>,
     ) -> Result<Reply, Errno> {
         if socket.style != Style::OneToMany {
             return Err(Errno::INVAL);
@@ -48,7 +48,7 @@ impl Sockets {
         new.page.set_wants(wants);
         new.page.set_peer(&member.peer, association.streams_out());
         let waiting = many::take_off(socket, &member).await;
-        if let Err(error) = move_records(theirs.as_fd(), (socket, &new), id, front) {
+        if let Err(error) = move_records(theirs, (socket, &new), id, front) {
             log(format_args!("messages of an association were lost while it was peeled off: {error}"));
             socket.unread.give_back_all();
         }
@@ -77,7 +77,7 @@ fn move_records(
     let mut records = VecDeque::new();
     // Only the daemon puts records there.
     for _ in 0..CARRIER_RECORDS_MAX {
-        match line::take_raw(theirs) {
+        match line::take_raw(theirs, socket.line.closer()) {
             // What the page says is read anew after this.
             Ok(record) if record.is_notice() => {}
             Ok(record) => records.push_back(record),

@@ -1,15 +1,15 @@
 //! What each request does.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use carrier::page::State;
 use carrier::request::{Request, Start};
 use rustix::io::Errno;
 use rustix::net::UCred;
-use tokio::sync::SemaphorePermit;
 
 use crate::addresses::{check_peer, parse_list};
+use crate::closer::{Foreign, Source};
 use crate::door::{Answer, Reply};
 use crate::identity::Cookie;
 use crate::many;
@@ -17,6 +17,7 @@ use crate::member::Outcome;
 use crate::options::Settings;
 use crate::owner::Owner;
 use crate::peel_off::Front;
+use crate::places::Seat;
 use crate::pump;
 use crate::socket::{Sockets, Style};
 
@@ -31,7 +32,7 @@ impl Sockets {
     pub(crate) async fn perform(
         self: &Arc<Self>,
         request: &Request<'_>,
-        descriptor: Option<OwnedFd>,
+        descriptor: Option<&Foreign>,
         who: UCred,
     ) -> Result<Reply, Errno> {
         match *request {
@@ -41,6 +42,10 @@ impl Sockets {
                 );
             }
             Request::Settle => {
+                // A copy of ours keeps what a program has closed open.
+                for source in [Source::Requests, Source::Carriers] {
+                    self.closers.of(who.uid.as_raw(), source).drained().await;
+                }
                 settle().await;
                 return Ok(Answer::Done.into());
             }
@@ -49,7 +54,7 @@ impl Sockets {
             _ => {}
         }
         let descriptor = descriptor.ok_or(Errno::BADF)?;
-        let socket = self.find(Cookie::of(&descriptor)?).ok_or(Errno::NOTSOCK)?;
+        let socket = self.find(Cookie::of(descriptor)?).ok_or(Errno::NOTSOCK)?;
         if socket.style == Style::OneToMany {
             // What was sent before comes before what is asked for.
             many::drain(&socket).await;
@@ -63,16 +68,16 @@ impl Sockets {
             Request::Bind(address) => {
                 self.once_left(address.port(), || self.bind(&socket, address, who)).await?;
             }
-            Request::Listen { backlog: 0 } => self.unlisten(&socket, &descriptor)?,
-            Request::Listen { backlog } => self.listen(&socket, backlog, &descriptor)?,
+            Request::Listen { backlog: 0 } => self.unlisten(&socket, descriptor.as_fd())?,
+            Request::Listen { backlog } => self.listen(&socket, backlog, descriptor.as_fd())?,
             Request::Connect { peer, start, init } => {
-                let patience = (start == Start::AnswerLate).then(|| self.patience()).transpose()?;
-                let member = self.connect(&socket, peer, (start, init), &descriptor)?;
+                let patience = (start == Start::AnswerLate).then(|| self.patience(who)).transpose()?;
+                let member = self.connect(&socket, peer, (start, init), descriptor.as_fd())?;
                 if start == Start::Now {
                     settle().await;
                 }
-                if patience.is_some()
-                    && let Outcome::Failed(error) = member.set_up_ended().await
+                if let Some(patience) = patience
+                    && let Outcome::Failed(error) = unless_lost(&patience, member.set_up_ended()).await?
                 {
                     return Err(error);
                 }
@@ -86,16 +91,14 @@ impl Sockets {
             Request::AwaitRoom { association } => {
                 let member = socket.lock().members.get(&association).cloned().ok_or(Errno::PIPE)?;
                 let outbox = member.outbox().clone().ok_or(Errno::PIPE)?;
-                let _patience = self.patience()?;
-                outbox.room().await;
+                unless_lost(&self.patience(who)?, outbox.room()).await?;
             }
             Request::AwaitEnd => {
-                let _patience = self.patience()?;
-                socket.end().await;
+                unless_lost(&self.patience(who)?, socket.end()).await?;
             }
             Request::PeelOff { association, front_begun, front_at } => {
                 let front = Front { at: front_at as usize, is_begun: front_begun };
-                return self.peel_off(&socket, association, front, &descriptor).await;
+                return self.peel_off(&socket, association, front, descriptor.as_fd()).await;
             }
             Request::LocalAddress => return Ok(Answer::Address(socket.local_address()).into()),
             Request::PeerAddress => {
@@ -131,9 +134,9 @@ impl Sockets {
         Ok(Answer::Done.into())
     }
 
-    /// Room for one more who waits for an answer.
-    fn patience(&self) -> Result<SemaphorePermit<'_>, Errno> {
-        self.waiting.try_acquire().map_err(|_| Errno::NOBUFS)
+    /// A place for one more request that waits for its answer.
+    fn patience(&self, who: UCred) -> Result<Seat, Errno> {
+        self.waiting.take(who.uid.as_raw()).ok_or(Errno::NOBUFS)
     }
 
     fn open_for(self: &Arc<Self>, owner: Owner, v6: bool, one_to_many: bool) -> Result<Reply, Errno> {
@@ -142,6 +145,14 @@ impl Sockets {
         let (socket, theirs) = self.open(owner, v6, style, style.first_stage(), settings)?;
         let page = socket.page.as_fd().try_clone_to_owned().map_err(|_| Errno::MFILE)?;
         Ok(Reply { answer: Answer::Done, descriptors: vec![theirs, page] })
+    }
+}
+
+/// Waits for something, unless another user gets this place.
+async fn unless_lost<T>(patience: &Seat, something: impl Future<Output = T>) -> Result<T, Errno> {
+    tokio::select! {
+        happened = something => Ok(happened),
+        () = patience.lost() => Err(Errno::NOBUFS),
     }
 }
 

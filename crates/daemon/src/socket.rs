@@ -14,21 +14,29 @@ use rustix::io::Errno;
 use rustix::net::SocketType;
 use swiftwater::Stack;
 use swiftwater::tokio::Listener;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 
+use crate::closer::{Closers, Source};
 use crate::identity::Cookie;
 use crate::life::{self, Turn};
 use crate::line::{self, Line, RawRecord};
 use crate::member::{FIRST_ID, Member};
+use crate::numbers::Numbers;
 use crate::options::Settings;
 use crate::owner::{Owner, Share, Shares};
 use crate::page::Page;
+use crate::places::Places;
 use crate::ports::Ports;
 use crate::unread::Unread;
 use crate::vigil::Vigil;
 
-/// Requests that may wait for what only a peer can answer.
+/// Requests that may wait for what only a peer can answer, and those of one user.
 const WAITING_MAX: usize = 4096;
+const WAITING_OF_USER_MAX: usize = 1024;
+/// Connections that may be open and have not asked anything yet.
+const SILENT_MAX: usize = 1024;
+/// Where descriptors are few, requests that wait and silent connections may each have one in so many.
+const PART_OF_CONNECTIONS: usize = 16;
 
 /// All sockets of a daemon.
 pub(crate) struct Sockets {
@@ -41,8 +49,12 @@ pub(crate) struct Sockets {
     ports: Mutex<Ports>,
     shares: Shares,
     next_association: AtomicU32,
-    /// Who waits for an answer has one of these.
-    pub(crate) waiting: Semaphore,
+    /// Each request that waits for an answer has one of these.
+    pub(crate) waiting: Arc<Places>,
+    /// Each connection that has not asked anything yet has one of these.
+    pub(crate) silent: Arc<Places>,
+    pub(crate) numbers: Arc<Numbers>,
+    pub(crate) closers: Arc<Closers>,
     pub(crate) vigil: Arc<Vigil>,
 }
 
@@ -277,15 +289,21 @@ impl Sockets {
         let mut random = [0; 2];
         getrandom::fill(&mut random).map_err(io::Error::other)?;
         let first_port = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
+        let numbers = Numbers::of_this_process();
+        let few = (numbers.max() / PART_OF_CONNECTIONS).max(1);
+        let waiting = WAITING_MAX.min(few);
         Ok(Sockets {
             stack,
             on_demand,
             unprivileged_from: first_port.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(1024),
             table: Mutex::default(),
             ports: Mutex::new(Ports::new(u16::from_ne_bytes(random))),
-            shares: Shares::default(),
+            shares: Shares::new(Arc::clone(&numbers)),
             next_association: AtomicU32::new(FIRST_ID),
-            waiting: Semaphore::new(WAITING_MAX),
+            waiting: Places::new(waiting, WAITING_OF_USER_MAX.min(waiting)),
+            silent: Places::new(SILENT_MAX.min(few), SILENT_MAX),
+            closers: Closers::new(Arc::clone(&numbers)),
+            numbers,
             vigil: Arc::default(),
         })
     }
@@ -317,7 +335,7 @@ impl Sockets {
         let mut table = self.table();
         let number = table.next_number;
         table.next_number += 1;
-        let (line, theirs) = line::pair(&self.vigil)?;
+        let (line, theirs) = line::pair(&self.vigil, self.closers.of(owner.user, Source::Carriers))?;
         let cookie = Cookie::of(&theirs)?;
         let (turns, come) = mpsc::unbounded_channel();
         let members = BTreeMap::new();

@@ -43,8 +43,12 @@ impl Scene {
 
     /// A program of another user, which speaks to the daemon without the shim.
     fn attacker(&self, name: &str) -> Command {
+        self.attacker_of(ATTACKER, name)
+    }
+
+    fn attacker_of(&self, user: u32, name: &str) -> Command {
         let mut command = Command::new(self.program(name));
-        command.env("SWIFTWATER_DAEMON", &self.daemon.place).uid(ATTACKER).gid(ATTACKER).current_dir("/");
+        command.env("SWIFTWATER_DAEMON", &self.daemon.place).uid(user).gid(user).current_dir("/");
         command
     }
 
@@ -71,17 +75,24 @@ fn assert_success(what: &str, output: &Output) {
 struct Held(Child);
 
 impl Held {
-    fn start(mut command: Command) -> Held {
+    fn start(command: Command) -> Held {
+        Held::start_or_skip(command).expect("it may do here what it wants to")
+    }
+
+    /// Returns nothing where it may not do what it wants to.
+    fn start_or_skip(mut command: Command) -> Option<Held> {
         let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = piped.spawn().expect("the command starts");
         let mut line = String::new();
         let said = child.stdout.as_mut().expect("it is piped");
         BufReader::new(said).read_line(&mut line).expect("a line");
-        if line != "ready\n" {
-            let output = child.wait_with_output().expect("it ends");
-            panic!("it is not ready: {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+        if line == "ready\n" {
+            return Some(Held(child));
         }
-        Held(child)
+        let output = child.wait_with_output().expect("it ends");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(SKIPPED), "it is not ready: {}: {said}", output.status);
+        None
     }
 
     /// Lets it go on, and says how it ends.
@@ -120,4 +131,64 @@ fn names_that_somebody_has_taken_keep_nobody_from_a_socket() {
     scene.assert_victim_works();
     assert_success("the victim", &victim.go_on());
     assert_success("the squatter", &squatter.go_on());
+}
+
+#[test]
+#[ignore = "needs root: ./test --all"]
+fn a_descriptor_that_takes_long_to_close_keeps_only_its_user_waiting() {
+    for way in ["request", "many", "queue", "nested", "record", "leftover"] {
+        let Some(scene) = Scene::set("lingering") else { return };
+        let victim = Held::start(scene.victim("victim", &["hold"]));
+        let mut attacker = scene.attacker("lingering");
+        attacker.arg(way);
+        let attacker = Held::start(attacker);
+        scene.assert_victim_works();
+        assert_success("the victim", &victim.go_on());
+        assert_success(way, &attacker.go_on());
+    }
+}
+
+#[test]
+#[ignore = "needs root: ./test --all"]
+fn connections_of_one_user_that_say_nothing_keep_nobody_out() {
+    let Some(scene) = Scene::set("silent") else { return };
+    let mut crowd = scene.attacker("crowd");
+    crowd.args(["silent", "3000"]);
+    let crowd = Held::start(crowd);
+    scene.assert_victim_works();
+    assert_success("the crowd", &crowd.go_on());
+}
+
+#[test]
+#[ignore = "needs root: ./test --all"]
+fn requests_of_some_users_that_wait_leave_places_to_others() {
+    let Some(scene) = Scene::set("waiting") else { return };
+    // As many as there are places for, and more.
+    let crowds: Vec<Held> = (0..5)
+        .map(|n| {
+            let mut crowd = scene.attacker_of(ATTACKER + n, "crowd");
+            crowd.args(["waiting", "1100"]);
+            Held::start(crowd)
+        })
+        .collect();
+    scene.assert_victim_works();
+    for crowd in crowds {
+        assert_success("a crowd", &crowd.go_on());
+    }
+}
+
+#[test]
+#[ignore = "needs root: ./test --all"]
+fn a_file_that_is_never_closed_keeps_only_its_user_waiting() {
+    let Some(scene) = Scene::set("file") else { return };
+    let victim = Held::start(scene.victim("victim", &["hold"]));
+    // It becomes the other user once it has the device, which is root's on some hosts.
+    let mut attacker = Command::new(scene.program("blocking_file"));
+    attacker.arg(ATTACKER.to_string()).env("SWIFTWATER_DAEMON", &scene.daemon.place);
+    let Some(attacker) = Held::start_or_skip(attacker) else {
+        return tools::skip("no FUSE for users here");
+    };
+    scene.assert_victim_works();
+    assert_success("the victim", &victim.go_on());
+    assert_success("the attacker", &attacker.go_on());
 }

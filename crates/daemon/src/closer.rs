@@ -1,0 +1,459 @@
+//! Closing what came from programs, where that keeps nobody else waiting.
+//!
+//! The last close of a descriptor may take as long as its owner likes: a TCP socket waits for its peer (`SO_LINGER`), a file of FUSE for
+//! its server, any socket for whoever holds the lock of an epoll instance that watches it. So the daemon's thread closes no descriptor of
+//! a program, and no socket of its own in whose queue such descriptors may lie. Threads do, each for one user and one source: while
+//! one is stuck, requests of this user fail, and nobody else's.
+
+use std::collections::{HashMap, VecDeque};
+use std::io::IoSliceMut;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, Shutdown, recvmsg, shutdown, sockopt,
+};
+use tokio::sync::{Notify, oneshot};
+use tokio::time::timeout;
+
+use crate::log;
+use crate::numbers::{MESSAGE_DESCRIPTORS_MAX, Numbers, Taken};
+
+/// Most threads that close. Users beyond that wait until another user's thread has nothing more to do.
+const THREADS_MAX: usize = 512;
+/// A thread with nothing to close ends after this time.
+const THREAD_IDLE: Duration = Duration::from_secs(2);
+/// What a thread needs: it makes one system call.
+const THREAD_STACK_BYTES: usize = 64 * 1024;
+/// A close that takes longer is stuck.
+const STUCK_AFTER: Duration = Duration::from_millis(500);
+/// Descriptors that may wait to be closed for one user and source.
+const PENDING_MAX: usize = 2 * MESSAGE_DESCRIPTORS_MAX;
+/// An answer waits so long until the descriptor that came with the request is closed.
+const CLOSE_WAIT: Duration = Duration::from_millis(50);
+/// How often it is looked whether there are numbers again.
+const NUMBERS_LOOKS: Duration = Duration::from_millis(10);
+
+/// Where descriptors come from. A program that was handed another user's socket may write into its carrier, and thereby harms no
+/// requests of that user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Source {
+    Requests,
+    Carriers,
+}
+
+type Key = (u32, Source);
+
+/// All closers of a daemon.
+pub(crate) struct Closers {
+    numbers: Arc<Numbers>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    closers: HashMap<Key, Weak<Closer>>,
+    threads: usize,
+    /// Closers that have work and no thread.
+    waiting: VecDeque<Arc<Closer>>,
+}
+
+/// Closes what comes from one user and source.
+pub(crate) struct Closer {
+    all: Arc<Closers>,
+    key: Key,
+    work: Mutex<Work>,
+    /// To the thread: there is work.
+    more: Condvar,
+    /// To tasks: there is less.
+    less: Notify,
+}
+
+struct Work {
+    queue: VecDeque<Load>,
+    /// Of the queue, and the one that is being closed.
+    pending: usize,
+    thread: Thread,
+    /// When the last was closed, or the first came.
+    since: Instant,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Thread {
+    None,
+    /// All threads are others'.
+    Awaited,
+    Running,
+}
+
+struct Load {
+    descriptor: OwnedFd,
+    _number: Taken,
+    closed: Option<oneshot::Sender<()>>,
+}
+
+impl Closers {
+    pub(crate) fn new(numbers: Arc<Numbers>) -> Arc<Closers> {
+        Arc::new(Closers { numbers, state: Mutex::default() })
+    }
+
+    /// Returns the closer of a user for one source.
+    pub(crate) fn of(self: &Arc<Self>, user: u32, source: Source) -> Arc<Closer> {
+        let mut state = self.state();
+        let known = state.closers.get(&(user, source)).and_then(Weak::upgrade);
+        known.unwrap_or_else(|| {
+            let closer = Arc::new(Closer::new(Arc::clone(self), (user, source)));
+            state.closers.insert((user, source), Arc::downgrade(&closer));
+            closer
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Closer {
+    fn new(all: Arc<Closers>, key: Key) -> Closer {
+        let (queue, since) = (VecDeque::new(), Instant::now());
+        let work = Work { queue, pending: 0, thread: Thread::None, since };
+        Closer { all, key, work: Mutex::new(work), more: Condvar::new(), less: Notify::new() }
+    }
+
+    /// Takes over a descriptor that may be a program's, too.
+    pub(crate) fn take_over(self: &Arc<Self>, descriptor: OwnedFd) -> Foreign {
+        let number = self.all.numbers.count(1);
+        Foreign { held: Some((descriptor, number)), closer: Arc::clone(self) }
+    }
+
+    /// Takes over a socket of ours to which a program sends.
+    pub(crate) fn guard(self: &Arc<Self>, socket: OwnedFd) -> End {
+        End(self.take_over(socket))
+    }
+
+    /// Returns whether a message with descriptors may be received.
+    pub(crate) fn has_room(&self) -> bool {
+        self.all.numbers.has(0) && self.work().pending <= PENDING_MAX
+    }
+
+    /// Waits until a message with descriptors may be received.
+    pub(crate) async fn room(&self) {
+        while !self.has_room() {
+            let less = self.less.notified();
+            // Numbers may come from others.
+            let _ = timeout(NUMBERS_LOOKS, less).await;
+        }
+    }
+
+    /// Returns whether what was to be closed has not been for long.
+    pub(crate) fn is_stuck(&self) -> bool {
+        let work = self.work();
+        work.pending > PENDING_MAX || work.pending > 0 && work.since.elapsed() > STUCK_AFTER
+    }
+
+    /// Waits for a moment until all is closed that was to be.
+    pub(crate) async fn drained(&self) {
+        let drained = async {
+            loop {
+                let less = self.less.notified();
+                if self.work().pending == 0 {
+                    return;
+                }
+                less.await;
+            }
+        };
+        // Should it be stuck, only this user is harmed.
+        let _ = timeout(CLOSE_WAIT, drained).await;
+    }
+
+    fn work(&self) -> MutexGuard<'_, Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(self: &Arc<Self>, load: Load) {
+        {
+            let mut work = self.work();
+            if work.pending == 0 {
+                work.since = Instant::now();
+            }
+            work.pending += 1;
+            work.queue.push_back(load);
+            if work.thread == Thread::Running {
+                self.more.notify_one();
+                return;
+            }
+        }
+        self.start(&mut self.all.state());
+    }
+
+    /// Starts the thread, or waits for the end of another where there are too many.
+    fn start(self: &Arc<Self>, state: &mut State) {
+        let mut work = self.work();
+        if work.thread != Thread::Running && state.threads < THREADS_MAX && self.spawn() {
+            work.thread = Thread::Running;
+            state.threads += 1;
+        }
+        if work.thread == Thread::None {
+            work.thread = Thread::Awaited;
+            state.waiting.push_back(Arc::clone(self));
+        }
+    }
+
+    fn spawn(self: &Arc<Self>) -> bool {
+        let closer = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("closer".into()).stack_size(THREAD_STACK_BYTES);
+        let spawned = thread.spawn(move || closer.run());
+        if let Err(error) = &spawned {
+            log(format_args!("no thread to close descriptors of programs: {error}"));
+        }
+        spawned.is_ok()
+    }
+
+    fn run(self: Arc<Self>) {
+        let mut work = self.work();
+        loop {
+            if let Some(Load { descriptor, _number: number, closed }) = work.queue.pop_front() {
+                drop(work);
+                drop(descriptor);
+                drop(number);
+                work = self.work();
+                work.pending -= 1;
+                work.since = Instant::now();
+                self.less.notify_waiters();
+                // Who has asked may be gone.
+                let _ = closed.map(|closed| closed.send(()));
+                continue;
+            }
+            let waited = self.more.wait_timeout(work, THREAD_IDLE);
+            let (again, wait) = waited.unwrap_or_else(PoisonError::into_inner);
+            work = again;
+            if wait.timed_out() && work.queue.is_empty() {
+                work.thread = Thread::None;
+                break;
+            }
+        }
+        drop(work);
+        let mut state = self.all.state();
+        state.threads -= 1;
+        let next = state.waiting.pop_front();
+        if let Some(next) = &next {
+            next.start(&mut state);
+        }
+        // The last of a closer goes without the lock.
+        drop(state);
+        drop(next);
+    }
+}
+
+impl Drop for Closer {
+    fn drop(&mut self) {
+        let mut state = self.all.state();
+        // Another may have been made since nobody had this one any more.
+        if state.closers.get(&self.key).is_some_and(|known| known.strong_count() == 0) {
+            state.closers.remove(&self.key);
+        }
+    }
+}
+
+/// A descriptor that a program has, too: its last close may be ours.
+pub(crate) struct Foreign {
+    /// There until it is closed.
+    held: Option<(OwnedFd, Taken)>,
+    closer: Arc<Closer>,
+}
+
+impl Foreign {
+    /// Closes it, and waits for a moment until that is done: a program that closes its own copy after the answer then was the last.
+    pub(crate) async fn closed(mut self) {
+        let (closed, is_closed) = oneshot::channel();
+        self.close(Some(closed));
+        // Should it be stuck, only this user is harmed.
+        let _ = timeout(CLOSE_WAIT, is_closed).await;
+    }
+
+    fn close(&mut self, closed: Option<oneshot::Sender<()>>) {
+        if let Some((descriptor, number)) = self.held.take() {
+            self.closer.push(Load { descriptor, _number: number, closed });
+        }
+    }
+}
+
+impl AsFd for Foreign {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.held.as_ref().expect("it is held until it is closed").0.as_fd()
+    }
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        self.close(None);
+    }
+}
+
+/// A socket of ours to which a program sends: descriptors may lie in its queue.
+pub(crate) struct End(Foreign);
+
+impl End {
+    /// Makes sure that nothing more comes, and returns whether nothing lies there.
+    fn is_finished(&self) -> bool {
+        // With credentials each message has something that finds no room here, also one of no bytes.
+        let told = sockopt::set_socket_passcred(self, true).and_then(|()| shutdown(self, Shutdown::Both));
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        let (mut byte, mut no_room) = ([0], RecvAncillaryBuffer::default());
+        let found = told.and_then(|()| recvmsg(self, &mut [IoSliceMut::new(&mut byte)], &mut no_room, flags));
+        match found {
+            Ok(found) => found.bytes == 0 && !found.flags.contains(ReturnFlags::CTRUNC),
+            Err(error) => error == Errno::AGAIN,
+        }
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        if self.is_finished() {
+            // Nothing but a socket of ours is closed here.
+            self.0.held = None;
+        }
+    }
+}
+
+impl AsFd for End {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsRawFd for End {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}
+
+/// Receives a message with all descriptors that came with it. The caller has seen that there is room for them.
+pub(crate) fn receive(
+    socket: impl AsFd,
+    place: &mut [u8],
+    closer: &Arc<Closer>,
+) -> Result<(usize, Vec<Foreign>), Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MESSAGE_DESCRIPTORS_MAX))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let received = recvmsg(socket, &mut [IoSliceMut::new(place)], &mut control, flags)?;
+    let mut came = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+            came.extend(descriptors.map(|descriptor| closer.take_over(descriptor)));
+        }
+    }
+    Ok((received.bytes, came))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{ErrorKind, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    use rustix::net::{
+        AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, send,
+        sendmsg, socketpair,
+    };
+
+    use super::*;
+
+    fn pair() -> (OwnedFd, OwnedFd) {
+        let kind = SocketType::SEQPACKET;
+        socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).expect("a pair")
+    }
+
+    /// A socket whose close waits for its peer.
+    fn lingering() -> (OwnedFd, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let mut ours = TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
+        let (theirs, _) = listener.accept().expect("somebody comes");
+        sockopt::set_socket_linger(&ours, Some(Duration::from_secs(1000))).expect("a socket");
+        ours.set_nonblocking(true).expect("a socket");
+        let full = loop {
+            if let Err(error) = ours.write(&[0; 1 << 16]) {
+                break error;
+            }
+        };
+        assert_eq!(full.kind(), ErrorKind::WouldBlock);
+        (ours.into(), theirs)
+    }
+
+    #[tokio::test]
+    async fn one_that_is_stuck_keeps_no_other_user_waiting() {
+        let closers = Closers::new(Numbers::with_max(1 << 16));
+        let (one, other) = (closers.of(1, Source::Requests), closers.of(2, Source::Requests));
+        let (descriptor, peer) = lingering();
+        drop(one.take_over(descriptor));
+        while !one.is_stuck() {
+            tokio::time::sleep(STUCK_AFTER / 10).await;
+        }
+        other.take_over(pair().0).closed().await;
+        assert!(!other.is_stuck() && other.work().pending == 0);
+        let same_user = closers.of(1, Source::Carriers);
+        assert!(!same_user.is_stuck(), "another source");
+        // Reset, it is closed.
+        drop(peer);
+        while one.work().pending > 0 {
+            tokio::time::sleep(STUCK_AFTER / 10).await;
+        }
+        assert!(!one.is_stuck());
+    }
+
+    #[tokio::test]
+    async fn a_user_has_room_for_so_much() {
+        let closers = Closers::new(Numbers::with_max(1 << 16));
+        let one = closers.of(1, Source::Requests);
+        let (descriptor, peer) = lingering();
+        drop(one.take_over(descriptor));
+        let (copied, _) = pair();
+        for _ in 0..PENDING_MAX {
+            assert!(one.has_room());
+            drop(one.take_over(copied.try_clone().expect("a copy")));
+        }
+        assert!(!one.has_room() && one.is_stuck());
+        // Reset, it is closed.
+        drop(peer);
+        one.room().await;
+        assert!(one.has_room());
+    }
+
+    #[test]
+    fn an_end_with_descriptors_in_its_queue_is_not_finished() {
+        let closer = Closers::new(Numbers::with_max(1 << 16)).of(1, Source::Requests);
+        let (ours, theirs) = pair();
+        assert!(closer.guard(ours).is_finished(), "nothing lies there");
+        assert!(send(&theirs, b"late", SendFlags::NOSIGNAL).is_err(), "nothing comes afterwards");
+
+        for content in [&b""[..], b"some"] {
+            let (ours, theirs) = pair();
+            // One without bytes looks like the end.
+            send(&theirs, b"", SendFlags::NOSIGNAL).expect("there is room");
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            let descriptors = [theirs.as_fd()];
+            control.push(SendAncillaryMessage::ScmRights(&descriptors));
+            let record = [std::io::IoSlice::new(content)];
+            sendmsg(&theirs, &record, &mut control, SendFlags::NOSIGNAL).expect("there is room");
+            assert!(!closer.guard(ours).is_finished());
+        }
+    }
+
+    #[test]
+    fn all_descriptors_of_a_message_are_received() {
+        let closer = Closers::new(Numbers::with_max(1 << 16)).of(1, Source::Requests);
+        let (ours, theirs) = pair();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MESSAGE_DESCRIPTORS_MAX))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let descriptors = [theirs.as_fd(); MESSAGE_DESCRIPTORS_MAX];
+        control.push(SendAncillaryMessage::ScmRights(&descriptors));
+        sendmsg(&theirs, &[std::io::IoSlice::new(b"all")], &mut control, SendFlags::NOSIGNAL).expect("room");
+        let (bytes, came) = receive(&ours, &mut [0; 8], &closer).expect("it is there");
+        assert_eq!((bytes, came.len()), (3, MESSAGE_DESCRIPTORS_MAX));
+    }
+}

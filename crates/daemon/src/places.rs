@@ -1,0 +1,131 @@
+//! Places that all users share, so that no user takes them all.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+/// A bounded number of places of one kind.
+pub(crate) struct Places {
+    max: usize,
+    of_user_max: usize,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Default)]
+struct Taken {
+    /// The places of each user, the oldest first.
+    of_users: HashMap<u32, BTreeMap<u64, Arc<Notify>>>,
+    count: usize,
+    next: u64,
+}
+
+/// One place of a user, until this is dropped or the place is lost to another user.
+pub(crate) struct Seat {
+    places: Arc<Places>,
+    user: u32,
+    number: u64,
+    lost: Arc<Notify>,
+}
+
+impl Places {
+    /// Makes `max` places, of which one user has at most `of_user_max`.
+    pub(crate) fn new(max: usize, of_user_max: usize) -> Arc<Places> {
+        Arc::new(Places { max, of_user_max, taken: Mutex::default() })
+    }
+
+    /// Takes a place for a user. Where none is left, the user who has most loses the oldest of its own. `None`: this user has as
+    /// many as one may have.
+    pub(crate) fn take(self: &Arc<Self>, user: u32) -> Option<Seat> {
+        let mut taken = self.taken();
+        if taken.of_users.get(&user).is_some_and(|own| own.len() >= self.of_user_max) {
+            return None;
+        }
+        if taken.count >= self.max {
+            taken.give_up_one();
+        }
+        let lost = Arc::new(Notify::new());
+        let number = taken.next;
+        taken.next += 1;
+        taken.count += 1;
+        taken.of_users.entry(user).or_default().insert(number, Arc::clone(&lost));
+        Some(Seat { places: Arc::clone(self), user, number, lost })
+    }
+
+    /// Takes the oldest place away from the user who has most.
+    pub(crate) fn give_up_one(&self) {
+        self.taken().give_up_one();
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Taken {
+    fn give_up_one(&mut self) {
+        let most = self.of_users.iter().max_by_key(|(_, own)| own.len());
+        let oldest = most.and_then(|(user, own)| Some((*user, *own.keys().next()?)));
+        if let Some(lost) = oldest.and_then(|(user, number)| self.remove(user, number)) {
+            lost.notify_one();
+        }
+    }
+
+    fn remove(&mut self, user: u32, number: u64) -> Option<Arc<Notify>> {
+        let own = self.of_users.get_mut(&user)?;
+        let removed = own.remove(&number)?;
+        self.count -= 1;
+        if own.is_empty() {
+            self.of_users.remove(&user);
+        }
+        Some(removed)
+    }
+}
+
+impl Seat {
+    /// Waits until another user has got this place.
+    pub(crate) async fn lost(&self) {
+        self.lost.notified().await;
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.places.taken().remove(self.user, self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    fn is_lost(seat: &Seat) -> bool {
+        pin!(seat.lost()).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    #[test]
+    fn who_has_most_loses_the_oldest() {
+        let places = Places::new(4, 4);
+        let greedy: Vec<Seat> = (0..3).map(|_| places.take(1).expect("room")).collect();
+        let modest = places.take(2).expect("room");
+        let late = places.take(3).expect("the first makes room");
+        assert!(is_lost(&greedy[0]) && !is_lost(&greedy[1]) && !is_lost(&greedy[2]));
+        assert!(!is_lost(&modest) && !is_lost(&late));
+        drop(greedy);
+        assert_eq!(places.taken().count, 2, "a place that was lost is not given back twice");
+        drop((modest, late));
+        assert!(places.taken().of_users.is_empty(), "a user without places takes no memory");
+    }
+
+    #[test]
+    fn one_user_has_a_limit_of_its_own() {
+        let places = Places::new(4, 2);
+        let own: Vec<Option<Seat>> = (0..3).map(|_| places.take(1)).collect();
+        assert!(own[1].is_some() && own[2].is_none());
+        assert!(places.take(2).is_some());
+    }
+}
