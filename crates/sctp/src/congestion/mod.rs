@@ -10,11 +10,11 @@ mod coupling;
 mod cube;
 mod cubic;
 mod hystart;
-#[cfg(test)]
-mod line;
-#[cfg(test)]
-mod line_tests;
 mod new_reno;
+#[cfg(test)]
+mod test_network;
+#[cfg(test)]
+mod test_network_tests;
 #[cfg(test)]
 mod testing;
 mod window;

@@ -1,5 +1,5 @@
-//! A bottleneck with a drop-tail queue, and senders that ask controllers what to do, packet by packet. The loss recovery
-//! is as plain as can be: what three later packets have overtaken is lost, and sent again as a new packet.
+//! A simulated network for tests of controllers: bottlenecks with drop-tail queues, and senders that ask controllers packet by
+//! packet. Loss recovery is minimal: a packet that three later ones have overtaken is lost, and sent again as a new one.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,11 +18,11 @@ const REORDERING: u32 = 3;
 /// Shortest timeout.
 const TIMEOUT_MIN: Duration = Duration::from_secs(1);
 
-/// What is between the senders and the receivers.
+/// The link between senders and receivers that limits their rate.
 #[derive(Clone, Debug)]
-pub(super) struct Line {
+pub(super) struct Bottleneck {
     pub(super) bits_per_s: u64,
-    /// There and back, without the queue.
+    /// Round-trip time without the queue.
     pub(super) rtt: Duration,
     pub(super) queue_bytes: u64,
     /// Packets of a million that are lost at random.
@@ -32,10 +32,10 @@ pub(super) struct Line {
     pub(super) dropped: u64,
 }
 
-impl Line {
+impl Bottleneck {
     pub(super) fn new(mbit_per_s: u64, rtt_ms: u64, queue_bdp: f64, loss_ppm: u64) -> Self {
         let bdp_bytes = (mbit_per_s * rtt_ms * 125) as f64;
-        Line {
+        Bottleneck {
             bits_per_s: mbit_per_s * 1_000_000,
             rtt: Duration::from_millis(rtt_ms),
             queue_bytes: ((bdp_bytes * queue_bdp) as u64).max(2 * PACKET_BYTES as u64),
@@ -50,7 +50,7 @@ impl Line {
         PACKET_BYTES as u64 * 8_000_000_000 / self.bits_per_s
     }
 
-    /// When the acknowledgement of a packet sent now is back, if it is not lost.
+    /// Returns when the acknowledgement of a packet sent now arrives, unless the packet is lost.
     fn carry(&mut self, now: u64) -> Option<u64> {
         self.random =
             self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -83,8 +83,8 @@ struct Sent {
 /// One sender.
 #[derive(Debug)]
 pub(super) struct Sender {
-    /// The line that it is on, by its number.
-    line: usize,
+    /// Index of its bottleneck.
+    bottleneck: usize,
     pub(super) controller: Box<dyn Controller>,
     sent: VecDeque<Sent>,
     first: u32,
@@ -111,11 +111,11 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    fn new(coupling: Coupling, algorithm: Algorithm, line: usize, starts_at: Duration) -> Self {
+    fn new(coupling: Coupling, algorithm: Algorithm, bottleneck: usize, starts_at: Duration) -> Self {
         let starts_at = starts_at.as_nanos() as u64;
         let cwnd_bytes = initial_window_bytes(PACKET_BYTES, false);
         Sender {
-            line,
+            bottleneck,
             controller: coupling.controller(algorithm, PACKET_BYTES, cwnd_bytes),
             sent: VecDeque::new(),
             first: u32::MAX - 1000,
@@ -164,14 +164,14 @@ impl Sender {
         self.next_send_at
     }
 
-    /// When something is to be done for this sender.
+    /// Returns when this sender must run next.
     fn next_event(&self) -> u64 {
         let ack = self.acks.front().map_or(u64::MAX, |ack| ack.0);
         let timeout = if self.in_flight_bytes > 0 { self.timeout_at } else { u64::MAX };
         ack.min(self.send_at()).min(timeout).max(self.starts_at)
     }
 
-    fn run(&mut self, now: u64, line: &mut Line) {
+    fn run(&mut self, now: u64, bottleneck: &mut Bottleneck) {
         while self.acks.front().is_some_and(|ack| ack.0 <= now) {
             let (_, number) = self.acks.pop_front().expect("there is one");
             self.take_ack(now, number);
@@ -180,7 +180,7 @@ impl Sender {
             self.time_out(now);
         }
         if self.send_at() <= now {
-            self.send_burst(now, line);
+            self.send_burst(now, bottleneck);
         }
         if !self.window_is_open() {
             self.window_limited = true;
@@ -189,19 +189,19 @@ impl Sender {
     }
 
     /// A millisecond's worth of packets, or two.
-    fn send_burst(&mut self, now: u64, line: &mut Line) {
+    fn send_burst(&mut self, now: u64, bottleneck: &mut Bottleneck) {
         let rate = self.controller.pacing_bytes_per_s(self.srtt()).unwrap_or(u64::MAX);
         let quantum = (rate / 1000).clamp(2 * PACKET_BYTES as u64, 65_536) as usize / PACKET_BYTES;
         let mut packets = 0;
         while packets < quantum && self.window_is_open() && self.packets_left != Some(0) {
-            self.send(now, line);
+            self.send(now, bottleneck);
             packets += 1;
         }
         let took = (packets * PACKET_BYTES) as u128 * 1_000_000_000 / u128::from(rate);
         self.next_send_at = now.max(self.next_send_at.saturating_add(took as u64));
     }
 
-    fn send(&mut self, now: u64, line: &mut Line) {
+    fn send(&mut self, now: u64, bottleneck: &mut Bottleneck) {
         if self.in_flight_bytes == 0 {
             self.first_sent_at = now;
             self.delivered_at = now;
@@ -224,7 +224,7 @@ impl Sender {
             app_limited,
         });
         self.controller.on_sent(Time::from_nanos(now), PACKET_BYTES, self.in_flight_bytes, app_limited);
-        if let Some(at) = line.carry(now) {
+        if let Some(at) = bottleneck.carry(now) {
             self.acks.push_back((at, number));
         }
     }
@@ -340,28 +340,28 @@ impl Sender {
     }
 }
 
-/// Lines, and senders that share them.
+/// Bottlenecks, and senders that share them.
 #[derive(Debug)]
-pub(super) struct World {
-    pub(super) lines: Vec<Line>,
+pub(super) struct TestNetwork {
+    pub(super) bottlenecks: Vec<Bottleneck>,
     pub(super) senders: Vec<Sender>,
-    /// So many of the senders, the first, are the paths of one association.
+    /// How many of the senders, from the first, are the paths of one association.
     paths: usize,
     now: u64,
 }
 
-impl World {
+impl TestNetwork {
     /// One sender for each algorithm, each starting so much later than the one before.
-    pub(super) fn new(line: Line, algorithms: &[Algorithm], apart: Duration) -> Self {
+    pub(super) fn new(bottleneck: Bottleneck, algorithms: &[Algorithm], apart: Duration) -> Self {
         let senders = algorithms.iter().zip(0..);
         let senders = senders.map(|(&a, i)| Sender::new(Coupling::None, a, 0, apart * i)).collect();
-        World { lines: vec![line], senders, paths: 0, now: 0 }
+        TestNetwork { bottlenecks: vec![bottleneck], senders, paths: 0, now: 0 }
     }
 
-    /// An association with a path over each of these lines, and after it NewReno by itself on each of those, all starting so
+    /// An association with a path over each of these bottlenecks, and after it NewReno by itself on each of those, all starting so
     /// much later than the one before.
     pub(super) fn coupled(
-        lines: Vec<Line>,
+        bottlenecks: Vec<Bottleneck>,
         coupling: Coupling,
         paths: &[usize],
         others: &[usize],
@@ -369,8 +369,9 @@ impl World {
     ) -> Self {
         let couplings = paths.iter().map(|_| coupling).chain(others.iter().map(|_| Coupling::None));
         let senders = couplings.zip(paths.iter().chain(others)).zip(0..);
-        let senders = senders.map(|((c, &line), i)| Sender::new(c, Algorithm::NewReno, line, apart * i));
-        World { lines, senders: senders.collect(), paths: paths.len(), now: 0 }
+        let senders =
+            senders.map(|((c, &bottleneck), i)| Sender::new(c, Algorithm::NewReno, bottleneck, apart * i));
+        TestNetwork { bottlenecks, senders: senders.collect(), paths: paths.len(), now: 0 }
     }
 
     pub(super) fn run_until(&mut self, time: Duration) {
@@ -385,7 +386,7 @@ impl World {
             self.couple();
             for sender in &mut self.senders {
                 if sender.next_event() <= next {
-                    sender.run(next, &mut self.lines[sender.line]);
+                    sender.run(next, &mut self.bottlenecks[sender.bottleneck]);
                 }
             }
         }
@@ -401,14 +402,14 @@ impl World {
         }
     }
 
-    /// Runs from one time to another and says what part of its line each sender had in between.
+    /// Runs from one time to another. Returns what part of its bottleneck each sender had in between.
     pub(super) fn shares(&mut self, from: Duration, to: Duration) -> Vec<f64> {
         self.run_until(from);
         let before: Vec<u64> = self.senders.iter().map(|s| s.delivered_bytes).collect();
         self.run_until(to);
         let seconds = (to - from).as_secs_f64();
         let share = |(sender, before): (&Sender, u64)| {
-            let line_bytes = self.lines[sender.line].bits_per_s as f64 / 8.0 * seconds;
+            let line_bytes = self.bottlenecks[sender.bottleneck].bits_per_s as f64 / 8.0 * seconds;
             (sender.delivered_bytes - before) as f64 / line_bytes
         };
         self.senders.iter().zip(before).map(share).collect()
