@@ -11,8 +11,8 @@ pub(crate) struct Rto {
     latest: Option<Duration>,
     srtt: Option<Duration>,
     rttvar: Duration,
-    /// When the path came back from a silence, if nothing was measured since.
-    doubted_at: Option<Time>,
+    /// Samples of what left before this time are stale: the path was silent until then, and nothing was measured since.
+    stale_before: Option<Time>,
     rto: Duration,
     /// The longest timeout that there was.
     rto_max: Duration,
@@ -24,7 +24,7 @@ impl Rto {
             latest: None,
             srtt: None,
             rttvar: Duration::ZERO,
-            doubted_at: None,
+            stale_before: None,
             rto: config.initial,
             rto_max: config.initial,
         }
@@ -32,7 +32,7 @@ impl Rto {
 
     /// What was sent at that time was answered; Karn's rule is the caller's.
     pub(crate) fn on_answer(&mut self, now: Time, sent_at: Time, config: &RtoConfig) {
-        if self.doubted_at.is_some_and(|at| sent_at < at) {
+        if self.stale_before.is_some_and(|at| sent_at < at) {
             self.restore(config);
         } else {
             self.measure(now.saturating_since(sent_at), config);
@@ -43,7 +43,7 @@ impl Rto {
     pub(crate) fn measure(&mut self, rtt: Duration, config: &RtoConfig) {
         self.latest = Some(rtt);
         match self.srtt {
-            Some(srtt) if self.doubted_at.is_none() => {
+            Some(srtt) if self.stale_before.is_none() => {
                 let error = srtt.abs_diff(rtt);
                 self.rttvar = self.rttvar * 3 / 4 + error / 4;
                 self.srtt = Some(srtt * 7 / 8 + rtt / 8);
@@ -51,21 +51,21 @@ impl Rto {
             _ => {
                 self.srtt = Some(rtt);
                 self.rttvar = rtt / 2;
-                self.doubted_at = None;
+                self.stale_before = None;
             }
         }
         self.restore(config);
     }
 
-    /// The path was silent and answers again. What left before may have waited for the end of that and says nothing; the
-    /// first measurement of what leaves from now on counts as the first of all.
-    pub(crate) fn doubt(&mut self, now: Time) {
-        self.doubted_at = Some(now);
+    /// Marks what is known as stale, since the path was silent and answers again. What left before may have waited for the
+    /// end of the silence, so its round trip tells nothing; the next measurement counts as the first.
+    pub(crate) fn mark_stale(&mut self, now: Time) {
+        self.stale_before = Some(now);
     }
 
     /// Whether nothing is known that would still hold.
     pub(crate) fn is_unknown(&self) -> bool {
-        self.srtt.is_none() || self.doubted_at.is_some()
+        self.srtt.is_none() || self.stale_before.is_some()
     }
 
     /// Takes back what was doubled.
@@ -147,7 +147,7 @@ mod tests {
         rto.measure(ms(500), &config);
         assert!(!rto.is_unknown());
         let back = Time::ZERO + ms(3000);
-        rto.doubt(back);
+        rto.mark_stale(back);
         rto.on_answer(back + ms(10), Time::ZERO + ms(600), &config);
         assert!(rto.is_unknown());
         assert_eq!((rto.srtt(), rto.current()), (Some(ms(500)), ms(1500)), "what was known holds until then");

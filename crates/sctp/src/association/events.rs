@@ -35,7 +35,7 @@ impl Association {
         change: PathChange,
         reason: PathReason,
     ) {
-        let remote = self.paths[path_id].remote;
+        let remote = self.paths[path_id].remote();
         self.tell(cx, Event::PathChanged { remote, change, reason });
     }
 

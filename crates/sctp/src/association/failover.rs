@@ -30,15 +30,15 @@ impl Association {
     /// Where a SACK goes that carries no data with it: where DATA came from (RFC 9260 §6.4), or elsewhere if nothing that
     /// we send there is answered.
     pub(super) fn sack_path(&self) -> usize {
-        match self.paths[self.reply_path].state {
+        match self.paths[self.reply_path].state() {
             PathState::Active | PathState::Unconfirmed => self.reply_path,
             PathState::Suspected | PathState::PotentiallyFailed | PathState::Inactive => self.data_path(),
         }
     }
 
-    /// When a path has been silent for too long, if data could go elsewhere.
+    /// Returns when a path has been silent for too long, if data could take another one.
     #[inline]
-    pub(super) fn suspicion_at(&self, path_id: usize) -> Option<Time> {
+    pub(super) fn path_failure_at(&self, path_id: usize) -> Option<Time> {
         if self.paths.len() < 2 || !self.config.path_suspicion || !self.paths[path_id].takes_data() {
             return None;
         }
@@ -53,34 +53,32 @@ impl Association {
         self.paths[path_id].silent_at(self.config.sack_delay)
     }
 
-    /// When the next path has been silent for too long.
+    /// Returns when the next path has been silent for too long.
     #[inline]
-    pub(super) fn next_suspicion(&self) -> Option<Time> {
+    pub(super) fn next_path_failure(&self) -> Option<Time> {
         if self.paths.len() < 2 {
             return None;
         }
-        (0..self.paths.len()).filter_map(|path_id| self.suspicion_at(path_id)).min()
+        (0..self.paths.len()).filter_map(|path_id| self.path_failure_at(path_id)).min()
     }
 
-    /// A path seems to have been silent for too long. What it is still to answer is looked for only now.
+    /// A path seems to have been silent for too long. Only now are packets searched for one that is unanswered.
     pub(super) fn handle_silence<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
         let path = &mut self.paths[path_id];
-        path.unanswered = self.outbound.first_in_flight(path, path_id);
-        if self.suspicion_at(path_id).is_some_and(|at| at <= cx.now) {
-            self.paths[path_id].state = PathState::Suspected;
-            self.doubt_path(cx, path_id);
+        path.set_unanswered(self.outbound.first_in_flight(path, path_id));
+        if self.path_failure_at(path_id).is_some_and(|at| at <= cx.now) {
+            self.paths[path_id].set_state(PathState::Suspected);
+            self.avoid_path(cx, path_id);
         }
     }
 
-    /// Data leaves a path, which is asked for a sign of life at once and often.
-    fn doubt_path<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
+    /// Moves data from a path that fell silent to others, and probes it at once and often.
+    fn avoid_path<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
         let path = &mut self.paths[path_id];
-        let delivered_bytes = (path.in_flight_bytes > 0).then(|| path.delivery.delivered_bytes());
-        if path.suspicion.begin(cx.now, delivered_bytes) {
-            path.counts.suspicions += 1;
+        if path.on_silence(cx.now) {
             self.outbound.give_back(path, path_id);
-            path.doubt_mtu();
-            path.heartbeat_at = Some(cx.now);
+            path.suspect_mtu();
+            path.schedule_heartbeat(Some(cx.now));
         }
     }
 
@@ -88,16 +86,16 @@ impl Association {
     pub(super) fn count_error<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
         // A peer that has not had our cookie would answer a HEARTBEAT with ABORT.
         let set_up = self.is_set_up();
-        let alone = self.others(path_id).all(|other| self.paths[other].state == PathState::Unconfirmed);
+        let alone = self.others(path_id).all(|other| self.paths[other].state() == PathState::Unconfirmed);
         let path = &mut self.paths[path_id];
-        path.errors += 1;
-        if path.state.is_usable() {
-            if path.errors > path.settings.retries_max {
-                path.state = PathState::Inactive;
+        path.count_error();
+        if path.state().is_usable() {
+            if path.retries_exceeded() {
+                path.set_state(PathState::Inactive);
                 self.tell_path(cx, path_id, PathChange::Unreachable, PathReason::Unanswered);
-            } else if path.errors > path.settings.potentially_failed_retries_max && !alone && set_up {
-                path.state = PathState::PotentiallyFailed;
-                self.doubt_path(cx, path_id);
+            } else if path.potentially_failed_retries_exceeded() && !alone && set_up {
+                path.set_state(PathState::PotentiallyFailed);
+                self.avoid_path(cx, path_id);
             }
         }
         if self.errors > self.config.association_retries_max {
@@ -113,7 +111,7 @@ impl Association {
         path_id: usize,
         sent_at: Option<Time>,
     ) {
-        match (self.paths[path_id].state, sent_at) {
+        match (self.paths[path_id].state(), sent_at) {
             // RFC 9260 §8.2.
             (PathState::Inactive, _) => self.path_answered(cx, path_id, cx.now, PathReason::Acknowledged),
             // RFC 7829 §5.1: not by what was sent again.
@@ -135,13 +133,7 @@ impl Association {
         if !self.paths[path_id].takes_data() {
             self.give_back_tries(path_id, asked_at);
         }
-        let path = &mut self.paths[path_id];
-        path.errors = 0;
-        path.counts.suspicions_mistaken += u64::from(path.suspicion.end(cx.now, asked_at));
-        let old = std::mem::replace(&mut path.state, PathState::Active);
-        if !matches!(old, PathState::Unconfirmed | PathState::Active) {
-            path.rto.doubt(cx.now);
-        }
+        let old = self.paths[path_id].on_answer(cx.now, asked_at);
         self.paths_changed |= old == PathState::Unconfirmed;
         match old {
             PathState::Unconfirmed => self.tell_path(cx, path_id, PathChange::Confirmed, reason),
@@ -155,8 +147,8 @@ impl Association {
     /// them; it need not wait for their timers.
     fn give_back_tries(&mut self, answered: usize, asked_at: Time) {
         for (id, path) in self.paths.iter_mut().enumerate() {
-            let in_vain = id != answered || path.last_sent_at < asked_at;
-            if !path.takes_data() && path.in_flight_bytes > 0 && in_vain {
+            let in_vain = id != answered || path.last_sent_at() < asked_at;
+            if !path.takes_data() && path.in_flight_bytes() > 0 && in_vain {
                 self.outbound.give_back(path, id);
             }
         }

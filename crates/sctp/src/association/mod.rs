@@ -148,8 +148,8 @@ pub(crate) struct Association {
     paths: Vec<Path>,
     /// Where new data goes.
     primary: usize,
-    /// Where goes what T3 gave up, for as long as some of that waits.
-    detour: Option<usize>,
+    /// The path that retransmissions take after T3 expired, while any of them waits.
+    retransmit_path: Option<usize>,
     /// Where the last DATA came from, and SACKs go.
     reply_path: usize,
     outbound: Outbound,
@@ -216,7 +216,7 @@ impl Association {
             state,
             paths,
             primary: 0,
-            detour: None,
+            retransmit_path: None,
             reply_path: 0,
             outbound,
             inbound: None,
@@ -265,7 +265,7 @@ impl Association {
         if !self.local.listed().is_empty() {
             return self.local.listed().to_vec();
         }
-        let mut in_use: Vec<IpAddr> = self.paths.iter().filter_map(|path| path.local).collect();
+        let mut in_use: Vec<IpAddr> = self.paths.iter().filter_map(Path::local).collect();
         in_use.sort_unstable();
         in_use.dedup();
         in_use
@@ -285,12 +285,12 @@ impl Association {
     }
 
     pub(crate) fn remotes(&self) -> impl Iterator<Item = SocketAddr> + '_ {
-        self.paths.iter().map(|p| p.remote)
+        self.paths.iter().map(Path::remote)
     }
 
     /// Those that are known to be the peer's (RFC 9260 §5.4).
     pub(crate) fn confirmed_remotes(&self) -> impl Iterator<Item = SocketAddr> + '_ {
-        self.paths.iter().filter(|path| path.state != PathState::Unconfirmed).map(|path| path.remote)
+        self.paths.iter().filter(|path| path.state() != PathState::Unconfirmed).map(Path::remote)
     }
 
     /// Checks every counter against a recount; for tests.
@@ -301,7 +301,7 @@ impl Association {
 
     #[cfg(feature = "testing")]
     pub(crate) fn remembered_packets(&self) -> usize {
-        self.paths.iter().map(|path| path.sent.len()).sum()
+        self.paths.iter().map(Path::remembered_packets).sum()
     }
 
     #[inline]
@@ -397,19 +397,19 @@ impl Association {
             return false;
         }
         let path = &self.paths[self.next_data_path()];
-        if path.tail.is_due() {
+        if path.tail_loss_probe_is_due() {
             return self.outbound.may_send(path);
         }
         if !self.outbound.has_waiting() {
             return false;
         }
-        if path.in_flight_bytes == 0 || self.outbound.has_lost() || self.config.nodelay {
+        if path.in_flight_bytes() == 0 || self.outbound.has_lost() || self.config.nodelay {
             return self.outbound.may_send(path);
         }
         let paced = path.batch_bytes().unwrap_or(usize::MAX);
         let window = path.window_bytes().min(self.outbound.peer_window_bytes());
         let batch = limits.bytes_max.min(window).min(paced);
-        self.outbound.pending_wire_bytes() >= batch.max(path.mtu_bytes) && self.outbound.may_send(path)
+        self.outbound.pending_wire_bytes() >= batch.max(path.mtu_bytes()) && self.outbound.may_send(path)
     }
 
     /// Whether anything could leave now, however little.
@@ -443,7 +443,7 @@ impl Association {
     ) -> Result<(), PrimaryError> {
         let path_id = self.path_at(address)?;
         // RFC 9260 §5.4: no data goes to an address that is not confirmed.
-        if self.paths[path_id].state == PathState::Unconfirmed {
+        if self.paths[path_id].state() == PathState::Unconfirmed {
             return Err(PrimaryError::Unconfirmed { address });
         }
         self.primary = path_id;
@@ -452,7 +452,7 @@ impl Association {
     }
 
     fn path_of(&self, remote: SocketAddr) -> Option<usize> {
-        self.paths.iter().position(|p| p.remote.ip() == remote.ip())
+        self.paths.iter().position(|p| p.remote().ip() == remote.ip())
     }
 
     fn push_control(&mut self, bytes: Vec<u8>, path: Option<usize>) {
@@ -502,7 +502,7 @@ impl Association {
     /// Where the peer is to be told of the end, whatever else holds: address and our own.
     pub(crate) fn way_back(&self) -> Option<(SocketAddr, Option<IpAddr>)> {
         let path = self.paths.get(self.primary).or(self.paths.first())?;
-        Some((path.remote, path.local))
+        Some((path.remote(), path.local()))
     }
 
     /// The packet that a closed association still owes its peer: ABORT or SHUTDOWN COMPLETE.
@@ -518,8 +518,9 @@ impl Association {
         if self.identity.peer_tag == 0 {
             return None;
         }
-        let mut reply =
-            Reply::new(path.remote, path.local, &header, checksum, |out| out.extend_from_slice(&chunk.bytes));
+        let mut reply = Reply::new(path.remote(), path.local(), &header, checksum, |out| {
+            out.extend_from_slice(&chunk.bytes)
+        });
         reply.dscp = self.dscp(path_id);
         if let Some(tracer) = &mut self.trace {
             tracer.last_words(path_id, &reply.packet);

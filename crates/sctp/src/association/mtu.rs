@@ -10,6 +10,7 @@ use sctp_wire::chunk::{DATA_HEADER_BYTES, Heartbeat, Pad};
 use sctp_wire::packet::{self, HEADER_BYTES, Header};
 
 use super::{Association, BatchRules, State};
+use crate::path::Path;
 use crate::path_state::PathState;
 use crate::time::Time;
 use crate::trace::Probe;
@@ -23,13 +24,12 @@ impl Association {
     /// the next one.
     #[inline]
     pub(super) fn note_packet_length(&mut self, now: Time, path_id: usize, bytes: usize) {
-        if bytes + FULL_LACKS_BYTES <= self.paths[path_id].mtu_bytes {
+        if bytes + FULL_LACKS_BYTES <= self.paths[path_id].mtu_bytes() {
             return;
         }
         for path in &mut self.paths {
-            if path.state == PathState::Active {
-                path.discovery.on_full_packet(now);
-                self.probes_mtu |= path.discovery.is_due();
+            if path.state() == PathState::Active {
+                self.probes_mtu |= path.on_full_packet(now);
             }
         }
     }
@@ -43,7 +43,7 @@ impl Association {
         random: &mut ChaCha12Rng,
         buffer: &mut TransmitBuffer,
     ) -> Option<Transmit> {
-        let path_id = self.paths.iter().position(|path| path.discovery.is_due());
+        let path_id = self.paths.iter().position(Path::mtu_probe_is_due);
         let Some(path_id) = path_id.filter(|_| self.probes_mtu) else {
             self.probes_mtu = false;
             return None;
@@ -51,13 +51,13 @@ impl Association {
         let path = &mut self.paths[path_id];
         // Any other peer has said its last, and one that has forgotten us would answer with ABORT.
         let may = matches!(self.state, State::Established | State::ShutdownPending | State::ShutdownReceived);
-        if !may || path.state != PathState::Active {
-            path.discovery.put_off();
+        if !may || path.state() != PathState::Active {
+            path.put_off_mtu_probe();
             self.probes_mtu = false;
             return None;
         }
         let nonce = random.next_u64();
-        let bytes = path.discovery.take_probe(now, nonce, path.next_packet(), path.rto.current())?;
+        let bytes = path.take_mtu_probe(now, nonce)?;
         buffer.begin_packet();
         let header = Header {
             source_port: self.identity.local_port,
@@ -72,9 +72,9 @@ impl Association {
         buffer.end_packet(rules.checksum);
         self.statistics.packets_sent += 1;
         self.statistics.control_chunks_sent += 1;
-        path.counts.packets_sent += 1;
-        path.notes.probe(now, Probe::PathMtu);
-        let (remote, local) = (path.remote, path.local);
+        path.on_packet_sent();
+        path.note_probe(now, Probe::PathMtu);
+        let (remote, local) = (path.remote(), path.local());
         if let Some(tracer) = &mut self.trace {
             tracer.packet_sent(now, path_id, None, 0, buffer.last_packet());
         }
@@ -92,9 +92,8 @@ impl Association {
     /// A HEARTBEAT ACK came. If it answers a probe of a length, this is when that had left.
     pub(super) fn handle_mtu_probe_ack(&mut self, now: Time, path_id: usize, info: &[u8]) -> Option<Time> {
         let path = &mut self.paths[path_id];
-        let sent_at = path.discovery.on_answer(now, info)?;
-        path.set_mtu(path.discovery.size_bytes());
-        self.probes_mtu |= path.discovery.is_due();
+        let sent_at = path.on_mtu_probe_acked(now, info)?;
+        self.probes_mtu |= path.mtu_probe_is_due();
         Some(sent_at)
     }
 
@@ -103,14 +102,11 @@ impl Association {
     pub(crate) fn handle_too_big(&mut self, now: Time, remote: SocketAddr, mtu_bytes: usize) -> bool {
         let Some(path_id) = self.path_of(remote) else { return false };
         let path = &mut self.paths[path_id];
-        if !path.discovery.on_too_big(now, mtu_bytes) {
-            return false;
-        }
-        if path.discovery.size_bytes() < path.mtu_bytes {
-            path.set_mtu(path.discovery.size_bytes());
+        let Some(shorter) = path.on_packet_too_big(now, mtu_bytes) else { return false };
+        if shorter {
             self.outbound.lose_long_packets(path, path_id);
         }
-        self.probes_mtu |= path.discovery.is_due();
+        self.probes_mtu |= path.mtu_probe_is_due();
         true
     }
 
@@ -118,8 +114,9 @@ impl Association {
     /// other (RFC 9260 §7.3, AMDCS). Paths that take no data do not count: what they take, they find out when they do.
     pub(super) fn fragmentation_point_bytes(&self) -> usize {
         let in_use = self.paths.iter().filter(|path| path.takes_data());
-        let narrowest = in_use.map(|path| path.mtu_bytes).min();
-        let fits = narrowest.unwrap_or(self.paths[self.primary].mtu_bytes) - HEADER_BYTES - DATA_HEADER_BYTES;
+        let narrowest = in_use.map(Path::mtu_bytes).min();
+        let fits =
+            narrowest.unwrap_or(self.paths[self.primary].mtu_bytes()) - HEADER_BYTES - DATA_HEADER_BYTES;
         self.config.fragment_bytes_max.map_or(fits, |bytes| fits.min(bytes))
     }
 }

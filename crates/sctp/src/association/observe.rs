@@ -36,7 +36,7 @@ impl Association {
     }
 
     pub(crate) fn statistics(&self) -> Statistics {
-        let longest = self.paths.iter().max_by_key(|path| path.rto.longest());
+        let longest = self.paths.iter().max_by_key(|path| path.rto().longest());
         Statistics {
             version: STATISTICS_VERSION,
             state: self.state.name(),
@@ -48,8 +48,8 @@ impl Association {
             nr_sack: self.extensions.nr_sack,
             errors: self.errors,
             retries_max: self.config.association_retries_max,
-            rto_max: longest.map_or_else(Default::default, |path| path.rto.longest()),
-            rto_max_path: longest.map(|path| path.remote),
+            rto_max: longest.map_or_else(Default::default, |path| path.rto().longest()),
+            rto_max_path: longest.map(Path::remote),
             outstanding_bytes: self.outbound.in_flight_payload_bytes() as u64,
             outstanding_chunks: self.outbound.outstanding_chunks() as u64,
             send_buffered_bytes: self.outbound.buffered_bytes() as u64,
@@ -101,7 +101,7 @@ impl Association {
     #[cold]
     fn compare(&mut self, now: Time, tracer: &mut Tracer) {
         for (id, path) in self.paths.iter_mut().enumerate() {
-            tracer.take_notes(id, &mut path.notes);
+            tracer.take_notes(id, path.notes_mut());
         }
         let paths: SmallVec<[PathView; 2]> = self.paths.iter().map(|path| self.view(path)).collect();
         let cumulative_tsn = self.outbound.cumulative_tsn().0;
@@ -111,8 +111,8 @@ impl Association {
     fn view(&self, path: &Path) -> PathView {
         let statistics = path.statistics();
         PathView {
-            remote: path.remote,
-            state: path.state,
+            remote: path.remote(),
+            state: path.state(),
             in_recovery: path.in_recovery(),
             delivered_bytes: statistics.delivered_bytes,
             metrics: Metrics {

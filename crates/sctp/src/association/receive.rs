@@ -12,7 +12,6 @@ use sctp_wire::{Packet, Tsn};
 
 use super::causes::{abort_chunk, reports_stale_cookie};
 use super::{Association, Context, Seen, State};
-use crate::congestion::Signal;
 use crate::ecn;
 use crate::error::CloseReason;
 use crate::event::{Event, Host};
@@ -55,13 +54,9 @@ impl Association {
             tracer.packet_received(cx.now, path_id, packet);
         }
         let path = &mut self.paths[path_id];
-        path.counts.packets_received += 1;
+        path.on_received(local);
         // RFC 6951 §5.4: the peer's encapsulation port is the one that its packets come from.
-        if path.remote.port() != remote.port() {
-            path.remote.set_port(remote.port());
-            self.paths_changed = true;
-        }
-        path.local = local.or(path.local);
+        self.paths_changed |= path.set_remote_port(remote.port());
         for raw in packet.chunks() {
             let Ok(raw) = raw else { break };
             if raw.kind == Data::KIND {
@@ -77,11 +72,11 @@ impl Association {
             self.note_mark(packet);
         }
         // An INIT ACK may just have taken away the path that it came on.
-        let delay = self.paths.get(path_id).map_or(self.config.sack_delay, |path| path.settings.sack_delay);
+        let delay = self.paths.get(path_id).map_or(self.config.sack_delay, |path| path.settings().sack_delay);
         let rtt = if self.extensions.multipath {
             self.longest_rtt()
         } else {
-            self.paths.get(path_id).and_then(|path| path.rto.srtt())
+            self.paths.get(path_id).and_then(|path| path.rto().srtt())
         };
         let had_data = self.inbound.as_mut().is_some_and(|inbound| inbound.end_packet(cx.now, delay, rtt));
         if had_data {
@@ -154,7 +149,7 @@ impl Association {
                         cum_tsn: sack.cum_tsn,
                         window_bytes: sack.a_rwnd as usize,
                         gaps: Some(ascending(sack.gap_blocks())),
-                        promised: None,
+                        nr_gaps: None,
                         duplicates: sack.duplicates(),
                     };
                     self.handle_sack(cx, report, sack.gap_blocks().len());
@@ -168,7 +163,7 @@ impl Association {
                         cum_tsn: sack.cum_tsn,
                         window_bytes: sack.a_rwnd as usize,
                         gaps: Some(ascending(sack.gap_blocks())),
-                        promised: Some(ascending(sack.nr_gap_blocks())),
+                        nr_gaps: Some(ascending(sack.nr_gap_blocks())),
                         duplicates: sack.duplicates(),
                     };
                     self.handle_sack(cx, report, sack.gap_blocks().len() + sack.nr_gap_blocks().len());
@@ -176,7 +171,7 @@ impl Association {
                 _ => self.discard_chunk(),
             },
             InitAck::KIND => {
-                let remote = self.paths[path_id].remote;
+                let remote = self.paths[path_id].remote();
                 // It has the fields of an INIT (RFC 9260 §3.3.3).
                 match Init::parse(raw) {
                     Ok(ack) => self.handle_init_ack(cx, remote, &ack),
@@ -250,13 +245,8 @@ impl Association {
             return;
         }
         let path_id = self.outbound.path_of(lowest).unwrap_or(self.data_path());
-        let path = &mut self.paths[path_id];
-        // Once for all that was outstanding, as for a loss.
-        if !path.in_recovery() && lowest >= path.exit_tsn {
-            self.statistics.ecn_reductions += 1;
-            path.doubt.end();
-            path.enter_recovery(now, Signal::Ecn, path.in_flight_bytes, next);
-        }
+        let reduces = self.paths[path_id].on_congestion_marks(now, lowest, next);
+        self.statistics.ecn_reductions += u64::from(reduces);
         self.push_control(ecn::answer(echo.lowest_tsn), None);
     }
 
@@ -270,7 +260,7 @@ impl Association {
             return self.discard_chunk();
         }
         if !self.outbound.has_lost() {
-            self.detour = None;
+            self.retransmit_path = None;
         }
         self.statistics.sacks_received += 1;
         self.statistics.gaps_received += gaps as u64;

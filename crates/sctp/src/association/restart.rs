@@ -36,7 +36,7 @@ impl Association {
             Path::new(remote, self.local.source(remote.ip(), hints, local), hints, &self.config)
         };
         self.paths = remotes.iter().map(path).collect();
-        (self.primary, self.reply_path, self.detour, self.paths_changed) = (0, 0, None, true);
+        (self.primary, self.reply_path, self.retransmit_path, self.paths_changed) = (0, 0, None, true);
         self.outbound = Outbound::new(Tsn(cookie.local_initial_tsn), &self.config);
         self.establish_from_cookie(cx, cookie, from);
         self.hold_window(withheld_bytes);

@@ -41,7 +41,7 @@ impl Association {
     /// (RFC 9260 §6.4).
     #[inline]
     fn single_path(&self) -> usize {
-        if let Some(path_id) = self.detour
+        if let Some(path_id) = self.retransmit_path
             && self.outbound.has_lost()
             && self.paths[path_id].takes_data()
         {
@@ -59,11 +59,13 @@ impl Association {
     fn earliest_path(&self) -> Option<usize> {
         let (fastest, fast) = self.usable().min_by_key(delay)?;
         let open = self.usable().filter(|(_, path)| self.outbound.may_send(path));
-        // A probe of the tail is owed to its own path.
-        let earliest = open.min_by_key(|entry| (!entry.1.tail.is_due(), delay(entry)));
+        // A tail loss probe takes the path that it probes.
+        let earliest = open.min_by_key(|entry| (!entry.1.tail_loss_probe_is_due(), delay(entry)));
         match earliest {
             Some((open, slow))
-                if open == fastest || slow.tail.is_due() || self.outbound.is_worth_slower(slow, fast) =>
+                if open == fastest
+                    || slow.tail_loss_probe_is_due()
+                    || self.outbound.is_worth_slower(slow, fast) =>
             {
                 Some(open)
             }
@@ -83,23 +85,22 @@ impl Association {
         if slow_id == fastest || !self.outbound.leaves_room(fast) {
             return;
         }
-        let (room_bytes, fast_rtt) = (fast.window_bytes(), fast.rto.srtt());
+        let (room_bytes, fast_rtt) = (fast.window_bytes(), fast.rto().srtt());
         let slow = &mut self.paths[slow_id];
-        let (Some(slow_rtt), Some(fast_rtt)) = (slow.rto.srtt(), fast_rtt) else { return };
-        let patience = slow.rto.unbounded().max(slow_rtt * 5 / 4);
+        let (Some(slow_rtt), Some(fast_rtt)) = (slow.rto().srtt(), fast_rtt) else { return };
+        let patience = slow.rto().unbounded().max(slow_rtt * 5 / 4);
         let mut number = head;
         let mut moved_bytes = 0;
         while let Some(packet) = slow.sent_packet(number)
-            && moved_bytes + slow.mtu_bytes <= room_bytes
+            && moved_bytes + slow.mtu_bytes() <= room_bytes
         {
             let age = now.saturating_since(packet.sent_at);
             let seems_lost = number == head && age >= patience;
             if !seems_lost && age + fast_rtt * 2 > slow_rtt {
                 break;
             }
-            let before = slow.in_flight_bytes;
-            self.outbound.overtake(now, slow, slow_id, number, seems_lost, &mut self.statistics);
-            moved_bytes += before - slow.in_flight_bytes;
+            moved_bytes +=
+                self.outbound.overtake(now, (slow, slow_id), number, seems_lost, &mut self.statistics);
             number = number.wrapping_add(1);
         }
     }
@@ -108,7 +109,7 @@ impl Association {
     /// acknowledges.
     #[inline]
     pub(super) fn note_reply_path(&mut self, path_id: usize) {
-        let srtt = |path_id: usize| self.paths.get(path_id).and_then(|path| path.rto.srtt());
+        let srtt = |path_id: usize| self.paths.get(path_id).and_then(|path| path.rto().srtt());
         let slower = self.extensions.multipath
             && path_id != self.reply_path
             && self.inbound.as_ref().is_some_and(Inbound::ack_waits)
@@ -120,10 +121,10 @@ impl Association {
 
     /// The longest round trip among the paths that data may come on. What comes on faster ones waits for it.
     pub(super) fn longest_rtt(&self) -> Option<Duration> {
-        self.paths.iter().filter(|path| path.takes_data()).filter_map(|path| path.rto.srtt()).max()
+        self.paths.iter().filter(|path| path.takes_data()).filter_map(|path| path.rto().srtt()).max()
     }
 }
 
 fn delay(&(_, path): &(usize, &Path)) -> Duration {
-    path.rto.srtt().unwrap_or(Duration::MAX)
+    path.rto().srtt().unwrap_or(Duration::MAX)
 }

@@ -7,7 +7,6 @@ use super::{Association, Context, State};
 use crate::config::{AssociationConfig, HEARTBEAT_INTERVAL, PathOptions};
 use crate::error::PrimaryError;
 use crate::event::{Event, Host};
-use crate::path::Path;
 use crate::path_state::PathState;
 
 impl Association {
@@ -41,7 +40,7 @@ impl Association {
             inbound.set_config(&new);
         }
         for path in &mut self.paths {
-            path.rto.change_limits(&old.rto, &new.rto);
+            path.rto_mut().change_limits(&old.rto, &new.rto);
         }
         let changes = changes(&old, &new);
         let codepoints = self.codepoints();
@@ -55,8 +54,7 @@ impl Association {
         let packets_max = self.config.burst_packets_max;
         if packets_max != before {
             for path in &mut self.paths {
-                path.settings.burst_packets_max = packets_max;
-                path.begin_burst();
+                path.set_burst(packets_max);
             }
         }
     }
@@ -81,7 +79,7 @@ impl Association {
     /// The path to an address of the peer.
     pub(crate) fn path_at(&self, address: IpAddr) -> Result<usize, PrimaryError> {
         let address = address.to_canonical();
-        let path_id = self.paths.iter().position(|path| path.remote.ip().to_canonical() == address);
+        let path_id = self.paths.iter().position(|path| path.remote().ip().to_canonical() == address);
         path_id.ok_or(PrimaryError::NoSuchPath { address })
     }
 
@@ -101,7 +99,7 @@ impl Association {
     /// The codepoint of what leaves on a path.
     #[inline]
     pub(super) fn dscp(&self, path_id: usize) -> u8 {
-        self.paths[path_id].settings.dscp.unwrap_or(self.config.dscp)
+        self.paths[path_id].settings().dscp.unwrap_or(self.config.dscp)
     }
 
     fn change_paths<H: Host + ?Sized>(
@@ -112,7 +110,7 @@ impl Association {
     ) {
         for path_id in 0..self.paths.len() {
             if only.is_none_or(|only| only == path_id) {
-                change_path(&mut self.paths[path_id], options);
+                self.paths[path_id].set_options(options);
                 self.change_port(path_id, options);
                 self.change_heartbeats(cx, path_id, options);
             }
@@ -121,7 +119,7 @@ impl Association {
 
     fn change_port(&mut self, path_id: usize, options: &PathOptions) {
         if let Some(port) = options.udp_port {
-            self.paths[path_id].remote.set_port(port);
+            self.paths[path_id].set_remote_port(port);
             self.paths_changed = true;
         }
     }
@@ -140,14 +138,14 @@ impl Association {
         }
         let path = &mut self.paths[path_id];
         if options.heartbeat_now {
-            path.heartbeat_at = None;
+            path.schedule_heartbeat(None);
             let heartbeat = self.heartbeat(cx, path_id);
             return self.push_control(heartbeat, Some(path_id));
         }
         // One that is not yet known, or has just failed, is probed whatever was set.
-        let settled = matches!(path.state, PathState::Active | PathState::Inactive);
+        let settled = matches!(path.state(), PathState::Active | PathState::Inactive);
         let changed = options.heartbeats.is_some() || options.heartbeat_interval.is_some();
-        if settled && changed && path.answer_by.is_none() {
+        if settled && changed && path.answer_by().is_none() {
             self.schedule_heartbeat(cx, path_id);
         }
     }
@@ -191,21 +189,4 @@ fn take_defaults(config: &mut AssociationConfig, options: &PathOptions) {
     config.path_mtu_discovery = mtu_discovery.unwrap_or(config.path_mtu_discovery);
     config.sack_delay = sack_delay.unwrap_or(config.sack_delay);
     config.dscp = dscp.unwrap_or(config.dscp);
-}
-
-fn change_path(path: &mut Path, options: &PathOptions) {
-    let settings = &mut path.settings;
-    settings.heartbeats = options.heartbeats.unwrap_or(settings.heartbeats);
-    settings.heartbeat_interval = options.heartbeat_interval.unwrap_or(settings.heartbeat_interval);
-    settings.retries_max = options.retries_max.unwrap_or(settings.retries_max);
-    settings.potentially_failed_retries_max =
-        options.potentially_failed_retries_max.unwrap_or(settings.potentially_failed_retries_max);
-    settings.sack_delay = options.sack_delay.unwrap_or(settings.sack_delay);
-    settings.dscp = options.dscp.or(settings.dscp);
-    let discovers = path.discovery.is_enabled();
-    let discovery = options.mtu_discovery.unwrap_or(discovers);
-    if discovery != discovers || (!discovery && options.mtu_bytes.is_some()) {
-        path.discovery.set_enabled(discovery, options.mtu_bytes);
-        path.set_mtu(path.discovery.size_bytes());
-    }
 }

@@ -48,7 +48,7 @@ impl Association {
         let mut paths: Vec<Path> = remotes.iter().map(path).collect();
         // RFC 9260 §5.4, 1: what the user names is confirmed.
         for path in &mut paths {
-            path.state = PathState::Active;
+            path.set_state(PathState::Active);
         }
         let rto = config.rto.initial;
         let t1 = Retry { at: now + rto, attempts: 0, rto };
@@ -59,7 +59,7 @@ impl Association {
 
     fn push_init(&mut self) {
         let mut parameters = Vec::new();
-        let to = self.paths[self.primary].remote.ip();
+        let to = self.paths[self.primary].remote().ip();
         write_init_parameters(&self.config, to, &self.local, self.cookie_increment, &mut parameters);
         let mut bytes = Vec::new();
         Init {
@@ -120,7 +120,7 @@ impl Association {
     /// waits before it repeats itself may be the answer to an earlier packet (RFC 9260 §6.3.1 C5).
     fn measure_handshake(&mut self, rtt: Duration) {
         if rtt < self.config.rto.initial {
-            self.paths[self.primary].rto.measure(rtt, &self.config.rto);
+            self.paths[self.primary].rto_mut().measure(rtt, &self.config.rto);
         }
     }
 
@@ -132,7 +132,7 @@ impl Association {
         remote: SocketAddr,
     ) -> bool {
         if !self.is_set_up() {
-            if let Some(path) = self.path_of(remote).filter(|&p| self.paths[p].state == PathState::Active) {
+            if let Some(path) = self.path_of(remote).filter(|&p| self.paths[p].state() == PathState::Active) {
                 self.primary = path;
             }
             // The peer sends from all of these, and we know only those that the user has named.
@@ -164,7 +164,7 @@ impl Association {
         let mut bytes = Vec::new();
         CookieAck.write(&mut bytes);
         if let Some(path_id) =
-            path.filter(|&p| self.paths[p].state == PathState::Unconfirmed && p != self.primary)
+            path.filter(|&p| self.paths[p].state() == PathState::Unconfirmed && p != self.primary)
         {
             bytes.extend(self.heartbeat(cx, path_id));
         }
@@ -215,7 +215,7 @@ impl Association {
         self.errors = 0;
         // RFC 9260 §5.4: the address that the handshake used is confirmed, the others are probed.
         let primary = self.primary;
-        self.paths[primary].state = PathState::Active;
+        self.paths[primary].set_state(PathState::Active);
         self.outbound.set_multipath(self.paths.len() > 1 && self.wants_multipath());
         if let Some(inbound) = &mut self.inbound {
             let ways = self.paths.len().max(self.local.listed().len());
@@ -227,7 +227,7 @@ impl Association {
     /// Paths that stay on this host share what limits them, the processor: there a second one carries no more, and what comes
     /// in another order costs more.
     fn wants_multipath(&self) -> bool {
-        let leaves_host = || self.paths.iter().any(|path| path.in_flight_limit_bytes.is_none());
+        let leaves_host = || !self.paths.iter().all(Path::stays_on_host);
         match self.config.multipath {
             Multipath::Off => false,
             Multipath::Agreed => self.extensions.multipath && leaves_host(),
@@ -281,7 +281,7 @@ impl Association {
         let addresses = peer.reachable_at(remote.ip(), &self.local, ignored);
         self.take_addresses(cx, &addresses);
         self.control.clear();
-        let rto = self.paths[self.primary].rto.current();
+        let rto = self.paths[self.primary].rto().current();
         let t1 = Retry { at: cx.now + rto, attempts: self.setup_attempts(), rto };
         let echo_bytes = HEADER_BYTES + CookieEcho { cookie: &cookie }.wire_bytes();
         self.state = State::CookieEchoed { t1, cookie };
@@ -290,7 +290,7 @@ impl Association {
             let cause = UnrecognizedParameters { parameters: Parameters::new(&peer.unrecognized) };
             let chunk = error_chunk(&Cause::UnrecognizedParameters(cause));
             // RFC 9260 §3.2.2: with the cookie, or only after it was answered; then it would not be worth its packet.
-            if echo_bytes + chunk.len() <= self.paths[self.primary].mtu_bytes {
+            if echo_bytes + chunk.len() <= self.paths[self.primary].mtu_bytes() {
                 self.push_control(chunk, None);
             }
         }
@@ -299,11 +299,11 @@ impl Association {
     /// The peer's addresses are those that its INIT ACK lists and the one that it came from (RFC 9260 §5.1.2 A and C).
     /// Others that the user had named are no paths.
     fn take_addresses<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, addresses: &[IpAddr]) {
-        let first = self.paths[self.primary].remote;
-        let handshake = self.paths[self.primary].local;
+        let first = self.paths[self.primary].remote();
+        let handshake = self.paths[self.primary].local();
         // What is outstanding since an earlier cookie knows its path by number.
-        if self.statistics.data_chunks_sent == 0 {
-            self.paths.retain(|path| path.remote == first || addresses.contains(&path.remote.ip()));
+        if self.outbound.is_unsent_since(Tsn(self.identity.local_initial_tsn)) {
+            self.paths.retain(|path| path.remote() == first || addresses.contains(&path.remote().ip()));
             self.primary = self.path_of(first).unwrap_or(0);
             self.reply_path = self.primary;
             self.paths_changed = true;
@@ -423,7 +423,7 @@ impl Association {
             // RFC 9260 §5.1: all addresses of the peer, as far as they are known to be the peer's (§5.4).
             let count = self.paths.len();
             let others = (1..=count).map(|n| (self.primary + n) % count);
-            let next = others.into_iter().find(|&p| self.paths[p].state == PathState::Active);
+            let next = others.into_iter().find(|&p| self.paths[p].state() == PathState::Active);
             self.primary = next.unwrap_or(self.primary);
             self.control.retain(|chunk| chunk.bytes.first() != Some(&CookieEcho::KIND));
             self.push_cookie_echo();

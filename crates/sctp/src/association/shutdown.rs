@@ -41,7 +41,7 @@ impl Association {
         if !self.outbound.is_empty() {
             return;
         }
-        let rto = self.paths[self.data_path()].rto.current();
+        let rto = self.paths[self.data_path()].rto().current();
         let t2 = Retry { at: cx.now + rto, attempts: 0, rto };
         match self.state {
             State::ShutdownPending => {
@@ -59,7 +59,7 @@ impl Association {
     /// Data came after our SHUTDOWN: it is answered at once, and T2 starts anew (RFC 9260 §9.2). The SACK that goes
     /// with it reports gaps and the window.
     pub(super) fn answer_with_shutdown<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
-        let rto = self.paths[self.data_path()].rto.current();
+        let rto = self.paths[self.data_path()].rto().current();
         if let State::ShutdownSent { t2, .. } = &mut self.state {
             *t2 = Retry { at: cx.now + rto, attempts: 0, rto };
             if let Some(inbound) = &mut self.inbound {
@@ -71,7 +71,7 @@ impl Association {
 
     /// Something of the peer came after our SHUTDOWN: it is there, and gets the time that it needs (RFC 9260 §9.2).
     pub(super) fn restart_t2<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
-        let rto = self.paths[self.data_path()].rto.current();
+        let rto = self.paths[self.data_path()].rto().current();
         if let State::ShutdownSent { t2, .. } = &mut self.state {
             *t2 = Retry { at: cx.now + rto, attempts: 0, rto };
         }
@@ -130,7 +130,7 @@ impl Association {
             State::ShutdownReceived => self.acknowledge_by_shutdown(cx, path_id, shutdown),
             // Both shut down at once (RFC 9260 §9.2).
             State::ShutdownSent { .. } => {
-                let rto = self.paths[self.data_path()].rto.current();
+                let rto = self.paths[self.data_path()].rto().current();
                 self.state = State::ShutdownAckSent { t2: Retry { at: cx.now + rto, attempts: 0, rto } };
                 self.announce_peer_shutdown(cx);
                 self.push_shutdown_ack();
@@ -161,7 +161,7 @@ impl Association {
             cum_tsn: shutdown.cum_tsn,
             window_bytes,
             gaps: None::<std::iter::Empty<(u16, u16)>>,
-            promised: None,
+            nr_gaps: None,
             duplicates: std::iter::empty(),
         };
         match self.outbound.handle_sack(cx.now, sack, &mut self.paths, &self.config, &mut self.statistics) {

@@ -1,10 +1,11 @@
-//! The association's timers: T1, T2, T3, late packets, tail probes, the pacer, the delayed SACK, heartbeats,
+//! The association's timers: T1, T2, T3, the loss timer, tail loss probes, the pacer, the delayed SACK, heartbeats,
 //! autoclose. One deadline for all.
 
 use super::{Association, Context, State};
 use crate::event::Host;
+use crate::path::Path;
 use crate::time::Time;
-use crate::trace::{Probe, Timer};
+use crate::trace::Probe;
 
 impl Association {
     /// When `handle_timeout` wants to be called next.
@@ -18,9 +19,7 @@ impl Association {
         };
         let ack = self.inbound.as_ref().and_then(|i| i.ack_deadline());
         let probe = self.outbound.probe_at().filter(|_| self.may_carry_data());
-        let paths =
-            self.paths.iter().flat_map(|p| [p.t3, p.heartbeat_at, p.answer_by, p.late_at, p.tail.at()]);
-        let paths = paths.flatten().chain(self.next_suspicion()).min();
+        let paths = self.paths.iter().filter_map(Path::deadline).chain(self.next_path_failure()).min();
         let expiry = self.outbound.expires_at();
         [state, ack, probe, paths, expiry, self.pacers_open_at(), self.closes_at()]
             .into_iter()
@@ -35,7 +34,7 @@ impl Association {
         if !matches!(self.state, State::Established) {
             return None;
         }
-        let sent_at = self.paths.iter().map(|path| path.last_sent_at).max();
+        let sent_at = self.paths.iter().map(|path| path.last_sent_at()).max();
         Some(sent_at.map_or(self.last_data_at, |sent_at| sent_at.max(self.last_data_at)) + patience)
     }
 
@@ -46,9 +45,9 @@ impl Association {
         }
         if self.outbound.is_multipath() {
             let usable = self.paths.iter().filter(|path| path.takes_data());
-            return usable.filter_map(|path| path.pacer.opens_at()).min();
+            return usable.filter_map(Path::pacer_opens_at).min();
         }
-        self.paths[self.next_data_path()].pacer.opens_at()
+        self.paths[self.next_data_path()].pacer_opens_at()
     }
 
     /// Acts on every timer that has expired.
@@ -66,7 +65,7 @@ impl Association {
         if due(self.outbound.probe_at()) {
             self.outbound.probe_timer_expired();
             let data_path = self.data_path();
-            self.paths[data_path].notes.probe(now, Probe::Window);
+            self.paths[data_path].note_probe(now, Probe::Window);
         }
         match &self.state {
             State::CookieWait { t1 } | State::CookieEchoed { t1, .. } if t1.at <= cx.now => {
@@ -83,25 +82,25 @@ impl Association {
         }
         for path_id in 0..self.paths.len() {
             // Any of these timers may have ended the association, and nothing comes after that.
-            if !self.is_closed() && due(self.paths[path_id].t3) {
+            if !self.is_closed() && due(self.paths[path_id].t3()) {
                 self.handle_t3(cx, path_id);
             }
-            if due(self.paths[path_id].late_at) {
-                self.handle_late(cx.now, path_id);
+            if due(self.paths[path_id].loss_timer()) {
+                self.handle_loss_timer(cx.now, path_id);
             }
-            if due(self.paths[path_id].tail.at()) {
-                self.handle_tail_timer(path_id);
+            if due(self.paths[path_id].tail_loss_probe_at()) {
+                self.handle_tail_loss_probe_timer(path_id);
             }
-            if due(self.paths[path_id].pacer.opens_at()) {
+            if due(self.paths[path_id].pacer_opens_at()) {
                 self.paths[path_id].tick_pacer(cx.now);
             }
-            if !self.is_closed() && due(self.suspicion_at(path_id)) {
+            if !self.is_closed() && due(self.path_failure_at(path_id)) {
                 self.handle_silence(cx, path_id);
             }
-            if !self.is_closed() && due(self.paths[path_id].answer_by) {
+            if !self.is_closed() && due(self.paths[path_id].answer_by()) {
                 self.handle_unanswered_heartbeat(cx, path_id);
             }
-            if !self.is_closed() && due(self.paths[path_id].heartbeat_at) {
+            if !self.is_closed() && due(self.paths[path_id].heartbeat_at()) {
                 self.handle_heartbeat_timer(cx, path_id);
             }
         }
@@ -111,33 +110,30 @@ impl Association {
     fn handle_t3<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
         self.statistics.timeouts += 1;
         let path = &mut self.paths[path_id];
-        path.counts.timeouts += 1;
-        path.notes.timer(cx.now, Timer::T3Rtx, path.errors + 1);
+        path.count_t3(cx.now);
         let trouble = self.outbound.handle_timeout(cx.now, path, path_id);
-        path.rto.back_off(&self.config.rto);
+        path.rto_mut().back_off(&self.config.rto);
         if trouble {
             self.errors += 1;
             self.count_error(cx, path_id);
-            self.detour = self.others(path_id).find(|&other| self.paths[other].takes_data());
+            self.retransmit_path = self.others(path_id).find(|&other| self.paths[other].takes_data());
         }
     }
 
-    /// Packets that were late are lost now (RFC 8985 §6.3).
-    fn handle_late(&mut self, now: Time, path_id: usize) {
+    /// Declares late packets lost (RFC 8985 §6.3).
+    fn handle_loss_timer(&mut self, now: Time, path_id: usize) {
         let path = &mut self.paths[path_id];
-        let flight = path.in_flight_bytes;
+        let flight = path.in_flight_bytes();
         self.outbound.detect_loss(now, path, path_id, flight, &mut self.statistics);
-        path.plan_tail_probe(now, &self.config);
+        path.plan_tail_loss_probe(now, &self.config);
     }
 
-    /// The tail of what is in flight has brought no answer (RFC 8985 §7.3).
-    fn handle_tail_timer(&mut self, path_id: usize) {
-        let probes = self.carries_data(path_id) && self.may_carry_data();
-        let tail = &mut self.paths[path_id].tail;
-        if probes {
-            tail.expire();
+    /// The last packets in flight were not answered, so a tail loss probe is due (RFC 8985 §7.3).
+    fn handle_tail_loss_probe_timer(&mut self, path_id: usize) {
+        if self.carries_data(path_id) && self.may_carry_data() {
+            self.paths[path_id].on_tail_loss_probe_timer();
         } else {
-            tail.cancel();
+            self.paths[path_id].cancel_tail_loss_probe();
         }
     }
 }

@@ -6,7 +6,7 @@ use sctp_wire::chunk::Pad;
 use sctp_wire::packet::{self, HEADER_BYTES, Header};
 
 use super::{Association, BatchRules, State};
-use crate::outbound::Packet as Filled;
+use crate::outbound::{Filled, Packet};
 use crate::time::Time;
 use crate::transmit::{Transmit, TransmitBuffer};
 
@@ -34,10 +34,9 @@ impl Association {
             None if self.inbound.as_ref().is_some_and(|i| i.ack_due()) => self.sack_path(),
             None => return self.poll_mtu_probe(now, rules, random, buffer),
         };
-        let first_number = self.paths[path_id].next_packet();
-        let repeated = self.statistics.data_chunks_retransmitted;
         let packet_bytes_max = self.paths[path_id].packet_bytes_max();
-        let probes_tail = self.paths[path_id].tail.is_due();
+        let probes_tail = self.paths[path_id].tail_loss_probe_is_due();
+        let (mut has_data, mut retransmits) = (false, false);
         let mut segment_bytes = 0;
         for packet_number in 0..rules.limits.segments_max.max(1) {
             let limit = if packet_number == 0 { packet_bytes_max } else { segment_bytes };
@@ -45,8 +44,7 @@ impl Association {
                 break;
             }
             buffer.begin_packet();
-            let before = (self.paths[path_id].next_packet(), self.statistics.data_chunks_retransmitted);
-            let alone = self.build_packet(now, (path_id, path_id == data_path), limit, buffer);
+            let (filled, alone) = self.build_packet(now, (path_id, path_id == data_path), limit, buffer);
             let bytes = buffer.packet_bytes();
             if bytes <= HEADER_BYTES {
                 buffer.drop_packet();
@@ -62,10 +60,11 @@ impl Association {
             }
             buffer.end_packet(rules.checksum);
             self.statistics.packets_sent += 1;
-            self.paths[path_id].counts.packets_sent += 1;
+            self.paths[path_id].on_packet_sent();
+            has_data |= filled.number.is_some();
+            retransmits |= filled.retransmitted_chunks > 0;
             if let Some(tracer) = &mut self.trace {
-                let number = Some(before.0).filter(|number| *number != self.paths[path_id].next_packet());
-                let again = self.statistics.data_chunks_retransmitted - before.1;
+                let (number, again) = (filled.number, filled.retransmitted_chunks);
                 tracer.packet_sent(now, path_id, number, again, buffer.last_packet());
             }
             if packet_number == 0 {
@@ -82,19 +81,17 @@ impl Association {
         if path_id == data_path && (self.may_carry_data() || !self.is_set_up()) {
             self.note_batch(now, path_id);
         }
-        if self.paths[path_id].next_packet() != first_number {
+        if has_data {
             self.note_packet_length(now, path_id, segment_bytes);
         }
         let path = &self.paths[path_id];
-        // RFC 3168 §6.1.5: what is sent again is not to be marked.
-        let fresh =
-            path.next_packet() != first_number && self.statistics.data_chunks_retransmitted == repeated;
         Some(Transmit {
-            ecn_capable: fresh && self.ecn.is_negotiated(),
+            // RFC 3168 §6.1.5: routers must not mark a retransmission.
+            ecn_capable: has_data && !retransmits && self.ecn.is_negotiated(),
             dscp: self.dscp(path_id),
-            remote: path.remote,
-            local: path.local,
-            may_fragment: probes_tail || path.discovery.may_fragment(segment_bytes),
+            remote: path.remote(),
+            local: path.local(),
+            may_fragment: probes_tail || path.may_fragment(segment_bytes),
             segment_bytes,
             total_bytes: buffer.total_bytes(),
         })
@@ -110,24 +107,24 @@ impl Association {
         }
     }
 
-    /// A batch has left: what holds back the next one, and when is its tail probed?
+    /// A batch has left: notes what holds back the next one, and plans its tail loss probe.
     fn note_batch(&mut self, now: Time, path_id: usize) {
         let path = &mut self.paths[path_id];
         if !self.outbound.may_send(path) {
-            path.note_pause(self.outbound.waits_for(path));
+            path.on_pause(self.outbound.waits_for(path));
         }
-        path.plan_tail_probe(now, &self.config);
+        path.plan_tail_loss_probe(now, &self.config);
     }
 
-    /// Writes one packet for a path, which may have data or not. True: it must stay the only one (it carries an INIT, or a COOKIE ECHO, after which nothing
-    /// else is sent until the peer has answered: RFC 9260 §5.1 C).
+    /// Writes one packet for a path, which may have data or not. Returns its data, and whether it must stay the only packet:
+    /// it carries an INIT, or a COOKIE ECHO, after which nothing is sent until the peer has answered (RFC 9260 §5.1 C).
     fn build_packet(
         &mut self,
         now: Time,
         (path_id, with_data): (usize, bool),
         limit: usize,
         buffer: &mut TransmitBuffer,
-    ) -> bool {
+    ) -> (Filled, bool) {
         let init = self.control.front().is_some_and(|c| c.init);
         let header = Header {
             source_port: self.identity.local_port,
@@ -147,7 +144,7 @@ impl Association {
             self.control.pop_front();
             self.statistics.control_chunks_sent += 1;
             if init {
-                return true;
+                return (Filled::default(), true);
             }
         }
         if let Some(inbound) = &mut self.inbound {
@@ -166,12 +163,22 @@ impl Association {
                 self.statistics.control_chunks_sent += 1;
             }
         }
+        let mut filled = Filled::default();
         if with_data {
             let payload_bytes_max = self.fragmentation_point_bytes();
-            let path = &mut self.paths[path_id];
-            let mut packet = Filled { path_id, limit_bytes: limit, payload_bytes_max, buffer };
-            self.outbound.fill_packet(now, path, &mut packet, &mut self.statistics);
+            let mut packet = Packet { path_id, limit_bytes: limit, payload_bytes_max, buffer };
+            filled = self.outbound.fill_packet(now, &mut self.paths[path_id], &mut packet);
+            self.count_data(&filled);
         }
-        matches!(self.state, State::CookieEchoed { .. })
+        (filled, matches!(self.state, State::CookieEchoed { .. }))
+    }
+
+    fn count_data(&mut self, filled: &Filled) {
+        let statistics = &mut self.statistics;
+        statistics.data_chunks_sent += filled.new_chunks;
+        statistics.unordered_chunks_sent += filled.unordered_chunks;
+        statistics.messages_fragmented += filled.fragmented_messages;
+        statistics.data_chunks_retransmitted += filled.retransmitted_chunks;
+        statistics.tail_probes += u64::from(filled.tail_loss_probe);
     }
 }

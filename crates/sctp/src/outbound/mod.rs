@@ -1,27 +1,26 @@
-//! What is to be sent and what is outstanding.
+//! The sending side of an association: queued messages and outstanding chunks.
 //!
-//! Messages wait in `pending` without a TSN. Building a packet cuts them into chunks, gives TSNs and
-//! moves them to `outstanding`, a ring indexed by TSN, where they stay until the cumulative TSN passes
-//! them. All totals are counters that are kept on every change of state, so handling a SACK costs what
-//! it changes and never what is outstanding.
+//! Messages wait in `pending` without a TSN. Building a packet fragments them into chunks, assigns TSNs and moves the
+//! chunks to `outstanding`, a ring indexed by TSN, until the cumulative TSN passes them. Every total is a counter that
+//! changes with the state of a chunk, so the cost of a SACK depends on what it changes, never on how much is
+//! outstanding.
 //!
 //! | file | procedure |
 //! |---|---|
-//! | `pending` | what has no TSN yet, and the place of a stream scheduler |
-//! | `fill` | packets out of what waits (RFC 9260 §6.1, §6.10) |
-//! | `sack` | what a SACK says (§6.2.1) |
-//! | `loss` | what is lost, and what only seemed to be (§6.3.3, §7.2.4, RFC 8985, RFC 5682) |
+//! | `pending` | messages without a TSN; the place of a stream scheduler |
+//! | `outstanding` | chunks with a TSN, their states and totals |
+//! | `fill` | fills packets with DATA chunks (RFC 9260 §6.1, §6.10) |
+//! | `sack` | handles SACKs (§6.2.1) |
+//! | `loss` | detects losses and spurious ones (§6.3.3, §7.2.4, RFC 8985, RFC 5682) |
 
 mod fill;
 mod loss;
+mod outstanding;
 mod pending;
 mod sack;
 
-use std::collections::VecDeque;
-
 use bytes::Bytes;
 use sctp_wire::Tsn;
-use sctp_wire::chunk::{DATA_HEADER_BYTES, DataFlags};
 
 use crate::config::{AssociationConfig, MESSAGE_OVERHEAD_BYTES};
 use crate::error::SendError;
@@ -29,98 +28,17 @@ use crate::event::{SendFailure, SendInfo};
 #[cfg(feature = "testing")]
 use crate::path::Path;
 use crate::peer_window::PeerWindow;
-use crate::range_set::RangeSet;
 use crate::time::Time;
 use crate::tsn;
 
-pub(crate) use fill::Packet;
+pub(crate) use fill::{Filled, Packet};
+use outstanding::{Chunk, Moved, Outstanding, wire_bytes};
 use pending::Pending;
 pub(crate) use sack::{Report, SackOutcome};
 
 /// Most chunks that may be outstanding. RFC 9260 §6.1 allows 2^16 - 1 ordered messages a stream in a window, and gap
 /// blocks reach as far (§3.3.4).
 const OUTSTANDING_CHUNKS_MAX: usize = u16::MAX as usize;
-
-/// Of a chunk that goes where data goes.
-const ANY_PATH: u8 = u8::MAX;
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum ChunkState {
-    InFlight,
-    /// Reported by a gap block; the peer may still change its mind (RFC 9260 §6.2).
-    GapAcked,
-    /// Reported by a gap block, and the peer keeps it: the payload is gone.
-    Promised,
-    /// To be sent again.
-    Lost,
-}
-
-/// A message, or the part of one that one DATA chunk carries.
-#[derive(Debug)]
-struct Chunk {
-    payload: Bytes,
-    ppid: u32,
-    context: u32,
-    /// Number of the packet that it was last sent in, on its path.
-    packet: u32,
-    stream: u16,
-    ssn: u16,
-    flags: DataFlags,
-    state: ChunkState,
-    /// The path that it was last sent on; before that, the one that it is to take, or [`ANY_PATH`].
-    path: u8,
-    /// Whether the overhead of its message is charged to it: the last chunk of each send.
-    charged: bool,
-}
-
-impl Chunk {
-    #[inline]
-    fn wire_bytes(&self) -> usize {
-        wire_bytes(self.payload.len())
-    }
-
-    /// Whether it is on its way in this packet of a path.
-    #[inline]
-    fn is_in(&self, packet: u32, path_id: usize) -> bool {
-        self.state == ChunkState::InFlight && self.packet == packet && usize::from(self.path) == path_id
-    }
-
-    /// The payload is of no more use. Gives what it took in the send buffer.
-    fn forget(&mut self) -> usize {
-        let bytes = self.buffered_bytes();
-        (self.payload, self.charged) = (Bytes::new(), false);
-        bytes
-    }
-
-    /// It was not delivered. (Whether it asked for its SACK at once is of no more use.)
-    fn failure(&self, was_sent: bool) -> SendFailure {
-        let info = SendInfo {
-            stream: self.stream,
-            ppid: self.ppid,
-            unordered: self.flags.unordered,
-            context: self.context,
-            ..SendInfo::default()
-        };
-        SendFailure {
-            info,
-            data: self.payload.clone(),
-            was_sent,
-            beginning: self.flags.beginning,
-            ending: self.flags.ending,
-            cause: 0,
-        }
-    }
-
-    #[inline]
-    fn buffered_bytes(&self) -> usize {
-        self.payload.len() + if self.charged { MESSAGE_OVERHEAD_BYTES } else { 0 }
-    }
-}
-
-#[inline]
-fn wire_bytes(payload_bytes: usize) -> usize {
-    DATA_HEADER_BYTES + payload_bytes.next_multiple_of(4)
-}
 
 /// A record that was begun with `more` and not ended.
 #[derive(Debug, Clone, Copy)]
@@ -132,20 +50,10 @@ struct OpenRecord {
 #[derive(Debug)]
 pub(crate) struct Outbound {
     pending: Pending,
-    /// Chunks with TSNs from `first` on.
-    outstanding: VecDeque<Chunk>,
-    /// TSN of the first outstanding chunk (unwrapped); the one before it is the cumulative TSN acknowledged.
-    first: u64,
-    lost: RangeSet,
-    /// Reported by gap blocks.
-    gap_acked: RangeSet,
-    /// How many of those the peer may take back.
-    renegable: u64,
-    /// New data leaves on all paths at once.
+    outstanding: Outstanding,
+    /// New data takes all paths at once.
     multipath: bool,
-    /// Payload of chunks in flight.
-    in_flight_payload_bytes: usize,
-    /// Payload and overhead of everything not yet acknowledged.
+    /// Payload and overhead of everything that is not yet acknowledged.
     buffered_bytes: usize,
     buffer_bytes: usize,
     message_bytes_max: usize,
@@ -162,13 +70,8 @@ impl Outbound {
     pub(crate) fn new(initial: Tsn, config: &AssociationConfig) -> Self {
         Outbound {
             pending: Pending::default(),
-            outstanding: VecDeque::new(),
-            first: tsn::start(initial),
-            lost: RangeSet::new(),
-            gap_acked: RangeSet::new(),
-            renegable: 0,
+            outstanding: Outstanding::new(tsn::start(initial)),
             multipath: false,
-            in_flight_payload_bytes: 0,
             buffered_bytes: 0,
             buffer_bytes: config.send_buffer_bytes,
             message_bytes_max: config.message_bytes_max,
@@ -226,18 +129,23 @@ impl Outbound {
         self.streams
     }
 
-    /// Every TSN up to this one was acknowledged.
+    /// Returns the cumulative TSN that the peer has acknowledged.
     pub(crate) fn cumulative_tsn(&self) -> Tsn {
-        tsn::wrap(self.first - 1)
+        tsn::wrap(self.outstanding.first_tsn() - 1)
     }
 
-    /// Whether nothing was acknowledged since `initial`, the first TSN of all.
+    /// Returns whether the peer has acknowledged nothing; `initial` is the first TSN of all.
     pub(crate) fn is_unacknowledged_since(&self, initial: Tsn) -> bool {
-        self.first == tsn::start(initial) && self.gap_acked.count() == 0
+        self.outstanding.first_tsn() == tsn::start(initial) && self.outstanding.gap_acked() == 0
+    }
+
+    /// Returns whether no data was ever sent; `initial` is the first TSN of all.
+    pub(crate) fn is_unsent_since(&self, initial: Tsn) -> bool {
+        self.outstanding.next_tsn() == tsn::start(initial)
     }
 
     pub(crate) fn outstanding_chunks(&self) -> usize {
-        self.outstanding.len()
+        self.outstanding.chunks()
     }
 
     pub(crate) fn peer_window_bytes(&self) -> usize {
@@ -264,39 +172,37 @@ impl Outbound {
     }
 
     pub(crate) fn in_flight_payload_bytes(&self) -> usize {
-        self.in_flight_payload_bytes
+        self.outstanding.in_flight_payload_bytes()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.pending.is_empty() && self.outstanding.is_empty()
+        self.pending.is_empty() && self.outstanding.chunks() == 0
     }
 
-    /// Where a TSN of ours lies, and which comes next (both unwrapped).
+    /// Returns a TSN of this side, and the TSN of the next new chunk (both unwrapped).
     pub(crate) fn place_of(&self, tsn: Tsn) -> (u64, u64) {
-        (tsn::unwrap(self.first, tsn), self.first + self.outstanding.len() as u64)
+        (tsn::unwrap(self.outstanding.first_tsn(), tsn), self.outstanding.next_tsn())
     }
 
-    /// The path that an outstanding chunk was last sent on.
+    /// Returns the path that last carried an outstanding chunk.
     pub(crate) fn path_of(&self, tsn: u64) -> Option<usize> {
-        let at = usize::try_from(tsn.checked_sub(self.first)?).ok()?;
-        self.outstanding.get(at).map(|chunk| usize::from(chunk.path))
+        self.outstanding.path_of(tsn)
     }
 
-    /// Whether anything waits to be sent, for the first time or again.
+    /// Returns whether anything waits to be sent or retransmitted.
     #[inline]
     pub(crate) fn has_waiting(&self) -> bool {
-        !self.pending.is_empty() || !self.lost.is_empty()
+        !self.pending.is_empty() || self.outstanding.has_lost()
     }
 
-    /// The path that what goes next is to take, if it says so. What was lost goes anywhere.
+    /// Returns the path that the next message names. A retransmission takes any path.
     #[inline]
     pub(crate) fn wanted_path(&self) -> Option<usize> {
-        let next = self.pending.next().filter(|next| next.path != ANY_PATH && self.lost.is_empty())?;
-        Some(next.path.into())
+        if self.outstanding.has_lost() { None } else { self.pending.next()?.named_path() }
     }
 
     pub(crate) fn has_lost(&self) -> bool {
-        !self.lost.is_empty()
+        self.outstanding.has_lost()
     }
 
     #[inline]
@@ -352,18 +258,7 @@ impl Outbound {
             if payload.is_empty() {
                 continue;
             }
-            self.pending.push(Chunk {
-                payload,
-                ppid: info.ppid,
-                context: info.context,
-                packet: 0,
-                stream: info.stream,
-                ssn: 0,
-                flags: DataFlags { immediate: false, unordered: info.unordered, beginning, ending: false },
-                state: ChunkState::InFlight,
-                path: info.path.map_or(ANY_PATH, |path| path.0),
-                charged: false,
-            });
+            self.pending.push(Chunk::new(payload, info, beginning));
             beginning = false;
         }
         if let Some(last) = self.pending.last_mut() {
@@ -406,35 +301,18 @@ impl Outbound {
         expired.iter().map(|chunk| chunk.failure(false)).collect()
     }
 
-    /// Everything that the peer has not acknowledged for good, in the order of sending.
+    /// Returns everything that the peer may not have received, in the order of sending.
     pub(crate) fn undelivered(&self) -> impl Iterator<Item = SendFailure> {
-        let sent = self.outstanding.iter().filter(|chunk| chunk.state != ChunkState::Promised);
-        sent.map(|chunk| chunk.failure(true)).chain(self.pending.iter().map(|chunk| chunk.failure(false)))
+        let sent = self.outstanding.undelivered().map(|chunk| chunk.failure(true));
+        sent.chain(self.pending.iter().map(|chunk| chunk.failure(false)))
     }
 
-    /// Checks the counters against a recount; for tests.
+    /// Compares every total with a recount; for tests.
     #[cfg(feature = "testing")]
     pub(crate) fn assert_counters(&self, paths: &[Path]) {
-        let in_flight = |c: &&Chunk| c.state == ChunkState::InFlight;
-        let payload: usize = self.outstanding.iter().filter(in_flight).map(|c| c.payload.len()).sum();
-        assert_eq!(payload, self.in_flight_payload_bytes);
-        for (id, path) in paths.iter().enumerate() {
-            let wire: usize = self
-                .outstanding
-                .iter()
-                .filter(in_flight)
-                .filter(|c| usize::from(c.path) == id)
-                .map(Chunk::wire_bytes)
-                .sum();
-            assert_eq!(wire, path.in_flight_bytes);
-        }
-        let count = |state| self.outstanding.iter().filter(|c| c.state == state).count() as u64;
-        assert_eq!(count(ChunkState::Lost), self.lost.count());
-        assert_eq!(count(ChunkState::GapAcked), self.renegable);
-        assert_eq!(count(ChunkState::GapAcked) + count(ChunkState::Promised), self.gap_acked.count());
-        let buffered: usize =
-            self.outstanding.iter().chain(self.pending.iter()).map(Chunk::buffered_bytes).sum();
-        assert_eq!(buffered, self.buffered_bytes);
+        self.outstanding.assert_totals(paths.iter().map(Path::in_flight_bytes));
+        let pending_bytes: usize = self.pending.iter().map(Chunk::buffered_bytes).sum();
+        assert_eq!(self.outstanding.buffered_bytes() + pending_bytes, self.buffered_bytes);
         assert_eq!(self.pending.iter().map(Chunk::wire_bytes).sum::<usize>(), self.pending.wire_bytes());
     }
 }

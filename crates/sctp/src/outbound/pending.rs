@@ -1,12 +1,9 @@
-//! What has no TSN yet, in the order in which it will get one.
+//! Messages that have no TSN yet, in the order in which they get one.
 //!
-//! This is where a stream scheduler sits (RFC 8260 §3): it names the chunk that goes next. The one here is
-//! first come, first served, whatever the stream. The parts of a message stay together, because their TSNs must be
-//! consecutive (RFC 9260 §6.9).
+//! A stream scheduler (RFC 8260 §3) belongs here: it selects the next chunk. This one serves streams in the order of
+//! arrival. The fragments of a message stay together, because their TSNs must be consecutive (RFC 9260 §6.9).
 
 use std::collections::VecDeque;
-
-use sctp_wire::chunk::DataFlags;
 
 use super::{Chunk, wire_bytes};
 use crate::time::Time;
@@ -108,13 +105,7 @@ impl Pending {
             return self.queue.pop_front();
         }
         self.wire_bytes = self.wire_bytes + wire_bytes(front.payload.len() - payload_bytes) - whole;
-        let beginning = std::mem::replace(&mut front.flags.beginning, false);
-        Some(Chunk {
-            payload: front.payload.split_to(payload_bytes),
-            flags: DataFlags { beginning, ending: false, immediate: false, ..front.flags },
-            charged: false,
-            ..*front
-        })
+        Some(front.split_front(payload_bytes))
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Chunk> {

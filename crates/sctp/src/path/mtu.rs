@@ -81,8 +81,8 @@ pub(crate) struct Discovery {
     /// The newest long packet that has arrived, and how many were lost that left after it.
     newest_long: Option<u32>,
     long_lost: u32,
-    pub(crate) probes_sent: u64,
-    pub(crate) probes_lost: u64,
+    probes_sent: u64,
+    probes_lost: u64,
 }
 
 impl Discovery {
@@ -109,6 +109,14 @@ impl Discovery {
             probes_sent: 0,
             probes_lost: 0,
         }
+    }
+
+    pub(crate) fn probes_sent(&self) -> u64 {
+        self.probes_sent
+    }
+
+    pub(crate) fn probes_lost(&self) -> u64 {
+        self.probes_lost
     }
 
     /// Whether sizes are found out by probes.

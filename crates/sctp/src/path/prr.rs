@@ -1,12 +1,12 @@
-//! Proportional rate reduction: how much may leave while a loss is repaired (RFC 6937, RFC 9937).
+//! Proportional rate reduction (PRR): how much may leave while a loss is repaired (RFC 6937, RFC 9937).
 //!
-//! The window shrinks over one round trip, in proportion to what is delivered, so that neither a pause nor a burst
+//! The window shrinks over one round trip in proportion to what is delivered, so that neither a pause nor a burst
 //! follows a loss.
 
-/// The repair of one window.
+/// PRR for one reduction of the window.
 #[derive(Debug)]
-pub(crate) struct Reduction {
-    /// Bytes in flight when the loss was found (RecoverFS).
+pub(crate) struct Prr {
+    /// Bytes in flight when the loss was detected (RecoverFS).
     flight_bytes: usize,
     delivered_bytes: usize,
     sent_bytes: usize,
@@ -14,11 +14,11 @@ pub(crate) struct Reduction {
     window_bytes: usize,
 }
 
-impl Reduction {
-    /// A loss was found with `flight_bytes` in flight before, of which `in_flight_bytes` still are. One packet may leave
-    /// at once (RFC 9260 §7.2.4, 3).
+impl Prr {
+    /// Begins after a loss was detected: `flight_bytes` were in flight before, `in_flight_bytes` still are. One packet may
+    /// leave at once (RFC 9260 §7.2.4, 3).
     pub(crate) fn new(flight_bytes: usize, in_flight_bytes: usize, mtu_bytes: usize) -> Self {
-        Reduction {
+        Prr {
             flight_bytes: flight_bytes.max(1),
             delivered_bytes: 0,
             sent_bytes: 0,
@@ -26,13 +26,13 @@ impl Reduction {
         }
     }
 
-    /// What may be in flight.
+    /// Returns what may be in flight.
     #[inline]
     pub(crate) fn window_bytes(&self) -> usize {
         self.window_bytes
     }
 
-    /// A packet has left.
+    /// A packet of `bytes` left.
     #[inline]
     pub(crate) fn on_sent(&mut self, bytes: usize) {
         self.sent_bytes += bytes;
@@ -74,19 +74,19 @@ mod tests {
     #[test]
     fn half_of_what_is_delivered_leaves() {
         let mut in_flight = 16 * MTU;
-        let mut reduction = Reduction::new(20 * MTU, in_flight, MTU);
+        let mut prr = Prr::new(20 * MTU, in_flight, MTU);
         let mut sent = 0;
-        while reduction.window_bytes() >= in_flight + MTU {
-            reduction.on_sent(MTU);
+        while prr.window_bytes() >= in_flight + MTU {
+            prr.on_sent(MTU);
             in_flight += MTU;
             sent += 1;
         }
         assert_eq!(sent, 1);
         for _ in 0..16 {
             in_flight -= MTU;
-            reduction.on_acked(MTU, in_flight, 10 * MTU, true, MTU);
-            while reduction.window_bytes() >= in_flight + MTU {
-                reduction.on_sent(MTU);
+            prr.on_acked(MTU, in_flight, 10 * MTU, true, MTU);
+            while prr.window_bytes() >= in_flight + MTU {
+                prr.on_sent(MTU);
                 in_flight += MTU;
                 sent += 1;
             }
@@ -99,16 +99,16 @@ mod tests {
     #[test]
     fn a_great_loss_is_followed_by_slow_start() {
         let mut in_flight = 2 * MTU;
-        let mut reduction = Reduction::new(20 * MTU, in_flight, MTU);
+        let mut prr = Prr::new(20 * MTU, in_flight, MTU);
         for _ in 0..20 {
-            while reduction.window_bytes() >= in_flight + MTU {
-                reduction.on_sent(MTU);
+            while prr.window_bytes() >= in_flight + MTU {
+                prr.on_sent(MTU);
                 in_flight += MTU;
             }
             assert!(in_flight <= 10 * MTU);
             in_flight -= MTU;
-            reduction.on_acked(MTU, in_flight, 10 * MTU, true, MTU);
+            prr.on_acked(MTU, in_flight, 10 * MTU, true, MTU);
         }
-        assert_eq!(reduction.window_bytes(), 10 * MTU);
+        assert_eq!(prr.window_bytes(), 10 * MTU);
     }
 }

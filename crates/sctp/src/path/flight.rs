@@ -1,0 +1,332 @@
+//! Packets in flight on a path: what was sent, how many bytes are unacknowledged, and the timers that guard them.
+//!
+//! A packet stays listed until it is acknowledged or declared lost by its order. Bytes in flight change only here.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use super::delivery::Mark;
+use super::tail_loss_probe::{ProbeTime, TailLossProbe};
+use crate::packet_number::after;
+use crate::time::Time;
+
+/// Unwrapped TSNs that a packet carries: one range of new chunks, several of retransmissions.
+pub(crate) type PacketTsns = SmallVec<[Range<u64>; 1]>;
+
+/// A packet with DATA chunks that is neither known to have arrived nor declared lost.
+#[derive(Debug)]
+pub(crate) struct SentPacket {
+    pub(crate) sent_at: Time,
+    pub(crate) tsns: PacketTsns,
+    /// Every chunk in it was sent for the first time (Karn's rule).
+    pub(crate) first_transmission: bool,
+    /// A black hole for long packets would swallow it.
+    pub(crate) long: bool,
+    /// What the path had delivered when the packet left.
+    pub(crate) mark: Mark,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Flight {
+    /// Sent packets by number; the front one has number `first_packet`.
+    packets: VecDeque<SentPacket>,
+    first_packet: u32,
+    /// DATA chunks in flight, with headers and padding.
+    bytes: usize,
+    /// When T3-rtx expires (RFC 9260 §6.3.2).
+    t3: Option<Time>,
+    /// When the oldest packet counts as lost, if it is still missing then (RFC 8985 §6.3).
+    loss_timer: Option<Time>,
+    tail_loss_probe: TailLossProbe,
+    /// Packets before this one were answered, or no answer is expected any more.
+    unanswered: u32,
+    last_sent_at: Time,
+    /// The last packet asked for an immediate SACK, so the peer does not delay it.
+    last_asks_sack: bool,
+}
+
+impl Flight {
+    #[inline]
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Returns the number of the next packet.
+    #[inline]
+    pub(super) fn next_packet(&self) -> u32 {
+        self.first_packet.wrapping_add(self.packets.len() as u32)
+    }
+
+    pub(super) fn packet(&self, number: u32) -> Option<&SentPacket> {
+        self.packets.get(number.wrapping_sub(self.first_packet) as usize)
+    }
+
+    /// Returns the oldest packet and its number.
+    pub(super) fn oldest(&self) -> Option<(u32, &SentPacket)> {
+        self.packets.front().map(|packet| (self.first_packet, packet))
+    }
+
+    /// Returns all packets and their numbers, the oldest first.
+    pub(super) fn packets(&self) -> impl DoubleEndedIterator<Item = (u32, &SentPacket)> {
+        let first = self.first_packet;
+        self.packets.iter().enumerate().map(move |(at, packet)| (first.wrapping_add(at as u32), packet))
+    }
+
+    #[cfg(feature = "testing")]
+    pub(super) fn remembered_packets(&self) -> usize {
+        self.packets.len()
+    }
+
+    pub(super) fn t3(&self) -> Option<Time> {
+        self.t3
+    }
+
+    pub(super) fn loss_timer(&self) -> Option<Time> {
+        self.loss_timer
+    }
+
+    pub(super) fn last_sent_at(&self) -> Time {
+        self.last_sent_at
+    }
+
+    /// Returns when the tail loss probe is due.
+    pub(super) fn probe_at(&self) -> Option<Time> {
+        self.tail_loss_probe.at()
+    }
+
+    /// Returns whether a tail loss probe may leave now, whatever the window is.
+    #[inline]
+    pub(super) fn probe_is_due(&self) -> bool {
+        self.tail_loss_probe.is_due()
+    }
+
+    /// Records a packet that brings `bytes` into flight. `asks_sack`: it asks for an immediate SACK.
+    #[inline]
+    pub(super) fn on_sent(&mut self, packet: SentPacket, bytes: usize, asks_sack: bool) {
+        let number = self.next_packet();
+        self.bytes += bytes;
+        self.last_sent_at = packet.sent_at;
+        self.last_asks_sack = asks_sack;
+        self.tail_loss_probe.on_sent(number, !packet.first_transmission);
+        self.packets.push_back(packet);
+    }
+
+    /// Starts T3, unless it runs (RFC 9260 §6.3.2 R1); `restart`: restarts it if it does.
+    #[inline]
+    pub(super) fn start_t3(&mut self, at: Time, restart: bool) {
+        if restart || self.t3.is_none() {
+            self.t3 = Some(at);
+        }
+    }
+
+    /// Chunks of `bytes` were acknowledged.
+    #[inline]
+    pub(super) fn on_acked(&mut self, bytes: usize) {
+        self.bytes -= bytes;
+    }
+
+    /// Chunks of `bytes` were declared lost.
+    #[inline]
+    pub(super) fn on_lost(&mut self, bytes: usize) {
+        self.bytes -= bytes;
+    }
+
+    /// Chunks of `bytes` are in flight again: the peer has reneged on them, or a timeout had declared them lost too soon.
+    pub(super) fn on_returned(&mut self, bytes: usize) {
+        self.bytes += bytes;
+    }
+
+    /// Updates T3 at the end of a SACK (RFC 9260 §6.3.2 R2 to R4). `advanced`: the SACK acknowledged the earliest chunk.
+    #[inline]
+    pub(super) fn on_sack(&mut self, advanced: bool, t3_at: Time) {
+        if self.bytes == 0 {
+            self.t3 = None;
+            self.tail_loss_probe.cancel();
+        } else {
+            self.start_t3(t3_at, advanced);
+        }
+    }
+
+    /// Everything in flight was declared lost. Returns how many bytes that were. The packets stay listed, since an
+    /// acknowledgement may still come.
+    pub(super) fn clear(&mut self) -> usize {
+        (self.t3, self.loss_timer) = (None, None);
+        self.tail_loss_probe.cancel();
+        std::mem::take(&mut self.bytes)
+    }
+
+    /// Expects no answer to packets that have left so far.
+    pub(super) fn expect_no_answer(&mut self) {
+        self.unanswered = self.next_packet();
+    }
+
+    /// Notes that every packet before `number` was answered.
+    pub(super) fn set_unanswered(&mut self, number: u32) {
+        self.unanswered = number;
+    }
+
+    /// Returns the oldest packet that may be unanswered; `newest` is the newest packet that was acknowledged.
+    #[inline]
+    pub(super) fn first_unanswered(&self, newest: Option<u32>) -> u32 {
+        match newest {
+            Some(newest) if !after(self.unanswered, newest) => newest.wrapping_add(1),
+            _ => self.unanswered,
+        }
+    }
+
+    /// Returns when the peer should have sent the SACK for packet `number`: when the packet after it left, or after
+    /// the delay of a SACK. A packet that asks for it is acknowledged at once.
+    pub(super) fn sack_due_at(&self, number: u32, sack_delay: Duration) -> Option<Time> {
+        let sent_at = self.packet(number)?.sent_at;
+        let delayed = sent_at + sack_delay;
+        Some(match self.packet(number.wrapping_add(1)) {
+            Some(next) => next.sent_at.min(delayed),
+            None if self.last_asks_sack => sent_at,
+            None => delayed,
+        })
+    }
+
+    /// Removes the oldest packet.
+    pub(super) fn pop(&mut self) -> Option<(u32, SentPacket)> {
+        let number = self.first_packet;
+        let packet = self.packets.pop_front()?;
+        self.first_packet = self.first_packet.wrapping_add(1);
+        Some((number, packet))
+    }
+
+    /// Removes all packets before `number`. Without that, a path on which nothing is ever acknowledged would remember
+    /// everything that was tried on it.
+    pub(super) fn forget_before(&mut self, number: u32) {
+        while after(number, self.first_packet) && self.pop().is_some() {}
+    }
+
+    /// Takes the contents of a packet that is retransmitted early, so that loss detection finds nothing in it later.
+    pub(super) fn take_packet(&mut self, number: u32) -> Option<SentPacket> {
+        let packet = self.packets.get_mut(number.wrapping_sub(self.first_packet) as usize)?;
+        Some(SentPacket { tsns: std::mem::take(&mut packet.tsns), ..*packet })
+    }
+
+    pub(super) fn start_loss_timer(&mut self, at: Time) {
+        self.loss_timer = Some(at);
+    }
+
+    pub(super) fn stop_loss_timer(&mut self) {
+        self.loss_timer = None;
+    }
+
+    /// Plans a tail loss probe, unless the loss timer runs or nothing is in flight.
+    #[inline]
+    pub(super) fn plan_probe(&mut self, now: Time, times: impl FnOnce(&Flight) -> ProbeTime) {
+        if self.bytes == 0 || self.loss_timer.is_some() {
+            return self.tail_loss_probe.cancel();
+        }
+        let times = times(self);
+        self.tail_loss_probe.plan(now, times);
+    }
+
+    /// Returns whether at most one packet is in flight, whose SACK the peer may delay (RFC 8985 §7.2).
+    #[inline]
+    pub(super) fn sack_may_be_delayed(&self, mtu_bytes: usize) -> bool {
+        self.bytes <= mtu_bytes && !self.last_asks_sack
+    }
+
+    pub(super) fn cancel_probe(&mut self) {
+        self.tail_loss_probe.cancel();
+    }
+
+    /// The time of the tail loss probe has come.
+    pub(super) fn on_probe_timer(&mut self) {
+        self.tail_loss_probe.expire();
+    }
+
+    /// The peer received something twice, so the tail loss probe was not needed.
+    pub(super) fn on_duplicate(&mut self) {
+        self.tail_loss_probe.on_duplicate();
+    }
+
+    /// A SACK acknowledged packet `newest` as the newest. Returns whether a tail loss probe has repaired a loss.
+    pub(super) fn probe_repaired_loss(&mut self, newest: u32) -> bool {
+        self.tail_loss_probe.on_acked(newest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(flight: &mut Flight, ms: u64, asks_sack: bool) {
+        let packet = SentPacket {
+            sent_at: Time::ZERO + Duration::from_millis(ms),
+            tsns: PacketTsns::new(),
+            first_transmission: true,
+            long: false,
+            mark: Mark::default(),
+        };
+        flight.on_sent(packet, 1000, asks_sack);
+    }
+
+    #[test]
+    fn packets_keep_their_numbers_when_older_ones_are_forgotten() {
+        let mut flight = Flight::default();
+        (0..4).for_each(|ms| sent(&mut flight, ms, false));
+        assert_eq!((flight.bytes(), flight.next_packet()), (4000, 4));
+        flight.forget_before(2);
+        assert_eq!(flight.oldest().map(|(number, _)| number), Some(2));
+        assert_eq!(
+            flight.packet(3).map(|packet| packet.sent_at),
+            Some(Time::ZERO + Duration::from_millis(3))
+        );
+        assert!(flight.packet(1).is_none());
+        assert_eq!(flight.next_packet(), 4);
+    }
+
+    #[test]
+    fn nothing_in_flight_stops_every_timer() {
+        let mut flight = Flight::default();
+        let at = Time::ZERO + Duration::from_secs(1);
+        sent(&mut flight, 0, false);
+        flight.start_t3(at, false);
+        flight.start_loss_timer(at);
+        assert_eq!(flight.clear(), 1000);
+        assert_eq!((flight.t3(), flight.loss_timer(), flight.probe_at()), (None, None, None));
+
+        sent(&mut flight, 1, false);
+        flight.start_t3(at, false);
+        flight.on_acked(1000);
+        flight.on_sack(true, at);
+        assert_eq!(flight.t3(), None);
+    }
+
+    #[test]
+    fn t3_restarts_only_when_the_earliest_chunk_was_acknowledged() {
+        let mut flight = Flight::default();
+        let at = |s| Time::ZERO + Duration::from_secs(s);
+        sent(&mut flight, 0, false);
+        flight.start_t3(at(1), false);
+        flight.start_t3(at(2), false);
+        flight.on_sack(false, at(3));
+        assert_eq!(flight.t3(), Some(at(1)));
+        flight.on_sack(true, at(4));
+        assert_eq!(flight.t3(), Some(at(4)));
+    }
+
+    #[test]
+    fn a_sack_is_due_when_the_next_packet_has_left_or_after_the_delay() {
+        let (mut flight, delay) = (Flight::default(), Duration::from_millis(200));
+        let at = |ms| Some(Time::ZERO + Duration::from_millis(ms));
+        sent(&mut flight, 0, false);
+        assert_eq!(flight.sack_due_at(0, delay), at(200));
+        sent(&mut flight, 30, true);
+        assert_eq!(flight.sack_due_at(0, delay), at(30));
+        assert_eq!(flight.sack_due_at(1, delay), at(30), "it asks for its SACK");
+        assert_eq!(flight.sack_due_at(2, delay), None);
+    }
+}

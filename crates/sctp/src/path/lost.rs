@@ -1,0 +1,224 @@
+//! Packets of a path are declared lost, or turn out not to have been.
+
+use super::{Path, SentPacket, Verdict};
+use crate::congestion::{LostPacket, Signal};
+use crate::time::Time;
+use crate::trace::{LossReason, Timer, UndoReason};
+
+/// What a SACK tells of chunks that had been declared lost.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct LateArrivals {
+    /// Chunks that arrived before they were retransmitted.
+    pub(crate) chunks: u64,
+    /// T3 had declared some of those lost.
+    pub(crate) after_timeout: bool,
+    /// Chunks that the peer received twice, so that they may have been declared lost by mistake.
+    pub(crate) duplicates: u64,
+}
+
+/// A loss that had reduced the window turned out to be spurious.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Spurious {
+    pub(crate) reason: UndoReason,
+    /// T3 had declared packets before this one lost, and the rest of them is still on its way.
+    pub(crate) timeout_before: Option<u32>,
+}
+
+impl Path {
+    /// Judges the oldest packet. Returns its number with the verdict.
+    pub(crate) fn judge_oldest(&self, now: Time) -> Option<(u32, Verdict)> {
+        let (number, packet) = self.flight.oldest()?;
+        let verdict =
+            self.rack.judge(now, number, packet.sent_at, self.recovery.is_active(), self.rto.srtt());
+        Some((number, verdict))
+    }
+
+    pub(crate) fn start_loss_timer(&mut self, at: Time) {
+        self.flight.start_loss_timer(at);
+    }
+
+    pub(crate) fn stop_loss_timer(&mut self) {
+        self.flight.stop_loss_timer();
+    }
+
+    /// Removes the oldest packet.
+    pub(crate) fn pop_packet(&mut self) -> Option<(u32, SentPacket)> {
+        self.flight.pop()
+    }
+
+    /// Removes all packets before `number`.
+    pub(crate) fn forget_packets_before(&mut self, number: u32) {
+        self.flight.forget_before(number);
+    }
+
+    /// Takes the contents of a packet that is retransmitted early.
+    pub(crate) fn take_packet(&mut self, number: u32) -> Option<SentPacket> {
+        self.flight.take_packet(number)
+    }
+
+    /// Chunks of `bytes` in a packet were declared lost. `first_tsn` is the first outstanding TSN; `None` if other paths
+    /// hold it back. Returns whether the loss reduces the window: RFC 9260 §7.2.4 does so once for all that was
+    /// outstanding, even if what is sent into the full queue right after the reduction is lost, too.
+    pub(crate) fn on_packet_lost(
+        &mut self,
+        now: Time,
+        number: u32,
+        packet: &SentPacket,
+        bytes: usize,
+        reason: LossReason,
+        first_tsn: Option<u64>,
+    ) -> bool {
+        self.flight.on_lost(bytes);
+        self.delivery.on_lost(bytes);
+        let reduces = self.recovery.is_new_loss(number, first_tsn);
+        let lost = LostPacket {
+            bytes,
+            number,
+            sent_in_flight_bytes: packet.mark.in_flight_bytes,
+            lost_bytes: self.delivery.lost_bytes() - packet.mark.lost_bytes,
+            prior_delivered_bytes: packet.mark.delivered_bytes,
+            app_limited: packet.mark.app_limited,
+        };
+        self.congestion.on_packet_lost(now, &lost);
+        self.count_lost(now, number, bytes, reason);
+        reduces
+    }
+
+    /// Counts a packet that was declared lost with `bytes` in flight.
+    pub(crate) fn count_lost(&mut self, now: Time, number: u32, bytes: usize, reason: LossReason) {
+        self.counts.packets_lost += 1;
+        self.notes.lost(now, number, bytes, reason);
+        if self.discovery.on_lost(number, bytes, reason == LossReason::Timeout) {
+            self.set_mtu(self.discovery.size_bytes());
+        }
+    }
+
+    /// Begins recovery after `chunks` from TSN `first_tsn` on were declared lost. `flight_bytes` was in flight before.
+    pub(crate) fn on_loss(
+        &mut self,
+        now: Time,
+        chunks: u64,
+        first_tsn: u64,
+        next_tsn: u64,
+        flight_bytes: usize,
+    ) {
+        self.recovery.spurious_loss_mut().begin(first_tsn, chunks);
+        self.enter_recovery(now, Signal::Loss, flight_bytes, next_tsn);
+    }
+
+    /// More chunks were declared lost in the same recovery.
+    pub(crate) fn on_more_loss(&mut self, chunks: u64) {
+        self.recovery.spurious_loss_mut().add(chunks);
+    }
+
+    /// Lets one packet be retransmitted whatever the congestion window is (RFC 9260 §7.2.4, 3).
+    pub(crate) fn retransmit_at_once(&mut self) {
+        self.recovery.retransmit_at_once();
+    }
+
+    /// The peer reports congestion marks from `tsn` on. Returns whether that reduced the window: once for everything
+    /// outstanding, as for a loss.
+    pub(crate) fn on_congestion_marks(&mut self, now: Time, tsn: u64, next_tsn: u64) -> bool {
+        let reduces = self.recovery.is_new_mark(tsn);
+        if reduces {
+            self.recovery.spurious_loss_mut().end();
+            self.enter_recovery(now, Signal::Ecn, self.flight.bytes(), next_tsn);
+        }
+        reduces
+    }
+
+    /// Packets too long for the path were declared lost, which says nothing of congestion.
+    pub(crate) fn on_long_packets_lost(&mut self, bytes: usize) {
+        self.flight.on_lost(bytes);
+        self.delivery.on_lost(bytes);
+        if bytes > 0 {
+            self.recovery.retransmit_at_once();
+        }
+    }
+
+    /// T3 expired, and all `chunks` in flight, from TSN `first_tsn` on, were declared lost. `congested`: that reduces the
+    /// window.
+    pub(crate) fn on_t3(&mut self, now: Time, first_tsn: u64, chunks: u64, congested: bool) {
+        let flight_bytes = self.flight.clear();
+        if congested {
+            let next_packet = self.flight.next_packet();
+            self.recovery.spurious_loss_mut().begin_timeout(first_tsn, chunks, next_packet);
+            self.delivery.on_lost(flight_bytes);
+            self.recovery.on_timeout(next_packet);
+            self.flight.expect_no_answer();
+            self.congestion.on_timeout(now, flight_bytes);
+            self.begin_burst();
+        }
+    }
+
+    /// Counts an expiry of T3.
+    pub(crate) fn count_t3(&mut self, now: Time) {
+        self.counts.timeouts += 1;
+        self.note_timer(now, Timer::T3Rtx);
+    }
+
+    /// All `chunks` in flight take another path. Nothing says that the network is congested, so the window stays.
+    pub(crate) fn on_given_back(&mut self, chunks: u64) {
+        self.counts.data_chunks_given_back += chunks;
+        self.flight.expect_no_answer();
+        self.flight.clear();
+    }
+
+    /// `chunks` of `bytes` in one packet take another path.
+    pub(crate) fn on_packet_given_back(&mut self, chunks: u64, bytes: usize) {
+        self.counts.data_chunks_given_back += chunks;
+        self.flight.on_lost(bytes);
+    }
+
+    /// The peer dropped a chunk of `bytes` that probed its closed window.
+    pub(crate) fn on_chunk_refused(&mut self, bytes: usize) {
+        self.flight.on_lost(bytes);
+    }
+
+    /// Forgets all packets and stops their timers if nothing is in flight.
+    pub(crate) fn clear_if_empty(&mut self) {
+        if self.flight.is_empty() {
+            self.flight.forget_before(self.flight.next_packet());
+            self.flight.clear();
+        }
+    }
+
+    /// Returns whether T3 declared this packet lost and that may still turn out to be spurious.
+    #[inline]
+    pub(crate) fn timeout_gave_up(&self, packet: u32) -> bool {
+        self.recovery.spurious_loss().timeout_gave_up(packet)
+    }
+
+    /// Returns whether a duplicate of `tsn` may show that the last reduction was spurious.
+    #[inline]
+    pub(crate) fn duplicate_counts(&self, tsn: u64) -> bool {
+        self.recovery.spurious_loss().concerns(tsn)
+    }
+
+    /// Judges what had been declared lost by what arrived late. Returns how a loss turned out to be spurious, if it did.
+    pub(crate) fn on_late_arrivals(&mut self, late: LateArrivals) -> Option<Spurious> {
+        if late.chunks > 0 {
+            self.rack.note_reordering();
+        }
+        if late.duplicates > 0 {
+            self.rack.widen(self.flight.next_packet());
+        }
+        let spurious_loss = self.recovery.spurious_loss_mut();
+        let all_arrived = spurious_loss.on_arrived(late.chunks + late.duplicates);
+        let timeout_before = spurious_loss.timeout().filter(|_| late.after_timeout);
+        if timeout_before.is_none() && !all_arrived {
+            return None;
+        }
+        let by_duplicates = timeout_before.is_none() && late.duplicates > 0;
+        let reason = if by_duplicates { UndoReason::Duplicates } else { UndoReason::Acknowledged };
+        Some(Spurious { reason, timeout_before })
+    }
+
+    /// Takes back the last reduction of the window.
+    pub(crate) fn undo_reduction(&mut self, now: Time, reason: UndoReason) {
+        self.counts.reductions_undone += 1;
+        self.notes.undone(now, reason);
+        self.recovery.undo();
+        self.congestion.undo(now);
+    }
+}

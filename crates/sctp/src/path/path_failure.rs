@@ -1,0 +1,145 @@
+//! Detects the failure of a path long before T3 does.
+//!
+//! A path is suspected when the oldest packet in flight on it has been unanswered for longer than a round trip reasonably
+//! takes, and nothing that left after it was answered either. Data then avoids the path, and frequent heartbeats probe it
+//! until one is answered.
+
+use std::time::Duration;
+
+use crate::time::Time;
+
+/// The least time that an answer may take: less is the noise of schedulers.
+const PATIENCE_MIN: Duration = Duration::from_millis(50);
+/// How often that time is doubled at most.
+const DOUBLINGS_MAX: u32 = 3;
+/// Mistakes older than this no longer count.
+const MISTAKE_LIFE: Duration = Duration::from_secs(60);
+/// Interval of the heartbeats on a suspected path, and how long they stay that frequent.
+const PROBE_INTERVAL: Duration = Duration::from_millis(250);
+const PROBING_TIME: Duration = Duration::from_secs(60);
+/// How often the time is doubled at most for which data avoids a path that answers heartbeats and swallows data. Frequent
+/// heartbeats last longer than that.
+const VAIN_DOUBLINGS_MAX: u32 = 7;
+
+/// What is known of the silence of a path.
+#[derive(Debug, Default)]
+pub(crate) struct PathFailure {
+    /// When the path fell silent, if it has not answered since.
+    since: Option<Time>,
+    /// Recent failures that were none: the first heartbeat was answered, so the path was merely slow.
+    mistakes: u32,
+    mistaken_at: Time,
+    /// What the path had delivered when it last fell silent with data on it.
+    delivered_bytes: Option<u64>,
+    /// How often in a row the path has since answered heartbeats and delivered no data.
+    vain: u32,
+}
+
+impl PathFailure {
+    /// Returns how long an answer may take. `longest` is as long as a round trip may reasonably take.
+    #[inline]
+    pub(crate) fn patience(&self, srtt: Duration, longest: Duration) -> Duration {
+        (srtt * 3 / 2).max(longest).max(PATIENCE_MIN) * (1 << self.mistakes)
+    }
+
+    /// The path has fallen silent. `delivered_bytes`: what it has delivered so far, if data is in flight on it. Returns
+    /// whether that is news.
+    pub(crate) fn begin(&mut self, now: Time, delivered_bytes: Option<u64>) -> bool {
+        if self.since.is_some() {
+            return false;
+        }
+        if delivered_bytes.is_some() {
+            let vain = delivered_bytes == std::mem::replace(&mut self.delivered_bytes, delivered_bytes);
+            self.vain = if vain { (self.vain + 1).min(VAIN_DOUBLINGS_MAX) } else { 0 };
+        }
+        if now.saturating_since(self.mistaken_at) > MISTAKE_LIFE {
+            self.mistakes = 0;
+        }
+        self.since = Some(now);
+        true
+    }
+
+    /// Returns whether data avoids the path although it has answered a heartbeat, because it did so before and then
+    /// swallowed all data.
+    pub(crate) fn holds(&self, now: Time) -> bool {
+        let time = PROBE_INTERVAL * (1 << self.vain);
+        self.vain > 0 && self.since.is_some_and(|since| now.saturating_since(since) < time)
+    }
+
+    /// Returns when the heartbeat is due that follows one at `now`, as long as they are frequent.
+    pub(crate) fn next_probe(&self, now: Time, srtt: Option<Duration>) -> Option<Time> {
+        self.since
+            .filter(|since| now.saturating_since(*since) < PROBING_TIME)
+            .map(|_| now + srtt.unwrap_or_default().max(PROBE_INTERVAL))
+    }
+
+    /// The path has answered what was sent at `asked_at`. Returns whether it was suspected by mistake; it then has more
+    /// time for its answers.
+    pub(crate) fn end(&mut self, now: Time, asked_at: Time) -> bool {
+        let mistaken = self.since.take().is_some_and(|since| asked_at <= since);
+        if mistaken {
+            self.mistakes = (self.mistakes + 1).min(DOUBLINGS_MAX);
+            self.mistaken_at = now;
+        }
+        mistaken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SRTT: Duration = Duration::from_millis(100);
+
+    fn at(ms: u64) -> Time {
+        Time::ZERO + Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn an_answer_may_take_half_as_long_again_or_as_long_as_it_varies() {
+        let failure = PathFailure::default();
+        assert_eq!(failure.patience(SRTT, Duration::ZERO), Duration::from_millis(150));
+        assert_eq!(failure.patience(SRTT, Duration::from_millis(180)), Duration::from_millis(180));
+        assert_eq!(failure.patience(Duration::ZERO, Duration::ZERO), PATIENCE_MIN);
+    }
+
+    #[test]
+    fn a_suspected_path_is_asked_often_for_a_minute() {
+        let mut failure = PathFailure::default();
+        assert_eq!(failure.next_probe(at(0), None), None);
+        assert!(failure.begin(at(0), None));
+        assert!(!failure.begin(at(5), None), "it is suspected already");
+        assert_eq!(failure.next_probe(at(10), Some(SRTT)), Some(at(260)));
+        assert_eq!(failure.next_probe(at(10), Some(4 * SRTT)), Some(at(410)));
+        assert_eq!(failure.next_probe(at(60_000), Some(SRTT)), None);
+    }
+
+    #[test]
+    fn each_mistake_doubles_the_patience_for_a_while() {
+        let mut failure = PathFailure::default();
+        let patience = |failure: &PathFailure| failure.patience(SRTT, Duration::ZERO).as_millis();
+        for expected in [300, 600, 1200, 1200] {
+            failure.begin(at(10), None);
+            assert!(failure.end(at(400), at(10)));
+            assert_eq!(patience(&failure), expected);
+        }
+        // A path that does not answer the first heartbeat was suspected rightly.
+        failure.begin(at(100_000), None);
+        assert!(!failure.end(at(100_500), at(100_250)));
+        assert_eq!(patience(&failure), 150);
+        assert!(!failure.end(at(100_500), at(0)), "it was not suspected");
+    }
+
+    #[test]
+    fn a_path_that_answers_and_swallows_data_gets_it_ever_later() {
+        let mut failure = PathFailure::default();
+        for held_ms in [0, 500, 1000, 2000] {
+            failure.begin(at(10), Some(5000));
+            assert!(held_ms == 0 || failure.holds(at(10 + held_ms - 1)));
+            assert!(!failure.holds(at(10 + held_ms)));
+            failure.end(at(5000), at(4900));
+        }
+        failure.begin(at(6000), Some(5001));
+        assert!(!failure.holds(at(6000)), "something has arrived meanwhile");
+    }
+}

@@ -1,0 +1,79 @@
+//! A packet with DATA chunks leaves on a path.
+
+use super::{PacketTsns, Path, SentPacket};
+use crate::config::AssociationConfig;
+use crate::time::Time;
+use crate::trace::Probe;
+
+use super::tail_loss_probe::ProbeTime;
+
+/// The DATA chunks of a packet that leaves.
+#[derive(Debug)]
+pub(crate) struct SentData {
+    pub(crate) tsns: PacketTsns,
+    /// Bytes of chunks that were not in flight before. A tail loss probe may repeat chunks that are.
+    pub(crate) bytes: usize,
+    pub(crate) retransmitted_chunks: u64,
+    /// The packet asks for an immediate SACK.
+    pub(crate) asks_sack: bool,
+    /// The packet retransmits the first outstanding chunk.
+    pub(crate) repeats_first: bool,
+}
+
+impl Path {
+    #[inline]
+    pub(crate) fn on_sent(&mut self, now: Time, data: SentData) {
+        let first_transmission = data.retransmitted_chunks == 0;
+        if self.flight.probe_is_due() {
+            self.counts.tail_probes += 1;
+            self.notes.probe(now, Probe::TailLoss);
+        }
+        self.counts.data_chunks_retransmitted += data.retransmitted_chunks;
+        let in_flight_bytes = self.flight.bytes() + data.bytes;
+        let mark = self.delivery.on_sent(now, in_flight_bytes, self.flight.is_empty());
+        self.congestion.on_sent(now, data.bytes, in_flight_bytes, mark.app_limited);
+        let long = self.discovery.is_long(data.bytes);
+        let packet = SentPacket { sent_at: now, tsns: data.tsns, first_transmission, long, mark };
+        self.flight.on_sent(packet, data.bytes, data.asks_sack);
+        self.recovery.on_sent(data.bytes, first_transmission);
+        let rate = self.pacing_rate();
+        self.pacer.on_sent(now, data.bytes, rate, self.mtu_bytes);
+        // RFC 9260 §6.1: started anew if the earliest chunk is sent again.
+        self.flight.start_t3(now + self.rto.current(), data.repeats_first);
+    }
+
+    /// Counts a packet that left, with DATA or without.
+    pub(crate) fn on_packet_sent(&mut self) {
+        self.counts.packets_sent += 1;
+    }
+
+    /// Returns whether a tail loss probe may leave now, whatever the window is.
+    #[inline]
+    pub(crate) fn tail_loss_probe_is_due(&self) -> bool {
+        self.flight.probe_is_due()
+    }
+
+    /// Plans a tail loss probe for what is in flight.
+    #[inline]
+    pub(crate) fn plan_tail_loss_probe(&mut self, now: Time, config: &AssociationConfig) {
+        if !config.tail_loss_probes {
+            return self.flight.cancel_probe();
+        }
+        let (rto, mtu_bytes, sack_delay) = (&self.rto, self.mtu_bytes, config.sack_delay);
+        self.flight.plan_probe(now, |flight| ProbeTime {
+            last_sent_at: flight.last_sent_at(),
+            srtt: rto.srtt(),
+            longest: rto.unbounded(),
+            sack_delay: if flight.sack_may_be_delayed(mtu_bytes) { sack_delay } else { Default::default() },
+        });
+    }
+
+    pub(crate) fn cancel_tail_loss_probe(&mut self) {
+        self.flight.cancel_probe();
+    }
+
+    /// The time of the tail loss probe has come.
+    pub(crate) fn on_tail_loss_probe_timer(&mut self) {
+        self.flight.on_probe_timer();
+    }
+}

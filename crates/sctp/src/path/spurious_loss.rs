@@ -1,0 +1,99 @@
+//! Detects spurious losses: the window was reduced although nothing was lost, it was merely late.
+//!
+//! Two signs show that: what was declared lost arrives before it is retransmitted (as in F-RTO, RFC 5682), or the peer
+//! reports that it received twice everything that was retransmitted (RFC 3708).
+
+use crate::packet_number::after;
+
+/// What the last reduction of the window declared lost.
+#[derive(Debug, Default)]
+pub(crate) struct SpuriousLoss {
+    /// Chunks that were declared lost since the reduction and that have not yet turned out to have arrived.
+    open: u64,
+    /// The first TSN that belongs to it (unwrapped).
+    from_tsn: u64,
+    /// T3 declared packets before this one lost.
+    timeout: Option<u32>,
+    active: bool,
+}
+
+impl SpuriousLoss {
+    /// Begins to watch after a loss reduced the window. `first_tsn` is the first outstanding TSN, `chunks` were declared
+    /// lost.
+    pub(crate) fn begin(&mut self, first_tsn: u64, chunks: u64) {
+        *self = SpuriousLoss { open: chunks, from_tsn: first_tsn, timeout: None, active: true };
+    }
+
+    /// Begins to watch after T3 reduced the window and declared packets before `next_packet` lost.
+    pub(crate) fn begin_timeout(&mut self, first_tsn: u64, chunks: u64, next_packet: u32) {
+        *self = SpuriousLoss { open: chunks, from_tsn: first_tsn, timeout: Some(next_packet), active: true };
+    }
+
+    /// Adds chunks that were declared lost in the same recovery.
+    pub(crate) fn add(&mut self, chunks: u64) {
+        self.open += chunks;
+    }
+
+    /// Returns the packet before which T3 declared packets lost, while that may turn out to be spurious.
+    pub(crate) fn timeout(&self) -> Option<u32> {
+        self.timeout.filter(|_| self.active)
+    }
+
+    /// Returns whether T3 declared this packet lost and that may turn out to be spurious.
+    #[inline]
+    pub(crate) fn timeout_gave_up(&self, packet: u32) -> bool {
+        self.timeout().is_some_and(|before| after(before, packet))
+    }
+
+    /// Returns whether a duplicate of `tsn` tells anything of the reduction.
+    #[inline]
+    pub(crate) fn concerns(&self, tsn: u64) -> bool {
+        self.active && tsn >= self.from_tsn
+    }
+
+    /// Chunks that were declared lost turn out to have arrived. Returns whether all of them have, which makes the loss
+    /// spurious.
+    pub(crate) fn on_arrived(&mut self, chunks: u64) -> bool {
+        if !self.active || chunks == 0 {
+            return false;
+        }
+        self.open = self.open.saturating_sub(chunks);
+        if self.open > 0 {
+            return false;
+        }
+        self.active = false;
+        true
+    }
+
+    /// Stops watching.
+    pub(crate) fn end(&mut self) {
+        self.active = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_that_was_declared_lost_must_have_arrived() {
+        let mut loss = SpuriousLoss::default();
+        assert!(!loss.on_arrived(1));
+        loss.begin(100, 2);
+        loss.add(1);
+        assert!(loss.concerns(100) && !loss.concerns(99));
+        assert!(!loss.on_arrived(2));
+        assert!(loss.on_arrived(1));
+        assert!(!loss.on_arrived(1), "only once");
+    }
+
+    #[test]
+    fn a_timeout_is_watched_until_it_is_decided() {
+        let mut loss = SpuriousLoss::default();
+        loss.begin_timeout(5, 10, 42);
+        assert_eq!(loss.timeout(), Some(42));
+        assert!(loss.timeout_gave_up(41) && !loss.timeout_gave_up(42));
+        loss.end();
+        assert_eq!(loss.timeout(), None);
+    }
+}

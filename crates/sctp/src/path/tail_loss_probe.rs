@@ -1,0 +1,162 @@
+//! Tail loss probes: no later packet can show that the end of a burst was lost (RFC 8985 §7).
+
+use std::time::Duration;
+
+use crate::packet_number::after;
+use crate::time::Time;
+
+/// The least time between a packet and its probe: less is the noise of schedulers.
+const PROBE_TIME_MIN: Duration = Duration::from_millis(10);
+/// Probes in a row, each after twice the time of the one before; then T3 decides.
+const PROBES_MAX: u32 = 3;
+
+/// The tail loss probes of one path.
+#[derive(Debug, Default)]
+pub(crate) struct TailLossProbe {
+    /// When the next probe is due, if nothing arrives before.
+    at: Option<Time>,
+    /// A packet may leave now, whatever the window is.
+    due: bool,
+    /// Probes since something arrived.
+    sent: u32,
+    /// The packet number of the probe that repeats data.
+    repeat: Option<u32>,
+}
+
+/// What the time of a probe depends on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ProbeTime {
+    pub(crate) last_sent_at: Time,
+    pub(crate) srtt: Option<Duration>,
+    /// The RTO before its lower bound: as long as a round trip may reasonably take.
+    pub(crate) longest: Duration,
+    /// How long the peer may delay its SACK.
+    pub(crate) sack_delay: Duration,
+}
+
+impl TailLossProbe {
+    pub(crate) fn at(&self) -> Option<Time> {
+        self.at
+    }
+
+    #[inline]
+    pub(crate) fn is_due(&self) -> bool {
+        self.due
+    }
+
+    /// Plans the next probe: two round trips after the last packet, more if they vary much, and one after now. Without a
+    /// measured round trip there is none.
+    pub(crate) fn plan(&mut self, now: Time, times: ProbeTime) {
+        self.at = times.srtt.filter(|_| self.sent < PROBES_MAX).map(|srtt| {
+            let answer = (2 * srtt).max(times.longest).max(PROBE_TIME_MIN);
+            let wait = (answer + times.sack_delay) * (1 << self.sent);
+            (times.last_sent_at + wait).max(now + srtt)
+        });
+    }
+
+    /// Stops probing: nothing is in flight, or another timer guards it.
+    pub(crate) fn cancel(&mut self) {
+        (self.at, self.due) = (None, false);
+    }
+
+    /// The time of the probe has come.
+    pub(crate) fn expire(&mut self) {
+        (self.at, self.due) = (None, true);
+    }
+
+    /// A packet left. Returns whether it was the probe.
+    #[inline]
+    pub(crate) fn on_sent(&mut self, number: u32, repeats: bool) -> bool {
+        if !std::mem::take(&mut self.due) {
+            return false;
+        }
+        self.sent += 1;
+        if repeats {
+            self.repeat = Some(number);
+        }
+        true
+    }
+
+    /// The peer received something twice, so the probe was not needed.
+    pub(crate) fn on_duplicate(&mut self) {
+        self.repeat = None;
+    }
+
+    /// A SACK acknowledged packet `newest` as the newest. Returns whether the probe repaired a loss, which is a sign of
+    /// congestion (RFC 8985 §7.4). Only the arrival of a packet that left after the probe shows that: before, the peer
+    /// may have had no time to report the probe as a duplicate.
+    pub(crate) fn on_acked(&mut self, newest: u32) -> bool {
+        self.sent = 0;
+        self.repeat.take_if(|number| after(newest, *number)).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SRTT: Duration = Duration::from_millis(50);
+
+    fn at(ms: u64) -> Time {
+        Time::ZERO + Duration::from_millis(ms)
+    }
+
+    fn state(last_sent_at: Time, srtt: Option<Duration>) -> ProbeTime {
+        ProbeTime { last_sent_at, srtt, longest: Duration::ZERO, sack_delay: Duration::ZERO }
+    }
+
+    #[test]
+    fn a_probe_follows_two_round_trips_after_the_last_packet() {
+        let mut probe = TailLossProbe::default();
+        probe.plan(at(0), state(at(0), None));
+        assert_eq!(probe.at(), None);
+        probe.plan(at(0), state(at(0), Some(SRTT)));
+        assert_eq!(probe.at(), Some(at(100)));
+        // The answer to earlier packets, after one round trip, does not put it off.
+        probe.plan(at(50), state(at(0), Some(SRTT)));
+        assert_eq!(probe.at(), Some(at(100)));
+        probe.plan(at(80), state(at(0), Some(SRTT)));
+        assert_eq!(probe.at(), Some(at(130)));
+        probe.plan(at(0), state(at(0), Some(Duration::from_micros(20))));
+        assert_eq!(probe.at(), Some(at(10)));
+    }
+
+    #[test]
+    fn three_probes_and_no_more() {
+        let mut probe = TailLossProbe::default();
+        for wait in [100, 200, 400] {
+            probe.plan(at(0), state(at(0), Some(SRTT)));
+            assert_eq!(probe.at(), Some(at(wait)));
+            probe.expire();
+            assert!(probe.on_sent(1, true));
+        }
+        probe.plan(at(0), state(at(0), Some(SRTT)));
+        assert_eq!(probe.at(), None);
+        probe.on_acked(1);
+        probe.plan(at(500), state(at(500), Some(SRTT)));
+        assert_eq!(probe.at(), Some(at(600)));
+    }
+
+    #[test]
+    fn round_trips_that_vary_put_the_probe_off() {
+        let mut probe = TailLossProbe::default();
+        let longest = Duration::from_millis(300);
+        probe.plan(at(0), ProbeTime { longest, ..state(at(0), Some(SRTT)) });
+        assert_eq!(probe.at(), Some(at(300)));
+    }
+
+    #[test]
+    fn a_probe_that_was_needed_is_a_sign_of_congestion() {
+        for duplicate in [false, true] {
+            let mut probe = TailLossProbe::default();
+            probe.expire();
+            probe.on_sent(7, true);
+            assert!(!probe.on_acked(7));
+            if duplicate {
+                probe.on_duplicate();
+            }
+            assert_eq!(probe.on_acked(8), !duplicate);
+            assert!(!probe.on_acked(9), "only once");
+        }
+    }
+}
