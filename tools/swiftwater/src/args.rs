@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use swiftwater::{CongestionControl, Coupling, Multipath};
 
 use crate::daemon::DaemonArgs;
@@ -58,6 +59,16 @@ pub(crate) enum Command {
     /// One end of a run of `bench`, which starts it.
     #[command(hide = true, subcommand)]
     Peer(PeerCommand),
+    /// Print the completions of a shell: bash, zsh, fish, elvish or powershell.
+    #[command(after_help = "\
+Examples:
+  swiftwater completions bash > ~/.local/share/bash-completion/completions/swiftwater
+  swiftwater completions zsh > ~/.zfunc/_swiftwater        with ~/.zfunc in fpath
+  swiftwater completions fish > ~/.config/fish/completions/swiftwater.fish")]
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
     /// Write the manual pages into a directory.
     #[command(hide = true)]
     Man {
@@ -83,7 +94,7 @@ Examples:
   swiftwater perf server -B 192.0.2.1,198.51.100.1  two addresses: SCTP uses both
   swiftwater perf server --once --json            one test, then its result as JSON
 
-The firewall of this host must let in port 9899, TCP and UDP. With -P, tests over UDP use one
+The firewall of this host must let in port 9899, TCP and UDP. With -P, tests over UDP use one \
 port for each flow, counted up from it.")]
 pub(crate) struct ServerArgs {
     /// TCP port to listen on; also the SCTP port.
@@ -122,7 +133,7 @@ Examples:
   swiftwater perf client 192.0.2.1 --json | python3 -m json.tool
   swiftwater perf client 192.0.2.1 --qlog run.sqlog && swiftwater trace plot run.sqlog
 
-Only delivered messages count: the rates are the server's count. Ctrl-C ends the test and prints
+Only delivered messages count: the rates are the server's count. Ctrl-C ends the test and prints \
 the totals so far.")]
 pub(crate) struct ClientArgs {
     /// Name or address of the server.
@@ -224,7 +235,7 @@ Series:
   udp-limit       the most that plain UDP with offloads moves with this packet size; only counted
   tcp-rr, sctp-rr, sctp-sockets-rr, relay-rr, udp-rr  one-byte request and answer
 
-The series of one size take turns and every repeat starts with another one, so that a busy moment of the
+The series of one size take turns and every repeat starts with another one, so that a busy moment of the \
 machine meets all of them. A ratio is the median of the ratios to `tcp` within each repeat.")]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct BenchArgs {
@@ -288,9 +299,9 @@ Floods:
   bad-chunks        packets with a right checksum and noise for chunks
   abort, heartbeat  packets that name the peer's association, with a wrong tag
 
-A server, a peer that sends it messages of 1,024 bytes without pause, new peers that connect, one each 50 ms, and the flood
-are processes of this program, in two network namespaces of their own, which leave nothing behind. Nothing else is attacked.
-They share the processors, so each run is paired with one in which the same flood goes to a UDP port without socket, and the
+A server, a peer that sends it messages of 1,024 bytes without pause, new peers that connect, one each 50 ms, and the flood \
+are processes of this program, in two network namespaces of their own, which leave nothing behind. Nothing else is attacked. \
+They share the processors, so each run is paired with one in which the same flood goes to a UDP port without socket, and the \
 ratio compares the two. It needs root, or a user who may make user namespaces.")]
 pub(crate) struct AttackArgs {
     /// Finish within 90 seconds: 100,000 packets a second only, and fewer rounds.
@@ -356,13 +367,13 @@ Examples:
   swiftwater lab --live asymmetric-rate                   the kernel's TCP and MPTCP beside it, as root
   swiftwater lab --virtual tail-loss --case 'last packet' --capture tail.pcapng --qlog tail.sqlog
 
-A virtual experiment runs both ends in this process, on a network and a clock that are simulated: it
-needs no privileges and no time but the processor's, and the same seed gives the same figures on every
-machine. `of limit` is the share of what the lines could carry at best in full packets, after the headers of
-IP, UDP and SCTP. `of best path` and `of their sum` compare with each path alone in the same run. A queue of
+A virtual experiment runs both ends in this process, on a network and a clock that are simulated: it \
+needs no privileges and no time but the processor's, and the same seed gives the same figures on every \
+machine. `of limit` is the share of what the lines could carry at best in full packets, after the headers of \
+IP, UDP and SCTP. `of best path` and `of their sum` compare with each path alone in the same run. A queue of \
 1 BDP holds the bandwidth-delay product of its line. The processor is not simulated: neither end is ever busy.
 
-A live experiment runs `swiftwater perf` between two network namespaces, over lines that tbf shapes (it
+A live experiment runs `swiftwater perf` between two network namespaces, over lines that tbf shapes (it \
 delays nothing), each measurement three times in turn: the median. Ctrl-C ends it and takes all down.")]
 #[command(group = ArgGroup::new("what").required(true).multiple(true).args(["experiment", "live", "list"]))]
 #[command(arg_required_else_help = true)]

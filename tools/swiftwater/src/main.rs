@@ -30,11 +30,12 @@ mod units;
 use std::fmt::Display;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
+use clap_complete::Shell;
 
 use args::{BenchArgs, BenchCommand, Cli, Command};
 use failure::Failure;
-use output::{EXIT_CLOSED, OutputError, note};
+use output::{EXIT_CLOSED, OutputError, note, print};
 
 fn main() -> ExitCode {
     let outcome = match Cli::try_parse() {
@@ -58,6 +59,12 @@ fn fail(sentence: &dyn Display) -> ExitCode {
     ExitCode::FAILURE
 }
 
+fn completions(shell: Shell) -> String {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "swiftwater", &mut text);
+    String::from_utf8_lossy(&text).into_owned()
+}
+
 fn perform(command: Command) -> Result<(), Failure> {
     match command {
         Command::Perf(command) => perf::run(command)?,
@@ -70,6 +77,7 @@ fn perform(command: Command) -> Result<(), Failure> {
         Command::Lab(args) => lab::run(&args)?,
         Command::Peer(command) => bench::run::peer(command)?,
         Command::Trace(command) => trace::run(&command)?,
+        Command::Completions { shell } => print(&completions(shell))?,
         Command::Man { directory } => man::write_pages(&directory)
             .map_err(|error| format!("cannot write manual pages to {}: {error}", directory.display()))?,
     }

@@ -1,26 +1,166 @@
 //! The manual pages, made from the definition of the command line.
+//!
+//! The words after the options of each command become the sections EXAMPLES and NOTES; what all commands share is added.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 
 use clap::{Command, CommandFactory};
+use clap_mangen::Man;
 
 use crate::args::Cli;
+
+/// What begins the examples in the help of a command. They end with an empty line.
+const EXAMPLES: &str = "Examples:";
+
+/// Variables that the commands heed.
+const ENVIRONMENT: [(&str, &str); 4] = [
+    (
+        "SWIFTWATER_DAEMON",
+        "Where the daemon of SCTP sockets is: @ and an abstract name, or the path of a socket. Default: @swiftwater.",
+    ),
+    ("LD_PRELOAD", "swiftwater run puts its shim before what this names."),
+    (
+        "LISTEN_PID, LISTEN_FDS",
+        "By these a service manager hands swiftwater daemon its socket; see sd_listen_fds(3).",
+    ),
+    ("PATH", "Where swiftwater run looks for the program."),
+];
+
+/// What the exit status of all commands says.
+const EXIT_STATUS: [(&str, &str); 6] = [
+    ("0", "The command did what it should."),
+    ("1", "It did not, and has said why on standard error."),
+    ("2", "The command line makes no sense."),
+    ("130", "Ctrl-C ended it early; a measurement has printed its totals so far."),
+    ("141", "Nobody reads its standard output any more."),
+    ("other", "swiftwater run becomes the program, whose status it is."),
+];
+
+/// Other programs to read about.
+const SEE_ALSO: [&str; 6] = ["sctp(7)", "ss(8)", "socat(1)", "iperf3(1)", "systemd.socket(5)", "ld.so(8)"];
 
 /// Writes a page for the command and for each of its subcommands.
 pub(crate) fn write_pages(directory: &Path) -> io::Result<()> {
     fs::create_dir_all(directory)?;
-    let mut command = Cli::command();
+    let mut command = without_help(Cli::command());
     command.build();
-    write_page(&command, directory)
+    let mut names = Vec::new();
+    collect_names(&command, &mut names);
+    write_page(&command, &names, directory)
 }
 
-fn write_page(command: &Command, directory: &Path) -> io::Result<()> {
-    let page = clap_mangen::Man::new(command.clone());
+/// Takes away the command `help`, which has no page.
+fn without_help(command: Command) -> Command {
+    command.disable_help_subcommand(true).mut_subcommands(without_help)
+}
+
+/// Returns whether a command has a page.
+fn is_visible(command: &&Command) -> bool {
+    !command.is_hide_set()
+}
+
+fn collect_names(command: &Command, names: &mut Vec<String>) {
+    names.push(Man::new(command.clone()).get_filename().trim_end_matches(".1").to_owned());
+    command.get_subcommands().filter(is_visible).for_each(|sub| collect_names(sub, names));
+}
+
+fn write_page(command: &Command, names: &[String], directory: &Path) -> io::Result<()> {
+    let page = Man::new(command.clone());
     let mut text = Vec::new();
-    page.render(&mut text)?;
-    fs::write(directory.join(page.get_filename()), text)?;
-    let visible = |sub: &&Command| !sub.is_hide_set() && sub.get_name() != "help";
-    command.get_subcommands().filter(visible).try_for_each(|sub| write_page(sub, directory))
+    page.render_title(&mut text)?;
+    page.render_name_section(&mut text)?;
+    page.render_synopsis_section(&mut text)?;
+    page.render_description_section(&mut text)?;
+    page.render_options_section(&mut text)?;
+    if command.get_subcommands().any(|sub| is_visible(&sub)) {
+        page.render_subcommands_section(&mut text)?;
+    }
+    let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let (examples, notes) = split_help(&help);
+    if !notes.is_empty() {
+        writeln!(text, ".SH NOTES\n{}", lines(&notes))?;
+    }
+    if !examples.is_empty() {
+        writeln!(text, ".SH EXAMPLES\n.nf\n{}\n.fi", lines(&examples))?;
+    }
+    write_terms(&mut text, "ENVIRONMENT", &ENVIRONMENT)?;
+    write_terms(&mut text, "EXIT STATUS", &EXIT_STATUS)?;
+    let own = page.get_filename();
+    let others = names.iter().filter(|name| format!("{name}.1") != own).map(|name| format!("{name}(1)"));
+    let all: Vec<String> = others.chain(SEE_ALSO.map(str::to_owned)).map(|name| escape(&name)).collect();
+    writeln!(text, ".SH \"SEE ALSO\"\n{}", all.join(",\n"))?;
+    fs::write(directory.join(own), text)?;
+    command.get_subcommands().filter(is_visible).try_for_each(|sub| write_page(sub, names, directory))
+}
+
+/// The lines of the examples, and all others.
+fn split_help(help: &str) -> (Vec<&str>, Vec<&str>) {
+    let (mut examples, mut notes, mut within) = (Vec::new(), Vec::new(), false);
+    for line in help.lines() {
+        if line == EXAMPLES {
+            within = true;
+        } else if within && !line.is_empty() {
+            examples.push(line.trim_start());
+        } else {
+            within = false;
+            notes.push(line);
+        }
+    }
+    let blank = |line: &&str| line.is_empty();
+    let begin = notes.iter().take_while(|line| blank(line)).count();
+    let end = notes.len() - notes.iter().rev().take_while(|line| blank(line)).count();
+    let notes = notes.get(begin..end).unwrap_or_default().to_vec();
+    (examples, notes)
+}
+
+fn write_terms(text: &mut Vec<u8>, title: &str, terms: &[(&str, &str)]) -> io::Result<()> {
+    writeln!(text, ".SH \"{title}\"")?;
+    terms
+        .iter()
+        .try_for_each(|(term, words)| writeln!(text, ".TP\n\\fB{}\\fR\n{}", escape(term), escape(words)))
+}
+
+/// Lines of prose, where an empty one ends a paragraph and an indented one stands for itself.
+fn lines(lines: &[&str]) -> String {
+    let line = |line: &&str| match *line {
+        "" => ".PP".to_owned(),
+        line if line.starts_with(' ') => format!(".br\n{}", escape(line.trim_start())),
+        line => escape(line),
+    };
+    lines.iter().map(line).collect::<Vec<String>>().join("\n")
+}
+
+/// Text that troff takes as it is.
+fn escape(text: &str) -> String {
+    let text = text.replace('\\', "\\e").replace('-', "\\-");
+    if text.starts_with(['.', '\'']) { format!("\\&{text}") } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_is_split_into_examples_and_notes() {
+        let (examples, notes) = split_help("One.\n\nTwo.\n\nExamples:\n  a --b   does it\n  c\n\nThree.");
+        assert_eq!(examples, ["a --b   does it", "c"]);
+        assert_eq!(notes, ["One.", "", "Two.", "", "", "Three."]);
+        assert_eq!(lines(&[".x", "", "a\\b"]), "\\&.x\n.PP\na\\eb");
+    }
+
+    /// Whoever reads it chooses the width: a paragraph is a line.
+    #[test]
+    fn prose_in_help_has_no_line_breaks_of_its_own() {
+        fn check(command: &Command) {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let prose = |line: &str| !line.is_empty() && !line.starts_with(' ') && !line.ends_with(':');
+            let lines: Vec<&str> = help.lines().collect();
+            let broken = lines.windows(2).find(|pair| prose(pair[0]) && prose(pair[1]));
+            assert_eq!(broken, None, "{}", command.get_name());
+            command.get_subcommands().for_each(check);
+        }
+        check(&Cli::command());
+    }
 }

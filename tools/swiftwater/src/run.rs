@@ -31,7 +31,7 @@ const IDLE_EXIT_S: &str = "60";
 /// The program.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The program, and what it starts in turn, gets SCTP sockets (SOCK_STREAM) from the daemon of this network
+The program, and what it starts in turn, gets SCTP sockets (SOCK_STREAM) from the daemon of this network \
 namespace, which is started if there is none. Everything else is as without.
 
 Both ends need SCTP in UDP port 9899, or directly over IP: see `swiftwater daemon --help`.

@@ -87,6 +87,7 @@ fn rows(output: &Output) -> Vec<Value> {
     for row in &rows {
         for (key, value) in row.as_object().expect("objects") {
             assert!(!value.is_object() && !value.is_array(), "{key} is not flat");
+            assert!(!value.is_null(), "{key} does not apply and should be missing");
             assert!(documented.contains(&format!("`{key}`")), "{key} is missing in docs/json.md");
         }
     }
@@ -471,6 +472,18 @@ fn help_has_examples_and_the_manual_a_page_for_each_command() {
         "swiftwater-trace-show",
     ] {
         assert!(folder.join(format!("{page}.1")).exists(), "{page}");
+    }
+    let page = fs::read_to_string(folder.join("swiftwater-perf-client.1")).expect("written");
+    for section in ["EXAMPLES", "ENVIRONMENT", "EXIT STATUS", "SEE ALSO", "NOTES"] {
+        assert!(
+            page.contains(&format!(".SH {section}")) || page.contains(&format!(".SH \"{section}\"")),
+            "{section}"
+        );
+    }
+    assert!(page.contains("SWIFTWATER_DAEMON") && page.contains("swiftwater\\-perf\\-server(1)"), "{page}");
+    for shell in ["bash", "zsh", "fish"] {
+        let output = swiftwater(&["completions", shell]).output().expect("the program starts");
+        assert!(output.status.success() && text(&output.stdout).contains("udp-port"), "{shell}");
     }
     assert!(!folder.join("swiftwater-peer.1").exists(), "hidden commands have no page");
 }

@@ -25,11 +25,11 @@ use stop::StopArgs;
 /// The service.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-`swiftwater run` starts a daemon where there is none, and that one ends by itself a minute after its last
+`swiftwater run` starts a daemon where there is none, and that one ends by itself a minute after its last \
 socket. Start one by hand to see its log, or to choose what carries SCTP.
 
-Programs find it by an abstract name of AF_UNIX sockets, which belongs to the network namespace: a container
-with a network of its own has a daemon of its own. A service manager may make the socket and hand it over
+Programs find it by an abstract name of AF_UNIX sockets, which belongs to the network namespace: a container \
+with a network of its own has a daemon of its own. A service manager may make the socket and hand it over \
 (LISTEN_FDS): swiftwater.socket starts swiftwater.service when the first program comes.
 
 SIGTERM or SIGINT ends it: what programs have closed is delivered, within ten seconds, and what they have open is aborted, so that

@@ -24,7 +24,7 @@ use trial::Trial;
 /// The checks.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Each line is `ok`, `note` (it works, and could do more or be quicker) or `fails`, with what to do about it below.
+Each line is `ok`, `note` (it works, and could do more or be quicker) or `fails`, with what to do about it below. \
 The exit status is 1 if something fails: then `swiftwater run` cannot give programs SCTP sockets here.
 
 Nothing is changed. The trial of the shim makes an association on loopback, with a daemon of its own.

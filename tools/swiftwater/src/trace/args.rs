@@ -22,8 +22,8 @@ Examples:
   swiftwater trace plot run.sqlog -o run.html     a page with the figures and a table
   swiftwater trace plot run.sqlog --from 2 --to 3   one second of it
 
-Each path of each association gets a figure of its own: the congestion window, its threshold and the
-bytes in flight; losses, retransmissions, timeouts and probes as marks; round-trip times; the rate
+Each path of each association gets a figure of its own: the congestion window, its threshold and the \
+bytes in flight; losses, retransmissions, timeouts and probes as marks; round-trip times; the rate \
 at which data arrived and the pacing rate. What the file means: docs/trace.md.")]
 pub(crate) struct PlotArgs {
     /// The trace file.
@@ -44,7 +44,7 @@ Examples:
   swiftwater trace show run.sqlog --from 1.5 --to 1.6       a tenth of a second
   swiftwater trace show run.sqlog -a 5c0e91aa --path 0      one path of one association
 
-A line has the time in seconds, the association (our verification tag at its beginning) and path, the
+A line has the time in seconds, the association (our verification tag at its beginning) and path, the \
 name of the event and what it says. The names are listed in docs/trace.md.")]
 pub(crate) struct ShowArgs {
     /// The trace file.
