@@ -36,32 +36,60 @@ fn a_package_has_all_that_users_need() {
     let mut make = Command::new(deb);
     // Quick rather than small.
     make.arg("--from").arg(built).arg("--out").arg(&out).env("DEB_COMPRESSION", "none");
-    let package = said(&mut make);
-    let version = said(Command::new("dpkg-deb").args(["--field", package.trim(), "Version"]));
-    assert_eq!(version.trim(), env!("CARGO_PKG_VERSION"));
-    let contents = said(Command::new("dpkg-deb").args(["--contents", package.trim()]));
+    let packages = said(&mut make);
     let multiarch = said(Command::new("cc").arg("-print-multiarch"));
     let lib = format!("usr/lib/{}", multiarch.trim());
-    for file in [
-        "usr/bin/swiftwater",
-        "usr/lib/swiftwater/libswiftwater_preload.so",
-        &format!("{lib}/libswiftwater.so.0"),
-        &format!("{lib}/libswiftwater.so -> libswiftwater.so.0"),
-        &format!("{lib}/libswiftwater.a"),
-        &format!("{lib}/pkgconfig/swiftwater.pc"),
-        "usr/include/swiftwater/netinet/sctp.h",
-        "usr/lib/systemd/system/swiftwater.socket",
-        "usr/lib/systemd/system/swiftwater.service",
-        "usr/share/man/man1/swiftwater-run.1.gz",
-        "usr/share/doc/swiftwater/copyright",
-        "usr/share/doc/swiftwater/examples/echo-client.c",
-    ] {
-        assert!(
-            contents.lines().any(|line| line.ends_with(&format!(" ./{file}"))),
-            "{file} is missing:\n{contents}"
-        );
+    let expected: [&[String]; 3] = [
+        &[
+            "usr/bin/swiftwater",
+            "usr/lib/swiftwater/libswiftwater_preload.so",
+            "usr/lib/systemd/system/swiftwater.socket",
+            "usr/lib/systemd/system/swiftwater.service",
+            "usr/share/man/man1/swiftwater-run.1.gz",
+            "usr/share/bash-completion/completions/swiftwater",
+            "usr/share/zsh/vendor-completions/_swiftwater",
+            "usr/share/fish/vendor_completions.d/swiftwater.fish",
+            "usr/share/doc/swiftwater/copyright",
+            "usr/share/doc/swiftwater/changelog.gz",
+        ]
+        .map(String::from),
+        &[format!("{lib}/libswiftwater.so.0")],
+        &[
+            format!("{lib}/libswiftwater.so -> libswiftwater.so.0"),
+            format!("{lib}/libswiftwater.a"),
+            format!("{lib}/pkgconfig/swiftwater.pc"),
+            "usr/include/swiftwater/netinet/sctp.h".into(),
+            "usr/share/doc/libswiftwater-dev/examples/echo-client.c".into(),
+        ],
+    ];
+    assert_eq!(packages.lines().count(), expected.len());
+    for (package, files) in packages.lines().zip(expected) {
+        let version = said(Command::new("dpkg-deb").args(["--field", package, "Version"]));
+        assert_eq!(version.trim(), env!("CARGO_PKG_VERSION"));
+        let contents = said(Command::new("dpkg-deb").args(["--contents", package]));
+        for file in files {
+            let is_there = contents.lines().any(|line| line.ends_with(&format!(" ./{file}")));
+            assert!(is_there, "{file} is missing in {package}:\n{contents}");
+        }
+        assert!(contents.lines().all(|line| line.contains(" root/root ")), "{contents}");
     }
-    assert!(contents.lines().all(|line| line.contains(" root/root ")), "{contents}");
+    links_lead_somewhere(packages.lines().next().expect("the command's"), &out.join("unpacked"));
+}
+
+/// Checks that each link between the pages of a package leads to a page that is in it.
+fn links_lead_somewhere(package: &str, folder: &Path) {
+    said(Command::new("dpkg-deb").args(["--extract", package]).arg(folder));
+    let pages = folder.join("usr/share/doc/swiftwater");
+    let mut links = 0;
+    for page in std::fs::read_dir(&pages).expect("it has pages").flatten() {
+        let Ok(text) = std::fs::read_to_string(page.path()) else { continue };
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
+            let is_outside = target.starts_with("http") || target.is_empty();
+            assert!(is_outside || pages.join(target).is_file(), "{}: {target}", page.path().display());
+            links += 1;
+        }
+    }
+    assert!(links > 10, "the pages link to each other");
 }
 
 #[test]
