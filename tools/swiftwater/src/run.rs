@@ -82,7 +82,8 @@ pub(crate) fn find_shim() -> Result<PathBuf, String> {
     let found = places.iter().find(|place| place.is_file()).and_then(|place| place.canonicalize().ok());
     found.ok_or_else(|| {
         format!(
-            "{SHIM} is neither in {} nor in ../lib/swiftwater from there: install it, or build it with `cargo build --release -p swiftwater-preload`",
+            "the shim {SHIM} is neither in {} nor in ../lib/swiftwater from there: `cargo install` installs the command alone; \
+             `packaging/install` in the source installs both (--prefix ~/.cargo beside a command that is there already), as the packages do",
             folder.display()
         )
     })

@@ -19,11 +19,8 @@ fn said(command: &mut Command) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-#[test]
-fn a_package_has_all_that_users_need() {
-    if tools::program("dpkg-deb").is_none() {
-        return;
-    }
+/// Builds what is packaged, and returns where it is.
+fn built() -> &'static Path {
     preload();
     let built = Path::new(SWIFTWATER).parent().expect("a folder");
     let library = Command::new(env!("CARGO"))
@@ -31,6 +28,15 @@ fn a_package_has_all_that_users_need() {
         .arg(built.parent().expect("a target folder"))
         .status();
     assert!(library.expect("cargo is there").success());
+    built
+}
+
+#[test]
+fn a_package_has_all_that_users_need() {
+    if tools::program("dpkg-deb").is_none() {
+        return;
+    }
+    let built = built();
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("packages");
     let deb = Path::new(PACKAGING).join("deb");
     let mut make = Command::new(deb);
@@ -90,6 +96,38 @@ fn links_lead_somewhere(package: &str, folder: &Path) {
         }
     }
     assert!(links > 10, "the pages link to each other");
+}
+
+#[test]
+fn an_installation_below_a_prefix_finds_its_shim() {
+    let built = built();
+    let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join("prefix");
+    let mut install = Command::new(Path::new(PACKAGING).join("install"));
+    let files = said(install.arg("--from").arg(built).arg("--prefix").arg(&prefix));
+    for file in files.lines() {
+        assert!(Path::new(file).is_file() && file.starts_with(prefix.to_str().expect("text")), "{file}");
+    }
+    let library = std::fs::canonicalize(prefix.join("lib/libswiftwater.so")).expect("the links lead to it");
+    assert!(
+        library.ends_with(concat!("libswiftwater.so.", env!("CARGO_PKG_VERSION"))),
+        "{}",
+        library.display()
+    );
+    let shim_of = |command: &Path| {
+        let output = Command::new(command).args(["doctor", "--json"]).output().expect("it starts");
+        let checks: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout).expect("JSON");
+        checks.into_iter().find(|check| check["check"] == "shim").expect("it looks for the shim")
+    };
+    let command = prefix.join("bin/swiftwater");
+    assert_eq!(shim_of(&command)["state"], "ok");
+    // As `cargo install` leaves it.
+    let alone = prefix.join("alone");
+    std::fs::create_dir_all(&alone).expect("a folder");
+    std::fs::copy(&command, alone.join("swiftwater")).expect("a copy");
+    let found = shim_of(&alone.join("swiftwater"));
+    assert_eq!(found["state"], "fails");
+    let run = Command::new(alone.join("swiftwater")).args(["run", "--", "true"]).output().expect("it starts");
+    assert!(String::from_utf8_lossy(&run.stderr).contains("packaging/install"), "{run:?}");
 }
 
 #[test]
