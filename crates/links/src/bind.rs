@@ -11,6 +11,7 @@ use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage}
 use crate::SCTP_TUNNELING_PORT;
 use crate::route::interface_of;
 use crate::sockets::Cutting;
+use crate::strangers::{self, Apart, Kind};
 use crate::syscalls::{option, set_option};
 
 /// How often an ephemeral port is drawn until it is free on all the addresses.
@@ -24,7 +25,8 @@ pub struct UdpEncapConfig {
     pub addresses: Vec<IpAddr>,
     /// The UDP port, the same on all addresses; 0 takes a free one. Default 9899 (RFC 6951 §4.1).
     pub port: u16,
-    /// The receive buffer to ask the kernel for; it gives up to twice `net.core.rmem_max`. Default 4 MiB.
+    /// The receive buffer to ask the kernel for; it gives up to twice `net.core.rmem_max`, or twice as much as asked for
+    /// to a program with `CAP_NET_ADMIN`. Default 4 MiB.
     pub receive_buffer_bytes: usize,
     /// The send buffer to ask the kernel for; it gives up to twice `net.core.wmem_max`. Default 4 MiB.
     pub send_buffer_bytes: usize,
@@ -35,6 +37,10 @@ pub struct UdpEncapConfig {
     pub bind_interfaces: bool,
     /// Several links may bind the port, which share what arrives (`SO_REUSEPORT`). Default false.
     pub reuse_port: bool,
+    /// SCTP packets with verification tag 0 have a small receive buffer of their own, so that a flood of them does not take
+    /// that of the others, as far as the system can steer them there; not together with `reuse_port`. Those over 2 KB are
+    /// dropped. Default false.
+    pub strangers_apart: bool,
     /// Use segmentation and receive offload where the kernel has them. Default true; false helps to find out
     /// whether a fault is the offload's.
     pub offload: bool,
@@ -50,6 +56,7 @@ impl Default for UdpEncapConfig {
             mtu_bytes: None,
             bind_interfaces: false,
             reuse_port: false,
+            strangers_apart: false,
             offload: true,
         }
     }
@@ -174,10 +181,12 @@ pub(crate) struct BoundSocket {
     pub(crate) ipv6: bool,
     /// An IPv6 socket that carries IPv4 as well.
     pub(crate) dual_stack: bool,
-    /// What the kernel gave of the wish.
+    /// What the kernel gives everybody of the wish. The buffer may be larger.
     pub(crate) receive_buffer_bytes: usize,
     /// The interface that it is bound to, where that was asked for.
     pub(crate) interface: Option<String>,
+    /// The socket for packets of strangers, where that is apart.
+    pub(crate) strangers: Option<Apart>,
 }
 
 /// What sockets of every kind are opened with.
@@ -247,17 +256,53 @@ fn open_on_one_port(config: &UdpEncapConfig, addresses: &[IpAddr]) -> Result<Vec
 }
 
 fn open(config: &UdpEncapConfig, address: SocketAddr, dual_stack: bool) -> Result<BoundSocket, BindError> {
+    if config.strangers_apart
+        && !config.reuse_port
+        && let Some(socket) = open_apart(config, address, dual_stack)?
+    {
+        return Ok(socket);
+    }
+    open_alone(config, address, dual_stack)
+}
+
+fn open_alone(
+    config: &UdpEncapConfig,
+    address: SocketAddr,
+    dual_stack: bool,
+) -> Result<BoundSocket, BindError> {
     let failed = |errno| BindError::new(address, errno);
     let family = if address.is_ipv6() { AddressFamily::Inet6 } else { AddressFamily::Inet };
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     let fd = socket::socket(family, SockType::Datagram, flags, None).map_err(failed)?;
     set_udp_options(fd.as_fd(), config, address.is_ipv6(), dual_stack).map_err(failed)?;
-    let wishes = Wishes {
+    bind(fd, address, dual_stack, wishes(config))
+}
+
+/// Opens a socket for an address and another one for packets of strangers. `None`: the system does not steer them.
+fn open_apart(
+    config: &UdpEncapConfig,
+    address: SocketAddr,
+    dual_stack: bool,
+) -> Result<Option<BoundSocket>, BindError> {
+    let failed = |errno| BindError::new(address, errno);
+    let kind = Kind::of(address.is_ipv6(), dual_stack);
+    let Some(reserved) = strangers::reserve(scoped(address), kind).map_err(failed)? else { return Ok(None) };
+    let in_group = UdpEncapConfig { reuse_port: true, ..config.clone() };
+    let at = SocketAddr::new(address.ip(), reserved.bound.port());
+    let Ok(mut first) = open_alone(&in_group, at, dual_stack) else { return Ok(None) };
+    let Ok(apart) = reserved.complete(first.fd.as_fd(), first.interface.as_deref()) else { return Ok(None) };
+    let wishes = Wishes { receive_buffer_bytes: strangers::RECEIVE_BUFFER_BYTES, ..wishes(config) };
+    set_options(apart.second.as_fd(), wishes, first.ipv6, dual_stack).map_err(failed)?;
+    first.strangers = Some(apart);
+    Ok(Some(first))
+}
+
+fn wishes(config: &UdpEncapConfig) -> Wishes {
+    Wishes {
         receive_buffer_bytes: config.receive_buffer_bytes,
         send_buffer_bytes: config.send_buffer_bytes,
         bind_interfaces: config.bind_interfaces,
-    };
-    bind(fd, address, dual_stack, wishes)
+    }
 }
 
 /// Binds a socket and sets what every kind of link wants of it.
@@ -279,7 +324,10 @@ pub(crate) fn bind(
     }
     let receive_buffer_bytes =
         option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF).map_err(failed)? as usize;
-    Ok(BoundSocket { fd, bound, ipv6, dual_stack, receive_buffer_bytes, interface })
+    // With CAP_NET_ADMIN the buffer grows beyond net.core.rmem_max.
+    let wish = i32::try_from(wishes.receive_buffer_bytes).unwrap_or(i32::MAX);
+    let _ = set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, wish);
+    Ok(BoundSocket { fd, bound, ipv6, dual_stack, receive_buffer_bytes, interface, strangers: None })
 }
 
 /// A link-local IPv6 address means something only together with its interface (RFC 4007 §6).

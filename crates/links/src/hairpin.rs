@@ -182,6 +182,20 @@ impl<L: Link> Link for Hairpin<L> {
         Ok(())
     }
 
+    fn transmit_singles(&mut self, transmits: &[Transmit<'_>]) {
+        let mut others = Vec::new();
+        for transmit in transmits {
+            let remote = canonical(transmit.remote);
+            let bytes = transmit.slices.iter().map(|slice| slice.len()).sum();
+            match self.turns_back(transmit, remote, bytes) {
+                Some(from) if self.held_bytes < HELD_BYTES_MAX => self.hold(transmit, remote, from, bytes),
+                Some(_) => self.stats.send_blocked += 1,
+                None => others.push(*transmit),
+            }
+        }
+        self.link.transmit_singles(&others);
+    }
+
     fn held_bytes(&self) -> usize {
         self.held_bytes
     }

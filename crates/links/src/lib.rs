@@ -32,6 +32,7 @@ mod route;
 mod socket_address;
 mod sockets;
 mod stats;
+mod strangers;
 mod syscalls;
 mod udp_encap;
 

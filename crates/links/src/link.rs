@@ -141,6 +141,14 @@ pub trait Link: Send {
     /// cannot be used, such as no route to the destination.
     fn transmit(&mut self, transmit: &Transmit<'_>) -> io::Result<()>;
 
+    /// Sends single datagrams to many destinations in few system calls. What cannot be sent at once is lost, as any datagram
+    /// may be, and counted.
+    fn transmit_singles(&mut self, transmits: &[Transmit<'_>]) {
+        for transmit in transmits {
+            let _ = self.transmit(transmit);
+        }
+    }
+
     /// Bytes that have arrived and wait in memory for `receive`. No descriptor becomes ready for them.
     fn held_bytes(&self) -> usize {
         0

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 
@@ -14,6 +14,7 @@ use crate::blocks::Blocks;
 use crate::control::RECEIVE_CONTROL_BYTES;
 use crate::link::{PathInfo, Sink, Unreachable};
 use crate::route::{Routes, payload_bytes};
+use crate::strangers::Apart;
 
 mod cutting;
 mod receive;
@@ -38,6 +39,8 @@ const CHARGE_PERCENT: usize = 110;
 /// Sockets that take turns, with their routes, their receive memory and their counters.
 pub(crate) struct Sockets {
     pub(crate) list: Vec<Socket>,
+    /// They keep the ports of groups closed.
+    _guards: Vec<OwnedFd>,
     /// The socket that the next `receive` begins with, so that none starves.
     next: usize,
     /// Bytes of the header between IP and SCTP.
@@ -54,6 +57,8 @@ pub(crate) struct Sockets {
 /// One of them.
 pub(crate) struct Socket {
     pub(crate) inner: BoundSocket,
+    /// It brings what strangers send, and sends nothing.
+    pub(crate) for_strangers: bool,
     /// A send brought an error that belongs to the error queue; so there is something in it.
     pub(crate) reports_waiting: bool,
     idle_receives: u32,
@@ -68,15 +73,20 @@ impl Sockets {
     pub(crate) fn new(bound: Vec<BoundSocket>, carrier_bytes: usize, mtu_bytes: Option<usize>) -> Self {
         let interfaces = bound.iter().filter_map(|s| Some((s.bound.ip(), s.interface.clone()?))).collect();
         let buffer_bytes = bound.iter().map(|socket| socket.receive_buffer_bytes).min().unwrap_or_default();
-        let list = bound.into_iter().map(|inner| Socket {
-            inner,
-            reports_waiting: false,
-            idle_receives: 0,
-            cutting: [Cutting::Never; 2],
-            overflows: 0,
-        });
+        let (mut list, mut apart, mut guards) = (Vec::with_capacity(bound.len()), Vec::new(), Vec::new());
+        for mut inner in bound {
+            if let Some(Apart { second: fd, guards: of_port }) = inner.strangers.take() {
+                guards.extend(of_port);
+                let interface = inner.interface.clone();
+                let inner = BoundSocket { fd, interface, strangers: None, ..inner };
+                apart.push(Socket { for_strangers: true, ..Socket::new(inner) });
+            }
+            list.push(Socket::new(inner));
+        }
+        list.append(&mut apart);
         Sockets {
-            list: list.collect(),
+            list,
+            _guards: guards,
             next: 0,
             carrier_bytes,
             mtu_bytes_cap: mtu_bytes.unwrap_or(usize::MAX),
@@ -91,7 +101,7 @@ impl Sockets {
     }
 
     pub(crate) fn local_addresses(&self) -> Vec<SocketAddr> {
-        self.list.iter().map(|socket| socket.inner.bound).collect()
+        self.list.iter().filter(|socket| !socket.for_strangers).map(|socket| socket.inner.bound).collect()
     }
 
     pub(crate) fn path_info(&self, remote: SocketAddr) -> PathInfo {
@@ -177,9 +187,21 @@ impl Sockets {
 }
 
 impl Socket {
+    fn new(inner: BoundSocket) -> Self {
+        Socket {
+            inner,
+            for_strangers: false,
+            reports_waiting: false,
+            idle_receives: 0,
+            cutting: [Cutting::Never; 2],
+            overflows: 0,
+        }
+    }
+
     /// Whether it sends to addresses of this family.
     fn carries(&self, remote: IpAddr) -> bool {
-        self.inner.ipv6 == remote.is_ipv6() || (self.inner.dual_stack && remote.is_ipv4())
+        let family = self.inner.ipv6 == remote.is_ipv6() || (self.inner.dual_stack && remote.is_ipv4());
+        family && !self.for_strangers
     }
 
     /// The interface that it was bound to is gone. Binds it to the one that has the name by now; false: there is none, or

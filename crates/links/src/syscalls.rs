@@ -9,6 +9,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use bytes::BytesMut;
 use nix::errno::Errno;
 
+use crate::control::ControlBuilder;
 use crate::socket_address::RawAddress;
 
 /// Datagrams that one `sendmmsg` of ours takes.
@@ -114,6 +115,37 @@ pub(crate) fn send_messages(
     Errno::result(sent).map(|sent| sent as usize)
 }
 
+/// One datagram of several with destinations of their own.
+pub(crate) struct Leaving<'a> {
+    pub(crate) to: RawAddress,
+    pub(crate) slices: &'a [IoSlice<'a>],
+    pub(crate) control: ControlBuilder,
+}
+
+/// `sendmmsg`: datagrams to many addresses, at most `MESSAGES_MAX` of them. Returns how many were sent, which may be fewer
+/// than there are.
+pub(crate) fn send_to_many(fd: BorrowedFd<'_>, leaving: &[Leaving<'_>]) -> Result<usize, Errno> {
+    let mut headers = [empty_header_of_many(); MESSAGES_MAX];
+    for (header, leaving) in headers.iter_mut().zip(leaving) {
+        let header = &mut header.msg_hdr;
+        header.msg_name = leaving.to.as_ptr().cast_mut().cast();
+        header.msg_namelen = leaving.to.len as libc::socklen_t;
+        // IoSlice promises the layout of `struct iovec`.
+        header.msg_iov = leaving.slices.as_ptr().cast_mut().cast();
+        header.msg_iovlen = leaving.slices.len() as _;
+        let control = leaving.control.as_bytes();
+        if !control.is_empty() {
+            header.msg_control = control.as_ptr().cast_mut().cast();
+            header.msg_controllen = control.len() as _;
+        }
+    }
+    let count = leaving.len().min(MESSAGES_MAX);
+    // SAFETY: the first `count` headers hold pointers to memory borrowed for the call with the lengths beside them;
+    // sendmmsg reads through those and writes only `msg_len` of the headers themselves.
+    let sent = unsafe { libc::sendmmsg(fd.as_raw_fd(), headers.as_mut_ptr(), count as _, 0) };
+    Errno::result(sent).map(|sent| sent as usize)
+}
+
 /// One datagram of several that `recvmmsg` brought.
 pub(crate) struct Arrived {
     pub(crate) from: RawAddress,
@@ -127,7 +159,8 @@ pub(crate) struct Arrived {
 }
 
 /// `recvmmsg`: datagrams into slots of `slot_bytes` at the end of `block`, which is empty and has room for as many as
-/// there are spills. What is longer than its slot goes on in its spill, part n of `spill`. Appends to `arrived`.
+/// many as are asked for. What is longer than its slot goes on in its spill, part n of `spill`, or is cut where `spill` is
+/// empty. Appends to `arrived`.
 pub(crate) fn receive_messages(
     fd: BorrowedFd<'_>,
     block: &mut BytesMut,
@@ -142,8 +175,9 @@ pub(crate) fn receive_messages(
     let mut vectors = [[libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; 2]; SLOTS_MAX];
     let mut headers = [empty_header_of_many(); SLOTS_MAX];
     let slots = block.spare_capacity_mut().chunks_exact_mut(slot_bytes);
-    let spills = spill.chunks_exact_mut(spill_bytes.max(1));
-    let memory = slots.zip(spills).zip(names.iter_mut().zip(&mut controls));
+    let mut spills = spill.chunks_exact_mut(spill_bytes.max(1));
+    let memory =
+        slots.map(|slot| (slot, spills.next().unwrap_or_default())).zip(names.iter_mut().zip(&mut controls));
     for ((header, vectors), ((slot, spill), (name, control))) in
         headers.iter_mut().zip(&mut vectors).zip(memory)
     {
@@ -159,7 +193,7 @@ pub(crate) fn receive_messages(
     }
     let (flags, timeout) = (libc::MSG_DONTWAIT as _, std::ptr::null_mut());
     // SAFETY: every pointer in the headers is to memory borrowed mutably for the call with the length beside it: the
-    // slots and spills are disjoint parts of their buffers, and there are as many of each as headers.
+    // slots and spills are disjoint parts of their buffers, and there are as many slots as headers.
     let count =
         unsafe { libc::recvmmsg(fd.as_raw_fd(), headers.as_mut_ptr(), SLOTS_MAX as _, flags, timeout) };
     let count = Errno::result(count)? as usize;
@@ -181,12 +215,21 @@ pub(crate) fn receive_messages(
 
 /// `SO_ATTACH_FILTER`: from now on the socket takes only what the classic BPF program accepts.
 pub(crate) fn attach_filter(fd: BorrowedFd<'_>, program: &[libc::sock_filter]) -> Result<(), Errno> {
+    attach(fd, libc::SO_ATTACH_FILTER, program)
+}
+
+/// `SO_ATTACH_REUSEPORT_CBPF`: the classic BPF program chooses the member of the socket's group that takes a datagram.
+pub(crate) fn attach_group_program(fd: BorrowedFd<'_>, program: &[libc::sock_filter]) -> Result<(), Errno> {
+    attach(fd, libc::SO_ATTACH_REUSEPORT_CBPF, program)
+}
+
+fn attach(fd: BorrowedFd<'_>, name: i32, program: &[libc::sock_filter]) -> Result<(), Errno> {
     let program = libc::sock_fprog {
         len: u16::try_from(program.len()).map_err(|_| Errno::EINVAL)?,
         filter: program.as_ptr().cast_mut(),
     };
     let len = size_of::<libc::sock_fprog>() as libc::socklen_t;
-    let (level, name) = (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER);
+    let level = libc::SOL_SOCKET;
     // SAFETY: the pointer is to a sock_fprog that lives through the call, and it points to as many instructions as it
     // says; the kernel copies both.
     let result = unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const program).cast(), len) };

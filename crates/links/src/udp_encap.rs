@@ -12,6 +12,7 @@ use crate::{BindError, LinkStats, UdpEncapConfig};
 
 mod receive;
 mod send;
+mod singles;
 
 const UDP_HEADER_BYTES: usize = 8;
 /// A batch of more bytes can arrive split into its segments; a receive offload counts headers in its 65,535.
@@ -26,6 +27,7 @@ pub struct UdpEncap {
     refused_batches: u32,
     /// One datagram, or a batch of more slices than a system call takes, put together.
     scratch: Vec<u8>,
+    strangers: receive::Strangers,
 }
 
 impl UdpEncap {
@@ -53,6 +55,7 @@ impl UdpEncap {
             limits: BatchLimits { segments_max, bytes_max: BATCH_BYTES_MAX },
             refused_batches: 0,
             scratch: Vec::with_capacity(RECEIVE_BYTES),
+            strangers: receive::Strangers::default(),
         })
     }
 }
@@ -71,11 +74,19 @@ impl Link for UdpEncap {
     }
 
     fn receive(&mut self, sink: &mut dyn Sink) -> io::Result<bool> {
-        self.sockets.receive(sink, &mut receive::receive_batch)
+        let strangers = &mut self.strangers;
+        self.sockets.receive(sink, &mut |sockets, index, sink| match sockets.list[index].for_strangers {
+            true => strangers.receive_many(sockets, index, sink),
+            false => receive::receive_batch(sockets, index, sink),
+        })
     }
 
     fn transmit(&mut self, transmit: &Transmit<'_>) -> io::Result<()> {
         self.send(transmit)
+    }
+
+    fn transmit_singles(&mut self, transmits: &[Transmit<'_>]) {
+        self.send_singles(transmits);
     }
 
     fn descriptors<'a>(&'a self, visit: &mut dyn FnMut(BorrowedFd<'a>)) {

@@ -18,6 +18,8 @@ use crate::syscalls::receive_message;
 /// What one `receive` takes from one socket before it lets the caller work.
 const RECEIVE_CALLS_MAX: usize = 64;
 const RECEIVE_BYTES_MAX: usize = 1 << 20;
+/// What one `receive` takes from a socket for strangers: a call brings many packets.
+const STRANGER_CALLS_MAX: usize = 1;
 /// Reports taken from the error queue in one go.
 const REPORTS_MAX: usize = 64;
 /// After so many receives in a row that found nothing, the error queue is looked at even though nothing points to
@@ -42,7 +44,8 @@ impl Sockets {
 
     fn receive_from(&mut self, index: usize, sink: &mut dyn Sink, take: &mut Take<'_>) -> io::Result<bool> {
         let mut received_bytes = 0;
-        for call in 0..RECEIVE_CALLS_MAX {
+        let calls_max = if self.list[index].for_strangers { STRANGER_CALLS_MAX } else { RECEIVE_CALLS_MAX };
+        for call in 0..calls_max {
             if self.list[index].reports_waiting {
                 self.drain_reports(index, sink);
             }

@@ -8,4 +8,5 @@ mod loopback;
 mod offload;
 #[path = "../common/mod.rs"]
 mod shared;
+mod strangers;
 mod unreachable;

@@ -1,0 +1,145 @@
+//! Packets of strangers have a socket of their own, and the port stays ours alone.
+
+use std::net::{SocketAddr, UdpSocket};
+
+use links::{BindError, Link, UdpEncap, UdpEncapConfig};
+use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage, setsockopt, sockopt};
+
+use crate::common::{Kept, config, receive_until};
+
+/// A packet with a verification tag.
+fn packet(tag: u32) -> Vec<u8> {
+    [&[1, 2, 3, 4][..], &tag.to_be_bytes(), b"more"].concat()
+}
+
+fn apart(ip: &str) -> UdpEncap {
+    UdpEncap::bind(&UdpEncapConfig { strangers_apart: true, ..config(ip) }).unwrap()
+}
+
+fn descriptors(link: &impl Link) -> usize {
+    let mut count = 0;
+    link.descriptors(&mut |_| count += 1);
+    count
+}
+
+/// Sends so many packets with each tag, and receives until all have arrived.
+fn all_arrive(link: &mut UdpEncap, tags: &[u32], each: usize) {
+    let to = link.local_addresses()[0];
+    let from = UdpSocket::bind(SocketAddr::new(to.ip(), 0)).unwrap();
+    for tag in tags {
+        for _ in 0..each {
+            from.send_to(&packet(*tag), to).unwrap();
+        }
+    }
+    let mut kept = Kept::default();
+    receive_until(link, &mut kept, |kept| {
+        let singles = kept.singles();
+        tags.iter().all(|tag| singles.iter().filter(|one| **one == packet(*tag)).count() >= each)
+    });
+}
+
+#[test]
+fn strangers_and_peers_arrive_from_two_sockets() {
+    for ip in ["127.0.0.1", "::1"] {
+        let mut link = apart(ip);
+        assert_eq!(descriptors(&link), 2, "{ip}");
+        assert_eq!(link.local_addresses().len(), 1, "{ip}");
+        all_arrive(&mut link, &[0, 7], 3);
+    }
+}
+
+#[test]
+fn a_flood_of_strangers_takes_no_room_from_peers() {
+    let mut link = apart("127.0.0.1");
+    let to = link.local_addresses()[0];
+    let from = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for _ in 0..20_000 {
+        from.send_to(&packet(0), to).unwrap();
+    }
+    all_arrive(&mut link, &[7], 100);
+    let received = link.stats().datagrams_received;
+    assert!(received < 10_000, "{received} of 20,000 strangers waited in the small buffer");
+}
+
+#[test]
+fn a_receive_takes_a_bounded_number_of_strangers() {
+    let mut link = apart("127.0.0.1");
+    let to = link.local_addresses()[0];
+    let from = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for _ in 0..100 {
+        from.send_to(&packet(0), to).unwrap();
+    }
+    let mut kept = Kept::default();
+    assert!(link.receive(&mut kept).unwrap(), "there is more");
+    assert_eq!(kept.singles().len(), 32);
+}
+
+#[test]
+fn no_other_program_gets_the_port() {
+    for ip in ["127.0.0.1", "::1"] {
+        let link = apart(ip);
+        let address = link.local_addresses()[0];
+        let again = UdpEncapConfig { port: address.port(), strangers_apart: true, ..config(ip) };
+        let shared = UdpEncapConfig { reuse_port: true, strangers_apart: false, ..again.clone() };
+        for config in [again, shared] {
+            let error = UdpEncap::bind(&config).err().expect("a second link on the port");
+            assert!(matches!(error, BindError::AddressInUse { .. }), "{error}");
+        }
+        let family = if address.is_ipv6() { AddressFamily::Inet6 } else { AddressFamily::Inet };
+        let third = socket::socket(family, SockType::Datagram, SockFlag::empty(), None).unwrap();
+        setsockopt(&third, sockopt::ReusePort, &true).unwrap();
+        let bound = socket::bind(std::os::fd::AsRawFd::as_raw_fd(&third), &SockaddrStorage::from(address));
+        assert_eq!(bound, Err(nix::errno::Errno::EADDRINUSE));
+    }
+}
+
+#[test]
+fn a_port_in_use_is_refused_with_a_socket_for_strangers_too() {
+    let other = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = other.local_addr().unwrap().port();
+    let config = UdpEncapConfig { port, strangers_apart: true, ..config("127.0.0.1") };
+    assert!(matches!(UdpEncap::bind(&config), Err(BindError::AddressInUse { .. })));
+}
+
+#[test]
+fn several_addresses_and_both_families_have_a_socket_each() {
+    let addresses = ["127.0.0.1", "127.0.0.2", "::1"].map(|ip| ip.parse().unwrap());
+    let config =
+        UdpEncapConfig { addresses: addresses.to_vec(), strangers_apart: true, port: 0, ..config("::1") };
+    let link = UdpEncap::bind(&config).unwrap();
+    assert_eq!((descriptors(&link), link.local_addresses().len()), (6, 3));
+    let wildcard = UdpEncapConfig { addresses: Vec::new(), ..config };
+    assert_eq!(descriptors(&UdpEncap::bind(&wildcard).unwrap()), 2);
+}
+
+#[test]
+fn who_shares_the_port_does_without() {
+    let config = UdpEncapConfig { reuse_port: true, strangers_apart: true, ..config("127.0.0.1") };
+    assert_eq!(descriptors(&UdpEncap::bind(&config).unwrap()), 1);
+}
+
+#[test]
+fn many_answers_leave_in_one_call() {
+    let mut link = apart("127.0.0.1");
+    let receivers: Vec<_> = (0..10).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
+    let bytes = packet(9);
+    let slices = [std::io::IoSlice::new(&bytes)];
+    let transmits: Vec<_> = receivers
+        .iter()
+        .map(|receiver| links::Transmit {
+            remote: receiver.local_addr().unwrap(),
+            local: None,
+            traffic_class: 0,
+            may_fragment: true,
+            segment_bytes: bytes.len(),
+            slices: &slices,
+        })
+        .collect();
+    link.transmit_singles(&transmits);
+    let mut buffer = [0; 64];
+    for receiver in &receivers {
+        assert_eq!(receiver.recv(&mut buffer).unwrap(), bytes.len());
+    }
+    let stats = link.stats();
+    assert_eq!((stats.batches_sent, stats.datagrams_sent), (1, 10));
+}
