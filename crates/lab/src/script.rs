@@ -242,6 +242,11 @@ impl Peer {
         self.heard.pop_front()
     }
 
+    /// Returns the next packet of the endpoint and leaves it to be heard.
+    pub fn will_hear(&self) -> Option<&Bytes> {
+        self.heard.front().map(|(_, packet)| packet)
+    }
+
     /// Whether the endpoint sent something that was not heard yet.
     pub fn is_heard(&self) -> bool {
         !self.heard.is_empty()

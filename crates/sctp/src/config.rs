@@ -172,6 +172,9 @@ pub struct AssociationConfig {
     /// Of a listener that takes no more associations ([`Host::takes_association`](crate::Host::takes_association)): whether it
     /// refuses who asks for one (RFC 9260 §5.1). Otherwise the last step is put off until it does.
     pub refuse_beyond_backlog: bool,
+    /// Of a listener: most associations that it may have at a time, waiting or accepted; one more is refused with ABORT.
+    /// 65,536.
+    pub listener_associations_max: usize,
     /// Whether to record what the association does, for [`Endpoint::poll_trace`](crate::Endpoint::poll_trace); no.
     pub trace: bool,
 }
@@ -215,6 +218,7 @@ impl Default for AssociationConfig {
             events: false,
             sender_dry_events: true,
             refuse_beyond_backlog: false,
+            listener_associations_max: 65_536,
             trace: false,
         }
     }
@@ -252,7 +256,7 @@ pub struct PathOptions {
 }
 
 /// Settings of an endpoint.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointConfig {
     /// Packet protection; both ends must agree.
     pub checksum: Checksum,
@@ -264,6 +268,21 @@ pub struct EndpointConfig {
     /// Other programs receive packets for the same addresses, as with raw IP: what comes out of the blue for a port that
     /// nobody here listens on may be theirs, and is not answered with ABORT. Default false.
     pub shares_host: bool,
+    /// Most associations that listeners may have at a time with peers of one source prefix (the first 24 bits of an IPv4
+    /// address, 56 of an IPv6 address); one more is refused with ABORT. Default 16,384.
+    pub prefix_associations_max: usize,
+}
+
+impl Default for EndpointConfig {
+    fn default() -> Self {
+        EndpointConfig {
+            checksum: Checksum::default(),
+            shard: 0,
+            shard_bits: 0,
+            shares_host: false,
+            prefix_associations_max: 16_384,
+        }
+    }
 }
 
 /// The largest differentiated services codepoint.

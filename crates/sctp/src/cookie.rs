@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
+use siphasher::sip::SipHasher13;
 
 use crate::config::PEER_ADDRESSES_MAX;
 use crate::extensions::Extensions;
@@ -13,7 +14,11 @@ use crate::time::Time;
 
 /// Life of a sealing key; the one before it still opens.
 const KEY_LIFE: Duration = Duration::from_secs(600);
-const MAC_BYTES: usize = 32;
+/// HMAC-SHA-256 cut to its first half (RFC 2104 §5), so that an INIT ACK is not much longer than its INIT.
+const MAC_BYTES: usize = 16;
+/// A keyed hash of what is sealed, before the MAC. It costs a few nanoseconds where the MAC costs hundreds, so that a flood
+/// of random cookies is cheap to refuse; it is trusted for nothing else.
+const SIEVE_BYTES: usize = 8;
 const WORDS: usize = 8;
 const HALVES: usize = 5;
 const FIXED_BYTES: usize = 8 + WORDS * 4 + HALVES * 2;
@@ -21,7 +26,7 @@ const FIXED_BYTES: usize = 8 + WORDS * 4 + HALVES * 2;
 const ADAPTATION: u8 = 1;
 const V4: u8 = 4;
 const V6: u8 = 6;
-const BYTES_MAX: usize = FIXED_BYTES + 5 + 17 * PEER_ADDRESSES_MAX + MAC_BYTES;
+const BYTES_MAX: usize = FIXED_BYTES + 5 + 17 * PEER_ADDRESSES_MAX + SIEVE_BYTES + MAC_BYTES;
 
 /// What the cookie carries. Numbers are in host terms; the cookie is opaque to the peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,17 +83,20 @@ pub(crate) struct CookieJar {
     current: Key,
     previous: Option<Key>,
     tie_key: Key,
+    /// It stays: what it keeps out costs little more without it.
+    sieve_keys: (u64, u64),
 }
 
 type Key = [u8; 32];
 
 impl CookieJar {
-    pub(crate) fn new(secret: Key) -> Self {
+    pub(crate) fn new(secret: Key, sieve_keys: (u64, u64)) -> Self {
         CookieJar {
             epoch: 0,
             current: derive(&secret, b"seal"),
             previous: None,
             tie_key: derive(&secret, b"tie"),
+            sieve_keys,
         }
     }
 
@@ -105,7 +113,7 @@ impl CookieJar {
     /// Seals a cookie that is made now.
     pub(crate) fn seal(&mut self, cookie: &StateCookie) -> Vec<u8> {
         self.change_keys(cookie.created);
-        let mut out = Vec::with_capacity(FIXED_BYTES + cookie.addresses.len() * 17 + MAC_BYTES);
+        let mut out = Vec::with_capacity(FIXED_BYTES + cookie.addresses.len() * 17 + SIEVE_BYTES + MAC_BYTES);
         out.extend_from_slice(&cookie.created.as_nanos().to_be_bytes());
         let life = cookie.life.min(KEY_LIFE).as_millis() as u32;
         let words: [u32; WORDS] = [
@@ -147,8 +155,10 @@ impl CookieJar {
                 }
             }
         }
+        let sieve = self.sieve(&out);
         let mac = keyed(&self.current).chain_update(&out).finalize().into_bytes();
-        out.extend_from_slice(&mac);
+        out.extend_from_slice(&sieve);
+        out.extend_from_slice(&mac[..MAC_BYTES]);
         out
     }
 
@@ -159,8 +169,12 @@ impl CookieJar {
         if bytes.len() > BYTES_MAX {
             return Err(CookieError::Invalid);
         }
-        let body_bytes = bytes.len().checked_sub(MAC_BYTES).ok_or(CookieError::Invalid)?;
-        let (body, mac) = bytes.split_at(body_bytes);
+        let body_bytes = bytes.len().checked_sub(SIEVE_BYTES + MAC_BYTES).ok_or(CookieError::Invalid)?;
+        let (body, seal) = bytes.split_at(body_bytes);
+        let (sieve, mac) = seal.split_at(SIEVE_BYTES);
+        if sieve != self.sieve(body) {
+            return Err(CookieError::Invalid);
+        }
         let created = Time::from_nanos(u64::from_be_bytes(array(body, 0)?));
         let key = match self.epoch.checked_sub(epoch(created)) {
             Some(0) => Some(&self.current),
@@ -168,7 +182,7 @@ impl CookieJar {
             _ => None,
         };
         let mac_of_body = keyed(key.ok_or(CookieError::Invalid)?).chain_update(body);
-        mac_of_body.verify_slice(mac).map_err(|_| CookieError::Invalid)?;
+        mac_of_body.verify_truncated_left(mac).map_err(|_| CookieError::Invalid)?;
         let word = |i: usize| array(body, 8 + 4 * i).map(u32::from_be_bytes);
         let half = |i: usize| array(body, 8 + 4 * WORDS + 2 * i).map(u16::from_be_bytes);
         let (adaptation, addresses) = tail(&body[FIXED_BYTES..])?;
@@ -194,6 +208,10 @@ impl CookieJar {
             return Err(CookieError::Stale { by: age - cookie.life, cookie: Box::new(cookie) });
         }
         Ok(cookie)
+    }
+
+    fn sieve(&self, body: &[u8]) -> [u8; SIEVE_BYTES] {
+        SipHasher13::new_with_keys(self.sieve_keys.0, self.sieve_keys.1).hash(body).to_be_bytes()
     }
 
     /// Makes new keys when the time of the old ones is over.
@@ -253,6 +271,8 @@ fn tail(mut rest: &[u8]) -> Result<(u32, Vec<IpAddr>), CookieError> {
 mod tests {
     use super::*;
 
+    const SIEVE_KEYS: (u64, u64) = (5, 6);
+
     fn cookie(created: Time) -> StateCookie {
         StateCookie {
             created,
@@ -275,7 +295,7 @@ mod tests {
 
     #[test]
     fn what_was_sealed_opens() {
-        let mut jar = CookieJar::new([7; 32]);
+        let mut jar = CookieJar::new([7; 32], SIEVE_KEYS);
         let now = Time::from_nanos(5);
         let sealed = jar.seal(&cookie(now));
         assert_eq!(jar.open(&sealed, now), Ok(cookie(now)));
@@ -283,7 +303,7 @@ mod tests {
 
     #[test]
     fn any_changed_or_missing_byte_is_noticed() {
-        let mut jar = CookieJar::new([7; 32]);
+        let mut jar = CookieJar::new([7; 32], SIEVE_KEYS);
         let now = Time::from_nanos(5);
         let sealed = jar.seal(&cookie(now));
         for i in 0..sealed.len() {
@@ -292,12 +312,28 @@ mod tests {
             assert!(jar.open(&bad, now).is_err(), "byte {i}");
             assert!(jar.open(&sealed[..i], now).is_err(), "length {i}");
         }
-        assert_eq!(CookieJar::new([8; 32]).open(&sealed, now), Err(CookieError::Invalid));
+        assert_eq!(CookieJar::new([8; 32], SIEVE_KEYS).open(&sealed, now), Err(CookieError::Invalid));
+    }
+
+    #[test]
+    fn a_random_cookie_does_not_pass_the_sieve_and_one_that_passes_needs_the_mac() {
+        let mut jar = CookieJar::new([7; 32], SIEVE_KEYS);
+        let now = Time::from_nanos(5);
+        let mut sealed = jar.seal(&cookie(now));
+        // The right MAC alone is not enough: the sieve comes first.
+        let sieve_at = sealed.len() - MAC_BYTES - SIEVE_BYTES;
+        sealed[sieve_at] ^= 1;
+        assert_eq!(jar.open(&sealed, now), Err(CookieError::Invalid));
+        // A changed body with the sieve that belongs to it.
+        sealed[20] ^= 1;
+        let sieve = jar.sieve(&sealed[..sieve_at]);
+        sealed[sieve_at..][..SIEVE_BYTES].copy_from_slice(&sieve);
+        assert_eq!(jar.open(&sealed, now), Err(CookieError::Invalid));
     }
 
     #[test]
     fn an_old_cookie_is_stale_and_a_very_old_one_invalid() {
-        let mut jar = CookieJar::new([7; 32]);
+        let mut jar = CookieJar::new([7; 32], SIEVE_KEYS);
         let sealed = jar.seal(&cookie(Time::ZERO));
         assert_eq!(
             jar.open(&sealed, Time::ZERO + Duration::from_secs(61)),
@@ -308,7 +344,7 @@ mod tests {
 
     #[test]
     fn a_cookie_outlives_one_change_of_keys_and_no_second() {
-        let mut jar = CookieJar::new([7; 32]);
+        let mut jar = CookieJar::new([7; 32], SIEVE_KEYS);
         let created = Time::ZERO + (KEY_LIFE * 3 - Duration::from_secs(1));
         let sealed = jar.seal(&cookie(created));
         let first = jar.current;
@@ -322,7 +358,7 @@ mod tests {
 
     #[test]
     fn no_life_is_longer_than_that_of_a_key() {
-        let mut jar = CookieJar::new([7; 32]);
+        let mut jar = CookieJar::new([7; 32], SIEVE_KEYS);
         let sealed = jar.seal(&StateCookie { life: KEY_LIFE * 100, ..cookie(Time::ZERO) });
         let opened = jar.open(&sealed, Time::ZERO).unwrap();
         assert_eq!(opened.life, KEY_LIFE);
@@ -330,7 +366,7 @@ mod tests {
 
     #[test]
     fn tie_tags_tell_associations_apart_and_show_no_tag() {
-        let jar = CookieJar::new([7; 32]);
+        let jar = CookieJar::new([7; 32], SIEVE_KEYS);
         assert_eq!(jar.tie_tags(1, 2), jar.tie_tags(1, 2));
         assert_ne!(jar.tie_tags(1, 2), jar.tie_tags(2, 1));
         let ties = jar.tie_tags(1, 2);

@@ -1,6 +1,8 @@
 //! The endpoint: finds the association of a packet, answers what belongs to none, and owns the
 //! associations, their timers and the lists of those that have something to send.
 
+mod admissions;
+mod answer_budget;
 mod demultiplex;
 mod fault;
 mod handshake;
@@ -34,6 +36,8 @@ use crate::statistics::{AssociationState, EndpointStatistics, STATISTICS_VERSION
 use crate::time::Time;
 use crate::transmit::{BatchLimits, Scope, Transmit, TransmitBuffer};
 
+use admissions::Admissions;
+use answer_budget::AnswerBudget;
 pub use demultiplex::Arrival;
 pub use icmp::Unreachable;
 use listeners::Listeners;
@@ -72,6 +76,8 @@ pub struct Endpoint {
     attached: Vec<AssociationId>,
     timers: Timers,
     replies: Replies,
+    budget: AnswerBudget,
+    admissions: Admissions,
     cookies: CookieJar,
     random: ChaCha12Rng,
     limits: BatchLimits,
@@ -94,6 +100,8 @@ impl Endpoint {
         let mut random = ChaCha12Rng::from_seed(seed);
         let mut secret = [0; 32];
         random.fill_bytes(&mut secret);
+        let cookies = CookieJar::new(secret, (random.next_u64(), random.next_u64()));
+        let budget = AnswerBudget::new((random.next_u64(), random.next_u64()));
         Endpoint {
             config,
             local_addresses: Arc::default(),
@@ -108,7 +116,9 @@ impl Endpoint {
             attached: Vec::new(),
             timers: Timers::default(),
             replies: Replies::default(),
-            cookies: CookieJar::new(secret),
+            budget,
+            admissions: Admissions::default(),
+            cookies,
             random,
             limits,
             statistics: EndpointStatistics::default(),
@@ -407,6 +417,12 @@ impl Endpoint {
         None
     }
 
+    /// Takes the oldest answer to a stranger, for a caller that sends many in one call. [`Endpoint::poll_transmit`] yields
+    /// those that were not taken.
+    pub fn poll_answer(&mut self) -> Option<Reply> {
+        self.replies.pop_answer()
+    }
+
     /// Counters of one association.
     pub fn statistics(&self, id: AssociationId) -> Option<Statistics> {
         self.associations.get(id.index()).map(|a| a.statistics())
@@ -562,7 +578,7 @@ impl Endpoint {
     fn remove(&mut self, id: AssociationId) {
         let mut association = self.forget(id);
         if let Some(transmit) = association.last_words(self.config.checksum) {
-            self.push_reply(transmit);
+            self.push_last_words(transmit);
         }
         match association.queued {
             Queued::No => {}
@@ -578,6 +594,7 @@ impl Endpoint {
         let association = self.associations.remove(id.index());
         self.by_tag.remove(&association.identity().local_tag);
         association.bequeath(&mut self.statistics);
+        self.admissions.leave(id);
         if self.associations.is_empty() {
             // Nothing is left that entries of the past could concern.
             self.timers.clear();

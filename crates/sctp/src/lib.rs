@@ -40,6 +40,7 @@ mod reassembly;
 mod receive_buffer;
 mod reply;
 mod rto;
+mod source_prefix;
 mod statistics;
 mod stream_table;
 mod time;
@@ -57,6 +58,7 @@ pub use identifiers::{AssociationId, ListenerId, PathId};
 pub use path_hints::PathHints;
 pub use path_state::PathState;
 pub use range_set::RangeSet;
+pub use reply::Reply;
 pub use statistics::{
     AssociationState, EndpointStatistics, MtuState, PathStatistics, STATISTICS_VERSION, Statistics,
 };

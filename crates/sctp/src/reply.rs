@@ -8,12 +8,15 @@ use crate::config::Checksum;
 
 /// One packet, complete with its checksum.
 #[derive(Debug)]
-pub(crate) struct Reply {
-    pub(crate) remote: SocketAddr,
-    pub(crate) local: Option<IpAddr>,
+pub struct Reply {
+    /// Where it goes.
+    pub remote: SocketAddr,
+    /// The address of ours that it leaves from; `None` where the system may choose.
+    pub local: Option<IpAddr>,
     /// The DSCP; 0 if no association gives one.
-    pub(crate) dscp: u8,
-    pub(crate) packet: Vec<u8>,
+    pub dscp: u8,
+    /// The packet.
+    pub packet: Vec<u8>,
 }
 
 impl Reply {

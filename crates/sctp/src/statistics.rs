@@ -11,7 +11,7 @@ use crate::path_state::PathState;
 use crate::time::Time;
 
 /// Which fields a struct of this file has. It grows when fields are added; a field keeps its meaning.
-pub const STATISTICS_VERSION: u32 = 8;
+pub const STATISTICS_VERSION: u32 = 9;
 
 /// Where an association stands (RFC 9260 §4; `sctpAssocState`, `sstat_state`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -329,6 +329,12 @@ pub struct EndpointStatistics {
     pub reports_ignored: u64,
     /// Replies dropped because too many were waiting.
     pub replies_dropped: u64,
+    /// Answers to strangers that were not given, so that floods cost little (`docs/security.md`).
+    pub answers_withheld: u64,
+    /// Associations refused because their listener has as many as it may have.
+    pub refused_at_listener_limit: u64,
+    /// Associations refused because their source prefix has as many as it may have.
+    pub refused_at_prefix_limit: u64,
     /// Addresses that peers listed and that are not used: of no host or of another one, named twice, or too many.
     pub addresses_ignored: u64,
     /// INITs answered.

@@ -136,6 +136,12 @@ pub struct Options {
     pub autoclose: Option<Duration>,
     /// Associations that may wait to be accepted. Default 128.
     pub backlog: u32,
+    /// Most associations that a listener or a one-to-many endpoint may have at a time, those included that wait; one more is
+    /// refused with ABORT. Default 65,536.
+    pub listener_associations_max: usize,
+    /// Most associations that all listeners of the stack may have at a time with peers of one source prefix, the first 24
+    /// bits of an IPv4 address or 56 of an IPv6 address; one more is refused with ABORT. Default 16,384.
+    pub prefix_associations_max: usize,
     /// What the peer is told of the layer above, whose meaning is that layer's (`SCTP_ADAPTATION_LAYER`, RFC 5061 §4.2.6). Default
     /// 0, which says nothing.
     pub adaptation_indication: u32,
@@ -196,6 +202,8 @@ impl Default for Options {
             autoclose: association.autoclose,
             backlog: 128,
             adaptation_indication: 0,
+            listener_associations_max: association.listener_associations_max,
+            prefix_associations_max: sctp::EndpointConfig::default().prefix_associations_max,
             refuse_beyond_backlog: false,
             events: false,
             sender_dry_events: true,
@@ -250,6 +258,7 @@ impl Options {
             events: self.events,
             sender_dry_events: self.sender_dry_events,
             refuse_beyond_backlog: self.refuse_beyond_backlog,
+            listener_associations_max: self.listener_associations_max,
             trace: self.trace.is_some(),
             ..sctp::AssociationConfig::default()
         }

@@ -98,7 +98,11 @@ impl Stack {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(|e| BindError::System(io::Error::other(e)))?;
         let config = SctpDriverConfig {
-            endpoint: sctp::EndpointConfig { checksum: options.checksum, ..sctp::EndpointConfig::default() },
+            endpoint: sctp::EndpointConfig {
+                checksum: options.checksum,
+                prefix_associations_max: options.prefix_associations_max,
+                ..sctp::EndpointConfig::default()
+            },
             association: options.association_config(),
             local_addresses: options.local_addresses.clone(),
         };
@@ -260,6 +264,7 @@ fn bind_udp(options: &Options) -> Result<Box<dyn Link>, BindError> {
         port: options.udp_port.unwrap_or(UDP_PORT_DEFAULT),
         mtu_bytes: options.mtu_bytes,
         bind_interfaces: options.bind_interfaces,
+        strangers_apart: true,
         ..UdpEncapConfig::default()
     });
     Ok(complete(link.map_err(BindError::Link)?, options))

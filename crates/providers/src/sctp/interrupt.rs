@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind, IoSlice};
 use std::time::Instant;
 
-use ::sctp::{Arrival, Piece, Scope, Time, TransmitBuffer};
+use ::sctp::{Arrival, Piece, Reply, Scope, Time, TransmitBuffer};
 use links::{Datagrams, UnreachableReason};
 use smallvec::SmallVec;
 use streams::Cx;
@@ -14,6 +14,9 @@ use super::SctpDriver;
 const NOT_ECT: u8 = 0;
 const ECT_0: u8 = 2;
 const CE: u8 = 3;
+
+/// Answers to strangers that the link is handed at once.
+const ANSWERS_MAX: usize = 64;
 
 /// What a link handed over in one receive. All of it is handled before anything is answered, so that one
 /// SACK speaks for everything that had arrived.
@@ -73,8 +76,37 @@ impl SctpDriver {
     /// Hands what waits to the link, batch by batch, until nothing may leave or the link is full.
     pub(super) fn transmit(&mut self, cx: &mut Cx<'_>, now: Instant, scope: Scope) {
         let now = self.time(now);
+        self.send_answers();
         self.transmit_batches(cx, now, scope);
         self.hand_out_trace();
+    }
+
+    /// Hands the answers to strangers to the link, many at once. What it does not take is lost: nothing waits for it.
+    fn send_answers(&mut self) {
+        while let Some(first) = self.endpoint.poll_answer() {
+            let mut answers: SmallVec<[Reply; ANSWERS_MAX]> = SmallVec::new();
+            answers.push(first);
+            while answers.len() < ANSWERS_MAX
+                && let Some(answer) = self.endpoint.poll_answer()
+            {
+                answers.push(answer);
+            }
+            let packets: SmallVec<[[IoSlice<'_>; 1]; ANSWERS_MAX]> =
+                answers.iter().map(|answer| [IoSlice::new(&answer.packet)]).collect();
+            let transmits: SmallVec<[links::Transmit<'_>; ANSWERS_MAX]> = answers
+                .iter()
+                .zip(&packets)
+                .map(|(answer, packet)| links::Transmit {
+                    remote: answer.remote,
+                    local: answer.local,
+                    traffic_class: answer.dscp << 2 | NOT_ECT,
+                    may_fragment: true,
+                    segment_bytes: answer.packet.len(),
+                    slices: packet,
+                })
+                .collect();
+            self.link.transmit_singles(&transmits);
+        }
     }
 
     fn transmit_batches(&mut self, cx: &mut Cx<'_>, now: Time, scope: Scope) {

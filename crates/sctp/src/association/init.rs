@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sctp_wire::cause::{Cause, InvalidMandatoryParameter, ProtocolViolation, UnresolvableAddress};
 use sctp_wire::chunk::{Init, InitAck};
-use sctp_wire::parameter::{self, Parameter, Parameters};
+use sctp_wire::parameter::{self, PARAMETER_HEADER_BYTES, Parameter, Parameters};
 use sctp_wire::{Tsn, VerificationTag};
 
 use super::causes::abort_chunk;
@@ -17,6 +17,12 @@ use crate::local_addresses::LocalAddresses;
 
 /// Most bytes of unknown parameters that are reported back.
 const REPORTED_BYTES_MAX: usize = 1024;
+/// Header and fixed fields of INIT and INIT ACK (RFC 9260 §3.3.2).
+const INIT_CHUNK_BYTES: usize = 20;
+/// The parameters of an INIT of ours are padded to this length.
+const PADDED_PARAMETERS_BYTES: usize = 128;
+/// Padding Parameter (RFC 4820 §4). A peer that does not know it skips it and says nothing.
+const PAD: u16 = 0x8005;
 /// Longest host name that is given back in an ABORT.
 const HOST_NAME_BYTES_MAX: usize = 256;
 
@@ -220,19 +226,16 @@ pub(crate) fn is_unicast(address: IpAddr) -> bool {
 }
 
 /// Appends an INIT ACK (RFC 9260 §3.3.3) to the INIT of `peer`, which asks for no more streams than that allows. It goes to
-/// the address `to`.
+/// the address `to`. Of our addresses it lists as many as `bytes_max` leaves room for.
 pub(crate) fn write_init_ack(
     config: &AssociationConfig,
     cookie: &StateCookie,
     local: &LocalAddresses,
     (peer, to): (&PeerInit, IpAddr),
-    sealed: &[u8],
+    (sealed, bytes_max): (&[u8], usize),
     out: &mut Vec<u8>,
 ) {
     let mut parameters = Vec::new();
-    let families = peer.families(to);
-    let ours = local.listed();
-    write_addresses(ours, |address| families.has(address) && is_in_scope(address, to, ours), &mut parameters);
     parameter::StateCookie { cookie: sealed }.write(&mut parameters);
     cookie.extensions.write(&mut parameters);
     write_adaptation(config, &mut parameters);
@@ -241,6 +244,12 @@ pub(crate) fn write_init_ack(
     while let Some(Ok(raw)) = reported.next_raw() {
         parameter::UnrecognizedParameter { parameter: raw.whole }.write(&mut parameters);
     }
+    let families = peer.families(to);
+    let ours = local.listed();
+    let room = bytes_max.saturating_sub(INIT_CHUNK_BYTES + parameters.len());
+    let mut addresses = Vec::new();
+    write_addresses(ours, |address| families.has(address) && is_in_scope(address, to, ours), &mut addresses);
+    parameters.extend_from_slice(whole_parameters(&addresses, room));
     InitAck {
         initiate_tag: VerificationTag(cookie.local_tag),
         a_rwnd: initial_window(config),
@@ -250,6 +259,20 @@ pub(crate) fn write_init_ack(
         parameters: Parameters::new(&parameters),
     }
     .write(out);
+}
+
+/// The first of these parameters that fit in `room` bytes.
+fn whole_parameters(list: &[u8], room: usize) -> &[u8] {
+    let mut parameters = Parameters::new(list);
+    let mut bytes = 0;
+    while let Some(Ok(raw)) = parameters.next_raw() {
+        let next = bytes + raw.whole.len().next_multiple_of(4);
+        if next > room {
+            break;
+        }
+        bytes = next;
+    }
+    &list[..bytes]
 }
 
 /// Appends the parameters of an INIT that goes to the address `to`.
@@ -268,6 +291,10 @@ pub(super) fn write_init_parameters(
     if let Some(increment) = cookie_increment {
         let increment_ms = u32::try_from(increment.as_millis()).unwrap_or(u32::MAX);
         parameter::CookiePreservative { increment_ms }.write(out);
+    }
+    // A responder that answers with at most three times as much lists all its addresses if the INIT is long enough.
+    if let Some(missing) = PADDED_PARAMETERS_BYTES.checked_sub(out.len() + PARAMETER_HEADER_BYTES) {
+        parameter::Unknown { kind: PAD, value: &[0; PADDED_PARAMETERS_BYTES][..missing] }.write(out);
     }
 }
 

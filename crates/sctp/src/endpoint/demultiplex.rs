@@ -128,7 +128,7 @@ impl Endpoint {
             self.handle_unmatched(now, route, &packet, &first, host);
             return None;
         };
-        if self.is_answered_without_state(id, route, &packet, &first) {
+        if self.is_answered_without_state(now, id, route, &packet, &first) {
             return None;
         }
         let association = self.associations.get_mut(id.index())?;
@@ -173,6 +173,7 @@ impl Endpoint {
     /// Packets for an association that is being set up which are answered and change nothing.
     fn is_answered_without_state(
         &mut self,
+        now: Time,
         id: AssociationId,
         route: Route,
         packet: &Packet<'_>,
@@ -184,7 +185,7 @@ impl Endpoint {
         let waits = association.is_in_cookie_wait();
         // RFC 9260 §8.5.1 E: the peer still ends an association that we have forgotten.
         if packet.chunks().flatten().any(|chunk| chunk.kind == ShutdownAck::KIND) {
-            self.answer_out_of_the_blue(route, packet);
+            self.answer_out_of_the_blue(now, route, packet);
             return true;
         }
         first.kind == InitAck::KIND && waits && self.is_init_ack_refused(route, &packet.header(), first)
@@ -212,7 +213,9 @@ impl Endpoint {
             let reflected = first.flags & 1 == 1 && tag != 0 && association.identity().peer_tag == tag;
             match first.kind {
                 // RFC 9260 §8.5.1 E: the peer still ends an association that we have forgotten.
-                ShutdownAck::KIND if !association.is_set_up() => self.answer_out_of_the_blue(route, packet),
+                ShutdownAck::KIND if !association.is_set_up() => {
+                    self.answer_out_of_the_blue(now, route, packet);
+                }
                 // RFC 9260 §8.5.1 B and C.
                 Abort::KIND if reflected => {
                     self.with(id, now, host, |a, cx| a.handle_abort(cx, first));
@@ -224,11 +227,11 @@ impl Endpoint {
             }
             return;
         }
-        self.answer_out_of_the_blue(route, packet);
+        self.answer_out_of_the_blue(now, route, packet);
     }
 
     /// RFC 9260 §8.4. An INIT and a COOKIE ECHO never come here.
-    fn answer_out_of_the_blue(&mut self, route: Route, packet: &Packet<'_>) {
+    fn answer_out_of_the_blue(&mut self, now: Time, route: Route, packet: &Packet<'_>) {
         self.statistics.out_of_the_blue += 1;
         let header = packet.header();
         let has = |kind| packet.chunks().flatten().any(|chunk| chunk.kind == kind);
@@ -236,6 +239,9 @@ impl Endpoint {
             return;
         }
         if has(ShutdownAck::KIND) {
+            if !self.may_answer_out_of_the_blue(now, route) {
+                return;
+            }
             return self.reply(route, &header, header.verification_tag, |out| {
                 ShutdownComplete { reflected_tag: true }.write(out);
             });
@@ -245,10 +251,19 @@ impl Endpoint {
         {
             return;
         }
-        if self.may_be_another_s(header.destination_port, route.local) {
+        if self.may_be_another_s(header.destination_port, route.local)
+            || !self.may_answer_out_of_the_blue(now, route)
+        {
             return;
         }
         self.reply(route, &header, header.verification_tag, |out| write_abort(true, out));
+    }
+
+    /// Draws an answer from the budget of strangers, and counts where there is none.
+    fn may_answer_out_of_the_blue(&mut self, now: Time, route: Route) -> bool {
+        let granted = self.budget.draw_out_of_the_blue(now, route.remote.ip());
+        self.statistics.answers_withheld += u64::from(!granted);
+        granted
     }
 
     /// Whether a packet for this port at this address that nobody here knows may be known to another program.
@@ -264,7 +279,7 @@ impl Endpoint {
         write: impl FnOnce(&mut Vec<u8>),
     ) {
         let reply = self.reply_to(route, header, tag, write);
-        self.push_reply(reply);
+        self.push_answer(reply);
     }
 
     /// A packet back to where one came from.
@@ -283,8 +298,18 @@ impl Endpoint {
         Reply::new(route.remote, route.local, &back, self.config.checksum, write)
     }
 
-    pub(super) fn push_reply(&mut self, reply: Reply) {
-        if self.replies.push(reply) {
+    pub(super) fn push_answer(&mut self, reply: Reply) {
+        let room = self.replies.push_answer(reply);
+        self.count_reply(room);
+    }
+
+    pub(super) fn push_last_words(&mut self, reply: Reply) {
+        let room = self.replies.push_last_words(reply);
+        self.count_reply(room);
+    }
+
+    fn count_reply(&mut self, room: bool) {
+        if room {
             self.statistics.packets_sent += 1;
             self.statistics.control_chunks_sent += 1;
         } else {

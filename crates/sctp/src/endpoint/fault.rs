@@ -36,7 +36,7 @@ impl Endpoint {
             };
             let cause = Cause::UserInitiatedAbort(UserInitiatedAbort { reason: b"internal fault" });
             let chunk = abort_chunk(&cause);
-            self.push_reply(Reply::new(remote, local, &header, self.config.checksum, |out| {
+            self.push_last_words(Reply::new(remote, local, &header, self.config.checksum, |out| {
                 out.extend_from_slice(&chunk);
             }));
         }

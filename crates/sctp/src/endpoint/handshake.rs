@@ -4,12 +4,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sctp_wire::cause::{Cause, RestartWithNewAddresses, StaleCookie};
+use sctp_wire::cause::{Cause, OutOfResource, RestartWithNewAddresses, StaleCookie};
 use sctp_wire::chunk::{CookieEcho, Init, RawChunk};
-use sctp_wire::packet::Header;
+use sctp_wire::packet::{HEADER_BYTES, Header};
 use sctp_wire::parameter::Parameters;
 use sctp_wire::{Packet, VerificationTag};
 
+use super::admissions::{AtLimit, Limits};
+use super::answer_budget::InitSource;
 use super::demultiplex::Route;
 use super::listeners::Listener;
 use super::{AssociationId, Endpoint, PathHints, PeerKey, Reply};
@@ -24,6 +26,9 @@ use crate::extensions::Extensions;
 use crate::identity::Identity;
 use crate::local_addresses::LocalAddresses;
 use crate::time::Time;
+
+/// No answer to a stranger is longer than so many times what it answers.
+const AMPLIFICATION_MAX: usize = 3;
 
 /// What an INIT is answered with.
 struct Offer {
@@ -57,6 +62,15 @@ impl Endpoint {
             self.statistics.malformed += 1;
             return;
         };
+        let source = InitSource {
+            remote: route.remote,
+            ports: (header.source_port, header.destination_port),
+            tag: init.initiate_tag.0,
+        };
+        if !self.budget.draw_for_init(now, source) {
+            self.statistics.answers_withheld += 1;
+            return;
+        }
         let peer = match PeerInit::from_init(&init) {
             Ok(peer) => peer,
             Err(bad) => return self.refuse_init(route, header, init.initiate_tag, &bad),
@@ -82,10 +96,11 @@ impl Endpoint {
             addresses,
         };
         let sealed = self.cookies.seal(&cookie);
+        let bytes_max = answer_bytes_max(route.remote, packet.as_bytes().len());
         let reply = self.reply_to(route, header, init.initiate_tag, |out| {
-            write_init_ack(&config, &cookie, &local, (&peer, route.remote.ip()), &sealed, out);
+            write_init_ack(&config, &cookie, &local, (&peer, route.remote.ip()), (&sealed, bytes_max), out);
         });
-        self.push_reply(Reply { dscp: config.dscp, ..reply });
+        self.push_answer(Reply { dscp: config.dscp, ..reply });
     }
 
     /// RFC 9260 §3.3.2, §5.1.2 B: nothing changes, and the sender is told.
@@ -138,6 +153,12 @@ impl Endpoint {
         };
         if listener.config.refuse_beyond_backlog && !host.takes_association(listener.id) {
             self.reply(route, header, VerificationTag(peer.tag), |out| write_abort(false, out));
+            return None;
+        }
+        if self.refuse_at_limit(&listener, route) {
+            self.reply(route, header, VerificationTag(peer.tag), |out| {
+                out.extend_from_slice(&abort_chunk(&Cause::OutOfResource(OutOfResource)));
+            });
             return None;
         }
         let identity = Identity {
@@ -230,7 +251,7 @@ impl Endpoint {
         };
         // RFC 9260 §5.2.4, 3: with both tags right, age does not matter.
         if let Some(by) = late.filter(|_| !(same_local && same_peer)) {
-            return self.report_stale_cookie(route, header, &cookie, by);
+            return self.report_stale_cookie(now, route, header, &cookie, by);
         }
         let (Some(id), Some(own)) = (existing, own) else {
             return self.accept(now, route, &cookie, host);
@@ -252,11 +273,15 @@ impl Endpoint {
     /// RFC 9260 §5.1.5, 4.
     fn report_stale_cookie(
         &mut self,
+        now: Time,
         route: Route,
         header: &Header,
         cookie: &StateCookie,
         by: Duration,
     ) -> bool {
+        if !self.may_answer_cookie(now, route) {
+            return self.refuse_cookie();
+        }
         let staleness_us = u32::try_from(by.as_micros()).unwrap_or(u32::MAX);
         self.reply(route, header, VerificationTag(cookie.peer_tag), |out| {
             out.extend_from_slice(&error_chunk(&Cause::StaleCookie(StaleCookie { staleness_us })));
@@ -334,14 +359,14 @@ impl Endpoint {
     ) -> bool {
         let Some(listener) = self.listeners.at(cookie.local_port, route.local).cloned() else {
             // Nobody listens any more.
-            let header = Header {
-                source_port: cookie.peer_port,
-                destination_port: cookie.local_port,
-                verification_tag: VerificationTag(cookie.local_tag),
-            };
-            self.reply(route, &header, VerificationTag(cookie.peer_tag), |out| write_abort(false, out));
-            return false;
+            let mut chunk = Vec::new();
+            write_abort(false, &mut chunk);
+            return self.abort_cookie(now, route, cookie, &chunk);
         };
+        if self.refuse_at_limit(&listener, route) {
+            let chunk = abort_chunk(&Cause::OutOfResource(OutOfResource));
+            return self.abort_cookie(now, route, cookie, &chunk);
+        }
         if !host.takes_association(listener.id) {
             self.statistics.accepts_put_off += 1;
             return false;
@@ -362,9 +387,53 @@ impl Endpoint {
         association.tell_adaptation(&mut cx);
         association.trace_changes(now);
         self.insert(id, association);
+        self.admissions.enter(id, listener, route.remote.ip());
         self.settle(id);
         true
     }
+
+    /// Answers a cookie that leads nowhere with an ABORT. False, as there is no association.
+    fn abort_cookie(&mut self, now: Time, route: Route, cookie: &StateCookie, chunk: &[u8]) -> bool {
+        if self.may_answer_cookie(now, route) {
+            let header = Header {
+                source_port: cookie.peer_port,
+                destination_port: cookie.local_port,
+                verification_tag: VerificationTag(cookie.local_tag),
+            };
+            self.reply(route, &header, VerificationTag(cookie.peer_tag), |out| out.extend_from_slice(chunk));
+        }
+        false
+    }
+
+    /// Draws an answer from the budget of strangers, and counts where there is none.
+    fn may_answer_cookie(&mut self, now: Time, route: Route) -> bool {
+        let granted = self.budget.draw_for_cookie(now, route.remote.ip());
+        self.statistics.answers_withheld += u64::from(!granted);
+        granted
+    }
+
+    /// Returns whether a limit forbids one more association, and counts that.
+    fn refuse_at_limit(&mut self, listener: &Listener, route: Route) -> bool {
+        let limits = Limits {
+            listener_max: listener.config.listener_associations_max,
+            prefix_max: self.config.prefix_associations_max,
+        };
+        match self.admissions.limit(listener.id, route.remote.ip(), limits) {
+            Some(AtLimit::Listener) => self.statistics.refused_at_listener_limit += 1,
+            Some(AtLimit::Prefix) => self.statistics.refused_at_prefix_limit += 1,
+            None => return false,
+        }
+        true
+    }
+}
+
+/// Longest chunks in answer to a packet of a stranger: the answer has at most three times its bytes, with the headers of IP
+/// and UDP, since its source address may be that of a victim.
+fn answer_bytes_max(remote: SocketAddr, packet_bytes: usize) -> usize {
+    let ip_bytes = if remote.ip().to_canonical().is_ipv4() { 20 } else { 40 };
+    let udp_bytes = if remote.port() == 0 { 0 } else { 8 };
+    let below = ip_bytes + udp_bytes;
+    AMPLIFICATION_MAX * (below + packet_bytes) - below - HEADER_BYTES
 }
 
 /// The peer's addresses from a cookie. The first is the one that the INIT came from and the INIT ACK went to.

@@ -1,4 +1,4 @@
-//! Packets that belong to no association: INIT ACKs, ABORTs, the last words of an association.
+//! Packets that no association sends: answers to strangers, and the last packets of associations that have ended.
 
 use std::collections::VecDeque;
 
@@ -6,28 +6,36 @@ use crate::config::{Checksum, REPLIES_MAX};
 use crate::reply::Reply;
 use crate::transmit::{Transmit, TransmitBuffer};
 
+/// Two queues, so that a flood of strangers does not push out what our peers wait for.
 #[derive(Debug, Default)]
 pub(super) struct Replies {
-    queue: VecDeque<Reply>,
+    last_words: VecDeque<Reply>,
+    answers: VecDeque<Reply>,
 }
 
 impl Replies {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.queue.is_empty()
+        self.last_words.is_empty() && self.answers.is_empty()
     }
 
-    /// False: too many wait already, this one is dropped.
-    pub(super) fn push(&mut self, reply: Reply) -> bool {
-        let room = self.queue.len() < REPLIES_MAX;
-        if room {
-            self.queue.push_back(reply);
-        }
-        room
+    /// Queues the last packet of an association. False: too many wait already, this one is dropped.
+    pub(super) fn push_last_words(&mut self, reply: Reply) -> bool {
+        push(&mut self.last_words, reply)
+    }
+
+    /// Queues an answer to a stranger. False: too many wait already, this one is dropped.
+    pub(super) fn push_answer(&mut self, reply: Reply) -> bool {
+        push(&mut self.answers, reply)
+    }
+
+    /// Takes the oldest answer to a stranger.
+    pub(super) fn pop_answer(&mut self) -> Option<Reply> {
+        self.answers.pop_front()
     }
 
     pub(super) fn pop(&mut self, buffer: &mut TransmitBuffer) -> Option<Transmit> {
-        let reply = self.queue.pop_front()?;
+        let reply = self.last_words.pop_front().or_else(|| self.answers.pop_front())?;
         buffer.clear();
         buffer.begin_packet();
         buffer.out().extend_from_slice(&reply.packet);
@@ -43,4 +51,12 @@ impl Replies {
             total_bytes: reply.packet.len(),
         })
     }
+}
+
+fn push(queue: &mut VecDeque<Reply>, reply: Reply) -> bool {
+    let room = queue.len() < REPLIES_MAX;
+    if room {
+        queue.push_back(reply);
+    }
+    room
 }

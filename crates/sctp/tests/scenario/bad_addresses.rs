@@ -7,8 +7,8 @@ use std::time::Duration;
 use sctp::config::PEER_ADDRESSES_MAX;
 use sctp::{AssociationConfig, Event, Multipath, PathState, SendInfo, Unreachable};
 use sctp_wire::cause::Causes;
-use sctp_wire::chunk::{Abort, Chunk, CookieEcho, Heartbeat, HeartbeatAck, InitAck, ShutdownComplete};
-use sctp_wire::parameter::{Ipv4, Parameter, Parameters, StateCookie};
+use sctp_wire::chunk::{Abort, Chunk, CookieEcho, Heartbeat, HeartbeatAck, Init, InitAck, ShutdownComplete};
+use sctp_wire::parameter::{Ipv4, Parameter, Parameters, StateCookie, Unknown};
 
 use lab::packets::{each_chunk, kinds};
 use lab::script::Peer;
@@ -265,7 +265,11 @@ fn listed_to(remote: &str, ours: &[IpAddr]) -> [Vec<IpAddr>; 2] {
     let config = AssociationConfig::default().into();
     client.endpoint.connect(client.now, 5000, 5001, &[client.address], config, &client.app).unwrap();
     client.settle();
-    server.sends().tag(0).chunk(|p, out| p.init().write(out)).go();
+    // An INIT that is long enough for an answer with all of them.
+    let mut padding = Vec::new();
+    Unknown { kind: 0x8005, value: &[0; 124] }.write(&mut padding);
+    let parameters = Parameters::new(&padding);
+    server.sends().tag(0).chunk(|p, out| Init { parameters, ..p.init() }.write(out)).go();
     [ours_in(&client.hears()), ours_in(&server.hears())]
 }
 

@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use sctp::{AssociationConfig, CloseReason, Event, SendInfo};
+use sctp::{AssociationConfig, BatchLimits, CloseReason, Endpoint, EndpointConfig, Event, SendInfo};
 use sctp_wire::cause::{Cause, Causes, StaleCookie};
-use sctp_wire::chunk::{Chunk, CookieAck, CookieEcho, Error, Init, InitAck};
+use sctp_wire::chunk::{Chunk, CookieAck, CookieEcho, DataFlags, Error, Init, InitAck};
 use sctp_wire::parameter::{CookiePreservative, Parameter, Parameters};
 
-use lab::packets::{each_chunk, has, kinds, resealed};
-use lab::script::Peer;
+use lab::packets::{build, each_chunk, has, kinds, resealed, write_data};
+use lab::script::{ENDPOINT_PORT, PEER_PORT, Peer};
 use lab::{A, B, Fate, Lab, PORT_A, PORT_B};
 
 const SOON: Duration = Duration::from_secs(10);
@@ -236,6 +236,59 @@ fn a_cookie_is_good_only_for_the_address_that_asked_for_it() {
     peer.address = honest;
     peer.sends().chunk(|_, out| CookieEcho { cookie: &cookie }.write(out)).go();
     peer.expects("COOKIE ACK");
+}
+
+#[test]
+fn a_cookie_is_good_only_for_the_sctp_port_that_asked_for_it() {
+    let mut peer = Peer::new(15, AssociationConfig::default());
+    peer.sends().tag(0).chunk(|p, out| p.init().write(out)).go();
+    let cookie = peer.takes_init_ack();
+    let echo_from = |peer: &mut Peer, port| {
+        let packet = build(port, ENDPOINT_PORT, peer.endpoint_tag, |out| {
+            CookieEcho { cookie: &cookie }.write(out);
+        });
+        peer.sends_raw(peer.address, &packet);
+    };
+    echo_from(&mut peer, PEER_PORT + 1);
+    peer.expects_nothing();
+    assert_eq!(peer.endpoint.association_count(), 0);
+    assert_eq!(peer.endpoint.endpoint_statistics().cookie_errors, 1);
+    echo_from(&mut peer, PEER_PORT);
+    peer.expects("COOKIE ACK");
+}
+
+#[test]
+fn of_two_peers_that_were_given_the_same_tag_only_the_first_is_accepted() {
+    let mut peer = Peer::new(16, AssociationConfig::default());
+    // One bit of the tag is random, so that the endpoint draws the same tag for several peers.
+    let config = EndpointConfig { shard_bits: 31, shard: 1, ..EndpointConfig::default() };
+    peer.endpoint = Endpoint::new(config, [16; 32], BatchLimits { segments_max: 1, bytes_max: 1500 });
+    peer.endpoint.listen(ENDPOINT_PORT, AssociationConfig::default()).unwrap();
+    let mut asked = Vec::new();
+    for port in 1..=3 {
+        let packet = build(port, ENDPOINT_PORT, 0, |out| peer.init().write(out));
+        peer.sends_raw(peer.address, &packet);
+        let cookie = peer.takes_init_ack();
+        asked.push((port, peer.endpoint_tag, cookie));
+    }
+    let echo = |peer: &mut Peer, (port, tag, cookie): &(u16, u32, Vec<u8>)| {
+        let packet = build(*port, ENDPOINT_PORT, *tag, |out| CookieEcho { cookie }.write(out));
+        peer.sends_raw(peer.address, &packet);
+    };
+    let same = |a: &&(u16, u32, Vec<u8>), b: &&(u16, u32, Vec<u8>)| a.0 != b.0 && a.1 == b.1;
+    let first = asked.iter().find(|a| asked.iter().any(|b| same(a, &b))).unwrap();
+    let second = asked.iter().find(|b| same(&first, b)).unwrap();
+    echo(&mut peer, first);
+    peer.expects("COOKIE ACK");
+    echo(&mut peer, second);
+    peer.expects_nothing();
+    assert_eq!(peer.endpoint.association_count(), 1);
+    // The first still has the tag.
+    let data = build(first.0, ENDPOINT_PORT, first.1, |out| {
+        write_data(DataFlags::WHOLE, peer.init().initial_tsn.0, 0, 0, b"mine", out);
+    });
+    peer.sends_raw(peer.address, &data);
+    assert_eq!(peer.app.contents(), [b"mine"]);
 }
 
 #[test]

@@ -106,8 +106,11 @@ fn a_flood_of_inits_leaves_no_state_and_a_bounded_number_of_answers() {
         answers += 1;
     }
     assert_eq!(answers, REPLIES_MAX);
-    assert_eq!(peer.endpoint.endpoint_statistics().replies_dropped, 100_000 - REPLIES_MAX as u64);
+    let statistics = peer.endpoint.endpoint_statistics();
+    assert!(statistics.answers_withheld > 50_000, "{}", statistics.answers_withheld);
+    assert_eq!(statistics.replies_dropped + statistics.answers_withheld, 100_000 - REPLIES_MAX as u64);
     // And whoever means it is still served.
+    peer.waits(Duration::from_millis(1));
     peer.sends().tag(0).chunk(|p, out| p.init().write(out)).go();
     peer.takes_init_ack();
 }

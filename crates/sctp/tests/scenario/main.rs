@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod abort;
+mod answers;
+mod association_limits;
 mod bad_addresses;
 mod bundling;
 mod collision;

@@ -313,3 +313,14 @@ fn a_peer_whose_udp_port_changed_is_followed() {
     peer.sends().tag(tag).chunk(|_, out| abort(true)(out)).go();
     assert_eq!(peer.endpoint.association_count(), 0);
 }
+
+#[test]
+fn a_packet_with_the_right_tag_from_another_sctp_port_is_not_the_peer_s() {
+    let mut peer = Peer::established(30);
+    let abort = build(PEER_PORT + 1, ENDPOINT_PORT, peer.endpoint_tag, abort(false));
+    peer.sends_raw(peer.address, &abort);
+    assert_eq!(peer.endpoint.association_count(), 1);
+    assert_eq!(peer.endpoint.endpoint_statistics().tag_errors, 1);
+    peer.sends().data(0).go();
+    peer.expects("SACK 0");
+}

@@ -255,9 +255,15 @@ fn an_endpoint_of_one_kind_of_address_says_so() {
         let Chunk::Init(init) = chunk else { panic!("{chunk}") };
         parameters = init.parameters().flatten().map(|p| p.to_string()).collect();
     });
-    let extensions = ["ECN capable", "supported extensions 16", "multipath capable"];
+    // The last is padding (RFC 4820 §4).
+    let others = [
+        "ECN capable",
+        "supported extensions 16",
+        "multipath capable",
+        "parameter type=32773 value_bytes=96",
+    ];
     assert_eq!(parameters[0], "supported address types 5");
-    assert_eq!(parameters[1..], extensions);
+    assert_eq!(parameters[1..], others);
 }
 
 #[test]

@@ -1,0 +1,342 @@
+//! How many answers strangers get: token buckets, with a share for each source prefix.
+//!
+//! A stranger is a sender that has shown no verification tag of ours, so its address may be forged. What an answer costs us
+//! is bounded by the buckets; whom a flood takes answers from is decided by the shares:
+//!
+//! - A prefix that asks for little draws from a part that prefixes which ask for much cannot touch.
+//! - A flood from forged addresses everywhere asks for little from each. Then an INIT that was not answered is remembered by
+//!   a hash; its repetition draws from a part of its own. A flood of addresses that are drawn at random does not repeat itself.
+//!
+//! Shares are found by a keyed hash, so that nobody can aim at the share of somebody else; the hash changes every ten
+//! seconds, so that two that share one by chance do not do so for long.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use siphasher::sip::SipHasher13;
+
+use crate::source_prefix::SourcePrefix;
+use crate::time::Time;
+
+/// Prefixes that have a share of their own, but for collisions.
+const SHARES: usize = 4096;
+/// How long prefixes that share one by chance do so.
+const SHARES_LIFE: Duration = Duration::from_secs(10);
+/// INITs without an answer that are remembered: sets of four, each of which forgets its oldest.
+const REMEMBERED_SETS: usize = 1 << 16;
+const REMEMBERED_IN_SET: usize = 4;
+
+/// Answers to INIT and COOKIE ECHO.
+const HANDSHAKES: Rates = Rates {
+    quiet_share: Rate::per_second(64),
+    quiet: Rate::per_second(20_000),
+    busy_share: Rate::per_second(10_000),
+    busy: Rate::per_second(20_000),
+};
+/// Answers to all other packets.
+const OUT_OF_THE_BLUE: Rates = Rates {
+    quiet_share: Rate::per_second(64),
+    quiet: Rate::per_second(2_000),
+    busy_share: Rate::per_second(1_000),
+    busy: Rate::per_second(2_000),
+};
+/// Answers to INITs that come again.
+const REPETITIONS: Rate = Rate::per_second(10_000);
+
+/// A rate at which a bucket fills. It holds what comes in within a second.
+#[derive(Clone, Copy, Debug)]
+struct Rate {
+    token: Duration,
+}
+
+impl Rate {
+    const CAPACITY: Duration = Duration::from_secs(1);
+
+    const fn per_second(tokens: u32) -> Self {
+        Rate { token: Duration::from_nanos(1_000_000_000 / tokens as u64) }
+    }
+}
+
+/// A token bucket, kept as the time at which it is full again (the generic cell rate algorithm).
+#[derive(Clone, Copy, Debug, Default)]
+struct Bucket {
+    full_at: Time,
+}
+
+impl Bucket {
+    fn has(&self, now: Time, rate: Rate) -> bool {
+        self.full_at.saturating_since(now) + rate.token <= Rate::CAPACITY
+    }
+
+    fn take(&mut self, now: Time, rate: Rate) {
+        self.full_at = self.full_at.max(now) + rate.token;
+    }
+}
+
+/// What each prefix may have, and all of them together.
+#[derive(Debug)]
+struct Rates {
+    /// A prefix that asks for no more than this is quiet.
+    quiet_share: Rate,
+    /// All quiet prefixes.
+    quiet: Rate,
+    /// A prefix that asks for more.
+    busy_share: Rate,
+    /// All that ask for more.
+    busy: Rate,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
+    quiet: Bucket,
+    busy: Bucket,
+}
+
+/// Whether there is an answer, and if not, whether a quiet prefix goes without.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Grant {
+    Given,
+    QuietWithout,
+    BusyWithout,
+}
+
+/// The buckets of one kind of answers.
+#[derive(Debug)]
+struct Allowance {
+    rates: Rates,
+    quiet: Bucket,
+    busy: Bucket,
+    /// Empty until the first answer.
+    shares: Vec<Share>,
+}
+
+impl Allowance {
+    fn new(rates: Rates) -> Self {
+        Allowance { rates, quiet: Bucket::default(), busy: Bucket::default(), shares: Vec::new() }
+    }
+
+    fn draw(&mut self, now: Time, share: usize) -> Grant {
+        if self.shares.is_empty() {
+            self.shares = vec![Share::default(); SHARES];
+        }
+        let (rates, share) = (&self.rates, &mut self.shares[share % SHARES]);
+        let is_quiet = share.quiet.has(now, rates.quiet_share);
+        if is_quiet && self.quiet.has(now, rates.quiet) {
+            share.quiet.take(now, rates.quiet_share);
+            self.quiet.take(now, rates.quiet);
+            Grant::Given
+        } else if share.busy.has(now, rates.busy_share) && self.busy.has(now, rates.busy) {
+            share.busy.take(now, rates.busy_share);
+            self.busy.take(now, rates.busy);
+            Grant::Given
+        } else if is_quiet {
+            Grant::QuietWithout
+        } else {
+            Grant::BusyWithout
+        }
+    }
+}
+
+/// INITs of quiet prefixes that were not answered, each by a hash.
+#[derive(Debug, Default)]
+struct RememberedInits {
+    /// Empty until the first. The low bits of a hash name the set, the high ones are what it holds, the newest first; 0 is
+    /// nothing.
+    sets: Vec<[u16; REMEMBERED_IN_SET]>,
+}
+
+impl RememberedInits {
+    /// Returns whether the INIT was here before, and remembers it.
+    fn meet(&mut self, hash: u64) -> bool {
+        if self.sets.is_empty() {
+            self.sets = vec![[0; REMEMBERED_IN_SET]; REMEMBERED_SETS];
+        }
+        let set = &mut self.sets[hash as usize % REMEMBERED_SETS];
+        let wanted = (hash >> 48) as u16 | 1;
+        let known = set.contains(&wanted);
+        if !known {
+            set.rotate_right(1);
+            set[0] = wanted;
+        }
+        known
+    }
+}
+
+/// Who sent an INIT, as far as it says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InitSource {
+    pub(super) remote: SocketAddr,
+    pub(super) ports: (u16, u16),
+    pub(super) tag: u32,
+}
+
+/// The answers that strangers may still get.
+#[derive(Debug)]
+pub(super) struct AnswerBudget {
+    keys: (u64, u64),
+    handshakes: Allowance,
+    out_of_the_blue: Allowance,
+    repetitions: Bucket,
+    remembered: RememberedInits,
+}
+
+impl AnswerBudget {
+    /// A full budget. `keys` must come from a good random source.
+    pub(super) fn new(keys: (u64, u64)) -> Self {
+        AnswerBudget {
+            keys,
+            handshakes: Allowance::new(HANDSHAKES),
+            out_of_the_blue: Allowance::new(OUT_OF_THE_BLUE),
+            repetitions: Bucket::default(),
+            remembered: RememberedInits::default(),
+        }
+    }
+
+    /// Draws the answer to an INIT. False: there is none left for it.
+    pub(super) fn draw_for_init(&mut self, now: Time, source: InitSource) -> bool {
+        let share = self.share(now, source.remote.ip());
+        match self.handshakes.draw(now, share) {
+            Grant::Given => true,
+            Grant::BusyWithout => false,
+            Grant::QuietWithout => {
+                let hash = self.hash_init(&source);
+                let repeated = self.remembered.meet(hash) && self.repetitions.has(now, REPETITIONS);
+                if repeated {
+                    self.repetitions.take(now, REPETITIONS);
+                }
+                repeated
+            }
+        }
+    }
+
+    /// Draws the answer to a COOKIE ECHO that is ours and leads nowhere.
+    pub(super) fn draw_for_cookie(&mut self, now: Time, source: IpAddr) -> bool {
+        let share = self.share(now, source);
+        self.handshakes.draw(now, share) == Grant::Given
+    }
+
+    /// Draws the answer to a packet out of the blue.
+    pub(super) fn draw_out_of_the_blue(&mut self, now: Time, source: IpAddr) -> bool {
+        let share = self.share(now, source);
+        self.out_of_the_blue.draw(now, share) == Grant::Given
+    }
+
+    fn share(&self, now: Time, source: IpAddr) -> usize {
+        let life = now.as_nanos() / SHARES_LIFE.as_nanos() as u64;
+        let hasher = SipHasher13::new_with_keys(self.keys.0, self.keys.1 ^ life);
+        hasher.hash(&SourcePrefix::of(source).to_bits().to_ne_bytes()) as usize
+    }
+
+    fn hash_init(&self, source: &InitSource) -> u64 {
+        let address = match source.remote.ip() {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+            IpAddr::V6(v6) => v6,
+        };
+        let mut bytes = [0; 26];
+        bytes[..16].copy_from_slice(&address.octets());
+        bytes[16..18].copy_from_slice(&source.remote.port().to_ne_bytes());
+        bytes[18..20].copy_from_slice(&source.ports.0.to_ne_bytes());
+        bytes[20..22].copy_from_slice(&source.ports.1.to_ne_bytes());
+        bytes[22..].copy_from_slice(&source.tag.to_ne_bytes());
+        SipHasher13::new_with_keys(self.keys.1, self.keys.0).hash(&bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand_chacha::ChaCha8Rng;
+    use rand_chacha::rand_core::{RngCore, SeedableRng};
+
+    use super::*;
+
+    const FLOOD_PER_S: u64 = 100_000;
+
+    fn init(address: u32, tag: u32) -> InitSource {
+        InitSource { remote: SocketAddr::new(IpAddr::from(address.to_be_bytes()), 9899), ports: (5, 6), tag }
+    }
+
+    /// Floods a budget for three seconds with INITs whose source is drawn by `source`. Returns the answers that they got,
+    /// and of 200 peers that ask after 1 s, and again 1 s later, how many were answered.
+    fn flood(source: impl Fn(u32) -> u32) -> (u64, u64) {
+        let mut budget = AnswerBudget::new((1, 2));
+        let mut random = ChaCha8Rng::from_seed([3; 32]);
+        let (mut answers, mut served) = (0, 0);
+        let mut waiting = Vec::new();
+        for n in 0..3 * FLOOD_PER_S {
+            let now = Time::from_nanos(n * 1_000_000_000 / FLOOD_PER_S);
+            answers +=
+                u64::from(budget.draw_for_init(now, init(source(random.next_u32()), random.next_u32())));
+            // 200 peers, one every millisecond, each from a network of its own.
+            let peer = (n % FLOOD_PER_S) / (FLOOD_PER_S / 1000);
+            if n % (FLOOD_PER_S / 1000) == 0 && peer < 200 {
+                let peer = init(0xc000_0000 + ((peer as u32) << 8), 77);
+                match n / FLOOD_PER_S {
+                    1 if budget.draw_for_init(now, peer) => served += 1,
+                    1 => waiting.push(peer),
+                    2 if waiting.iter().any(|waiting| waiting.remote == peer.remote) => {
+                        served += u64::from(budget.draw_for_init(now, peer));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        (answers, served)
+    }
+
+    #[test]
+    fn a_flood_from_a_few_networks_leaves_the_answers_of_others() {
+        let (answers, served) = flood(|random| 0x0a63_0000 | random & 0x3ff);
+        assert!(answers <= 4 * 20_000 + 2 * 64 * 4 * 4, "{answers}");
+        assert_eq!(served, 200);
+    }
+
+    #[test]
+    fn a_flood_from_everywhere_delays_others_by_one_repetition() {
+        let (answers, served) = flood(|random| random);
+        assert!(answers <= 4 * 50_000, "{answers}");
+        assert!(served >= 190, "{served} of 200 within a second");
+    }
+
+    #[test]
+    fn ten_thousand_peers_behind_one_address_are_answered_at_once() {
+        let mut budget = AnswerBudget::new((1, 2));
+        let answered = (0..10_000).filter(|&tag| budget.draw_for_init(Time::ZERO, init(1, tag))).count();
+        assert_eq!(answered, 10_000);
+    }
+
+    #[test]
+    fn packets_out_of_the_blue_take_no_answers_from_handshakes() {
+        let mut budget = AnswerBudget::new((1, 2));
+        let source = IpAddr::from([10, 0, 0, 1]);
+        let answered = (0..10_000).filter(|_| budget.draw_out_of_the_blue(Time::ZERO, source)).count();
+        assert_eq!(answered, 64 + 1_000);
+        assert!(budget.draw_for_cookie(Time::ZERO, source));
+    }
+
+    #[test]
+    fn a_bucket_fills_again_with_time() {
+        let mut bucket = Bucket::default();
+        let rate = Rate::per_second(10);
+        let mut drain = |now| {
+            let mut taken = 0;
+            while bucket.has(now, rate) {
+                bucket.take(now, rate);
+                taken += 1;
+            }
+            taken
+        };
+        assert_eq!(drain(Time::ZERO), 10);
+        assert_eq!(drain(Time::ZERO + Duration::from_millis(300)), 3);
+        assert_eq!(drain(Time::ZERO + Duration::from_secs(100)), 10);
+    }
+
+    #[test]
+    fn prefixes_that_share_by_chance_part_again() {
+        let budget = AnswerBudget::new((1, 2));
+        let share = |address: u32, now| budget.share(now, IpAddr::from(address.to_be_bytes())) % SHARES;
+        let first = share(0, Time::ZERO);
+        let other = (1..1 << 20).map(|n| n << 8).find(|&other| share(other, Time::ZERO) == first).unwrap();
+        let later = Time::ZERO + SHARES_LIFE;
+        assert_ne!(share(0, later), share(other, later));
+    }
+}

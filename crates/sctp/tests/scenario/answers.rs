@@ -1,0 +1,187 @@
+//! Answers to strangers: how long and how many.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use bytes::Bytes;
+use sctp::{AssociationConfig, BatchLimits, Endpoint, EndpointConfig};
+use sctp_wire::chunk::{Chunk, CookieEcho, DataFlags, Init, InitAck, ShutdownAck};
+use sctp_wire::packet::HEADER_BYTES;
+use sctp_wire::parameter::{Ipv4, Parameter, Parameters, Unknown};
+
+use lab::packets::{build, each_chunk, kinds, write_data};
+use lab::script::{ENDPOINT_PORT, PEER_PORT, Peer};
+use lab::{A, B, Lab, PORT_A, PORT_B};
+
+/// No answer to a stranger has more than so many times the bytes of what it answers.
+const AMPLIFICATION_MAX: usize = 3;
+const HERE: [u8; 4] = [10, 0, 0, 9];
+
+/// A peer whose endpoint has so many addresses of each family.
+fn with_addresses(count: u8) -> Peer {
+    let mut peer =
+        Peer::new(1, AssociationConfig { adaptation_indication: 7, ..AssociationConfig::default() });
+    let of_both = |n| [IpAddr::from([10, 1, 0, n]), IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, n.into()])];
+    peer.endpoint.set_local_addresses((1..=count).flat_map(of_both).collect());
+    peer
+}
+
+/// Bytes of a packet with its IP and UDP headers.
+fn on_the_wire(remote: SocketAddr, packet: &[u8]) -> usize {
+    let ip = if remote.is_ipv4() { 20 } else { 40 };
+    ip + if remote.port() == 0 { 0 } else { 8 } + packet.len()
+}
+
+/// The answer to a packet, which is not too long.
+fn answer(peer: &mut Peer, from: SocketAddr, packet: &Bytes) -> Bytes {
+    peer.sends_raw(from, packet);
+    let answer = peer.hears();
+    let (asked, given) = (on_the_wire(from, packet), on_the_wire(from, &answer));
+    assert!(given <= AMPLIFICATION_MAX * asked, "{given} bytes for {asked}: {:?}", kinds(&answer));
+    answer
+}
+
+fn init_with(peer: &Peer, port: u16, parameters: &[u8]) -> Bytes {
+    let init = Init { parameters: Parameters::new(parameters), ..peer.init() };
+    build(PEER_PORT, port, 0, |out| init.write(out))
+}
+
+fn addresses_in(packet: &[u8]) -> usize {
+    let mut count = 0;
+    each_chunk(packet, |chunk| {
+        if let Chunk::InitAck(ack) = chunk {
+            let is_address = |p: &Parameter<'_>| matches!(p, Parameter::Ipv4(_) | Parameter::Ipv6(_));
+            count = ack.parameters().flatten().filter(is_address).count();
+        }
+    });
+    count
+}
+
+#[test]
+fn no_init_ack_has_more_than_three_times_the_bytes_of_its_init() {
+    let sources =
+        [SocketAddr::from((HERE, 9899)), SocketAddr::from((HERE, 0)), "[fd00::9]:9899".parse().unwrap()];
+    for from in sources {
+        let mut peer = with_addresses(16);
+        let bare = init_with(&peer, ENDPOINT_PORT, &[]);
+        assert_eq!(kinds(&answer(&mut peer, from, &bare)), [InitAck::KIND]);
+        // Each unknown parameter of four bytes comes back in one of eight.
+        let mut parameters = Vec::new();
+        for _ in 0..20 {
+            Unknown { kind: 0xc123, value: &[] }.write(&mut parameters);
+        }
+        let unknown = init_with(&peer, ENDPOINT_PORT, &parameters);
+        answer(&mut peer, from, &unknown);
+        let mut parameters = Vec::new();
+        for n in 0..16 {
+            Ipv4 { address: [10, 2, 0, n].into() }.write(&mut parameters);
+        }
+        let listing = init_with(&peer, ENDPOINT_PORT, &parameters);
+        answer(&mut peer, from, &listing);
+    }
+}
+
+#[test]
+fn an_init_that_is_long_enough_is_told_all_addresses() {
+    let mut peer = with_addresses(8);
+    let from = SocketAddr::from((HERE, 9899));
+    let bare = init_with(&peer, ENDPOINT_PORT, &[]);
+    let told = addresses_in(&answer(&mut peer, from, &bare));
+    assert!(told < 16, "{told}");
+    let mut padding = Vec::new();
+    Unknown { kind: 0x8005, value: &[0; 124] }.write(&mut padding);
+    let padded = init_with(&peer, ENDPOINT_PORT, &padding);
+    assert_eq!(addresses_in(&answer(&mut peer, from, &padded)), 16);
+}
+
+#[test]
+fn our_own_init_is_long_enough_for_sixteen_addresses() {
+    let mut lab = Lab::new(1);
+    lab.connect(A, (PORT_A, PORT_B), AssociationConfig::default());
+    lab.run_for(Duration::from_millis(1));
+    let init = lab.sent.iter().find(|sent| kinds(&sent.packet) == [Init::KIND]).unwrap().packet.clone();
+    assert_eq!(init.len(), 160);
+    // It says that it can use IPv4 alone.
+    let mut peer = with_addresses(16);
+    let to_the_listener = lab::packets::resealed({
+        let mut bytes = init.to_vec();
+        bytes[2..4].copy_from_slice(&ENDPOINT_PORT.to_be_bytes());
+        bytes
+    });
+    assert_eq!(addresses_in(&answer(&mut peer, SocketAddr::from((HERE, 9899)), &to_the_listener)), 16);
+    assert_eq!(lab.node(B).endpoint.association_count(), 0);
+}
+
+#[test]
+fn no_other_answer_has_more_than_three_times_the_bytes_of_what_it_answers() {
+    let from = SocketAddr::from((HERE, 0));
+    let life = Duration::from_millis(100);
+    let config =
+        AssociationConfig { cookie_life: life, listener_associations_max: 1, ..AssociationConfig::default() };
+    let mut peer = Peer::new(1, config);
+    let nobody_listens = init_with(&peer, ENDPOINT_PORT + 1, &[]);
+    answer(&mut peer, from, &nobody_listens);
+    let no_streams = Init { outbound_streams: 0, ..peer.init() };
+    let bad_field = build(PEER_PORT, ENDPOINT_PORT, 0, |out| no_streams.write(out));
+    answer(&mut peer, from, &bad_field);
+    // A host name instead of an address, and a parameter that ends too early.
+    for parameter in [&[0, 11, 0, 8, b'n', b'a', b'm', b'e'][..], &[0, 5, 0, 5, 1, 0, 0, 0]] {
+        let bad_parameter = init_with(&peer, ENDPOINT_PORT, parameter);
+        answer(&mut peer, from, &bad_parameter);
+    }
+    let out_of_the_blue = build(PEER_PORT, ENDPOINT_PORT, 99, |_| {});
+    peer.sends_raw(from, &out_of_the_blue);
+    peer.expects_nothing();
+    for write in
+        [&|out: &mut Vec<u8>| write_data(DataFlags::WHOLE, 1, 0, 0, b"?", out) as _, &|out: &mut Vec<u8>| {
+            ShutdownAck.write(out) as _
+        }] as [&dyn Fn(&mut Vec<u8>); 2]
+    {
+        answer(&mut peer, from, &build(PEER_PORT, ENDPOINT_PORT, 99, write));
+    }
+    let bare = init_with(&peer, ENDPOINT_PORT, &[]);
+    peer.sends_raw(from, &bare);
+    let cookie = peer.takes_init_ack();
+    let echo =
+        build(PEER_PORT, ENDPOINT_PORT, peer.endpoint_tag, |out| CookieEcho { cookie: &cookie }.write(out));
+    peer.waits(life * 2);
+    answer(&mut peer, from, &echo);
+}
+
+#[test]
+fn a_flood_out_of_the_blue_leaves_the_abort_for_who_connects_to_nobody() {
+    let mut peer = Peer::new(1, AssociationConfig::default());
+    let mut answers = 0;
+    for n in 0..100_000u32 {
+        let from = SocketAddr::from(([10, 1, (n >> 8) as u8, n as u8], 9899));
+        let stray =
+            build(PEER_PORT, ENDPOINT_PORT, n | 1, |out| write_data(DataFlags::WHOLE, 1, 0, 0, b"?", out));
+        peer.sends_raw(from, &stray);
+        answers += u32::from(peer.hears_maybe().is_some());
+    }
+    assert!(answers <= 4_000, "{answers}");
+    let statistics = peer.endpoint.endpoint_statistics();
+    assert_eq!(statistics.answers_withheld, u64::from(100_000 - answers));
+    let nobody_listens = init_with(&peer, ENDPOINT_PORT + 1, &[]);
+    peer.sends_raw(peer.address, &nobody_listens);
+    peer.expects("ABORT");
+}
+
+#[test]
+fn answers_do_not_push_out_the_last_words_of_an_association() {
+    let mut endpoint =
+        Endpoint::new(EndpointConfig::default(), [1; 32], BatchLimits { segments_max: 1, bytes_max: 1500 });
+    let mut peer = Peer::established(1);
+    std::mem::swap(&mut endpoint, &mut peer.endpoint);
+    for n in 0..10_000u32 {
+        let from = SocketAddr::from(([10, 1, 0, 1], 9899));
+        let init = build(1 + n as u16, ENDPOINT_PORT, 0, |out| peer.init().write(out));
+        endpoint.handle_datagram(peer.now, from, None, &init, &mut peer.app);
+    }
+    endpoint.abort(peer.now, peer.id, b"", &mut peer.app);
+    let mut buffer = sctp::TransmitBuffer::new();
+    let first = endpoint.poll_transmit(peer.now, sctp::Scope::All, &mut buffer).unwrap();
+    assert_eq!(first.remote, peer.address);
+    assert!(buffer.to_vec().len() > HEADER_BYTES);
+    assert_eq!(endpoint.endpoint_statistics().replies_dropped, 10_000 - sctp::config::REPLIES_MAX as u64);
+}

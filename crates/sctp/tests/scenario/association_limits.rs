@@ -1,0 +1,148 @@
+//! How many associations a listener and a source prefix may have.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use sctp::{AssociationConfig, BatchLimits, Endpoint, EndpointConfig, Scope, TransmitBuffer};
+use sctp_wire::cause::{Cause, OutOfResource};
+use sctp_wire::chunk::{Chunk, CookieAck, CookieEcho};
+use sctp_wire::parameter::Parameter;
+
+use lab::packets::{build, each_chunk, has, header};
+use lab::script::{ENDPOINT_PORT, Peer};
+
+/// A peer whose endpoint has these limits.
+fn limited(listener_max: usize, prefix_max: usize) -> Peer {
+    let mut peer = Peer::new(1, AssociationConfig::default());
+    let config = EndpointConfig { prefix_associations_max: prefix_max, ..EndpointConfig::default() };
+    peer.endpoint = Endpoint::new(config, [1; 32], BatchLimits { segments_max: 1, bytes_max: 1500 });
+    let config =
+        AssociationConfig { listener_associations_max: listener_max, ..AssociationConfig::default() };
+    peer.endpoint.listen(ENDPOINT_PORT, config).unwrap();
+    peer
+}
+
+fn address(last: [u8; 4]) -> SocketAddr {
+    SocketAddr::from((last, 9899))
+}
+
+/// Sends an INIT and returns the cookie; `None`: it was refused for want of resources.
+fn asks(peer: &mut Peer, from: SocketAddr, port: u16) -> Option<Vec<u8>> {
+    let init = build(port, ENDPOINT_PORT, 0, |out| peer.init().write(out));
+    peer.sends_raw(from, &init);
+    if is_refused(peer) {
+        peer.hears();
+        return None;
+    }
+    Some(peer.takes_init_ack())
+}
+
+/// Whether the next packet is an ABORT for want of resources.
+fn is_refused(peer: &Peer) -> bool {
+    let packet = peer.will_hear().expect("an answer");
+    let mut aborted = false;
+    each_chunk(packet, |chunk| {
+        if let Chunk::Abort(abort) = chunk {
+            aborted = abort.causes.flatten().any(|cause| cause == Cause::OutOfResource(OutOfResource));
+            assert_eq!(header(packet).verification_tag.0, peer.tag);
+        }
+    });
+    aborted
+}
+
+fn echoes(peer: &mut Peer, from: SocketAddr, port: u16, cookie: &[u8]) {
+    let tag = peer.endpoint_tag;
+    peer.sends_raw(from, &build(port, ENDPOINT_PORT, tag, |out| CookieEcho { cookie }.write(out)));
+}
+
+/// Connects; false: it was refused.
+fn connects(peer: &mut Peer, from: SocketAddr, port: u16) -> bool {
+    let Some(cookie) = asks(peer, from, port) else { return false };
+    echoes(peer, from, port, &cookie);
+    peer.expects("COOKIE ACK");
+    true
+}
+
+#[test]
+fn a_listener_takes_no_more_than_its_limit_and_others_are_not_concerned() {
+    let mut peer = limited(2, 100);
+    let other = AssociationConfig::default();
+    peer.endpoint.listen(ENDPOINT_PORT + 1, other).unwrap();
+    assert!(connects(&mut peer, address([10, 0, 0, 1]), 1));
+    assert!(connects(&mut peer, address([10, 0, 1, 1]), 1));
+    assert!(!connects(&mut peer, address([10, 0, 2, 1]), 1));
+    assert_eq!(peer.endpoint.endpoint_statistics().refused_at_listener_limit, 1);
+    let init = build(1, ENDPOINT_PORT + 1, 0, |out| peer.init().write(out));
+    peer.sends_raw(address([10, 0, 2, 1]), &init);
+    peer.takes_init_ack();
+}
+
+#[test]
+fn a_prefix_has_no_more_than_its_limit_and_others_are_not_concerned() {
+    let mut peer = limited(100, 2);
+    assert!(connects(&mut peer, address([10, 0, 0, 1]), 1));
+    assert!(connects(&mut peer, address([10, 0, 0, 2]), 1));
+    assert!(!connects(&mut peer, address([10, 0, 0, 3]), 1));
+    assert_eq!(peer.endpoint.endpoint_statistics().refused_at_prefix_limit, 1);
+    assert!(connects(&mut peer, address([10, 0, 1, 1]), 1));
+}
+
+#[test]
+fn cookies_that_were_given_before_the_limit_was_reached_are_refused_after_it() {
+    let mut peer = limited(1, 100);
+    let (first, second) = (address([10, 0, 0, 1]), address([10, 0, 1, 1]));
+    let cookie = asks(&mut peer, second, 1).unwrap();
+    let tag = peer.endpoint_tag;
+    assert!(connects(&mut peer, first, 1));
+    peer.endpoint_tag = tag;
+    echoes(&mut peer, second, 1, &cookie);
+    assert!(is_refused(&peer));
+    assert_eq!(peer.endpoint.association_count(), 1);
+}
+
+#[test]
+fn an_association_that_has_ended_makes_room() {
+    let mut peer = limited(1, 1);
+    let from = address([10, 0, 0, 1]);
+    assert!(connects(&mut peer, from, 1));
+    assert!(!connects(&mut peer, from, 2));
+    let id = peer.app.events[0].id;
+    peer.endpoint.abort(peer.now, id, b"", &mut peer.app);
+    peer.settle();
+    peer.expects("ABORT");
+    assert!(connects(&mut peer, from, 2));
+}
+
+#[test]
+fn the_defaults_admit_ten_thousand_peers_behind_one_address() {
+    let prefix_max = EndpointConfig::default().prefix_associations_max;
+    let listener_max = AssociationConfig::default().listener_associations_max;
+    let mut peer = limited(listener_max, prefix_max);
+    let from = address([10, 0, 0, 1]);
+    let mut buffer = TransmitBuffer::new();
+    let mut exchange = |peer: &mut Peer, packet: &Bytes| {
+        peer.endpoint.handle_datagram(peer.now, from, None, packet, &mut peer.app);
+        peer.endpoint.poll_transmit(peer.now, Scope::All, &mut buffer).expect("an answer");
+        buffer.to_vec()
+    };
+    for port in 1..=10_000 {
+        let init = build(port, ENDPOINT_PORT, 0, |out| peer.init().write(out));
+        let (mut tag, mut cookie) = (0, Vec::new());
+        each_chunk(&exchange(&mut peer, &init), |chunk| {
+            if let Chunk::InitAck(ack) = chunk {
+                tag = ack.initiate_tag.0;
+                cookie = ack.parameters().flatten().find_map(cookie_of).unwrap();
+            }
+        });
+        let echo = build(port, ENDPOINT_PORT, tag, |out| CookieEcho { cookie: &cookie }.write(out));
+        assert!(has(&exchange(&mut peer, &echo), CookieAck::KIND));
+    }
+    assert_eq!(peer.endpoint.association_count(), 10_000);
+}
+
+fn cookie_of(parameter: Parameter<'_>) -> Option<Vec<u8>> {
+    match parameter {
+        Parameter::StateCookie(parameter) => Some(parameter.cookie.to_vec()),
+        _ => None,
+    }
+}
