@@ -43,6 +43,7 @@ pub(crate) struct Sockets {
     _guards: Vec<OwnedFd>,
     /// The socket that the next `receive` begins with, so that none starves.
     next: usize,
+    receives: u32,
     /// Bytes of the header between IP and SCTP.
     carrier_bytes: usize,
     mtu_bytes_cap: usize,
@@ -88,6 +89,7 @@ impl Sockets {
             list,
             _guards: guards,
             next: 0,
+            receives: 0,
             carrier_bytes,
             mtu_bytes_cap: mtu_bytes.unwrap_or(usize::MAX),
             in_flight_limit_bytes: (buffer_bytes * IN_FLIGHT_PERCENT / CHARGE_PERCENT)

@@ -329,7 +329,7 @@ pub struct EndpointStatistics {
     pub reports_ignored: u64,
     /// Replies dropped because too many were waiting.
     pub replies_dropped: u64,
-    /// Answers to strangers that were not given, so that floods cost little (`docs/security.md`).
+    /// Answers to strangers that were not given, so that floods cost little (`ARCHITECTURE.md`).
     pub answers_withheld: u64,
     /// Associations refused because their listener has as many as it may have.
     pub refused_at_listener_limit: u64,

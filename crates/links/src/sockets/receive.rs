@@ -20,6 +20,9 @@ const RECEIVE_CALLS_MAX: usize = 64;
 const RECEIVE_BYTES_MAX: usize = 1 << 20;
 /// What one `receive` takes from a socket for strangers: a call brings many packets.
 const STRANGER_CALLS_MAX: usize = 1;
+/// A receive of so many looks at the sockets for strangers, so that the others pay next to nothing for them. Who polls finds
+/// them ready until then.
+const STRANGERS_STRIDE: u32 = 4;
 /// Reports taken from the error queue in one go.
 const REPORTS_MAX: usize = 64;
 /// After so many receives in a row that found nothing, the error queue is looked at even though nothing points to
@@ -34,9 +37,14 @@ impl Sockets {
     pub(crate) fn receive(&mut self, sink: &mut dyn Sink, take: &mut Take<'_>) -> io::Result<bool> {
         self.hand_out_reports(sink);
         let mut more = false;
+        let skips_strangers = !self.receives.is_multiple_of(STRANGERS_STRIDE);
+        self.receives = self.receives.wrapping_add(1);
         for _ in 0..self.list.len() {
             let index = self.next;
             self.next = (index + 1) % self.list.len();
+            if skips_strangers && self.list[index].for_strangers {
+                continue;
+            }
             more |= self.receive_from(index, sink, take)?;
         }
         Ok(more)

@@ -132,6 +132,47 @@ fn an_address_that_no_socket_of_ours_is_bound_to_is_left_to_the_kernel() {
 }
 
 #[test]
+fn a_packet_to_the_same_port_of_another_host_is_not_turned_back() {
+    // The unspecified address is every address of ours, and no other host's (RFC 5737, RFC 3849).
+    let mut link = any();
+    for elsewhere in ["192.0.2.77", "2001:db8::77"] {
+        let remote = at(&link, elsewhere);
+        let slices = [IoSlice::new(b"for another host")];
+        let transmit = Transmit {
+            remote,
+            local: None,
+            traffic_class: 0,
+            may_fragment: false,
+            segment_bytes: 1452,
+            slices: &slices,
+        };
+        // Whether there is a way to it is no matter here.
+        let _ = link.transmit(&transmit);
+        link.transmit_singles(&[transmit]);
+        assert_eq!((link.held_bytes(), turned_back(&link)), (0, 0), "{elsewhere}");
+    }
+}
+
+#[test]
+fn answers_to_ourselves_are_turned_back_and_others_leave() {
+    let mut link = any();
+    let other = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let slices = [IoSlice::new(b"answer")];
+    let [here, there] = [at(&link, "127.0.0.1"), other.local_addr().unwrap()].map(|remote| Transmit {
+        remote,
+        local: None,
+        traffic_class: 0,
+        may_fragment: true,
+        segment_bytes: 6,
+        slices: &slices,
+    });
+    link.transmit_singles(&[here, there]);
+    assert_eq!((link.held_bytes(), turned_back(&link)), (6, 1));
+    let mut buffer = [0; 16];
+    assert_eq!(other.recv(&mut buffer).unwrap(), 6);
+}
+
+#[test]
 fn a_source_address_that_is_not_ours_is_an_error_as_before() {
     let mut link = any();
     transmit(&mut link, "127.0.0.1", "192.0.2.77").unwrap_err();
