@@ -492,4 +492,23 @@ mod tests {
         let file = std::fs::File::open("/dev/zero").expect("a file");
         assert_eq!(read_memfd(file.as_fd(), 5), None, "it is no memfd");
     }
+
+    #[test]
+    fn a_record_is_cut_where_a_message_begins_and_nowhere_else() {
+        let message = |text: &[u8]| {
+            let header = Header { bytes: text.len() as u32, ..Header::new(Kind::Data) };
+            [&header.encode()[..], text].concat()
+        };
+        let whole = [message(b"one"), message(b"second")].concat();
+        let cut = |at: usize| {
+            let mut record = RawRecord { bytes: whole.clone(), memfd: None };
+            record.cut_front(at);
+            record.bytes
+        };
+        assert_eq!(cut(HEADER_BYTES + 3), message(b"second"));
+        // Whoever shares the socket may have named any place.
+        for at in [0, 1, HEADER_BYTES, HEADER_BYTES + 4, whole.len(), whole.len() + 1, usize::MAX] {
+            assert_eq!(cut(at), whole, "{at}");
+        }
+    }
 }

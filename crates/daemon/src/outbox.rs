@@ -148,3 +148,21 @@ impl Outbox {
         self.take()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use carrier::record::Kind;
+
+    #[test]
+    fn a_program_that_does_not_keep_to_the_page_is_found_out() {
+        let outbox = Outbox::new(None);
+        let push = |content: &Bytes| outbox.push(Header::new(Kind::Data), content.clone());
+        // One that keeps to the page sends while less than the room waits, and may send the longest message then.
+        assert!(push(&Bytes::from(vec![0; ROOM_BYTES as usize - 1])));
+        let longest = Bytes::from(vec![0; MESSAGE_BYTES_MAX]);
+        assert!(push(&longest) && push(&longest), "one more may be on its way");
+        assert!(push(&Bytes::from_static(b"x")), "the limit itself");
+        assert!(!push(&Bytes::from_static(b"x")));
+    }
+}

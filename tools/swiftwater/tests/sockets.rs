@@ -103,6 +103,11 @@ fn a_small_receive_buffer_bounds_what_a_peer_gets_rid_of() {
 }
 
 #[test]
+fn a_long_message_is_taken_only_if_nobody_can_change_it() {
+    run("memfd", &[]);
+}
+
+#[test]
 fn packets_have_the_traffic_class_that_was_set() {
     run("classes", &[]);
 }
