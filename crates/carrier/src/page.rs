@@ -421,6 +421,7 @@ mod tests {
 
     #[test]
     fn room_is_reserved_up_to_the_limit_and_given_back() {
+        assert_eq!(ROOM_BYTES, 262_144);
         // The counters wrap.
         for before in [0, u32::MAX - 10] {
             let entry = Entry::default();
