@@ -26,6 +26,7 @@
 //! | `options` | socket options |
 //! | `ending` | what peers and programs are told when the daemon ends |
 //! | `owner` | whose a socket is, and how many one user may have |
+//! | `journal` | lines for whoever looks after the daemon |
 //! | `status` | what the daemon has, for people to see |
 //! | `addresses` | addresses as programs see them |
 //!
@@ -41,6 +42,7 @@ mod ending;
 mod errno;
 mod identity;
 mod inquiry;
+mod journal;
 mod life;
 mod line;
 mod listening;
@@ -71,6 +73,8 @@ use std::time::Duration;
 
 use swiftwater::{BindError, Options, Stack};
 use tokio::sync::Notify;
+
+use journal::log;
 
 pub use door::{Place, PlaceError};
 pub use ending::Ending;
@@ -212,9 +216,4 @@ async fn until_idle(sockets: &socket::Sockets, limit: Option<Duration>) {
         tokio::time::sleep(IDLE_LOOKS.min(limit)).await;
         idle = if sockets.is_idle() { idle + IDLE_LOOKS.min(limit) } else { Duration::ZERO };
     }
-}
-
-/// A line for whoever looks after the daemon.
-fn log(line: fmt::Arguments<'_>) {
-    eprintln!("swiftwater daemon: {line}");
 }

@@ -178,8 +178,9 @@ pub(crate) fn fill(theirs: BorrowedFd<'_>) -> Result<(), Errno> {
     Ok(())
 }
 
-fn polls(descriptor: BorrowedFd<'_>, what: PollFlags) -> bool {
-    let mut fds = [PollFd::from_borrowed_fd(descriptor, what)];
+/// Returns whether one of these events is there.
+pub(crate) fn polls(descriptor: impl AsFd, what: PollFlags) -> bool {
+    let mut fds = [PollFd::new(&descriptor, what)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0) && fds[0].revents().intersects(what)
 }

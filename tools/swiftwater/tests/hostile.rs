@@ -192,3 +192,12 @@ fn a_file_that_is_never_closed_keeps_only_its_user_waiting() {
     assert_success("the victim", &victim.go_on());
     assert_success("the attacker", &attacker.go_on());
 }
+
+#[test]
+#[ignore = "needs root: ./test --all"]
+fn a_log_that_nobody_reads_keeps_nobody_waiting() {
+    let Some(scene) = Scene::set("chatter") else { return };
+    // The test reads the first line of the daemon's log, and no more.
+    assert_success("the attacker", &scene.attacker("chatter").output().expect("it starts"));
+    scene.assert_victim_works();
+}
