@@ -1,4 +1,4 @@
-//! Paths that fail and return (RFC 9260 §8.1, §8.2, RFC 7829), and those that only seem to.
+//! Failure and return of paths (RFC 9260 §8.1, §8.2, RFC 7829).
 //!
 //! Three steps lead away from a path: it is suspected when it has been silent for longer than a round trip takes,
 //! potentially failed after the first timeout, inactive after Path.Max.Retrans more. Data avoids it from the first step on if
@@ -11,14 +11,14 @@ use crate::path_state::PathState;
 use crate::time::Time;
 
 impl Association {
-    /// The other paths, from the next one on.
+    /// Returns the other paths, from the next one on.
     pub(super) fn others(&self, path_id: usize) -> impl Iterator<Item = usize> + use<> {
         let count = self.paths.len();
         (1..count).map(move |n| (path_id + n) % count)
     }
 
-    /// Where data goes when the primary path does not take it: an active path, or the one that is the most likely to
-    /// come back.
+    /// Returns the path for data while the primary path takes none: an active path, or the one that is most likely to
+    /// return.
     #[cold]
     pub(super) fn stand_in(&self) -> usize {
         std::iter::once(self.primary)
@@ -27,8 +27,8 @@ impl Association {
             .unwrap_or(self.primary)
     }
 
-    /// Where a SACK goes that carries no data with it: where DATA came from (RFC 9260 §6.4), or elsewhere if nothing that
-    /// we send there is answered.
+    /// Returns the path of a SACK without data: the one that DATA came on (RFC 9260 §6.4), or another one if that path does
+    /// not answer.
     pub(super) fn sack_path(&self) -> usize {
         match self.paths[self.reply_path].state() {
             PathState::Active | PathState::Unconfirmed => self.reply_path,
@@ -82,7 +82,7 @@ impl Association {
         }
     }
 
-    /// A path gave no answer, and what speaks for the peer has been counted (RFC 9260 §8.1, §8.2).
+    /// Counts an error of a path that gave no answer, after the caller has counted errors of the peer (RFC 9260 §8.1, §8.2).
     pub(super) fn count_error<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
         // A peer that has not had our cookie would answer a HEARTBEAT with ABORT.
         let set_up = self.is_set_up();
@@ -103,8 +103,8 @@ impl Association {
         }
     }
 
-    /// What was sent on a path was acknowledged. `sent_at`: when that was, if it was this very path that carried it there,
-    /// and the answer back, so that it works both ways.
+    /// A SACK acknowledged data that was sent on a path. `sent_at`: when the data left, if this path carried both the data
+    /// and the SACK, and so works both ways.
     pub(super) fn path_acknowledged<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
@@ -122,7 +122,7 @@ impl Association {
         }
     }
 
-    /// A path works, as the answer shows to what was sent at that time: data may go there again.
+    /// A path has answered what was sent at `asked_at`, so data may take it again.
     pub(super) fn path_answered<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
@@ -143,8 +143,8 @@ impl Association {
         self.schedule_heartbeat(cx, path_id);
     }
 
-    /// A path works again that did not when that was sent which it has answered. While none did, data was tried on some of
-    /// them; it need not wait for their timers.
+    /// A failed path has answered what was sent at `asked_at`. Moves data away from failed paths on which it was tried
+    /// meanwhile, so that it need not wait for their timers.
     fn give_back_tries(&mut self, answered: usize, asked_at: Time) {
         for (id, path) in self.paths.iter_mut().enumerate() {
             let in_vain = id != answered || path.last_sent_at() < asked_at;

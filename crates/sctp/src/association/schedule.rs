@@ -1,4 +1,4 @@
-//! Which path a packet with data takes.
+//! Selects the path of a packet with data.
 //!
 //! RFC 9260 §6.4 sends on the primary path. With concurrent multipath all paths carry data: each packet takes the path on
 //! which it arrives first, and a path that is slower than another carries some only where that delays nothing else.
@@ -11,7 +11,7 @@ use crate::path::Path;
 use crate::time::Time;
 
 impl Association {
-    /// Where data goes now.
+    /// Returns the path that data takes now.
     #[inline]
     pub(super) fn data_path(&self) -> usize {
         if self.outbound.is_multipath() {
@@ -20,7 +20,7 @@ impl Association {
         self.single_path()
     }
 
-    /// Where the data goes that goes next: where it is to, or where data goes.
+    /// Returns the path of the next data: the one that its message names, if that takes data, or the one that data takes.
     #[inline]
     pub(super) fn next_data_path(&self) -> usize {
         let wanted = self.outbound.wanted_path();
@@ -28,7 +28,7 @@ impl Association {
         usable.unwrap_or_else(|| self.data_path())
     }
 
-    /// Whether data may go on a path, sooner or later.
+    /// Returns whether a path is one of those that data takes.
     #[inline]
     pub(super) fn carries_data(&self, path_id: usize) -> bool {
         if self.outbound.is_multipath() && self.paths[path_id].takes_data() {
@@ -37,8 +37,8 @@ impl Association {
         path_id == self.data_path()
     }
 
-    /// The primary path, or another one while the primary does not answer; another one for what timed out
-    /// (RFC 9260 §6.4).
+    /// Returns the primary path, or another one while the primary does not answer; another one for retransmissions after
+    /// T3 has expired (RFC 9260 §6.4).
     #[inline]
     fn single_path(&self) -> usize {
         if let Some(path_id) = self.retransmit_path
@@ -50,12 +50,12 @@ impl Association {
         if self.paths[self.primary].takes_data() { self.primary } else { self.stand_in() }
     }
 
-    /// The paths that take data.
+    /// Returns the paths that take data.
     fn usable(&self) -> impl Iterator<Item = (usize, &Path)> {
         self.paths.iter().enumerate().filter(|(_, path)| path.takes_data())
     }
 
-    /// The path on which the next packet arrives first, be it that it waits for it.
+    /// Returns the path on which the next packet arrives first, even if it must wait for that path.
     fn earliest_path(&self) -> Option<usize> {
         let (fastest, fast) = self.usable().min_by_key(delay)?;
         let open = self.usable().filter(|(_, path)| self.outbound.may_send(path));
@@ -73,9 +73,9 @@ impl Association {
         }
     }
 
-    /// What holds back everything after it goes again on the fastest path when nothing else can go there, because the peer's
-    /// window is full or no more is to be sent: if it seems to be lost, or would take much longer on its own path
-    /// (opportunistic retransmission, Raiciu et al., NSDI 2012).
+    /// Retransmits on the fastest path the oldest packets of a slower one, on which everything after them waits, while that
+    /// path has nothing else to send: the peer's window is full, or no data waits. They must seem lost, or need much longer
+    /// on their own path (opportunistic retransmission, Raiciu et al., NSDI 2012).
     pub(super) fn overtake_slow_path(&mut self, now: Time) {
         if !self.outbound.is_multipath() {
             return;
@@ -105,8 +105,8 @@ impl Association {
         }
     }
 
-    /// DATA came on this path: SACKs go back there (RFC 9260 §6.4), or on the fastest of those that brought what the next one
-    /// acknowledges.
+    /// DATA came on this path. SACKs return on it (RFC 9260 §6.4), or on the fastest of the paths that brought what the next
+    /// SACK acknowledges.
     #[inline]
     pub(super) fn note_reply_path(&mut self, path_id: usize) {
         let srtt = |path_id: usize| self.paths.get(path_id).and_then(|path| path.rto().srtt());
@@ -119,7 +119,7 @@ impl Association {
         }
     }
 
-    /// The longest round trip among the paths that data may come on. What comes on faster ones waits for it.
+    /// Returns the longest round-trip time of the paths that data may come on. What comes on faster ones waits for it.
     pub(super) fn longest_rtt(&self) -> Option<Duration> {
         self.paths.iter().filter(|path| path.takes_data()).filter_map(|path| path.rto().srtt()).max()
     }

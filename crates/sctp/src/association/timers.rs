@@ -1,5 +1,5 @@
 //! The association's timers: T1, T2, T3, the loss timer, tail loss probes, the pacer, the delayed SACK, heartbeats,
-//! autoclose. One deadline for all.
+//! autoclose. They share one deadline.
 
 use super::{Association, Context, State};
 use crate::event::Host;
@@ -8,7 +8,7 @@ use crate::time::Time;
 use crate::trace::Probe;
 
 impl Association {
-    /// When `handle_timeout` wants to be called next.
+    /// Returns when `handle_timeout` must be called next.
     pub(crate) fn deadline(&self) -> Option<Time> {
         let state = match &self.state {
             State::CookieWait { t1 } | State::CookieEchoed { t1, .. } => Some(t1.at),
@@ -27,7 +27,7 @@ impl Association {
             .min()
     }
 
-    /// When the association has been idle for so long that it is shut down, if it ever is (SCTP_AUTOCLOSE).
+    /// Returns when the association has been idle for so long that it is shut down (SCTP_AUTOCLOSE).
     #[inline]
     fn closes_at(&self) -> Option<Time> {
         let patience = self.config.autoclose?;
@@ -38,7 +38,7 @@ impl Association {
         Some(sent_at.map_or(self.last_data_at, |sent_at| sent_at.max(self.last_data_at)) + patience)
     }
 
-    /// When a pacer opens that holds something back.
+    /// Returns when a pacer opens that holds something back.
     fn pacers_open_at(&self) -> Option<Time> {
         if !self.outbound.has_waiting() {
             return None;
@@ -106,7 +106,7 @@ impl Association {
         }
     }
 
-    /// T3-rtx (RFC 9260 §6.3.3).
+    /// Handles the expiry of T3-rtx (RFC 9260 §6.3.3).
     fn handle_t3<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
         self.statistics.timeouts += 1;
         let path = &mut self.paths[path_id];

@@ -1,4 +1,4 @@
-//! Packets out of what waits: control chunks, a SACK, DATA (RFC 9260 §6.10).
+//! Builds packets: control chunks, a SACK, DATA (RFC 9260 §6.10).
 
 use rand_chacha::ChaCha12Rng;
 use sctp_wire::VerificationTag;
@@ -97,7 +97,7 @@ impl Association {
         })
     }
 
-    /// Time has passed for the paths that may carry data.
+    /// Opens the pacers of the paths that may carry data, if they are due.
     fn tick_pacers(&mut self, now: Time) {
         if self.outbound.is_multipath() {
             self.paths.iter_mut().filter(|path| path.takes_data()).for_each(|path| path.tick_pacer(now));

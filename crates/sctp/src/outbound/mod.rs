@@ -40,7 +40,7 @@ pub(crate) use sack::{Report, SackOutcome};
 /// blocks reach as far (§3.3.4).
 const OUTSTANDING_CHUNKS_MAX: usize = u16::MAX as usize;
 
-/// A record that was begun with `more` and not ended.
+/// A record whose end the user has not yet sent (`more`).
 #[derive(Debug, Clone, Copy)]
 struct OpenRecord {
     stream: u16,
@@ -62,7 +62,7 @@ pub(crate) struct Outbound {
     next_ssn: Vec<u16>,
     open_record: Option<OpenRecord>,
     writable_wanted: bool,
-    /// No more is to come: what is sent now is waited for.
+    /// The user sends no more, so the peer should acknowledge the last data at once.
     closing: bool,
 }
 
@@ -84,15 +84,15 @@ impl Outbound {
         }
     }
 
-    /// Takes settings that may change while the association lives. What is buffered stays, however little room there is. Says
-    /// whether there is room now that was waited for.
+    /// Takes settings that may change while the association lives. Buffered messages stay, however small the buffer is now.
+    /// Returns whether the buffer has the room that the user waits for.
     pub(crate) fn set_config(&mut self, config: &AssociationConfig) -> bool {
         self.buffer_bytes = config.send_buffer_bytes;
         self.message_bytes_max = config.message_bytes_max;
         self.takes_writable()
     }
 
-    /// Whether so much room was waited for as there is now. It is told once.
+    /// Returns whether the buffer has the room that the user waits for. The next call returns `false`.
     pub(crate) fn takes_writable(&mut self) -> bool {
         let writable = self.writable_wanted && self.buffered_bytes <= self.buffer_bytes / 2;
         self.writable_wanted &= !writable;
@@ -104,7 +104,7 @@ impl Outbound {
         self.closing = true;
     }
 
-    /// Whether new data leaves on all paths at once.
+    /// Sets whether new data takes all paths at once.
     pub(crate) fn set_multipath(&mut self, multipath: bool) {
         self.multipath = multipath;
     }
@@ -114,13 +114,13 @@ impl Outbound {
         self.multipath
     }
 
-    /// Takes what the peer said in its INIT or INIT ACK.
+    /// Takes window and streams from the peer's INIT or INIT ACK.
     pub(crate) fn set_peer(&mut self, window_bytes: usize, streams: u16) {
         self.peer_window.update(window_bytes, 0);
         self.streams = streams;
     }
 
-    /// Whether a message waits for a stream that the peer turned out not to allow.
+    /// Returns whether a queued message names a stream that the peer does not allow.
     pub(crate) fn waits_beyond_streams(&self) -> bool {
         self.pending.iter().any(|chunk| chunk.stream >= self.streams)
     }
@@ -152,12 +152,12 @@ impl Outbound {
         self.peer_window.bytes()
     }
 
-    /// Whether what is in flight went beyond a closed window, so that the peer may rightly not acknowledge it.
+    /// Returns whether a chunk in flight probes a closed window, so that the peer may rightly not acknowledge it.
     pub(crate) fn probes_window(&self) -> bool {
         self.peer_window.is_probed()
     }
 
-    /// When a closed window is to be probed.
+    /// Returns when a closed window must be probed.
     pub(crate) fn probe_at(&self) -> Option<Time> {
         self.peer_window.probe_at()
     }
@@ -210,7 +210,7 @@ impl Outbound {
         self.pending.wire_bytes()
     }
 
-    /// Whether a message of `bytes` fits the buffer. A message longer than the buffer fits when it is empty.
+    /// Returns whether a message of `bytes` fits the buffer. A message longer than the buffer fits when it is empty.
     #[inline]
     pub(crate) fn has_room(&mut self, bytes: usize) -> bool {
         let fits = self.buffered_bytes == 0
@@ -219,7 +219,7 @@ impl Outbound {
         fits
     }
 
-    /// Whether a message like this can be sent at all.
+    /// Checks whether a message with this description can be sent at all.
     #[inline]
     pub(crate) fn check(&self, info: &SendInfo, bytes: usize) -> Result<(), SendError> {
         if info.stream >= self.streams {
@@ -240,7 +240,7 @@ impl Outbound {
         }
     }
 
-    /// Queues one message, given as the blocks that it consists of.
+    /// Queues one message, given in blocks.
     #[inline]
     pub(crate) fn send(
         &mut self,
@@ -270,8 +270,8 @@ impl Outbound {
         Ok(())
     }
 
-    /// What has no number in its stream gets it when it is first sent, so that what is discarded before leaves no gap. The
-    /// pieces of a message follow each other and have one number.
+    /// Returns the stream sequence number of a chunk that is first sent. A message that is discarded before leaves no gap.
+    /// The fragments of a message follow each other and share one number.
     #[inline]
     fn take_ssn(&mut self, chunk: &Chunk) -> u16 {
         if chunk.flags.unordered {
@@ -288,13 +288,13 @@ impl Outbound {
         next.wrapping_sub(1)
     }
 
-    /// When the message that goes next is to be discarded.
+    /// Returns when the lifetime of the next message ends.
     #[inline]
     pub(crate) fn expires_at(&self) -> Option<Time> {
         self.pending.expires_at()
     }
 
-    /// Discards what was to be sent by now and comes next. `keeps`: it is to be sent all the same.
+    /// Discards messages at the front whose lifetime has ended. `keeps`: keeps them, without their lifetimes.
     pub(crate) fn take_expired(&mut self, now: Time, keeps: bool) -> Vec<SendFailure> {
         let expired = self.pending.take_expired(now, keeps);
         self.buffered_bytes -= expired.iter().map(Chunk::buffered_bytes).sum::<usize>();

@@ -11,17 +11,17 @@ use crate::time::Time;
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     queue: VecDeque<Chunk>,
-    /// Wire bytes of all as if no message had to be cut.
+    /// Wire bytes of all messages, as if none were fragmented.
     wire_bytes: usize,
-    /// How many have left the queue.
+    /// How many chunks have left the queue.
     gone: u64,
-    /// Messages of which none was sent and that are to be by some time, in the order of the queue.
+    /// Lifetimes of messages of which nothing was sent, in the order of the queue.
     expiries: VecDeque<Expiry>,
 }
 
 #[derive(Debug)]
 struct Expiry {
-    /// How many come before the message's first chunk, counted from the beginning of all.
+    /// Index of the first chunk of the message among all that were ever queued.
     before: u64,
     at: Time,
 }
@@ -43,19 +43,19 @@ impl Pending {
         self.queue.push_back(chunk);
     }
 
-    /// What comes in next begins a message that is to be sent by then.
+    /// Sets the end of the lifetime of the message that is queued next.
     #[cold]
     pub(super) fn expect_expiry(&mut self, at: Time) {
         self.expiries.push_back(Expiry { before: self.gone + self.queue.len() as u64, at });
     }
 
-    /// When the message that goes next is to be discarded.
+    /// Returns when the lifetime of the next message ends.
     #[inline]
     pub(super) fn expires_at(&self) -> Option<Time> {
         self.expiries.front().filter(|expiry| expiry.before == self.gone).map(|expiry| expiry.at)
     }
 
-    /// The message that goes next is sent, or will be however late it is.
+    /// Drops the lifetime of the next message, because a part of it is sent.
     #[cold]
     fn forget_expiry(&mut self) {
         if self.expires_at().is_some() {
@@ -63,7 +63,7 @@ impl Pending {
         }
     }
 
-    /// Takes the messages at the front whose time is over. `keeps`: they are to be sent all the same.
+    /// Removes the messages at the front whose lifetime has ended. `keeps`: keeps them, without their lifetimes.
     pub(super) fn take_expired(&mut self, now: Time, keeps: bool) -> Vec<Chunk> {
         let mut expired = Vec::new();
         while self.expires_at().is_some_and(|at| at <= now) {
@@ -79,19 +79,19 @@ impl Pending {
         expired
     }
 
-    /// The last that came in.
+    /// Returns the chunk that was queued last.
     #[inline]
     pub(super) fn last_mut(&mut self) -> Option<&mut Chunk> {
         self.queue.back_mut()
     }
 
-    /// What goes next.
+    /// Returns the chunk that is sent next.
     #[inline]
     pub(super) fn next(&self) -> Option<&Chunk> {
         self.queue.front()
     }
 
-    /// Takes what goes next, or no more than `payload_bytes` of it.
+    /// Removes the chunk that is sent next, or its first `payload_bytes`.
     #[inline]
     pub(super) fn take(&mut self, payload_bytes: usize) -> Option<Chunk> {
         if !self.expiries.is_empty() {

@@ -1,4 +1,4 @@
-//! How fast a path delivers (draft-ietf-ccwg-bbr, "Delivery Rate Samples").
+//! Measures the delivery rate of a path (draft-ietf-ccwg-bbr, "Delivery Rate Samples").
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ pub(crate) struct Delivery {
     /// When the first packet of the flight was sent that is being measured.
     first_sent_at: Time,
     lost_bytes: u64,
-    /// The application had no more to send: what is delivered up to this count says nothing of the path.
+    /// The user had no more to send: the rate up to this count tells nothing of the path.
     app_limited_until_bytes: u64,
 }
 
-/// What a packet remembers of the moment when it left.
+/// State of the path at the time when a packet left.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Mark {
     pub(crate) delivered_bytes: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Mark {
 }
 
 impl Delivery {
-    /// A packet leaves. `in_flight_bytes` counts it in; `idle`: nothing else is in flight.
+    /// A packet leaves. `in_flight_bytes` includes it; `idle`: nothing else is in flight.
     #[inline]
     pub(crate) fn on_sent(&mut self, now: Time, in_flight_bytes: usize, idle: bool) -> Mark {
         if idle {
@@ -60,7 +60,7 @@ impl Delivery {
         self.lost_bytes += bytes as u64;
     }
 
-    /// What was lost until now.
+    /// Returns the bytes lost so far.
     pub(crate) fn lost_bytes(&self) -> u64 {
         self.lost_bytes
     }
@@ -76,8 +76,7 @@ impl Delivery {
         self.delivered_at = now;
     }
 
-    /// The rate that the newest packet of a SACK shows. None: it came sooner than any round trip takes, so it says
-    /// nothing.
+    /// Returns the delivery rate that the newest packet of a SACK shows; `None` if it came sooner than any round trip takes.
     #[inline]
     pub(crate) fn sample(
         &mut self,

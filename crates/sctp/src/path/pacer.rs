@@ -1,4 +1,4 @@
-//! Spreads what leaves over the round-trip time, in batches sized to the rate.
+//! Spreads packets over the round-trip time, in batches sized to the rate.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const BATCH_BYTES_MAX: usize = 64 << 10;
 /// A bucket of bytes that fills at the pacing rate and holds a batch.
 #[derive(Debug, Default)]
 pub(crate) struct Pacer {
-    /// Bytes that may leave now; negative after a packet that was larger than what was left.
+    /// Bytes that may leave now; negative after a packet larger than the rest of the bucket.
     tokens_bytes: i64,
     filled_at: Time,
     /// When there is a batch again, once the bucket ran dry.
@@ -22,13 +22,13 @@ pub(crate) struct Pacer {
 }
 
 impl Pacer {
-    /// Whether a packet may leave now.
+    /// Returns whether a packet may leave now.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.closed_until.is_none()
     }
 
-    /// When the next batch may leave.
+    /// Returns when the next batch may leave, if the pacer is closed.
     #[inline]
     pub(crate) fn opens_at(&self) -> Option<Time> {
         self.closed_until
@@ -45,7 +45,7 @@ impl Pacer {
         }
     }
 
-    /// A packet of `bytes` has left.
+    /// A packet of `bytes` left.
     #[inline]
     pub(crate) fn on_sent(&mut self, now: Time, bytes: usize, rate: Option<u64>, mtu_bytes: usize) {
         let Some(rate) = rate else { return };
@@ -66,7 +66,7 @@ impl Pacer {
     }
 }
 
-/// How much may leave at once at `rate` bytes a second.
+/// Returns how many bytes may leave at once at `rate` bytes a second.
 pub(crate) fn batch_bytes(rate: u64, mtu_bytes: usize) -> usize {
     let bytes = u128::from(rate) * BATCH_TIME.as_nanos() / 1_000_000_000;
     usize::try_from(bytes).unwrap_or(usize::MAX).min(BATCH_BYTES_MAX).max(BATCH_PACKETS_MIN * mtu_bytes)

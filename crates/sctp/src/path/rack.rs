@@ -1,4 +1,4 @@
-//! Recent acknowledgement: which packets are lost, judged by when they were sent (RFC 8985).
+//! RACK: judges by the time of sending which packets are lost (RFC 8985).
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const WIDE_RECOVERIES: u8 = 16;
 /// A shortest round trip older than this is forgotten: the path may have changed.
 const MIN_RTT_LIFE: Duration = Duration::from_secs(300);
 
-/// What a path knows of the order and delay of its packets.
+/// Order and delay of the packets of a path.
 #[derive(Debug)]
 pub(crate) struct Rack {
     /// The newest packet, in order of transmission, that was acknowledged, and its round-trip time.
@@ -32,7 +32,7 @@ pub(crate) struct Rack {
     widened_until: Option<u32>,
 }
 
-/// What is to become of a packet.
+/// The judgement on a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     /// Nothing sent after it has arrived.
@@ -66,7 +66,7 @@ impl Rack {
         self.min_rtt.map(|(rtt, _)| rtt)
     }
 
-    /// A round trip that is certain: of a packet that was sent once.
+    /// Takes the round-trip time of a packet that was sent only once.
     pub(crate) fn measure(&mut self, now: Time, rtt: Duration) {
         let old = |since| now.saturating_since(since) > MIN_RTT_LIFE;
         if self.min_rtt.is_none_or(|(least, since)| rtt <= least || old(since)) {
@@ -86,12 +86,12 @@ impl Rack {
         }
     }
 
-    /// Something arrived after what had been sent later.
+    /// A packet arrived after one that was sent later.
     pub(crate) fn note_reordering(&mut self) {
         self.reordering_seen = true;
     }
 
-    /// The peer had what was sent again: the window was too narrow. At most once a round trip.
+    /// Widens the reordering window, at most once a round trip: the peer had received what was retransmitted.
     pub(crate) fn widen(&mut self, next_packet: u32) {
         let round_over =
             self.widened_until.is_none_or(|end| self.newest.is_some_and(|newest| !after(end, newest)));
@@ -110,7 +110,7 @@ impl Rack {
         }
     }
 
-    /// How much later than its followers a packet may come.
+    /// Returns how much later than its followers a packet may arrive.
     fn window(&self, in_recovery: bool, srtt: Option<Duration>) -> Duration {
         if in_recovery && !self.reordering_seen {
             return Duration::ZERO;
