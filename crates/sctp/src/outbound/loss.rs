@@ -96,12 +96,14 @@ impl Outbound {
         bytes
     }
 
+    #[inline]
     fn is_in_flight(&self, path: &Path, path_id: usize, number: u32) -> bool {
         let packet = path.sent_packet(number);
         packet.is_some_and(|packet| self.outstanding.is_in_flight(path_id, number, &packet.tsns))
     }
 
     /// Declares what is still in flight in a packet lost, and tells the path if that is anything.
+    #[inline]
     fn lose_packet(
         &mut self,
         now: Time,
@@ -122,6 +124,7 @@ impl Outbound {
         losses.reduces |= path.on_packet_lost(now, number, packet, moved.wire_bytes, reason, first_tsn);
     }
 
+    #[inline]
     fn nack_packet(&mut self, path_id: usize, number: u32, tsns: &PacketTsns) -> Moved {
         let moved = self.outstanding.nack_packet(path_id, number, tsns);
         self.peer_window.give_back(moved.payload_bytes);

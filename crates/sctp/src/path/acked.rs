@@ -47,6 +47,7 @@ impl Path {
     }
 
     /// Measures the path by packets that a SACK acknowledged, before losses are looked for.
+    #[inline]
     pub(crate) fn on_packets_acked(
         &mut self,
         now: Time,
@@ -75,6 +76,7 @@ impl Path {
 
     /// Takes round-trip time and delivery rate of the newest packet. If something in it was sent twice, the round trip is
     /// ambiguous (RFC 9260 §6.3.1 C5).
+    #[inline]
     fn measure(&mut self, now: Time, acked: &AckedPackets, config: &AssociationConfig) -> Sample {
         self.delivery.on_acked(now, acked.bytes);
         let Some(sent) = self.flight.packet(acked.newest) else { return Sample::default() };
@@ -89,6 +91,7 @@ impl Path {
 
     /// Tells the congestion controller what a SACK acknowledged, after `lost_bytes` were found lost. `next_tsn` is the TSN
     /// of the next new chunk.
+    #[inline]
     pub(crate) fn update_window(
         &mut self,
         now: Time,
@@ -126,6 +129,7 @@ impl Path {
     }
 
     /// Tells PRR what a SACK delivered. `progress`: the cumulative TSN advanced, and nothing more was lost.
+    #[inline]
     pub(super) fn update_prr(&mut self, delivered_bytes: usize, progress: bool) {
         let (in_flight_bytes, ssthresh_bytes) = (self.flight.bytes(), self.congestion.ssthresh_bytes());
         if let Some(prr) = self.recovery.prr_mut() {

@@ -65,11 +65,13 @@ impl Flight {
         self.first_packet.wrapping_add(self.packets.len() as u32)
     }
 
+    #[inline]
     pub(super) fn packet(&self, number: u32) -> Option<&SentPacket> {
         self.packets.get(number.wrapping_sub(self.first_packet) as usize)
     }
 
     /// Returns the oldest packet and its number.
+    #[inline]
     pub(super) fn oldest(&self) -> Option<(u32, &SentPacket)> {
         self.packets.front().map(|packet| (self.first_packet, packet))
     }
@@ -85,19 +87,23 @@ impl Flight {
         self.packets.len()
     }
 
+    #[inline]
     pub(super) fn t3(&self) -> Option<Time> {
         self.t3
     }
 
+    #[inline]
     pub(super) fn loss_timer(&self) -> Option<Time> {
         self.loss_timer
     }
 
+    #[inline]
     pub(super) fn last_sent_at(&self) -> Time {
         self.last_sent_at
     }
 
     /// Returns when the tail loss probe is due.
+    #[inline]
     pub(super) fn probe_at(&self) -> Option<Time> {
         self.tail_loss_probe.at()
     }
@@ -195,6 +201,7 @@ impl Flight {
     }
 
     /// Removes the oldest packet.
+    #[inline]
     pub(super) fn pop(&mut self) -> Option<(u32, SentPacket)> {
         let number = self.first_packet;
         let packet = self.packets.pop_front()?;
@@ -214,10 +221,12 @@ impl Flight {
         Some(SentPacket { tsns: std::mem::take(&mut packet.tsns), ..*packet })
     }
 
+    #[inline]
     pub(super) fn start_loss_timer(&mut self, at: Time) {
         self.loss_timer = Some(at);
     }
 
+    #[inline]
     pub(super) fn stop_loss_timer(&mut self) {
         self.loss_timer = None;
     }
@@ -238,6 +247,7 @@ impl Flight {
         self.bytes <= mtu_bytes && !self.last_asks_sack
     }
 
+    #[inline]
     pub(super) fn cancel_probe(&mut self) {
         self.tail_loss_probe.cancel();
     }
@@ -253,6 +263,7 @@ impl Flight {
     }
 
     /// A SACK acknowledged packet `newest` as the newest. Returns whether a tail loss probe has repaired a loss.
+    #[inline]
     pub(super) fn probe_repaired_loss(&mut self, newest: u32) -> bool {
         self.tail_loss_probe.on_acked(newest)
     }

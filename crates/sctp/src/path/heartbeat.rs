@@ -27,6 +27,7 @@ pub(crate) struct Heartbeat {
 
 impl Heartbeat {
     /// Returns when the next heartbeat is due.
+    #[inline]
     pub(super) fn due_at(&self) -> Option<Time> {
         self.due_at
     }
@@ -36,6 +37,7 @@ impl Heartbeat {
     }
 
     /// Returns when a heartbeat counts as not answered.
+    #[inline]
     pub(super) fn answer_by(&self) -> Option<Time> {
         self.answer_by
     }

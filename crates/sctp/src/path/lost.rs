@@ -26,6 +26,7 @@ pub(crate) struct Spurious {
 
 impl Path {
     /// Judges the oldest packet. Returns its number with the verdict.
+    #[inline]
     pub(crate) fn judge_oldest(&self, now: Time) -> Option<(u32, Verdict)> {
         let (number, packet) = self.flight.oldest()?;
         let verdict =
@@ -33,15 +34,18 @@ impl Path {
         Some((number, verdict))
     }
 
+    #[inline]
     pub(crate) fn start_loss_timer(&mut self, at: Time) {
         self.flight.start_loss_timer(at);
     }
 
+    #[inline]
     pub(crate) fn stop_loss_timer(&mut self) {
         self.flight.stop_loss_timer();
     }
 
     /// Removes the oldest packet.
+    #[inline]
     pub(crate) fn pop_packet(&mut self) -> Option<(u32, SentPacket)> {
         self.flight.pop()
     }
@@ -107,6 +111,7 @@ impl Path {
     }
 
     /// More chunks were declared lost in the same recovery.
+    #[inline]
     pub(crate) fn on_more_loss(&mut self, chunks: u64) {
         self.recovery.spurious_loss_mut().add(chunks);
     }
@@ -196,6 +201,7 @@ impl Path {
     }
 
     /// Judges what had been declared lost by what arrived late. Returns how a loss turned out to be spurious, if it did.
+    #[inline]
     pub(crate) fn on_late_arrivals(&mut self, late: LateArrivals) -> Option<Spurious> {
         if late.chunks > 0 {
             self.rack.note_reordering();

@@ -208,6 +208,7 @@ impl Path {
         self.flight.next_packet()
     }
 
+    #[inline]
     pub(crate) fn sent_packet(&self, number: u32) -> Option<&SentPacket> {
         self.flight.packet(number)
     }
@@ -222,30 +223,37 @@ impl Path {
         self.flight.remembered_packets()
     }
 
+    #[inline]
     pub(crate) fn last_sent_at(&self) -> Time {
         self.flight.last_sent_at()
     }
 
     /// Returns when T3-rtx expires.
+    #[inline]
     pub(crate) fn t3(&self) -> Option<Time> {
         self.flight.t3()
     }
 
     /// Returns when the oldest packet counts as lost, if it is still missing then.
+    #[inline]
     pub(crate) fn loss_timer(&self) -> Option<Time> {
         self.flight.loss_timer()
     }
 
     /// Returns when the tail loss probe is due.
+    #[inline]
     pub(crate) fn tail_loss_probe_at(&self) -> Option<Time> {
         self.flight.probe_at()
     }
 
     /// Returns the earliest of the timers that are not those of the pacer or of a path failure.
+    #[inline]
     pub(crate) fn deadline(&self) -> Option<Time> {
-        let flight = [self.flight.t3(), self.flight.loss_timer(), self.flight.probe_at()];
-        let heartbeat = [self.heartbeat.due_at(), self.heartbeat.answer_by()];
-        flight.into_iter().chain(heartbeat).flatten().min()
+        let (flight, heartbeat) = (&self.flight, &self.heartbeat);
+        [flight.t3(), heartbeat.due_at(), heartbeat.answer_by(), flight.loss_timer(), flight.probe_at()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Returns whether a loss is being repaired.
@@ -255,6 +263,7 @@ impl Path {
     }
 
     /// Records how many chunks in all a SACK that came on this path acknowledged. Returns what the one before did.
+    #[inline]
     pub(crate) fn on_reported(&mut self, chunks: u64) -> u64 {
         std::mem::replace(&mut self.reported_chunks, chunks)
     }

@@ -10,6 +10,7 @@ use crate::trace::{Probe, Timer};
 
 impl Path {
     /// Returns when the next heartbeat is due.
+    #[inline]
     pub(crate) fn heartbeat_at(&self) -> Option<Time> {
         self.heartbeat.due_at()
     }
@@ -19,6 +20,7 @@ impl Path {
     }
 
     /// Returns when the oldest heartbeat counts as not answered.
+    #[inline]
     pub(crate) fn answer_by(&self) -> Option<Time> {
         self.heartbeat.answer_by()
     }
@@ -86,6 +88,7 @@ impl Path {
     }
 
     /// Returns when the path has been silent for too long: since the oldest unanswered packet, or since a heartbeat.
+    #[inline]
     pub(crate) fn silent_at(&self, sack_delay: Duration) -> Option<Time> {
         let patience = self.path_failure.patience(self.rto.srtt()?, self.rto.unbounded());
         let data = self.flight.sack_due_at(self.first_unanswered(), sack_delay);

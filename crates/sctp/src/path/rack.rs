@@ -58,15 +58,18 @@ impl Rack {
         }
     }
 
+    #[inline]
     pub(crate) fn newest(&self) -> Option<u32> {
         self.newest
     }
 
+    #[inline]
     pub(crate) fn min_rtt(&self) -> Option<Duration> {
         self.min_rtt.map(|(rtt, _)| rtt)
     }
 
     /// Takes the round-trip time of a packet that was sent only once.
+    #[inline]
     pub(crate) fn measure(&mut self, now: Time, rtt: Duration) {
         let old = |since| now.saturating_since(since) > MIN_RTT_LIFE;
         if self.min_rtt.is_none_or(|(least, since)| rtt <= least || old(since)) {
@@ -76,6 +79,7 @@ impl Rack {
 
     /// Packet `number` was acknowledged `rtt` after it was sent. `again`: it repeated what an earlier one had
     /// carried, which may be what has arrived (RFC 8985 §7.2, step 2).
+    #[inline]
     pub(crate) fn on_acked(&mut self, number: u32, rtt: Duration, again: bool) {
         if again && self.min_rtt().is_some_and(|least| rtt < least) {
             return;
@@ -121,6 +125,7 @@ impl Rack {
     }
 
     /// Judges a packet that has not arrived.
+    #[inline]
     pub(crate) fn judge(
         &self,
         now: Time,

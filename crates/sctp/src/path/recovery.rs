@@ -86,6 +86,7 @@ impl Recovery {
         (self.prr, self.spurious_loss) = (None, SpuriousLoss::default());
     }
 
+    #[inline]
     pub(super) fn prr_mut(&mut self) -> Option<&mut Prr> {
         self.prr.as_mut()
     }
@@ -104,10 +105,12 @@ impl Recovery {
         self.retransmit_at_once &= first_transmission;
     }
 
+    #[inline]
     pub(super) fn spurious_loss(&self) -> &SpuriousLoss {
         &self.spurious_loss
     }
 
+    #[inline]
     pub(super) fn spurious_loss_mut(&mut self) -> &mut SpuriousLoss {
         &mut self.spurious_loss
     }

@@ -43,6 +43,7 @@ impl Path {
     }
 
     /// Counts a packet that left, with DATA or without.
+    #[inline]
     pub(crate) fn on_packet_sent(&mut self) {
         self.counts.packets_sent += 1;
     }

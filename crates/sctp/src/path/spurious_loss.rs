@@ -30,11 +30,13 @@ impl SpuriousLoss {
     }
 
     /// Adds chunks that were declared lost in the same recovery.
+    #[inline]
     pub(crate) fn add(&mut self, chunks: u64) {
         self.open += chunks;
     }
 
     /// Returns the packet before which T3 declared packets lost, while that may turn out to be spurious.
+    #[inline]
     pub(crate) fn timeout(&self) -> Option<u32> {
         self.timeout.filter(|_| self.active)
     }
@@ -53,6 +55,7 @@ impl SpuriousLoss {
 
     /// Chunks that were declared lost turn out to have arrived. Returns whether all of them have, which makes the loss
     /// spurious.
+    #[inline]
     pub(crate) fn on_arrived(&mut self, chunks: u64) -> bool {
         if !self.active || chunks == 0 {
             return false;

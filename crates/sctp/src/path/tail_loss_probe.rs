@@ -35,6 +35,7 @@ pub(crate) struct ProbeTime {
 }
 
 impl TailLossProbe {
+    #[inline]
     pub(crate) fn at(&self) -> Option<Time> {
         self.at
     }
@@ -46,6 +47,7 @@ impl TailLossProbe {
 
     /// Plans the next probe: two round trips after the last packet, more if they vary much, and one after now. Without a
     /// measured round trip there is none.
+    #[inline]
     pub(crate) fn plan(&mut self, now: Time, times: ProbeTime) {
         self.at = times.srtt.filter(|_| self.sent < PROBES_MAX).map(|srtt| {
             let answer = (2 * srtt).max(times.longest).max(PROBE_TIME_MIN);
@@ -55,6 +57,7 @@ impl TailLossProbe {
     }
 
     /// Stops probing: nothing is in flight, or another timer guards it.
+    #[inline]
     pub(crate) fn cancel(&mut self) {
         (self.at, self.due) = (None, false);
     }
@@ -85,6 +88,7 @@ impl TailLossProbe {
     /// A SACK acknowledged packet `newest` as the newest. Returns whether the probe repaired a loss, which is a sign of
     /// congestion (RFC 8985 §7.4). Only the arrival of a packet that left after the probe shows that: before, the peer
     /// may have had no time to report the probe as a duplicate.
+    #[inline]
     pub(crate) fn on_acked(&mut self, newest: u32) -> bool {
         self.sent = 0;
         self.repeat.take_if(|number| after(newest, *number)).is_some()

@@ -98,11 +98,13 @@ impl Outstanding {
     }
 
     /// Returns how many chunks gap blocks have acknowledged.
+    #[inline]
     pub(super) fn gap_acked(&self) -> u64 {
         self.gap_acked.count()
     }
 
     /// Returns whether the peer may renege on any chunk.
+    #[inline]
     pub(super) fn is_renegable(&self) -> bool {
         self.renegable > 0
     }
@@ -137,6 +139,7 @@ impl Outstanding {
     }
 
     /// Returns whether anything that this packet carried is still in flight in it.
+    #[inline]
     pub(super) fn is_in_flight(&self, path_id: usize, packet: u32, tsns: &PacketTsns) -> bool {
         self.of_packet(tsns).any(|tsn| self.at(tsn).is_in(packet, path_id))
     }
@@ -271,6 +274,7 @@ impl Outstanding {
     }
 
     /// Declares what is still in flight in this packet lost.
+    #[inline]
     pub(super) fn nack_packet(&mut self, path_id: usize, packet: u32, tsns: &PacketTsns) -> Moved {
         let (mut moved, first) = (Moved::default(), self.first);
         for tsn in tsns.iter().flat_map(|range| range.start.max(first)..range.end) {
@@ -329,6 +333,7 @@ impl Outstanding {
     }
 
     /// Returns those of a packet's TSNs that are still outstanding.
+    #[inline]
     fn of_packet<'a>(&self, tsns: &'a PacketTsns) -> impl Iterator<Item = u64> + use<'a> {
         let first = self.first;
         tsns.iter().flat_map(move |range| range.start.max(first)..range.end)
