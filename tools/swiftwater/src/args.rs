@@ -278,6 +278,35 @@ pub(crate) struct BenchArgs {
 pub(crate) enum BenchCommand {
     /// Flood a server, and measure what is left for its peers.
     Attack(AttackArgs),
+    /// Let one user of a daemon keep it busy, and measure how long another one waits.
+    Neighbours(NeighboursArgs),
+}
+
+/// Two users of one daemon.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  swiftwater bench neighbours                      one run of each, 3 seconds
+  swiftwater bench neighbours --repeat 5 --json    medians of five, for programs
+
+Neighbours:
+  none            nobody: what the others are compared with
+  requests        a program that makes, binds, asks and closes sockets without pause
+  connections     a program that opens connections to the daemon and says nothing on them
+  messages        two programs, messages of 64 bytes without pause
+  large-messages  the same with messages of 4 MB
+
+Meanwhile two programs of another user exchange messages of one byte. Both users' programs run under `swiftwater run`
+at one daemon that is started for each run. It needs root, to be two users.")]
+pub(crate) struct NeighboursArgs {
+    /// Seconds of each dialogue.
+    #[arg(long, default_value = "3", value_parser = parse_seconds)]
+    pub seconds: f64,
+    /// Runs of each, of which the median is printed.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub repeat: u32,
+    #[command(flatten)]
+    pub json: JsonArgs,
 }
 
 /// The attack.
@@ -437,6 +466,14 @@ pub(crate) enum PeerCommand {
     },
     /// Receive one test.
     Receive(PeerArgs),
+    /// Keep a daemon busy.
+    Trouble {
+        #[command(flatten)]
+        peer: PeerArgs,
+        /// How.
+        #[arg(long)]
+        kind: String,
+    },
     /// Be attacked.
     Victim(PeerArgs),
     /// Send to the victim without pause.
@@ -488,6 +525,9 @@ pub(crate) struct PeerArgs {
     /// The priority to reach for.
     #[arg(long, allow_hyphen_values = true)]
     pub nice: Option<i32>,
+    /// The user to become.
+    #[arg(long)]
+    pub user: Option<u32>,
 }
 
 fn parse_address(text: &str) -> Result<IpAddr, String> {

@@ -3,6 +3,7 @@
 use crate::attack::AttackError;
 use crate::bench::BenchError;
 use crate::lab::LabError;
+use crate::neighbours::NeighboursError;
 use crate::output::OutputError;
 use crate::perf::PerfError;
 use crate::trace::TraceError;
@@ -42,4 +43,4 @@ macro_rules! from_errors_with_output {
     )+};
 }
 
-from_errors_with_output!(AttackError, BenchError, LabError, PerfError, TraceError);
+from_errors_with_output!(AttackError, BenchError, LabError, NeighboursError, PerfError, TraceError);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::resource::{UsageWho, getrusage};
-use nix::unistd::Pid;
+use nix::unistd::{Gid, Pid, Uid, setgid, setgroups, setuid};
 
 /// The processors that this process may use, by number.
 pub(crate) fn allowed_processors() -> Vec<usize> {
@@ -31,6 +31,13 @@ pub(crate) fn renice(nice: i32) -> i32 {
         wish += step;
     }
     current_nice()
+}
+
+/// Makes this process one of another user, without privileges.
+pub(crate) fn become_user(user: u32) -> Result<(), nix::Error> {
+    setgroups(&[])?;
+    setgid(Gid::from_raw(user))?;
+    setuid(Uid::from_raw(user))
 }
 
 /// This process's priority: -20 is the most eager, 19 the least.

@@ -15,6 +15,7 @@ mod interrupt;
 mod lab;
 mod load;
 mod man;
+mod neighbours;
 mod output;
 mod peer;
 mod perf;
@@ -69,6 +70,9 @@ fn perform(command: Command) -> Result<(), Failure> {
     match command {
         Command::Perf(command) => perf::run(command)?,
         Command::Bench(BenchArgs { command: Some(BenchCommand::Attack(args)), .. }) => attack::run(&args)?,
+        Command::Bench(BenchArgs { command: Some(BenchCommand::Neighbours(args)), .. }) => {
+            neighbours::run(&args)?
+        }
         Command::Bench(args) => bench::run(&args)?,
         Command::Run(args) => run::run(&args)?,
         Command::Daemon(args) => daemon::run(&args)?,

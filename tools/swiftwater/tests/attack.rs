@@ -1,17 +1,19 @@
 //! `swiftwater bench attack` as a user runs it.
 #![allow(missing_docs)]
 
+mod daemon;
+
 use std::fs;
 use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use daemon::SWIFTWATER;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use swiftwater_tests::tools;
 
-const SWIFTWATER: &str = env!("CARGO_BIN_EXE_swiftwater");
 /// How long a process may take to begin or to end.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -113,6 +115,33 @@ fn where_namespaces_are_forbidden_the_next_step_is_told() {
     let said = said(&output);
     assert!(!output.status.success());
     assert!(said.contains("cannot make a network namespace") && said.contains("run this as root"), "{said}");
+}
+
+#[test]
+#[ignore = "needs root, to be two users: ./test --all"]
+fn a_dialogue_is_measured_beside_each_neighbour() {
+    if !nix::unistd::geteuid().is_root() {
+        return tools::skip("only root is two users");
+    }
+    daemon::preload();
+    let mut command = Command::new(SWIFTWATER);
+    let output = command.args(["bench", "neighbours", "--seconds", "0.2", "--json"]).output();
+    let output = output.expect("the command starts");
+    let rows: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", said(&output)));
+    let rows = rows.as_array().expect("an array");
+    let names: Vec<&str> = rows.iter().filter_map(|row| row["neighbour"].as_str()).collect();
+    // A user whom the neighbour keeps waiting for ever has no row, and the command says so.
+    assert_eq!(names.len() == 5, output.status.success(), "{names:?} {}", said(&output));
+    assert!(output.status.success() || said(&output).contains("beside the neighbour"), "{}", said(&output));
+    assert_eq!(names.first(), Some(&"none"), "{}", said(&output));
+    let documented = include_str!("../../../docs/json.md");
+    for row in rows {
+        assert!(number(row, "exchanges_per_s") > 0.0 && number(row, "latency_us_p50") > 0.0, "{row}");
+        assert!(number(row, "latency_us_p50") <= number(row, "latency_us_max"), "{row}");
+        for key in row.as_object().expect("an object").keys() {
+            assert!(documented.contains(&format!("`{key}`")), "{key} is missing in docs/json.md");
+        }
+    }
 }
 
 /// The processes that this one has started, and those that they have.

@@ -6,7 +6,7 @@ mod plan;
 mod published;
 pub(crate) mod result;
 pub(crate) mod run;
-mod series;
+pub(crate) mod series;
 pub(crate) mod table;
 
 use std::fs;

@@ -15,6 +15,7 @@ use super::plan::{Cell, processors};
 use crate::args::{PeerArgs, PeerCommand};
 use crate::attack;
 use crate::host;
+use crate::neighbours;
 use crate::output::print;
 use crate::peer::{GRACE, Peer, PeerError};
 use crate::perf::client::{self, ClientConfig, Outcome};
@@ -71,54 +72,99 @@ impl Runner {
             true => Some(Daemon::start(self, &[&sender_on[..], &receiver_on[..]].concat())?),
             false => None,
         };
-        let start = |words: &[&str], processors: &[usize], nice| {
-            let mut command = self.peer(words, processors, nice);
-            if let Some(daemon) = &daemon {
-                command.envs(daemon.environment());
-            }
-            Peer::start(command)
-        };
-        let mut receiver = start(&["receive"], &receiver_on, nice.map(|(_, r)| r))?;
+        let sender = EndsAt { processors: &sender_on, nice: nice.map(|(s, _)| s), user: None };
+        let receiver = EndsAt { processors: &receiver_on, nice: nice.map(|(_, r)| r), user: None };
+        self.start_ends(daemon.as_ref(), &spec, seconds, [&sender, &receiver])?.finish(seconds)
+    }
+
+    /// Starts a sender and a receiver.
+    pub(crate) fn start_ends(
+        &self,
+        daemon: Option<&Daemon>,
+        spec: &Spec,
+        seconds: f64,
+        [sender_at, receiver_at]: [&EndsAt<'_>; 2],
+    ) -> Result<Ends, PeerError> {
+        let mut receiver = self.start_peer(daemon, &["receive"], receiver_at)?;
         let listening: Listening = receiver.read_line()?;
         let (port, seconds_text) = (listening.port.to_string(), seconds.to_string());
-        let spec = serde_json::to_string(&spec).map_err(io::Error::from)?;
+        let spec = serde_json::to_string(spec).map_err(io::Error::from)?;
         let words = ["send", "--port", &port, "--seconds", &seconds_text, "--spec", &spec];
-        let mut sender = start(&words, &sender_on, nice.map(|(s, _)| s))?;
-        let until = Instant::now() + Duration::from_secs_f64(seconds) + GRACE;
-        let outcome = sender.read_line_until(until);
-        sender.wait_until(until);
-        receiver.wait_until(Instant::now() + Duration::from_secs(5));
-        match outcome {
-            Err(PeerError::Peer(said)) if said.is_empty() => Err(PeerError::Peer(receiver.complaint())),
-            other => other,
-        }
+        Ok(Ends { sender: self.start_peer(daemon, &words, sender_at)?, receiver })
     }
-}
 
-impl Runner {
-    fn peer(&self, words: &[&str], processors: &[usize], nice: Option<i32>) -> Command {
-        let list = processors.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+    /// Starts a program, of a daemon where there is one.
+    pub(crate) fn start_peer(
+        &self,
+        daemon: Option<&Daemon>,
+        words: &[&str],
+        at: &EndsAt<'_>,
+    ) -> Result<Peer, PeerError> {
+        let mut command = self.peer(words, at);
+        if let Some(daemon) = daemon {
+            command.envs(daemon.environment());
+        }
+        Ok(Peer::start(command)?)
+    }
+
+    fn peer(&self, words: &[&str], at: &EndsAt<'_>) -> Command {
+        let list = at.processors.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
         let mut command = Command::new(&self.program);
         command.arg("peer").args(words).arg("--processors").arg(list);
-        if let Some(nice) = nice {
+        if let Some(nice) = at.nice {
             command.arg(format!("--nice={nice}"));
+        }
+        if let Some(user) = at.user {
+            command.arg(format!("--user={user}"));
         }
         command
     }
 }
 
+/// Where one end runs, how eagerly, and for whom.
+pub(crate) struct EndsAt<'a> {
+    /// Its processors.
+    pub processors: &'a [usize],
+    /// Its priority, if not that of the command.
+    pub nice: Option<i32>,
+    /// Its user, if not that of the command.
+    pub user: Option<u32>,
+}
+
+/// Both ends of a run. They end with this.
+pub(crate) struct Ends {
+    sender: Peer,
+    receiver: Peer,
+}
+
+impl Ends {
+    /// Waits for what the sender says after so many seconds.
+    pub(crate) fn finish(mut self, seconds: f64) -> Result<Outcome, PeerError> {
+        let until = Instant::now() + Duration::from_secs_f64(seconds) + GRACE;
+        let outcome = self.sender.read_line_until(until);
+        self.sender.wait_until(until);
+        self.receiver.wait_until(Instant::now() + Duration::from_secs(5));
+        match outcome {
+            Err(PeerError::Peer(said)) if said.is_empty() => Err(PeerError::Peer(self.receiver.complaint())),
+            other => other,
+        }
+    }
+}
+
 /// The daemon of one run. It ends with this.
-struct Daemon {
+pub(crate) struct Daemon {
     _process: Peer,
     place: String,
     shim: PathBuf,
 }
 
 impl Daemon {
-    fn start(runner: &Runner, processors: &[usize]) -> Result<Self, PeerError> {
+    /// Starts it on these processors.
+    pub(crate) fn start(runner: &Runner, processors: &[usize]) -> Result<Self, PeerError> {
         let shim = runner.shim.clone().map_err(PeerError::Peer)?;
         let place = format!("@swiftwater-bench-{}", std::process::id());
-        let mut process = Peer::start(runner.peer(&["daemon", "--place", &place], processors, None))?;
+        let at = EndsAt { processors, nice: None, user: None };
+        let mut process = runner.start_peer(None, &["daemon", "--place", &place], &at)?;
         let Listening { .. } = process.read_line()?;
         Ok(Self { _process: process, place, shim })
     }
@@ -149,6 +195,10 @@ pub(crate) fn peer(command: PeerCommand) -> Result<(), String> {
             settle(&peer)?;
             send(port, &spec, seconds)
         }
+        PeerCommand::Trouble { peer, kind } => {
+            settle(&peer)?;
+            neighbours::trouble(&kind)
+        }
         PeerCommand::Victim(args) => {
             settle(&args)?;
             attack::victim::run()
@@ -176,6 +226,9 @@ fn settle(args: &PeerArgs) -> Result<(), String> {
     }
     if let Some(nice) = args.nice {
         host::renice(nice);
+    }
+    if let Some(user) = args.user {
+        host::become_user(user).map_err(|errno| format!("cannot become user {user}: {errno}"))?;
     }
     Ok(())
 }

@@ -1,0 +1,277 @@
+//! `swiftwater bench neighbours`: how long one user of a daemon keeps another one waiting.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket};
+use serde::Serialize;
+use socket2::{Domain, Socket, Type};
+use thiserror::Error;
+
+use crate::args::NeighboursArgs;
+use crate::bench::run::{Daemon, Ends, EndsAt, Runner, print_line};
+use crate::bench::series::Series;
+use crate::bench::{Conditions, table::align};
+use crate::output::{OutputError, print};
+use crate::peer::{Peer, PeerError};
+use crate::perf::client::{Latency, Outcome};
+use crate::run::{PLACE_VARIABLE, find_shim};
+use crate::sockets::SCTP;
+use crate::stats::median;
+use crate::units::grouped;
+use crate::{host, interrupt};
+
+/// The users: numbers that no system gives to anybody.
+const USER: u32 = 61_001;
+const NEIGHBOUR: u32 = 61_002;
+/// The neighbour's programs leave the processor to others, so that what is measured is the daemon and not the scheduler.
+const NEIGHBOUR_NICE: i32 = 19;
+const REQUEST_BYTES: usize = 1;
+const SMALL_BYTES: usize = 64;
+const LARGE_BYTES: usize = 4 << 20;
+/// How many silent connections the neighbour holds at a time.
+const CONNECTIONS: usize = 900;
+/// The neighbour has begun after this time, and goes on for so much longer than the dialogue.
+const SETTLING: Duration = Duration::from_millis(300);
+
+/// Why nothing was measured.
+#[derive(Debug, Error)]
+pub(crate) enum NeighboursError {
+    /// One user cannot be two.
+    #[error("bench neighbours runs programs of two users at one daemon: run it as root")]
+    NotRoot,
+    /// There is no shim.
+    #[error("{0}")]
+    Shim(String),
+    /// Ctrl-C cannot be caught.
+    #[error("cannot listen for Ctrl-C: {0}")]
+    Signal(#[from] ctrlc::Error),
+    /// The results cannot be written.
+    #[error(transparent)]
+    Output(#[from] OutputError),
+    /// A run failed.
+    #[error("beside the neighbour `{neighbour}`: {source}")]
+    Run {
+        /// What the neighbour did.
+        neighbour: &'static str,
+        /// Why it failed.
+        source: PeerError,
+    },
+    /// This program cannot start itself.
+    #[error("cannot find this program's own file to start it again: {0}")]
+    Program(io::Error),
+}
+
+/// What the neighbour does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trouble {
+    None,
+    Requests,
+    Connections,
+    Messages,
+    LargeMessages,
+}
+
+impl Trouble {
+    const ALL: [Self; 5] =
+        [Self::None, Self::Requests, Self::Connections, Self::Messages, Self::LargeMessages];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Requests => "requests",
+            Self::Connections => "connections",
+            Self::Messages => "messages",
+            Self::LargeMessages => "large-messages",
+        }
+    }
+}
+
+/// One object of the JSON array and a line of the table.
+#[derive(Clone, Debug, Serialize)]
+struct Row {
+    neighbour: &'static str,
+    exchanges_per_s: f64,
+    latency_us_p50: f64,
+    latency_us_p99: f64,
+    latency_us_p999: f64,
+    latency_us_max: f64,
+    delay_us_p999: f64,
+    delay_us_max: f64,
+    runs: usize,
+    seconds_per_run: f64,
+    kernel: String,
+    processor: String,
+    date: String,
+    version: String,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &NeighboursArgs) -> Result<(), NeighboursError> {
+    if !rustix::process::geteuid().is_root() {
+        return Err(NeighboursError::NotRoot);
+    }
+    let mut json = args.json.open()?;
+    interrupt::listen()?;
+    let shim = find_shim().map_err(NeighboursError::Shim)?;
+    let runner = Runner::new(Ok(shim)).map_err(NeighboursError::Program)?;
+    let conditions = Conditions::here(args.seconds);
+    let (outcomes, failure) = measure_all(&runner, args);
+    let rows = rows(&outcomes, &conditions);
+    json.write(&rows)?;
+    if json.leaves_text() {
+        print(&table(&rows))?;
+    }
+    failure.map_or(Ok(()), Err)
+}
+
+/// Measures beside each neighbour in turn, and again. A user who was kept waiting for too long is the failure of that run; the
+/// others go on.
+fn measure_all(runner: &Runner, args: &NeighboursArgs) -> (Vec<Vec<Outcome>>, Option<NeighboursError>) {
+    let mut outcomes: Vec<Vec<Outcome>> = vec![Vec::new(); Trouble::ALL.len()];
+    let mut failure = None;
+    'rounds: for _ in 0..args.repeat {
+        for (trouble, outcomes) in Trouble::ALL.into_iter().zip(&mut outcomes) {
+            let outcome = measure(runner, trouble, args.seconds);
+            if interrupt::requested() {
+                break 'rounds;
+            }
+            match outcome {
+                Ok(outcome) => outcomes.push(outcome),
+                Err(source) => {
+                    failure.get_or_insert(NeighboursError::Run { neighbour: trouble.name(), source });
+                }
+            }
+        }
+    }
+    (outcomes, failure)
+}
+
+/// Measures a dialogue of one user while the neighbour makes trouble, with a daemon of their own.
+fn measure(runner: &Runner, trouble: Trouble, seconds: f64) -> Result<Outcome, PeerError> {
+    let allowed = host::allowed_processors();
+    let daemon = Daemon::start(runner, &allowed)?;
+    let neighbour = EndsAt { processors: &allowed, nice: Some(NEIGHBOUR_NICE), user: Some(NEIGHBOUR) };
+    let longer = seconds + 2.0 * SETTLING.as_secs_f64();
+    let send = |message_bytes| {
+        let spec = Series::SctpSockets.spec(message_bytes, 1, None);
+        runner.start_ends(Some(&daemon), &spec, longer, [&neighbour; 2]).map(Some)
+    };
+    let words = ["trouble", "--kind", trouble.name()];
+    let (_ends, _process): (Option<Ends>, Option<Peer>) = match trouble {
+        Trouble::None => (None, None),
+        Trouble::Messages => (send(SMALL_BYTES)?, None),
+        Trouble::LargeMessages => (send(LARGE_BYTES)?, None),
+        Trouble::Requests | Trouble::Connections => {
+            (None, Some(runner.start_peer(Some(&daemon), &words, &neighbour)?))
+        }
+    };
+    thread::sleep(SETTLING);
+    let user = EndsAt { processors: &allowed, nice: None, user: Some(USER) };
+    let spec = Series::SctpSocketsRr.spec(REQUEST_BYTES, 1, None);
+    runner.start_ends(Some(&daemon), &spec, seconds, [&user; 2])?.finish(seconds)
+}
+
+fn rows(outcomes: &[Vec<Outcome>], conditions: &Conditions) -> Vec<Row> {
+    let middle = |outcomes: &[Outcome], value: fn(&Latency) -> f64| {
+        let values: Vec<f64> = outcomes.iter().filter_map(|o| o.latency.as_ref().map(value)).collect();
+        median(&values).unwrap_or(0.0)
+    };
+    let idle = &outcomes[0];
+    let row = |(trouble, outcomes): (Trouble, &Vec<Outcome>)| {
+        let at = |value: fn(&Latency) -> f64| middle(outcomes, value);
+        let above = |value: fn(&Latency) -> f64| (at(value) - middle(idle, value)).max(0.0);
+        let rates: Vec<f64> = outcomes.iter().map(Outcome::messages_per_s).collect();
+        Some(Row {
+            neighbour: trouble.name(),
+            exchanges_per_s: median(&rates)?,
+            latency_us_p50: at(|l| l.p50_us),
+            latency_us_p99: at(|l| l.p99_us),
+            latency_us_p999: at(|l| l.p999_us),
+            latency_us_max: at(|l| l.max_us),
+            delay_us_p999: above(|l| l.p999_us),
+            delay_us_max: above(|l| l.max_us),
+            runs: outcomes.len(),
+            seconds_per_run: conditions.seconds_per_run,
+            kernel: conditions.kernel.clone(),
+            processor: conditions.processor.clone(),
+            date: conditions.date.clone(),
+            version: conditions.version.clone(),
+        })
+    };
+    Trouble::ALL.into_iter().zip(outcomes).filter_map(row).collect()
+}
+
+fn table(rows: &[Row]) -> String {
+    const HEAD: [&str; 8] = [
+        "exchanges/s",
+        "neighbour",
+        "p50 us",
+        "p99 us",
+        "p99.9 us",
+        "max us",
+        "above idle: p99.9 us",
+        "max us",
+    ];
+    let line = |row: &Row| {
+        let latencies = [row.latency_us_p50, row.latency_us_p99, row.latency_us_p999, row.latency_us_max];
+        let above = [row.delay_us_p999, row.delay_us_max];
+        let mut cells = vec![grouped(row.exchanges_per_s.round() as u64), row.neighbour.to_owned()];
+        cells.extend(latencies.iter().chain(&above).map(|us| format!("{us:.0}")));
+        ((), cells)
+    };
+    let mut out = String::new();
+    align(&mut out, &HEAD, &rows.iter().map(line).collect::<Vec<_>>());
+    out.push_str("daemon and both users share all processors; the neighbour's programs run at nice 19\n");
+    out
+}
+
+/// What the hidden command does: trouble until standard input ends.
+pub(crate) fn trouble(kind: &str) -> Result<(), String> {
+    print_line(&())?;
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // The end and a failure mean the same here.
+            let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+            stop.store(true, Ordering::Relaxed);
+        });
+        match kind {
+            "requests" => ask_on(&stop),
+            _ => connect_on(&stop).map_err(|error| error.to_string()),
+        }
+    })
+}
+
+/// Makes sockets, asks of each what it is bound to, and closes it. A daemon may refuse a user who does so.
+fn ask_on(stop: &AtomicBool) -> Result<(), String> {
+    while !stop.load(Ordering::Relaxed) {
+        if let Ok(socket) = Socket::new(Domain::IPV4, Type::STREAM, Some(SCTP)) {
+            let _ = socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into());
+            let _ = socket.local_addr();
+        }
+    }
+    Ok(())
+}
+
+/// Opens connections to the daemon and says nothing on them. The oldest is given up for a new one.
+fn connect_on(stop: &AtomicBool) -> io::Result<()> {
+    let place = std::env::var(PLACE_VARIABLE).unwrap_or_default();
+    let address = SocketAddrUnix::new_abstract_name(place.trim_start_matches('@').as_bytes())?;
+    let mut open = VecDeque::new();
+    while !stop.load(Ordering::Relaxed) {
+        let silent = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None)?;
+        // A daemon may refuse a user who does so.
+        if connect(&silent, &address).is_ok() {
+            open.push_back(silent);
+        }
+        if open.len() > CONNECTIONS {
+            open.pop_front();
+        }
+    }
+    Ok(())
+}
