@@ -1,6 +1,8 @@
 //! What an association may hold at most, whatever its peer and the network do.
 
-use sctp::config::{MESSAGE_OVERHEAD_BYTES, PEER_ADDRESSES_MAX, RECEIVED_OVERHEAD_BYTES};
+use sctp::config::{
+    MESSAGE_OVERHEAD_BYTES, OVERHEAD_FREE_BYTES, PEER_ADDRESSES_MAX, RECEIVED_OVERHEAD_BYTES,
+};
 use sctp::{AssociationConfig, Statistics};
 
 /// The largest chunk there is.
@@ -26,7 +28,10 @@ pub fn assert_bounded(statistics: &Statistics, config: &AssociationConfig) {
     let piece_bytes = config.fragment_bytes_max.unwrap_or(PIECE_BYTES_MIN).min(PIECE_BYTES_MIN);
     let pieces_max = if config.events { buffered_max.div_ceil(piece_bytes) } else { 0 };
     let given_back_max = pieces_max * (piece_bytes + RECEIVED_OVERHEAD_BYTES);
-    let held_max = 2 * buffer_bytes + CHUNK_BYTES_MAX.max(given_back_max) + RECEIVED_OVERHEAD_BYTES;
+    let held_max = 2 * buffer_bytes
+        + OVERHEAD_FREE_BYTES
+        + CHUNK_BYTES_MAX.max(given_back_max)
+        + RECEIVED_OVERHEAD_BYTES;
     assert!(held <= held_max, "{held} bytes were received and are held, {held_max} may be");
     assert!(statistics.outstanding_bytes <= statistics.send_buffered_bytes, "more is outstanding than held");
     assert!(statistics.paths.len() <= 2 * PEER_ADDRESSES_MAX, "there are {} paths", statistics.paths.len());

@@ -98,8 +98,8 @@ pub struct AssociationConfig {
     /// How large the send buffer may grow by itself, to hold two congestion windows; at or below `send_buffer_bytes` it
     /// stays as it is. 64 MiB.
     pub send_buffer_tuned_bytes: usize,
-    /// Receive buffer (SO_RCVBUF): the largest advertised window. Payload plus [`RECEIVED_OVERHEAD_BYTES`] a message take room
-    /// in it until they are read; 1 MiB.
+    /// Receive buffer (SO_RCVBUF): the largest advertised window. Payload takes room in it until it is read, and beyond
+    /// [`OVERHEAD_FREE_BYTES`] the [`RECEIVED_OVERHEAD_BYTES`] of each message do, too; 1 MiB.
     pub receive_buffer_bytes: usize,
     /// How large the receive buffer may grow by itself, to hold what the reader takes in a few round trips; at or below
     /// `receive_buffer_bytes` it stays as it is. 64 MiB.
@@ -294,6 +294,8 @@ pub const MESSAGE_OVERHEAD_BYTES: usize = 64;
 /// What a received message costs beyond its payload until it is read, and each chunk of one that is not complete. The structures
 /// that hold it take at most twice as much.
 pub const RECEIVED_OVERHEAD_BYTES: usize = 96;
+/// So much of that is not taken from the window, so that short messages that fit a small window are kept.
+pub const OVERHEAD_FREE_BYTES: usize = 64 * 1024;
 /// Smallest receive window that RFC 9260 §3.3.2 allows to advertise in an INIT.
 pub const RECEIVE_WINDOW_BYTES_MIN: usize = 1500;
 /// Most separate gaps that the receiver keeps; a chunk that would open another is dropped and comes again.

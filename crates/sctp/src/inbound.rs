@@ -1,5 +1,7 @@
 //! What arrived: TSNs, the receive window, stream order, and when to acknowledge.
 
+mod renege;
+
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -9,13 +11,13 @@ use sctp_wire::Tsn;
 use sctp_wire::chunk::{Data, NR_SACK_HEADER_BYTES, NrSackBuilder, SACK_HEADER_BYTES, SackBuilder};
 use smallvec::{SmallVec, smallvec};
 
-use crate::config::{AssociationConfig, DUPLICATES_MAX, GAP_RANGES_MAX, RECEIVED_OVERHEAD_BYTES};
+use crate::config::{AssociationConfig, DUPLICATES_MAX, GAP_RANGES_MAX};
 use crate::event::{Host, Payload, ReceiveInfo};
 use crate::extensions::Extensions;
 use crate::identifiers::AssociationId;
 use crate::range_set::RangeSet;
 use crate::reassembly::{Assembled, Fragment, FragmentError, Reassembly};
-use crate::receive_buffer::ReceiveBuffer;
+use crate::receive_buffer::{Held, ReceiveBuffer};
 use crate::statistics::Statistics;
 use crate::stream_table::StreamTable;
 use crate::time::Time;
@@ -74,10 +76,12 @@ pub(crate) struct Inbound {
     open_record: Option<(u16, u16)>,
     /// What waits for the end of that record.
     behind: VecDeque<Assembled>,
-    /// Payload and overhead of everything not yet read: here, and in the reader's queues.
-    held_bytes: usize,
-    /// The same of what the reader has taken without giving its room back.
+    /// Everything not yet read: here, and in the reader's queues.
+    held: Held,
+    /// Payload that the reader has taken without giving its room back.
     withheld_bytes: usize,
+    /// The peer was promised that what has arrived up to this TSN stays (unwrapped).
+    promised: u64,
     buffer: ReceiveBuffer,
     partial_delivery_bytes: usize,
     /// The window as the peer last heard of it, less what arrived since.
@@ -118,8 +122,9 @@ impl Inbound {
             reassembly: Reassembly::default(),
             open_record: None,
             behind: VecDeque::new(),
-            held_bytes: 0,
+            held: Held::default(),
             withheld_bytes: 0,
+            promised: 0,
             buffer: ReceiveBuffer::new(config.receive_buffer_bytes, config.receive_buffer_tuned_bytes),
             partial_delivery_bytes: config.partial_delivery_bytes.min(config.receive_buffer_bytes / 2),
             advertised_bytes: config.receive_buffer_bytes,
@@ -152,8 +157,8 @@ impl Inbound {
         self.streams
     }
 
-    pub(crate) fn held_bytes(&self) -> usize {
-        self.held_bytes
+    pub(crate) fn held(&self) -> Held {
+        self.held
     }
 
     pub(crate) fn withheld_bytes(&self) -> usize {
@@ -176,9 +181,15 @@ impl Inbound {
         self.reassembly.detach();
     }
 
-    /// What takes room of the buffer.
+    /// What is not read, and what the reader keeps the room of.
     pub(crate) fn unread_bytes(&self) -> usize {
-        self.held_bytes + self.withheld_bytes
+        self.held.total_bytes() + self.withheld_bytes
+    }
+
+    /// What takes room of the buffer.
+    #[inline]
+    fn taken_bytes(&self) -> usize {
+        self.held.window_bytes() + self.withheld_bytes
     }
 
     /// Takes one DATA chunk of `datagram`.
@@ -197,8 +208,9 @@ impl Inbound {
         let tsn = tsn::unwrap(self.cumulative, data.tsn);
         let in_order = tsn == self.cumulative + 1;
         // The window was advertised without the overhead of messages, so a peer that fills it can
-        // bring more than fits; what is beyond twice the buffer comes again later (RFC 9260 §6.2).
-        if self.unread_bytes() > 2 * self.buffer.bytes() {
+        // bring more than fits; what is beyond twice the buffer comes again later (RFC 9260 §6.2). What fills
+        // a gap comes first: higher TSNs make room for it.
+        if self.taken_bytes() > 2 * self.buffer.bytes() && !(in_order && self.renege()) {
             statistics.data_chunks_dropped += 1;
             self.ack_now = true;
             return Ok(Outcome::Dropped);
@@ -233,7 +245,7 @@ impl Inbound {
             more: false,
         };
         let payload = datagram.slice_ref(data.payload);
-        self.held_bytes += payload.len() + RECEIVED_OVERHEAD_BYTES;
+        self.held.add(Held::of(payload.len(), 1));
         if data.flags.beginning && data.flags.ending {
             if in_order && self.reassembly.is_open() {
                 return Err(FragmentError("a new message inside an unfinished one"));
@@ -299,9 +311,9 @@ impl Inbound {
     /// the wider window now.
     #[inline]
     pub(crate) fn consumed(&mut self, bytes: usize, whole: bool) -> bool {
-        let overhead = if whole { RECEIVED_OVERHEAD_BYTES } else { 0 };
-        self.held_bytes = self.held_bytes.saturating_sub(bytes + overhead);
-        self.buffer.on_taken(bytes + overhead);
+        let read = Held::of(bytes, usize::from(whole));
+        self.held.remove(read);
+        self.buffer.on_taken(read.total_bytes());
         self.window_opened |= self.window_has_opened();
         self.window_opened
     }
@@ -326,7 +338,7 @@ impl Inbound {
     }
 
     pub(crate) fn window_bytes(&self) -> usize {
-        self.buffer.bytes().saturating_sub(self.unread_bytes())
+        self.buffer.bytes().saturating_sub(self.taken_bytes())
     }
 
     /// The window to tell the peer: where the reader has made less room than is worth a packet, the peer hears
@@ -367,7 +379,7 @@ impl Inbound {
         tsn::wrap(self.cumulative)
     }
 
-    /// Whether the next SACK is to promise that what it reports beyond a gap stays. Nothing is ever dropped here.
+    /// Whether the next SACK is to promise that what it reports beyond a gap stays.
     fn promises(&self) -> bool {
         self.nr_sack && !self.beyond.is_empty()
     }
@@ -387,6 +399,7 @@ impl Inbound {
         let window_bytes = self.window_to_advertise_bytes();
         let a_rwnd = u32::try_from(window_bytes).unwrap_or(u32::MAX);
         if self.promises() {
+            self.promised = self.beyond.iter().next_back().map_or(self.promised, |last| last.end - 1);
             NrSackBuilder { cum_tsn, a_rwnd, nr_gap_blocks: &gaps, duplicates }.write(out);
         } else {
             SackBuilder { cum_tsn, a_rwnd, gap_blocks: &gaps, duplicates }.write(out);
@@ -431,7 +444,7 @@ impl Inbound {
         // wait from wrapping.
         let reportable = tsn - self.cumulative <= u64::from(u16::MAX);
         // Room is left for what closes the gap.
-        let full = self.unread_bytes() > self.buffer.bytes() / 2 * 3;
+        let full = self.taken_bytes() > self.buffer.bytes() / 2 * 3;
         if !reportable || self.beyond.range_count() >= GAP_RANGES_MAX || full {
             statistics.data_chunks_dropped += 1;
             return false;
@@ -520,7 +533,7 @@ impl Inbound {
             }
             Entry::Occupied(_) => {
                 statistics.messages_discarded += 1;
-                self.held_bytes -= message.bytes + message.chunks * RECEIVED_OVERHEAD_BYTES;
+                self.held.remove(Held::of(message.bytes, message.chunks));
             }
         }
     }
@@ -587,7 +600,7 @@ impl Inbound {
     ) {
         message.info.cumulative_tsn = self.cumulative_tsn().0;
         // Held chunk by chunk until now, from here on as one message.
-        self.held_bytes -= (message.chunks - 1) * RECEIVED_OVERHEAD_BYTES;
+        self.held.remove(Held::of(0, message.chunks - 1));
         statistics.messages_received += 1;
         statistics.bytes_received += message.bytes as u64;
         let payload = match message.parts.as_slice() {
@@ -612,22 +625,24 @@ impl Inbound {
     }
 
     /// The peer that all this came from is gone, another begins: what waits is no use. (What waits behind an open record
-    /// would pass for its end.) Gives the bytes that the reader has yet to take.
-    pub(crate) fn end(&self) -> usize {
+    /// would pass for its end.) Gives what the reader has yet to take.
+    pub(crate) fn end(&self) -> Held {
+        let mut held = self.held;
         let waiting = self.waiting.values().map(Box::as_ref).chain(&self.behind);
-        let waiting: usize = waiting.map(|m| m.bytes + m.chunks * RECEIVED_OVERHEAD_BYTES).sum();
+        waiting.for_each(|message| held.remove(Held::of(message.bytes, message.chunks)));
         let (bytes, chunks) = self.reassembly.held();
-        self.held_bytes.saturating_sub(waiting + bytes + chunks * RECEIVED_OVERHEAD_BYTES)
+        held.remove(Held::of(bytes, chunks));
+        held
     }
 
     /// Whether one more event may wait to be read.
     pub(crate) fn has_room_for_event(&self) -> bool {
-        self.held_bytes <= 2 * self.buffer.bytes()
+        self.held.total_bytes() <= 2 * self.buffer.bytes()
     }
 
     /// Whether what the peer has not acknowledged may come back to the reader with a restart, beside what it has yet to take.
     pub(crate) fn has_room_for_restart(&self) -> bool {
-        self.end() <= 2 * self.buffer.bytes()
+        self.end().total_bytes() <= 2 * self.buffer.bytes()
     }
 
     /// The record that was delivered in part and whose end will not come: its stream and number.
@@ -636,8 +651,8 @@ impl Inbound {
     }
 
     /// Counts what the reader has not yet taken: of an earlier peer's messages, and of events.
-    pub(crate) fn charge(&mut self, bytes: usize) {
-        self.held_bytes += bytes;
+    pub(crate) fn charge(&mut self, held: Held) {
+        self.held.add(held);
     }
 
     /// Delivers what is left of a message whose delivery in parts has begun, when the peer sends no more. A message that has

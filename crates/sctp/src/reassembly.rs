@@ -5,6 +5,7 @@
 //! whatever is still missing before it.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use bytes::Bytes;
 use smallvec::{SmallVec, smallvec};
@@ -170,6 +171,17 @@ impl Reassembly {
     /// Bytes of the current message that wait for its end.
     pub(crate) fn current_bytes(&self) -> usize {
         self.current.as_ref().map_or(0, |run| run.bytes)
+    }
+
+    /// The TSN at which the last fragments beyond a gap begin.
+    pub(crate) fn last_run_start(&self) -> Option<u64> {
+        self.runs.last_key_value().map(|(&start, _)| start)
+    }
+
+    /// Drops the last fragments beyond a gap that lie side by side. Gives their TSNs and their bytes.
+    pub(crate) fn drop_last_run(&mut self) -> Option<(Range<u64>, usize)> {
+        let (start, run) = self.runs.pop_last()?;
+        Some((start..run.end, run.bytes))
     }
 
     /// Bytes and chunks of all that waits.

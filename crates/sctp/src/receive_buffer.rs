@@ -6,11 +6,51 @@
 
 use std::time::Duration;
 
+use crate::config::{OVERHEAD_FREE_BYTES, RECEIVED_OVERHEAD_BYTES};
 use crate::time::Time;
 
 /// The buffer holds this many round trips' worth: slow start doubles what is sent in a round trip, what comes next has
 /// to be announced a round trip before, and a loss costs another one to repair while the rest waits.
 const ROUNDS: usize = 4;
+
+/// Payload and overhead of what was received and is not read yet.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Held {
+    payload_bytes: usize,
+    overhead_bytes: usize,
+}
+
+impl Held {
+    /// What so many messages hold, or chunks that are not a message yet.
+    #[inline]
+    pub(crate) fn of(payload_bytes: usize, count: usize) -> Self {
+        Held { payload_bytes, overhead_bytes: count * RECEIVED_OVERHEAD_BYTES }
+    }
+
+    #[inline]
+    pub(crate) fn add(&mut self, more: Held) {
+        self.payload_bytes += more.payload_bytes;
+        self.overhead_bytes += more.overhead_bytes;
+    }
+
+    #[inline]
+    pub(crate) fn remove(&mut self, gone: Held) {
+        self.payload_bytes = self.payload_bytes.saturating_sub(gone.payload_bytes);
+        self.overhead_bytes = self.overhead_bytes.saturating_sub(gone.overhead_bytes);
+    }
+
+    /// All of it.
+    #[inline]
+    pub(crate) fn total_bytes(self) -> usize {
+        self.payload_bytes + self.overhead_bytes
+    }
+
+    /// What it takes of the window: the peer counts payload only, so some overhead is free.
+    #[inline]
+    pub(crate) fn window_bytes(self) -> usize {
+        self.payload_bytes + self.overhead_bytes.saturating_sub(OVERHEAD_FREE_BYTES)
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct ReceiveBuffer {

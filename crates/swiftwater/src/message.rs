@@ -175,7 +175,7 @@ pub(crate) fn from_block(message: streams::Message) -> Message {
 }
 
 pub(crate) fn window_bytes(data: &Chain) -> usize {
-    data.len() + sctp::config::RECEIVED_OVERHEAD_BYTES
+    data.len()
 }
 
 /// In one block; copied if there are several.

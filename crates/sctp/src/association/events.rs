@@ -1,10 +1,10 @@
 //! What the user hears of without having to act upon it (RFC 6458 §6.1), if it wants to.
 
 use super::{Association, Context};
-use crate::config::RECEIVED_OVERHEAD_BYTES;
 use crate::error::CloseReason;
 use crate::event::{Event, Host, PathChange, PathReason, SendFailure};
 use crate::inbound::Inbound;
+use crate::receive_buffer::Held;
 
 impl Association {
     /// Tells the user of something. What is not read yet takes room of the receive buffer, so that no peer can make us keep
@@ -73,7 +73,7 @@ impl Association {
         let piece_bytes_max = self.fragmentation_point_bytes();
         for failure in self.outbound.undelivered().flat_map(|failure| failure.cut(piece_bytes_max)) {
             let event = Event::SendFailed(SendFailure { cause, ..failure });
-            charge(&mut self.inbound, &mut self.early_bytes, &event);
+            charge(&mut self.inbound, &mut self.early, &event);
             cx.host.event(self.id, event);
         }
     }
@@ -107,16 +107,16 @@ impl Association {
     }
 
     fn tell_anyway<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, event: Event) {
-        charge(&mut self.inbound, &mut self.early_bytes, &event);
+        charge(&mut self.inbound, &mut self.early, &event);
         cx.host.event(self.id, event);
     }
 }
 
 /// Counts what an event takes of the receive buffer.
-fn charge(inbound: &mut Option<Inbound>, early_bytes: &mut usize, event: &Event) {
-    let bytes = event.receive_credit().map_or(0, |bytes| bytes + RECEIVED_OVERHEAD_BYTES);
+fn charge(inbound: &mut Option<Inbound>, early: &mut Held, event: &Event) {
+    let held = event.receive_credit().map_or(Held::default(), |bytes| Held::of(bytes, 1));
     match inbound {
-        Some(inbound) => inbound.charge(bytes),
-        None => *early_bytes += bytes,
+        Some(inbound) => inbound.charge(held),
+        None => early.add(held),
     }
 }

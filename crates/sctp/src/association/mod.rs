@@ -44,7 +44,7 @@ use sctp_wire::VerificationTag;
 use sctp_wire::chunk::CookieEcho;
 use sctp_wire::packet::Header;
 
-use crate::config::{AssociationConfig, CONTROL_CHUNKS_MAX, Checksum, RECEIVED_OVERHEAD_BYTES};
+use crate::config::{AssociationConfig, CONTROL_CHUNKS_MAX, Checksum};
 
 use crate::ecn::Ecn;
 use crate::error::{CloseReason, PrimaryError, SendError};
@@ -57,6 +57,7 @@ use crate::local_addresses::LocalAddresses;
 use crate::outbound::Outbound;
 use crate::path::Path;
 use crate::path_state::PathState;
+use crate::receive_buffer::Held;
 use crate::reply::Reply;
 use crate::statistics::{EndpointStatistics, Statistics};
 use crate::time::Time;
@@ -156,7 +157,7 @@ pub(crate) struct Association {
     /// Present once the peer's initial TSN is known.
     inbound: Option<Inbound>,
     /// What was told or came before that and waits to be read, as a receive buffer counts it.
-    early_bytes: usize,
+    early: Held,
     control: VecDeque<Control>,
     /// When the next unconfirmed path may be probed.
     next_verification: Time,
@@ -220,7 +221,7 @@ impl Association {
             reply_path: 0,
             outbound,
             inbound: None,
-            early_bytes: 0,
+            early: Held::default(),
             control: VecDeque::new(),
             next_verification: Time::ZERO,
             last_data_at: Time::ZERO,
@@ -354,7 +355,7 @@ impl Association {
         match &mut self.inbound {
             Some(inbound) => inbound.consumed(bytes, whole),
             None => {
-                self.early_bytes = self.early_bytes.saturating_sub(bytes + RECEIVED_OVERHEAD_BYTES);
+                self.early.remove(Held::of(bytes, 1));
                 false
             }
         }

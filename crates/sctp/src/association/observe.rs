@@ -53,7 +53,10 @@ impl Association {
             outstanding_bytes: self.outbound.in_flight_payload_bytes() as u64,
             outstanding_chunks: self.outbound.outstanding_chunks() as u64,
             send_buffered_bytes: self.outbound.buffered_bytes() as u64,
-            receive_buffered_bytes: self.inbound.as_ref().map_or(self.early_bytes, Inbound::unread_bytes)
+            receive_buffered_bytes: self
+                .inbound
+                .as_ref()
+                .map_or(self.early.total_bytes(), Inbound::unread_bytes)
                 as u64,
             receive_state_bytes: self.inbound.as_ref().map_or(0, Inbound::state_bytes) as u64,
             peer_window_bytes: self.outbound.peer_window_bytes() as u64,

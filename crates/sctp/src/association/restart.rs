@@ -30,7 +30,7 @@ impl Association {
         self.give_back_undelivered(cx, 0);
         let unacknowledged_bytes = self.outbound.buffered_bytes() as u64;
         let withheld_bytes = self.inbound.as_ref().map_or(0, Inbound::withheld_bytes);
-        self.early_bytes += self.inbound.take().map_or(0, |inbound| inbound.end());
+        self.early.add(self.inbound.take().map_or_else(Default::default, |inbound| inbound.end()));
         self.identity = Identity::from_cookie(cookie);
         let path = |&(remote, hints): &(SocketAddr, PathHints)| {
             Path::new(remote, self.local.source(remote.ip(), hints, local), hints, &self.config)

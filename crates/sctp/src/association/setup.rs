@@ -181,13 +181,13 @@ impl Association {
     fn begin_inbound(&mut self, initial_tsn: u32, streams: u16) {
         self.end_inbound();
         let mut inbound = Inbound::new(Tsn(initial_tsn), streams, &self.config, self.extensions);
-        inbound.charge(std::mem::take(&mut self.early_bytes));
+        inbound.charge(std::mem::take(&mut self.early));
         self.inbound = Some(inbound);
     }
 
     /// Nothing has arrived, and the handshake begins anew: what waits to be read are events.
     fn end_inbound(&mut self) {
-        self.early_bytes += self.inbound.take().map_or(0, |inbound| inbound.held_bytes());
+        self.early.add(self.inbound.take().map_or_else(Default::default, |inbound| inbound.held()));
     }
 
     /// Takes what both sides have beyond RFC 9260.

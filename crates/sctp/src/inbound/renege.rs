@@ -1,0 +1,46 @@
+//! Dropping what has arrived beyond a gap, where what fills the gap needs its room (RFC 9260 §6.2).
+
+use super::Inbound;
+use crate::receive_buffer::Held;
+use crate::tsn;
+
+impl Inbound {
+    /// Drops what waits beyond a gap, the highest TSNs first, until half of the buffer is free beside what may always be
+    /// held. What the peer was promised to be kept stays. Returns whether there is room now.
+    #[cold]
+    pub(super) fn renege(&mut self) -> bool {
+        // To free more than one chunk needs keeps the cost of the search low for each.
+        let most_bytes = self.buffer.bytes() / 2 * 3;
+        let lowest = self.cumulative.max(self.promised) + 1;
+        let mut messages: Vec<_> = self
+            .waiting
+            .iter()
+            .map(|(&key, message)| (tsn::unwrap(self.cumulative, sctp_wire::Tsn(message.info.tsn)), key))
+            .filter(|&(start, _)| start >= lowest)
+            .collect();
+        messages.sort_unstable();
+        while self.taken_bytes() > most_bytes {
+            let fragment = self.reassembly.last_run_start().filter(|&start| start >= lowest);
+            let message = messages.last().map(|&(start, _)| start);
+            if fragment.is_none() && message.is_none() {
+                break;
+            }
+            if fragment > message {
+                let Some((tsns, bytes)) = self.reassembly.drop_last_run() else { break };
+                self.forget(tsns, bytes);
+            } else if let Some((start, key)) = messages.pop()
+                && let Some(message) = self.waiting.remove(&key)
+            {
+                self.forget(start..start + message.chunks as u64, message.bytes);
+            }
+        }
+        self.taken_bytes() <= 2 * self.buffer.bytes()
+    }
+
+    /// What had these TSNs is as if it had not arrived.
+    fn forget(&mut self, tsns: std::ops::Range<u64>, bytes: usize) {
+        self.held.remove(Held::of(bytes, (tsns.end - tsns.start) as usize));
+        self.beyond.remove_range(tsns);
+        self.ack_now = true;
+    }
+}

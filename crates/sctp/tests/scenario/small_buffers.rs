@@ -1,0 +1,106 @@
+//! Receive buffers that hold little more than a packet, and messages that are shorter than what keeping them costs.
+
+use std::time::Duration;
+
+use sctp::config::{OVERHEAD_FREE_BYTES, RECEIVED_OVERHEAD_BYTES};
+use sctp::{AssociationConfig, PathHints, SendInfo};
+use sctp_wire::chunk::DataFlags;
+
+use lab::script::{Peer, plain};
+use lab::{A, B, Lab, Reading};
+
+const MESSAGE_BYTES: usize = 4;
+const MESSAGES: usize = 5000;
+/// What a packet of Ethernet carries of messages of 4 bytes, each behind a header of 16.
+const PACKET_MESSAGES: usize = 1472 / 20;
+const RTT: Duration = Duration::from_millis(20);
+
+fn with_buffer(bytes: usize) -> AssociationConfig {
+    AssociationConfig {
+        receive_buffer_bytes: bytes,
+        receive_buffer_tuned_bytes: 0,
+        ..AssociationConfig::default()
+    }
+}
+
+#[test]
+fn a_small_buffer_takes_a_packet_of_short_messages_in_a_round_trip() {
+    for mtu_bytes in [1472, 65_000] {
+        for buffer_bytes in [1024, 1500, 1700, 2048, 2304, 4096] {
+            let mut lab = Lab::new(buffer_bytes as u64);
+            for node in [A, B] {
+                lab.app(node).hints = PathHints { mtu_bytes, ..PathHints::default() };
+            }
+            let (a, b) = lab.establish_with(AssociationConfig::default(), with_buffer(buffer_bytes));
+            let start = lab.now();
+            lab.send_all(A, a, (0..MESSAGES).map(|_| (SendInfo::default(), vec![7; MESSAGE_BYTES].into())));
+            lab.run_until("all arrived", Duration::from_secs(600), |lab| {
+                lab.node(B).app.messages.len() == MESSAGES
+            });
+            let rounds = (lab.now() - start).as_millis() / RTT.as_millis();
+            let rounds_max = 10 + MESSAGES / PACKET_MESSAGES;
+            let (sent, received) = (lab.statistics(A, a), lab.statistics(B, b));
+            let case = format!("{buffer_bytes} bytes of buffer, packets of {mtu_bytes}");
+            assert_eq!(sent.timeouts, 0, "{case}");
+            // Where the overhead of all that fits the window is free, all that fits is kept.
+            if buffer_bytes / MESSAGE_BYTES * RECEIVED_OVERHEAD_BYTES <= OVERHEAD_FREE_BYTES {
+                assert_eq!(received.data_chunks_dropped, 0, "{case}");
+                assert!(rounds as usize <= rounds_max, "{rounds} round trips for {rounds_max}, {case}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_slow_reader_of_short_messages_costs_no_timeout() {
+    for buffer_bytes in [1024, 2304] {
+        let mut lab = Lab::new(buffer_bytes as u64);
+        let (a, b) = lab.establish_with(AssociationConfig::default(), with_buffer(buffer_bytes));
+        lab.app(B).set_reading(Reading::Every(Duration::from_micros(300)));
+        lab.send_all(A, a, (0..MESSAGES).map(|_| (SendInfo::default(), vec![7; MESSAGE_BYTES].into())));
+        lab.run_until("all arrived", Duration::from_secs(60), |lab| {
+            lab.node(B).app.messages.len() == MESSAGES
+        });
+        assert_eq!((lab.statistics(A, a).timeouts, lab.statistics(B, b).data_chunks_dropped), (0, 0));
+    }
+}
+
+const BUFFER_BYTES: usize = 10_000;
+
+/// A peer that does not care for the window: unread messages, a gap, and what lies behind it, until no more is taken.
+fn full(seed: u8, config: AssociationConfig) -> Peer {
+    let config =
+        AssociationConfig { receive_buffer_bytes: BUFFER_BYTES, receive_buffer_tuned_bytes: 0, ..config };
+    let mut peer = Peer::established_with(seed, config);
+    peer.app.set_reading(Reading::Never);
+    // Half a message of what lies behind the gap, and whole ones.
+    let middle = DataFlags { beginning: false, ending: false, ..DataFlags::WHOLE };
+    for n in 1..=14 {
+        let flags = if n == 14 { middle } else { DataFlags::WHOLE };
+        peer.sends().data_with(flags, n + 8, 0, (n + 8) as u16, &[n as u8; 1000]).go();
+    }
+    for n in 0..8 {
+        peer.sends().data_with(DataFlags::WHOLE, n, 0, n as u16, &[1; 1000]).go();
+    }
+    while peer.hears_maybe().is_some() {}
+    peer
+}
+
+#[test]
+fn what_fills_a_gap_takes_the_room_of_the_highest_behind_it() {
+    // RFC 9260 §6.2 allows to drop what gap blocks have reported.
+    let mut peer = full(1, plain());
+    peer.sends().data_with(DataFlags::WHOLE, 8, 0, 8, &[1; 1000]).go();
+    let sack = lab::packets::sack_of(&peer.hears()).expect("a SACK");
+    assert_eq!(sack.gaps, [], "nothing beyond a gap is left");
+    let first = peer.app.messages[0].info.tsn;
+    let held = sack.cum_tsn.wrapping_sub(first) + 1;
+    assert!((9..20).contains(&held), "{held} messages are in order, the highest were dropped");
+    // They come again when there is room.
+    peer.app.set_reading(Reading::AtOnce);
+    peer.app.read(&mut peer.endpoint);
+    for n in held..22 {
+        peer.sends().data_with(DataFlags::WHOLE, n, 0, n as u16, &[1; 1000]).go();
+    }
+    assert_eq!(peer.app.messages.len(), 22);
+}
