@@ -121,7 +121,7 @@ fn an_installation_below_a_prefix_finds_its_shim() {
     let command = prefix.join("bin/swiftwater");
     assert_eq!(shim_of(&command)["state"], "ok");
     // As `cargo install` leaves it.
-    let alone = prefix.join("alone");
+    let alone = prefix.join("cargo/bin");
     std::fs::create_dir_all(&alone).expect("a folder");
     std::fs::copy(&command, alone.join("swiftwater")).expect("a copy");
     let found = shim_of(&alone.join("swiftwater"));
