@@ -5,7 +5,9 @@
 //!
 //! - A prefix that asks for little draws from a part that prefixes which ask for much cannot touch.
 //! - A flood from forged addresses everywhere asks for little from each. Then an INIT that was not answered is remembered by
-//!   a hash; its repetition draws from a part of its own. A flood of addresses that are drawn at random does not repeat itself.
+//!   a hash, and is answered from a part of its own when it comes again after the time that peers wait (RFC 9260 §5.1: T1-init
+//!   starts at RTO.Initial). A flood of addresses that are drawn at random does not repeat itself, and one that sends the same
+//!   packets over and over repeats them too soon. Only a flood that keeps to the timing of peers shares this part with them.
 //!
 //! Shares are found by a keyed hash, so that nobody can aim at the share of somebody else; the hash changes every ten
 //! seconds, so that two that share one by chance do not do so for long.
@@ -22,38 +24,46 @@ use crate::time::Time;
 const SHARES: usize = 4096;
 /// How long prefixes that share one by chance do so.
 const SHARES_LIFE: Duration = Duration::from_secs(10);
-/// INITs without an answer that are remembered: sets of four, each of which forgets its oldest.
+/// INITs without an answer that are remembered: sets, each of which forgets its oldest. At 100,000 in a second one in fifteen
+/// is forgotten within the 3 s that Linux waits before it repeats an INIT.
 const REMEMBERED_SETS: usize = 1 << 16;
-const REMEMBERED_IN_SET: usize = 4;
+const REMEMBERED_IN_SET: usize = 8;
+/// A peer repeats an INIT no sooner, whatever its RTO.Initial.
+const REPETITION_GAP_MIN: Duration = Duration::from_millis(200);
+/// An INIT that comes again after this time counts as a new one.
+const REPETITION_GAP_MAX: Duration = Duration::from_secs(10);
 
 /// Answers to INIT and COOKIE ECHO.
 const HANDSHAKES: Rates = Rates {
-    quiet_share: Rate::per_second(64),
-    quiet: Rate::per_second(10_000),
-    busy_share: Rate::per_second(10_000),
-    busy: Rate::per_second(10_000),
+    quiet_share: Rate::per_second(64).for_seconds(1),
+    quiet: Rate::per_second(2_500).for_seconds(4),
+    busy_share: Rate::per_second(2_500).for_seconds(4),
+    busy: Rate::per_second(2_500).for_seconds(4),
 };
 /// Answers to all other packets.
 const OUT_OF_THE_BLUE: Rates = Rates {
-    quiet_share: Rate::per_second(64),
-    quiet: Rate::per_second(2_000),
-    busy_share: Rate::per_second(1_000),
-    busy: Rate::per_second(2_000),
+    quiet_share: Rate::per_second(64).for_seconds(1),
+    quiet: Rate::per_second(2_000).for_seconds(1),
+    busy_share: Rate::per_second(1_000).for_seconds(1),
+    busy: Rate::per_second(2_000).for_seconds(1),
 };
 /// Answers to INITs that come again.
-const REPETITIONS: Rate = Rate::per_second(5_000);
+const REPETITIONS: Rate = Rate::per_second(5_000).for_seconds(1);
 
-/// A rate at which a bucket fills. It holds what comes in within a second.
+/// A rate at which a bucket fills, and how long it takes to fill an empty one.
 #[derive(Clone, Copy, Debug)]
 struct Rate {
     token: Duration,
+    capacity: Duration,
 }
 
 impl Rate {
-    const CAPACITY: Duration = Duration::from_secs(1);
-
     const fn per_second(tokens: u32) -> Self {
-        Rate { token: Duration::from_nanos(1_000_000_000 / tokens as u64) }
+        Rate { token: Duration::from_nanos(1_000_000_000 / tokens as u64), capacity: Duration::ZERO }
+    }
+
+    const fn for_seconds(self, seconds: u64) -> Self {
+        Rate { capacity: Duration::from_secs(seconds), ..self }
     }
 }
 
@@ -65,7 +75,7 @@ struct Bucket {
 
 impl Bucket {
     fn has(&self, now: Time, rate: Rate) -> bool {
-        self.full_at.saturating_since(now) + rate.token <= Rate::CAPACITY
+        self.full_at.saturating_since(now) + rate.token <= rate.capacity
     }
 
     fn take(&mut self, now: Time, rate: Rate) {
@@ -137,28 +147,42 @@ impl Allowance {
     }
 }
 
-/// INITs of quiet prefixes that were not answered, each by a hash.
+/// An INIT that was not answered.
+#[derive(Clone, Copy, Debug, Default)]
+struct RememberedInit {
+    /// High bits of its hash; 0 for none.
+    hash: u16,
+    /// When it came last, in ticks, modulo 2^16.
+    tick: u16,
+}
+
+/// INITs of quiet prefixes that were not answered.
 #[derive(Debug, Default)]
 struct RememberedInits {
-    /// Empty until the first. The low bits of a hash name the set, the high ones are what it holds, the newest first; 0 is
-    /// nothing.
-    sets: Vec<[u16; REMEMBERED_IN_SET]>,
+    /// Empty until the first. The low bits of a hash name the set, which has its newest first.
+    sets: Vec<[RememberedInit; REMEMBERED_IN_SET]>,
 }
 
 impl RememberedInits {
-    /// Returns whether the INIT was here before, and remembers it.
-    fn meet(&mut self, hash: u64) -> bool {
+    /// 2^16 ticks are 11 minutes: whatever is older is mistaken for a repetition once in a hundred times, which does no harm.
+    const TICK: Duration = Duration::from_millis(10);
+
+    /// Remembers an INIT that came now. Returns whether it was here before, as long ago as a peer waits.
+    fn meet(&mut self, now: Time, hash: u64) -> bool {
         if self.sets.is_empty() {
-            self.sets = vec![[0; REMEMBERED_IN_SET]; REMEMBERED_SETS];
+            self.sets = vec![[RememberedInit::default(); REMEMBERED_IN_SET]; REMEMBERED_SETS];
         }
+        let tick = (u128::from(now.as_nanos()) / Self::TICK.as_nanos()) as u16;
+        let met = RememberedInit { hash: (hash >> 48) as u16 | 1, tick };
         let set = &mut self.sets[hash as usize % REMEMBERED_SETS];
-        let wanted = (hash >> 48) as u16 | 1;
-        let known = set.contains(&wanted);
-        if !known {
+        let Some(known) = set.iter().position(|known| known.hash == met.hash) else {
             set.rotate_right(1);
-            set[0] = wanted;
-        }
-        known
+            set[0] = met;
+            return false;
+        };
+        let gap = Self::TICK * u32::from(tick.wrapping_sub(set[known].tick));
+        set[known] = met;
+        (REPETITION_GAP_MIN..=REPETITION_GAP_MAX).contains(&gap)
     }
 }
 
@@ -200,7 +224,7 @@ impl AnswerBudget {
             Grant::BusyWithout => false,
             Grant::QuietWithout => {
                 let hash = self.hash_init(&source);
-                let repeated = self.remembered.meet(hash) && self.repetitions.has(now, REPETITIONS);
+                let repeated = self.remembered.meet(now, hash) && self.repetitions.has(now, REPETITIONS);
                 if repeated {
                     self.repetitions.take(now, REPETITIONS);
                 }
@@ -286,15 +310,26 @@ mod tests {
     #[test]
     fn a_flood_from_a_few_networks_leaves_the_answers_of_others() {
         let (answers, served) = flood(|random| 0x0a63_0000 | random & 0x3ff);
-        assert!(answers <= 4 * 10_000 + 2 * 64 * 4 * 4, "{answers}");
+        // What one busy prefix has in three seconds, a full bucket included, and quiet shares until their buckets are empty.
+        assert!(answers <= (4 + 3) * 2_500 + 2 * 64 * 4 * 4, "{answers}");
         assert_eq!(served, 200);
     }
 
     #[test]
     fn a_flood_from_everywhere_delays_others_by_one_repetition() {
         let (answers, served) = flood(|random| random);
-        assert!(answers <= 4 * 25_000, "{answers}");
+        // Two full buckets and three seconds of both; nothing of the flood counts as a repetition.
+        assert!(answers <= 2 * (4 + 3) * 2_500 + 200, "{answers}");
         assert!(served >= 190, "{served} of 200 within a second");
+    }
+
+    #[test]
+    fn what_repeats_itself_without_pause_is_no_peer() {
+        let mut inits = RememberedInits::default();
+        let times_ms = [0, 150, 300, 450, 1450, 1500, 12_000];
+        let met =
+            times_ms.map(|ms| inits.meet(Time::ZERO + Duration::from_millis(ms), 0xabcd_0000_0000_0001));
+        assert_eq!(met, [false, false, false, false, true, false, false]);
     }
 
     #[test]
@@ -316,7 +351,7 @@ mod tests {
     #[test]
     fn a_bucket_fills_again_with_time() {
         let mut bucket = Bucket::default();
-        let rate = Rate::per_second(10);
+        let rate = Rate::per_second(10).for_seconds(1);
         let mut drain = |now| {
             let mut taken = 0;
             while bucket.has(now, rate) {
