@@ -89,7 +89,7 @@ fn a_missing_shim_fails_with_advice() {
     assert!(!success);
     let shim = finding(&findings, "shim");
     assert!(
-        shim["state"] == "fails" && shim["advice"].as_str().expect("text").contains("install it"),
+        shim["state"] == "fails" && shim["advice"].as_str().expect("text").contains("packaging/install"),
         "{shim}"
     );
 }

@@ -32,8 +32,8 @@ Programs find it by an abstract name of AF_UNIX sockets, which belongs to the ne
 with a network of its own has a daemon of its own. A service manager may make the socket and hand it over \
 (LISTEN_FDS): swiftwater.socket starts swiftwater.service when the first program comes.
 
-SIGTERM or SIGINT ends it: what programs have closed is delivered, within ten seconds, and what they have open is aborted, so that
-no peer waits. A second signal aborts everything at once.
+SIGTERM or SIGINT ends it: what programs have closed is delivered, within ten seconds, and what they have \
+open is aborted, so that no peer waits. A second signal aborts everything at once.
 
 Examples:
   swiftwater daemon                     SCTP in UDP port 9899; other hosts must use the same port
