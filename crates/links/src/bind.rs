@@ -38,8 +38,8 @@ pub struct UdpEncapConfig {
     /// Several links may bind the port, which share what arrives (`SO_REUSEPORT`). Default false.
     pub reuse_port: bool,
     /// SCTP packets with verification tag 0 have a small receive buffer of their own, so that a flood of them does not take
-    /// that of the others, as far as the system can steer them there; not together with `reuse_port`. Those over 2 KB are
-    /// dropped. Default false.
+    /// that of the others, as far as the system can steer them there; not together with `reuse_port`. Default
+    /// false.
     pub strangers_apart: bool,
     /// Use segmentation and receive offload where the kernel has them. Default true; false helps to find out
     /// whether a fault is the offload's.

@@ -21,7 +21,7 @@ mod receive;
 mod send;
 
 pub(crate) use cutting::Cutting;
-pub(crate) use receive::About;
+pub(crate) use receive::{About, Taken};
 pub(crate) use send::{Batch, Outcome, packet_control};
 
 /// Reports of our own that wait for the next `receive`; one for each path is enough.
@@ -63,6 +63,8 @@ pub(crate) struct Socket {
     /// A send brought an error that belongs to the error queue; so there is something in it.
     pub(crate) reports_waiting: bool,
     idle_receives: u32,
+    /// Small datagrams, none of which came in a batch, since the last large one.
+    pub(crate) small_run: u32,
     /// Whether packets may be cut, in IPv4 and in IPv6.
     cutting: [Cutting; 2],
     /// The kernel's drop counter for the socket as last seen.
@@ -195,6 +197,7 @@ impl Socket {
             for_strangers: false,
             reports_waiting: false,
             idle_receives: 0,
+            small_run: 0,
             cutting: [Cutting::Never; 2],
             overflows: 0,
         }

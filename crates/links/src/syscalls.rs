@@ -149,68 +149,115 @@ pub(crate) fn send_to_many(fd: BorrowedFd<'_>, leaving: &[Leaving<'_>]) -> Resul
 /// One datagram of several that `recvmmsg` brought.
 pub(crate) struct Arrived {
     pub(crate) from: RawAddress,
-    /// The datagram, or its beginning if it is longer than a slot.
-    pub(crate) block: BytesMut,
-    /// Its length; what is beyond the block lies in the spill of its number.
+    /// Its length.
     pub(crate) bytes: usize,
     pub(crate) control: [u8; ARRIVED_CONTROL_BYTES],
     pub(crate) control_bytes: usize,
     pub(crate) truncated: bool,
 }
 
-/// `recvmmsg`: datagrams into slots of `slot_bytes` at the end of `block`, which is empty and has room for as many as
-/// many as are asked for. What is longer than its slot goes on in its spill, part n of `spill`, or is cut where `spill` is
-/// empty. Appends to `arrived`.
-pub(crate) fn receive_messages(
+/// `recvmmsg`: datagrams into slots of `slot_bytes` at the end of `block`, which is empty and has room for `SLOTS_MAX` of
+/// them. What is longer than its slot goes on in its spill, part n of `spill`. Appends to `arrived` each datagram with the
+/// part of it that is in its slot.
+pub(crate) fn receive_into_slots(
     fd: BorrowedFd<'_>,
     block: &mut BytesMut,
     slot_bytes: usize,
     spill: &mut [u8],
-    arrived: &mut Vec<Arrived>,
+    arrived: &mut Vec<(BytesMut, Arrived)>,
 ) -> Result<(), Errno> {
-    let spill_bytes = spill.len() / SLOTS_MAX;
     assert!(block.is_empty() && block.capacity() >= slot_bytes * SLOTS_MAX, "no room for a batch");
-    let mut names = [RawAddress::empty(); SLOTS_MAX];
-    let mut controls = [[0; ARRIVED_CONTROL_BYTES]; SLOTS_MAX];
-    let mut vectors = [[libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; 2]; SLOTS_MAX];
-    let mut headers = [empty_header_of_many(); SLOTS_MAX];
+    let mut vectors = [[empty_vector(); 2]; SLOTS_MAX];
     let slots = block.spare_capacity_mut().chunks_exact_mut(slot_bytes);
-    let mut spills = spill.chunks_exact_mut(spill_bytes.max(1));
-    let memory =
-        slots.map(|slot| (slot, spills.next().unwrap_or_default())).zip(names.iter_mut().zip(&mut controls));
-    for ((header, vectors), ((slot, spill), (name, control))) in
-        headers.iter_mut().zip(&mut vectors).zip(memory)
-    {
+    let spills = spill.chunks_exact_mut(spill.len() / SLOTS_MAX);
+    for (vectors, (slot, spill)) in vectors.iter_mut().zip(slots.zip(spills)) {
         vectors[0] = libc::iovec { iov_base: slot.as_mut_ptr().cast(), iov_len: slot.len() };
         vectors[1] = libc::iovec { iov_base: spill.as_mut_ptr().cast(), iov_len: spill.len() };
+    }
+    // SAFETY: the vectors are disjoint parts of `block` and `spill`, which are borrowed mutably for the call.
+    unsafe {
+        receive_messages(fd, &mut vectors, |bytes, datagram| {
+            let rest = block.split_off(slot_bytes);
+            let mut slot = std::mem::replace(block, rest);
+            // SAFETY: the first bytes of a datagram fill its slot, up to the length of the slot.
+            slot.set_len(bytes.min(slot_bytes));
+            arrived.push((slot, datagram));
+        })
+    }
+}
+
+/// `recvmmsg`: a datagram into each of `rooms`, at most `SLOTS_MAX` of them, which are empty. Appends to `arrived` what
+/// came with datagram n, which is in room n.
+pub(crate) fn receive_into_rooms(
+    fd: BorrowedFd<'_>,
+    rooms: &mut [BytesMut],
+    arrived: &mut Vec<Arrived>,
+) -> Result<(), Errno> {
+    let count = rooms.len().min(SLOTS_MAX);
+    let mut vectors = [[empty_vector(); 1]; SLOTS_MAX];
+    for (vectors, room) in vectors.iter_mut().zip(rooms.iter_mut()) {
+        assert!(room.is_empty(), "a room is taken");
+        let spare = room.spare_capacity_mut();
+        vectors[0] = libc::iovec { iov_base: spare.as_mut_ptr().cast(), iov_len: spare.len() };
+    }
+    let mut rooms = rooms.iter_mut();
+    // SAFETY: each vector is the memory of another of `rooms`, which are borrowed mutably for the call.
+    unsafe {
+        receive_messages(fd, &mut vectors[..count], |bytes, datagram| {
+            if let Some(room) = rooms.next() {
+                // SAFETY: without MSG_TRUNC among the flags, the kernel returns the bytes that it has written.
+                room.set_len(bytes);
+            }
+            arrived.push(datagram);
+        })
+    }
+}
+
+/// `recvmmsg`: datagram n into the memory that `vectors[n]` names. Hands each to `take`, with its length.
+///
+/// # Safety
+///
+/// The vectors must name memory that may be written and that nothing else refers to during the call. They are at most
+/// `SLOTS_MAX`.
+unsafe fn receive_messages<const PARTS: usize>(
+    fd: BorrowedFd<'_>,
+    vectors: &mut [[libc::iovec; PARTS]],
+    mut take: impl FnMut(usize, Arrived),
+) -> Result<(), Errno> {
+    let mut names = [RawAddress::empty(); SLOTS_MAX];
+    let mut controls = [[0; ARRIVED_CONTROL_BYTES]; SLOTS_MAX];
+    let mut headers = [empty_header_of_many(); SLOTS_MAX];
+    let slots = vectors.len().min(SLOTS_MAX);
+    for ((header, vectors), (name, control)) in
+        headers.iter_mut().zip(vectors).zip(names.iter_mut().zip(&mut controls))
+    {
         let header = &mut header.msg_hdr;
         header.msg_name = name.as_mut_ptr().cast();
         header.msg_namelen = RawAddress::CAPACITY as libc::socklen_t;
         header.msg_iov = vectors.as_mut_ptr();
-        header.msg_iovlen = vectors.len() as _;
+        header.msg_iovlen = PARTS as _;
         header.msg_control = control.as_mut_ptr().cast();
         header.msg_controllen = control.len() as _;
     }
     let (flags, timeout) = (libc::MSG_DONTWAIT as _, std::ptr::null_mut());
-    // SAFETY: every pointer in the headers is to memory borrowed mutably for the call with the length beside it: the
-    // slots and spills are disjoint parts of their buffers, and there are as many slots as headers.
-    let count =
-        unsafe { libc::recvmmsg(fd.as_raw_fd(), headers.as_mut_ptr(), SLOTS_MAX as _, flags, timeout) };
+    // SAFETY: the pointers in the first `slots` headers are to memory borrowed mutably for the call with the length beside
+    // it; for what the vectors name, the caller vouches.
+    let count = unsafe { libc::recvmmsg(fd.as_raw_fd(), headers.as_mut_ptr(), slots as _, flags, timeout) };
     let count = Errno::result(count)? as usize;
     for ((header, mut from), control) in headers.into_iter().zip(names).zip(controls).take(count) {
-        let rest = block.split_off(slot_bytes);
-        let mut slot = std::mem::replace(block, rest);
         let bytes = header.msg_len as usize;
-        // SAFETY: recvmmsg has written `msg_len` bytes, of which the first fill the slot up to its length.
-        unsafe { slot.set_len(bytes.min(slot_bytes)) };
         let header = header.msg_hdr;
         from.len = (header.msg_namelen as usize).min(RawAddress::CAPACITY);
         #[allow(clippy::unnecessary_cast, reason = "the field has 32 bits in other C libraries")]
         let control_bytes = (header.msg_controllen as usize).min(control.len());
         let truncated = header.msg_flags & libc::MSG_TRUNC != 0;
-        arrived.push(Arrived { from, block: slot, bytes, control, control_bytes, truncated });
+        take(bytes, Arrived { from, bytes, control, control_bytes, truncated });
     }
     Ok(())
+}
+
+fn empty_vector() -> libc::iovec {
+    libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }
 }
 
 /// `SO_ATTACH_FILTER`: from now on the socket takes only what the classic BPF program accepts.

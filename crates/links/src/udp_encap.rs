@@ -19,7 +19,8 @@ const UDP_HEADER_BYTES: usize = 8;
 const BATCH_BYTES_MAX: usize = 65_300;
 /// A link over UDP sockets, one for each local address.
 ///
-/// A batch allocates nothing in either direction, and a bounded number of receive blocks is kept.
+/// A batch allocates nothing in either direction, but for one that is received among many small datagrams, and a bounded
+/// number of receive blocks is kept.
 pub struct UdpEncap {
     sockets: Sockets,
     limits: BatchLimits,
@@ -27,7 +28,7 @@ pub struct UdpEncap {
     refused_batches: u32,
     /// One datagram, or a batch of more slices than a system call takes, put together.
     scratch: Vec<u8>,
-    strangers: receive::Strangers,
+    singles: receive::Singles,
 }
 
 impl UdpEncap {
@@ -55,7 +56,7 @@ impl UdpEncap {
             limits: BatchLimits { segments_max, bytes_max: BATCH_BYTES_MAX },
             refused_batches: 0,
             scratch: Vec::with_capacity(RECEIVE_BYTES),
-            strangers: receive::Strangers::default(),
+            singles: receive::Singles::new(),
         })
     }
 }
@@ -74,11 +75,14 @@ impl Link for UdpEncap {
     }
 
     fn receive(&mut self, sink: &mut dyn Sink) -> io::Result<bool> {
-        let strangers = &mut self.strangers;
-        self.sockets.receive(sink, &mut |sockets, index, sink| match sockets.list[index].for_strangers {
-            true => strangers.receive_many(sockets, index, sink),
-            false => receive::receive_batch(sockets, index, sink),
-        })
+        let singles = &mut self.singles;
+        self.sockets.receive(
+            sink,
+            &mut |sockets, index, sink| match receive::takes_many(&sockets.list[index]) {
+                true => singles.receive_many(sockets, index, sink),
+                false => receive::receive_batch(sockets, index, sink),
+            },
+        )
     }
 
     fn transmit(&mut self, transmit: &Transmit<'_>) -> io::Result<()> {

@@ -10,8 +10,8 @@ use crate::LinkStats;
 use crate::blocks::RECEIVE_BYTES;
 use crate::link::{Datagrams, ECN, Sink};
 use crate::socket_address::RawAddress;
-use crate::sockets::{About, Socket, Sockets};
-use crate::syscalls::{Arrived, SLOTS_MAX, receive_message, receive_messages};
+use crate::sockets::{About, Socket, Sockets, Taken};
+use crate::syscalls::{Arrived, SLOTS_MAX, receive_into_slots, receive_message};
 
 /// Room for a packet as Ethernet carries it, with the longest IP header.
 const SLOT_BYTES: usize = RECEIVE_BYTES / SLOTS_MAX;
@@ -25,7 +25,7 @@ const IPV4_HEADER_BYTES: usize = 20;
 /// Slots of 2 KB hold what networks carry. A larger packet does not fit one and is put together from its slot and a
 /// spill, which copies it; where such packets come, as on loopback, they are received one by one and in place.
 pub(super) struct Receiver {
-    arrived: Vec<Arrived>,
+    arrived: Vec<(BytesMut, Arrived)>,
     /// Memory that only a large packet among small ones ever touches.
     spill: Vec<u8>,
     /// Small packets to come until several are received in one call again; 0 while they are.
@@ -41,37 +41,37 @@ impl Receiver {
         }
     }
 
-    /// One system call. Returns the bytes that it brought.
+    /// One system call.
     pub(super) fn receive_batch(
         &mut self,
         sockets: &mut Sockets,
         index: usize,
         sink: &mut dyn Sink,
-    ) -> Result<usize, Errno> {
+    ) -> Result<Taken, Errno> {
         if self.large > 0 {
             return self.receive_large(sockets, index, sink);
         }
         let Sockets { list, blocks, stats, .. } = sockets;
         let socket = &mut list[index];
         let fd = socket.inner.fd.as_fd();
-        receive_messages(fd, blocks.room(), SLOT_BYTES, &mut self.spill, &mut self.arrived)?;
+        receive_into_slots(fd, blocks.room(), SLOT_BYTES, &mut self.spill, &mut self.arrived)?;
         stats.batches_received += 1;
-        let mut bytes = 0;
-        for (arrived, spill) in
+        let (mut bytes, drained) = (0, self.arrived.len() < SLOTS_MAX);
+        for ((block, arrived), spill) in
             self.arrived.drain(..).zip(self.spill.chunks_exact(RECEIVE_BYTES - SLOT_BYTES))
         {
             bytes += arrived.bytes;
             let about = About::read(&arrived.control[..arrived.control_bytes]);
-            let whole = if arrived.bytes > arrived.block.len() && !arrived.truncated {
+            let whole = if arrived.bytes > block.len() && !arrived.truncated {
                 self.large = SMALL_RUN;
-                join(&arrived.block, spill, arrived.bytes)
+                join(&block, spill, arrived.bytes)
             } else {
-                arrived.block.freeze()
+                block.freeze()
             };
             let packet = Packet { from: arrived.from, whole, truncated: arrived.truncated };
             packet.hand_on(socket, &about, stats, sink);
         }
-        Ok(bytes)
+        Ok(Taken { reads: 1, bytes, drained })
     }
 
     /// One system call, one packet of any size.
@@ -80,7 +80,7 @@ impl Receiver {
         sockets: &mut Sockets,
         index: usize,
         sink: &mut dyn Sink,
-    ) -> Result<usize, Errno> {
+    ) -> Result<Taken, Errno> {
         let Sockets { list, blocks, control, stats, .. } = sockets;
         let socket = &mut list[index];
         let mut from = RawAddress::empty();
@@ -91,7 +91,7 @@ impl Receiver {
         let about = About::read(&control[..received.control_bytes]);
         Packet { from, whole: blocks.take(), truncated: received.truncated }
             .hand_on(socket, &about, stats, sink);
-        Ok(received.bytes)
+        Ok(Taken { reads: 1, bytes: received.bytes, drained: false })
     }
 }
 

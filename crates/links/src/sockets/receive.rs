@@ -15,11 +15,11 @@ use crate::link::{ECN, Sink, Unreachable, UnreachableReason};
 use crate::socket_address::RawAddress;
 use crate::syscalls::receive_message;
 
-/// What one `receive` takes from one socket before it lets the caller work.
-const RECEIVE_CALLS_MAX: usize = 64;
+/// What one `receive` takes from one socket before it lets the caller work: datagrams or batches, and bytes.
+const RECEIVE_READS_MAX: usize = 64;
 const RECEIVE_BYTES_MAX: usize = 1 << 20;
-/// What one `receive` takes from a socket for strangers: a call brings many packets.
-const STRANGER_CALLS_MAX: usize = 1;
+/// What one `receive` takes from a socket for strangers: two system calls, which bring many packets each.
+const STRANGER_READS_MAX: usize = 32;
 /// A receive of so many looks at the sockets for strangers, so that the others pay next to nothing for them. Who polls finds
 /// them ready until then.
 const STRANGERS_STRIDE: u32 = 4;
@@ -29,8 +29,18 @@ const REPORTS_MAX: usize = 64;
 /// it: should a report ever slip through, `poll` would otherwise return at once for ever.
 const IDLE_RECEIVES_MAX: u32 = 16;
 
-/// One system call on the socket of that number, which hands what it brought to the sink and returns its bytes.
-type Take<'a> = dyn FnMut(&mut Sockets, usize, &mut dyn Sink) -> Result<usize, Errno> + 'a;
+/// One system call on the socket of that number, which hands what it brought to the sink.
+type Take<'a> = dyn FnMut(&mut Sockets, usize, &mut dyn Sink) -> Result<Taken, Errno> + 'a;
+
+/// What a system call brought.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taken {
+    /// Datagrams, each for itself, or batches.
+    pub(crate) reads: usize,
+    pub(crate) bytes: usize,
+    /// The kernel had no more.
+    pub(crate) drained: bool,
+}
 
 impl Sockets {
     /// Takes what the sockets have, up to the limits; true when there may be more.
@@ -51,33 +61,40 @@ impl Sockets {
     }
 
     fn receive_from(&mut self, index: usize, sink: &mut dyn Sink, take: &mut Take<'_>) -> io::Result<bool> {
-        let mut received_bytes = 0;
-        let calls_max = if self.list[index].for_strangers { STRANGER_CALLS_MAX } else { RECEIVE_CALLS_MAX };
-        for call in 0..calls_max {
+        let (mut reads, mut bytes) = (0, 0);
+        let reads_max = if self.list[index].for_strangers { STRANGER_READS_MAX } else { RECEIVE_READS_MAX };
+        while reads < reads_max && bytes < RECEIVE_BYTES_MAX {
             if self.list[index].reports_waiting {
                 self.drain_reports(index, sink);
             }
             match take(self, index, sink) {
-                Ok(bytes) => received_bytes += bytes,
+                Ok(taken) => {
+                    reads += taken.reads;
+                    bytes += taken.bytes;
+                    if taken.drained {
+                        self.after_last(index, reads, sink);
+                        return Ok(false);
+                    }
+                }
                 Err(Errno::EAGAIN) => {
-                    self.after_last(index, call, sink);
+                    self.after_last(index, reads, sink);
                     return Ok(false);
                 }
                 // An ICMP error announces itself once like this; the datagrams behind it are still there.
-                Err(errno) if is_icmp_error(errno) => self.list[index].reports_waiting = true,
+                Err(errno) if is_icmp_error(errno) => {
+                    reads += 1;
+                    self.list[index].reports_waiting = true;
+                }
                 Err(errno) => return Err(errno.into()),
-            }
-            if received_bytes >= RECEIVE_BYTES_MAX {
-                break;
             }
         }
         self.list[index].idle_receives = 0;
         Ok(true)
     }
 
-    fn after_last(&mut self, index: usize, calls_before: usize, sink: &mut dyn Sink) {
+    fn after_last(&mut self, index: usize, reads_before: usize, sink: &mut dyn Sink) {
         let socket = &mut self.list[index];
-        if calls_before > 0 {
+        if reads_before > 0 {
             socket.idle_receives = 0;
             return;
         }

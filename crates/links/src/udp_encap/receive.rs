@@ -2,25 +2,40 @@
 
 use std::os::fd::AsFd;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use nix::errno::Errno;
 
 use crate::LinkStats;
 use crate::blocks::RECEIVE_BYTES;
 use crate::link::{Datagrams, Sink};
 use crate::socket_address::RawAddress;
-use crate::sockets::{About, Socket, Sockets};
-use crate::syscalls::{Arrived, SLOTS_MAX, receive_message, receive_messages};
+use crate::sockets::{About, Socket, Sockets, Taken};
+use crate::syscalls::{Arrived, receive_into_rooms, receive_message};
 
-/// Room for a packet of a stranger: none that starts an association is as long.
-const SLOT_BYTES: usize = RECEIVE_BYTES / SLOTS_MAX;
+/// Datagrams that one call brings at most.
+const ROOMS: usize = 16;
+/// A datagram of at most so many bytes is small.
+const SMALL_BYTES_MAX: usize = 2048;
+/// So many small datagrams in a row, and the next call takes many.
+const SMALL_RUN: u32 = 2;
+/// Longest datagram that is copied out of its room: a longer one holds no more than twice its size.
+const COPIED_BYTES_MAX: usize = RECEIVE_BYTES / 2;
 
-/// One system call: a batch, or a single datagram. Returns its bytes.
+fn new_room() -> BytesMut {
+    BytesMut::with_capacity(RECEIVE_BYTES)
+}
+
+/// Returns whether a call for many datagrams is worth its price, or one for a batch.
+pub(super) fn takes_many(socket: &Socket) -> bool {
+    socket.for_strangers || socket.small_run >= SMALL_RUN
+}
+
+/// One system call: a batch, or a single datagram.
 pub(super) fn receive_batch(
     sockets: &mut Sockets,
     index: usize,
     sink: &mut dyn Sink,
-) -> Result<usize, Errno> {
+) -> Result<Taken, Errno> {
     let Sockets { list, blocks, control, stats, .. } = sockets;
     let socket = &mut list[index];
     let mut from = RawAddress::empty();
@@ -28,14 +43,16 @@ pub(super) fn receive_batch(
     let received = receive_message(socket.inner.fd.as_fd(), &mut from, room, RECEIVE_BYTES, control, 0)?;
     let about = About::read(&control[..received.control_bytes]);
     socket.count_overflows(&about, stats);
+    stats.batches_received += 1;
     let arrival = Arrival { from, bytes: received.bytes, truncated: received.truncated, about };
+    socket.small_run = if arrival.is_small() { socket.small_run.saturating_add(1) } else { 0 };
     if arrival.is_whole() {
         arrival.hand_on(socket, blocks.take(), stats, sink);
     } else {
         stats.receive_discarded += 1;
         blocks.discard();
     }
-    Ok(received.bytes)
+    Ok(Taken { reads: 1, bytes: received.bytes, drained: false })
 }
 
 /// A batch, or a single datagram, without its bytes.
@@ -51,13 +68,16 @@ impl Arrival {
         self.bytes > 0 && !self.truncated
     }
 
+    fn is_small(&self) -> bool {
+        self.bytes <= SMALL_BYTES_MAX && self.about.segment_bytes.is_none_or(|bytes| bytes >= self.bytes)
+    }
+
     fn hand_on(self, socket: &Socket, payload: Bytes, stats: &mut LinkStats, sink: &mut dyn Sink) {
         let Some(remote) = self.from.decode() else {
             stats.receive_discarded += 1;
             return;
         };
         let segment_bytes = self.about.segment_bytes.filter(|bytes| *bytes > 0).unwrap_or(self.bytes);
-        stats.batches_received += 1;
         stats.datagrams_received += self.bytes.div_ceil(segment_bytes) as u64;
         stats.bytes_received += self.bytes as u64;
         sink.datagrams(Datagrams {
@@ -70,36 +90,54 @@ impl Arrival {
     }
 }
 
-/// Receives from sockets for strangers: many small datagrams a call.
-#[derive(Default)]
-pub(super) struct Strangers {
+/// Receives many small datagrams a call, each into a room of its own.
+pub(super) struct Singles {
+    rooms: Vec<BytesMut>,
     arrived: Vec<Arrived>,
 }
 
-impl Strangers {
-    /// One system call. Returns the bytes that it brought.
+impl Singles {
+    pub(super) fn new() -> Self {
+        Singles { rooms: Vec::with_capacity(ROOMS), arrived: Vec::with_capacity(ROOMS) }
+    }
+
+    /// One system call. Small datagrams are copied out, so that their rooms are used again; a batch takes its room along.
     pub(super) fn receive_many(
         &mut self,
         sockets: &mut Sockets,
         index: usize,
         sink: &mut dyn Sink,
-    ) -> Result<usize, Errno> {
+    ) -> Result<Taken, Errno> {
         let Sockets { list, blocks, stats, .. } = sockets;
         let socket = &mut list[index];
-        receive_messages(socket.inner.fd.as_fd(), blocks.room(), SLOT_BYTES, &mut [], &mut self.arrived)?;
-        let mut bytes = 0;
-        for arrived in self.arrived.drain(..) {
+        self.rooms.resize_with(ROOMS, new_room);
+        receive_into_rooms(socket.inner.fd.as_fd(), &mut self.rooms, &mut self.arrived)?;
+        stats.batches_received += 1;
+        let (reads, mut bytes, mut large) = (self.arrived.len(), 0, 0);
+        for (arrived, room) in self.arrived.drain(..).zip(&mut self.rooms) {
             bytes += arrived.bytes;
             let about = About::read(&arrived.control[..arrived.control_bytes]);
             socket.count_overflows(&about, stats);
-            let Arrived { from, bytes, truncated, block, .. } = arrived;
+            let Arrived { from, bytes, truncated, .. } = arrived;
             let arrival = Arrival { from, bytes, truncated, about };
-            if arrival.is_whole() {
-                arrival.hand_on(socket, block.freeze(), stats, sink);
-            } else {
+            large += usize::from(!arrival.is_small());
+            if !arrival.is_whole() {
                 stats.receive_discarded += 1;
+                room.clear();
+                continue;
             }
+            let payload = if bytes > COPIED_BYTES_MAX {
+                std::mem::replace(room, new_room()).freeze()
+            } else {
+                blocks.room().extend_from_slice(room);
+                room.clear();
+                blocks.take()
+            };
+            arrival.hand_on(socket, payload, stats, sink);
         }
-        Ok(bytes)
+        if 2 * large > reads {
+            socket.small_run = 0;
+        }
+        Ok(Taken { reads, bytes, drained: reads < ROOMS })
     }
 }

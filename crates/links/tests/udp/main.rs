@@ -8,5 +8,6 @@ mod loopback;
 mod offload;
 #[path = "../common/mod.rs"]
 mod shared;
+mod small_datagrams;
 mod strangers;
 mod unreachable;

@@ -75,6 +75,17 @@ fn a_receive_takes_a_bounded_number_of_strangers() {
 }
 
 #[test]
+fn a_long_packet_of_a_stranger_arrives_whole() {
+    let mut link = apart("127.0.0.1");
+    let from = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let long = [packet(0), vec![7; 40_000]].concat();
+    from.send_to(&long, link.local_addresses()[0]).unwrap();
+    let mut kept = Kept::default();
+    receive_until(&mut link, &mut kept, |kept| !kept.datagrams.is_empty());
+    assert!(kept.singles() == [long]);
+}
+
+#[test]
 fn no_other_program_gets_the_port() {
     for ip in ["127.0.0.1", "::1"] {
         let link = apart(ip);
