@@ -84,6 +84,8 @@ pub(crate) fn causes(chunk: &Raw) -> Vec<(u16, Vec<u8>)> {
     parameters(&chunk.value)
 }
 
+/// The parameter that lengthens our INITs, so that the answer may list all addresses (RFC 4820 §3).
+pub(crate) const PADDING: u16 = 0x8005;
 /// Bytes of an INIT or INIT ACK before its parameters, without the chunk header.
 pub(crate) const INIT_FIXED_BYTES: usize = 16;
 
