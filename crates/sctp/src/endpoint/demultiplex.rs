@@ -47,6 +47,13 @@ impl Route {
     }
 }
 
+impl PeerKey {
+    /// The key of the peer that a packet says to be from.
+    fn of(header: &Header, route: &Route) -> Self {
+        PeerKey { remote: route.remote, local_port: header.destination_port, peer_port: header.source_port }
+    }
+}
+
 impl Endpoint {
     /// Takes one datagram: an SCTP packet from `remote` (the port is the UDP encapsulation port) to our
     /// address `local`. Whatever is wrong with it is counted and dropped, or answered as RFC 9260 says.
@@ -95,18 +102,24 @@ impl Endpoint {
             self.statistics.malformed += 1;
             return None;
         };
-        if self.config.checksum == Checksum::Crc32c && !packet.checksum_ok() {
-            self.statistics.checksum_errors += 1;
+        let header = packet.header();
+        let first = packet.chunks().next();
+        if let Some(Ok(first)) = &first
+            && self.is_out_of_the_blue(&header, first, &route)
+        {
+            self.answer_out_of_the_blue(now, route, &packet);
             return None;
         }
-        let header = packet.header();
+        if !self.is_intact(&packet) {
+            return None;
+        }
         // RFC 9260 §3.1: nobody has port 0.
         if header.source_port == 0 || header.destination_port == 0 {
             self.statistics.malformed += 1;
             return None;
         }
         // The first chunk decides about handshake packets (RFC 9260 §8.5.1).
-        let Some(Ok(first)) = packet.chunks().next() else {
+        let Some(Ok(first)) = first else {
             self.statistics.malformed += 1;
             return None;
         };
@@ -148,14 +161,37 @@ impl Endpoint {
         None
     }
 
+    /// Returns whether a packet has the checksum that it should have, and counts where not (RFC 9260 §6.8).
+    fn is_intact(&mut self, packet: &Packet<'_>) -> bool {
+        let intact = self.config.checksum != Checksum::Crc32c || packet.checksum_ok();
+        self.statistics.checksum_errors += u64::from(!intact);
+        intact
+    }
+
+    /// Returns whether a packet can be nothing but out of the blue: nobody has its tag, its sender is no peer, and it begins
+    /// no association. This costs less than the checksum of a long packet, which is looked at only if there is an answer.
+    fn is_out_of_the_blue(&self, header: &Header, first: &RawChunk<'_>, route: &Route) -> bool {
+        let tag = header.verification_tag.0;
+        if tag == 0 || matches!(first.kind, Init::KIND | CookieEcho::KIND) || self.id_of(tag).is_some() {
+            return false;
+        }
+        self.owner(&PeerKey::of(header, route), route.local).is_none()
+    }
+
+    /// The association that has this tag.
+    #[inline]
+    fn id_of(&self, tag: u32) -> Option<AssociationId> {
+        match self.last {
+            Some((last, id)) if last == tag => Some(id),
+            _ => self.by_tag.get(&tag).copied(),
+        }
+    }
+
     /// The association that a packet with our tag belongs to.
     #[inline]
     fn find(&mut self, header: &Header, route: &Route) -> Option<AssociationId> {
         let tag = header.verification_tag.0;
-        let id = match self.last {
-            Some((last, id)) if last == tag => id,
-            _ => *self.by_tag.get(&tag)?,
-        };
+        let id = self.id_of(tag)?;
         let association = self.associations.get(id.index())?;
         let identity = association.identity();
         if identity.local_port != header.destination_port
@@ -201,12 +237,7 @@ impl Endpoint {
         host: &mut H,
     ) {
         let header = packet.header();
-        let key = PeerKey {
-            remote: route.remote,
-            local_port: header.destination_port,
-            peer_port: header.source_port,
-        };
-        if let Some(id) = self.owner(&key, route.local)
+        if let Some(id) = self.owner(&PeerKey::of(&header, &route), route.local)
             && let Some(association) = self.associations.get(id.index())
         {
             let tag = header.verification_tag.0;
@@ -230,7 +261,7 @@ impl Endpoint {
         self.answer_out_of_the_blue(now, route, packet);
     }
 
-    /// RFC 9260 §8.4. An INIT and a COOKIE ECHO never come here.
+    /// RFC 9260 §8.4. An INIT and a COOKIE ECHO never come here. The checksum is looked at before an answer, and only then.
     fn answer_out_of_the_blue(&mut self, now: Time, route: Route, packet: &Packet<'_>) {
         self.statistics.out_of_the_blue += 1;
         let header = packet.header();
@@ -239,7 +270,7 @@ impl Endpoint {
             return;
         }
         if has(ShutdownAck::KIND) {
-            if !self.may_answer_out_of_the_blue(now, route) {
+            if !self.may_answer_out_of_the_blue(now, route) || !self.is_intact(packet) {
                 return;
             }
             return self.reply(route, &header, header.verification_tag, |out| {
@@ -253,6 +284,7 @@ impl Endpoint {
         }
         if self.may_be_another_s(header.destination_port, route.local)
             || !self.may_answer_out_of_the_blue(now, route)
+            || !self.is_intact(packet)
         {
             return;
         }

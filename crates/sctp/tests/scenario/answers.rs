@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sctp::{AssociationConfig, BatchLimits, Endpoint, EndpointConfig};
-use sctp_wire::chunk::{Chunk, CookieEcho, DataFlags, Init, InitAck, ShutdownAck};
+use sctp_wire::cause::Causes;
+use sctp_wire::chunk::{Abort, Chunk, CookieEcho, DataFlags, Init, InitAck, ShutdownAck};
 use sctp_wire::packet::HEADER_BYTES;
 use sctp_wire::parameter::{Ipv4, Parameter, Parameters, Unknown};
 
@@ -165,6 +166,60 @@ fn a_flood_out_of_the_blue_leaves_the_abort_for_who_connects_to_nobody() {
     let nobody_listens = init_with(&peer, ENDPOINT_PORT + 1, &[]);
     peer.sends_raw(peer.address, &nobody_listens);
     peer.expects("ABORT");
+}
+
+#[test]
+fn a_flood_of_one_stale_cookie_is_answered_within_the_budget() {
+    let life = Duration::from_millis(100);
+    let mut peer = Peer::new(1, AssociationConfig { cookie_life: life, ..AssociationConfig::default() });
+    let init = init_with(&peer, ENDPOINT_PORT, &[]);
+    peer.sends_raw(peer.address, &init);
+    let cookie = peer.takes_init_ack();
+    let echo =
+        build(PEER_PORT, ENDPOINT_PORT, peer.endpoint_tag, |out| CookieEcho { cookie: &cookie }.write(out));
+    peer.waits(life * 2);
+    let mut answers = 0;
+    for _ in 0..20_000 {
+        peer.sends_raw(peer.address, &echo);
+        answers += u32::from(peer.hears_maybe().is_some());
+    }
+    assert!((1..=10_100).contains(&answers), "{answers}");
+    assert_eq!(peer.endpoint.endpoint_statistics().answers_withheld, u64::from(20_000 - answers));
+}
+
+#[test]
+fn the_checksum_of_a_stray_packet_is_looked_at_only_before_an_answer() {
+    let mut peer = Peer::new(1, AssociationConfig::default());
+    let from = peer.address;
+    let broken = |write: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = build(PEER_PORT, ENDPOINT_PORT, 99, write).to_vec();
+        bytes[8] ^= 1;
+        Bytes::from(bytes)
+    };
+    let data = broken(&|out| write_data(DataFlags::WHOLE, 1, 0, 0, b"?", out));
+    for packet in [&data, &broken(&|out| ShutdownAck.write(out))] {
+        peer.sends_raw(from, packet);
+        peer.expects_nothing();
+    }
+    assert_eq!(peer.endpoint.endpoint_statistics().checksum_errors, 2);
+    // An ABORT is never answered.
+    peer.sends_raw(
+        from,
+        &broken(&|out| Abort { reflected_tag: false, causes: Causes::default() }.write(out)),
+    );
+    peer.expects_nothing();
+    assert_eq!(peer.endpoint.endpoint_statistics().checksum_errors, 2);
+    // Nothing is answered when the budget is used up.
+    while peer.endpoint.endpoint_statistics().answers_withheld == 0 {
+        peer.sends_raw(from, &data);
+        peer.expects_nothing();
+    }
+    let before = peer.endpoint.endpoint_statistics();
+    peer.sends_raw(from, &data);
+    let after = peer.endpoint.endpoint_statistics();
+    assert_eq!(after.checksum_errors, before.checksum_errors);
+    assert_eq!(after.out_of_the_blue, before.out_of_the_blue + 1);
+    assert_eq!(after.answers_withheld, before.answers_withheld + 1);
 }
 
 #[test]
