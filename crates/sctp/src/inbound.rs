@@ -210,7 +210,7 @@ impl Inbound {
         // The window was advertised without the overhead of messages, so a peer that fills it can
         // bring more than fits; what is beyond twice the buffer comes again later (RFC 9260 §6.2). What fills
         // a gap comes first: higher TSNs make room for it.
-        if self.taken_bytes() > 2 * self.buffer.bytes() && !(in_order && self.renege()) {
+        if self.taken_bytes() >= 2 * self.buffer.bytes() && !(in_order && self.renege()) {
             statistics.data_chunks_dropped += 1;
             self.ack_now = true;
             return Ok(Outcome::Dropped);
@@ -444,7 +444,7 @@ impl Inbound {
         // wait from wrapping.
         let reportable = tsn - self.cumulative <= u64::from(u16::MAX);
         // Room is left for what closes the gap.
-        let full = self.taken_bytes() > self.buffer.bytes() / 2 * 3;
+        let full = self.taken_bytes() >= self.buffer.bytes() / 2 * 3;
         if !reportable || self.beyond.range_count() >= GAP_RANGES_MAX || full {
             statistics.data_chunks_dropped += 1;
             return false;

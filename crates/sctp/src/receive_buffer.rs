@@ -62,8 +62,9 @@ pub(crate) struct ReceiveBuffer {
 }
 
 impl ReceiveBuffer {
+    /// Makes a buffer of so many bytes, but at least one: an empty buffer always takes a chunk.
     pub(crate) fn new(bytes: usize, max_bytes: usize) -> Self {
-        ReceiveBuffer { bytes, max_bytes, round_since: Time::ZERO, taken_bytes: 0 }
+        ReceiveBuffer { bytes: bytes.max(1), max_bytes, round_since: Time::ZERO, taken_bytes: 0 }
     }
 
     /// Sets its size. What the peer was told that there is room for stays: it never shrinks.

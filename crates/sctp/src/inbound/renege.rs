@@ -34,7 +34,7 @@ impl Inbound {
                 self.forget(start..start + message.chunks as u64, message.bytes);
             }
         }
-        self.taken_bytes() <= 2 * self.buffer.bytes()
+        self.taken_bytes() < 2 * self.buffer.bytes()
     }
 
     /// What had these TSNs is as if it had not arrived.
