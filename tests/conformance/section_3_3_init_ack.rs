@@ -65,7 +65,7 @@ fn an_init_ack_has_its_addresses_and_a_cookie(stage: &Stage) {
     sends_init(&mut peer, &[]);
     let init_ack = only_chunk(&peer.hears());
     assert_eq!((half(&init_ack.value, 8), half(&init_ack.value, 10)), (10, 65535), "streams");
-    assert_eq!((init_ack.kind, parameter_kinds(&init_ack)), (InitAck::KIND, vec![7, 5, 6]));
+    assert_eq!((init_ack.kind, parameter_kinds(&init_ack)), (InitAck::KIND, vec![5, 6, 7]));
 }
 
 /// The endpoint gives up on this INIT ACK, and says so.

@@ -10,8 +10,7 @@ use sctp_wire::chunk::{CookieAck, CookieEcho, Error, Init, Shutdown, ShutdownAck
 use crate::rules::rules;
 use crate::stage::Stage;
 use crate::words::{
-    INIT_FIXED_BYTES, PADDING, causes, chunks, only_chunk, parameter, parameter_kinds, parameters,
-    sends_chunk, sends_init, sends_init_ack,
+    causes, chunks, only_chunk, padded_parameters, parameter, sends_chunk, sends_init, sends_init_ack, word,
 };
 
 rules! {
@@ -265,8 +264,10 @@ fn a_stale_cookie_is_nothing_later(stage: &Stage) {
 fn a_stale_cookie_is_tried_again_with_a_longer_life(stage: &Stage) {
     let mut peer = told_of_a_stale_cookie(stage);
     let init = only_chunk(&peer.hears());
-    assert_eq!((init.kind, parameter_kinds(&init)), (Init::KIND, vec![9, PADDING]));
-    let extension_ms = crate::words::word(&parameters(&init.value[INIT_FIXED_BYTES..])[0].1, 0);
+    let found = padded_parameters(&init);
+    let [(9, extension)] = found.as_slice() else { panic!("a Cookie Preservative alone, not {found:?}") };
+    assert_eq!((init.kind, extension.len()), (Init::KIND, 4));
+    let extension_ms = word(extension, 0);
     assert!(
         (100..=1100).contains(&extension_ms),
         "the round trip took 100 ms, but it asks for {extension_ms}"

@@ -78,14 +78,31 @@ pub(crate) fn parameter_kinds(chunk: &Raw) -> Vec<u16> {
     parameters(&chunk.value[INIT_FIXED_BYTES..]).into_iter().map(|(kind, _)| kind).collect()
 }
 
+/// The parameters of an INIT of the endpoint without the Padding Parameter (RFC 4820 §4), which makes a packet of 160 bytes
+/// of it and comes last.
+#[track_caller]
+pub(crate) fn padded_parameters(init: &Raw) -> Vec<(u16, Vec<u8>)> {
+    const PAD: u16 = 0x8005;
+    const PADDED_BYTES: usize = 128;
+    let mut found = parameters(&init.value[INIT_FIXED_BYTES..]);
+    let (kind, padding) = found.pop().expect("padding");
+    assert_eq!((kind, init.value.len()), (PAD, INIT_FIXED_BYTES + PADDED_BYTES));
+    assert!(padding.iter().all(|&byte| byte == 0), "padding is zeros");
+    found
+}
+
+/// Types of the parameters of an INIT of the endpoint without the padding.
+#[track_caller]
+pub(crate) fn padded_parameter_kinds(init: &Raw) -> Vec<u16> {
+    padded_parameters(init).into_iter().map(|(kind, _)| kind).collect()
+}
+
 /// The causes of an ERROR or ABORT.
 #[track_caller]
 pub(crate) fn causes(chunk: &Raw) -> Vec<(u16, Vec<u8>)> {
     parameters(&chunk.value)
 }
 
-/// The parameter that lengthens our INITs, so that the answer may list all addresses (RFC 4820 §3).
-pub(crate) const PADDING: u16 = 0x8005;
 /// Bytes of an INIT or INIT ACK before its parameters, without the chunk header.
 pub(crate) const INIT_FIXED_BYTES: usize = 16;
 

@@ -235,21 +235,22 @@ pub(crate) fn write_init_ack(
     (sealed, bytes_max): (&[u8], usize),
     out: &mut Vec<u8>,
 ) {
-    let mut parameters = Vec::new();
-    parameter::StateCookie { cookie: sealed }.write(&mut parameters);
-    cookie.extensions.write(&mut parameters);
-    write_adaptation(config, &mut parameters);
+    let mut others = Vec::new();
+    parameter::StateCookie { cookie: sealed }.write(&mut others);
+    cookie.extensions.write(&mut others);
+    write_adaptation(config, &mut others);
     // RFC 9260 §3.2.2: each in a parameter of its own.
     let mut reported = Parameters::new(&peer.unrecognized);
     while let Some(Ok(raw)) = reported.next_raw() {
-        parameter::UnrecognizedParameter { parameter: raw.whole }.write(&mut parameters);
+        parameter::UnrecognizedParameter { parameter: raw.whole }.write(&mut others);
     }
     let families = peer.families(to);
     let ours = local.listed();
-    let room = bytes_max.saturating_sub(INIT_CHUNK_BYTES + parameters.len());
-    let mut addresses = Vec::new();
-    write_addresses(ours, |address| families.has(address) && is_in_scope(address, to, ours), &mut addresses);
-    parameters.extend_from_slice(whole_parameters(&addresses, room));
+    let mut parameters = Vec::new();
+    write_addresses(ours, |address| families.has(address) && is_in_scope(address, to, ours), &mut parameters);
+    let room = bytes_max.saturating_sub(INIT_CHUNK_BYTES + others.len());
+    parameters.truncate(whole_parameters_bytes(&parameters, room));
+    parameters.append(&mut others);
     InitAck {
         initiate_tag: VerificationTag(cookie.local_tag),
         a_rwnd: initial_window(config),
@@ -261,8 +262,8 @@ pub(crate) fn write_init_ack(
     .write(out);
 }
 
-/// The first of these parameters that fit in `room` bytes.
-fn whole_parameters(list: &[u8], room: usize) -> &[u8] {
+/// Returns the length of the first of these parameters that fit in `room` bytes.
+fn whole_parameters_bytes(list: &[u8], room: usize) -> usize {
     let mut parameters = Parameters::new(list);
     let mut bytes = 0;
     while let Some(Ok(raw)) = parameters.next_raw() {
@@ -272,7 +273,7 @@ fn whole_parameters(list: &[u8], room: usize) -> &[u8] {
         }
         bytes = next;
     }
-    &list[..bytes]
+    bytes
 }
 
 /// Appends the parameters of an INIT that goes to the address `to`.
