@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use sctp::config::{OVERHEAD_FREE_BYTES, RECEIVED_OVERHEAD_BYTES};
 use sctp::{AssociationConfig, PathHints, SendInfo};
-use sctp_wire::chunk::DataFlags;
+use sctp_wire::Packet;
+use sctp_wire::chunk::{CookieEcho, DataFlags, Init, NrSack};
+use sctp_wire::parameter::{Parameters, SupportedExtensions};
 
 use lab::script::{Peer, plain};
 use lab::{A, B, Lab, Reading};
@@ -67,11 +69,27 @@ fn a_slow_reader_of_short_messages_costs_no_timeout() {
 
 const BUFFER_BYTES: usize = 10_000;
 
-/// A peer that does not care for the window: unread messages, a gap, and what lies behind it, until no more is taken.
-fn full(seed: u8, config: AssociationConfig) -> Peer {
+/// A peer that has connected to an endpoint with this buffer. It takes NR-SACKs if the endpoint's settings do.
+fn with_nr_sack(seed: u8, config: AssociationConfig) -> Peer {
     let config =
         AssociationConfig { receive_buffer_bytes: BUFFER_BYTES, receive_buffer_tuned_bytes: 0, ..config };
-    let mut peer = Peer::established_with(seed, config);
+    let mut peer = Peer::new(seed, config);
+    let mut extensions = Vec::new();
+    SupportedExtensions { chunk_kinds: &[NrSack::KIND] }.write(&mut extensions);
+    peer.sends()
+        .tag(0)
+        .chunk(|p, out| Init { parameters: Parameters::new(&extensions), ..p.init() }.write(out))
+        .go();
+    let cookie = peer.takes_init_ack();
+    peer.sends().chunk(|_, out| CookieEcho { cookie: &cookie }.write(out)).go();
+    peer.expects("COOKIE ACK");
+    peer.id = peer.app.events[0].id;
+    peer
+}
+
+/// A peer that does not care for the window: unread messages, a gap, and what lies behind it, until no more is taken.
+fn full(seed: u8, config: AssociationConfig) -> Peer {
+    let mut peer = with_nr_sack(seed, config);
     peer.app.set_reading(Reading::Never);
     // Half a message of what lies behind the gap, and whole ones.
     let middle = DataFlags { beginning: false, ending: false, ..DataFlags::WHOLE };
@@ -100,6 +118,26 @@ fn what_fills_a_gap_takes_the_room_of_the_highest_behind_it() {
     peer.app.set_reading(Reading::AtOnce);
     peer.app.read(&mut peer.endpoint);
     for n in held..22 {
+        peer.sends().data_with(DataFlags::WHOLE, n, 0, n as u16, &[1; 1000]).go();
+    }
+    assert_eq!(peer.app.messages.len(), 22);
+}
+
+#[test]
+fn what_an_nr_sack_has_promised_stays_though_what_fills_the_gap_finds_no_room() {
+    let mut peer = full(2, AssociationConfig { nr_sack: true, ..plain() });
+    peer.sends().data_with(DataFlags::WHOLE, 8, 0, 8, &[1; 1000]).go();
+    let packet = peer.hears();
+    let parsed = Packet::parse(&packet).expect("a packet");
+    let raw = parsed.chunks().flatten().find(|raw| raw.kind == NrSack::KIND).expect("an NR-SACK");
+    let sack = NrSack::parse(&raw).expect("an NR-SACK");
+    // Twice the buffer is held: 14 chunks beyond the gap, and 6 before it.
+    assert_eq!(sack.cum_tsn.0, peer.app.messages[5].info.tsn);
+    assert_eq!(sack.nr_gap_blocks().collect::<Vec<_>>(), [(4, 17)]);
+    // The peer keeps no copy of what was promised: with what lies in the gap, everything is there.
+    peer.app.set_reading(Reading::AtOnce);
+    peer.app.read(&mut peer.endpoint);
+    for n in 6..9 {
         peer.sends().data_with(DataFlags::WHOLE, n, 0, n as u16, &[1; 1000]).go();
     }
     assert_eq!(peer.app.messages.len(), 22);
