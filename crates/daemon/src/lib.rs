@@ -19,6 +19,8 @@
 //! | `pump` | messages between carrier and association |
 //! | `notify` | notifications, as C structures |
 //! | `line` | a carrier as the daemon sees it: records in and out |
+//! | `budget` | how much memory the messages of each user take |
+//! | `limits` | what one user may take |
 //! | `quantum` | how much a task does before others run |
 //! | `vigil` | staying awake for the next message |
 //! | `page` | the page that the daemon writes and the sharers map |
@@ -35,6 +37,7 @@
 
 mod addresses;
 mod binding;
+mod budget;
 mod closer;
 mod connecting;
 mod door;
@@ -44,6 +47,7 @@ mod identity;
 mod inquiry;
 mod journal;
 mod life;
+mod limits;
 mod line;
 mod listening;
 mod many;
@@ -80,7 +84,8 @@ pub use door::{Place, PlaceError};
 pub use ending::Ending;
 pub use identity::OldKernel;
 pub use inquiry::{Description, NoDaemon};
-pub use status::{AssociationStatus, PathStatus, SocketStatus, Status};
+pub use limits::Limits;
+pub use status::{AssociationStatus, PathStatus, SocketStatus, Status, UserStatus};
 
 /// How often it is looked whether nobody needs the daemon any more.
 const IDLE_LOOKS: Duration = Duration::from_secs(1);
@@ -94,6 +99,8 @@ pub struct DaemonOptions {
     pub stack: Options,
     /// End when no socket and no association has been there for so long. Default: never.
     pub idle_exit: Option<Duration>,
+    /// What the programs of one user may take, and those of all.
+    pub limits: Limits,
 }
 
 /// Why a daemon cannot start.
@@ -129,6 +136,7 @@ pub struct Daemon {
     stack: Stack,
     idle_exit: Option<Duration>,
     ending: Arc<Notify>,
+    limits: Limits,
 }
 
 impl fmt::Debug for Daemon {
@@ -158,7 +166,13 @@ impl Daemon {
         OldKernel::check_this().map_err(DaemonError::Kernel)?;
         rustix::io::ioctl_fionbio(&listener, true).map_err(|error| DaemonError::System(error.into()))?;
         let stack = Stack::bind(&options.stack).map_err(DaemonError::Stack)?;
-        Ok(Daemon { listener, stack, idle_exit: options.idle_exit, ending: Arc::default() })
+        Ok(Daemon {
+            listener,
+            stack,
+            idle_exit: options.idle_exit,
+            ending: Arc::default(),
+            limits: options.limits,
+        })
     }
 
     /// What carries SCTP, in words.
@@ -188,7 +202,8 @@ impl Daemon {
 
     async fn serve(self) -> Result<(), DaemonError> {
         let sockets = Arc::new(
-            socket::Sockets::new(self.stack, self.idle_exit.is_some()).map_err(DaemonError::System)?,
+            socket::Sockets::new(self.stack, self.idle_exit.is_some(), &self.limits)
+                .map_err(DaemonError::System)?,
         );
         let moment = sockets.stack.options().busy_poll;
         // On one processor it would only keep the programs waiting.

@@ -13,7 +13,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::addresses::{as_seen, local_toward};
 use crate::errno;
-use crate::line::{CARRIER_RECORDS_MAX, Intake, Line};
+use crate::line::{CARRIER_RECORDS_MAX, Line};
 use crate::log;
 use crate::many;
 use crate::member::Member;
@@ -129,7 +129,7 @@ async fn connect(
 /// stay: otherwise one that sends without pause would keep the daemon here.
 pub(crate) fn empty(line: &Line) {
     for _ in 0..CARRIER_RECORDS_MAX {
-        if !matches!(line.try_take(), Ok(Intake::Message(..) | Intake::Filler | Intake::Malformed)) {
+        if !line.discard() {
             return;
         }
     }

@@ -4,20 +4,18 @@ use std::cell::RefCell;
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use carrier::bundle;
 use carrier::name::CarrierName;
-use carrier::record::{
-    Flags, HEADER_BYTES, Header, Kind, MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX, RECORD_BYTES_MAX,
-};
+use carrier::record::{Flags, HEADER_BYTES, Header, Kind, PAYLOAD_BYTES_MAX, RECORD_BYTES_MAX};
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, memfd_create};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, memfd_create};
 use rustix::io::{Errno, pread, pwrite};
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix,
@@ -26,13 +24,10 @@ use rustix::net::{
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use crate::budget::{Account, Charge, RECORD_COST_BYTES};
 use crate::closer::{self, Closer, End, Foreign};
 use crate::vigil::Vigil;
 
-/// What records are received into: long ones share it.
-const ROOM_BYTES: usize = 256 * 1024;
-/// Records up to this length are copied out of it, so that a short message that waits for long holds little memory.
-const COPIED_BYTES_MAX: usize = 4096;
 /// Most names that are tried for one carrier. They are random: the second is free unless somebody knows our random numbers.
 const NAMES_TRIED_MAX: usize = 8;
 /// A filler record is of this size: two or three fill a carrier so far that it does not poll writable.
@@ -42,6 +37,13 @@ const FILLERS_MAX: usize = 4096;
 /// Most records that are taken out of a carrier to empty it. A send buffer of the usual 208 KB holds a third of that; in a larger
 /// one, which a program has asked for itself, some may stay.
 pub(crate) const CARRIER_RECORDS_MAX: usize = 1024;
+/// Messages from this length on are in memory that goes back to the system when they are gone.
+const LARGE_BYTES: usize = 1 << 20;
+/// The address space for each of those: the C library maps what is larger than 32 MiB for itself, whatever it has learned before
+/// (`mallopt(3)`, `M_MMAP_THRESHOLD`). Only what the message fills takes memory.
+const MAPPED_BYTES: usize = (32 << 20) + 1;
+/// What is charged for a record before it is known how long it is.
+const RECORD_ROOM_BYTES: usize = PAYLOAD_BYTES_MAX + RECORD_COST_BYTES;
 /// How often it is looked for room where nobody tells of it.
 const ROOM_LOOKS: Duration = Duration::from_millis(1);
 /// Seals that keep a memfd as it was sent.
@@ -55,6 +57,12 @@ pub(crate) struct Line {
     /// Sending has found that the program has left something unread. The kernel says that once.
     reset: AtomicBool,
     vigil: Arc<Vigil>,
+    /// What the program sends is charged to its user.
+    pub(crate) account: Arc<Account>,
+    /// A long message that was taken from the carrier, and for whose content there was no room.
+    stalled: Mutex<Option<(Header, Foreign)>>,
+    /// Room for the next record that was waited for.
+    reserved: Mutex<Option<Charge>>,
 }
 
 /// Tells when a program reads.
@@ -111,14 +119,27 @@ impl Intake {
     }
 }
 
-/// Makes a carrier; returns our end, named, and the program's.
-pub(crate) fn pair(vigil: &Arc<Vigil>, closer: Arc<Closer>) -> Result<(Line, OwnedFd), Errno> {
+/// Makes a carrier; returns our end, named, and the program's. What comes over it is charged to `account`.
+pub(crate) fn pair(
+    vigil: &Arc<Vigil>,
+    closer: Arc<Closer>,
+    account: Arc<Account>,
+) -> Result<(Line, OwnedFd), Errno> {
     let (ours, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     bind_to_one(ours.as_fd(), random_name)?;
     rustix::io::ioctl_fionbio(&ours, true)?;
     let descriptor = register(Arc::new(closer.guard(ours)), Interest::READABLE)?;
-    Ok((Line { descriptor, closer, reset: AtomicBool::new(false), vigil: Arc::clone(vigil) }, theirs))
+    let line = Line {
+        descriptor,
+        closer,
+        reset: AtomicBool::new(false),
+        vigil: Arc::clone(vigil),
+        account,
+        stalled: Mutex::default(),
+        reserved: Mutex::default(),
+    };
+    Ok((line, theirs))
 }
 
 fn random_name() -> Result<CarrierName, Errno> {
@@ -178,6 +199,15 @@ pub(crate) fn fill(theirs: BorrowedFd<'_>) -> Result<(), Errno> {
     Ok(())
 }
 
+/// What is charged for a message in a memfd.
+fn large_room_bytes(bytes: usize) -> usize {
+    bytes + RECORD_COST_BYTES
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Returns whether one of these events is there.
 pub(crate) fn polls(descriptor: impl AsFd, what: PollFlags) -> bool {
     let mut fds = [PollFd::new(&descriptor, what)];
@@ -185,33 +215,14 @@ pub(crate) fn polls(descriptor: impl AsFd, what: PollFlags) -> bool {
     poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0) && fds[0].revents().intersects(what)
 }
 
-/// Where records are received.
-struct Room(BytesMut);
-
 thread_local! {
-    /// All sockets share it: an idle one needs none.
-    static ROOM: RefCell<Room> = RefCell::new(Room(BytesMut::new()));
-}
-
-impl Room {
-    fn make(&mut self) -> &mut [u8] {
-        if self.0.len() < RECORD_BYTES_MAX {
-            self.0 = BytesMut::zeroed(ROOM_BYTES);
-        }
-        &mut self.0[..RECORD_BYTES_MAX]
-    }
-
-    /// The record that was received last.
-    fn take(&mut self, bytes: usize) -> Bytes {
-        match bytes <= COPIED_BYTES_MAX {
-            true => Bytes::copy_from_slice(&self.0[..bytes]),
-            false => self.0.split_to(bytes).freeze(),
-        }
-    }
+    /// Where records are received, of all sockets. Each is copied out of it into memory of its own length: one that waits for
+    /// long keeps nothing else.
+    static PLACE: RefCell<Vec<u8>> = RefCell::new(vec![0; RECORD_BYTES_MAX]);
 }
 
 impl Line {
-    /// Takes the next record that is there.
+    /// Takes the next record that is there. `NOBUFS`: its user has no memory left for it, see [`Line::room`].
     ///
     /// The kernel is asked even if the runtime knows of nothing to read: it may not have heard of it yet. If it does, and
     /// there is nothing any more, it is told, so that who waits then does not ask again.
@@ -222,16 +233,27 @@ impl Line {
         let mut asked = false;
         let receive = |_: &_| {
             asked = true;
-            Ok(ROOM.with_borrow_mut(|room| self.receive(room))?)
+            Ok(self.receive()?)
         };
         match self.descriptor.try_io(Interest::READABLE, receive) {
-            Err(_) if !asked => ROOM.with_borrow_mut(|room| self.receive(room)),
+            Err(_) if !asked => self.receive(),
             taken => taken.map_err(errno_of),
         }
     }
 
-    fn receive(&self, room: &mut Room) -> Result<Intake, Errno> {
-        let (bytes, descriptors) = match closer::receive(&self.descriptor, room.make(), &self.closer) {
+    fn receive(&self) -> Result<Intake, Errno> {
+        let stalled = lock(&self.stalled).take();
+        if let Some((header, memfd)) = stalled {
+            return self.take_large(header, memfd);
+        }
+        let reserved = lock(&self.reserved).take();
+        let charge = reserved.or_else(|| self.account.take(RECORD_ROOM_BYTES)).ok_or(Errno::NOBUFS)?;
+        PLACE.with_borrow_mut(|place| self.receive_into(place, charge))
+    }
+
+    /// Receives a record; `charge` is for the longest one.
+    fn receive_into(&self, place: &mut [u8], mut charge: Charge) -> Result<Intake, Errno> {
+        let (bytes, descriptors) = match closer::receive(&self.descriptor, place, &self.closer) {
             Ok(received) => received,
             Err(Errno::CONNRESET) => return Ok(Intake::Unread),
             Err(error) => return Err(error),
@@ -240,21 +262,60 @@ impl Line {
             return Ok(if self.reset.swap(false, Relaxed) { Intake::Unread } else { Intake::End });
         }
         self.vigil.record_came();
-        let record = room.take(bytes);
-        let Some((header, _)) = Header::split(&record) else { return Ok(Intake::Malformed) };
+        let Some((header, content)) = Header::split(&place[..bytes]) else { return Ok(Intake::Malformed) };
         if header.kind == Kind::Filler {
             return Ok(Intake::Filler);
         }
         if !header.flags.contains(Flags::IN_MEMFD) {
-            return Ok(Intake::Message(header, record.slice(HEADER_BYTES..)));
+            charge.shrink_to(content.len() + RECORD_COST_BYTES);
+            return Ok(Intake::Message(header, charge.on(content.to_vec())));
         }
-        let memfd = descriptors.first();
-        let content = memfd.and_then(|memfd| read_memfd(memfd.as_fd(), header.bytes as usize));
-        Ok(content.map_or(Intake::Malformed, |content| Intake::Message(header, content)))
+        drop(charge);
+        let memfd = descriptors.into_iter().next();
+        memfd.map_or(Ok(Intake::Malformed), |memfd| self.take_large(header, memfd))
     }
 
-    /// The next record; waits for it.
+    /// Takes a message whose content is in a memfd, once there is room for it.
+    fn take_large(&self, header: Header, memfd: Foreign) -> Result<Intake, Errno> {
+        let bytes = header.bytes as usize;
+        if !is_final(memfd.as_fd(), bytes) || bytes > self.account.message_bytes_max() {
+            return Ok(Intake::Malformed);
+        }
+        let reserved = lock(&self.reserved).take().filter(|charge| charge.bytes() >= large_room_bytes(bytes));
+        let Some(charge) = reserved.or_else(|| self.account.take(large_room_bytes(bytes))) else {
+            *lock(&self.stalled) = Some((header, memfd));
+            return Err(Errno::NOBUFS);
+        };
+        let content = read_memfd(memfd.as_fd(), bytes);
+        Ok(content.map_or(Intake::Malformed, |content| Intake::Message(header, charge.on(content))))
+    }
+
+    /// Waits until the user of the socket has memory for the next record, which is kept for it.
+    pub(crate) async fn room(&self) {
+        let bytes = lock(&self.stalled)
+            .as_ref()
+            .map_or(RECORD_ROOM_BYTES, |(header, _)| large_room_bytes(header.bytes as usize));
+        let charge = self.account.room(bytes).await;
+        *lock(&self.reserved) = charge;
+    }
+
+    /// Throws the next record away that is there. Returns whether there was one.
+    pub(crate) fn discard(&self) -> bool {
+        if lock(&self.stalled).take().is_some() {
+            return true;
+        }
+        if !self.closer.has_room() {
+            return false;
+        }
+        let received = closer::receive(&self.descriptor, &mut [0], &self.closer);
+        received.is_ok_and(|(bytes, _)| bytes > 0)
+    }
+
+    /// Takes the next record; waits for it, but not for room as [`Line::try_take`] needs it.
     pub(crate) async fn take(&self) -> Result<Intake, Errno> {
+        if lock(&self.stalled).is_some() {
+            return self.receive();
+        }
         loop {
             self.closer.room().await;
             let mut ready = self.descriptor.readable().await.map_err(errno_of)?;
@@ -262,7 +323,7 @@ impl Line {
             if !self.closer.has_room() {
                 continue;
             }
-            let receive = |_: &_| Ok(ROOM.with_borrow_mut(|room| self.receive(room))?);
+            let receive = |_: &_| Ok(self.receive()?);
             if let Ok(taken) = ready.try_io(receive) {
                 return taken.map_err(errno_of);
             }
@@ -423,12 +484,20 @@ pub(crate) fn take_raw(theirs: BorrowedFd<'_>, closer: &Arc<Closer>) -> Result<R
     Ok(RawRecord { bytes, memfd: descriptors.into_iter().next() })
 }
 
-/// The content of a memfd of a sharer. `None`: it may still change, or is shorter than said.
-fn read_memfd(memfd: BorrowedFd<'_>, bytes: usize) -> Option<Bytes> {
-    if bytes > MESSAGE_BYTES_MAX || !fcntl_get_seals(memfd).is_ok_and(|seals| seals.contains(FINAL)) {
-        return None;
-    }
-    let mut content = Vec::with_capacity(bytes);
+/// Returns whether a descriptor is a memfd that has as many bytes as it is said to have, and does not change any more. Others have
+/// no seals, and nothing more is asked of them: a file system of a user might never answer.
+fn is_final(memfd: BorrowedFd<'_>, bytes: usize) -> bool {
+    fcntl_get_seals(memfd).is_ok_and(|seals| seals.contains(FINAL))
+        && fstat(memfd)
+            .is_ok_and(|status| u64::try_from(status.st_size).is_ok_and(|size| size == bytes as u64))
+}
+
+/// Reads the content of a memfd.
+fn read_memfd(memfd: BorrowedFd<'_>, bytes: usize) -> Option<Vec<u8>> {
+    let mut content = Vec::new();
+    let capacity = if bytes < LARGE_BYTES { bytes } else { MAPPED_BYTES };
+    // What the system refuses to give is no reason to end.
+    content.try_reserve_exact(capacity).ok()?;
     while content.len() < bytes {
         let at = content.len() as u64;
         match pread(memfd, spare_capacity(&mut content), at) {
@@ -436,8 +505,7 @@ fn read_memfd(memfd: BorrowedFd<'_>, bytes: usize) -> Option<Bytes> {
             Ok(_) => {}
         }
     }
-    content.truncate(bytes);
-    Some(content.into())
+    Some(content)
 }
 
 fn write_memfd(blocks: &[Bytes]) -> Result<OwnedFd, Errno> {
@@ -482,16 +550,16 @@ mod tests {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let memfd = memfd_create("swiftwater-test", flags).expect("a memfd");
         pwrite(&memfd, b"hello", 0).expect("it is ours");
-        let read = |bytes| read_memfd(memfd.as_fd(), bytes).map(|content| content.to_vec());
+        let read = |bytes| is_final(memfd.as_fd(), bytes).then(|| read_memfd(memfd.as_fd(), bytes))?;
         for seals in [SealFlags::WRITE, SealFlags::SHRINK, SealFlags::GROW] {
             assert_eq!(read(5), None, "it may still change");
             fcntl_add_seals(&memfd, seals).expect("it is ours");
         }
         assert_eq!(read(5).as_deref(), Some(&b"hello"[..]));
         assert_eq!(read(6), None, "it is shorter");
-        assert_eq!(read(MESSAGE_BYTES_MAX + 1), None, "no message is as long");
+        assert_eq!(read(4), None, "it is longer");
         let file = std::fs::File::open("/dev/zero").expect("a file");
-        assert_eq!(read_memfd(file.as_fd(), 5), None, "it is no memfd");
+        assert!(!is_final(file.as_fd(), 5), "it is no memfd");
     }
 
     #[test]

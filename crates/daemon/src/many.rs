@@ -5,6 +5,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use carrier::record::{Flags, Header};
@@ -27,6 +28,9 @@ use crate::pump::{self, Waiting};
 use crate::quantum::{Quantum, RECORDS_PER_TURN};
 use crate::socket::{Socket, Sockets};
 
+/// How long an association may still take to be set up when its program has closed the socket: two lost INITs.
+const SETUP_AFTER_CLOSE: Duration = Duration::from_secs(5);
+
 /// How an association comes to be.
 pub(crate) enum Origin {
     Accepted(Association),
@@ -37,29 +41,62 @@ pub(crate) enum Origin {
 pub(crate) async fn live(sockets: &Arc<Sockets>, socket: &Arc<Socket>, turns: &mut UnboundedReceiver<Turn>) {
     let mut listener = None;
     let mut quantum = Quantum::new();
+    let (mut stalled, mut closed) = (false, false);
     loop {
-        let mut records = 1;
+        let mut several = Taken { records: 1, ..Taken::default() };
         tokio::select! {
-            taken = socket.line.take() => {
-                let mut left = taken.map_or(Some(false), |taken| dispatch(socket, taken));
-                if left.is_none() {
-                    let several = take_several(socket);
-                    (left, records) = (several.left, 1 + several.records);
-                }
-                if let Some(unread) = left {
-                    return close(socket, unread);
-                }
+            taken = socket.line.take(), if !stalled => several = take_on(socket, taken),
+            () = socket.line.room(), if stalled => stalled = false,
+            // What was sent before that may wait for memory.
+            () = socket.line.closed(), if stalled && !closed => {
+                closed = true;
+                several.left = close_early(socket);
             }
             turn = turns.recv() => match turn {
                 Some(Turn::Listen(new)) => listener = Some(new),
                 Some(Turn::Unlisten) => listener = None,
                 Some(Turn::Connect { .. } | Turn::Carry { .. }) => {}
-                None => return close(socket, false),
+                None => several.left = Some(false),
             },
             accepted = next(&mut listener) => accept(sockets, socket, accepted),
         }
-        quantum.spend(records).await;
+        stalled |= several.stalled;
+        if let Some(unread) = several.left {
+            return close(socket, unread);
+        }
+        quantum.spend(several.records).await;
     }
+}
+
+/// The program has closed its socket, and not all that it has sent could be taken yet. Says whether that is given up: whether a
+/// message was unread.
+fn close_early(socket: &Arc<Socket>) -> Option<bool> {
+    let unread = socket.has_unread_data();
+    if unread || !socket.lock().settings.lingers() {
+        return Some(unread);
+    }
+    let members: Vec<Arc<Member>> = socket.lock().members.values().cloned().collect();
+    for member in members {
+        let outbox = member.outbox().clone();
+        if let Some(outbox) = outbox.filter(|_| member.association().is_none()) {
+            set_up_soon(socket, member, outbox);
+        }
+    }
+    None
+}
+
+/// Gives an association up that is not set up soon. Its program has closed the socket; the kernel gives it up at once.
+fn set_up_soon(socket: &Arc<Socket>, member: Arc<Member>, outbox: Arc<Outbox>) {
+    let socket = Arc::downgrade(socket);
+    tokio::spawn(async move {
+        if tokio::time::timeout(SETUP_AFTER_CLOSE, member.set_up_ended()).await.is_err() {
+            if let Some(socket) = socket.upgrade() {
+                forget(&socket, &member);
+            }
+            // What waits is given up with it.
+            drop(outbox.stop().await);
+        }
+    });
 }
 
 /// The next association that a peer has set up.
@@ -75,7 +112,14 @@ async fn next(listener: &mut Option<Arc<Listener>>) -> Association {
 
 fn accept(sockets: &Arc<Sockets>, socket: &Arc<Socket>, association: Association) {
     let Some(peer) = association.came_from().map(|peer| as_seen(socket.v6, peer)) else { return };
-    begin(sockets, socket, peer, Origin::Accepted(association));
+    let account = &socket.line.account;
+    let listener_is_full = socket.lock().members.len() >= sockets.limits.listener_associations;
+    let seat = account.seat(sockets.limits.user_associations).filter(|_| !listener_is_full);
+    let Some(seat) = seat else {
+        account.refuse();
+        return pump::abort(&association, "the server has as many associations as it may");
+    };
+    begin(sockets, socket, peer, Origin::Accepted(association)).take_seat(seat);
 }
 
 /// Adds an association to a one-to-many socket.
@@ -209,17 +253,18 @@ pub(crate) async fn take_off(socket: &Socket, member: &Member) -> Waiting {
 }
 
 /// Takes what the program has sent before it asks for something, so that this comes first. What it sends meanwhile does not count:
-/// one that sends without pause would never be answered.
-pub(crate) async fn drain(socket: &Socket) {
+/// one that sends without pause would never be answered. Returns whether it has taken all: what its user has no memory for stays.
+pub(crate) async fn drain(socket: &Socket) -> bool {
     let mut left_bytes = socket.line.waiting_bytes();
     while left_bytes > 0 {
         let taken = take_several(socket);
         if taken.records == 0 {
-            return;
+            return !taken.stalled;
         }
         left_bytes = left_bytes.saturating_sub(taken.bytes);
         task::yield_now().await;
     }
+    true
 }
 
 /// What was taken from a carrier in one turn.
@@ -228,15 +273,37 @@ struct Taken {
     records: usize,
     /// The length of these records.
     bytes: u64,
+    /// There is more, and no memory for it.
+    stalled: bool,
     /// How the program has left, if it has: whether a message was unread.
     left: Option<bool>,
+}
+
+/// Goes on with what was taken from a carrier.
+fn take_on(socket: &Socket, first: Result<Intake, Errno>) -> Taken {
+    let left = match first {
+        Ok(taken) => dispatch(socket, taken),
+        Err(Errno::NOBUFS) => return Taken { stalled: true, ..Taken::default() },
+        Err(_) => Some(false),
+    };
+    if left.is_some() {
+        return Taken { left, ..Taken::default() };
+    }
+    let several = take_several(socket);
+    Taken { records: several.records + 1, ..several }
 }
 
 /// Takes what the program has sent, at most as much as one turn allows.
 fn take_several(socket: &Socket) -> Taken {
     let mut several = Taken::default();
     while several.records < RECORDS_PER_TURN && several.left.is_none() {
-        let Ok(taken) = socket.line.try_take() else { break };
+        let taken = match socket.line.try_take() {
+            Ok(taken) => taken,
+            Err(error) => {
+                several.stalled = error == Errno::NOBUFS;
+                break;
+            }
+        };
         several.records += 1;
         several.bytes += taken.record_bytes();
         several.left = dispatch(socket, taken);
@@ -284,7 +351,7 @@ fn hand_over(socket: &Socket, member: &Member, header: Header, content: Bytes) {
 
 /// The program has closed the socket. What was sent is delivered, and each association shut down, when its last handle is
 /// dropped.
-fn close(socket: &Socket, unread: bool) {
+fn close(socket: &Arc<Socket>, unread: bool) {
     let (members, lingers) = {
         let mut inner = socket.lock();
         (std::mem::take(&mut inner.members), inner.settings.lingers())
@@ -297,6 +364,10 @@ fn close(socket: &Socket, unread: bool) {
         // The first sends what waits; the other has nobody to hand anything to.
         tasks.iter().skip(1).for_each(JoinHandle::abort);
         match member.association() {
+            None if !aborts => {
+                outbox.tasks().extend(tasks);
+                set_up_soon(socket, Arc::clone(member), outbox);
+            }
             _ if !aborts => {}
             Some(association) => pump::abort(association, pump::NO_REASON),
             // Given up, it is not set up.
@@ -315,6 +386,7 @@ mod tests {
     use swiftwater::Options;
 
     use super::*;
+    use crate::limits::Limits;
     use crate::options::Settings;
     use crate::owner::Owner;
     use crate::socket::Style;
@@ -322,7 +394,7 @@ mod tests {
     /// A one-to-many socket, with the program's end of its carrier.
     fn opened() -> (Arc<Sockets>, Arc<Socket>, OwnedFd) {
         let stack = Stack::bind(&Options { udp_port: Some(0), ..Options::default() }).expect("a free port");
-        let sockets = Arc::new(Sockets::new(stack, false).expect("random numbers"));
+        let sockets = Arc::new(Sockets::new(stack, false, &Limits::default()).expect("random numbers"));
         let (style, settings) = (Style::OneToMany, Settings::new(&sockets.stack));
         let owner = Owner { user: 1, process: 1 };
         let opened = sockets.open(owner, false, style, style.first_stage(), settings);
@@ -352,7 +424,7 @@ mod tests {
             }
         });
         // It ends although there is always more.
-        drain(&socket).await;
+        assert!(drain(&socket).await);
         let turns = turns.load(Relaxed);
         assert!((1..=4).contains(&turns), "the neighbour had {turns} turns");
         sends_without_pause.abort();

@@ -12,6 +12,7 @@ use swiftwater::tokio::Association;
 use swiftwater::{Message, Received, RecvError};
 use tokio::sync::watch;
 
+use crate::budget::Seat;
 use crate::notify;
 use crate::options::Tuning;
 use crate::outbox::Outbox;
@@ -39,6 +40,8 @@ pub(crate) struct Member {
     pub(crate) held: tokio::sync::Mutex<Held>,
     /// Of a one-to-many socket.
     outbox: Mutex<Option<Arc<Outbox>>>,
+    /// Of one that a peer has set up with a one-to-many socket.
+    seat: OnceLock<Seat>,
 }
 
 /// What is on its way from an association to the program.
@@ -104,7 +107,14 @@ impl Member {
             outcome: watch::Sender::new(Outcome::Pending),
             held: tokio::sync::Mutex::default(),
             outbox: Mutex::default(),
+            seat: OnceLock::new(),
         }
+    }
+
+    /// It counts for its user as long as it is there.
+    pub(crate) fn take_seat(&self, seat: Seat) {
+        // It takes one.
+        let _ = self.seat.set(seat);
     }
 
     /// One that is up.

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
 use carrier::page::{ENTRIES, Entry, PAGE_BYTES, Page as Layout, State, Wants};
+use carrier::record::MESSAGE_BYTES_MAX;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::{Errno, pread, pwrite};
 
@@ -14,6 +15,8 @@ pub(crate) struct Page {
     memfd: OwnedFd,
     /// Which entries are in use.
     entries: Mutex<Vec<bool>>,
+    /// No message may be longer, whatever the program has set: the memory of its user has no room for it. 0: any may be.
+    room_bytes: u32,
 }
 
 /// An entry of an association in the page of its socket.
@@ -21,15 +24,18 @@ pub(crate) struct Page {
 pub(crate) struct Place(usize);
 
 impl Page {
-    pub(crate) fn new(v6: bool, style: Style, state: State) -> Result<Page, Errno> {
+    /// Makes a page for a socket that takes messages of so many bytes.
+    pub(crate) fn new(v6: bool, style: Style, state: State, message_bytes_max: usize) -> Result<Page, Errno> {
         let memfd = memfd_create("swiftwater-page", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&memfd, PAGE_BYTES as u64)?;
         // Who maps it must not find that the other has cut it.
         fcntl_add_seals(&memfd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        let page = Page { memfd, entries: Mutex::default() };
+        let room_bytes = if message_bytes_max < MESSAGE_BYTES_MAX { message_bytes_max as u32 } else { 0 };
+        let page = Page { memfd, entries: Mutex::default(), room_bytes };
         let family = if v6 { AF_INET6 } else { AF_INET };
         let identity = [u32::from(carrier::VERSION), family, style.socket_type()].map(u32::to_ne_bytes);
         page.write(Layout::IDENTITY_AT, identity.as_flattened());
+        page.set_whole_max(0);
         page.set_state(state);
         Ok(page)
     }
@@ -102,9 +108,11 @@ impl Page {
         self.write(Layout::ERROR_AT, &0_i32.to_ne_bytes());
     }
 
-    /// No message may be longer: it is not to be cut.
+    /// No message may be longer: it is not to be cut. 0: any may be that there is memory for.
     pub(crate) fn set_whole_max(&self, bytes: u32) {
-        self.write(Layout::WHOLE_MAX_AT, &bytes.to_ne_bytes());
+        let limits = [bytes, self.room_bytes];
+        let least = limits.into_iter().filter(|limit| *limit > 0).min().unwrap_or(0);
+        self.write(Layout::WHOLE_MAX_AT, &least.to_ne_bytes());
     }
 
     pub(crate) fn set_wants(&self, wants: Wants) {

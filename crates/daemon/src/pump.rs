@@ -116,14 +116,15 @@ async fn down(socket: &Socket, member: &Member, association: &Association, mut w
     }
 }
 
-/// Waits until a message is passed on, or the program has closed its socket in a way that gives up what is on its way.
-async fn unless_given_up(
+/// Waits for something that what the program has sent needs, unless the program has closed its socket in a way that gives that
+/// up.
+async fn unless_given_up<T>(
     socket: &Socket,
-    mut passed_on: Pin<&mut impl Future<Output = Result<(), SendError>>>,
-) -> Result<Result<(), SendError>, Left> {
+    mut needed: Pin<&mut impl Future<Output = T>>,
+) -> Result<T, Left> {
     tokio::select! {
         biased;
-        passed_on = &mut passed_on => return Ok(passed_on),
+        done = &mut needed => return Ok(done),
         () = socket.line.closed() => {}
     }
     if !socket.lock().settings.lingers() {
@@ -132,7 +133,7 @@ async fn unless_given_up(
     if socket.has_unread_data() {
         return Err(Left::Unread);
     }
-    Ok(passed_on.await)
+    Ok(needed.await)
 }
 
 /// The next message of the program; waits for it.
@@ -147,6 +148,11 @@ async fn take(
             // The program has nothing more to say for now: what it has said leaves.
             association.flush();
             taken = socket.line.take().await;
+        }
+        if matches!(taken, Err(Errno::NOBUFS)) {
+            association.flush();
+            unless_given_up(socket, pin!(socket.line.room())).await?;
+            continue;
         }
         return match taken {
             Ok(Intake::Message(header, content)) => Ok((header, content)),

@@ -57,7 +57,11 @@ impl Sockets {
         let socket = self.find(Cookie::of(descriptor)?).ok_or(Errno::NOTSOCK)?;
         if socket.style == Style::OneToMany {
             // What was sent before comes before what is asked for.
-            many::drain(&socket).await;
+            let all_taken = many::drain(&socket).await;
+            if !all_taken && matches!(request, Request::PeelOff { .. }) {
+                // Some of it may be for the association that would be gone.
+                return Err(Errno::NOBUFS);
+            }
         }
         match *request {
             Request::Describe | Request::Status | Request::Settle | Request::Open { .. } => {}

@@ -16,9 +16,11 @@ use swiftwater::Stack;
 use swiftwater::tokio::Listener;
 use tokio::sync::mpsc;
 
+use crate::budget::Budget;
 use crate::closer::{Closers, Source};
 use crate::identity::Cookie;
 use crate::life::{self, Turn};
+use crate::limits::Limits;
 use crate::line::{self, Line, RawRecord};
 use crate::member::{FIRST_ID, Member};
 use crate::numbers::Numbers;
@@ -48,6 +50,9 @@ pub(crate) struct Sockets {
     table: Mutex<Table>,
     ports: Mutex<Ports>,
     shares: Shares,
+    /// For what programs have sent and nobody has acknowledged.
+    pub(crate) sent: Arc<Budget>,
+    pub(crate) limits: Limits,
     next_association: AtomicU32,
     /// Each request that waits for an answer has one of these.
     pub(crate) waiting: Arc<Places>,
@@ -285,7 +290,7 @@ impl Announced {
 }
 
 impl Sockets {
-    pub(crate) fn new(stack: Stack, on_demand: bool) -> io::Result<Self> {
+    pub(crate) fn new(stack: Stack, on_demand: bool, limits: &Limits) -> io::Result<Self> {
         let mut random = [0; 2];
         getrandom::fill(&mut random).map_err(io::Error::other)?;
         let first_port = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
@@ -299,6 +304,8 @@ impl Sockets {
             table: Mutex::default(),
             ports: Mutex::new(Ports::new(u16::from_ne_bytes(random))),
             shares: Shares::new(Arc::clone(&numbers)),
+            sent: Budget::new(limits.sent()),
+            limits: *limits,
             next_association: AtomicU32::new(FIRST_ID),
             waiting: Places::new(waiting, WAITING_OF_USER_MAX.min(waiting)),
             silent: Places::new(SILENT_MAX.min(few), SILENT_MAX),
@@ -335,7 +342,10 @@ impl Sockets {
         let mut table = self.table();
         let number = table.next_number;
         table.next_number += 1;
-        let (line, theirs) = line::pair(&self.vigil, self.closers.of(owner.user, Source::Carriers))?;
+        let account = self.sent.account(owner.user);
+        let message_bytes_max = account.message_bytes_max();
+        let closer = self.closers.of(owner.user, Source::Carriers);
+        let (line, theirs) = line::pair(&self.vigil, closer, account)?;
         let cookie = Cookie::of(&theirs)?;
         let (turns, come) = mpsc::unbounded_channel();
         let members = BTreeMap::new();
@@ -350,7 +360,7 @@ impl Sockets {
             members,
             heard: 0,
         };
-        let page = Page::new(v6, style, stage)?;
+        let page = Page::new(v6, style, stage, message_bytes_max)?;
         let (delivery, announced) = (tokio::sync::Mutex::default(), Mutex::default());
         let inner = Mutex::new(inner);
         let ended = tokio::sync::Notify::new();

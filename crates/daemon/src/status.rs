@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use carrier::page::State;
 use carrier::request::{Answer, FRAME_BYTES_MAX, Request};
@@ -14,6 +15,7 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlag
 use serde::{Deserialize, Serialize};
 use swiftwater::{AssociationState, PathState, PathStatistics, Statistics};
 
+use crate::budget::Account;
 use crate::door::{self, Place, Reply};
 use crate::inquiry::NoDaemon;
 use crate::member::Member;
@@ -33,10 +35,31 @@ pub struct Status {
     pub process: u32,
     /// What carries SCTP, in words.
     pub carries: String,
+    /// What each user takes.
+    pub users: Vec<UserStatus>,
     /// In the order in which they were opened.
     pub sockets: Vec<SocketStatus>,
     /// Sockets that are missing, since there are very many.
     pub sockets_omitted: usize,
+}
+
+/// What the programs of one user take of the daemon.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct UserStatus {
+    /// The user.
+    pub user: u32,
+    /// Memory for messages that were sent and not acknowledged, with what each message costs beside its bytes.
+    pub sent_bytes: usize,
+    /// The most that there may be (`--user-memory`).
+    pub sent_limit_bytes: usize,
+    /// How often a socket had to wait for memory.
+    pub sent_waits: u64,
+    /// Associations that peers have set up with one-to-many sockets.
+    pub associations: usize,
+    /// The most that there may be (`--user-associations`).
+    pub associations_limit: usize,
+    /// Associations that were aborted because the user or the socket had too many.
+    pub associations_refused: u64,
 }
 
 /// One socket.
@@ -168,11 +191,30 @@ impl Sockets {
             version: env!("CARGO_PKG_VERSION").into(),
             process: std::process::id(),
             carries: crate::inquiry::what_carries(&self.stack),
+            users: self.users(who),
             sockets_omitted: sockets.len().saturating_sub(SOCKETS_MAX),
             sockets: sockets.iter().take(SOCKETS_MAX).map(|socket| socket.status()).collect(),
         };
         let memfd = written(&status).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::NOMEM))?;
         Ok(Reply { answer: door::Answer::Done, descriptors: vec![memfd] })
+    }
+}
+
+impl Sockets {
+    /// The users that one may see, who have sockets or something on its way.
+    fn users(&self, who: UCred) -> Vec<UserStatus> {
+        let mut accounts = self.sent.accounts();
+        accounts.retain(|account| who.uid.is_root() || account.user() == who.uid.as_raw());
+        let of_user = |account: &Arc<Account>| UserStatus {
+            user: account.user(),
+            sent_bytes: account.charged_bytes(),
+            sent_limit_bytes: self.limits.user_memory_bytes,
+            sent_waits: account.waits.load(Relaxed),
+            associations: account.associations(),
+            associations_limit: self.limits.user_associations,
+            associations_refused: account.refused.load(Relaxed),
+        };
+        accounts.iter().map(of_user).collect()
     }
 }
 

@@ -238,7 +238,7 @@ fn serve_programs(place: &str) -> Result<(), String> {
     let options = DaemonOptions {
         place: place.into(),
         stack: Options { udp_port: Some(0), hairpin: true, ..Options::default() },
-        idle_exit: None,
+        ..DaemonOptions::default()
     };
     let daemon = swiftwater_daemon::Daemon::bind(&options).map_err(|error| error.to_string())?;
     print_line(&Listening { port: 0 })?;

@@ -1,5 +1,6 @@
 //! `swiftwater daemon`: the executive as a service for programs under `swiftwater run`.
 
+mod limits;
 pub(crate) mod stop;
 
 use std::io::ErrorKind;
@@ -20,6 +21,7 @@ use crate::output::note;
 use crate::perf::spec::Carrier;
 use crate::sockets;
 use crate::units::parse_seconds;
+use limits::LimitArgs;
 use stop::StopArgs;
 
 /// The service.
@@ -59,6 +61,8 @@ pub(crate) struct DaemonArgs {
     /// End after so many seconds without a socket and without an association [default: never].
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub idle_exit: Option<f64>,
+    #[command(flatten)]
+    pub limits: LimitArgs,
     /// Leave the terminal of whoever started it.
     #[arg(long, hide = true)]
     pub detach: bool,
@@ -89,6 +93,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<(), Failure> {
             ..Options::default()
         },
         idle_exit: args.idle_exit.map(Duration::from_secs_f64),
+        limits: (&args.limits).into(),
     };
     raise_descriptor_limit();
     let daemon = match activation::listener()? {

@@ -107,7 +107,7 @@ fn shows_shim(shim: &Path) -> Result<&'static str, String> {
 /// Starts a daemon that ends with this process.
 fn serve(place: &Place) -> Result<(), String> {
     let stack = Options { udp_port: Some(0), ..Options::default() };
-    let options = DaemonOptions { place: place.clone(), stack, idle_exit: None };
+    let options = DaemonOptions { place: place.clone(), stack, ..DaemonOptions::default() };
     let daemon = Daemon::bind(&options).map_err(|error| format!("no daemon can be started: {error}"))?;
     thread::spawn(move || daemon.run());
     Ok(())

@@ -200,6 +200,7 @@ mod tests {
             process: 1,
             carries: "SCTP in UDP, port 9899".into(),
             sockets: vec![socket],
+            users: Vec::new(),
             sockets_omitted: 0,
         }
     }

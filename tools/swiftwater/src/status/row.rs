@@ -1,10 +1,10 @@
-//! The status as flat objects: a row for each socket, association and path.
+//! The status as flat objects: a row for each socket, association and path, and for each user.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
 use serde::Serialize;
-use swiftwater_daemon::{AssociationStatus, PathStatus, SocketStatus, Status};
+use swiftwater_daemon::{AssociationStatus, PathStatus, SocketStatus, Status, UserStatus};
 
 use super::{Rates, process_name};
 
@@ -67,6 +67,15 @@ pub(super) enum Row<'a> {
         packets_received: u64,
         packets_lost: u64,
     },
+    User {
+        user: u32,
+        sent_bytes: usize,
+        sent_limit_bytes: usize,
+        sent_waits: u64,
+        associations: usize,
+        associations_limit: usize,
+        associations_refused: u64,
+    },
 }
 
 pub(super) fn of<'a>(status: &'a Status, rates: &HashMap<u32, Rates>) -> Vec<Row<'a>> {
@@ -78,7 +87,20 @@ pub(super) fn of<'a>(status: &'a Status, rates: &HashMap<u32, Rates>) -> Vec<Row
             rows.extend(association.paths.iter().map(|path| of_path(socket, association, path)));
         }
     }
+    rows.extend(status.users.iter().map(of_user));
     rows
+}
+
+fn of_user<'a>(user: &UserStatus) -> Row<'a> {
+    Row::User {
+        user: user.user,
+        sent_bytes: user.sent_bytes,
+        sent_limit_bytes: user.sent_limit_bytes,
+        sent_waits: user.sent_waits,
+        associations: user.associations,
+        associations_limit: user.associations_limit,
+        associations_refused: user.associations_refused,
+    }
 }
 
 /// Addresses with a comma between, each with its port.

@@ -1,0 +1,34 @@
+//! What the programs of one user may take of the daemon, and those of all users.
+
+use crate::budget;
+
+/// Limits, so that no user takes what others need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Memory for the messages that the programs of one user have sent and no peer has acknowledged. Default 128 MiB.
+    pub user_memory_bytes: usize,
+    /// The same for all users together. Default 512 MiB.
+    pub memory_bytes: usize,
+    /// Most associations that peers may set up with the one-to-many sockets of one user. Default 32,768.
+    pub user_associations: usize,
+    /// Most associations that peers may set up with one one-to-many socket. Default 16,384.
+    pub listener_associations: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            user_memory_bytes: 128 << 20,
+            memory_bytes: 512 << 20,
+            user_associations: 32_768,
+            listener_associations: 16_384,
+        }
+    }
+}
+
+impl Limits {
+    /// For what programs have sent.
+    pub(crate) fn sent(&self) -> budget::Limits {
+        budget::Limits { user_bytes: self.user_memory_bytes, all_bytes: self.memory_bytes }
+    }
+}

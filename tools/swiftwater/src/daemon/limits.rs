@@ -1,0 +1,46 @@
+//! What the programs of one user may take of the daemon.
+
+use clap::Args;
+use swiftwater_daemon::Limits;
+
+use crate::units::parse_bytes;
+
+/// With less, a user could not send the longest record and read one at the same time.
+const MEMORY_BYTES_MIN: usize = 1 << 20;
+
+/// Limits.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Limits")]
+pub(crate) struct LimitArgs {
+    /// Memory for the messages that one user's programs have sent and no peer has acknowledged. Beyond it, sends wait, or fail with
+    /// EAGAIN; one message that is longer than all of it fails with EMSGSIZE.
+    #[arg(long, value_name = "BYTES", default_value = "128M", value_parser = parse_memory)]
+    pub user_memory: usize,
+    /// Memory for such messages of all users together. As it fills, each user may have no more than what is free.
+    #[arg(long, value_name = "BYTES", default_value = "512M", value_parser = parse_memory)]
+    pub memory: usize,
+    /// Most associations that peers may set up with one user's one-to-many sockets. Further ones are aborted.
+    #[arg(long, value_name = "COUNT", default_value_t = 32_768)]
+    pub user_associations: usize,
+    /// Most associations that peers may set up with one one-to-many socket.
+    #[arg(long, value_name = "COUNT", default_value_t = 16_384)]
+    pub listener_associations: usize,
+}
+
+fn parse_memory(text: &str) -> Result<usize, String> {
+    match parse_bytes(text)? {
+        bytes @ MEMORY_BYTES_MIN.. => Ok(bytes),
+        _ => Err("at least 1M is needed".into()),
+    }
+}
+
+impl From<&LimitArgs> for Limits {
+    fn from(args: &LimitArgs) -> Limits {
+        Limits {
+            user_memory_bytes: args.user_memory,
+            memory_bytes: args.memory,
+            user_associations: args.user_associations,
+            listener_associations: args.listener_associations,
+        }
+    }
+}
