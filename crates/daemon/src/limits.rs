@@ -2,7 +2,8 @@
 
 use crate::budget;
 
-/// Limits, so that no user takes what others need.
+/// Limits, so that no user takes what others need. Those of a listener and of a source prefix are the stack's
+/// ([`Options::listener_associations_max`](swiftwater::Options), `prefix_associations_max`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Memory for the messages that the programs of one user have sent and no peer has acknowledged. Default 128 MiB.
@@ -11,18 +12,11 @@ pub struct Limits {
     pub memory_bytes: usize,
     /// Most associations that peers may set up with the one-to-many sockets of one user. Default 32,768.
     pub user_associations: usize,
-    /// Most associations that peers may set up with one one-to-many socket. Default 16,384.
-    pub listener_associations: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits {
-            user_memory_bytes: 128 << 20,
-            memory_bytes: 512 << 20,
-            user_associations: 32_768,
-            listener_associations: 16_384,
-        }
+        Limits { user_memory_bytes: 128 << 20, memory_bytes: 512 << 20, user_associations: 32_768 }
     }
 }
 

@@ -113,9 +113,7 @@ async fn next(listener: &mut Option<Arc<Listener>>) -> Association {
 fn accept(sockets: &Arc<Sockets>, socket: &Arc<Socket>, association: Association) {
     let Some(peer) = association.came_from().map(|peer| as_seen(socket.v6, peer)) else { return };
     let account = &socket.line.account;
-    let listener_is_full = socket.lock().members.len() >= sockets.limits.listener_associations;
-    let seat = account.seat(sockets.limits.user_associations).filter(|_| !listener_is_full);
-    let Some(seat) = seat else {
+    let Some(seat) = account.seat(sockets.limits.user_associations) else {
         account.refuse();
         return pump::abort(&association, "the server has as many associations as it may");
     };

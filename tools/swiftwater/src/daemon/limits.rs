@@ -1,6 +1,7 @@
 //! What the programs of one user may take of the daemon.
 
 use clap::Args;
+use swiftwater::Options;
 use swiftwater_daemon::Limits;
 
 use crate::units::parse_bytes;
@@ -22,9 +23,13 @@ pub(crate) struct LimitArgs {
     /// Most associations that peers may set up with one user's one-to-many sockets. Further ones are aborted.
     #[arg(long, value_name = "COUNT", default_value_t = 32_768)]
     pub user_associations: usize,
-    /// Most associations that peers may set up with one one-to-many socket.
-    #[arg(long, value_name = "COUNT", default_value_t = 16_384)]
+    /// Most associations that one listening socket may have at a time. Further ones are refused with ABORT.
+    #[arg(long, value_name = "COUNT", default_value_t = Options::default().listener_associations_max)]
     pub listener_associations: usize,
+    /// Most associations that all listening sockets may have at a time with peers of one source prefix, the first 24 bits of an
+    /// IPv4 address or 56 of an IPv6 address. Further ones are refused with ABORT.
+    #[arg(long, value_name = "COUNT", default_value_t = Options::default().prefix_associations_max)]
+    pub prefix_associations: usize,
 }
 
 fn parse_memory(text: &str) -> Result<usize, String> {
@@ -40,7 +45,6 @@ impl From<&LimitArgs> for Limits {
             user_memory_bytes: args.user_memory,
             memory_bytes: args.memory,
             user_associations: args.user_associations,
-            listener_associations: args.listener_associations,
         }
     }
 }

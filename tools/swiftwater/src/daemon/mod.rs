@@ -90,6 +90,8 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<(), Failure> {
             link: args.link.into(),
             udp_port: Some(args.udp_port),
             hairpin: !args.no_hairpin,
+            listener_associations_max: args.limits.listener_associations,
+            prefix_associations_max: args.limits.prefix_associations,
             ..Options::default()
         },
         idle_exit: args.idle_exit.map(Duration::from_secs_f64),
