@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use crate::log;
 use crate::numbers::{MESSAGE_DESCRIPTORS_MAX, Numbers, Taken};
 
-/// Most threads that close. Users beyond that wait until another user's thread has nothing more to do.
+/// Most threads that close; `TasksMax` of the systemd unit leaves room for them. Users beyond that wait until another user's thread has nothing more to do.
 const THREADS_MAX: usize = 512;
 /// A thread with nothing to close ends after this time.
 const THREAD_IDLE: Duration = Duration::from_secs(2);
@@ -382,6 +382,13 @@ mod tests {
         };
         assert_eq!(full.kind(), ErrorKind::WouldBlock);
         (ours.into(), theirs)
+    }
+
+    #[test]
+    fn the_unit_leaves_room_for_all_threads() {
+        let unit = include_str!("../../../packaging/systemd/swiftwater.service");
+        let tasks = unit.lines().find_map(|line| line.strip_prefix("TasksMax=")).expect("it has a limit");
+        assert!(tasks.parse::<usize>().expect("a number") > THREADS_MAX + 1);
     }
 
     #[tokio::test]
