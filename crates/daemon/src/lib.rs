@@ -79,12 +79,14 @@ use swiftwater::{BindError, Options, Stack};
 use tokio::sync::Notify;
 
 use journal::log;
+use numbers::Numbers;
 
 pub use door::{Place, PlaceError};
 pub use ending::Ending;
 pub use identity::OldKernel;
 pub use inquiry::{Description, NoDaemon};
 pub use limits::Limits;
+pub use numbers::FewDescriptors;
 pub use status::{AssociationStatus, PathStatus, SocketStatus, Status, UserStatus};
 
 /// How often it is looked whether nobody needs the daemon any more.
@@ -109,6 +111,8 @@ pub struct DaemonOptions {
 pub enum DaemonError {
     /// The kernel is too old.
     Kernel(OldKernel),
+    /// The process may have too few descriptors.
+    Descriptors(FewDescriptors),
     /// The sockets that carry SCTP could not be bound.
     Stack(BindError),
     /// The place where programs find it could not be taken.
@@ -121,6 +125,7 @@ impl fmt::Display for DaemonError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             DaemonError::Kernel(error) => error.fmt(f),
+            DaemonError::Descriptors(error) => error.fmt(f),
             DaemonError::Stack(error) => error.fmt(f),
             DaemonError::Place(error) => error.fmt(f),
             DaemonError::System(error) => write!(f, "the system refused: {error}"),
@@ -137,6 +142,7 @@ pub struct Daemon {
     idle_exit: Option<Duration>,
     ending: Arc<Notify>,
     limits: Limits,
+    numbers: Arc<Numbers>,
 }
 
 impl fmt::Debug for Daemon {
@@ -150,7 +156,8 @@ impl Daemon {
     ///
     /// # Errors
     ///
-    /// Another daemon is there already, or a port is taken.
+    /// Another daemon is there already, a port is taken, the process may have fewer than 512 descriptors, or the kernel is older
+    /// than Linux 5.4.
     pub fn bind(options: &DaemonOptions) -> Result<Daemon, DaemonError> {
         let listener = door::listen(&options.place).map_err(DaemonError::Place)?;
         Daemon::behind(listener, options)
@@ -161,10 +168,11 @@ impl Daemon {
     ///
     /// # Errors
     ///
-    /// A port is taken, or the kernel is older than Linux 5.4.
+    /// A port is taken, the process may have fewer than 512 descriptors, or the kernel is older than Linux 5.4.
     pub fn behind(listener: OwnedFd, options: &DaemonOptions) -> Result<Daemon, DaemonError> {
         OldKernel::check_this().map_err(DaemonError::Kernel)?;
         rustix::io::ioctl_fionbio(&listener, true).map_err(|error| DaemonError::System(error.into()))?;
+        let numbers = Numbers::of_this_process().map_err(DaemonError::Descriptors)?;
         let stack = Stack::bind(&options.stack).map_err(DaemonError::Stack)?;
         Ok(Daemon {
             listener,
@@ -172,6 +180,7 @@ impl Daemon {
             idle_exit: options.idle_exit,
             ending: Arc::default(),
             limits: options.limits,
+            numbers,
         })
     }
 
@@ -202,7 +211,7 @@ impl Daemon {
 
     async fn serve(self) -> Result<(), DaemonError> {
         let sockets = Arc::new(
-            socket::Sockets::new(self.stack, self.idle_exit.is_some(), &self.limits)
+            socket::Sockets::new(self.stack, self.idle_exit.is_some(), &self.limits, self.numbers)
                 .map_err(DaemonError::System)?,
         );
         let moment = sockets.stack.options().busy_poll;

@@ -385,6 +385,7 @@ mod tests {
 
     use super::*;
     use crate::limits::Limits;
+    use crate::numbers::Numbers;
     use crate::options::Settings;
     use crate::owner::Owner;
     use crate::socket::Style;
@@ -392,7 +393,10 @@ mod tests {
     /// A one-to-many socket, with the program's end of its carrier.
     fn opened() -> (Arc<Sockets>, Arc<Socket>, OwnedFd) {
         let stack = Stack::bind(&Options { udp_port: Some(0), ..Options::default() }).expect("a free port");
-        let sockets = Arc::new(Sockets::new(stack, false, &Limits::default()).expect("random numbers"));
+        let sockets = Arc::new(
+            Sockets::new(stack, false, &Limits::default(), Numbers::with_max(1 << 16))
+                .expect("random numbers"),
+        );
         let (style, settings) = (Style::OneToMany, Settings::new(&sockets.stack));
         let owner = Owner { user: 1, process: 1 };
         let opened = sockets.open(owner, false, style, style.first_stage(), settings);

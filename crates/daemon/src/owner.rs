@@ -10,6 +10,8 @@ use crate::numbers::{MESSAGE_DESCRIPTORS_MAX, Numbers, Taken};
 
 /// What each socket costs the daemon: its end of the carrier, and the page.
 const DESCRIPTORS_PER_SOCKET: usize = 2;
+/// The end of the carrier is counted where it is kept, until it is closed.
+const DESCRIPTORS_COUNTED_HERE: usize = 1;
 /// Of all descriptors, sockets leave one in so many to requests.
 const PART_OF_REQUESTS: usize = 8;
 /// Of the sockets that there may be, one user may have so many quarters: others always get some.
@@ -68,7 +70,7 @@ impl Shares {
             return Err(Errno::NFILE);
         }
         *count += 1;
-        let numbers = self.numbers.count(DESCRIPTORS_PER_SOCKET);
+        let numbers = self.numbers.count(DESCRIPTORS_COUNTED_HERE);
         Ok(Share { owner, of_users: Arc::clone(&self.of_users), _numbers: numbers })
     }
 }
@@ -95,9 +97,11 @@ mod tests {
 
     #[test]
     fn one_user_leaves_room_for_others() {
-        let shares = Shares::new(Numbers::with_max(1000));
-        let of = |user| shares.take(Owner { user, process: 7 });
-        let all_of = |user| -> Vec<Share> { std::iter::from_fn(|| of(user).ok()).collect() };
+        let numbers = Numbers::with_max(1000);
+        let shares = Shares::new(Arc::clone(&numbers));
+        let end_of_carrier = || numbers.count(DESCRIPTORS_PER_SOCKET - DESCRIPTORS_COUNTED_HERE);
+        let of = |user| shares.take(Owner { user, process: 7 }).map(|share| (share, end_of_carrier()));
+        let all_of = |user| -> Vec<(Share, Taken)> { std::iter::from_fn(|| of(user).ok()).collect() };
         // 1,000 less 125 and 253 are 311 sockets.
         let greedy = all_of(1);
         assert_eq!((greedy.len(), of(1).map(drop)), (233, Err(Errno::NFILE)));

@@ -290,11 +290,15 @@ impl Announced {
 }
 
 impl Sockets {
-    pub(crate) fn new(stack: Stack, on_demand: bool, limits: &Limits) -> io::Result<Self> {
+    pub(crate) fn new(
+        stack: Stack,
+        on_demand: bool,
+        limits: &Limits,
+        numbers: Arc<Numbers>,
+    ) -> io::Result<Self> {
         let mut random = [0; 2];
         getrandom::fill(&mut random).map_err(io::Error::other)?;
         let first_port = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
-        let numbers = Numbers::of_this_process();
         let few = (numbers.max() / PART_OF_CONNECTIONS).max(1);
         let waiting = WAITING_MAX.min(few);
         Ok(Sockets {

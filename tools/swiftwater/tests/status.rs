@@ -138,16 +138,35 @@ fn without_a_daemon_it_says_so() {
     assert!(output.status.code() == Some(1) && said.contains("nobody is there"), "{said}");
 }
 
-/// A daemon with so many descriptors.
-fn small_daemon(test: &str, descriptors: u32) -> Daemon {
+/// With fewer descriptors no daemon starts.
+const DESCRIPTORS_MIN: u32 = 512;
+
+/// `swiftwater` with so many descriptors.
+fn with_descriptors(descriptors: u32) -> Command {
     let mut command = Command::new("sh");
     command.arg("-c").arg(format!("ulimit -n {descriptors} && exec \"$0\" \"$@\"")).arg(SWIFTWATER);
-    Daemon::start_with(test, command)
+    command
+}
+
+/// A daemon with so many descriptors.
+fn small_daemon(test: &str, descriptors: u32) -> Daemon {
+    Daemon::start_with(test, with_descriptors(descriptors))
+}
+
+#[test]
+fn with_too_few_descriptors_no_daemon_starts() {
+    let place = format!("@swiftwater-test-few-{}", std::process::id());
+    let output = with_descriptors(DESCRIPTORS_MIN - 1)
+        .args(["daemon", "--udp-port", "0", "--place", &place])
+        .output()
+        .expect("the command starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("ulimit -n"), "{said}");
 }
 
 #[test]
 fn one_user_does_not_get_all_sockets() {
-    let daemon = small_daemon("full", 128);
+    let daemon = small_daemon("full", DESCRIPTORS_MIN);
     let mut command = daemon.run(compiled("table", "full"));
     command.arg("full");
     Program::start(command, "full").end();
@@ -167,7 +186,7 @@ fn public(files: &[&Path]) -> PathBuf {
 #[test]
 #[ignore = "needs root, for a second user: ./test --all"]
 fn users_see_and_use_their_own() {
-    let daemon = small_daemon("users", 256);
+    let daemon = small_daemon("users", 2 * DESCRIPTORS_MIN);
     let program = compiled("table", "users");
     // This builds the shim.
     let mut roots = daemon.run(&program);
