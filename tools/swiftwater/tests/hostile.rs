@@ -12,12 +12,19 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use daemon::{Daemon, compiled_from};
 use swiftwater_tests::tools;
 
 /// Who attacks: nobody whom the system knows.
 const ATTACKER: u32 = 41_001;
+/// What a daemon may keep beside what it accounts.
+const SLACK_BYTES: u64 = 64 << 20;
+/// A user's budget (`--user-memory`).
+const USER_MEMORY_BYTES: u64 = 128 << 20;
+/// How long a daemon may take to give memory back.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// How an attacker ends that may not do here what it wants to.
 const SKIPPED: i32 = 77;
 
@@ -35,6 +42,15 @@ impl Scene {
             return None;
         }
         Some(Scene { daemon: Daemon::start(&format!("hostile-{test}")), test })
+    }
+
+    /// A daemon with further arguments.
+    fn set_with(test: &'static str, arguments: &str) -> Option<Scene> {
+        let mut scene = Scene::set(test)?;
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(format!("exec \"$0\" \"$@\" {arguments}")).arg(daemon::SWIFTWATER);
+        scene.daemon = Daemon::start_with(&format!("hostile-{test}-with"), command);
+        Some(scene)
     }
 
     fn program(&self, name: &str) -> std::path::PathBuf {
@@ -57,6 +73,22 @@ impl Scene {
         let mut command = self.daemon.run(self.program(name));
         command.args(arguments);
         command
+    }
+
+    /// A program of another user under `swiftwater run`.
+    fn neighbour(&self, name: &str, arguments: &[&str]) -> Command {
+        let mut command = self.victim(name, arguments);
+        command.uid(ATTACKER).gid(ATTACKER).current_dir("/");
+        command
+    }
+
+    /// Bytes of the daemon's memory, as `/proc/PID/status` calls them.
+    fn memory_bytes(&self, name: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.daemon.process.id()));
+        let status = status.expect("it runs");
+        let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        let kilobytes = value.and_then(|value| value.split_whitespace().next());
+        kilobytes.expect("a number").parse::<u64>().expect("a number") * 1024
     }
 
     /// The victim opens, connects, talks and closes, as if nobody else were there.
@@ -200,4 +232,61 @@ fn a_log_that_nobody_reads_keeps_nobody_waiting() {
     // The test reads the first line of the daemon's log, and no more.
     assert_success("the attacker", &scene.attacker("chatter").output().expect("it starts"));
     scene.assert_victim_works();
+}
+
+#[test]
+#[ignore = "needs root: ./test --all"]
+fn what_one_user_sends_to_nobody_takes_no_more_than_its_budget() {
+    let Some(scene) = Scene::set("hoarder") else { return };
+    scene.assert_victim_works();
+    let before = scene.memory_bytes("VmRSS");
+    let hoarder = Held::start(scene.neighbour("hoarder", &["100"]));
+    scene.assert_victim_works();
+    let most = scene.memory_bytes("VmHWM");
+    assert!(most <= before + USER_MEMORY_BYTES + SLACK_BYTES, "{before} before, {most} during");
+    assert_success("the hoarder", &hoarder.go_on());
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let after = scene.memory_bytes("VmRSS");
+        if after <= before + SLACK_BYTES {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{before} before, {after} after");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+#[ignore = "needs root: ./test --all"]
+fn what_a_sharer_writes_into_a_page_disturbs_no_other_socket() {
+    let Some(scene) = Scene::set("page-lock") else { return };
+    let user = ATTACKER.to_string();
+    let output = scene.victim("page_lock", &[&user]).output().expect("the command starts");
+    assert_success("the victim", &output);
+}
+
+#[test]
+#[ignore = "needs root: ./test --all"]
+fn who_sends_without_pause_keeps_nobody_waiting() {
+    for way in ["many", "gone"] {
+        let Some(scene) = Scene::set("endless") else { return };
+        let victim = Held::start(scene.victim("victim", &["hold"]));
+        let attacker = Held::start(scene.neighbour("endless", &[way]));
+        scene.assert_victim_works();
+        assert_success("the victim", &victim.go_on());
+        assert_success(way, &attacker.go_on());
+    }
+}
+
+#[test]
+#[ignore = "needs root: ./test --all"]
+fn a_listener_and_a_user_have_so_many_associations_and_others_their_own() {
+    for arguments in ["--listener-associations 5", "--user-associations 5"] {
+        let Some(scene) = Scene::set_with("peers", arguments) else { return };
+        let peers = Held::start(scene.neighbour("peers", &["5"]));
+        let victim = Held::start(scene.victim("victim", &["hold"]));
+        scene.assert_victim_works();
+        assert_success("the victim", &victim.go_on());
+        assert_success(arguments, &peers.go_on());
+    }
 }

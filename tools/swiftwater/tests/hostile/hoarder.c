@@ -1,0 +1,49 @@
+/* Under `swiftwater run`: sends messages of 16 MB without waiting to addresses where nobody answers, and keeps its socket.
+ *
+ *   hoarder COUNT   each message to an address of its own */
+#include "hostile.h"
+
+enum { MESSAGE_BYTES = 16 * 1000 * 1000, REMOTE_UDP_ENCAPS_PORT = 132 };
+
+struct udpencaps {
+    int32_t assoc_id;
+    struct sockaddr_storage address __attribute__((aligned(8)));
+    uint16_t port;
+};
+
+/* A UDP port from which nobody reads: peers behind it are silent. */
+static int silent_port(uint16_t *port)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET};
+    socklen_t bytes = sizeof a;
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    CHECK(fd >= 0 && bind(fd, (struct sockaddr *)&a, sizeof a) == 0);
+    CHECK(getsockname(fd, (struct sockaddr *)&a, &bytes) == 0);
+    *port = a.sin_port;
+    return fd;
+}
+
+int main(int argc, char **argv)
+{
+    begin();
+    CHECK(argc == 2);
+    struct udpencaps encapsulation = {0};
+    silent_port(&encapsulation.port);
+    int many = socket(AF_INET, SOCK_SEQPACKET, 132), count = atoi(argv[1]), taken = 0;
+    CHECK(many >= 0);
+    CHECK(setsockopt(many, 132, REMOTE_UDP_ENCAPS_PORT, &encapsulation, sizeof encapsulation) == 0);
+    char *message = calloc(1, MESSAGE_BYTES);
+    CHECK(message);
+    for (int i = 0; i < count; i++) {
+        struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(10000 + i)};
+        to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        ssize_t sent = sendto(many, message, MESSAGE_BYTES, MSG_DONTWAIT, (struct sockaddr *)&to, sizeof to);
+        CHECK(sent == MESSAGE_BYTES || (sent < 0 && (errno == EAGAIN || errno == ENOBUFS)));
+        taken += sent > 0;
+    }
+    /* What fits was taken. */
+    CHECK(taken > 0);
+    hold();
+    return 0;
+}
