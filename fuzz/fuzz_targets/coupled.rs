@@ -1,4 +1,4 @@
-//! Two endpoints with a hostile middle. What must hold stands in the crate `fuzz_cases`.
+//! Two endpoints with a hostile middle. The crate `fuzz_cases` says what must hold.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzz_cases::coupled(bytes));

@@ -1,4 +1,4 @@
-//! A daemon and a hostile program. What must hold stands in the crate `fuzz_cases`.
+//! A daemon and a hostile program. The crate `fuzz_cases` says what must hold.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzz_cases::daemon(bytes));

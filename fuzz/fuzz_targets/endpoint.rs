@@ -1,4 +1,4 @@
-//! Two endpoints whose packets are edited on the way. What must hold stands in the crate `fuzz_cases`.
+//! Two endpoints whose packets are edited on the way. The crate `fuzz_cases` says what must hold.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzz_cases::endpoint(bytes));

@@ -1,4 +1,4 @@
-//! The parser. What must hold stands in the crate `fuzz_cases`.
+//! The parser. The crate `fuzz_cases` says what must hold.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzz_cases::packet(bytes));

@@ -1,4 +1,4 @@
-//! A reader of a bundle beside a hostile sharer of its page. What must hold stands in the crate `fuzz_cases`.
+//! A reader of a bundle beside a hostile sharer of its page. The crate `fuzz_cases` says what must hold.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzz_cases::page(bytes));

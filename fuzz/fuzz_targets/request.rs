@@ -1,4 +1,4 @@
-//! Requests and answers. What must hold stands in the crate `fuzz_cases`.
+//! Requests and answers. The crate `fuzz_cases` says what must hold.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzz_cases::request(bytes));

@@ -5,7 +5,7 @@
 
 use crate::record::{Flags, HEADER_BYTES, Header};
 
-/// The messages of a record: where each begins, and its header. What is no message ends the walk.
+/// Returns the offset and the header of each message in a record, up to the first bytes that are no message.
 pub fn messages(record: &[u8]) -> impl Iterator<Item = (usize, Header)> + '_ {
     let mut next = 0;
     std::iter::from_fn(move || {

@@ -283,7 +283,8 @@ async fn asked(connection: &AsyncFd<End>, closer: &Arc<Closer>) -> io::Result<As
     }
 }
 
-/// Waits until the caller is gone, or says more, which no shim does. What it says stays where it is: descriptors may come with it.
+/// Waits until the caller closes its connection, or sends more, which no shim does. The extra data stays in the kernel's queue,
+/// because descriptors may come with it.
 async fn gone(connection: &AsyncFd<End>) {
     let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
     let look = |end: &End| Ok(rustix::net::recv(end, &mut [0_u8; 1][..], flags)?);

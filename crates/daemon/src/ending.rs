@@ -1,7 +1,7 @@
 //! The end of the daemon: peers are told, so that none waits for its timers.
 //!
-//! What programs have closed is delivered, within [`END_WAIT`]. What they have open is aborted: a regular end would say that they
-//! had sent all that they wanted to. Their carriers then close without a state in the page, which the shim takes for the end of
+//! Associations that programs have closed are delivered within [`END_WAIT`]. Those that are open are aborted: a regular end would tell
+//! the peer that the program had sent all that it wanted to. Their carriers then close without a state in the page, which the shim takes for the end of
 //! the daemon.
 
 use std::sync::Arc;

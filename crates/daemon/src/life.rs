@@ -125,8 +125,8 @@ async fn connect(
     }
 }
 
-/// Throws away what keeps a carrier from polling writable, and what was sent meanwhile. What a program sends while this runs may
-/// stay: otherwise one that sends without pause would keep the daemon here.
+/// Discards the records that keep a carrier from polling writable, and those sent meanwhile. Records that arrive while this runs may
+/// stay: otherwise a program that sends without pause would keep the daemon here.
 pub(crate) fn empty(line: &Line) {
     for _ in 0..CARRIER_RECORDS_MAX {
         if !line.discard() {

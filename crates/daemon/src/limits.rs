@@ -8,7 +8,7 @@ use crate::budget;
 pub struct Limits {
     /// Memory for the messages that the programs of one user have sent and no peer has acknowledged. Default 128 MiB.
     pub user_memory_bytes: usize,
-    /// The same for all users together. Default 512 MiB.
+    /// Most bytes that all users together may have waiting in the daemon. Default 512 MiB.
     pub memory_bytes: usize,
     /// Most associations that peers may set up with the one-to-many sockets of one user. Default 32,768.
     pub user_associations: usize,

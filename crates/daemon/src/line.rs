@@ -119,7 +119,7 @@ impl Intake {
     }
 }
 
-/// Makes a carrier; returns our end, named, and the program's. What comes over it is charged to `account`.
+/// Makes a carrier; returns our end, named, and the program's. Records received over it are charged to `account`.
 pub(crate) fn pair(
     vigil: &Arc<Vigil>,
     closer: Arc<Closer>,

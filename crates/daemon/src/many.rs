@@ -250,8 +250,8 @@ pub(crate) async fn take_off(socket: &Socket, member: &Member) -> Waiting {
     }
 }
 
-/// Takes what the program has sent before it asks for something, so that this comes first. What it sends meanwhile does not count:
-/// one that sends without pause would never be answered. Returns whether it has taken all: what its user has no memory for stays.
+/// Takes what the program has sent before it asks for something, so that this comes first. Records sent meanwhile do not count:
+/// a program that sends without pause would never be answered. Returns false if records stay because the user's memory is used up.
 pub(crate) async fn drain(socket: &Socket) -> bool {
     let mut left_bytes = socket.line.waiting_bytes();
     while left_bytes > 0 {

@@ -29,7 +29,7 @@ pub(crate) struct Seat {
 }
 
 impl Places {
-    /// Makes `max` places, of which one user has at most `of_user_max`.
+    /// Makes `max` places; one user may take at most `of_user_max` of them.
     pub(crate) fn new(max: usize, of_user_max: usize) -> Arc<Places> {
         Arc::new(Places { max, of_user_max, taken: Mutex::default() })
     }

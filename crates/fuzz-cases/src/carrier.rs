@@ -83,8 +83,8 @@ enum Step {
     Reserve { place: u8, bytes: u32 },
 }
 
-/// A reader of a bundle and a hostile sharer who writes to the page meanwhile. What the reader gets is a part of the record,
-/// and a sharer that keeps to the page counts no more than its room.
+/// Runs a reader of a bundle while a hostile sharer writes to the page. The reader must get a part of the record, and a sharer that
+/// keeps to the page must count no more than its room.
 pub fn page(bytes: &[u8]) {
     let mut script = Unstructured::new(bytes);
     let page = Page::default();

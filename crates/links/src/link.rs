@@ -141,8 +141,8 @@ pub trait Link: Send {
     /// cannot be used, such as no route to the destination.
     fn transmit(&mut self, transmit: &Transmit<'_>) -> io::Result<()>;
 
-    /// Sends single datagrams to many destinations in few system calls. What cannot be sent at once is lost, as any datagram
-    /// may be, and counted.
+    /// Sends single datagrams to many destinations in few system calls. Datagrams that cannot be sent at once are lost,
+    /// as any datagram may be, and counted.
     fn transmit_singles(&mut self, transmits: &[Transmit<'_>]) {
         for transmit in transmits {
             let _ = self.transmit(transmit);

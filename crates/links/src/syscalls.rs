@@ -157,7 +157,7 @@ pub(crate) struct Arrived {
 }
 
 /// `recvmmsg`: datagrams into slots of `slot_bytes` at the end of `block`, which is empty and has room for `SLOTS_MAX` of
-/// them. What is longer than its slot goes on in its spill, part n of `spill`. Appends to `arrived` each datagram with the
+/// them. A datagram longer than its slot continues in part n of `spill`. Appends to `arrived` each datagram with the
 /// part of it that is in its slot.
 pub(crate) fn receive_into_slots(
     fd: BorrowedFd<'_>,

@@ -93,7 +93,7 @@ impl<'a> Buffers<'a> {
     }
 }
 
-/// The kernel's sets of signals, of which the C library's are longer.
+/// Bytes of the kernel's signal sets; those of the C library are longer.
 const SIGNAL_SET_BYTES: usize = 8;
 
 /// One descriptor of a control message.

@@ -72,7 +72,7 @@ pub struct Endpoint {
     listeners: Listeners,
     due: VecDeque<AssociationId>,
     held: VecDeque<AssociationId>,
-    /// Associations of which fragments wait in receive blocks, or did.
+    /// Associations that have, or had, fragments waiting in receive blocks.
     attached: Vec<AssociationId>,
     timers: Timers,
     replies: Replies,

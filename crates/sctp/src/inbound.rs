@@ -208,8 +208,8 @@ impl Inbound {
         let tsn = tsn::unwrap(self.cumulative, data.tsn);
         let in_order = tsn == self.cumulative + 1;
         // The window was advertised without the overhead of messages, so a peer that fills it can
-        // bring more than fits; what is beyond twice the buffer comes again later (RFC 9260 §6.2). What fills
-        // a gap comes first: higher TSNs make room for it.
+        // bring more than fits; what is beyond twice the buffer comes again later (RFC 9260 §6.2). A chunk
+        // that fills a gap comes first: higher TSNs make room for it.
         if self.taken_bytes() >= 2 * self.buffer.bytes() && !(in_order && self.renege()) {
             statistics.data_chunks_dropped += 1;
             self.ack_now = true;
@@ -656,7 +656,7 @@ impl Inbound {
     }
 
     /// Delivers what is left of a message whose delivery in parts has begun, when the peer sends no more. A message that has
-    /// not begun to be delivered is dropped: without its end it would pass for a whole one. What waits behind an open
+    /// not begun to be delivered is dropped: without its end it would pass for a whole one. Data behind an open
     /// record is dropped, too: it would pass for the end of that record.
     pub(crate) fn take_rest<H: Host + ?Sized>(
         &mut self,

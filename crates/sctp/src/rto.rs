@@ -57,8 +57,8 @@ impl Rto {
         self.restore(config);
     }
 
-    /// Marks what is known as stale, since the path was silent and answers again. What left before may have waited for the
-    /// end of the silence, so its round trip tells nothing; the next measurement counts as the first.
+    /// Marks the measured times as stale, since the path was silent and answers again. Packets that left before may have waited for
+    /// the end of the silence, so their round trips tell nothing; the next measurement counts as the first.
     pub(crate) fn mark_stale(&mut self, now: Time) {
         self.stale_before = Some(now);
     }

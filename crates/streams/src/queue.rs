@@ -351,7 +351,7 @@ impl Queue {
         }
     }
 
-    /// The same for a queue that will be used again soon.
+    /// Gives memory of a burst back, but keeps some room, because the queue will be used again soon.
     pub(crate) fn trim_burst(&mut self) {
         self.trim(KEPT_MESSAGES_MAX);
     }

@@ -46,8 +46,8 @@ impl Stack {
         all_ended
     }
 
-    /// Aborts all associations of this stack at once. What is not delivered yet is lost; peers are told `reason`, of which 256
-    /// bytes travel.
+    /// Aborts all associations of this stack at once. Undelivered messages are lost; peers are told the first 256
+    /// bytes of `reason`.
     pub fn abort_all(&self, reason: &str) {
         self.abort_where(reason, |_| true);
     }

@@ -302,7 +302,7 @@ pub(crate) struct NeighboursArgs {
     /// Seconds of each dialogue.
     #[arg(long, default_value = "3", value_parser = parse_seconds)]
     pub seconds: f64,
-    /// Runs of each, of which the median is printed.
+    /// Runs of each; the median is printed.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub repeat: u32,
     #[command(flatten)]

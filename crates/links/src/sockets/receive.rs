@@ -20,8 +20,8 @@ const RECEIVE_READS_MAX: usize = 64;
 const RECEIVE_BYTES_MAX: usize = 1 << 20;
 /// What one `receive` takes from a socket for strangers: two system calls, which bring many packets each.
 const STRANGER_READS_MAX: usize = 32;
-/// A receive of so many looks at the sockets for strangers, so that the others pay next to nothing for them. Who polls finds
-/// them ready until then.
+/// One receive in so many looks at the sockets for strangers, so that the others pay next to nothing for them. Until then the
+/// sockets poll readable.
 const STRANGERS_STRIDE: u32 = 4;
 /// Reports taken from the error queue in one go.
 const REPORTS_MAX: usize = 64;

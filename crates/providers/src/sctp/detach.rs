@@ -2,7 +2,7 @@
 //!
 //! A payload is handed up as a slice of its receive block, and most are read before more arrives. One that is not would hold
 //! the whole block, 256 KB for a single byte. So what still waits when enough has arrived since, or after some time, gets
-//! memory of its own. What waits for something earlier, beyond a gap, is copied by the core at once.
+//! memory of its own. The core itself copies at once whatever waits beyond a gap.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub(super) struct Attached {
 }
 
 impl Attached {
-    /// When what waits is to be copied, if something may wait.
+    /// Returns when waiting slices must be copied, if there may be any.
     pub(super) fn until(&self) -> Option<Time> {
         self.until
     }

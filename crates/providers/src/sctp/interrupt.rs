@@ -81,7 +81,7 @@ impl SctpDriver {
         self.hand_out_trace();
     }
 
-    /// Hands the answers to strangers to the link, many at once. What it does not take is lost: nothing waits for it.
+    /// Hands the answers to strangers to the link, many at once. Answers that the link does not take are lost: no state waits for them.
     fn send_answers(&mut self) {
         while let Some(first) = self.endpoint.poll_answer() {
             let mut answers: SmallVec<[Reply; ANSWERS_MAX]> = SmallVec::new();

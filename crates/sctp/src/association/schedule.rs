@@ -119,7 +119,7 @@ impl Association {
         }
     }
 
-    /// Returns the longest round-trip time of the paths that data may come on. What comes on faster ones waits for it.
+    /// Returns the longest round-trip time of the paths that data may come on. Data on faster paths waits for that one.
     pub(super) fn longest_rtt(&self) -> Option<Duration> {
         self.paths.iter().filter(|path| path.takes_data()).filter_map(|path| path.rto().srtt()).max()
     }

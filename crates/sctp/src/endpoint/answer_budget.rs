@@ -1,7 +1,7 @@
 //! How many answers strangers get: token buckets, with a share for each source prefix.
 //!
-//! A stranger is a sender that has shown no verification tag of ours, so its address may be forged. What an answer costs us
-//! is bounded by the buckets; whom a flood takes answers from is decided by the shares:
+//! A stranger is a sender that has shown no verification tag of ours, so its address may be forged. The buckets bound what all
+//! answers cost; the shares decide whom a flood takes answers from:
 //!
 //! - A prefix that asks for little draws from a part that prefixes which ask for much cannot touch.
 //! - A flood from forged addresses everywhere asks for little from each. Then an INIT that was not answered is remembered by

@@ -6,7 +6,7 @@ use crate::tsn;
 
 impl Inbound {
     /// Drops what waits beyond a gap, the highest TSNs first, until half of the buffer is free beside what may always be
-    /// held. What the peer was promised to be kept stays. Returns whether there is room now.
+    /// held. Chunks that an NR-SACK has promised to keep stay. Returns whether there is room now.
     #[cold]
     pub(super) fn renege(&mut self) -> bool {
         // To free more than one chunk needs keeps the cost of the search low for each.

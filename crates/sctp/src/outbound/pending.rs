@@ -15,7 +15,7 @@ pub(super) struct Pending {
     wire_bytes: usize,
     /// How many chunks have left the queue.
     gone: u64,
-    /// Lifetimes of messages of which nothing was sent, in the order of the queue.
+    /// Lifetimes of messages that have not begun to be sent, in the order of the queue.
     expiries: VecDeque<Expiry>,
 }
 

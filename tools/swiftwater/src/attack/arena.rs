@@ -14,7 +14,7 @@ pub(crate) const CALLER: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 /// is for nobody and dropped.
 const ROUTER: Ipv4Addr = Ipv4Addr::new(198, 18, 1, 1);
 const CALLER_LINE: &str = "calls";
-/// The interface of the attack at both hosts. What passes there is counted apart from what the peers send.
+/// The interface of the attack at both hosts. Its traffic is counted apart from that of the peers.
 pub(crate) const ATTACK_LINE: &str = "attack";
 const VICTIM_MAC: &str = "02:00:00:00:01:02";
 const ROUTER_MAC: &str = "02:00:00:00:01:01";

@@ -83,7 +83,7 @@ pub(crate) fn run(args: &AttackArgs) -> Result<(), AttackError> {
     outcome
 }
 
-/// Measures every case in turn, and again while there is time. What was measured before a failure is kept.
+/// Measures every case in turn, and again while there is time. Rows measured before a failure are kept.
 fn measure(
     plan: &Plan,
     arena: &Arena,
