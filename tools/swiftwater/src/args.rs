@@ -296,7 +296,7 @@ Neighbours:
   messages        two programs, messages of 64 bytes without pause
   large-messages  the same with messages of 4 MB
 
-Meanwhile two programs of another user exchange messages of one byte. Both users' programs run under `swiftwater run`
+Meanwhile two programs of another user exchange messages of one byte. Both users' programs run under `swiftwater run` \
 at one daemon that is started for each run. It needs root, to be two users.")]
 pub(crate) struct NeighboursArgs {
     /// Seconds of each dialogue.
