@@ -11,19 +11,24 @@ use crate::addresses::{append, as_seen, check_family, check_local, parse_list, u
 use crate::ports::Scope;
 use crate::socket::{Bound, Inner, Socket, Sockets};
 
+/// How often the tasks of closed sockets run before a port that they still have counts as taken. A socket whose peer takes
+/// nothing keeps its port for as long as the peer likes.
+const LEAVING_ROUNDS_MAX: usize = 64;
+
 impl Sockets {
-    /// Binds, where necessary after those have left who had the port and are closed, which their tasks may not know yet.
+    /// Binds. If closed sockets hold the port, lets their tasks run first, which may not have seen the close yet.
     pub(crate) async fn once_left(
         &self,
         port: u16,
         bind: impl Fn() -> Result<(), Errno>,
     ) -> Result<(), Errno> {
-        loop {
+        for _ in 0..LEAVING_ROUNDS_MAX {
             match bind() {
                 Err(Errno::ADDRINUSE) if self.is_being_left(port) => tokio::task::yield_now().await,
                 done => return done,
             }
         }
+        Err(Errno::ADDRINUSE)
     }
 
     pub(crate) fn bind(&self, socket: &Socket, address: SocketAddr, who: UCred) -> Result<(), Errno> {

@@ -26,7 +26,7 @@ pub(crate) struct Limits {
     pub(crate) all_bytes: usize,
 }
 
-/// An association that a peer has set up, which counts for its user until this is dropped.
+/// An association of a one-to-many socket, which counts for its user until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Seat(Arc<Account>);
 

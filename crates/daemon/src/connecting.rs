@@ -96,7 +96,12 @@ impl Sockets {
         let stack = self.stack_for(&inner, init);
         let server = self.address(&inner, hosts, seen.port());
         drop(inner);
-        Ok(many::begin(self, socket, seen, Origin::Connecting { stack, port, server, start }))
+        let account = &socket.line.account;
+        let Some(seat) = account.seat(self.limits.user_associations) else {
+            account.refuse();
+            return Err(Errno::NOBUFS);
+        };
+        Ok(many::begin(self, socket, seen, (Origin::Connecting { stack, port, server, start }, seat)))
     }
 
     /// What an association of the socket is set up with.

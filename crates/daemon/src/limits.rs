@@ -10,7 +10,7 @@ pub struct Limits {
     pub user_memory_bytes: usize,
     /// Most bytes that all users together may have waiting in the daemon. Default 512 MiB.
     pub memory_bytes: usize,
-    /// Most associations that peers may set up with the one-to-many sockets of one user. Default 32,768.
+    /// Most associations that the one-to-many sockets of one user may have, whoever set them up. Default 32,768.
     pub user_associations: usize,
 }
 

@@ -17,6 +17,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{self, JoinHandle};
 
 use crate::addresses::as_seen;
+use crate::budget::Seat;
 use crate::errno;
 use crate::life::Turn;
 use crate::line::Intake;
@@ -117,15 +118,15 @@ fn accept(sockets: &Arc<Sockets>, socket: &Arc<Socket>, association: Association
         account.refuse();
         return pump::abort(&association, "the server has as many associations as it may");
     };
-    begin(sockets, socket, peer, Origin::Accepted(association)).take_seat(seat);
+    begin(sockets, socket, peer, (Origin::Accepted(association), seat));
 }
 
-/// Adds an association to a one-to-many socket.
+/// Adds an association to a one-to-many socket, with the place that it takes among those of its user.
 pub(crate) fn begin(
     sockets: &Arc<Sockets>,
     socket: &Arc<Socket>,
     peer: SocketAddr,
-    origin: Origin,
+    (origin, seat): (Origin, Seat),
 ) -> Arc<Member> {
     let tuning = socket.lock().settings.tuning.clone();
     let member = Arc::new(Member::new(sockets.next_association(), peer, tuning));
@@ -134,6 +135,7 @@ pub(crate) fn begin(
         // The peer may take fewer.
         Origin::Connecting { stack, .. } => stack.options().streams_out,
     };
+    member.take_seat(seat);
     let outbox = Arc::new(Outbox::new(socket.page.enter(member.id, streams_out, &peer)));
     *member.outbox() = Some(Arc::clone(&outbox));
     {
@@ -256,7 +258,8 @@ pub(crate) async fn drain(socket: &Socket) -> bool {
     let mut left_bytes = socket.line.waiting_bytes();
     while left_bytes > 0 {
         let taken = take_several(socket);
-        if taken.records == 0 {
+        // The end is there for every reader, again and again: the task of the socket takes it.
+        if taken.records == 0 || taken.left.is_some() {
             return !taken.stalled;
         }
         left_bytes = left_bytes.saturating_sub(taken.bytes);

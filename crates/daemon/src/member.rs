@@ -111,9 +111,9 @@ impl Member {
         }
     }
 
-    /// It counts for its user as long as it is there.
+    /// Counts the association for its user for as long as it exists.
     pub(crate) fn take_seat(&self, seat: Seat) {
-        // It takes one.
+        // Each association is given one seat, when it begins.
         let _ = self.seat.set(seat);
     }
 

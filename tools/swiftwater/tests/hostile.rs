@@ -281,9 +281,10 @@ fn who_sends_without_pause_keeps_nobody_waiting() {
 #[test]
 #[ignore = "needs root: ./test --all"]
 fn a_listener_and_a_user_have_so_many_associations_and_others_their_own() {
-    for arguments in ["--listener-associations 5", "--user-associations 5"] {
+    let cases = [("--listener-associations 5", &["5"][..]), ("--user-associations 5", &["5", "full"])];
+    for (arguments, expected) in cases {
         let Some(scene) = Scene::set_with("peers", arguments) else { return };
-        let peers = Held::start(scene.neighbour("peers", &["5"]));
+        let peers = Held::start(scene.neighbour("peers", expected));
         let victim = Held::start(scene.victim("victim", &["hold"]));
         scene.assert_victim_works();
         assert_success("the victim", &victim.go_on());

@@ -103,6 +103,11 @@ impl Endpoint {
             return None;
         };
         let header = packet.header();
+        // RFC 9260 §3.1: nobody has port 0.
+        if header.source_port == 0 || header.destination_port == 0 {
+            self.statistics.malformed += 1;
+            return None;
+        }
         let first = packet.chunks().next();
         if let Some(Ok(first)) = &first
             && self.is_out_of_the_blue(&header, first, &route)
@@ -111,11 +116,6 @@ impl Endpoint {
             return None;
         }
         if !self.is_intact(&packet) {
-            return None;
-        }
-        // RFC 9260 §3.1: nobody has port 0.
-        if header.source_port == 0 || header.destination_port == 0 {
-            self.statistics.malformed += 1;
             return None;
         }
         // The first chunk decides about handshake packets (RFC 9260 §8.5.1).

@@ -20,7 +20,7 @@ pub(crate) struct LimitArgs {
     /// Memory for such messages of all users together. As it fills, each user may have no more than what is free.
     #[arg(long, value_name = "BYTES", default_value = "512M", value_parser = parse_memory)]
     pub memory: usize,
-    /// Most associations that peers may set up with one user's one-to-many sockets. Further ones are aborted.
+    /// Most associations that one user's one-to-many sockets may have. Those of peers beyond it are aborted; programs get ENOBUFS.
     #[arg(long, value_name = "COUNT", default_value_t = 32_768)]
     pub user_associations: usize,
     /// Most associations that one listening socket may have at a time. Further ones are refused with ABORT.

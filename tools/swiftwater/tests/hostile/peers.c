@@ -1,6 +1,7 @@
 /* Under `swiftwater run`: peers connect to a one-to-many socket until one is refused, and are kept.
  *
- *   peers COUNT   checks that so many were taken */
+ *   peers COUNT        checks that so many were taken
+ *   peers COUNT full   checks that the user can begin none of its own either */
 #include "hostile.h"
 
 enum { PEERS_MAX = 100 };
@@ -19,7 +20,7 @@ int main(int argc, char **argv)
     socklen_t bytes = sizeof a;
     int count = 0;
     begin();
-    CHECK(argc == 2);
+    CHECK(argc == 2 || (argc == 3 && strcmp(argv[2], "full") == 0));
     int many = socket(AF_INET, SOCK_SEQPACKET, 132);
     a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     CHECK(many >= 0 && bind(many, (struct sockaddr *)&a, sizeof a) == 0 && listen(many, 1) == 0);
@@ -49,6 +50,11 @@ int main(int argc, char **argv)
             break;
     }
     CHECK(count == atoi(argv[1]));
+    if (argc == 3) {
+        int own = socket(AF_INET, SOCK_SEQPACKET, 132);
+        CHECK(own >= 0);
+        CHECK(sendto(own, "hello", 5, 0, (struct sockaddr *)&a, sizeof a) == -1 && errno == ENOBUFS);
+    }
     hold();
     CHECK(kill(echo, SIGKILL) == 0);
     return 0;
