@@ -26,6 +26,7 @@ use tokio::io::unix::AsyncFd;
 
 use crate::budget::{Account, Charge, RECORD_COST_BYTES};
 use crate::closer::{self, Closer, End, Foreign};
+use crate::quantum;
 use crate::vigil::Vigil;
 
 /// Most names that are tried for one carrier. They are random: the second is free unless somebody knows our random numbers.
@@ -108,6 +109,14 @@ pub(crate) enum Intake {
 }
 
 impl Intake {
+    /// Returns what the record counts for in the turn of a task.
+    pub(crate) fn weight(&self) -> usize {
+        match self {
+            Intake::Message(_, content) => quantum::weight(content.len()),
+            Intake::Filler | Intake::End | Intake::Unread | Intake::Malformed => 1,
+        }
+    }
+
     /// Returns how many bytes the record had in the carrier.
     pub(crate) fn record_bytes(&self) -> u64 {
         match self {

@@ -44,7 +44,7 @@ pub(crate) async fn live(sockets: &Arc<Sockets>, socket: &Arc<Socket>, turns: &m
     let mut quantum = Quantum::new();
     let (mut stalled, mut closed) = (false, false);
     loop {
-        let mut several = Taken { records: 1, ..Taken::default() };
+        let mut several = Taken { weight: 1, ..Taken::default() };
         tokio::select! {
             taken = socket.line.take(), if !stalled => several = take_on(socket, taken),
             () = socket.line.room(), if stalled => stalled = false,
@@ -65,7 +65,7 @@ pub(crate) async fn live(sockets: &Arc<Sockets>, socket: &Arc<Socket>, turns: &m
         if let Some(unread) = several.left {
             return close(socket, unread);
         }
-        quantum.spend(several.records).await;
+        quantum.spend(several.weight).await;
     }
 }
 
@@ -272,6 +272,8 @@ pub(crate) async fn drain(socket: &Socket) -> bool {
 #[derive(Default)]
 struct Taken {
     records: usize,
+    /// What these records count for in a turn.
+    weight: usize,
     /// The length of these records.
     bytes: u64,
     /// There is more, and no memory for it.
@@ -282,6 +284,7 @@ struct Taken {
 
 /// Goes on with what was taken from a carrier.
 fn take_on(socket: &Socket, first: Result<Intake, Errno>) -> Taken {
+    let first_weight = first.as_ref().map_or(1, Intake::weight);
     let left = match first {
         Ok(taken) => dispatch(socket, taken),
         Err(Errno::NOBUFS) => return Taken { stalled: true, ..Taken::default() },
@@ -291,13 +294,13 @@ fn take_on(socket: &Socket, first: Result<Intake, Errno>) -> Taken {
         return Taken { left, ..Taken::default() };
     }
     let several = take_several(socket);
-    Taken { records: several.records + 1, ..several }
+    Taken { records: several.records + 1, weight: several.weight + first_weight, ..several }
 }
 
 /// Takes what the program has sent, at most as much as one turn allows.
 fn take_several(socket: &Socket) -> Taken {
     let mut several = Taken::default();
-    while several.records < RECORDS_PER_TURN && several.left.is_none() {
+    while several.weight < RECORDS_PER_TURN && several.left.is_none() {
         let taken = match socket.line.try_take() {
             Ok(taken) => taken,
             Err(error) => {
@@ -306,6 +309,7 @@ fn take_several(socket: &Socket) -> Taken {
             }
         };
         several.records += 1;
+        several.weight += taken.weight();
         several.bytes += taken.record_bytes();
         several.left = dispatch(socket, taken);
     }
@@ -379,7 +383,9 @@ fn close(socket: &Arc<Socket>, unread: bool) {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::OwnedFd;
+    use std::io::IoSlice;
+    use std::mem::MaybeUninit;
+    use std::os::fd::{AsFd, OwnedFd};
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     use carrier::record::Kind;
@@ -391,6 +397,7 @@ mod tests {
     use crate::numbers::Numbers;
     use crate::options::Settings;
     use crate::owner::Owner;
+    use crate::quantum::BYTES_PER_TURN;
     use crate::socket::Style;
 
     /// A one-to-many socket, with the program's end of its carrier.
@@ -433,6 +440,31 @@ mod tests {
         let turns = turns.load(Relaxed);
         assert!((1..=4).contains(&turns), "the neighbour had {turns} turns");
         sends_without_pause.abort();
+    }
+
+    /// Sends a message of so many bytes in a memfd, for an association that there is not.
+    fn send_long(theirs: &OwnedFd, bytes: usize) {
+        use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+        use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, sendmsg};
+
+        let memfd = memfd_create("long", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).expect("a memfd");
+        ftruncate(&memfd, bytes as u64).expect("its length");
+        fcntl_add_seals(&memfd, SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW).expect("its seals");
+        let flags = Flags::default().with(Flags::IN_MEMFD);
+        let header = Header { association: 77, bytes: bytes as u32, flags, ..Header::new(Kind::Data) };
+        let descriptors = [memfd.as_fd()];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        assert!(control.push(SendAncillaryMessage::ScmRights(&descriptors)));
+        sendmsg(theirs, &[IoSlice::new(&header.encode())], &mut control, SendFlags::DONTWAIT).expect("room");
+    }
+
+    #[tokio::test]
+    async fn a_turn_ends_after_so_many_bytes_too() {
+        let (_sockets, socket, theirs) = opened();
+        (0..3).for_each(|_| send_long(&theirs, BYTES_PER_TURN));
+        let records = [(); 4].map(|()| take_several(&socket).records);
+        assert_eq!(records, [1, 1, 1, 0]);
     }
 
     #[tokio::test]

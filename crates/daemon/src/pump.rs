@@ -22,7 +22,7 @@ use crate::line::Intake;
 use crate::log;
 use crate::member::{Held, Member, Upward};
 use crate::notify;
-use crate::quantum::Quantum;
+use crate::quantum::{self, Quantum};
 use crate::socket::{Socket, Style};
 use crate::unread::Room;
 
@@ -92,8 +92,9 @@ async fn down(socket: &Socket, member: &Member, association: &Association, mut w
     // What is sent into an association that is gone is lost, as in the kernel.
     let mut gone = false;
     let mut quantum = Quantum::new();
+    let mut weight = 0;
     loop {
-        quantum.spend(1).await;
+        quantum.spend(weight).await;
         let (header, content) = match waiting.pop_front() {
             Some(first) => first,
             None => match take(socket, association, &mut quantum).await {
@@ -101,6 +102,7 @@ async fn down(socket: &Socket, member: &Member, association: &Association, mut w
                 Err(left) => return left,
             },
         };
+        weight = quantum::weight(content.len());
         let header = completed(member, header);
         if header.flags.contains(Flags::ABORT) {
             return Left::Abort(content);

@@ -8,6 +8,14 @@ use tokio::task;
 /// Most records of a carrier, or messages of an association, that a task handles in one turn.
 pub(crate) const RECORDS_PER_TURN: usize = 32;
 
+/// Most bytes of content that a task copies in one turn: a record weighs as much as its share of them.
+pub(crate) const BYTES_PER_TURN: usize = 1 << 20;
+
+/// Returns how many records of a turn a record with so much content counts for.
+pub(crate) fn weight(content_bytes: usize) -> usize {
+    1 + content_bytes / (BYTES_PER_TURN / RECORDS_PER_TURN)
+}
+
 /// What is left of a task's turn.
 pub(crate) struct Quantum {
     records: usize,
@@ -36,6 +44,11 @@ impl Quantum {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_records_end_a_turn_sooner() {
+        assert_eq!([weight(0), weight(1024), weight(BYTES_PER_TURN)], [1, 1, 1 + RECORDS_PER_TURN]);
+    }
 
     #[test]
     fn a_turn_ends_after_so_many_records() {
