@@ -387,6 +387,7 @@ mod tests {
     use std::mem::MaybeUninit;
     use std::os::fd::{AsFd, OwnedFd};
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use std::time::Duration;
 
     use carrier::record::Kind;
     use rustix::net::SendFlags;
@@ -399,6 +400,9 @@ mod tests {
     use crate::owner::Owner;
     use crate::quantum::BYTES_PER_TURN;
     use crate::socket::Style;
+
+    /// A wait that has no end is a failure after this time.
+    const END_FOUND_WITHIN: Duration = Duration::from_secs(20);
 
     /// A one-to-many socket, with the program's end of its carrier.
     fn opened() -> (Arc<Sockets>, Arc<Socket>, OwnedFd) {
@@ -440,6 +444,16 @@ mod tests {
         let turns = turns.load(Relaxed);
         assert!((1..=4).contains(&turns), "the neighbour had {turns} turns");
         sends_without_pause.abort();
+    }
+
+    #[tokio::test]
+    async fn requests_that_take_from_a_carrier_together_find_its_end() {
+        let (_sockets, socket, theirs) = opened();
+        (0..2 * RECORDS_PER_TURN).for_each(|_| send_one(&theirs));
+        rustix::net::shutdown(&theirs, rustix::net::Shutdown::Write).expect("it is open");
+        // The first waits for records that the second takes. It must not wait for them for ever.
+        let both = async { tokio::join!(drain(&socket), drain(&socket)) };
+        assert_eq!(tokio::time::timeout(END_FOUND_WITHIN, both).await, Ok((true, true)));
     }
 
     /// Sends a message of so many bytes in a memfd, for an association that there is not.

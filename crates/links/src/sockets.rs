@@ -63,7 +63,7 @@ pub(crate) struct Socket {
     /// A send brought an error that belongs to the error queue; so there is something in it.
     pub(crate) reports_waiting: bool,
     idle_receives: u32,
-    /// Small datagrams, none of which came in a batch, since the last large one.
+    /// Counts small datagrams that came alone, since the last large one or batch.
     pub(crate) small_run: u32,
     /// Whether packets may be cut, in IPv4 and in IPv6.
     cutting: [Cutting; 2],

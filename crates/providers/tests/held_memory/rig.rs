@@ -29,7 +29,7 @@ pub(crate) const CONSTANT_BYTES: usize = 64 * 1024;
 const ATTACHED_BYTES_MAX: usize = 256 * 1024 + RECEIVE_BYTES * 3 + 2 * BLOCK_BYTES;
 const LISTENING_PORT: u16 = 5001;
 
-/// A batch of datagrams that arrives, of which all but the last have the length of the first.
+/// A batch of datagrams that arrives, where all but the last have the length of the first.
 pub(crate) type Batch = Vec<Vec<u8>>;
 
 #[derive(Default)]

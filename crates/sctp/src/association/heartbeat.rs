@@ -12,8 +12,8 @@ use crate::time::Time;
 const HEARTBEAT_BYTES_MAX: usize = 1024;
 
 impl Association {
-    /// Schedules the heartbeats of all paths: after their interval, or at once for unconfirmed ones, of which no more than
-    /// HB.Max.Burst are probed in each RTO (RFC 9260 §5.4).
+    /// Schedules the heartbeats of all paths: after their interval, or at once for unconfirmed ones. At most
+    /// HB.Max.Burst unconfirmed paths are probed in each RTO (RFC 9260 §5.4).
     pub(super) fn start_heartbeats<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
         for path_id in 0..self.paths.len() {
             if self.paths[path_id].answer_by().is_none() {

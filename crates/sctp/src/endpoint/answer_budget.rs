@@ -24,8 +24,8 @@ use crate::time::Time;
 const SHARES: usize = 4096;
 /// How long prefixes that share one by chance do so.
 const SHARES_LIFE: Duration = Duration::from_secs(10);
-/// INITs without an answer that are remembered: sets, each of which forgets its oldest. At 100,000 in a second one in fifteen
-/// is forgotten within the 3 s that Linux waits before it repeats an INIT.
+/// INITs without an answer that are remembered. Each set forgets its oldest: at 100,000 in a second one in fifteen is forgotten
+/// within the 3 s that Linux waits before it repeats an INIT.
 const REMEMBERED_SETS: usize = 1 << 16;
 const REMEMBERED_IN_SET: usize = 8;
 /// A peer repeats an INIT no sooner, whatever its RTO.Initial.
