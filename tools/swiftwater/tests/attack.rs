@@ -4,7 +4,7 @@
 mod daemon;
 
 use std::fs;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -144,13 +144,6 @@ fn a_dialogue_is_measured_beside_each_neighbour() {
     }
 }
 
-/// The processes that this one has started, and those that they have.
-fn children_of(process: u32) -> Vec<u32> {
-    let path = format!("/proc/{process}/task/{process}/children");
-    let text = fs::read_to_string(path).unwrap_or_default();
-    text.split_whitespace().filter_map(|id| id.parse().ok()).collect()
-}
-
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is_so() {
@@ -159,35 +152,71 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// The processes of a run: its threads have started them, so they are children of threads.
+fn processes_of(run: u32) -> Vec<u32> {
+    let tasks = fs::read_dir(format!("/proc/{run}/task")).into_iter().flatten().flatten();
+    let threads = tasks.filter_map(|task| task.file_name().to_str()?.parse::<u32>().ok());
+    threads
+        .flat_map(|thread| {
+            let children = fs::read_to_string(format!("/proc/{run}/task/{thread}/children"));
+            let children = children.unwrap_or_default();
+            children.split_whitespace().filter_map(|id| id.parse().ok()).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+fn command_line(process: u32) -> String {
+    fs::read_to_string(format!("/proc/{process}/cmdline")).unwrap_or_default()
+}
+
+fn start_flood() -> Child {
+    let mut command = attack(&["--floods", "init", "--seconds", "5", "--repeat", "1", "--json"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the command starts")
+}
+
+fn signal(process: u32, signal: Signal) {
+    kill(Pid::from_raw(i32::try_from(process).expect("a process id")), signal).expect("it runs");
+}
+
+fn wait_for_end(processes: Vec<u32>) {
+    for id in processes {
+        let gone = || {
+            let state = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+            state.is_empty() || state.contains("State:\tZ")
+        };
+        wait_until("the processes of the run have ended", gone);
+    }
+}
+
 #[test]
 #[ignore = "needs root and network namespaces: ./test --all"]
-fn an_interrupted_run_prints_what_it_has_and_a_killed_one_leaves_no_process() {
-    for signal in [Signal::SIGINT, Signal::SIGKILL] {
-        let words = ["--floods", "init", "--seconds", "5", "--repeat", "1", "--json"];
-        let child =
-            attack(&words).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the command starts");
-        let started = child.id();
-        // Threads have started them, so they are children of threads.
-        let of_threads = || -> Vec<u32> {
-            let tasks = fs::read_dir(format!("/proc/{started}/task")).into_iter().flatten().flatten();
-            let ids = tasks.filter_map(|task| task.file_name().to_str()?.parse::<u32>().ok());
-            ids.chain([started]).flat_map(children_of).collect()
-        };
-        wait_until("victim, sender and new peers run", || of_threads().len() >= 3);
-        let running = of_threads();
-        kill(Pid::from_raw(i32::try_from(started).expect("a process id")), signal).expect("it runs");
-        let output = child.wait_with_output();
-        if signal == Signal::SIGINT {
-            let output = output.expect("it ends");
-            let rows: Value = serde_json::from_slice(&output.stdout).expect("JSON of what there is");
-            assert_eq!((rows, output.status.code()), (serde_json::json!([]), Some(130)));
-        }
-        for id in running {
-            let gone = || {
-                let state = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
-                state.is_empty() || state.contains("State:\tZ")
-            };
-            wait_until("the processes of the run have ended", gone);
-        }
-    }
+fn an_interrupted_run_prints_its_complete_rows_and_leaves_no_process() {
+    let run = start_flood();
+    let started = run.id();
+    wait_until("victim, sender and new peers run", || processes_of(started).len() == 3);
+    let running = processes_of(started);
+    signal(started, Signal::SIGINT);
+    let output = run.wait_with_output().expect("it ends");
+    let rows: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((rows, output.status.code()), (serde_json::json!([]), Some(130)));
+    wait_for_end(running);
+}
+
+#[test]
+#[ignore = "needs root and network namespaces: ./test --all"]
+fn a_killed_run_leaves_no_process_though_one_waits_for_the_victim() {
+    let mut run = start_flood();
+    let started = run.id();
+    // The new peers are started once the sender is connected. A victim that is stopped reads nothing, so the sender soon
+    // waits in `send`, and SIGKILL keeps the victim from telling it the end.
+    wait_until("victim, sender and new peers run", || processes_of(started).len() == 3);
+    let running = processes_of(started);
+    let is_victim = |id: &u32| command_line(*id).contains("victim");
+    let victim = running.iter().copied().find(is_victim).expect("it runs");
+    signal(victim, Signal::SIGSTOP);
+    thread::sleep(Duration::from_secs(1));
+    signal(started, Signal::SIGKILL);
+    signal(victim, Signal::SIGKILL);
+    run.wait().expect("it ends");
+    wait_for_end(running);
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::process;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -35,24 +35,26 @@ fn victim(port: u16) -> Address {
 
 /// Sends messages until standard input ends. Says an empty object once it is connected.
 pub(crate) fn send_on() -> Result<(), String> {
+    end_with_input();
     let options = Options { udp_port: Some(UDP_PORT), ..Options::default() };
     let stack = Stack::bind(&options).map_err(|error| error.to_string())?;
     let association =
         stack.connect_from(CALLER_PORT, victim(SINK_PORT)).map_err(|error| error.to_string())?;
     say(&())?;
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            // The end and a failure mean the same here.
-            let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
-            stop.store(true, Ordering::Relaxed);
-        });
-        let message = load::payload(MESSAGE_BYTES);
-        while !stop.load(Ordering::Relaxed) {
-            association.send(&message).map_err(|error| error.to_string())?;
-        }
-        Ok(())
-    })
+    let message = load::payload(MESSAGE_BYTES);
+    loop {
+        association.send(&message).map_err(|error| error.to_string())?;
+    }
+}
+
+/// Ends this process when standard input ends. A call that waits for the victim cannot delay that: after a measurement
+/// that was killed, the victim answers no more, and INIT or DATA would be sent again for minutes.
+fn end_with_input() {
+    thread::spawn(|| {
+        // The end and a failure mean the same here.
+        let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+        process::exit(0);
+    });
 }
 
 /// Connects new peers at an even rate once a line comes on standard input, and says at last how long each took.
