@@ -268,8 +268,8 @@ pub struct EndpointConfig {
     /// Other programs receive packets for the same addresses, as with raw IP: what comes out of the blue for a port that
     /// nobody here listens on may be theirs, and is not answered with ABORT. Default false.
     pub shares_host: bool,
-    /// Most associations that listeners may have at a time with peers of one source prefix (the first 24 bits of an IPv4
-    /// address, 56 of an IPv6 address); one more is refused with ABORT. Default 16,384.
+    /// Most associations that each listener may have at a time with peers of one source prefix (the first 24 bits of an IPv4
+    /// address, 56 of an IPv6 address); one more is refused with ABORT. Peers on this host do not count. Default 16,384.
     pub prefix_associations_max: usize,
 }
 

@@ -139,8 +139,9 @@ pub struct Options {
     /// Most associations that a listener or a one-to-many endpoint may have at a time, those included that wait; one more is
     /// refused with ABORT. Default 65,536.
     pub listener_associations_max: usize,
-    /// Most associations that all listeners of the stack may have at a time with peers of one source prefix, the first 24
-    /// bits of an IPv4 address or 56 of an IPv6 address; one more is refused with ABORT. Default 16,384.
+    /// Most associations that each listener of the stack may have at a time with peers of one source prefix, the first 24 bits
+    /// of an IPv4 address or 56 of an IPv6 address; one more is refused with ABORT. Peers on this host do not count. Default
+    /// 16,384.
     pub prefix_associations_max: usize,
     /// What the peer is told of the layer above, whose meaning is that layer's (`SCTP_ADAPTATION_LAYER`, RFC 5061 §4.2.6). Default
     /// 0, which says nothing.

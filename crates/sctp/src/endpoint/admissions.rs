@@ -1,4 +1,7 @@
-//! How many associations a listener has taken, and how many have come from each source prefix.
+//! How many associations a listener has taken, and how many of them have come from each source prefix.
+//!
+//! Prefixes are counted for each listener, so that no listener takes a prefix from others. Peers on this host have no prefix: all of
+//! them share the addresses of the host, and whoever runs them there can be limited otherwise.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -20,22 +23,24 @@ pub(super) struct Limits {
     pub(super) prefix_max: usize,
 }
 
-/// Where an association that was taken belongs.
-type Origin = (ListenerId, SourcePrefix);
+/// Where an association that was taken belongs. `None`: its peer is on this host.
+type Origin = (ListenerId, Option<SourcePrefix>);
 
 /// Counts the associations that were taken and have not ended.
 #[derive(Debug, Default)]
 pub(super) struct Admissions {
     origins: HashMap<AssociationId, Origin>,
     by_listener: HashMap<ListenerId, usize>,
-    by_prefix: HashMap<SourcePrefix, usize>,
+    by_prefix: HashMap<(ListenerId, SourcePrefix), usize>,
 }
 
 impl Admissions {
-    /// Returns the limit that one more association of this listener from this address would exceed.
+    /// Returns the limit that one more association of this listener from this address would exceed. The limit of a prefix
+    /// concerns only peers on other hosts.
     pub(super) fn limit(&self, listener: ListenerId, source: IpAddr, limits: Limits) -> Option<AtLimit> {
         let of_listener = self.by_listener.get(&listener).copied().unwrap_or_default();
-        let of_prefix = self.by_prefix.get(&SourcePrefix::of(source)).copied().unwrap_or_default();
+        let prefix = (listener, SourcePrefix::of(source));
+        let of_prefix = self.by_prefix.get(&prefix).copied().unwrap_or_default();
         if of_listener >= limits.listener_max {
             Some(AtLimit::Listener)
         } else if of_prefix >= limits.prefix_max {
@@ -45,19 +50,23 @@ impl Admissions {
         }
     }
 
-    /// Counts an association that was taken.
-    pub(super) fn enter(&mut self, id: AssociationId, listener: ListenerId, source: IpAddr) {
-        let prefix = SourcePrefix::of(source);
+    /// Counts an association that was taken; `source` is `None` if its peer is on this host.
+    pub(super) fn enter(&mut self, id: AssociationId, listener: ListenerId, source: Option<IpAddr>) {
+        let prefix = source.map(SourcePrefix::of);
         self.origins.insert(id, (listener, prefix));
         *self.by_listener.entry(listener).or_default() += 1;
-        *self.by_prefix.entry(prefix).or_default() += 1;
+        if let Some(prefix) = prefix {
+            *self.by_prefix.entry((listener, prefix)).or_default() += 1;
+        }
     }
 
     /// Counts an association no more. Those that we asked for are not counted.
     pub(super) fn leave(&mut self, id: AssociationId) {
         if let Some((listener, prefix)) = self.origins.remove(&id) {
             decrement(&mut self.by_listener, listener);
-            decrement(&mut self.by_prefix, prefix);
+            if let Some(prefix) = prefix {
+                decrement(&mut self.by_prefix, (listener, prefix));
+            }
         }
     }
 }

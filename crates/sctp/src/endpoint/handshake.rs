@@ -155,7 +155,7 @@ impl Endpoint {
             self.reply(route, header, VerificationTag(peer.tag), |out| write_abort(false, out));
             return None;
         }
-        if self.refuse_at_limit(&listener, route) {
+        if self.refuse_at_limit(&listener, route, host) {
             self.reply(route, header, VerificationTag(peer.tag), |out| {
                 out.extend_from_slice(&abort_chunk(&Cause::OutOfResource(OutOfResource)));
             });
@@ -363,7 +363,7 @@ impl Endpoint {
             write_abort(false, &mut chunk);
             return self.abort_cookie(now, route, cookie, &chunk);
         };
-        if self.refuse_at_limit(&listener, route) {
+        if self.refuse_at_limit(&listener, route, host) {
             let chunk = abort_chunk(&Cause::OutOfResource(OutOfResource));
             return self.abort_cookie(now, route, cookie, &chunk);
         }
@@ -377,6 +377,7 @@ impl Endpoint {
         }
         self.statistics.accepted += 1;
         let remotes = cookie_remotes(cookie, route, host);
+        let source = leaves_host(route, host).then(|| route.remote.ip());
         let id = AssociationId(self.associations.vacant_key() as u32);
         let mut cx = Context { now, host, random: &mut self.random, statistics: &mut self.statistics };
         let Listener { id: listener, local, config } = listener;
@@ -387,7 +388,7 @@ impl Endpoint {
         association.tell_adaptation(&mut cx);
         association.trace_changes(now);
         self.insert(id, association);
-        self.admissions.enter(id, listener, route.remote.ip());
+        self.admissions.enter(id, listener, source);
         self.settle(id);
         true
     }
@@ -413,18 +414,23 @@ impl Endpoint {
     }
 
     /// Returns whether a limit forbids one more association, and counts that.
-    fn refuse_at_limit(&mut self, listener: &Listener, route: Route) -> bool {
+    fn refuse_at_limit<H: Host + ?Sized>(&mut self, listener: &Listener, route: Route, host: &H) -> bool {
         let limits = Limits {
             listener_max: listener.config.listener_associations_max,
             prefix_max: self.config.prefix_associations_max,
         };
         match self.admissions.limit(listener.id, route.remote.ip(), limits) {
             Some(AtLimit::Listener) => self.statistics.refused_at_listener_limit += 1,
-            Some(AtLimit::Prefix) => self.statistics.refused_at_prefix_limit += 1,
-            None => return false,
+            Some(AtLimit::Prefix) if leaves_host(route, host) => self.statistics.refused_at_prefix_limit += 1,
+            Some(AtLimit::Prefix) | None => return false,
         }
         true
     }
+}
+
+/// Returns whether the way back to a peer leaves this host.
+fn leaves_host<H: Host + ?Sized>(route: Route, host: &H) -> bool {
+    host.path_hints(route.remote).leaves_host
 }
 
 /// Longest chunks in answer to a packet of a stranger: the answer has at most three times its bytes, with the headers of IP

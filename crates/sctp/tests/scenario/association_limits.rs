@@ -19,6 +19,7 @@ fn limited(listener_max: usize, prefix_max: usize) -> Peer {
     let config =
         AssociationConfig { listener_associations_max: listener_max, ..AssociationConfig::default() };
     peer.endpoint.listen(ENDPOINT_PORT, config).unwrap();
+    peer.app.hints.leaves_host = true;
     peer
 }
 
@@ -85,6 +86,32 @@ fn a_prefix_has_no_more_than_its_limit_and_others_are_not_concerned() {
     assert!(!connects(&mut peer, address([10, 0, 0, 3]), 1));
     assert_eq!(peer.endpoint.endpoint_statistics().refused_at_prefix_limit, 1);
     assert!(connects(&mut peer, address([10, 0, 1, 1]), 1));
+}
+
+#[test]
+fn a_listener_that_fills_a_prefix_leaves_it_to_other_listeners() {
+    let mut peer = limited(100, 1);
+    peer.endpoint.listen(ENDPOINT_PORT + 1, AssociationConfig::default()).unwrap();
+    let from = address([10, 0, 0, 1]);
+    assert!(connects(&mut peer, from, 1));
+    assert!(!connects(&mut peer, from, 2));
+    let init = build(2, ENDPOINT_PORT + 1, 0, |out| peer.init().write(out));
+    peer.sends_raw(from, &init);
+    peer.takes_init_ack();
+}
+
+#[test]
+fn peers_on_this_host_are_not_counted_for_a_prefix() {
+    let mut peer = limited(100, 1);
+    let from = address([127, 0, 0, 1]);
+    peer.app.hints.leaves_host = false;
+    assert!(connects(&mut peer, from, 1));
+    assert!(connects(&mut peer, from, 2));
+    assert_eq!(peer.endpoint.endpoint_statistics().refused_at_prefix_limit, 0);
+    // The first of another host with an address of that prefix has the whole limit.
+    peer.app.hints.leaves_host = true;
+    assert!(connects(&mut peer, from, 3));
+    assert!(!connects(&mut peer, from, 4));
 }
 
 #[test]

@@ -26,8 +26,8 @@ pub(crate) struct LimitArgs {
     /// Most associations that one listening socket may have at a time. Further ones are refused with ABORT.
     #[arg(long, value_name = "COUNT", default_value_t = Options::default().listener_associations_max)]
     pub listener_associations: usize,
-    /// Most associations that all listening sockets may have at a time with peers of one source prefix, the first 24 bits of an
-    /// IPv4 address or 56 of an IPv6 address. Further ones are refused with ABORT.
+    /// Most associations that one listening socket may have at a time with peers of one source prefix, the first 24 bits of an
+    /// IPv4 address or 56 of an IPv6 address. Further ones are refused with ABORT. Peers on this host do not count.
     #[arg(long, value_name = "COUNT", default_value_t = Options::default().prefix_associations_max)]
     pub prefix_associations: usize,
 }
