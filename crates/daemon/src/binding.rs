@@ -187,3 +187,78 @@ fn list_of(
     addresses.for_each(|address| append(&mut out, address));
     if out.len() > room { Err(Errno::NOMEM) } else { Ok(out) }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::os::fd::OwnedFd;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use rustix::process::{Gid, Pid, Uid};
+    use swiftwater::{Options, Stack};
+    use tokio::runtime::Runtime;
+
+    use super::*;
+    use crate::limits::Limits;
+    use crate::numbers::Numbers;
+    use crate::options::Settings;
+    use crate::owner::Owner;
+    use crate::socket::Style;
+
+    /// A wait that has no end is a failure after this time.
+    const ANSWERED_WITHIN: Duration = Duration::from_secs(20);
+    const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+    fn runtime() -> Runtime {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
+    }
+
+    fn sockets() -> Arc<Sockets> {
+        let stack = Stack::bind(&Options { udp_port: Some(0), ..Options::default() }).expect("a free port");
+        let numbers = Numbers::with_max(1 << 16);
+        Arc::new(Sockets::new(stack, false, &Limits::default(), numbers).expect("random numbers"))
+    }
+
+    /// A socket whose task runs in the runtime that is entered, with the program's end of its carrier.
+    fn opened(sockets: &Arc<Sockets>) -> (Arc<Socket>, OwnedFd) {
+        let owner = Owner { user: 1, process: 1 };
+        let (style, settings) = (Style::OneToOne, Settings::new(&sockets.stack));
+        sockets.open(owner, false, style, style.first_stage(), settings).expect("a carrier")
+    }
+
+    fn who() -> UCred {
+        UCred { pid: Pid::INIT, uid: Uid::from_raw(1), gid: Gid::from_raw(1) }
+    }
+
+    /// Binds a second socket to the port of a first one that its program has closed. The task of the first one runs in `of_first`.
+    fn bind_after_close(of_first: &Runtime, of_request: &Runtime) -> Result<(), Errno> {
+        let sockets = sockets();
+        let port = {
+            let _entered = of_first.enter();
+            let (first, theirs) = opened(&sockets);
+            sockets.bind(&first, ANY, who()).expect("a free port");
+            drop(theirs);
+            first.local_address().port()
+        };
+        let bound = of_request.block_on(async {
+            let (second, _theirs) = opened(&sockets);
+            let address = SocketAddr::new(ANY.ip(), port);
+            let bind = sockets.once_left(port, || sockets.bind(&second, address, who()));
+            tokio::time::timeout(ANSWERED_WITHIN, bind).await
+        });
+        bound.expect("an answer")
+    }
+
+    #[test]
+    fn a_port_is_free_once_the_task_of_its_closed_socket_has_run() {
+        let runtime = runtime();
+        assert_eq!(bind_after_close(&runtime, &runtime), Ok(()));
+    }
+
+    #[test]
+    fn a_port_that_a_closed_socket_keeps_counts_as_taken() {
+        // Nobody runs the task of the first socket.
+        assert_eq!(bind_after_close(&runtime(), &runtime()), Err(Errno::ADDRINUSE));
+    }
+}
