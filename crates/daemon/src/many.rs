@@ -440,7 +440,8 @@ mod tests {
             }
         });
         // It ends although there is always more.
-        assert!(drain(&socket).await);
+        let drained = tokio::time::timeout(END_FOUND_WITHIN, drain(&socket)).await;
+        assert_eq!(drained, Ok(true));
         let turns = turns.load(Relaxed);
         assert!((1..=4).contains(&turns), "the neighbour had {turns} turns");
         sends_without_pause.abort();

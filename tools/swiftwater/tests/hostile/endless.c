@@ -1,17 +1,39 @@
-/* Under `swiftwater run`: sends records without pause, past the shim, for which there is nobody.
+/* Under `swiftwater run`: sends records without pause, past the shim, for which there is nobody. Each costs the daemon a copy of a long
+ * message and the sender next to nothing, so that there is always another one.
  *
  *   endless many   into a one-to-many socket without associations, about which it asks meanwhile
  *   endless gone   into an association that is gone */
 #include "hostile.h"
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 
-enum { HEADER_BYTES = 64, DATA = 1, END = 1, ASSOCIATION_AT = 28, QUESTIONS = 100 };
+enum { HEADER_BYTES = 64, DATA = 1, END = 1, IN_MEMFD = 4, ASSOCIATION_AT = 28, LENGTH_AT = 32 };
+enum { MESSAGE_BYTES = 512 << 10, SENDERS = 2, QUESTIONS = 10 };
 
-static void *send_without_pause(void *fd)
+static int long_message(void)
 {
-    unsigned char record[HEADER_BYTES] = {DATA, 0, END, 0, [ASSOCIATION_AT] = 77};
-    while (syscall(SYS_sendto, *(int *)fd, record, sizeof record, MSG_NOSIGNAL, NULL, 0) == sizeof record)
+    int memfd = memfd_create("endless", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    CHECK(memfd >= 0 && ftruncate(memfd, MESSAGE_BYTES) == 0);
+    CHECK(fcntl(memfd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW) == 0);
+    return memfd;
+}
+
+static void *send_without_pause(void *carrier)
+{
+    unsigned char record[HEADER_BYTES] = {DATA, 0, END | IN_MEMFD, 0, [ASSOCIATION_AT] = 77};
+    const uint32_t bytes = MESSAGE_BYTES;
+    union {
+        struct cmsghdr align;
+        char space[CMSG_SPACE(sizeof(int))];
+    } control = {.align = {CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS}};
+    struct iovec part = {record, sizeof record};
+    struct msghdr m = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    int memfd = long_message();
+    memcpy(record + LENGTH_AT, &bytes, sizeof bytes);
+    memcpy(CMSG_DATA(&control.align), &memfd, sizeof memfd);
+    while (syscall(SYS_sendmsg, *(int *)carrier, &m, MSG_NOSIGNAL) == sizeof record)
         ;
     return NULL;
 }
@@ -37,15 +59,18 @@ static int gone(void)
 
 int main(int argc, char **argv)
 {
-    pthread_t sender;
+    pthread_t senders[SENDERS];
     begin();
     CHECK(argc == 2);
     int asks = strcmp(argv[1], "many") == 0, fd = asks ? open_sctp(1) : gone();
-    CHECK(fd >= 0 && pthread_create(&sender, NULL, send_without_pause, &fd) == 0);
+    CHECK(fd >= 0);
+    for (int i = 0; i < SENDERS; i++)
+        CHECK(pthread_create(&senders[i], NULL, send_without_pause, &fd) == 0);
     for (int i = 0; asks && i < QUESTIONS; i++)
         CHECK(ask(ATTACH, NULL, 0, fd) == 0);
     hold();
-    /* It has gone on all the time. */
-    CHECK(pthread_tryjoin_np(sender, NULL) == EBUSY);
+    /* They have gone on all the time. */
+    for (int i = 0; i < SENDERS; i++)
+        CHECK(pthread_tryjoin_np(senders[i], NULL) == EBUSY);
     return 0;
 }
