@@ -9,6 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+
 pub(crate) const SWIFTWATER: &str = env!("CARGO_BIN_EXE_swiftwater");
 
 /// How long a program may take to begin.
@@ -83,6 +85,14 @@ impl Daemon {
             }
             assert!(Instant::now() < deadline, "nobody listens on port {port}: {rows:?}");
         }
+    }
+
+    /// Returns whether programs can still connect to it.
+    pub(crate) fn lets_in(&self) -> bool {
+        let name = self.place.strip_prefix('@').expect("an abstract name");
+        let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).expect("a short name");
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+        connect(socket.expect("a socket"), &address).is_ok()
     }
 
     /// Kills it as a crash would.
