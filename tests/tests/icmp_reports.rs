@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, recv, sendto, socket,
 };
-use swiftwater::{Association, Listener, Options, Stack};
+use swiftwater::{Association, Listener, Stack, StackOptions};
 use swiftwater_tests::namespace::Host;
 
 /// What a frame on the loopback interface has before its IP packet.
@@ -34,9 +34,10 @@ struct Talk {
 
 impl Talk {
     fn new() -> Self {
-        let options = Options { local_addresses: vec![[127, 0, 0, 1].into()], ..Options::default() };
+        let options =
+            StackOptions { local_addresses: vec![[127, 0, 0, 1].into()], ..StackOptions::default() };
         let listener = Listener::bind_with("127.0.0.1:5001", &options).unwrap();
-        let stack = Stack::bind(&Options { udp_port: Some(0), ..options }).unwrap();
+        let stack = Stack::bind(&StackOptions { udp_port: Some(0), ..options }).unwrap();
         let client = stack.connect(listener.local_address()).unwrap();
         let server = listener.accept().unwrap();
         let frames =

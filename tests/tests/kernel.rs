@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use swiftwater::{Association, ConnectError, LinkKind, Listener, Options, RecvError, Stack};
+use swiftwater::{Association, ConnectError, LinkKind, Listener, RecvError, Stack, StackOptions};
 use swiftwater_tests::ours;
 use swiftwater_tests::peers::kernel::{self, ADDRESSES, OUR_ADDRESSES, lab};
 use swiftwater_tests::peers::messages::{TestMessage, messages};
@@ -40,8 +40,10 @@ fn its_server_gives_back_what_we_send() {
 #[ignore = "needs user-mode Linux and root: ./test --all"]
 fn messages_pass_with_two_addresses_at_both_ends() {
     lab("messages_pass_with_two_addresses_at_both_ends", || {
-        let options =
-            Options { local_addresses: OUR_ADDRESSES.map(IpAddr::V4).to_vec(), ..Options::default() };
+        let options = StackOptions {
+            local_addresses: OUR_ADDRESSES.map(IpAddr::V4).to_vec(),
+            ..StackOptions::default()
+        };
         let server = format!("{},{}:{}", ADDRESSES[0], ADDRESSES[1], kernel::ECHO_PORT);
         let association = Association::connect_with(server.as_str(), &options).unwrap();
         for message in messages(usize::MAX) {
@@ -134,7 +136,7 @@ fn a_port_without_a_server_refuses() {
 #[ignore = "needs user-mode Linux and root: ./test --all"]
 fn raw_ip_on_its_host_comes_with_advice() {
     let advice = |link| {
-        let options = Options { link, udp_port: Some(0), ..Options::default() };
+        let options = StackOptions { link, udp_port: Some(0), ..StackOptions::default() };
         Stack::bind(&options).unwrap().advice().map(str::to_owned)
     };
     if kernel::is_beside_it() {

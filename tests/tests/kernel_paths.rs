@@ -6,7 +6,9 @@ use std::net::IpAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use swiftwater::{Association, LinkKind, Multipath, Options, PathState, PathStatistics, SendInfo};
+use swiftwater::{
+    Association, AssociationOptions, LinkKind, Multipath, PathState, PathStatistics, SendInfo, StackOptions,
+};
 use swiftwater_tests::ours;
 use swiftwater_tests::peers::kernel::{
     ADDRESSES, ASKED, FLOOD_PORT, NUMBERED_BYTES, OUR_ADDRESSES, SINK_PORT, lab, leave_udp, set_link,
@@ -30,7 +32,8 @@ fn connect(link: LinkKind, multipath: Multipath, port: u16) -> Association {
         leave_udp();
     }
     let local_addresses = OUR_ADDRESSES.map(IpAddr::V4).to_vec();
-    let options = Options { link, multipath, local_addresses, ..Options::default() };
+    let association = AssociationOptions { multipath, ..AssociationOptions::default() };
+    let options = StackOptions { link, local_addresses, association, ..StackOptions::default() };
     let server = format!("{},{}:{port}", ADDRESSES[0], ADDRESSES[1]);
     Association::connect_with(server.as_str(), &options).unwrap()
 }

@@ -5,7 +5,7 @@
 
 use std::thread;
 
-use swiftwater::{Association, Listener, MtuState, Options, PathStatistics};
+use swiftwater::{Association, Listener, MtuState, PathStatistics, StackOptions};
 use swiftwater_tests::namespace::Host;
 use swiftwater_tests::ours;
 
@@ -74,8 +74,9 @@ fn send_until(association: &Association, next: &mut u64, done: impl Fn(&PathStat
 
 /// An association between two hosts, and who counts what arrives.
 fn connect(client: &Host, server: &Host, address: &'static str) -> (Association, thread::JoinHandle<u64>) {
-    let listener = server
-        .run(move || Listener::bind_with(format!("{address}:5001").as_str(), &Options::default()).unwrap());
+    let listener = server.run(move || {
+        Listener::bind_with(format!("{address}:5001").as_str(), &StackOptions::default()).unwrap()
+    });
     let listener = listener.join().unwrap();
     let counts = thread::spawn(move || ours::count_numbers(&listener, MESSAGE_BYTES, |_| ()));
     let association = client.run(move || Association::connect(format!("{address}:5001").as_str()).unwrap());

@@ -6,7 +6,7 @@
 use std::fs;
 use std::net::IpAddr;
 
-use swiftwater::{Association, LinkKind, Options, PathStatistics, Stack};
+use swiftwater::{Association, LinkKind, PathStatistics, Stack, StackOptions};
 use swiftwater_tests::namespace::Host;
 use swiftwater_tests::ours;
 
@@ -42,8 +42,8 @@ impl Hosts {
 
     /// Numbered messages from the client until both paths have carried some of them: each arrives once, in order. Returns what
     /// the second path carried, and what left the client on the second line.
-    fn transfer(&self, options: Options) -> (u64, u64) {
-        let at = |number| Options {
+    fn transfer(&self, options: StackOptions) -> (u64, u64) {
+        let at = |number| StackOptions {
             local_addresses: (0..2).map(|line| address(line, number)).collect(),
             ..options.clone()
         };
@@ -108,19 +108,19 @@ fn sent_bytes(interface: &str) -> u64 {
 #[ignore = "needs network namespaces: ./test --all"]
 fn both_lines_carry_raw_ip() {
     let Some(hosts) = Hosts::new("both") else { return };
-    let (carried, on_line) = hosts.transfer(Options { link: LinkKind::Raw, ..Options::default() });
+    let (carried, on_line) = hosts.transfer(StackOptions { link: LinkKind::Raw, ..StackOptions::default() });
     assert!(on_line > carried, "{on_line} bytes on the line of a path that carried {carried}");
 }
 
 /// The route to the server's second address begins at the client's second address, and leads over the first line.
-fn against_the_route(name: &str, options: Options) -> Option<(u64, u64)> {
+fn against_the_route(name: &str, options: StackOptions) -> Option<(u64, u64)> {
     let hosts = Hosts::new(name)?;
     hosts.client.ip(&format!("route add {} dev e0 src {}", address(1, 2), address(1, 1)));
     Some(hosts.transfer(options))
 }
 
 fn is_bound_where_asked(name: &str, link: LinkKind) {
-    let options = |bind_interfaces| Options { link, bind_interfaces, ..Options::default() };
+    let options = |bind_interfaces| StackOptions { link, bind_interfaces, ..StackOptions::default() };
     let Some((carried, on_line)) = against_the_route(&format!("{name}-free"), options(false)) else { return };
     assert!(on_line < carried, "{on_line} bytes where the route does not lead, {carried} on the path");
     let Some((carried, on_line)) = against_the_route(&format!("{name}-bound"), options(true)) else { return };

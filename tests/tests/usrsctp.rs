@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::thread;
 
-use swiftwater::{Association, Listener, Options};
+use swiftwater::{Association, Listener, StackOptions};
 use swiftwater_tests::ours;
 use swiftwater_tests::peers::messages::{TestMessage, messages, payload};
 use swiftwater_tests::peers::usrsctp::{
@@ -14,11 +14,11 @@ use swiftwater_tests::peers::usrsctp::{
 const SERVER_PORT: u16 = 5001;
 
 /// usrsctp sends to the UDP port that it was told, so ours must be that one.
-fn options(udp: UdpPorts) -> Options {
-    Options {
+fn options(udp: UdpPorts) -> StackOptions {
+    StackOptions {
         local_addresses: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
         udp_port: Some(udp.ours),
-        ..Options::default()
+        ..StackOptions::default()
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use swiftwater::{Association, LinkKind, Options, PathState, PathStatistics, Stack};
+use swiftwater::{Association, AssociationOptions, LinkKind, PathState, PathStatistics, Stack, StackOptions};
 use swiftwater_tests::namespace::Host;
 use swiftwater_tests::ours;
 
@@ -77,13 +77,13 @@ impl Hosts {
     }
 }
 
-fn options(family: Family, number: u8) -> Options {
+fn options(family: Family, number: u8) -> StackOptions {
     let local_addresses = (0..2).map(|line| family.address(line, number)).collect();
-    Options { local_addresses, ..Options::default() }
+    StackOptions { local_addresses, ..StackOptions::default() }
 }
 
 /// Binds the sockets of a host.
-type Bind = fn(Options) -> Stack;
+type Bind = fn(StackOptions) -> Stack;
 
 /// A client that sends numbered messages, and a server that sees that each comes once, in order.
 struct Transfer {
@@ -106,7 +106,7 @@ impl Transfer {
         let server = hosts.server.run(move || {
             ours::count_numbers(&listener, MESSAGE_BYTES, |n| counter.store(n, Ordering::Relaxed))
         });
-        let stack = bind(Options { udp_port: Some(0), ..options(family, 1) });
+        let stack = bind(StackOptions { udp_port: Some(0), ..options(family, 1) });
         let server_address = SocketAddr::new(family.address(0, 2), PORT);
         let association = stack.connect(server_address).unwrap();
         Transfer { family, stack, association, sent: 0, received, server }
@@ -188,14 +188,14 @@ fn survives(
 }
 
 /// Each address has a socket of its own.
-fn as_it_is(options: Options) -> Stack {
+fn as_it_is(options: StackOptions) -> Stack {
     Stack::bind(&options).unwrap()
 }
 
 /// One socket for all addresses; the associations use the named ones.
-fn of_all_addresses(options: Options) -> Stack {
-    let sockets = Options { local_addresses: Vec::new(), ..options.clone() };
-    Stack::bind(&sockets).unwrap().with_options(&options)
+fn of_all_addresses(options: StackOptions) -> Stack {
+    let sockets = StackOptions { local_addresses: Vec::new(), ..options.clone() };
+    Stack::bind(&sockets).unwrap().with_local_addresses(&options.local_addresses)
 }
 
 #[test]
@@ -262,7 +262,8 @@ fn an_interface_that_sockets_are_bound_to() {
     // The server finds out when it sends there, which is a heartbeat.
     let bound = |options| {
         let heartbeat_interval = Some(Duration::from_millis(100));
-        as_it_is(Options { bind_interfaces: true, heartbeat_interval, ..options })
+        let association = AssociationOptions { heartbeat_interval, ..AssociationOptions::default() };
+        as_it_is(StackOptions { bind_interfaces: true, association, ..options })
     };
     let Some(refused) = survives(("bound", Family::V4), bound, go, come) else { return };
     assert!(refused > 0);
@@ -271,7 +272,7 @@ fn an_interface_that_sockets_are_bound_to() {
 #[test]
 #[ignore = "needs network namespaces: ./test --all"]
 fn an_address_and_an_interface_under_raw_ip() {
-    let raw = |options| as_it_is(Options { link: LinkKind::Raw, ..options });
+    let raw = |options| as_it_is(StackOptions { link: LinkKind::Raw, ..options });
     let Some(refused) = survives(("raw-own", Family::V4), raw, del_address, add_address) else { return };
     assert!(refused > 0);
     let go = |hosts: &Hosts| hosts.client.ip("link delete e0");

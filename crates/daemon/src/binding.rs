@@ -196,7 +196,7 @@ mod tests {
     use std::time::Duration;
 
     use rustix::process::{Gid, Pid, Uid};
-    use swiftwater::{Options, Stack};
+    use swiftwater::{Stack, StackOptions};
     use tokio::runtime::Runtime;
 
     use super::*;
@@ -215,7 +215,8 @@ mod tests {
     }
 
     fn sockets() -> Arc<Sockets> {
-        let stack = Stack::bind(&Options { udp_port: Some(0), ..Options::default() }).expect("a free port");
+        let stack =
+            Stack::bind(&StackOptions { udp_port: Some(0), ..StackOptions::default() }).expect("a free port");
         let numbers = Numbers::with_max(1 << 16);
         Arc::new(Sockets::new(stack, false, &Limits::default(), numbers).expect("random numbers"))
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use carrier::page::State;
 use carrier::request::{Addresses, InitMessage, Start};
 use rustix::io::Errno;
-use swiftwater::{Address, Options, Stack};
+use swiftwater::{Address, Stack};
 
 use crate::addresses::{as_seen, check_peer, local_toward};
 use crate::life::Turn;
@@ -106,8 +106,8 @@ impl Sockets {
 
     /// What an association of the socket is set up with.
     fn stack_for(&self, inner: &Inner, init: InitMessage) -> Stack {
-        let options = inner.settings.with_init(init).options(0);
-        self.stack.with_options(&Options { local_addresses: inner.local_scope(), ..options })
+        let options = inner.settings.with_init(init).options();
+        self.stack.with_options(&options).with_local_addresses(&inner.local_scope())
     }
 
     fn address(&self, inner: &Inner, hosts: Vec<IpAddr>, port: u16) -> Address {

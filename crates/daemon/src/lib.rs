@@ -75,7 +75,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use swiftwater::{BindError, Options, Stack};
+use swiftwater::{BindError, Stack, StackOptions};
 use tokio::sync::Notify;
 
 use journal::log;
@@ -98,7 +98,7 @@ pub struct DaemonOptions {
     /// Where programs find it.
     pub place: Place,
     /// The sockets that carry SCTP, and what every association begins with. Without a UDP port it is 9899.
-    pub stack: Options,
+    pub stack: StackOptions,
     /// End when no socket and no association has been there for so long. Default: never.
     pub idle_exit: Option<Duration>,
     /// What the programs of one user may take, and those of all.

@@ -3,7 +3,8 @@
 use crate::budget;
 
 /// Limits, so that no user takes what others need. Those of a listener and of a source prefix are the stack's
-/// ([`Options::listener_associations_max`](swiftwater::Options), `prefix_associations_max`).
+/// ([`ListenerOptions::associations_max`](swiftwater::ListenerOptions),
+/// [`StackOptions::prefix_associations_max`](swiftwater::StackOptions)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Memory for the messages that the programs of one user have sent and no peer has acknowledged. Default 128 MiB.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use carrier::page::State;
 use links::interface_addresses;
 use rustix::io::Errno;
+use swiftwater::ListenerOptions;
 use swiftwater::tokio::Listener;
 
 use crate::errno;
@@ -14,6 +15,7 @@ use crate::life::{self, Turn};
 use crate::line::{self, CARRIER_RECORDS_MAX};
 use crate::socket::{Inner, Socket, Sockets};
 
+const BACKLOG_MAX: i32 = 4096;
 /// A one-to-many socket takes all associations at once.
 const BACKLOG_OF_MANY: i32 = i32::MAX;
 
@@ -29,10 +31,13 @@ impl Sockets {
             _ => return Err(Errno::INVAL),
         };
         let port = self.bound(socket, &mut inner)?.port;
-        let mut options = inner.settings.options(backlog);
-        options.local_addresses = inner.local_scope();
-        options.refuse_beyond_backlog = true;
-        let listener = self.stack.with_options(&options).listen(port);
+        let options = ListenerOptions {
+            backlog: backlog.clamp(1, BACKLOG_MAX) as u32,
+            refuse_beyond_backlog: true,
+            ..self.stack.options().listener
+        };
+        let stack = self.stack.with_options(&inner.settings.options());
+        let listener = stack.with_local_addresses(&inner.local_scope()).listen_with(port, &options);
         let listener = listener.map_err(|error| errno::of_listen(&error))?;
         self.ports().set_listens(socket.number, port, true);
         if listening == State::Listening {
@@ -77,10 +82,9 @@ impl Inner {
     /// Peers that connect from now on meet what is set now, at the addresses that are bound now.
     pub(crate) fn tune_listener(&self) {
         if let Some(listener) = self.listener.upgrade() {
-            let mut options = self.settings.options(0);
-            options.local_addresses = self.local_scope();
-            // Nobody else has these addresses: the socket holds them.
-            let _ = listener.set_options(&options);
+            listener.set_options(&self.settings.options());
+            // No other socket has these addresses: this one holds them.
+            let _ = listener.set_local_addresses(&self.local_scope());
         }
     }
 

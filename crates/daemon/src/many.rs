@@ -133,7 +133,7 @@ pub(crate) fn begin(
     let streams_out = match &origin {
         Origin::Accepted(association) => association.streams_out(),
         // The peer may take fewer.
-        Origin::Connecting { stack, .. } => stack.options().streams_out,
+        Origin::Connecting { stack, .. } => stack.options().association.streams_out,
     };
     member.take_seat(seat);
     let outbox = Arc::new(Outbox::new(socket.page.enter(member.id, streams_out, &peer)));
@@ -391,7 +391,7 @@ mod tests {
 
     use carrier::record::Kind;
     use rustix::net::SendFlags;
-    use swiftwater::Options;
+    use swiftwater::StackOptions;
 
     use super::*;
     use crate::limits::Limits;
@@ -406,7 +406,8 @@ mod tests {
 
     /// A one-to-many socket, with the program's end of its carrier.
     fn opened() -> (Arc<Sockets>, Arc<Socket>, OwnedFd) {
-        let stack = Stack::bind(&Options { udp_port: Some(0), ..Options::default() }).expect("a free port");
+        let stack =
+            Stack::bind(&StackOptions { udp_port: Some(0), ..StackOptions::default() }).expect("a free port");
         let sockets = Arc::new(
             Sockets::new(stack, false, &Limits::default(), Numbers::with_max(1 << 16))
                 .expect("random numbers"),

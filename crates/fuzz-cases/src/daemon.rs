@@ -18,7 +18,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
-use swiftwater::Options;
+use swiftwater::StackOptions;
 use swiftwater_daemon::{Daemon, DaemonOptions, Place};
 
 /// Most steps of a script.
@@ -127,10 +127,10 @@ fn place() -> &'static SocketAddrUnix {
         let options = DaemonOptions {
             place: Place::Abstract(name.clone()),
             // Nothing leaves this host.
-            stack: Options {
+            stack: StackOptions {
                 udp_port: Some(0),
                 local_addresses: vec![Ipv4Addr::LOCALHOST.into()],
-                ..Options::default()
+                ..StackOptions::default()
             },
             ..DaemonOptions::default()
         };

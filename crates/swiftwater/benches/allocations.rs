@@ -7,7 +7,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use swiftwater::{Association, Listener, Options};
+use swiftwater::{Association, Listener, StackOptions};
 
 struct Counting;
 
@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn measure(mtu_bytes: Option<usize>, message_bytes: usize) -> Result<(), Box<dyn std::error::Error>> {
-    let options = Options { mtu_bytes, ..Options::default() };
+    let options = StackOptions { mtu_bytes, ..StackOptions::default() };
     let listener = Listener::bind_with("127.0.0.1:0/udp:0", &options)?;
     let address = listener.local_address();
     let reader = std::thread::spawn(move || {

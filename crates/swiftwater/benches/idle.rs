@@ -7,14 +7,17 @@
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{UsageWho, getrusage};
-use swiftwater::{Options, Stack};
+use swiftwater::{Stack, StackOptions};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1).filter(|a| a != "--bench");
     let count: usize = arguments.next().map_or(Ok(10_000), |a| a.parse())?;
     let seconds: u64 = arguments.next().map_or(Ok(35), |a| a.parse())?;
-    let options =
-        Options { udp_port: Some(0), local_addresses: vec!["127.0.0.1".parse()?], ..Options::default() };
+    let options = StackOptions {
+        udp_port: Some(0),
+        local_addresses: vec!["127.0.0.1".parse()?],
+        ..StackOptions::default()
+    };
     let stack = Stack::bind(&options)?;
     let listener = stack.listen(0)?;
     let address = listener.local_address();

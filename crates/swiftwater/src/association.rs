@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,12 +11,13 @@ use streams::{Chain, Interest, Message as Block, Module};
 use tpi::{Addresses, Errno, Primitive};
 
 use crate::address::{Address, ToAddress};
-use crate::error::{ConnectError, Loss, RecvError, SendError};
+use crate::control::Control;
+use crate::error::{ConnectError, Loss, OptionsError, RecvError, SendError};
 use crate::event::{Event, Received};
 use crate::message::{Message, RecvInfo, SendInfo, from_block};
-use crate::options::Options;
+use crate::options::{AssociationOptions, StackOptions};
 use crate::socket::{End, Found, Patience, Room, Socket, Style, unless_restarted};
-use crate::stack::{Stack, with_driver};
+use crate::stack::Stack;
 
 /// An association with one peer. Clones share it; every method may be called from any thread.
 ///
@@ -53,21 +54,21 @@ struct Shared {
     socket: Socket,
     /// Outbound streams; known once the association is up.
     streams_out: AtomicU16,
-    message_bytes_max: usize,
-    events: bool,
+    message_bytes_max: AtomicUsize,
+    events: AtomicBool,
     /// Whether [`Association::next`] has told that the association is up.
     up_told: AtomicBool,
     came_from: Option<SocketAddr>,
 }
 
 impl Association {
-    /// Sets up an association with a server, with default [`Options`] and sockets of its own.
+    /// Sets up an association with a server, with default [`StackOptions`] and sockets of its own.
     ///
     /// # Errors
     ///
     /// Nobody listens there, nobody answers, or there is no way to it: the error says what to check.
     pub fn connect(server: impl ToAddress) -> Result<Association, ConnectError> {
-        Association::connect_with(server, &Options::default())
+        Association::connect_with(server, &StackOptions::default())
     }
 
     /// The same with `options`.
@@ -75,7 +76,7 @@ impl Association {
     /// # Errors
     ///
     /// As [`Association::connect`].
-    pub fn connect_with(server: impl ToAddress, options: &Options) -> Result<Association, ConnectError> {
+    pub fn connect_with(server: impl ToAddress, options: &StackOptions) -> Result<Association, ConnectError> {
         let server = server.to_address()?;
         Association::connect_on(&Stack::bind_client(options)?, &server)
     }
@@ -153,8 +154,13 @@ impl Association {
 
     pub(crate) fn accepted(stack: &Stack, socket: Socket, peer: Option<SocketAddr>) -> Association {
         let association = Association::over(stack, socket, peer);
-        if let Some(statistics) = association.statistics_if_open() {
+        if let Some(statistics) = association.control().statistics() {
             association.shared.streams_out.store(statistics.streams_out, Ordering::Relaxed);
+        }
+        // The listener's options may have changed since it was opened.
+        if let Some(options) = association.options() {
+            association.shared.message_bytes_max.store(options.message_bytes_max, Ordering::Relaxed);
+            association.shared.events.store(options.events, Ordering::Relaxed);
         }
         association
     }
@@ -164,8 +170,8 @@ impl Association {
             shared: Arc::new(Shared {
                 socket,
                 streams_out: AtomicU16::new(0),
-                message_bytes_max: stack.options.message_bytes_max,
-                events: stack.options.events,
+                message_bytes_max: AtomicUsize::new(stack.options.association.message_bytes_max),
+                events: AtomicBool::new(stack.options.association.events),
                 up_told: AtomicBool::new(false),
                 came_from,
             }),
@@ -245,8 +251,9 @@ impl Association {
                 _ => SendError::NoSuchStream { stream: info.stream, streams },
             });
         }
-        if bytes > self.shared.message_bytes_max {
-            return Err(SendError::TooLong { bytes, limit_bytes: self.shared.message_bytes_max });
+        let limit_bytes = self.shared.message_bytes_max.load(Ordering::Relaxed);
+        if bytes > limit_bytes {
+            return Err(SendError::TooLong { bytes, limit_bytes });
         }
         if bytes == 0 {
             return Err(SendError::Empty);
@@ -282,15 +289,15 @@ impl Association {
     }
 
     /// The next message or event, in the order in which they came; waits for it. Without
-    /// [`Options::events`] there are only messages.
+    /// [`AssociationOptions::events`] there are only messages.
     ///
     /// `None` follows [`Event::Down`] where both sides have shut down. A restart of the peer is an event here.
     ///
     /// ```
-    /// use swiftwater::{Association, Event, Listener, Options, Received};
+    /// use swiftwater::{Association, AssociationOptions, Event, Listener, Received};
     ///
     /// let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// let options = Options { events: true, ..Options::default() };
+    /// let options = AssociationOptions { events: true, ..Default::default() }.into();
     /// let client = Association::connect_with(listener.local_address(), &options)?;
     /// let server = listener.accept()?;
     /// server.send(b"last")?;
@@ -329,13 +336,13 @@ impl Association {
         self.next_with(Patience::NoLook, Room::GivenBack)
     }
 
-    /// The same as [`Association::next`], of an association with [`Options::events`], for somebody else, who has yet to read it: a
+    /// The same as [`Association::next`], of an association with [`AssociationOptions::events`], for somebody else, who has yet to read it: a
     /// message still counts as unread, and the peer's window stays as closed, until [`Association::release_window`] gives
     /// its room back.
     ///
     /// ```
-    /// # use swiftwater::{Association, Event, Listener, Options, Received};
-    /// let options = Options { events: true, ..Options::default() };
+    /// # use swiftwater::{Association, AssociationOptions, Event, Listener, Received};
+    /// let options = AssociationOptions { events: true, ..Default::default() }.into();
     /// let listener = Listener::bind_with("127.0.0.1:0/udp:0", &options)?;
     /// let client = Association::connect(listener.local_address())?;
     /// let server = listener.accept()?;
@@ -472,12 +479,11 @@ impl Association {
 
     /// Counters; all zero once the association is gone.
     pub fn statistics(&self) -> Statistics {
-        self.statistics_if_open().unwrap_or_default()
+        self.control().statistics().unwrap_or_default()
     }
 
-    fn statistics_if_open(&self) -> Option<Statistics> {
-        let stream = self.shared.socket.stream;
-        with_driver(&self.shared.socket.shard, |driver| driver.statistics(stream, 0)).flatten()
+    fn control(&self) -> Control<'_> {
+        Control { socket: &self.shared.socket, id: 0 }
     }
 
     /// New data goes to this address of the peer from now on, while it answers; otherwise to another of its addresses, as
@@ -499,29 +505,42 @@ impl Association {
     ///
     /// The peer has no such address, or has not answered there yet, or the association is gone.
     pub fn set_primary(&self, address: IpAddr) -> Result<(), PrimaryError> {
-        let socket = &self.shared.socket;
-        socket
-            .command(|driver, cx| driver.set_primary(cx, socket.stream, 0, address))
-            .unwrap_or(Err(PrimaryError::Closed))
+        self.control().set_primary(address)
     }
 
-    /// Changes the settings of this association. What its handshake was about stays (streams, congestion control, use of several
-    /// paths, ECN), and so does what belongs to the sockets. A setting of paths that differs from before goes to all of them.
+    /// The options that the association has now; `None` once it is gone.
+    pub fn options(&self) -> Option<AssociationOptions> {
+        self.control().options()
+    }
+
+    /// Changes the options of this association, at once and all or none of them. An option of paths that differs from before
+    /// goes to all of them; what [`Association::set_path`] has set stays otherwise.
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use swiftwater::{Association, Listener, Options};
+    /// # use swiftwater::{Association, AssociationOptions, Listener, OptionsError};
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
     /// # let client = Association::connect(listener.local_address())?;
-    /// client.set_options(&Options { nodelay: true, sack_delay: Duration::from_millis(10), ..Options::default() });
+    /// let options = client.options().expect("it is up");
+    /// client.set_options(&AssociationOptions { sack_delay: Duration::from_millis(10), ..options.clone() })?;
     /// assert_eq!(client.statistics().paths[0].sack_delay, Duration::from_millis(10));
+    ///
+    /// let streams = client.set_options(&AssociationOptions { streams_out: 99, ..options });
+    /// assert_eq!(streams, Err(OptionsError::Fixed { option: "streams_out" }));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn set_options(&self, options: &Options) {
-        let socket = &self.shared.socket;
-        let config = options.association_config();
-        // One that is gone needs none.
-        let _ = socket.command(|driver, cx| driver.change_config(cx, socket.stream, 0, config));
+    ///
+    /// # Errors
+    ///
+    /// One of the *fixed* options differs from what the association has, or the association is gone. Nothing has changed.
+    pub fn set_options(&self, options: &AssociationOptions) -> Result<(), OptionsError> {
+        self.control().set_options(options)?;
+        self.shared.message_bytes_max.store(options.message_bytes_max, Ordering::Relaxed);
+        if options.events != self.shared.events.swap(options.events, Ordering::Relaxed) {
+            // Events begin here, long after the association came up.
+            self.shared.up_told.store(true, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Changes the settings of the path to one address of the peer, or without an address of all paths.
@@ -539,22 +558,12 @@ impl Association {
     ///
     /// The peer has no such address, or the association is gone.
     pub fn set_path(&self, address: Option<IpAddr>, options: &PathOptions) -> Result<(), PrimaryError> {
-        let socket = &self.shared.socket;
-        socket
-            .command(|driver, cx| driver.set_path(cx, socket.stream, 0, address, options))
-            .unwrap_or(Err(PrimaryError::Closed))
+        self.control().set_path(address, options)
     }
 
     /// The peer, as long as the association is up.
     pub fn peer_address(&self) -> Option<Address> {
-        let stream = self.shared.socket.stream;
-        let found = with_driver(&self.shared.socket.shard, |d| d.peer_addresses(stream, 0));
-        let (list, port) = found.flatten()?;
-        Some(Address {
-            hosts: list.iter().map(SocketAddr::ip).collect(),
-            port,
-            udp_port: list.first().map(SocketAddr::port).filter(|port| *port != 0),
-        })
+        self.control().peer_address()
     }
 
     /// The peer's addresses, all that are known of it; none once the association is gone.
@@ -574,11 +583,10 @@ impl Association {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn path_to(&self, address: IpAddr) -> Option<PathId> {
-        let Socket { stream, ref shard, .. } = self.shared.socket;
-        with_driver(shard, |driver| driver.path_to(stream, 0, address)).flatten()
+        self.control().path_to(address)
     }
 
-    /// Our addresses that this association uses: those that it was restricted to ([`Options::local_addresses`]) or that the
+    /// Our addresses that this association uses: those that it was restricted to ([`Stack::with_local_addresses`]) or that the
     /// stack was bound to, or else those that its paths begin at. None once it is gone.
     ///
     /// ```
@@ -589,8 +597,7 @@ impl Association {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn local_addresses(&self) -> Vec<IpAddr> {
-        let Socket { stream, ref shard, .. } = self.shared.socket;
-        with_driver(shard, |driver| driver.local_addresses(stream, 0)).flatten().unwrap_or_default()
+        self.control().local_addresses()
     }
 
     /// Of one that a [`Listener`](crate::Listener) has accepted: the address and SCTP port that it came from, also when it is
@@ -647,7 +654,7 @@ impl Association {
     }
 
     pub(crate) fn has_events(&self) -> bool {
-        self.shared.events
+        self.shared.events.load(Ordering::Relaxed)
     }
 
     /// Whether the user has yet to be told that the association is up, which is so once.

@@ -1,7 +1,7 @@
 //! Looking for arrivals for a moment before going to sleep, where that pays.
 //!
 //! Waking a sleeping thread costs more than a request and its answer. A thread that waits looks at the sockets for
-//! up to [`Options::busy_poll`](crate::Options::busy_poll) first, but only while most of its looks have been
+//! up to [`StackOptions::busy_poll`](crate::StackOptions::busy_poll) first, but only while most of its looks have been
 //! worth it: a dialogue is answered without a wake-up, and one who waits for long wastes next to nothing.
 
 /// Waits that go straight to sleep after looking did not pay, at first and at most.
@@ -18,7 +18,7 @@ const CREDIT_MAX: u32 = 4;
 ///
 /// let mut busy_poll = BusyPoll::default();
 /// assert!(busy_poll.is_worth_it());
-/// // It looks for as long as `Options::busy_poll` says, times `busy_poll.patience()`, and something comes.
+/// // It looks for as long as `StackOptions::busy_poll` says, times `busy_poll.patience()`, and something comes.
 /// busy_poll.paid();
 /// // The next time nothing comes, and once more.
 /// busy_poll.was_in_vain();

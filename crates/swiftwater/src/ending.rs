@@ -26,8 +26,8 @@ impl Stack {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use swiftwater::{Options, Stack};
-    /// let stack = Stack::bind(&Options { udp_port: Some(0), ..Options::default() })?;
+    /// # use swiftwater::{Stack, StackOptions};
+    /// let stack = Stack::bind(&StackOptions { udp_port: Some(0), ..StackOptions::default() })?;
     /// # let listener = stack.listen(7)?;
     /// # let client = stack.connect(&listener.local_address())?;
     /// # let server = listener.accept()?;

@@ -11,9 +11,9 @@ use crate::address::{Address, ToAddress};
 use crate::association::ask_to_connect;
 use crate::error::{BindError, ConnectError, Loss, RecvError, SendError};
 use crate::event::{Event, Received};
-use crate::listener::{at, bind_port};
+use crate::listener::bind_port;
 use crate::message::{AssociationId, SendInfo, from_block};
-use crate::options::Options;
+use crate::options::StackOptions;
 use crate::socket::{Found, Patience, Socket};
 use crate::stack::Stack;
 
@@ -48,13 +48,13 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Binds an address with default [`Options`].
+    /// Binds an address with default [`StackOptions`].
     ///
     /// # Errors
     ///
     /// The address makes no sense, is not ours, or a port is in use.
     pub fn bind(address: impl ToAddress) -> Result<Endpoint, BindError> {
-        Endpoint::bind_with(address, &Options::default())
+        Endpoint::bind_with(address, &StackOptions::default())
     }
 
     /// The same with `options`.
@@ -62,13 +62,14 @@ impl Endpoint {
     /// # Errors
     ///
     /// As [`Endpoint::bind`].
-    pub fn bind_with(address: impl ToAddress, options: &Options) -> Result<Endpoint, BindError> {
+    pub fn bind_with(address: impl ToAddress, options: &StackOptions) -> Result<Endpoint, BindError> {
         let address = address.to_address()?;
-        Stack::bind(&at(options, &address))?.endpoint(address.port)
+        Stack::bind(&options.at(&address))?.endpoint(address.port)
     }
 
     pub(crate) fn on(stack: &Stack, port: u16) -> Result<Endpoint, BindError> {
-        let (socket, port) = bind_port(stack, port, providers::SctpDriver::ONE_TO_MANY)?;
+        let config = stack.listener_config(&stack.options.listener);
+        let (socket, port) = bind_port(stack, port, providers::SctpDriver::ONE_TO_MANY, config)?;
         Ok(Endpoint { socket, stack: stack.clone(), port })
     }
 
@@ -115,7 +116,7 @@ impl Endpoint {
         if bytes == 0 {
             return Err(SendError::Empty);
         }
-        let limit_bytes = self.stack.options.message_bytes_max;
+        let limit_bytes = self.stack.options.association.message_bytes_max;
         if bytes > limit_bytes {
             return Err(SendError::TooLong { bytes, limit_bytes });
         }

@@ -227,7 +227,7 @@ pub struct Loss {
     pub cause: u16,
     /// Why, in words.
     pub text: String,
-    /// The error causes of the peer's ABORT as they came (`sac_info`), with [`Options::events`](crate::Options::events).
+    /// The error causes of the peer's ABORT as they came (`sac_info`), with [`AssociationOptions::events`](crate::AssociationOptions::events).
     pub information: Bytes,
 }
 
@@ -283,6 +283,33 @@ impl fmt::Display for RecvError {
 
 impl std::error::Error for RecvError {}
 
+/// Why the options of an association were not changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OptionsError {
+    /// The handshake has settled this option.
+    Fixed {
+        /// The option's name in [`AssociationOptions`](crate::AssociationOptions).
+        option: &'static str,
+    },
+    /// The association is gone.
+    Closed,
+}
+
+impl fmt::Display for OptionsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OptionsError::Fixed { option } => write!(
+                f,
+                "{option} cannot change once the association is up; keep its value, or set up another association"
+            ),
+            OptionsError::Closed => f.write_str("the association is gone; set its options before it ends"),
+        }
+    }
+}
+
+impl std::error::Error for OptionsError {}
+
 impl BindError {
     fn kind(&self) -> io::ErrorKind {
         match self {
@@ -323,6 +350,15 @@ impl SendError {
     }
 }
 
+impl OptionsError {
+    fn kind(self) -> io::ErrorKind {
+        match self {
+            OptionsError::Fixed { .. } => io::ErrorKind::InvalidInput,
+            OptionsError::Closed => io::ErrorKind::NotConnected,
+        }
+    }
+}
+
 impl RecvError {
     fn kind(&self) -> io::ErrorKind {
         match self {
@@ -343,4 +379,4 @@ macro_rules! into_io {
     };
 }
 
-into_io!(BindError, ConnectError, SendError, RecvError);
+into_io!(BindError, ConnectError, SendError, RecvError, OptionsError);

@@ -20,7 +20,7 @@ pub enum Received {
 }
 
 /// What happens to an association. The first four and the last come always, the others with
-/// [`Options::events`](crate::Options::events).
+/// [`AssociationOptions::events`](crate::AssociationOptions::events).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {

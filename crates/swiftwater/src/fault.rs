@@ -48,7 +48,7 @@ mod tests {
 
     use links::{BatchLimits, Link, LinkStats, PathInfo, Sink, Transmit, UdpEncap, UdpEncapConfig};
 
-    use crate::{Address, Association, ConnectError, Options, Stack};
+    use crate::{Address, Association, AssociationOptions, ConnectError, Stack, StackOptions};
 
     /// Asking for the way to this address panics.
     const FAULTY: &str = "127.0.0.66";
@@ -100,13 +100,16 @@ mod tests {
         }
     }
 
-    fn options(addresses: &[&str]) -> Options {
-        Options {
+    fn options(addresses: &[&str]) -> StackOptions {
+        StackOptions {
             udp_port: Some(0),
             local_addresses: addresses.iter().map(|a| a.parse().unwrap()).collect(),
-            rto_initial: std::time::Duration::from_millis(20),
-            rto_min: std::time::Duration::from_millis(10),
-            ..Options::default()
+            association: AssociationOptions {
+                rto_initial: std::time::Duration::from_millis(20),
+                rto_min: std::time::Duration::from_millis(10),
+                ..AssociationOptions::default()
+            },
+            ..StackOptions::default()
         }
     }
 

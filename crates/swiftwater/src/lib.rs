@@ -35,7 +35,7 @@
 //! | [`Stack`] | the sockets that several of them share |
 //! | [`tokio`] | the same for tasks (feature `tokio`) |
 //!
-//! SCTP packets travel in UDP (RFC 6951), port 9899 unless an [`Address`] or [`Options`] says otherwise, or directly in IP
+//! SCTP packets travel in UDP (RFC 6951), port 9899 unless an [`Address`] or [`StackOptions`] says otherwise, or directly in IP
 //! ([`LinkKind`]).
 //!
 //! # Threads
@@ -60,6 +60,7 @@ mod address;
 mod association;
 mod background;
 mod busy_poll;
+mod control;
 mod ending;
 mod endpoint;
 mod error;
@@ -83,11 +84,12 @@ pub use association::Association;
 pub use busy_poll::BusyPoll;
 pub use bytes::Bytes;
 pub use endpoint::Endpoint;
-pub use error::{BindError, ConnectError, Loss, LossKind, RecvError, SendError};
+pub use error::{BindError, ConnectError, Loss, LossKind, OptionsError, RecvError, SendError};
 pub use event::{Event, PathChange, PathReason, Received};
 pub use listener::Listener;
 pub use message::{AssociationId, Message, RecvInfo, SendInfo};
-pub use options::{Checksum, LinkKind, Options};
+pub use options::{AssociationOptions, LinkKind, ListenerOptions, StackOptions};
+pub use sctp::Checksum;
 pub use sctp::congestion::{Algorithm as CongestionControl, Coupling};
 pub use sctp::{
     AssociationState, EndpointStatistics, MtuState, Multipath, PathId, PathOptions, PathState,

@@ -1,13 +1,16 @@
 //! Listeners: associations that peers set up.
 
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use sctp::AssociationConfig;
 use tpi::{Primitive, TError};
 
 use crate::address::{Address, ToAddress};
 use crate::association::Association;
 use crate::error::{BindError, Loss, RecvError};
-use crate::options::Options;
+use crate::options::{AssociationOptions, ListenerOptions, StackOptions};
 use crate::socket::{Found, Patience, Socket, Style};
 use crate::stack::Stack;
 
@@ -41,32 +44,35 @@ pub struct Listener {
     socket: Socket,
     stack: Stack,
     port: u16,
+    /// What associations begin with that come from now on.
+    config: Mutex<AssociationConfig>,
 }
 
 impl Listener {
-    /// Listens on an address, with default [`Options`]. SCTP port 0 takes a free one; `/udp:0` a free UDP port.
+    /// Listens on an address, with default [`StackOptions`]. SCTP port 0 takes a free one; `/udp:0` a free UDP port.
     ///
     /// # Errors
     ///
     /// The address makes no sense, is not ours, or a port is in use.
     pub fn bind(address: impl ToAddress) -> Result<Listener, BindError> {
-        Listener::bind_with(address, &Options::default())
+        Listener::bind_with(address, &StackOptions::default())
     }
 
-    /// The same with `options`. The address' hosts and UDP port come before those of the options; an
-    /// unspecified host (`0.0.0.0`, `[::]`) stands for all addresses.
+    /// Listens on an address with these options. The hosts and the UDP port of the address take precedence over those of the
+    /// options; an unspecified host (`0.0.0.0`, `[::]`) stands for all addresses.
     ///
     /// # Errors
     ///
     /// As [`Listener::bind`].
-    pub fn bind_with(address: impl ToAddress, options: &Options) -> Result<Listener, BindError> {
+    pub fn bind_with(address: impl ToAddress, options: &StackOptions) -> Result<Listener, BindError> {
         let address = address.to_address()?;
-        Stack::bind(&at(options, &address))?.listen(address.port)
+        Stack::bind(&options.at(&address))?.listen(address.port)
     }
 
-    pub(crate) fn on(stack: &Stack, port: u16) -> Result<Listener, BindError> {
-        let (socket, port) = bind_port(stack, port, stack.options.backlog.clamp(1, BACKLOG_MAX))?;
-        Ok(Listener { socket, stack: stack.clone(), port })
+    pub(crate) fn on(stack: &Stack, port: u16, options: &ListenerOptions) -> Result<Listener, BindError> {
+        let config = stack.listener_config(options);
+        let (socket, port) = bind_port(stack, port, options.backlog.clamp(1, BACKLOG_MAX), config.clone())?;
+        Ok(Listener { socket, stack: stack.clone(), port, config: Mutex::new(config) })
     }
 
     /// The next association; waits for one.
@@ -96,18 +102,41 @@ impl Listener {
         self.accept_with(Patience::None)
     }
 
-    /// Associations that come from now on have the settings of an association that these options say, and it listens at their
-    /// [`Options::local_addresses`]. The sockets stay as they are, and so does the backlog.
+    /// Accepts associations with these options from now on. Those that were accepted before keep theirs.
+    pub fn set_options(&self, options: &AssociationOptions) {
+        let mut config = self.config.lock().unwrap_or_else(PoisonError::into_inner);
+        let limits = ListenerOptions {
+            refuse_beyond_backlog: config.refuse_beyond_backlog,
+            associations_max: config.listener_associations_max,
+            ..ListenerOptions::default()
+        };
+        let changed = options.config(&limits, &config.local_addresses, config.trace);
+        // The addresses stay, so that no other listener can have them.
+        let _ = self.change(changed.clone());
+        *config = changed;
+    }
+
+    /// Listens at these addresses of the stack from now on, as after
+    /// [`Stack::with_local_addresses`](crate::Stack::with_local_addresses).
     ///
     /// # Errors
     ///
     /// Another listener on this port has one of these addresses: nothing has changed.
-    pub fn set_options(&self, options: &Options) -> Result<(), BindError> {
-        let config = options.restricted_config();
-        // A listener that is gone takes none.
-        let changed =
-            self.socket.command(|driver, cx| driver.change_config(cx, self.socket.stream, 0, config));
-        if changed == Some(false) { Err(BindError::PortInUse { port: self.port }) } else { Ok(()) }
+    pub fn set_local_addresses(&self, local_addresses: &[IpAddr]) -> Result<(), BindError> {
+        let mut config = self.config.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = AssociationConfig { local_addresses: local_addresses.to_vec(), ..config.clone() };
+        if !self.change(changed.clone()) {
+            return Err(BindError::PortInUse { port: self.port });
+        }
+        *config = changed;
+        Ok(())
+    }
+
+    fn change(&self, config: AssociationConfig) -> bool {
+        let stream = self.socket.stream;
+        let changed = self.socket.command(|driver, cx| driver.change_config(cx, stream, 0, config));
+        // After a fault the listener is gone and takes no more associations.
+        changed.unwrap_or(true)
     }
 
     fn accept_with(&self, patience: Patience) -> Result<Association, RecvError> {
@@ -152,21 +181,15 @@ impl Listener {
     }
 }
 
-/// `options` for the hosts and UDP port of an address.
-pub(crate) fn at(options: &Options, address: &Address) -> Options {
-    let mut options = options.clone();
-    if !address.hosts.iter().any(|h| h.is_unspecified()) {
-        options.local_addresses = address.hosts.clone();
-    }
-    options.udp_port = address.udp_port.or(options.udp_port);
-    options
-}
-
-/// Opens a stream and binds it to an SCTP port; says which.
-pub(crate) fn bind_port(stack: &Stack, port: u16, backlog: u32) -> Result<(Socket, u16), BindError> {
+/// Opens a stream and binds it to an SCTP port; returns the port, too.
+pub(crate) fn bind_port(
+    stack: &Stack,
+    port: u16,
+    backlog: u32,
+    config: AssociationConfig,
+) -> Result<(Socket, u16), BindError> {
     let system = |e: String| BindError::System(std::io::Error::other(e));
-    let style = Style::OneToMany;
-    let socket = stack.open(style).map_err(|e| system(e.to_string()))?;
+    let socket = stack.open_with(Style::OneToMany, Arc::new(config)).map_err(|e| system(e.to_string()))?;
     let any = std::net::SocketAddr::new(std::net::Ipv4Addr::UNSPECIFIED.into(), port);
     match socket.ask(Primitive::BindReq { addresses: any.into(), backlog }) {
         Ok(Primitive::BindAck { addresses, .. }) => {

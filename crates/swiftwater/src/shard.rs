@@ -20,7 +20,7 @@ use streams::{DriverId, Executive, FlushScope, StreamId};
 
 use crate::background::Background;
 use crate::busy_poll::BusyPoll;
-use crate::options::Options;
+use crate::options::StackOptions;
 use crate::perimeter::Entered;
 use crate::waiting::{Poller, Waiting};
 use crate::watch::{Sleeper, Watch};
@@ -87,7 +87,11 @@ pub(crate) struct Shard {
 pub(crate) struct Hold(Arc<Shard>);
 
 impl Shard {
-    pub(crate) fn start(executive: Executive, driver: DriverId, options: &Options) -> io::Result<Arc<Hold>> {
+    pub(crate) fn start(
+        executive: Executive,
+        driver: DriverId,
+        options: &StackOptions,
+    ) -> io::Result<Arc<Hold>> {
         let mut sockets = Ok(Vec::new());
         executive.descriptors(&mut |fd, _| match (&mut sockets, fd.try_clone_to_owned()) {
             (Ok(all), Ok(fd)) => all.push(fd),

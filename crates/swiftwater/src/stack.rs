@@ -16,7 +16,7 @@ use crate::association::Association;
 use crate::endpoint::Endpoint;
 use crate::error::{BindError, ConnectError};
 use crate::listener::Listener;
-use crate::options::{LinkKind, Options};
+use crate::options::{AssociationOptions, LinkKind, ListenerOptions, StackOptions};
 use crate::shard::{Hold, Shard};
 use crate::socket::{Socket, Style};
 use crate::trace::TraceSink;
@@ -27,9 +27,9 @@ use crate::trace::TraceSink;
 /// shares one: ten thousand idle ones cost it no sockets and no threads.
 ///
 /// ```
-/// use swiftwater::{Options, Stack};
+/// use swiftwater::{Stack, StackOptions};
 ///
-/// let stack = Stack::bind(&Options { udp_port: Some(0), ..Options::default() })?;
+/// let stack = Stack::bind(&StackOptions { udp_port: Some(0), ..StackOptions::default() })?;
 /// let listener = stack.listen(7)?;
 /// let client = stack.connect(&listener.local_address())?;
 /// client.send(b"to myself")?;
@@ -39,9 +39,12 @@ use crate::trace::TraceSink;
 #[derive(Clone)]
 pub struct Stack {
     pub(crate) shard: Arc<Hold>,
-    pub(crate) options: Arc<Options>,
-    /// Of associations, where they are not those that the sockets were bound with.
-    association: Option<Arc<AssociationConfig>>,
+    /// The options of the sockets, with those of what is opened through this handle.
+    pub(crate) options: Arc<StackOptions>,
+    /// The addresses that what is opened through this handle is restricted to; none stand for all of the sockets.
+    local_addresses: Arc<[IpAddr]>,
+    /// The configuration of what is opened through this handle, where it is not that of the sockets.
+    config: Option<Arc<AssociationConfig>>,
     advice: Option<Arc<str>>,
 }
 
@@ -69,7 +72,7 @@ impl Stack {
     ///
     /// The port is taken, the address is not ours or named twice, raw IP is not permitted, or the system has no more to
     /// give.
-    pub fn bind(options: &Options) -> Result<Stack, BindError> {
+    pub fn bind(options: &StackOptions) -> Result<Stack, BindError> {
         match options.link {
             LinkKind::Udp => Stack::over(bind_udp(options)?, options),
             LinkKind::Raw => Stack::over_raw(bind_raw(options)?, options),
@@ -83,18 +86,18 @@ impl Stack {
         }
     }
 
-    fn over_raw(link: Box<dyn Link>, options: &Options) -> Result<Stack, BindError> {
+    fn over_raw(link: Box<dyn Link>, options: &StackOptions) -> Result<Stack, BindError> {
         let stack = Stack::over(link, options)?;
         Ok(Stack { advice: links::kernel_speaks_sctp().then(|| KERNEL_SCTP_ADVICE.into()), ..stack })
     }
 
     /// Sockets for one who connects: any free UDP port unless `options` name one.
-    pub(crate) fn bind_client(options: &Options) -> Result<Stack, BindError> {
-        let options = Options { udp_port: Some(options.udp_port.unwrap_or(0)), ..options.clone() };
+    pub(crate) fn bind_client(options: &StackOptions) -> Result<Stack, BindError> {
+        let options = StackOptions { udp_port: Some(options.udp_port.unwrap_or(0)), ..options.clone() };
         Stack::bind(&options)
     }
 
-    pub(crate) fn over(link: Box<dyn Link>, options: &Options) -> Result<Stack, BindError> {
+    pub(crate) fn over(link: Box<dyn Link>, options: &StackOptions) -> Result<Stack, BindError> {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(|e| BindError::System(io::Error::other(e)))?;
         let config = SctpDriverConfig {
@@ -103,7 +106,7 @@ impl Stack {
                 prefix_associations_max: options.prefix_associations_max,
                 ..sctp::EndpointConfig::default()
             },
-            association: options.association_config(),
+            association: options.association.config(&options.listener, &[], options.trace.is_some()),
             local_addresses: options.local_addresses.clone(),
         };
         let mut executive = Executive::new();
@@ -112,7 +115,13 @@ impl Stack {
         driver.set_trace(options.trace.as_ref().map(TraceSink::taker));
         let driver = executive.add_driver("sctp", Box::new(driver));
         let shard = Shard::start(executive, driver, options).map_err(BindError::System)?;
-        Ok(Stack { shard, options: Arc::new(options.clone()), association: None, advice: None })
+        Ok(Stack {
+            shard,
+            options: Arc::new(options.clone()),
+            local_addresses: Arc::new([]),
+            config: None,
+            advice: None,
+        })
     }
 
     /// Accepts associations on an SCTP port; 0 takes a free one.
@@ -121,7 +130,17 @@ impl Stack {
     ///
     /// The port is in use in this stack, at one of the same addresses.
     pub fn listen(&self, port: u16) -> Result<Listener, BindError> {
-        Listener::on(self, port)
+        self.listen_with(port, &self.options.listener)
+    }
+
+    /// Accepts associations on an SCTP port, with options for the listener in place of
+    /// [`StackOptions::listener`]; port 0 takes a free one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Stack::listen`].
+    pub fn listen_with(&self, port: u16, options: &ListenerOptions) -> Result<Listener, BindError> {
+        Listener::on(self, port, options)
     }
 
     /// A one-to-many endpoint on an SCTP port; 0 takes a free one.
@@ -145,8 +164,8 @@ impl Stack {
     /// The same from this local SCTP port.
     ///
     /// ```
-    /// # use swiftwater::{Options, Stack};
-    /// let stack = Stack::bind(&Options { udp_port: Some(0), ..Options::default() })?;
+    /// # use swiftwater::{Stack, StackOptions};
+    /// let stack = Stack::bind(&StackOptions { udp_port: Some(0), ..StackOptions::default() })?;
     /// let listener = stack.listen(7)?;
     /// let _client = stack.connect_from(700, &listener.local_address())?;
     /// assert_eq!(listener.accept()?.peer_address().unwrap().port, 700);
@@ -160,38 +179,69 @@ impl Stack {
         Association::connect_from(self, port, &server.to_address()?)
     }
 
-    /// The same sockets with other settings: for the associations that are set up or accepted through what this returns.
-    /// Settings of the sockets themselves stay as they were bound.
+    /// Returns a handle to the same sockets that sets up and accepts associations with these options.
     ///
     /// ```
-    /// # use swiftwater::{Options, Stack};
-    /// let stack = Stack::bind(&Options { udp_port: Some(0), ..Options::default() })?;
+    /// # use swiftwater::{AssociationOptions, Stack, StackOptions};
+    /// let stack = Stack::bind(&StackOptions { udp_port: Some(0), ..StackOptions::default() })?;
     /// let listener = stack.listen(7)?;
-    /// let wide = stack.with_options(&Options { streams_out: 100, ..Options::default() });
+    /// let wide = stack.with_options(&AssociationOptions { streams_out: 100, ..Default::default() });
     /// assert_eq!(wide.connect(&listener.local_address())?.streams_out(), 100);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn with_options(&self, options: &Options) -> Stack {
-        Stack {
-            options: Arc::new(options.clone()),
-            association: Some(Arc::new(options.restricted_config())),
-            ..self.clone()
+    pub fn with_options(&self, options: &AssociationOptions) -> Stack {
+        let options = StackOptions { association: options.clone(), ..(*self.options).clone() };
+        self.with(options, Arc::clone(&self.local_addresses))
+    }
+
+    /// Returns a handle to the same sockets that uses only some of their addresses (`sctp_bindx`): its listeners and
+    /// associations tell the peer these alone, send from these, and take nothing that comes to another. So several listeners may
+    /// share a port. `0.0.0.0` and `::` stand for all addresses of their family, and an empty list for all addresses.
+    ///
+    /// ```
+    /// # use swiftwater::{Stack, StackOptions};
+    /// let local_addresses = vec!["127.0.0.1".parse()?, "127.0.0.2".parse()?];
+    /// let stack = Stack::bind(&StackOptions { udp_port: Some(0), local_addresses, ..StackOptions::default() })?;
+    /// let one = stack.with_local_addresses(&["127.0.0.1".parse()?]).listen(7)?;
+    /// let other = stack.with_local_addresses(&["127.0.0.2".parse()?]).listen(7)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn with_local_addresses(&self, local_addresses: &[IpAddr]) -> Stack {
+        self.with((*self.options).clone(), local_addresses.into())
+    }
+
+    fn with(&self, options: StackOptions, local_addresses: Arc<[IpAddr]>) -> Stack {
+        let trace = options.trace.is_some();
+        let config = options.association.config(&options.listener, &local_addresses, trace);
+        Stack { options: Arc::new(options), local_addresses, config: Some(Arc::new(config)), ..self.clone() }
+    }
+
+    /// The configuration of the associations of a listener that is opened through this handle with these options.
+    pub(crate) fn listener_config(&self, options: &ListenerOptions) -> AssociationConfig {
+        let trace = self.options.trace.is_some();
+        self.options.association.config(options, &self.local_addresses, trace)
+    }
+
+    /// Opens a stream that has the options of this handle.
+    pub(crate) fn open(&self, style: Style) -> Result<Socket, Errno> {
+        match &self.config {
+            Some(config) => self.open_with(style, Arc::clone(config)),
+            None => Socket::open(&self.shard, style),
         }
     }
 
-    /// Opens a stream that has the settings of this handle.
-    pub(crate) fn open(&self, style: Style) -> Result<Socket, Errno> {
+    /// Opens a stream whose associations have this configuration.
+    pub(crate) fn open_with(&self, style: Style, config: Arc<AssociationConfig>) -> Result<Socket, Errno> {
         let socket = Socket::open(&self.shard, style)?;
-        if let Some(config) = &self.association {
-            let stream = socket.stream;
-            self.with_driver(|driver| driver.set_association_config(stream, Arc::clone(config)));
-        }
+        let stream = socket.stream;
+        self.with_driver(|driver| driver.set_association_config(stream, config));
         Ok(socket)
     }
 
-    /// The settings of what is opened through this handle.
-    pub fn options(&self) -> &Options {
+    /// The options that the sockets were bound with, and the default options of what is opened through this handle.
+    pub fn options(&self) -> &StackOptions {
         &self.options
     }
 
@@ -258,7 +308,7 @@ impl Stack {
 const KERNEL_SCTP_ADVICE: &str = "the kernel's own SCTP is loaded and answers packets of raw IP with ABORT: unload it \
     (`rmmod sctp`) and keep it from being loaded, or let UDP carry SCTP";
 
-fn bind_udp(options: &Options) -> Result<Box<dyn Link>, BindError> {
+fn bind_udp(options: &StackOptions) -> Result<Box<dyn Link>, BindError> {
     let link = UdpEncap::bind(&UdpEncapConfig {
         addresses: options.local_addresses.clone(),
         port: options.udp_port.unwrap_or(UDP_PORT_DEFAULT),
@@ -270,7 +320,7 @@ fn bind_udp(options: &Options) -> Result<Box<dyn Link>, BindError> {
     Ok(complete(link.map_err(BindError::Link)?, options))
 }
 
-fn bind_raw(options: &Options) -> Result<Box<dyn Link>, BindError> {
+fn bind_raw(options: &StackOptions) -> Result<Box<dyn Link>, BindError> {
     let link = RawIp::bind(&RawIpConfig {
         addresses: options.local_addresses.clone(),
         mtu_bytes: options.mtu_bytes,
@@ -281,7 +331,7 @@ fn bind_raw(options: &Options) -> Result<Box<dyn Link>, BindError> {
 }
 
 /// Puts before a link what the options ask for.
-fn complete(link: impl Link + 'static, options: &Options) -> Box<dyn Link> {
+fn complete(link: impl Link + 'static, options: &StackOptions) -> Box<dyn Link> {
     match options.hairpin && !options.bind_interfaces {
         true => Box::new(Hairpin::new(link)),
         false => Box::new(link),

@@ -1,6 +1,6 @@
 //! What associations do, event by event: packets, losses, windows, round-trip times.
 //!
-//! [`Options::trace`](crate::Options::trace) takes a [`TraceSink`], which every stack that is bound with these options
+//! [`StackOptions::trace`](crate::StackOptions::trace) takes a [`TraceSink`], which every stack that is bound with these options
 //! hands its records to. The command writes them to a file with `--qlog`.
 
 use std::fmt;
@@ -28,7 +28,7 @@ pub use sctp::trace::*;
 ///         counter.fetch_add(1, Ordering::Relaxed);
 ///     }
 /// });
-/// let options = swiftwater::Options { trace: Some(sink), ..Default::default() };
+/// let options = swiftwater::StackOptions { trace: Some(sink), ..Default::default() };
 /// # drop(options);
 /// ```
 #[derive(Clone)]
@@ -73,13 +73,13 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{Listener, Options, Stack};
+    use crate::{Listener, Stack, StackOptions};
 
     #[test]
     fn a_request_after_a_long_silence_bears_the_time_at_which_it_is_made() {
         let long_ago = Instant::now().checked_sub(Duration::from_secs(10)).unwrap();
         let sink = TraceSink { epoch: long_ago, take: Arc::new(|_| {}) };
-        let options = Options { udp_port: Some(0), trace: Some(sink), ..Options::default() };
+        let options = StackOptions { udp_port: Some(0), trace: Some(sink), ..StackOptions::default() };
         let listener = Listener::bind("127.0.0.1:0/udp:0").unwrap();
         let client = Stack::bind(&options).unwrap().connect(listener.local_address()).unwrap();
         assert_eq!(client.statistics().t1_timeouts, 0, "the INIT was answered at once");

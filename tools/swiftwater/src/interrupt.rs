@@ -70,14 +70,14 @@ fn take_stacks() -> Vec<Arc<Stack>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use swiftwater::Options;
+    use swiftwater::StackOptions;
 
     #[test]
     fn what_is_left_at_the_end_of_the_command_is_shut_down() {
-        let local = Options {
+        let local = StackOptions {
             udp_port: Some(0),
             local_addresses: vec![std::net::Ipv4Addr::LOCALHOST.into()],
-            ..Options::default()
+            ..StackOptions::default()
         };
         let bind = || Stack::bind(&local).expect("a free port");
         let (ours, theirs) = (Arc::new(bind()), bind());

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use swiftwater::{Association, LossKind, Options, RecvError};
+use swiftwater::{Association, AssociationOptions, LossKind, RecvError, StackOptions};
 
 use daemon::{Daemon, compiled};
 
@@ -36,10 +36,10 @@ fn serving(daemon: &Daemon, test: &str, mode: &str) -> Child {
 }
 
 fn connected(daemon: &Daemon) -> Association {
-    connected_with(daemon, &Options::default())
+    connected_with(daemon, &StackOptions::default())
 }
 
-fn connected_with(daemon: &Daemon, options: &Options) -> Association {
+fn connected_with(daemon: &Daemon, options: &StackOptions) -> Association {
     let server = format!("127.0.0.1:{PORT}/udp:{}", daemon.udp_port());
     Association::connect_with(server, options).expect("it listens")
 }
@@ -100,8 +100,12 @@ fn a_second_signal_ends_the_daemon_at_once() {
     let mut daemon = Daemon::start("ends-twice");
     let mut program = serving(&daemon, "ends-twice", "leave");
     // It reads nothing and has little room, so that there is something left to deliver.
-    let small =
-        Options { receive_buffer_bytes: 64 << 10, receive_buffer_tuned_bytes: 0, ..Options::default() };
+    let small = AssociationOptions {
+        receive_buffer_bytes: 64 << 10,
+        receive_buffer_bytes_max: 0,
+        ..AssociationOptions::default()
+    }
+    .into();
     let peer = connected_with(&daemon, &small);
     line_of(&mut program);
     assert!(program.wait().expect("it ends").success());

@@ -204,8 +204,12 @@ impl Access<'_> {
     /// Hands what was set to the executive. An association that is being set up gets it once it is up.
     fn apply(&self, member: &Member) {
         self.socket.show_default_stream(member);
-        if let Some(association) = member.association() {
-            association.set_options(&self.inner.settings.options_with(&member.tuning()));
+        if let Some(association) = member.association()
+            && let Some(current) = association.options()
+        {
+            let options = self.inner.settings.options_with(&member.tuning()).with_fixed_of(&current);
+            // An association that has ended meanwhile needs no options.
+            let _ = association.set_options(&options);
         }
     }
 

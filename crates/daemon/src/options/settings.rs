@@ -4,19 +4,18 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use carrier::page::Wants;
-use swiftwater::{Options, Stack};
+use swiftwater::{AssociationOptions, Stack};
 
 use super::tuning::Tuning;
 use crate::addresses::View;
 
-const BACKLOG_MAX: i32 = 4096;
 /// Receive buffers up to this size bound all that is unread. What a program asks for is half of it.
 const BOUNDING_BYTES_MAX: i32 = 2 * 64 * 1024;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// What associations begin with where nothing else was set.
-    defaults: Options,
+    defaults: AssociationOptions,
     pub(crate) reuse_address: bool,
     pub(crate) v6_only: bool,
     pub(super) linger: Linger,
@@ -68,7 +67,7 @@ impl InitMessage {
 
 impl Settings {
     pub(crate) fn new(stack: &Stack) -> Self {
-        let defaults = stack.options().clone();
+        let defaults = stack.options().association.clone();
         Settings {
             reuse_address: false,
             v6_only: false,
@@ -117,35 +116,31 @@ impl Settings {
         self.receive_buffer_bytes.is_some_and(|bytes| bytes <= BOUNDING_BYTES_MAX)
     }
 
-    /// What associations of the socket are set up with.
-    pub(crate) fn options(&self, backlog: i32) -> Options {
+    /// Returns the options that associations of the socket are set up with.
+    pub(crate) fn options(&self) -> AssociationOptions {
         let attempts = Duration::from_millis(self.init.timeout_max_ms.into());
         let options = self.options_with(&self.tuning);
-        Options {
-            rto_max: options.rto_max.min(attempts).max(options.rto_min),
-            backlog: backlog.clamp(1, BACKLOG_MAX) as u32,
-            ..options
-        }
+        AssociationOptions { rto_max: options.rto_max.min(attempts).max(options.rto_min), ..options }
     }
 
-    /// What an association has that was tuned so.
-    pub(crate) fn options_with(&self, tuning: &Tuning) -> Options {
+    /// Returns the options of an association for which the program has set `tuning`.
+    pub(crate) fn options_with(&self, tuning: &Tuning) -> AssociationOptions {
         let defaults = &self.defaults;
         let partial_delivery_bytes = match self.partial_delivery_bytes {
             0 => defaults.partial_delivery_bytes,
             bytes => bytes as usize,
         };
         let autoclose = Some(self.autoclose_s).filter(|seconds| *seconds > 0);
-        tuning.options(Options {
+        tuning.options(AssociationOptions {
             streams_out: self.init.streams_out,
             streams_in_max: self.init.streams_in_max,
             init_retries_max: self.init.attempts_max.into(),
             send_buffer_bytes: self.send_buffer_bytes(),
-            send_buffer_tuned_bytes: tuned_bytes(self.send_buffer_bytes, defaults.send_buffer_tuned_bytes),
+            send_buffer_bytes_max: tuned_bytes(self.send_buffer_bytes, defaults.send_buffer_bytes_max),
             receive_buffer_bytes: self.receive_buffer_bytes(),
-            receive_buffer_tuned_bytes: tuned_bytes(
+            receive_buffer_bytes_max: tuned_bytes(
                 self.receive_buffer_bytes,
-                defaults.receive_buffer_tuned_bytes,
+                defaults.receive_buffer_bytes_max,
             ),
             partial_delivery_bytes,
             nodelay: self.nodelay,

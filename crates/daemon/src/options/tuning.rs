@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use carrier::record::Flags;
-use swiftwater::{Options, PathOptions};
+use swiftwater::{AssociationOptions, PathOptions};
 
 use crate::notify::Type;
 
@@ -147,11 +147,11 @@ impl Tuning {
         self.subscriptions = self.subscriptions & !(1 << kind) | u16::from(on) << kind;
     }
 
-    /// The same for the executive.
-    pub(super) fn options(&self, rest: Options) -> Options {
+    /// Returns the options of an association that this stands for, with `rest` for those that it does not name.
+    pub(super) fn options(&self, rest: AssociationOptions) -> AssociationOptions {
         let ms = |ms: u32| Duration::from_millis(ms.into());
         let delays = self.has(flags::SACKDELAY_ENABLE);
-        Options {
+        AssociationOptions {
             rto_initial: ms(self.rto_initial_ms),
             rto_min: ms(self.rto_min_ms),
             rto_max: ms(self.rto_max_ms),

@@ -138,6 +138,11 @@ impl SctpDriver {
         self.endpoint.statistics(self.association(s, association)?)
     }
 
+    /// The settings of the association of a one-to-one stream, or of one association of a one-to-many stream.
+    pub fn config(&self, s: StreamId, association: u32) -> Option<Arc<AssociationConfig>> {
+        self.endpoint.config(self.association(s, association)?)
+    }
+
     /// The peer's addresses (the ports are UDP ports) and its SCTP port.
     pub fn peer_addresses(&self, s: StreamId, association: u32) -> Option<(Vec<std::net::SocketAddr>, u16)> {
         self.endpoint.peer_addresses(self.association(s, association)?)

@@ -9,10 +9,10 @@ use tpi::Primitive;
 use super::resolve;
 use super::until::until;
 use crate::address::{Address, ToAddress};
-use crate::error::{ConnectError, RecvError, SendError};
+use crate::error::{ConnectError, OptionsError, RecvError, SendError};
 use crate::event::{Event, Received};
 use crate::message::{Message, RecvInfo, SendInfo, from_block};
-use crate::options::Options;
+use crate::options::{AssociationOptions, StackOptions};
 use crate::socket::{Found, Room, unless_restarted};
 use crate::stack::Stack;
 use crate::{PathId, PathOptions, PrimaryError, Statistics, association};
@@ -25,14 +25,14 @@ use crate::{PathId, PathOptions, PrimaryError, Statistics, association};
 pub struct Association(association::Association);
 
 impl Association {
-    /// Sets up an association with a server, with default [`Options`] and sockets of its own. Given up, it is
+    /// Sets up an association with a server, with default [`StackOptions`] and sockets of its own. Given up, it is
     /// not set up.
     ///
     /// # Errors
     ///
     /// Nobody listens there, nobody answers, or there is no way to it: the error says what to check.
     pub async fn connect(server: impl ToAddress) -> Result<Association, ConnectError> {
-        Association::connect_with(server, &Options::default()).await
+        Association::connect_with(server, &StackOptions::default()).await
     }
 
     /// The same with `options`.
@@ -42,7 +42,7 @@ impl Association {
     /// As [`Association::connect`].
     pub async fn connect_with(
         server: impl ToAddress,
-        options: &Options,
+        options: &StackOptions,
     ) -> Result<Association, ConnectError> {
         let server = resolve(server).await?;
         Association::set_up(&Stack::bind_client(options)?, &server).await
@@ -152,7 +152,7 @@ impl Association {
     }
 
     /// The next message or event, in the order in which they came; waits for it. Given up, nothing is lost. Without
-    /// [`Options::events`] there are only messages.
+    /// [`AssociationOptions::events`] there are only messages.
     ///
     /// # Errors
     ///
@@ -278,10 +278,19 @@ impl Association {
         self.0.set_primary(address)
     }
 
-    /// Changes the settings of this association, as
+    /// The options that the association has now; `None` once it is gone.
+    pub fn options(&self) -> Option<AssociationOptions> {
+        self.0.options()
+    }
+
+    /// Changes the options of this association, as
     /// [`Association::set_options`](crate::Association::set_options).
-    pub fn set_options(&self, options: &Options) {
-        self.0.set_options(options);
+    ///
+    /// # Errors
+    ///
+    /// One of the *fixed* options differs from what the association has, or the association is gone.
+    pub fn set_options(&self, options: &AssociationOptions) -> Result<(), OptionsError> {
+        self.0.set_options(options)
     }
 
     /// Changes the settings of the path to one address of the peer, or without an address of all paths.

@@ -10,7 +10,7 @@ use crate::address::{Address, ToAddress};
 use crate::error::{BindError, ConnectError, RecvError, SendError};
 use crate::event::Received;
 use crate::message::{AssociationId, SendInfo};
-use crate::options::Options;
+use crate::options::StackOptions;
 use crate::{PrimaryError, Statistics, endpoint};
 
 /// Sends to and receives from any number of peers; [`swiftwater::Endpoint`](crate::Endpoint) for tasks.
@@ -18,13 +18,13 @@ use crate::{PrimaryError, Statistics, endpoint};
 pub struct Endpoint(endpoint::Endpoint);
 
 impl Endpoint {
-    /// Binds an address with default [`Options`].
+    /// Binds an address with default [`StackOptions`].
     ///
     /// # Errors
     ///
     /// The address makes no sense, is not ours, or a port is in use.
     pub async fn bind(address: impl ToAddress) -> Result<Endpoint, BindError> {
-        Endpoint::bind_with(address, &Options::default()).await
+        Endpoint::bind_with(address, &StackOptions::default()).await
     }
 
     /// The same with `options`.
@@ -32,7 +32,7 @@ impl Endpoint {
     /// # Errors
     ///
     /// As [`Endpoint::bind`].
-    pub async fn bind_with(address: impl ToAddress, options: &Options) -> Result<Endpoint, BindError> {
+    pub async fn bind_with(address: impl ToAddress, options: &StackOptions) -> Result<Endpoint, BindError> {
         let address = resolve(address).await?;
         endpoint::Endpoint::bind_with(address, options).map(Endpoint)
     }

@@ -1,5 +1,7 @@
 //! Listeners for tasks.
 
+use std::net::IpAddr;
+
 use streams::Interest;
 
 use super::association::Association;
@@ -8,7 +10,7 @@ use super::until::until;
 use crate::address::{Address, ToAddress};
 use crate::error::{BindError, RecvError};
 use crate::listener;
-use crate::options::Options;
+use crate::options::{AssociationOptions, StackOptions};
 use crate::stack::Stack;
 
 /// Accepts associations on one SCTP port; [`swiftwater::Listener`](crate::Listener) for tasks.
@@ -16,13 +18,13 @@ use crate::stack::Stack;
 pub struct Listener(listener::Listener);
 
 impl Listener {
-    /// Listens on an address, with default [`Options`]. SCTP port 0 takes a free one; `/udp:0` a free UDP port.
+    /// Listens on an address, with default [`StackOptions`]. SCTP port 0 takes a free one; `/udp:0` a free UDP port.
     ///
     /// # Errors
     ///
     /// The address makes no sense, is not ours, or a port is in use.
     pub async fn bind(address: impl ToAddress) -> Result<Listener, BindError> {
-        Listener::bind_with(address, &Options::default()).await
+        Listener::bind_with(address, &StackOptions::default()).await
     }
 
     /// The same with `options`.
@@ -30,7 +32,7 @@ impl Listener {
     /// # Errors
     ///
     /// As [`Listener::bind`].
-    pub async fn bind_with(address: impl ToAddress, options: &Options) -> Result<Listener, BindError> {
+    pub async fn bind_with(address: impl ToAddress, options: &StackOptions) -> Result<Listener, BindError> {
         let address = resolve(address).await?;
         listener::Listener::bind_with(address, options).map(Listener)
     }
@@ -59,14 +61,19 @@ impl Listener {
         self.0.try_accept().map(Association::from)
     }
 
-    /// Associations that come from now on have other settings, as with
-    /// [`Listener::set_options`](crate::Listener::set_options).
+    /// Accepts associations with these options from now on. Those that were accepted before keep theirs.
+    pub fn set_options(&self, options: &AssociationOptions) {
+        self.0.set_options(options);
+    }
+
+    /// Listens at these addresses of the stack from now on, as after
+    /// [`Stack::with_local_addresses`](crate::Stack::with_local_addresses).
     ///
     /// # Errors
     ///
-    /// Another listener on this port has one of their addresses.
-    pub fn set_options(&self, options: &Options) -> Result<(), BindError> {
-        self.0.set_options(options)
+    /// Another listener on this port has one of these addresses: nothing has changed.
+    pub fn set_local_addresses(&self, local_addresses: &[IpAddr]) -> Result<(), BindError> {
+        self.0.set_local_addresses(local_addresses)
     }
 
     /// Where it listens, as a client on this host would name it.

@@ -2,17 +2,20 @@
 
 use std::net::IpAddr;
 
-use swiftwater::{Association, BindError, LinkKind, Listener, Options, PathState, Stack};
+use swiftwater::{Association, BindError, LinkKind, Listener, PathState, Stack, StackOptions};
 
 use crate::pair::{must_end, recv_whole};
 
-fn options(link: LinkKind, local: &[&str]) -> Options {
-    let local_addresses = local.iter().map(|ip| ip.parse().unwrap()).collect();
-    Options { link, local_addresses, udp_port: Some(0), ..Options::default() }
+fn addresses(local: &[&str]) -> Vec<IpAddr> {
+    local.iter().map(|ip| ip.parse().unwrap()).collect()
+}
+
+fn options(link: LinkKind, local: &[&str]) -> StackOptions {
+    StackOptions { link, local_addresses: addresses(local), udp_port: Some(0), ..StackOptions::default() }
 }
 
 /// A listener, if this user may have the link. Where everything can be had, it must.
-fn listen(options: &Options, port: u16) -> Option<Listener> {
+fn listen(options: &StackOptions, port: u16) -> Option<Listener> {
     match Stack::bind(options) {
         Err(BindError::Link(error @ links::BindError::RawNotPermitted { .. })) => {
             assert!(std::env::var("SWIFTWATER_REQUIRE_TOOLS").is_err(), "{error}");
@@ -82,7 +85,7 @@ fn both_families_over_raw_ip() {
 fn an_association_over_raw_ip_on_all_addresses() {
     must_end(|| {
         let options = options(LinkKind::Auto, &[]);
-        let Some(listener) = listen(&Options { link: LinkKind::Raw, ..options.clone() }, 5103) else {
+        let Some(listener) = listen(&StackOptions { link: LinkKind::Raw, ..options.clone() }, 5103) else {
             return;
         };
         assert_eq!(listener.local_address().udp_port, None);
@@ -112,7 +115,7 @@ fn an_association_over_raw_ip_on_all_addresses() {
 fn parts() -> (Stack, impl Fn(&[&str]) -> Stack) {
     let stack = Stack::bind(&options(LinkKind::Udp, &[])).unwrap();
     let whole = stack.clone();
-    (stack, move |local: &[&str]| whole.with_options(&options(LinkKind::Udp, local)))
+    (stack, move |local: &[&str]| whole.with_local_addresses(&addresses(local)))
 }
 
 #[test]
@@ -133,10 +136,10 @@ fn listeners_at_different_addresses_share_a_port() {
             client.close().unwrap();
         }
         assert!(matches!(connect("127.0.0.3"), Err(swiftwater::ConnectError::Refused)));
-        two.set_options(&options(LinkKind::Udp, &["127.0.0.3"])).unwrap();
+        two.set_local_addresses(&addresses(&["127.0.0.3"])).unwrap();
         let moved = connect("127.0.0.3").unwrap();
         assert_eq!(two.accept().unwrap().local_addresses(), moved.peer_addresses());
-        assert!(two.set_options(&options(LinkKind::Udp, &["127.0.0.1"])).is_err());
+        assert!(two.set_local_addresses(&addresses(&["127.0.0.1"])).is_err());
     });
 }
 

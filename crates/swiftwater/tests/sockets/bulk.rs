@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use swiftwater::{Association, Options, SendInfo};
+use swiftwater::{Association, AssociationOptions, SendInfo, StackOptions};
 
 use crate::pair::{assert_pattern, must_end, pair, pair_with, pattern, recv_whole};
 
@@ -46,19 +46,20 @@ fn both_ways_at_the_same_time() {
 #[test]
 fn both_ways_through_small_buffers() {
     must_end(|| {
-        let options = Options {
+        let options = AssociationOptions {
             send_buffer_bytes: 8 << 10,
             receive_buffer_bytes: 8 << 10,
             partial_delivery_bytes: 2 << 10,
-            ..Options::default()
-        };
+            ..AssociationOptions::default()
+        }
+        .into();
         exchange(pair_with(&options));
     });
 }
 
 #[test]
 fn both_ways_in_packets_of_ethernet() {
-    must_end(|| exchange(pair_with(&Options { mtu_bytes: Some(1500), ..Options::default() })));
+    must_end(|| exchange(pair_with(&StackOptions { mtu_bytes: Some(1500), ..StackOptions::default() })));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use swiftwater::{Options, Received, RecvError, SendError, SendInfo};
+use swiftwater::{AssociationOptions, Received, RecvError, SendError, SendInfo};
 
 use crate::pair::{assert_pattern, must_end, pair, pair_with, pattern, recv_whole};
 
@@ -28,12 +28,15 @@ fn closing_waits_until_everything_has_arrived() {
 #[test]
 fn a_reader_that_has_kept_its_window_closed_opens_it_when_it_leaves() {
     must_end(|| {
-        let (client, server) = pair_with(&Options {
-            events: true,
-            receive_buffer_bytes: 16 << 10,
-            receive_buffer_tuned_bytes: 0,
-            ..Options::default()
-        });
+        let (client, server) = pair_with(
+            &AssociationOptions {
+                events: true,
+                receive_buffer_bytes: 16 << 10,
+                receive_buffer_bytes_max: 0,
+                ..AssociationOptions::default()
+            }
+            .into(),
+        );
         for i in 0..200 {
             client.send(&pattern(i, 1000)).unwrap();
         }

@@ -4,7 +4,7 @@ use std::net::UdpSocket;
 use std::thread;
 use std::time::Duration;
 
-use swiftwater::{Address, AddressError, Association, ConnectError, Options, Stack};
+use swiftwater::{Address, AddressError, Association, AssociationOptions, ConnectError, Stack, StackOptions};
 
 use crate::pair::{listen, must_end};
 
@@ -47,12 +47,12 @@ fn where_the_sctp_port_has_no_listener_it_is_refused() {
 fn where_one_address_refuses_another_is_asked() {
     must_end(|| {
         let local_addresses = vec![[127, 0, 0, 1].into()];
-        let options = Options { local_addresses, udp_port: Some(0), ..Options::default() };
+        let options = StackOptions { local_addresses, udp_port: Some(0), ..StackOptions::default() };
         let listener = Stack::bind(&options).unwrap().listen(0).unwrap();
         let Address { port, udp_port, .. } = listener.local_address();
         let hosts = vec![[127, 0, 0, 9].into(), [127, 0, 0, 8].into(), [127, 0, 0, 1].into()];
         // It does not come to a second INIT.
-        let options = Options { init_retries_max: 0, ..Options::default() };
+        let options = AssociationOptions { init_retries_max: 0, ..AssociationOptions::default() }.into();
         Association::connect_with(Address { hosts, port, udp_port }, &options).unwrap();
     });
 }
@@ -63,13 +63,14 @@ fn where_nobody_answers_it_times_out() {
         // A UDP socket that takes everything and says nothing.
         let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
         let port = silent.local_addr().unwrap().port();
-        let options = Options {
+        let options = AssociationOptions {
             rto_initial: Duration::from_millis(10),
             rto_max: Duration::from_millis(20),
             rto_min: Duration::from_millis(10),
             init_retries_max: 3,
-            ..Options::default()
-        };
+            ..AssociationOptions::default()
+        }
+        .into();
         let none = Association::connect_with(format!("127.0.0.1:7/udp:{port}"), &options).unwrap_err();
         assert!(matches!(none, ConnectError::TimedOut), "{none}");
         assert!(none.to_string().contains("firewall"), "{none}");
@@ -80,7 +81,8 @@ fn where_nobody_answers_it_times_out() {
 fn where_no_route_leads_it_is_unreachable() {
     must_end(|| {
         // What is bound to loopback reaches no other host.
-        let options = Options { local_addresses: vec!["127.0.0.1".parse().unwrap()], ..Options::default() };
+        let options =
+            StackOptions { local_addresses: vec!["127.0.0.1".parse().unwrap()], ..StackOptions::default() };
         let none = Association::connect_with("192.0.2.1:7", &options).unwrap_err();
         assert!(matches!(none, ConnectError::Unreachable), "{none}");
         assert!(none.to_string().contains("routes"), "{none}");
@@ -90,7 +92,8 @@ fn where_no_route_leads_it_is_unreachable() {
 #[test]
 fn an_address_of_the_wrong_family_is_named() {
     must_end(|| {
-        let options = Options { local_addresses: vec!["127.0.0.1".parse().unwrap()], ..Options::default() };
+        let options =
+            StackOptions { local_addresses: vec!["127.0.0.1".parse().unwrap()], ..StackOptions::default() };
         let none = Association::connect_with("[::1]:7", &options).unwrap_err();
         assert!(matches!(none, ConnectError::Family { .. }), "{none}");
         assert!(none.to_string().contains("::1"), "{none}");
@@ -102,7 +105,7 @@ fn an_address_that_is_not_ours_or_named_twice_is_named() {
     must_end(|| {
         for (local, named) in [("192.0.2.77", "192.0.2.77"), ("127.0.0.1,127.0.0.1", "127.0.0.1")] {
             let local_addresses = local.split(',').map(|ip| ip.parse().unwrap()).collect();
-            let options = Options { local_addresses, ..Options::default() };
+            let options = StackOptions { local_addresses, ..StackOptions::default() };
             let none = Association::connect_with("127.0.0.1:7", &options).unwrap_err();
             assert!(matches!(none, ConnectError::Bind(_)), "{none}");
             assert!(none.to_string().contains(named), "{none}");
@@ -167,7 +170,7 @@ fn many_at_once() {
 fn both_ends_know_each_other() {
     must_end(|| {
         let listener = listen();
-        let stack = Stack::bind(&Options { udp_port: Some(0), ..Options::default() }).unwrap();
+        let stack = Stack::bind(&StackOptions { udp_port: Some(0), ..StackOptions::default() }).unwrap();
         let client = stack.connect(listener.local_address()).unwrap();
         let server = listener.accept().unwrap();
         assert_eq!(client.peer_address().unwrap(), listener.local_address());

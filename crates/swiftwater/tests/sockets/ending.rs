@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use swiftwater::{Association, LossKind, Options, RecvError, SendInfo, Stack};
+use swiftwater::{Association, AssociationOptions, LossKind, RecvError, SendInfo, Stack, StackOptions};
 
 use crate::pair::{must_end, recv_whole};
 
@@ -13,13 +13,17 @@ const PAUSE: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn stack() -> Stack {
-    let options = Options {
+    let association = AssociationOptions {
+        receive_buffer_bytes: 256 << 10,
+        receive_buffer_bytes_max: 0,
+        send_buffer_bytes_max: 0,
+        ..AssociationOptions::default()
+    };
+    let options = StackOptions {
         udp_port: Some(0),
         local_addresses: vec!["127.0.0.1".parse().unwrap()],
-        receive_buffer_bytes: 256 << 10,
-        receive_buffer_tuned_bytes: 0,
-        send_buffer_tuned_bytes: 0,
-        ..Options::default()
+        association,
+        ..StackOptions::default()
     };
     Stack::bind(&options).unwrap()
 }

@@ -2,14 +2,16 @@
 
 use std::io;
 
-use swiftwater::{Options, SendError, SendInfo};
+use swiftwater::{AssociationOptions, SendError, SendInfo};
 
 use crate::pair::{must_end, pair, pair_with};
 
 #[test]
 fn a_message_that_is_too_long() {
     must_end(|| {
-        let (client, _server) = pair_with(&Options { message_bytes_max: 1000, ..Options::default() });
+        let (client, _server) = pair_with(
+            &AssociationOptions { message_bytes_max: 1000, ..AssociationOptions::default() }.into(),
+        );
         let refused = client.send(&[0; 1001]).unwrap_err();
         assert_eq!(refused, SendError::TooLong { bytes: 1001, limit_bytes: 1000 });
         assert!(refused.to_string().contains("message_bytes_max"), "{refused}");

@@ -4,13 +4,13 @@ use std::io;
 use std::time::Duration;
 
 use swiftwater::{
-    Association, Event, LossKind, Options, PathChange, PathReason, Received, RecvError, SendInfo,
+    Association, AssociationOptions, Event, LossKind, PathChange, PathReason, Received, RecvError, SendInfo,
 };
 
 use crate::pair::{assert_pattern, must_end, pair, pair_with, pattern, recv_whole};
 
 fn pair_with_events() -> (Association, Association) {
-    pair_with(&Options { events: true, ..Options::default() })
+    pair_with(&AssociationOptions { events: true, ..AssociationOptions::default() }.into())
 }
 
 /// What the association tells next, as text: messages as they are, events by name.
@@ -100,12 +100,15 @@ fn take_room_of_the_receive_buffer_until_they_are_read() {
 
 /// A client, and a server that takes no more than 64 KB unread.
 fn pair_with_small_window() -> (Association, Association) {
-    pair_with(&Options {
-        events: true,
-        receive_buffer_bytes: 64 << 10,
-        receive_buffer_tuned_bytes: 0,
-        ..Options::default()
-    })
+    pair_with(
+        &AssociationOptions {
+            events: true,
+            receive_buffer_bytes: 64 << 10,
+            receive_buffer_bytes_max: 0,
+            ..AssociationOptions::default()
+        }
+        .into(),
+    )
 }
 
 #[test]
@@ -186,7 +189,9 @@ fn tell_of_a_record_that_has_no_end() {
 #[test]
 fn tell_what_the_peer_says_of_the_layer_above() {
     must_end(|| {
-        let options = Options { events: true, adaptation_indication: 42, ..Options::default() };
+        let options =
+            AssociationOptions { events: true, adaptation_indication: 42, ..AssociationOptions::default() }
+                .into();
         let (client, server) = pair_with(&options);
         for association in [client, server] {
             assert_eq!([told(&association), told(&association)], ["Up", "AdaptationIndication(42)"]);

@@ -2,17 +2,17 @@
 
 use std::thread;
 
-use swiftwater::{Association, BindError, LinkKind, Listener, Options, Stack};
+use swiftwater::{Association, AssociationOptions, BindError, LinkKind, Listener, Stack, StackOptions};
 
 use crate::bulk::exchange;
 use crate::pair::{assert_pattern, must_end, pattern, recv_whole};
 
-fn options() -> Options {
-    Options { hairpin: true, udp_port: Some(0), ..Options::default() }
+fn options() -> StackOptions {
+    StackOptions { hairpin: true, udp_port: Some(0), ..StackOptions::default() }
 }
 
 /// Both ends in one stack, if this user may have its link. Where everything can be had, it must.
-fn bind(options: &Options) -> Option<(Stack, Listener)> {
+fn bind(options: &StackOptions) -> Option<(Stack, Listener)> {
     match Stack::bind(options) {
         Err(BindError::Link(error @ links::BindError::RawNotPermitted { .. })) => {
             assert!(std::env::var("SWIFTWATER_REQUIRE_TOOLS").is_err(), "{error}");
@@ -33,7 +33,7 @@ fn pair(listener: &Listener) -> (Association, Association) {
 }
 
 /// Moves much both ways and looks at what the kernel had of it.
-fn exchange_in_memory(options: &Options) {
+fn exchange_in_memory(options: &StackOptions) {
     let Some((stack, listener)) = bind(options) else { return };
     exchange(pair(&listener));
     let link = stack.statistics().link;
@@ -49,19 +49,20 @@ fn nothing_of_it_reaches_the_kernel() {
 #[test]
 fn nor_with_small_buffers() {
     must_end(|| {
-        exchange_in_memory(&Options {
+        let association = AssociationOptions {
             send_buffer_bytes: 8 << 10,
             receive_buffer_bytes: 8 << 10,
             partial_delivery_bytes: 2 << 10,
-            ..options()
-        });
+            ..AssociationOptions::default()
+        };
+        exchange_in_memory(&StackOptions { association, ..options() });
     });
 }
 
 #[test]
 fn nor_with_raw_ip() {
     must_end(|| {
-        exchange_in_memory(&Options {
+        exchange_in_memory(&StackOptions {
             link: LinkKind::Raw,
             local_addresses: vec!["127.0.0.1".parse().unwrap()],
             ..options()
@@ -72,7 +73,7 @@ fn nor_with_raw_ip() {
 #[test]
 fn without_it_the_kernel_has_all() {
     must_end(|| {
-        let (stack, listener) = bind(&Options { hairpin: false, ..options() }).unwrap();
+        let (stack, listener) = bind(&StackOptions { hairpin: false, ..options() }).unwrap();
         exchange(pair(&listener));
         assert_eq!(stack.statistics().link.datagrams_turned_back, 0);
     });

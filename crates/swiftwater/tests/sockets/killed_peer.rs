@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use swiftwater::{Association, Listener, LossKind, Options, RecvError};
+use swiftwater::{Association, AssociationOptions, Listener, LossKind, RecvError};
 
 use crate::pair::must_end;
 
@@ -51,13 +51,14 @@ fn start_peer() -> (Killed, String) {
 fn is_found_out() {
     must_end(|| {
         let (peer, address) = start_peer();
-        let options = Options {
+        let options = AssociationOptions {
             rto_initial: Duration::from_millis(20),
             rto_min: Duration::from_millis(10),
             rto_max: Duration::from_millis(40),
             association_retries_max: 4,
-            ..Options::default()
-        };
+            ..AssociationOptions::default()
+        }
+        .into();
         let association = Association::connect_with(address, &options).unwrap();
         association.send(b"are you there?").unwrap();
         assert_eq!(association.recv().unwrap().unwrap().to_vec(), b"are you there?");

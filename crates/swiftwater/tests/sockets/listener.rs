@@ -3,7 +3,10 @@
 use std::thread;
 use std::time::Duration;
 
-use swiftwater::{Association, BindError, ConnectError, Listener, Options, RecvError, Stack};
+use swiftwater::{
+    Association, AssociationOptions, BindError, ConnectError, Listener, ListenerOptions, RecvError, Stack,
+    StackOptions,
+};
 
 use crate::pair::{listen, listen_with, must_end};
 
@@ -24,9 +27,11 @@ fn accepting_can_be_given_up() {
 #[test]
 fn one_more_than_the_backlog_waits_for_room() {
     must_end(|| {
-        let listener = listen_with(&Options { backlog: 2, ..Options::default() });
+        let listener = listen_with(&ListenerOptions { backlog: 2, ..ListenerOptions::default() }.into());
         let address = listener.local_address();
-        let ask_soon_again = Options { rto_initial: Duration::from_millis(5), ..Options::default() };
+        let ask_soon_again =
+            AssociationOptions { rto_initial: Duration::from_millis(5), ..AssociationOptions::default() }
+                .into();
         let connect = || Association::connect_with(&address, &ask_soon_again).unwrap();
         let (first, second) = (connect(), connect());
         first.send(b"first").unwrap();
@@ -51,7 +56,8 @@ fn one_more_than_the_backlog_waits_for_room() {
 #[test]
 fn one_more_than_the_backlog_is_refused_if_that_is_wanted() {
     must_end(|| {
-        let options = Options { backlog: 1, refuse_beyond_backlog: true, ..Options::default() };
+        let options =
+            ListenerOptions { backlog: 1, refuse_beyond_backlog: true, ..ListenerOptions::default() }.into();
         let listener = listen_with(&options);
         let first = Association::connect(listener.local_address()).unwrap();
         let refused = Association::connect(listener.local_address()).unwrap_err();
@@ -66,7 +72,7 @@ fn one_more_than_the_backlog_is_refused_if_that_is_wanted() {
 fn a_backlog_of_any_size_is_one() {
     must_end(|| {
         for backlog in [0, u32::MAX] {
-            let listener = listen_with(&Options { backlog, ..Options::default() });
+            let listener = listen_with(&ListenerOptions { backlog, ..ListenerOptions::default() }.into());
             let client = Association::connect(listener.local_address()).unwrap();
             client.send(b"hello").unwrap();
             assert_eq!(listener.accept().unwrap().recv().unwrap().unwrap().to_vec(), b"hello");
@@ -77,7 +83,7 @@ fn a_backlog_of_any_size_is_one() {
 #[test]
 fn one_that_went_away_before_it_was_accepted_leaves_its_messages() {
     must_end(|| {
-        let listener = listen_with(&Options { backlog: 1, ..Options::default() });
+        let listener = listen_with(&ListenerOptions { backlog: 1, ..ListenerOptions::default() }.into());
         for round in 0..3u8 {
             let client = Association::connect(listener.local_address()).unwrap();
             client.send(&[round]).unwrap();
@@ -157,7 +163,7 @@ fn a_port_is_free_as_soon_as_its_last_user_is_gone() {
 #[test]
 fn several_listeners_share_a_stack() {
     must_end(|| {
-        let options = Options { udp_port: Some(0), ..Options::default() };
+        let options = StackOptions { udp_port: Some(0), ..StackOptions::default() };
         let stack = Stack::bind(&options).unwrap();
         let (one, two) = (stack.listen(1).unwrap(), stack.listen(2).unwrap());
         let (to_one, to_two) = (

@@ -1,13 +1,17 @@
 //! Options that change what travels.
 
-use swiftwater::{Association, Checksum, MtuState, Options};
+use swiftwater::{
+    Association, AssociationOptions, Checksum, Event, MtuState, OptionsError, Received, SendError,
+    StackOptions,
+};
 
 use crate::pair::{assert_pattern, listen_with, must_end, pair_with, pattern, recv_whole};
 
 #[test]
 fn without_delay() {
     must_end(|| {
-        let (client, server) = pair_with(&Options { nodelay: true, ..Options::default() });
+        let (client, server) =
+            pair_with(&AssociationOptions { nodelay: true, ..AssociationOptions::default() }.into());
         for i in 0..1000 {
             client.send(&pattern(i, 100)).unwrap();
         }
@@ -20,7 +24,7 @@ fn without_delay() {
 #[test]
 fn loopback_takes_the_longest_packets_at_once() {
     must_end(|| {
-        let (client, server) = pair_with(&Options::default());
+        let (client, server) = pair_with(&StackOptions::default());
         client.send(&pattern(0, 1_000_000)).unwrap();
         assert_pattern(0, 1_000_000, &recv_whole(&server).unwrap());
         let path = client.statistics().paths[0].clone();
@@ -34,7 +38,8 @@ fn loopback_takes_the_longest_packets_at_once() {
 #[test]
 fn without_a_checksum() {
     must_end(|| {
-        let (client, server) = pair_with(&Options { checksum: Checksum::None, ..Options::default() });
+        let (client, server) =
+            pair_with(&StackOptions { checksum: Checksum::None, ..StackOptions::default() });
         client.send(&pattern(0, 100_000)).unwrap();
         assert_pattern(0, 100_000, &recv_whole(&server).unwrap());
     });
@@ -43,11 +48,12 @@ fn without_a_checksum() {
 #[test]
 fn a_long_message_comes_in_parts_that_fit_the_buffer() {
     must_end(|| {
-        let small = Options {
+        let small = AssociationOptions {
             receive_buffer_bytes: 64 << 10,
             partial_delivery_bytes: 16 << 10,
-            ..Options::default()
-        };
+            ..AssociationOptions::default()
+        }
+        .into();
         let listener = listen_with(&small);
         let client = Association::connect(listener.local_address()).unwrap();
         let server = listener.accept().unwrap();
@@ -67,10 +73,10 @@ fn a_long_message_comes_in_parts_that_fit_the_buffer() {
 #[test]
 fn several_local_addresses() {
     must_end(|| {
-        let both = Options {
+        let both = StackOptions {
             local_addresses: vec!["127.0.0.1".parse().unwrap(), "127.0.0.2".parse().unwrap()],
             udp_port: Some(0),
-            ..Options::default()
+            ..StackOptions::default()
         };
         let stack = swiftwater::Stack::bind(&both).unwrap();
         let listener = stack.listen(7).unwrap();
@@ -78,5 +84,57 @@ fn several_local_addresses() {
         let client = Association::connect(listener.local_address()).unwrap();
         client.send(b"to either").unwrap();
         assert_eq!(recv_whole(&listener.accept().unwrap()).unwrap(), b"to either");
+    });
+}
+
+#[test]
+fn an_option_that_the_handshake_has_settled_is_refused_with_all_others() {
+    must_end(|| {
+        let (client, _server) = pair_with(&StackOptions::default());
+        let before = client.options().unwrap();
+        let changed = AssociationOptions { nodelay: true, ecn: !before.ecn, ..before.clone() };
+        assert_eq!(client.set_options(&changed), Err(OptionsError::Fixed { option: "ecn" }));
+        assert_eq!(client.options().unwrap(), before);
+        client.set_options(&changed.with_fixed_of(&before)).unwrap();
+        assert_eq!(client.options().unwrap(), AssociationOptions { nodelay: true, ..before });
+    });
+}
+
+#[test]
+fn options_that_this_side_looks_at_change_too() {
+    must_end(|| {
+        let (client, server) = pair_with(&StackOptions::default());
+        let options = client.options().unwrap();
+        client.set_options(&AssociationOptions { message_bytes_max: 10, events: true, ..options }).unwrap();
+        let too_long = SendError::TooLong { bytes: 11, limit_bytes: 10 };
+        assert_eq!(client.send(&pattern(0, 11)), Err(too_long));
+        server.shutdown().unwrap();
+        assert!(matches!(client.next().unwrap(), Some(Received::Event(Event::PeerShutdown))));
+    });
+}
+
+#[test]
+fn an_association_that_is_gone_has_no_options() {
+    must_end(|| {
+        let (client, server) = pair_with(&StackOptions::default());
+        server.abort("that was all");
+        assert!(client.recv().is_err());
+        assert_eq!(client.options(), None);
+        assert_eq!(client.set_options(&AssociationOptions::default()), Err(OptionsError::Closed));
+    });
+}
+
+#[test]
+fn a_listener_gives_associations_the_options_that_it_has_when_they_come() {
+    must_end(|| {
+        let listener = listen_with(&StackOptions::default());
+        let options = AssociationOptions { streams_out: 3, message_bytes_max: 10, ..Default::default() };
+        listener.set_options(&options);
+        let _client = Association::connect(listener.local_address()).unwrap();
+        let server = listener.accept().unwrap();
+        assert_eq!(server.options().unwrap(), options);
+        assert_eq!(server.streams_out(), 3);
+        let too_long = SendError::TooLong { bytes: 11, limit_bytes: 10 };
+        assert_eq!(server.send(&pattern(0, 11)), Err(too_long));
     });
 }

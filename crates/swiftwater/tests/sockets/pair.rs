@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use swiftwater::{Association, Listener, Options};
+use swiftwater::{Association, Listener, StackOptions};
 
 /// Far longer than any test takes: one that is not done by then hangs.
 const HANGS_AFTER: Duration = Duration::from_secs(60);
@@ -25,19 +25,19 @@ pub(crate) fn must_end(test: impl FnOnce() + Send + 'static) {
 }
 
 pub(crate) fn listen() -> Listener {
-    listen_with(&Options::default())
+    listen_with(&StackOptions::default())
 }
 
-pub(crate) fn listen_with(options: &Options) -> Listener {
+pub(crate) fn listen_with(options: &StackOptions) -> Listener {
     Listener::bind_with("127.0.0.1:0/udp:0", options).unwrap()
 }
 
 /// A client and a server, each with sockets of its own.
 pub(crate) fn pair() -> (Association, Association) {
-    pair_with(&Options::default())
+    pair_with(&StackOptions::default())
 }
 
-pub(crate) fn pair_with(options: &Options) -> (Association, Association) {
+pub(crate) fn pair_with(options: &StackOptions) -> (Association, Association) {
     let listener = listen_with(options);
     let client = Association::connect_with(listener.local_address(), options).unwrap();
     (client, listener.accept().unwrap())

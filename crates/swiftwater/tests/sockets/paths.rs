@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use swiftwater::{
-    Association, Endpoint, Event, Listener, Multipath, Options, PathStatistics, PrimaryError, Received,
-    SendInfo, Statistics,
+    Association, AssociationOptions, Endpoint, Event, Listener, Multipath, PathStatistics, PrimaryError,
+    Received, SendInfo, StackOptions, Statistics,
 };
 
 use crate::pair::must_end;
@@ -12,8 +12,8 @@ use crate::pair::must_end;
 const FIRST: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 1));
 const SECOND: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
-fn at_two_addresses() -> Options {
-    Options { local_addresses: vec![FIRST, SECOND], udp_port: Some(0), ..Options::default() }
+fn at_two_addresses() -> StackOptions {
+    StackOptions { local_addresses: vec![FIRST, SECOND], udp_port: Some(0), ..StackOptions::default() }
 }
 
 fn active(statistics: &Statistics) -> usize {
@@ -58,7 +58,8 @@ fn on_one_host_one_path_carries_all_unless_asked() {
         let stack = swiftwater::Stack::bind(&at_two_addresses()).unwrap();
         let listener: Listener = stack.listen(0).unwrap();
         for (multipath, both) in [(Multipath::Agreed, false), (Multipath::Always, true)] {
-            let options = Options { multipath, ..at_two_addresses() };
+            let association = AssociationOptions { multipath, ..AssociationOptions::default() };
+            let options = StackOptions { association, ..at_two_addresses() };
             let client = Association::connect_with(listener.local_address(), &options).unwrap();
             let server = listener.accept().unwrap();
             let reader = std::thread::spawn(move || while server.recv().unwrap().is_some() {});

@@ -4,7 +4,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-use swiftwater::{Endpoint, Event, Listener, Options, Received, RecvError, SendInfo};
+use swiftwater::{AssociationOptions, Endpoint, Event, Listener, Received, RecvError, SendInfo};
 
 use crate::pair::must_end;
 
@@ -81,7 +81,7 @@ fn is_told_to_the_reader_of_its_association() {
 #[test]
 fn is_an_event_of_its_association() {
     must_end(|| {
-        let options = Options { events: true, ..Options::default() };
+        let options = AssociationOptions { events: true, ..AssociationOptions::default() }.into();
         let listener = Listener::bind_with("127.0.0.1:0/udp:0", &options).unwrap();
         let role = format!("{} {}", own_address(), listener.local_address());
         let mut peer = start_peer(&role);

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Mutex;
 use std::thread;
 
-use swiftwater::{Options, Stack};
+use swiftwater::{Stack, StackOptions};
 
 use crate::pair::{must_end, pair};
 
@@ -45,10 +45,10 @@ fn many_threads_send_and_receive_on_one_association() {
 #[test]
 fn threads_ask_on_associations_of_one_stack() {
     must_end(|| {
-        let options = Options {
+        let options = StackOptions {
             udp_port: Some(0),
             local_addresses: vec!["127.0.0.1".parse().unwrap()],
-            ..Options::default()
+            ..StackOptions::default()
         };
         let servers = Stack::bind(&options).unwrap();
         let clients = Stack::bind(&options).unwrap();
@@ -85,10 +85,10 @@ fn threads_ask_on_associations_of_one_stack() {
 fn many_associations_on_one_stack() {
     must_end(|| {
         const COUNT: usize = 500;
-        let options = Options {
+        let options = StackOptions {
             udp_port: Some(0),
             local_addresses: vec!["127.0.0.1".parse().unwrap()],
-            ..Options::default()
+            ..StackOptions::default()
         };
         let stack = Stack::bind(&options).unwrap();
         let listener = stack.listen(0).unwrap();

@@ -1,6 +1,6 @@
 //! Streams, order, and what travels with a message.
 
-use swiftwater::{Options, SendError, SendInfo};
+use swiftwater::{AssociationOptions, SendError, SendInfo};
 
 use crate::pair::{must_end, pair, pair_with};
 
@@ -35,7 +35,7 @@ fn what_was_sent_with_a_message_arrives_with_it() {
 #[test]
 fn each_stream_keeps_its_order() {
     must_end(|| {
-        let options = Options { streams_out: 64, ..Options::default() };
+        let options = AssociationOptions { streams_out: 64, ..AssociationOptions::default() }.into();
         let (client, server) = pair_with(&options);
         assert_eq!(client.streams_out(), 64);
         for i in 0..6400u32 {
@@ -57,7 +57,9 @@ fn each_stream_keeps_its_order() {
 #[test]
 fn the_peer_limits_the_streams() {
     must_end(|| {
-        let listener = crate::pair::listen_with(&Options { streams_in_max: 3, ..Options::default() });
+        let listener = crate::pair::listen_with(
+            &AssociationOptions { streams_in_max: 3, ..AssociationOptions::default() }.into(),
+        );
         let client = swiftwater::Association::connect(listener.local_address()).unwrap();
         assert_eq!(client.streams_out(), 3);
         client.send_with(b"last", &SendInfo::stream(2)).unwrap();

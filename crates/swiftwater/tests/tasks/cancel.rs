@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use swiftwater::tokio::{Association, Listener};
-use swiftwater::{Event, Options, Received, RecvError, SendError, SendInfo};
+use swiftwater::{AssociationOptions, Event, Received, RecvError, SendError, SendInfo};
 use tokio::time::timeout;
 
 use crate::{on_runtimes, pair, pair_with, recv_whole};
@@ -41,7 +41,7 @@ fn a_receive_that_is_given_up_loses_nothing() {
 #[test]
 fn a_wait_for_the_next_that_is_given_up_loses_nothing() {
     on_runtimes(|| async {
-        let options = Options { events: true, ..Options::default() };
+        let options = AssociationOptions { events: true, ..AssociationOptions::default() }.into();
         let (client, server) = pair_with(&options).await;
         let sender = tokio::spawn(async move {
             for i in 0..50u8 {
@@ -105,9 +105,9 @@ fn a_connect_that_is_given_up_leaves_nothing() {
     on_runtimes(|| async {
         let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let port = silent.local_addr().unwrap().port();
-        let stack = swiftwater::Stack::bind(&swiftwater::Options {
+        let stack = swiftwater::Stack::bind(&swiftwater::StackOptions {
             udp_port: Some(0),
-            ..swiftwater::Options::default()
+            ..swiftwater::StackOptions::default()
         })
         .unwrap();
         let address = format!("127.0.0.1:7/udp:{port}");

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use swiftwater::tokio::{Association, Listener};
-use swiftwater::{ConnectError, Options, SendError, SendInfo, Stack};
+use swiftwater::{ConnectError, ListenerOptions, SendError, SendInfo, Stack, StackOptions};
 
 use crate::{on_runtimes, pair, recv_whole};
 
@@ -67,11 +67,11 @@ fn bulk_both_ways() {
 fn many_tasks_on_two_stacks() {
     on_runtimes(|| async {
         const TASKS: usize = 200;
-        let options = Options {
+        let options = StackOptions {
             udp_port: Some(0),
             local_addresses: vec!["127.0.0.1".parse().unwrap()],
-            backlog: TASKS as u32,
-            ..Options::default()
+            listener: ListenerOptions { backlog: TASKS as u32, ..ListenerOptions::default() },
+            ..StackOptions::default()
         };
         let listener = Listener::from(Stack::bind(&options).unwrap().listen(7).unwrap());
         let address = listener.local_address();

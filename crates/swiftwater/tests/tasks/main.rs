@@ -11,7 +11,7 @@ mod runtimes;
 use std::future::Future;
 use std::time::Duration;
 
-use swiftwater::Options;
+use swiftwater::StackOptions;
 use swiftwater::tokio::{Association, Listener};
 
 /// Far longer than any test takes: one that is not done by then hangs.
@@ -28,10 +28,10 @@ fn on_runtimes<F: Future<Output = ()>>(test: impl Fn() -> F) {
 }
 
 async fn pair() -> (Association, Association) {
-    pair_with(&Options::default()).await
+    pair_with(&StackOptions::default()).await
 }
 
-async fn pair_with(options: &Options) -> (Association, Association) {
+async fn pair_with(options: &StackOptions) -> (Association, Association) {
     let listener = Listener::bind_with("127.0.0.1:0/udp:0", options).await.unwrap();
     let client = Association::connect_with(listener.local_address(), options).await.unwrap();
     (client, listener.accept().await.unwrap())

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use swiftwater::{Address, Options, Stack};
+use swiftwater::{Address, Stack, StackOptions};
 
 use super::arena::{CALLER_PORT, MEETING_PORT, SINK_PORT, UDP_PORT, VICTIM};
 use super::victim::MESSAGE_BYTES;
@@ -36,7 +36,7 @@ fn victim(port: u16) -> Address {
 /// Sends messages until standard input ends. Says an empty object once it is connected.
 pub(crate) fn send_on() -> Result<(), String> {
     end_with_input();
-    let options = Options { udp_port: Some(UDP_PORT), ..Options::default() };
+    let options = StackOptions { udp_port: Some(UDP_PORT), ..StackOptions::default() };
     let stack = Stack::bind(&options).map_err(|error| error.to_string())?;
     let association =
         stack.connect_from(CALLER_PORT, victim(SINK_PORT)).map_err(|error| error.to_string())?;
@@ -59,7 +59,7 @@ fn end_with_input() {
 
 /// Connects new peers at an even rate once a line comes on standard input, and says at last how long each took.
 pub(crate) fn connect_all(count: u32) -> Result<(), String> {
-    let options = Options { udp_port: Some(0), ..Options::default() };
+    let options = StackOptions { udp_port: Some(0), ..StackOptions::default() };
     let stack = Stack::bind(&options).map_err(|error| error.to_string())?;
     say(&())?;
     wait_for_line()?;

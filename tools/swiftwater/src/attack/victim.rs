@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use swiftwater::{Listener, Options, RecvError, Stack};
+use swiftwater::{Listener, RecvError, Stack, StackOptions};
 
 use super::arena::{ATTACK_LINE, MEETING_PORT, SINK_PORT, UDP_PORT};
 use super::say;
@@ -45,7 +45,7 @@ pub(crate) struct Look {
 
 /// Serves until standard input ends. Each line of it asks for a [`Look`].
 pub(crate) fn run() -> Result<(), String> {
-    let options = Options { udp_port: Some(UDP_PORT), ..Options::default() };
+    let options = StackOptions { udp_port: Some(UDP_PORT), ..StackOptions::default() };
     let stack = Stack::bind(&options).map_err(|error| error.to_string())?;
     let sink = stack.listen(SINK_PORT).map_err(|error| error.to_string())?;
     let meeting = stack.endpoint(MEETING_PORT).map_err(|error| error.to_string())?;

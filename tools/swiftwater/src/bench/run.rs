@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use swiftwater::Options;
+use swiftwater::StackOptions;
 use swiftwater_daemon::DaemonOptions;
 
 use super::plan::{Cell, processors};
@@ -237,7 +237,7 @@ fn settle(args: &PeerArgs) -> Result<(), String> {
 fn serve_programs(place: &str) -> Result<(), String> {
     let options = DaemonOptions {
         place: place.into(),
-        stack: Options { udp_port: Some(0), hairpin: true, ..Options::default() },
+        stack: StackOptions { udp_port: Some(0), hairpin: true, ..StackOptions::default() },
         ..DaemonOptions::default()
     };
     let daemon = swiftwater_daemon::Daemon::bind(&options).map_err(|error| error.to_string())?;

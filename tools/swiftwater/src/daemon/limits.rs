@@ -1,7 +1,7 @@
 //! What the programs of one user may take of the daemon.
 
 use clap::Args;
-use swiftwater::Options;
+use swiftwater::{ListenerOptions, StackOptions};
 use swiftwater_daemon::Limits;
 
 use crate::units::parse_bytes;
@@ -24,11 +24,11 @@ pub(crate) struct LimitArgs {
     #[arg(long, value_name = "COUNT", default_value_t = 32_768)]
     pub user_associations: usize,
     /// Most associations that one listening socket may have at a time. Further ones are refused with ABORT.
-    #[arg(long, value_name = "COUNT", default_value_t = Options::default().listener_associations_max)]
+    #[arg(long, value_name = "COUNT", default_value_t = ListenerOptions::default().associations_max)]
     pub listener_associations: usize,
     /// Most associations that one listening socket may have at a time with peers of one source prefix, the first 24 bits of an
     /// IPv4 address or 56 of an IPv6 address. Further ones are refused with ABORT. Peers on this host do not count.
-    #[arg(long, value_name = "COUNT", default_value_t = Options::default().prefix_associations_max)]
+    #[arg(long, value_name = "COUNT", default_value_t = StackOptions::default().prefix_associations_max)]
     pub prefix_associations: usize,
 }
 

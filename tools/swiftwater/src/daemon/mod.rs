@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use swiftwater::Options;
+use swiftwater::{ListenerOptions, StackOptions};
 use swiftwater_daemon::{Daemon, DaemonError, DaemonOptions, Ending, Place};
 
 use crate::activation;
@@ -86,13 +86,16 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<(), Failure> {
     }
     let options = DaemonOptions {
         place: args.place.as_deref().map(Place::from).unwrap_or_default(),
-        stack: Options {
+        stack: StackOptions {
             link: args.link.into(),
             udp_port: Some(args.udp_port),
             hairpin: !args.no_hairpin,
-            listener_associations_max: args.limits.listener_associations,
             prefix_associations_max: args.limits.prefix_associations,
-            ..Options::default()
+            listener: ListenerOptions {
+                associations_max: args.limits.listener_associations,
+                ..ListenerOptions::default()
+            },
+            ..StackOptions::default()
         },
         idle_exit: args.idle_exit.map(Duration::from_secs_f64),
         limits: (&args.limits).into(),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use nix::sched::{CloneFlags, unshare};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
-use swiftwater::Options;
+use swiftwater::StackOptions;
 use swiftwater_daemon::{Daemon, DaemonOptions, Place};
 
 use crate::program::is_static;
@@ -106,7 +106,7 @@ fn shows_shim(shim: &Path) -> Result<&'static str, String> {
 
 /// Starts a daemon that ends with this process.
 fn serve(place: &Place) -> Result<(), String> {
-    let stack = Options { udp_port: Some(0), ..Options::default() };
+    let stack = StackOptions { udp_port: Some(0), ..StackOptions::default() };
     let options = DaemonOptions { place: place.clone(), stack, ..DaemonOptions::default() };
     let daemon = Daemon::bind(&options).map_err(|error| format!("no daemon can be started: {error}"))?;
     thread::spawn(move || daemon.run());

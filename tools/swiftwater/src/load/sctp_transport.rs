@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use swiftwater::trace::TraceSink;
 use swiftwater::{
-    Address, Association, BindError, Checksum, LinkKind, Listener, Options, PathStatistics, RecvError,
-    SendInfo, Stack,
+    Address, Association, AssociationOptions, BindError, Checksum, LinkKind, Listener, PathStatistics,
+    RecvError, SendInfo, Stack, StackOptions,
 };
 
 use super::{Dialogue, Incoming, LoadError, Outgoing, read_every_byte};
@@ -29,24 +29,33 @@ const READ_BYTES: usize = 128 << 10;
 const IN_PLACE_BYTES_MIN: usize = 8192;
 
 /// The options that a test asks for, on these local addresses.
-fn options(spec: &Spec, local_addresses: &[IpAddr], udp_port: u16, trace: Option<&TraceSink>) -> Options {
-    let default = Options::default();
-    Options {
+fn options(
+    spec: &Spec,
+    local_addresses: &[IpAddr],
+    udp_port: u16,
+    trace: Option<&TraceSink>,
+) -> StackOptions {
+    let default = AssociationOptions::default();
+    let association = AssociationOptions {
+        send_buffer_bytes: spec.buffer_bytes.unwrap_or(default.send_buffer_bytes),
+        receive_buffer_bytes: spec.buffer_bytes.unwrap_or(default.receive_buffer_bytes),
+        // A size that was asked for stays.
+        send_buffer_bytes_max: spec.buffer_bytes.map_or(default.send_buffer_bytes_max, |_| 0),
+        receive_buffer_bytes_max: spec.buffer_bytes.map_or(default.receive_buffer_bytes_max, |_| 0),
+        congestion: spec.congestion.unwrap_or(default.congestion),
+        multipath: spec.multipath.unwrap_or(default.multipath),
+        coupling: spec.coupling.unwrap_or(default.coupling),
+        ..default
+    };
+    StackOptions {
         link: spec.link.into(),
         udp_port: Some(udp_port),
         local_addresses: local_addresses.to_vec(),
         mtu_bytes: spec.packet_bytes,
-        send_buffer_bytes: spec.buffer_bytes.unwrap_or(default.send_buffer_bytes),
-        receive_buffer_bytes: spec.buffer_bytes.unwrap_or(default.receive_buffer_bytes),
-        // A size that was asked for stays.
-        send_buffer_tuned_bytes: spec.buffer_bytes.map_or(default.send_buffer_tuned_bytes, |_| 0),
-        receive_buffer_tuned_bytes: spec.buffer_bytes.map_or(default.receive_buffer_tuned_bytes, |_| 0),
-        congestion: spec.congestion.unwrap_or(default.congestion),
-        multipath: spec.multipath.unwrap_or(default.multipath),
-        coupling: spec.coupling.unwrap_or(default.coupling),
         trace: trace.cloned(),
         checksum: if spec.checksum { Checksum::Crc32c } else { Checksum::None },
-        ..default
+        association,
+        ..StackOptions::default()
     }
 }
 

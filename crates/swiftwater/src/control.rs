@@ -1,0 +1,80 @@
+//! Calls about one association of a stream that the provider answers at once.
+
+use std::net::{IpAddr, SocketAddr};
+
+use sctp::{PathId, PathOptions, PrimaryError, Statistics};
+
+use crate::address::Address;
+use crate::error::OptionsError;
+use crate::options::{AssociationOptions, ListenerOptions};
+use crate::socket::Socket;
+use crate::stack::with_driver;
+
+/// An association of a stream: of a one-to-one stream the only one, whatever its identifier.
+pub(crate) struct Control<'a> {
+    pub(crate) socket: &'a Socket,
+    pub(crate) id: u32,
+}
+
+impl Control<'_> {
+    pub(crate) fn statistics(&self) -> Option<Statistics> {
+        with_driver(&self.socket.shard, |driver| driver.statistics(self.socket.stream, self.id)).flatten()
+    }
+
+    pub(crate) fn options(&self) -> Option<AssociationOptions> {
+        let config = with_driver(&self.socket.shard, |driver| driver.config(self.socket.stream, self.id));
+        config.flatten().map(|config| AssociationOptions::of(&config))
+    }
+
+    /// Changes the options of the association, or none of them.
+    pub(crate) fn set_options(&self, options: &AssociationOptions) -> Result<(), OptionsError> {
+        let (stream, id) = (self.socket.stream, self.id);
+        let changed = self.socket.command(|driver, cx| {
+            let current = driver.config(stream, id).ok_or(OptionsError::Closed)?;
+            options.check_fixed(&AssociationOptions::of(&current))?;
+            let config = options.config(&ListenerOptions::default(), &[], current.trace);
+            driver.change_config(cx, stream, id, config);
+            Ok(())
+        });
+        changed.unwrap_or(Err(OptionsError::Closed))
+    }
+
+    pub(crate) fn set_path(
+        &self,
+        address: Option<IpAddr>,
+        options: &PathOptions,
+    ) -> Result<(), PrimaryError> {
+        let set = self
+            .socket
+            .command(|driver, cx| driver.set_path(cx, self.socket.stream, self.id, address, options));
+        set.unwrap_or(Err(PrimaryError::Closed))
+    }
+
+    pub(crate) fn set_primary(&self, address: IpAddr) -> Result<(), PrimaryError> {
+        let set =
+            self.socket.command(|driver, cx| driver.set_primary(cx, self.socket.stream, self.id, address));
+        set.unwrap_or(Err(PrimaryError::Closed))
+    }
+
+    pub(crate) fn path_to(&self, address: IpAddr) -> Option<PathId> {
+        with_driver(&self.socket.shard, |driver| driver.path_to(self.socket.stream, self.id, address))
+            .flatten()
+    }
+
+    pub(crate) fn peer_address(&self) -> Option<Address> {
+        let found =
+            with_driver(&self.socket.shard, |driver| driver.peer_addresses(self.socket.stream, self.id));
+        let (list, port) = found.flatten()?;
+        Some(Address {
+            hosts: list.iter().map(SocketAddr::ip).collect(),
+            port,
+            udp_port: list.first().map(SocketAddr::port).filter(|port| *port != 0),
+        })
+    }
+
+    pub(crate) fn local_addresses(&self) -> Vec<IpAddr> {
+        with_driver(&self.socket.shard, |driver| driver.local_addresses(self.socket.stream, self.id))
+            .flatten()
+            .unwrap_or_default()
+    }
+}

@@ -1,0 +1,317 @@
+//! Options of an association.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use sctp::AssociationConfig;
+use sctp::config::{DSCP_MAX, RECEIVE_WINDOW_BYTES_MIN, RtoConfig};
+
+use super::ListenerOptions;
+use crate::error::OptionsError;
+use crate::{CongestionControl, Coupling, Multipath};
+
+/// Options of an association, with the names of RFC 9260 and RFC 6458 beside them.
+///
+/// They are given when an association is set up ([`StackOptions::association`](crate::StackOptions::association),
+/// [`Stack::with_options`](crate::Stack::with_options)) or for those that a listener accepts. Most can be changed while
+/// the association lives, with [`Association::set_options`](crate::Association::set_options), which refuses changes of
+/// those that the handshake has settled. The latter are marked *fixed*.
+///
+/// ```
+/// let options = swiftwater::AssociationOptions { streams_out: 64, ..Default::default() };
+/// assert_eq!(options.receive_buffer_bytes, 1 << 20);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AssociationOptions {
+    /// Outbound streams to ask for (`sinit_num_ostreams`); 0 counts as 1. *Fixed*. Default: 10.
+    pub streams_out: u16,
+    /// Most inbound streams to allow (`sinit_max_instreams`); 0 counts as 1. *Fixed*. Default: 65,535.
+    pub streams_in_max: u16,
+    /// Send buffer (`SO_SNDBUF`) in bytes: payload and 64 bytes a message, until acknowledged. Default: 1 MiB.
+    pub send_buffer_bytes: usize,
+    /// Size in bytes up to which the send buffer grows by itself, to hold what is in flight over a fast and long path; 0 keeps it
+    /// at `send_buffer_bytes`. Default: 64 MiB.
+    pub send_buffer_bytes_max: usize,
+    /// Receive buffer (`SO_RCVBUF`) in bytes: the largest receiver window, counted the same way. Default: 1 MiB.
+    pub receive_buffer_bytes: usize,
+    /// Size in bytes up to which the receive buffer grows by itself, to hold what a reader takes in a few round trips; 0 keeps it
+    /// at `receive_buffer_bytes`. Default: 64 MiB.
+    pub receive_buffer_bytes_max: usize,
+    /// Longest message in bytes that a send takes; longer ones fail with
+    /// [`SendError::TooLong`](crate::SendError::TooLong). Default: 16 MiB.
+    pub message_bytes_max: usize,
+    /// A message that is still arriving is delivered in parts once this many bytes of it wait
+    /// (`SCTP_PARTIAL_DELIVERY_POINT`), at most half of the receive buffer. Default: 512 KiB.
+    pub partial_delivery_bytes: usize,
+    /// Congestion control of every path (RFC 9260 §7), where it is not coupled. *Fixed*. Default: CUBIC.
+    pub congestion: CongestionControl,
+    /// Whether new data leaves on all paths at once (`SCTP_CMT_ON_OFF`). *Fixed*. Default: if the peer wants it, too, and is
+    /// not on the same host.
+    pub multipath: Multipath,
+    /// Whether the paths of an association have one congestion control together, in place of `congestion`, so that they take
+    /// about as much of a bottleneck that they share as one path would. *Fixed*. Default: one each.
+    pub coupling: Coupling,
+    /// Whether routers may mark packets instead of dropping them, if the peer agrees (ECN, RFC 9260 Appendix A). *Fixed*.
+    /// Default: true.
+    pub ecn: bool,
+    /// The differentiated services codepoint of packets (RFC 2474), 0 to 63. Default: 0.
+    pub dscp: u8,
+    /// Whether the end of a burst is probed after two round trips without an answer, instead of waiting for RTO.Min
+    /// (RFC 8985 §7). Default: true.
+    pub tail_loss_probes: bool,
+    /// Most payload in bytes in one DATA chunk (`SCTP_MAXSEG`); longer messages are fragmented. Default: as much as a packet
+    /// takes.
+    pub fragment_bytes_max: Option<usize>,
+    /// Most packets that one SACK may release at once (Max.Burst, RFC 9260 §6.1; `SCTP_MAX_BURST`). Default: no limit but that of
+    /// the pacer.
+    pub burst_packets_max: Option<u32>,
+    /// Send every message at once (`SCTP_NODELAY`). Otherwise messages that follow each other within 50 µs
+    /// while data is outstanding share packets and system calls. Default: false.
+    pub nodelay: bool,
+    /// Whether probes find out the largest packet that each path takes, up to the MTU of the interface (RFC 8899;
+    /// `SPP_PMTUD_ENABLE`). Otherwise packets have that size (`spp_pathmtu`), and routers may fragment them. Default: true.
+    pub path_mtu_discovery: bool,
+    /// RTO.Initial (RFC 9260 §16; `srto_initial`). Default: 1 s.
+    pub rto_initial: Duration,
+    /// RTO.Min (`srto_min`). Default: 1 s.
+    pub rto_min: Duration,
+    /// RTO.Max (`srto_max`). Default: 60 s.
+    pub rto_max: Duration,
+    /// HB.interval (`spp_hbinterval`); `None` sends no HEARTBEATs. They find out which paths work, and keep the mappings of NATs
+    /// alive. Default: 30 s.
+    pub heartbeat_interval: Option<Duration>,
+    /// Delay of a SACK that waits for more packets (RFC 9260 §6.2; `sack_delay` of `SCTP_DELAYED_SACK`). Default: 200 ms.
+    pub sack_delay: Duration,
+    /// Number of packets with DATA after which a SACK leaves at once (`sack_freq` of `SCTP_DELAYED_SACK`). Default: 2.
+    pub sack_frequency: u32,
+    /// Max.Init.Retransmits (`sinit_max_attempts`). *Fixed*. Default: 8.
+    pub init_retries_max: u32,
+    /// Association.Max.Retrans (`sasoc_asocmaxrxt`). Default: 10.
+    pub association_retries_max: u32,
+    /// Path.Max.Retrans (`spp_pathmaxrxt`). Default: 5.
+    pub path_retries_max: u32,
+    /// PotentiallyFailed.Max.Retrans (RFC 7829 §3; `spt_pathpfthld`). Default: 0, so that the first timeout moves data to
+    /// another path, if there is one.
+    pub potentially_failed_retries_max: u32,
+    /// Whether data leaves a path that has been silent for longer than a round trip takes, while another path is active,
+    /// before T3-rtx expires. Default: true.
+    pub early_failover: bool,
+    /// Valid.Cookie.Life, of the cookies that a listener sends (`sasoc_cookie_life`). *Fixed*. Default: 60 s.
+    pub cookie_life: Duration,
+    /// An association on which no data has passed for this time is shut down (`SCTP_AUTOCLOSE`). Default: never.
+    pub autoclose: Option<Duration>,
+    /// Adaptation code point that the peer is told (`SCTP_ADAPTATION_LAYER`, RFC 5061 §4.2.6). *Fixed*. Default: 0, which tells
+    /// nothing.
+    pub adaptation_indication: u32,
+    /// Whether [`Association::next`](crate::Association::next) returns the events of an association in their place among its
+    /// messages, and [`Endpoint::recv`](crate::Endpoint::recv) all of them: see [`Event`](crate::Event). Default: false, at
+    /// no cost.
+    pub events: bool,
+    /// Whether [`Event::SenderDry`](crate::Event::SenderDry) is among them (`SCTP_SENDER_DRY_EVENT`); a dialogue has one for
+    /// each message. Default: true.
+    pub sender_dry_events: bool,
+}
+
+impl Default for AssociationOptions {
+    fn default() -> Self {
+        AssociationOptions::of(&AssociationConfig::default())
+    }
+}
+
+impl AssociationOptions {
+    /// Returns these options with the *fixed* ones of `other`: what
+    /// [`Association::set_options`](crate::Association::set_options) accepts, where `other` are the options of the association.
+    ///
+    /// ```
+    /// # use swiftwater::AssociationOptions;
+    /// let profile = AssociationOptions { streams_out: 64, nodelay: true, ..Default::default() };
+    /// let current = AssociationOptions::default();
+    /// let wanted = profile.with_fixed_of(&current);
+    /// assert_eq!((wanted.streams_out, wanted.nodelay), (10, true));
+    /// ```
+    #[must_use]
+    pub fn with_fixed_of(self, other: &AssociationOptions) -> AssociationOptions {
+        AssociationOptions {
+            streams_out: other.streams_out,
+            streams_in_max: other.streams_in_max,
+            congestion: other.congestion,
+            multipath: other.multipath,
+            coupling: other.coupling,
+            ecn: other.ecn,
+            init_retries_max: other.init_retries_max,
+            cookie_life: other.cookie_life,
+            adaptation_indication: other.adaptation_indication,
+            ..self
+        }
+    }
+
+    /// Returns an error that names the first *fixed* option in which these options differ from `current`.
+    pub(crate) fn check_fixed(&self, current: &AssociationOptions) -> Result<(), OptionsError> {
+        let same = [
+            ("streams_out", self.streams_out.max(1) == current.streams_out),
+            ("streams_in_max", self.streams_in_max.max(1) == current.streams_in_max),
+            ("congestion", self.congestion == current.congestion),
+            ("multipath", self.multipath == current.multipath),
+            ("coupling", self.coupling == current.coupling),
+            ("ecn", self.ecn == current.ecn),
+            ("init_retries_max", self.init_retries_max == current.init_retries_max),
+            ("cookie_life", self.cookie_life == current.cookie_life),
+            ("adaptation_indication", self.adaptation_indication == current.adaptation_indication),
+        ];
+        match same.into_iter().find(|(_, is_same)| !is_same) {
+            Some((option, _)) => Err(OptionsError::Fixed { option }),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the options that the core's configuration stands for.
+    pub(crate) fn of(config: &AssociationConfig) -> Self {
+        AssociationOptions {
+            streams_out: config.streams_out,
+            streams_in_max: config.streams_in_max,
+            send_buffer_bytes: config.send_buffer_bytes,
+            send_buffer_bytes_max: config.send_buffer_tuned_bytes,
+            receive_buffer_bytes: config.receive_buffer_bytes,
+            receive_buffer_bytes_max: config.receive_buffer_tuned_bytes,
+            message_bytes_max: config.message_bytes_max,
+            partial_delivery_bytes: config.partial_delivery_bytes,
+            congestion: config.congestion,
+            multipath: config.multipath,
+            coupling: config.coupling,
+            ecn: config.ecn,
+            dscp: config.dscp,
+            tail_loss_probes: config.tail_loss_probes,
+            fragment_bytes_max: config.fragment_bytes_max,
+            burst_packets_max: config.burst_packets_max,
+            nodelay: config.nodelay,
+            path_mtu_discovery: config.path_mtu_discovery,
+            rto_initial: config.rto.initial,
+            rto_min: config.rto.min,
+            rto_max: config.rto.max,
+            heartbeat_interval: config.heartbeat_interval,
+            sack_delay: config.sack_delay,
+            sack_frequency: config.sack_frequency,
+            init_retries_max: config.init_retries_max,
+            association_retries_max: config.association_retries_max,
+            path_retries_max: config.path_retries_max,
+            potentially_failed_retries_max: config.potentially_failed_retries_max,
+            early_failover: config.path_suspicion,
+            cookie_life: config.cookie_life,
+            autoclose: config.autoclose,
+            adaptation_indication: config.adaptation_indication,
+            events: config.events,
+            sender_dry_events: config.sender_dry_events,
+        }
+    }
+
+    /// Returns the core's configuration of associations with these options, restricted to `local_addresses` unless that is
+    /// empty, and of a listener with `listener`.
+    pub(crate) fn config(
+        &self,
+        listener: &ListenerOptions,
+        local_addresses: &[IpAddr],
+        trace: bool,
+    ) -> AssociationConfig {
+        AssociationConfig {
+            local_addresses: local_addresses.to_vec(),
+            streams_out: self.streams_out.max(1),
+            streams_in_max: self.streams_in_max.max(1),
+            send_buffer_bytes: self.send_buffer_bytes.max(1),
+            receive_buffer_bytes: self.receive_buffer_bytes.max(RECEIVE_WINDOW_BYTES_MIN),
+            send_buffer_tuned_bytes: self.send_buffer_bytes_max,
+            receive_buffer_tuned_bytes: self.receive_buffer_bytes_max,
+            message_bytes_max: self.message_bytes_max,
+            partial_delivery_bytes: self.partial_delivery_bytes.max(1),
+            fragment_bytes_max: self.fragment_bytes_max.map(|bytes| bytes.max(1)),
+            nodelay: self.nodelay,
+            congestion: self.congestion,
+            multipath: self.multipath,
+            burst_packets_max: self.burst_packets_max,
+            coupling: self.coupling,
+            ecn: self.ecn,
+            dscp: self.dscp.min(DSCP_MAX),
+            path_mtu_discovery: self.path_mtu_discovery,
+            tail_loss_probes: self.tail_loss_probes,
+            rto: RtoConfig {
+                initial: self.rto_initial,
+                min: self.rto_min,
+                max: self.rto_max.max(self.rto_min),
+            },
+            heartbeat_interval: self.heartbeat_interval,
+            sack_delay: self.sack_delay,
+            sack_frequency: self.sack_frequency.max(1),
+            init_retries_max: self.init_retries_max,
+            association_retries_max: self.association_retries_max,
+            path_retries_max: self.path_retries_max,
+            potentially_failed_retries_max: self.potentially_failed_retries_max,
+            path_suspicion: self.early_failover,
+            cookie_life: self.cookie_life,
+            autoclose: self.autoclose,
+            adaptation_indication: self.adaptation_indication,
+            events: self.events,
+            sender_dry_events: self.sender_dry_events,
+            refuse_beyond_backlog: listener.refuse_beyond_backlog,
+            listener_associations_max: listener.associations_max,
+            trace,
+            ..AssociationConfig::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Differs from the defaults in every option.
+    fn unusual() -> AssociationOptions {
+        AssociationOptions {
+            streams_out: 3,
+            streams_in_max: 4,
+            send_buffer_bytes: 5000,
+            send_buffer_bytes_max: 6000,
+            receive_buffer_bytes: 7000,
+            receive_buffer_bytes_max: 8000,
+            message_bytes_max: 900,
+            partial_delivery_bytes: 1000,
+            congestion: CongestionControl::NewReno,
+            multipath: Multipath::Always,
+            coupling: Coupling::Balia,
+            ecn: false,
+            dscp: 10,
+            tail_loss_probes: false,
+            fragment_bytes_max: Some(1100),
+            burst_packets_max: Some(12),
+            nodelay: true,
+            path_mtu_discovery: false,
+            rto_initial: Duration::from_secs(13),
+            rto_min: Duration::from_secs(14),
+            rto_max: Duration::from_secs(15),
+            heartbeat_interval: None,
+            sack_delay: Duration::from_millis(16),
+            sack_frequency: 17,
+            init_retries_max: 18,
+            association_retries_max: 19,
+            path_retries_max: 20,
+            potentially_failed_retries_max: 21,
+            early_failover: false,
+            cookie_life: Duration::from_secs(22),
+            autoclose: Some(Duration::from_secs(23)),
+            adaptation_indication: 24,
+            events: true,
+            sender_dry_events: false,
+        }
+    }
+
+    #[test]
+    fn the_core_takes_each_option() {
+        let config = unusual().config(&ListenerOptions::default(), &[], false);
+        assert_eq!(AssociationOptions::of(&config), unusual());
+    }
+
+    #[test]
+    fn with_the_fixed_options_of_another_no_difference_is_refused() {
+        let current = AssociationOptions::default();
+        assert!(unusual().check_fixed(&current).is_err());
+        assert_eq!(unusual().with_fixed_of(&current).check_fixed(&current), Ok(()));
+    }
+}

@@ -1,0 +1,156 @@
+//! Options of sockets and of listeners.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use sctp::Checksum;
+
+use super::AssociationOptions;
+use crate::address::Address;
+use crate::trace::TraceSink;
+
+/// What carries SCTP packets. Both ends of an association need the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LinkKind {
+    /// UDP (RFC 6951): the fastest, since kernels segment UDP, and it needs no privilege.
+    #[default]
+    Udp,
+    /// IP itself, protocol 132 (RFC 9260 §3), for peers that speak only that. It needs the capability `CAP_NET_RAW`.
+    Raw,
+    /// IP itself where that is permitted, otherwise UDP. [`Stack::link`](crate::Stack::link) returns the one in use,
+    /// [`Stack::advice`](crate::Stack::advice) the reason.
+    Auto,
+}
+
+/// Options of a [`Stack`](crate::Stack): its sockets, addresses and link. They are fixed when the stack is bound.
+///
+/// [`StackOptions::listener`] and [`StackOptions::association`] are the defaults of the listeners and associations of the
+/// stack; [`Stack::listen_with`](crate::Stack::listen_with) and [`Stack::with_options`](crate::Stack::with_options)
+/// replace them.
+///
+/// ```
+/// use swiftwater::{AssociationOptions, StackOptions};
+///
+/// let options = StackOptions {
+///     udp_port: Some(0),
+///     association: AssociationOptions { streams_out: 64, ..Default::default() },
+///     ..Default::default()
+/// };
+/// // Where only associations differ from the defaults:
+/// let options = StackOptions::from(AssociationOptions { nodelay: true, ..Default::default() });
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StackOptions {
+    /// What carries SCTP packets. Default: UDP.
+    pub link: LinkKind,
+    /// The local UDP port, where UDP carries SCTP; 0 takes a free one. Default (`None`): 9899 (RFC 6951 §5.1) for a stack, a
+    /// listener or an endpoint, a free one for [`Association::connect`](crate::Association::connect).
+    pub udp_port: Option<u16>,
+    /// Local addresses to bind, one socket each. Default: all addresses of the host.
+    ///
+    /// The handshake tells the peer all of them that it can use: no loopback address to another host, no link-local address
+    /// beyond the link, and no private IPv4 address to a public one unless a public one is among them, too. Each path leaves from
+    /// one: the same address on the same host, otherwise the source address of the route to the peer.
+    ///
+    /// [`Stack::with_local_addresses`](crate::Stack::with_local_addresses) restricts listeners and associations to some of
+    /// them.
+    pub local_addresses: Vec<IpAddr>,
+    /// Bind each socket to the interface that has its address: packets from the address leave there, whatever the routes say. If
+    /// the interface is removed and added again, the stack finds it when it sends next, provided that the program then has
+    /// `CAP_NET_RAW`. Default: false.
+    pub bind_interfaces: bool,
+    /// Keep packets from this stack to itself in memory: they pass no interface, so that captures and packet filters do not see
+    /// them. It has no effect together with `bind_interfaces`. Default: false.
+    pub hairpin: bool,
+    /// The largest IP packet to send, in bytes, such as 1500; the interface's MTU where that is smaller. Default: the
+    /// interface's MTU.
+    pub mtu_bytes: Option<usize>,
+    /// Packet protection. Default: CRC32C (RFC 9260 §6.8). Anything else is for measurements on loopback.
+    pub checksum: Checksum,
+    /// How long a call that must wait polls the sockets before it sleeps, as long as that pays: a request is then answered
+    /// without a wake-up, at the price of processor time. Zero always sleeps at once. Default: 50 µs.
+    pub busy_poll: Duration,
+    /// Most associations that each listener of the stack may have at a time with peers of one source prefix: the first 24 bits of
+    /// an IPv4 address, 56 bits of an IPv6 address. The stack refuses one more with ABORT. Peers on this host do not count.
+    /// Default: 16,384.
+    pub prefix_associations_max: usize,
+    /// Receives a record of everything that each association does; see [`crate::trace`]. Default: none, at no cost.
+    pub trace: Option<TraceSink>,
+    /// Options of listeners and one-to-many endpoints for which the program gives none.
+    pub listener: ListenerOptions,
+    /// Options of associations for which the program gives none.
+    pub association: AssociationOptions,
+}
+
+impl Default for StackOptions {
+    fn default() -> Self {
+        StackOptions {
+            link: LinkKind::Udp,
+            udp_port: None,
+            local_addresses: Vec::new(),
+            bind_interfaces: false,
+            hairpin: false,
+            mtu_bytes: None,
+            checksum: Checksum::Crc32c,
+            busy_poll: Duration::from_micros(50),
+            prefix_associations_max: sctp::EndpointConfig::default().prefix_associations_max,
+            trace: None,
+            listener: ListenerOptions::default(),
+            association: AssociationOptions::default(),
+        }
+    }
+}
+
+impl From<AssociationOptions> for StackOptions {
+    fn from(association: AssociationOptions) -> Self {
+        StackOptions { association, ..StackOptions::default() }
+    }
+}
+
+impl From<ListenerOptions> for StackOptions {
+    fn from(listener: ListenerOptions) -> Self {
+        StackOptions { listener, ..StackOptions::default() }
+    }
+}
+
+impl StackOptions {
+    /// Returns these options with the hosts and the UDP port of `address`. An unspecified host keeps the local addresses.
+    pub(crate) fn at(&self, address: &Address) -> StackOptions {
+        let mut options = self.clone();
+        if !address.hosts.iter().any(|host| host.is_unspecified()) {
+            options.local_addresses = address.hosts.clone();
+        }
+        options.udp_port = address.udp_port.or(options.udp_port);
+        options
+    }
+}
+
+/// Options of a [`Listener`](crate::Listener) or of a one-to-many [`Endpoint`](crate::Endpoint), fixed when it is bound.
+///
+/// ```
+/// # use swiftwater::{ListenerOptions, Stack, StackOptions};
+/// let stack = Stack::bind(&StackOptions { udp_port: Some(0), ..StackOptions::default() })?;
+/// let few = ListenerOptions { backlog: 4, refuse_beyond_backlog: true, ..ListenerOptions::default() };
+/// let listener = stack.listen_with(5000, &few)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListenerOptions {
+    /// Associations that may wait to be accepted, as in `listen(2)`; 0 counts as 1. An endpoint accepts all at once. Default: 128.
+    pub backlog: u32,
+    /// Whether a peer that connects while the backlog is full is refused with ABORT, as by the sockets of Linux. Otherwise its
+    /// COOKIE ECHO is not answered until there is room, and the peer repeats it. Default: false.
+    pub refuse_beyond_backlog: bool,
+    /// Most associations at a time, those that wait included. The listener refuses one more with ABORT. Default: 65,536.
+    pub associations_max: usize,
+}
+
+impl Default for ListenerOptions {
+    fn default() -> Self {
+        ListenerOptions {
+            backlog: 128,
+            refuse_beyond_backlog: false,
+            associations_max: sctp::AssociationConfig::default().listener_associations_max,
+        }
+    }
+}
