@@ -7,6 +7,7 @@
 //! | a hostile value of | does |
 //! |---|---|
 //! | `lock` | keeps a reader as long as its time limit says; the daemon looks 100 times in 100 ms whether a reader is done |
+//! | `long_taken` | long messages are emptied before they are read, or after the socket is closed |
 //! | `data_taken` | lets the peer send into a small receive buffer sooner or later; a close becomes an abort, or the other way round |
 //! | `consumed`, `bundle_*`, the front header | a reader gets other bytes of its own carrier, an empty message or `EPROTO` |
 //! | `sent`, `passed_on` of an entry | a blocking send asks the daemon for room every few milliseconds; the daemon counts for itself |
@@ -82,6 +83,8 @@ pub struct Page {
     /// Messages that were read to their end, modulo 2^32, without notifications. With `lock` all that the daemon reads of what
     /// the sharers write: whether something was unread when the program was gone, and how much is.
     pub data_taken: AtomicU32,
+    /// Records with a memfd that were read to their end, modulo 2^32, notifications included. The daemon empties these memfds.
+    pub long_taken: AtomicU32,
 
     /// Associations of a one-to-many socket of which something may come. Written by the daemon.
     pub members: AtomicU32,
@@ -170,6 +173,7 @@ impl Default for Page {
             shut_writing: AtomicU32::default(),
             header: Default::default(),
             data_taken: AtomicU32::default(),
+            long_taken: AtomicU32::default(),
             members: AtomicU32::default(),
             entries_used: AtomicU32::default(),
             entries: std::array::from_fn(|_| Entry::default()),
@@ -206,6 +210,8 @@ impl Page {
     pub const LOCK_AT: u64 = offset_of!(Page, lock) as u64;
     /// Where it finds how much was read.
     pub const DATA_TAKEN_AT: u64 = offset_of!(Page, data_taken) as u64;
+    /// Where the sharers write how many records with a memfd were read.
+    pub const LONG_TAKEN_AT: u64 = offset_of!(Page, long_taken) as u64;
     /// Where it writes the default stream.
     pub const DEFAULT_STREAM_AT: u64 = offset_of!(Page, default_stream) as u64;
     /// Where it writes the local address.

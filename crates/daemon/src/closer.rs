@@ -20,6 +20,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 
 use crate::log;
+use crate::long_messages::LongMessage;
 use crate::numbers::{MESSAGE_DESCRIPTORS_MAX, Numbers, Taken};
 
 /// Most threads that close; `TasksMax` of the systemd unit leaves room for them. Users beyond that wait until another user's thread has nothing more to do.
@@ -90,9 +91,26 @@ enum Thread {
 }
 
 struct Load {
-    descriptor: OwnedFd,
-    _number: Taken,
+    item: Item,
     closed: Option<oneshot::Sender<()>>,
+}
+
+enum Item {
+    Descriptor(OwnedFd, Taken),
+    /// Messages that were read, or that nobody can read any more: giving much memory back takes its time, too.
+    Messages(VecDeque<LongMessage>),
+}
+
+impl Item {
+    fn close(self) {
+        match self {
+            Item::Descriptor(descriptor, number) => {
+                drop(descriptor);
+                drop(number);
+            }
+            Item::Messages(messages) => messages.into_iter().for_each(LongMessage::empty),
+        }
+    }
 }
 
 impl Closers {
@@ -132,6 +150,18 @@ impl Closer {
     /// Takes over a socket of ours to which a program sends.
     pub(crate) fn guard(self: &Arc<Self>, socket: OwnedFd) -> End {
         End(self.take_over(socket))
+    }
+
+    /// Counts the number of a descriptor of ours.
+    pub(crate) fn number(&self) -> Taken {
+        self.all.numbers.count(1)
+    }
+
+    /// Gives the memory of messages back that lie in a carrier no more.
+    pub(crate) fn empty(self: &Arc<Self>, messages: VecDeque<LongMessage>) {
+        if !messages.is_empty() {
+            self.push(Load { item: Item::Messages(messages), closed: None });
+        }
     }
 
     /// Returns whether a message with descriptors may be received.
@@ -215,10 +245,9 @@ impl Closer {
     fn run(self: Arc<Self>) {
         let mut work = self.work();
         loop {
-            if let Some(Load { descriptor, _number: number, closed }) = work.queue.pop_front() {
+            if let Some(Load { item, closed }) = work.queue.pop_front() {
                 drop(work);
-                drop(descriptor);
-                drop(number);
+                item.close();
                 work = self.work();
                 work.pending -= 1;
                 work.since = Instant::now();
@@ -276,7 +305,7 @@ impl Foreign {
 
     fn close(&mut self, closed: Option<oneshot::Sender<()>>) {
         if let Some((descriptor, number)) = self.held.take() {
-            self.closer.push(Load { descriptor, _number: number, closed });
+            self.closer.push(Load { item: Item::Descriptor(descriptor, number), closed });
         }
     }
 }

@@ -19,6 +19,7 @@
 //! | `pump` | messages between carrier and association |
 //! | `notify` | notifications, as C structures |
 //! | `line` | a carrier as the daemon sees it: records in and out |
+//! | `long_messages` | messages in memfds, until they are read |
 //! | `budget` | how much memory the messages of each user take |
 //! | `limits` | what one user may take |
 //! | `quantum` | how much a task does before others run |
@@ -50,6 +51,7 @@ mod life;
 mod limits;
 mod line;
 mod listening;
+mod long_messages;
 mod many;
 mod member;
 mod notify;

@@ -11,13 +11,24 @@ pub struct Limits {
     pub user_memory_bytes: usize,
     /// Most bytes that all users together may have waiting in the daemon. Default 512 MiB.
     pub memory_bytes: usize,
+    /// Memory for long messages, beyond 64 KiB, that have come for the programs of one user and lie in memfds until they are read.
+    /// Default 64 MiB.
+    pub user_unread_bytes: usize,
+    /// Memory for such messages of all users together. Default 256 MiB.
+    pub unread_bytes: usize,
     /// Most associations that the one-to-many sockets of one user may have, whoever set them up. Default 32,768.
     pub user_associations: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { user_memory_bytes: 128 << 20, memory_bytes: 512 << 20, user_associations: 32_768 }
+        Limits {
+            user_memory_bytes: 128 << 20,
+            memory_bytes: 512 << 20,
+            user_unread_bytes: 64 << 20,
+            unread_bytes: 256 << 20,
+            user_associations: 32_768,
+        }
     }
 }
 
@@ -25,5 +36,10 @@ impl Limits {
     /// For what programs have sent.
     pub(crate) fn sent(&self) -> budget::Limits {
         budget::Limits { user_bytes: self.user_memory_bytes, all_bytes: self.memory_bytes }
+    }
+
+    /// For long messages that programs have not read.
+    pub(crate) fn received(&self) -> budget::Limits {
+        budget::Limits { user_bytes: self.user_unread_bytes, all_bytes: self.unread_bytes }
     }
 }

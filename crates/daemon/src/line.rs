@@ -15,8 +15,8 @@ use carrier::name::CarrierName;
 use carrier::record::{Flags, HEADER_BYTES, Header, Kind, PAYLOAD_BYTES_MAX, RECORD_BYTES_MAX};
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, memfd_create};
-use rustix::io::{Errno, pread, pwrite};
+use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
+use rustix::io::{Errno, pread};
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix,
     SocketFlags, SocketType,
@@ -26,6 +26,7 @@ use tokio::io::unix::AsyncFd;
 
 use crate::budget::{Account, Charge, RECORD_COST_BYTES};
 use crate::closer::{self, Closer, End, Foreign};
+use crate::long_messages::{self, LongMessage};
 use crate::quantum;
 use crate::vigil::Vigil;
 
@@ -47,6 +48,8 @@ const MAPPED_BYTES: usize = (32 << 20) + 1;
 const RECORD_ROOM_BYTES: usize = PAYLOAD_BYTES_MAX + RECORD_COST_BYTES;
 /// How often it is looked for room where nobody tells of it.
 const ROOM_LOOKS: Duration = Duration::from_millis(1);
+/// How long a long message waits before its memfd is made again, where the host could not make it.
+const SHORTAGE_WAIT: Duration = Duration::from_millis(50);
 /// Seals that keep a memfd as it was sent.
 const FINAL: SealFlags = SealFlags::WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW);
 
@@ -60,6 +63,8 @@ pub(crate) struct Line {
     vigil: Arc<Vigil>,
     /// What the program sends is charged to its user.
     pub(crate) account: Arc<Account>,
+    /// So are long messages that it has not read, in a budget of their own: what peers send must not keep it from sending.
+    received: Arc<Account>,
     /// A long message that was taken from the carrier, and for whose content there was no room.
     stalled: Mutex<Option<(Header, Foreign)>>,
     /// Room for the next record that was waited for.
@@ -128,11 +133,13 @@ impl Intake {
     }
 }
 
-/// Makes a carrier; returns our end, named, and the program's. Records received over it are charged to `account`.
+/// Makes a carrier; returns our end, named, and the program's. What the program sends is charged to `account`, long messages
+/// for it to `received`.
 pub(crate) fn pair(
     vigil: &Arc<Vigil>,
     closer: Arc<Closer>,
     account: Arc<Account>,
+    received: Arc<Account>,
 ) -> Result<(Line, OwnedFd), Errno> {
     let (ours, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
@@ -145,6 +152,7 @@ pub(crate) fn pair(
         reset: AtomicBool::new(false),
         vigil: Arc::clone(vigil),
         account,
+        received,
         stalled: Mutex::default(),
         reserved: Mutex::default(),
     };
@@ -368,22 +376,34 @@ impl Line {
         polls(self.descriptor.as_fd(), PollFlags::HUP)
     }
 
-    /// Hands a message to the program; waits for room.
-    pub(crate) async fn put(&self, header: &Header, blocks: &[Bytes]) -> Result<(), Errno> {
+    /// Hands a message to the program; waits for room. Returns a long one, whose memory is to be given back once it was read.
+    pub(crate) async fn put(&self, header: &Header, blocks: &[Bytes]) -> Result<Option<LongMessage>, Errno> {
         if header.bytes as usize > PAYLOAD_BYTES_MAX {
-            return self.put_large(header, blocks).await;
+            return self.put_long(header, blocks).await.map(Some);
         }
         let header = header.encode();
         let mut iov: Vec<IoSlice<'_>> = Vec::with_capacity(1 + blocks.len());
         iov.push(IoSlice::new(&header));
         iov.extend(blocks.iter().map(|block| IoSlice::new(block)));
-        self.send(&iov, &[]).await
+        self.send(&iov, &[]).await.map(|()| None)
     }
 
-    async fn put_large(&self, header: &Header, blocks: &[Bytes]) -> Result<(), Errno> {
-        let memfd = write_memfd(blocks)?;
+    async fn put_long(&self, header: &Header, blocks: &[Bytes]) -> Result<LongMessage, Errno> {
+        // One that is longer than all that the user may have goes alone.
+        let bytes = (header.bytes as usize).min(self.received.message_bytes_max());
+        let mut charge = self.received.room(long_messages::charged_bytes(bytes)).await.ok_or(Errno::NOMEM)?;
+        let message = loop {
+            self.closer.room().await;
+            match LongMessage::new(blocks, self.closer.number(), charge) {
+                Ok(message) => break message,
+                // The host is short of memory or of descriptors. The message stays where it is.
+                Err((_, kept)) => charge = kept,
+            }
+            tokio::time::sleep(SHORTAGE_WAIT).await;
+        };
         let header = Header { flags: header.flags.with(Flags::IN_MEMFD), ..*header }.encode();
-        self.send(&[IoSlice::new(&header)], &[memfd.as_fd()]).await
+        self.send(&[IoSlice::new(&header)], &[message.as_fd()]).await?;
+        Ok(message)
     }
 
     /// Hands a record over that is already encoded, with descriptors.
@@ -468,6 +488,11 @@ impl RawRecord {
         self.messages().any(|(_, header)| header.kind == Kind::Notice)
     }
 
+    /// Returns whether its content is in a memfd.
+    pub(crate) fn is_long(&self) -> bool {
+        self.memfd.is_some()
+    }
+
     /// Cuts messages off that were read. What is no beginning of a message is not believed.
     pub(crate) fn cut_front(&mut self, bytes: usize) {
         if bundle::begins_at(&self.bytes, bytes) {
@@ -517,23 +542,11 @@ fn read_memfd(memfd: BorrowedFd<'_>, bytes: usize) -> Option<Vec<u8>> {
     Some(content)
 }
 
-fn write_memfd(blocks: &[Bytes]) -> Result<OwnedFd, Errno> {
-    let memfd = memfd_create("swiftwater-message", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-    let mut at = 0;
-    for block in blocks {
-        let mut rest = &block[..];
-        while !rest.is_empty() {
-            let count = pwrite(&memfd, rest, at)?;
-            rest = &rest[count..];
-            at += count as u64;
-        }
-    }
-    fcntl_add_seals(&memfd, FINAL)?;
-    Ok(memfd)
-}
-
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{MemfdFlags, fcntl_add_seals, memfd_create};
+    use rustix::io::pwrite;
+
     use super::*;
 
     fn end() -> OwnedFd {

@@ -192,7 +192,7 @@ async fn set_up(origin: Origin) -> Result<Association, Errno> {
     }
 }
 
-async fn cannot_start(socket: &Socket, member: &Member, outbox: &Outbox, error: Errno) {
+async fn cannot_start(socket: &Arc<Socket>, member: &Member, outbox: &Outbox, error: Errno) {
     forget(socket, member);
     member.set_failed(error);
     pump::tell(socket, notify::cannot_start(member)).await;
@@ -201,7 +201,7 @@ async fn cannot_start(socket: &Socket, member: &Member, outbox: &Outbox, error: 
 }
 
 /// What waits for an association that is gone was not sent, and the program may want to know.
-async fn give_back(socket: &Socket, member: &Member, outbox: &Outbox) {
+async fn give_back(socket: &Arc<Socket>, member: &Member, outbox: &Outbox) {
     let waiting = outbox.take();
     let mut quantum = Quantum::new();
     for (header, data) in waiting {

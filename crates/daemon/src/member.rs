@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
-use carrier::record::{Flags, HEADER_BYTES, Header};
+use carrier::record::{Flags, HEADER_BYTES, Header, PAYLOAD_BYTES_MAX};
 use rustix::io::Errno;
 use swiftwater::tokio::Association;
 use swiftwater::{Message, Received, RecvError};
@@ -157,6 +157,19 @@ impl Member {
     /// Says so before the first message is handed up.
     pub(crate) fn set_bounds_unread(&self, bounds: bool) {
         self.bounds_unread.store(bounds, Relaxed);
+        if let Some(association) = self.association() {
+            association.hold_window_from(self.room_kept_from_bytes());
+        }
+    }
+
+    /// Returns whether a message keeps its room in the window until the program has read it.
+    pub(crate) fn keeps_room(&self, message: &Message) -> bool {
+        message.len() >= self.room_kept_from_bytes()
+    }
+
+    /// The carrier bounds how many records lie there, but not how long they are whose content is in a memfd.
+    fn room_kept_from_bytes(&self) -> usize {
+        if self.bounds_unread() { 0 } else { PAYLOAD_BYTES_MAX + 1 }
     }
 
     /// Whether the program has subscribed to notifications of this kind.

@@ -94,6 +94,11 @@ impl Page {
         self.read(Layout::DATA_TAKEN_AT)
     }
 
+    /// How many records with a memfd were read, as the sharers say.
+    pub(crate) fn long_taken(&self) -> Option<u32> {
+        self.read(Layout::LONG_TAKEN_AT)
+    }
+
     /// Whether one of the sharers reads at this moment.
     pub(crate) fn is_being_read(&self) -> bool {
         self.read(Layout::LOCK_AT).is_some_and(|holder| holder != 0)

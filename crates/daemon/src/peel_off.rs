@@ -95,20 +95,28 @@ fn move_records(
             rest.into_iter().for_each(|rest| records.push_front(rest));
         }
     }
-    // Of the messages, in their order, whether they have moved.
-    let mut moved_data = Vec::new();
+    let mut moved = Moved::default();
     let stays = staying.iter().map(|record| (record, false));
     let sorted = records.iter().map(|record| (record, is_of(record)));
-    let sorted = put_back(stays.chain(sorted), (socket, new), &mut moved_data);
-    socket.unread.move_to(&new.unread, &moved_data);
+    let sorted = put_back(stays.chain(sorted), (socket, new), &mut moved);
+    socket.unread.move_to(&new.unread, &moved.data, &moved.long);
     sorted
+}
+
+/// Of records and messages that lay in a carrier, in their order, whether they have moved.
+#[derive(Default)]
+struct Moved {
+    /// Messages.
+    data: Vec<bool>,
+    /// Records whose content is in a memfd.
+    long: Vec<bool>,
 }
 
 /// Puts records where they belong: whether that is the new carrier.
 fn put_back<'a>(
     records: impl Iterator<Item = (&'a RawRecord, bool)>,
     (socket, new): (&Socket, &Socket),
-    moved_data: &mut Vec<bool>,
+    moved: &mut Moved,
 ) -> Result<(), Errno> {
     for (record, moves) in records {
         if moves {
@@ -117,7 +125,8 @@ fn put_back<'a>(
         let place = if moves { new } else { socket };
         place.line.try_put_raw(record)?;
         let data = record.messages().filter(|(_, header)| header.kind == Kind::Data);
-        moved_data.extend(data.map(|_| moves));
+        moved.data.extend(data.map(|_| moves));
+        moved.long.extend(record.is_long().then_some(moves));
     }
     Ok(())
 }

@@ -283,7 +283,7 @@ pub(crate) async fn up(socket: &Arc<Socket>, member: &Arc<Member>, ended: impl F
         quantum.spend(messages).await;
         let received = match after.take() {
             Some(received) => received,
-            None => next(member, association).await,
+            None => association.next().await,
         };
         match received {
             Ok(Some(Received::Message(message))) => {
@@ -339,13 +339,6 @@ fn take_along(
     None
 }
 
-async fn next(member: &Member, association: &Association) -> Result<Option<Received>, RecvError> {
-    match member.bounds_unread() {
-        true => association.next_holding_window().await,
-        false => association.next().await,
-    }
-}
-
 /// All has been sent on these associations, and the program wants to know.
 pub(crate) async fn tell_dry(socket: Arc<Socket>, members: Vec<Arc<Member>>) {
     for member in members {
@@ -354,7 +347,7 @@ pub(crate) async fn tell_dry(socket: Arc<Socket>, members: Vec<Arc<Member>>) {
 }
 
 /// Hands notifications to a program, between what its associations hand up.
-pub(crate) async fn tell(socket: &Socket, notifications: impl IntoIterator<Item = Upward>) {
+pub(crate) async fn tell(socket: &Arc<Socket>, notifications: impl IntoIterator<Item = Upward>) {
     for notification in notifications {
         let _one_at_a_time = socket.delivery.lock().await;
         // A program that is gone needs no news.
@@ -437,7 +430,7 @@ impl Hand<'_> {
 
     /// What becomes of the room that a message has in the window.
     fn keep_room(&self, message: &Message) {
-        let room = self.member.bounds_unread().then(|| Room::new(self.member, message.window_bytes()));
+        let room = self.member.keeps_room(message).then(|| Room::new(self.member, message.window_bytes()));
         match self.unread {
             true => room.into_iter().for_each(Room::give_back),
             false => self.socket.keep_room(room),

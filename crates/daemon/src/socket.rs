@@ -52,6 +52,8 @@ pub(crate) struct Sockets {
     shares: Shares,
     /// For what programs have sent and nobody has acknowledged.
     pub(crate) sent: Arc<Budget>,
+    /// For long messages that programs have not read.
+    pub(crate) received: Arc<Budget>,
     pub(crate) limits: Limits,
     next_association: AtomicU32,
     /// Each request that waits for an answer has one of these.
@@ -195,7 +197,7 @@ impl Socket {
     }
 
     /// Hands a message or a notification to the program; waits for room. The caller holds `delivery`.
-    pub(crate) async fn put(&self, header: &Header, blocks: &[Bytes]) -> Result<(), Errno> {
+    pub(crate) async fn put(self: &Arc<Self>, header: &Header, blocks: &[Bytes]) -> Result<(), Errno> {
         let news = self.news_of_one(header.bytes);
         let is_data = header.kind == Kind::Data;
         let counted = self.unread.count(u32::from(is_data));
@@ -206,7 +208,8 @@ impl Socket {
         .await;
         // What finds no reader any more is unread, too.
         counted.keep();
-        put
+        put?.into_iter().for_each(|long| self.keep_memory(long));
+        Ok(())
     }
 
     /// Hands a bundle of so many messages to the program, as [`Socket::put`].
@@ -309,6 +312,7 @@ impl Sockets {
             ports: Mutex::new(Ports::new(u16::from_ne_bytes(random))),
             shares: Shares::new(Arc::clone(&numbers)),
             sent: Budget::new(limits.sent()),
+            received: Budget::new(limits.received()),
             limits: *limits,
             next_association: AtomicU32::new(FIRST_ID),
             waiting: Places::new(waiting, WAITING_OF_USER_MAX.min(waiting)),
@@ -349,7 +353,8 @@ impl Sockets {
         let account = self.sent.account(owner.user);
         let message_bytes_max = account.message_bytes_max();
         let closer = self.closers.of(owner.user, Source::Carriers);
-        let (line, theirs) = line::pair(&self.vigil, closer, account)?;
+        let received = self.received.account(owner.user);
+        let (line, theirs) = line::pair(&self.vigil, Arc::clone(&closer), account, received)?;
         let cookie = Cookie::of(&theirs)?;
         let (turns, come) = mpsc::unbounded_channel();
         let members = BTreeMap::new();
@@ -381,7 +386,7 @@ impl Sockets {
             inner,
             ended,
             turns,
-            unread: Unread::default(),
+            unread: Unread::new(closer),
         };
         let socket = Arc::new(socket);
         table.by_cookie.insert(cookie, Arc::clone(&socket));

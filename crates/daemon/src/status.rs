@@ -54,6 +54,12 @@ pub struct UserStatus {
     pub sent_limit_bytes: usize,
     /// How often a socket had to wait for memory.
     pub sent_waits: u64,
+    /// Memory for long messages that its programs have not read.
+    pub unread_bytes: usize,
+    /// The most that there may be (`--user-unread-memory`).
+    pub unread_limit_bytes: usize,
+    /// How often a long message had to wait for such memory.
+    pub unread_waits: u64,
     /// Associations that peers have set up with one-to-many sockets.
     pub associations: usize,
     /// The most that there may be (`--user-associations`).
@@ -205,14 +211,20 @@ impl Sockets {
     fn users(&self, who: UCred) -> Vec<UserStatus> {
         let mut accounts = self.sent.accounts();
         accounts.retain(|account| who.uid.is_root() || account.user() == who.uid.as_raw());
-        let of_user = |account: &Arc<Account>| UserStatus {
-            user: account.user(),
-            sent_bytes: account.charged_bytes(),
-            sent_limit_bytes: self.limits.user_memory_bytes,
-            sent_waits: account.waits.load(Relaxed),
-            associations: account.associations(),
-            associations_limit: self.limits.user_associations,
-            associations_refused: account.refused.load(Relaxed),
+        let of_user = |account: &Arc<Account>| {
+            let received = self.received.account(account.user());
+            UserStatus {
+                user: account.user(),
+                unread_bytes: received.charged_bytes(),
+                unread_limit_bytes: self.limits.user_unread_bytes,
+                unread_waits: received.waits.load(Relaxed),
+                sent_bytes: account.charged_bytes(),
+                sent_limit_bytes: self.limits.user_memory_bytes,
+                sent_waits: account.waits.load(Relaxed),
+                associations: account.associations(),
+                associations_limit: self.limits.user_associations,
+                associations_refused: account.refused.load(Relaxed),
+            }
         };
         accounts.iter().map(of_user).collect()
     }

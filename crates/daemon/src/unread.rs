@@ -2,7 +2,8 @@
 //!
 //! A carrier holds some hundred KB. A program that has asked for a small receive buffer expects that its peer is stopped long
 //! before: there a record keeps its room in the window until the program has read it. Beside a large buffer the carrier is
-//! little, and nobody looks when the program reads.
+//! little, and nobody looks when the program reads. A long message, whose content is in a memfd, always keeps its room, because the
+//! carrier does not bound its length, and its memory is charged to the user.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -11,6 +12,8 @@ use std::time::Duration;
 
 use tokio::task::AbortHandle;
 
+use crate::closer::Closer;
+use crate::long_messages::{LongMessage, LyingLong};
 use crate::member::Member;
 use crate::socket::Socket;
 
@@ -20,18 +23,20 @@ const COUNT_WAIT: Duration = Duration::from_millis(1);
 const COUNT_LOOKS_MAX: u32 = 100;
 
 /// What a program has not read yet.
-#[derive(Default)]
 pub(crate) struct Unread {
     /// Messages that were put into the carrier, modulo 2^32.
     put: AtomicU32,
     lying: Mutex<Lying>,
+    /// Gives the memory of long messages back.
+    closer: Arc<Closer>,
 }
 
 #[derive(Default)]
 struct Lying {
     /// Of the last messages that were put, from the first that keeps room on. `None`: one that keeps none.
     rooms: VecDeque<Option<Room>>,
-    /// The task that gives rooms back, while some are kept.
+    long: LyingLong,
+    /// The task that looks what was read, while rooms are kept or long messages lie there.
     watcher: Option<AbortHandle>,
 }
 
@@ -77,6 +82,10 @@ impl Drop for Counted<'_> {
 }
 
 impl Lying {
+    fn is_watched_for(&self) -> bool {
+        !self.rooms.is_empty() || !self.long.is_empty()
+    }
+
     /// Takes the rooms of all messages but the last so many.
     fn take_all_but(&mut self, unread: usize) -> VecDeque<Option<Room>> {
         let read = self.rooms.len().saturating_sub(unread);
@@ -96,6 +105,10 @@ impl Lying {
 }
 
 impl Unread {
+    pub(crate) fn new(closer: Arc<Closer>) -> Unread {
+        Unread { put: AtomicU32::default(), lying: Mutex::default(), closer }
+    }
+
     /// So many messages are about to be put.
     pub(crate) fn count(&self, messages: u32) -> Counted<'_> {
         self.put.fetch_add(messages, Relaxed);
@@ -109,7 +122,8 @@ impl Unread {
     }
 
     /// Some of the messages that lie in the carrier, the oldest first, lie in that of another socket now.
-    pub(crate) fn move_to(&self, other: &Unread, moved: &[bool]) {
+    /// `moved_long` says so of those whose content is in a memfd.
+    pub(crate) fn move_to(&self, other: &Unread, moved: &[bool], moved_long: &[bool]) {
         let count = moved.iter().filter(|moved| **moved).count() as u32;
         self.put.fetch_sub(count, Relaxed);
         other.put.fetch_add(count, Relaxed);
@@ -121,14 +135,20 @@ impl Unread {
         for (room, moved) in rooms.into_iter().zip(listed) {
             if *moved { to.push(room) } else { from.push(room) }
         }
+        let read_long = from.long.move_to(&mut to.long, moved_long);
         drop((from, to));
         give_back(read);
+        self.closer.empty(read_long);
     }
 
     /// The program reads no more.
     pub(crate) fn give_back_all(&self) {
-        let rooms = self.lying().take_all_but(0);
+        let (rooms, long) = {
+            let mut lying = self.lying();
+            (lying.take_all_but(0), lying.long.take_all_but(0))
+        };
         give_back(rooms);
+        self.closer.empty(long);
     }
 
     /// The program is gone, and the socket with it.
@@ -152,12 +172,18 @@ impl Socket {
 
     /// A message was put into the carrier. The room that it keeps is given back when it was read.
     pub(crate) fn keep_room(self: &Arc<Self>, room: Option<Room>) {
-        let keeps_some = {
-            let mut lying = self.unread.lying();
-            lying.push(room);
-            !lying.rooms.is_empty()
-        };
-        if keeps_some {
+        self.unread.lying().push(room);
+        self.watch_if_needed();
+    }
+
+    /// A long message or notification was put into the carrier. Its memory is given back when it was read.
+    pub(crate) fn keep_memory(self: &Arc<Self>, message: LongMessage) {
+        self.unread.lying().long.push(message);
+        self.watch_if_needed();
+    }
+
+    fn watch_if_needed(self: &Arc<Self>) {
+        if self.unread.lying().is_watched_for() {
             // It may have been read before anybody watches.
             self.give_back_read();
             self.watch_reads();
@@ -167,17 +193,23 @@ impl Socket {
     /// Sees to it that rooms which are kept are given back as the program reads.
     pub(crate) fn watch_reads(self: &Arc<Self>) {
         let mut lying = self.unread.lying();
-        if !lying.rooms.is_empty() && lying.watcher.is_none() {
+        if lying.is_watched_for() && lying.watcher.is_none() {
             lying.watcher = Some(tokio::spawn(watch_reads(Arc::clone(self))).abort_handle());
         }
     }
 
-    /// Gives the rooms back of all that the sharers say was read.
+    /// Gives the rooms and the memory back of all that the sharers say was read.
     fn give_back_read(&self) {
-        let Some(taken) = self.page.data_taken() else { return };
+        let (Some(taken), Some(long_taken)) = (self.page.data_taken(), self.page.long_taken()) else {
+            return;
+        };
         let unread = self.unread.put.load(Relaxed).wrapping_sub(taken);
-        let rooms = self.unread.lying().take_all_but(unread as usize);
+        let (rooms, long) = {
+            let mut lying = self.unread.lying();
+            (lying.take_all_but(unread as usize), lying.long.take_read(long_taken))
+        };
         give_back(rooms);
+        self.unread.closer.empty(long);
     }
 }
 
@@ -195,7 +227,7 @@ async fn watch_reads(socket: Arc<Socket>) {
             socket.give_back_read();
             {
                 let mut lying = socket.unread.lying();
-                if lying.rooms.is_empty() {
+                if !lying.is_watched_for() {
                     lying.watcher = None;
                     return;
                 }
@@ -211,12 +243,15 @@ async fn watch_reads(socket: Arc<Socket>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::closer::{Closers, Source};
+    use crate::numbers::Numbers;
 
     const NONE: [usize; 0] = [];
 
     /// Records with data of which some keep so much room, and others none, as they lie in a carrier.
     fn carrier(rooms: &[usize]) -> Unread {
-        let unread = Unread::default();
+        let closers = Closers::new(Numbers::with_max(1 << 16));
+        let unread = Unread::new(closers.of(1, Source::Carriers));
         for bytes in rooms {
             unread.count(1).keep();
             let room = (*bytes > 0).then(|| Room { member: Weak::new(), bytes: *bytes });
@@ -254,15 +289,15 @@ mod tests {
 
     #[test]
     fn rooms_move_with_their_records() {
-        let (old, new) = (carrier(&[0, 10, 20, 0, 30]), Unread::default());
-        old.move_to(&new, &[true, false, true, true, false]);
+        let (old, new) = (carrier(&[0, 10, 20, 0, 30]), carrier(&[]));
+        old.move_to(&new, &[true, false, true, true, false], &[]);
         assert_eq!((kept(&old), kept(&new)), ((2, vec![10, 30]), (3, vec![20, 0])));
     }
 
     #[test]
     fn what_was_read_before_does_not_move() {
-        let (old, new) = (carrier(&[10, 20, 30]), Unread::default());
-        old.move_to(&new, &[false, true]);
+        let (old, new) = (carrier(&[10, 20, 30]), carrier(&[]));
+        old.move_to(&new, &[false, true], &[]);
         assert_eq!((kept(&old).1, kept(&new).1), (vec![20], vec![30]));
     }
 }

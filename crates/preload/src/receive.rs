@@ -290,6 +290,9 @@ pub(crate) fn count(page: &Page, header: &Header) {
     if header.kind == Kind::Data {
         page.data_taken.fetch_add(1, Relaxed);
     }
+    if header.flags.contains(Flags::IN_MEMFD) {
+        page.long_taken.fetch_add(1, Relaxed);
+    }
 }
 
 /// What was seen of the record at the front.

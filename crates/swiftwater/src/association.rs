@@ -16,7 +16,7 @@ use crate::error::{ConnectError, Loss, OptionsError, RecvError, SendError};
 use crate::event::{Event, Received};
 use crate::message::{Message, RecvInfo, SendInfo, from_block};
 use crate::options::{AssociationOptions, StackOptions};
-use crate::socket::{End, Found, Patience, Room, Socket, Style, unless_restarted};
+use crate::socket::{End, Found, Patience, Socket, Style, unless_restarted};
 use crate::stack::Stack;
 
 /// An association with one peer. Clones share it; every method may be called from any thread.
@@ -314,7 +314,7 @@ impl Association {
     ///
     /// The association was aborted or lost, after the events that say so.
     pub fn next(&self) -> Result<Option<Received>, RecvError> {
-        self.next_with(Patience::Forever, Room::GivenBack)
+        self.next_with(Patience::Forever)
     }
 
     /// The next message or event if one is there; otherwise [`RecvError::WouldBlock`].
@@ -323,7 +323,7 @@ impl Association {
     ///
     /// As [`Association::next`].
     pub fn try_next(&self) -> Result<Option<Received>, RecvError> {
-        self.next_with(Patience::None, Room::GivenBack)
+        self.next_with(Patience::None)
     }
 
     /// The same for who has just got one, and takes along what came with it: the sockets are not looked at, which costs a system
@@ -333,44 +333,41 @@ impl Association {
     ///
     /// As [`Association::next`].
     pub fn next_at_hand(&self) -> Result<Option<Received>, RecvError> {
-        self.next_with(Patience::NoLook, Room::GivenBack)
+        self.next_with(Patience::NoLook)
     }
 
-    /// The same as [`Association::next`], of an association with [`AssociationOptions::events`], for somebody else, who has yet to read it: a
-    /// message still counts as unread, and the peer's window stays as closed, until [`Association::release_window`] gives
-    /// its room back.
+    /// Keeps the room of messages of so many bytes and more in the receive window when they are taken, until
+    /// [`Association::release_window`] gives it back. For a program that takes messages for somebody else, who has yet to read
+    /// them: until then they count as unread, and the peer's window stays as closed.
     ///
     /// ```
-    /// # use swiftwater::{Association, AssociationOptions, Event, Listener, Received};
-    /// let options = AssociationOptions { events: true, ..Default::default() }.into();
-    /// let listener = Listener::bind_with("127.0.0.1:0/udp:0", &options)?;
+    /// # use swiftwater::{Association, Listener};
+    /// let listener = Listener::bind("127.0.0.1:0/udp:0")?;
     /// let client = Association::connect(listener.local_address())?;
     /// let server = listener.accept()?;
+    /// server.hold_window_from(10);
+    /// client.send(b"short")?;
     /// client.send(b"for another")?;
-    /// assert!(matches!(server.next_holding_window()?, Some(Received::Event(Event::Up))));
-    /// let Some(Received::Message(message)) = server.next_holding_window()? else { panic!("a message") };
+    /// server.recv()?.expect("a message");
+    /// let message = server.recv()?.expect("a message");
     /// assert_eq!(server.statistics().receive_buffered_bytes, message.window_bytes() as u64);
     /// server.release_window(message.window_bytes());
     /// assert_eq!(server.statistics().receive_buffered_bytes, 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`Association::next`].
-    pub fn next_holding_window(&self) -> Result<Option<Received>, RecvError> {
-        self.next_with(Patience::Forever, Room::Kept)
+    pub fn hold_window_from(&self, bytes: usize) {
+        self.shared.socket.hold_window_from(bytes);
     }
 
-    /// Gives room in the receive window back that [`Association::next_holding_window`] has kept:
-    /// [`Message::window_bytes`] for each message.
+    /// Gives room in the receive window back that [`Association::hold_window_from`] has kept: [`Message::window_bytes`] for each
+    /// message.
     pub fn release_window(&self, bytes: usize) {
         let socket = &self.shared.socket;
         // One that is gone has no window.
         let _ = socket.command(|driver, _| driver.release_window(socket.stream, 0, bytes));
     }
 
-    fn next_with(&self, patience: Patience, room: Room) -> Result<Option<Received>, RecvError> {
+    fn next_with(&self, patience: Patience) -> Result<Option<Received>, RecvError> {
         if !self.has_events() {
             return Ok(self.recv_message(patience)?.map(Received::Message));
         }
@@ -379,8 +376,7 @@ impl Association {
         }
         let socket = &self.shared.socket;
         loop {
-            let found =
-                socket.until(Interest::READABLE, patience, |inner| socket.try_next(inner, room))??;
+            let found = socket.until(Interest::READABLE, patience, |inner| socket.try_next(inner))??;
             if let Some(received) = self.received(found)? {
                 return Ok(received);
             }

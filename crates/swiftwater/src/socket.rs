@@ -1,5 +1,6 @@
 //! An open stream as the API sees it: the calls that all endpoints share.
 
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -84,14 +85,6 @@ impl From<GivenUp> for RecvError {
     }
 }
 
-/// What becomes of the room that a message took of the receive window, once it was taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Room {
-    GivenBack,
-    /// Until it is given back.
-    Kept,
-}
-
 /// What the stream belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
@@ -109,6 +102,8 @@ pub(crate) struct Socket {
     pub(crate) shard: Arc<Hold>,
     pub(crate) stream: StreamId,
     style: Style,
+    /// Messages of so many bytes and more keep their room in the receive window when they are taken.
+    holds_from_bytes: AtomicUsize,
     /// Touched only inside the perimeter or on the way out of a call, never where a message moves.
     end: Mutex<End>,
 }
@@ -126,7 +121,8 @@ impl Socket {
         let opened = inner.guarded(None, |inner| inner.executive.open(driver));
         let stream = opened.and_then(Result::ok).ok_or(Errno::ENOMEM)?;
         inner.open_streams += 1;
-        Ok(Socket { shard: Arc::clone(shard), stream, style, end: Mutex::new(End::Open) })
+        let holds_from_bytes = AtomicUsize::new(usize::MAX);
+        Ok(Socket { shard: Arc::clone(shard), stream, style, holds_from_bytes, end: Mutex::new(End::Open) })
     }
 
     /// Repeats an attempt until it comes to a result, and waits in between.
@@ -283,24 +279,23 @@ impl Socket {
     }
 
     pub(crate) fn try_getmsg(&self, inner: &mut Inner) -> Option<Result<Found<Block>, RecvError>> {
-        self.try_take(inner, Room::GivenBack, |end| *end != End::Open)
+        self.try_take(inner, |end| *end != End::Open)
     }
 
     /// The same, to the very end of the association: what becomes of it after the peer has shut down, too.
-    pub(crate) fn try_next(&self, inner: &mut Inner, room: Room) -> Option<Result<Found<Block>, RecvError>> {
-        self.try_take(inner, room, |end| matches!(end, End::Closed | End::Lost(_)))
+    pub(crate) fn try_next(&self, inner: &mut Inner) -> Option<Result<Found<Block>, RecvError>> {
+        self.try_take(inner, |end| matches!(end, End::Closed | End::Lost(_)))
     }
 
     fn try_take(
         &self,
         inner: &mut Inner,
-        room: Room,
         is_last: impl Fn(&End) -> bool,
     ) -> Option<Result<Found<Block>, RecvError>> {
         loop {
             match inner.executive.getmsg(self.stream) {
                 Ok(Some(message)) if is_data(&message) => {
-                    if room == Room::Kept {
+                    if message.data.len() >= self.holds_from_bytes.load(Relaxed) {
                         self.hold_window(inner, window_bytes(&message.data));
                     }
                     self.shard.after_read(inner);
@@ -315,6 +310,10 @@ impl Socket {
                 Err(error) => return Some(self.read_failed(&error)),
             }
         }
+    }
+
+    pub(crate) fn hold_window_from(&self, bytes: usize) {
+        self.holds_from_bytes.store(bytes, Relaxed);
     }
 
     fn hold_window(&self, inner: &mut Inner, bytes: usize) {

@@ -25,6 +25,8 @@ const SLACK_BYTES: u64 = 64 << 20;
 const USER_MEMORY_BYTES: u64 = 128 << 20;
 /// How long a daemon may take to give memory back.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// The unit of `stat(2)`.
+const BLOCK_BYTES: u64 = 512;
 /// How an attacker ends that may not do here what it wants to.
 const SKIPPED: i32 = 77;
 
@@ -89,6 +91,30 @@ impl Scene {
         let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         let kilobytes = value.and_then(|value| value.split_whitespace().next());
         kilobytes.expect("a number").parse::<u64>().expect("a number") * 1024
+    }
+
+    /// Returns what the daemon's memfds with messages for programs take.
+    fn message_bytes(&self) -> u64 {
+        let folder = format!("/proc/{}/fd", self.daemon.process.id());
+        let memfds = std::fs::read_dir(folder).expect("it runs").filter_map(|entry| {
+            let path = entry.ok()?.path();
+            // It may be closed by now.
+            let name = std::fs::read_link(&path).ok()?;
+            name.to_string_lossy().starts_with("/memfd:swiftwater-message").then_some(())?;
+            Some(std::fs::metadata(&path).ok()?.blocks() * BLOCK_BYTES)
+        });
+        memfds.sum()
+    }
+
+    /// Returns a number of the attacker's row in `swiftwater status`.
+    fn of_attacker(&self, key: &str) -> u64 {
+        let mut command = Command::new(daemon::SWIFTWATER);
+        let output = command.args(["status", "--json", "--place", &self.daemon.place]).output();
+        let rows: serde_json::Value =
+            serde_json::from_slice(&output.expect("the command starts").stdout).expect("JSON");
+        let is_of_attacker = |row: &&serde_json::Value| row["row"] == "user" && row["user"] == ATTACKER;
+        let row = rows.as_array().expect("an array").iter().find(is_of_attacker);
+        row.map_or(0, |row| row[key].as_u64().expect("a number"))
     }
 
     /// The victim opens, connects, talks and closes, as if nobody else were there.
@@ -254,6 +280,40 @@ fn what_one_user_sends_to_nobody_takes_no_more_than_its_budget() {
         assert!(Instant::now() < deadline, "{before} before, {after} after");
         std::thread::sleep(Duration::from_millis(100));
     }
+}
+
+fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+#[ignore = "needs root: ./test --all"]
+fn what_a_peer_sends_to_programs_that_do_not_read_takes_no_more_than_the_budget() {
+    const BUDGET_BYTES: u64 = 8 << 20;
+    const ASSOCIATIONS: usize = 20;
+    let Some(scene) = Scene::set_with("unread", "--user-unread-memory 8M") else { return };
+    scene.assert_victim_works();
+    let before = scene.memory_bytes("VmRSS");
+    let reader = Held::start(scene.neighbour("unread", &["7301"]));
+    let address = format!("127.0.0.1:7301/udp:{}", scene.daemon.udp_port());
+    for _ in 0..ASSOCIATIONS {
+        let association = swiftwater::Association::connect(address.as_str()).expect("somebody listens");
+        // It is stopped by the window, and ends when the daemon is gone.
+        std::thread::spawn(move || while association.send(&[0; 256 << 10]).is_ok() {});
+    }
+    wait_until("no message waits for memory", || scene.of_attacker("unread_waits") > 0);
+    wait_until("the budget is not used", || scene.message_bytes() > BUDGET_BYTES / 2);
+    scene.assert_victim_works();
+    let (messages, most) = (scene.message_bytes(), scene.memory_bytes("VmHWM"));
+    assert!(messages <= BUDGET_BYTES, "{messages} bytes");
+    assert!(most <= before + ASSOCIATIONS as u64 * (2 << 20) + SLACK_BYTES, "{before} before, {most} during");
+    assert_success("the reader", &reader.go_on());
+    wait_until("memory was not given back", || scene.message_bytes() == 0);
+    assert_eq!(scene.of_attacker("unread_bytes"), 0);
 }
 
 #[test]

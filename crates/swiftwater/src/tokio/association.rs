@@ -13,7 +13,7 @@ use crate::error::{ConnectError, OptionsError, RecvError, SendError};
 use crate::event::{Event, Received};
 use crate::message::{Message, RecvInfo, SendInfo, from_block};
 use crate::options::{AssociationOptions, StackOptions};
-use crate::socket::{Found, Room, unless_restarted};
+use crate::socket::{Found, unless_restarted};
 use crate::stack::Stack;
 use crate::{PathId, PathOptions, PrimaryError, Statistics, association};
 
@@ -158,25 +158,6 @@ impl Association {
     ///
     /// As [`Association::next`](crate::Association::next).
     pub async fn next(&self) -> Result<Option<Received>, RecvError> {
-        self.next_with(Room::GivenBack).await
-    }
-
-    /// The same for somebody else, who has yet to read it: a message keeps its room in the receive window, as with
-    /// [`Association::next_holding_window`](crate::Association::next_holding_window).
-    ///
-    /// # Errors
-    ///
-    /// As [`Association::next`](crate::Association::next).
-    pub async fn next_holding_window(&self) -> Result<Option<Received>, RecvError> {
-        self.next_with(Room::Kept).await
-    }
-
-    /// Gives room in the receive window back.
-    pub fn release_window(&self, bytes: usize) {
-        self.0.release_window(bytes);
-    }
-
-    async fn next_with(&self, room: Room) -> Result<Option<Received>, RecvError> {
         if !self.0.has_events() {
             return Ok(self.recv().await?.map(Received::Message));
         }
@@ -185,11 +166,22 @@ impl Association {
         }
         let socket = self.0.socket();
         loop {
-            let found = until(socket, Interest::READABLE, |inner| socket.try_next(inner, room)).await??;
+            let found = until(socket, Interest::READABLE, |inner| socket.try_next(inner)).await??;
             if let Some(received) = self.0.received(found)? {
                 return Ok(received);
             }
         }
+    }
+
+    /// Keeps the room of messages of so many bytes and more in the receive window, as
+    /// [`Association::hold_window_from`](crate::Association::hold_window_from).
+    pub fn hold_window_from(&self, bytes: usize) {
+        self.0.hold_window_from(bytes);
+    }
+
+    /// Gives room in the receive window back.
+    pub fn release_window(&self, bytes: usize) {
+        self.0.release_window(bytes);
     }
 
     /// The next message or event if one is there; otherwise [`RecvError::WouldBlock`].

@@ -20,6 +20,13 @@ pub(crate) struct LimitArgs {
     /// Memory for such messages of all users together. As it fills, each user may have no more than what is free.
     #[arg(long, value_name = "BYTES", default_value = "512M", value_parser = parse_memory)]
     pub memory: usize,
+    /// Memory for messages of more than 64 KiB that one user's programs have not read. Beyond it they wait, and their peers' windows
+    /// close.
+    #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = parse_memory)]
+    pub user_unread_memory: usize,
+    /// Memory for such messages of all users together. As it fills, each user may have no more than what is free.
+    #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = parse_memory)]
+    pub unread_memory: usize,
     /// Most associations that one user's one-to-many sockets may have. Those of peers beyond it are aborted; programs get ENOBUFS.
     #[arg(long, value_name = "COUNT", default_value_t = 32_768)]
     pub user_associations: usize,
@@ -44,6 +51,8 @@ impl From<&LimitArgs> for Limits {
         Limits {
             user_memory_bytes: args.user_memory,
             memory_bytes: args.memory,
+            user_unread_bytes: args.user_unread_memory,
+            unread_bytes: args.unread_memory,
             user_associations: args.user_associations,
         }
     }

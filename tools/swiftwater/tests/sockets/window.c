@@ -295,6 +295,34 @@ static void a_closed_window_is_peeled_off(int port)
     CHECK(close(client) == 0 && close(other) == 0 && close(peeled.fd) == 0 && close(server) == 0);
 }
 
+/* Long messages keep the window closed, too, whatever the size of the buffer: none comes before those that lie there are read. */
+static void long_messages_wait_for_their_reader(int port)
+{
+    /* A carrier holds some hundred records, and so all of these. */
+    enum { LONG = 256 << 10, COUNT = 40, SCTP_STATUS = 14 };
+    static char message[LONG];
+    struct {
+        int32_t id, state;
+        uint32_t peer_window;
+        char more[256];
+    } status;
+    int client, server, sent = 0;
+    joined(port, &client, &server);
+    while (sent < COUNT && send(client, message, LONG, MSG_DONTWAIT) == LONG)
+        sent++;
+    CHECK(sent == COUNT);
+    polls(server, 0, 300);
+    socklen_t length = sizeof status;
+    CHECK(getsockopt(client, IPPROTO_SCTP, SCTP_STATUS, &status, &length) == 0);
+    CHECK(status.peer_window < LONG);
+    CHECK(shutdown(client, SHUT_WR) == 0);
+    long bytes = 0;
+    for (ssize_t n; (n = recv(server, message, LONG, 0)) > 0;)
+        bytes += n;
+    CHECK(bytes == (long)sent * LONG);
+    CHECK(close(client) == 0 && close(server) == 0);
+}
+
 int main(void)
 {
     begin();
@@ -307,5 +335,6 @@ int main(void)
     a_reader_that_leaves_lets_the_sender_go(42, MORE);
     a_reader_may_have_shut_down(43);
     a_closed_window_is_peeled_off(44);
+    long_messages_wait_for_their_reader(45);
     return 0;
 }
