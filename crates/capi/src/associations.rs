@@ -32,7 +32,7 @@ const LIST_BYTES_MAX: usize = 128 * 1024;
 ///
 /// `addresses` points to `count` addresses, one behind the other.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sctp_bindx(
+pub unsafe extern "C-unwind" fn sctp_bindx(
     fd: c_int,
     addresses: *mut sockaddr,
     count: c_int,
@@ -66,7 +66,7 @@ struct ConnectList {
 ///
 /// `addresses` points to `count` addresses, one behind the other.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sctp_connectx(
+pub unsafe extern "C-unwind" fn sctp_connectx(
     fd: c_int,
     addresses: *mut sockaddr,
     count: c_int,
@@ -96,7 +96,7 @@ struct Peel {
 
 /// Gives an association of a one-to-many socket a socket of its own: its descriptor.
 #[unsafe(no_mangle)]
-pub extern "C" fn sctp_peeloff(fd: c_int, association: AssociationId) -> c_int {
+pub extern "C-unwind" fn sctp_peeloff(fd: c_int, association: AssociationId) -> c_int {
     let mut peel = Peel { association, fd: 0 };
     let mut bytes = size_of::<Peel>() as socklen_t;
     // SAFETY: the value lives as long as the call.
@@ -113,7 +113,7 @@ struct PeelFlags {
 
 /// The same with `SOCK_NONBLOCK` and `SOCK_CLOEXEC`, either or both, in `flags`.
 #[unsafe(no_mangle)]
-pub extern "C" fn sctp_peeloff_flags(fd: c_int, association: AssociationId, flags: c_uint) -> c_int {
+pub extern "C-unwind" fn sctp_peeloff_flags(fd: c_int, association: AssociationId, flags: c_uint) -> c_int {
     if flags == 0 {
         return sctp_peeloff(fd, association);
     }
@@ -191,7 +191,7 @@ unsafe fn list(fd: c_int, association: AssociationId, option: c_int, addresses: 
 ///
 /// `addresses` may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sctp_getpaddrs(
+pub unsafe extern "C-unwind" fn sctp_getpaddrs(
     fd: c_int,
     association: AssociationId,
     addresses: *mut *mut sockaddr,
@@ -206,7 +206,7 @@ pub unsafe extern "C" fn sctp_getpaddrs(
 ///
 /// It is such a list, and is not used any more.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sctp_freepaddrs(addresses: *mut sockaddr) -> c_int {
+pub unsafe extern "C-unwind" fn sctp_freepaddrs(addresses: *mut sockaddr) -> c_int {
     // SAFETY: as the caller says.
     unsafe { libc::free(addresses.cast()) };
     0
@@ -218,7 +218,7 @@ pub unsafe extern "C" fn sctp_freepaddrs(addresses: *mut sockaddr) -> c_int {
 ///
 /// `addresses` may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sctp_getladdrs(
+pub unsafe extern "C-unwind" fn sctp_getladdrs(
     fd: c_int,
     association: AssociationId,
     addresses: *mut *mut sockaddr,
@@ -233,7 +233,7 @@ pub unsafe extern "C" fn sctp_getladdrs(
 ///
 /// It is such a list, and is not used any more.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sctp_freeladdrs(addresses: *mut sockaddr) -> c_int {
+pub unsafe extern "C-unwind" fn sctp_freeladdrs(addresses: *mut sockaddr) -> c_int {
     // SAFETY: as the caller says.
     unsafe { libc::free(addresses.cast()) };
     0
@@ -241,7 +241,7 @@ pub unsafe extern "C" fn sctp_freeladdrs(addresses: *mut sockaddr) -> c_int {
 
 /// How long an address of a family is; 0 for a family that SCTP does not have.
 #[unsafe(no_mangle)]
-pub extern "C" fn sctp_getaddrlen(family: sa_family_t) -> c_int {
+pub extern "C-unwind" fn sctp_getaddrlen(family: sa_family_t) -> c_int {
     bytes_of(family).map_or(0, |bytes| bytes as c_int)
 }
 
@@ -273,7 +273,7 @@ fn holds_more(at: usize, room: usize) -> bool {
 ///
 /// `value` points to `*bytes` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sctp_opt_info(
+pub unsafe extern "C-unwind" fn sctp_opt_info(
     fd: c_int,
     association: AssociationId,
     option: c_int,

@@ -52,7 +52,7 @@ unsafe fn receive(
 ///
 /// `place` has room for `bytes` bytes, `from` for `*from_bytes`; `info` and `flags` may be null.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sctp_recvmsg(
+pub unsafe extern "C-unwind" fn sctp_recvmsg(
     fd: c_int,
     place: *mut c_void,
     bytes: size_t,
@@ -98,7 +98,7 @@ struct RecvvRn {
 ///
 /// `iov` points to as many parts, `from` has room for `*from_bytes` bytes, `info` for `*info_bytes`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sctp_recvv(
+pub unsafe extern "C-unwind" fn sctp_recvv(
     fd: c_int,
     iov: *const iovec,
     parts: c_int,

@@ -23,7 +23,7 @@ const ADDRESSES_MAX: usize = 16;
 ///
 /// `content` and `to` point to as many bytes as is said.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sctp_sendmsg(
+pub unsafe extern "C-unwind" fn sctp_sendmsg(
     fd: c_int,
     content: *const c_void,
     bytes: size_t,
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn sctp_sendmsg(
 ///
 /// `content` points to as many bytes, `info` to a `struct sctp_sndrcvinfo`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sctp_send(
+pub unsafe extern "C-unwind" fn sctp_send(
     fd: c_int,
     content: *const c_void,
     bytes: size_t,
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn sctp_send(
 ///
 /// As [`sctp_send`]; `addresses` points to `count` addresses, one behind the other.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sctp_sendx(
+pub unsafe extern "C-unwind" fn sctp_sendx(
     fd: c_int,
     content: *const c_void,
     bytes: size_t,
@@ -154,7 +154,7 @@ const SENDV_CONTROL_BYTES: usize = entry_bytes(size_of::<SndInfo>())
 ///
 /// `iov` points to as many parts, `addresses` to `count` addresses, one behind the other, `info` to `info_bytes` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sctp_sendv(
+pub unsafe extern "C-unwind" fn sctp_sendv(
     fd: c_int,
     iov: *const iovec,
     parts: c_int,

@@ -7,6 +7,7 @@ use carrier::name::{DAEMON, DAEMON_VARIABLE as VARIABLE};
 use carrier::request::{Answer, FRAME_BYTES_MAX, Request, Start};
 use libc::socklen_t;
 
+use crate::cancel;
 use crate::system::{self, Buffers, Errno, Result};
 
 /// What came with an answer.
@@ -29,14 +30,14 @@ impl Reply {
     }
 }
 
-/// Asks the daemon, over a connection of its own.
+/// Asks the daemon, over a connection of its own. A cancellation point where the answer comes late.
 pub(crate) fn ask(request: &Request<'_>, about: Option<RawFd>) -> Result<Reply> {
     let connection = asked(request, about)?;
     let late = answered_late(request);
     if let Some(fd) = about.filter(|_| late) {
         system::wait_no_longer_than_to_send(connection, fd);
     }
-    let reply = answer(connection, late);
+    let reply = cancel::undoing(|| system::close(connection), || answer(connection, late));
     system::close(connection);
     let reply = reply?;
     reply.answer().inspect_err(|_| reply.close())?;
@@ -63,13 +64,19 @@ fn answered_late(request: &Request<'_>) -> bool {
     )
 }
 
-fn answer(connection: RawFd, interruptible: bool) -> Result<Reply> {
+fn answer(connection: RawFd, late: bool) -> Result<Reply> {
     let mut reply = Reply { frame: [0; FRAME_BYTES_MAX], bytes: 0, descriptors: [-1; 2] };
     let received = loop {
         let place = [Buffers::of(&mut reply.frame)];
         // SAFETY: the frame may be written.
-        match unsafe { system::receive::<2>(connection, &place, 0) } {
-            Err(Errno(libc::EINTR)) if !interruptible => {}
+        let received = unsafe {
+            match late {
+                true => system::await_message::<2>(connection, &place, 0),
+                false => system::receive::<2>(connection, &place, 0),
+            }
+        };
+        match received {
+            Err(Errno(libc::EINTR)) if !late => {}
             // The daemon ended while it was asked.
             Err(Errno(libc::ECONNRESET)) => break Err(Errno(libc::ENETDOWN)),
             other => break other,

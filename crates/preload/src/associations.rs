@@ -7,7 +7,7 @@ use libc::{c_int, sockaddr};
 
 use crate::descriptor::Descriptor;
 use crate::system::{Errno, Result};
-use crate::{address, setup};
+use crate::{address, cancel, setup};
 
 pub(crate) const SCTP_SOCKOPT_PEELOFF: c_int = 102;
 pub(crate) const SCTP_GET_LOCAL_ADDRS: c_int = 109;
@@ -43,7 +43,7 @@ pub(crate) fn peel_off(fd: RawFd, descriptor: &Descriptor, name: c_int, given: &
 pub(crate) fn connect(fd: RawFd, descriptor: &Descriptor, list: &[u8]) -> Result<(u32, Result<()>)> {
     // SAFETY: as many bytes are there.
     let peer = unsafe { address::read_list(list.as_ptr().cast(), list.len()) }?;
-    Ok(setup::connect(fd, descriptor, &peer))
+    Ok(cancel::disabled(|| setup::connect(fd, descriptor, &peer)))
 }
 
 /// The same with `SCTP_SOCKOPT_CONNECTX3`, which has a pointer to the addresses.
@@ -60,7 +60,7 @@ pub(crate) unsafe fn connect_listed(fd: RawFd, descriptor: &Descriptor, given: &
     let bytes = usize::try_from(listed.bytes).unwrap_or(0);
     // SAFETY: as the caller says.
     match unsafe { address::read_list(listed.addresses, bytes) } {
-        Ok(peer) => setup::connect(fd, descriptor, &peer),
+        Ok(peer) => cancel::disabled(|| setup::connect(fd, descriptor, &peer)),
         Err(error) => (0, Err(error)),
     }
 }

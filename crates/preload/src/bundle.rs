@@ -70,7 +70,7 @@ pub(crate) fn take(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, peeks
         if next < copy.bytes {
             page.bundle_at.store(next as u32, Relaxed);
         } else {
-            system::receive_nothing(fd, libc::MSG_DONTWAIT)?;
+            system::discard(fd)?;
             forget(page);
         }
         receive::count(page, &header);

@@ -18,6 +18,7 @@
 //! | `ancillary`, `structures` | what goes with messages, as C structures |
 //! | `start` | a daemon where there is none |
 //! | `itself` | programs that have both ends of an association |
+//! | `cancel` | calls that end when their thread is cancelled |
 //! | `lock` | the lock for reading, which survives the death of its holder |
 //! | `system` | system calls |
 #![cfg(target_os = "linux")]
@@ -27,6 +28,7 @@ mod ancillary;
 mod ask;
 mod associations;
 mod bundle;
+mod cancel;
 mod descriptor;
 pub mod interpose;
 mod itself;

@@ -30,7 +30,7 @@ macro_rules! next {
             }
             // SAFETY: it is the function of this name, which has these arguments.
             unsafe {
-                let function: unsafe extern "C" fn($($type),*) -> $returned = std::mem::transmute(found);
+                let function: unsafe extern "C-unwind" fn($($type),*) -> $returned = std::mem::transmute(found);
                 function($($argument),*)
             }
         }
@@ -84,7 +84,7 @@ pub(crate) unsafe fn closefrom(first: c_int) {
     if !found.is_null() {
         // SAFETY: it is the function of this name, which has this argument.
         unsafe {
-            let function: unsafe extern "C" fn(c_int) = std::mem::transmute(found);
+            let function: unsafe extern "C-unwind" fn(c_int) = std::mem::transmute(found);
             function(first);
         }
     }

@@ -13,13 +13,14 @@ use carrier::record::{Flags, HEADER_BYTES, Header, Kind, PAYLOAD_BYTES_MAX};
 use libc::{c_int, iovec};
 
 use crate::bundle;
+use crate::cancel;
 use crate::descriptor::Descriptor;
 use crate::itself;
 use crate::lock::{self, Held, Patience};
 use crate::setup;
 use crate::system::{self, Buffers, Errno, Result};
 
-/// Parts of a buffer that are kept on the stack; more are put into a list.
+/// Parts of a buffer for which there is always room on the stack.
 const PARTS: usize = 16;
 
 /// What was received: a message, or the part of one that there was room for.
@@ -40,6 +41,7 @@ pub(crate) fn receive(
     place: Buffers<'_>,
     flags: c_int,
 ) -> Result<Message> {
+    cancel::point();
     match receive_now(fd, descriptor, place, flags) {
         Err(Errno(libc::EAGAIN)) if itself::something_came() => receive_now(fd, descriptor, place, flags),
         result => result,
@@ -58,11 +60,9 @@ fn receive_now(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_
     if place.bytes() == 0 {
         return Ok(END);
     }
-    // The kernel waits as the descriptor wants it: its mode, its time limit, its signals.
-    let wait = || system::receive_nothing(fd, libc::MSG_PEEK | flags & libc::MSG_DONTWAIT);
     let ordinary = page.state() == State::Connected && page.shut_writing.load(Relaxed) == 0;
     if ordinary && !bundle::is_begun(page) && descriptor.expects_to_wait() {
-        wait()?;
+        system::await_record(fd, flags)?;
     }
     let patience = Patience::of_receive(fd, flags);
     loop {
@@ -90,7 +90,7 @@ fn receive_now(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_
             setup::await_news(fd)?;
             continue;
         }
-        wait()?;
+        system::await_record(fd, flags)?;
         descriptor.has_waited();
     }
 }
@@ -124,7 +124,7 @@ fn peek(fd: RawFd) -> Result<Option<Header>> {
     loop {
         match measure(fd) {
             Ok((Some(Header { kind: Kind::Notice, .. }), _)) => {
-                system::receive_nothing(fd, libc::MSG_DONTWAIT)?;
+                system::discard(fd)?;
                 await_noticed(fd)?;
             }
             Ok((header, _)) => return Ok(header),
@@ -164,7 +164,7 @@ fn take(
             system::set_peek_offset(fd, peek_offset(before as u32))?;
         }
     } else if whole {
-        system::receive_nothing(fd, libc::MSG_DONTWAIT)?;
+        system::discard(fd)?;
         count(page, &header);
         if before > 0 {
             page.consumed.store(0, Relaxed);
@@ -262,7 +262,7 @@ fn find(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_int) ->
             // What the page says of the records after it is there by now.
             Some(Header { kind: Kind::Notice, .. }) => {
                 if !fits {
-                    system::receive_nothing(fd, libc::MSG_DONTWAIT)?;
+                    system::discard(fd)?;
                 }
                 await_noticed(fd)?;
             }
@@ -279,7 +279,7 @@ fn find(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_int) ->
 /// After a notice the daemon sends a message at once. It is waited for: what polls readable is readable.
 fn await_noticed(fd: RawFd) -> Result<()> {
     let at_most = libc::timespec { tv_sec: 1, tv_nsec: 0 };
-    match system::poll(fd, libc::POLLIN, Some(at_most)) {
+    match system::poll(fd, libc::POLLIN, at_most) {
         Ok(_) | Err(Errno(libc::EINTR)) => Ok(()),
         Err(error) => Err(error),
     }
@@ -397,7 +397,16 @@ pub(crate) fn with_header<T>(header: &mut [u8], place: Buffers<'_>, f: impl FnOn
         iov[1..=parts.len()].copy_from_slice(parts);
         f(&iov[..=PARTS - room])
     } else {
-        let first = [Buffers::of(header)];
-        f(&[&first, parts].concat())
+        with_header_and_many(header, parts, f)
     }
+}
+
+/// [`with_header`] for more parts than are usual. They stand on the stack, because a send waits in `f`, and may be cancelled there.
+#[cold]
+#[inline(never)]
+fn with_header_and_many<T>(header: &mut [u8], parts: &[iovec], f: impl FnOnce(&[iovec]) -> T) -> T {
+    let mut iov = [Buffers::of(&mut []); libc::UIO_MAXIOV as usize];
+    iov[0] = Buffers::of(header);
+    iov[1..=parts.len()].copy_from_slice(parts);
+    f(&iov[..=parts.len()])
 }

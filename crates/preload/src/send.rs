@@ -13,6 +13,7 @@ use carrier::record::{Flags, Header, Kind, MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX}
 use libc::c_int;
 
 use crate::ancillary::{Control, SendInfo};
+use crate::cancel;
 use crate::descriptor::Descriptor;
 use crate::itself;
 use crate::lock::Patience;
@@ -40,8 +41,9 @@ pub(crate) struct Outgoing<'a> {
 }
 
 impl Outgoing<'_> {
-    /// Sends it; says how many bytes.
+    /// Sends it; says how many bytes. A cancellation point.
     pub(crate) fn send(self) -> Result<usize> {
+        cancel::point();
         let sent = match self.page().state() {
             State::Many | State::ManyListening => self.send_to_one_of_many(),
             _ => self.send_to_peer(),
@@ -137,7 +139,9 @@ impl Outgoing<'_> {
             };
             check_stream(self.info, &entry.default_stream, &entry.streams_out)?;
             if entry.reserve(bytes) {
-                let sent = self.hand_over(association).inspect_err(|_| entry.give_back(bytes))?;
+                let give_back = || entry.give_back(bytes);
+                let sent = cancel::undoing(give_back, || self.hand_over(association))
+                    .inspect_err(|_| give_back())?;
                 if self.info.flags.contains(Flags::ABORT) {
                     // Who sends on, or asks, finds that it is gone.
                     let _gone = setup::await_room(self.fd, association);
@@ -222,16 +226,18 @@ impl Outgoing<'_> {
         if bytes <= PAYLOAD_BYTES_MAX {
             with_header(&mut header.encode(), self.content, |iov| {
                 // SAFETY: the header and what the program has lent may be read.
-                system::send(self.fd, unsafe { Buffers::new(iov) }, None, flags)
+                system::send_waiting(self.fd, unsafe { Buffers::new(iov) }, None, flags)
             })?;
             return Ok(bytes);
         }
         header.flags = header.flags.with(Flags::IN_MEMFD);
         let memfd = system::sealed_memfd(self.content)?;
         let header = header.encode();
-        let iov = [Buffers::from(&header)];
+        let part = [Buffers::from(&header)];
         // SAFETY: the header may be read.
-        let sent = system::send(self.fd, unsafe { Buffers::new(&iov) }, Some(memfd), flags);
+        let iov = unsafe { Buffers::new(&part) };
+        let send = || system::send_waiting(self.fd, iov, Some(memfd), flags);
+        let sent = cancel::undoing(|| system::close(memfd), send);
         system::close(memfd);
         sent.map(|_| bytes)
     }

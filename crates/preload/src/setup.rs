@@ -14,7 +14,7 @@ use crate::ask::{Reply, answers, ask, asked};
 use crate::descriptor::Descriptor;
 use crate::lock::Patience;
 use crate::system::{self, Buffers, Errno, Result};
-use crate::{bundle, itself, lock, receive, start, table};
+use crate::{bundle, cancel, itself, lock, receive, start, table};
 
 /// A value of an option.
 pub(crate) struct Value {
@@ -164,9 +164,10 @@ pub(crate) fn await_room(fd: RawFd, association: u32) -> Result<()> {
 /// shut it down itself.
 pub(crate) fn await_news(fd: RawFd) -> Result<()> {
     let connection = asked(&Request::AwaitEnd, Some(fd))?;
-    let events = system::poll_two([fd, connection], libc::POLLIN, system::receive_timeout(fd));
+    let wait = || system::await_events([fd, connection], libc::POLLIN, system::receive_timeout(fd));
+    let events = cancel::undoing(|| system::close(connection), wait);
     system::close(connection);
-    if events? { Ok(()) } else { Err(Errno(libc::EAGAIN)) }
+    if events? == [0, 0] { Err(Errno(libc::EAGAIN)) } else { Ok(()) }
 }
 
 /// Lets the daemon act upon what was done to a descriptor just now.
@@ -207,7 +208,7 @@ pub(crate) fn peel_off(fd: RawFd, descriptor: &Descriptor, association: u32, fla
 
 /// Waits until the carrier polls writable, which it does when it is known how setting up has ended.
 pub(crate) fn await_connection(fd: RawFd, descriptor: &Descriptor) -> Result<()> {
-    let events = system::poll(fd, libc::POLLOUT, system::send_timeout(fd))?;
+    let [events] = system::await_events([fd], libc::POLLOUT, system::send_timeout(fd))?;
     if events == 0 {
         return Err(Errno(libc::EINPROGRESS));
     }
@@ -223,6 +224,7 @@ pub(crate) fn await_connection(fd: RawFd, descriptor: &Descriptor) -> Result<()>
 
 /// `accept4`: one record is one association.
 pub(crate) fn accept(fd: RawFd, descriptor: &Descriptor, flags: c_int) -> Result<(RawFd, SocketAddr)> {
+    cancel::point();
     let page = descriptor.page();
     if flags & !(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) != 0 {
         return Err(Errno(libc::EINVAL));
@@ -241,8 +243,8 @@ pub(crate) fn accept(fd: RawFd, descriptor: &Descriptor, flags: c_int) -> Result
             Err(Errno(libc::EAGAIN | libc::ECONNRESET)) => {}
             result => return result,
         }
-        match system::receive_nothing(fd, libc::MSG_PEEK) {
-            Ok(_) | Err(Errno(libc::ECONNRESET)) => {}
+        match system::await_record(fd, 0) {
+            Ok(()) | Err(Errno(libc::ECONNRESET)) => {}
             Err(error) => return Err(error),
         }
     }
@@ -269,7 +271,7 @@ fn take_association(
         received.descriptors.into_iter().filter(|fd| *fd >= 0).for_each(system::close);
         return Err(Errno(libc::EMFILE));
     }
-    system::receive_nothing(fd, libc::MSG_DONTWAIT)?;
+    system::discard(fd)?;
     let peer = record::parse_accepted(&bytes[..received.bytes]).ok_or(Errno(libc::EPROTO))?;
     adopt(carrier, memfd, flags).map(|fd| (fd, peer))
 }

@@ -1,11 +1,14 @@
-//! System calls. They go past the C library: its functions of these names are ours.
+//! System calls. They go past the C library: its functions of these names are ours. Those that wait for others are the C
+//! library's, which ends them when the thread is cancelled.
 
 use std::cell::Cell;
 use std::os::fd::RawFd;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::time::Duration;
 
 use libc::{c_int, c_long, c_void, iovec};
+
+use crate::next;
 
 /// An errno.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +89,7 @@ impl<'a> Buffers<'a> {
             }
             let (now, later) = rest.split_at(count);
             // SAFETY: the program has lent the memory.
-            unsafe { std::ptr::copy_nonoverlapping(now.as_ptr(), part.iov_base.cast(), count) };
+            unsafe { ptr::copy_nonoverlapping(now.as_ptr(), part.iov_base.cast(), count) };
             rest = later;
         }
         Ok(bytes.len() - rest.len())
@@ -121,6 +124,40 @@ pub(crate) struct Received<const N: usize> {
 ///
 /// `iov` describes memory that may be written.
 pub(crate) unsafe fn receive<const N: usize>(fd: RawFd, iov: &[iovec], flags: c_int) -> Result<Received<N>> {
+    let call = |message: &mut libc::msghdr, flags: c_int| {
+        // SAFETY: all that the message describes may be written.
+        unsafe { libc::syscall(libc::SYS_recvmsg, fd, ptr::from_mut(message), flags) }
+    };
+    // SAFETY: as the caller says.
+    unsafe { receive_by(call, iov, flags) }
+}
+
+/// [`receive`], for as long as it takes: a cancellation point.
+///
+/// # Safety
+///
+/// As [`receive`].
+pub(crate) unsafe fn await_message<const N: usize>(
+    fd: RawFd,
+    iov: &[iovec],
+    flags: c_int,
+) -> Result<Received<N>> {
+    let call = |message: &mut libc::msghdr, flags: c_int| {
+        // SAFETY: all that the message describes may be written.
+        unsafe { next::recvmsg(fd, message, flags) as c_long }
+    };
+    // SAFETY: as the caller says.
+    unsafe { receive_by(call, iov, flags) }
+}
+
+/// # Safety
+///
+/// `iov` describes memory that may be written.
+unsafe fn receive_by<const N: usize>(
+    call: impl FnOnce(&mut libc::msghdr, c_int) -> c_long,
+    iov: &[iovec],
+    flags: c_int,
+) -> Result<Received<N>> {
     let mut control = Rights { header: EMPTY, descriptors: [-1; N] };
     // SAFETY: a msghdr of zeros names nothing.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
@@ -131,14 +168,39 @@ pub(crate) unsafe fn receive<const N: usize>(fd: RawFd, iov: &[iovec], flags: c_
         message.msg_controllen = RIGHTS_AT + N * size_of::<RawFd>();
     }
     let flags = flags | libc::MSG_CMSG_CLOEXEC;
-    // SAFETY: all that the message describes may be written.
-    let bytes = check(unsafe { libc::syscall(libc::SYS_recvmsg, fd, &raw mut message, flags) })?;
+    let bytes = check(call(&mut message, flags))?;
     let descriptors_lost = N > 0 && message.msg_flags & libc::MSG_CTRUNC != 0;
     Ok(Received { bytes, descriptors: control.descriptors, descriptors_lost })
 }
 
 /// `sendmsg` of `iov`, with a descriptor.
 pub(crate) fn send(fd: RawFd, iov: Buffers<'_>, descriptor: Option<RawFd>, flags: c_int) -> Result<usize> {
+    let call = |message: &libc::msghdr| {
+        // SAFETY: all that the message describes may be read.
+        unsafe { libc::syscall(libc::SYS_sendmsg, fd, ptr::from_ref(message), flags) }
+    };
+    send_by(call, iov, descriptor)
+}
+
+/// [`send`], for as long as it takes: a cancellation point.
+pub(crate) fn send_waiting(
+    fd: RawFd,
+    iov: Buffers<'_>,
+    descriptor: Option<RawFd>,
+    flags: c_int,
+) -> Result<usize> {
+    let call = |message: &libc::msghdr| {
+        // SAFETY: all that the message describes may be read.
+        unsafe { next::sendmsg(fd, message, flags) as c_long }
+    };
+    send_by(call, iov, descriptor)
+}
+
+fn send_by(
+    call: impl FnOnce(&libc::msghdr) -> c_long,
+    iov: Buffers<'_>,
+    descriptor: Option<RawFd>,
+) -> Result<usize> {
     let mut control = Rights::<1> {
         header: libc::cmsghdr {
             cmsg_len: RIGHTS_AT + size_of::<RawFd>(),
@@ -155,15 +217,24 @@ pub(crate) fn send(fd: RawFd, iov: Buffers<'_>, descriptor: Option<RawFd>, flags
         message.msg_control = (&raw mut control).cast();
         message.msg_controllen = size_of::<Rights<1>>();
     }
-    // SAFETY: all that the message describes may be read.
-    check(unsafe { libc::syscall(libc::SYS_sendmsg, fd, &raw const message, flags) })
+    check(call(&message))
 }
 
-/// Takes the record at the front away, or with `MSG_PEEK` waits for one.
-pub(crate) fn receive_nothing(fd: RawFd, flags: c_int) -> Result<usize> {
-    let nowhere: *mut c_void = std::ptr::null_mut();
+/// Takes the record at the front away.
+pub(crate) fn discard(fd: RawFd) -> Result<()> {
+    let (nowhere, flags): (*mut c_void, _) = (ptr::null_mut(), libc::MSG_DONTWAIT);
     // SAFETY: nothing is written to a buffer of no bytes.
     check(unsafe { libc::syscall(libc::SYS_recvfrom, fd, nowhere, 0_usize, flags, nowhere, nowhere) })
+        .map(drop)
+}
+
+/// Waits for a record, unless the flags have `MSG_DONTWAIT`, as the descriptor wants it: with its mode, its time limit, its
+/// signals. A cancellation point.
+pub(crate) fn await_record(fd: RawFd, flags: c_int) -> Result<()> {
+    let flags = libc::MSG_PEEK | flags & libc::MSG_DONTWAIT;
+    // SAFETY: nothing is written to a buffer of no bytes.
+    let looked = unsafe { next::recvfrom(fd, ptr::null_mut(), 0, flags, ptr::null_mut(), ptr::null_mut()) };
+    check(looked as c_long).map(drop)
 }
 
 /// Memory that is zero, or that of a file.
@@ -171,7 +242,7 @@ pub(crate) fn map(bytes: usize, file: Option<RawFd>) -> Result<NonNull<c_void>> 
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let flags = if file.is_some() { libc::MAP_SHARED } else { libc::MAP_PRIVATE | libc::MAP_ANONYMOUS };
     // SAFETY: a mapping at a place that the kernel chooses touches nothing.
-    let place = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, file.unwrap_or(-1), 0) };
+    let place = unsafe { libc::mmap(ptr::null_mut(), bytes, access, flags, file.unwrap_or(-1), 0) };
     let failed = Errno::last();
     NonNull::new(place).filter(|_| place != libc::MAP_FAILED).ok_or(failed)
 }
@@ -198,25 +269,38 @@ pub(crate) fn close(fd: RawFd) {
     unsafe { libc::syscall(libc::SYS_close, fd) };
 }
 
-/// The events of a descriptor once one of `events` has come, or the time is over; without a time it waits for ever.
-pub(crate) fn poll(fd: RawFd, events: i16, timeout: Option<libc::timespec>) -> Result<i16> {
-    let mut entries = [libc::pollfd { fd, events, revents: 0 }];
-    poll_all(&mut entries, timeout)?;
-    Ok(entries[0].revents)
+/// The events of a descriptor once one of `events` has come, or the time is over.
+pub(crate) fn poll(fd: RawFd, events: i16, mut timeout: libc::timespec) -> Result<i16> {
+    let mut entry = libc::pollfd { fd, events, revents: 0 };
+    let no_mask: *const c_void = ptr::null();
+    // SAFETY: one entry and a time, both of which the kernel may write.
+    check(unsafe {
+        let (entry, timeout) = (&raw mut entry, &raw mut timeout);
+        libc::syscall(libc::SYS_ppoll, entry, 1_usize, timeout, no_mask, SIGNAL_SET_BYTES)
+    })?;
+    Ok(entry.revents)
 }
 
-/// Whether one of `events` has come to one of two before the time was over.
-pub(crate) fn poll_two(fds: [RawFd; 2], events: i16, timeout: Option<libc::timespec>) -> Result<bool> {
+/// Waits until one of `events` has come to one of the descriptors, or the time is over; returns what has come to each. A
+/// cancellation point.
+pub(crate) fn await_events<const N: usize>(
+    fds: [RawFd; N],
+    events: i16,
+    timeout: Option<libc::timespec>,
+) -> Result<[i16; N]> {
+    unsafe extern "C-unwind" {
+        fn ppoll(
+            entries: *mut libc::pollfd,
+            count: libc::nfds_t,
+            timeout: *const libc::timespec,
+            mask: *const libc::sigset_t,
+        ) -> c_int;
+    }
     let mut entries = fds.map(|fd| libc::pollfd { fd, events, revents: 0 });
-    poll_all(&mut entries, timeout).map(|count| count > 0)
-}
-
-fn poll_all(entries: &mut [libc::pollfd], mut timeout: Option<libc::timespec>) -> Result<usize> {
-    let timeout: *mut libc::timespec = timeout.as_mut().map_or(std::ptr::null_mut(), |left| left);
-    let (place, count) = (entries.as_mut_ptr(), entries.len());
-    let no_mask: *const c_void = std::ptr::null();
-    // SAFETY: as many entries, and a time or none, both of which the kernel may write.
-    check(unsafe { libc::syscall(libc::SYS_ppoll, place, count, timeout, no_mask, SIGNAL_SET_BYTES) })
+    let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: as many entries, which may be written, and a time or none.
+    check(unsafe { ppoll(entries.as_mut_ptr(), N as libc::nfds_t, timeout, ptr::null()) }.into())?;
+    Ok(entries.map(|entry| entry.revents))
 }
 
 /// Signals of this thread, which come only where they are waited for.
@@ -241,7 +325,7 @@ impl SignalsBlocked {
     /// `EINTR`: a signal was handled.
     pub(crate) fn await_one(&self, within: Duration) -> Result<()> {
         let mut time = timespec(within);
-        let nothing: *mut libc::pollfd = std::ptr::null_mut();
+        let nothing: *mut libc::pollfd = ptr::null_mut();
         // SAFETY: the time may be written, and the set is read.
         let done = unsafe {
             libc::syscall(libc::SYS_ppoll, nothing, 0, &raw mut time, &raw const self.0, SIGNAL_SET_BYTES)
@@ -253,7 +337,7 @@ impl SignalsBlocked {
 impl Drop for SignalsBlocked {
     fn drop(&mut self) {
         // SAFETY: the set is read.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut()) };
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, ptr::null_mut()) };
     }
 }
 
@@ -273,7 +357,7 @@ pub(crate) fn time_after(clock: libc::clockid_t, time: Duration) -> libc::timesp
 /// Whether the other end of a carrier is gone, or both directions are shut.
 pub(crate) fn is_hung_up(fd: RawFd) -> bool {
     let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(fd, 0, Some(now)).is_ok_and(|events| events & libc::POLLHUP != 0)
+    poll(fd, 0, now).is_ok_and(|events| events & libc::POLLHUP != 0)
 }
 
 pub(crate) fn is_nonblocking(fd: RawFd) -> bool {

@@ -4,6 +4,7 @@
 
 mod daemon;
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -262,6 +263,48 @@ fn netperfmeter_measures_a_flow() {
     assert_success("the client", &client);
     let said = String::from_utf8_lossy(&client.stdout);
     assert!(transmitted(&said) > 0, "{said}");
+}
+
+/// A freeDiameter daemon in a folder of its own, with a certificate, which it insists on.
+fn diameter(daemon: &Daemon, folder: &Path, [name, port]: [&str; 2], [peer, peer_port]: [&str; 2]) -> Server {
+    let template = fs::read_to_string(file("freediameter.conf")).expect("a file of ours");
+    let words = [("SELF_PORT", port), ("PEER_PORT", peer_port), ("SELF", name), ("PEER", peer)];
+    let config = words.into_iter().fold(template, |text, (word, value)| text.replace(word, value));
+    fs::create_dir_all(folder).expect("a folder of our own");
+    fs::write(folder.join(name), config).expect("a folder of our own");
+    let certificate = format!(
+        "req -x509 -newkey rsa:2048 -nodes -subj /CN={name}.local -keyout {name}.key -out {name}.pem"
+    );
+    let made = Command::new("openssl").current_dir(folder).args(certificate.split(' ')).output();
+    assert_success("openssl", &made.expect("it starts"));
+    let mut command = run(daemon, &["stdbuf", "-oL", "freeDiameterd", "-c", name]);
+    Server(Some(command.current_dir(folder).spawn().expect("the command starts")))
+}
+
+#[test]
+#[ignore = "needs freediameter: ./test --all"]
+fn two_diameter_daemons_meet_and_end_when_they_are_told() {
+    if !there(&["freeDiameterd", "openssl", "stdbuf"]) {
+        return;
+    }
+    let daemon = Daemon::start("diameter");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("diameter");
+    let (one, two) = (["one", "3868"], ["two", "3870"]);
+    let mut servers = [diameter(&daemon, &folder, one, two), diameter(&daemon, &folder, two, one)];
+    let outputs = servers.each_mut().map(|server| {
+        let mut output = server.0.as_mut().and_then(|server| server.stdout.take()).expect("it is piped");
+        wait_for(&mut output, "-> 'state_open'");
+        output
+    });
+    for (server, output) in servers.into_iter().zip(outputs) {
+        kill_process(Pid::from_child(server.0.as_ref().expect("it was started")), Signal::TERM)
+            .expect("it is there");
+        // What it still says goes somewhere.
+        let reader = std::thread::spawn(move || std::io::read_to_string(output));
+        // `timeout` ends with what the daemon has ended with, and with another number when it had to kill it.
+        assert_success("freeDiameterd", &server.finish());
+        reader.join().expect("it ends").expect("a pipe");
+    }
 }
 
 /// Bytes that netperfmeter says were sent over all flows.

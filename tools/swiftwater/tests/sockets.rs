@@ -77,6 +77,11 @@ fn signals_and_time_limits_end_the_wait_for_a_peer() {
 }
 
 #[test]
+fn a_cancelled_thread_leaves_its_call_and_nothing_else() {
+    run("cancel", &[]);
+}
+
+#[test]
 fn a_sharer_that_writes_into_the_page_keeps_nobody_beyond_time_limits() {
     run("page", &[]);
 }

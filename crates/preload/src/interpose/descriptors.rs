@@ -10,7 +10,7 @@ use crate::{next, receive, setup, table};
 ///
 /// As `close(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn close(fd: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
     let was_ours = table::is_known(fd);
     table::forget(fd);
     // SAFETY: as the caller says.
@@ -27,7 +27,7 @@ pub unsafe extern "C" fn close(fd: c_int) -> c_int {
 ///
 /// As `close_range(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     if flags & libc::CLOSE_RANGE_CLOEXEC as c_int == 0 {
         table::forget_range(first, last);
     }
@@ -39,7 +39,7 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
 ///
 /// As `closefrom(3)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn closefrom(first: c_int) {
+pub unsafe extern "C-unwind" fn closefrom(first: c_int) {
     table::forget_range(first.max(0) as c_uint, c_uint::MAX);
     // SAFETY: as the caller says.
     unsafe { next::closefrom(first) };
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn closefrom(first: c_int) {
 ///
 /// As `fclose(3)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn fclose(file: *mut FILE) -> c_int {
+pub unsafe extern "C-unwind" fn fclose(file: *mut FILE) -> c_int {
     // SAFETY: as the caller says.
     unsafe {
         table::forget(libc::fileno(file));
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn fclose(file: *mut FILE) -> c_int {
 ///
 /// As `dup(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn dup(fd: c_int) -> c_int {
     // SAFETY: as the caller says.
     copied(fd, unsafe { next::dup(fd) })
 }
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
 ///
 /// As `dup2(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn dup2(fd: c_int, to: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn dup2(fd: c_int, to: c_int) -> c_int {
     // SAFETY: as the caller says.
     copied(fd, unsafe { next::dup2(fd, to) })
 }
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn dup2(fd: c_int, to: c_int) -> c_int {
 ///
 /// As `dup3(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
     // SAFETY: as the caller says.
     copied(fd, unsafe { next::dup3(fd, to, flags) })
 }
@@ -104,7 +104,7 @@ fn controlled(fd: c_int, command: c_int, returned: c_int) -> c_int {
 ///
 /// As `fcntl(2)`. What follows the command is at most one word, which is passed as it came.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
     // SAFETY: as the caller says.
     controlled(fd, command, unsafe { next::fcntl(fd, command, argument) })
 }
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_
 ///
 /// As [`fcntl`].
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
+pub unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
     // SAFETY: as the caller says.
     controlled(fd, command, unsafe { next::fcntl64(fd, command, argument) })
 }
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> 
 ///
 /// As `ioctl(2)`. What follows the request is at most one word, which is passed as it came.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
+pub unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
     // SAFETY: as the caller says.
     let theirs = || unsafe { next::ioctl(fd, request, argument) };
     if !matches!(request, libc::FIONREAD | libc::TIOCOUTQ) {

@@ -14,7 +14,7 @@ use libc::{c_int, c_uint, iovec, mmsghdr, msghdr, ssize_t};
 
 use crate::descriptor::Descriptor;
 use crate::system::{Buffers, Errno, Result, can_be};
-use crate::table;
+use crate::{cancel, table};
 
 /// What a C function returns: -1 with an errno, or a number.
 fn number<N: From<i8>>(result: Result<N>) -> N {
@@ -24,20 +24,23 @@ fn number<N: From<i8>>(result: Result<N>) -> N {
     })
 }
 
-/// Runs `ours` on a descriptor that is ours, `theirs` on any other. What succeeds leaves `errno` as it was.
-fn on<N: From<i8>>(
-    fd: RawFd,
-    ours: impl FnOnce(&Arc<Descriptor>) -> Result<N>,
-    theirs: impl FnOnce() -> N,
-) -> N {
+/// Runs `ours` on a descriptor that is ours, `theirs` on any other. What succeeds leaves `errno` as it was. Neither may hold
+/// anything to drop while it waits (see [`cancel`]).
+fn on<N: From<i8>>(fd: RawFd, ours: impl FnOnce(&Descriptor) -> Result<N>, theirs: impl FnOnce() -> N) -> N {
     let before = Errno::last();
-    let Some(descriptor) = table::find(fd) else {
+    let Some(descriptor) = table::find(fd).map(Arc::into_raw) else {
         before.set();
         return theirs();
     };
-    match ours(&descriptor) {
+    // SAFETY: it came from `Arc::into_raw`, and is released once: here if the thread is cancelled, below if not.
+    let release = || unsafe { Arc::decrement_strong_count(descriptor) };
+    // SAFETY: as above; until it is released it lives.
+    let (done, state) =
+        cancel::undoing(release, || unsafe { (ours(&*descriptor), (*descriptor).page().state()) });
+    release();
+    match done {
         // The daemon has forgotten it.
-        Err(Errno(libc::ENOTSOCK)) if matches!(descriptor.page().state(), State::Ended | State::Lost) => {
+        Err(Errno(libc::ENOTSOCK)) if matches!(state, State::Ended | State::Lost) => {
             number(Err(Errno(libc::ENOTCONN)))
         }
         // The number has become something else where nobody saw it.

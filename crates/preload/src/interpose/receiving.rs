@@ -51,7 +51,7 @@ unsafe fn tell(
 ///
 /// As `read(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn read(fd: c_int, place: *mut c_void, bytes: size_t) -> ssize_t {
+pub unsafe extern "C-unwind" fn read(fd: c_int, place: *mut c_void, bytes: size_t) -> ssize_t {
     // SAFETY: as the caller says.
     let theirs = || unsafe { next::read(fd, place, bytes) };
     on(
@@ -68,7 +68,12 @@ pub unsafe extern "C" fn read(fd: c_int, place: *mut c_void, bytes: size_t) -> s
 ///
 /// As `read(2)` into a place with this much room.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn __read_chk(fd: c_int, place: *mut c_void, bytes: size_t, room: size_t) -> ssize_t {
+pub unsafe extern "C-unwind" fn __read_chk(
+    fd: c_int,
+    place: *mut c_void,
+    bytes: size_t,
+    room: size_t,
+) -> ssize_t {
     match bytes <= room && table::find(fd).is_some() {
         // SAFETY: as the caller says.
         true => unsafe { read(fd, place, bytes) },
@@ -81,7 +86,7 @@ pub unsafe extern "C" fn __read_chk(fd: c_int, place: *mut c_void, bytes: size_t
 ///
 /// As `readv(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn readv(fd: c_int, iov: *const iovec, parts: c_int) -> ssize_t {
+pub unsafe extern "C-unwind" fn readv(fd: c_int, iov: *const iovec, parts: c_int) -> ssize_t {
     // SAFETY: as the caller says.
     let theirs = || unsafe { next::readv(fd, iov, parts) };
     on(
@@ -99,7 +104,7 @@ pub unsafe extern "C" fn readv(fd: c_int, iov: *const iovec, parts: c_int) -> ss
 ///
 /// As `recv(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn recv(fd: c_int, place: *mut c_void, bytes: size_t, flags: c_int) -> ssize_t {
+pub unsafe extern "C-unwind" fn recv(fd: c_int, place: *mut c_void, bytes: size_t, flags: c_int) -> ssize_t {
     // SAFETY: as the caller says.
     let theirs = || unsafe { next::recv(fd, place, bytes, flags) };
     on(fd, |descriptor| Ok(receive_into(fd, descriptor, place, bytes, flags)?.bytes as ssize_t), theirs)
@@ -109,7 +114,7 @@ pub unsafe extern "C" fn recv(fd: c_int, place: *mut c_void, bytes: size_t, flag
 ///
 /// As `recv(2)` into a place with this much room.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn __recv_chk(
+pub unsafe extern "C-unwind" fn __recv_chk(
     fd: c_int,
     place: *mut c_void,
     bytes: size_t,
@@ -128,7 +133,7 @@ pub unsafe extern "C" fn __recv_chk(
 ///
 /// As `recvfrom(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn recvfrom(
+pub unsafe extern "C-unwind" fn recvfrom(
     fd: c_int,
     place: *mut c_void,
     bytes: size_t,
@@ -157,7 +162,7 @@ pub unsafe extern "C" fn recvfrom(
 ///
 /// As `recvfrom(2)` into a place with this much room.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn __recvfrom_chk(
+pub unsafe extern "C-unwind" fn __recvfrom_chk(
     fd: c_int,
     place: *mut c_void,
     bytes: size_t,
@@ -214,7 +219,7 @@ unsafe fn receive_message(
 ///
 /// As `recvmsg(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
     let theirs = || {
         // SAFETY: as the caller says.
         unsafe {
@@ -263,7 +268,7 @@ unsafe fn forget_handed_over(message: &msghdr) {
 ///
 /// As `recvmmsg(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn recvmmsg(
+pub unsafe extern "C-unwind" fn recvmmsg(
     fd: c_int,
     messages: *mut mmsghdr,
     number: c_uint,

@@ -34,7 +34,7 @@ fn send_from(
 ///
 /// As `write(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn write(fd: c_int, content: *const c_void, bytes: size_t) -> ssize_t {
+pub unsafe extern "C-unwind" fn write(fd: c_int, content: *const c_void, bytes: size_t) -> ssize_t {
     // SAFETY: as the caller says.
     let theirs = || unsafe { next::write(fd, content, bytes) };
     on(fd, |descriptor| send_from(fd, descriptor, content, bytes, None, 0), theirs)
@@ -44,7 +44,7 @@ pub unsafe extern "C" fn write(fd: c_int, content: *const c_void, bytes: size_t)
 ///
 /// As `writev(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn writev(fd: c_int, iov: *const iovec, parts: c_int) -> ssize_t {
+pub unsafe extern "C-unwind" fn writev(fd: c_int, iov: *const iovec, parts: c_int) -> ssize_t {
     // SAFETY: as the caller says.
     let theirs = || unsafe { next::writev(fd, iov, parts) };
     on(
@@ -65,7 +65,12 @@ pub unsafe extern "C" fn writev(fd: c_int, iov: *const iovec, parts: c_int) -> s
 ///
 /// As `send(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn send(fd: c_int, content: *const c_void, bytes: size_t, flags: c_int) -> ssize_t {
+pub unsafe extern "C-unwind" fn send(
+    fd: c_int,
+    content: *const c_void,
+    bytes: size_t,
+    flags: c_int,
+) -> ssize_t {
     // SAFETY: as the caller says.
     let theirs = || unsafe { next::send(fd, content, bytes, flags) };
     on(fd, |descriptor| send_from(fd, descriptor, content, bytes, None, flags), theirs)
@@ -91,7 +96,7 @@ unsafe fn destination(
 ///
 /// As `sendto(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn sendto(
+pub unsafe extern "C-unwind" fn sendto(
     fd: c_int,
     content: *const c_void,
     bytes: size_t,
@@ -136,7 +141,7 @@ unsafe fn send_message(
 ///
 /// As `sendmsg(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+pub unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
     // SAFETY: as the caller says.
     let theirs = || unsafe { next::sendmsg(fd, message, flags) };
     on(
@@ -156,7 +161,12 @@ pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int
 ///
 /// As `sendmmsg(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn sendmmsg(fd: c_int, messages: *mut mmsghdr, number: c_uint, flags: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn sendmmsg(
+    fd: c_int,
+    messages: *mut mmsghdr,
+    number: c_uint,
+    flags: c_int,
+) -> c_int {
     // SAFETY: as the caller says.
     let theirs = || unsafe { next::sendmmsg(fd, messages, number, flags) };
     on(

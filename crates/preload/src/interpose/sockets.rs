@@ -13,13 +13,13 @@ use crate::associations::{
 };
 use crate::descriptor::Descriptor;
 use crate::system::{self, Errno, Result, can_be_bytes};
-use crate::{address, itself, next, setup, table};
+use crate::{address, cancel, itself, next, setup, table};
 
 /// # Safety
 ///
 /// As `socket(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     let flags = kind & (libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK);
     if let libc::AF_INET | libc::AF_INET6 = domain {
         let v6 = domain == libc::AF_INET6;
@@ -41,7 +41,7 @@ pub unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> 
 ///
 /// As `bind(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, bytes: socklen_t) -> c_int {
+pub unsafe extern "C-unwind" fn bind(fd: c_int, address: *const sockaddr, bytes: socklen_t) -> c_int {
     // SAFETY: as the caller says.
     let theirs = || unsafe { next::bind(fd, address, bytes) };
     on(
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, bytes: sockle
 ///
 /// As `listen(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn listen(fd: c_int, backlog: c_int) -> c_int {
     // SAFETY: as the caller says.
     let theirs = || unsafe { next::listen(fd, backlog) };
     on(
@@ -81,12 +81,13 @@ pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
 ///
 /// As `connect(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, bytes: socklen_t) -> c_int {
+pub unsafe extern "C-unwind" fn connect(fd: c_int, address: *const sockaddr, bytes: socklen_t) -> c_int {
     // SAFETY: as the caller says.
     let theirs = || unsafe { next::connect(fd, address, bytes) };
     on(
         fd,
         |descriptor| {
+            cancel::point();
             // SAFETY: as the caller says.
             let server = unsafe {
                 match address::family(address, bytes)? {
@@ -124,7 +125,7 @@ fn accept_one(
 ///
 /// As `accept(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn accept(fd: c_int, address: *mut sockaddr, bytes: *mut socklen_t) -> c_int {
+pub unsafe extern "C-unwind" fn accept(fd: c_int, address: *mut sockaddr, bytes: *mut socklen_t) -> c_int {
     let theirs = || {
         // SAFETY: as the caller says.
         let accepted = unsafe { next::accept(fd, address, bytes) };
@@ -138,7 +139,7 @@ pub unsafe extern "C" fn accept(fd: c_int, address: *mut sockaddr, bytes: *mut s
 ///
 /// As `accept4(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn accept4(
+pub unsafe extern "C-unwind" fn accept4(
     fd: c_int,
     address: *mut sockaddr,
     bytes: *mut socklen_t,
@@ -157,7 +158,11 @@ pub unsafe extern "C" fn accept4(
 ///
 /// As `getsockname(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn getsockname(fd: c_int, address: *mut sockaddr, bytes: *mut socklen_t) -> c_int {
+pub unsafe extern "C-unwind" fn getsockname(
+    fd: c_int,
+    address: *mut sockaddr,
+    bytes: *mut socklen_t,
+) -> c_int {
     // SAFETY: as the caller says.
     let theirs = || unsafe { next::getsockname(fd, address, bytes) };
     on(
@@ -175,7 +180,11 @@ pub unsafe extern "C" fn getsockname(fd: c_int, address: *mut sockaddr, bytes: *
 ///
 /// As `getpeername(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn getpeername(fd: c_int, address: *mut sockaddr, bytes: *mut socklen_t) -> c_int {
+pub unsafe extern "C-unwind" fn getpeername(
+    fd: c_int,
+    address: *mut sockaddr,
+    bytes: *mut socklen_t,
+) -> c_int {
     // SAFETY: as the caller says.
     let theirs = || unsafe { next::getpeername(fd, address, bytes) };
     on(
@@ -193,7 +202,7 @@ pub unsafe extern "C" fn getpeername(fd: c_int, address: *mut sockaddr, bytes: *
 ///
 /// As `shutdown(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
     // SAFETY: as the caller says.
     let theirs = || unsafe { next::shutdown(fd, how) };
     on(
@@ -265,7 +274,7 @@ fn looks_first(error: Errno, name: c_int, value: *const c_void) -> bool {
 ///
 /// As `getsockopt(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn getsockopt(
+pub unsafe extern "C-unwind" fn getsockopt(
     fd: c_int,
     level: c_int,
     name: c_int,
@@ -329,7 +338,7 @@ pub unsafe extern "C" fn getsockopt(
 ///
 /// As `setsockopt(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn setsockopt(
+pub unsafe extern "C-unwind" fn setsockopt(
     fd: c_int,
     level: c_int,
     name: c_int,
