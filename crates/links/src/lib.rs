@@ -12,6 +12,8 @@
 //!
 //! [`Hairpin`] stands before either and turns packets for ourselves back in memory.
 //!
+//! [`device`] has the other kind of link: the ends of network devices, for programs that are the line between two hosts.
+//!
 //! Waiting is the caller's: [`Link::descriptors`] names what to poll. ICMP errors show as `POLLERR` there, which
 //! `poll(2)` always reports; a reactor that filters (tokio's `AsyncFd`) has to ask for errors as well as for
 //! readability.
@@ -23,6 +25,8 @@ compile_error!("links needs Linux: segmentation offload and the socket error que
 mod bind;
 mod blocks;
 mod control;
+pub mod device;
+mod device_syscalls;
 mod hairpin;
 mod icmp;
 mod link;
@@ -37,6 +41,7 @@ mod syscalls;
 mod udp_encap;
 
 pub use bind::{BindError, UdpEncapConfig};
+pub use device_syscalls::become_realtime;
 pub use hairpin::Hairpin;
 pub use link::{BatchLimits, Datagrams, Link, PathInfo, Sink, Transmit, Unreachable, UnreachableReason};
 pub use raw_ip::{RawIp, RawIpConfig, kernel_speaks_sctp};

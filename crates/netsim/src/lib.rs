@@ -81,4 +81,5 @@ pub use payload::Payload;
 pub use pipe::{Pipe, PipeConfig, PipeStats};
 pub use reorder::Reorder;
 pub use schedule::{Schedule, WhenDown};
+pub use transit::Transit;
 pub use verdict::{Behind, DropReason, Flips, Passage, Verdict};

@@ -16,8 +16,19 @@ type Key = (u64, u64);
 /// Packets leave a pipe in order, unless a fault or a change of its delay lets one overtake. So each pipe has a lane, first
 /// in, first out, and only the heads of the lanes are sorted: a long line costs no more than a short one. The few that
 /// are out of order are sorted apart.
+///
+/// # Examples
+///
+/// ```
+/// let mut transit = netsim::Transit::new();
+/// transit.add_lane();
+/// transit.push(0, 20, "first");
+/// transit.push(0, 30, "second");
+/// assert_eq!((transit.next_ns(), transit.pop_due(25)), (Some(20), Some((20, "first"))));
+/// assert_eq!(transit.pop_due(25), None);
+/// ```
 #[derive(Debug)]
-pub(crate) struct Transit<T> {
+pub struct Transit<T> {
     lanes: Vec<Lane<T>>,
     /// The first of each lane that is not empty, and no other.
     heads: BinaryHeap<Reverse<(Key, usize)>>,
@@ -40,19 +51,25 @@ struct Waiting {
     packets: u32,
 }
 
+impl<T> Default for Transit<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T> Transit<T> {
-    /// Nothing on the way and no lanes.
-    pub(crate) fn new() -> Self {
+    /// Makes an empty one without lanes.
+    pub fn new() -> Self {
         Transit { lanes: Vec::new(), heads: BinaryHeap::new(), strays: Strays::new(), sequence: 0, len: 0 }
     }
 
-    /// Lanes are numbered from 0 on.
-    pub(crate) fn add_lane(&mut self) {
+    /// Adds a lane; they are numbered from 0 on.
+    pub fn add_lane(&mut self) {
         self.lanes.push(Lane { in_order: VecDeque::new(), waiting: Vec::new() });
     }
 
-    /// What arrives at `at_ns`.
-    pub(crate) fn push(&mut self, lane: usize, at_ns: u64, item: T) {
+    /// Puts on the way what arrives at `at_ns`.
+    pub fn push(&mut self, lane: usize, at_ns: u64, item: T) {
         self.len += 1;
         self.insert(lane, at_ns, item);
         if !self.lanes[lane].waiting.is_empty() {
@@ -60,30 +77,30 @@ impl<T> Transit<T> {
         }
     }
 
-    /// What arrives at `at_ns`, but will be overtaken by what comes later: in the lane all that would be out of order.
-    pub(crate) fn push_late(&mut self, lane: usize, at_ns: u64, item: T) {
+    /// Puts on the way what arrives at `at_ns`, but will be overtaken by what comes later: in the lane all that would be out of order.
+    pub fn push_late(&mut self, lane: usize, at_ns: u64, item: T) {
         self.len += 1;
         let key = (at_ns, self.next_sequence());
         self.strays.insert(key, item);
         self.release(lane, at_ns);
     }
 
-    /// What could arrive at `at_ns`, but waits for others of its lane.
-    pub(crate) fn push_behind(&mut self, lane: usize, at_ns: u64, behind: Behind, item: T) {
+    /// Puts on the way what could arrive at `at_ns`, but waits for others of its lane.
+    pub fn push_behind(&mut self, lane: usize, at_ns: u64, behind: Behind, item: T) {
         self.len += 1;
         let key = (behind.at_latest_ns, self.next_sequence());
         let ticket = self.strays.insert(key, item);
         self.lanes[lane].waiting.push(Waiting { ticket, at_ns, packets: behind.packets });
     }
 
-    /// When the next one arrives.
-    pub(crate) fn next_ns(&self) -> Option<u64> {
+    /// Returns when the next one arrives.
+    pub fn next_ns(&self) -> Option<u64> {
         let head = self.heads.peek().map(|Reverse((key, _))| key.0);
         head.into_iter().chain(self.strays.first().map(|key| key.0)).min()
     }
 
-    /// The next one that has arrived by `now_ns`, and when it did.
-    pub(crate) fn pop_due(&mut self, now_ns: u64) -> Option<(u64, T)> {
+    /// Returns the next one that has arrived by `now_ns`, and when it did.
+    pub fn pop_due(&mut self, now_ns: u64) -> Option<(u64, T)> {
         if let Some(key) = self.strays.first()
             && self.heads.peek().is_none_or(|Reverse((head, _))| key < *head)
         {
@@ -108,9 +125,14 @@ impl<T> Transit<T> {
         Some((at_ns, item))
     }
 
-    /// How many are on the way.
-    pub(crate) fn len(&self) -> usize {
+    /// Returns how many are on the way.
+    pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// Returns whether nothing is on the way.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
     }
 
     fn next_sequence(&mut self) -> u64 {

@@ -1,0 +1,336 @@
+//! The thread that reads devices, keeps the clock, and writes what is due.
+
+mod wait;
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use links::device::{Device, PACKET_BYTES_MAX};
+use netsim::PipeConfig;
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+
+use crate::counts::{EmulatorCounts, PathCounts, Times};
+use crate::held::Held;
+use crate::line::Line;
+use crate::super_packet::SuperPacket;
+use wait::{Waiter, Woken};
+
+/// How long joined segments may wait for each other, if the settings leave it open and the line is fast.
+pub const JOIN: Duration = Duration::from_micros(150);
+/// Nothing is joined on lines up to this rate, if the settings leave it open: there a packet takes longer than [`JOIN`].
+const JOIN_ABOVE_BITS_PER_S: u64 = 100_000_000;
+/// The most paths of an emulator.
+pub const PATHS_MAX: usize = 4;
+/// Packets that are read from a device before the others have their turn.
+const READS_MAX: usize = 64;
+/// Bytes of packets on the way, on all paths together.
+const HELD_BYTES_MAX: usize = 1 << 30;
+/// The real-time priority of the thread, among 1 to 99.
+const PRIORITY: i32 = 10;
+
+/// A path between two hosts.
+pub struct Path {
+    /// What the first host sends to, and what the second does.
+    pub devices: [Box<dyn Device>; 2],
+    /// What packets of the first host pass, and those of the second.
+    pub pipes: [PipeConfig; 2],
+}
+
+/// How an emulator runs.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Segments of a super-packet are joined again if they are due within this time. Default: 150 µs on lines of more than
+    /// 100 Mbit/s; nothing is joined on slower ones.
+    pub join: Option<Duration>,
+    /// What all chance comes from. Default 0.
+    pub seed: u64,
+}
+
+/// Why an emulator does not run.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum EmulatorError {
+    /// There are more paths than [`PATHS_MAX`], or none.
+    Paths(usize),
+    /// The system refused what the thread needs.
+    Io(io::Error),
+}
+
+impl std::fmt::Display for EmulatorError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            EmulatorError::Paths(0) => f.write_str("an emulator without a path; name one"),
+            EmulatorError::Paths(count) => write!(f, "{count} paths; an emulator has at most {PATHS_MAX}"),
+            EmulatorError::Io(error) => write!(f, "cannot start the emulator: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for EmulatorError {}
+
+impl From<io::Error> for EmulatorError {
+    fn from(error: io::Error) -> Self {
+        EmulatorError::Io(error)
+    }
+}
+
+/// A running emulator. It ends with this value.
+#[derive(Debug)]
+pub struct Emulator {
+    requests: SyncSender<Request>,
+    wake: Arc<EventFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread is asked.
+enum Request {
+    /// To tell what it has counted.
+    Counts(SyncSender<EmulatorCounts>),
+    /// To begin anew: empty lines whose schedules start now, and counts of zero.
+    Restart(SyncSender<()>),
+}
+
+impl Emulator {
+    /// Starts the thread. The clock of the pipes, and so their schedules, begins now.
+    ///
+    /// # Errors
+    ///
+    /// There is no path or too many of them, or the system has no room for the thread.
+    pub fn start(paths: Vec<Path>, settings: &Settings) -> Result<Self, EmulatorError> {
+        if paths.is_empty() || paths.len() > PATHS_MAX {
+            return Err(EmulatorError::Paths(paths.len()));
+        }
+        let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
+        let wake = Arc::new(EventFd::from_flags(flags).map_err(io::Error::from)?);
+        let (requests, received) = sync_channel(1);
+        let worker = Worker::new(paths, settings.clone(), received, Arc::clone(&wake));
+        let thread = thread::Builder::new().name("emulator".into()).spawn(move || worker.run())?;
+        Ok(Emulator { requests, wake, thread: Some(thread) })
+    }
+
+    /// Returns what has been counted since the start. `None`: the thread has failed.
+    #[must_use]
+    pub fn counts(&self) -> Option<EmulatorCounts> {
+        self.ask(Request::Counts)
+    }
+
+    /// Empties the lines, restarts their schedules and chances, and counts from zero.
+    #[must_use]
+    pub fn restart(&self) -> Option<()> {
+        self.ask(Request::Restart)
+    }
+
+    fn ask<T>(&self, request: impl FnOnce(SyncSender<T>) -> Request) -> Option<T> {
+        let (answer, answered) = sync_channel(1);
+        self.requests.send(request(answer)).ok()?;
+        self.wake.write(1).ok()?;
+        answered.recv().ok()
+    }
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        // The thread ends when it finds that nobody can ask any more.
+        let (unused, _) = sync_channel(1);
+        self.requests = unused;
+        let _ = self.wake.write(1);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the thread owns.
+struct Worker {
+    paths: Vec<Lane>,
+    settings: Settings,
+    requests: Receiver<Request>,
+    wake: Arc<EventFd>,
+    started: Instant,
+    /// Processor time of the thread when it started to count.
+    processor_at_start: Duration,
+    realtime: bool,
+    held: Held,
+    late: Times,
+    /// Room for a packet that is read, and for the start of one that is written.
+    room: Vec<u8>,
+    head: Vec<u8>,
+}
+
+/// A path at work.
+struct Lane {
+    path: Path,
+    lines: [Line; 2],
+    packets_not_taken: u64,
+    /// What the devices had dropped when the counts began.
+    missed_before: u64,
+}
+
+impl Lane {
+    fn new(path: Path, number: usize, settings: &Settings) -> Self {
+        let lines = lines(&path, number, settings);
+        Lane { path, lines, packets_not_taken: 0, missed_before: 0 }
+    }
+
+    fn missed(&mut self) -> u64 {
+        self.path.devices.iter_mut().map(|device| device.dropped_packets()).sum()
+    }
+}
+
+/// Makes the lines of a path, whose chances differ.
+fn lines(path: &Path, number: usize, settings: &Settings) -> [Line; 2] {
+    [0, 1].map(|direction| {
+        let config = &path.pipes[direction];
+        let fast = config.rate_bits_per_s.is_none_or(|rate| rate > JOIN_ABOVE_BITS_PER_S);
+        let join = settings.join.unwrap_or(if fast { JOIN } else { Duration::ZERO });
+        let pipe_number = (2 * number + direction) as u64;
+        Line::new(config, settings.seed.wrapping_mul(2 * PATHS_MAX as u64).wrapping_add(pipe_number), join)
+    })
+}
+
+impl Worker {
+    fn new(paths: Vec<Path>, settings: Settings, requests: Receiver<Request>, wake: Arc<EventFd>) -> Self {
+        let paths = paths.into_iter().enumerate();
+        Worker {
+            paths: paths.map(|(number, path)| Lane::new(path, number, &settings)).collect(),
+            settings,
+            requests,
+            wake,
+            started: Instant::now(),
+            processor_at_start: Duration::ZERO,
+            realtime: false,
+            held: Held::default(),
+            late: Times::new(),
+            room: vec![0; PACKET_BYTES_MAX],
+            head: Vec::new(),
+        }
+    }
+
+    fn run(mut self) {
+        self.realtime = links::become_realtime(PRIORITY).is_ok();
+        // Wakes the thread when it asks to be woken, where there is no priority.
+        let _ = nix::sys::prctl::set_timerslack(1);
+        let mut waiter = Waiter::new();
+        let mut woken = Woken::all();
+        while self.answer() {
+            self.read(&woken);
+            self.write();
+            woken = self.wait(&mut waiter);
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.started.elapsed().as_nanos() as u64
+    }
+
+    /// Takes what the hosts have sent.
+    fn read(&mut self, woken: &Woken) {
+        let Worker { paths, held, room, started, .. } = self;
+        for (number, lane) in paths.iter_mut().enumerate() {
+            for direction in [0, 1] {
+                if !woken.readable(2 * number + direction) {
+                    continue;
+                }
+                let line = &mut lane.lines[direction];
+                for _ in 0..READS_MAX {
+                    // A device that has failed has nothing more to say; what it loses is counted where it is written.
+                    let Ok(Some((header, bytes))) = lane.path.devices[direction].receive(room) else { break };
+                    let packet = SuperPacket::new(header, &room[..bytes], held);
+                    if held.bytes() > HELD_BYTES_MAX {
+                        line.refuse_packet(&packet);
+                    } else {
+                        line.handle_packet(started.elapsed().as_nanos() as u64, packet);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Gives the hosts what is due.
+    fn write(&mut self) {
+        let Worker { paths, head, late, started, .. } = self;
+        for lane in paths {
+            for direction in [0, 1] {
+                let mut now_ns = started.elapsed().as_nanos() as u64;
+                while let Some(delivery) = lane.lines[direction].poll_delivery(now_ns) {
+                    let (header, rest) = delivery.write(head);
+                    if lane.path.devices[1 - direction].send(header, [head, rest]).is_err() {
+                        lane.packets_not_taken += u64::from(delivery.segment_count());
+                    }
+                    late.record(now_ns.saturating_sub(delivery.at_ns));
+                    now_ns = started.elapsed().as_nanos() as u64;
+                }
+            }
+        }
+    }
+
+    /// Waits until something is due, a host has sent something, or somebody asks.
+    fn wait(&mut self, waiter: &mut Waiter) -> Woken {
+        let lines = self.paths.iter().flat_map(|lane| &lane.lines);
+        let next_ns = lines.filter_map(Line::next_ns).min();
+        let devices = self.paths.iter().flat_map(|lane| &lane.path.devices).map(|device| device.descriptor());
+        waiter.wait(devices, self.wake.as_fd(), next_ns, || self.now_ns())
+    }
+
+    /// Answers what it is asked. Returns whether somebody is there who can ask again.
+    fn answer(&mut self) -> bool {
+        loop {
+            match self.requests.try_recv() {
+                Ok(Request::Counts(answer)) => {
+                    let _ = answer.send(self.counts());
+                }
+                Ok(Request::Restart(answer)) => {
+                    self.restart();
+                    let _ = answer.send(());
+                }
+                Err(TryRecvError::Empty) => {
+                    let _ = self.wake.read();
+                    return true;
+                }
+                Err(TryRecvError::Disconnected) => return false,
+            }
+        }
+    }
+
+    fn restart(&mut self) {
+        for (number, lane) in self.paths.iter_mut().enumerate() {
+            lane.lines = lines(&lane.path, number, &self.settings);
+            lane.packets_not_taken = 0;
+            lane.missed_before = lane.missed();
+        }
+        self.late = Times::new();
+        self.started = Instant::now();
+        self.processor_at_start = processor_time();
+    }
+
+    fn counts(&mut self) -> EmulatorCounts {
+        let path = |lane: &mut Lane| PathCounts {
+            lines: [lane.lines[0].counts(), lane.lines[1].counts()],
+            packets_not_taken: lane.packets_not_taken,
+            packets_missed: lane.missed() - lane.missed_before,
+        };
+        EmulatorCounts {
+            paths: self.paths.iter_mut().map(path).collect(),
+            late: self.late.distribution(),
+            elapsed: self.started.elapsed(),
+            processor: processor_time().saturating_sub(self.processor_at_start),
+            realtime: self.realtime,
+        }
+    }
+}
+
+/// Returns the processor time of the calling thread.
+fn processor_time() -> Duration {
+    let Ok(usage) = getrusage(UsageWho::RUSAGE_THREAD) else { return Duration::ZERO };
+    let time = usage.user_time() + usage.system_time();
+    Duration::from_micros(time.num_microseconds().unsigned_abs())
+}
+
+#[cfg(test)]
+mod tests;

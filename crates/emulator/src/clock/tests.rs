@@ -1,0 +1,108 @@
+use std::os::fd::BorrowedFd;
+use std::os::unix::net::UnixDatagram;
+
+use links::device::VnetHeader;
+
+use super::*;
+
+/// A device whose host is a socket of the test.
+struct Socket(UnixDatagram);
+
+impl Device for Socket {
+    fn receive(&mut self, room: &mut [u8]) -> io::Result<Option<(VnetHeader, usize)>> {
+        match self.0.recv(room) {
+            Ok(bytes) => Ok(Some((VnetHeader::default(), bytes))),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn send(&mut self, _: VnetHeader, parts: [&[u8]; 2]) -> io::Result<()> {
+        self.0.send(&parts.concat()).map(drop)
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    fn dropped_packets(&mut self) -> u64 {
+        0
+    }
+}
+
+/// A host, and the device that it is reached by.
+fn host() -> (UnixDatagram, Box<dyn Device>) {
+    let (host, device) = UnixDatagram::pair().expect("sockets");
+    device.set_nonblocking(true).expect("a socket");
+    host.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket");
+    (host, Box::new(Socket(device)))
+}
+
+/// A path with these pipes, and its hosts.
+fn path(pipes: [PipeConfig; 2]) -> ([UnixDatagram; 2], Path) {
+    let ((first, near), (second, far)) = (host(), host());
+    ([first, second], Path { devices: [near, far], pipes })
+}
+
+#[test]
+fn packets_arrive_after_the_delay_in_both_directions_and_are_counted() {
+    let delay = Duration::from_millis(20);
+    let slow = PipeConfig { delay, ..PipeConfig::default() };
+    let ([first, second], path) = path([slow.clone(), slow]);
+    let emulator = Emulator::start(vec![path], &Settings::default()).expect("it starts");
+    for (from, to, word) in [(&first, &second, b"question"), (&second, &first, b"answer__")] {
+        let sent = Instant::now();
+        from.send(word).expect("room");
+        let mut room = [0; 64];
+        let bytes = to.recv(&mut room).expect("it arrives");
+        assert_eq!(&room[..bytes], word);
+        assert!(sent.elapsed() >= delay);
+    }
+    let counts = emulator.counts().expect("it runs");
+    for line in &counts.paths[0].lines {
+        assert_eq!((line.pipe.packets_delivered, line.packets_written), (1, 1));
+    }
+    assert!(counts.elapsed >= delay * 2);
+}
+
+#[test]
+fn a_restart_empties_the_lines_and_counts_from_zero() {
+    let never = PipeConfig { delay: Duration::from_secs(3600), ..PipeConfig::default() };
+    let ([first, _second], path) = path([never.clone(), never]);
+    let emulator = Emulator::start(vec![path], &Settings::default()).expect("it starts");
+    let offered =
+        |emulator: &Emulator| emulator.counts().expect("it runs").paths[0].lines[0].pipe.packets_offered;
+    first.send(b"lost").expect("room");
+    while offered(&emulator) == 0 {
+        thread::yield_now();
+    }
+    emulator.restart().expect("it runs");
+    assert_eq!(offered(&emulator), 0);
+}
+
+#[test]
+fn a_host_that_takes_nothing_is_told_apart_from_the_line() {
+    let ([first, second], path) = path([PipeConfig::default(), PipeConfig::default()]);
+    let emulator = Emulator::start(vec![path], &Settings::default()).expect("it starts");
+    drop(second);
+    first.send(b"to nobody").expect("room");
+    loop {
+        let counts = emulator.counts().expect("it runs");
+        if counts.paths[0].packets_not_taken > 0 {
+            let pipe = counts.paths[0].lines[0].pipe;
+            assert_eq!((pipe.packets_delivered, pipe.packets_lost), (1, 0));
+            break;
+        }
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn an_emulator_has_between_one_path_and_four() {
+    let paths = |count: usize| (0..count).map(|_| path(Default::default()).1).collect();
+    for count in [0, PATHS_MAX + 1] {
+        let error = Emulator::start(paths(count), &Settings::default()).expect_err("refused");
+        assert!(matches!(error, EmulatorError::Paths(told) if told == count));
+    }
+    Emulator::start(paths(PATHS_MAX), &Settings::default()).expect("it starts");
+}

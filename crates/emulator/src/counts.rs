@@ -1,0 +1,217 @@
+//! What is counted.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use netsim::{DropReason, PipeStats};
+
+use crate::flow::FlowKey;
+
+/// Flows that are counted apart on each line. What belongs to later ones is counted together.
+const FLOWS_MAX: usize = 4096;
+/// Times are told apart from this one on, up to the other.
+const TIME_NS_MIN: u64 = 100;
+const TIME_NS_MAX: u64 = 3_600_000_000_000;
+/// Significant decimal digits of a time.
+const TIME_DIGITS: u8 = 2;
+
+/// What became of the packets of a flow. A packet is a segment: what a real line would carry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowCounts {
+    /// Packets that came to the line.
+    pub packets_offered: u64,
+    /// Packets that arrive, without copies.
+    pub packets_delivered: u64,
+    /// Their bytes, from the IP header on.
+    pub bytes_delivered: u64,
+    /// Packets that the line lost at random.
+    pub packets_lost: u64,
+    /// Packets that found the queue full.
+    pub packets_overflowed: u64,
+    /// Packets that the line lost because it was down, or which were too long for it.
+    pub packets_refused: u64,
+    /// How long all that arrive take together, beyond the delay of the line.
+    pub waited: Duration,
+    /// The longest that one takes, beyond the delay of the line.
+    pub waited_max: Duration,
+}
+
+impl FlowCounts {
+    pub(crate) fn on_delivered(&mut self, bytes: usize, waited: Duration) {
+        self.packets_delivered += 1;
+        self.bytes_delivered += bytes as u64;
+        self.waited += waited;
+        self.waited_max = self.waited_max.max(waited);
+    }
+
+    pub(crate) fn on_dropped(&mut self, reason: DropReason) {
+        match reason {
+            DropReason::Loss => self.packets_lost += 1,
+            DropReason::Queue => self.packets_overflowed += 1,
+            _ => self.packets_refused += 1,
+        }
+    }
+
+    /// Returns how long a packet that arrives takes on average, beyond the delay of the line.
+    #[must_use]
+    pub fn waited_mean(&self) -> Duration {
+        Duration::from_nanos(
+            self.waited.as_nanos().checked_div(u128::from(self.packets_delivered)).unwrap_or(0) as u64,
+        )
+    }
+}
+
+/// How times are distributed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Distribution {
+    /// Half are at most this.
+    pub p50: Duration,
+    /// 95 of 100 are at most this.
+    pub p95: Duration,
+    /// 99 of 100 are at most this.
+    pub p99: Duration,
+    /// The longest.
+    pub max: Duration,
+}
+
+/// Times, to be told as a [`Distribution`].
+#[derive(Clone, Debug)]
+pub(crate) struct Times(Histogram<u64>);
+
+impl Times {
+    pub(crate) fn new() -> Self {
+        let histogram = Histogram::new_with_bounds(TIME_NS_MIN, TIME_NS_MAX, TIME_DIGITS);
+        Times(histogram.expect("the bounds are in order"))
+    }
+
+    pub(crate) fn record(&mut self, time_ns: u64) {
+        self.0.saturating_record(time_ns);
+    }
+
+    pub(crate) fn distribution(&self) -> Distribution {
+        let at = |quantile| Duration::from_nanos(self.0.value_at_quantile(quantile));
+        Distribution { p50: at(0.5), p95: at(0.95), p99: at(0.99), max: Duration::from_nanos(self.0.max()) }
+    }
+}
+
+/// Counts by flow.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Flows {
+    places: HashMap<FlowKey, usize>,
+    counts: Vec<(Option<FlowKey>, FlowCounts)>,
+    /// What was asked for last: a host sends many packets of a flow in a row.
+    recent: Option<(Option<FlowKey>, usize)>,
+}
+
+impl Flows {
+    /// Returns the counts of a flow.
+    pub(crate) fn of(&mut self, key: Option<FlowKey>) -> &mut FlowCounts {
+        let place = match self.recent {
+            Some((recent, place)) if recent == key => place,
+            _ => self.place(key),
+        };
+        self.recent = Some((key, place));
+        &mut self.counts[place].1
+    }
+
+    fn place(&mut self, key: Option<FlowKey>) -> usize {
+        if let Some(place) = key.and_then(|key| self.places.get(&key)) {
+            return *place;
+        }
+        let key = key.filter(|_| self.places.len() < FLOWS_MAX);
+        match (key, self.counts.iter().position(|(key, _)| key.is_none())) {
+            (None, Some(others)) => others,
+            _ => {
+                let place = self.counts.len();
+                self.counts.push((key, FlowCounts::default()));
+                if let Some(key) = key {
+                    self.places.insert(key, place);
+                }
+                place
+            }
+        }
+    }
+
+    pub(crate) fn all(&self) -> &[(Option<FlowKey>, FlowCounts)] {
+        &self.counts
+    }
+}
+
+/// What a line has counted.
+#[derive(Clone, Debug)]
+pub struct LineCounts {
+    /// The counts of the pipe, which counts each segment.
+    pub pipe: PipeStats,
+    /// Super-packets and packets that came from the host.
+    pub packets_read: u64,
+    /// Super-packets and packets that were given to the other host.
+    pub packets_written: u64,
+    /// Segments that found no memory here, because over a gigabyte was on the way. They are none of the line's losses.
+    pub packets_unheld: u64,
+    /// How long segments take beyond the delay of the line: their time in the queue, and on the line one bit after the other.
+    pub waited: Distribution,
+    /// The counts of each flow, in the order of their first packets. `None`: what is no IP packet, and flows beyond the
+    /// first 4,096.
+    pub flows: Vec<(Option<FlowKey>, FlowCounts)>,
+}
+
+/// What has been counted on a path.
+#[derive(Clone, Debug)]
+pub struct PathCounts {
+    /// From the first host to the second, and back.
+    pub lines: [LineCounts; 2],
+    /// Segments that the other host did not take, in either direction.
+    pub packets_not_taken: u64,
+    /// Packets and super-packets that were lost between a host and this program.
+    pub packets_missed: u64,
+}
+
+/// What an emulator has counted.
+#[derive(Clone, Debug)]
+pub struct EmulatorCounts {
+    /// The paths in their order.
+    pub paths: Vec<PathCounts>,
+    /// How much later than it was due each packet was given to its host. Segments that travel together are due with the
+    /// last of them.
+    pub late: Distribution,
+    /// How long it ran.
+    pub elapsed: Duration,
+    /// How much processor time it took.
+    pub processor: Duration,
+    /// Whether it runs with real-time priority.
+    pub realtime: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(port: u16) -> Option<FlowKey> {
+        let address = std::net::Ipv4Addr::LOCALHOST.into();
+        Some(FlowKey { protocol: 6, from: (address, port), to: (address, 80) })
+    }
+
+    #[test]
+    fn flows_are_counted_apart_up_to_a_limit() {
+        let mut flows = Flows::default();
+        for port in 0..u16::MAX {
+            flows.of(key(port)).packets_lost += 1;
+            flows.of(None).packets_lost += 1;
+        }
+        assert_eq!(flows.all().len(), FLOWS_MAX + 1);
+        assert_eq!(flows.of(key(5)).packets_lost, 1);
+        let lost: u64 = flows.all().iter().map(|(_, counts)| counts.packets_lost).sum();
+        assert_eq!(lost, 2 * u64::from(u16::MAX));
+    }
+
+    #[test]
+    fn quantiles_are_those_of_what_was_recorded() {
+        let mut times = Times::new();
+        (1..=100).for_each(|time| times.record(time * 1_000_000));
+        let told = times.distribution();
+        for (time, expected_ms) in [(told.p50, 50.0), (told.p95, 95.0), (told.p99, 99.0), (told.max, 100.0)] {
+            assert!((time.as_secs_f64() * 1e3 / expected_ms - 1.0).abs() < 0.01, "{told:?}");
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! A network emulator: the pipes of `netsim` in real time, between the network devices of two hosts.
+//!
+//! The hosts hand over super-packets: up to 64 KB that their kernels would otherwise cut into segments. A [`SuperPacket`]
+//! knows its segments, and a [`Line`] offers each of them to its pipe alone, so that loss, queue and rate are those of a
+//! real line. Segments that survive and are due together travel on in one piece, which costs a fraction of what single
+//! packets cost.
+//!
+//! An [`Emulator`] is the thread that reads the devices, keeps the clock and writes what is due. All else here is pure: time
+//! is an argument.
+//!
+//! # Examples
+//!
+//! A line of 10 Mbit/s and 5 ms, on a virtual clock:
+//!
+//! ```
+//! use std::time::Duration;
+//! use emulator::{Held, Line, SuperPacket};
+//! use links::device::VnetHeader;
+//! use netsim::PipeConfig;
+//!
+//! let pipe = PipeConfig {
+//!     rate_bits_per_s: Some(10_000_000),
+//!     delay: Duration::from_millis(5),
+//!     ..PipeConfig::default()
+//! };
+//! let mut line = Line::new(&pipe, 1, Duration::ZERO);
+//! let packet = SuperPacket::new(VnetHeader::default(), &[0x45; 1250], &Held::default());
+//! line.handle_packet(0, packet);
+//! assert_eq!(line.next_ns(), Some(6_000_000));
+//! let delivery = line.poll_delivery(6_000_000).expect("it is due");
+//! assert_eq!(delivery.segment_count(), 1);
+//! ```
+#![forbid(unsafe_code)]
+
+mod checksum;
+mod clock;
+mod counts;
+mod flow;
+mod held;
+mod line;
+mod super_packet;
+
+pub use clock::{Emulator, EmulatorError, JOIN, PATHS_MAX, Path, Settings};
+pub use counts::{Distribution, EmulatorCounts, FlowCounts, LineCounts, PathCounts};
+pub use flow::FlowKey;
+pub use held::Held;
+pub use line::{Delivery, Line};
+pub use super_packet::SuperPacket;

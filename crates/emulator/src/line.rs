@@ -1,0 +1,212 @@
+//! One direction of a line.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use links::device::VnetHeader;
+use netsim::{Ecn, Flips, Passage, Pipe, PipeConfig, Reorder, Transit, Verdict};
+
+use crate::counts::{Flows, LineCounts, Times};
+use crate::super_packet::SuperPacket;
+
+/// A pipe of `netsim` and the packets that are on it.
+#[derive(Debug)]
+pub struct Line {
+    pipe: Pipe,
+    delay_ns: u64,
+    /// Segments of a super-packet that are due within this time travel on together.
+    join_ns: u64,
+    /// One lane.
+    transit: Transit<Parcel>,
+    waited: Times,
+    flows: Flows,
+    packets_read: u64,
+    packets_written: u64,
+    packets_unheld: u64,
+}
+
+/// Segments on the way, which arrive in one piece.
+#[derive(Debug)]
+struct Parcel {
+    packet: SuperPacket,
+    segments: Range<u16>,
+    ecn: Ecn,
+    flips: Option<Flips>,
+}
+
+/// Segments in a row that may travel together.
+struct Run {
+    first_ns: u64,
+    last_ns: u64,
+    segments: Range<u16>,
+    ecn: Ecn,
+}
+
+impl Line {
+    /// Makes a line whose pipe has its chances from `seed`. Survivors of a super-packet are joined again if the last is due
+    /// within `join` of the first, and arrive with the last.
+    #[must_use]
+    pub fn new(config: &PipeConfig, seed: u64, join: Duration) -> Self {
+        // What is to be overtaken by a number of packets is counted packet by packet.
+        let joins = !matches!(config.reorder, Reorder::Behind { .. });
+        let mut transit = Transit::new();
+        transit.add_lane();
+        Line {
+            pipe: Pipe::new(config, seed),
+            delay_ns: nanoseconds(config.delay),
+            join_ns: if joins { nanoseconds(join) } else { 0 },
+            transit,
+            waited: Times::new(),
+            flows: Flows::default(),
+            packets_read: 0,
+            packets_written: 0,
+            packets_unheld: 0,
+        }
+    }
+
+    /// Offers each segment of a packet to the pipe.
+    pub fn handle_packet(&mut self, now_ns: u64, packet: SuperPacket) {
+        self.packets_read += 1;
+        let (ecn, flow) = (packet.ecn(), packet.flow());
+        let mut run: Option<Run> = None;
+        for segment in 0..packet.segments() {
+            let bytes = packet.segment_bytes(segment);
+            let counts = self.flows.of(flow);
+            counts.packets_offered += 1;
+            let passage = match self.pipe.offer_with_ecn(now_ns, bytes, ecn) {
+                Verdict::Deliver(passage) => passage,
+                Verdict::Drop(reason) => {
+                    counts.on_dropped(reason);
+                    self.send_run(run.take(), &packet);
+                    continue;
+                }
+            };
+            let waited_ns = passage.at_ns.saturating_sub(now_ns).saturating_sub(self.delay_ns);
+            counts.on_delivered(bytes, Duration::from_nanos(waited_ns));
+            self.waited.record(waited_ns);
+            if !travels_in_order(&passage) {
+                self.send_run(run.take(), &packet);
+                self.send_alone(&packet, segment, &passage);
+                continue;
+            }
+            match &mut run {
+                Some(run) if run.takes(&passage, self.join_ns) => run.extend(&passage),
+                _ => self.send_run(run.replace(Run::new(segment, &passage)), &packet),
+            }
+        }
+        self.send_run(run, &packet);
+    }
+
+    /// Counts the segments of a packet that cannot be held, and drops it.
+    pub fn refuse_packet(&mut self, packet: &SuperPacket) {
+        self.packets_unheld += u64::from(packet.segments());
+    }
+
+    /// Returns when the next packet is due.
+    #[must_use]
+    pub fn next_ns(&self) -> Option<u64> {
+        self.transit.next_ns()
+    }
+
+    /// Returns the next packet that is due.
+    pub fn poll_delivery(&mut self, now_ns: u64) -> Option<Delivery> {
+        let (at_ns, parcel) = self.transit.pop_due(now_ns)?;
+        self.packets_written += 1;
+        Some(Delivery { at_ns, parcel })
+    }
+
+    /// Returns what has been counted.
+    #[must_use]
+    pub fn counts(&self) -> LineCounts {
+        LineCounts {
+            pipe: self.pipe.stats(),
+            packets_read: self.packets_read,
+            packets_written: self.packets_written,
+            packets_unheld: self.packets_unheld,
+            waited: self.waited.distribution(),
+            flows: self.flows.all().to_vec(),
+        }
+    }
+
+    fn send_run(&mut self, run: Option<Run>, packet: &SuperPacket) {
+        if let Some(Run { last_ns, segments, ecn, .. }) = run {
+            let parcel = Parcel { packet: packet.clone(), segments, ecn, flips: None };
+            self.transit.push(0, last_ns, parcel);
+        }
+    }
+
+    /// Sends a segment that is damaged, overtaken or doubled.
+    fn send_alone(&mut self, packet: &SuperPacket, segment: u16, passage: &Passage) {
+        let segments = segment..segment + 1;
+        let parcel =
+            |flips| Parcel { packet: packet.clone(), segments: segments.clone(), ecn: passage.ecn, flips };
+        match passage.behind {
+            Some(behind) => self.transit.push_behind(0, passage.at_ns, behind, parcel(passage.flips)),
+            None if passage.late => self.transit.push_late(0, passage.at_ns, parcel(passage.flips)),
+            None => self.transit.push(0, passage.at_ns, parcel(passage.flips)),
+        }
+        if let Some(copy_at_ns) = passage.copy_at_ns {
+            self.transit.push(0, copy_at_ns, parcel(None));
+        }
+    }
+}
+
+impl Run {
+    fn new(segment: u16, passage: &Passage) -> Self {
+        let segments = segment..segment + 1;
+        Run { first_ns: passage.at_ns, last_ns: passage.at_ns, segments, ecn: passage.ecn }
+    }
+
+    /// Returns whether the next segment may travel with these.
+    fn takes(&self, passage: &Passage, join_ns: u64) -> bool {
+        passage.ecn == self.ecn
+            && passage.at_ns >= self.last_ns
+            && passage.at_ns - self.first_ns <= join_ns
+            && join_ns > 0
+    }
+
+    fn extend(&mut self, passage: &Passage) {
+        self.segments.end += 1;
+        self.last_ns = passage.at_ns;
+    }
+}
+
+/// Returns whether a packet arrives whole, once, and in its place.
+fn travels_in_order(passage: &Passage) -> bool {
+    !passage.late && passage.behind.is_none() && passage.flips.is_none() && passage.copy_at_ns.is_none()
+}
+
+/// A packet that has arrived: one segment, or several of one super-packet.
+#[derive(Debug)]
+pub struct Delivery {
+    /// When it was due.
+    pub at_ns: u64,
+    parcel: Parcel,
+}
+
+impl Delivery {
+    /// Returns how many segments it has.
+    #[must_use]
+    pub fn segment_count(&self) -> u16 {
+        self.parcel.segments.end - self.parcel.segments.start
+    }
+
+    /// Writes the start of the packet to `head`. Returns what stands before it, and the rest of it.
+    pub fn write(&self, head: &mut Vec<u8>) -> (VnetHeader, &[u8]) {
+        let Parcel { packet, segments, ecn, flips } = &self.parcel;
+        match flips {
+            None => packet.write(segments.clone(), *ecn, head),
+            Some(flips) => {
+                *head = packet.damaged(segments.start, *ecn, *flips);
+                (VnetHeader::default(), &[])
+            }
+        }
+    }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+use links::device::{PartialChecksum, SegmentKind, Segmentation};
+use netsim::{DropReason, Jitter, Loss};
+use proptest::prelude::*;
+
+use super::*;
+use crate::held::Held;
+
+const SEGMENT_BYTES: usize = 1448;
+const HEADERS_BYTES: usize = 40;
+const PACKET_BYTES: usize = HEADERS_BYTES + SEGMENT_BYTES;
+
+/// A TCP super-packet whose payload has the number of its segment in each byte.
+fn super_packet(segments: u8, ecn: Ecn, held: &Held) -> SuperPacket {
+    let mut bytes = vec![0; HEADERS_BYTES];
+    (bytes[0], bytes[1], bytes[9], bytes[32]) = (0x45, ecn.bits(), 6, 5 << 4);
+    (0..segments).for_each(|segment| bytes.extend([segment; SEGMENT_BYTES]));
+    let header = VnetHeader {
+        checksum: Some(PartialChecksum { start: 20, offset: 16 }),
+        segmentation: Some(Segmentation {
+            kind: SegmentKind::TcpV4,
+            segment_bytes: SEGMENT_BYTES as u16,
+            reduced_window: false,
+        }),
+        headers_bytes: HEADERS_BYTES as u16,
+    };
+    SuperPacket::new(header, &bytes, held)
+}
+
+/// When packets arrive, and the numbers of the segments in each.
+fn arrivals(line: &mut Line) -> Vec<(u64, Vec<u8>)> {
+    let mut arrivals = Vec::new();
+    while let Some(at_ns) = line.next_ns() {
+        assert!(at_ns == 0 || line.poll_delivery(at_ns - 1).is_none(), "nothing is early");
+        let delivery = line.poll_delivery(at_ns).expect("it is due");
+        let mut head = Vec::new();
+        let (_, rest) = delivery.write(&mut head);
+        let packet = [&head[..], rest].concat();
+        let numbers = packet[HEADERS_BYTES..].chunks(SEGMENT_BYTES).map(|segment| segment[0]);
+        arrivals.push((delivery.at_ns, numbers.collect()));
+    }
+    arrivals
+}
+
+/// 12 µs a packet.
+fn fast() -> PipeConfig {
+    PipeConfig {
+        rate_bits_per_s: Some(PACKET_BYTES as u64 * 8 * 1_000_000 / 12),
+        delay: Duration::from_millis(1),
+        ..PipeConfig::default()
+    }
+}
+
+const JOIN: Duration = Duration::from_micros(30);
+
+#[test]
+fn segments_that_are_due_together_arrive_with_the_last_of_them() {
+    let mut line = Line::new(&fast(), 0, JOIN);
+    line.handle_packet(0, super_packet(7, Ecn::NotCapable, &Held::default()));
+    let expected = [(1_036_000, vec![0, 1, 2]), (1_072_000, vec![3, 4, 5]), (1_084_000, vec![6])];
+    assert_eq!(arrivals(&mut line), expected);
+}
+
+#[test]
+fn nothing_is_joined_across_a_loss_or_without_time_to_join() {
+    let lossy = PipeConfig { loss: Loss::scripted([1]), ..fast() };
+    let mut line = Line::new(&lossy, 0, JOIN);
+    line.handle_packet(0, super_packet(4, Ecn::NotCapable, &Held::default()));
+    assert_eq!(arrivals(&mut line), [(1_012_000, vec![0]), (1_036_000, vec![2, 3])]);
+    let mut line = Line::new(&fast(), 0, Duration::ZERO);
+    line.handle_packet(0, super_packet(2, Ecn::NotCapable, &Held::default()));
+    assert_eq!(arrivals(&mut line), [(1_012_000, vec![0]), (1_024_000, vec![1])]);
+}
+
+#[test]
+fn what_is_marked_travels_apart_from_what_is_not() {
+    let marks = PipeConfig { mark_above_bytes: Some(PACKET_BYTES), ..fast() };
+    let mut line = Line::new(&marks, 0, Duration::from_millis(1));
+    line.handle_packet(0, super_packet(4, Ecn::Ect0, &Held::default()));
+    assert_eq!(arrivals(&mut line), [(1_024_000, vec![0, 1]), (1_048_000, vec![2, 3])]);
+    assert_eq!(line.counts().pipe.packets_marked, 2);
+}
+
+#[test]
+fn damaged_doubled_and_late_packets_travel_alone() {
+    let always = 1.0;
+    let odd = [
+        PipeConfig { corrupt_probability: always, ..fast() },
+        PipeConfig { duplicate_probability: always, ..fast() },
+        PipeConfig { reorder: Reorder::Late { probability: always, by: Duration::from_micros(5) }, ..fast() },
+        PipeConfig {
+            reorder: Reorder::Behind { probability: 0.0, packets: 1, wait_max: Duration::ZERO },
+            ..fast()
+        },
+    ];
+    for config in odd {
+        let mut line = Line::new(&config, 0, JOIN);
+        line.handle_packet(0, super_packet(5, Ecn::NotCapable, &Held::default()));
+        let arrivals = arrivals(&mut line);
+        assert!(arrivals.len() >= 5, "{config:?}");
+        assert!(arrivals.iter().all(|(_, segments)| segments.len() == 1), "{config:?}");
+    }
+}
+
+#[test]
+fn a_super_packet_counts_as_all_its_segments() {
+    let config = PipeConfig { queue_packets: 3, loss: Loss::scripted([0]), ..fast() };
+    let mut line = Line::new(&config, 0, JOIN);
+    line.handle_packet(0, super_packet(6, Ecn::NotCapable, &Held::default()));
+    let counts = line.counts();
+    assert_eq!((counts.pipe.packets_offered, counts.packets_read), (6, 1));
+    let [(Some(flow), flow_counts)] = counts.flows[..] else { panic!("one flow") };
+    assert_eq!(flow.protocol, 6);
+    let told = (flow_counts.packets_lost, flow_counts.packets_overflowed, flow_counts.packets_delivered);
+    assert_eq!(told, (1, 2, 3));
+    assert_eq!(flow_counts.bytes_delivered, 3 * PACKET_BYTES as u64);
+    assert_eq!(flow_counts.waited_max, Duration::from_micros(36));
+    assert_eq!(flow_counts.waited_mean(), Duration::from_micros(24));
+}
+
+#[test]
+fn memory_is_held_until_the_last_segment_has_arrived() {
+    let held = Held::default();
+    let mut line = Line::new(&fast(), 0, JOIN);
+    line.handle_packet(0, super_packet(7, Ecn::NotCapable, &held));
+    assert_eq!(held.bytes(), HEADERS_BYTES + 7 * SEGMENT_BYTES);
+    line.poll_delivery(u64::MAX).expect("the first piece");
+    assert!(held.bytes() > 0);
+    arrivals(&mut line);
+    assert_eq!(held.bytes(), 0);
+}
+
+proptest! {
+    /// Joined or not, every segment meets the same fate as if its sender had cut the super-packet, and none arrives early.
+    #[test]
+    fn segments_fare_as_single_packets_do(
+        seed in any::<u64>(),
+        sizes in prop::collection::vec((1u8..45, 0u64..2_000_000), 1..20),
+        (loss, late, jitter_us) in (0.0..0.3f64, 0.0..0.2f64, 0u64..30),
+        join_us in 0u64..300,
+    ) {
+        let config = PipeConfig {
+            queue_bytes: 100_000,
+            loss: Loss::Random { probability: loss },
+            reorder: Reorder::Late { probability: late, by: Duration::from_micros(100) },
+            jitter: Jitter::Uniform { max: Duration::from_micros(jitter_us), may_reorder: true },
+            ..fast()
+        };
+        let join = Duration::from_micros(join_us);
+        let (mut line, mut pipe) = (Line::new(&config, seed, join), Pipe::new(&config, seed));
+        let (mut now_ns, mut expected, mut drops) = (0, Vec::new(), 0);
+        for (number, (segments, gap_ns)) in sizes.iter().enumerate() {
+            now_ns += gap_ns;
+            line.handle_packet(now_ns, super_packet(*segments, Ecn::NotCapable, &Held::default()));
+            for segment in 0..*segments {
+                match pipe.offer(now_ns, PACKET_BYTES) {
+                    Verdict::Deliver(passage) => expected.push((passage.at_ns, number, segment)),
+                    Verdict::Drop(DropReason::Loss | DropReason::Queue) => drops += 1,
+                    Verdict::Drop(other) => panic!("{other}"),
+                }
+            }
+        }
+        let mut arrived: Vec<(u64, u8)> = Vec::new();
+        for (at_ns, segments) in arrivals(&mut line) {
+            arrived.extend(segments.iter().map(|segment| (at_ns, *segment)));
+        }
+        prop_assert_eq!(arrived.len(), expected.len());
+        prop_assert_eq!(line.counts().pipe, pipe.stats());
+        let flows = line.counts().flows;
+        let lost: u64 = flows.iter().map(|(_, flow)| flow.packets_lost + flow.packets_overflowed).sum();
+        prop_assert_eq!(lost, drops);
+        // Segment by segment: the number of arrivals up to any time never exceeds that of a line which joins nothing.
+        let mut alone: Vec<u64> = expected.iter().map(|(at_ns, ..)| *at_ns).collect();
+        alone.sort_unstable();
+        for ((at_ns, _), alone_ns) in arrived.iter().zip(&alone) {
+            prop_assert!(at_ns >= alone_ns && at_ns - alone_ns <= join.as_nanos() as u64);
+        }
+    }
+}
