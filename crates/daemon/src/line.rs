@@ -41,14 +41,14 @@ const FILLERS_MAX: usize = 4096;
 pub(crate) const CARRIER_RECORDS_MAX: usize = 1024;
 /// Messages from this length on are in memory that goes back to the system when they are gone.
 const LARGE_BYTES: usize = 1 << 20;
-/// The address space for each of those: the C library maps what is larger than 32 MiB for itself, whatever it has learned before
-/// (`mallopt(3)`, `M_MMAP_THRESHOLD`). Only what the message fills takes memory.
+/// The address space that each of those is read into: the C library maps what is larger than 32 MiB for itself, whatever it has
+/// learned before (`mallopt(3)`, `M_MMAP_THRESHOLD`). What the message does not fill is given back once it was read.
 const MAPPED_BYTES: usize = (32 << 20) + 1;
 /// What is charged for a record before it is known how long it is.
 const RECORD_ROOM_BYTES: usize = PAYLOAD_BYTES_MAX + RECORD_COST_BYTES;
 /// How often it is looked for room where nobody tells of it.
 const ROOM_LOOKS: Duration = Duration::from_millis(1);
-/// How long a long message waits before its memfd is made again, where the host could not make it.
+/// How long a long message waits before it is tried again, where the host is short of memory or descriptors.
 const SHORTAGE_WAIT: Duration = Duration::from_millis(50);
 /// Seals that keep a memfd as it was sent.
 const FINAL: SealFlags = SealFlags::WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW);
@@ -67,6 +67,8 @@ pub(crate) struct Line {
     received: Arc<Account>,
     /// A long message that was taken from the carrier, and for whose content there was no room.
     stalled: Mutex<Option<(Header, Foreign)>>,
+    /// There was no room because the host is short of memory, whatever the user may have.
+    is_host_short: AtomicBool,
     /// Room for the next record that was waited for.
     reserved: Mutex<Option<Charge>>,
 }
@@ -154,6 +156,7 @@ pub(crate) fn pair(
         account,
         received,
         stalled: Mutex::default(),
+        is_host_short: AtomicBool::new(false),
         reserved: Mutex::default(),
     };
     Ok((line, theirs))
@@ -299,16 +302,24 @@ impl Line {
             return Ok(Intake::Malformed);
         }
         let reserved = lock(&self.reserved).take().filter(|charge| charge.bytes() >= large_room_bytes(bytes));
-        let Some(charge) = reserved.or_else(|| self.account.take(large_room_bytes(bytes))) else {
-            *lock(&self.stalled) = Some((header, memfd));
-            return Err(Errno::NOBUFS);
-        };
-        let content = read_memfd(memfd.as_fd(), bytes);
-        Ok(content.map_or(Intake::Malformed, |content| Intake::Message(header, charge.on(content))))
+        let charge = reserved.or_else(|| self.account.take(large_room_bytes(bytes)));
+        let content = charge.map(|charge| (read_memfd(memfd.as_fd(), bytes, try_reserve), charge));
+        match content {
+            Some((Ok(content), charge)) => Ok(Intake::Message(header, charge.on(content))),
+            Some((Err(MemfdError::Broken), _)) => Ok(Intake::Malformed),
+            short => {
+                self.is_host_short.store(short.is_some(), Relaxed);
+                *lock(&self.stalled) = Some((header, memfd));
+                Err(Errno::NOBUFS)
+            }
+        }
     }
 
     /// Waits until the user of the socket has memory for the next record, which is kept for it.
     pub(crate) async fn room(&self) {
+        if self.is_host_short.swap(false, Relaxed) {
+            tokio::time::sleep(SHORTAGE_WAIT).await;
+        }
         let bytes = lock(&self.stalled)
             .as_ref()
             .map_or(RECORD_ROOM_BYTES, |(header, _)| large_room_bytes(header.bytes as usize));
@@ -526,20 +537,42 @@ fn is_final(memfd: BorrowedFd<'_>, bytes: usize) -> bool {
             .is_ok_and(|status| u64::try_from(status.st_size).is_ok_and(|size| size == bytes as u64))
 }
 
-/// Reads the content of a memfd.
-fn read_memfd(memfd: BorrowedFd<'_>, bytes: usize) -> Option<Vec<u8>> {
+/// Why the content of a memfd was not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MemfdError {
+    /// The host is short of memory. It may be read later.
+    Short,
+    /// It has no such content.
+    Broken,
+}
+
+/// Reads the content of a memfd. `try_reserve` makes room for so many bytes, or returns false.
+fn read_memfd(
+    memfd: BorrowedFd<'_>,
+    bytes: usize,
+    try_reserve: impl Fn(&mut Vec<u8>, usize) -> bool,
+) -> Result<Vec<u8>, MemfdError> {
     let mut content = Vec::new();
-    let capacity = if bytes < LARGE_BYTES { bytes } else { MAPPED_BYTES };
-    // What the system refuses to give is no reason to end.
-    content.try_reserve_exact(capacity).ok()?;
+    let is_reserved =
+        bytes >= LARGE_BYTES && try_reserve(&mut content, MAPPED_BYTES) || try_reserve(&mut content, bytes);
+    if !is_reserved {
+        return Err(MemfdError::Short);
+    }
     while content.len() < bytes {
         let at = content.len() as u64;
         match pread(memfd, spare_capacity(&mut content), at) {
-            Ok(0) | Err(_) => return None,
-            Ok(_) => {}
+            Ok(0) => return Err(MemfdError::Broken),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(Errno::NOMEM | Errno::AGAIN) => return Err(MemfdError::Short),
+            Err(_) => return Err(MemfdError::Broken),
         }
     }
-    Some(content)
+    content.shrink_to_fit();
+    Ok(content)
+}
+
+fn try_reserve(content: &mut Vec<u8>, bytes: usize) -> bool {
+    content.try_reserve_exact(bytes).is_ok()
 }
 
 #[cfg(test)]
@@ -572,7 +605,9 @@ mod tests {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let memfd = memfd_create("swiftwater-test", flags).expect("a memfd");
         pwrite(&memfd, b"hello", 0).expect("it is ours");
-        let read = |bytes| is_final(memfd.as_fd(), bytes).then(|| read_memfd(memfd.as_fd(), bytes))?;
+        let read = |bytes| {
+            is_final(memfd.as_fd(), bytes).then(|| read_memfd(memfd.as_fd(), bytes, try_reserve).ok())?
+        };
         for seals in [SealFlags::WRITE, SealFlags::SHRINK, SealFlags::GROW] {
             assert_eq!(read(5), None, "it may still change");
             fcntl_add_seals(&memfd, seals).expect("it is ours");
@@ -582,6 +617,22 @@ mod tests {
         assert_eq!(read(4), None, "it is longer");
         let file = std::fs::File::open("/dev/zero").expect("a file");
         assert!(!is_final(file.as_fd(), 5), "it is no memfd");
+    }
+
+    #[test]
+    fn a_host_that_is_short_of_memory_breaks_no_socket() {
+        let memfd = memfd_create("swiftwater-test", MemfdFlags::CLOEXEC).expect("a memfd");
+        pwrite(&memfd, &vec![7; LARGE_BYTES], 0).expect("it is ours");
+        let read = |limit: usize| {
+            let reserve = |content: &mut Vec<u8>, bytes| bytes <= limit && try_reserve(content, bytes);
+            read_memfd(memfd.as_fd(), LARGE_BYTES, reserve)
+        };
+        assert_eq!(read(LARGE_BYTES - 1), Err(MemfdError::Short));
+        for limit in [LARGE_BYTES, MAPPED_BYTES] {
+            let content = read(limit).expect("room for the message itself");
+            assert_eq!((content.len(), content.capacity()), (LARGE_BYTES, LARGE_BYTES));
+        }
+        assert_eq!(read_memfd(memfd.as_fd(), LARGE_BYTES + 1, try_reserve), Err(MemfdError::Broken));
     }
 
     #[test]
