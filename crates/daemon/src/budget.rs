@@ -5,7 +5,8 @@
 //! read, so that the kernel makes its programs wait, and nobody else.
 //!
 //! What a user may have shrinks as the daemon fills (dynamic thresholds, Choudhury and Hahne 1998): no more than what is free
-//! for all. So a few users who take what they can leave room for others, and together all stay below the daemon's limit.
+//! for all. So a few users who take what they can leave room for others, and together all stay below the daemon's limit. Many users in
+//! concert would leave nothing: so a part of the limit is for users who have little.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -19,11 +20,30 @@ pub(crate) const RECORD_COST_BYTES: usize = 512;
 /// Most other users whose waiting messages are looked at when one gives memory back.
 const USERS_LOOKED_AT_MAX: usize = 8;
 
+/// One in so many bytes of what there may be of all users is for those who have little.
+const RESERVED_PART: usize = 4;
+/// A user who has at most one in so many bytes of that limit has little.
+const LITTLE_PART: usize = 256;
+
 /// How much there may be, of one user and of all.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) user_bytes: usize,
     pub(crate) all_bytes: usize,
+}
+
+impl Limits {
+    /// Returns what all users may have together who have more than little.
+    fn unreserved_bytes(&self) -> usize {
+        self.all_bytes - self.all_bytes / RESERVED_PART
+    }
+
+    /// Returns what a user may have who wants so many bytes in all, while so many are charged to all users.
+    fn of_user(&self, wanted_bytes: usize, charged_to_all_bytes: usize) -> usize {
+        let has_little = wanted_bytes <= self.all_bytes / LITTLE_PART;
+        let of_all_bytes = if has_little { self.all_bytes } else { self.unreserved_bytes() };
+        self.user_bytes.min(of_all_bytes.saturating_sub(charged_to_all_bytes))
+    }
 }
 
 /// An association of a one-to-many socket, which counts for its user until this is dropped.
@@ -224,7 +244,7 @@ impl Account {
     /// Returns the most bytes that a message may have: it must fit when nothing else is there.
     pub(crate) fn message_bytes_max(&self) -> usize {
         let limits = self.budget.limits;
-        limits.user_bytes.min(limits.all_bytes).saturating_sub(RECORD_COST_BYTES)
+        limits.user_bytes.min(limits.unreserved_bytes()).saturating_sub(RECORD_COST_BYTES)
     }
 
     /// Charges so many bytes, if there is room for them and nothing of the user waits for room.
@@ -237,9 +257,8 @@ impl Account {
 
     fn charge(self: &Arc<Self>, bytes: usize) -> Option<Charge> {
         let budget = &self.budget;
-        let free = budget.limits.all_bytes.saturating_sub(budget.charged_bytes.load(Relaxed));
-        let limit = budget.limits.user_bytes.min(free);
-        if self.charged_bytes.load(Relaxed).saturating_add(bytes) > limit {
+        let charged_bytes = self.charged_bytes.load(Relaxed).saturating_add(bytes);
+        if charged_bytes > budget.limits.of_user(charged_bytes, budget.charged_bytes.load(Relaxed)) {
             return None;
         }
         self.charged_bytes.fetch_add(bytes, Relaxed);
@@ -415,9 +434,27 @@ mod tests {
         let greedy: Vec<_> = (0..3).map(take_all).collect();
         assert!(budget.charged_bytes() <= 1000);
         let modest = budget.account(9);
-        assert!(modest.take(100).is_some(), "{} are charged", budget.charged_bytes());
+        assert!(modest.take(50).is_some(), "{} are charged", budget.charged_bytes());
         drop(greedy);
         assert_eq!(budget.charged_bytes(), 0);
+    }
+
+    #[test]
+    fn users_in_concert_leave_a_reserve_to_those_who_have_little() {
+        const ALL_BYTES: usize = 1 << 20;
+        let budget = budget(ALL_BYTES, ALL_BYTES);
+        let little = ALL_BYTES / LITTLE_PART;
+        let take_all = |user| {
+            let account = budget.account(user);
+            std::iter::from_fn(|| account.take(little + 1)).collect::<Vec<_>>()
+        };
+        let _greedy: Vec<_> = (0..100).map(take_all).collect();
+        let unreserved = ALL_BYTES - ALL_BYTES / RESERVED_PART;
+        assert!(budget.charged_bytes() <= unreserved, "{} are charged", budget.charged_bytes());
+        assert!(budget.charged_bytes() > unreserved - 2 * little, "what is not reserved is used");
+        let modest = budget.account(1000);
+        let _some = modest.take(little).expect("the reserve");
+        assert!(modest.take(1).is_none(), "it has no more than little");
     }
 
     #[test]

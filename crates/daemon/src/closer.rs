@@ -178,10 +178,12 @@ impl Closer {
         }
     }
 
-    /// Returns whether what was to be closed has not been for long.
+    /// Returns whether what was to be closed has not been for long. A user for whom there is no thread, because those of others are
+    /// stuck, is not: its descriptors wait, as many as there is room for.
     pub(crate) fn is_stuck(&self) -> bool {
         let work = self.work();
-        work.pending > PENDING_MAX || work.pending > 0 && work.since.elapsed() > STUCK_AFTER
+        let is_late = work.thread == Thread::Running && work.since.elapsed() > STUCK_AFTER;
+        work.pending > PENDING_MAX || work.pending > 0 && is_late
     }
 
     /// Waits for a moment until all is closed that was to be.
@@ -224,6 +226,7 @@ impl Closer {
         let mut work = self.work();
         if work.thread != Thread::Running && state.threads < THREADS_MAX && self.spawn() {
             work.thread = Thread::Running;
+            work.since = Instant::now();
             state.threads += 1;
         }
         if work.thread == Thread::None {
@@ -438,6 +441,22 @@ mod tests {
         while one.work().pending > 0 {
             tokio::time::sleep(STUCK_AFTER / 10).await;
         }
+        assert!(!one.is_stuck());
+    }
+
+    #[test]
+    fn a_user_whom_others_leave_no_thread_is_not_stuck() {
+        let closers = Closers::new(Numbers::with_max(1 << 16));
+        // As if closes of other users were stuck.
+        closers.state().threads = THREADS_MAX;
+        let one = closers.of(1, Source::Requests);
+        drop(one.take_over(pair().0));
+        let long_ago = Instant::now().checked_sub(2 * STUCK_AFTER).expect("the host is up for longer");
+        one.work().since = long_ago;
+        assert!(!one.is_stuck() && one.has_room());
+        // Once there is a thread, it counts from then on.
+        closers.state().threads -= 1;
+        one.start(&mut closers.state());
         assert!(!one.is_stuck());
     }
 
