@@ -60,6 +60,8 @@ pub(crate) struct Line {
     closer: Arc<Closer>,
     /// Sending has found that the program has left something unread. The kernel says that once.
     reset: AtomicBool,
+    /// The program has written something else than records. That is told each time from then on.
+    is_broken: AtomicBool,
     vigil: Arc<Vigil>,
     /// What the program sends is charged to its user.
     pub(crate) account: Arc<Account>,
@@ -152,6 +154,7 @@ pub(crate) fn pair(
         descriptor,
         closer,
         reset: AtomicBool::new(false),
+        is_broken: AtomicBool::new(false),
         vigil: Arc::clone(vigil),
         account,
         received,
@@ -262,6 +265,19 @@ impl Line {
     }
 
     fn receive(&self) -> Result<Intake, Errno> {
+        if self.is_broken.load(Relaxed) {
+            return Ok(Intake::Malformed);
+        }
+        let taken = self.receive_next();
+        if matches!(taken, Ok(Intake::Malformed)) {
+            self.is_broken.store(true, Relaxed);
+            // Whoever waits for the next record finds out. One that is closed already is readable, too.
+            let _ = rustix::net::shutdown(&self.descriptor, Shutdown::Read);
+        }
+        taken
+    }
+
+    fn receive_next(&self) -> Result<Intake, Errno> {
         let stalled = lock(&self.stalled).take();
         if let Some((header, memfd)) = stalled {
             return self.take_large(header, memfd);
@@ -325,6 +341,11 @@ impl Line {
             .map_or(RECORD_ROOM_BYTES, |(header, _)| large_room_bytes(header.bytes as usize));
         let charge = self.account.room(bytes).await;
         *lock(&self.reserved) = charge;
+    }
+
+    /// Lets the next reader find out, too, that the program has closed with something unread.
+    pub(crate) fn tell_reset_again(&self) {
+        self.reset.store(true, Relaxed);
     }
 
     /// Throws the next record away that is there. Returns whether there was one.

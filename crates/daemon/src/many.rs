@@ -63,7 +63,7 @@ pub(crate) async fn live(sockets: &Arc<Sockets>, socket: &Arc<Socket>, turns: &m
         }
         stalled |= several.stalled;
         if let Some(unread) = several.left {
-            return close(socket, unread);
+            return close(socket, unread).await;
         }
         quantum.spend(several.weight).await;
     }
@@ -258,7 +258,10 @@ pub(crate) async fn drain(socket: &Socket) -> bool {
     let mut left_bytes = socket.line.waiting_bytes();
     while left_bytes > 0 {
         let taken = take_several(socket);
-        // The end is there for every reader, again and again: the task of the socket takes it.
+        // The end is there for every reader, again and again, as is a broken carrier: the task of the socket takes it.
+        if taken.left == Some(true) {
+            socket.line.tell_reset_again();
+        }
         if taken.records == 0 || taken.left.is_some() {
             return !taken.stalled;
         }
@@ -356,13 +359,15 @@ fn hand_over(socket: &Socket, member: &Member, header: Header, content: Bytes) {
 
 /// The program has closed the socket. What was sent is delivered, and each association shut down, when its last handle is
 /// dropped.
-fn close(socket: &Arc<Socket>, unread: bool) {
+async fn close(socket: &Arc<Socket>, unread: bool) {
     let (members, lingers) = {
         let mut inner = socket.lock();
         (std::mem::take(&mut inner.members), inner.settings.lingers())
     };
     let aborts = unread || !lingers;
-    for member in members.values() {
+    let mut quantum = Quantum::new();
+    for member in members.into_values() {
+        quantum.spend(1).await;
         let Some(outbox) = member.outbox().take() else { continue };
         outbox.close();
         let tasks = std::mem::take(&mut *outbox.tasks());
@@ -371,7 +376,7 @@ fn close(socket: &Arc<Socket>, unread: bool) {
         match member.association() {
             None if !aborts => {
                 outbox.tasks().extend(tasks);
-                set_up_soon(socket, Arc::clone(member), outbox);
+                set_up_soon(socket, member, outbox);
             }
             _ if !aborts => {}
             Some(association) => pump::abort(association, pump::NO_REASON),
@@ -456,6 +461,40 @@ mod tests {
         // The first waits for records that the second takes. It must not wait for them for ever.
         let both = async { tokio::join!(drain(&socket), drain(&socket)) };
         assert_eq!(tokio::time::timeout(END_FOUND_WITHIN, both).await, Ok((true, true)));
+    }
+
+    #[tokio::test]
+    async fn a_request_before_which_a_program_breaks_its_carrier_hides_nothing_from_its_task() {
+        let (_sockets, socket, theirs) = opened();
+        rustix::net::send(&theirs, b"no record", SendFlags::DONTWAIT).expect("room in the carrier");
+        drain(&socket).await;
+        let found = tokio::time::timeout(END_FOUND_WITHIN, socket.line.take()).await.expect("it is told");
+        assert!(matches!(found, Ok(Intake::Malformed)), "{found:?}");
+    }
+
+    #[tokio::test]
+    async fn others_run_while_a_socket_with_many_associations_is_closed() {
+        let (_sockets, socket, _theirs) = opened();
+        for id in 0..4 * RECORDS_PER_TURN as u32 {
+            let member =
+                Member::new(id, SocketAddr::from(([127, 0, 0, 1], 1)), socket.lock().settings.tuning.clone());
+            *member.outbox() = Some(Arc::new(Outbox::new(None)));
+            socket.lock().members.insert(id, Arc::new(member));
+        }
+        let turns = Arc::new(AtomicUsize::new(0));
+        let neighbour = tokio::spawn({
+            let turns = Arc::clone(&turns);
+            async move {
+                loop {
+                    turns.fetch_add(1, Relaxed);
+                    task::yield_now().await;
+                }
+            }
+        });
+        close(&socket, true).await;
+        let turns = turns.load(Relaxed);
+        assert!((3..=5).contains(&turns), "the neighbour had {turns} turns");
+        neighbour.abort();
     }
 
     /// Sends a message of so many bytes in a memfd, for an association that there is not.
