@@ -45,6 +45,8 @@ impl Sockets {
             inner.local = bound.as_ref().map(Bound::first);
             inner.inherited = bound;
         }
+        let port = new.local_address().port();
+        self.note_peeled_off(&new, port, &member);
         new.page.set_wants(wants);
         new.page.set_peer(&member.peer, association.streams_out());
         let waiting = many::take_off(socket, &member).await;

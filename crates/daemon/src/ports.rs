@@ -100,6 +100,11 @@ impl Ports {
         mine.for_each(|holding| holding.listens = listens);
     }
 
+    /// Returns the sockets that have a port.
+    pub(crate) fn holders(&self, port: u16) -> impl Iterator<Item = u64> {
+        self.held.get(&port).into_iter().flatten().map(|holding| holding.socket)
+    }
+
     /// The socket is gone.
     pub(crate) fn release(&mut self, socket: u64, port: u16) {
         if let Some(holders) = self.held.get_mut(&port) {

@@ -1,11 +1,12 @@
 //! Sockets: what all requests about one share.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use bytes::Bytes;
 use carrier::page::State;
@@ -13,7 +14,7 @@ use carrier::record::{Header, Kind};
 use rustix::io::Errno;
 use rustix::net::SocketType;
 use swiftwater::Stack;
-use swiftwater::tokio::Listener;
+use swiftwater::tokio::{Association, Listener};
 use tokio::sync::mpsc;
 
 use crate::budget::Budget;
@@ -37,6 +38,8 @@ const WAITING_MAX: usize = 4096;
 const WAITING_OF_USER_MAX: usize = 1024;
 /// Connections that may be open and have not asked anything yet.
 const SILENT_MAX: usize = 1024;
+/// Sockets that share a port of which it is looked whether they are closed.
+const HOLDERS_LOOKED_AT_MAX: usize = 16;
 /// Where descriptors are few, requests that wait and silent connections may each have one in so many.
 const PART_OF_CONNECTIONS: usize = 16;
 
@@ -68,7 +71,32 @@ pub(crate) struct Sockets {
 #[derive(Default)]
 struct Table {
     by_cookie: HashMap<Cookie, Arc<Socket>>,
+    by_number: HashMap<u64, Arc<Socket>>,
+    /// How many sockets have an association that was peeled off, by its ends.
+    peeled_off: HashMap<Ends, usize>,
     next_number: u64,
+}
+
+impl Table {
+    fn remove(&mut self, socket: &Socket) {
+        self.by_cookie.remove(&socket.cookie);
+        self.by_number.remove(&socket.number);
+        for ends in socket.peeled_off.get().into_iter().flatten() {
+            if let Entry::Occupied(mut count) = self.peeled_off.entry(*ends) {
+                *count.get_mut() -= 1;
+                if *count.get() == 0 {
+                    count.remove();
+                }
+            }
+        }
+    }
+}
+
+/// Our port of an association, and the peer.
+type Ends = (u16, SocketAddr);
+
+fn ends(port: u16, host: IpAddr, peer_port: u16) -> Ends {
+    (port, SocketAddr::new(host.to_canonical(), peer_port))
 }
 
 /// What kind of socket it is.
@@ -116,6 +144,8 @@ pub(crate) struct Socket {
     /// What it becomes, to its task.
     turns: mpsc::UnboundedSender<Turn>,
     pub(crate) unread: Unread,
+    /// Of a peeled-off association: as the table knows it.
+    peeled_off: OnceLock<Vec<Ends>>,
 }
 
 /// What a reader knows of the records in its carrier. If a message is no longer than its buffer, and alone, it takes it without
@@ -387,9 +417,11 @@ impl Sockets {
             ended,
             turns,
             unread: Unread::new(closer),
+            peeled_off: OnceLock::new(),
         };
         let socket = Arc::new(socket);
         table.by_cookie.insert(cookie, Arc::clone(&socket));
+        table.by_number.insert(number, Arc::clone(&socket));
         tokio::spawn(life::live(Arc::clone(self), Arc::clone(&socket), come));
         Ok((socket, theirs))
     }
@@ -399,24 +431,35 @@ impl Sockets {
         self.table().by_cookie.get(&cookie).cloned()
     }
 
-    /// Whether an association from this port with one of these hosts was peeled off.
-    pub(crate) fn is_peeled_off(&self, port: u16, hosts: &[IpAddr], peer_port: u16) -> bool {
-        let all: Vec<Arc<Socket>> = {
-            let table = self.table();
-            let peeled_off = table.by_cookie.values().filter(|socket| socket.style == Style::PeeledOff);
-            peeled_off.cloned().collect()
-        };
-        all.iter().any(|socket| {
-            let inner = socket.lock();
-            let is_from = inner.local.is_some_and(|local| local.port() == port);
-            is_from && hosts.iter().any(|host| inner.with_peer(SocketAddr::new(*host, peer_port)).is_some())
-        })
+    /// Notes that a socket has an association that was peeled off, from this port.
+    pub(crate) fn note_peeled_off(&self, socket: &Socket, port: u16, member: &Member) {
+        let known = member.association().and_then(Association::peer_address);
+        let others = known.into_iter().flat_map(|peer| peer.hosts);
+        let mut all: Vec<Ends> = vec![ends(port, member.peer.ip(), member.peer.port())];
+        for host in others {
+            let ends = ends(port, host, member.peer.port());
+            if !all.contains(&ends) {
+                all.push(ends);
+            }
+        }
+        let mut table = self.table();
+        for ends in socket.peeled_off.get_or_init(|| all) {
+            *table.peeled_off.entry(*ends).or_default() += 1;
+        }
     }
 
-    /// Whether a socket that has this port is closed, and its task has only to hear of it.
+    /// Whether an association from this port with one of these hosts was peeled off.
+    pub(crate) fn is_peeled_off(&self, port: u16, hosts: &[IpAddr], peer_port: u16) -> bool {
+        let table = self.table();
+        hosts.iter().any(|host| table.peeled_off.contains_key(&ends(port, *host, peer_port)))
+    }
+
+    /// Whether a socket that has this port is closed, and its task has only to hear of it. Of many that share it some are looked at.
     pub(crate) fn is_being_left(&self, port: u16) -> bool {
-        let has = |socket: &Socket| socket.lock().bound.as_ref().is_some_and(|bound| bound.port == port);
-        self.table().by_cookie.values().any(|socket| has(socket) && socket.line.is_hung_up())
+        let holders: Vec<u64> = self.ports().holders(port).take(HOLDERS_LOOKED_AT_MAX).collect();
+        let table = self.table();
+        let mut holders = holders.iter().filter_map(|number| table.by_number.get(number));
+        holders.any(|socket| socket.line.is_hung_up())
     }
 
     /// All of them, in any order.
@@ -426,7 +469,7 @@ impl Sockets {
 
     /// Nobody has the socket any more.
     pub(crate) fn forget(self: &Arc<Self>, socket: &Socket) {
-        self.table().by_cookie.remove(&socket.cookie);
+        self.table().remove(socket);
         socket.unread.close();
         let (bound, members) = {
             let mut inner = socket.lock();
