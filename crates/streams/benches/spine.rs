@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use streams::modules::Counter;
 use streams::{
-    Admission, Cx, Driver, Errno, Executive, Kind, Message, Primitive, StreamId, TransferFlags, TransferInfo,
+    Admission, Control, Cx, Driver, DriverInfo, Errno, Executive, Kind, Message, Open, Primitive, StreamId,
+    TransferFlags, TransferInfo, WriteAs,
 };
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
@@ -41,7 +42,10 @@ struct Loopback {
 }
 
 impl Driver for Loopback {
-    fn open(&mut self, _cx: &mut Cx<'_>, _s: StreamId) -> Result<(), Errno> {
+    fn info(&self) -> DriverInfo {
+        DriverInfo { write_as: WriteAs::OptdataReq, ..DriverInfo::default() }
+    }
+    fn open(&mut self, _cx: &mut Cx<'_>, _s: StreamId, _open: &Open) -> Result<(), Errno> {
         Ok(())
     }
     fn close(&mut self, _cx: &mut Cx<'_>, _s: StreamId) {}
@@ -49,7 +53,7 @@ impl Driver for Loopback {
         Admission::Room
     }
     fn put(&mut self, cx: &mut Cx<'_>, s: StreamId, m: Message) {
-        if let Kind::Proto(Primitive::OptdataReq(info)) = m.kind {
+        if let Kind::Proto(Control::Tpi(Primitive::OptdataReq(info))) = m.kind {
             self.outstanding_bytes += m.data.len();
             cx.put_data(s, &info, m.data);
         }
@@ -98,7 +102,7 @@ struct Cost {
 
 /// The cheapest of many rounds: what disturbs a round only makes it dearer.
 fn measure(modules: usize, bytes: usize, flags: TransferFlags) -> Cost {
-    let mut executive = Executive::new();
+    let mut executive = Executive::new(Instant::now());
     let driver = executive.add_driver("loopback", Box::new(Loopback { outstanding_bytes: 0 }));
     let s = executive.open(driver).expect("the loopback driver opens");
     for _ in 0..modules {

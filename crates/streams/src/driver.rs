@@ -1,18 +1,19 @@
 //! Drivers: what stands at the lower end of streams.
 
 use crate::flow;
-use crate::head::Interest;
-use crate::message::{Flush, IocAck, IocNak, Ioctl, Kind, Message};
+use crate::head::{Interest, WriteAs};
+use crate::message::{CopyRequest, Credentials, Flush, IocAck, IocNak, Ioctl, Kind, Message};
 use crate::module::give_credit;
 use crate::queue::{Queue, QueueInfo, Side};
 use crate::scheduler::{Place, QueueRef};
 use crate::stream::{StreamId, Streams};
+use crate::timers::{Alarm, TimerId};
 use crate::{Chain, Errno, TransferInfo};
 use bytes::Bytes;
 use std::any::Any;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Names one driver of an executive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -49,15 +50,31 @@ pub struct DriverInfo {
     pub write: QueueInfo,
     /// The read queue of the stream head.
     pub head: QueueInfo,
+    /// What writes send down.
+    pub write_as: WriteAs,
+}
+
+/// How a stream is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Open {
+    /// The minor device.
+    pub minor: u32,
+    /// `CLONEOPEN`: the executive has chosen a minor device that was not open.
+    pub is_clone: bool,
+    /// Whether the minor device was not open before.
+    pub is_first: bool,
+    /// The user that opens it.
+    pub credentials: Credentials,
 }
 
 impl Default for DriverInfo {
-    /// 64 KB and 8 KB for the driver, 128 KB and 16 KB for the head.
+    /// 64 KB and 8 KB for the driver, 128 KB and 16 KB for the head; writes are `M_DATA`.
     fn default() -> Self {
         Self {
             read: QueueInfo::served(64 * 1024, 8 * 1024),
             write: QueueInfo::served(64 * 1024, 8 * 1024),
             head: QueueInfo::served(128 * 1024, 16 * 1024),
+            write_as: WriteAs::Data,
         }
     }
 }
@@ -73,15 +90,17 @@ pub trait Driver: Any + Send {
         DriverInfo::default()
     }
 
-    /// A stream was opened. An error closes it again.
-    fn open(&mut self, cx: &mut Cx<'_>, s: StreamId) -> Result<(), Errno>;
+    /// A stream was opened, or its minor device was opened again. An error takes that back.
+    fn open(&mut self, cx: &mut Cx<'_>, s: StreamId, open: &Open) -> Result<(), Errno>;
 
-    /// A stream is about to be closed. What the driver leaves on its queues is lost.
+    /// A stream is about to be closed, by the last of those who opened it. What the driver leaves on its queues is lost.
     fn close(&mut self, cx: &mut Cx<'_>, s: StreamId);
 
     /// Whether `bytes` of user data with this information may come down now. The head asks before every write: the
     /// queue of the stream cannot speak for one of several associations.
-    fn admit(&mut self, s: StreamId, info: &TransferInfo, bytes: usize) -> Admission;
+    fn admit(&mut self, _s: StreamId, _info: &TransferInfo, _bytes: usize) -> Admission {
+        Admission::Room
+    }
 
     /// Handles a message on its way down.
     fn put(&mut self, cx: &mut Cx<'_>, s: StreamId, m: Message);
@@ -94,6 +113,33 @@ pub trait Driver: Any + Send {
 
     /// The reader has taken `bytes` of user data, and with `whole` the rest of their message: its window has grown.
     fn consumed(&mut self, _cx: &mut Cx<'_>, _s: StreamId, _association: u32, _bytes: usize, _whole: bool) {}
+
+    /// A timer has ended that was started with [`Cx::timeout`].
+    fn timer(&mut self, _cx: &mut Cx<'_>, _s: StreamId, _timer: TimerId) {}
+
+    /// A stream was linked under a stream of this driver (`I_LINK`, `I_PLINK`). An error takes that back.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` where the driver is no multiplexor.
+    fn link(&mut self, _cx: &mut Cx<'_>, _upper: StreamId, _lower: StreamId) -> Result<(), Errno> {
+        Err(Errno::EINVAL)
+    }
+
+    /// A linked stream is about to be its user's again (`I_UNLINK`, `I_PUNLINK`).
+    fn unlink(&mut self, _cx: &mut Cx<'_>, _lower: StreamId) {}
+
+    /// Handles a message that has come up on a linked stream (the put procedure of the lower read queue). The default throws
+    /// it away and gives its receive window back.
+    fn lower_put(&mut self, cx: &mut Cx<'_>, lower: StreamId, m: Message) {
+        cx.freemsg(lower, m);
+    }
+
+    /// Handles what [`Cx::lower_putq`] has queued.
+    fn lower_read_service(&mut self, _cx: &mut Cx<'_>, _lower: StreamId) {}
+
+    /// A linked stream has room again, after [`Cx::lower_canput`] said no.
+    fn lower_write_service(&mut self, _cx: &mut Cx<'_>, _lower: StreamId) {}
 
     /// Names the descriptors to wait for, and what for.
     fn descriptors(&self, _f: &mut dyn FnMut(BorrowedFd<'_>, Interest)) {}
@@ -259,13 +305,89 @@ impl<'a> Cx<'a> {
     }
 
     /// Answers an ioctl: it was carried out.
-    pub fn ack(&mut self, s: StreamId, ioctl: Ioctl, value: i32, data: Chain) {
+    pub fn ack(&mut self, s: StreamId, ioctl: &Ioctl, value: i32, data: Chain) {
         self.putnext(s, Message::with_data(Kind::IocAck(IocAck { id: ioctl.id, value }), data));
     }
 
     /// Answers an ioctl: it is refused.
-    pub fn nak(&mut self, s: StreamId, ioctl: Ioctl, errno: Errno) {
+    pub fn nak(&mut self, s: StreamId, ioctl: &Ioctl, errno: Errno) {
         self.putnext(s, Message::new(Kind::IocNak(IocNak { id: ioctl.id, errno })));
+    }
+
+    /// Asks the caller of an ioctl for `bytes` at `address` of its memory; they come as [`Kind::IocData`] with `private`.
+    pub fn copyin(&mut self, s: StreamId, ioctl: &Ioctl, address: u64, bytes: usize, private: u64) {
+        let request = CopyRequest { id: ioctl.id, address, bytes, private };
+        self.putnext(s, Message::new(Kind::CopyIn(Box::new(request))));
+    }
+
+    /// Asks the caller of an ioctl to put `data` at `address` of its memory; [`Kind::IocData`] with `private` says whether it
+    /// could.
+    pub fn copyout(&mut self, s: StreamId, ioctl: &Ioctl, address: u64, data: Chain, private: u64) {
+        let request = CopyRequest { id: ioctl.id, address, bytes: data.len(), private };
+        self.putnext(s, Message::with_data(Kind::CopyOut(Box::new(request)), data));
+    }
+
+    /// Starts a timer for a stream (`timeout`). [`Driver::timer`] is called when it has ended, not before, and not after the
+    /// stream was closed.
+    pub fn timeout(&mut self, s: StreamId, after: Duration) -> TimerId {
+        let alarm = Alarm::Procedure { place: Place::Driver, serial: 0, side: Side::Write };
+        self.streams.scheduler.timers.start(s, alarm, after)
+    }
+
+    /// Stops a timer (`untimeout`). False: it has ended before.
+    pub fn untimeout(&mut self, s: StreamId, timer: TimerId) -> bool {
+        self.streams.scheduler.timers.stop(s, timer)
+    }
+
+    /// Throws away a message that came up on a stream; where it was user data, its receive window goes back to the driver.
+    pub fn freemsg(&mut self, s: StreamId, m: Message) {
+        give_credit(s, &m, &mut self.streams.scheduler);
+    }
+
+    /// Sends a message down a linked stream, whatever its queues say; ask [`Cx::lower_canput`] before.
+    pub fn lower_put(&mut self, lower: StreamId, m: Message) {
+        let at = QueueRef { stream: lower, place: Place::BelowHead, side: Side::Write };
+        self.streams.scheduler.post(at, m);
+    }
+
+    /// Returns whether a linked stream has room in this band. If not, [`Driver::lower_write_service`] is called when it has.
+    pub fn lower_canput(&mut self, lower: StreamId, band: u8) -> bool {
+        let Some((stream, _)) = self.streams.parts(lower) else { return true };
+        flow::next_down(&mut stream.modules, &mut stream.device).canput(band)
+    }
+
+    /// Queues a message that came up on a linked stream (`putq` on the lower read queue). The queue counts for the flow
+    /// control of the linked stream.
+    pub fn lower_putq(&mut self, lower: StreamId, m: Message) {
+        let Some((stream, scheduler)) = self.streams.parts(lower) else { return };
+        if stream.head.queue.putq(m) {
+            scheduler.qenable(&mut stream.head.queue, head_side(lower));
+        }
+    }
+
+    /// Puts a message back that [`Driver::lower_read_service`] could not handle now.
+    pub fn lower_putbq(&mut self, lower: StreamId, m: Message) {
+        let Some((stream, _)) = self.streams.parts(lower) else { return };
+        let _ = stream.head.queue.putbq(m);
+    }
+
+    /// Takes the first message that is queued for [`Driver::lower_read_service`].
+    pub fn lower_getq(&mut self, lower: StreamId) -> Option<Message> {
+        let (stream, scheduler) = self.streams.parts(lower)?;
+        let m = stream.head.queue.getq();
+        if stream.head.queue.relieved() {
+            flow::back_enable_below(lower, &mut stream.modules, &mut stream.device, scheduler);
+        }
+        if let Some(m) = &m {
+            give_credit(lower, m, scheduler);
+        }
+        m
+    }
+
+    /// Enables [`Driver::lower_read_service`].
+    pub fn lower_qenable(&mut self, lower: StreamId) {
+        let Some((stream, scheduler)) = self.streams.parts(lower) else { return };
+        scheduler.qenable(&mut stream.head.queue, head_side(lower));
     }
 
     /// What every driver does with `M_FLUSH`: flushes the driver's queues, and turns the message up where the read side
@@ -290,6 +412,10 @@ impl<'a> Cx<'a> {
             flow::back_enable_above(s, &mut stream.modules, 0, &mut stream.head, scheduler);
         }
     }
+}
+
+fn head_side(stream: StreamId) -> QueueRef {
+    QueueRef { stream, place: Place::Head, side: Side::Read }
 }
 
 fn write_side(stream: StreamId) -> QueueRef {

@@ -5,12 +5,16 @@ use std::error::Error;
 use std::fmt;
 
 /// Why a stream could not be opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenError {
     /// The executive has no driver with this number.
     NoDriver,
     /// The driver refused.
     Driver(Errno),
+    /// The minor device is open, and another user's.
+    NotOwner,
+    /// A module could not be pushed that is pushed when the device is opened.
+    Autopush(PushError),
 }
 
 impl fmt::Display for OpenError {
@@ -20,6 +24,8 @@ impl fmt::Display for OpenError {
                 write!(f, "no such driver; add it to the executive before opening a stream to it")
             }
             Self::Driver(errno) => write!(f, "the driver refused to open a stream: {errno}"),
+            Self::NotOwner => write!(f, "the minor device is open and another user's; open another one"),
+            Self::Autopush(error) => write!(f, "autopush: {error}; correct its rule for the device"),
         }
     }
 }
@@ -96,8 +102,12 @@ impl fmt::Display for ReadError {
 impl Error for ReadError {}
 
 /// Why a module could not be pushed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PushError {
+    /// No module has this name.
+    NoModule,
+    /// The module does not take its arguments; why.
+    Argument(String),
     /// The module refused.
     Module(Errno),
     /// The stream has as many modules as it may have.
@@ -113,6 +123,8 @@ pub enum PushError {
 impl fmt::Display for PushError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::NoModule => write!(f, "no module has this name; add it to the executive before"),
+            Self::Argument(why) => write!(f, "the module does not take its arguments: {why}"),
             Self::Module(errno) => write!(f, "the module refused to be pushed: {errno}"),
             Self::TooMany => write!(f, "the stream has as many modules as it may have; pop one first"),
             Self::Failed(errno) => write!(f, "nothing can be pushed on a stream that has failed: {errno}"),
@@ -129,6 +141,8 @@ impl Error for PushError {}
 pub enum PopError {
     /// The stream has no module.
     NoModule,
+    /// An anchor stands on the module, and the user is not privileged.
+    Anchored,
     /// The stream is closed.
     Closed,
 }
@@ -137,6 +151,7 @@ impl fmt::Display for PopError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoModule => write!(f, "the stream has no module to pop; push one first"),
+            Self::Anchored => write!(f, "an anchor stands on the module; a privileged user pops it"),
             Self::Closed => write!(f, "the stream is closed; open another one"),
         }
     }
@@ -172,3 +187,75 @@ impl fmt::Display for IoctlError {
 }
 
 impl Error for IoctlError {}
+
+/// Why a stream could not be linked or unlinked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkError {
+    /// Messages could go round in a circle.
+    Loop,
+    /// The lower stream is linked already.
+    Linked,
+    /// The driver of the upper stream refused; `EINVAL` where it is no multiplexor.
+    Driver(Errno),
+    /// There is no link with this number.
+    NoLink,
+    /// A stream has failed.
+    Failed(Errno),
+    /// A stream has been hung up.
+    HungUp,
+    /// A stream is closed.
+    Closed,
+}
+
+impl LinkError {
+    pub(crate) fn of(error: WriteError) -> Self {
+        match error {
+            WriteError::Failed(errno) => Self::Failed(errno),
+            WriteError::HungUp => Self::HungUp,
+            WriteError::Closed | WriteError::WouldBlock => Self::Closed,
+        }
+    }
+
+    /// Returns the number that `ioctl` reports.
+    pub fn errno(self) -> Errno {
+        match self {
+            Self::Loop | Self::Linked | Self::NoLink => Errno::EINVAL,
+            Self::Driver(errno) | Self::Failed(errno) => errno,
+            Self::HungUp => Errno::ENXIO,
+            Self::Closed => Errno::EBADF,
+        }
+    }
+}
+
+impl fmt::Display for LinkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Loop => write!(f, "messages could go round in a circle; link another stream"),
+            Self::Linked => write!(f, "the stream is linked already; unlink it first"),
+            Self::Driver(errno) => write!(f, "the driver does not take the stream: {errno}"),
+            Self::NoLink => write!(f, "there is no link with this number"),
+            Self::Failed(errno) => write!(f, "a stream has failed: {errno}"),
+            Self::HungUp => write!(f, "a stream has been hung up; close it"),
+            Self::Closed => write!(f, "a stream is closed; open another one"),
+        }
+    }
+}
+
+impl Error for LinkError {}
+
+/// What is wrong with a file of autopush rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AutopushError {
+    /// The line, from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+impl fmt::Display for AutopushError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.what)
+    }
+}
+
+impl Error for AutopushError {}

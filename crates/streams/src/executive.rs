@@ -2,62 +2,74 @@
 
 mod control;
 mod fault;
+mod linking;
+mod names;
 mod plumbing;
 mod polling;
 mod read;
 mod run;
+mod timing;
 mod write;
 
-pub use control::IoctlReply;
-pub use read::Select;
+pub use control::{IoctlReply, IoctlRequest, IoctlStep};
+pub use names::{Autopush, ModuleFactory};
+pub use read::{Parts, Select};
 
-use crate::driver::{Cx, Driver, DriverId};
+use crate::driver::{Cx, Driver, DriverId, Open};
 use crate::error::{OpenError, WriteError};
 use crate::head::HeadStats;
+use crate::message::Credentials;
 use crate::module::give_credit;
 use crate::stream::{StreamId, Streams};
+use linking::Links;
+use names::Names;
 use std::any::Any;
 use std::fmt;
+use std::time::Instant;
 
 /// The drivers and streams of one perimeter.
 ///
-/// All operations run on the caller's thread and return at once. What is left to do afterwards stands in two lists:
-/// service procedures, which [`Executive::run`] runs, and wake-ups, which [`Executive::take_wakeups`] hands over.
-#[derive(Default)]
+/// All operations run on the caller's thread and return at once. What is left to do afterwards stands in lists: service
+/// procedures, which [`Executive::run`] runs, timers, which [`Executive::timeout`] ends, and wake-ups, which
+/// [`Executive::take_wakeups`] and its neighbours hand over.
+///
+/// There is one perimeter, so every synchronization level of SVR4.2 holds: no two procedures ever run at once, and none
+/// inside another.
 pub struct Executive {
     drivers: Vec<Box<dyn Driver>>,
-    names: Vec<String>,
+    names: Names,
+    links: Links,
     streams: Streams,
 }
 
 impl fmt::Debug for Executive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Executive").field("drivers", &self.names).field("streams", &self.streams).finish()
+        f.debug_struct("Executive").field("names", &self.names).field("streams", &self.streams).finish()
     }
 }
 
 impl Executive {
-    /// How many modules one stream may have.
+    /// How many modules one stream may have (`nstrpush`).
     pub const MODULES_MAX: usize = 64;
 
-    /// An executive without drivers.
-    pub fn new() -> Self {
-        Self::default()
+    /// An executive without drivers. `now` is the time, which only moves as the owner tells it.
+    pub fn new(now: Instant) -> Self {
+        Self {
+            drivers: Vec::new(),
+            names: Names::default(),
+            links: Links::default(),
+            streams: Streams::new(now),
+        }
     }
 
     /// Adds a driver under a name.
     pub fn add_driver(&mut self, name: impl Into<String>, driver: Box<dyn Driver>) -> DriverId {
         self.drivers.push(driver);
-        self.names.push(name.into());
+        self.names.add_driver(name.into());
         DriverId(self.drivers.len() - 1)
     }
 
-    /// The driver with this name.
-    pub fn driver_named(&self, name: &str) -> Option<DriverId> {
-        self.names.iter().position(|n| n == name).map(DriverId)
-    }
-
-    /// A driver.
+    /// Returns a driver.
     ///
     /// # Panics
     ///
@@ -78,39 +90,114 @@ impl Executive {
         Some(result)
     }
 
-    /// Opens a stream to a driver.
+    /// Opens a stream to a minor device that is not open (a clone open), for the superuser.
     ///
     /// # Errors
     ///
-    /// There is no such driver, or it refuses.
+    /// There is no such driver, it refuses, or a module refuses that autopush names.
     pub fn open(&mut self, driver: DriverId) -> Result<StreamId, OpenError> {
-        let device = self.drivers.get_mut(driver.0).ok_or(OpenError::NoDriver)?;
-        let s = self.streams.insert(driver, &device.info());
-        let opened = device.open(&mut Cx::new(&mut self.streams), s);
-        if let Err(errno) = opened {
+        self.open_minor(driver, None, Credentials::ROOT)
+    }
+
+    /// Opens a stream to a minor device, or without one to a minor device that is not open (a clone open). A minor device
+    /// that is open has one stream, which all share that open it; each of them closes it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Executive::open`]; and another user's minor device is [`OpenError::NotOwner`].
+    pub fn open_minor(
+        &mut self,
+        driver: DriverId,
+        minor: Option<u32>,
+        credentials: Credentials,
+    ) -> Result<StreamId, OpenError> {
+        if driver.0 >= self.drivers.len() {
+            return Err(OpenError::NoDriver);
+        }
+        if let Some(s) = minor.and_then(|minor| self.names.stream_of(driver, minor)) {
+            return self.open_again(s, credentials);
+        }
+        let (minor, is_clone) = match minor {
+            Some(minor) => (minor, false),
+            None => (self.names.clone_minor(driver), true),
+        };
+        let open = Open { minor, is_clone, is_first: true, credentials };
+        let device = &mut self.drivers[driver.0];
+        let s = self.streams.insert(driver, &device.info(), &open);
+        if let Err(errno) = device.open(&mut Cx::new(&mut self.streams), s, &open) {
             self.streams.remove(s);
+            return Err(OpenError::Driver(errno));
+        }
+        self.names.opened(driver, minor, s);
+        self.settle();
+        if let Err(error) = self.autopush(s, driver, minor) {
+            self.close_now(s);
+            return Err(OpenError::Autopush(error));
+        }
+        Ok(s)
+    }
+
+    fn open_again(&mut self, s: StreamId, credentials: Credentials) -> Result<StreamId, OpenError> {
+        let Some(stream) = self.streams.get_mut(s) else { return Err(OpenError::NoDriver) };
+        if stream.head.is_closing() {
+            return Err(OpenError::Driver(crate::Errno::EBUSY));
+        }
+        if !credentials.may_control(&stream.owner) {
+            return Err(OpenError::NotOwner);
+        }
+        let open = Open { minor: stream.minor, is_clone: false, is_first: false, credentials };
+        let device = &mut self.drivers[stream.driver.0];
+        stream.opens += 1;
+        let opened = device.open(&mut Cx::new(&mut self.streams), s, &open);
+        if let Err(errno) = opened {
+            if let Some(stream) = self.streams.get_mut(s) {
+                stream.opens -= 1;
+            }
             return Err(OpenError::Driver(errno));
         }
         self.settle();
         Ok(s)
     }
 
-    /// Closes a stream: sends what was coalesced, pops its modules, gives the credit of what nobody has read back, and
-    /// lets the driver end what it has to. Closing a stream that is closed does nothing.
+    /// Closes a stream for one of those who opened it. With the last the stream ends: what was written still goes down, for
+    /// the close time at most (`I_SETCLTIME`), the modules are popped, what nobody has read gives its credit back, and the
+    /// driver ends what it has to. Closing a stream that is closed does nothing.
     pub fn close(&mut self, s: StreamId) {
-        // What was written has been taken, so a full driver must take it now; what it leaves on its queues is lost.
+        let Some(stream) = self.streams.get_mut(s) else { return };
+        if stream.head.is_closing() {
+            return;
+        }
+        stream.opens -= 1;
+        if stream.opens > 0 {
+            return;
+        }
+        self.unlink_all(s);
+        // What was written has been taken, so a full driver must take it now.
         if self.flush_head(s) == Err(WriteError::WouldBlock) {
             self.send_coalesced(s);
         }
-        while self.pop(s).is_ok() {}
+        if self.begin_draining(s) {
+            return;
+        }
+        self.close_now(s);
+    }
+
+    /// Ends a stream at once; what still waits on its way down may be lost.
+    pub fn close_now(&mut self, s: StreamId) {
+        self.unlink_all(s);
+        if self.flush_head(s) == Err(WriteError::WouldBlock) {
+            self.send_coalesced(s);
+        }
+        while self.pop_any(s).is_ok() {}
         let Some((stream, scheduler)) = self.streams.parts(s) else { return };
         while let Some(m) = stream.head.queue.getq() {
             give_credit(s, &m, scheduler);
         }
         self.settle();
         let Some(stream) = self.streams.get(s) else { return };
-        let driver = &mut self.drivers[stream.driver.0];
-        driver.close(&mut Cx::new(&mut self.streams), s);
+        let (driver, minor) = (stream.driver, stream.minor);
+        self.drivers[driver.0].close(&mut Cx::new(&mut self.streams), s);
+        self.names.closed(driver, minor);
         if let Some(mut stream) = self.streams.remove(s) {
             stream.head.coalesced.clear(&mut self.streams.pool);
         }
@@ -119,7 +206,17 @@ impl Executive {
 
     /// Whether this stream is open.
     pub fn is_open(&self, s: StreamId) -> bool {
-        self.streams.get(s).is_some()
+        self.streams.get(s).is_some_and(|stream| !stream.head.is_closing())
+    }
+
+    /// Returns whether a user may control a stream: its owner and the superuser may.
+    pub fn may_control(&self, s: StreamId, credentials: &Credentials) -> bool {
+        self.streams.get(s).is_some_and(|stream| credentials.may_control(&stream.owner))
+    }
+
+    /// Returns the minor device that a stream is open to.
+    pub fn minor_of(&self, s: StreamId) -> Option<u32> {
+        Some(self.streams.get(s)?.minor)
     }
 
     /// The driver of a stream.

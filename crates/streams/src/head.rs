@@ -5,19 +5,35 @@ mod ioctl;
 mod options;
 mod readiness;
 mod stats;
+mod waiters;
 
-pub use options::{HeadOptions, ReadMode};
+pub use options::{ErrorOptions, HeadOptions, ReadControl, ReadMode, WriteAs, WriteOptions};
 pub use readiness::{Interest, Readiness};
 pub use stats::HeadStats;
+pub use waiters::{SignalEvents, SignalNotice, WaiterId, Woken};
 
-use crate::message::{Flush, IocNak, Kind, Marks, Message, Signal};
+use crate::driver::DriverInfo;
+use crate::message::{Control, Flush, IocData, IocNak, Ioctl, Kind, Marks, Message, Signal};
 use crate::module::give_credit;
-use crate::queue::{Queue, QueueInfo, Side};
-use crate::scheduler::{Place, QueueRef, Scheduler};
+use crate::queue::{Queue, Side};
+use crate::scheduler::{Errand, Place, QueueRef, Scheduler};
 use crate::stream::StreamId;
 use crate::{Chain, Errno, ReadError, TransferInfo, WriteError};
 use coalesce::Coalesced;
 pub(crate) use ioctl::IoctlState;
+use std::time::Duration;
+use waiters::Waiters;
+
+/// Names one link of a stream under a multiplexor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LinkId(pub(crate) u32);
+
+impl LinkId {
+    /// Returns the number that `I_LINK` returns.
+    pub fn number(self) -> u32 {
+        self.0
+    }
+}
 
 /// The upper end of one stream.
 #[derive(Debug)]
@@ -27,16 +43,32 @@ pub(crate) struct Head {
     pub(crate) coalesced: Coalesced,
     pub(crate) coalesce_max_bytes: usize,
     pub(crate) read_mode: ReadMode,
+    pub(crate) read_control: ReadControl,
+    /// Reads end with their messages and fail at control parts: one look tells the fast path.
+    pub(crate) reads_directly: bool,
+    pub(crate) write_as: WriteAs,
+    pub(crate) write_options: WriteOptions,
+    /// Writes are `T_OPTDATA_REQ` and not held: one look tells the fast path.
+    pub(crate) writes_directly: bool,
+    pub(crate) error_options: ErrorOptions,
+    /// A read that finds nothing sends `M_READ` down.
+    pub(crate) announces_reads: bool,
+    /// How long a close waits for what is on its way down.
+    pub(crate) close_time: Duration,
     /// An error or a hang-up is to be reported: one look tells the fast path.
     pub(crate) troubled: bool,
     read_error: Option<Errno>,
     write_error: Option<Errno>,
     hung_up: bool,
+    /// What comes up is not for a reader: the stream is linked or closing.
+    diverted: bool,
+    /// The stream is linked under a multiplexor, whose driver handles what comes up.
+    link: Option<LinkId>,
+    /// The stream is closed for its users, while what was written still goes down.
+    closing: bool,
     /// A writer was told to wait.
     write_blocked: bool,
-    wants: Interest,
-    /// The stream stands in the list of wake-ups.
-    listed: bool,
+    waiters: Waiters,
     /// The stream stands in the list of those that have got data.
     pub(crate) attached: bool,
     pub(crate) ioctl: IoctlState,
@@ -49,19 +81,32 @@ impl Head {
     /// What coalesced writes grow to before they go down.
     pub(crate) const COALESCE_BYTES: usize = 32 * 1024;
 
-    pub(crate) fn new(info: QueueInfo) -> Self {
+    /// How long a close waits for what is on its way down (`I_SETCLTIME`).
+    const CLOSE_TIME: Duration = Duration::from_secs(15);
+
+    pub(crate) fn new(info: &DriverInfo) -> Self {
         Self {
-            queue: Queue::new(info),
+            queue: Queue::new(info.head),
             coalesced: Coalesced::default(),
             coalesce_max_bytes: Self::COALESCE_BYTES,
             read_mode: ReadMode::MessageNondiscard,
+            read_control: ReadControl::Fail,
+            reads_directly: true,
+            write_as: info.write_as,
+            write_options: WriteOptions::default(),
+            writes_directly: info.write_as == WriteAs::OptdataReq,
+            error_options: ErrorOptions::default(),
+            announces_reads: false,
+            close_time: Self::CLOSE_TIME,
             troubled: false,
             read_error: None,
             write_error: None,
             hung_up: false,
+            diverted: false,
+            link: None,
+            closing: false,
             write_blocked: false,
-            wants: Interest::NONE,
-            listed: false,
+            waiters: Waiters::default(),
             attached: false,
             ioctl: IoctlState::default(),
             signals_queued: 0,
@@ -73,10 +118,14 @@ impl Head {
     /// Handles a message that has come up (`strrput`).
     #[inline]
     pub(crate) fn put(&mut self, s: StreamId, m: Message, scheduler: &mut Scheduler) {
+        if self.diverted {
+            return self.divert(s, m, scheduler);
+        }
         match m.kind {
             Kind::Data | Kind::Proto(_) => {
+                let readable = if m.band == 0 { Self::NORMAL } else { Self::BAND };
                 let _ = self.queue.putq(m);
-                self.wake(s, Interest::READABLE, scheduler);
+                self.wake(s, readable, scheduler);
             }
             _ => self.put_control(s, m, scheduler),
         }
@@ -91,32 +140,108 @@ impl Head {
         data: Chain,
         scheduler: &mut Scheduler,
     ) {
+        if self.diverted {
+            return self.divert(s, Message::optdata_ind(*info, data), scheduler);
+        }
         self.queue.putq_data(info, data);
-        self.wake(s, Interest::READABLE, scheduler);
+        self.wake(s, Self::NORMAL, scheduler);
+    }
+
+    /// What a message of band 0, and one of another band, makes possible.
+    const NORMAL: Interest = Interest::READABLE.or(Interest::READ_NORMAL);
+    const BAND: Interest = Interest::READABLE.or(Interest::READ_BAND);
+
+    /// Hands a message to the driver that the stream is linked under, or throws it away where the stream is closing.
+    #[cold]
+    fn divert(&mut self, s: StreamId, m: Message, scheduler: &mut Scheduler) {
+        if self.link.is_some() {
+            return scheduler.send(Errand::LowerPut { stream: s, message: m });
+        }
+        give_credit(s, &m, scheduler);
+        if matches!(m.kind, Kind::Error { .. } | Kind::Hangup) {
+            self.put_control(s, m, scheduler);
+        }
+    }
+
+    /// Links the stream under a multiplexor, or makes it its user's again.
+    pub(crate) fn set_link(&mut self, link: Option<LinkId>) {
+        self.link = link;
+        self.diverted = self.closing || link.is_some();
+        self.sum_up_trouble();
+    }
+
+    /// Turns a message with a control part at the front of the queue into data, as the read mode says (`RPROTDAT`,
+    /// `RPROTDIS`). Primitives that carry user data are data in every mode.
+    #[cold]
+    pub(crate) fn uncover_data(&mut self) {
+        while self.read_control != ReadControl::Fail
+            && let Some(Message { kind: Kind::Proto(control) | Kind::PcProto(control), .. }) =
+                self.queue.front()
+            && !control.carries_user_data()
+        {
+            let as_data = self.read_control == ReadControl::AsData;
+            let mut data = Chain::from(if as_data { control.encode() } else { Vec::new() });
+            let Some(m) = self.queue.getq() else { return };
+            data.append(m.data);
+            if !data.is_empty() {
+                let _ = self.queue.putbq(Message { kind: Kind::Data, data, ..m });
+                return;
+            }
+        }
+    }
+
+    /// Puts back what `getpmsg` has left of a message. The credit of the whole message has been given back, so what is left of
+    /// its data stays behind an empty control part, for which nothing is given.
+    pub(crate) fn put_back(&mut self, m: Message) {
+        let kind = match m.kind {
+            Kind::Data => Kind::Proto(Control::Raw([].into())),
+            kind => kind,
+        };
+        let _ = self.queue.putbq(Message { kind, ..m });
+    }
+
+    /// Takes all that nobody has read. Its credit stays with it.
+    pub(crate) fn take_all(&mut self, s: StreamId, scheduler: &mut Scheduler) -> Vec<Message> {
+        let all = std::iter::from_fn(|| self.queue.getq()).collect();
+        self.signals_queued = 0;
+        self.enable_senders(s, scheduler);
+        all
+    }
+
+    /// The link of the stream, if it is linked.
+    pub(crate) fn link(&self) -> Option<LinkId> {
+        self.link
     }
 
     #[cold]
     fn put_control(&mut self, s: StreamId, m: Message, scheduler: &mut Scheduler) {
         match m.kind {
-            // All are kept, where SVR4 keeps one: who waits for an answer that was thrown away waits for ever.
+            // All are kept, where SVR4 keeps one: a caller whose answer was thrown away would wait for ever.
             Kind::PcProto(_) => {
                 let _ = self.queue.putq(m);
                 self.wake(s, Interest::READABLE | Interest::PRIORITY, scheduler);
+            }
+            Kind::PassFp(_) => {
+                let _ = self.queue.putq(m);
+                self.wake(s, Self::NORMAL, scheduler);
             }
             Kind::Flush(flush) => self.flush(s, flush, m.marks, scheduler),
             Kind::Error { read, write } => {
                 self.read_error = read.map_or(self.read_error, |e| Some(e).filter(|e| e.0 != 0));
                 self.write_error = write.map_or(self.write_error, |e| Some(e).filter(|e| e.0 != 0));
-                self.note_trouble(s, scheduler);
+                self.note_trouble(s, SignalEvents::ERROR, scheduler);
             }
             Kind::Hangup => {
                 self.hung_up = true;
-                self.note_trouble(s, scheduler);
+                self.note_trouble(s, SignalEvents::HANGUP, scheduler);
             }
-            Kind::IocAck(_) | Kind::IocNak(_) => {
-                if self.ioctl.answer(m) {
-                    self.wake(s, Interest::PRIORITY, scheduler);
+            Kind::IocAck(_) | Kind::IocNak(_) => self.answer_ioctl(s, m, scheduler),
+            Kind::CopyIn(ref copy) | Kind::CopyOut(ref copy) => {
+                let (id, private) = (copy.id, copy.private);
+                if !self.ioctl.is_below(id) {
+                    return self.refuse_copy(s, id, private, scheduler);
                 }
+                self.answer_ioctl(s, m, scheduler);
             }
             Kind::Setopts(options) => self.set_options(s, &options, scheduler),
             Kind::Sig(_) => {
@@ -124,15 +249,54 @@ impl Head {
                 let _ = self.queue.putq(m);
                 self.take_due_signals(s, scheduler);
             }
-            // Only a module that turns a request the wrong way sends it here; whoever asked must not wait for ever.
+            Kind::PcSig(signal) => self.raise(s, signal, scheduler),
+            // Only a module that turns a request the wrong way sends it here; its caller must not wait for ever.
             Kind::Ioctl(ioctl) => {
                 let nak = IocNak { id: ioctl.id, errno: Errno::EINVAL };
-                if self.ioctl.answer(Message::new(Kind::IocNak(nak))) {
-                    self.wake(s, Interest::PRIORITY, scheduler);
-                }
+                self.answer_ioctl(s, Message::new(Kind::IocNak(nak)), scheduler);
             }
             Kind::Data | Kind::Proto(_) => self.put(s, m, scheduler),
+            // SVR4 frees at the head what is for drivers and neighbouring modules.
+            Kind::Break
+            | Kind::Event
+            | Kind::Delay(_)
+            | Kind::Ctl
+            | Kind::Rse
+            | Kind::Read { .. }
+            | Kind::Stop
+            | Kind::Start
+            | Kind::StopI
+            | Kind::StartI
+            | Kind::IocData(_)
+            | Kind::PcRse => {}
         }
+    }
+
+    fn answer_ioctl(&mut self, s: StreamId, m: Message, scheduler: &mut Scheduler) {
+        if self.ioctl.answer(m) {
+            self.wake_quietly(s, Interest::PRIORITY, scheduler);
+        }
+    }
+
+    /// Nobody waits for this ioctl: the module that wants something copied must hear so, or it would wait for ever.
+    fn refuse_copy(&mut self, s: StreamId, id: u32, private: u64, scheduler: &mut Scheduler) {
+        let ioctl = Ioctl { id, ..Ioctl::default() };
+        let refusal = IocData { ioctl, private, result: Err(Errno::EINTR) };
+        let at = QueueRef { stream: s, place: Place::BelowHead, side: Side::Write };
+        scheduler.post(at, Message::new(Kind::IocData(Box::new(refusal))));
+    }
+
+    /// Gives up the ioctl with this number (`ETIME`).
+    pub(crate) fn expire_ioctl(&mut self, s: StreamId, id: u32, scheduler: &mut Scheduler) {
+        if self.ioctl.fail(id, Errno::ETIME) {
+            self.wake_quietly(s, Interest::PRIORITY, scheduler);
+        }
+    }
+
+    fn raise(&mut self, s: StreamId, signal: Signal, scheduler: &mut Scheduler) {
+        self.signal = Some(signal);
+        self.waiters.signal(s, SignalEvents::MESSAGE, scheduler);
+        self.wake_quietly(s, Interest::PRIORITY, scheduler);
     }
 
     /// M_FLUSH has come up: the read queue is flushed here, and the write side is flushed by a message that goes down.
@@ -153,6 +317,14 @@ impl Head {
 
     pub(crate) fn set_options(&mut self, s: StreamId, options: &HeadOptions, scheduler: &mut Scheduler) {
         self.read_mode = options.read_mode.unwrap_or(self.read_mode);
+        self.read_control = options.read_control.unwrap_or(self.read_control);
+        self.reads_directly =
+            self.read_mode == ReadMode::MessageNondiscard && self.read_control == ReadControl::Fail;
+        self.write_as = options.write_as.unwrap_or(self.write_as);
+        self.write_options = options.write.unwrap_or(self.write_options);
+        self.writes_directly = self.write_as == WriteAs::OptdataReq && !self.write_options.hold;
+        self.error_options = options.errors.unwrap_or(self.error_options);
+        self.announces_reads = options.announce_reads.unwrap_or(self.announces_reads);
         self.coalesce_max_bytes = options.coalesce_bytes.unwrap_or(self.coalesce_max_bytes);
         let (hiwat_bytes, lowat_bytes) = self.queue.marks(options.band);
         self.queue.set_marks(
@@ -171,10 +343,10 @@ impl Head {
     /// There is room below again (`strwsrv`): coalesced bytes go down, and writers that wait are woken.
     pub(crate) fn back_enable(&mut self, s: StreamId, scheduler: &mut Scheduler) {
         self.write_blocked = false;
-        if !self.coalesced.is_empty() {
+        if !self.coalesced.is_empty() || self.link.is_some() {
             scheduler.enable_head(s, Side::Write);
         }
-        self.wake(s, Interest::WRITABLE, scheduler);
+        self.wake(s, Interest::WRITABLE | Interest::WRITE_BAND, scheduler);
     }
 
     /// Notes that a writer was told to wait.
@@ -188,6 +360,8 @@ impl Head {
     /// Why nothing can be written, if so.
     pub(crate) fn check_write(&self) -> Result<(), WriteError> {
         match self.write_error {
+            _ if self.closing => Err(WriteError::Closed),
+            _ if self.link.is_some() => Err(WriteError::Failed(Errno::EINVAL)),
             Some(errno) => Err(WriteError::Failed(errno)),
             None if self.hung_up => Err(WriteError::HungUp),
             None => Ok(()),
@@ -197,38 +371,117 @@ impl Head {
     /// Why nothing can be read, if so. What was queued before a hang-up can.
     pub(crate) fn check_read(&self) -> Result<(), ReadError> {
         match self.read_error {
+            _ if self.closing => Err(ReadError::Closed),
+            _ if self.link.is_some() => Err(ReadError::Failed(Errno::EINVAL)),
             Some(errno) => Err(ReadError::Failed(errno)),
             None if self.hung_up && self.queue.is_empty() => Err(ReadError::HungUp),
             None => Ok(()),
         }
     }
 
+    /// As [`Head::check_read`] for an operation that reports an error to the program, which may be reported once.
+    #[cold]
+    pub(crate) fn report_read(&mut self) -> Result<(), ReadError> {
+        let checked = self.check_read();
+        if self.error_options.read_once && matches!(checked, Err(ReadError::Failed(_))) {
+            self.read_error = None;
+            self.sum_up_trouble();
+        }
+        checked
+    }
+
+    /// As [`Head::check_write`] for an operation that reports an error to the program, which may be reported once.
+    #[cold]
+    pub(crate) fn report_write(&mut self) -> Result<(), WriteError> {
+        let checked = self.check_write();
+        if self.error_options.write_once && matches!(checked, Err(WriteError::Failed(_))) {
+            self.write_error = None;
+            self.sum_up_trouble();
+        }
+        checked
+    }
+
+    /// The users have closed the stream.
+    pub(crate) fn begin_close(&mut self, s: StreamId, scheduler: &mut Scheduler) {
+        self.closing = true;
+        self.diverted = true;
+        while let Some(m) = self.queue.getq() {
+            give_credit(s, &m, scheduler);
+        }
+        self.note_trouble(s, SignalEvents::NONE, scheduler);
+        self.waiters = Waiters::default();
+    }
+
+    /// Whether nothing that is written can arrive.
+    pub(crate) fn is_failed(&self) -> bool {
+        self.hung_up || self.write_error.is_some()
+    }
+
+    /// Whether the users have closed the stream.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing
+    }
+
     /// Says what can be done now (`poll`).
-    pub(crate) fn poll(&self, room_below: bool) -> Readiness {
+    pub(crate) fn poll(&self, below: &Queue) -> Readiness {
         let front = self.queue.front();
+        let priority = front.is_some_and(|m| m.kind.is_high_priority());
+        let ordinary_band = front.filter(|_| !priority).map(|m| m.band);
+        let has_room = !self.write_blocked && !below.is_full(0);
         Readiness {
             readable: front.is_some() || self.read_error.is_some() || self.hung_up,
-            writable: !self.hung_up && (self.write_error.is_some() || (room_below && !self.write_blocked)),
-            priority: front.is_some_and(|m| m.kind.is_high_priority()) || self.ioctl.has_answer(),
+            writable: !self.hung_up && (self.write_error.is_some() || has_room),
+            priority: priority || self.ioctl.has_answer(),
+            read_normal: ordinary_band == Some(0),
+            read_band: ordinary_band.is_some_and(|band| band > 0),
+            write_band: !self.hung_up && below.has_room_in_a_band(),
             hangup: self.hung_up,
             error: self.read_error.is_some() || self.write_error.is_some(),
         }
     }
 
     /// Lists the stream once when one of these becomes true. What is true already lists it at once.
-    pub(crate) fn want(&mut self, s: StreamId, wants: Interest, room_below: bool, scheduler: &mut Scheduler) {
-        self.wants = wants;
-        let now = self.poll(room_below);
-        let due = now.interest();
-        self.wake(s, due, scheduler);
+    pub(crate) fn want(&mut self, s: StreamId, wants: Interest, now: Readiness, scheduler: &mut Scheduler) {
+        self.waiters.want(wants);
+        self.wake_ready(s, now, scheduler);
         if now.hangup || now.error {
-            self.list(s, scheduler);
+            self.waiters.list(s, scheduler);
         }
+    }
+
+    /// Adds a waiter, which is woken at once by what is true already. False: there are too many.
+    pub(crate) fn wait(
+        &mut self,
+        s: StreamId,
+        waiter: WaiterId,
+        interest: Interest,
+        now: Readiness,
+        scheduler: &mut Scheduler,
+    ) -> bool {
+        let added = self.waiters.add(waiter, interest);
+        match now.hangup || now.error {
+            true => self.waiters.wake_all(s, scheduler),
+            false => self.wake_ready(s, now, scheduler),
+        }
+        added
+    }
+
+    fn wake_ready(&mut self, s: StreamId, now: Readiness, scheduler: &mut Scheduler) {
+        let ready = now.interest();
+        if self.waiters.wait_for(ready) {
+            self.waiters.wake(s, ready, scheduler);
+        }
+    }
+
+    /// Those who are told of the stream.
+    pub(crate) fn waiters(&mut self) -> &mut Waiters {
+        &mut self.waiters
     }
 
     /// Takes the stream off the list of wake-ups.
     pub(crate) fn unlist(&mut self) {
-        self.listed = false;
+        self.waiters.unlist();
+        self.stats.wakeups += 1;
     }
 
     /// The last signal that has come up to the reader.
@@ -242,37 +495,45 @@ impl Head {
         while self.signals_queued > 0
             && let Some(Message { kind: Kind::Sig(signal), .. }) = self.queue.front()
         {
-            self.signal = Some(*signal);
+            let signal = *signal;
             self.signals_queued -= 1;
             let _ = self.queue.getq();
-            self.wake(s, Interest::PRIORITY, scheduler);
+            self.raise(s, signal, scheduler);
         }
     }
 
     #[inline]
     fn wake(&mut self, s: StreamId, what: Interest, scheduler: &mut Scheduler) {
-        if self.wants.intersects(what) {
-            self.wants = self.wants.without(what);
-            self.list(s, scheduler);
+        if self.waiters.wait_for(what) {
+            self.wake_waiters(s, what, scheduler);
+        }
+    }
+
+    /// Wakes without a signal.
+    fn wake_quietly(&mut self, s: StreamId, what: Interest, scheduler: &mut Scheduler) {
+        if self.waiters.wait_for(what) {
+            self.waiters.wake(s, what, scheduler);
         }
     }
 
     #[cold]
-    fn list(&mut self, s: StreamId, scheduler: &mut Scheduler) {
-        if !self.listed {
-            self.listed = true;
-            self.stats.wakeups += 1;
-            scheduler.wakeups.push(s);
+    fn wake_waiters(&mut self, s: StreamId, what: Interest, scheduler: &mut Scheduler) {
+        self.waiters.wake(s, what, scheduler);
+        if self.waiters.has_programs() {
+            self.waiters.signal(s, SignalEvents::of(what), scheduler);
         }
     }
 
     /// An error or hang-up wakes everybody.
-    fn note_trouble(&mut self, s: StreamId, scheduler: &mut Scheduler) {
-        self.troubled = self.hung_up || self.read_error.is_some() || self.write_error.is_some();
+    fn note_trouble(&mut self, s: StreamId, events: SignalEvents, scheduler: &mut Scheduler) {
+        self.sum_up_trouble();
         self.ioctl.abandon();
-        if self.wants != Interest::NONE {
-            self.wants = Interest::NONE;
-            self.list(s, scheduler);
-        }
+        self.waiters.wake_all(s, scheduler);
+        self.waiters.signal(s, events, scheduler);
+    }
+
+    fn sum_up_trouble(&mut self) {
+        self.troubled =
+            self.diverted || self.hung_up || self.read_error.is_some() || self.write_error.is_some();
     }
 }

@@ -14,36 +14,34 @@
 //!
 //! ```
 //! use streams::modules::Counter;
-//! use streams::{Admission, Cx, Driver, Errno, Executive, Kind, Message, Primitive, StreamId, TransferInfo};
+//! use streams::{Cx, Driver, Errno, Executive, Kind, Message, Open, StreamId, TransferInfo};
+//! use std::time::Instant;
 //!
 //! struct Loopback;
 //!
 //! impl Driver for Loopback {
-//!     fn open(&mut self, _: &mut Cx<'_>, _: StreamId) -> Result<(), Errno> {
+//!     fn open(&mut self, _: &mut Cx<'_>, _: StreamId, _: &Open) -> Result<(), Errno> {
 //!         Ok(())
 //!     }
 //!     fn close(&mut self, _: &mut Cx<'_>, _: StreamId) {}
-//!     fn admit(&mut self, _: StreamId, _: &TransferInfo, _: usize) -> Admission {
-//!         Admission::Room
-//!     }
 //!     fn put(&mut self, cx: &mut Cx<'_>, s: StreamId, m: Message) {
-//!         if let Kind::Proto(Primitive::OptdataReq(info)) = m.kind {
-//!             cx.put_data(s, &info, m.data);
+//!         if m.kind == Kind::Data {
+//!             cx.putnext(s, m);
 //!         }
 //!     }
 //! }
 //!
-//! let mut executive = Executive::new();
+//! let mut executive = Executive::new(Instant::now());
 //! let loopback = executive.add_driver("loopback", Box::new(Loopback));
 //! let stream = executive.open(loopback)?;
 //! let counter = Counter::new();
 //! let counts = counter.counts();
 //! executive.push(stream, Box::new(counter))?;
 //!
-//! executive.write(stream, TransferInfo { stream: 3, ..TransferInfo::default() }, b"hello")?;
+//! executive.write(stream, TransferInfo::default(), b"hello")?;
 //! let mut buffer = [0; 100];
-//! let (len, info, end_of_record) = executive.read(stream, &mut buffer)?.expect("it has come back");
-//! assert_eq!((&buffer[..len], info.stream, end_of_record), (&b"hello"[..], 3, true));
+//! let (len, _, end_of_record) = executive.read(stream, &mut buffer)?.expect("it has come back");
+//! assert_eq!((&buffer[..len], end_of_record), (&b"hello"[..], true));
 //! assert_eq!((counts.messages_down(), counts.bytes_up()), (1, 5));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -63,15 +61,25 @@ mod pool;
 mod queue;
 mod scheduler;
 mod stream;
+mod timers;
 
 pub use chain::{Chain, IntoBlocks};
-pub use driver::{Admission, Cx, Driver, DriverId, DriverInfo, FlushScope};
-pub use error::{IoctlError, OpenError, PopError, PushError, ReadError, Refused, WriteError};
-pub use executive::{Executive, IoctlReply, Select};
-pub use head::{HeadOptions, HeadStats, Interest, ReadMode, Readiness};
-pub use message::{Flush, IocAck, IocNak, Ioctl, Kind, Marks, Message, Signal};
+pub use driver::{Admission, Cx, Driver, DriverId, DriverInfo, FlushScope, Open};
+pub use error::{
+    AutopushError, IoctlError, LinkError, OpenError, PopError, PushError, ReadError, Refused, WriteError,
+};
+pub use executive::{Autopush, Executive, IoctlReply, IoctlRequest, IoctlStep, ModuleFactory, Parts, Select};
+pub use head::{
+    ErrorOptions, HeadOptions, HeadStats, Interest, LinkId, ReadControl, ReadMode, Readiness, SignalEvents,
+    SignalNotice, WaiterId, Woken, WriteAs, WriteOptions,
+};
+pub use message::{
+    Control, CopyRequest, Credentials, Flush, IocAck, IocData, IocNak, Ioctl, IoctlArgument, Kind, Marks,
+    Message, Passed, Signal,
+};
 pub use module::{Module, ModuleInfo, Q};
 pub use pool::Pool;
 pub use queue::{Queue, QueueInfo, QueuePair, Side};
 pub use stream::StreamId;
+pub use timers::TimerId;
 pub use tpi::{Errno, Primitive, TransferFlags, TransferInfo};

@@ -2,11 +2,13 @@
 
 use crate::flow;
 use crate::head::Head;
-use crate::message::{Flush, IocAck, IocNak, Ioctl, Kind, Message};
+use crate::message::{CopyRequest, Flush, IocAck, IocNak, Ioctl, Kind, Message};
 use crate::queue::{Queue, QueueInfo, QueuePair, Side};
 use crate::scheduler::{Errand, Place, QueueRef, Scheduler};
 use crate::stream::{Slot, StreamId};
+use crate::timers::{Alarm, TimerId};
 use crate::{Chain, Errno};
+use std::time::{Duration, Instant};
 
 /// The queues of a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +69,9 @@ pub trait Module: Send {
     fn rsrv(&mut self, q: &mut Q<'_>) {
         q.pass_queued();
     }
+
+    /// A timer has ended that a procedure of the same side has started with [`Q::timeout`].
+    fn timeout(&mut self, _q: &mut Q<'_>, _timer: TimerId) {}
 }
 
 /// The place of a module on its stream, as one of its procedures sees it.
@@ -78,6 +83,7 @@ pub struct Q<'a> {
     stream: StreamId,
     index: usize,
     side: Side,
+    serial: u32,
     own: &'a mut QueuePair,
     below: &'a mut [Slot],
     above: &'a mut [Slot],
@@ -104,6 +110,7 @@ impl<'a> Q<'a> {
         stream: StreamId,
         index: usize,
         side: Side,
+        serial: u32,
         own: &'a mut QueuePair,
         below: &'a mut [Slot],
         above: &'a mut [Slot],
@@ -111,7 +118,19 @@ impl<'a> Q<'a> {
         device: &'a mut QueuePair,
         scheduler: &'a mut Scheduler,
     ) -> Self {
-        Self { stream, index, side, own, below, above, head, device, scheduler, ahead: Ahead::default() }
+        Self {
+            stream,
+            index,
+            side,
+            serial,
+            own,
+            below,
+            above,
+            head,
+            device,
+            scheduler,
+            ahead: Ahead::default(),
+        }
     }
 
     /// The stream.
@@ -133,6 +152,7 @@ impl<'a> Q<'a> {
             stream: self.stream,
             index: self.index,
             side: self.side.other(),
+            serial: self.serial,
             own: self.own,
             below: self.below,
             above: self.above,
@@ -262,13 +282,66 @@ impl<'a> Q<'a> {
     }
 
     /// Answers an ioctl: it was carried out.
-    pub fn ack(&mut self, ioctl: Ioctl, value: i32, data: Chain) {
+    pub fn ack(&mut self, ioctl: &Ioctl, value: i32, data: Chain) {
         self.qreply(Message::with_data(Kind::IocAck(IocAck { id: ioctl.id, value }), data));
     }
 
     /// Answers an ioctl: it is refused.
-    pub fn nak(&mut self, ioctl: Ioctl, errno: Errno) {
+    pub fn nak(&mut self, ioctl: &Ioctl, errno: Errno) {
         self.qreply(Message::new(Kind::IocNak(IocNak { id: ioctl.id, errno })));
+    }
+
+    /// Asks the caller of an ioctl for `bytes` at `address` of its memory; they come as [`Kind::IocData`] with `private`.
+    pub fn copyin(&mut self, ioctl: &Ioctl, address: u64, bytes: usize, private: u64) {
+        let request = CopyRequest { id: ioctl.id, address, bytes, private };
+        self.qreply(Message::new(Kind::CopyIn(Box::new(request))));
+    }
+
+    /// Asks the caller of an ioctl to put `data` at `address` of its memory; [`Kind::IocData`] with `private` says whether it
+    /// could.
+    pub fn copyout(&mut self, ioctl: &Ioctl, address: u64, data: Chain, private: u64) {
+        let request = CopyRequest { id: ioctl.id, address, bytes: data.len(), private };
+        self.qreply(Message::with_data(Kind::CopyOut(Box::new(request)), data));
+    }
+
+    /// Starts a timer (`timeout`, `qtimeout`). [`Module::timeout`] is called when it has ended, not before, and not after the
+    /// module was popped.
+    pub fn timeout(&mut self, after: Duration) -> TimerId {
+        let place = Place::Module(self.index as u16);
+        let alarm = Alarm::Procedure { place, serial: self.serial, side: self.side };
+        self.scheduler.timers.start(self.stream, alarm, after)
+    }
+
+    /// Stops a timer (`untimeout`, `quntimeout`). False: it has ended before.
+    pub fn untimeout(&mut self, timer: TimerId) -> bool {
+        self.scheduler.timers.stop(self.stream, timer)
+    }
+
+    /// Returns the time as the executive was last told it.
+    pub fn now(&self) -> Instant {
+        self.scheduler.timers.now()
+    }
+
+    /// Sets the water marks of a band of this side's queue (`strqset`). Waiters may find room by this.
+    pub fn strqset(&mut self, band: u8, hiwat_bytes: usize, lowat_bytes: usize) {
+        self.own_queue().set_marks(band, hiwat_bytes, lowat_bytes);
+        self.back_enable_if_relieved();
+    }
+
+    /// Takes a message out of the middle of this side's queue (`rmvq`), by its place from the front.
+    pub fn rmvq(&mut self, place: usize) -> Option<Message> {
+        let m = self.own_queue().rmvq(place);
+        self.back_enable_if_relieved();
+        m
+    }
+
+    /// Puts a message into this side's queue before the one at `place` (`insq`). The message comes back where that would
+    /// break the order of priority.
+    pub fn insq(&mut self, place: usize, m: Message) -> Result<(), Message> {
+        if self.own_queue().insq(place, m)? {
+            self.qenable();
+        }
+        Ok(())
     }
 
     /// What every put procedure does with a message that it has no interest in: flushes the own queues where the message

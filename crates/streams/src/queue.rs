@@ -8,6 +8,8 @@ use std::collections::VecDeque;
 /// Messages that have to wait are copied into blocks of this size, or of their own where they are longer. A queue is read from
 /// its front, so that no more than one block is held by what is left of it.
 const DETACHED_BLOCK_BYTES: usize = 16 * 1024;
+/// How often a service procedure may run in one turn of the scheduler.
+const RUNS_MAX: u32 = 100_000;
 /// A queue that has run empty keeps room for at most this many messages.
 const KEPT_MESSAGES_MAX: usize = 256;
 
@@ -52,6 +54,8 @@ pub struct Queue {
     want_read: bool,
     /// QNOENB: `putq` does not enable the service procedure.
     no_enable: bool,
+    /// How often the service procedure ran in which turn of the scheduler.
+    runs: (u32, u32),
 }
 
 /// Flow control of one band.
@@ -64,16 +68,19 @@ struct Level {
     full: bool,
     /// QWANTW: somebody was told that the queue is full and waits.
     want_write: bool,
+    /// A message of this band was queued, or its marks were set.
+    used: bool,
 }
 
 impl Level {
     fn new(hiwat_bytes: usize, lowat_bytes: usize) -> Self {
-        Self { count_bytes: 0, hiwat_bytes, lowat_bytes, full: false, want_write: false }
+        Self { count_bytes: 0, hiwat_bytes, lowat_bytes, full: false, want_write: false, used: false }
     }
 
     #[inline]
     fn add(&mut self, bytes: usize) {
         self.count_bytes += bytes;
+        self.used = true;
         if self.count_bytes >= self.hiwat_bytes {
             self.full = true;
         }
@@ -113,6 +120,7 @@ impl Queue {
             enabled: false,
             want_read: true,
             no_enable: false,
+            runs: (0, 0),
         }
     }
 
@@ -248,6 +256,34 @@ impl Queue {
         self.attached = self.attached.min(self.messages.len());
     }
 
+    /// Takes the message at this place out of the queue (`rmvq`).
+    pub fn rmvq(&mut self, place: usize) -> Option<Message> {
+        let m = self.messages.remove(place)?;
+        self.attached = self.attached.min(self.messages.len());
+        self.level(m.rank()).remove(m.weight_bytes());
+        Some(m)
+    }
+
+    /// Puts a message before the one at `place`, or at the end (`insq`). True: the service procedure must be enabled.
+    ///
+    /// # Errors
+    ///
+    /// The message comes back where the queue would no longer stand in order of priority.
+    pub fn insq(&mut self, place: usize, m: Message) -> Result<bool, Message> {
+        let rank = m.rank();
+        let before = place.checked_sub(1).and_then(|before| self.messages.get(before));
+        let behind = self.messages.get(place);
+        let fits = place <= self.messages.len()
+            && before.is_none_or(|before| before.rank() >= rank)
+            && behind.is_none_or(|behind| behind.rank() <= rank);
+        if !fits {
+            return Err(m);
+        }
+        self.level(rank).add(m.weight_bytes());
+        self.insert(place, m);
+        Ok(rank == HIGH_PRIORITY || (!self.no_enable && self.want_read))
+    }
+
     /// The first message.
     #[inline]
     pub fn front(&self) -> Option<&Message> {
@@ -268,7 +304,7 @@ impl Queue {
         Some(m)
     }
 
-    /// How many messages are queued.
+    /// Returns how many messages are queued (`qsize`).
     #[inline]
     pub fn len(&self) -> usize {
         self.messages.len()
@@ -294,6 +330,11 @@ impl Queue {
         }
     }
 
+    /// Whether a band above 0 that was used has room (`POLLWRBAND`).
+    pub(crate) fn has_room_in_a_band(&self) -> bool {
+        self.bands.iter().any(|level| level.used && !level.full)
+    }
+
     /// Whether `ahead_bytes` that are on their way would fill the queue.
     #[inline]
     pub(crate) fn would_fill(&self, band: u8, ahead_bytes: usize) -> bool {
@@ -313,6 +354,7 @@ impl Queue {
         let level = self.level(u16::from(band));
         level.hiwat_bytes = hiwat_bytes;
         level.lowat_bytes = lowat_bytes;
+        level.used = true;
         level.full = level.count_bytes >= hiwat_bytes || (level.full && level.count_bytes > lowat_bytes);
     }
 
@@ -336,6 +378,15 @@ impl Queue {
     #[inline]
     pub(crate) fn mark_enabled(&mut self) -> bool {
         !std::mem::replace(&mut self.enabled, true)
+    }
+
+    /// Counts a run of the service procedure. True: it has run too often in this turn, because it enables itself for ever.
+    pub(crate) fn runs_too_often(&mut self, turn: u32) -> bool {
+        if self.runs.0 != turn {
+            self.runs = (turn, 0);
+        }
+        self.runs.1 += 1;
+        self.runs.1 > RUNS_MAX
     }
 
     /// The opposite of [`Queue::mark_enabled`]. False: it did not stand there.

@@ -1,9 +1,12 @@
 //! The scheduler: which service procedures are to run, and which messages are on their way between procedures.
 
+use crate::head::Woken;
 use crate::message::Message;
 use crate::queue::{Queue, Side};
 use crate::stream::StreamId;
+use crate::timers::Timers;
 use std::collections::VecDeque;
+use std::time::Instant;
 
 /// Names one queue of one stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +22,7 @@ pub(crate) enum Place {
     Head,
     /// Whatever is next below the head.
     BelowHead,
-    /// Counted from the driver, so that pushing and popping moves nobody.
+    /// Counted from the driver, so that pushing and popping moves no other module.
     Module(u16),
     Driver,
 }
@@ -34,23 +37,59 @@ pub(crate) struct Post {
 /// What waits for a driver until it can be called.
 #[derive(Debug)]
 pub(crate) enum Errand {
-    Put { stream: StreamId, message: Message },
-    Consumed { stream: StreamId, association: u32, bytes: usize },
+    Put {
+        stream: StreamId,
+        message: Message,
+    },
+    /// For the driver that the stream is linked under.
+    LowerPut {
+        stream: StreamId,
+        message: Message,
+    },
+    Consumed {
+        stream: StreamId,
+        association: u32,
+        bytes: usize,
+    },
 }
 
 /// The lists of work of one executive. All are first in, first out.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Scheduler {
     run_queue: VecDeque<QueueRef>,
+    /// The only message on its way; the outbox is empty then. Nearly every procedure sends on one message or none.
+    hop: Option<Post>,
     outbox: VecDeque<Post>,
     errands: VecDeque<Errand>,
     /// Streams whose wanted interest became true.
     pub(crate) wakeups: Vec<StreamId>,
     /// Streams whose head holds coalesced bytes; some may have sent them meanwhile.
     pub(crate) coalescing: Vec<StreamId>,
+    /// Waiters whose wish has come true.
+    pub(crate) woken: Vec<Woken>,
+    /// Programs that are due a signal.
+    pub(crate) signals: VecDeque<(StreamId, u64)>,
+    /// Streams that are closed as soon as their drivers' queues are empty.
+    pub(crate) draining: Vec<StreamId>,
+    pub(crate) timers: Timers,
 }
 
 impl Scheduler {
+    pub(crate) fn new(now: Instant) -> Self {
+        Self {
+            run_queue: VecDeque::new(),
+            hop: None,
+            outbox: VecDeque::new(),
+            errands: VecDeque::new(),
+            wakeups: Vec::new(),
+            coalescing: Vec::new(),
+            woken: Vec::new(),
+            signals: VecDeque::new(),
+            draining: Vec::new(),
+            timers: Timers::new(now),
+        }
+    }
+
     /// Enables a service procedure (`qenable`). A queue stands in the run queue at most once.
     #[inline]
     pub(crate) fn qenable(&mut self, queue: &mut Queue, at: QueueRef) {
@@ -77,17 +116,39 @@ impl Scheduler {
 
     #[inline]
     pub(crate) fn post(&mut self, at: QueueRef, message: Message) {
-        self.outbox.push_back(Post { at, message });
+        if self.hop.is_none() && self.outbox.is_empty() {
+            self.hop = Some(Post { at, message });
+        } else {
+            self.outbox.extend(self.hop.take());
+            self.outbox.push_back(Post { at, message });
+        }
+    }
+
+    /// Whether no message is on its way.
+    #[inline]
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.hop.is_none() && self.outbox.is_empty()
+    }
+
+    /// Takes the only message that is on its way.
+    #[inline]
+    pub(crate) fn take_hop(&mut self) -> Option<Post> {
+        self.hop.take()
     }
 
     #[inline]
     pub(crate) fn next_post(&mut self) -> Option<Post> {
-        self.outbox.pop_front()
+        self.hop.take().or_else(|| self.outbox.pop_front())
     }
 
     #[inline]
     pub(crate) fn send(&mut self, errand: Errand) {
         self.errands.push_back(errand);
+    }
+
+    #[inline]
+    pub(crate) fn has_errands(&self) -> bool {
+        !self.errands.is_empty()
     }
 
     #[inline]
@@ -98,6 +159,6 @@ impl Scheduler {
     /// Whether everything that was posted or sent has been delivered.
     #[inline]
     pub(crate) fn is_settled(&self) -> bool {
-        self.outbox.is_empty() && self.errands.is_empty()
+        self.is_quiet() && self.errands.is_empty()
     }
 }

@@ -1,17 +1,18 @@
 //! Streams: a head, modules and the queues of a driver.
 
-use crate::driver::DriverInfo;
-use crate::flow;
+use crate::driver::{DriverInfo, Open};
 use crate::head::Head;
-use crate::message::{Kind, Message};
-use crate::module::{Module, Q};
+use crate::message::{Credentials, Kind, Message};
+use crate::module::{Module, Q, give_credit};
 use crate::pool::Pool;
 use crate::queue::{QueuePair, Side};
 use crate::scheduler::{Errand, Place, Post, QueueRef, Scheduler};
+use crate::timers::TimerId;
 use crate::{Chain, DriverId, Errno, TransferInfo};
 use slab::Slab;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
 
 /// Names one open stream of an executive. The name of a closed stream is never given to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,17 +40,29 @@ impl fmt::Display for StreamId {
 pub(crate) struct Stream {
     generation: u32,
     pub(crate) driver: DriverId,
+    /// The number of the device that the stream is open to.
+    pub(crate) minor: u32,
+    /// How often it is open: a minor opened again shares its stream.
+    pub(crate) opens: u32,
+    /// Who opened it first.
+    pub(crate) owner: Credentials,
     pub(crate) head: Head,
     /// From the driver upward.
     pub(crate) modules: Vec<Slot>,
     /// The driver's queues.
     pub(crate) device: QueuePair,
+    /// A module has broken the rules for good: none of the stream is called any more.
+    pub(crate) broken: bool,
 }
 
 /// A pushed module with its queues.
 pub(crate) struct Slot {
     pub(crate) module: Box<dyn Module>,
     pub(crate) queues: QueuePair,
+    /// Tells the module from others that had its place before.
+    pub(crate) serial: u32,
+    /// An anchor (`I_ANCHOR`) stands on it: only a privileged user may pop it.
+    pub(crate) anchored: bool,
 }
 
 impl fmt::Debug for Slot {
@@ -62,12 +75,12 @@ impl fmt::Debug for Slot {
 pub(crate) enum Procedure {
     Open,
     Close,
-    Put(Message),
     Service,
+    Timer(TimerId),
 }
 
 /// All streams of an executive, with what they share.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Streams {
     slab: Slab<Stream>,
     next_generation: u32,
@@ -75,18 +88,45 @@ pub(crate) struct Streams {
     pub(crate) pool: Pool,
     /// Streams that have got data of a driver since the last [`Streams::detach`].
     attached: Vec<StreamId>,
+    next_serial: u32,
+    /// Counts the calls of `Executive::run`.
+    pub(crate) turn: u32,
 }
 
 impl Streams {
-    pub(crate) fn insert(&mut self, driver: DriverId, info: &DriverInfo) -> StreamId {
+    /// How many put procedures may follow from one before the stream's modules are taken to send a message round for ever.
+    pub(crate) const PUTS_MAX: u32 = 1_000_000;
+
+    pub(crate) fn new(now: Instant) -> Self {
+        Self {
+            slab: Slab::new(),
+            next_generation: 0,
+            scheduler: Scheduler::new(now),
+            pool: Pool::default(),
+            attached: Vec::new(),
+            next_serial: 0,
+            turn: 0,
+        }
+    }
+
+    pub(crate) fn next_serial(&mut self) -> u32 {
+        self.next_serial = self.next_serial.wrapping_add(1);
+        self.next_serial
+    }
+
+    pub(crate) fn insert(&mut self, driver: DriverId, info: &DriverInfo, open: &Open) -> StreamId {
         let generation = self.next_generation;
         self.next_generation = self.next_generation.wrapping_add(1);
         let index = self.slab.insert(Stream {
             generation,
             driver,
-            head: Head::new(info.head),
+            minor: open.minor,
+            opens: 1,
+            owner: open.credentials,
+            head: Head::new(info),
             modules: Vec::new(),
             device: QueuePair::new(info.read, info.write),
+            broken: false,
         });
         let index = u32::try_from(index).expect("an executive has less than 2^32 streams");
         StreamId { index, generation }
@@ -139,9 +179,17 @@ impl Streams {
     pub(crate) fn put_up(&mut self, s: StreamId, m: Message) {
         let Some((stream, scheduler)) = self.parts(s) else { return };
         if stream.modules.is_empty() {
-            stream.head.put(s, m, scheduler);
-        } else {
-            scheduler.post(QueueRef { stream: s, place: Place::Module(0), side: Side::Read }, m);
+            return stream.head.put(s, m, scheduler);
+        }
+        let at = QueueRef { stream: s, place: Place::Module(0), side: Side::Read };
+        if !scheduler.is_quiet() {
+            scheduler.post(at, m);
+            return self.deliver();
+        }
+        if let Some(message) = stream.carry(at, m, scheduler, &mut { Self::PUTS_MAX }) {
+            scheduler.send(Errand::Put { stream: s, message });
+        }
+        if !scheduler.is_quiet() {
             self.deliver();
         }
     }
@@ -176,31 +224,40 @@ impl Streams {
         self.attached = listed;
     }
 
+    /// Sends a message down from the head through the modules. Returns it when it has come to the driver.
+    #[inline]
+    pub(crate) fn put_to_modules(&mut self, s: StreamId, m: Message) -> Option<Message> {
+        let (stream, scheduler) = self.parts(s)?;
+        let at = QueueRef { stream: s, place: Place::BelowHead, side: Side::Write };
+        if scheduler.is_quiet() {
+            return stream.carry(at, m, scheduler, &mut { Self::PUTS_MAX });
+        }
+        scheduler.post(at, m);
+        None
+    }
+
     /// Runs put procedures until no message is on its way between modules. What reaches a driver waits as an errand:
     /// the driver may be the caller.
     pub(crate) fn deliver(&mut self) {
+        if self.scheduler.is_quiet() {
+            return;
+        }
+        let mut puts_left = Self::PUTS_MAX;
+        while let Some((stream, message)) = self.deliver_to_driver(&mut puts_left) {
+            self.scheduler.send(Errand::Put { stream, message });
+        }
+    }
+
+    /// Runs put procedures until no message is on its way between modules, or one has come to its driver.
+    #[inline]
+    pub(crate) fn deliver_to_driver(&mut self, puts_left: &mut u32) -> Option<(StreamId, Message)> {
         while let Some(Post { at, message }) = self.scheduler.next_post() {
             let Some((stream, scheduler)) = self.parts(at.stream) else { continue };
-            match at.place {
-                Place::Head => stream.head.put(at.stream, message, scheduler),
-                Place::Module(index) => {
-                    let _ = stream.run(
-                        at.stream,
-                        usize::from(index),
-                        at.side,
-                        Procedure::Put(message),
-                        scheduler,
-                    );
-                }
-                Place::BelowHead if !stream.modules.is_empty() => {
-                    let top = stream.modules.len() - 1;
-                    scheduler.post(flow::module_at(at.stream, top, Side::Write), message);
-                }
-                Place::BelowHead | Place::Driver => {
-                    scheduler.send(Errand::Put { stream: at.stream, message })
-                }
+            if let Some(message) = stream.carry(at, message, scheduler, puts_left) {
+                return Some((at.stream, message));
             }
         }
+        None
     }
 }
 
@@ -221,7 +278,89 @@ impl Stream {
         bulky
     }
 
-    /// Runs one procedure of a module. A module that panics makes its stream fail, and nothing else.
+    /// Runs the put procedures along the way of a message, while each sends on one message at most. Returns the message when
+    /// it has come to the driver.
+    #[inline]
+    pub(crate) fn carry(
+        &mut self,
+        at: QueueRef,
+        mut message: Message,
+        scheduler: &mut Scheduler,
+        puts_left: &mut u32,
+    ) -> Option<Message> {
+        let (s, mut place, mut side) = (at.stream, at.place, at.side);
+        loop {
+            match place {
+                Place::Head => {
+                    self.head.put(s, message, scheduler);
+                    return None;
+                }
+                Place::Driver => return Some(message),
+                Place::BelowHead => match self.modules.len() {
+                    0 => return Some(message),
+                    // A stream has at most `Executive::MODULES_MAX` modules.
+                    len => (place, side) = (Place::Module(len as u16 - 1), Side::Write),
+                },
+                Place::Module(index) => {
+                    if self.broken || *puts_left == 0 {
+                        self.refuse_round(s, side, &message, scheduler);
+                        return None;
+                    }
+                    *puts_left -= 1;
+                    self.run_put(s, usize::from(index), side, message, scheduler);
+                    let Post { at, message: next } = scheduler.take_hop()?;
+                    (place, side, message) = (at.place, at.side, next);
+                }
+            }
+        }
+    }
+
+    /// Throws a message away whose modules send it round for ever, and makes the stream fail for good.
+    #[cold]
+    fn refuse_round(&mut self, s: StreamId, side: Side, m: &Message, scheduler: &mut Scheduler) {
+        if side == Side::Read {
+            give_credit(s, m, scheduler);
+        }
+        self.break_off(s, scheduler);
+    }
+
+    /// Makes a stream fail for good: its modules are not called any more.
+    #[cold]
+    pub(crate) fn break_off(&mut self, s: StreamId, scheduler: &mut Scheduler) {
+        if !std::mem::replace(&mut self.broken, true) {
+            self.fail(s, scheduler);
+        }
+    }
+
+    #[cold]
+    fn fail(&mut self, s: StreamId, scheduler: &mut Scheduler) {
+        let failed = Kind::Error { read: Some(Errno::EIO), write: Some(Errno::EIO) };
+        self.head.put(s, Message::new(failed), scheduler);
+    }
+
+    /// Runs the put procedure of a module.
+    #[inline]
+    fn run_put(&mut self, s: StreamId, index: usize, side: Side, m: Message, scheduler: &mut Scheduler) {
+        let Stream { head, modules, device, .. } = self;
+        if index >= modules.len() {
+            return;
+        }
+        let (below, rest) = modules.split_at_mut(index);
+        let Some((slot, above)) = rest.split_first_mut() else { return };
+        let mut q =
+            Q::new(s, index, side, slot.serial, &mut slot.queues, below, above, head, device, scheduler);
+        let module = &mut slot.module;
+        let outcome = catch_unwind(AssertUnwindSafe(|| match side {
+            Side::Write => module.wput(&mut q, m),
+            Side::Read => module.rput(&mut q, m),
+        }));
+        q.finish();
+        if outcome.is_err() {
+            self.fail(s, scheduler);
+        }
+    }
+
+    /// Runs another procedure of a module. A module that panics makes its stream fail, and nothing else.
     pub(crate) fn run(
         &mut self,
         s: StreamId,
@@ -236,14 +375,14 @@ impl Stream {
         }
         let (below, rest) = modules.split_at_mut(index);
         let Some((slot, above)) = rest.split_first_mut() else { return Ok(()) };
-        let mut q = Q::new(s, index, side, &mut slot.queues, below, above, head, device, scheduler);
+        let mut q =
+            Q::new(s, index, side, slot.serial, &mut slot.queues, below, above, head, device, scheduler);
         let module = &mut slot.module;
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             match (procedure, side) {
-                (Procedure::Put(m), Side::Write) => module.wput(&mut q, m),
-                (Procedure::Put(m), Side::Read) => module.rput(&mut q, m),
                 (Procedure::Service, Side::Write) => module.wsrv(&mut q),
                 (Procedure::Service, Side::Read) => module.rsrv(&mut q),
+                (Procedure::Timer(id), _) => module.timeout(&mut q, id),
                 (Procedure::Open, _) => return module.open(&mut q),
                 (Procedure::Close, _) => module.close(&mut q),
             }
@@ -251,12 +390,14 @@ impl Stream {
         }));
         q.finish();
         outcome.unwrap_or_else(|_| {
-            self.head.put(
-                s,
-                Message::new(Kind::Error { read: Some(Errno::EIO), write: Some(Errno::EIO) }),
-                scheduler,
-            );
+            self.fail(s, scheduler);
             Err(Errno::EIO)
         })
+    }
+
+    /// Whether something still waits on its way down.
+    pub(crate) fn is_draining(&self) -> bool {
+        let modules = self.modules.iter().map(|slot| &slot.queues.write);
+        !self.broken && modules.chain([&self.device.write]).any(|queue| !queue.is_empty())
     }
 }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use sctp::{PrimaryError, Statistics};
-use streams::{Chain, Kind};
+use streams::{Chain, Control, Kind};
 use tpi::Primitive;
 
 use crate::address::{Address, ToAddress};
@@ -222,7 +222,7 @@ pub(crate) fn received(
     match found {
         Found::Data(message) => {
             let id = match &message.kind {
-                Kind::Proto(Primitive::OptdataInd(info)) => info.association,
+                Kind::Proto(Control::Tpi(Primitive::OptdataInd(info))) => info.association,
                 _ => 0,
             };
             Ok(Some((AssociationId(id), Received::Message(from_block(message)))))

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sctp::PathId;
-use streams::{Chain, Kind};
+use streams::{Chain, Control, Kind};
 use tpi::{Primitive, TransferFlags, TransferInfo};
 
 /// What travels with a message that is sent (RFC 6458 §5.3.4).
@@ -168,7 +168,7 @@ impl Message {
 
 pub(crate) fn from_block(message: streams::Message) -> Message {
     let info = match message.kind {
-        Kind::Proto(Primitive::OptdataInd(info)) => info,
+        Kind::Proto(Control::Tpi(Primitive::OptdataInd(info))) => info,
         _ => TransferInfo::default(),
     };
     Message { info: RecvInfo::new(message.data.len(), &info, !info.more()), data: message.data }

@@ -298,7 +298,7 @@ impl Pace {
 impl Inner {
     /// Closes the sockets. Nobody uses the shard any more.
     pub(crate) fn dispose(&mut self) {
-        self.executive = Executive::new();
+        self.executive = Executive::new(Instant::now());
         self.sockets = Arc::new([]);
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use providers::SctpDriver;
-use streams::{Chain, Cx, Interest, Kind, Message as Block, ReadError, StreamId, WriteError};
+use streams::{Chain, Control, Cx, Interest, Kind, Message as Block, ReadError, StreamId, WriteError};
 use tpi::{Errno, Primitive, TransferInfo};
 
 use crate::error::{Loss, RecvError, SendError};
@@ -359,7 +359,8 @@ impl Socket {
     /// that every reader finds it.
     #[cold]
     fn primitive<T>(&self, message: Block) -> Option<Found<T>> {
-        let (Kind::Proto(primitive) | Kind::PcProto(primitive)) = message.kind else { return None };
+        let (Kind::Proto(control) | Kind::PcProto(control)) = message.kind else { return None };
+        let Control::Tpi(primitive) = control else { return None };
         if self.style == Style::OneToOne {
             let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
             match &primitive {
@@ -385,7 +386,7 @@ impl Socket {
 
     /// A request down that is not user data. It goes behind what was sent before.
     pub(crate) fn request(&self, primitive: Primitive, data: Chain) -> Result<(), WriteError> {
-        let mut message = Some(Block::with_data(Kind::Proto(primitive), data));
+        let mut message = Some(Block::with_data(Kind::Proto(primitive.into()), data));
         self.until(Interest::WRITABLE, Patience::Forever, |inner| self.try_request(inner, &mut message))
             .unwrap_or(Err(WriteError::Closed))
     }
@@ -427,7 +428,7 @@ impl Socket {
     /// A request that the provider answers at once, with its answer.
     pub(crate) fn ask(&self, primitive: Primitive) -> Result<Primitive, WriteError> {
         let mut inner = self.shard.enter();
-        let message = Block::with_data(Kind::Proto(primitive), Chain::new());
+        let message = Block::proto(primitive);
         inner.tell_time();
         let answer = inner.guarded(Some(self.stream), |inner| {
             inner.executive.putmsg(self.stream, message).map_err(|refused| refused.error)?;
@@ -435,7 +436,7 @@ impl Socket {
         });
         self.after_request(&mut inner);
         match answer.unwrap_or(Err(WriteError::Closed))? {
-            Ok(Some(Block { kind: Kind::PcProto(primitive), .. })) => Ok(primitive),
+            Ok(Some(Block { kind: Kind::PcProto(Control::Tpi(primitive)), .. })) => Ok(primitive),
             _ => Err(WriteError::Closed),
         }
     }
@@ -467,7 +468,7 @@ impl Drop for Socket {
 
 #[inline]
 fn is_data(message: &Block) -> bool {
-    matches!(message.kind, Kind::Proto(Primitive::OptdataInd(_)) | Kind::Data)
+    matches!(message.kind, Kind::Proto(Control::Tpi(Primitive::OptdataInd(_))) | Kind::Data)
 }
 
 /// A primitive between messages of a one-to-one stream. A second confirmation says that the peer has restarted.

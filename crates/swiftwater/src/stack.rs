@@ -109,7 +109,7 @@ impl Stack {
             association: options.association.config(&options.listener, &[], options.trace.is_some()),
             local_addresses: options.local_addresses.clone(),
         };
-        let mut executive = Executive::new();
+        let mut executive = Executive::new(std::time::Instant::now());
         let epoch = options.trace.as_ref().map_or_else(Instant::now, TraceSink::epoch);
         let mut driver = SctpDriver::new(link, config, seed, epoch);
         driver.set_trace(options.trace.as_ref().map(TraceSink::taker));

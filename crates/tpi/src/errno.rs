@@ -28,9 +28,11 @@ errnos! {
     EINTR = 4, "the call was interrupted";
     EIO = 5, "input or output failed";
     ENXIO = 6, "there is no such device";
+    EBADF = 9, "this is not an open stream";
     EAGAIN = 11, "the call would block; try again when it is ready";
     ENOMEM = 12, "out of memory";
     EACCES = 13, "permission denied";
+    EFAULT = 14, "an address is not valid";
     EBUSY = 16, "the resource is busy";
     EINVAL = 22, "an argument is not valid";
     ENOSPC = 28, "no space is left";

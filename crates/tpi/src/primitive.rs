@@ -282,6 +282,11 @@ impl Primitive {
     /// In `bits` of a capability primitive: the number of the endpoint for accepting.
     pub const CAPABILITY_ACCEPTOR: u32 = 2;
 
+    /// Returns whether the primitive carries user data on its way up.
+    pub fn carries_user_data(&self) -> bool {
+        matches!(self, Self::OptdataInd(_) | Self::DataInd { .. } | Self::ExdataInd { .. })
+    }
+
     /// Which primitive this is.
     pub fn code(&self) -> PrimitiveCode {
         match self {

@@ -8,7 +8,7 @@ use ::sctp::{
 };
 use bytes::Bytes;
 use links::Link;
-use streams::{Chain, Cx, Errno, Kind, Message, Pool};
+use streams::{Chain, Control, Cx, Errno, Kind, Message, Pool};
 use tpi::{Addresses, Notice, Notification, PathChange, PathReason, Primitive, TransferFlags, TransferInfo};
 
 use super::SctpDriver;
@@ -78,7 +78,7 @@ impl Host for Upper<'_, '_> {
         if let Some(Owner::Stream(s)) = self.minors.owner(id) {
             self.cx.put_data(s, &info, data);
         } else {
-            self.up(id, Message::with_data(Kind::Proto(Primitive::OptdataInd(info)), data));
+            self.up(id, Message::optdata_ind(info, data));
         }
     }
 
@@ -87,12 +87,12 @@ impl Host for Upper<'_, '_> {
             Event::Accepted { listener, peer, .. } => self.accepted(id, listener, peer),
             Event::Connected { streams_out, streams_in } => self.up(
                 id,
-                Message::new(Kind::Proto(Primitive::ConnCon {
+                Message::proto(Primitive::ConnCon {
                     addresses: Box::new(Addresses::default()),
                     association: id.0,
                     outbound_streams: streams_out,
                     inbound_streams: streams_in,
-                })),
+                }),
             ),
             Event::Writable => {
                 if let Some(Owner::Stream(s)) = self.minors.owner(id) {
@@ -100,7 +100,7 @@ impl Host for Upper<'_, '_> {
                 }
             }
             Event::PeerShutdown => {
-                self.up(id, Message::new(Kind::Proto(Primitive::OrdrelInd { association: id.0 })));
+                self.up(id, Message::proto(Primitive::OrdrelInd { association: id.0 }));
             }
             Event::Restarted { streams_out, streams_in, unacknowledged_bytes } => {
                 let text = format!(
@@ -189,7 +189,9 @@ impl Upper<'_, '_> {
             }
             // The peer goes on until it hears that we have shut down, and must not be stopped by a full window.
             _ => {
-                if let Kind::Proto(Primitive::OptdataInd(_) | Primitive::NotificationInd(_)) = m.kind {
+                if let Kind::Proto(Control::Tpi(Primitive::OptdataInd(_) | Primitive::NotificationInd(_))) =
+                    m.kind
+                {
                     self.leftovers.unread.push((id, m.weight_bytes()));
                 }
             }
@@ -203,7 +205,7 @@ impl Upper<'_, '_> {
     /// The same of a message.
     fn notify_of(&mut self, transfer: TransferInfo, what: Notice, data: Bytes) {
         let primitive = Primitive::NotificationInd(Box::new(Notification { transfer, what }));
-        let m = Message::with_data(Kind::Proto(primitive), Chain::from(data));
+        let m = Message::with_data(Kind::Proto(primitive.into()), Chain::from(data));
         self.up(AssociationId(transfer.association), m);
     }
 
@@ -227,7 +229,7 @@ impl Upper<'_, '_> {
                 self.minors.set(s, Minor::Listening { port, listener, backlog, waiting: waiting + 1 });
                 let sequence = self.minors.wait(s, id);
                 let indication = Primitive::ConnInd { addresses: peer.into(), sequence };
-                self.cx.putnext(s, Message::new(Kind::Proto(indication)));
+                self.cx.putnext(s, Message::proto(indication));
             }
             Some((s, Minor::OneToMany { .. })) => {
                 self.minors.set_owner(id, Owner::Stream(s));
@@ -237,7 +239,7 @@ impl Upper<'_, '_> {
                     outbound_streams: 0,
                     inbound_streams: 0,
                 };
-                self.cx.putnext(s, Message::new(Kind::Proto(confirmation)));
+                self.cx.putnext(s, Message::proto(confirmation));
             }
             _ => {
                 self.minors.set_owner(id, Owner::Nobody);
@@ -255,7 +257,7 @@ impl Upper<'_, '_> {
             inbound_streams: streams.1,
         };
         let text = Chain::from(Bytes::from(text.into_bytes()));
-        self.up(id, Message::with_data(Kind::Proto(confirmation), text));
+        self.up(id, Message::with_data(Kind::Proto(confirmation.into()), text));
     }
 
     /// An association is gone: the reader gets what had arrived, then the reason, then a hang-up.
@@ -307,7 +309,7 @@ fn disconnected(id: AssociationId, reason: &CloseReason, information: Bytes) -> 
     };
     let mut data = Chain::from(Bytes::from(reason.to_string().into_bytes()));
     data.push(information);
-    Message::with_data(Kind::Proto(primitive), data)
+    Message::with_data(Kind::Proto(primitive.into()), data)
 }
 
 fn path_change(change: ::sctp::PathChange) -> PathChange {

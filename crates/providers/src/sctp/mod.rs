@@ -29,7 +29,10 @@ use ::sctp::{
     TransmitBuffer,
 };
 use links::{Link, LinkStats};
-use streams::{Cx, Driver, Errno, FlushScope, Interest, Kind, Message, Pool, StreamId};
+use streams::{
+    Control, Cx, Driver, DriverInfo, Errno, FlushScope, Interest, Kind, Message, Open, Pool, StreamId,
+    WriteAs,
+};
 use tpi::{Primitive, TransferFlags, TransferInfo};
 
 use minor::{Minor, Minors, Owner};
@@ -366,8 +369,14 @@ impl Drop for SctpDriver {
 }
 
 impl Driver for SctpDriver {
-    fn open(&mut self, _cx: &mut Cx<'_>, s: StreamId) -> Result<(), Errno> {
-        self.minors.open(s);
+    fn info(&self) -> DriverInfo {
+        DriverInfo { write_as: WriteAs::OptdataReq, ..DriverInfo::default() }
+    }
+
+    fn open(&mut self, _cx: &mut Cx<'_>, s: StreamId, open: &Open) -> Result<(), Errno> {
+        if open.is_first {
+            self.minors.open(s);
+        }
         Ok(())
     }
 
@@ -391,7 +400,7 @@ impl Driver for SctpDriver {
     #[inline]
     fn put(&mut self, cx: &mut Cx<'_>, s: StreamId, m: Message) {
         match &m.kind {
-            Kind::Proto(Primitive::OptdataReq(info)) => {
+            Kind::Proto(Control::Tpi(Primitive::OptdataReq(info))) => {
                 let info = *info;
                 self.send(cx, s, &info, m);
             }

@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use ::sctp::{AssociationConfig, ConnectError, ListenerId};
 use links::SCTP_TUNNELING_PORT;
-use streams::{Chain, Cx, Errno, Flush, IocNak, Kind, Message, StreamId};
-use tpi::{Addresses, Info, Primitive, PrimitiveCode, TError, TransferInfo};
+use streams::{Chain, Cx, Errno, Flush, Kind, Message, StreamId};
+use tpi::{Addresses, DecodeError, Info, Primitive, PrimitiveCode, TError, TransferInfo};
 
 use super::SctpDriver;
 use super::minor::{Minor, Owner};
@@ -25,13 +25,16 @@ impl SctpDriver {
     /// Every message that is not plain user data.
     pub(super) fn put_request(&mut self, cx: &mut Cx<'_>, s: StreamId, m: Message) {
         match m.kind {
-            Kind::Proto(primitive) | Kind::PcProto(primitive) => self.request(cx, s, primitive, m.data),
+            Kind::Proto(control) | Kind::PcProto(control) => match control.decode() {
+                Ok(primitive) => self.request(cx, s, primitive, m.data),
+                Err(error) => refuse_undecoded(cx, s, error),
+            },
             // Nothing of the stream waits here: what was taken is in the association's hands.
             Kind::Flush(flush) if flush.read => {
                 cx.putnext(s, Message::new(Kind::Flush(Flush { write: false, ..flush })));
             }
             Kind::Ioctl(ioctl) => {
-                cx.putnext(s, Message::new(Kind::IocNak(IocNak { id: ioctl.id, errno: Errno::EINVAL })));
+                cx.nak(s, &ioctl, Errno::EINVAL);
             }
             _ => {}
         }
@@ -40,6 +43,9 @@ impl SctpDriver {
     fn request(&mut self, cx: &mut Cx<'_>, s: StreamId, primitive: Primitive, data: Chain) {
         let code = primitive.code();
         let answer = match primitive {
+            Primitive::OptdataReq(info) => {
+                return self.send(cx, s, &info, Message::with_data(Kind::Data, data));
+            }
             Primitive::DataReq { more } => {
                 let flags = if more { tpi::TransferFlags::MORE } else { tpi::TransferFlags::NONE };
                 let info = TransferInfo { flags, ..TransferInfo::default() };
@@ -65,7 +71,7 @@ impl SctpDriver {
         match answer {
             // `T_ORDREL_REQ` is not acknowledged.
             Ok(Primitive::OkAck { primitive: PrimitiveCode::OrdrelReq }) => {}
-            Ok(ack) => cx.putnext(s, Message::new(Kind::PcProto(ack))),
+            Ok(ack) => cx.putnext(s, Message::pc_proto(ack)),
             Err(refusal) => refuse(cx, s, code, refusal),
         }
     }
@@ -162,7 +168,7 @@ impl SctpDriver {
             }
             None => self.minors.set(stream, Minor::Disconnected),
         }
-        cx.putnext(s, Message::new(Kind::PcProto(Primitive::OkAck { primitive: PrimitiveCode::ConnRes })));
+        cx.putnext(s, Message::pc_proto(Primitive::OkAck { primitive: PrimitiveCode::ConnRes }));
         for m in waiting.queue {
             cx.putnext(stream, m);
         }
@@ -292,5 +298,20 @@ fn udp_port(address: &SocketAddr) -> Option<u16> {
 }
 
 fn refuse(cx: &mut Cx<'_>, s: StreamId, primitive: PrimitiveCode, Refusal(t_error, errno): Refusal) {
-    cx.putnext(s, Message::new(Kind::PcProto(Primitive::ErrorAck { primitive, t_error, errno })));
+    cx.putnext(s, Message::pc_proto(Primitive::ErrorAck { primitive, t_error, errno }));
+}
+
+/// Answers bytes that are no primitive. One that nobody can name in an answer is a violation of the protocol, which ends the
+/// stream (TPI 2.0, `M_ERROR` with `EPROTO`).
+fn refuse_undecoded(cx: &mut Cx<'_>, s: StreamId, error: DecodeError) {
+    match error {
+        DecodeError::BadAddress | DecodeError::BadOption => {
+            let t_error = match error {
+                DecodeError::BadAddress => TError::BadAddress,
+                _ => TError::BadOption,
+            };
+            refuse(cx, s, PrimitiveCode::ConnReq, Refusal(t_error, Errno(0)));
+        }
+        _ => cx.error(s, Errno::EPROTO),
+    }
 }

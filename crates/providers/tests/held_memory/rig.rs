@@ -14,7 +14,7 @@ use sctp_wire::cause::Causes;
 use sctp_wire::chunk::{Abort, Chunk, CookieEcho, Data, DataFlags, Init};
 use sctp_wire::parameter::{Ipv4, Parameter, Parameters};
 use sctp_wire::{Header, Packet, Ppid, Ssn, StreamId as WireStream, Tsn, VerificationTag, packet};
-use streams::{DriverId, Executive, FlushScope, Kind, Message, StreamId};
+use streams::{Control, DriverId, Executive, FlushScope, Kind, Message, StreamId};
 use tpi::Primitive;
 
 use crate::allocator::live_bytes;
@@ -154,7 +154,7 @@ impl Rig {
         let wire = Arc::new(Mutex::new(Wire::default()));
         let link = BlockLink { wire: Arc::clone(&wire), block: BytesMut::with_capacity(BLOCK_BYTES) };
         let driver = SctpDriver::new(Box::new(link), SctpDriverConfig::default(), [7; 32], now);
-        let mut executive = Executive::new();
+        let mut executive = Executive::new(Instant::now());
         let driver = executive.add_driver("sctp", Box::new(driver));
         let stream = executive.open(driver).expect("a stream");
         let addresses = SocketAddr::from((Ipv4Addr::UNSPECIFIED, LISTENING_PORT)).into();
@@ -212,7 +212,7 @@ impl Rig {
 
     fn take_confirmation(&mut self) -> Option<u32> {
         while let Ok(Some(m)) = self.executive.getmsg(self.stream) {
-            if let Kind::Proto(Primitive::ConnCon { association, .. }) = m.kind {
+            if let Kind::Proto(Control::Tpi(Primitive::ConnCon { association, .. })) = m.kind {
                 return Some(association);
             }
         }

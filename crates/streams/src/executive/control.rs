@@ -1,11 +1,85 @@
 //! Control of streams: ioctls, options, flushing, signals.
 
+use crate::Errno;
 use crate::Executive;
 use crate::chain::Chain;
 use crate::error::{IoctlError, WriteError};
 use crate::head::HeadOptions;
-use crate::message::{Flush, Ioctl, Kind, Message, Signal};
+use crate::message::{Credentials, Flush, IocData, Ioctl, IoctlArgument, Kind, Message, Signal};
 use crate::stream::StreamId;
+use crate::timers::Alarm;
+use std::time::Duration;
+
+/// A request to the modules and the driver of a stream.
+#[derive(Clone, Debug)]
+pub struct IoctlRequest {
+    /// What to do.
+    pub command: u32,
+    /// How the argument is given. Default: as `data` (`I_STR`).
+    pub argument: IoctlArgument,
+    /// The argument of an `I_STR`.
+    pub data: Chain,
+    /// How long to wait for the answer; `None` waits as long as it takes (`INFTIM`). Default: [`IoctlRequest::TIMEOUT`].
+    pub timeout: Option<Duration>,
+    /// The caller. Default: the superuser, for calls of the executive's owner.
+    pub credentials: Credentials,
+}
+
+impl IoctlRequest {
+    /// How long an answer is waited for (`ic_timout` 0).
+    pub const TIMEOUT: Duration = Duration::from_secs(15);
+
+    /// An `I_STR` with this argument.
+    pub fn str(command: u32, data: impl Into<Chain>) -> Self {
+        Self {
+            command,
+            argument: IoctlArgument::Str,
+            data: data.into(),
+            timeout: Some(Self::TIMEOUT),
+            credentials: Credentials::ROOT,
+        }
+    }
+
+    /// A transparent ioctl with this third argument.
+    pub fn transparent(command: u32, argument: u64) -> Self {
+        Self { argument: IoctlArgument::Transparent(argument), ..Self::str(command, Chain::new()) }
+    }
+
+    /// The same with this limit of time.
+    #[must_use]
+    pub fn within(self, timeout: Duration) -> Self {
+        Self { timeout: Some(timeout), ..self }
+    }
+
+    /// The same on behalf of this user.
+    #[must_use]
+    pub fn by(self, credentials: Credentials) -> Self {
+        Self { credentials, ..self }
+    }
+}
+
+/// Where an ioctl stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IoctlStep {
+    /// The answer is not there yet. Look again with [`Executive::ioctl_step`] when the stream has priority readiness.
+    Pending,
+    /// The caller is asked for `bytes` at `address` of its memory; it answers with [`Executive::ioctl_copied`].
+    CopyIn {
+        /// Where.
+        address: u64,
+        /// How many.
+        bytes: usize,
+    },
+    /// The caller is asked to put the data to `address` of its memory; it answers with [`Executive::ioctl_copied`].
+    CopyOut {
+        /// Where.
+        address: u64,
+        /// What.
+        data: Chain,
+    },
+    /// The request was carried out.
+    Done(IoctlReply),
+}
 
 /// The answer to an ioctl that was carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,48 +91,124 @@ pub struct IoctlReply {
 }
 
 impl Executive {
-    /// Sends a request to the modules and the driver (`I_STR`). `Ok(None)`: the answer is not there yet; take it with
+    /// Sends an `I_STR` to the modules and the driver. `Ok(None)`: the answer is not there yet; take it with
     /// [`Executive::ioctl_reply`] when the stream has priority readiness.
     ///
     /// # Errors
     ///
-    /// The request is refused, another is under way, or the stream has failed.
+    /// As [`Executive::ioctl_begin`].
     pub fn ioctl(
         &mut self,
         s: StreamId,
         command: u32,
         data: impl Into<Chain>,
     ) -> Result<Option<IoctlReply>, IoctlError> {
-        let Some(stream) = self.streams.get_mut(s) else { return Err(IoctlError::Closed) };
-        check(stream.head.check_write())?;
-        let id = stream.head.ioctl.begin().ok_or(IoctlError::Busy)?;
-        // What a full driver does not take now goes down behind the request.
-        let _ = self.flush_head(s);
-        self.put_down(s, Message::with_data(Kind::Ioctl(Ioctl { command, id }), data.into()));
-        self.ioctl_reply(s)
+        let step = self.ioctl_begin(s, IoctlRequest::str(command, data))?;
+        self.reply_of(s, step)
     }
 
-    /// The answer to the ioctl that is under way, if it has come.
+    /// Returns the answer to the ioctl that is under way, if it has come.
     ///
     /// # Errors
     ///
-    /// The request is refused, or the stream has failed.
+    /// As [`Executive::ioctl_begin`].
     pub fn ioctl_reply(&mut self, s: StreamId) -> Result<Option<IoctlReply>, IoctlError> {
-        let Some(stream) = self.streams.get_mut(s) else { return Err(IoctlError::Closed) };
-        match stream.head.ioctl.take_answer() {
+        let step = self.ioctl_step(s)?;
+        self.reply_of(s, step)
+    }
+
+    /// A caller that has said all at once copies nothing.
+    fn reply_of(&mut self, s: StreamId, step: IoctlStep) -> Result<Option<IoctlReply>, IoctlError> {
+        match step {
+            IoctlStep::Done(reply) => Ok(Some(reply)),
+            IoctlStep::Pending => Ok(None),
+            IoctlStep::CopyIn { .. } | IoctlStep::CopyOut { .. } => {
+                match self.ioctl_copied(s, Err(Errno::EFAULT))? {
+                    IoctlStep::Done(reply) => Ok(Some(reply)),
+                    _ => Ok(None),
+                }
+            }
+        }
+    }
+
+    /// Begins an ioctl: sends the request to the modules and the driver, and says how far it has come.
+    ///
+    /// # Errors
+    ///
+    /// The request is refused, its time is over, another is under way, or the stream has failed.
+    pub fn ioctl_begin(&mut self, s: StreamId, request: IoctlRequest) -> Result<IoctlStep, IoctlError> {
+        let Some((stream, scheduler)) = self.streams.parts(s) else { return Err(IoctlError::Closed) };
+        check(stream.head.check_write())?;
+        let id = stream.head.ioctl.next_id().ok_or(IoctlError::Busy)?;
+        let IoctlRequest { command, argument, data, timeout, credentials } = request;
+        let ioctl = Ioctl { command, id, argument, credentials };
+        stream.head.ioctl.begin(ioctl);
+        stream.head.ioctl.timer = timeout.map(|after| scheduler.timers.start(s, Alarm::Ioctl { id }, after));
+        // What a full driver does not take now goes down behind the request.
+        let _ = self.flush_head(s);
+        self.put_down(s, Message::with_data(Kind::Ioctl(Box::new(ioctl)), data));
+        self.ioctl_step(s)
+    }
+
+    /// Says how far the ioctl has come that is under way.
+    ///
+    /// # Errors
+    ///
+    /// As [`Executive::ioctl_begin`].
+    pub fn ioctl_step(&mut self, s: StreamId) -> Result<IoctlStep, IoctlError> {
+        let Some((stream, scheduler)) = self.streams.parts(s) else { return Err(IoctlError::Closed) };
+        let state = &mut stream.head.ioctl;
+        if let Some((request, data)) = state.copy_request() {
+            return Ok(match data {
+                None => IoctlStep::CopyIn { address: request.address, bytes: request.bytes },
+                Some(data) => IoctlStep::CopyOut { address: request.address, data },
+            });
+        }
+        let answer = state.take_answer();
+        if answer.is_some()
+            && let Some(timer) = state.timer.take()
+        {
+            scheduler.timers.stop(s, timer);
+        }
+        match answer {
             Some(Message { kind: Kind::IocAck(ack), data, .. }) => {
-                Ok(Some(IoctlReply { value: ack.value, data }))
+                Ok(IoctlStep::Done(IoctlReply { value: ack.value, data }))
             }
             Some(Message { kind: Kind::IocNak(nak), .. }) => Err(IoctlError::Refused(nak.errno)),
-            _ => check(stream.head.check_write()).map(|()| None),
+            _ => check(stream.head.check_write()).map(|()| IoctlStep::Pending),
         }
+    }
+
+    /// Answers the module or driver that has asked the caller to copy: with the bytes that were copied in, with an empty
+    /// chain after a copy out, or with the reason why nothing could be copied.
+    ///
+    /// # Errors
+    ///
+    /// As [`Executive::ioctl_begin`]; nothing happens where the caller was not asked.
+    pub fn ioctl_copied(
+        &mut self,
+        s: StreamId,
+        copied: Result<Chain, Errno>,
+    ) -> Result<IoctlStep, IoctlError> {
+        let Some(stream) = self.streams.get_mut(s) else { return Err(IoctlError::Closed) };
+        if let Some((ioctl, private)) = stream.head.ioctl.resume() {
+            let (result, data) = match copied {
+                Ok(data) => (Ok(()), data),
+                Err(errno) => (Err(errno), Chain::new()),
+            };
+            let answer = IocData { ioctl, private, result };
+            self.put_down(s, Message::with_data(Kind::IocData(Box::new(answer)), data));
+        }
+        self.ioctl_step(s)
     }
 
     /// Waits no longer for the answer to an ioctl.
     pub fn cancel_ioctl(&mut self, s: StreamId) {
-        if let Some(stream) = self.streams.get_mut(s) {
-            stream.head.ioctl.abandon();
-            let _ = stream.head.ioctl.take_answer();
+        let Some((stream, scheduler)) = self.streams.parts(s) else { return };
+        stream.head.ioctl.abandon();
+        let _ = stream.head.ioctl.take_answer();
+        if let Some(timer) = stream.head.ioctl.timer.take() {
+            scheduler.timers.stop(s, timer);
         }
     }
 
@@ -87,12 +237,12 @@ impl Executive {
         self.set_head_options(s, &HeadOptions { lowat_bytes: Some(bytes), ..HeadOptions::default() });
     }
 
-    /// The high- and the low-water mark of the head's read queue (`I_GET_HIWAT`, `I_GET_LOWAT`).
+    /// Returns the high- and the low-water mark of the head's read queue (`I_GET_HIWAT`, `I_GET_LOWAT`).
     pub fn marks(&self, s: StreamId) -> Option<(usize, usize)> {
         Some(self.streams.get(s)?.head.queue.marks(0))
     }
 
-    /// The last signal that a module or the driver has sent up and that nobody has taken yet.
+    /// Takes the last signal that a module or the driver has sent up and that nobody has taken yet.
     pub fn take_signal(&mut self, s: StreamId) -> Option<Signal> {
         self.streams.get_mut(s)?.head.take_signal()
     }

@@ -18,18 +18,21 @@ impl Executive {
     pub fn push(&mut self, s: StreamId, module: Box<dyn Module>) -> Result<(), PushError> {
         // A full driver leaves the bytes where they are; they will pass the new module.
         let _ = self.flush_head(s);
+        let serial = self.streams.next_serial();
         let Some((stream, scheduler)) = self.streams.parts(s) else { return Err(PushError::Closed) };
         match stream.head.check_write() {
             Err(WriteError::HungUp) => return Err(PushError::HungUp),
             Err(WriteError::Failed(errno)) => return Err(PushError::Failed(errno)),
-            _ => {}
+            Err(WriteError::Closed) => return Err(PushError::Closed),
+            Err(WriteError::WouldBlock) | Ok(()) => {}
         }
         let index = stream.modules.len();
         if index >= Self::MODULES_MAX {
             return Err(PushError::TooMany);
         }
         let info = module.info();
-        stream.modules.push(Slot { module, queues: QueuePair::new(info.read, info.write) });
+        let queues = QueuePair::new(info.read, info.write);
+        stream.modules.push(Slot { module, queues, serial, anchored: false });
         let at = flow::module_at(s, index, Side::Write);
         if let Err(errno) = stream.run(s, index, at.side, Procedure::Open, scheduler) {
             stream.modules.pop();
@@ -47,8 +50,32 @@ impl Executive {
     ///
     /// # Errors
     ///
-    /// There is no module, or the stream is closed.
+    /// There is no module, an anchor stands on it, or the stream is closed.
     pub fn pop(&mut self, s: StreamId) -> Result<Box<dyn Module>, PopError> {
+        let Some(stream) = self.streams.get(s) else { return Err(PopError::Closed) };
+        if stream.modules.last().is_some_and(|slot| slot.anchored) {
+            return Err(PopError::Anchored);
+        }
+        self.pop_any(s)
+    }
+
+    /// Anchors the module next below the head (`I_ANCHOR`): only [`Executive::pop_any`] takes it off.
+    ///
+    /// # Errors
+    ///
+    /// There is no module, or the stream is closed.
+    pub fn anchor(&mut self, s: StreamId) -> Result<(), PopError> {
+        let Some(stream) = self.streams.get_mut(s) else { return Err(PopError::Closed) };
+        stream.modules.last_mut().ok_or(PopError::NoModule)?.anchored = true;
+        Ok(())
+    }
+
+    /// Pops the module next below the head even where an anchor stands on it: for privileged users, and at the close.
+    ///
+    /// # Errors
+    ///
+    /// There is no module, or the stream is closed.
+    pub fn pop_any(&mut self, s: StreamId) -> Result<Box<dyn Module>, PopError> {
         // Coalesced bytes were written while the module was there. A full driver leaves them to go without it.
         let _ = self.flush_head(s);
         let Some((stream, scheduler)) = self.streams.parts(s) else { return Err(PopError::Closed) };
@@ -57,7 +84,9 @@ impl Executive {
         let _ = stream.run(s, index, Side::Write, Procedure::Close, scheduler);
         self.settle();
         let Some((stream, scheduler)) = self.streams.parts(s) else { return Err(PopError::Closed) };
-        let Some(Slot { module, mut queues }) = stream.modules.pop() else { return Err(PopError::NoModule) };
+        let Some(Slot { module, mut queues, .. }) = stream.modules.pop() else {
+            return Err(PopError::NoModule);
+        };
         while let Some(m) = queues.write.getq() {
             scheduler.post(QueueRef { stream: s, place: Place::BelowHead, side: Side::Write }, m);
         }

@@ -3,32 +3,80 @@
 use crate::Executive;
 use crate::driver::{Cx, FlushScope};
 use crate::flow;
-use crate::head::{Interest, Readiness};
+use crate::head::{Interest, Readiness, SignalEvents, SignalNotice, WaiterId, Woken};
 use crate::stream::StreamId;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
 impl Executive {
-    /// What can be done with a stream now. A closed one hangs.
+    /// Says what can be done with a stream now. A closed one hangs.
     pub fn poll(&mut self, s: StreamId) -> Readiness {
         let Some((stream, _)) = self.streams.parts(s) else {
             return Readiness { readable: true, hangup: true, ..Readiness::default() };
         };
-        let room_below = !flow::next_down(&mut stream.modules, &mut stream.device).is_full(0);
-        stream.head.poll(room_below)
+        stream.head.poll(flow::next_down(&mut stream.modules, &mut stream.device))
     }
 
     /// Lists the stream among the wake-ups, once, when something of `interest` becomes true (at once if it is); errors and
     /// hang-ups list it too. Replaces what was wanted before.
     pub fn want(&mut self, s: StreamId, interest: Interest) {
+        let now = self.poll_for(s, interest);
         let Some((stream, scheduler)) = self.streams.parts(s) else { return };
-        // A writer that waits for the queue below must be seen by it.
-        let room_below = match interest.contains(Interest::WRITABLE) {
-            true => flow::next_down(&mut stream.modules, &mut stream.device).canput(0),
-            false => true,
-        };
-        stream.head.want(s, interest, room_below, scheduler);
+        stream.head.want(s, interest, now, scheduler);
+    }
+
+    /// Adds one of several waiters to a stream, or replaces its wish. [`Executive::take_woken`] names it once when something
+    /// of `interest` becomes true, at once if it is, and when the stream fails or is hung up. False: the stream is closed or
+    /// has too many waiters.
+    pub fn wait(&mut self, s: StreamId, waiter: WaiterId, interest: Interest) -> bool {
+        let now = self.poll_for(s, interest);
+        let Some((stream, scheduler)) = self.streams.parts(s) else { return false };
+        stream.head.wait(s, waiter, interest, now, scheduler)
+    }
+
+    /// Takes a waiter back.
+    pub fn cancel_wait(&mut self, s: StreamId, waiter: WaiterId) {
+        if let Some(stream) = self.streams.get_mut(s) {
+            stream.head.waiters().remove(waiter);
+        }
+    }
+
+    /// Appends the waiters whose wish has come true, and forgets them.
+    pub fn take_woken(&mut self, woken: &mut Vec<Woken>) {
+        woken.append(&mut self.streams.scheduler.woken);
+    }
+
+    /// As [`Executive::poll`]; a writer that will wait for the queue below is seen by it.
+    fn poll_for(&mut self, s: StreamId, interest: Interest) -> Readiness {
+        if interest.contains(Interest::WRITABLE)
+            && let Some((stream, _)) = self.streams.parts(s)
+        {
+            let _ = flow::next_down(&mut stream.modules, &mut stream.device).canput(0);
+        }
+        self.poll(s)
+    }
+
+    /// Registers a program for signals when one of `events` happens (`I_SETSIG`, `I_ESETSIG`); no events end that. False: the
+    /// stream is closed or has too many.
+    pub fn set_signals(&mut self, s: StreamId, program: u64, events: SignalEvents) -> bool {
+        self.streams.get_mut(s).is_some_and(|stream| stream.head.waiters().register(program, events))
+    }
+
+    /// Returns the events that a program is registered for (`I_GETSIG`, `I_EGETSIG`).
+    pub fn signals(&mut self, s: StreamId, program: u64) -> Option<SignalEvents> {
+        self.streams.get_mut(s)?.head.waiters().registered(program)
+    }
+
+    /// Takes the next signal that is due to a program. Events that happen before it is taken are one signal.
+    pub fn take_signal_notice(&mut self) -> Option<SignalNotice> {
+        while let Some((s, program)) = self.streams.scheduler.signals.pop_front() {
+            let stream = self.streams.get_mut(s);
+            if let Some(notice) = stream.and_then(|stream| stream.head.waiters().take_notice(s, program)) {
+                return Some(notice);
+            }
+        }
+        None
     }
 
     /// Appends the streams whose wanted interest became true, each once, and forgets them.
@@ -53,6 +101,7 @@ impl Executive {
     ///
     /// The first error of a driver, after all were called.
     pub fn receive(&mut self, now: Instant) -> io::Result<bool> {
+        self.set_now(now);
         let mut result = Ok(false);
         for driver in &mut self.drivers {
             let received = driver.receive(&mut Cx::new(&mut self.streams), now);
@@ -70,21 +119,6 @@ impl Executive {
         self.drivers.iter().any(|driver| driver.has_arrivals())
     }
 
-    /// When [`Executive::timeout`] is to be called, if nothing happens before.
-    pub fn deadline(&self) -> Option<Instant> {
-        self.drivers.iter().filter_map(|driver| driver.deadline()).min()
-    }
-
-    /// Tells the drivers whose deadline has come.
-    pub fn timeout(&mut self, now: Instant) {
-        for driver in &mut self.drivers {
-            if driver.deadline().is_some_and(|deadline| deadline <= now) {
-                driver.timeout(&mut Cx::new(&mut self.streams), now);
-            }
-        }
-        self.settle();
-    }
-
     /// Whether a driver should send what waits now. Coalesced bytes of heads do not count: see
     /// [`Executive::is_coalescing`].
     pub fn flush_due(&self) -> bool {
@@ -97,9 +131,9 @@ impl Executive {
         !self.streams.scheduler.coalescing.is_empty()
     }
 
-    /// Whether a driver has something left to do that needs no open stream.
+    /// Whether something is left to do that needs no open stream: in a driver, or for a stream that was closed.
     pub fn is_busy(&self) -> bool {
-        self.drivers.iter().any(|driver| driver.is_busy())
+        !self.streams.scheduler.draining.is_empty() || self.drivers.iter().any(|driver| driver.is_busy())
     }
 
     /// Whether something waits, in a driver or a head, that only a flush of everything sends.

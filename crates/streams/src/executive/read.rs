@@ -5,7 +5,7 @@ use crate::driver::Cx;
 use crate::error::ReadError;
 use crate::flow;
 use crate::head::ReadMode;
-use crate::message::{Kind, Marks, Message};
+use crate::message::{Control, Kind, Marks, Message};
 use crate::stream::StreamId;
 use crate::{Primitive, TransferFlags, TransferInfo};
 
@@ -18,6 +18,23 @@ pub enum Select {
     HighPriority,
     /// The first if it has high priority or is in this band or a higher one (`MSG_BAND`).
     Band(u8),
+}
+
+/// What `getpmsg` has taken of a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Parts {
+    /// Bytes of the control part; `None` where the message has none.
+    pub control_bytes: Option<usize>,
+    /// Bytes of data; `None` where the message has none.
+    pub data_bytes: Option<usize>,
+    /// `MORECTL`: more of the control part is left.
+    pub more_control: bool,
+    /// `MOREDATA`: more data is left.
+    pub more_data: bool,
+    /// The band of the message.
+    pub band: u8,
+    /// Whether the message has high priority.
+    pub is_high_priority: bool,
 }
 
 impl Executive {
@@ -37,10 +54,10 @@ impl Executive {
     ) -> Result<Option<(usize, TransferInfo, bool)>, ReadError> {
         let Some(stream) = self.streams.get_mut(s) else { return Err(ReadError::Closed) };
         let head = &mut stream.head;
-        if head.troubled || head.read_mode != ReadMode::MessageNondiscard {
+        if head.troubled || !head.reads_directly {
             return self.read_by_mode(s, buf);
         }
-        let Some(front) = head.queue.front() else { return Ok(None) };
+        let Some(front) = head.queue.front() else { return self.found_nothing(s, buf.len()) };
         let Some(info) = data_info(front) else { return Err(ReadError::NotData) };
         let len = front.data.copy_to(buf);
         let whole = len == front.data.len();
@@ -75,7 +92,7 @@ impl Executive {
     pub fn getmsg(&mut self, s: StreamId) -> Result<Option<Message>, ReadError> {
         let Some((stream, scheduler)) = self.streams.parts(s) else { return Err(ReadError::Closed) };
         if stream.head.troubled {
-            stream.head.check_read()?;
+            stream.head.report_read()?;
         }
         let Some(m) = stream.head.queue.getq() else { return Ok(None) };
         stream.head.take_due_signals(s, scheduler);
@@ -99,6 +116,44 @@ impl Executive {
         if selected { self.getmsg(s) } else { Ok(None) }
     }
 
+    /// Takes as much of the first message as two buffers hold, if it is one of `select` (`getpmsg`). What they do not hold
+    /// stays for the next call. `Ok(None)`: there is none now.
+    ///
+    /// # Errors
+    ///
+    /// As [`Executive::getmsg`].
+    pub fn getpmsg_into(
+        &mut self,
+        s: StreamId,
+        select: Select,
+        control: &mut [u8],
+        data: &mut [u8],
+    ) -> Result<Option<Parts>, ReadError> {
+        let Some(mut m) = self.getpmsg(s, select)? else { return Ok(None) };
+        let mut parts =
+            Parts { band: m.band, is_high_priority: m.kind.is_high_priority(), ..Parts::default() };
+        if let Kind::Proto(part) | Kind::PcProto(part) = &mut m.kind
+            && !part.is_empty()
+        {
+            let first = part.split_to(control.len());
+            control[..first.len()].copy_from_slice(&first);
+            parts.control_bytes = Some(first.len());
+            parts.more_control = !part.is_empty();
+        }
+        if !m.data.is_empty() || m.kind == Kind::Data {
+            let taken_bytes = m.data.copy_to(data);
+            m.data.advance(taken_bytes);
+            parts.data_bytes = Some(taken_bytes);
+            parts.more_data = !m.data.is_empty();
+        }
+        if (parts.more_control || parts.more_data)
+            && let Some(stream) = self.streams.get_mut(s)
+        {
+            stream.head.put_back(m);
+        }
+        Ok(Some(parts))
+    }
+
     /// Whether the next message is marked (`I_ATMARK`).
     pub fn is_at_mark(&self, s: StreamId) -> bool {
         let front = self.streams.get(s).and_then(|stream| stream.head.queue.front());
@@ -115,11 +170,15 @@ impl Executive {
         let mut result: Option<(usize, TransferInfo, bool)> = None;
         loop {
             let Some(stream) = self.streams.get_mut(s) else { return Err(ReadError::Closed) };
-            let head = &stream.head;
+            let head = &mut stream.head;
             if result.is_none() {
-                head.check_read()?;
+                head.report_read()?;
             }
-            let Some(front) = head.queue.front() else { return Ok(result) };
+            head.uncover_data();
+            let head = &stream.head;
+            let Some(front) = head.queue.front() else {
+                return if result.is_some() { Ok(result) } else { self.found_nothing(s, buf.len()) };
+            };
             let info = match (data_info(front), &result) {
                 (Some(info), None) => info,
                 // A read in byte mode goes on within one stream of one association, and stops at a mark.
@@ -145,6 +204,15 @@ impl Executive {
                 return Ok(result);
             }
         }
+    }
+
+    /// A read has found nothing. Drivers that read on demand are told how much is wanted (`M_READ`).
+    #[cold]
+    fn found_nothing<T>(&mut self, s: StreamId, bytes: usize) -> Result<Option<T>, ReadError> {
+        if self.streams.get(s).is_some_and(|stream| stream.head.announces_reads) {
+            self.put_down(s, Message::new(Kind::Read { bytes }));
+        }
+        Ok(None)
     }
 
     /// Takes `gone_bytes` of the first message off the queue, of which the program has got `read_bytes`, or all of it.
@@ -211,9 +279,12 @@ fn data_info(m: &Message) -> Option<TransferInfo> {
         ..TransferInfo::default()
     };
     match &m.kind {
-        Kind::Proto(Primitive::OptdataInd(info)) => Some(*info),
+        Kind::Proto(Control::Tpi(Primitive::OptdataInd(info))) => Some(*info),
         Kind::Data => Some(plain(false)),
-        Kind::Proto(Primitive::DataInd { more } | Primitive::ExdataInd { more }) => Some(plain(*more)),
+        Kind::Proto(Control::Tpi(Primitive::DataInd { more } | Primitive::ExdataInd { more })) => {
+            Some(plain(*more))
+        }
+        Kind::Proto(control) | Kind::PcProto(control) if control.is_empty() => Some(plain(false)),
         _ => None,
     }
 }

@@ -3,18 +3,22 @@
 use crate::Executive;
 use crate::driver::Cx;
 use crate::flow;
+use crate::message::Message;
 use crate::queue::Side;
 use crate::scheduler::{Errand, Place, QueueRef};
-use crate::stream::Procedure;
+use crate::stream::{Procedure, StreamId, Streams};
 
 impl Executive {
     /// Runs enabled service procedures, first in first out, until none is left.
     pub fn run(&mut self) {
         self.settle();
+        self.streams.turn = self.streams.turn.wrapping_add(1);
+        let turn = self.streams.turn;
         while let Some(at) = self.streams.scheduler.next_to_run() {
-            self.run_service(at);
+            self.run_service(at, turn);
             self.settle();
         }
+        self.end_drained();
     }
 
     /// Whether a service procedure is enabled.
@@ -23,7 +27,7 @@ impl Executive {
         self.streams.scheduler.is_runnable()
     }
 
-    fn run_service(&mut self, at: QueueRef) {
+    fn run_service(&mut self, at: QueueRef, turn: u32) {
         let Some((stream, scheduler)) = self.streams.parts(at.stream) else { return };
         match (at.place, at.side) {
             (Place::Driver, side) => {
@@ -39,21 +43,41 @@ impl Executive {
             }
             (Place::Module(index), side) => {
                 let Some(slot) = stream.modules.get_mut(usize::from(index)) else { return };
+                let queue = slot.queues.side(side);
                 // A module that was popped since may have left its place to another one.
-                if slot.queues.side(side).clear_enabled() {
+                if !queue.clear_enabled() || stream.broken {
+                    return;
+                }
+                if queue.runs_too_often(turn) {
+                    stream.break_off(at.stream, scheduler);
+                } else {
                     // A fault has been reported to the stream's head.
                     let _ = stream.run(at.stream, usize::from(index), side, Procedure::Service, scheduler);
                 }
             }
-            (Place::Head | Place::BelowHead, Side::Write) => {
-                // What does not fit stays held, and a failure is reported to the next write.
-                let _ = self.flush_head(at.stream);
+            (Place::Head | Place::BelowHead, side) => self.run_head_service(at.stream, side),
+        }
+    }
+
+    fn run_head_service(&mut self, s: StreamId, side: Side) {
+        let multiplexor = self.multiplexor_of(s);
+        let Some((stream, _)) = self.streams.parts(s) else { return };
+        match (multiplexor, side) {
+            (Some(driver), Side::Write) => {
+                self.drivers[driver.0].lower_write_service(&mut Cx::new(&mut self.streams), s);
             }
-            (Place::Head | Place::BelowHead, Side::Read) => {
-                if stream.head.queue.relieved() {
-                    flow::back_enable_below(at.stream, &mut stream.modules, &mut stream.device, scheduler);
+            (Some(driver), Side::Read) => {
+                if stream.head.queue.clear_enabled() {
+                    self.drivers[driver.0].lower_read_service(&mut Cx::new(&mut self.streams), s);
                 }
             }
+            // What does not fit stays held, and a failure is reported to the next write.
+            (None, Side::Write) => drop(self.flush_head(s)),
+            (None, Side::Read) => {}
+        }
+        let Some((stream, scheduler)) = self.streams.parts(s) else { return };
+        if side == Side::Read && stream.head.queue.relieved() {
+            flow::back_enable_below(s, &mut stream.modules, &mut stream.device, scheduler);
         }
     }
 
@@ -67,13 +91,22 @@ impl Executive {
 
     #[cold]
     fn settle_all(&mut self) {
+        let mut puts_left = Streams::PUTS_MAX;
         loop {
-            self.streams.deliver();
+            while let Some((stream, message)) = self.streams.deliver_to_driver(&mut puts_left) {
+                // What waits for a driver goes before what comes to it now.
+                if self.streams.scheduler.has_errands() {
+                    self.streams.scheduler.send(Errand::Put { stream, message });
+                } else {
+                    self.put_to_driver(stream, message, &mut puts_left);
+                }
+            }
             let Some(errand) = self.streams.scheduler.next_errand() else { return };
             match errand {
-                Errand::Put { stream, message } => {
-                    let Some(driver) = self.streams.get(stream).map(|open| open.driver) else { continue };
-                    self.drivers[driver.0].put(&mut Cx::new(&mut self.streams), stream, message);
+                Errand::Put { stream, message } => self.put_to_driver(stream, message, &mut puts_left),
+                Errand::LowerPut { stream, message } => {
+                    let Some(driver) = self.multiplexor_of(stream) else { continue };
+                    self.drivers[driver.0].lower_put(&mut Cx::new(&mut self.streams), stream, message);
                 }
                 Errand::Consumed { stream, association, bytes } => {
                     let Some(driver) = self.streams.get(stream).map(|open| open.driver) else { continue };
@@ -82,5 +115,16 @@ impl Executive {
                 }
             }
         }
+    }
+
+    /// Hands a message to the driver of its stream. One that modules and driver send to each other for ever ends here.
+    fn put_to_driver(&mut self, s: StreamId, m: Message, puts_left: &mut u32) {
+        let Some((stream, scheduler)) = self.streams.parts(s) else { return };
+        if *puts_left == 0 && !stream.modules.is_empty() {
+            return stream.break_off(s, scheduler);
+        }
+        *puts_left = puts_left.saturating_sub(1);
+        let driver = &mut self.drivers[stream.driver.0];
+        driver.put(&mut Cx::new(&mut self.streams), s, m);
     }
 }

@@ -1,11 +1,10 @@
 //! Writing: from the program down to the driver.
 
 use crate::Executive;
-use crate::driver::{Admission, Cx};
+use crate::driver::{Admission, Cx, DriverId};
 use crate::error::{Refused, WriteError};
-use crate::message::{Kind, Message};
-use crate::queue::Side;
-use crate::scheduler::{Place, QueueRef};
+use crate::head::WriteAs;
+use crate::message::{Control, Kind, Message};
 use crate::stream::StreamId;
 use crate::{Primitive, TransferInfo, flow};
 use bytes::Bytes;
@@ -25,9 +24,9 @@ impl Executive {
         let Some(stream) = self.streams.get_mut(s) else { return Err(WriteError::Closed) };
         let direct = !info.more()
             && !stream.head.troubled
+            && stream.head.writes_directly
             && stream.head.coalesced.is_empty()
-            && stream.modules.is_empty()
-            && !stream.device.write.is_full(0);
+            && !flow::next_down(&mut stream.modules, &mut stream.device).is_full(0);
         if !direct {
             return self.write_by_the_way(s, info, bytes);
         }
@@ -39,6 +38,11 @@ impl Executive {
         }
         stream.head.stats.messages_written += 1;
         stream.head.stats.bytes_written += bytes.len() as u64;
+        if !stream.modules.is_empty() {
+            let driver = stream.driver;
+            self.write_to_modules(s, driver, info, bytes);
+            return Ok(());
+        }
         let data = self.streams.pool.copy_in(bytes);
         driver.put(&mut Cx::new(&mut self.streams), s, Message::optdata_req(info, data));
         self.settle();
@@ -55,7 +59,8 @@ impl Executive {
         let len = bytes.len();
         self.admit(s, &info, len)?;
         self.count_written(s, len);
-        self.put_down(s, Message::optdata_req(info, bytes));
+        let write_as = self.write_as(s);
+        self.put_down(s, written(write_as, info, bytes));
         Ok(())
     }
 
@@ -107,18 +112,35 @@ impl Executive {
         flow::next_down(&mut stream.modules, &mut stream.device).canput(band)
     }
 
+    /// A write that was admitted, through the modules.
+    fn write_to_modules(&mut self, s: StreamId, driver: DriverId, info: TransferInfo, bytes: &[u8]) {
+        let data = self.streams.pool.copy_in(bytes);
+        if let Some(m) = self.streams.put_to_modules(s, Message::optdata_req(info, data)) {
+            self.drivers[driver.0].put(&mut Cx::new(&mut self.streams), s, m);
+        }
+        self.settle();
+    }
+
     /// A write that cannot go straight to the driver.
     fn write_by_the_way(&mut self, s: StreamId, info: TransferInfo, bytes: &[u8]) -> Result<(), WriteError> {
-        if info.more() { self.write_more(s, info, bytes) } else { self.write_whole(s, info, bytes) }
+        if info.more() || self.holds_writes(s) {
+            self.write_more(s, info, bytes)
+        } else {
+            self.write_whole(s, info, bytes)
+        }
     }
 
     /// A write that is a message of its own.
     fn write_whole(&mut self, s: StreamId, info: TransferInfo, bytes: &[u8]) -> Result<(), WriteError> {
         self.flush_head(s)?;
         self.admit(s, &info, bytes.len())?;
+        let write_as = self.write_as(s);
+        if bytes.is_empty() && write_as == WriteAs::Data && !self.sends_zero(s) {
+            return Ok(());
+        }
         self.count_written(s, bytes.len());
         let data = self.streams.pool.copy_in(bytes);
-        self.put_down(s, Message::optdata_req(info, data));
+        self.put_down(s, written(write_as, info, data));
         Ok(())
     }
 
@@ -169,9 +191,12 @@ impl Executive {
         }
         self.flush_head(s)?;
         match &m.kind {
-            Kind::Proto(Primitive::OptdataReq(info)) => self.admit(s, info, m.data.len()).map(drop),
-            Kind::Data | Kind::Proto(Primitive::DataReq { .. } | Primitive::ExdataReq { .. }) => {
-                self.admit(s, &TransferInfo::default(), m.data.len()).map(drop)
+            Kind::Proto(Control::Tpi(Primitive::OptdataReq(info))) => {
+                self.admit_in(s, info, m.data.len(), m.band).map(drop)
+            }
+            Kind::Data
+            | Kind::Proto(Control::Tpi(Primitive::DataReq { .. } | Primitive::ExdataReq { .. })) => {
+                self.admit_in(s, &TransferInfo::default(), m.data.len(), m.band).map(drop)
             }
             _ => self.check_canput(s, m.band),
         }
@@ -179,7 +204,18 @@ impl Executive {
 
     /// Asks for room below the head, and the driver for room in the association.
     fn admit(&mut self, s: StreamId, info: &TransferInfo, bytes: usize) -> Result<Admission, WriteError> {
-        self.check_canput(s, 0)?;
+        self.admit_in(s, info, bytes, 0)
+    }
+
+    /// As [`Executive::admit`], in this band.
+    fn admit_in(
+        &mut self,
+        s: StreamId,
+        info: &TransferInfo,
+        bytes: usize,
+        band: u8,
+    ) -> Result<Admission, WriteError> {
+        self.check_canput(s, band)?;
         let Some(stream) = self.streams.get_mut(s) else { return Err(WriteError::Closed) };
         match self.drivers[stream.driver.0].admit(s, info, bytes) {
             Admission::Full => Err(stream.head.block_writer()),
@@ -190,7 +226,7 @@ impl Executive {
 
     fn check_canput(&mut self, s: StreamId, band: u8) -> Result<(), WriteError> {
         let Some(stream) = self.streams.get_mut(s) else { return Err(WriteError::Closed) };
-        stream.head.check_write()?;
+        stream.head.report_write()?;
         if flow::next_down(&mut stream.modules, &mut stream.device).canput(band) {
             Ok(())
         } else {
@@ -201,8 +237,23 @@ impl Executive {
     pub(super) fn send_coalesced(&mut self, s: StreamId) {
         let Some((stream, _, pool)) = self.streams.all_parts(s) else { return };
         stream.head.stats.messages_coalesced += 1;
-        let m = stream.head.coalesced.take(pool);
+        let (info, data) = stream.head.coalesced.take(pool);
+        let m = written(stream.head.write_as, info, data);
         self.put_down(s, m);
+    }
+
+    fn write_as(&self, s: StreamId) -> WriteAs {
+        self.streams.get(s).map_or(WriteAs::Data, |stream| stream.head.write_as)
+    }
+
+    /// Whether a write of no bytes sends a message (`SNDZERO`).
+    fn sends_zero(&self, s: StreamId) -> bool {
+        self.streams.get(s).is_some_and(|stream| stream.head.write_options.send_zero)
+    }
+
+    /// Whether short writes are held (`SNDHOLD`).
+    fn holds_writes(&self, s: StreamId) -> bool {
+        self.streams.get(s).is_some_and(|stream| stream.head.write_options.hold)
     }
 
     fn count_written(&mut self, s: StreamId, bytes: usize) {
@@ -214,13 +265,20 @@ impl Executive {
 
     /// Sends a message down from the head, whatever the queues say.
     pub(super) fn put_down(&mut self, s: StreamId, m: Message) {
-        let Some((stream, scheduler)) = self.streams.parts(s) else { return };
-        if stream.modules.is_empty() {
-            let driver = &mut self.drivers[stream.driver.0];
-            driver.put(&mut Cx::new(&mut self.streams), s, m);
-        } else {
-            scheduler.post(QueueRef { stream: s, place: Place::BelowHead, side: Side::Write }, m);
+        let Some((stream, _)) = self.streams.parts(s) else { return };
+        let driver = stream.driver;
+        let at_driver = if stream.modules.is_empty() { Some(m) } else { self.streams.put_to_modules(s, m) };
+        if let Some(m) = at_driver {
+            self.drivers[driver.0].put(&mut Cx::new(&mut self.streams), s, m);
         }
         self.settle();
+    }
+}
+
+/// The message that a write sends down. On a stream whose writes are `M_DATA` nothing else is said of it.
+fn written(write_as: WriteAs, info: TransferInfo, data: Bytes) -> Message {
+    match write_as {
+        WriteAs::OptdataReq => Message::optdata_req(info, data),
+        WriteAs::Data => Message::data(data),
     }
 }

@@ -1,9 +1,8 @@
 //! Coalescing: writes with more to come become one message.
 
 use crate::TransferInfo;
-use crate::message::Message;
 use crate::pool::Pool;
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 
 /// Bytes of writes with more to come (`T_MORE`), which will go down as one message.
 #[derive(Debug, Default)]
@@ -47,11 +46,11 @@ impl Coalesced {
         self.block.extend_from_slice(bytes);
     }
 
-    /// Makes one message of what is held.
-    pub(crate) fn take(&mut self, pool: &mut Pool) -> Message {
+    /// Takes what is held, to be one message.
+    pub(crate) fn take(&mut self, pool: &mut Pool) -> (TransferInfo, Bytes) {
         let data = self.block.split().freeze();
         pool.give_back(std::mem::take(&mut self.block));
-        Message::optdata_req(self.info, data)
+        (self.info, data)
     }
 
     /// Forgets what is held.

@@ -1,51 +1,114 @@
 //! The one ioctl that may be under way on a stream.
 
-use crate::message::{Kind, Message};
+use crate::message::{CopyRequest, IocNak, Ioctl, Kind, Message};
+use crate::timers::TimerId;
+use crate::{Chain, Errno};
 
-/// Whether an ioctl is under way, and its answer when it has come.
+/// Where the ioctl of a stream stands.
 #[derive(Debug, Default)]
 pub(crate) struct IoctlState {
     last_id: u32,
-    waiting: bool,
-    answer: Option<Box<Message>>,
+    stage: Stage,
+    pub(crate) timer: Option<TimerId>,
+}
+
+#[derive(Debug, Default)]
+enum Stage {
+    /// None is under way.
+    #[default]
+    Idle,
+    /// The modules and the driver have it.
+    Below(Box<Ioctl>),
+    /// The caller is asked to copy.
+    Copies(Box<Ioctl>, Box<Message>),
+    /// The answer is there.
+    Answered(Box<Message>),
 }
 
 impl IoctlState {
-    /// Begins an ioctl and gives it a number. `None`: another one is under way.
-    pub(crate) fn begin(&mut self) -> Option<u32> {
-        if self.waiting || self.answer.is_some() {
-            return None;
-        }
-        self.waiting = true;
-        self.last_id = self.last_id.wrapping_add(1);
-        Some(self.last_id)
+    /// Returns the number of the next ioctl. `None`: another one is under way.
+    pub(crate) fn next_id(&mut self) -> Option<u32> {
+        matches!(self.stage, Stage::Idle).then(|| {
+            self.last_id = self.last_id.wrapping_add(1);
+            self.last_id
+        })
     }
 
-    /// Takes an answer in. False: nobody waits for it, and it is thrown away.
+    /// The ioctl goes down.
+    pub(crate) fn begin(&mut self, ioctl: Ioctl) {
+        self.stage = Stage::Below(Box::new(ioctl));
+    }
+
+    /// Whether the modules and the driver have the ioctl with this number.
+    pub(crate) fn is_below(&self, id: u32) -> bool {
+        matches!(&self.stage, Stage::Below(ioctl) if ioctl.id == id)
+    }
+
+    /// Takes a message about an ioctl in. False: nobody waits for it, and it is thrown away.
     pub(crate) fn answer(&mut self, m: Message) -> bool {
-        let id = match &m.kind {
-            Kind::IocAck(ack) => ack.id,
-            Kind::IocNak(nak) => nak.id,
+        let Stage::Below(ioctl) = &self.stage else { return false };
+        match &m.kind {
+            Kind::IocAck(ack) if ack.id == ioctl.id => self.stage = Stage::Answered(Box::new(m)),
+            Kind::IocNak(nak) if nak.id == ioctl.id => self.stage = Stage::Answered(Box::new(m)),
+            Kind::CopyIn(copy) | Kind::CopyOut(copy) if copy.id == ioctl.id => {
+                self.stage = Stage::Copies(ioctl.clone(), Box::new(m));
+            }
             _ => return false,
-        };
-        let expected = self.waiting && id == self.last_id;
-        if expected {
-            self.waiting = false;
-            self.answer = Some(Box::new(m));
         }
-        expected
+        true
+    }
+
+    /// Refuses the ioctl with this number, if it is the one under way.
+    pub(crate) fn fail(&mut self, id: u32, errno: Errno) -> bool {
+        let is_under_way = match &self.stage {
+            Stage::Below(ioctl) | Stage::Copies(ioctl, _) => ioctl.id == id,
+            Stage::Idle | Stage::Answered(_) => false,
+        };
+        if is_under_way {
+            let nak = Message::new(Kind::IocNak(IocNak { id, errno }));
+            self.stage = Stage::Answered(Box::new(nak));
+        }
+        is_under_way
     }
 
     pub(crate) fn take_answer(&mut self) -> Option<Message> {
-        self.answer.take().map(|m| *m)
+        match std::mem::take(&mut self.stage) {
+            Stage::Answered(m) => Some(*m),
+            other => {
+                self.stage = other;
+                None
+            }
+        }
     }
 
+    /// Returns what the caller is asked to copy: in, or out where there is data.
+    pub(crate) fn copy_request(&self) -> Option<(CopyRequest, Option<Chain>)> {
+        let Stage::Copies(_, m) = &self.stage else { return None };
+        match &m.kind {
+            Kind::CopyIn(copy) => Some((**copy, None)),
+            Kind::CopyOut(copy) => Some((**copy, Some(m.data.clone()))),
+            _ => None,
+        }
+    }
+
+    /// The caller has copied, or could not: the ioctl goes down again. Returns it and what identifies the request.
+    pub(crate) fn resume(&mut self) -> Option<(Ioctl, u64)> {
+        let (request, _) = self.copy_request()?;
+        let Stage::Copies(ioctl, _) = std::mem::take(&mut self.stage) else { return None };
+        let resumed = *ioctl;
+        self.stage = Stage::Below(ioctl);
+        Some((resumed, request.private))
+    }
+
+    /// Whether the caller has something to do: take the answer, or copy.
     pub(crate) fn has_answer(&self) -> bool {
-        self.answer.is_some()
+        matches!(self.stage, Stage::Answered(_) | Stage::Copies(..))
     }
 
-    /// Waits no more: an answer that still comes is thrown away.
+    /// Waits no more: an answer that still comes is thrown away. One that is there can still be taken.
     pub(crate) fn abandon(&mut self) {
-        self.waiting = false;
+        if !matches!(self.stage, Stage::Answered(_)) {
+            self.stage = Stage::Idle;
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Options of a stream head.
 
-/// How `read` treats the boundaries of messages.
+/// How `read` treats the boundaries of messages (`I_SRDOPT`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadMode {
     /// `RNORM`: boundaries are ignored; a read takes bytes of as many messages as fill its buffer.
@@ -12,11 +12,64 @@ pub enum ReadMode {
     MessageDiscard,
 }
 
+/// How `read` treats messages with a control part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReadControl {
+    /// `RPROTNORM`: a read fails with `EBADMSG`, except where the control part is a primitive that carries user data.
+    #[default]
+    Fail,
+    /// `RPROTDAT`: the control part is read as data, before the data.
+    AsData,
+    /// `RPROTDIS`: the control part is thrown away, and its data is read.
+    Discard,
+}
+
+/// What a write sends down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WriteAs {
+    /// `M_DATA`.
+    #[default]
+    Data,
+    /// `T_OPTDATA_REQ` with what the writer says of the message.
+    OptdataReq,
+}
+
+/// Options of writes (`I_SWROPT`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriteOptions {
+    /// `SNDZERO`: a write of no bytes sends a message of no bytes. Default: it sends nothing on a stream whose writes are
+    /// `M_DATA`.
+    pub send_zero: bool,
+    /// `SNDPIPE`: a write to a stream that was hung up raises SIGPIPE; the owner of the executive raises it.
+    pub signal_pipe: bool,
+    /// `SNDHOLD`: short writes are held until they are as many bytes as [`HeadOptions::coalesce_bytes`], or are flushed.
+    pub hold: bool,
+}
+
+/// Whether an error is reported once or as long as it is not cleared (`I_SERROPT`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ErrorOptions {
+    /// `RERRNONPERSIST`: a read error is reported once.
+    pub read_once: bool,
+    /// `WERRNONPERSIST`: a write error is reported once.
+    pub write_once: bool,
+}
+
 /// Options of a stream head (`stroptions`). `None` leaves an option as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeadOptions {
     /// How reads treat the boundaries of messages (`SO_READOPT`). Default: [`ReadMode::MessageNondiscard`].
     pub read_mode: Option<ReadMode>,
+    /// How reads treat control parts (`SO_READOPT`). Default: [`ReadControl::Fail`].
+    pub read_control: Option<ReadControl>,
+    /// What writes send down. Default: the driver's.
+    pub write_as: Option<WriteAs>,
+    /// Options of writes. Default: none is set.
+    pub write: Option<WriteOptions>,
+    /// Whether errors last. Default: they do.
+    pub errors: Option<ErrorOptions>,
+    /// Whether a read that finds nothing sends `M_READ` down (`SO_MREADON`, `SO_MREADOFF`). Default: no.
+    pub announce_reads: Option<bool>,
     /// High-water mark of the read queue (`SO_HIWAT`). Default: the driver's.
     pub hiwat_bytes: Option<usize>,
     /// Low-water mark of the read queue (`SO_LOWAT`). Default: the driver's.

@@ -10,30 +10,59 @@ pub struct Interest(u8);
 impl Interest {
     /// Nothing; errors and hang-ups wake all the same once something is wanted.
     pub const NONE: Self = Self(0);
-    /// Something can be read.
+    /// Something can be read (`POLLIN`, and what has high priority).
     pub const READABLE: Self = Self(1);
-    /// Something can be written.
+    /// Something can be written (`POLLOUT`, `POLLWRNORM`).
     pub const WRITABLE: Self = Self(2);
-    /// A high-priority message, a signal or the answer to an ioctl is there.
+    /// A high-priority message, a signal or the answer to an ioctl is there (`POLLPRI`).
     pub const PRIORITY: Self = Self(4);
+    /// A message of band 0 can be read (`POLLRDNORM`).
+    pub const READ_NORMAL: Self = Self(8);
+    /// A message of another band can be read (`POLLRDBAND`).
+    pub const READ_BAND: Self = Self(16);
+    /// A band other than 0 that was used has room (`POLLWRBAND`).
+    pub const WRITE_BAND: Self = Self(32);
 
-    /// Whether both sets share something.
+    const NAMES: [(Self, &'static str); 6] = [
+        (Self::READABLE, "READABLE"),
+        (Self::WRITABLE, "WRITABLE"),
+        (Self::PRIORITY, "PRIORITY"),
+        (Self::READ_NORMAL, "READ_NORMAL"),
+        (Self::READ_BAND, "READ_BAND"),
+        (Self::WRITE_BAND, "WRITE_BAND"),
+    ];
+
+    /// Returns whether both sets share something.
     #[inline]
     pub const fn intersects(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// Whether everything in `other` is in this set.
+    /// Returns whether everything in `other` is in this set.
     #[inline]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// This set without what is in `other`.
+    /// Returns this set without what is in `other`.
     #[inline]
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
+    }
+
+    /// Returns both sets together; `|` is not for constants.
+    #[inline]
+    #[must_use]
+    pub(crate) const fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Returns what both sets share.
+    #[inline]
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
     }
 }
 
@@ -54,40 +83,43 @@ impl BitOrAssign for Interest {
 
 impl fmt::Debug for Interest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names =
-            [(Self::READABLE, "READABLE"), (Self::WRITABLE, "WRITABLE"), (Self::PRIORITY, "PRIORITY")];
-        f.debug_set().entries(names.iter().filter(|(i, _)| self.contains(*i)).map(|(_, name)| name)).finish()
+        let names = Self::NAMES.iter().filter(|(interest, _)| self.contains(*interest));
+        f.debug_set().entries(names.map(|(_, name)| name)).finish()
     }
 }
 
-/// What can be done with a stream now.
+/// What can be done with a stream now: all bits of `poll`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Readiness {
     /// A read would return something: a message, an error or the end.
     pub readable: bool,
-    /// A write in band 0 would be taken, or would fail at once.
+    /// A write in band 0 would be taken, or would fail at once (`POLLOUT`, `POLLWRNORM`).
     pub writable: bool,
-    /// The next message has high priority, or the answer to an ioctl is there.
+    /// The next message has high priority, or the answer to an ioctl is there (`POLLPRI`).
     pub priority: bool,
-    /// The other end is gone.
+    /// The next message is one of band 0 (`POLLRDNORM`).
+    pub read_normal: bool,
+    /// The next message is one of another band (`POLLRDBAND`).
+    pub read_band: bool,
+    /// A band other than 0 that was used has room (`POLLWRBAND`).
+    pub write_band: bool,
+    /// The other end is gone (`POLLHUP`).
     pub hangup: bool,
-    /// The stream has failed.
+    /// The stream has failed (`POLLERR`).
     pub error: bool,
 }
 
 impl Readiness {
-    /// The same as a set of what one can wait for.
+    /// Returns the set of what one can wait for.
     pub fn interest(&self) -> Interest {
-        let mut interest = Interest::NONE;
-        if self.readable {
-            interest |= Interest::READABLE;
-        }
-        if self.writable {
-            interest |= Interest::WRITABLE;
-        }
-        if self.priority {
-            interest |= Interest::PRIORITY;
-        }
-        interest
+        let bits = [
+            (self.readable, Interest::READABLE),
+            (self.writable, Interest::WRITABLE),
+            (self.priority, Interest::PRIORITY),
+            (self.read_normal, Interest::READ_NORMAL),
+            (self.read_band, Interest::READ_BAND),
+            (self.write_band, Interest::WRITE_BAND),
+        ];
+        bits.iter().filter(|(is_true, _)| *is_true).fold(Interest::NONE, |all, (_, bit)| all | *bit)
     }
 }

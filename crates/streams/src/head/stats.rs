@@ -15,6 +15,6 @@ pub struct HeadStats {
     pub bytes_read: u64,
     /// Writes that were told to wait.
     pub writes_blocked: u64,
-    /// Wake-ups that were listed.
+    /// Wake-ups that the owner of the executive has taken.
     pub wakeups: u64,
 }

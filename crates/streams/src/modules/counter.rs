@@ -85,7 +85,7 @@ impl Module for Counter {
     }
 
     fn wput(&mut self, q: &mut Q<'_>, m: Message) {
-        if let Kind::Ioctl(ioctl) = m.kind
+        if let Kind::Ioctl(ioctl) = &m.kind
             && ioctl.command == Self::GET_COUNTS
         {
             return q.ack(ioctl, 0, Chain::from(self.counts.encode()));

@@ -52,7 +52,7 @@ fn a_primitive_without_data_is_not_for_read() {
     assert_eq!(rig.executive.read(rig.s, &mut [0; 8]), Err(ReadError::NotData));
     assert_eq!(rig.executive.peek(rig.s, &mut [0; 8]), Err(ReadError::NotData));
     let m = rig.executive.getmsg(rig.s).unwrap().unwrap();
-    assert_eq!(m.kind, Kind::Proto(Primitive::OrdrelInd { association: 1 }));
+    assert_eq!(m.kind, Kind::Proto(Primitive::OrdrelInd { association: 1 }.into()));
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn high_priority_passes_a_full_stream_and_other_bands_their_own_way() {
     rig.state().info.write = served;
     rig.executive.push(rig.s, Box::new(Noting { name: "m", info, diary })).unwrap();
     let down = |rig: &mut Rig, m: Message| rig.executive.putmsg(rig.s, m).map_err(|refused| refused.error);
-    let bound = |text: &'static str| Message { kind: Kind::Proto(Primitive::AddrReq), ..data(text) };
+    let bound = |text: &'static str| Message { kind: Kind::Proto(Primitive::AddrReq.into()), ..data(text) };
     while down(&mut rig, bound("normal")).is_ok() {}
     assert_eq!(down(&mut rig, bound("normal")), Err(WriteError::WouldBlock));
     assert_eq!(down(&mut rig, bound("band").in_band(1)), Ok(()));

@@ -34,7 +34,7 @@ fn an_idle_driver_gets_the_first_write_at_once_and_the_rest_together() {
     rig.state().admission = Admission::Idle;
     write_more(&mut rig, "d");
     assert_eq!(rig.received(), ["a", "bcd"]);
-    assert!(rig.state().received.iter().all(|m| m.kind == Kind::Proto(Primitive::OptdataReq(MORE))));
+    assert!(rig.state().received.iter().all(|m| m.kind == Kind::Proto(Primitive::OptdataReq(MORE).into())));
 }
 
 #[test]

@@ -18,8 +18,8 @@ fn an_answer_may_come_later() {
     assert_eq!(rig.executive.ioctl(rig.s, 1, Chain::new()), Err(IoctlError::Busy), "one at a time");
     assert_eq!(rig.executive.ioctl_reply(rig.s), Ok(None));
     rig.executive.want(rig.s, Interest::PRIORITY);
-    let Kind::Ioctl(ioctl) = rig.state().received[0].kind else { panic!("the driver got an ioctl") };
-    rig.device(|cx, s| cx.ack(s, ioctl, 5, Chain::new()));
+    let Kind::Ioctl(ioctl) = rig.state().received[0].kind.clone() else { panic!("the driver got an ioctl") };
+    rig.device(|cx, s| cx.ack(s, &ioctl, 5, Chain::new()));
     let mut woken = Vec::new();
     rig.executive.take_wakeups(&mut woken);
     assert_eq!(woken, [rig.s]);
@@ -31,10 +31,10 @@ fn an_answer_may_come_later() {
 fn an_answer_that_nobody_waits_for_is_thrown_away() {
     let mut rig = Rig::new();
     assert_eq!(rig.executive.ioctl(rig.s, 3, Chain::new()), Ok(None));
-    let Kind::Ioctl(late) = rig.state().received[0].kind else { panic!("the driver got an ioctl") };
+    let Kind::Ioctl(late) = rig.state().received[0].kind.clone() else { panic!("the driver got an ioctl") };
     rig.executive.cancel_ioctl(rig.s);
     assert_eq!(rig.executive.ioctl(rig.s, 3, Chain::new()), Ok(None));
-    rig.device(|cx, s| cx.ack(s, late, 5, Chain::new()));
+    rig.device(|cx, s| cx.ack(s, &late, 5, Chain::new()));
     assert_eq!(rig.executive.ioctl_reply(rig.s), Ok(None), "that was the answer to the first");
 }
 

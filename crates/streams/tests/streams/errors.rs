@@ -88,7 +88,7 @@ fn a_closed_stream_says_so_even_when_another_has_its_place() {
 fn a_driver_must_exist() {
     let rig = Rig::new();
     let id: DriverId = rig.driver;
-    assert_eq!(Executive::new().open(id), Err(OpenError::NoDriver));
+    assert_eq!(Executive::new(std::time::Instant::now()).open(id), Err(OpenError::NoDriver));
     assert_eq!(rig.executive.driver_named("device"), Some(id));
     assert_eq!(rig.executive.driver_named("devise"), None);
 }

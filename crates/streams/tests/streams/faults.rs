@@ -94,3 +94,59 @@ fn a_fault_of_the_driver_leaves_the_executive_to_its_owner() {
     assert_eq!(rig.read_all(), ["before the fault"]);
     check_that_others_live(&mut rig);
 }
+
+/// Never comes to an end, each in its own way.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Endless {
+    /// Enables its own service procedure for ever.
+    Service,
+    /// Sends what comes down up again.
+    Bounce,
+    /// Does so with a copy, and sends the message on, too.
+    Breed,
+    /// Sends what comes up down again.
+    Return,
+}
+
+impl Module for Endless {
+    fn name(&self) -> &str {
+        "endless"
+    }
+    fn info(&self) -> ModuleInfo {
+        let served = QueueInfo::served(1000, 100);
+        ModuleInfo {
+            write: if *self == Self::Service { served } else { QueueInfo::PASS },
+            read: QueueInfo::PASS,
+        }
+    }
+    fn wput(&mut self, q: &mut Q<'_>, m: Message) {
+        match self {
+            Self::Service => q.putq(m),
+            Self::Bounce => q.qreply(m),
+            Self::Breed => {
+                q.qreply(m.clone());
+                q.putnext(m);
+            }
+            Self::Return => q.putnext(m),
+        }
+    }
+    fn rput(&mut self, q: &mut Q<'_>, m: Message) {
+        if *self == Self::Return { q.qreply(m) } else { q.putnext(m) }
+    }
+    fn wsrv(&mut self, q: &mut Q<'_>) {
+        q.qenable();
+    }
+}
+
+#[test]
+fn a_module_that_goes_on_for_ever_takes_only_its_own_stream() {
+    for module in [Endless::Service, Endless::Bounce, Endless::Breed] {
+        let mut rig = Rig::new();
+        rig.executive.push(rig.s, Box::new(module)).unwrap();
+        rig.executive.push(rig.s, Box::new(Endless::Return)).unwrap();
+        let _ = rig.write("round and round");
+        rig.executive.run();
+        assert_eq!(rig.write("again"), Err(WriteError::Failed(Errno::EIO)), "{module:?}");
+        check_that_others_live(&mut rig);
+    }
+}

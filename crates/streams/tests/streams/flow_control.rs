@@ -15,7 +15,7 @@ fn served_write(hiwat_bytes: usize, lowat_bytes: usize) -> ModuleInfo {
 }
 
 fn small_device(hiwat_bytes: usize, lowat_bytes: usize) -> DriverInfo {
-    DriverInfo { write: QueueInfo::served(hiwat_bytes, lowat_bytes), ..DriverInfo::default() }
+    DriverInfo { write: QueueInfo::served(hiwat_bytes, lowat_bytes), ..Rig::INFO }
 }
 
 fn write_until_blocked(rig: &mut Rig) -> usize {
@@ -109,7 +109,7 @@ fn passing_modules_are_looked_past() {
 #[test]
 fn a_full_read_queue_stops_the_driver_until_the_reader_has_read_enough() {
     let head = QueueInfo::served(4, 1);
-    let mut rig = Rig::with_info(DriverInfo { head, ..DriverInfo::default() });
+    let mut rig = Rig::with_info(DriverInfo { head, ..Rig::INFO });
     let mut sent = 0;
     loop {
         let mut room = false;
@@ -134,7 +134,7 @@ fn a_full_read_queue_stops_the_driver_until_the_reader_has_read_enough() {
 fn a_module_that_waits_for_the_reader_is_enabled_before_the_driver() {
     let info = ModuleInfo { read: QueueInfo::served(4, 1), ..ModuleInfo::default() };
     let head = QueueInfo::served(4, 1);
-    let mut rig = Rig::with_info(DriverInfo { head, ..DriverInfo::default() });
+    let mut rig = Rig::with_info(DriverInfo { head, ..Rig::INFO });
     push(&mut rig, "m", info);
     let mut sent = String::new();
     for text in ["0", "1", "2", "3", "4", "5", "6", "7"] {
@@ -158,7 +158,7 @@ fn a_module_that_waits_for_the_reader_is_enabled_before_the_driver() {
 #[test]
 fn raising_the_marks_lets_the_driver_go_on() {
     let head = QueueInfo::served(2, 1);
-    let mut rig = Rig::with_info(DriverInfo { head, ..DriverInfo::default() });
+    let mut rig = Rig::with_info(DriverInfo { head, ..Rig::INFO });
     for text in ["a", "b"] {
         rig.data_up(text);
     }

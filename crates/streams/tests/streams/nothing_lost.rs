@@ -94,7 +94,7 @@ proptest! {
     #[test]
     fn what_was_accepted_arrives_once_and_in_order(steps in prop::collection::vec(step(), 0..300)) {
         let small = QueueInfo::served(12, 4);
-        let mut rig = Rig::with_info(DriverInfo { read: small, write: small, head: small });
+        let mut rig = Rig::with_info(DriverInfo { read: small, write: small, head: small, ..Rig::INFO });
         let (mut written, mut sent, mut read) = (Vec::new(), Vec::new(), Vec::new());
         for step in &steps {
             apply(&mut rig, step, &mut written, &mut sent, &mut read);

@@ -96,7 +96,7 @@ fn a_popped_module_may_throw_away_what_it_has() {
 
 #[test]
 fn popping_a_full_module_lets_both_sides_go_on() {
-    let mut rig = Rig::with_info(DriverInfo::default());
+    let mut rig = Rig::new();
     rig.executive.push(rig.s, Box::new(Hoarding { flush_on_close: false })).unwrap();
     rig.write("full").unwrap();
     assert!(rig.write("x").is_err());
@@ -163,7 +163,7 @@ fn what_was_written_before_a_push_does_not_pass_the_module() {
 fn what_waits_for_the_reader_finds_room_in_a_new_module() {
     let served = QueueInfo::served(10, 5);
     let info = ModuleInfo { read: served, write: served };
-    let mut rig = Rig::with_info(DriverInfo { head: QueueInfo::served(1, 0), ..DriverInfo::default() });
+    let mut rig = Rig::with_info(DriverInfo { head: QueueInfo::served(1, 0), ..Rig::INFO });
     let lower = noting(&rig, "lower", info);
     rig.executive.push(rig.s, lower).unwrap();
     for text in ["1", "2"] {

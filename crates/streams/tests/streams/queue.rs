@@ -3,7 +3,7 @@
 use crate::support::{data, text, urgent};
 use bytes::Bytes;
 use proptest::prelude::*;
-use streams::{Flush, Kind, Message, Queue, QueueInfo, Signal};
+use streams::{Control, Flush, Kind, Message, Primitive, Queue, QueueInfo, Signal};
 
 fn queue(hiwat_bytes: usize, lowat_bytes: usize) -> Queue {
     Queue::new(QueueInfo::served(hiwat_bytes, lowat_bytes))
@@ -215,7 +215,7 @@ fn numbered(rank: u16, bytes: usize, number: u32) -> Message {
     let kind = if rank == 256 { urgent("").kind } else { data("").kind };
     let mut m = Message::with_data(kind, Bytes::from(vec![0; bytes]).into());
     m.band = u8::try_from(rank).unwrap_or(0);
-    if let Kind::Proto(streams::Primitive::OptdataInd(info)) = &mut m.kind {
+    if let Kind::Proto(Control::Tpi(Primitive::OptdataInd(info))) = &mut m.kind {
         info.context = number;
     }
     m

@@ -134,7 +134,7 @@ fn what_is_known_of_the_data_comes_with_it() {
     assert_eq!(rig.executive.read(rig.s, &mut [0; 8]), Ok(Some((1, info, true))));
     assert_eq!(rig.state().consumed, [(3, 1)]);
     rig.up(Message::data(vec![1, 2]));
-    rig.up(Message::with_data(Kind::Proto(Primitive::DataInd { more: true }), vec![3].into()));
+    rig.up(Message::with_data(Kind::Proto(Primitive::DataInd { more: true }.into()), vec![3].into()));
     assert_eq!(rig.executive.read(rig.s, &mut [0; 8]), Ok(Some((2, TransferInfo::default(), true))));
     let (_, info, end) = rig.executive.read(rig.s, &mut [0; 8]).unwrap().unwrap();
     assert!(info.more() && !end);

@@ -61,7 +61,7 @@ fn work_for_closed_streams_and_popped_modules_is_forgotten() {
     assert!(rig.write("x").is_ok());
     assert!(rig.executive.is_runnable());
     rig.executive.pop(rig.s).unwrap();
-    rig.executive.close(rig.s);
+    rig.executive.close_now(rig.s);
     rig.take_diary();
     rig.executive.run();
     assert!(rig.take_diary().is_empty());

@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
 use streams::{
-    Admission, Cx, Driver, DriverId, DriverInfo, Errno, Executive, Kind, Message, Module, ModuleInfo,
-    Primitive, Q, StreamId, TransferFlags, TransferInfo,
+    Admission, Cx, Driver, DriverId, DriverInfo, Errno, Executive, Kind, Message, Module, ModuleInfo, Open,
+    Primitive, Q, QueueInfo, StreamId, TransferFlags, TransferInfo, WriteAs,
 };
 
 /// What the driver of a [`Rig`] has seen, and what it is to do.
@@ -15,6 +16,7 @@ pub(crate) struct State {
     pub(crate) busy: bool,
     pub(crate) received: Vec<Message>,
     pub(crate) consumed: Vec<(u32, usize)>,
+    pub(crate) opened: Vec<Open>,
     pub(crate) diary: Diary,
 }
 
@@ -34,7 +36,8 @@ impl Driver for Device {
         self.state().info
     }
 
-    fn open(&mut self, _cx: &mut Cx<'_>, _s: StreamId) -> Result<(), Errno> {
+    fn open(&mut self, _cx: &mut Cx<'_>, _s: StreamId, open: &Open) -> Result<(), Errno> {
+        self.state().opened.push(*open);
         Ok(())
     }
 
@@ -49,8 +52,8 @@ impl Driver for Device {
     fn put(&mut self, cx: &mut Cx<'_>, s: StreamId, m: Message) {
         match m.kind {
             Kind::Flush(flush) => return cx.flushq(s, &flush),
-            Kind::Ioctl(ioctl) if ioctl.command == 1 => return cx.ack(s, ioctl, 7, m.data),
-            Kind::Ioctl(ioctl) if ioctl.command == 2 => return cx.nak(s, ioctl, Errno::EINVAL),
+            Kind::Ioctl(ref ioctl) if ioctl.command == 1 => return cx.ack(s, ioctl, 7, m.data),
+            Kind::Ioctl(ref ioctl) if ioctl.command == 2 => return cx.nak(s, ioctl, Errno::EINVAL),
             _ => {}
         }
         let waits = !m.kind.is_high_priority() && self.state().busy;
@@ -87,8 +90,16 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
+    /// A driver whose streams carry what the writer says of each message.
+    pub(crate) const INFO: DriverInfo = DriverInfo {
+        read: QueueInfo::served(64 * 1024, 8 * 1024),
+        write: QueueInfo::served(64 * 1024, 8 * 1024),
+        head: QueueInfo::served(128 * 1024, 16 * 1024),
+        write_as: WriteAs::OptdataReq,
+    };
+
     pub(crate) fn new() -> Self {
-        Self::with_info(DriverInfo::default())
+        Self::with_info(Self::INFO)
     }
 
     pub(crate) fn with_info(info: DriverInfo) -> Self {
@@ -98,9 +109,10 @@ impl Rig {
             busy: false,
             received: Vec::new(),
             consumed: Vec::new(),
+            opened: Vec::new(),
             diary: Diary::default(),
         }));
-        let mut executive = Executive::new();
+        let mut executive = Executive::new(Instant::now());
         let driver = executive.add_driver("device", Box::new(Device(Arc::clone(&state))));
         let s = executive.open(driver).unwrap();
         Self { executive, driver, s, state }

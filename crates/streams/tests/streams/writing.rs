@@ -25,7 +25,7 @@ fn bytes_go_down_without_being_copied() {
 fn a_primitive_goes_down_as_it_is() {
     let mut rig = Rig::new();
     rig.executive.putmsg(rig.s, Message::pc_proto(Primitive::InfoReq)).unwrap();
-    assert_eq!(rig.state().received[0].kind, Kind::PcProto(Primitive::InfoReq));
+    assert_eq!(rig.state().received[0].kind, Kind::PcProto(Primitive::InfoReq.into()));
 }
 
 #[test]

@@ -232,7 +232,7 @@ impl Association {
     /// The association is closed already.
     pub async fn shutdown(&self) -> Result<(), SendError> {
         let socket = self.0.socket();
-        let mut request = Some(Block::new(Kind::Proto(Primitive::OrdrelReq { association: 0 })));
+        let mut request = Some(Block::proto(Primitive::OrdrelReq { association: 0 }));
         until(socket, Interest::WRITABLE, |inner| socket.try_request(inner, &mut request))
             .await?
             .map_err(|_| SendError::Closed)

@@ -1,0 +1,139 @@
+//! Multiplexors: streams linked under the streams of a driver.
+
+use crate::Executive;
+use crate::driver::{Cx, DriverId};
+use crate::error::LinkError;
+use crate::head::LinkId;
+use crate::stream::StreamId;
+use std::collections::HashMap;
+
+/// All links of an executive.
+#[derive(Debug, Default)]
+pub(super) struct Links {
+    by_number: HashMap<LinkId, Link>,
+    last: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    lower: StreamId,
+    /// The driver of the lower stream.
+    below: DriverId,
+    /// The driver that the stream is linked under.
+    above: DriverId,
+    /// The controlling stream, with whose close the link ends. A persistent link has none.
+    controller: Option<StreamId>,
+}
+
+impl Links {
+    /// Whether a message that goes down from `above` through links can come to `below`.
+    fn reach(&self, above: DriverId, below: DriverId) -> bool {
+        let mut seen = vec![above];
+        let mut next = 0;
+        while let Some(&driver) = seen.get(next) {
+            if driver == below {
+                return true;
+            }
+            let lower = self.by_number.values().filter(|link| link.above == driver).map(|link| link.below);
+            for driver in lower {
+                if !seen.contains(&driver) {
+                    seen.push(driver);
+                }
+            }
+            next += 1;
+        }
+        false
+    }
+}
+
+impl Executive {
+    /// Links `lower` under the driver of `upper` (`I_LINK`, or `I_PLINK` where the link is `persistent`). From then on what
+    /// comes up on `lower` goes to that driver, and only that driver writes to it. A link that is not persistent ends when
+    /// `upper` is closed.
+    ///
+    /// # Errors
+    ///
+    /// A stream is closed, failed or linked already; the driver is no multiplexor; or messages could go round in a circle.
+    pub fn link(&mut self, upper: StreamId, lower: StreamId, persistent: bool) -> Result<LinkId, LinkError> {
+        let (Some(above), Some(below)) = (self.driver_of(upper), self.driver_of(lower)) else {
+            return Err(LinkError::Closed);
+        };
+        if upper == lower || self.links.reach(below, above) {
+            return Err(LinkError::Loop);
+        }
+        let Some(controller) = self.streams.get(upper) else { return Err(LinkError::Closed) };
+        controller.head.check_write().map_err(LinkError::of)?;
+        let _ = self.flush_head(lower);
+        let Some((stream, scheduler)) = self.streams.parts(lower) else { return Err(LinkError::Closed) };
+        if stream.head.link().is_some() {
+            return Err(LinkError::Linked);
+        }
+        stream.head.check_write().map_err(LinkError::of)?;
+        self.links.last += 1;
+        let id = LinkId(self.links.last);
+        let unread = stream.head.take_all(lower, scheduler);
+        stream.head.set_link(Some(id));
+        let controller = (!persistent).then_some(upper);
+        self.links.by_number.insert(id, Link { lower, below, above, controller });
+        let linked = self.drivers[above.0].link(&mut Cx::new(&mut self.streams), upper, lower);
+        if let Err(errno) = linked {
+            self.forget_link(id);
+            return Err(LinkError::Driver(errno));
+        }
+        // What had come up for the user of the stream is the multiplexor's now.
+        for m in unread {
+            if let Some((stream, scheduler)) = self.streams.parts(lower) {
+                stream.head.put(lower, m, scheduler);
+            }
+        }
+        self.settle();
+        Ok(id)
+    }
+
+    /// Ends a link (`I_UNLINK`, `I_PUNLINK`): the lower stream is its user's again.
+    ///
+    /// # Errors
+    ///
+    /// There is no such link.
+    pub fn unlink(&mut self, id: LinkId) -> Result<(), LinkError> {
+        let link = *self.links.by_number.get(&id).ok_or(LinkError::NoLink)?;
+        self.drivers[link.above.0].unlink(&mut Cx::new(&mut self.streams), link.lower);
+        self.settle();
+        self.forget_link(id);
+        Ok(())
+    }
+
+    /// Returns the links whose upper driver is that of `upper`, with their lower streams (`MUXID_ALL`).
+    pub fn links(&self, upper: StreamId) -> Vec<(LinkId, StreamId)> {
+        let above = self.driver_of(upper);
+        let links = self.links.by_number.iter().filter(|(_, link)| Some(link.above) == above);
+        links.map(|(id, link)| (*id, link.lower)).collect()
+    }
+
+    /// Ends the links that end with a stream: those that it controls, and the one that it is the lower end of.
+    pub(super) fn unlink_all(&mut self, s: StreamId) {
+        if self.links.by_number.is_empty() {
+            return;
+        }
+        let ends = |link: &Link| link.controller == Some(s) || link.lower == s;
+        let links: Vec<LinkId> =
+            self.links.by_number.iter().filter(|(_, link)| ends(link)).map(|(id, _)| *id).collect();
+        for id in links {
+            // It was there a moment ago.
+            let _ = self.unlink(id);
+        }
+    }
+
+    /// The driver that a stream is linked under.
+    pub(super) fn multiplexor_of(&self, lower: StreamId) -> Option<DriverId> {
+        let id = self.streams.get(lower)?.head.link()?;
+        Some(self.links.by_number.get(&id)?.above)
+    }
+
+    fn forget_link(&mut self, id: LinkId) {
+        let Some(link) = self.links.by_number.remove(&id) else { return };
+        if let Some(stream) = self.streams.get_mut(link.lower) {
+            stream.head.set_link(None);
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Names: drivers, modules and minor devices, and the modules that are pushed when a device is opened.
+
+use crate::Executive;
+use crate::driver::DriverId;
+use crate::error::{AutopushError, OpenError, PushError};
+use crate::message::Credentials;
+use crate::module::Module;
+use crate::stream::StreamId;
+use std::collections::HashMap;
+use std::fmt;
+
+/// Makes a module from the arguments that it is pushed with; the error says which argument is wrong.
+pub type ModuleFactory = Box<dyn Fn(&[String]) -> Result<Box<dyn Module>, String> + Send>;
+
+/// What is known by name (`cdevsw` and `fmodsw`), and what is open.
+#[derive(Default)]
+pub(super) struct Names {
+    /// By driver number.
+    drivers: Vec<String>,
+    modules: HashMap<String, ModuleFactory>,
+    minors: HashMap<(DriverId, u32), StreamId>,
+    next_clone: u32,
+    autopush: Vec<Autopush>,
+}
+
+impl fmt::Debug for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let modules: Vec<&String> = self.modules.keys().collect();
+        f.debug_struct("Names").field("drivers", &self.drivers).field("modules", &modules).finish()
+    }
+}
+
+/// Modules that are pushed when a device is opened (`autopush`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Autopush {
+    /// The device.
+    pub driver: String,
+    /// The minor devices, first and last; `None` is all of them.
+    pub minors: Option<(u32, u32)>,
+    /// The modules with their arguments, the first next above the driver.
+    pub modules: Vec<Vec<String>>,
+}
+
+impl Autopush {
+    /// How many modules may be pushed so (`MAXAPUSH`).
+    pub const MODULES_MAX: usize = 8;
+
+    /// Reads a file of `autopush -f`: a line is a device, a first and a last minor device, and modules. A first minor device
+    /// of -1 stands for all, a last one of 0 for the first alone. `#` begins a comment. A module with arguments is written
+    /// `name(argument,argument)`.
+    ///
+    /// # Errors
+    ///
+    /// The number of the first line that is wrong, and what is wrong with it.
+    pub fn parse(text: &str) -> Result<Vec<Self>, AutopushError> {
+        let lines = text.lines().enumerate().map(|(number, line)| (number + 1, line));
+        let rules = lines.filter_map(|(number, line)| {
+            let words: Vec<&str> = line.split('#').next().unwrap_or_default().split_whitespace().collect();
+            let rule = (!words.is_empty()).then(|| Self::parse_line(&words))?;
+            Some(rule.map_err(|what| AutopushError { line: number, what }))
+        });
+        rules.collect()
+    }
+
+    fn parse_line(words: &[&str]) -> Result<Self, String> {
+        let [driver, first, last, modules @ ..] = words else {
+            return Err("a rule is a device, a first and a last minor device, and modules".into());
+        };
+        let number = |word: &str| {
+            word.parse::<i64>().ok().filter(|n| (-1..=i64::from(u32::MAX)).contains(n)).ok_or_else(|| {
+                format!("{word} is not the number of a minor device; -1 stands for all of them")
+            })
+        };
+        let minors = match (number(first)?, number(last)?) {
+            (-1, _) => None,
+            (first, last) if last <= 0 || last == first => Some((first as u32, first as u32)),
+            (first, last) if first < last => Some((first as u32, last as u32)),
+            (first, last) => return Err(format!("minor devices {first} to {last} are none")),
+        };
+        if modules.is_empty() || modules.len() > Self::MODULES_MAX {
+            return Err(format!("a rule names 1 to {} modules", Self::MODULES_MAX));
+        }
+        let modules = modules.iter().map(|word| parse_module(word)).collect::<Result<_, _>>()?;
+        Ok(Self { driver: (*driver).to_owned(), minors, modules })
+    }
+
+    fn applies(&self, driver: &str, minor: u32) -> bool {
+        self.driver == driver && self.minors.is_none_or(|(first, last)| (first..=last).contains(&minor))
+    }
+}
+
+/// Reads `name` or `name(argument,argument)`.
+fn parse_module(word: &str) -> Result<Vec<String>, String> {
+    let Some((name, rest)) = word.split_once('(') else { return Ok(vec![word.to_owned()]) };
+    let arguments = rest.strip_suffix(')').ok_or_else(|| format!("{word} lacks its closing parenthesis"))?;
+    let arguments = arguments.split(',').filter(|argument| !argument.is_empty());
+    Ok(std::iter::once(name).chain(arguments).map(str::to_owned).collect())
+}
+
+impl Names {
+    pub(super) fn add_driver(&mut self, name: String) {
+        self.drivers.push(name);
+    }
+
+    pub(super) fn stream_of(&self, driver: DriverId, minor: u32) -> Option<StreamId> {
+        self.minors.get(&(driver, minor)).copied()
+    }
+
+    /// Chooses a minor device that is not open.
+    pub(super) fn clone_minor(&mut self, driver: DriverId) -> u32 {
+        loop {
+            let minor = self.next_clone;
+            self.next_clone = minor.wrapping_add(1);
+            if !self.minors.contains_key(&(driver, minor)) {
+                return minor;
+            }
+        }
+    }
+
+    pub(super) fn opened(&mut self, driver: DriverId, minor: u32, s: StreamId) {
+        self.minors.insert((driver, minor), s);
+    }
+
+    pub(super) fn closed(&mut self, driver: DriverId, minor: u32) {
+        self.minors.remove(&(driver, minor));
+    }
+}
+
+impl Executive {
+    /// Returns the driver with this name.
+    pub fn driver_named(&self, name: &str) -> Option<DriverId> {
+        self.names.drivers.iter().position(|driver| driver == name).map(DriverId)
+    }
+
+    /// Returns the name of a driver.
+    pub fn driver_name(&self, driver: DriverId) -> Option<&str> {
+        self.names.drivers.get(driver.0).map(String::as_str)
+    }
+
+    /// Opens a stream to a device by the name of its driver, as [`Executive::open_minor`] does.
+    ///
+    /// # Errors
+    ///
+    /// As [`Executive::open_minor`].
+    pub fn open_named(
+        &mut self,
+        name: &str,
+        minor: Option<u32>,
+        credentials: Credentials,
+    ) -> Result<StreamId, OpenError> {
+        let driver = self.driver_named(name).ok_or(OpenError::NoDriver)?;
+        self.open_minor(driver, minor, credentials)
+    }
+
+    /// Adds a kind of module under a name. One that had the name before is replaced.
+    pub fn add_module(&mut self, name: impl Into<String>, factory: ModuleFactory) {
+        self.names.modules.insert(name.into(), factory);
+    }
+
+    /// Returns the names of the modules that can be pushed by name, sorted.
+    pub fn module_names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.names.modules.keys().map(String::as_str).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// Pushes a module by its name (`I_PUSH`).
+    ///
+    /// # Errors
+    ///
+    /// As [`Executive::push`]; no module has the name, or it does not take the arguments.
+    pub fn push_named(&mut self, s: StreamId, name: &str, arguments: &[String]) -> Result<(), PushError> {
+        let factory = self.names.modules.get(name).ok_or(PushError::NoModule)?;
+        let module = factory(arguments).map_err(PushError::Argument)?;
+        self.push(s, module)
+    }
+
+    /// Replaces the rules of autopush. Devices that are open keep their modules.
+    pub fn set_autopush(&mut self, rules: Vec<Autopush>) {
+        self.names.autopush = rules;
+    }
+
+    /// Returns the modules that are pushed when this minor device is opened (`SAD_GAP`).
+    pub fn autopush_of(&self, driver: DriverId, minor: u32) -> Option<&Autopush> {
+        let name = self.driver_name(driver)?;
+        self.names.autopush.iter().find(|rule| rule.applies(name, minor))
+    }
+
+    pub(super) fn autopush(&mut self, s: StreamId, driver: DriverId, minor: u32) -> Result<(), PushError> {
+        let Some(rule) = self.autopush_of(driver, minor) else { return Ok(()) };
+        for module in rule.modules.clone() {
+            let Some((name, arguments)) = module.split_first() else { continue };
+            self.push_named(s, name, arguments)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,99 @@
+//! Time: the executive's own timers, and closes that wait for queues to drain.
+
+use crate::Executive;
+use crate::driver::Cx;
+use crate::scheduler::Place;
+use crate::stream::{Procedure, StreamId};
+use crate::timers::{Alarm, TimerId};
+use std::time::{Duration, Instant};
+
+impl Executive {
+    /// Tells the time. Timers that were started since it was last told run from now on.
+    pub fn set_now(&mut self, now: Instant) {
+        self.streams.scheduler.timers.set_now(now);
+    }
+
+    /// When [`Executive::timeout`] is to be called, if nothing happens before.
+    pub fn deadline(&self) -> Option<Instant> {
+        let drivers = self.drivers.iter().filter_map(|driver| driver.deadline());
+        drivers.chain(self.streams.scheduler.timers.deadline()).min()
+    }
+
+    /// Ends the timers whose time has come, and tells the drivers whose deadline has come.
+    pub fn timeout(&mut self, now: Instant) {
+        for driver in &mut self.drivers {
+            if driver.deadline().is_some_and(|deadline| deadline <= now) {
+                driver.timeout(&mut Cx::new(&mut self.streams), now);
+            }
+        }
+        self.settle();
+        self.set_now(now);
+        while let Some((s, timer, alarm)) = self.streams.scheduler.timers.next_due() {
+            self.ring(s, timer, alarm);
+            self.settle();
+        }
+        self.end_drained();
+    }
+
+    fn ring(&mut self, s: StreamId, timer: TimerId, alarm: Alarm) {
+        let Some((stream, scheduler)) = self.streams.parts(s) else { return };
+        match alarm {
+            Alarm::Ioctl { id } => stream.head.expire_ioctl(s, id, scheduler),
+            Alarm::Close => self.close_now(s),
+            Alarm::Procedure { place: Place::Module(index), serial, side } => {
+                let index = usize::from(index);
+                let is_there = stream.modules.get(index).is_some_and(|slot| slot.serial == serial);
+                if is_there && !stream.broken {
+                    // A fault has been reported to the stream's head.
+                    let _ = stream.run(s, index, side, Procedure::Timer(timer), scheduler);
+                }
+            }
+            Alarm::Procedure { .. } => {
+                let driver = stream.driver;
+                self.drivers[driver.0].timer(&mut Cx::new(&mut self.streams), s, timer);
+            }
+        }
+    }
+
+    /// How long a close waits for what is on its way down (`I_GETCLTIME`).
+    pub fn close_time(&self, s: StreamId) -> Option<Duration> {
+        Some(self.streams.get(s)?.head.close_time)
+    }
+
+    /// Sets how long a close waits for what is on its way down (`I_SETCLTIME`). Default: 15 s.
+    pub fn set_close_time(&mut self, s: StreamId, time: Duration) {
+        if let Some(stream) = self.streams.get_mut(s) {
+            stream.head.close_time = time;
+        }
+    }
+
+    /// Lets a stream that was closed go on until nothing waits on its way down. False: nothing waits, or waiting is in vain.
+    pub(super) fn begin_draining(&mut self, s: StreamId) -> bool {
+        let Some((stream, scheduler)) = self.streams.parts(s) else { return false };
+        let close_time = stream.head.close_time;
+        if close_time.is_zero() || !stream.is_draining() || stream.head.check_write().is_err() {
+            return false;
+        }
+        stream.head.begin_close(s, scheduler);
+        scheduler.timers.start(s, Alarm::Close, close_time);
+        scheduler.draining.push(s);
+        true
+    }
+
+    /// Ends the streams whose queues have drained.
+    pub(super) fn end_drained(&mut self) {
+        if self.streams.scheduler.draining.is_empty() {
+            return;
+        }
+        let mut draining = std::mem::take(&mut self.streams.scheduler.draining);
+        draining.retain(|&s| {
+            let Some(stream) = self.streams.get(s) else { return false };
+            let goes_on = stream.is_draining() && !stream.head.is_failed();
+            if !goes_on {
+                self.close_now(s);
+            }
+            goes_on
+        });
+        self.streams.scheduler.draining.extend(draining);
+    }
+}

@@ -1,0 +1,177 @@
+//! The types of messages.
+
+use super::{Control, CopyRequest, IocAck, IocData, IocNak, Ioctl};
+use crate::{Errno, HeadOptions};
+use std::time::Duration;
+
+/// The types of messages: all of SVR4.2.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kind {
+    /// `M_DATA`: data with nothing said about it.
+    Data,
+    /// `M_PROTO`: a control part, perhaps with data.
+    Proto(Control),
+    /// `M_BREAK`: send a break. For terminals; passes through.
+    Break,
+    /// `M_PASSFP`: a stream for the reader at the other end of a pipe.
+    PassFp(Passed),
+    /// `M_EVENT`: an event in its place among the data. For terminals; passes through.
+    Event,
+    /// `M_SIG`: a signal for the reader, in its place among the data.
+    Sig(Signal),
+    /// `M_DELAY`: a pause between the messages before and behind it, on the way down.
+    Delay(Duration),
+    /// `M_CTL`: between neighbouring modules.
+    Ctl,
+    /// `M_IOCTL`: a request to a module or the driver.
+    Ioctl(Box<Ioctl>),
+    /// `M_SETOPTS`: change the options of the stream head.
+    Setopts(Box<HeadOptions>),
+    /// `M_RSE`: reserved; passes through.
+    Rse,
+    /// `M_PCPROTO`: a control part with high priority.
+    PcProto(Control),
+    /// `M_PCSIG`: a signal that does not wait for its place.
+    PcSig(Signal),
+    /// `M_READ`: a reader wants so many bytes and found none.
+    Read {
+        /// How many.
+        bytes: usize,
+    },
+    /// `M_FLUSH`: throw away what is queued.
+    Flush(Flush),
+    /// `M_STOP`: stop output.
+    Stop,
+    /// `M_START`: start output again.
+    Start,
+    /// `M_STOPI`: stop input.
+    StopI,
+    /// `M_STARTI`: start input again.
+    StartI,
+    /// `M_IOCACK`: the request was carried out.
+    IocAck(IocAck),
+    /// `M_IOCNAK`: the request was refused.
+    IocNak(IocNak),
+    /// `M_COPYIN`: the caller of an ioctl is asked for data.
+    CopyIn(Box<CopyRequest>),
+    /// `M_COPYOUT`: the caller of an ioctl is given data.
+    CopyOut(Box<CopyRequest>),
+    /// `M_IOCDATA`: the caller's answer to one of these two.
+    IocData(Box<IocData>),
+    /// `M_ERROR`: from now on reading or writing fails. `None` leaves one as it is, `Errno(0)` ends the failing.
+    Error {
+        /// What reads report.
+        read: Option<Errno>,
+        /// What writes report.
+        write: Option<Errno>,
+    },
+    /// `M_HANGUP`: nothing more comes up, and nothing can go down.
+    Hangup,
+    /// `M_PCRSE`: reserved; passes through.
+    PcRse,
+}
+
+/// What an `M_FLUSH` throws away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flush {
+    /// `FLUSHR`: what is queued on its way up.
+    pub read: bool,
+    /// `FLUSHW`: what is queued on its way down.
+    pub write: bool,
+    /// `FLUSHBAND`: only messages of this band.
+    pub band: Option<u8>,
+    /// Messages of every type (`FLUSHALL`), or only those with user data (`FLUSHDATA`).
+    pub all: bool,
+}
+
+impl Flush {
+    /// All that is queued on its way up.
+    pub const READ: Self = Self { read: true, write: false, band: None, all: true };
+    /// All that is queued on its way down.
+    pub const WRITE: Self = Self { read: false, write: true, band: None, all: true };
+    /// All that is queued, both ways.
+    pub const BOTH: Self = Self { read: true, write: true, band: None, all: true };
+}
+
+/// The number of a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Signal(pub i32);
+
+/// The number of something that a program passes to the reader at the other end of a pipe. The owner of the executive
+/// keeps what it names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Passed(pub u64);
+
+impl Kind {
+    /// Returns whether messages of this type pass all others and ignore flow control (`QPCTL` and above).
+    #[inline]
+    pub fn is_high_priority(&self) -> bool {
+        match self {
+            Self::Data
+            | Self::Proto(_)
+            | Self::Break
+            | Self::PassFp(_)
+            | Self::Event
+            | Self::Sig(_)
+            | Self::Delay(_)
+            | Self::Ctl
+            | Self::Ioctl(_)
+            | Self::Setopts(_)
+            | Self::Rse => false,
+            Self::PcProto(_)
+            | Self::PcSig(_)
+            | Self::Read { .. }
+            | Self::Flush(_)
+            | Self::Stop
+            | Self::Start
+            | Self::StopI
+            | Self::StartI
+            | Self::IocAck(_)
+            | Self::IocNak(_)
+            | Self::CopyIn(_)
+            | Self::CopyOut(_)
+            | Self::IocData(_)
+            | Self::Error { .. }
+            | Self::Hangup
+            | Self::PcRse => true,
+        }
+    }
+
+    /// Returns whether `FLUSHDATA` throws messages of this type away (`datamsg`).
+    pub(crate) fn is_data(&self) -> bool {
+        matches!(self, Self::Data | Self::Proto(_) | Self::PcProto(_) | Self::Delay(_))
+    }
+
+    /// Returns the name in the interface's headers.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Data => "M_DATA",
+            Self::Proto(_) => "M_PROTO",
+            Self::Break => "M_BREAK",
+            Self::PassFp(_) => "M_PASSFP",
+            Self::Event => "M_EVENT",
+            Self::Sig(_) => "M_SIG",
+            Self::Delay(_) => "M_DELAY",
+            Self::Ctl => "M_CTL",
+            Self::Ioctl(_) => "M_IOCTL",
+            Self::Setopts(_) => "M_SETOPTS",
+            Self::Rse => "M_RSE",
+            Self::PcProto(_) => "M_PCPROTO",
+            Self::PcSig(_) => "M_PCSIG",
+            Self::Read { .. } => "M_READ",
+            Self::Flush(_) => "M_FLUSH",
+            Self::Stop => "M_STOP",
+            Self::Start => "M_START",
+            Self::StopI => "M_STOPI",
+            Self::StartI => "M_STARTI",
+            Self::IocAck(_) => "M_IOCACK",
+            Self::IocNak(_) => "M_IOCNAK",
+            Self::CopyIn(_) => "M_COPYIN",
+            Self::CopyOut(_) => "M_COPYOUT",
+            Self::IocData(_) => "M_IOCDATA",
+            Self::Error { .. } => "M_ERROR",
+            Self::Hangup => "M_HANGUP",
+            Self::PcRse => "M_PCRSE",
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Marks of a message.
+
+use std::ops::{BitOr, BitOrAssign};
+
+/// Marks of a message (`b_flag`): a set of bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks(u8);
+
+impl Marks {
+    /// No mark.
+    pub const NONE: Self = Self(0);
+    /// `MSGMARK`: the message is marked for the reader, as the place of urgent data.
+    pub const MARK: Self = Self(1);
+    /// `MSGMARKNEXT`: the next message will be marked.
+    pub const MARK_NEXT: Self = Self(2);
+    /// `MSGNOTMARKNEXT`: the next message will not be marked.
+    pub const NOT_MARK_NEXT: Self = Self(4);
+    /// `MSGDELIM`: the message ends a record.
+    pub const DELIMITER: Self = Self(8);
+    /// `MSGNOLOOP`: the stream head does not send a flush back down.
+    pub const NO_LOOP: Self = Self(16);
+
+    /// Returns whether every mark of `other` is in this set.
+    #[inline]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Returns this set without the marks of `other`.
+    #[inline]
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+}
+
+impl BitOr for Marks {
+    type Output = Self;
+    #[inline]
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl BitOrAssign for Marks {
+    #[inline]
+    fn bitor_assign(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+}

@@ -1,0 +1,184 @@
+//! The timers of the executive: answers to ioctls, closes that drain, and what modules and drivers ask for.
+
+use crate::queue::Side;
+use crate::scheduler::Place;
+use crate::stream::StreamId;
+use slab::Slab;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::{Duration, Instant};
+
+/// Names one timer that a module or driver has started. The name of one that has ended may be given again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TimerId {
+    index: u32,
+    generation: u32,
+}
+
+/// What a timer does when its time has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Alarm {
+    /// The ioctl with this number is given up (`ETIME`).
+    Ioctl { id: u32 },
+    /// A close waits no longer for queues to drain.
+    Close,
+    /// A module's or driver's procedure is called. `serial` is that of the module.
+    Procedure { place: Place, serial: u32, side: Side },
+}
+
+#[derive(Debug)]
+struct Timer {
+    stream: StreamId,
+    alarm: Alarm,
+    generation: u32,
+}
+
+/// All timers of one executive.
+///
+/// A timer is started with a duration while the time may not be known; it runs from the next time that the executive is
+/// told. So no timer ever ends early.
+#[derive(Debug)]
+pub(crate) struct Timers {
+    live: Slab<Timer>,
+    /// In the heap an entry may outlive its timer.
+    heap: BinaryHeap<Reverse<(Instant, TimerKey)>>,
+    fresh: Vec<(Duration, TimerKey)>,
+    now: Instant,
+    next_generation: u32,
+}
+
+/// A [`TimerId`] that sorts.
+type TimerKey = (u32, u32);
+
+/// Dead entries of the heap are swept out when there are more than so many, and more than live ones.
+const DEAD_ENTRIES_MAX: usize = 64;
+
+impl Timers {
+    pub(crate) fn new(now: Instant) -> Self {
+        Self { live: Slab::new(), heap: BinaryHeap::new(), fresh: Vec::new(), now, next_generation: 0 }
+    }
+
+    /// Starts a timer.
+    pub(crate) fn start(&mut self, stream: StreamId, alarm: Alarm, after: Duration) -> TimerId {
+        let generation = self.next_generation;
+        self.next_generation = generation.wrapping_add(1);
+        let index = self.live.insert(Timer { stream, alarm, generation });
+        let index = u32::try_from(index).expect("an executive has less than 2^32 timers");
+        self.fresh.push((after, (index, generation)));
+        TimerId { index, generation }
+    }
+
+    /// Stops a timer of this stream. False: it has ended before.
+    pub(crate) fn stop(&mut self, stream: StreamId, id: TimerId) -> bool {
+        let is_live = self.timer((id.index, id.generation)).is_some_and(|timer| timer.stream == stream);
+        if is_live {
+            self.live.remove(id.index as usize);
+            self.sweep();
+        }
+        is_live
+    }
+
+    /// Tells the time, from which the timers run that were started since it was last told.
+    pub(crate) fn set_now(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+        for (after, key) in self.fresh.drain(..) {
+            // A duration beyond the end of time never ends.
+            if let Some(at) = self.now.checked_add(after) {
+                self.heap.push(Reverse((at, key)));
+            }
+        }
+    }
+
+    /// The time as it was last told.
+    pub(crate) fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// When the executive must be told the time: at once while a timer does not run yet.
+    #[inline]
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        if !self.fresh.is_empty() {
+            return Some(self.now);
+        }
+        self.heap.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// The next timer whose time has come.
+    pub(crate) fn next_due(&mut self) -> Option<(StreamId, TimerId, Alarm)> {
+        while let Some(Reverse((at, key))) = self.heap.peek().copied() {
+            if at > self.now {
+                return None;
+            }
+            self.heap.pop();
+            if self.timer(key).is_some() {
+                let timer = self.live.remove(key.0 as usize);
+                return Some((timer.stream, TimerId { index: key.0, generation: key.1 }, timer.alarm));
+            }
+        }
+        None
+    }
+
+    fn timer(&self, (index, generation): TimerKey) -> Option<&Timer> {
+        self.live.get(index as usize).filter(|timer| timer.generation == generation)
+    }
+
+    /// Forgets entries of timers that were stopped, so that starting and stopping for ever takes no memory.
+    fn sweep(&mut self) {
+        let dead = (self.heap.len() + self.fresh.len()).saturating_sub(self.live.len());
+        if dead <= DEAD_ENTRIES_MAX.max(self.live.len()) {
+            return;
+        }
+        let live = &self.live;
+        let lives = |(index, generation): TimerKey| {
+            live.get(index as usize).is_some_and(|timer| timer.generation == generation)
+        };
+        self.fresh.retain(|(_, key)| lives(*key));
+        self.heap.retain(|Reverse((_, key))| lives(*key));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::DriverId;
+    use crate::stream::Streams;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn stream() -> StreamId {
+        Streams::new(Instant::now()).insert(
+            DriverId(0),
+            &crate::DriverInfo::default(),
+            &crate::Open::default(),
+        )
+    }
+
+    #[test]
+    fn a_timer_runs_from_the_next_time_that_is_told() {
+        let (start, s) = (Instant::now(), stream());
+        let mut timers = Timers::new(start);
+        let id = timers.start(s, Alarm::Close, SECOND);
+        assert_eq!(timers.deadline(), Some(start), "somebody must tell the time");
+        timers.set_now(start + 10 * SECOND);
+        assert_eq!(timers.deadline(), Some(start + 11 * SECOND));
+        assert_eq!(timers.next_due(), None);
+        timers.set_now(start + 11 * SECOND);
+        assert_eq!(timers.next_due(), Some((s, id, Alarm::Close)));
+        assert_eq!(timers.next_due(), None);
+        assert!(!timers.stop(s, id), "it has ended");
+    }
+
+    #[test]
+    fn a_stopped_timer_never_ends_and_leaves_nothing() {
+        let (start, s) = (Instant::now(), stream());
+        let mut timers = Timers::new(start);
+        for _ in 0..10_000 {
+            let id = timers.start(s, Alarm::Close, SECOND);
+            timers.set_now(start);
+            assert!(timers.stop(s, id));
+        }
+        assert!(timers.heap.len() <= DEAD_ENTRIES_MAX + 1, "{} entries", timers.heap.len());
+        timers.set_now(start + 2 * SECOND);
+        assert_eq!(timers.next_due(), None);
+    }
+}

@@ -1,0 +1,115 @@
+//! Control parts as bytes and as primitives (SVR4.2 STREAMS programmer's guide, "Stream head processing"; `putmsg(2)`,
+//! `getmsg(2)`).
+
+use crate::support::{Rig, data};
+use streams::{
+    Control, HeadOptions, Kind, Message, Parts, Primitive, ReadControl, ReadError, Select, WriteAs,
+};
+
+fn proto(control: &[u8], text: &'static str) -> Message {
+    Message { kind: Kind::Proto(control.into()), ..data(text) }
+}
+
+#[test]
+fn raw_bytes_arrive_as_they_were_put() {
+    let mut rig = Rig::new();
+    let odd = [9u8, 0, 0xff, 7, 1];
+    rig.executive.putmsg(rig.s, proto(&odd, "data")).unwrap();
+    assert_eq!(rig.state().received[0].kind, Kind::Proto(Control::Raw(odd.into())));
+}
+
+#[test]
+fn a_module_decodes_what_a_program_put() {
+    let bytes = Primitive::InfoReq.encode();
+    assert_eq!(Control::from(&bytes[..]).decode(), Ok(Primitive::InfoReq));
+    assert!(Control::from(&[1u8, 2][..]).decode().is_err());
+    assert_eq!(Control::from(Primitive::InfoReq).encode(), bytes);
+}
+
+#[test]
+fn a_plain_write_is_m_data_unless_the_head_says_otherwise() {
+    let mut rig = Rig::new();
+    let options = HeadOptions { write_as: Some(WriteAs::Data), ..HeadOptions::default() };
+    rig.executive.set_head_options(rig.s, &options);
+    rig.write("plain").unwrap();
+    assert_eq!(rig.state().received[0].kind, Kind::Data);
+    rig.write("").unwrap();
+    assert_eq!(rig.received(), ["plain"], "a write of no bytes sends nothing");
+    let options = HeadOptions {
+        write: Some(streams::WriteOptions { send_zero: true, ..Default::default() }),
+        ..HeadOptions::default()
+    };
+    rig.executive.set_head_options(rig.s, &options);
+    rig.write("").unwrap();
+    assert_eq!(rig.received(), ["plain", ""], "with SNDZERO it does");
+}
+
+#[test]
+fn getmsg_takes_a_long_message_in_parts() {
+    let mut rig = Rig::new();
+    rig.up(proto(b"control", "data"));
+    rig.up(Message::data(&b"next"[..]));
+    let (mut control, mut body) = ([0; 4], [0; 3]);
+    let mut take = |rig: &mut Rig| {
+        let parts = rig.executive.getpmsg_into(rig.s, Select::Any, &mut control, &mut body).unwrap().unwrap();
+        let text =
+            |bytes: &[u8], n: Option<usize>| String::from_utf8_lossy(&bytes[..n.unwrap_or(0)]).into_owned();
+        (parts, text(&control, parts.control_bytes), text(&body, parts.data_bytes))
+    };
+    let both = Parts {
+        control_bytes: Some(4),
+        data_bytes: Some(3),
+        more_control: true,
+        more_data: true,
+        ..Parts::default()
+    };
+    assert_eq!(take(&mut rig), (both, "cont".into(), "dat".into()));
+    let rest = Parts { control_bytes: Some(3), data_bytes: Some(1), ..Parts::default() };
+    assert_eq!(take(&mut rig), (rest, "rol".into(), "a".into()));
+    assert_eq!(take(&mut rig).2, "nex");
+    assert_eq!(rig.read(100).unwrap().0, "t", "the rest of a message is data for read, too");
+}
+
+#[test]
+fn the_credit_of_a_message_taken_in_parts_is_given_once() {
+    let mut rig = Rig::new();
+    rig.data_up("12345678");
+    for _ in 0..4 {
+        rig.executive.getpmsg_into(rig.s, Select::Any, &mut [0; 100], &mut [0; 2]).unwrap().unwrap();
+    }
+    assert_eq!(rig.executive.getmsg(rig.s), Ok(None));
+    assert_eq!(rig.state().consumed, [(1, 8)]);
+}
+
+#[test]
+fn read_modes_treat_control_parts() {
+    let cases = [
+        (ReadControl::Fail, Err(ReadError::NotData)),
+        (ReadControl::AsData, Ok("ctldata")),
+        (ReadControl::Discard, Ok("data")),
+    ];
+    for (mode, expected) in cases {
+        let mut rig = Rig::new();
+        let options = HeadOptions { read_control: Some(mode), ..HeadOptions::default() };
+        rig.executive.set_head_options(rig.s, &options);
+        rig.up(proto(b"ctl", "data"));
+        let mut buffer = [0; 100];
+        let read = rig.executive.read(rig.s, &mut buffer).map(|read| read.unwrap().0);
+        let read = read.map(|len| std::str::from_utf8(&buffer[..len]).unwrap());
+        assert_eq!(read, expected, "{mode:?}");
+    }
+}
+
+#[test]
+fn a_control_part_counts_for_flow_control() {
+    let mut rig = Rig::new();
+    let m = proto(&[0; 1000], "x");
+    assert_eq!(m.weight_bytes(), 1001);
+    rig.state().busy = true;
+    let mut taken = 0;
+    while rig.executive.putmsg(rig.s, m.clone()).is_ok() {
+        taken += 1;
+        assert!(taken < 1000, "raw control parts must fill a queue");
+    }
+    assert_eq!(taken, 66, "of 1001 bytes, before 64 KB are reached");
+}

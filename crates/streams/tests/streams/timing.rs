@@ -1,0 +1,137 @@
+//! Timers of modules and drivers, and closes that drain (SVR4.2 DDI/DKI `timeout(D3)`, `untimeout(D3)`; `close(2)`).
+
+use crate::support::{Rig, text};
+use std::time::{Duration, Instant};
+use streams::{Message, Module, ModuleInfo, Q, QueueInfo, Side, TimerId};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Holds each message on its way down for a second.
+struct Slow;
+
+impl Module for Slow {
+    fn name(&self) -> &str {
+        "slow"
+    }
+    fn info(&self) -> ModuleInfo {
+        ModuleInfo { write: QueueInfo::served(1000, 100), ..ModuleInfo::default() }
+    }
+    fn wput(&mut self, q: &mut Q<'_>, m: Message) {
+        q.noenable();
+        q.putq(m);
+        q.timeout(SECOND);
+    }
+    fn timeout(&mut self, q: &mut Q<'_>, _timer: TimerId) {
+        assert_eq!(q.side(), Side::Write);
+        if let Some(m) = q.getq() {
+            q.putnext(m);
+        }
+    }
+}
+
+fn slow() -> (Rig, Instant) {
+    let mut rig = Rig::new();
+    let start = Instant::now();
+    rig.executive.timeout(start);
+    rig.executive.push(rig.s, Box::new(Slow)).unwrap();
+    (rig, start)
+}
+
+#[test]
+fn a_module_is_called_when_its_timer_ends() {
+    let (mut rig, start) = slow();
+    rig.write("x").unwrap();
+    rig.executive.timeout(start);
+    rig.executive.timeout(start + SECOND / 2);
+    assert!(rig.received().is_empty());
+    rig.executive.timeout(start + SECOND);
+    assert_eq!(rig.received(), ["x"]);
+}
+
+#[test]
+fn a_popped_module_is_not_called() {
+    let (mut rig, start) = slow();
+    rig.write("x").unwrap();
+    rig.executive.timeout(start);
+    rig.executive.pop(rig.s).unwrap();
+    assert_eq!(rig.received(), ["x"], "what it held goes on");
+    rig.executive.push(rig.s, Box::new(Slow)).unwrap();
+    rig.write("y").unwrap();
+    rig.executive.timeout(start + SECOND);
+    assert_eq!(rig.received(), ["x"], "the timer was the first module's; the second has its own from now on");
+    rig.executive.timeout(start + 2 * SECOND);
+    assert_eq!(rig.received(), ["x", "y"]);
+}
+
+#[test]
+fn a_close_waits_until_what_was_written_has_gone_down() {
+    let (mut rig, start) = slow();
+    rig.write("x").unwrap();
+    rig.executive.close(rig.s);
+    assert!(!rig.executive.is_open(rig.s), "for its users it is closed at once");
+    assert!(rig.write("y").is_err());
+    assert!(rig.executive.is_busy(), "and something is left to do");
+    rig.executive.timeout(start);
+    rig.executive.timeout(start + SECOND);
+    rig.executive.run();
+    assert_eq!(rig.received(), ["x"]);
+    assert_eq!(rig.take_diary().last().unwrap(), "close");
+    assert!(!rig.executive.is_busy());
+}
+
+#[test]
+fn a_close_waits_no_longer_than_its_time() {
+    let mut rig = Rig::new();
+    let start = Instant::now();
+    rig.state().busy = true;
+    rig.write("stuck").unwrap();
+    rig.executive.set_close_time(rig.s, 3 * SECOND);
+    assert_eq!(rig.executive.close_time(rig.s), Some(3 * SECOND));
+    rig.executive.close(rig.s);
+    rig.executive.timeout(start);
+    rig.take_diary();
+    rig.executive.timeout(start + 2 * SECOND);
+    assert!(rig.executive.is_busy());
+    rig.executive.timeout(start + 3 * SECOND);
+    assert!(!rig.executive.is_busy());
+    assert_eq!(rig.take_diary().last().unwrap(), "close");
+}
+
+#[test]
+fn what_comes_up_for_a_closing_stream_gives_its_credit_back() {
+    let mut rig = Rig::new();
+    rig.state().busy = true;
+    rig.write("stuck").unwrap();
+    rig.data_up("unread");
+    rig.executive.close(rig.s);
+    rig.data_up("later");
+    rig.executive.run();
+    assert_eq!(rig.state().consumed, [(1, 6), (1, 5)]);
+}
+
+#[test]
+fn a_stopped_timer_does_not_end() {
+    struct Stopping;
+    impl Module for Stopping {
+        fn name(&self) -> &str {
+            "stopping"
+        }
+        fn wput(&mut self, q: &mut Q<'_>, m: Message) {
+            let timer = q.timeout(SECOND);
+            assert!(q.untimeout(timer));
+            assert!(!q.untimeout(timer), "it is stopped");
+            q.putnext(m);
+        }
+        fn timeout(&mut self, _q: &mut Q<'_>, timer: TimerId) {
+            panic!("{timer:?} was stopped");
+        }
+    }
+    let mut rig = Rig::new();
+    let start = Instant::now();
+    rig.executive.push(rig.s, Box::new(Stopping)).unwrap();
+    rig.write("x").unwrap();
+    rig.executive.timeout(start);
+    rig.executive.timeout(start + 10 * SECOND);
+    assert_eq!(rig.state().received.iter().map(text).collect::<Vec<_>>(), ["x"]);
+    rig.write("y").unwrap();
+}
