@@ -439,7 +439,8 @@ mod tests {
             let turns = Arc::clone(&turns);
             async move {
                 loop {
-                    send_one(&theirs);
+                    // As many as the daemon takes in a turn: its carrier is never empty.
+                    (0..RECORDS_PER_TURN).for_each(|_| send_one(&theirs));
                     turns.fetch_add(1, Relaxed);
                     task::yield_now().await;
                 }
