@@ -22,7 +22,7 @@ const LEFT_BYTES_MAX: usize = 32 * 1024;
 type Pattern = (&'static str, u32, fn(&mut Rig, &Peer, u32));
 
 /// Patterns of one association that make a receiver hold much for little.
-const PATTERNS: [Pattern; 16] = [
+const PATTERNS: [Pattern; 17] = [
     ("payloads of 520 bytes behind a gap", 1500, |rig, peer, n| {
         rig.sends_among_noise(peer, vec![peer.data(WHOLE, n + 1, 0, (n + 1) as u16, &[1; 520])]);
     }),
@@ -61,6 +61,9 @@ const PATTERNS: [Pattern; 16] = [
     }),
     ("fragments of one byte behind gaps", 3000, |rig, peer, n| {
         rig.sends(peer, vec![peer.data(MIDDLE, 2 * n + 2, 0, 0, &[1])]);
+    }),
+    ("fragments of one byte behind gaps, each in a block of its own", 1000, |rig, peer, n| {
+        rig.sends_among_noise(peer, vec![peer.data(MIDDLE, 2 * n + 2, 0, 0, &[1])]);
     }),
     ("neighbouring fragments of one byte behind a gap", 3000, |rig, peer, n| {
         rig.sends(peer, vec![peer.data(MIDDLE, n + 2, 0, 0, &[1])]);
