@@ -37,9 +37,10 @@ pub struct UdpEncapConfig {
     pub bind_interfaces: bool,
     /// Several links may bind the port, which share what arrives (`SO_REUSEPORT`). Default false.
     pub reuse_port: bool,
-    /// SCTP packets with verification tag 0 have a small receive buffer of their own, so that a flood of them does not take
-    /// that of the others, as far as the system can steer them there; not together with `reuse_port`. Default
-    /// false.
+    /// Packets of strangers have receive buffers and shares of the time of their own, so that a flood of them does not take
+    /// those of peers, as far as the system can steer them there: INITs and all else with verification tag 0, COOKIE ECHOs, and
+    /// packets that have none of the tags that [`Link::set_expected_tags`](crate::Link::set_expected_tags) names. Not together
+    /// with `reuse_port`. Default false.
     pub strangers_apart: bool,
     /// Use segmentation and receive offload where the kernel has them. Default true; false helps to find out
     /// whether a fault is the offload's.
@@ -291,8 +292,10 @@ fn open_apart(
     let at = SocketAddr::new(address.ip(), reserved.bound.port());
     let Ok(mut first) = open_alone(&in_group, at, dual_stack) else { return Ok(None) };
     let Ok(apart) = reserved.complete(first.fd.as_fd(), first.interface.as_deref()) else { return Ok(None) };
-    let wishes = Wishes { receive_buffer_bytes: strangers::RECEIVE_BUFFER_BYTES, ..wishes(config) };
-    set_options(apart.second.as_fd(), wishes, first.ipv6, dual_stack).map_err(failed)?;
+    for (class, fd) in &apart.strangers {
+        let bytes = class.receive_buffer_bytes();
+        set_stranger_options(fd.as_fd(), bytes, first.ipv6, address.ip().is_unspecified()).map_err(failed)?;
+    }
     first.strangers = Some(apart);
     Ok(Some(first))
 }
@@ -324,9 +327,7 @@ pub(crate) fn bind(
     }
     let receive_buffer_bytes =
         option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF).map_err(failed)? as usize;
-    // With CAP_NET_ADMIN the buffer grows beyond net.core.rmem_max.
-    let wish = i32::try_from(wishes.receive_buffer_bytes).unwrap_or(i32::MAX);
-    let _ = set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, wish);
+    force_receive_buffer(fd.as_fd(), wishes.receive_buffer_bytes);
     Ok(BoundSocket { fd, bound, ipv6, dual_stack, receive_buffer_bytes, interface, strangers: None })
 }
 
@@ -384,6 +385,32 @@ fn set_options(fd: BorrowedFd<'_>, wishes: Wishes, ipv6: bool, dual_stack: bool)
         Cutting::Never.set_v4(fd)?;
     }
     Ok(())
+}
+
+/// Sets what a socket for strangers needs, and no more, as each control message of a packet costs time: the destination,
+/// where the socket is for all addresses. Nothing is sent there, so that no ICMP message comes.
+fn set_stranger_options(
+    fd: BorrowedFd<'_>,
+    receive_buffer_bytes: usize,
+    ipv6: bool,
+    any_address: bool,
+) -> Result<(), Errno> {
+    let wish = i32::try_from(receive_buffer_bytes).unwrap_or(i32::MAX);
+    set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, wish)?;
+    force_receive_buffer(fd, receive_buffer_bytes);
+    set_option(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
+    match (any_address, ipv6) {
+        (false, _) => Ok(()),
+        // It gives the mapped form of IPv4 addresses, too.
+        (true, true) => set_option(fd, libc::SOL_IPV6, libc::IPV6_RECVPKTINFO, 1),
+        (true, false) => set_option(fd, libc::SOL_IP, libc::IP_PKTINFO, 1),
+    }
+}
+
+/// Lets the receive buffer grow beyond net.core.rmem_max where the program has CAP_NET_ADMIN.
+fn force_receive_buffer(fd: BorrowedFd<'_>, bytes: usize) {
+    let wish = i32::try_from(bytes).unwrap_or(i32::MAX);
+    let _ = set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, wish);
 }
 
 /// The address that a socket has.

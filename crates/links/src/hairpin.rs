@@ -210,6 +210,10 @@ impl<L: Link> Link for Hairpin<L> {
         Ok(())
     }
 
+    fn set_expected_tags(&mut self, tags: Option<&[u32]>) -> bool {
+        self.link.set_expected_tags(tags)
+    }
+
     fn descriptors<'a>(&'a self, visit: &mut dyn FnMut(BorrowedFd<'a>)) {
         self.link.descriptors(visit);
     }

@@ -170,6 +170,15 @@ pub trait Link: Send {
         Ok(())
     }
 
+    /// Names the verification tags of all packets that are expected (bytes 4 to 7 of a datagram, RFC 9260 §3.1), until it is told
+    /// otherwise. A link that can steers other packets to where a flood of them costs peers nothing; handshakes, which nobody
+    /// expects, have room of their own there. Without tags, and from the beginning, every tag is expected.
+    ///
+    /// Returns whether the link does so. It does not where it has no such sockets, or where these are too many tags.
+    fn set_expected_tags(&mut self, _tags: Option<&[u32]>) -> bool {
+        false
+    }
+
     /// Names the descriptors to poll. They stay open as long as the link.
     fn descriptors<'a>(&'a self, visit: &mut dyn FnMut(BorrowedFd<'a>));
 

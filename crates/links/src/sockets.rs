@@ -14,7 +14,8 @@ use crate::blocks::Blocks;
 use crate::control::RECEIVE_CONTROL_BYTES;
 use crate::link::{PathInfo, Sink, Unreachable};
 use crate::route::{Routes, payload_bytes};
-use crate::strangers::Apart;
+use crate::strangers::share::Share;
+use crate::strangers::{self, Apart, Class};
 
 mod cutting;
 mod receive;
@@ -38,10 +39,13 @@ const CHARGE_PERCENT: usize = 110;
 
 /// Sockets that take turns, with their routes, their receive memory and their counters.
 pub(crate) struct Sockets {
+    /// Those of peers, then those for strangers.
     pub(crate) list: Vec<Socket>,
+    /// How many are of peers.
+    of_peers: usize,
     /// They keep the ports of groups closed.
     _guards: Vec<OwnedFd>,
-    /// The socket that the next `receive` begins with, so that none starves.
+    /// The socket of peers that the next `receive` begins with, so that none starves.
     next: usize,
     receives: u32,
     /// Bytes of the header between IP and SCTP.
@@ -58,8 +62,11 @@ pub(crate) struct Sockets {
 /// One of them.
 pub(crate) struct Socket {
     pub(crate) inner: BoundSocket,
-    /// It brings what strangers send, and sends nothing.
-    pub(crate) for_strangers: bool,
+    /// What it brings. One for strangers sends nothing.
+    pub(crate) class: Class,
+    share: Share,
+    /// Sockets for strangers stand beside it.
+    has_strangers_apart: bool,
     /// A send brought an error that belongs to the error queue; so there is something in it.
     pub(crate) reports_waiting: bool,
     idle_receives: u32,
@@ -78,17 +85,22 @@ impl Sockets {
         let buffer_bytes = bound.iter().map(|socket| socket.receive_buffer_bytes).min().unwrap_or_default();
         let (mut list, mut apart, mut guards) = (Vec::with_capacity(bound.len()), Vec::new(), Vec::new());
         for mut inner in bound {
-            if let Some(Apart { second: fd, guards: of_port }) = inner.strangers.take() {
+            let beside = inner.strangers.take();
+            let has_strangers_apart = beside.is_some();
+            if let Some(Apart { strangers, guards: of_port }) = beside {
                 guards.extend(of_port);
-                let interface = inner.interface.clone();
-                let inner = BoundSocket { fd, interface, strangers: None, ..inner };
-                apart.push(Socket { for_strangers: true, ..Socket::new(inner) });
+                for (class, fd) in strangers {
+                    let interface = inner.interface.clone();
+                    apart.push(Socket::new(BoundSocket { fd, interface, strangers: None, ..inner }, class));
+                }
             }
-            list.push(Socket::new(inner));
+            list.push(Socket { has_strangers_apart, ..Socket::new(inner, Class::Peers) });
         }
+        let of_peers = list.len();
         list.append(&mut apart);
         Sockets {
             list,
+            of_peers,
             _guards: guards,
             next: 0,
             receives: 0,
@@ -105,7 +117,7 @@ impl Sockets {
     }
 
     pub(crate) fn local_addresses(&self) -> Vec<SocketAddr> {
-        self.list.iter().filter(|socket| !socket.for_strangers).map(|socket| socket.inner.bound).collect()
+        self.list[..self.of_peers].iter().map(|socket| socket.inner.bound).collect()
     }
 
     pub(crate) fn path_info(&self, remote: SocketAddr) -> PathInfo {
@@ -131,6 +143,20 @@ impl Sockets {
         for socket in &self.list {
             visit(socket.inner.fd.as_fd());
         }
+    }
+
+    /// Steers packets by these tags, or without any by what they are. Returns whether the kernel does so for every socket;
+    /// otherwise all are steered by what they are.
+    pub(crate) fn steer(&self, expected_tags: Option<&[u32]>) -> bool {
+        let sockets = &self.list[..self.of_peers];
+        let steers = |socket: &Socket| {
+            socket.has_strangers_apart && strangers::steer(socket.inner.fd.as_fd(), expected_tags)
+        };
+        let all = sockets.iter().all(steers);
+        if !all && expected_tags.is_some() {
+            self.steer(None);
+        }
+        all
     }
 
     pub(crate) fn stats(&self) -> LinkStats {
@@ -191,10 +217,12 @@ impl Sockets {
 }
 
 impl Socket {
-    fn new(inner: BoundSocket) -> Self {
+    fn new(inner: BoundSocket, class: Class) -> Self {
         Socket {
             inner,
-            for_strangers: false,
+            class,
+            share: class.share(),
+            has_strangers_apart: false,
             reports_waiting: false,
             idle_receives: 0,
             small_run: 0,
@@ -206,7 +234,7 @@ impl Socket {
     /// Whether it sends to addresses of this family.
     fn carries(&self, remote: IpAddr) -> bool {
         let family = self.inner.ipv6 == remote.is_ipv6() || (self.inner.dual_stack && remote.is_ipv4());
-        family && !self.for_strangers
+        family && self.class == Class::Peers
     }
 
     /// The interface that it was bound to is gone. Binds it to the one that has the name by now; false: there is none, or

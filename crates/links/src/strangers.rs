@@ -1,7 +1,13 @@
-//! A socket of its own for the packets of strangers: those with verification tag 0 (bytes 4 to 7), which anybody can send.
+//! Sockets of their own for what strangers send, so that a flood of one kind fills a buffer that nothing else shares:
 //!
-//! It forms a group with the socket of an address (`SO_REUSEPORT`), in which a classic BPF program steers by the tag. So a
-//! flood of INITs fills a small buffer that nothing else shares.
+//! | class | packets |
+//! |---|---|
+//! | `Inits` | those with verification tag 0 (bytes 4 to 7), which anybody can send |
+//! | `Cookies` | those that begin with COOKIE ECHO: the other half of a handshake without state |
+//! | `Strays` | while [`Link::set_expected_tags`](crate::Link::set_expected_tags) names tags: those with another one |
+//!
+//! They form a group with the socket of an address (`SO_REUSEPORT`), in which a classic BPF program steers; see
+//! [`steering`]. Each has a bounded share of the time; see [`share`].
 //!
 //! A group must not open the port to other programs of the user, which could join it. So two more sockets guard it: each is
 //! bound to the address, but to an interface that there never is, so that it receives nothing; and it lacks the option in
@@ -10,32 +16,62 @@
 //! and one after it. The first guard binds without the option, so that a port in use is refused as ever.
 //!
 //! The order of the kernel's lists is no promise, so both rules are tried out once for each kind of socket. Where one does
-//! not hold there is no second socket, and everything comes to the first. While a group is being made, for some
+//! not hold there are no such sockets, and everything comes to the first. While a group is being made, for some
 //! microseconds, another program of the same user could join it. It could as well read our memory.
+
+pub(crate) mod share;
+pub(crate) mod steering;
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter};
 use nix::errno::Errno;
 use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage};
 
 use crate::bind::{bind_to_interface, local_address};
 use crate::syscalls::{attach_group_program, set_option};
+use share::Share;
 
-/// The receive buffer of the second socket: some 300 small packets, which is what a flood may delay an INIT by.
-pub(crate) const RECEIVE_BUFFER_BYTES: usize = 256 * 1024;
-/// Where the verification tag is in an SCTP packet (RFC 9260 §3.1).
-const TAG_OFFSET: u32 = 4;
 /// The index of an interface that there never is: the kernel counts up from 1.
 const NO_INTERFACE: i32 = i32::MAX;
-/// Members of the group, in the order in which they joined it.
-const FIRST: u32 = 0;
-const SECOND: u32 = 1;
 /// How long the trial waits for a datagram on loopback, which is there when the send returns.
 const TRIAL_PATIENCE: Duration = Duration::from_millis(100);
+
+/// What a socket of a group takes. The number is the place in the group: they join it in this order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Class {
+    /// All that is not for the others.
+    Peers = 0,
+    Inits = 1,
+    Cookies = 2,
+    Strays = 3,
+}
+
+impl Class {
+    /// Those of strangers.
+    const STRANGERS: [Self; 3] = [Class::Inits, Class::Cookies, Class::Strays];
+
+    /// Returns the receive buffer to ask the kernel for. A small packet takes some 770 bytes of twice as many: the buffer
+    /// bounds how long a flood may delay a packet, and what is lost while the thread does something else.
+    pub(crate) fn receive_buffer_bytes(self) -> usize {
+        match self {
+            Class::Peers | Class::Inits | Class::Cookies => 1 << 20,
+            Class::Strays => 64 << 10,
+        }
+    }
+
+    /// Returns the share of the time that the socket has while peers are busy. Handshakes must get through in a flood, and a
+    /// stray is owed nothing but now and then an ABORT.
+    pub(crate) fn share(self) -> Share {
+        match self {
+            Class::Peers => Share::one_in(1),
+            Class::Inits | Class::Cookies => Share::one_in(8),
+            Class::Strays => Share::one_in(64),
+        }
+    }
+}
 
 /// Kinds of sockets that the kernel looks up in ways of their own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,8 +106,8 @@ pub(crate) struct Reserved {
 /// What stands beside the socket of an address.
 #[derive(Debug)]
 pub(crate) struct Apart {
-    /// The socket for strangers.
-    pub(crate) second: OwnedFd,
+    /// The sockets for strangers.
+    pub(crate) strangers: Vec<(Class, OwnedFd)>,
     /// They keep the port closed as long as they are open.
     pub(crate) guards: [OwnedFd; 2],
 }
@@ -97,22 +133,29 @@ fn reserve_untried(address: SocketAddr, kind: Kind) -> Result<Reserved, Errno> {
 impl Reserved {
     /// Makes a group of `first`, which is bound here with `SO_REUSEPORT`, perhaps to an interface.
     pub(crate) fn complete(self, first: BorrowedFd<'_>, interface: Option<&str>) -> Result<Apart, Errno> {
-        let second = open(self.kind)?;
-        if let Some(interface) = interface {
-            bind_to_interface(second.as_fd(), interface)?;
+        let mut strangers = Vec::with_capacity(Class::STRANGERS.len());
+        for class in Class::STRANGERS {
+            let fd = open(self.kind)?;
+            if let Some(interface) = interface {
+                bind_to_interface(fd.as_fd(), interface)?;
+            }
+            self.join(&fd)?;
+            strangers.push((class, fd));
         }
         let last_guard = open(self.kind)?;
-        for fd in [&second, &last_guard] {
-            set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
-            socket::bind(fd.as_raw_fd(), &SockaddrStorage::from(self.bound))?;
-        }
-        attach_group_program(first, &program())?;
+        self.join(&last_guard)?;
+        attach_group_program(first, &steering::by_kind())?;
         set_option(last_guard.as_fd(), libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX, NO_INTERFACE)?;
         let guards = [self.guard, last_guard];
         for guard in &guards {
             set_option(guard.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 0)?;
         }
-        Ok(Apart { second, guards })
+        Ok(Apart { strangers, guards })
+    }
+
+    fn join(&self, fd: &OwnedFd) -> Result<(), Errno> {
+        set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+        socket::bind(fd.as_raw_fd(), &SockaddrStorage::from(self.bound))
     }
 }
 
@@ -126,15 +169,14 @@ fn open(kind: Kind) -> Result<OwnedFd, Errno> {
     Ok(fd)
 }
 
-/// Chooses the second socket for tag 0. A datagram that is too short for a tag goes to the first.
-fn program() -> [sock_filter; 4] {
-    let plain = |code: u32, k: u32| sock_filter { code: code as u16, jt: 0, jf: 0, k };
-    [
-        plain(BPF_LD | BPF_W | BPF_ABS, TAG_OFFSET),
-        sock_filter { code: (BPF_JMP | BPF_JEQ | BPF_K) as u16, jt: 0, jf: 1, k: 0 },
-        plain(BPF_RET | BPF_K, SECOND),
-        plain(BPF_RET | BPF_K, FIRST),
-    ]
+/// Steers what comes to the group of `first` by the expected tags, or without any by what each packet is. Returns whether
+/// the kernel has taken the program.
+pub(crate) fn steer(first: BorrowedFd<'_>, expected_tags: Option<&[u32]>) -> bool {
+    let program = match expected_tags {
+        Some(tags) => steering::by_tag(tags),
+        None => Some(steering::by_kind()),
+    };
+    program.is_some_and(|program| attach_group_program(first, &program).is_ok())
 }
 
 /// Returns whether this kernel steers as described, tried out once for each kind of socket.
@@ -154,29 +196,39 @@ fn try_out(kind: Kind) -> Option<bool> {
     let first = open(kind).ok()?;
     set_option(first.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 1).ok()?;
     socket::bind(first.as_raw_fd(), &SockaddrStorage::from(bound)).ok()?;
-    let Apart { second, guards: _guards } = reserved.complete(first.as_fd(), None).ok()?;
+    let Apart { strangers, guards: _guards } = reserved.complete(first.as_fd(), None).ok()?;
     let third = open(kind).ok()?;
     set_option(third.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 1).ok()?;
     if socket::bind(third.as_raw_fd(), &SockaddrStorage::from(bound)) != Err(Errno::EADDRINUSE) {
         return Some(false);
     }
-    let (first, second) = (UdpSocket::from(first), UdpSocket::from(second));
+    if !steer(first.as_fd(), Some(&[1])) {
+        return Some(false);
+    }
+    let mut members = vec![UdpSocket::from(first)];
+    members.extend(strangers.into_iter().map(|(_, fd)| UdpSocket::from(fd)));
     let from = UdpSocket::bind(SocketAddr::new(loopback, 0)).ok()?;
     let to = SocketAddr::new(loopback, bound.port());
-    let arrives = |datagram: &[u8], at: &UdpSocket, not_at: &UdpSocket| {
-        if from.send_to(datagram, to).is_err() {
+    let arrives = |tag: u8, chunk_type: u8, at: Class| {
+        if from.send_to(&[1, 1, 1, 1, 0, 0, 0, tag, 0, 0, 0, 0, chunk_type], to).is_err() {
             // Loopback is down, so nothing can be tried out.
             return Some(true);
         }
         let mut buffer = [0; 16];
+        let at = &members[at as usize];
         at.set_nonblocking(false).ok()?;
         at.set_read_timeout(Some(TRIAL_PATIENCE)).ok()?;
-        not_at.set_nonblocking(true).ok()?;
-        Some(at.recv(&mut buffer).is_ok() && not_at.recv(&mut buffer).is_err())
+        let arrived = at.recv(&mut buffer).is_ok();
+        at.set_nonblocking(true).ok()?;
+        Some(arrived && members.iter().all(|member| member.recv(&mut buffer).is_err()))
     };
-    let stranger = arrives(&[1, 1, 1, 1, 0, 0, 0, 0, 1], &second, &first)?;
-    let known = arrives(&[0, 0, 0, 0, 0, 0, 0, 1, 0], &first, &second)?;
-    Some(stranger && known)
+    let tries = [(0, 1, Class::Inits), (2, 10, Class::Cookies), (2, 0, Class::Strays), (1, 0, Class::Peers)];
+    for (tag, chunk_type, class) in tries {
+        if !arrives(tag, chunk_type, class)? {
+            return Some(false);
+        }
+    }
+    Some(true)
 }
 
 #[cfg(test)]

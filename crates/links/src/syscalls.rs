@@ -147,24 +147,55 @@ pub(crate) fn send_to_many(fd: BorrowedFd<'_>, leaving: &[Leaving<'_>]) -> Resul
 }
 
 /// One datagram of several that `recvmmsg` brought.
-pub(crate) struct Arrived {
+pub(crate) struct Arrived<'a> {
     pub(crate) from: RawAddress,
     /// Its length.
     pub(crate) bytes: usize,
-    pub(crate) control: [u8; ARRIVED_CONTROL_BYTES],
-    pub(crate) control_bytes: usize,
+    pub(crate) control: &'a [u8],
     pub(crate) truncated: bool,
 }
 
+/// The kernel writes here what `recvmmsg` says of each datagram. It is used again for the next call, so that no call has to
+/// clear it: the kernel says how much of each part it has written.
+pub(crate) struct Arrivals(Vec<Slip>);
+
+#[derive(Clone)]
+struct Slip {
+    from: RawAddress,
+    control: [u8; ARRIVED_CONTROL_BYTES],
+    bytes: usize,
+    control_bytes: usize,
+    truncated: bool,
+}
+
+impl Default for Arrivals {
+    fn default() -> Self {
+        let (from, control) = (RawAddress::empty(), [0; ARRIVED_CONTROL_BYTES]);
+        Arrivals(vec![Slip { from, control, bytes: 0, control_bytes: 0, truncated: false }; SLOTS_MAX])
+    }
+}
+
+impl Arrivals {
+    /// Returns the first `count` datagrams of the last call.
+    pub(crate) fn iter(&self, count: usize) -> impl Iterator<Item = Arrived<'_>> {
+        self.0.iter().take(count).map(|slip| Arrived {
+            from: slip.from,
+            bytes: slip.bytes,
+            control: &slip.control[..slip.control_bytes],
+            truncated: slip.truncated,
+        })
+    }
+}
+
 /// `recvmmsg`: datagrams into slots of `slot_bytes` at the end of `block`, which is empty and has room for `SLOTS_MAX` of
-/// them. A datagram longer than its slot continues in part n of `spill`. Appends to `arrived` each datagram with the
-/// part of it that is in its slot.
+/// them. A datagram longer than its slot continues in part n of `spill`. Appends to the list the part of each datagram that is in
+/// its slot.
 pub(crate) fn receive_into_slots(
     fd: BorrowedFd<'_>,
     block: &mut BytesMut,
     slot_bytes: usize,
     spill: &mut [u8],
-    arrived: &mut Vec<(BytesMut, Arrived)>,
+    (arrived, arrivals): (&mut Vec<BytesMut>, &mut Arrivals),
 ) -> Result<(), Errno> {
     assert!(block.is_empty() && block.capacity() >= slot_bytes * SLOTS_MAX, "no room for a batch");
     let mut vectors = [[empty_vector(); 2]; SLOTS_MAX];
@@ -175,24 +206,43 @@ pub(crate) fn receive_into_slots(
         vectors[1] = libc::iovec { iov_base: spill.as_mut_ptr().cast(), iov_len: spill.len() };
     }
     // SAFETY: the vectors are disjoint parts of `block` and `spill`, which are borrowed mutably for the call.
-    unsafe {
-        receive_messages(fd, &mut vectors, |bytes, datagram| {
-            let rest = block.split_off(slot_bytes);
-            let mut slot = std::mem::replace(block, rest);
-            // SAFETY: the first bytes of a datagram fill its slot, up to the length of the slot.
-            slot.set_len(bytes.min(slot_bytes));
-            arrived.push((slot, datagram));
-        })
+    let count = unsafe { receive_messages(fd, &mut vectors, arrivals)? };
+    for datagram in arrivals.iter(count) {
+        let rest = block.split_off(slot_bytes);
+        let mut slot = std::mem::replace(block, rest);
+        // SAFETY: the first bytes of a datagram fill its slot, up to the length of the slot.
+        unsafe { slot.set_len(datagram.bytes.min(slot_bytes)) };
+        arrived.push(slot);
     }
+    Ok(())
 }
 
-/// `recvmmsg`: a datagram into each of `rooms`, at most `SLOTS_MAX` of them, which are empty. Appends to `arrived` what
-/// came with datagram n, which is in room n.
+/// `recvmmsg`: datagram n into part n of `slots`, and what does not fit into part n of `spill`; both have `SLOTS_MAX` parts of
+/// one length. Returns how many came.
+pub(crate) fn receive_into_parts(
+    fd: BorrowedFd<'_>,
+    slots: &mut [u8],
+    spill: &mut [u8],
+    arrivals: &mut Arrivals,
+) -> Result<usize, Errno> {
+    let mut vectors = [[empty_vector(); 2]; SLOTS_MAX];
+    let (slot_bytes, spill_bytes) = (slots.len() / SLOTS_MAX, spill.len() / SLOTS_MAX);
+    let parts = slots.chunks_exact_mut(slot_bytes).zip(spill.chunks_exact_mut(spill_bytes));
+    for (vectors, (slot, spill)) in vectors.iter_mut().zip(parts) {
+        vectors[0] = libc::iovec { iov_base: slot.as_mut_ptr().cast(), iov_len: slot.len() };
+        vectors[1] = libc::iovec { iov_base: spill.as_mut_ptr().cast(), iov_len: spill.len() };
+    }
+    // SAFETY: the vectors are disjoint parts of `slots` and `spill`, which are borrowed mutably for the call.
+    unsafe { receive_messages(fd, &mut vectors, arrivals) }
+}
+
+/// `recvmmsg`: a datagram into each of `rooms`, at most `SLOTS_MAX` of them, which are empty. Returns how many came; datagram n is
+/// in room n.
 pub(crate) fn receive_into_rooms(
     fd: BorrowedFd<'_>,
     rooms: &mut [BytesMut],
-    arrived: &mut Vec<Arrived>,
-) -> Result<(), Errno> {
+    arrivals: &mut Arrivals,
+) -> Result<usize, Errno> {
     let count = rooms.len().min(SLOTS_MAX);
     let mut vectors = [[empty_vector(); 1]; SLOTS_MAX];
     for (vectors, room) in vectors.iter_mut().zip(rooms.iter_mut()) {
@@ -200,60 +250,52 @@ pub(crate) fn receive_into_rooms(
         let spare = room.spare_capacity_mut();
         vectors[0] = libc::iovec { iov_base: spare.as_mut_ptr().cast(), iov_len: spare.len() };
     }
-    let mut rooms = rooms.iter_mut();
     // SAFETY: each vector is the memory of another of `rooms`, which are borrowed mutably for the call.
-    unsafe {
-        receive_messages(fd, &mut vectors[..count], |bytes, datagram| {
-            if let Some(room) = rooms.next() {
-                // SAFETY: without MSG_TRUNC among the flags, the kernel returns the bytes that it has written.
-                room.set_len(bytes);
-            }
-            arrived.push(datagram);
-        })
+    let count = unsafe { receive_messages(fd, &mut vectors[..count], arrivals)? };
+    for (datagram, room) in arrivals.iter(count).zip(rooms) {
+        // SAFETY: without MSG_TRUNC among the flags, the kernel returns the bytes that it has written.
+        unsafe { room.set_len(datagram.bytes) };
     }
+    Ok(count)
 }
 
-/// `recvmmsg`: datagram n into the memory that `vectors[n]` names. Hands each to `take`, with its length.
+/// `recvmmsg`: datagram n into the memory that `vectors[n]` names, and what is to say of it into part n of `arrivals`. Returns how
+/// many came.
 ///
 /// # Safety
 ///
-/// The vectors must name memory that may be written and that nothing else refers to during the call. They are at most
-/// `SLOTS_MAX`.
+/// The vectors must name memory that may be written and that nothing else refers to during the call.
 unsafe fn receive_messages<const PARTS: usize>(
     fd: BorrowedFd<'_>,
     vectors: &mut [[libc::iovec; PARTS]],
-    mut take: impl FnMut(usize, Arrived),
-) -> Result<(), Errno> {
-    let mut names = [RawAddress::empty(); SLOTS_MAX];
-    let mut controls = [[0; ARRIVED_CONTROL_BYTES]; SLOTS_MAX];
+    Arrivals(slips): &mut Arrivals,
+) -> Result<usize, Errno> {
     let mut headers = [empty_header_of_many(); SLOTS_MAX];
     let slots = vectors.len().min(SLOTS_MAX);
-    for ((header, vectors), (name, control)) in
-        headers.iter_mut().zip(vectors).zip(names.iter_mut().zip(&mut controls))
-    {
+    for ((header, vectors), slip) in headers.iter_mut().zip(vectors).zip(slips.iter_mut()) {
         let header = &mut header.msg_hdr;
-        header.msg_name = name.as_mut_ptr().cast();
+        header.msg_name = slip.from.as_mut_ptr().cast();
         header.msg_namelen = RawAddress::CAPACITY as libc::socklen_t;
         header.msg_iov = vectors.as_mut_ptr();
         header.msg_iovlen = PARTS as _;
-        header.msg_control = control.as_mut_ptr().cast();
-        header.msg_controllen = control.len() as _;
+        header.msg_control = slip.control.as_mut_ptr().cast();
+        header.msg_controllen = slip.control.len() as _;
     }
     let (flags, timeout) = (libc::MSG_DONTWAIT as _, std::ptr::null_mut());
     // SAFETY: the pointers in the first `slots` headers are to memory borrowed mutably for the call with the length beside
     // it; for what the vectors name, the caller vouches.
     let count = unsafe { libc::recvmmsg(fd.as_raw_fd(), headers.as_mut_ptr(), slots as _, flags, timeout) };
     let count = Errno::result(count)? as usize;
-    for ((header, mut from), control) in headers.into_iter().zip(names).zip(controls).take(count) {
-        let bytes = header.msg_len as usize;
-        let header = header.msg_hdr;
-        from.len = (header.msg_namelen as usize).min(RawAddress::CAPACITY);
+    for (header, slip) in headers.iter().zip(slips).take(count) {
+        slip.bytes = header.msg_len as usize;
+        let header = &header.msg_hdr;
+        slip.from.len = (header.msg_namelen as usize).min(RawAddress::CAPACITY);
         #[allow(clippy::unnecessary_cast, reason = "the field has 32 bits in other C libraries")]
-        let control_bytes = (header.msg_controllen as usize).min(control.len());
-        let truncated = header.msg_flags & libc::MSG_TRUNC != 0;
-        take(bytes, Arrived { from, bytes, control, control_bytes, truncated });
+        let control_bytes = (header.msg_controllen as usize).min(slip.control.len());
+        slip.control_bytes = control_bytes;
+        slip.truncated = header.msg_flags & libc::MSG_TRUNC != 0;
     }
-    Ok(())
+    Ok(count)
 }
 
 fn empty_vector() -> libc::iovec {

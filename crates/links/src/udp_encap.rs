@@ -8,6 +8,7 @@ use crate::bind::open_all;
 use crate::blocks::RECEIVE_BYTES;
 use crate::link::{BatchLimits, Link, PathInfo, Sink, Transmit};
 use crate::sockets::Sockets;
+use crate::strangers::Class;
 use crate::{BindError, LinkStats, UdpEncapConfig};
 
 mod receive;
@@ -29,6 +30,7 @@ pub struct UdpEncap {
     /// One datagram, or a batch of more slices than a system call takes, put together.
     scratch: Vec<u8>,
     singles: receive::Singles,
+    strangers: receive::Strangers,
 }
 
 impl UdpEncap {
@@ -57,6 +59,7 @@ impl UdpEncap {
             refused_batches: 0,
             scratch: Vec::with_capacity(RECEIVE_BYTES),
             singles: receive::Singles::new(),
+            strangers: receive::Strangers::default(),
         })
     }
 }
@@ -75,14 +78,17 @@ impl Link for UdpEncap {
     }
 
     fn receive(&mut self, sink: &mut dyn Sink) -> io::Result<bool> {
-        let singles = &mut self.singles;
-        self.sockets.receive(
-            sink,
-            &mut |sockets, index, sink| match receive::takes_many(&sockets.list[index]) {
-                true => singles.receive_many(sockets, index, sink),
-                false => receive::receive_batch(sockets, index, sink),
-            },
-        )
+        let (singles, strangers) = (&mut self.singles, &mut self.strangers);
+        self.sockets.receive(sink, &mut |sockets, index, sink| {
+            let socket = &sockets.list[index];
+            if socket.class != Class::Peers {
+                strangers.receive(sockets, index, sink)
+            } else if receive::takes_many(socket) {
+                singles.receive_many(sockets, index, sink)
+            } else {
+                receive::receive_batch(sockets, index, sink)
+            }
+        })
     }
 
     fn transmit(&mut self, transmit: &Transmit<'_>) -> io::Result<()> {
@@ -91,6 +97,10 @@ impl Link for UdpEncap {
 
     fn transmit_singles(&mut self, transmits: &[Transmit<'_>]) {
         self.send_singles(transmits);
+    }
+
+    fn set_expected_tags(&mut self, tags: Option<&[u32]>) -> bool {
+        self.sockets.steer(tags)
     }
 
     fn descriptors<'a>(&'a self, visit: &mut dyn FnMut(BorrowedFd<'a>)) {

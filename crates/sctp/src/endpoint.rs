@@ -9,6 +9,7 @@ mod handshake;
 mod icmp;
 mod listeners;
 mod replies;
+mod strays;
 mod timers;
 mod traces;
 
@@ -42,6 +43,7 @@ pub use demultiplex::Arrival;
 pub use icmp::Unreachable;
 use listeners::Listeners;
 use replies::Replies;
+use strays::{News, Strays};
 use timers::Timers;
 use traces::Traces;
 
@@ -77,6 +79,7 @@ pub struct Endpoint {
     timers: Timers,
     replies: Replies,
     budget: AnswerBudget,
+    strays: Strays,
     admissions: Admissions,
     cookies: CookieJar,
     random: ChaCha12Rng,
@@ -117,6 +120,7 @@ impl Endpoint {
             timers: Timers::default(),
             replies: Replies::default(),
             budget,
+            strays: Strays::default(),
             admissions: Admissions::default(),
             cookies,
             random,
@@ -423,6 +427,19 @@ impl Endpoint {
         self.replies.pop_answer()
     }
 
+    /// Returns what the link should be told of verification tags now, if anything: all that may come, or `None` where every
+    /// tag is expected again. Ask after packets were handled, and before some leave.
+    #[inline]
+    pub fn poll_expected_tags(&mut self, now: Time) -> Option<Option<Vec<u32>>> {
+        let news = self.strays.poll(now)?;
+        Some((news == News::Tags).then(|| self.by_tag.keys().copied().collect()))
+    }
+
+    /// Takes note that the link cannot do with the tags that [`Endpoint::poll_expected_tags`] named.
+    pub fn expected_tags_refused(&mut self, now: Time) {
+        self.strays.on_refused(now);
+    }
+
     /// Counters of one association.
     pub fn statistics(&self, id: AssociationId) -> Option<Statistics> {
         self.associations.get(id.index()).map(|a| a.statistics())
@@ -490,6 +507,7 @@ impl Endpoint {
     fn insert(&mut self, id: AssociationId, association: Association) {
         let identity = association.identity();
         self.by_tag.insert(identity.local_tag, id);
+        self.strays.on_tags_changed();
         let key = self.associations.insert(Box::new(association));
         assert_eq!(key, id.index(), "the identifier was taken from the vacant entry");
         self.register(id);
@@ -593,6 +611,7 @@ impl Endpoint {
         self.unregister(id);
         let association = self.associations.remove(id.index());
         self.by_tag.remove(&association.identity().local_tag);
+        self.strays.on_tags_changed();
         association.bequeath(&mut self.statistics);
         self.admissions.leave(id);
         if self.associations.is_empty() {

@@ -11,7 +11,7 @@ use crate::blocks::RECEIVE_BYTES;
 use crate::link::{Datagrams, ECN, Sink};
 use crate::socket_address::RawAddress;
 use crate::sockets::{About, Socket, Sockets, Taken};
-use crate::syscalls::{Arrived, SLOTS_MAX, receive_into_slots, receive_message};
+use crate::syscalls::{Arrivals, SLOTS_MAX, receive_into_slots, receive_message};
 
 /// Room for a packet as Ethernet carries it, with the longest IP header.
 const SLOT_BYTES: usize = RECEIVE_BYTES / SLOTS_MAX;
@@ -25,7 +25,8 @@ const IPV4_HEADER_BYTES: usize = 20;
 /// Slots of 2 KB hold what networks carry. A larger packet does not fit one and is put together from its slot and a
 /// spill, which copies it; where such packets come, as on loopback, they are received one by one and in place.
 pub(super) struct Receiver {
-    arrived: Vec<(BytesMut, Arrived)>,
+    slots: Vec<BytesMut>,
+    arrivals: Arrivals,
     /// Memory that only a large packet among small ones ever touches.
     spill: Vec<u8>,
     /// Small packets to come until several are received in one call again; 0 while they are.
@@ -35,7 +36,8 @@ pub(super) struct Receiver {
 impl Receiver {
     pub(super) fn new() -> Self {
         Receiver {
-            arrived: Vec::with_capacity(SLOTS_MAX),
+            slots: Vec::with_capacity(SLOTS_MAX),
+            arrivals: Arrivals::default(),
             spill: vec![0; SLOTS_MAX * (RECEIVE_BYTES - SLOT_BYTES)],
             large: 0,
         }
@@ -54,14 +56,18 @@ impl Receiver {
         let Sockets { list, blocks, stats, .. } = sockets;
         let socket = &mut list[index];
         let fd = socket.inner.fd.as_fd();
-        receive_into_slots(fd, blocks.room(), SLOT_BYTES, &mut self.spill, &mut self.arrived)?;
+        let Receiver { slots, arrivals, spill, .. } = self;
+        receive_into_slots(fd, blocks.room(), SLOT_BYTES, spill, (slots, arrivals))?;
         stats.batches_received += 1;
-        let (mut bytes, drained) = (0, self.arrived.len() < SLOTS_MAX);
-        for ((block, arrived), spill) in
-            self.arrived.drain(..).zip(self.spill.chunks_exact(RECEIVE_BYTES - SLOT_BYTES))
+        let (mut bytes, reads) = (0, self.slots.len());
+        for ((block, arrived), spill) in self
+            .slots
+            .drain(..)
+            .zip(self.arrivals.iter(reads))
+            .zip(self.spill.chunks_exact(RECEIVE_BYTES - SLOT_BYTES))
         {
             bytes += arrived.bytes;
-            let about = About::read(&arrived.control[..arrived.control_bytes]);
+            let about = About::read(arrived.control);
             let whole = if arrived.bytes > block.len() && !arrived.truncated {
                 self.large = SMALL_RUN;
                 join(&block, spill, arrived.bytes)
@@ -71,7 +77,7 @@ impl Receiver {
             let packet = Packet { from: arrived.from, whole, truncated: arrived.truncated };
             packet.hand_on(socket, &about, stats, sink);
         }
-        Ok(Taken { reads: 1, bytes, drained })
+        Ok(Taken { reads: 1, bytes, drained: reads < SLOTS_MAX })
     }
 
     /// One system call, one packet of any size.

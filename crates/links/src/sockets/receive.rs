@@ -3,6 +3,7 @@
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use nix::errno::Errno;
@@ -13,16 +14,14 @@ use crate::control;
 use crate::icmp;
 use crate::link::{ECN, Sink, Unreachable, UnreachableReason};
 use crate::socket_address::RawAddress;
+use crate::strangers::Class;
 use crate::syscalls::receive_message;
 
 /// What one `receive` takes from one socket before it lets the caller work: datagrams or batches, and bytes.
 const RECEIVE_READS_MAX: usize = 64;
 const RECEIVE_BYTES_MAX: usize = 1 << 20;
-/// What one `receive` takes from a socket for strangers: two system calls, which bring many packets each.
+/// What one `receive` takes from a socket for strangers: one system call, which brings many packets.
 const STRANGER_READS_MAX: usize = 32;
-/// One receive in so many looks at the sockets for strangers, so that the others pay next to nothing for them. Until then the
-/// sockets poll readable.
-const STRANGERS_STRIDE: u32 = 4;
 /// Reports taken from the error queue in one go.
 const REPORTS_MAX: usize = 64;
 /// After so many receives in a row that found nothing, the error queue is looked at even though nothing points to
@@ -46,23 +45,44 @@ impl Sockets {
     /// Takes what the sockets have, up to the limits; true when there may be more.
     pub(crate) fn receive(&mut self, sink: &mut dyn Sink, take: &mut Take<'_>) -> io::Result<bool> {
         self.hand_out_reports(sink);
+        let batches_before = self.stats.batches_received;
         let mut more = false;
-        let skips_strangers = !self.receives.is_multiple_of(STRANGERS_STRIDE);
-        self.receives = self.receives.wrapping_add(1);
-        for _ in 0..self.list.len() {
+        for _ in 0..self.of_peers {
             let index = self.next;
-            self.next = (index + 1) % self.list.len();
-            if skips_strangers && self.list[index].for_strangers {
-                continue;
-            }
+            self.next = (index + 1) % self.of_peers;
             more |= self.receive_from(index, sink, take)?;
         }
+        let busy = self.stats.batches_received != batches_before;
+        for index in self.of_peers..self.list.len() {
+            if self.list[index].share.has_turn(self.receives, busy, Instant::now) {
+                more |= self.receive_from_strangers(index, sink, take)?;
+            }
+        }
+        self.receives = self.receives.wrapping_add(1);
+        Ok(more)
+    }
+
+    /// Takes what one look at a socket for strangers brings, and charges its share for that.
+    fn receive_from_strangers(
+        &mut self,
+        index: usize,
+        sink: &mut dyn Sink,
+        take: &mut Take<'_>,
+    ) -> io::Result<bool> {
+        let (before, began) = (self.stats.datagrams_received, Instant::now());
+        let more = self.receive_from(index, sink, take)?;
+        let packets = (self.stats.datagrams_received - before) as usize;
+        let spent = if packets > 0 { began.elapsed() } else { Duration::ZERO };
+        self.list[index].share.charge(spent, packets, more);
         Ok(more)
     }
 
     fn receive_from(&mut self, index: usize, sink: &mut dyn Sink, take: &mut Take<'_>) -> io::Result<bool> {
         let (mut reads, mut bytes) = (0, 0);
-        let reads_max = if self.list[index].for_strangers { STRANGER_READS_MAX } else { RECEIVE_READS_MAX };
+        let reads_max = match self.list[index].class {
+            Class::Peers => RECEIVE_READS_MAX,
+            Class::Inits | Class::Cookies | Class::Strays => STRANGER_READS_MAX,
+        };
         while reads < reads_max && bytes < RECEIVE_BYTES_MAX {
             if self.list[index].reports_waiting {
                 self.drain_reports(index, sink);

@@ -10,7 +10,9 @@ use crate::blocks::RECEIVE_BYTES;
 use crate::link::{Datagrams, Sink};
 use crate::socket_address::RawAddress;
 use crate::sockets::{About, Socket, Sockets, Taken};
-use crate::syscalls::{Arrived, receive_into_rooms, receive_message};
+use crate::syscalls::{
+    Arrivals, Arrived, SLOTS_MAX, receive_into_parts, receive_into_rooms, receive_message,
+};
 
 /// Datagrams that one call brings at most.
 const ROOMS: usize = 16;
@@ -27,7 +29,7 @@ fn new_room() -> BytesMut {
 
 /// Returns whether a call for many datagrams is worth its price, or one for a batch.
 pub(super) fn takes_many(socket: &Socket) -> bool {
-    socket.for_strangers || socket.small_run >= SMALL_RUN
+    socket.small_run >= SMALL_RUN
 }
 
 /// One system call: a batch, or a single datagram.
@@ -93,12 +95,12 @@ impl Arrival {
 /// Receives many small datagrams a call, each into a room of its own.
 pub(super) struct Singles {
     rooms: Vec<BytesMut>,
-    arrived: Vec<Arrived>,
+    arrivals: Arrivals,
 }
 
 impl Singles {
     pub(super) fn new() -> Self {
-        Singles { rooms: Vec::with_capacity(ROOMS), arrived: Vec::with_capacity(ROOMS) }
+        Singles { rooms: Vec::with_capacity(ROOMS), arrivals: Arrivals::default() }
     }
 
     /// One system call. Small datagrams are copied out, so that their rooms are used again; a batch takes its room along.
@@ -111,12 +113,12 @@ impl Singles {
         let Sockets { list, blocks, stats, .. } = sockets;
         let socket = &mut list[index];
         self.rooms.resize_with(ROOMS, new_room);
-        receive_into_rooms(socket.inner.fd.as_fd(), &mut self.rooms, &mut self.arrived)?;
+        let reads = receive_into_rooms(socket.inner.fd.as_fd(), &mut self.rooms, &mut self.arrivals)?;
         stats.batches_received += 1;
-        let (reads, mut bytes, mut large) = (self.arrived.len(), 0, 0);
-        for (arrived, room) in self.arrived.drain(..).zip(&mut self.rooms) {
+        let (mut bytes, mut large) = (0, 0);
+        for (arrived, room) in self.arrivals.iter(reads).zip(&mut self.rooms) {
             bytes += arrived.bytes;
-            let about = About::read(&arrived.control[..arrived.control_bytes]);
+            let about = About::read(arrived.control);
             socket.count_overflows(&about, stats);
             let Arrived { from, bytes, truncated, .. } = arrived;
             let arrival = Arrival { from, bytes, truncated, about };
@@ -139,5 +141,57 @@ impl Singles {
             socket.small_run = 0;
         }
         Ok(Taken { reads, bytes, drained: reads < ROOMS })
+    }
+}
+
+/// Room for a packet of a stranger as networks carry it.
+const SLOT_BYTES: usize = 2048;
+
+/// Receives many packets of strangers a call.
+///
+/// They come into the same slots each time, which stay in the cache, and are copied out side by side. A longer packet is put
+/// together from its slot and a spill.
+#[derive(Default)]
+pub(super) struct Strangers {
+    /// Both are empty until the first packet.
+    slots: Vec<u8>,
+    spill: Vec<u8>,
+    arrivals: Arrivals,
+}
+
+impl Strangers {
+    /// One system call.
+    pub(super) fn receive(
+        &mut self,
+        sockets: &mut Sockets,
+        index: usize,
+        sink: &mut dyn Sink,
+    ) -> Result<Taken, Errno> {
+        let Sockets { list, blocks, stats, .. } = sockets;
+        let socket = &mut list[index];
+        self.slots.resize(SLOTS_MAX * SLOT_BYTES, 0);
+        self.spill.resize(SLOTS_MAX * (RECEIVE_BYTES - SLOT_BYTES), 0);
+        let (slots, spill) = (&mut self.slots[..], &mut self.spill[..]);
+        let reads = receive_into_parts(socket.inner.fd.as_fd(), slots, spill, &mut self.arrivals)?;
+        stats.batches_received += 1;
+        let mut bytes = 0;
+        let parts = slots.chunks_exact(SLOT_BYTES).zip(spill.chunks_exact(RECEIVE_BYTES - SLOT_BYTES));
+        for (arrived, (slot, spill)) in self.arrivals.iter(reads).zip(parts) {
+            bytes += arrived.bytes;
+            let about = About::read(arrived.control);
+            socket.count_overflows(&about, stats);
+            let Arrived { from, bytes, truncated, .. } = arrived;
+            let arrival = Arrival { from, bytes, truncated, about };
+            if !arrival.is_whole() {
+                stats.receive_discarded += 1;
+                continue;
+            }
+            let in_slot = bytes.min(SLOT_BYTES);
+            let room = blocks.room();
+            room.extend_from_slice(&slot[..in_slot]);
+            room.extend_from_slice(&spill[..bytes - in_slot]);
+            arrival.hand_on(socket, blocks.take(), stats, sink);
+        }
+        Ok(Taken { reads, bytes, drained: reads < SLOTS_MAX })
     }
 }

@@ -1,4 +1,4 @@
-//! Packets of strangers have a socket of their own, and the port stays ours alone.
+//! Packets of strangers have sockets of their own, and the port stays ours alone.
 
 use std::net::{SocketAddr, UdpSocket};
 
@@ -7,9 +7,17 @@ use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage,
 
 use crate::common::{Kept, config, receive_until};
 
-/// A packet with a verification tag.
+/// Sockets of an address: for peers, INITs, COOKIE ECHOs and strays.
+const SOCKETS: usize = 4;
+const COOKIE_ECHO: u8 = 10;
+
+/// A packet with a verification tag that begins with DATA.
 fn packet(tag: u32) -> Vec<u8> {
-    [&[1, 2, 3, 4][..], &tag.to_be_bytes(), b"more"].concat()
+    chunk(tag, 0)
+}
+
+fn chunk(tag: u32, chunk_type: u8) -> Vec<u8> {
+    [&[1, 2, 3, 4][..], &tag.to_be_bytes(), &[0; 4], &[chunk_type, 0, 0, 4]].concat()
 }
 
 fn apart(ip: &str) -> UdpEncap {
@@ -39,10 +47,10 @@ fn all_arrive(link: &mut UdpEncap, tags: &[u32], each: usize) {
 }
 
 #[test]
-fn strangers_and_peers_arrive_from_two_sockets() {
+fn strangers_and_peers_arrive_from_sockets_of_their_own() {
     for ip in ["127.0.0.1", "::1"] {
         let mut link = apart(ip);
-        assert_eq!(descriptors(&link), 2, "{ip}");
+        assert_eq!(descriptors(&link), SOCKETS, "{ip}");
         assert_eq!(link.local_addresses().len(), 1, "{ip}");
         all_arrive(&mut link, &[0, 7], 3);
     }
@@ -59,6 +67,48 @@ fn a_flood_of_strangers_takes_no_room_from_peers() {
     all_arrive(&mut link, &[7], 100);
     let received = link.stats().datagrams_received;
     assert!(received < 10_000, "{received} of 20,000 strangers waited in the small buffer");
+}
+
+#[test]
+fn strays_take_no_room_from_peers_once_the_tags_of_peers_are_known() {
+    let mut link = apart("127.0.0.1");
+    assert!(link.set_expected_tags(Some(&[7, 9])));
+    let to = link.local_addresses()[0];
+    let from = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for n in 0..20_000 {
+        from.send_to(&packet(1000 + n), to).unwrap();
+    }
+    all_arrive(&mut link, &[7, 9, 0], 100);
+    let received = link.stats().datagrams_received;
+    assert!(received < 5_000, "{received} of 20,000 strays waited in the smallest buffer");
+    // What is not expected is read all the same.
+    all_arrive(&mut link, &[5], 3);
+    assert!(link.set_expected_tags(None));
+    all_arrive(&mut link, &[7, 9, 11], 100);
+}
+
+#[test]
+fn a_flood_of_cookies_takes_no_room_from_peers_and_inits() {
+    let mut link = apart("127.0.0.1");
+    let to = link.local_addresses()[0];
+    let from = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for n in 0..20_000 {
+        from.send_to(&chunk(1000 + n, COOKIE_ECHO), to).unwrap();
+    }
+    all_arrive(&mut link, &[7, 0], 100);
+    let received = link.stats().datagrams_received;
+    assert!(received < 10_000, "{received} of 20,000 cookies waited in a buffer of their own");
+}
+
+#[test]
+fn more_tags_than_a_program_holds_are_refused_and_nothing_is_a_stray() {
+    let mut link = apart("127.0.0.1");
+    assert!(link.set_expected_tags(Some(&[7])));
+    let too_many: Vec<u32> = (1..=5_000).collect();
+    assert!(!link.set_expected_tags(Some(&too_many)));
+    all_arrive(&mut link, &[9_999], 200);
+    let alone = UdpEncap::bind(&config("127.0.0.1")).map(|mut link| link.set_expected_tags(Some(&[7])));
+    assert!(!alone.unwrap(), "without sockets for strangers");
 }
 
 #[test]
@@ -118,9 +168,9 @@ fn several_addresses_and_both_families_have_a_socket_each() {
     let config =
         UdpEncapConfig { addresses: addresses.to_vec(), strangers_apart: true, port: 0, ..config("::1") };
     let link = UdpEncap::bind(&config).unwrap();
-    assert_eq!((descriptors(&link), link.local_addresses().len()), (6, 3));
+    assert_eq!((descriptors(&link), link.local_addresses().len()), (3 * SOCKETS, 3));
     let wildcard = UdpEncapConfig { addresses: Vec::new(), ..config };
-    assert_eq!(descriptors(&UdpEncap::bind(&wildcard).unwrap()), 2);
+    assert_eq!(descriptors(&UdpEncap::bind(&wildcard).unwrap()), SOCKETS);
 }
 
 #[test]

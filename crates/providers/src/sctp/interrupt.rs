@@ -70,12 +70,26 @@ impl SctpDriver {
         self.clear_leftovers(cx);
         self.note_attached(cx, now);
         self.hand_out_trace();
+        self.tell_expected_tags(now);
         Ok(more)
+    }
+
+    /// Tells the link which tags may come, while it should keep others apart.
+    #[inline]
+    fn tell_expected_tags(&mut self, now: Time) {
+        if let Some(tags) = self.endpoint.poll_expected_tags(now)
+            && !self.link.set_expected_tags(tags.as_deref())
+            && tags.is_some()
+        {
+            self.endpoint.expected_tags_refused(now);
+        }
     }
 
     /// Hands what waits to the link, batch by batch, until nothing may leave or the link is full.
     pub(super) fn transmit(&mut self, cx: &mut Cx<'_>, now: Instant, scope: Scope) {
         let now = self.time(now);
+        // A peer may answer at once.
+        self.tell_expected_tags(now);
         self.send_answers();
         self.transmit_batches(cx, now, scope);
         self.hand_out_trace();

@@ -115,6 +115,12 @@ impl Endpoint {
             self.answer_out_of_the_blue(now, route, &packet);
             return None;
         }
+        let has_chunk = matches!(first, Some(Ok(_)));
+        if !has_chunk && self.id_of(header.verification_tag.0).is_none() {
+            self.strays.on_stray(now);
+            self.statistics.malformed += 1;
+            return None;
+        }
         if !self.is_intact(&packet) {
             return None;
         }
@@ -254,7 +260,10 @@ impl Endpoint {
                 ShutdownComplete::KIND if reflected => {
                     self.with(id, now, host, |a, cx| a.handle_shutdown_complete(cx));
                 }
-                _ => self.statistics.tag_errors += 1,
+                _ => {
+                    self.strays.on_stray(now);
+                    self.statistics.tag_errors += 1;
+                }
             }
             return;
         }
@@ -263,6 +272,7 @@ impl Endpoint {
 
     /// RFC 9260 §8.4. An INIT and a COOKIE ECHO never come here. The checksum is looked at before an answer, and only then.
     fn answer_out_of_the_blue(&mut self, now: Time, route: Route, packet: &Packet<'_>) {
+        self.strays.on_stray(now);
         self.statistics.out_of_the_blue += 1;
         let header = packet.header();
         let has = |kind| packet.chunks().flatten().any(|chunk| chunk.kind == kind);

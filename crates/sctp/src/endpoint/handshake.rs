@@ -344,6 +344,7 @@ impl Endpoint {
         self.unregister(id);
         self.by_tag.remove(&old_tag);
         self.by_tag.insert(cookie.local_tag, id);
+        self.strays.on_tags_changed();
         self.last = None;
         self.with(id, now, host, |a, cx| a.restart(cx, cookie, &remotes, (route.remote, route.local)));
         self.register(id);
