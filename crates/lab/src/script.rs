@@ -75,6 +75,7 @@ pub struct Say<'p> {
 pub fn plain() -> AssociationConfig {
     AssociationConfig {
         tail_loss_probes: false,
+        path_suspicion: false,
         ecn: false,
         nr_sack: false,
         multipath: Multipath::Off,

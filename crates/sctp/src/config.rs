@@ -155,8 +155,8 @@ pub struct AssociationConfig {
     /// PotentiallyFailed.Max.Retrans (RFC 7829), 0: the first timeout makes data go to other paths, if there are some.
     /// From `path_retries_max` on there is no such state.
     pub potentially_failed_retries_max: u32,
-    /// Whether data leaves a path that has fallen silent for longer than a round trip takes, while another path is active;
-    /// otherwise it waits for T3. On.
+    /// Whether data leaves a path that has fallen silent for longer than a round trip takes, while another path is active,
+    /// and whether heartbeats ask a silent path that has no other beside it; otherwise data waits for T3. On.
     pub path_suspicion: bool,
     /// Valid.Cookie.Life, 60 s.
     pub cookie_life: Duration,

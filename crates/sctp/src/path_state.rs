@@ -7,7 +7,7 @@ pub enum PathState {
     Unconfirmed,
     /// In use.
     Active,
-    /// The path has just stopped answering. Data takes other paths until it answers.
+    /// The path has just stopped answering. Data takes other paths until it answers, if any is active.
     Suspected,
     /// PotentiallyFailed.Max.Retrans attempts were not answered (RFC 7829). Data takes other paths.
     PotentiallyFailed,

@@ -2,7 +2,9 @@
 //!
 //! Three steps lead away from a path: it is suspected when it has been silent for longer than a round trip takes,
 //! potentially failed after the first timeout, inactive after Path.Max.Retrans more. Data avoids it from the first step on if
-//! another path is active. One step leads back: it answers.
+//! another path is active; if none is, data stays and waits for an answer. One step leads back: it answers.
+
+use std::time::Duration;
 
 use super::{Association, Context};
 use crate::error::CloseReason;
@@ -75,11 +77,32 @@ impl Association {
     /// Moves data from a path that fell silent to others, and probes it at once and often.
     fn avoid_path<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
         let path = &mut self.paths[path_id];
-        if path.on_silence(cx.now) {
+        let has_data = path.in_flight_bytes() > 0;
+        if path.on_silence(cx.now, has_data) {
             self.outbound.give_back(path, path_id);
             path.suspect_mtu();
             path.schedule_heartbeat(Some(cx.now));
         }
+    }
+
+    /// Asks a path that has answered neither data nor its tail loss probes, and whose data no other path can take: by
+    /// heartbeats, after `wait` and then often. T3 runs on; its back-off would otherwise hold the data long after the path
+    /// is back.
+    pub(super) fn ask_lone_path<H: Host + ?Sized>(
+        &mut self,
+        cx: &mut Context<'_, H>,
+        path_id: usize,
+        wait: Duration,
+    ) {
+        let elsewhere = self.others(path_id).any(|other| self.paths[other].takes_data());
+        let waits = self.is_set_up() && self.may_carry_data() && !self.outbound.probes_window();
+        if elsewhere || !waits || !self.config.path_suspicion || !self.paths[path_id].takes_data() {
+            return;
+        }
+        let path = &mut self.paths[path_id];
+        path.set_state(PathState::Suspected);
+        path.on_silence(cx.now, true);
+        path.schedule_heartbeat(Some(cx.now + wait));
     }
 
     /// Counts an error of a path that gave no answer, after the caller has counted errors of the peer (RFC 9260 §8.1, §8.2).
@@ -114,6 +137,10 @@ impl Association {
         match (self.paths[path_id].state(), sent_at) {
             // RFC 9260 §8.2.
             (PathState::Inactive, _) => self.path_answered(cx, path_id, cx.now, PathReason::Acknowledged),
+            // A retransmission cannot have arrived elsewhere.
+            (PathState::Suspected, None) if self.paths.len() == 1 => {
+                self.path_answered(cx, path_id, cx.now, PathReason::Acknowledged);
+            }
             // RFC 7829 §5.1: not by what was sent again.
             (PathState::Suspected | PathState::PotentiallyFailed, Some(sent_at)) => {
                 self.path_answered(cx, path_id, sent_at, PathReason::Acknowledged);
@@ -134,6 +161,9 @@ impl Association {
             self.give_back_tries(path_id, asked_at);
         }
         let old = self.paths[path_id].on_answer(cx.now, asked_at);
+        if old == PathState::Suspected && reason == PathReason::Heartbeat && self.carries_data(path_id) {
+            self.paths[path_id].resume(cx.now, asked_at, &self.config);
+        }
         self.paths_changed |= old == PathState::Unconfirmed;
         match old {
             PathState::Unconfirmed => self.tell_path(cx, path_id, PathChange::Confirmed, reason),
@@ -144,10 +174,12 @@ impl Association {
     }
 
     /// A failed path has answered what was sent at `asked_at`. Moves data away from failed paths on which it was tried
-    /// meanwhile, so that it need not wait for their timers.
+    /// meanwhile, so that it need not wait for their timers. A path that was merely suspected keeps its data: no timeout has
+    /// reduced its window, so what is in flight there must not leave again all at once.
     fn give_back_tries(&mut self, answered: usize, asked_at: Time) {
         for (id, path) in self.paths.iter_mut().enumerate() {
-            let in_vain = id != answered || path.last_sent_at() < asked_at;
+            let keeps = path.state() == PathState::Suspected || path.last_sent_at() >= asked_at;
+            let in_vain = id != answered || !keeps;
             if !path.takes_data() && path.in_flight_bytes() > 0 && in_vain {
                 self.outbound.give_back(path, id);
             }

@@ -72,15 +72,21 @@ impl Association {
         }
         let path = &mut self.paths[path_id];
         path.on_heartbeat_timeout(cx.now);
-        if path.t3().is_some() && !path.takes_data() {
+        if !self.paths[path_id].takes_data() && self.tries_data(path_id) {
             // Data is tried there for want of a better path, and T3 counts its errors.
             return self.ask_on(cx, path_id);
         }
+        let path = &mut self.paths[path_id];
         path.back_off_heartbeat(cx.now, &self.config);
         // RFC 9260 §8.1: another path than the one in use says nothing about the peer.
         self.errors += u32::from(path_id == self.data_path());
         self.count_error(cx, path_id);
         self.ask_on(cx, path_id);
+    }
+
+    /// Returns whether data is in flight on a path, or goes there next because T3 has just expired.
+    fn tries_data(&self, path_id: usize) -> bool {
+        self.paths[path_id].t3().is_some() || (self.outbound.has_lost() && self.carries_data(path_id))
     }
 
     /// Schedules the next heartbeat of a path that has not answered the last.
@@ -154,7 +160,9 @@ impl Association {
         let ended =
             (0..self.paths.len()).find_map(|id| Some((id, self.end_heartbeat(cx.now, id, ack.info)?)));
         let Some((path_id, sent_at)) = ended else { return };
-        self.errors = 0;
+        if !self.paths[path_id].answers_in_vain() {
+            self.errors = 0;
+        }
         if self.paths[path_id].is_held(cx.now) {
             return self.paths[path_id].clear_errors();
         }

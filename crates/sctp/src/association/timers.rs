@@ -1,9 +1,11 @@
 //! The association's timers: T1, T2, T3, the loss timer, tail loss probes, the pacer, the delayed SACK, heartbeats,
 //! autoclose. They share one deadline.
 
+use std::time::Duration;
+
 use super::{Association, Context, State};
 use crate::event::Host;
-use crate::path::Path;
+use crate::path::{Expired, PROBE_INTERVAL, Path};
 use crate::time::Time;
 use crate::trace::Probe;
 
@@ -89,7 +91,7 @@ impl Association {
                 self.handle_loss_timer(cx.now, path_id);
             }
             if due(self.paths[path_id].tail_loss_probe_at()) {
-                self.handle_tail_loss_probe_timer(path_id);
+                self.handle_tail_loss_probe_timer(cx, path_id);
             }
             if due(self.paths[path_id].pacer_opens_at()) {
                 self.paths[path_id].tick_pacer(cx.now);
@@ -117,6 +119,8 @@ impl Association {
             self.errors += 1;
             self.count_error(cx, path_id);
             self.retransmit_path = self.others(path_id).find(|&other| self.paths[other].takes_data());
+            // What T3 sends again asks the path now.
+            self.ask_lone_path(cx, path_id, PROBE_INTERVAL);
         }
     }
 
@@ -129,11 +133,11 @@ impl Association {
     }
 
     /// The last packets in flight were not answered, so a tail loss probe is due (RFC 8985 §7.3).
-    fn handle_tail_loss_probe_timer(&mut self, path_id: usize) {
-        if self.carries_data(path_id) && self.may_carry_data() {
-            self.paths[path_id].on_tail_loss_probe_timer();
-        } else {
+    fn handle_tail_loss_probe_timer<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
+        if !self.carries_data(path_id) || !self.may_carry_data() {
             self.paths[path_id].cancel_tail_loss_probe();
+        } else if self.paths[path_id].on_tail_loss_probe_timer() == Expired::Silence {
+            self.ask_lone_path(cx, path_id, Duration::ZERO);
         }
     }
 }

@@ -129,6 +129,8 @@ impl Outbound {
             return Filled::default();
         }
         let retransmitted_chunks = contents.filled.retransmitted_chunks;
+        // RFC 9260 §6.7: a peer that has reported a gap answers each packet at once.
+        contents.asks_sack |= self.outstanding.gap_acked() > 0;
         path.on_sent(
             now,
             SentData {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::delivery::Mark;
-use super::tail_loss_probe::{ProbeTime, TailLossProbe};
+use super::tail_loss_probe::{Expired, ProbeTime, TailLossProbe};
 use crate::packet_number::after;
 use crate::time::Time;
 
@@ -252,9 +252,25 @@ impl Flight {
         self.tail_loss_probe.cancel();
     }
 
-    /// The time of the tail loss probe has come.
-    pub(super) fn on_probe_timer(&mut self) {
-        self.tail_loss_probe.expire();
+    /// The time of the tail loss probe has come. `after_timeout`: what T3 declared lost is being repaired.
+    pub(super) fn on_probe_timer(&mut self, after_timeout: bool) -> Expired {
+        self.tail_loss_probe.expire(after_timeout)
+    }
+
+    /// Plans no tail loss probe until something arrives.
+    pub(super) fn fall_silent(&mut self) {
+        self.tail_loss_probe.fall_silent();
+    }
+
+    /// The path answers again. T3 expires no later than at `t3_at`, if it runs.
+    pub(super) fn end_silence(&mut self, t3_at: Time) {
+        self.tail_loss_probe.end_silence();
+        self.t3 = self.t3.map(|at| at.min(t3_at));
+    }
+
+    /// Lets a tail loss probe leave now.
+    pub(super) fn probe_at_once(&mut self) {
+        self.tail_loss_probe.probe_at_once();
     }
 
     /// The peer received something twice, so the tail loss probe was not needed.

@@ -77,6 +77,11 @@ impl Heartbeat {
         self.answer_by = None;
     }
 
+    /// The path has given another answer, so none is awaited. One that comes still counts.
+    pub(super) fn stop_waiting(&mut self) {
+        self.answer_by = None;
+    }
+
     /// Stops probing: no heartbeat is due and no answer is awaited.
     pub(super) fn clear(&mut self) {
         *self = Heartbeat::default();

@@ -145,6 +145,7 @@ impl Path {
     /// window.
     pub(crate) fn on_t3(&mut self, now: Time, first_tsn: u64, chunks: u64, congested: bool) {
         let flight_bytes = self.flight.clear();
+        self.flight.fall_silent();
         if congested {
             let next_packet = self.flight.next_packet();
             self.recovery.spurious_loss_mut().begin_timeout(first_tsn, chunks, next_packet);

@@ -49,6 +49,7 @@ use heartbeat::Heartbeat;
 pub(crate) use lost::LateArrivals;
 use mtu::Discovery;
 use pacer::Pacer;
+pub(crate) use path_failure::PROBE_INTERVAL;
 use path_failure::PathFailure;
 use prr::Prr;
 use rack::Rack;
@@ -56,6 +57,7 @@ pub(crate) use rack::Verdict;
 use recovery::Recovery;
 pub(crate) use sent::SentData;
 pub(crate) use settings::PathSettings;
+pub(crate) use tail_loss_probe::Expired;
 pub(crate) use window::couple;
 
 #[derive(Debug)]

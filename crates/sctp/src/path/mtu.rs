@@ -225,6 +225,11 @@ impl Discovery {
         self.due = false;
     }
 
+    /// The path was silent and answers again. A probe that left before says nothing.
+    pub(crate) fn on_silence_ended(&mut self) {
+        self.probe = None;
+    }
+
     /// A HEARTBEAT was answered. If it was a probe of ours, this is when it had left.
     pub(crate) fn on_answer(&mut self, now: Time, info: &[u8]) -> Option<Time> {
         let probe = self.probe.take_if(|probe| probe.nonce.to_be_bytes() == info)?;

@@ -15,7 +15,7 @@ const DOUBLINGS_MAX: u32 = 3;
 /// Mistakes older than this no longer count.
 const MISTAKE_LIFE: Duration = Duration::from_secs(60);
 /// Interval of the heartbeats on a suspected path, and how long they stay that frequent.
-const PROBE_INTERVAL: Duration = Duration::from_millis(250);
+pub(crate) const PROBE_INTERVAL: Duration = Duration::from_millis(250);
 const PROBING_TIME: Duration = Duration::from_secs(60);
 /// How often the time is doubled at most for which data avoids a path that answers heartbeats and swallows data. Frequent
 /// heartbeats last longer than that.
@@ -57,6 +57,11 @@ impl PathFailure {
         }
         self.since = Some(now);
         true
+    }
+
+    /// Returns whether the path has answered before and then taken no data.
+    pub(crate) fn is_vain(&self) -> bool {
+        self.vain > 0
     }
 
     /// Returns whether data avoids the path although it has answered a heartbeat, because it did so before and then

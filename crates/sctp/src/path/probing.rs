@@ -39,6 +39,10 @@ impl Path {
         config: &AssociationConfig,
     ) -> Option<Time> {
         let sent_at = self.heartbeat.on_acked(nonce)?;
+        if self.answers_in_vain() {
+            // T3 keeps its back-off.
+            return Some(sent_at);
+        }
         // An older heartbeat may have waited on the way until the path was back.
         if self.rto.srtt().is_none() || !self.heartbeat.has_unanswered() {
             self.rto.on_answer(now, sent_at, &config.rto);
@@ -108,12 +112,17 @@ impl Path {
         self.flight.set_unanswered(number);
     }
 
-    /// The path has stopped answering. Returns whether that is news.
-    pub(crate) fn on_silence(&mut self, now: Time) -> bool {
-        let delivered_bytes = (!self.flight.is_empty()).then(|| self.delivery.delivered_bytes());
+    /// The path has stopped answering. `has_data`: data waits for its answer. Returns whether that is news.
+    pub(crate) fn on_silence(&mut self, now: Time, has_data: bool) -> bool {
+        let delivered_bytes = has_data.then(|| self.delivery.delivered_bytes());
         let news = self.path_failure.begin(now, delivered_bytes);
         self.counts.suspicions += u64::from(news);
         news
+    }
+
+    /// Returns whether data is in flight on a path that has answered before and then taken none.
+    pub(crate) fn answers_in_vain(&self) -> bool {
+        self.path_failure.is_vain() && self.flight.t3().is_some()
     }
 
     /// Returns whether data avoids the path although it has answered a heartbeat.
@@ -128,8 +137,21 @@ impl Path {
         let before = std::mem::replace(&mut self.state, PathState::Active);
         if !matches!(before, PathState::Unconfirmed | PathState::Active) {
             self.rto.mark_stale(now);
+            self.heartbeat.stop_waiting();
+            self.discovery.on_silence_ended();
         }
         before
+    }
+
+    /// Sends on what is in flight on a path that has just answered what was sent at `asked_at`: the tail is probed at once,
+    /// unless it left later than that. One packet leaves, and its answer tells what else was lost.
+    pub(crate) fn resume(&mut self, now: Time, asked_at: Time, config: &AssociationConfig) {
+        self.flight.end_silence(now + self.rto.current());
+        self.recovery.on_path_answered();
+        self.plan_tail_loss_probe(now, config);
+        if !self.flight.is_empty() && self.flight.last_sent_at() < asked_at {
+            self.flight.probe_at_once();
+        }
     }
 
     /// Packets without an answer were declared lost. If they were long, the path may no longer take their length.

@@ -12,6 +12,8 @@ pub(crate) struct Recovery {
     exit_tsn: u64,
     /// The window that was reduced last is still being repaired.
     active: bool,
+    /// It began with an expiry of T3, and nothing has shown since that the path works.
+    follows_timeout: bool,
     /// Limits what leaves meanwhile.
     prr: Option<Prr>,
     spurious_loss: SpuriousLoss,
@@ -23,6 +25,11 @@ impl Recovery {
     #[inline]
     pub(super) fn is_active(&self) -> bool {
         self.active
+    }
+
+    /// Returns whether what T3 declared lost is being repaired, and nothing has shown that the path works.
+    pub(super) fn follows_timeout(&self) -> bool {
+        self.active && self.follows_timeout
     }
 
     /// Returns what may be in flight while a loss is repaired.
@@ -50,7 +57,7 @@ impl Recovery {
     /// Begins an episode. Packets before `next_packet` and chunks before `next_tsn` belong to it.
     pub(super) fn enter(&mut self, next_packet: u32, next_tsn: u64, prr: Option<Prr>) {
         (self.until_packet, self.exit_tsn) = (next_packet, next_tsn);
-        self.active = true;
+        (self.active, self.follows_timeout) = (true, false);
         if prr.is_some() {
             self.prr = prr;
         }
@@ -59,7 +66,12 @@ impl Recovery {
     /// T3 expired: everything before `next_packet` is retransmitted in slow start.
     pub(super) fn on_timeout(&mut self, next_packet: u32) {
         self.until_packet = next_packet;
-        (self.active, self.prr) = (true, None);
+        (self.active, self.follows_timeout, self.prr) = (true, true, None);
+    }
+
+    /// The path has answered a heartbeat that left after T3 had expired.
+    pub(super) fn on_path_answered(&mut self) {
+        self.follows_timeout = false;
     }
 
     /// Ends the episode if a packet that was sent in it has arrived; `newest` is the newest packet that was acknowledged.

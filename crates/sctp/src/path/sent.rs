@@ -5,7 +5,7 @@ use crate::config::AssociationConfig;
 use crate::time::Time;
 use crate::trace::Probe;
 
-use super::tail_loss_probe::ProbeTime;
+use super::tail_loss_probe::{Expired, ProbeTime};
 
 /// The DATA chunks of a packet that leaves.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ impl Path {
     }
 
     /// The time of the tail loss probe has come.
-    pub(crate) fn on_tail_loss_probe_timer(&mut self) {
-        self.flight.on_probe_timer();
+    pub(crate) fn on_tail_loss_probe_timer(&mut self) -> Expired {
+        self.flight.on_probe_timer(self.recovery.follows_timeout())
     }
 }

@@ -1,14 +1,28 @@
 //! Tail loss probes: no later packet can show that the end of a burst was lost (RFC 8985 §7).
+//!
+//! A few probes repeat data. A path that answers none of them is silent: it is then asked by heartbeats, and probed at once
+//! when it answers one. So is a path that falls silent after T3 has expired: what left then has been sent again already, and
+//! more copies of it would add to the congestion that T3 has found.
 
 use std::time::Duration;
 
+use super::path_failure::PROBE_INTERVAL;
 use crate::packet_number::after;
 use crate::time::Time;
 
 /// The least time between a packet and its probe: less is the noise of schedulers.
 const PROBE_TIME_MIN: Duration = Duration::from_millis(10);
-/// Probes in a row, each after twice the time of the one before; then T3 decides.
+/// Probes in a row, each after twice the time of the one before, up to [`PROBE_INTERVAL`]; then the path is silent.
 const PROBES_MAX: u32 = 3;
+
+/// What follows when the time of a probe has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Expired {
+    /// A probe leaves.
+    Probe,
+    /// Nothing more leaves that repeats data: the path is silent.
+    Silence,
+}
 
 /// The tail loss probes of one path.
 #[derive(Debug, Default)]
@@ -19,6 +33,8 @@ pub(crate) struct TailLossProbe {
     due: bool,
     /// Probes since something arrived.
     sent: u32,
+    /// The path is silent, so no probe is planned until something arrives.
+    silent: bool,
     /// The packet number of the probe that repeats data.
     repeat: Option<u32>,
 }
@@ -46,12 +62,13 @@ impl TailLossProbe {
     }
 
     /// Plans the next probe: two round trips after the last packet, more if they vary much, and one after now. Without a
-    /// measured round trip there is none.
+    /// measured round trip there is none, and none for a silent path.
     #[inline]
     pub(crate) fn plan(&mut self, now: Time, times: ProbeTime) {
-        self.at = times.srtt.filter(|_| self.sent < PROBES_MAX).map(|srtt| {
+        self.at = times.srtt.filter(|_| !self.silent).map(|srtt| {
             let answer = (2 * srtt).max(times.longest).max(PROBE_TIME_MIN);
-            let wait = (answer + times.sack_delay) * (1 << self.sent);
+            let first = answer + times.sack_delay;
+            let wait = (first * (1 << self.sent)).min(first.max(PROBE_INTERVAL));
             (times.last_sent_at + wait).max(now + srtt)
         });
     }
@@ -62,8 +79,28 @@ impl TailLossProbe {
         (self.at, self.due) = (None, false);
     }
 
-    /// The time of the probe has come.
-    pub(crate) fn expire(&mut self) {
+    /// The time of the probe has come. `after_timeout`: T3 has expired, and what it declared lost is being repaired. RFC 8985
+    /// §7.2 has no probe then.
+    pub(crate) fn expire(&mut self, after_timeout: bool) -> Expired {
+        self.at = None;
+        self.silent = after_timeout || self.sent >= PROBES_MAX;
+        self.due = !self.silent;
+        if self.silent { Expired::Silence } else { Expired::Probe }
+    }
+
+    /// Plans no probe until something arrives.
+    pub(crate) fn fall_silent(&mut self) {
+        self.cancel();
+        self.silent = true;
+    }
+
+    /// The path has answered a heartbeat. Probes are planned again.
+    pub(crate) fn end_silence(&mut self) {
+        (self.sent, self.silent) = (0, false);
+    }
+
+    /// Lets a probe leave now.
+    pub(crate) fn probe_at_once(&mut self) {
         (self.at, self.due) = (None, true);
     }
 
@@ -90,7 +127,7 @@ impl TailLossProbe {
     /// may have had no time to report the probe as a duplicate.
     #[inline]
     pub(crate) fn on_acked(&mut self, newest: u32) -> bool {
-        self.sent = 0;
+        self.end_silence();
         self.repeat.take_if(|number| after(newest, *number)).is_some()
     }
 }
@@ -126,19 +163,35 @@ mod tests {
     }
 
     #[test]
-    fn three_probes_and_no_more() {
+    fn three_probes_and_then_silence() {
         let mut probe = TailLossProbe::default();
-        for wait in [100, 200, 400] {
+        for wait in [100, 200, 250] {
             probe.plan(at(0), state(at(0), Some(SRTT)));
             assert_eq!(probe.at(), Some(at(wait)));
-            probe.expire();
+            assert_eq!(probe.expire(false), Expired::Probe);
             assert!(probe.on_sent(1, true));
         }
         probe.plan(at(0), state(at(0), Some(SRTT)));
-        assert_eq!(probe.at(), None);
+        assert_eq!(probe.at(), Some(at(250)));
+        assert_eq!(probe.expire(false), Expired::Silence);
+        assert!(!probe.is_due());
+        probe.plan(at(0), state(at(0), Some(SRTT)));
+        assert_eq!(probe.at(), None, "until something arrives");
         probe.on_acked(1);
         probe.plan(at(500), state(at(500), Some(SRTT)));
         assert_eq!(probe.at(), Some(at(600)));
+    }
+
+    #[test]
+    fn after_a_timeout_there_is_silence_at_once() {
+        let mut probe = TailLossProbe::default();
+        probe.plan(at(0), state(at(0), Some(SRTT)));
+        assert_eq!(probe.expire(true), Expired::Silence);
+        assert!(!probe.is_due());
+        // A heartbeat was answered.
+        probe.end_silence();
+        probe.probe_at_once();
+        assert!(probe.is_due() && probe.on_sent(1, true));
     }
 
     #[test]
@@ -153,7 +206,7 @@ mod tests {
     fn a_probe_that_was_needed_is_a_sign_of_congestion() {
         for duplicate in [false, true] {
             let mut probe = TailLossProbe::default();
-            probe.expire();
+            probe.expire(false);
             probe.on_sent(7, true);
             assert!(!probe.on_acked(7));
             if duplicate {

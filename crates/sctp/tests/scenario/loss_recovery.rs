@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use sctp::SendInfo;
+use sctp::{AssociationConfig, SendInfo};
 use sctp_wire::chunk::SackBuilder;
 
 use lab::packets::data_of;
@@ -84,7 +84,7 @@ fn the_lost_end_of_a_burst_is_there_within_three_round_trips() {
 }
 
 #[test]
-fn a_probe_that_is_lost_is_followed_by_others_and_then_by_the_timer() {
+fn a_probe_that_is_lost_is_followed_by_others_and_then_by_a_heartbeat() {
     let mut lab = Lab::new(3);
     lab.tap(A, lose(1, &[0, 1, 2, 3]));
     let (a, _) = lab.establish();
@@ -93,8 +93,9 @@ fn a_probe_that_is_lost_is_followed_by_others_and_then_by_the_timer() {
         lab.run_for(Duration::from_millis(500));
     }
     all_arrive(&mut lab, 2);
+    // The answer to the heartbeat brings another probe.
     let statistics = lab.statistics(A, a);
-    assert_eq!((statistics.timeouts, statistics.tail_probes), (1, 3));
+    assert_eq!((statistics.timeouts, statistics.tail_probes, statistics.paths[0].suspicions), (0, 4, 1));
 }
 
 #[test]
@@ -113,7 +114,8 @@ fn a_retransmission_by_timer_that_is_lost_comes_after_twice_the_time() {
 #[test]
 fn everything_lost_is_repaired_after_a_timeout_from_one_packet_up() {
     let mut lab = Lab::new(5);
-    let (a, _) = lab.establish();
+    let config = AssociationConfig { path_suspicion: false, ..AssociationConfig::default() };
+    let (a, _) = lab.establish_with(config.clone(), config);
     // The whole first window is lost.
     lab.tap(A, |_| Fate::Drop);
     lab.send_all(A, a, (0..100).map(|n| (SendInfo::default(), message(n))));

@@ -39,6 +39,7 @@ mod settings;
 mod setup_parameters;
 mod several_paths;
 mod shutdown;
+mod silent_path;
 mod small_buffers;
 mod statistics;
 mod throughput;

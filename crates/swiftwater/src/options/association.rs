@@ -94,7 +94,7 @@ pub struct AssociationOptions {
     /// another path, if there is one.
     pub potentially_failed_retries_max: u32,
     /// Whether data leaves a path that has been silent for longer than a round trip takes, while another path is active,
-    /// before T3-rtx expires. Default: true.
+    /// before T3-rtx expires, and whether heartbeats probe a silent path that has no other beside it. Default: true.
     pub early_failover: bool,
     /// Valid.Cookie.Life, of the cookies that a listener sends (`sasoc_cookie_life`). *Fixed*. Default: 60 s.
     pub cookie_life: Duration,
