@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use rustix::net::UCred;
 
 use crate::addresses::{append, as_seen, check_family, check_local, parse_list, unspecified};
-use crate::ports::Scope;
+use crate::ports::{Scope, Sharing};
 use crate::socket::{Bound, Inner, Socket, Sockets};
 
 /// How often the tasks of closed sockets run before a port that they still have counts as taken. A socket whose peer takes
@@ -51,8 +51,11 @@ impl Sockets {
 
     /// Takes a port for the socket.
     fn hold(&self, socket: &Socket, inner: &mut Inner, address: SocketAddr) -> Result<(), Errno> {
-        let scope = inner.scope(vec![address.ip()]);
-        let port = self.ports().bind(socket.number, scope, address.port(), inner.settings.reuse_address)?;
+        let (scope, settings) = (inner.scope(vec![address.ip()]), &inner.settings);
+        let owner = socket.share.owner.user;
+        let port_of_user = settings.reuses_port().then_some(owner);
+        let sharing = Sharing { address: settings.reuse_address, port_of_user };
+        let port = self.ports().bind(socket.number, scope, address.port(), sharing)?;
         inner.bound = Some(Bound { ips: vec![address.ip()], port });
         Ok(())
     }

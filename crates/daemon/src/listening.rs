@@ -26,14 +26,20 @@ impl Sockets {
         let (listening, backlog) = match inner.stage {
             State::Idle => (State::Listening, backlog),
             State::Many => (State::ManyListening, BACKLOG_OF_MANY),
-            // The backlog is as it was.
-            State::Listening | State::ManyListening => return Ok(()),
+            State::Listening => {
+                if let Some(listener) = inner.listener.upgrade() {
+                    listener.set_backlog(backlog_of(backlog));
+                }
+                return Ok(());
+            }
+            State::ManyListening => return Ok(()),
             _ => return Err(Errno::INVAL),
         };
         let port = self.bound(socket, &mut inner)?.port;
         let options = ListenerOptions {
-            backlog: backlog.clamp(1, BACKLOG_MAX) as u32,
+            backlog: backlog_of(backlog),
             refuse_beyond_backlog: true,
+            shares_port: self.ports().is_shared(socket.number, port),
             ..self.stack.options().listener
         };
         let stack = self.stack.with_options(&inner.settings.options());
@@ -76,6 +82,11 @@ impl Sockets {
         }
         Ok(())
     }
+}
+
+/// The backlog that a program names, within limits.
+fn backlog_of(named: i32) -> u32 {
+    named.clamp(1, BACKLOG_MAX) as u32
 }
 
 impl Inner {

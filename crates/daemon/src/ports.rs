@@ -40,9 +40,17 @@ impl Scope {
 struct Holding {
     socket: u64,
     scope: Scope,
-    /// `SO_REUSEADDR` was set when it was bound.
-    shares: bool,
+    sharing: Sharing,
     listens: bool,
+}
+
+/// With whom a socket shares its port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sharing {
+    /// With those that do not listen: `SO_REUSEADDR` was set when it was bound.
+    pub(crate) address: bool,
+    /// With sockets of this user, listening or not: `SO_REUSEPORT` was set when it was bound.
+    pub(crate) port_of_user: Option<u32>,
 }
 
 /// All ports that are bound.
@@ -63,12 +71,18 @@ impl Ports {
     /// # Errors
     ///
     /// Another has it and does not share it, or listens on it.
-    pub(crate) fn bind(&mut self, socket: u64, scope: Scope, port: u16, shares: bool) -> Result<u16, Errno> {
+    pub(crate) fn bind(
+        &mut self,
+        socket: u64,
+        scope: Scope,
+        port: u16,
+        sharing: Sharing,
+    ) -> Result<u16, Errno> {
         let port = match port {
             0 => self.free().ok_or(Errno::ADDRINUSE)?,
             port => port,
         };
-        let wanted = Holding { socket, scope, shares, listens: false };
+        let wanted = Holding { socket, scope, sharing, listens: false };
         let holders = self.held.entry(port).or_default();
         if holders.iter().any(|other| conflict(other, &wanted)) {
             return Err(Errno::ADDRINUSE);
@@ -105,6 +119,12 @@ impl Ports {
         self.held.get(&port).into_iter().flatten().map(|holding| holding.socket)
     }
 
+    /// Returns whether the socket shares its port with listeners of its user.
+    pub(crate) fn is_shared(&self, socket: u64, port: u16) -> bool {
+        let mut mine = self.held.get(&port).into_iter().flatten().filter(|holding| holding.socket == socket);
+        mine.any(|holding| holding.sharing.port_of_user.is_some())
+    }
+
     /// The socket is gone.
     pub(crate) fn release(&mut self, socket: u64, port: u16) {
         if let Some(holders) = self.held.get_mut(&port) {
@@ -127,13 +147,18 @@ impl Ports {
 }
 
 fn conflict(one: &Holding, other: &Holding) -> bool {
-    let share = one.shares && other.shares && !one.listens && !other.listens;
-    one.scope.overlaps(&other.scope) && !share
+    let (a, b) = (one.sharing, other.sharing);
+    let share_address = a.address && b.address && !one.listens && !other.listens;
+    let share_port = a.port_of_user.is_some() && a.port_of_user == b.port_of_user;
+    one.scope.overlaps(&other.scope) && !share_address && !share_port
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const ALONE: Sharing = Sharing { address: false, port_of_user: None };
+    const SHARED: Sharing = Sharing { address: true, port_of_user: None };
 
     fn at(ip: &str) -> Scope {
         Scope::new(vec![ip.parse().expect("an address")], false)
@@ -142,23 +167,35 @@ mod tests {
     #[test]
     fn a_port_has_one_holder_unless_all_share_it() {
         let mut ports = Ports::new(0);
-        assert_eq!(ports.bind(1, at("0.0.0.0"), 7, false), Ok(7));
-        assert_eq!(ports.bind(2, at("127.0.0.1"), 7, true), Err(Errno::ADDRINUSE));
+        assert_eq!(ports.bind(1, at("0.0.0.0"), 7, ALONE), Ok(7));
+        assert_eq!(ports.bind(2, at("127.0.0.1"), 7, SHARED), Err(Errno::ADDRINUSE));
         ports.release(1, 7);
-        assert_eq!(ports.bind(2, at("127.0.0.1"), 7, true), Ok(7));
-        assert_eq!(ports.bind(3, at("127.0.0.1"), 7, true), Ok(7));
-        assert_eq!(ports.bind(4, at("127.0.0.2"), 7, false), Ok(7), "another address");
+        assert_eq!(ports.bind(2, at("127.0.0.1"), 7, SHARED), Ok(7));
+        assert_eq!(ports.bind(3, at("127.0.0.1"), 7, SHARED), Ok(7));
+        assert_eq!(ports.bind(4, at("127.0.0.2"), 7, ALONE), Ok(7), "another address");
         ports.set_listens(2, 7, true);
-        assert_eq!(ports.bind(5, at("127.0.0.1"), 7, true), Err(Errno::ADDRINUSE), "one listens");
+        assert_eq!(ports.bind(5, at("127.0.0.1"), 7, SHARED), Err(Errno::ADDRINUSE), "one listens");
+    }
+
+    #[test]
+    fn listeners_of_one_user_share_a_port() {
+        let mut ports = Ports::new(0);
+        let of = |user| Sharing { address: true, port_of_user: Some(user) };
+        assert_eq!(ports.bind(1, at("0.0.0.0"), 7, of(1)), Ok(7));
+        ports.set_listens(1, 7, true);
+        assert_eq!(ports.bind(2, at("127.0.0.1"), 7, of(1)), Ok(7));
+        assert_eq!(ports.bind(3, at("127.0.0.1"), 7, of(2)), Err(Errno::ADDRINUSE), "another user");
+        assert_eq!(ports.bind(3, at("127.0.0.1"), 7, SHARED), Err(Errno::ADDRINUSE), "one listens");
+        assert!(ports.is_shared(2, 7) && !ports.is_shared(3, 7));
     }
 
     #[test]
     fn both_families_are_one_unless_a_socket_wants_ipv6_alone() {
         let mut ports = Ports::new(0);
         let alone = Scope::new(vec!["::".parse().expect("an address")], true);
-        assert_eq!(ports.bind(1, at("0.0.0.0"), 7, false), Ok(7));
-        assert_eq!(ports.bind(2, at("::"), 7, false), Err(Errno::ADDRINUSE));
-        assert_eq!(ports.bind(3, alone.clone(), 7, false), Ok(7));
+        assert_eq!(ports.bind(1, at("0.0.0.0"), 7, ALONE), Ok(7));
+        assert_eq!(ports.bind(2, at("::"), 7, ALONE), Err(Errno::ADDRINUSE));
+        assert_eq!(ports.bind(3, alone.clone(), 7, ALONE), Ok(7));
         let v4 = "192.0.2.1".parse().expect("an address");
         assert!(at("::").covers(v4) && at("0.0.0.0").covers(v4) && !alone.covers(v4));
     }
@@ -168,17 +205,17 @@ mod tests {
         let mut ports = Ports::new(0);
         let both =
             Scope::new(["127.0.0.1", "127.0.0.2"].map(|ip| ip.parse().expect("an address")).into(), false);
-        assert_eq!(ports.bind(1, at("127.0.0.1"), 7, false), Ok(7));
+        assert_eq!(ports.bind(1, at("127.0.0.1"), 7, ALONE), Ok(7));
         assert_eq!(ports.rebind(1, &both, 7), Ok(()));
-        assert_eq!(ports.bind(2, at("127.0.0.2"), 7, false), Err(Errno::ADDRINUSE));
-        assert_eq!(ports.bind(2, at("127.0.0.3"), 7, false), Ok(7));
+        assert_eq!(ports.bind(2, at("127.0.0.2"), 7, ALONE), Err(Errno::ADDRINUSE));
+        assert_eq!(ports.bind(2, at("127.0.0.3"), 7, ALONE), Ok(7));
         assert_eq!(ports.rebind(2, &both, 7), Err(Errno::ADDRINUSE));
     }
 
     #[test]
     fn free_ports_differ_until_there_is_none() {
         let mut ports = Ports::new(65_000);
-        let mut bind = |n: u16| ports.bind(n.into(), at("0.0.0.0"), 0, false);
+        let mut bind = |n: u16| ports.bind(n.into(), at("0.0.0.0"), 0, ALONE);
         let all: std::collections::HashSet<u16> = EPHEMERAL.map(|n| bind(n).expect("one is free")).collect();
         assert_eq!(all.len(), EPHEMERAL.count());
         assert_eq!(bind(0), Err(Errno::ADDRINUSE));

@@ -383,6 +383,21 @@ pub(crate) fn lowest(fd: RawFd) -> RawFd {
     }
 }
 
+/// `ioctl` of a socket of this family, for what has nothing to do with one socket.
+///
+/// # Errors
+///
+/// As `ioctl(2)`; `EMFILE` where the process has no room for a socket.
+pub(crate) fn control_of_family(family: u32, request: libc::c_ulong, argument: usize) -> Result<c_int> {
+    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
+    // SAFETY: it takes no memory.
+    let fd = check(unsafe { libc::syscall(libc::SYS_socket, family, kind, 0) })? as RawFd;
+    // SAFETY: as the caller of `ioctl` says.
+    let done = check(unsafe { libc::syscall(libc::SYS_ioctl, fd, request, argument) });
+    close(fd);
+    done.map(|done| done as c_int)
+}
+
 pub(crate) fn set_nonblocking(fd: RawFd) {
     // SAFETY: they take no memory.
     unsafe {

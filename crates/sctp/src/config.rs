@@ -175,6 +175,9 @@ pub struct AssociationConfig {
     /// Of a listener: most associations that it may have at a time, waiting or accepted; one more is refused with ABORT.
     /// 65,536.
     pub listener_associations_max: usize,
+    /// Of a listener: others that set this may have the same addresses on the same port. New associations are spread over them
+    /// by the peer's address and port, as with `SO_REUSEPORT`.
+    pub shares_port: bool,
     /// Whether to record what the association does, for [`Endpoint::poll_trace`](crate::Endpoint::poll_trace); no.
     pub trace: bool,
 }
@@ -219,6 +222,7 @@ impl Default for AssociationConfig {
             sender_dry_events: true,
             refuse_beyond_backlog: false,
             listener_associations_max: 65_536,
+            shares_port: false,
             trace: false,
         }
     }

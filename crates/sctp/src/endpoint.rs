@@ -140,7 +140,7 @@ impl Endpoint {
     }
 
     /// Accepts associations on an SCTP port, at the addresses that `config` names. `None`: another listener has one of these
-    /// on that port.
+    /// on that port, and not both share it.
     pub fn listen(&mut self, port: u16, config: AssociationConfig) -> Option<ListenerId> {
         let local = LocalAddresses::new(&config.local_addresses, &self.local_addresses);
         self.listeners.insert(port, local, config)

@@ -108,6 +108,7 @@ impl Listener {
         let limits = ListenerOptions {
             refuse_beyond_backlog: config.refuse_beyond_backlog,
             associations_max: config.listener_associations_max,
+            shares_port: config.shares_port,
             ..ListenerOptions::default()
         };
         let changed = options.config(&limits, &config.local_addresses, config.trace);
@@ -130,6 +131,13 @@ impl Listener {
         }
         *config = changed;
         Ok(())
+    }
+
+    /// Sets how many associations may wait to be accepted from now on; 0 counts as 1. Those that wait stay.
+    pub fn set_backlog(&self, backlog: u32) {
+        let (stream, backlog) = (self.socket.stream, backlog.clamp(1, BACKLOG_MAX));
+        // After a fault the listener is gone and takes no more associations.
+        let _ = self.socket.command(|driver, _| driver.set_backlog(stream, backlog));
     }
 
     fn change(&self, config: AssociationConfig) -> bool {

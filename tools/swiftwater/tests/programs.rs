@@ -210,6 +210,17 @@ fn python_has_sockets_of_its_own() {
 }
 
 #[test]
+#[ignore = "needs Python: ./test --all"]
+fn asyncio_serves_a_hundred_clients() {
+    if !there(&["python3"]) {
+        return;
+    }
+    let daemon = Daemon::start("asyncio");
+    let clients = run(&daemon, &["python3", &file("asyncio_clients.py")]).output();
+    assert_success("asyncio", &clients.expect("it starts"));
+}
+
+#[test]
 #[ignore = "needs pysctp: ./test --all"]
 fn pysctp_brings_its_own_library() {
     let Some(python) = tools::fetched("python/bin/python") else { return };

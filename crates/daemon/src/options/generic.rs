@@ -4,8 +4,9 @@ use carrier::page::State;
 use rustix::io::Errno;
 
 use super::settings::Settings;
+use super::tuning::path_mtu;
 use super::value::{Build, Value, number};
-use super::{Access, IPPROTO_IP, IPPROTO_IPV6, SOL_SOCKET};
+use super::{Access, FUTURE, IPPROTO_IP, IPPROTO_IPV6, SOL_SOCKET};
 
 const SO_REUSEADDR: i32 = 2;
 const SO_DONTROUTE: i32 = 5;
@@ -19,14 +20,27 @@ const SO_LINGER: i32 = 13;
 const SO_REUSEPORT: i32 = 15;
 const SO_RCVLOWAT: i32 = 18;
 const SO_SNDLOWAT: i32 = 19;
-const SO_ACCEPTCONN: i32 = 30;
+const SO_BINDTODEVICE: i32 = 25;
 const SO_TIMESTAMP: i32 = 29;
+const SO_ACCEPTCONN: i32 = 30;
+const SO_SNDBUFFORCE: i32 = 32;
+const SO_RCVBUFFORCE: i32 = 33;
+const SO_TIMESTAMPNS: i32 = 35;
+const SO_MARK: i32 = 36;
 const IP_TOS: i32 = 1;
 const IP_TTL: i32 = 2;
+const IP_PKTINFO: i32 = 8;
+const IP_MTU_DISCOVER: i32 = 10;
+const IP_RECVERR: i32 = 11;
+const IP_MTU: i32 = 14;
 const IP_FREEBIND: i32 = 15;
+const IP_TRANSPARENT: i32 = 19;
 const IPV6_V6ONLY: i32 = 26;
 const IPV6_TCLASS: i32 = 67;
 
+/// `IP_PMTUDISC_WANT`, and the last of its kind.
+const IP_PMTUDISC_WANT: i32 = 1;
+const IP_PMTUDISC_MAX: i32 = 5;
 /// The bits of ECN in a traffic class (RFC 3168 §5), and of them: capable.
 const ECN: i32 = 3;
 const ECT_0: i32 = 2;
@@ -37,9 +51,10 @@ const BUFFER_BYTES_MAX: i32 = 32 << 20;
 const SEND_BUFFER_BYTES_MIN: i32 = 4608;
 const RECEIVE_BUFFER_BYTES_MIN: i32 = 2304;
 
-/// Whether an option of the socket is a yes or no that is kept and otherwise of no consequence.
+/// Returns whether an option of the socket is a yes or no that is kept, most without consequence.
 fn is_switch(name: i32) -> bool {
-    matches!(name, SO_DONTROUTE | SO_BROADCAST | SO_KEEPALIVE | SO_OOBINLINE | SO_REUSEPORT | SO_TIMESTAMP)
+    let of_delivery = matches!(name, SO_DONTROUTE | SO_BROADCAST | SO_KEEPALIVE | SO_OOBINLINE);
+    of_delivery || matches!(name, SO_REUSEPORT | SO_TIMESTAMP | SO_TIMESTAMPNS)
 }
 
 pub(super) fn set(access: &mut Access<'_>, level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {
@@ -62,12 +77,24 @@ pub(super) fn get(access: &Access<'_>, level: i32, name: i32, given: &[u8]) -> R
 }
 
 fn set_of_socket(access: &mut Access<'_>, name: i32, value: &[u8]) -> Result<(), Errno> {
+    if name == SO_BINDTODEVICE {
+        return bind_to_device(value);
+    }
     let plain = Value::at_least(value, 4)?.i32(0);
+    let is_roots = access.socket.share.owner.user == 0;
     let settings = &mut access.inner.settings;
     match name {
+        SO_SNDBUFFORCE | SO_RCVBUFFORCE | SO_MARK if !is_roots => return Err(Errno::PERM),
+        // All packets leave through the daemon's socket.
+        SO_MARK if plain != 0 => return Err(Errno::PERM),
+        SO_MARK => {}
         SO_REUSEADDR => settings.reuse_address = plain != 0,
-        SO_SNDBUF => settings.send_buffer_bytes = Some(twice(plain).max(SEND_BUFFER_BYTES_MIN)),
-        SO_RCVBUF => settings.receive_buffer_bytes = Some(twice(plain).max(RECEIVE_BUFFER_BYTES_MIN)),
+        SO_SNDBUF | SO_SNDBUFFORCE => {
+            settings.send_buffer_bytes = Some(twice(plain).max(SEND_BUFFER_BYTES_MIN))
+        }
+        SO_RCVBUF | SO_RCVBUFFORCE => {
+            settings.receive_buffer_bytes = Some(twice(plain).max(RECEIVE_BUFFER_BYTES_MIN))
+        }
         SO_LINGER => {
             let value = Value::at_least(value, LINGER_BYTES)?;
             settings.linger.on = value.i32(0) != 0;
@@ -83,10 +110,15 @@ fn set_of_socket(access: &mut Access<'_>, name: i32, value: &[u8]) -> Result<(),
         name if is_switch(name) => drop(settings.kept.insert((SOL_SOCKET, name), (plain != 0).into())),
         _ => return Err(Errno::NOPROTOOPT),
     }
-    if matches!(name, SO_SNDBUF | SO_RCVBUF) {
+    if matches!(name, SO_SNDBUF | SO_RCVBUF | SO_SNDBUFFORCE | SO_RCVBUFFORCE) {
         access.apply_to_all();
     }
     Ok(())
+}
+
+/// Packets leave through the daemon's socket, whose interface the routes choose. No name asks for nothing.
+fn bind_to_device(name: &[u8]) -> Result<(), Errno> {
+    if name.first().is_none_or(|first| *first == 0) { Ok(()) } else { Err(Errno::NOPROTOOPT) }
 }
 
 fn of_socket(access: &Access<'_>, name: i32) -> Result<Vec<u8>, Errno> {
@@ -103,6 +135,8 @@ fn of_socket(access: &Access<'_>, name: i32) -> Result<Vec<u8>, Errno> {
         }
         SO_RCVLOWAT => settings.kept.get(&(SOL_SOCKET, name)).copied().unwrap_or(1),
         SO_SNDLOWAT => 1,
+        SO_BINDTODEVICE => return Ok(Vec::new()),
+        SO_MARK => 0,
         SO_PRIORITY => settings.kept.get(&(SOL_SOCKET, name)).copied().unwrap_or(0),
         name if is_switch(name) => settings.kept.get(&(SOL_SOCKET, name)).copied().unwrap_or(0),
         _ => return Err(Errno::NOPROTOOPT),
@@ -134,7 +168,8 @@ fn default_of_ip(access: &Access<'_>, name: i32) -> Result<i32, Errno> {
     match name {
         IP_TOS => Ok(ecn(access)),
         IP_TTL => Ok(64),
-        IP_FREEBIND => Ok(0),
+        IP_MTU_DISCOVER => Ok(IP_PMTUDISC_WANT),
+        IP_FREEBIND | IP_RECVERR | IP_PKTINFO | IP_TRANSPARENT => Ok(0),
         _ => Err(Errno::NOPROTOOPT),
     }
 }
@@ -156,6 +191,11 @@ fn set_of_ip(access: &mut Access<'_>, name: i32, value: &[u8]) -> Result<(), Err
         IP_TTL if plain == -1 => 64,
         IP_TTL if !(1..=255).contains(&plain) => return Err(Errno::INVAL),
         IP_TTL => plain,
+        IP_MTU_DISCOVER if !(0..=IP_PMTUDISC_MAX).contains(&plain) => return Err(Errno::INVAL),
+        IP_MTU_DISCOVER => plain,
+        // What programs ask for here they would not get.
+        IP_PKTINFO if plain != 0 => return Err(Errno::NOPROTOOPT),
+        IP_TRANSPARENT if plain != 0 => return Err(Errno::PERM),
         _ => (plain != 0).into(),
     };
     access.inner.settings.kept.insert((IPPROTO_IP, name), value);
@@ -163,6 +203,9 @@ fn set_of_ip(access: &mut Access<'_>, name: i32, value: &[u8]) -> Result<(), Err
 }
 
 fn of_ip(access: &Access<'_>, name: i32, given: &[u8]) -> Result<Vec<u8>, Errno> {
+    if name == IP_MTU {
+        return mtu(access).map(number).ok_or(Errno::NOTCONN);
+    }
     let default = default_of_ip(access, name)?;
     let value = match name {
         IP_TOS => class(access, (IPPROTO_IP, name)),
@@ -172,6 +215,14 @@ fn of_ip(access: &Access<'_>, name: i32, given: &[u8]) -> Result<Vec<u8>, Errno>
         (1..4, Ok(byte)) => vec![byte],
         _ => number(value),
     })
+}
+
+/// The MTU of the narrowest path of a one-to-one socket's association.
+fn mtu(access: &Access<'_>) -> Option<i32> {
+    let member = access.is_one_to_one().then(|| access.association(FUTURE)).flatten()?;
+    let statistics = member.association()?.statistics();
+    let narrowest = statistics.paths.iter().map(|path| path_mtu(path.mtu_bytes)).min()?;
+    i32::try_from(narrowest).ok()
 }
 
 fn set_of_ipv6(access: &mut Access<'_>, name: i32, value: &[u8]) -> Result<(), Errno> {
@@ -198,6 +249,11 @@ fn of_ipv6(access: &Access<'_>, name: i32) -> Result<Vec<u8>, Errno> {
 }
 
 impl Settings {
+    /// `SO_REUSEPORT`.
+    pub(crate) fn reuses_port(&self) -> bool {
+        self.kept.get(&(SOL_SOCKET, SO_REUSEPORT)).is_some_and(|on| *on != 0)
+    }
+
     /// The codepoint of packets: that of IPv6, where one was set, or else that of IPv4.
     pub(super) fn dscp(&self) -> u8 {
         let class = |option| self.kept.get(&option).copied();

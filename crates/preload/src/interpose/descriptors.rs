@@ -1,9 +1,12 @@
 //! Descriptors: closed, copied, controlled.
 
+use std::sync::atomic::Ordering::Relaxed;
+
+use carrier::page::State;
 use libc::{FILE, c_int, c_uint, c_ulong};
 
 use super::on;
-use crate::system::Errno;
+use crate::system::{self, Errno};
 use crate::{next, receive, setup, table};
 
 /// # Safety
@@ -118,6 +121,9 @@ pub unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: usi
     controlled(fd, command, unsafe { next::fcntl64(fd, command, argument) })
 }
 
+/// `SIOCGIFADDR` to `SIOCSIFNETMASK`: addresses of interfaces, which AF_UNIX sockets know nothing of.
+const INTERFACE_ADDRESSES: std::ops::RangeInclusive<c_ulong> = 0x8915..=0x891c;
+
 /// # Safety
 ///
 /// As `ioctl(2)`. What follows the request is at most one word, which is passed as it came.
@@ -125,12 +131,19 @@ pub unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: usi
 pub unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
     // SAFETY: as the caller says.
     let theirs = || unsafe { next::ioctl(fd, request, argument) };
-    if !matches!(request, libc::FIONREAD | libc::TIOCOUTQ) {
+    let is_inets = INTERFACE_ADDRESSES.contains(&request);
+    if !is_inets && !matches!(request, libc::FIONREAD | libc::TIOCOUTQ) {
         return theirs();
     }
     on(
         fd,
         |descriptor| {
+            if is_inets {
+                return system::control_of_family(descriptor.page().family.load(Relaxed), request, argument);
+            }
+            if descriptor.page().state() == State::Listening {
+                return Err(Errno(libc::EINVAL));
+            }
             if request == libc::TIOCOUTQ {
                 return Err(Errno(libc::ENOTTY));
             }

@@ -217,9 +217,13 @@ pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
     )
 }
 
-/// Options that the kernel keeps for the carrier as it would for an SCTP socket.
+/// Returns whether the kernel keeps an option for the carrier as it would for an SCTP socket.
 fn is_kernels(level: c_int, name: c_int) -> bool {
-    level == libc::SOL_SOCKET && matches!(name, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO)
+    /// Not in the bindings of the C library.
+    const SO_MAX_PACING_RATE: c_int = 47;
+    let of_time = matches!(name, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO);
+    let of_carrier = matches!(name, libc::SO_COOKIE | libc::SO_INCOMING_CPU | SO_MAX_PACING_RATE);
+    level == libc::SOL_SOCKET && (of_time || of_carrier)
 }
 
 const OPTION_BYTES_TOO_MANY: usize = OPTION_BYTES_MAX + 1;

@@ -204,6 +204,13 @@ impl SctpDriver {
         }
     }
 
+    /// Sets how many associations may wait for a listener from now on. Those that wait stay.
+    pub fn set_backlog(&mut self, s: StreamId, backlog: u32) {
+        if let Some(Minor::Listening { port, listener, waiting, .. }) = self.minors.get(s) {
+            self.minors.set(s, Minor::Listening { port, listener, backlog: backlog.max(1), waiting });
+        }
+    }
+
     /// Changes the settings of one path of an association, or without an address of all.
     ///
     /// # Errors

@@ -310,7 +310,7 @@ impl Endpoint {
 
     /// Whether a packet for this port at this address that nobody here knows may be known to another program.
     pub(super) fn may_be_another_s(&self, port: u16, local: Option<IpAddr>) -> bool {
-        self.config.shares_host && self.listeners.at(port, local).is_none()
+        self.config.shares_host && !self.listeners.serve(port, local)
     }
 
     pub(super) fn reply(

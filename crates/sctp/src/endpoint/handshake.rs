@@ -143,7 +143,8 @@ impl Endpoint {
         if let Some(id) = self.owner_of_any(listed, (route.remote.port(), route.local), ports) {
             return self.offer_again(id, route, header, peer);
         }
-        let Some(listener) = self.listeners.at(header.destination_port, route.local).cloned() else {
+        let from = (route.remote.ip(), header.source_port);
+        let Some(listener) = self.listeners.at(header.destination_port, route.local, from).cloned() else {
             if self.may_be_another_s(header.destination_port, route.local) {
                 return None;
             }
@@ -358,7 +359,8 @@ impl Endpoint {
         cookie: &StateCookie,
         host: &mut H,
     ) -> bool {
-        let Some(listener) = self.listeners.at(cookie.local_port, route.local).cloned() else {
+        let from = (route.remote.ip(), cookie.peer_port);
+        let Some(listener) = self.listeners.at(cookie.local_port, route.local, from).cloned() else {
             // Nobody listens any more.
             let mut chunk = Vec::new();
             write_abort(false, &mut chunk);

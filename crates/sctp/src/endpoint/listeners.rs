@@ -1,6 +1,7 @@
 //! Who listens: on one port several may, each at addresses of its own.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -25,14 +26,14 @@ pub(super) struct Listeners {
 }
 
 impl Listeners {
-    /// None: another has one of these addresses on that port.
+    /// Returns `None` where another has one of these addresses on that port, unless both share it.
     pub(super) fn insert(
         &mut self,
         port: u16,
         local: LocalAddresses,
         config: AssociationConfig,
     ) -> Option<ListenerId> {
-        if self.on(port).iter().any(|listener| listener.local.overlap(&local)) {
+        if self.on(port).iter().any(|other| other.excludes(&local, &config)) {
             return None;
         }
         let id = ListenerId(self.next);
@@ -60,7 +61,7 @@ impl Listeners {
         let Some(listeners) = of_port.find(|l| l.iter().any(|listener| listener.id == id)) else {
             return false;
         };
-        if listeners.iter().any(|other| other.id != id && other.local.overlap(&local)) {
+        if listeners.iter().any(|other| other.id != id && other.excludes(&local, &config)) {
             return false;
         }
         if let Some(listener) = listeners.iter_mut().find(|listener| listener.id == id) {
@@ -80,9 +81,20 @@ impl Listeners {
         self.by_port.get(&port).map_or(&[], |listeners| listeners)
     }
 
-    /// Who listens at an address of ours.
-    pub(super) fn at(&self, port: u16, local: Option<IpAddr>) -> Option<&Listener> {
-        self.on(port).iter().find(|listener| listener.local.serve(local))
+    /// Returns the listener at an address of ours. Where several share it, the peer's address and port choose one, so that a
+    /// handshake stays with it.
+    pub(super) fn at(&self, port: u16, local: Option<IpAddr>, peer: (IpAddr, u16)) -> Option<&Listener> {
+        let serving = || self.on(port).iter().filter(|listener| listener.local.serve(local));
+        match serving().count() {
+            0 => None,
+            1 => serving().next(),
+            several => serving().nth((hash(peer) % several as u64) as usize),
+        }
+    }
+
+    /// Returns whether somebody listens at an address of ours.
+    pub(super) fn serve(&self, port: u16, local: Option<IpAddr>) -> bool {
+        self.on(port).iter().any(|listener| listener.local.serve(local))
     }
 
     pub(super) fn has(&self, port: u16) -> bool {
@@ -91,5 +103,61 @@ impl Listeners {
 
     pub(super) fn ports(&self) -> impl Iterator<Item = u16> + '_ {
         self.by_port.keys().copied()
+    }
+}
+
+impl Listener {
+    /// Returns whether another listener cannot have these addresses on the same port.
+    fn excludes(&self, local: &LocalAddresses, config: &AssociationConfig) -> bool {
+        self.local.overlap(local) && !(self.config.shares_port && config.shares_port)
+    }
+}
+
+/// A peer chooses its port, and so the listener. That harms nobody: those that share a port serve the same peers.
+fn hash(peer: (IpAddr, u16)) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    peer.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PORT: u16 = 7;
+
+    fn config(shares_port: bool) -> AssociationConfig {
+        AssociationConfig { shares_port, ..AssociationConfig::default() }
+    }
+
+    fn insert(listeners: &mut Listeners, shares_port: bool) -> Option<ListenerId> {
+        listeners.insert(PORT, LocalAddresses::default(), config(shares_port))
+    }
+
+    #[test]
+    fn only_listeners_that_share_a_port_have_the_same() {
+        let mut listeners = Listeners::default();
+        let first = insert(&mut listeners, true).expect("nobody is there");
+        assert_eq!(insert(&mut listeners, false), None);
+        let second = insert(&mut listeners, true).expect("both share");
+        assert!(!listeners.change(first, LocalAddresses::default(), config(false)), "the other is there");
+        listeners.remove(second);
+        assert!(listeners.change(first, LocalAddresses::default(), config(false)));
+        assert_eq!(insert(&mut listeners, true), None);
+    }
+
+    #[test]
+    fn peers_are_spread_over_listeners_and_stay_with_theirs() {
+        let mut listeners = Listeners::default();
+        let both = [true, true].map(|shares| insert(&mut listeners, shares).expect("both share"));
+        let chosen = |listeners: &Listeners, port| {
+            let peer = (IpAddr::from([192, 0, 2, 1]), port);
+            listeners.at(PORT, None, peer).expect("somebody listens").id
+        };
+        let of_first = (1..1000).filter(|port| chosen(&listeners, *port) == both[0]).count();
+        assert!((300..700).contains(&of_first), "{of_first}");
+        assert!((1..1000).all(|port| chosen(&listeners, port) == chosen(&listeners, port)));
+        listeners.remove(both[0]);
+        assert!((1..1000).all(|port| chosen(&listeners, port) == both[1]));
     }
 }

@@ -252,6 +252,7 @@ impl AssociationOptions {
             sender_dry_events: self.sender_dry_events,
             refuse_beyond_backlog: listener.refuse_beyond_backlog,
             listener_associations_max: listener.associations_max,
+            shares_port: listener.shares_port,
             trace,
             ..AssociationConfig::default()
         }

@@ -143,6 +143,9 @@ pub struct ListenerOptions {
     pub refuse_beyond_backlog: bool,
     /// Most associations at a time, those that wait included. The listener refuses one more with ABORT. Default: 65,536.
     pub associations_max: usize,
+    /// Whether others that set this may listen on the same port at the same addresses. New associations are spread over them by
+    /// the peer's address and port, as with `SO_REUSEPORT`. Default: false.
+    pub shares_port: bool,
 }
 
 impl Default for ListenerOptions {
@@ -151,6 +154,7 @@ impl Default for ListenerOptions {
             backlog: 128,
             refuse_beyond_backlog: false,
             associations_max: sctp::AssociationConfig::default().listener_associations_max,
+            shares_port: false,
         }
     }
 }

@@ -76,6 +76,11 @@ impl Listener {
         self.0.set_local_addresses(local_addresses)
     }
 
+    /// Sets how many associations may wait to be accepted from now on; 0 counts as 1. Those that wait stay.
+    pub fn set_backlog(&self, backlog: u32) {
+        self.0.set_backlog(backlog);
+    }
+
     /// Where it listens, as a client on this host would name it.
     pub fn local_address(&self) -> Address {
         self.0.local_address()

@@ -1,0 +1,155 @@
+/* Listeners: their backlog, ports that several share, and options that programs set on any socket. */
+#include "check.h"
+#include <net/if.h>
+
+enum { CLIENTS = 32, SO_MAX_PACING = 47 };
+
+static int reusing(int port)
+{
+    struct sockaddr_in a = loopback(port);
+    int fd = fresh(SOCK_NONBLOCK), on = 1;
+    CHECK(setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on) == 0);
+    CHECK(bind(fd, (struct sockaddr *)&a, sizeof a) == 0 && listen(fd, CLIENTS) == 0);
+    return fd;
+}
+
+static int accepted(int listener)
+{
+    int count = 0;
+    for (int fd; (fd = accept(listener, NULL, NULL)) >= 0; count++)
+        close(fd);
+    CHECK(errno == EAGAIN);
+    return count;
+}
+
+/* How many of these clients connect. */
+static int connect_all(int port, int *clients)
+{
+    struct sockaddr_in a = loopback(port);
+    int count = 0;
+    for (int i = 0; i < CLIENTS; i++) {
+        clients[i] = fresh(0);
+        count += connect(clients[i], (struct sockaddr *)&a, sizeof a) == 0;
+    }
+    return count;
+}
+
+static void close_all(int *clients)
+{
+    for (int i = 0; i < CLIENTS; i++)
+        close(clients[i]);
+}
+
+static void a_second_listen_changes_the_backlog(void)
+{
+    int clients[CLIENTS], listener = listening(5951, SOCK_NONBLOCK);
+    CHECK(connect_all(5951, clients) < CLIENTS);
+    close_all(clients);
+    accepted(listener);
+    CHECK(listen(listener, CLIENTS) == 0);
+    CHECK(connect_all(5951, clients) == CLIENTS);
+    close_all(clients);
+    accepted(listener);
+    CHECK(listen(listener, 1) == 0);
+    CHECK(connect_all(5951, clients) < CLIENTS);
+    close_all(clients);
+    close(listener);
+}
+
+static void listeners_share_a_port(void)
+{
+    int clients[CLIENTS], one = reusing(5952), two = reusing(5952), alone = fresh(0);
+    struct sockaddr_in a = loopback(5952);
+    FAILS(bind(alone, (struct sockaddr *)&a, sizeof a), EADDRINUSE);
+    CHECK(connect_all(5952, clients) == CLIENTS);
+    int of_one = accepted(one), of_two = accepted(two);
+    CHECK(of_one > 0 && of_two > 0 && of_one + of_two == CLIENTS);
+    close_all(clients);
+    /* The other goes on. */
+    close(one);
+    CHECK(connect_all(5952, clients) == CLIENTS && accepted(two) == CLIENTS);
+    close_all(clients);
+    close(two);
+    close(alone);
+}
+
+static int option(int fd, int level, int name)
+{
+    int value = -1;
+    socklen_t bytes = sizeof value;
+    CHECK(getsockopt(fd, level, name, &value, &bytes) == 0);
+    return value;
+}
+
+/* One that is kept. */
+static void keeps(int fd, int level, int name, int value)
+{
+    CHECK(setsockopt(fd, level, name, &value, sizeof value) == 0);
+    CHECK(option(fd, level, name) == value);
+}
+
+static void refuses(int fd, int level, int name, int value, int error)
+{
+    FAILS(setsockopt(fd, level, name, &value, sizeof value), error);
+}
+
+static void options_of_any_socket(void)
+{
+    int client, server, fd = fresh(0), again = dup(fd), is_root = geteuid() == 0, bytes = 100000, device_bytes = 16;
+    char device[16];
+    uint64_t cookie = 0, same = 0;
+    socklen_t cookie_bytes = sizeof cookie;
+    CHECK(getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &cookie_bytes) == 0 && cookie != 0);
+    CHECK(getsockopt(again, SOL_SOCKET, SO_COOKIE, &same, &cookie_bytes) == 0 && cookie == same);
+    keeps(fd, SOL_SOCKET, SO_TIMESTAMPNS, 1);
+    keeps(fd, SOL_SOCKET, SO_MAX_PACING, 1000000);
+    option(fd, SOL_SOCKET, SO_INCOMING_CPU);
+    if (is_root) {
+        CHECK(setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof bytes) == 0);
+        CHECK(setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof bytes) == 0);
+        CHECK(option(fd, SOL_SOCKET, SO_SNDBUF) == 2 * bytes && option(fd, SOL_SOCKET, SO_RCVBUF) == 2 * bytes);
+    } else {
+        refuses(fd, SOL_SOCKET, SO_SNDBUFFORCE, bytes, EPERM);
+    }
+    refuses(fd, SOL_SOCKET, SO_MARK, 1, EPERM);
+    FAILS(setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, "lo", 3), ENOPROTOOPT);
+    CHECK(setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, "", 1) == 0);
+    CHECK(getsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, device, (socklen_t *)&device_bytes) == 0 && device_bytes == 0);
+    CHECK(option(fd, IPPROTO_IP, IP_MTU_DISCOVER) == IP_PMTUDISC_WANT);
+    keeps(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
+    refuses(fd, IPPROTO_IP, IP_MTU_DISCOVER, 6, EINVAL);
+    keeps(fd, IPPROTO_IP, IP_RECVERR, 1);
+    refuses(fd, IPPROTO_IP, IP_PKTINFO, 1, ENOPROTOOPT);
+    refuses(fd, IPPROTO_IP, IP_TRANSPARENT, 1, EPERM);
+    FAILS(getsockopt(fd, IPPROTO_IP, IP_MTU, &bytes, &(socklen_t){sizeof bytes}), ENOTCONN);
+    joined(5953, &client, &server);
+    CHECK(option(client, IPPROTO_IP, IP_MTU) > 500);
+    close(client);
+    close(server);
+    close(again);
+    close(fd);
+}
+
+static void controls(void)
+{
+    int available, fd = fresh(0), listener = listening(5954, 0);
+    struct ifreq request = {.ifr_name = "lo"};
+    CHECK(ioctl(fd, SIOCGIFADDR, &request) == 0);
+    CHECK(((struct sockaddr_in *)&request.ifr_addr)->sin_addr.s_addr == htonl(INADDR_LOOPBACK));
+    strcpy(request.ifr_name, "nowhere");
+    FAILS(ioctl(fd, SIOCGIFADDR, &request), ENODEV);
+    CHECK(ioctl(fd, FIONREAD, &available) == 0 && available == 0);
+    FAILS(ioctl(listener, FIONREAD, &available), EINVAL);
+    close(fd);
+    close(listener);
+}
+
+int main(void)
+{
+    begin();
+    a_second_listen_changes_the_backlog();
+    listeners_share_a_port();
+    options_of_any_socket();
+    controls();
+    return 0;
+}
