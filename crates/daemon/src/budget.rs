@@ -256,14 +256,19 @@ impl Account {
     }
 
     fn charge(self: &Arc<Self>, bytes: usize) -> Option<Charge> {
+        self.count(bytes).then(|| Charge { account: Arc::clone(self), bytes })
+    }
+
+    /// Counts so many bytes if there is room for them.
+    fn count(&self, bytes: usize) -> bool {
         let budget = &self.budget;
         let charged_bytes = self.charged_bytes.load(Relaxed).saturating_add(bytes);
         if charged_bytes > budget.limits.of_user(charged_bytes, budget.charged_bytes.load(Relaxed)) {
-            return None;
+            return false;
         }
         self.charged_bytes.fetch_add(bytes, Relaxed);
         budget.charged_bytes.fetch_add(bytes, Relaxed);
-        Some(Charge { account: Arc::clone(self), bytes })
+        true
     }
 
     /// Charges so many bytes as soon as there is room for them. Given up, it waits no more.
@@ -324,6 +329,13 @@ impl Drop for PlaceInQueue<'_> {
 }
 
 impl Charge {
+    /// Charges so many bytes more, if there is room for them.
+    pub(crate) fn grow(&mut self, bytes: usize) -> bool {
+        let has_room = self.account.count(bytes);
+        self.bytes += if has_room { bytes } else { 0 };
+        has_room
+    }
+
     /// Gives back all but so many bytes.
     pub(crate) fn shrink_to(&mut self, bytes: usize) {
         if let Some(less) = self.bytes.checked_sub(bytes) {

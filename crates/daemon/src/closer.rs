@@ -20,7 +20,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 
 use crate::log;
-use crate::long_messages::LongMessage;
+use crate::long_messages::Lent;
 use crate::numbers::{MESSAGE_DESCRIPTORS_MAX, Numbers, Taken};
 
 /// Most threads that close; `TasksMax` of the systemd unit leaves room for them. Users beyond that wait until another user's thread has nothing more to do.
@@ -98,7 +98,7 @@ struct Load {
 enum Item {
     Descriptor(OwnedFd, Taken),
     /// Messages that were read, or that nobody can read any more: giving much memory back takes its time, too.
-    Messages(VecDeque<LongMessage>),
+    Messages(VecDeque<Lent>),
 }
 
 impl Item {
@@ -108,7 +108,7 @@ impl Item {
                 drop(descriptor);
                 drop(number);
             }
-            Item::Messages(messages) => messages.into_iter().for_each(LongMessage::empty),
+            Item::Messages(messages) => messages.into_iter().for_each(Lent::empty),
         }
     }
 }
@@ -158,7 +158,7 @@ impl Closer {
     }
 
     /// Gives the memory of messages back that lie in a carrier no more.
-    pub(crate) fn empty(self: &Arc<Self>, messages: VecDeque<LongMessage>) {
+    pub(crate) fn empty(self: &Arc<Self>, messages: VecDeque<Lent>) {
         if !messages.is_empty() {
             self.push(Load { item: Item::Messages(messages), closed: None });
         }

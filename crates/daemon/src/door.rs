@@ -22,6 +22,7 @@ use tokio::io::unix::AsyncFd;
 use crate::closer::{self, Closer, End, Foreign, Source};
 use crate::line::register;
 use crate::log;
+use crate::long_messages::Lent;
 use crate::places::Seat;
 use crate::socket::Sockets;
 
@@ -175,11 +176,13 @@ pub(crate) enum Answer {
 pub(crate) struct Reply {
     pub(crate) answer: Answer,
     pub(crate) descriptors: Vec<OwnedFd>,
+    /// Goes along, too, and is emptied once the caller has read it.
+    pub(crate) lent: Option<Lent>,
 }
 
 impl From<Answer> for Reply {
     fn from(answer: Answer) -> Self {
-        Reply { answer, descriptors: Vec::new() }
+        Reply { answer, descriptors: Vec::new(), lent: None }
     }
 }
 
@@ -245,9 +248,20 @@ async fn attend(
 async fn answer(connection: &AsyncFd<End>, reply: Reply, closer: &Arc<Closer>) -> io::Result<()> {
     let mut frame = [0; FRAME_BYTES_MAX];
     let bytes = reply.encode(&mut frame).ok_or(Errno::OVERFLOW)?;
-    let descriptors: Vec<BorrowedFd<'_>> = reply.descriptors.iter().map(OwnedFd::as_fd).collect();
+    let own = reply.descriptors.iter().map(OwnedFd::as_fd);
+    let descriptors: Vec<BorrowedFd<'_>> = own.chain(reply.lent.iter().map(Lent::as_fd)).collect();
     let sent = send(connection, &frame[..bytes], &descriptors);
     let sent = tokio::time::timeout(REQUEST_WAIT, sent).await.unwrap_or(Ok(()));
+    if let Some(lent) = reply.lent {
+        let read = async {
+            sent?;
+            gone(connection).await;
+            Ok(())
+        };
+        let read = tokio::time::timeout(REQUEST_WAIT, read).await.unwrap_or(Ok(()));
+        closer.empty([lent].into());
+        return read;
+    }
     // The program may have closed them already.
     reply.descriptors.into_iter().for_each(|descriptor| drop(closer.take_over(descriptor)));
     sent

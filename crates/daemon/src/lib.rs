@@ -30,7 +30,7 @@
 //! | `ending` | what peers and programs are told when the daemon ends |
 //! | `owner` | whose a socket is, and how many one user may have |
 //! | `journal` | lines for whoever looks after the daemon |
-//! | `status` | what the daemon has, for people to see |
+//! | `status`, `report` | what the daemon has, for people to see, and how it is told |
 //! | `addresses` | addresses as programs see them |
 //!
 //! Everything runs on one thread: the executive is one perimeter, and what stands between two of its calls is short.
@@ -65,6 +65,7 @@ mod places;
 mod ports;
 mod pump;
 mod quantum;
+mod report;
 mod requests;
 mod socket;
 mod status;

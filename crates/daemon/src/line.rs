@@ -26,7 +26,7 @@ use tokio::io::unix::AsyncFd;
 
 use crate::budget::{Account, Charge, RECORD_COST_BYTES};
 use crate::closer::{self, Closer, End, Foreign};
-use crate::long_messages::{self, LongMessage};
+use crate::long_messages::{self, Lent};
 use crate::quantum;
 use crate::vigil::Vigil;
 
@@ -409,7 +409,7 @@ impl Line {
     }
 
     /// Hands a message to the program; waits for room. Returns a long one, whose memory is to be given back once it was read.
-    pub(crate) async fn put(&self, header: &Header, blocks: &[Bytes]) -> Result<Option<LongMessage>, Errno> {
+    pub(crate) async fn put(&self, header: &Header, blocks: &[Bytes]) -> Result<Option<Lent>, Errno> {
         if header.bytes as usize > PAYLOAD_BYTES_MAX {
             return self.put_long(header, blocks).await.map(Some);
         }
@@ -420,13 +420,13 @@ impl Line {
         self.send(&iov, &[]).await.map(|()| None)
     }
 
-    async fn put_long(&self, header: &Header, blocks: &[Bytes]) -> Result<LongMessage, Errno> {
+    async fn put_long(&self, header: &Header, blocks: &[Bytes]) -> Result<Lent, Errno> {
         // One that is longer than all that the user may have goes alone.
         let bytes = (header.bytes as usize).min(self.received.message_bytes_max());
         let mut charge = self.received.room(long_messages::charged_bytes(bytes)).await.ok_or(Errno::NOMEM)?;
         let message = loop {
             self.closer.room().await;
-            match LongMessage::new(blocks, self.closer.number(), charge) {
+            match Lent::new(blocks, self.closer.number(), charge) {
                 Ok(message) => break message,
                 // The host is short of memory or of descriptors. The message stays where it is.
                 Err((_, kept)) => charge = kept,

@@ -1,4 +1,4 @@
-//! Long messages on their way to a program: each lies in a memfd, which a record in the carrier brings.
+//! Memory that programs read: a long message on its way to a program lies in a memfd, which a record in the carrier brings.
 //!
 //! The memory of a memfd is the daemon's for as long as any program has a descriptor of it, and a program may keep one. So it is
 //! charged to the user of the socket, the daemon keeps a descriptor of its own, and it empties the memfd once the message was read or
@@ -19,25 +19,34 @@ pub(crate) fn charged_bytes(bytes: usize) -> usize {
     bytes + RECORD_COST_BYTES
 }
 
-/// A long message in a carrier.
+/// A memfd of ours that programs get a descriptor of, such as a long message in a carrier.
 #[derive(Debug)]
-pub(crate) struct LongMessage {
+pub(crate) struct Lent {
     memfd: OwnedFd,
+    bytes: usize,
     _number: Taken,
-    _charge: Charge,
+    charge: Charge,
 }
 
-impl LongMessage {
+impl Lent {
     /// Makes a memfd with these bytes.
-    pub(crate) fn new(
-        blocks: &[Bytes],
-        number: Taken,
-        charge: Charge,
-    ) -> Result<LongMessage, (Errno, Charge)> {
+    pub(crate) fn new(blocks: &[Bytes], number: Taken, charge: Charge) -> Result<Lent, (Errno, Charge)> {
         match write_memfd(blocks) {
-            Ok(memfd) => Ok(LongMessage { memfd, _number: number, _charge: charge }),
+            Ok((memfd, bytes)) => Ok(Lent { memfd, bytes, _number: number, charge }),
             Err(error) => Err((error, charge)),
         }
+    }
+
+    /// Appends some bytes. What is charged grows by `step_bytes` at least where it must.
+    pub(crate) fn append(&mut self, more: &[u8], step_bytes: usize) -> Result<(), Errno> {
+        let bytes = self.bytes + more.len();
+        let missing = bytes.saturating_sub(self.charge.bytes());
+        if missing > 0 && !self.charge.grow(missing.max(step_bytes)) {
+            return Err(Errno::NOBUFS);
+        }
+        write_at(&self.memfd, more, self.bytes)?;
+        self.bytes = bytes;
+        Ok(())
     }
 
     /// Gives the memory back to the system. Programs that still have the memfd find it empty.
@@ -47,37 +56,42 @@ impl LongMessage {
     }
 }
 
-impl AsFd for LongMessage {
+impl AsFd for Lent {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.memfd.as_fd()
     }
 }
 
-fn write_memfd(blocks: &[Bytes]) -> Result<OwnedFd, Errno> {
+fn write_memfd(blocks: &[Bytes]) -> Result<(OwnedFd, usize), Errno> {
     // Nobody can seal it: a program could otherwise keep it from being emptied.
     let memfd = memfd_create("swiftwater-message", MemfdFlags::CLOEXEC)?;
-    let mut at = 0;
+    let mut bytes = 0;
     for block in blocks {
-        let mut rest = &block[..];
-        while !rest.is_empty() {
-            let count = pwrite(&memfd, rest, at)?;
-            rest = &rest[count..];
-            at += count as u64;
-        }
+        write_at(&memfd, block, bytes)?;
+        bytes += block.len();
     }
-    Ok(memfd)
+    Ok((memfd, bytes))
+}
+
+fn write_at(memfd: &OwnedFd, mut rest: &[u8], mut at: usize) -> Result<(), Errno> {
+    while !rest.is_empty() {
+        let count = pwrite(memfd, rest, at as u64)?;
+        rest = &rest[count..];
+        at += count;
+    }
+    Ok(())
 }
 
 /// The long messages that lie in a carrier, the oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct LyingLong {
-    messages: VecDeque<LongMessage>,
+    messages: VecDeque<Lent>,
     /// Messages that were ever put, modulo 2^32.
     put: u32,
 }
 
 impl LyingLong {
-    pub(crate) fn push(&mut self, message: LongMessage) {
+    pub(crate) fn push(&mut self, message: Lent) {
         self.messages.push_back(message);
         self.put = self.put.wrapping_add(1);
     }
@@ -87,19 +101,19 @@ impl LyingLong {
     }
 
     /// Takes those that were read: `taken` is how many the sharers say that they have read in all, modulo 2^32.
-    pub(crate) fn take_read(&mut self, taken: u32) -> VecDeque<LongMessage> {
+    pub(crate) fn take_read(&mut self, taken: u32) -> VecDeque<Lent> {
         self.take_all_but(self.put.wrapping_sub(taken) as usize)
     }
 
     /// Takes all but the last so many.
-    pub(crate) fn take_all_but(&mut self, unread: usize) -> VecDeque<LongMessage> {
+    pub(crate) fn take_all_but(&mut self, unread: usize) -> VecDeque<Lent> {
         let read = self.messages.len().saturating_sub(unread);
         let kept = self.messages.split_off(read);
         std::mem::replace(&mut self.messages, kept)
     }
 
     /// Some of the messages that lie in this carrier, the oldest first, lie in another one now. Returns those that were read before.
-    pub(crate) fn move_to(&mut self, other: &mut LyingLong, moved: &[bool]) -> VecDeque<LongMessage> {
+    pub(crate) fn move_to(&mut self, other: &mut LyingLong, moved: &[bool]) -> VecDeque<Lent> {
         let read = self.take_all_but(moved.len());
         let listed = &moved[moved.len() - self.messages.len()..];
         let count = moved.iter().filter(|moved| **moved).count() as u32;
@@ -126,10 +140,10 @@ mod tests {
         Budget::new(Limits { user_bytes: 1 << 20, all_bytes: 1 << 20 }).account(1)
     }
 
-    fn message(account: &Arc<Account>, text: &'static [u8]) -> LongMessage {
+    fn message(account: &Arc<Account>, text: &'static [u8]) -> Lent {
         let charge = account.take(charged_bytes(text.len())).expect("room");
         let number = Numbers::with_max(1 << 16).count(1);
-        LongMessage::new(&[Bytes::from_static(text)], number, charge).expect("a memfd")
+        Lent::new(&[Bytes::from_static(text)], number, charge).expect("a memfd")
     }
 
     #[test]
@@ -144,6 +158,20 @@ mod tests {
         message.empty();
         assert_eq!(fstat(&kept).expect("it is open").st_size, 0);
         assert_eq!(account.charged_bytes(), 0);
+    }
+
+    #[test]
+    fn what_is_appended_is_charged() {
+        let account = Budget::new(Limits { user_bytes: 100, all_bytes: 1 << 20 }).account(1);
+        let charge = account.take(10).expect("room");
+        let mut memory = Lent::new(&[], Numbers::with_max(1 << 16).count(1), charge).expect("a memfd");
+        let charged = [(8, 10), (8, 60), (40, 60)].map(|(more, charged)| {
+            memory.append(&vec![7; more], 50).expect("room");
+            assert_eq!(account.charged_bytes(), charged);
+        });
+        assert_eq!(charged.len(), 3);
+        assert_eq!(memory.append(&[7; 5], 50), Err(Errno::NOBUFS));
+        assert_eq!(fstat(&memory).expect("it is open").st_size, 56);
     }
 
     #[test]

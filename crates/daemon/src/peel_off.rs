@@ -56,7 +56,7 @@ impl Sockets {
         }
         new.watch_reads();
         new.take_turn(Turn::Carry { member, waiting })?;
-        Ok(Reply { answer: Answer::Done, descriptors: vec![carrier, page] })
+        Ok(Reply { answer: Answer::Done, descriptors: vec![carrier, page], lent: None })
     }
 }
 

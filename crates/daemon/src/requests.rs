@@ -50,7 +50,7 @@ impl Sockets {
                 return Ok(Answer::Done.into());
             }
             Request::Open { v6, one_to_many } => return self.open_for(who.into(), v6, one_to_many),
-            Request::Status => return self.report(who),
+            Request::Status => return self.report(who).await,
             _ => {}
         }
         let descriptor = descriptor.ok_or(Errno::BADF)?;
@@ -67,7 +67,7 @@ impl Sockets {
             Request::Describe | Request::Status | Request::Settle | Request::Open { .. } => {}
             Request::Attach => {
                 let page = socket.page.as_fd().try_clone_to_owned().map_err(|_| Errno::MFILE)?;
-                return Ok(Reply { answer: Answer::Done, descriptors: vec![page] });
+                return Ok(Reply { answer: Answer::Done, descriptors: vec![page], lent: None });
             }
             Request::Bind(address) => {
                 self.once_left(address.port(), || self.bind(&socket, address, who)).await?;
@@ -148,7 +148,7 @@ impl Sockets {
         let settings = Settings::new(&self.stack);
         let (socket, theirs) = self.open(owner, v6, style, style.first_stage(), settings)?;
         let page = socket.page.as_fd().try_clone_to_owned().map_err(|_| Errno::MFILE)?;
-        Ok(Reply { answer: Answer::Done, descriptors: vec![theirs, page] })
+        Ok(Reply { answer: Answer::Done, descriptors: vec![theirs, page], lent: None })
     }
 }
 

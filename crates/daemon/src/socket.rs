@@ -71,7 +71,7 @@ pub(crate) struct Sockets {
 #[derive(Default)]
 struct Table {
     by_cookie: HashMap<Cookie, Arc<Socket>>,
-    by_number: HashMap<u64, Arc<Socket>>,
+    by_number: BTreeMap<u64, Arc<Socket>>,
     /// How many sockets have an association that was peeled off, by its ends.
     peeled_off: HashMap<Ends, usize>,
     next_number: u64,
@@ -460,6 +460,11 @@ impl Sockets {
         let table = self.table();
         let mut holders = holders.iter().filter_map(|number| table.by_number.get(number));
         holders.any(|socket| socket.line.is_hung_up())
+    }
+
+    /// The first so many from this number on.
+    pub(crate) fn numbered_from(&self, number: u64, count: usize) -> Vec<Arc<Socket>> {
+        self.table().by_number.range(number..).take(count).map(|(_, socket)| Arc::clone(socket)).collect()
     }
 
     /// All of them, in any order.

@@ -1,30 +1,34 @@
 //! What the daemon has: sockets, their associations, and the paths of these.
 
-use std::io::Write;
+use std::io::Read;
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use carrier::page::State;
 use carrier::request::{Answer, FRAME_BYTES_MAX, Request};
-use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, UCred};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags};
 use serde::{Deserialize, Serialize};
 use swiftwater::{AssociationState, PathState, PathStatistics, Statistics};
 
-use crate::budget::Account;
-use crate::door::{self, Place, Reply};
+use crate::door::Place;
 use crate::inquiry::NoDaemon;
 use crate::member::Member;
-use crate::socket::{Inner, Socket, Sockets, Style};
+use crate::socket::{Inner, Socket, Style};
 
-/// Most sockets of one answer. It is made between two messages of other programs.
-const SOCKETS_MAX: usize = 16_384;
-/// Most associations of one socket in it.
-const ASSOCIATIONS_MAX: usize = 16_384;
+/// A part of an answer. Parts follow each other, the associations of a socket after that socket.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Part {
+    /// Without sockets.
+    Daemon(Status),
+    /// Without associations.
+    Socket(SocketStatus),
+    Association(AssociationStatus),
+    /// Nothing is missing but sockets of which there are too many.
+    End {
+        sockets_omitted: usize,
+    },
+}
 
 /// The sockets that a user may see: its own, and for root all.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -178,68 +182,38 @@ impl Place {
         });
         match (Answer::parse(&frame[..received.bytes]), memfd) {
             (Some(Answer::Done), Some(memfd)) => {
-                serde_json::from_reader(std::io::BufReader::new(std::fs::File::from(memfd)))
-                    .map_err(|_| NoDaemon::OtherVersion)
+                Status::read(std::io::BufReader::new(std::fs::File::from(memfd)))
+                    .ok_or(NoDaemon::OtherVersion)
             }
+            (Some(Answer::Failed(error)), _) => Err(Errno::from_raw_os_error(error).into()),
             _ => Err(if received.bytes == 0 { NoDaemon::Silent } else { NoDaemon::OtherVersion }),
         }
     }
 }
 
-impl Sockets {
-    /// The answer: a memfd, since it is longer than others, which whoever asked reads from its beginning.
-    pub(crate) fn report(&self, who: UCred) -> Result<Reply, Errno> {
-        let visible = |socket: &Arc<Socket>| who.uid.is_root() || socket.share.owner.user == who.uid.as_raw();
-        let mut sockets = self.all();
-        sockets.retain(visible);
-        sockets.sort_by_key(|socket| socket.number);
-        let status = Status {
-            version: env!("CARGO_PKG_VERSION").into(),
-            process: std::process::id(),
-            carries: crate::inquiry::what_carries(&self.stack),
-            users: self.users(who),
-            sockets_omitted: sockets.len().saturating_sub(SOCKETS_MAX),
-            sockets: sockets.iter().take(SOCKETS_MAX).map(|socket| socket.status()).collect(),
-        };
-        let memfd = written(&status).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::NOMEM))?;
-        Ok(Reply { answer: door::Answer::Done, descriptors: vec![memfd] })
-    }
-}
-
-impl Sockets {
-    /// The users that one may see, who have sockets or something on its way.
-    fn users(&self, who: UCred) -> Vec<UserStatus> {
-        let mut accounts = self.sent.accounts();
-        accounts.retain(|account| who.uid.is_root() || account.user() == who.uid.as_raw());
-        let of_user = |account: &Arc<Account>| {
-            let received = self.received.account(account.user());
-            UserStatus {
-                user: account.user(),
-                unread_bytes: received.charged_bytes(),
-                unread_limit_bytes: self.limits.user_unread_bytes,
-                unread_waits: received.waits.load(Relaxed),
-                sent_bytes: account.charged_bytes(),
-                sent_limit_bytes: self.limits.user_memory_bytes,
-                sent_waits: account.waits.load(Relaxed),
-                associations: account.associations(),
-                associations_limit: self.limits.user_associations,
-                associations_refused: account.refused.load(Relaxed),
+impl Status {
+    /// Puts the parts of an answer together. `None`: they make no answer.
+    fn read(parts: impl Read) -> Option<Status> {
+        let mut parts = serde_json::Deserializer::from_reader(parts).into_iter();
+        let Part::Daemon(mut status) = parts.next()?.ok()? else { return None };
+        for part in parts {
+            match part.ok()? {
+                Part::Daemon(_) => return None,
+                Part::Socket(socket) => status.sockets.push(socket),
+                Part::Association(association) => status.sockets.last_mut()?.associations.push(association),
+                Part::End { sockets_omitted } => {
+                    status.sockets_omitted = sockets_omitted;
+                    return Some(status);
+                }
             }
-        };
-        accounts.iter().map(of_user).collect()
+        }
+        None
     }
-}
-
-fn written(status: &Status) -> std::io::Result<OwnedFd> {
-    use std::io::Seek;
-    let mut file = std::fs::File::from(memfd_create("swiftwater-status", MemfdFlags::CLOEXEC)?);
-    file.write_all(&serde_json::to_vec(status)?)?;
-    file.rewind()?;
-    Ok(file.into())
 }
 
 impl Socket {
-    fn status(&self) -> SocketStatus {
+    /// Returns what is shown of it, without its associations.
+    pub(crate) fn status(&self) -> SocketStatus {
         let inner = self.lock();
         let style = match self.style {
             Style::OneToOne => "one-to-one",
@@ -265,7 +239,7 @@ impl Socket {
             local: inner.local(),
             peer: inner.peer,
             carrier_bytes,
-            associations: inner.members.values().filter_map(|m| m.status()).take(ASSOCIATIONS_MAX).collect(),
+            associations: Vec::new(),
         }
     }
 }
@@ -280,7 +254,7 @@ impl Inner {
 
 impl Member {
     /// `None`: the association is gone, and only its socket is left.
-    fn status(&self) -> Option<AssociationStatus> {
+    pub(crate) fn status(&self) -> Option<AssociationStatus> {
         let association = self.association();
         let known: Statistics = association.map(|association| association.statistics()).unwrap_or_default();
         let local = association.map(|association| association.local_addresses()).unwrap_or_default();

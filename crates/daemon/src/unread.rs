@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 
 use crate::closer::Closer;
-use crate::long_messages::{LongMessage, LyingLong};
+use crate::long_messages::{Lent, LyingLong};
 use crate::member::Member;
 use crate::socket::Socket;
 
@@ -177,7 +177,7 @@ impl Socket {
     }
 
     /// A long message or notification was put into the carrier. Its memory is given back when it was read.
-    pub(crate) fn keep_memory(self: &Arc<Self>, message: LongMessage) {
+    pub(crate) fn keep_memory(self: &Arc<Self>, message: Lent) {
         self.unread.lying().long.push(message);
         self.watch_if_needed();
     }

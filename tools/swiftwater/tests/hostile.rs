@@ -318,6 +318,17 @@ fn what_a_peer_sends_to_programs_that_do_not_read_takes_no_more_than_the_budget(
 
 #[test]
 #[ignore = "needs root: ./test --all"]
+fn who_keeps_answers_keeps_no_memory() {
+    let Some(scene) = Scene::set("curious") else { return };
+    let mut attacker = scene.attacker("curious");
+    attacker.args(["500", "200"]);
+    assert_success("the attacker", &attacker.output().expect("it starts"));
+    assert_eq!(scene.message_bytes(), 0);
+    scene.assert_victim_works();
+}
+
+#[test]
+#[ignore = "needs root: ./test --all"]
 fn what_a_sharer_writes_into_a_page_disturbs_no_other_socket() {
     let Some(scene) = Scene::set("page-lock") else { return };
     let user = ATTACKER.to_string();

@@ -1,0 +1,119 @@
+//! The answer to a request for the status.
+//!
+//! It may be long, so it is made in turns, of parts that are written into a memfd one by one. Its memory is charged to the user who asks,
+//! and given back when that one has read it: see [`Lent`].
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use rustix::io::Errno;
+use rustix::net::UCred;
+
+use crate::budget::Account;
+use crate::door::{Answer, Reply};
+use crate::long_messages::Lent;
+use crate::member::Member;
+use crate::quantum::{Quantum, RECORDS_PER_TURN};
+use crate::socket::{Socket, Sockets};
+use crate::status::{Part, Status, UserStatus};
+
+/// Most sockets of one answer.
+const SOCKETS_MAX: usize = 16_384;
+/// Most associations in it, of all its sockets.
+const ASSOCIATIONS_MAX: usize = 16_384;
+/// Sockets of others that count as one record of a turn: they are only passed over.
+const PASSED_OVER_PER_RECORD: usize = 16;
+/// The memory of an answer is charged in steps of so many bytes.
+const STEP_BYTES: usize = 64 * 1024;
+
+impl Sockets {
+    /// Answers with a memfd, which whoever has asked reads from its beginning.
+    pub(crate) async fn report(&self, who: UCred) -> Result<Reply, Errno> {
+        let user = who.uid.as_raw();
+        let charge = self.received.account(user).take(STEP_BYTES).ok_or(Errno::NOBUFS)?;
+        let number = self.numbers.count(1);
+        let mut report = Report { memory: Lent::new(&[], number, charge).map_err(|(error, _)| error)? };
+        report.add(&Part::Daemon(Status {
+            version: env!("CARGO_PKG_VERSION").into(),
+            process: std::process::id(),
+            carries: crate::inquiry::what_carries(&self.stack),
+            users: self.users(who),
+            sockets: Vec::new(),
+            sockets_omitted: 0,
+        }))?;
+        let (mut shown, mut omitted, mut associations_left) = (0, 0, ASSOCIATIONS_MAX);
+        let mut quantum = Quantum::new();
+        let mut next = Some(0);
+        while let Some(from) = next {
+            let batch = self.numbered_from(from, PASSED_OVER_PER_RECORD * RECORDS_PER_TURN);
+            next = batch.last().map(|last| last.number + 1);
+            quantum.spend(batch.len().div_ceil(PASSED_OVER_PER_RECORD)).await;
+            for socket in batch.iter().filter(|socket| who.uid.is_root() || socket.share.owner.user == user) {
+                if shown == SOCKETS_MAX {
+                    omitted += 1;
+                    continue;
+                }
+                shown += 1;
+                report.add_socket(socket, &mut associations_left, &mut quantum).await?;
+            }
+        }
+        report.add(&Part::End { sockets_omitted: omitted })?;
+        Ok(Reply { answer: Answer::Done, descriptors: Vec::new(), lent: Some(report.memory) })
+    }
+
+    /// The users that one may see, who have sockets or something on its way.
+    fn users(&self, who: UCred) -> Vec<UserStatus> {
+        let mut accounts = self.sent.accounts();
+        accounts.retain(|account| who.uid.is_root() || account.user() == who.uid.as_raw());
+        let of_user = |account: &Arc<Account>| {
+            let received = self.received.account(account.user());
+            UserStatus {
+                user: account.user(),
+                unread_bytes: received.charged_bytes(),
+                unread_limit_bytes: self.limits.user_unread_bytes,
+                unread_waits: received.waits.load(Relaxed),
+                sent_bytes: account.charged_bytes(),
+                sent_limit_bytes: self.limits.user_memory_bytes,
+                sent_waits: account.waits.load(Relaxed),
+                associations: account.associations(),
+                associations_limit: self.limits.user_associations,
+                associations_refused: account.refused.load(Relaxed),
+            }
+        };
+        accounts.iter().map(of_user).collect()
+    }
+}
+
+/// An answer that is being made.
+struct Report {
+    memory: Lent,
+}
+
+impl Report {
+    fn add(&mut self, part: &Part) -> Result<(), Errno> {
+        let text = serde_json::to_vec(part).map_err(|_| Errno::NOMEM)?;
+        self.memory.append(&text, STEP_BYTES)
+    }
+
+    /// Adds a socket and as many of its associations as there is room for.
+    async fn add_socket(
+        &mut self,
+        socket: &Socket,
+        associations_left: &mut usize,
+        quantum: &mut Quantum,
+    ) -> Result<(), Errno> {
+        self.add(&Part::Socket(socket.status()))?;
+        quantum.spend(1).await;
+        let members: VecDeque<Arc<Member>> =
+            socket.lock().members.values().take(*associations_left).cloned().collect();
+        for member in members {
+            if let Some(association) = member.status() {
+                self.add(&Part::Association(association))?;
+                *associations_left -= 1;
+            }
+            quantum.spend(1).await;
+        }
+        Ok(())
+    }
+}
