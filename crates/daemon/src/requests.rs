@@ -1,10 +1,10 @@
 //! What each request does.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use carrier::page::State;
-use carrier::request::{Request, Start};
+use carrier::request::{Addresses, InitMessage, Request, Start};
 use rustix::io::Errno;
 use rustix::net::UCred;
 
@@ -19,7 +19,7 @@ use crate::owner::Owner;
 use crate::peel_off::Front;
 use crate::places::Seat;
 use crate::pump;
-use crate::socket::{Sockets, Style};
+use crate::socket::{Socket, Sockets, Style};
 
 const IPPROTO_SCTP: i32 = 132;
 const SCTP_SOCKOPT_BINDX_ADD: i32 = 100;
@@ -37,9 +37,8 @@ impl Sockets {
     ) -> Result<Reply, Errno> {
         match *request {
             Request::Describe => {
-                return Ok(
-                    Answer::Value(crate::inquiry::answer(&self.stack, self.on_demand).into_bytes()).into()
-                );
+                let description = crate::inquiry::answer(&self.stack, self.on_demand);
+                return Ok(Answer::Value(description.into_bytes()).into());
             }
             Request::Settle => {
                 // A copy of ours keeps what a program has closed open.
@@ -63,29 +62,31 @@ impl Sockets {
                 return Err(Errno::NOBUFS);
             }
         }
+        self.perform_on(&socket, descriptor.as_fd(), request, who).await
+    }
+
+    /// Does what is asked of a socket; `theirs` is the program's end of its carrier.
+    async fn perform_on(
+        self: &Arc<Self>,
+        socket: &Arc<Socket>,
+        theirs: BorrowedFd<'_>,
+        request: &Request<'_>,
+        who: UCred,
+    ) -> Result<Reply, Errno> {
         match *request {
+            // They are about no socket.
             Request::Describe | Request::Status | Request::Settle | Request::Open { .. } => {}
             Request::Attach => {
                 let page = socket.page.as_fd().try_clone_to_owned().map_err(|_| Errno::MFILE)?;
                 return Ok(Reply { answer: Answer::Done, descriptors: vec![page], lent: None });
             }
             Request::Bind(address) => {
-                self.once_left(address.port(), || self.bind(&socket, address, who)).await?;
+                self.once_left(address.port(), || self.bind(socket, address, who)).await?;
             }
-            Request::Listen { backlog: 0 } => self.unlisten(&socket, descriptor.as_fd())?,
-            Request::Listen { backlog } => self.listen(&socket, backlog, descriptor.as_fd())?,
+            Request::Listen { backlog: 0 } => self.unlisten(socket, theirs)?,
+            Request::Listen { backlog } => self.listen(socket, backlog, theirs)?,
             Request::Connect { peer, start, init } => {
-                let patience = (start == Start::AnswerLate).then(|| self.patience(who)).transpose()?;
-                let member = self.connect(&socket, peer, (start, init), descriptor.as_fd())?;
-                if start == Start::Now {
-                    settle().await;
-                }
-                if let Some(patience) = patience
-                    && let Outcome::Failed(error) = unless_lost(&patience, member.set_up_ended()).await?
-                {
-                    return Err(error);
-                }
-                return Ok(Answer::Association(member.id).into());
+                return self.connect_for(socket, (peer, start, init), theirs, who).await;
             }
             Request::Find(address) => {
                 check_peer(socket.v6, address)?;
@@ -102,7 +103,7 @@ impl Sockets {
             }
             Request::PeelOff { association, front_begun, front_at } => {
                 let front = Front { at: front_at as usize, is_begun: front_begun };
-                return self.peel_off(&socket, association, front, descriptor.as_fd()).await;
+                return self.peel_off(socket, association, front, theirs).await;
             }
             Request::LocalAddress => return Ok(Answer::Address(socket.local_address()).into()),
             Request::PeerAddress => {
@@ -110,22 +111,9 @@ impl Sockets {
                 let peer = inner.peer.filter(|_| inner.stage == State::Connected);
                 return Ok(Answer::Address(peer.ok_or(Errno::NOTCONN)?).into());
             }
-            Request::SetOption { level, name, value } => match (level, name) {
-                (IPPROTO_SCTP, SCTP_SOCKOPT_BINDX_ADD) => {
-                    let list = parse_list(value)?;
-                    let port = list.first().ok_or(Errno::INVAL)?.port();
-                    self.once_left(port, || self.bind_more(&socket, &list, who)).await?;
-                }
-                (IPPROTO_SCTP, SCTP_SOCKOPT_BINDX_REM) => self.bind_less(&socket, value)?,
-                _ => {
-                    let dry = socket.set_option(level, name, value)?;
-                    if !dry.is_empty() {
-                        tokio::spawn(pump::tell_dry(Arc::clone(&socket), dry));
-                        // It is there before the answer, if there is room.
-                        tokio::task::yield_now().await;
-                    }
-                }
-            },
+            Request::SetOption { level, name, value } => {
+                self.set_option(socket, (level, name), value, who).await?;
+            }
             Request::GetOption { level, name, value } => {
                 let value = match (level, name) {
                     (IPPROTO_SCTP, SCTP_GET_PEER_ADDRS) => socket.peer_addresses(value)?,
@@ -136,6 +124,53 @@ impl Sockets {
             }
         }
         Ok(Answer::Done.into())
+    }
+
+    /// Begins to set an association up, and waits for it where the answer is to come late.
+    async fn connect_for(
+        self: &Arc<Self>,
+        socket: &Arc<Socket>,
+        (peer, start, init): (Addresses<'_>, Start, InitMessage),
+        theirs: BorrowedFd<'_>,
+        who: UCred,
+    ) -> Result<Reply, Errno> {
+        let patience = (start == Start::AnswerLate).then(|| self.patience(who)).transpose()?;
+        let member = self.connect(socket, peer, (start, init), theirs)?;
+        if start == Start::Now {
+            settle().await;
+        }
+        if let Some(patience) = patience
+            && let Outcome::Failed(error) = unless_lost(&patience, member.set_up_ended()).await?
+        {
+            return Err(error);
+        }
+        Ok(Answer::Association(member.id).into())
+    }
+
+    async fn set_option(
+        self: &Arc<Self>,
+        socket: &Arc<Socket>,
+        (level, name): (i32, i32),
+        value: &[u8],
+        who: UCred,
+    ) -> Result<(), Errno> {
+        match (level, name) {
+            (IPPROTO_SCTP, SCTP_SOCKOPT_BINDX_ADD) => {
+                let list = parse_list(value)?;
+                let port = list.first().ok_or(Errno::INVAL)?.port();
+                self.once_left(port, || self.bind_more(socket, &list, who)).await
+            }
+            (IPPROTO_SCTP, SCTP_SOCKOPT_BINDX_REM) => self.bind_less(socket, value),
+            _ => {
+                let dry = socket.set_option(level, name, value)?;
+                if !dry.is_empty() {
+                    tokio::spawn(pump::tell_dry(Arc::clone(socket), dry));
+                    // It is there before the answer, if there is room.
+                    tokio::task::yield_now().await;
+                }
+                Ok(())
+            }
+        }
     }
 
     /// A place for one more request that waits for its answer.
