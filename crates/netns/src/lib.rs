@@ -1,9 +1,11 @@
 //! Hosts of a measurement's or a test's own: network namespaces, with whatever lines between them.
 //!
 //! A namespace has no name in the file system. A descriptor and the processes in it keep it alive, so nothing of a run
-//! that was killed is left. [`become_root`] lets a user without privileges make them, too.
+//! that was killed is left. [`become_root`] lets a user without privileges make them, too, and [`private`] runs a whole
+//! program in namespaces of its own.
 #![forbid(unsafe_code)]
 
+pub mod private;
 mod user;
 
 use std::fs::File;
@@ -68,10 +70,22 @@ impl Host {
         Ok(Host { namespace: made? })
     }
 
+    /// Returns the host with this name, which another process holds or this one.
+    ///
+    /// # Errors
+    ///
+    /// There is no such host.
+    pub fn named(name: &str) -> io::Result<Self> {
+        Ok(Host { namespace: File::open(name)? })
+    }
+
     /// Returns what `ip link add ... netns` calls this host while this process holds it.
     #[must_use]
     pub fn name(&self) -> String {
-        format!("/proc/{}/fd/{}", std::process::id(), self.namespace.as_raw_fd())
+        // The process may have another number in the namespace of processes that /proc shows.
+        let process =
+            std::fs::read_link("/proc/self").unwrap_or_else(|_| std::process::id().to_string().into());
+        format!("/proc/{}/fd/{}", process.display(), self.namespace.as_raw_fd())
     }
 
     /// Works on this host, in a thread of its own. Sockets that are opened meanwhile, processes and threads that are

@@ -1,0 +1,170 @@
+//! A program in namespaces of its own, which leaves nothing behind.
+//!
+//! [`run_again`] starts this program once more as the first process of new namespaces: of users, unless it is root already,
+//! of mounts, of networks and of processes. When that process ends, the kernel ends all that it has started, and with the
+//! last of them go the namespaces, their interfaces and their mounts. It ends with its parent, however that ends.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus};
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::mount::{MsFlags, mount};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::unistd::{Pid, pipe};
+use thiserror::Error;
+
+use crate::user::{NotAllowed, become_root};
+
+/// Tells the process inside which descriptor is the end of a pipe whose other end its parent holds.
+const LIFELINE_VARIABLE: &str = "SWIFTWATER_NETNS_LIFELINE";
+
+/// Why a program does not run in namespaces of its own.
+#[derive(Debug, Error)]
+pub enum PrivateError {
+    /// This user may not make user namespaces.
+    #[error(
+        "{0}; run this as root, or allow user namespaces: sysctl kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu, \
+         sysctl user.max_user_namespaces=1000 elsewhere"
+    )]
+    User(#[from] NotAllowed),
+    /// The system refuses other namespaces, although this process is root, or root of a user namespace.
+    #[error(
+        "cannot make namespaces of mounts, networks and processes: {0}; the container or a security module such as AppArmor \
+         forbids it: run this outside, or as root"
+    )]
+    Unshare(Errno),
+    /// The program cannot be started again.
+    #[error("cannot start this program again: {0}")]
+    Start(io::Error),
+    /// The parent has ended meanwhile.
+    #[error("the process that has started this one is gone")]
+    Orphaned,
+}
+
+/// Returns whether this process was started by [`run_again`].
+#[must_use]
+pub fn is_inside() -> bool {
+    std::env::var_os(LIFELINE_VARIABLE).is_some()
+}
+
+/// Starts this program again with the same arguments, in namespaces of its own, and waits until it ends. Call it before a
+/// thread is started.
+///
+/// The calling process changes, too, and can do nothing afterwards but end. SIGTERM and SIGHUP are passed on; SIGINT and
+/// SIGQUIT are for the process inside alone, which a terminal tells of them as well.
+///
+/// # Errors
+///
+/// The system refuses the namespaces, or the program cannot be started.
+pub fn run_again() -> Result<ExitStatus, PrivateError> {
+    become_root()?;
+    unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWPID)
+        .map_err(PrivateError::Unshare)?;
+    let start = || {
+        let (inside, lifeline) = pipe()?;
+        // The one end is inherited, the other closes with this process.
+        fcntl(&lifeline, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))?;
+        let child = Command::new("/proc/self/exe")
+            .args(std::env::args_os().skip(1))
+            .env(LIFELINE_VARIABLE, inside.as_raw_fd().to_string())
+            .spawn()?;
+        Ok((child, lifeline))
+    };
+    let (child, _lifeline) = start().map_err(PrivateError::Start)?;
+    wait(child).map_err(PrivateError::Start)
+}
+
+/// Waits for a process, and passes signals on to it.
+fn wait(mut child: Child) -> io::Result<ExitStatus> {
+    let mut signals = SigSet::empty();
+    for signal in [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGCHLD] {
+        signals.add(signal);
+    }
+    // Blocked signals wait until they are taken here. A child that ended before has left none.
+    signals.thread_block()?;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if let signal @ (Signal::SIGTERM | Signal::SIGHUP) = signals.wait()? {
+            // The child is not waited for yet, so that the number is still its own.
+            let _ = kill(Pid::from_raw(child.id() as i32), signal);
+        }
+    }
+}
+
+/// Returns the status with which a shell tells how a process has ended.
+#[must_use]
+pub fn exit_code(status: ExitStatus) -> u8 {
+    let code = status.code().or(status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
+
+/// What the process inside lacks, as a sentence each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Limits(pub Vec<String>);
+
+/// Settles in the new namespaces. [`is_inside`] is true; call it before anything else is done.
+///
+/// # Errors
+///
+/// The process that has started this one has ended.
+pub fn settle() -> Result<Limits, PrivateError> {
+    // From here on this process ends with its parent.
+    set_pdeathsig(Signal::SIGKILL).map_err(PrivateError::Unshare)?;
+    // The parent may have ended before.
+    if lifeline_has_ended(std::env::var_os(LIFELINE_VARIABLE).as_deref()) {
+        return Err(PrivateError::Orphaned);
+    }
+    let mut limits = Limits::default();
+    let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    let mounted = mount(None::<&str>, "/", None::<&str>, private, None::<&str>)
+        .and_then(|()| mount(Some("proc"), "/proc", Some("proc"), flags, None::<&str>));
+    if let Err(error) = mounted {
+        limits
+            .0
+            .push(format!("/proc shows the processes of this machine, not those of the laboratory: {error}"));
+    }
+    Ok(limits)
+}
+
+/// Returns whether the other end of the pipe is closed, or the pipe unknown.
+fn lifeline_has_ended(number: Option<&OsStr>) -> bool {
+    let number = number.and_then(OsStr::to_str).and_then(|number| number.parse::<u32>().ok());
+    let Some(Ok(pipe)) = number.map(|number| File::open(format!("/proc/self/fd/{number}"))) else {
+        return true;
+    };
+    let mut polled = [PollFd::new(std::os::fd::AsFd::as_fd(&pipe), PollFlags::POLLIN)];
+    // Nothing is ever written: an event is the end.
+    poll(&mut polled, PollTimeout::ZERO) != Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lifeline_ends_with_its_other_end() {
+        let (inside, lifeline) = pipe().expect("a pipe");
+        let number = inside.as_raw_fd().to_string();
+        assert!(!lifeline_has_ended(Some(OsStr::new(&number))));
+        drop(lifeline);
+        assert!(lifeline_has_ended(Some(OsStr::new(&number))));
+        assert!(lifeline_has_ended(Some(OsStr::new("none"))) && lifeline_has_ended(None));
+    }
+
+    #[test]
+    fn statuses_are_those_of_a_shell() {
+        let status = |line: &str| Command::new("sh").args(["-c", line]).status().expect("a shell");
+        assert_eq!([status("exit 3"), status("kill -9 $$")].map(exit_code), [3, 137]);
+    }
+}
