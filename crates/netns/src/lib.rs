@@ -134,16 +134,22 @@ impl Host {
     ///
     /// The program is missing, or it fails.
     pub fn exec(&self, line: &str) -> Result<(), HostError> {
-        let output = self
-            .run(|| output(line))
-            .map_err(HostError::Enter)?
-            .map_err(|source| HostError::NoTool { line: line.to_owned(), source })?;
-        if output.status.success() {
-            return Ok(());
-        }
-        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        Err(HostError::Tool { line: line.to_owned(), said })
+        self.run(|| exec(line)).map_err(HostError::Enter)?
     }
+}
+
+/// Runs a command of words without blanks where the calling thread is.
+///
+/// # Errors
+///
+/// The program is missing, or it fails.
+pub fn exec(line: &str) -> Result<(), HostError> {
+    let output = output(line).map_err(|source| HostError::NoTool { line: line.to_owned(), source })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(HostError::Tool { line: line.to_owned(), said })
 }
 
 fn output(line: &str) -> io::Result<Output> {

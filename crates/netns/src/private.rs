@@ -72,7 +72,7 @@ pub fn run_again() -> Result<ExitStatus, PrivateError> {
         let (inside, lifeline) = pipe()?;
         // The one end is inherited, the other closes with this process.
         fcntl(&lifeline, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))?;
-        let child = Command::new("/proc/self/exe")
+        let child = Command::new(std::env::current_exe()?)
             .args(std::env::args_os().skip(1))
             .env(LIFELINE_VARIABLE, inside.as_raw_fd().to_string())
             .spawn()?;

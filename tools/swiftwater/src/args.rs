@@ -9,6 +9,7 @@ use swiftwater::{CongestionControl, Coupling, Multipath};
 
 use crate::daemon::DaemonArgs;
 use crate::doctor::DoctorArgs;
+use crate::lab::line::args::LineCommand;
 use crate::output::JsonArgs;
 use crate::perf::spec::{Carrier, Protocol};
 use crate::run::RunArgs;
@@ -394,6 +395,9 @@ Examples:
   swiftwater lab --virtual two-equal --case 'message, 64' two paths at once, beside one and beside what was published
   swiftwater lab --virtual failover --plot failover.html  what each path carried when one of them died
   swiftwater lab --live asymmetric-rate                   the kernel's TCP and MPTCP beside it, as root
+  swiftwater lab check --path 1gbit,5ms                   whether this host can hold such a line
+  swiftwater lab run --path 30mbit,50ms --server 'iperf3 -s' -- iperf3 -c 198.18.0.2
+                                                        any programs on two hosts, with that line between them
   swiftwater lab --virtual tail-loss --case 'last packet' --capture tail.pcapng --qlog tail.sqlog
 
 A virtual experiment runs both ends in this process, on a network and a clock that are simulated: it \
@@ -405,8 +409,14 @@ IP, UDP and SCTP. `of best path` and `of their sum` compare with each path alone
 A live experiment runs `swiftwater perf` between two network namespaces, over lines that tbf shapes (it \
 delays nothing), each measurement three times in turn: the median. Ctrl-C ends it and takes all down.")]
 #[command(group = ArgGroup::new("what").required(true).multiple(true).args(["experiment", "live", "list"]))]
-#[command(arg_required_else_help = true)]
+#[command(
+    arg_required_else_help = true,
+    subcommand_negates_reqs = true,
+    args_conflicts_with_subcommands = true
+)]
 pub(crate) struct LabArgs {
+    #[command(subcommand)]
+    pub command: Option<LineCommand>,
     /// The experiment, on a virtual clock.
     #[arg(long = "virtual", value_name = "NAME")]
     pub experiment: Option<String>,

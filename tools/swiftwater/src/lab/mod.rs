@@ -1,5 +1,6 @@
 //! `swiftwater lab`: experiments on simulated networks, beside what others have published.
 
+pub(crate) mod line;
 mod live;
 mod page;
 mod row;
@@ -52,6 +53,9 @@ pub(crate) enum LabError {
         /// What the system said.
         reason: String,
     },
+    /// Two hosts in real time failed.
+    #[error(transparent)]
+    Line(line::LineError),
     /// What runs in real time failed.
     #[error(transparent)]
     Live(#[from] live::LiveError),
@@ -63,6 +67,16 @@ pub(crate) enum LabError {
     Output(#[from] OutputError),
 }
 
+impl From<line::LineError> for LabError {
+    /// Keeps failures of the output apart.
+    fn from(error: line::LineError) -> Self {
+        match error {
+            line::LineError::Output(error) => LabError::Output(error),
+            error => LabError::Line(error),
+        }
+    }
+}
+
 /// A case, and where it is captured and traced to.
 struct Job {
     case: Box<dyn Case>,
@@ -72,6 +86,9 @@ struct Job {
 
 /// Runs the command.
 pub(crate) fn run(args: &LabArgs) -> Result<(), LabError> {
+    if let Some(command) = &args.command {
+        return Ok(line::run(command)?);
+    }
     if args.list {
         return Ok(print(&list())?);
     }

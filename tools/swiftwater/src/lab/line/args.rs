@@ -1,0 +1,95 @@
+//! The options of `lab check`, `lab run` and `lab shell`.
+
+use std::ffi::OsString;
+
+use clap::{Args, Subcommand};
+
+use super::hosts::DeviceKind;
+use super::spec::PathSpec;
+use crate::output::JsonArgs;
+use crate::units::parse_seconds;
+
+/// What each path is like, in the help of all commands.
+const SPEC_HELP: &str = "\
+A SPEC has these words, separated by commas; each is optional, and both directions are alike:
+  30mbit                    the rate: kbit, mbit or gbit in a second [default: no limit]
+  50ms                      the delay: us, ms or s [default: none]
+  queue=400kB               what waits at most: B, kB, MB, KiB, MiB or packets (queue=50packets)
+                            [default: the bandwidth-delay product of a round trip, at least 64 kB]
+  loss=0.1%  burst=4        packets lost at random, or in bursts of so many on average
+  down=10s/20s              the line is down in the last 10 s of every 20
+  jitter=2ms                each packet takes up to so much longer; none overtakes another
+  reorder=1%/5ms            so many packets arrive so much later than they should
+  duplicate=1%  corrupt=1%  packets that are sent twice, or whose bits are flipped
+  ecn=50kB                  packets that find more waiting are marked, where their senders understand marks
+  mtu=1500                  the longest packet, headers included";
+
+/// What to do with two hosts and the lines between them.
+#[derive(Debug, Subcommand)]
+pub(crate) enum LineCommand {
+    /// Measure whether this host can hold such lines: rate, delay, loss, lateness and processor time.
+    #[command(after_help = SPEC_HELP, arg_required_else_help = false)]
+    Check(CheckArgs),
+    /// Run programs on two hosts that such lines join, and tell what became of their packets.
+    #[command(after_help = SPEC_HELP, arg_required_else_help = true)]
+    Run(RunArgs),
+    /// Open a shell on the client; within it, `lab shell --server` opens one on the server.
+    #[command(after_help = SPEC_HELP, arg_required_else_help = false)]
+    Shell(ShellArgs),
+}
+
+/// The lines.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct LineArgs {
+    /// A path between the hosts, such as 30mbit,50ms,queue=400kB,loss=0.1%; up to four of them.
+    #[arg(long = "path", value_name = "SPEC", default_value = "100mbit,10ms")]
+    pub paths: Vec<PathSpec>,
+    /// What all chance comes from.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub seed: u64,
+    /// Segments of a super-packet that are due within so many microseconds arrive in one piece [default: 150; 0 on lines up
+    /// to 100 Mbit/s].
+    #[arg(long, value_name = "MICROSECONDS", value_parser = clap::value_parser!(u64).range(..=100_000))]
+    pub join_us: Option<u64>,
+    /// The network devices of the hosts.
+    #[arg(long, value_enum, default_value_t)]
+    pub device: DeviceKind,
+}
+
+/// How lines are measured.
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    #[command(flatten)]
+    pub line: LineArgs,
+    /// Seconds for which the rate of each path is measured.
+    #[arg(long, value_parser = parse_seconds, default_value = "2")]
+    pub seconds: f64,
+    #[command(flatten)]
+    pub json: JsonArgs,
+}
+
+/// What runs.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub line: LineArgs,
+    /// A line for the shell of the server. The client starts when it has a socket open, and it ends with the client.
+    #[arg(long, value_name = "COMMAND")]
+    pub server: Option<String>,
+    #[command(flatten)]
+    pub json: JsonArgs,
+    /// The program of the client and its arguments. It finds addresses in $LAB_SERVER and $LAB_CLIENT: one for each path,
+    /// separated by commas.
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    pub program: Vec<OsString>,
+}
+
+/// What a shell is opened for.
+#[derive(Debug, Args)]
+pub(crate) struct ShellArgs {
+    #[command(flatten)]
+    pub line: LineArgs,
+    /// Within a shell of the laboratory: open one on the server.
+    #[arg(long)]
+    pub server: bool,
+}

@@ -1,0 +1,253 @@
+//! `lab check`: what the lines are really like on this host.
+
+mod probe;
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use emulator::EmulatorCounts;
+use hdrhistogram::Histogram;
+use netns::private::Limits;
+use netsim::Loss;
+use serde::Serialize;
+
+use super::args::CheckArgs;
+use super::hosts::{End, Hosts, one_way_delay};
+use super::report::{ms, processors, us};
+use super::spec::PathSpec;
+use super::{LineError, build};
+use crate::interrupt;
+use crate::output::print;
+use crate::units::mbits;
+use probe::Received;
+
+/// A line carries at least this part of its rate.
+const RATE_SHARE_MIN: f64 = 0.99;
+/// A packet in a hundred may be later than this.
+const LATE_MAX: Duration = Duration::from_millis(1);
+/// A packet in a thousand may be lost by the hosts.
+const HOST_DROP_SHARE_MAX: f64 = 0.001;
+
+/// One direction of a path as it was measured.
+#[derive(Debug, Serialize)]
+struct Row {
+    clock: &'static str,
+    path: usize,
+    line: String,
+    to: &'static str,
+    /// `None`: the line has no limit.
+    rate_bits_per_s: Option<u64>,
+    bits_per_s: f64,
+    delay_ms: f64,
+    delay_ms_p50: f64,
+    delay_ms_p99: f64,
+    line_packets: u64,
+    line_dropped_packets: u64,
+    line_lost_packets: u64,
+    host_dropped_packets: u64,
+    late_us_p50: f64,
+    late_us_p99: f64,
+    emulator_cpu: f64,
+    /// Whether the emulator had a real-time priority.
+    realtime: bool,
+}
+
+/// Measures each path, and fails if this host cannot hold one of them.
+pub(super) fn run(args: &CheckArgs, limits: &Limits) -> Result<(), LineError> {
+    let mut json = args.json.open()?;
+    let mut hosts = build(&args.line, limits)?;
+    let mut rows = Vec::new();
+    for (number, spec) in args.line.paths.iter().enumerate() {
+        if interrupt::requested() {
+            break;
+        }
+        rows.extend(measure(&mut hosts, number, spec, Duration::from_secs_f64(args.seconds))?);
+    }
+    json.write(&rows)?;
+    if json.leaves_text() {
+        print(&table(&rows, hosts.device))?;
+    }
+    let complaints: Vec<String> = rows.iter().filter_map(Row::complaint).collect();
+    if complaints.is_empty() {
+        return Ok(());
+    }
+    let advice = "end what else runs, lower the rate, or run this as root, for real-time priority";
+    Err(LineError::TooMuch(format!("{}; {advice}", complaints.join("; "))))
+}
+
+fn measure(hosts: &mut Hosts, number: usize, spec: &PathSpec, time: Duration) -> Result<[Row; 2], LineError> {
+    hosts.restart()?;
+    let directions = [End::Server, End::Client];
+    let mut delays = Vec::new();
+    for to in directions {
+        delays.push(probe::delays(hosts, number, to).map_err(LineError::Probe)?);
+    }
+    hosts.restart()?;
+    let rate = offered_rate(spec);
+    let received = std::thread::scope(|scope| {
+        let both = directions.map(|to| {
+            let hosts = &*hosts;
+            scope.spawn(move || probe::flood(hosts, number, to, rate, spec.mtu_bytes, time))
+        });
+        both.map(|one| one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
+    let (counts, host_dropped) = hosts.counts()?;
+    let mut rows = Vec::new();
+    for ((to, received), delays) in directions.into_iter().zip(received).zip(&delays) {
+        let received = received.map_err(LineError::Probe)?;
+        rows.push(row((number, spec, to), delays, received, &counts, host_dropped));
+    }
+    rows.try_into().map_err(|_| LineError::NotInside)
+}
+
+/// Returns how much is sent to fill a line: a little more than it carries, and more again of what it loses.
+fn offered_rate(spec: &PathSpec) -> u64 {
+    const UNLIMITED: u64 = 1_000_000_000;
+    const MORE: f64 = 1.03;
+    let loss = match &spec.pipe.loss {
+        Loss::Random { probability } => probability.min(0.5),
+        _ => 0.0,
+    };
+    (spec.pipe.rate_bits_per_s.unwrap_or(UNLIMITED) as f64 * MORE / (1.0 - loss)) as u64
+}
+
+fn row(
+    (number, spec, to): (usize, &PathSpec, End),
+    delays: &Histogram<u64>,
+    received: Received,
+    counts: &EmulatorCounts,
+    host_dropped: u64,
+) -> Row {
+    let line = &counts.paths[number].lines[if to == End::Server { 0 } else { 1 }];
+    let delay_ms = |quantile| delays.value_at_quantile(quantile) as f64 / 1e6;
+    // What the line was down cannot be filled.
+    let down = spec.pipe.schedule.time_down(received.first..received.last);
+    let time = (received.last - received.first).saturating_sub(down).as_secs_f64();
+    Row {
+        clock: "live",
+        path: number + 1,
+        line: spec.text.clone(),
+        to: if to == End::Server { "server" } else { "client" },
+        rate_bits_per_s: spec.pipe.rate_bits_per_s,
+        bits_per_s: received.bits_on_line as f64 / time.max(1e-9),
+        delay_ms: ms(one_way_delay(spec, probe::PROBE_BYTES)),
+        delay_ms_p50: delay_ms(0.5),
+        delay_ms_p99: delay_ms(0.99),
+        line_packets: line.pipe.packets_offered,
+        line_dropped_packets: line.pipe.packets_overflowed,
+        line_lost_packets: line.pipe.packets_lost,
+        host_dropped_packets: host_dropped,
+        late_us_p50: us(counts.late.p50),
+        late_us_p99: us(counts.late.p99),
+        emulator_cpu: processors(counts),
+        realtime: counts.realtime,
+    }
+}
+
+impl Row {
+    /// Says what is wrong with the line, if anything is.
+    fn complaint(&self) -> Option<String> {
+        let name = format!("path {} ({}) to the {}", self.path, self.line, self.to);
+        if let Some(rate) = self.rate_bits_per_s
+            && self.bits_per_s < rate as f64 * RATE_SHARE_MIN
+        {
+            let rates = [self.bits_per_s, rate as f64].map(mbits);
+            return Some(format!("{name} carries {} of {} Mbit/s on this host", rates[0], rates[1]));
+        }
+        if self.late_us_p99 > us(LATE_MAX) {
+            return Some(format!(
+                "{name}: a packet in a hundred is {:.0} µs late on this host",
+                self.late_us_p99
+            ));
+        }
+        let delivered = self.line_packets - self.line_dropped_packets - self.line_lost_packets;
+        if self.host_dropped_packets as f64 > delivered as f64 * HOST_DROP_SHARE_MAX {
+            return Some(format!("{name}: this host itself dropped {} packets", self.host_dropped_packets));
+        }
+        None
+    }
+}
+
+fn table(rows: &[Row], device: &str) -> String {
+    let mut text = format!(
+        "{:24} {:6} {:>14} {:>20} {:>14} {:>12} {:>12} {:>9}\n",
+        "path",
+        "to",
+        "Mbit/s",
+        "delay p50, p99 ms",
+        "lost, dropped",
+        "late p50 µs",
+        "late p99 µs",
+        "processor"
+    );
+    for row in rows {
+        let rate = row.rate_bits_per_s.map_or("any".to_owned(), |rate| mbits(rate as f64));
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "{:24} {:6} {:>14} {:>20} {:>14} {:>12.0} {:>12.0} {:>9.2}",
+            row.line,
+            row.to,
+            format!("{} of {rate}", mbits(row.bits_per_s)),
+            format!("{:.3}, {:.3}", row.delay_ms_p50, row.delay_ms_p99),
+            format!("{}, {}", row.line_lost_packets, row.line_dropped_packets),
+            row.late_us_p50,
+            row.late_us_p99,
+            row.emulator_cpu,
+        );
+    }
+    if let Some(row) = rows.first() {
+        let priority =
+            if row.realtime { "real-time priority" } else { "no real-time priority: it is not permitted" };
+        let _ = writeln!(text, "devices: {device}; {priority}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row() -> Row {
+        Row {
+            clock: "live",
+            path: 1,
+            line: "100mbit".into(),
+            to: "server",
+            rate_bits_per_s: Some(100_000_000),
+            bits_per_s: 99.9e6,
+            delay_ms: 0.0,
+            delay_ms_p50: 0.0,
+            delay_ms_p99: 0.0,
+            line_packets: 20_000,
+            line_dropped_packets: 10_000,
+            line_lost_packets: 0,
+            host_dropped_packets: 5,
+            late_us_p50: 5.0,
+            late_us_p99: 900.0,
+            emulator_cpu: 0.1,
+            realtime: true,
+        }
+    }
+
+    #[test]
+    fn a_line_that_this_host_cannot_hold_is_named_with_the_reason() {
+        assert_eq!(row().complaint(), None);
+        let slow = Row { bits_per_s: 98.0e6, ..row() };
+        let late = Row { late_us_p99: 1_001.0, ..row() };
+        let lossy = Row { host_dropped_packets: 11, ..row() };
+        for (row, word) in
+            [(slow, "98.0 of 100 Mbit/s"), (late, "1001 µs late"), (lossy, "itself dropped 11")]
+        {
+            let complaint = row.complaint().expect("a complaint");
+            assert!(complaint.contains(word) && complaint.contains("path 1 (100mbit)"), "{complaint}");
+        }
+    }
+
+    #[test]
+    fn a_lossy_line_is_offered_what_it_loses_on_top() {
+        let rate = |text: &str| offered_rate(&text.parse().expect("a path"));
+        assert_eq!(rate("100mbit"), 103_000_000);
+        assert_eq!(rate("100mbit,loss=50%"), 206_000_000);
+    }
+}

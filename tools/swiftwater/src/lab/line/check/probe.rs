@@ -1,0 +1,129 @@
+//! Datagrams that measure a line.
+
+use std::io;
+use std::net::UdpSocket;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use nix::sys::socket::{setsockopt, sockopt};
+
+use crate::interrupt;
+use crate::lab::line::hosts::{End, Hosts, address};
+
+/// Datagrams that measure the delay of a direction.
+const PROBES: u32 = 250;
+/// Time between two of them, in which the line is idle. No divisor of a tick.
+const PROBE_GAP: Duration = Duration::from_micros(1_730);
+/// A probe on the line: the headers of IPv4 and UDP, and its time.
+pub(super) const PROBE_BYTES: usize = HEADERS_BYTES + 8;
+/// The headers of IPv4 and UDP.
+const HEADERS_BYTES: usize = 28;
+/// What one call sends at most, of a millisecond.
+const BATCH_BYTES_MAX: usize = 60_000;
+/// A receiver that has got nothing for this time has got all.
+const SILENCE: Duration = Duration::from_millis(500);
+const TIME_NS_MAX: u64 = 3_600_000_000_000;
+
+/// What a flood has brought.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Received {
+    /// Of all datagrams but the first.
+    pub(super) bits_on_line: u64,
+    /// When the first and the last have arrived, from the start of the flood.
+    pub(super) first: Duration,
+    pub(super) last: Duration,
+}
+
+/// Sockets of both ends of a direction.
+fn sockets(hosts: &Hosts, path: usize, to: End) -> io::Result<(UdpSocket, UdpSocket)> {
+    let from = if to == End::Server { End::Client } else { End::Server };
+    let bind = |end: End| hosts.host(end).run(|| UdpSocket::bind((address(path, end), 0)))?;
+    let (sender, receiver) = (bind(from)?, bind(to)?);
+    sender.connect(receiver.local_addr()?)?;
+    receiver.set_read_timeout(Some(SILENCE))?;
+    Ok((sender, receiver))
+}
+
+/// Measures how long single datagrams take on an idle line, in nanoseconds.
+pub(super) fn delays(hosts: &Hosts, path: usize, to: End) -> io::Result<Histogram<u64>> {
+    let (sender, receiver) = sockets(hosts, path, to)?;
+    let start = Instant::now();
+    let receiving = thread::spawn(move || -> io::Result<Histogram<u64>> {
+        let mut delays = Histogram::new_with_bounds(1_000, TIME_NS_MAX, 3).map_err(io::Error::other)?;
+        let mut sent_ns = [0; 8];
+        while let Some(bytes) = unless_silent(receiver.recv(&mut sent_ns))? {
+            if bytes == sent_ns.len() {
+                let now_ns = start.elapsed().as_nanos() as u64;
+                delays.saturating_record(now_ns.saturating_sub(u64::from_be_bytes(sent_ns)));
+            }
+        }
+        Ok(delays)
+    });
+    for _ in 0..PROBES {
+        if interrupt::requested() {
+            break;
+        }
+        // One that the host refuses is missing at the other end, too.
+        let _ = sender.send(&(start.elapsed().as_nanos() as u64).to_be_bytes());
+        thread::sleep(PROBE_GAP);
+    }
+    receiving.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Sends so many bits per second for a while, in packets of the path's MTU, and counts what arrives.
+pub(super) fn flood(
+    hosts: &Hosts,
+    path: usize,
+    to: End,
+    bits_per_s: u64,
+    mtu_bytes: usize,
+    time: Duration,
+) -> io::Result<Received> {
+    let (sender, receiver) = sockets(hosts, path, to)?;
+    let payload_bytes = mtu_bytes - HEADERS_BYTES;
+    // A kernel without these sends or receives datagram by datagram, which costs more.
+    let segments = setsockopt(&sender, sockopt::UdpGsoSegment, &(payload_bytes as i32)).is_ok();
+    let _ = setsockopt(&receiver, sockopt::UdpGroSegment, &true);
+    let _ = setsockopt(&receiver, sockopt::RcvBufForce, &(8 << 20));
+    let start = Instant::now();
+    let receiving = thread::spawn(move || receive(&receiver, start, payload_bytes));
+    let a_millisecond = (bits_per_s / 8_000) as usize / mtu_bytes;
+    let most = if segments { (BATCH_BYTES_MAX / payload_bytes).max(1) } else { 1 };
+    let batch = vec![0; a_millisecond.clamp(1, most) * payload_bytes];
+    let batch_bits = (batch.len() / payload_bytes * mtu_bytes * 8) as f64;
+    let mut sent_bits = 0.0;
+    while start.elapsed() < time && !interrupt::requested() {
+        let due = Duration::from_secs_f64(sent_bits / bits_per_s as f64);
+        if let Some(early) = due.checked_sub(start.elapsed()).filter(|early| !early.is_zero()) {
+            thread::sleep(early);
+        }
+        let _ = sender.send(&batch);
+        sent_bits += batch_bits;
+    }
+    receiving.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+fn receive(receiver: &UdpSocket, start: Instant, payload_bytes: usize) -> io::Result<Received> {
+    let mut room = vec![0; 1 << 16];
+    let (mut first, mut last, mut datagrams) = (None, Duration::ZERO, 0);
+    while let Some(bytes) = unless_silent(receiver.recv(&mut room))? {
+        last = start.elapsed();
+        match first {
+            // What came with the first was on the line before.
+            None => first = Some(last),
+            Some(_) => datagrams += bytes.div_ceil(payload_bytes),
+        }
+    }
+    let bits_on_line = (datagrams * (payload_bytes + HEADERS_BYTES) * 8) as u64;
+    Ok(Received { bits_on_line, first: first.unwrap_or_default(), last })
+}
+
+/// Returns what a read with a time limit returned, or `None` after silence.
+fn unless_silent(read: io::Result<usize>) -> io::Result<Option<usize>> {
+    match read {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

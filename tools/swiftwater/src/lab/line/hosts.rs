@@ -1,0 +1,333 @@
+//! Two hosts, and the lines between them.
+
+use std::fs;
+use std::io;
+use std::time::Duration;
+
+use emulator::{Emulator, EmulatorCounts, EmulatorError, Path, Settings};
+use links::device::{Device, ETHERNET_ADDRESS, PacketSocket, Tun};
+use netns::{Host, HostError};
+use netsim::PipeConfig;
+use thiserror::Error;
+
+use super::spec::PathSpec;
+
+/// The network of each path: 198.18.N.0/24, which RFC 2544 has set aside for such tests.
+const NETWORK_V4: &str = "198.18";
+/// The same for IPv6: RFC 5180.
+const NETWORK_V6: &str = "2001:2:0";
+/// Packets that may wait in a TUN device until the emulator reads them.
+const TUN_QUEUE_PACKETS: usize = 10_000;
+/// A veth pair leaves UDP segmentation to its reader from this kernel on.
+const UDP_SEGMENTATION_KERNEL: (u32, u32) = (6, 2);
+/// TCP may buffer at least this much on each host.
+const TCP_BUFFER_BYTES_MIN: usize = 16 << 20;
+
+/// Which devices the hosts have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum DeviceKind {
+    /// TUN where it opens, otherwise veth.
+    #[default]
+    Auto,
+    /// TUN.
+    Tun,
+    /// Veth pairs and packet sockets.
+    Veth,
+}
+
+/// Why there are no hosts.
+#[derive(Debug, Error)]
+pub(crate) enum HostsError {
+    /// A host or its interface cannot be made.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// Neither kind of device works.
+    #[error(
+        "no device for a line: TUN: {tun}; veth: {veth}; load a kernel module (modprobe tun, or modprobe veth) as root"
+    )]
+    NoDevice {
+        /// Why there is no TUN.
+        tun: io::Error,
+        /// Why there is no veth.
+        veth: String,
+    },
+    /// The kind that was asked for does not work.
+    #[error("cannot open the {kind} device of a line: {source}; try --device {other}")]
+    Device {
+        /// Which kind.
+        kind: &'static str,
+        /// Another one.
+        other: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The emulator does not run.
+    #[error(transparent)]
+    Emulator(#[from] EmulatorError),
+    /// The emulator has ended by itself.
+    #[error("the emulator has failed; please report this")]
+    Failed,
+}
+
+/// Two hosts and the emulator between them. They go with it.
+#[derive(Debug)]
+pub(crate) struct Hosts {
+    client: Host,
+    server: Host,
+    emulator: Emulator,
+    pub(crate) device: &'static str,
+    /// Packets that the hosts themselves had dropped when counting began.
+    dropped_before: u64,
+}
+
+/// Which of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Client,
+    Server,
+}
+
+pub(crate) const ENDS: [End; 2] = [End::Client, End::Server];
+
+impl Hosts {
+    /// Makes hosts that are joined by these paths. The calling thread's network namespace must be its own.
+    pub(crate) fn build(
+        paths: &[PathSpec],
+        kind: DeviceKind,
+        settings: &Settings,
+    ) -> Result<Self, HostsError> {
+        let (client, server) = (Host::new()?, Host::new()?);
+        for host in [&client, &server] {
+            host.ip("link set lo up")?;
+            allow_large_buffers(host, paths);
+        }
+        let (device, devices) = open_devices([&client, &server], paths.len(), kind)?;
+        let mut ready = Vec::new();
+        for ((number, spec), devices) in paths.iter().enumerate().zip(devices) {
+            for (end, host) in ENDS.into_iter().zip([&client, &server]) {
+                set_up(host, end, number, spec.mtu_bytes)?;
+            }
+            ready.push(Path { devices, pipes: [spec.pipe.clone(), spec.pipe.clone()] });
+        }
+        let emulator = Emulator::start(ready, settings)?;
+        let mut hosts = Hosts { client, server, emulator, device, dropped_before: 0 };
+        hosts.restart()?;
+        Ok(hosts)
+    }
+
+    pub(crate) fn host(&self, end: End) -> &Host {
+        match end {
+            End::Client => &self.client,
+            End::Server => &self.server,
+        }
+    }
+
+    /// Begins anew: empty lines, whose schedules start now, and counts of zero.
+    pub(crate) fn restart(&mut self) -> Result<(), HostsError> {
+        self.emulator.restart().ok_or(HostsError::Failed)?;
+        self.dropped_before = self.dropped_by_hosts();
+        Ok(())
+    }
+
+    /// Returns what the emulator has counted since it began, and how many packets were lost beside the lines: between hosts
+    /// and emulator, in full socket buffers of UDP, and for want of memory.
+    pub(crate) fn counts(&self) -> Result<(EmulatorCounts, u64), HostsError> {
+        let counts = self.emulator.counts().ok_or(HostsError::Failed)?;
+        let beside = counts.paths.iter().map(|path| {
+            let unheld: u64 = path.lines.iter().map(|line| line.packets_unheld).sum();
+            path.packets_missed + path.packets_not_taken + unheld
+        });
+        let dropped = beside.sum::<u64>() + self.dropped_by_hosts().saturating_sub(self.dropped_before);
+        Ok((counts, dropped))
+    }
+
+    fn dropped_by_hosts(&self) -> u64 {
+        let of_host = |host: &Host| host.run(dropped_here).unwrap_or(0);
+        of_host(&self.client) + of_host(&self.server)
+    }
+}
+
+/// The address of an end on a path.
+pub(crate) fn address(path: usize, end: End) -> String {
+    format!("{NETWORK_V4}.{path}.{}", host_number(end))
+}
+
+/// The IPv6 address of an end on a path.
+pub(crate) fn address_v6(path: usize, end: End) -> String {
+    format!("{NETWORK_V6}:{path}::{}", host_number(end))
+}
+
+fn host_number(end: End) -> u8 {
+    match end {
+        End::Client => 1,
+        End::Server => 2,
+    }
+}
+
+/// The devices of a path: that of the client, and that of the server.
+type Pair = [Box<dyn Device>; 2];
+
+/// Opens a device on each host for each path, and says of which kind they are.
+fn open_devices(
+    hosts: [&Host; 2],
+    paths: usize,
+    kind: DeviceKind,
+) -> Result<(&'static str, Vec<Pair>), HostsError> {
+    let tun = || (0..paths).map(|path| open_tuns(hosts, path)).collect::<io::Result<Vec<_>>>();
+    let veth = || (0..paths).map(|path| open_veths(hosts, path)).collect::<Result<Vec<_>, HostsError>>();
+    match kind {
+        DeviceKind::Veth => Ok(("veth", veth()?)),
+        DeviceKind::Tun => match tun() {
+            Ok(devices) => Ok(("tun", devices)),
+            Err(source) => Err(HostsError::Device { kind: "TUN", other: "veth", source }),
+        },
+        DeviceKind::Auto => match tun() {
+            Ok(devices) => Ok(("tun", devices)),
+            Err(tun) => match veth() {
+                Ok(devices) => Ok(("veth", devices)),
+                Err(veth) => Err(HostsError::NoDevice { tun, veth: veth.to_string() }),
+            },
+        },
+    }
+}
+
+fn open_tuns(hosts: [&Host; 2], path: usize) -> io::Result<Pair> {
+    let open = |host: &Host| {
+        let tun = host.run(|| Tun::open(&interface(path)))??;
+        Ok::<Box<dyn Device>, io::Error>(Box::new(tun))
+    };
+    Ok([open(hosts[0])?, open(hosts[1])?])
+}
+
+fn open_veths(hosts: [&Host; 2], path: usize) -> Result<Pair, HostsError> {
+    let here = Here;
+    let open = |host: &Host, end: usize| {
+        // Our end of the pair stays in the namespace of the emulator.
+        let (near, far) = (format!("e{path}-{end}"), interface(path));
+        let segments = if kernel_is_before(UDP_SEGMENTATION_KERNEL) { " gso_max_segs 1" } else { "" };
+        here.ip(&format!("link add name {near} type veth peer name {far} netns {}{segments}", host.name()))?;
+        let address = ETHERNET_ADDRESS.map(|byte| format!("{byte:02x}")).join(":");
+        host.ip(&format!("link set {far} address {address} arp off"))?;
+        here.ip(&format!("link set {near} arp off addrgenmode none mtu 65535 up"))?;
+        let socket = PacketSocket::open(&near).map_err(|source| HostsError::Device {
+            kind: "veth",
+            other: "tun",
+            source,
+        })?;
+        Ok::<Box<dyn Device>, HostsError>(Box::new(socket))
+    };
+    Ok([open(hosts[0], 0)?, open(hosts[1], 1)?])
+}
+
+/// The namespace of the emulator.
+struct Here;
+
+impl Here {
+    fn ip(&self, words: &str) -> Result<(), HostError> {
+        netns::exec(&format!("ip {words}"))
+    }
+}
+
+/// The name of a path's interface on either host.
+fn interface(path: usize) -> String {
+    format!("p{path}")
+}
+
+/// Gives the interface of a path its addresses, and starts it.
+fn set_up(host: &Host, end: End, path: usize, mtu_bytes: usize) -> Result<(), HostsError> {
+    let name = interface(path);
+    // Neither neighbours nor routers are asked for: nothing is on the line but what programs send.
+    host.ip(&format!("link set {name} addrgenmode none mtu {mtu_bytes} txqueuelen {TUN_QUEUE_PACKETS}"))?;
+    host.ip(&format!("address add {}/24 dev {name}", address(path, end)))?;
+    host.ip(&format!("link set {name} up"))?;
+    // A kernel may be without IPv6.
+    let _ = host.ip(&format!("address add {}/64 dev {name} nodad", address_v6(path, end)));
+    Ok(())
+}
+
+/// Lets TCP fill the lines: four times what they and their queues hold.
+fn allow_large_buffers(host: &Host, paths: &[PathSpec]) {
+    let held = |pipe: &PipeConfig| {
+        let rate = pipe.rate_bits_per_s.unwrap_or(1_000_000_000) as f64 / 8.0;
+        let queue = if pipe.queue_bytes == usize::MAX { 0 } else { pipe.queue_bytes };
+        (rate * 2.0 * pipe.delay.as_secs_f64()) as usize + queue
+    };
+    let all: usize = paths.iter().map(|spec| held(&spec.pipe)).sum();
+    let most = (4 * all).clamp(TCP_BUFFER_BYTES_MIN, i32::MAX as usize);
+    // Where it is not permitted the host's own limits hold.
+    let _ = host.run(|| {
+        let _ = fs::write("/proc/sys/net/ipv4/tcp_rmem", format!("4096 131072 {most}"));
+        let _ = fs::write("/proc/sys/net/ipv4/tcp_wmem", format!("4096 16384 {most}"));
+    });
+}
+
+/// Counts packets that this thread's host has dropped itself, without loss on any line: for want of room in a socket
+/// of UDP, and at its interfaces.
+fn dropped_here() -> u64 {
+    let read = |file: &str| fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap_or_default();
+    udp_buffer_errors(&read("snmp")) + udp6_buffer_errors(&read("snmp6")) + interface_drops(&read("dev"))
+}
+
+/// `RcvbufErrors` of `Udp:` in `/proc/net/snmp`: a line of names, then a line of numbers.
+fn udp_buffer_errors(text: &str) -> u64 {
+    let mut lines = text.lines().filter(|line| line.starts_with("Udp:"));
+    let (Some(names), Some(numbers)) = (lines.next(), lines.next()) else { return 0 };
+    let mut pairs = names.split_whitespace().zip(numbers.split_whitespace());
+    pairs.find(|(name, _)| *name == "RcvbufErrors").and_then(|(_, number)| number.parse().ok()).unwrap_or(0)
+}
+
+fn udp6_buffer_errors(text: &str) -> u64 {
+    let line = text.lines().find_map(|line| line.strip_prefix("Udp6RcvbufErrors"));
+    line.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
+}
+
+/// The columns `drop` of `/proc/net/dev`, received and sent, of the interfaces of paths.
+fn interface_drops(text: &str) -> u64 {
+    const RECEIVED: usize = 3;
+    const SENT: usize = 11;
+    let of_line = |line: &str| {
+        let (name, columns) = line.split_once(':')?;
+        if !name.trim().starts_with('p') {
+            return None;
+        }
+        let columns: Vec<u64> = columns.split_whitespace().filter_map(|column| column.parse().ok()).collect();
+        Some(columns.get(RECEIVED)? + columns.get(SENT)?)
+    };
+    text.lines().filter_map(of_line).sum()
+}
+
+/// Returns whether the running kernel is older than this version.
+fn kernel_is_before(version: (u32, u32)) -> bool {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split(['.', '-']).map_while(|number| number.trim().parse::<u32>().ok());
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) < version
+}
+
+/// How long the line's packets take at least, from one end to the other.
+pub(crate) fn one_way_delay(spec: &PathSpec, packet_bytes: usize) -> Duration {
+    let bits = packet_bytes as f64 * 8.0;
+    let sending = spec.pipe.rate_bits_per_s.map_or(0.0, |rate| bits / rate as f64);
+    spec.pipe.delay + Duration::from_secs_f64(sending)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drops_of_hosts_are_read_from_what_the_kernel_tells() {
+        let snmp = "Ip: Forwarding\nIp: 1\nUdp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors SndbufErrors\n\
+                    Udp: 10 0 7 3 5 0\nUdpLite: InDatagrams\nUdpLite: 9\n";
+        assert_eq!(udp_buffer_errors(snmp), 5);
+        assert_eq!(udp_buffer_errors(""), 0);
+        assert_eq!(udp6_buffer_errors("Udp6InErrors 3\nUdp6RcvbufErrors            \t4\n"), 4);
+        let dev = "Inter-|   Receive\n face |bytes\n    lo: 1 1 1 9 0 0 0 0 1 1 0 9 0 0 0 0\n    \
+                   p0: 1 1 0 2 0 0 0 0 5 5 0 3 0 0 0 0\n";
+        assert_eq!(interface_drops(dev), 5);
+    }
+
+    #[test]
+    fn this_kernel_is_neither_of_the_past_nor_of_the_future() {
+        assert!(!kernel_is_before((2, 6)) && kernel_is_before((1000, 0)));
+    }
+}

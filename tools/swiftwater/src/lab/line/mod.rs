@@ -1,0 +1,101 @@
+//! `lab check`, `lab run`, `lab shell`: two hosts in real time, and lines between them.
+
+pub(crate) mod args;
+mod check;
+mod hosts;
+mod program;
+mod report;
+mod run;
+mod shell;
+pub(crate) mod spec;
+
+use std::io;
+use std::process;
+use std::time::Duration;
+
+use emulator::Settings;
+use netns::private::{self, Limits, PrivateError};
+use thiserror::Error;
+
+use crate::interrupt;
+use crate::output::{OutputError, note};
+use args::{LineArgs, LineCommand};
+use hosts::{Hosts, HostsError};
+
+/// Why a command failed.
+#[derive(Debug, Error)]
+pub(crate) enum LineError {
+    /// Namespaces are not permitted.
+    #[error(transparent)]
+    Private(#[from] PrivateError),
+    /// There are no hosts.
+    #[error(transparent)]
+    Hosts(#[from] HostsError),
+    /// Ctrl-C cannot be caught.
+    #[error("cannot listen for Ctrl-C: {0}")]
+    Signal(#[from] ctrlc::Error),
+    /// A program cannot be started, or waited for.
+    #[error("cannot run `{name}`: {source}; is it installed, and on the PATH?")]
+    Program {
+        /// Which.
+        name: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The server has ended before there was a client.
+    #[error("the server `{line}` has ended at once, with status {code}; run it by hand to see why")]
+    Server {
+        /// What was run.
+        line: String,
+        /// How it ended.
+        code: u8,
+    },
+    /// The sockets of a measurement fail.
+    #[error("cannot measure the line: {0}")]
+    Probe(io::Error),
+    /// The host is too slow, or too busy.
+    #[error("{0}")]
+    TooMuch(String),
+    /// A shell of the server was asked for outside of the laboratory.
+    #[error(
+        "this is no shell of the laboratory; `swiftwater lab shell` opens one, and --server works in there"
+    )]
+    NotInside,
+    /// The results cannot be written.
+    #[error(transparent)]
+    Output(#[from] OutputError),
+}
+
+/// Runs a command, in namespaces of its own. Call it before a thread is started. Returns if the command has failed, or
+/// succeeded; ends this process if there is another status to tell.
+pub(crate) fn run(command: &LineCommand) -> Result<(), LineError> {
+    if let LineCommand::Shell(args) = command
+        && args.server
+    {
+        return shell::enter_server();
+    }
+    if !private::is_inside() {
+        process::exit(private::exit_code(private::run_again()?).into());
+    }
+    let limits = private::settle()?;
+    interrupt::listen()?;
+    let code = match command {
+        LineCommand::Check(args) => return check::run(args, &limits),
+        LineCommand::Run(args) => run::run(args, &limits)?,
+        LineCommand::Shell(args) => shell::run(args, &limits)?,
+    };
+    match interrupt::exit_status().unwrap_or(code) {
+        0 => Ok(()),
+        code => process::exit(code.into()),
+    }
+}
+
+/// Makes the hosts, and says what they lack.
+fn build(args: &LineArgs, limits: &Limits) -> Result<Hosts, LineError> {
+    let settings = Settings { join: args.join_us.map(Duration::from_micros), seed: args.seed };
+    let hosts = Hosts::build(&args.paths, args.device, &settings)?;
+    for limit in &limits.0 {
+        note(format_args!("{limit}"));
+    }
+    Ok(hosts)
+}

@@ -1,0 +1,127 @@
+//! Programs on the hosts.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::process::{Child, Command};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use netns::private::exit_code;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::LineError;
+use super::hosts::{ENDS, End, Hosts, address};
+use crate::interrupt;
+use crate::output::note;
+use crate::run::PLACE_VARIABLE;
+
+/// How often the end of a program is looked for, and Ctrl-C.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long a program that is asked to end may take.
+const END_WAIT: Duration = Duration::from_secs(2);
+/// How long a server may take to open a socket, until the client starts all the same.
+const SERVER_WAIT: Duration = Duration::from_secs(5);
+/// Names the hosts of the laboratory to a program inside: client, then server.
+pub(super) const HOSTS_VARIABLE: &str = "SWIFTWATER_LAB_HOSTS";
+/// The state of a TCP socket in /proc/net/tcp that listens.
+const TCP_LISTENS: &str = "0A";
+
+/// A program that runs on a host.
+#[derive(Debug)]
+pub(super) struct Program {
+    name: String,
+    child: Child,
+}
+
+impl Program {
+    /// Starts a program.
+    pub(super) fn start<S: AsRef<OsStr>>(
+        hosts: &Hosts,
+        end: End,
+        paths: usize,
+        words: &[S],
+    ) -> Result<Self, LineError> {
+        let Some((program, arguments)) = words.split_first() else { return Err(LineError::NotInside) };
+        let name = program.as_ref().display().to_string();
+        let mut command = Command::new(program);
+        command.args(arguments);
+        // A daemon outside would serve neither host.
+        command.env_remove(PLACE_VARIABLE);
+        command.env(HOSTS_VARIABLE, ENDS.map(|end| hosts.host(end).name()).join(","));
+        for (variable, end) in [("LAB_CLIENT", End::Client), ("LAB_SERVER", End::Server)] {
+            let addresses: Vec<String> = (0..paths).map(|path| address(path, end)).collect();
+            command.env(variable, addresses.join(","));
+        }
+        match hosts.host(end).spawn(&mut command) {
+            Ok(child) => Ok(Program { name, child }),
+            Err(source) => Err(LineError::Program { name, source }),
+        }
+    }
+
+    /// Waits for the end and returns the status. After Ctrl-C, of which a terminal tells the program as well, it has a while
+    /// to end by itself.
+    pub(super) fn wait(&mut self) -> Result<u8, LineError> {
+        while !interrupt::requested() {
+            if let Some(code) = self.has_ended()? {
+                return Ok(code);
+            }
+            thread::sleep(LOOK);
+        }
+        self.end()
+    }
+
+    /// Asks the program to end, makes it do so after a while, and returns the status.
+    pub(super) fn end(&mut self) -> Result<u8, LineError> {
+        let deadline = Instant::now() + END_WAIT;
+        if self.has_ended()?.is_none() {
+            // Nobody has waited for it yet, so that the number is still its own.
+            let _ = kill(Pid::from_raw(self.child.id() as i32), Signal::SIGTERM);
+        }
+        loop {
+            if let Some(code) = self.has_ended()? {
+                return Ok(code);
+            }
+            if Instant::now() > deadline {
+                let _ = self.child.kill();
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    fn has_ended(&mut self) -> Result<Option<u8>, LineError> {
+        let ended = self.child.try_wait();
+        let named = |source| LineError::Program { name: self.name.clone(), source };
+        Ok(ended.map_err(named)?.map(exit_code))
+    }
+
+    /// Waits until a socket of the server's host can be reached. Returns the status of a program that ends before.
+    pub(super) fn wait_until_open(&mut self, hosts: &Hosts) -> Result<Option<u8>, LineError> {
+        let deadline = Instant::now() + SERVER_WAIT;
+        while !interrupt::requested() {
+            if hosts.host(End::Server).run(has_open_socket).unwrap_or(false) {
+                return Ok(None);
+            }
+            if let Some(code) = self.has_ended()? {
+                return Ok(Some(code));
+            }
+            if Instant::now() > deadline {
+                note(format_args!("`{}` has no socket open yet; the client starts all the same", self.name));
+                break;
+            }
+            thread::sleep(LOOK);
+        }
+        Ok(None)
+    }
+}
+
+/// Returns whether a socket of this thread's host waits for others: of TCP or UDP, and so of SCTP in UDP.
+fn has_open_socket() -> bool {
+    let lines = |file: &str| {
+        let text = fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap_or_default();
+        text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let listens = |line: &String| line.split_whitespace().nth(3) == Some(TCP_LISTENS);
+    ["tcp", "tcp6"].iter().any(|file| lines(file).iter().any(listens))
+        || ["udp", "udp6"].iter().any(|file| !lines(file).is_empty())
+}

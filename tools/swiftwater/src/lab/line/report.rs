@@ -1,0 +1,152 @@
+//! What became of the packets of each flow.
+
+use std::time::Duration;
+
+use emulator::{EmulatorCounts, FlowCounts, FlowKey, LineCounts};
+use serde::Serialize;
+
+use super::hosts::{End, address};
+use super::spec::PathSpec;
+use crate::output::note;
+use crate::units::{grouped, milliseconds};
+
+/// Flows of a line that are told in the text; all are in the JSON.
+const FLOWS_TOLD: usize = 10;
+
+/// A flow on a path, and the line on which it went.
+#[derive(Debug, Serialize)]
+pub(super) struct Row {
+    clock: &'static str,
+    path: usize,
+    line: String,
+    to: &'static str,
+    /// `None`: what is no IP packet, and flows beyond those that are counted apart.
+    flow: Option<String>,
+    packets: u64,
+    delivered_packets: u64,
+    delivered_bytes: u64,
+    lost_packets: u64,
+    dropped_packets: u64,
+    down_packets: u64,
+    wait_ms_mean: f64,
+    wait_ms_max: f64,
+    line_packets: u64,
+    line_dropped_packets: u64,
+    line_lost_packets: u64,
+    host_dropped_packets: u64,
+    queue_ms_p50: f64,
+    queue_ms_p95: f64,
+    late_us_p99: f64,
+    emulator_cpu: f64,
+}
+
+/// Returns the flows of all paths, those that carried most first.
+pub(super) fn rows(paths: &[PathSpec], counts: &EmulatorCounts, host_dropped: u64) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for ((number, spec), path) in paths.iter().enumerate().zip(&counts.paths) {
+        for (line, to) in path.lines.iter().zip([End::Server, End::Client]) {
+            let mut flows: Vec<&(Option<FlowKey>, FlowCounts)> = line.flows.iter().collect();
+            flows.sort_by_key(|(_, flow)| std::cmp::Reverse(flow.bytes_delivered));
+            let row = |(key, flow): &(Option<FlowKey>, FlowCounts)| {
+                Row::new((number, spec, to), (*key, flow), line, counts, host_dropped)
+            };
+            rows.extend(flows.into_iter().map(row));
+        }
+    }
+    rows
+}
+
+impl Row {
+    fn new(
+        (number, spec, to): (usize, &PathSpec, End),
+        (key, flow): (Option<FlowKey>, &FlowCounts),
+        line: &LineCounts,
+        counts: &EmulatorCounts,
+        host_dropped: u64,
+    ) -> Self {
+        Row {
+            clock: "live",
+            path: number + 1,
+            line: spec.text.clone(),
+            to: if to == End::Server { "server" } else { "client" },
+            flow: key.map(|key| key.to_string()),
+            packets: flow.packets_offered,
+            delivered_packets: flow.packets_delivered,
+            delivered_bytes: flow.bytes_delivered,
+            lost_packets: flow.packets_lost,
+            dropped_packets: flow.packets_overflowed,
+            down_packets: flow.packets_refused,
+            wait_ms_mean: ms(flow.waited_mean()),
+            wait_ms_max: ms(flow.waited_max),
+            line_packets: line.pipe.packets_offered,
+            line_dropped_packets: line.pipe.packets_overflowed,
+            line_lost_packets: line.pipe.packets_lost,
+            host_dropped_packets: host_dropped,
+            queue_ms_p50: ms(line.waited.p50),
+            queue_ms_p95: ms(line.waited.p95),
+            late_us_p99: counts.late.p99.as_nanos() as f64 / 1e3,
+            emulator_cpu: processors(counts),
+        }
+    }
+
+    /// A line for people.
+    fn text(&self) -> String {
+        let waited = |ms: f64| milliseconds((ms * 1e3) as u64);
+        format!(
+            "  {}: {} of {} packets delivered, {} bytes; {} lost, {} dropped at the full queue, {} while the line was down; \
+             waited {} on average, {} at most",
+            self.flow.as_deref().unwrap_or("others"),
+            grouped(self.delivered_packets),
+            grouped(self.packets),
+            grouped(self.delivered_bytes),
+            grouped(self.lost_packets),
+            grouped(self.dropped_packets),
+            grouped(self.down_packets),
+            waited(self.wait_ms_mean),
+            waited(self.wait_ms_max),
+        )
+    }
+}
+
+/// Tells the rows beside what the programs print.
+pub(super) fn tell(rows: &[Row], counts: &EmulatorCounts, host_dropped: u64, device: &str) {
+    for group in rows.chunk_by(|one, other| (one.path, one.to) == (other.path, other.to)) {
+        let Some(first) = group.first() else { continue };
+        let end = if first.to == "server" { End::Server } else { End::Client };
+        note(format_args!(
+            "path {} ({}) to the {}, {}:",
+            first.path,
+            first.line,
+            first.to,
+            address(first.path - 1, end)
+        ));
+        for row in group.iter().take(FLOWS_TOLD) {
+            note(format_args!("{}", row.text()));
+        }
+        if group.len() > FLOWS_TOLD {
+            note(format_args!("  and {} more flows: --json has them", group.len() - FLOWS_TOLD));
+        }
+    }
+    let priority = if counts.realtime { "" } else { "; real-time priority is not permitted here" };
+    note(format_args!(
+        "emulator ({device}): {:.2} of a processor, late by {:.0} µs (p50), {:.0} µs (p99); the hosts themselves dropped \
+         {} packets{priority}",
+        processors(counts),
+        us(counts.late.p50),
+        us(counts.late.p99),
+        grouped(host_dropped),
+    ));
+}
+
+/// How much of a processor the emulator took.
+pub(super) fn processors(counts: &EmulatorCounts) -> f64 {
+    counts.processor.as_secs_f64() / counts.elapsed.as_secs_f64().max(1e-9)
+}
+
+pub(super) fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+pub(super) fn us(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}

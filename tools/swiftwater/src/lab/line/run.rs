@@ -1,0 +1,38 @@
+//! `lab run`: programs on the two hosts.
+
+use netns::private::Limits;
+
+use super::args::RunArgs;
+use super::hosts::End;
+use super::program::Program;
+use super::{LineError, build, report};
+
+/// Runs the programs and reports. Returns the status of the client's.
+pub(super) fn run(args: &RunArgs, limits: &Limits) -> Result<u8, LineError> {
+    let mut json = args.json.open()?;
+    let paths = &args.line.paths;
+    let mut hosts = build(&args.line, limits)?;
+    let mut server = match &args.server {
+        None => None,
+        Some(line) => {
+            let mut server = Program::start(&hosts, End::Server, paths.len(), &["sh", "-c", line])?;
+            if let Some(code) = server.wait_until_open(&hosts)? {
+                return Err(LineError::Server { line: line.clone(), code });
+            }
+            Some(server)
+        }
+    };
+    hosts.restart()?;
+    let mut client = Program::start(&hosts, End::Client, paths.len(), &args.program)?;
+    let code = client.wait()?;
+    let (counts, host_dropped) = hosts.counts()?;
+    if let Some(server) = &mut server {
+        server.end()?;
+    }
+    let rows = report::rows(paths, &counts, host_dropped);
+    json.write(&rows)?;
+    if json.leaves_text() {
+        report::tell(&rows, &counts, host_dropped, hosts.device);
+    }
+    Ok(code)
+}

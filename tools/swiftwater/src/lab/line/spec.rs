@@ -1,0 +1,199 @@
+//! What a path is like, as users write it: `30mbit,50ms,queue=400kB,loss=0.1%`.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use netsim::{Jitter, Loss, PipeConfig, Reorder, Schedule};
+
+/// The queue of a line that names none holds its bandwidth-delay product of a round trip, and no less than this.
+const QUEUE_BYTES_MIN: usize = 64_000;
+/// The MTU of a path that names none.
+const MTU_BYTES: usize = 1500;
+/// MTUs that a path may have: what IPv6 needs, up to what IPv4 can say.
+const MTU_RANGE: std::ops::RangeInclusive<usize> = 1280..=65_535;
+const GRAMMAR: &str =
+    "a path is such as 30mbit,50ms,queue=400kB,loss=0.1%; swiftwater lab run --help has all keys";
+
+/// A path: what both its directions are like.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PathSpec {
+    /// As the user wrote it.
+    pub(crate) text: String,
+    pub(crate) pipe: PipeConfig,
+    pub(crate) mtu_bytes: usize,
+}
+
+impl FromStr for PathSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut pipe = PipeConfig::default();
+        let (mut mtu_bytes, mut queue_named, mut burst) = (MTU_BYTES, false, None);
+        for word in text.split(',') {
+            let wrong = || format!("`{word}` in the path `{text}` makes no sense: {GRAMMAR}");
+            let value = match word.split_once('=') {
+                Some((key, value)) => match key {
+                    "mtu" => {
+                        mtu_bytes =
+                            value.parse().ok().filter(|mtu| MTU_RANGE.contains(mtu)).ok_or_else(wrong)?;
+                        Some(())
+                    }
+                    "burst" => {
+                        burst = value.parse().ok().filter(|packets| (1.0..=1e6).contains(packets));
+                        burst.map(drop)
+                    }
+                    _ => {
+                        queue_named |= key == "queue";
+                        set(&mut pipe, key, value)
+                    }
+                },
+                None => set_unnamed(&mut pipe, word),
+            };
+            value.ok_or_else(wrong)?;
+        }
+        if let (Some(packets), Loss::Random { probability }) = (burst, &pipe.loss) {
+            pipe.loss = Loss::bursts(*probability, packets);
+        } else if burst.is_some() {
+            return Err(format!("the path `{text}` has burst= without loss=: {GRAMMAR}"));
+        }
+        if !queue_named {
+            pipe.queue_bytes = default_queue_bytes(&pipe);
+        }
+        Ok(PathSpec { text: text.to_owned(), pipe, mtu_bytes })
+    }
+}
+
+/// Takes a rate or a delay, which need no name.
+fn set_unnamed(pipe: &mut PipeConfig, word: &str) -> Option<()> {
+    if let Some(rate) = rate(word) {
+        pipe.rate_bits_per_s = Some(rate);
+    } else {
+        pipe.delay = time(word)?;
+    }
+    Some(())
+}
+
+fn set(pipe: &mut PipeConfig, key: &str, value: &str) -> Option<()> {
+    match key {
+        "rate" => pipe.rate_bits_per_s = Some(rate(value)?),
+        "delay" => pipe.delay = time(value)?,
+        "queue" => match value.strip_suffix("packets") {
+            Some(packets) => pipe.queue_packets = packets.parse().ok().filter(|packets| *packets > 0)?,
+            None => pipe.queue_bytes = bytes(value)?,
+        },
+        "ecn" => pipe.mark_above_bytes = Some(bytes(value)?),
+        "loss" => pipe.loss = Loss::Random { probability: share(value)? },
+        "duplicate" => pipe.duplicate_probability = share(value)?,
+        "corrupt" => pipe.corrupt_probability = share(value)?,
+        "jitter" => pipe.jitter = Jitter::Uniform { max: time(value)?, may_reorder: false },
+        "reorder" => {
+            let (probability, by) = value.split_once('/')?;
+            pipe.reorder = Reorder::Late { probability: share(probability)?, by: time(by)? };
+        }
+        "down" => {
+            let (down, period) = value.split_once('/')?;
+            let (down, period) = (time(down)?, time(period)?);
+            let up = period.checked_sub(down).filter(|up| !up.is_zero())?;
+            pipe.schedule = Schedule::Periodic { first_down: up, down, up };
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+/// Returns what the queue of a line holds that names none.
+fn default_queue_bytes(pipe: &PipeConfig) -> usize {
+    let Some(rate) = pipe.rate_bits_per_s else { return usize::MAX };
+    let product = rate as f64 / 8.0 * 2.0 * pipe.delay.as_secs_f64();
+    (product as usize).max(QUEUE_BYTES_MIN)
+}
+
+/// Reads a number above zero or zero with one of these units.
+fn number(text: &str, units: &[(&str, f64)]) -> Option<f64> {
+    let split = text.find(|c: char| c.is_ascii_alphabetic() || c == '%')?;
+    let (digits, unit) = text.split_at(split);
+    let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
+    let number: f64 = digits.parse().ok()?;
+    Some(number * factor).filter(|number| number.is_finite() && *number >= 0.0)
+}
+
+fn rate(text: &str) -> Option<u64> {
+    let bits = number(text, &[("bit", 1.0), ("kbit", 1e3), ("mbit", 1e6), ("gbit", 1e9)])?;
+    Some(bits.round() as u64).filter(|bits| (1..=100_000_000_000).contains(bits))
+}
+
+fn time(text: &str) -> Option<Duration> {
+    let seconds = number(text, &[("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0)])?;
+    Some(seconds).filter(|seconds| *seconds <= 86_400.0).map(Duration::from_secs_f64)
+}
+
+fn bytes(text: &str) -> Option<usize> {
+    let units = [("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("KiB", 1024.0), ("MiB", 1024.0 * 1024.0)];
+    number(text, &units).map(|bytes| bytes as usize).filter(|bytes| (1..=1 << 30).contains(bytes))
+}
+
+fn share(text: &str) -> Option<f64> {
+    number(text, &[("%", 0.01)]).filter(|share| *share <= 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_has_what_its_words_say() {
+        let spec: PathSpec =
+            "30mbit,50ms,queue=400kB,loss=0.1%,down=10s/20s,mtu=1400".parse().expect("a path");
+        let ten = Duration::from_secs(10);
+        let expected = PipeConfig {
+            rate_bits_per_s: Some(30_000_000),
+            delay: Duration::from_millis(50),
+            queue_bytes: 400_000,
+            loss: Loss::Random { probability: 0.001 },
+            schedule: Schedule::Periodic { first_down: ten, down: ten, up: ten },
+            ..PipeConfig::default()
+        };
+        assert_eq!((spec.pipe, spec.mtu_bytes), (expected, 1400));
+        let bursts: PathSpec = "loss=1%,burst=4,reorder=2%/1.5ms,queue=50packets".parse().expect("a path");
+        assert_eq!(bursts.pipe.loss, Loss::bursts(0.01, 4.0));
+        assert_eq!(bursts.pipe.queue_packets, 50);
+        let late = Reorder::Late { probability: 0.02, by: Duration::from_micros(1500) };
+        assert_eq!(bursts.pipe.reorder, late);
+    }
+
+    #[test]
+    fn a_queue_that_is_not_named_holds_a_bandwidth_delay_product() {
+        let queue = |text: &str| text.parse::<PathSpec>().expect("a path").pipe.queue_bytes;
+        assert_eq!(queue("100mbit,10ms"), 250_000);
+        assert_eq!(queue("1mbit,1ms"), QUEUE_BYTES_MIN);
+        assert_eq!(queue("5ms"), usize::MAX);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named() {
+        for wrong in [
+            "",
+            "fast",
+            "30",
+            "30mbit,,5ms",
+            "0mbit",
+            "-5ms",
+            "loss=101%",
+            "loss=5",
+            "down=20s/10s",
+            "queue=0B",
+            "mtu=100",
+            "burst=4",
+            "burst=0,loss=1%",
+            "colour=red",
+            "1e300gbit",
+            "nanms",
+            "infs",
+            "delay=2d",
+            "reorder=1%",
+        ] {
+            let error = wrong.parse::<PathSpec>().expect_err(wrong);
+            assert!(error.contains(&format!("`{wrong}`")) && error.contains("30mbit,50ms"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! The laboratory in real time: programs of this machine on two hosts, whatever the line does to them, and nothing left behind.
+#![allow(missing_docs)]
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use swiftwater_tests::tools;
+
+const SWIFTWATER: &str = env!("CARGO_BIN_EXE_swiftwater");
+/// Somebody who is not root.
+const NOBODY: u32 = 65534;
+/// Remains are gone within this time.
+const GONE_WAIT: Duration = Duration::from_secs(10);
+
+fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
+}
+
+/// Every user that this test can be: this one, and where that is root, somebody else.
+fn users() -> Vec<Option<u32>> {
+    if is_root() { vec![None, Some(NOBODY)] } else { vec![None] }
+}
+
+/// `swiftwater lab` as a user, with these words.
+fn lab(user: Option<u32>, words: &[&str]) -> Command {
+    let mut command = Command::new(SWIFTWATER);
+    command.arg("lab").args(words).stdin(Stdio::null());
+    if let Some(user) = user {
+        command.uid(user).gid(user);
+    }
+    command
+}
+
+fn output(command: &mut Command) -> (Output, String) {
+    let output = command.output().expect("the command starts");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output, said)
+}
+
+/// Returns whether the tools are here, and this system lets its users make namespaces. Otherwise the test is skipped.
+fn possible(programs: &[&str]) -> bool {
+    if programs.iter().chain(&["ip"]).any(|program| tools::program(program).is_none()) {
+        return false;
+    }
+    let (output, said) = output(&mut lab(users()[0], &["run", "--", "true"]));
+    if !output.status.success() && said.contains("namespaces") {
+        tools::skip(&said);
+        return false;
+    }
+    true
+}
+
+/// A folder of its own that every user may write to. It goes with this value.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("swiftwater-lab-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("a folder");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).expect("our folder");
+        Folder(path)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Sends a file over TCP, from the server to the client.
+fn transfer(user: Option<u32>, device: &str, path: &str, folder: &Folder) -> Vec<Value> {
+    let (sent, received, json) = (folder.file("sent"), folder.file("received"), folder.file("rows.json"));
+    for old in [&received, &json] {
+        let _ = fs::remove_file(old);
+    }
+    let server = format!("exec socat -u FILE:{} TCP-LISTEN:5000", sent.display());
+    let (json_word, to) = (format!("--json={}", json.display()), format!("CREATE:{}", received.display()));
+    let words = ["run", "--device", device, "--path", path, "--server", &server, &json_word, "--"];
+    let client = ["socat", "-u", "TCP:198.18.0.2:5000", &to];
+    let (output, said) = output(&mut lab(user, &[&words[..], &client].concat()));
+    assert!(output.status.success(), "{said}");
+    assert!(fs::read(&sent).expect("ours") == fs::read(&received).expect("the client's"), "{path}: {said}");
+    serde_json::from_slice(&fs::read(&json).expect("written")).expect("JSON")
+}
+
+fn number(row: &Value, key: &str) -> f64 {
+    row[key].as_f64().unwrap_or_else(|| panic!("{key} of {row}"))
+}
+
+/// Returns the row of the flow that carried most.
+fn largest<'a>(rows: &'a [Value], to: &str) -> &'a Value {
+    rows.iter().find(|row| row["to"] == to).expect("a flow")
+}
+
+#[test]
+#[ignore = "needs namespaces, ip and socat: ./test --all"]
+fn the_kernels_tcp_gets_its_file_through_over_any_line_and_device() {
+    if !possible(&["socat"]) {
+        return;
+    }
+    let folder = Folder::new("transfer");
+    let content: Vec<u8> =
+        (0..4_000_000u32).flat_map(|word| word.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+    fs::write(folder.file("sent"), &content[..6_000_000]).expect("room");
+    let clean = "500mbit,1ms";
+    let foul = "500mbit,1ms,loss=0.5%,corrupt=0.5%,duplicate=1%,reorder=1%/2ms,ecn=30kB";
+    for user in users() {
+        // Not everybody may open TUN.
+        for device in ["veth", "auto"] {
+            let rows = transfer(user, device, clean, &folder);
+            let row = largest(&rows, "client");
+            assert!(number(row, "delivered_bytes") > 6e6, "{row}");
+            assert_eq!(number(row, "lost_packets"), 0.0, "{row}");
+            // Packets are those of the line, and not the super-packets of the host.
+            assert!(number(row, "delivered_packets") > 6e6 / 1500.0, "{row}");
+            let rows = transfer(user, device, foul, &folder);
+            let row = largest(&rows, "client");
+            assert!(number(row, "lost_packets") > 0.0, "{row}");
+            let fates = ["delivered_packets", "lost_packets", "dropped_packets", "down_packets"];
+            assert_eq!(
+                fates.map(|key| number(row, key)).iter().sum::<f64>(),
+                number(row, "packets"),
+                "{row}"
+            );
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs namespaces and ip: ./test --all"]
+fn segments_of_udp_arrive_as_datagrams_of_their_own() {
+    if !possible(&["python3"]) {
+        return;
+    }
+    // The sender leaves segmentation to the device (UDP_SEGMENT is 103); the receiver looks at each datagram.
+    let receiver = "import socket\n\
+        s = socket.socket(socket.AF_INET6 if ':' in A else socket.AF_INET, socket.SOCK_DGRAM); s.bind((A, 5000))\n\
+        got = [s.recv(65536) for _ in range(45)]\n\
+        s.sendto(b'good' if got == [bytes([n]) * 1000 for n in range(44)] + [b'end'] else b'bad', (C, 5000))\n";
+    let sender = "import socket, sys\n\
+        s = socket.socket(socket.AF_INET6 if ':' in A else socket.AF_INET, socket.SOCK_DGRAM); s.bind((C, 5000))\n\
+        s.settimeout(20)\n\
+        s.setsockopt(17, 103, 1000)\n\
+        s.sendto(b''.join(bytes([n]) * 1000 for n in range(44)) + b'end', (A, 5000))\n\
+        sys.exit(0 if s.recv(100) == b'good' else 1)\n";
+    for (client, server) in [("198.18.0.1", "198.18.0.2"), ("2001:2:0:0::1", "2001:2:0:0::2")] {
+        for (user, device) in
+            users().into_iter().flat_map(|user| ["veth", "auto"].map(|device| (user, device)))
+        {
+            let named = |program: &str| format!("A, C = '{server}', '{client}'\n{program}");
+            let waiting = format!("exec python3 -c \"{}\"", named(receiver));
+            let words = ["run", "--device", device, "--path", "200mbit,1ms", "--server", &waiting, "--"];
+            let (output, said) =
+                output(&mut lab(user, &[&words[..], &["python3", "-c", &named(sender)]].concat()));
+            assert!(output.status.success(), "{user:?}, {device}, {server}: {said}");
+            assert!(said.contains("45 of 45 packets delivered"), "{said}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs namespaces and ip: ./test --all"]
+fn a_program_has_its_own_status_and_finds_its_hosts() {
+    if !possible(&[]) {
+        return;
+    }
+    for user in users() {
+        let line = "[ $LAB_SERVER = 198.18.0.2,198.18.1.2 ] && ip -brief address show p1 | grep -q 198.18.1.1/24 && exit 7";
+        let words = ["run", "--path", "5ms", "--path", "1mbit", "--", "sh", "-c", line];
+        let (output, said) = output(&mut lab(user, &words));
+        assert_eq!(output.status.code(), Some(7), "{said}");
+        let inside = format!("{SWIFTWATER} lab shell --server");
+        let entered =
+            ["run", "--", "sh", "-c", &format!("echo 'ip -brief address show p0' | SHELL=/bin/sh {inside}")];
+        let (output, said) = self::output(&mut lab(user, &entered));
+        assert!(String::from_utf8_lossy(&output.stdout).contains("198.18.0.2/24"), "{said}");
+    }
+}
+
+/// The command lines of processes that have this word in theirs.
+fn processes_with(word: &str) -> Vec<String> {
+    let processes = fs::read_dir("/proc").expect("proc").flatten();
+    let lines = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
+    lines
+        .map(|line| String::from_utf8_lossy(&line).replace('\0', " "))
+        .filter(|line| line.contains(word))
+        .collect()
+}
+
+fn interfaces() -> Vec<String> {
+    let all = fs::read_dir("/sys/class/net").expect("sysfs").flatten();
+    let mut names: Vec<String> = all.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+#[ignore = "needs namespaces and ip: ./test --all"]
+fn nothing_is_left_whenever_it_is_killed() {
+    if !possible(&[]) {
+        return;
+    }
+    let before = interfaces();
+    // Times of a linear congruential generator, from before the first namespace to after the start of the programs.
+    let mut time_us: u64 = 9260;
+    for round in 0..24 {
+        for user in users() {
+            let word = format!("86{round}.{}", std::process::id());
+            // The program detaches itself from everything that might end it.
+            let line = format!("setsid sh -c 'trap \"\" INT TERM HUP; sleep {word}; true' & sleep {word}");
+            let words = ["run", "--path", "1ms", "--server", &line, "--", "sh", "-c", &line];
+            let mut command = lab(user, &words);
+            command.stderr(Stdio::null()).process_group(0);
+            let mut child = command.spawn().expect("the command starts");
+            time_us = (time_us * 1_103_515_245 + 12_345) % 400_000;
+            thread::sleep(Duration::from_micros(time_us));
+            let signal = [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGKILL, Signal::SIGHUP][round % 4];
+            kill(Pid::from_raw(child.id() as i32), signal).expect("it runs");
+            child.wait().expect("it ends");
+            let deadline = Instant::now() + GONE_WAIT;
+            while !processes_with(&word).is_empty() {
+                assert!(
+                    Instant::now() < deadline,
+                    "{signal} after {time_us} µs left {:?}",
+                    processes_with(&word)
+                );
+                thread::sleep(Duration::from_millis(20));
+            }
+        }
+    }
+    assert_eq!(interfaces(), before);
+}
+
+/// What a command that fails says.
+fn complaint(command: &mut Command) -> String {
+    let (output, said) = output(command);
+    assert!(!output.status.success(), "{said}");
+    assert!(!said.contains("panicked"), "{said}");
+    said
+}
+
+#[test]
+fn a_path_that_makes_no_sense_is_refused_before_anything_is_made() {
+    let said = complaint(&mut lab(None, &["run", "--path", "30mbit,fast", "--", "true"]));
+    assert!(said.contains("`fast` in the path `30mbit,fast` makes no sense"), "{said}");
+    let said = complaint(&mut lab(None, &["shell", "--server"]));
+    assert!(said.contains("no shell of the laboratory"), "{said}");
+}
+
+#[test]
+#[ignore = "needs namespaces and ip: ./test --all"]
+fn each_trouble_is_a_sentence_that_says_what_to_do() {
+    if !possible(&["unshare"]) {
+        return;
+    }
+    let five = ["--path", "1ms"].repeat(5);
+    let cases: [(&[&str], &str); 4] = [
+        (&["run", "--", "no-such-program"], "cannot run `no-such-program`"),
+        (&["run", "--server", "exit 3", "--", "true"], "has ended at once, with status 3"),
+        (&["check", "--path", "100gbit", "--seconds", "0.2"], "Mbit/s on this host"),
+        (&[&["run"], &five[..], &["--", "true"]].concat(), "5 paths"),
+    ];
+    for (words, sentence) in cases {
+        let said = complaint(&mut lab(None, words));
+        assert!(said.contains(sentence), "{words:?}: {said}");
+    }
+    let said = complaint(lab(None, &["run", "--", "/bin/true"]).env("PATH", "/nowhere"));
+    assert!(said.contains("cannot run `ip link"), "{said}");
+    let mut refused = Command::new("unshare");
+    let line = format!("echo 0 >/proc/sys/user/max_net_namespaces && exec {SWIFTWATER} lab run -- true");
+    let said = complaint(refused.args(["--user", "--map-root-user", "sh", "-c", &line]));
+    assert!(said.contains("cannot make namespaces") && said.contains("as root"), "{said}");
+    let said = complaint(&mut lab(None, &["run", "--json=/dev/full", "--", "true"]));
+    assert!(said.contains("/dev/full"), "{said}");
+}
