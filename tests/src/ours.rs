@@ -29,7 +29,7 @@ pub fn receive(association: &Association) -> Option<TestMessage> {
     loop {
         let part = match association.recv_timeout(PATIENCE) {
             Ok(part) => part?,
-            Err(RecvError::WouldBlock) => panic!("no message came in time: {:?}", association.statistics()),
+            Err(RecvError::TimedOut) => panic!("no message came in time: {:?}", association.statistics()),
             Err(error) => panic!("{error}"),
         };
         for block in part.blocks() {
@@ -79,7 +79,7 @@ pub fn send_number(association: &Association, number: u64, message_bytes: usize)
 /// # Panics
 /// If another message comes, or the association is lost.
 pub fn count_numbers(listener: &Listener, message_bytes: usize, mut received: impl FnMut(u64)) -> u64 {
-    let association = listener.accept().unwrap_or_else(|error| panic!("nobody connects: {error}"));
+    let (association, _) = listener.accept().unwrap_or_else(|error| panic!("nobody connects: {error}"));
     let mut message = vec![0; message_bytes];
     let mut next = 0u64;
     while let Some(info) = association.recv_into(&mut message).unwrap_or_else(|error| panic!("{error}")) {
@@ -97,5 +97,5 @@ pub fn count_numbers(listener: &Listener, message_bytes: usize, mut received: im
 /// If none comes in time.
 #[must_use]
 pub fn accept(listener: &Listener) -> Association {
-    listener.accept_timeout(PATIENCE).unwrap_or_else(|error| panic!("nobody connects: {error}"))
+    listener.accept_timeout(PATIENCE).unwrap_or_else(|error| panic!("nobody connects: {error}")).0
 }

@@ -39,7 +39,7 @@ impl Talk {
         let listener = Listener::bind_with("127.0.0.1:5001", &options).unwrap();
         let stack = Stack::bind(&StackOptions { udp_port: Some(0), ..options }).unwrap();
         let client = stack.connect(listener.local_address()).unwrap();
-        let server = listener.accept().unwrap();
+        let (server, _) = listener.accept().unwrap();
         let frames =
             socket(AddressFamily::Packet, SockType::Raw, SockFlag::empty(), SockProtocol::EthAll).unwrap();
         client.send(b"on the wire").unwrap();
@@ -72,7 +72,7 @@ impl Talk {
     }
 
     fn mtu_bytes(&self) -> usize {
-        self.client.statistics().paths[0].mtu_bytes
+        self.client.statistics().unwrap().paths[0].mtu_bytes
     }
 
     fn ignored(&self) -> u64 {
@@ -120,7 +120,7 @@ fn too_big_is_believed_with_the_tag_alone() {
         assert_eq!(talk.mtu_bytes(), before);
         // Nor is it for associations to come, though the kernel believes it.
         let another = talk.stack.connect(talk.listener.local_address()).unwrap();
-        assert_eq!(another.statistics().paths[0].mtu_bytes, before);
+        assert_eq!(another.statistics().unwrap().paths[0].mtu_bytes, before);
         send_report(TOO_BIG, 1500, &talk.quote);
         while talk.mtu_bytes() == before {
             assert!(talk.goes_on());

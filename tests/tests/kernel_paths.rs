@@ -40,7 +40,7 @@ fn connect(link: LinkKind, multipath: Multipath, port: u16) -> Association {
 
 /// The paths over the first link and over the second.
 fn paths(association: &Association) -> [PathStatistics; 2] {
-    let paths = association.statistics().paths;
+    let paths = association.statistics().unwrap().paths;
     ADDRESSES.map(|address| paths.iter().find(|path| path.remote.ip() == address).unwrap().clone())
 }
 

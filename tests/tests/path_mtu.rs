@@ -60,7 +60,7 @@ impl Hosts {
 /// Numbered messages leave until the path is as it should be.
 fn send_until(association: &Association, next: &mut u64, done: impl Fn(&PathStatistics) -> bool) -> usize {
     loop {
-        let path = association.statistics().paths[0].clone();
+        let path = association.statistics().unwrap().paths[0].clone();
         if done(&path) {
             return path.mtu_bytes;
         }

@@ -74,7 +74,7 @@ fn address(line: u8, number: u8) -> IpAddr {
 
 /// The paths over the first line and over the second, once there are two.
 fn paths(association: &Association) -> Vec<PathStatistics> {
-    let mut paths = association.statistics().paths;
+    let mut paths = association.statistics().unwrap().paths;
     paths.sort_by_key(|path| path.remote.ip());
     paths
 }

@@ -114,7 +114,7 @@ impl Transfer {
 
     fn path(&self, line: usize) -> Option<PathStatistics> {
         let wanted = self.family.address(line, 2);
-        let paths = self.association.statistics().paths;
+        let paths = self.association.statistics().unwrap().paths;
         paths.into_iter().find(|path| path.remote.ip() == wanted)
     }
 
@@ -291,7 +291,7 @@ fn every_interface_at_once() {
         let work = hosts.client.run(move || {
             let mut transfer = Transfer::new(&at_client, as_it_is);
             transfer.send_until("both paths are there", |t| t.is_active(0) && t.is_active(1));
-            while transfer.association.statistics().send_buffered_bytes > 0 {
+            while transfer.association.statistics().unwrap().send_buffered_bytes > 0 {
                 thread::yield_now();
             }
             (0..2).for_each(|line| at_client.client.ip(&format!("link delete e{line}")));

@@ -155,7 +155,7 @@ impl Socket {
             let inner = self.lock();
             (inner.member(id).ok_or(Errno::INVAL)?, inner.settings.view(self.v6))
         };
-        let known = member.association().and_then(swiftwater::tokio::Association::peer_address);
+        let known = member.association().and_then(|association| association.peer_address());
         let peers = match known {
             Some(peer) => {
                 let hosts = peer.hosts.into_iter();

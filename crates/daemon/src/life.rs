@@ -140,11 +140,10 @@ async fn accept(sockets: &Arc<Sockets>, socket: &Arc<Socket>, listener: Arc<List
     loop {
         // One lies in the carrier, others wait in the executive, as many as the backlog allows.
         socket.line.has_room().await;
-        let association = match listener.accept().await {
-            Ok(association) => association,
+        let (association, peer) = match listener.accept().await {
+            Ok((association, peer)) => (association, as_seen(socket.v6, peer)),
             Err(error) => return log(format_args!("a listener has failed: {error}")),
         };
-        let Some(peer) = association.came_from().map(|peer| as_seen(socket.v6, peer)) else { continue };
         match hand_over(sockets, socket, association, peer).await {
             Ok(()) => {}
             // The program has closed it.

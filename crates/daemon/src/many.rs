@@ -104,7 +104,7 @@ fn set_up_soon(socket: &Arc<Socket>, member: Arc<Member>, outbox: Arc<Outbox>) {
 async fn next(listener: &mut Option<Arc<Listener>>) -> Association {
     if let Some(listening) = listener {
         match listening.accept().await {
-            Ok(association) => return association,
+            Ok((association, _)) => return association,
             Err(error) => log(format_args!("a listener has failed: {error}")),
         }
     }
@@ -112,7 +112,7 @@ async fn next(listener: &mut Option<Arc<Listener>>) -> Association {
 }
 
 fn accept(sockets: &Arc<Sockets>, socket: &Arc<Socket>, association: Association) {
-    let Some(peer) = association.came_from().map(|peer| as_seen(socket.v6, peer)) else { return };
+    let peer = as_seen(socket.v6, association.peer_addr());
     let account = &socket.line.account;
     let Some(seat) = account.seat(sockets.limits.user_associations) else {
         account.refuse();

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use carrier::record::{Flags, HEADER_BYTES, Header, PAYLOAD_BYTES_MAX};
 use rustix::io::Errno;
 use swiftwater::tokio::Association;
-use swiftwater::{Message, Received, RecvError};
+use swiftwater::{Message, Received, RecvError, internals};
 use tokio::sync::watch;
 
 use crate::budget::Seat;
@@ -158,7 +158,7 @@ impl Member {
     pub(crate) fn set_bounds_unread(&self, bounds: bool) {
         self.bounds_unread.store(bounds, Relaxed);
         if let Some(association) = self.association() {
-            association.hold_window_from(self.room_kept_from_bytes());
+            internals::hold_window_from(association, self.room_kept_from_bytes());
         }
     }
 
@@ -179,7 +179,7 @@ impl Member {
 
     /// Outbound streams; 0 while that is not known.
     pub(crate) fn streams_out(&self) -> u16 {
-        self.association().map_or(0, Association::streams_out)
+        self.association().map_or(0, |association| association.streams_out())
     }
 
     pub(crate) fn outcome(&self) -> Outcome {
@@ -205,7 +205,7 @@ impl Member {
         if self.peer.port() != address.port() {
             return false;
         }
-        let known = self.association.get().and_then(Association::peer_address);
+        let known = self.association.get().and_then(|association| association.peer_address());
         same(self.peer.ip()) || known.is_some_and(|peer| peer.hosts.into_iter().any(same))
     }
 }

@@ -13,7 +13,7 @@ use carrier::page::State;
 use carrier::record::{BUNDLE_BYTES_MAX, Flags, Header, Kind};
 use rustix::io::Errno;
 use swiftwater::tokio::Association;
-use swiftwater::{Event, LossKind, Message, PathId, Received, RecvError, SendError, SendInfo};
+use swiftwater::{Event, LossKind, Message, PathId, Received, RecvError, SendError, SendInfo, internals};
 use tokio::sync::MutexGuard;
 use tokio::task::JoinHandle;
 
@@ -330,7 +330,7 @@ fn take_along(
         if bytes + last.record_bytes() > BUNDLE_BYTES_MAX {
             return None;
         }
-        match association.next_at_hand() {
+        match internals::next_at_hand(association) {
             Ok(Some(Received::Message(message))) => queue.push_back(data(member, message)),
             Err(RecvError::WouldBlock) => return None,
             other => return Some(other),
@@ -430,7 +430,8 @@ impl Hand<'_> {
 
     /// What becomes of the room that a message has in the window.
     fn keep_room(&self, message: &Message) {
-        let room = self.member.keeps_room(message).then(|| Room::new(self.member, message.window_bytes()));
+        let room =
+            self.member.keeps_room(message).then(|| Room::new(self.member, internals::window_bytes(message)));
         match self.unread {
             true => room.into_iter().for_each(Room::give_back),
             false => self.socket.keep_room(room),
@@ -464,5 +465,5 @@ fn data(member: &Member, message: Message) -> Upward {
 
 /// Outbound and inbound.
 pub(crate) fn streams(association: &Association) -> (u16, u16) {
-    (association.streams_out(), association.statistics().streams_in)
+    (association.streams_out(), association.statistics().map_or(0, |known| known.streams_in))
 }

@@ -14,7 +14,7 @@ use carrier::record::{Header, Kind};
 use rustix::io::Errno;
 use rustix::net::SocketType;
 use swiftwater::Stack;
-use swiftwater::tokio::{Association, Listener};
+use swiftwater::tokio::Listener;
 use tokio::sync::mpsc;
 
 use crate::budget::Budget;
@@ -433,7 +433,7 @@ impl Sockets {
 
     /// Notes that a socket has an association that was peeled off, from this port.
     pub(crate) fn note_peeled_off(&self, socket: &Socket, port: u16, member: &Member) {
-        let known = member.association().and_then(Association::peer_address);
+        let known = member.association().and_then(|association| association.peer_address());
         let others = known.into_iter().flat_map(|peer| peer.hosts);
         let mut all: Vec<Ends> = vec![ends(port, member.peer.ip(), member.peer.port())];
         for host in others {

@@ -256,7 +256,8 @@ impl Member {
     /// `None`: the association is gone, and only its socket is left.
     pub(crate) fn status(&self) -> Option<AssociationStatus> {
         let association = self.association();
-        let known: Statistics = association.map(|association| association.statistics()).unwrap_or_default();
+        let known: Statistics =
+            association.and_then(|association| association.statistics()).unwrap_or_default();
         let local = association.map(|association| association.local_addresses()).unwrap_or_default();
         if association.is_some() && known.state == AssociationState::Closed {
             return None;

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use swiftwater::internals;
 use tokio::task::AbortHandle;
 
 use crate::closer::Closer;
@@ -54,7 +55,7 @@ impl Room {
     pub(crate) fn give_back(self) {
         // An association that is gone has no window.
         if let Some(association) = self.member.upgrade().as_deref().and_then(Member::association) {
-            association.release_window(self.bytes);
+            internals::release_window(association, self.bytes);
         }
     }
 }

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use swiftwater::BusyPoll;
+use swiftwater::internals::BusyPoll;
 use tokio::sync::Notify;
 use tokio::task;
 

@@ -5,4 +5,4 @@
 
 mod sctp;
 
-pub use sctp::{SctpDriver, SctpDriverConfig, TraceTaker};
+pub use sctp::{Disconnect, SctpDriver, SctpDriverConfig, TraceTaker};

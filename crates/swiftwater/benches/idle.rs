@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let started = Instant::now();
     for _ in 0..count {
         ends.push(stack.connect(&address)?);
-        ends.push(listener.accept()?);
+        ends.push(listener.accept()?.0);
     }
     let set_up = started.elapsed();
     let memory_bytes = resident_bytes()?.saturating_sub(before);

@@ -14,7 +14,7 @@ const CREDIT_MAX: u32 = 4;
 /// than associations.
 ///
 /// ```
-/// use swiftwater::BusyPoll;
+/// use swiftwater::internals::BusyPoll;
 ///
 /// let mut busy_poll = BusyPoll::default();
 /// assert!(busy_poll.is_worth_it());

@@ -30,7 +30,7 @@ impl Stack {
     /// let stack = Stack::bind(&StackOptions { udp_port: Some(0), ..StackOptions::default() })?;
     /// # let listener = stack.listen(7)?;
     /// # let client = stack.connect(&listener.local_address())?;
-    /// # let server = listener.accept()?;
+    /// # let (server, _) = listener.accept()?;
     /// client.send(b"the last word")?;
     /// assert!(stack.close(Duration::from_secs(5), "the program was stopped"));
     /// assert_eq!(server.recv()?.unwrap().to_vec(), b"the last word");

@@ -1,24 +1,30 @@
 //! One-to-many endpoints: every association of one port through one object.
 
-use std::net::IpAddr;
+mod shared;
+
+use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 
-use sctp::{PrimaryError, Statistics};
-use streams::{Chain, Control, Kind};
+use streams::Chain;
 use tpi::Primitive;
 
-use crate::address::{Address, ToAddress};
-use crate::association::ask_to_connect;
-use crate::error::{BindError, ConnectError, Loss, RecvError, SendError};
-use crate::event::{Event, Received};
-use crate::listener::bind_port;
-use crate::message::{AssociationId, SendInfo, from_block};
+pub use self::shared::SharedEndpoint;
+#[cfg(feature = "tokio")]
+pub(crate) use self::shared::received;
+use crate::address::ToAddress;
+use crate::error::{BindError, ConnectError, RecvError, SendError};
+use crate::event::Received;
+use crate::message::{AssociationId, SendInfo};
 use crate::options::StackOptions;
-use crate::socket::{Found, Patience, Socket};
+use crate::socket::Patience;
 use crate::stack::Stack;
 
-/// Sends to and receives from any number of peers (one-to-many style). Peers connect by themselves;
-/// [`Endpoint::connect`] goes the other way.
+/// Sends to and receives from any number of peers (one-to-many style, RFC 6458 §3). Peers connect by themselves;
+/// [`Endpoint::connect`] sets up an association from here. Clones share the endpoint.
+///
+/// This type has the calls that wait. It dereferences to [`SharedEndpoint`], which has all others: `try_send_to` and
+/// `try_recv`, addresses, options and statistics of each association.
 ///
 /// ```
 /// use swiftwater::{Association, Endpoint, Received, SendInfo};
@@ -40,11 +46,17 @@ use crate::stack::Stack;
 /// # server.join().unwrap()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Endpoint {
-    socket: Socket,
-    stack: Stack,
-    port: u16,
+    pub(crate) shared: Arc<SharedEndpoint>,
+}
+
+impl Deref for Endpoint {
+    type Target = SharedEndpoint;
+
+    fn deref(&self) -> &SharedEndpoint {
+        &self.shared
+    }
 }
 
 impl Endpoint {
@@ -52,12 +64,12 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// The address makes no sense, is not ours, or a port is in use.
+    /// The address is not valid or not one of this host, or a port is in use.
     pub fn bind(address: impl ToAddress) -> Result<Endpoint, BindError> {
         Endpoint::bind_with(address, &StackOptions::default())
     }
 
-    /// The same with `options`.
+    /// Binds an address with these options. The hosts and the UDP port of the address take precedence over those of the options.
     ///
     /// # Errors
     ///
@@ -68,19 +80,18 @@ impl Endpoint {
     }
 
     pub(crate) fn on(stack: &Stack, port: u16) -> Result<Endpoint, BindError> {
-        let config = stack.listener_config(&stack.options.listener);
-        let (socket, port) = bind_port(stack, port, providers::SctpDriver::ONE_TO_MANY, config)?;
-        Ok(Endpoint { socket, stack: stack.clone(), port })
+        Ok(Endpoint { shared: Arc::new(SharedEndpoint::on(stack, port)?) })
     }
 
-    /// Starts an association. [`Event::Up`] or [`Event::Down`] follows.
+    /// Starts to set up an association, and does not wait for it: [`Event::Up`](crate::Event::Up) or
+    /// [`Event::Down`](crate::Event::Down) follows.
     ///
     /// # Errors
     ///
-    /// The address makes no sense, or an association with it exists.
+    /// The address is not valid, or an association with it exists.
     pub fn connect(&self, server: impl ToAddress) -> Result<(), ConnectError> {
         let server = server.to_address()?;
-        ask_to_connect(&self.stack, &self.socket, &server)
+        self.start(&server)
     }
 
     /// Sends one message to a peer; waits while its send buffer is full.
@@ -89,68 +100,25 @@ impl Endpoint {
     ///
     /// The association is closed, or the message is empty or too long, or there is no such stream.
     pub fn send_to(&self, to: AssociationId, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
-        self.write(to, message, info, Patience::Forever)
+        self.shared.write(to, message, info, Patience::Forever)
     }
 
-    /// Sends one message if there is room for it; [`SendError::WouldBlock`] otherwise.
+    /// Sends one message to a peer; waits while its send buffer is full, for `timeout` at most.
     ///
     /// # Errors
     ///
-    /// As [`Endpoint::send_to`].
-    pub fn try_send_to(&self, to: AssociationId, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
-        self.write(to, message, info, Patience::None)
-    }
-
-    fn write(
+    /// As [`Endpoint::send_to`]; and [`SendError::TimedOut`], in which case nothing was sent.
+    pub fn send_timeout(
         &self,
         to: AssociationId,
         message: &[u8],
         info: &SendInfo,
-        patience: Patience,
+        timeout: Duration,
     ) -> Result<(), SendError> {
-        self.check(to, message.len(), info)?;
-        self.socket.write(&info.transfer(to.0), message, patience)
+        self.shared.write(to, message, info, Patience::within(timeout))
     }
 
-    pub(crate) fn check(&self, to: AssociationId, bytes: usize, info: &SendInfo) -> Result<(), SendError> {
-        if bytes == 0 {
-            return Err(SendError::Empty);
-        }
-        let limit_bytes = self.stack.options.association.message_bytes_max;
-        if bytes > limit_bytes {
-            return Err(SendError::TooLong { bytes, limit_bytes });
-        }
-        if info.stream > 0 {
-            let streams = self.streams_out(to).ok_or(SendError::Closed)?;
-            if info.stream >= streams {
-                return Err(SendError::NoSuchStream { stream: info.stream, streams });
-            }
-        }
-        Ok(())
-    }
-
-    fn streams_out(&self, id: AssociationId) -> Option<u16> {
-        self.statistics(id).map(|statistics| statistics.streams_out)
-    }
-
-    /// Counters of one association, its paths among them; `None` once it is gone.
-    pub fn statistics(&self, id: AssociationId) -> Option<Statistics> {
-        let s = self.socket.stream;
-        self.stack.with_driver(|driver| driver.statistics(s, id.0)).flatten()
-    }
-
-    /// New data for a peer goes to this address of it from now on, as with
-    /// [`Association::set_primary`](crate::Association::set_primary).
-    ///
-    /// # Errors
-    ///
-    /// The peer has no such address, or has not answered there yet, or the association is gone.
-    pub fn set_primary(&self, id: AssociationId, address: IpAddr) -> Result<(), PrimaryError> {
-        let set = self.socket.command(|driver, cx| driver.set_primary(cx, self.socket.stream, id.0, address));
-        set.unwrap_or(Err(PrimaryError::Closed))
-    }
-
-    /// The next message or event of any association; waits for it.
+    /// Receives the next message or event of any association; waits for it.
     ///
     /// # Errors
     ///
@@ -159,78 +127,23 @@ impl Endpoint {
         self.recv_with(Patience::Forever)
     }
 
-    /// The next message or event if one comes in time; otherwise [`RecvError::WouldBlock`].
+    /// Receives the next message or event; waits for it for `timeout` at most.
     ///
     /// # Errors
     ///
-    /// As [`Endpoint::recv`].
+    /// As [`Endpoint::recv`]; and [`RecvError::TimedOut`].
     pub fn recv_timeout(&self, timeout: Duration) -> Result<(AssociationId, Received), RecvError> {
         self.recv_with(Patience::within(timeout))
     }
 
-    /// The next message or event if one is there; otherwise [`RecvError::WouldBlock`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Endpoint::recv`].
-    pub fn try_recv(&self) -> Result<(AssociationId, Received), RecvError> {
-        self.recv_with(Patience::None)
-    }
-
-    fn recv_with(&self, patience: Patience) -> Result<(AssociationId, Received), RecvError> {
-        loop {
-            if let Some(received) = received(self.socket.getmsg(patience)?)? {
-                return Ok(received);
-            }
-        }
-    }
-
-    /// Sends no more to a peer; what was sent is delivered.
+    /// Ends sending to a peer (RFC 9260 §9.2): what was sent is delivered, and receiving goes on.
     ///
     /// # Errors
     ///
     /// The association is closed already.
     pub fn shutdown(&self, id: AssociationId) -> Result<(), SendError> {
-        self.socket
+        self.socket()
             .request(Primitive::OrdrelReq { association: id.0 }, Chain::new())
             .map_err(|_| SendError::Closed)
-    }
-
-    /// Ends an association at once.
-    pub fn abort(&self, id: AssociationId, reason: &str) {
-        let text = Chain::from(bytes::Bytes::copy_from_slice(reason.as_bytes()));
-        let primitive = Primitive::DisconReq { sequence: 0, reason: 0, association: id.0 };
-        // An association that is gone already needs no abort.
-        let _ = self.socket.request(primitive, text);
-    }
-
-    /// Where it is bound, as a peer on this host would name it.
-    pub fn local_address(&self) -> Address {
-        self.stack.address_of(self.port)
-    }
-
-    #[cfg(feature = "tokio")]
-    pub(crate) fn socket(&self) -> &Socket {
-        &self.socket
-    }
-}
-
-/// What a reader of the endpoint gets to see of what was found.
-pub(crate) fn received(
-    found: Found<streams::Message>,
-) -> Result<Option<(AssociationId, Received)>, RecvError> {
-    match found {
-        Found::Data(message) => {
-            let id = match &message.kind {
-                Kind::Proto(Control::Tpi(Primitive::OptdataInd(info))) => info.association,
-                _ => 0,
-            };
-            Ok(Some((AssociationId(id), Received::Message(from_block(message)))))
-        }
-        Found::Primitive(primitive, text) => {
-            let event = Event::of(&primitive, &text);
-            Ok(event.map(|(id, event)| (AssociationId(id), Received::Event(event))))
-        }
-        Found::End => Err(RecvError::Lost(Loss::fault("the endpoint was closed"))),
     }
 }

@@ -1,4 +1,4 @@
-//! Errors, one enum per operation. Each says what to do.
+//! Errors, one enum per operation. Each message is complete by itself and says what to do; `source` returns the cause as a value.
 
 use std::fmt;
 use std::io;
@@ -43,7 +43,16 @@ impl fmt::Display for BindError {
     }
 }
 
-impl std::error::Error for BindError {}
+impl std::error::Error for BindError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            BindError::Address(error) => Some(error),
+            BindError::Link(error) => Some(error),
+            BindError::System(error) => Some(error),
+            BindError::PortInUse { .. } => None,
+        }
+    }
+}
 
 impl From<AddressError> for BindError {
     fn from(e: AddressError) -> Self {
@@ -100,7 +109,15 @@ impl fmt::Display for ConnectError {
     }
 }
 
-impl std::error::Error for ConnectError {}
+impl std::error::Error for ConnectError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            ConnectError::Address(error) => Some(error),
+            ConnectError::Bind(error) => Some(error),
+            _ => None,
+        }
+    }
+}
 
 impl From<AddressError> for ConnectError {
     fn from(e: AddressError) -> Self {
@@ -118,8 +135,10 @@ impl From<BindError> for ConnectError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SendError {
-    /// The send buffer is full, and the call was not to wait.
+    /// The send buffer is full, and the call must not wait.
     WouldBlock,
+    /// The send buffer has had no room in time. Nothing was sent.
+    TimedOut,
     /// The association is closed or closing.
     Closed,
     /// No such outbound stream.
@@ -147,6 +166,9 @@ impl fmt::Display for SendError {
         match self {
             SendError::WouldBlock => {
                 f.write_str("the send buffer is full; wait until it is writable and send again")
+            }
+            SendError::TimedOut => {
+                f.write_str("the send buffer stayed full; send again, or abort if the peer no longer reads")
             }
             SendError::Closed => {
                 f.write_str("the association is closed or closing; connect again to send more")
@@ -255,12 +277,67 @@ impl fmt::Display for Loss {
     }
 }
 
+impl std::error::Error for Loss {}
+
+/// Why an association has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CloseReason {
+    /// Both sides have shut down (RFC 9260 §9.2): everything was delivered.
+    Shutdown,
+    /// It was aborted, refused or lost.
+    Lost(Loss),
+}
+
+impl CloseReason {
+    pub(crate) fn of(reason: u32, cause: u16, data: &Chain) -> CloseReason {
+        Loss::of(reason, cause, data).map_or(CloseReason::Shutdown, CloseReason::Lost)
+    }
+}
+
+impl fmt::Display for CloseReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CloseReason::Shutdown => f.write_str("both sides have shut down"),
+            CloseReason::Lost(loss) => loss.fmt(f),
+        }
+    }
+}
+
+/// Why no association was accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AcceptError {
+    /// No association waits, and the call must not wait.
+    WouldBlock,
+    /// No association has come in time.
+    TimedOut,
+    /// The listener or its sockets have failed, for the reason given.
+    Failed(String),
+}
+
+impl fmt::Display for AcceptError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AcceptError::WouldBlock => {
+                f.write_str("no association waits; wait until the listener is readable and accept again")
+            }
+            AcceptError::TimedOut => f.write_str("no association came in time; accept again"),
+            AcceptError::Failed(why) => write!(f, "cannot accept associations any more: {why}; listen again"),
+        }
+    }
+}
+
+impl std::error::Error for AcceptError {}
+
 /// Why nothing was received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RecvError {
-    /// Nothing is there, and the call was not to wait (or not that long).
+    /// Nothing is there, and the call must not wait.
     WouldBlock,
+    /// Nothing has come in time. The association is as before.
+    TimedOut,
     /// The association was aborted or lost.
     Lost(Loss),
     /// The peer has lost its memory and connected again: what it sends from here on does not go on from what it sent
@@ -273,6 +350,7 @@ impl fmt::Display for RecvError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             RecvError::WouldBlock => f.write_str("no message is there yet; wait until it is readable"),
+            RecvError::TimedOut => f.write_str("no message came in time; receive again"),
             RecvError::Lost(why) => write!(f, "the association is gone: {why}"),
             RecvError::Restarted(what) => {
                 write!(f, "{what}; the association goes on: begin the dialogue again, or close it")
@@ -281,7 +359,14 @@ impl fmt::Display for RecvError {
     }
 }
 
-impl std::error::Error for RecvError {}
+impl std::error::Error for RecvError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            RecvError::Lost(loss) => Some(loss),
+            _ => None,
+        }
+    }
+}
 
 /// Why the options of an association were not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -344,8 +429,19 @@ impl SendError {
     fn kind(&self) -> io::ErrorKind {
         match self {
             SendError::WouldBlock => io::ErrorKind::WouldBlock,
+            SendError::TimedOut => io::ErrorKind::TimedOut,
             SendError::Closed => io::ErrorKind::BrokenPipe,
             _ => io::ErrorKind::InvalidInput,
+        }
+    }
+}
+
+impl AcceptError {
+    fn kind(&self) -> io::ErrorKind {
+        match self {
+            AcceptError::WouldBlock => io::ErrorKind::WouldBlock,
+            AcceptError::TimedOut => io::ErrorKind::TimedOut,
+            AcceptError::Failed(_) => io::ErrorKind::Other,
         }
     }
 }
@@ -363,6 +459,7 @@ impl RecvError {
     fn kind(&self) -> io::ErrorKind {
         match self {
             RecvError::WouldBlock => io::ErrorKind::WouldBlock,
+            RecvError::TimedOut => io::ErrorKind::TimedOut,
             RecvError::Lost(loss) => loss.kind.io_kind(),
             RecvError::Restarted(_) => io::ErrorKind::ConnectionReset,
         }
@@ -379,4 +476,4 @@ macro_rules! into_io {
     };
 }
 
-into_io!(BindError, ConnectError, SendError, RecvError, OptionsError);
+into_io!(BindError, AcceptError, ConnectError, SendError, RecvError, OptionsError);

@@ -134,7 +134,7 @@ mod tests {
         let stack = Stack::over(Box::new(link), &options(&["127.0.0.1"])).unwrap();
         let listener = Stack::bind(&options(&["127.0.0.1"])).unwrap().listen(7).unwrap();
         let sound = stack.connect(listener.local_address()).unwrap();
-        let peer = listener.accept().unwrap();
+        let (peer, _) = listener.accept().unwrap();
         Lab { stack, transmits, receives, sound, peer }
     }
 

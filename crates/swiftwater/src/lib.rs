@@ -9,7 +9,7 @@
 //! let listener = Listener::bind("127.0.0.1:5000/udp:0")?;
 //! let address = listener.local_address();
 //! let server = std::thread::spawn(move || {
-//!     let association = listener.accept()?;
+//!     let (association, _) = listener.accept()?;
 //!     while let Some(message) = association.recv()? {
 //!         association.send_bytes(message.into_bytes(), &Default::default())?;
 //!     }
@@ -58,14 +58,16 @@
 
 mod address;
 mod association;
+mod association_ref;
 mod background;
 mod busy_poll;
-mod control;
 mod ending;
 mod endpoint;
 mod error;
 mod event;
 mod fault;
+#[doc(hidden)]
+pub mod internals;
 mod listener;
 mod message;
 mod options;
@@ -80,13 +82,14 @@ mod waiting;
 mod watch;
 
 pub use address::{Address, AddressError, ToAddress, UDP_PORT_DEFAULT};
-pub use association::Association;
-pub use busy_poll::BusyPoll;
+pub use association::{Association, SharedAssociation};
 pub use bytes::Bytes;
-pub use endpoint::Endpoint;
-pub use error::{BindError, ConnectError, Loss, LossKind, OptionsError, RecvError, SendError};
+pub use endpoint::{Endpoint, SharedEndpoint};
+pub use error::{
+    AcceptError, BindError, CloseReason, ConnectError, Loss, LossKind, OptionsError, RecvError, SendError,
+};
 pub use event::{Event, PathChange, PathReason, Received};
-pub use listener::Listener;
+pub use listener::{Listener, SharedListener};
 pub use message::{AssociationId, Message, RecvInfo, SendInfo};
 pub use options::{AssociationOptions, LinkKind, ListenerOptions, StackOptions};
 pub use sctp::Checksum;

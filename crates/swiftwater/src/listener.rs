@@ -1,25 +1,26 @@
 //! Listeners: associations that peers set up.
 
-use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+mod shared;
+
+use std::net::SocketAddr;
+use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 
-use sctp::AssociationConfig;
-use tpi::{Primitive, TError};
-
-use crate::address::{Address, ToAddress};
+pub use self::shared::SharedListener;
+pub(crate) use self::shared::bind_port;
+use crate::address::ToAddress;
 use crate::association::Association;
-use crate::error::{BindError, Loss, RecvError};
-use crate::options::{AssociationOptions, ListenerOptions, StackOptions};
-use crate::socket::{Found, Patience, Socket, Style};
+use crate::error::{AcceptError, BindError};
+use crate::options::{ListenerOptions, StackOptions};
+use crate::socket::Patience;
 use crate::stack::Stack;
 
-/// One less than what makes a one-to-many endpoint.
-const BACKLOG_MAX: u32 = providers::SctpDriver::ONE_TO_MANY - 1;
-
-/// Accepts associations on one SCTP port (one-to-one style).
+/// Accepts associations on one SCTP port (one-to-one style, RFC 6458 §4). Clones share the listener.
 ///
-/// Associations that it has accepted live on without it. Those that still wait are aborted when it is dropped.
+/// This type has the calls that wait. It dereferences to [`SharedListener`], which has its addresses and options.
+///
+/// When the last clone is dropped, associations that were accepted go on, and those that still wait are aborted.
 ///
 /// ```
 /// use swiftwater::{Association, Listener};
@@ -28,7 +29,7 @@ const BACKLOG_MAX: u32 = providers::SctpDriver::ONE_TO_MANY - 1;
 /// let address = listener.local_address();
 /// let server = std::thread::spawn(move || -> std::io::Result<()> {
 ///     for _ in 0..2 {
-///         let association = listener.accept()?;
+///         let (association, _) = listener.accept()?;
 ///         std::thread::spawn(move || association.send(b"welcome"));
 ///     }
 ///     Ok(())
@@ -39,13 +40,17 @@ const BACKLOG_MAX: u32 = providers::SctpDriver::ONE_TO_MANY - 1;
 /// # server.join().unwrap()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Listener {
-    socket: Socket,
-    stack: Stack,
-    port: u16,
-    /// What associations begin with that come from now on.
-    config: Mutex<AssociationConfig>,
+    pub(crate) shared: Arc<SharedListener>,
+}
+
+impl Deref for Listener {
+    type Target = SharedListener;
+
+    fn deref(&self) -> &SharedListener {
+        &self.shared
+    }
 }
 
 impl Listener {
@@ -53,7 +58,7 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// The address makes no sense, is not ours, or a port is in use.
+    /// The address is not valid or not one of this host, or a port is in use.
     pub fn bind(address: impl ToAddress) -> Result<Listener, BindError> {
         Listener::bind_with(address, &StackOptions::default())
     }
@@ -70,141 +75,43 @@ impl Listener {
     }
 
     pub(crate) fn on(stack: &Stack, port: u16, options: &ListenerOptions) -> Result<Listener, BindError> {
-        let config = stack.listener_config(options);
-        let (socket, port) = bind_port(stack, port, options.backlog.clamp(1, BACKLOG_MAX), config.clone())?;
-        Ok(Listener { socket, stack: stack.clone(), port, config: Mutex::new(config) })
+        Ok(Listener { shared: Arc::new(SharedListener::on(stack, port, options)?) })
     }
 
-    /// The next association; waits for one.
+    /// Accepts the next association, and returns it with the peer's address and SCTP port; waits for one.
+    ///
+    /// The association may have ended already; what the peer sent before can still be received.
     ///
     /// # Errors
     ///
     /// The sockets failed.
-    pub fn accept(&self) -> Result<Association, RecvError> {
+    pub fn accept(&self) -> Result<(Association, SocketAddr), AcceptError> {
         self.accept_with(Patience::Forever)
     }
 
-    /// The next association, if one comes in time; otherwise [`RecvError::WouldBlock`].
+    /// Accepts the next association; waits for one for `timeout` at most.
     ///
     /// # Errors
     ///
-    /// As [`Listener::accept`].
-    pub fn accept_timeout(&self, timeout: Duration) -> Result<Association, RecvError> {
+    /// As [`Listener::accept`]; and [`AcceptError::TimedOut`].
+    pub fn accept_timeout(&self, timeout: Duration) -> Result<(Association, SocketAddr), AcceptError> {
         self.accept_with(Patience::within(timeout))
     }
 
-    /// The next association, if one is there; otherwise [`RecvError::WouldBlock`].
+    /// Accepts the next association if one is there, without waiting.
     ///
     /// # Errors
     ///
-    /// As [`Listener::accept`].
-    pub fn try_accept(&self) -> Result<Association, RecvError> {
+    /// As [`Listener::accept`]; and [`AcceptError::WouldBlock`].
+    pub fn try_accept(&self) -> Result<(Association, SocketAddr), AcceptError> {
         self.accept_with(Patience::None)
     }
 
-    /// Accepts associations with these options from now on. Those that were accepted before keep theirs.
-    pub fn set_options(&self, options: &AssociationOptions) {
-        let mut config = self.config.lock().unwrap_or_else(PoisonError::into_inner);
-        let limits = ListenerOptions {
-            refuse_beyond_backlog: config.refuse_beyond_backlog,
-            associations_max: config.listener_associations_max,
-            shares_port: config.shares_port,
-            ..ListenerOptions::default()
-        };
-        let changed = options.config(&limits, &config.local_addresses, config.trace);
-        // The addresses stay, so that no other listener can have them.
-        let _ = self.change(changed.clone());
-        *config = changed;
-    }
-
-    /// Listens at these addresses of the stack from now on, as after
-    /// [`Stack::with_local_addresses`](crate::Stack::with_local_addresses).
-    ///
-    /// # Errors
-    ///
-    /// Another listener on this port has one of these addresses: nothing has changed.
-    pub fn set_local_addresses(&self, local_addresses: &[IpAddr]) -> Result<(), BindError> {
-        let mut config = self.config.lock().unwrap_or_else(PoisonError::into_inner);
-        let changed = AssociationConfig { local_addresses: local_addresses.to_vec(), ..config.clone() };
-        if !self.change(changed.clone()) {
-            return Err(BindError::PortInUse { port: self.port });
-        }
-        *config = changed;
-        Ok(())
-    }
-
-    /// Sets how many associations may wait to be accepted from now on; 0 counts as 1. Those that wait stay.
-    pub fn set_backlog(&self, backlog: u32) {
-        let (stream, backlog) = (self.socket.stream, backlog.clamp(1, BACKLOG_MAX));
-        // After a fault the listener is gone and takes no more associations.
-        let _ = self.socket.command(|driver, _| driver.set_backlog(stream, backlog));
-    }
-
-    fn change(&self, config: AssociationConfig) -> bool {
-        let stream = self.socket.stream;
-        let changed = self.socket.command(|driver, cx| driver.change_config(cx, stream, 0, config));
-        // After a fault the listener is gone and takes no more associations.
-        changed.unwrap_or(true)
-    }
-
-    fn accept_with(&self, patience: Patience) -> Result<Association, RecvError> {
+    fn accept_with(&self, patience: Patience) -> Result<(Association, SocketAddr), AcceptError> {
         loop {
-            if let Some(association) = self.take(self.socket.getmsg(patience)?)? {
-                return Ok(association);
+            if let Some((shared, peer)) = self.take(self.socket().getmsg(patience)?)? {
+                return Ok((Association { shared }, peer));
             }
         }
-    }
-
-    /// Accepts what was found, if that is an association.
-    pub(crate) fn take(&self, found: Found<streams::Message>) -> Result<Option<Association>, RecvError> {
-        let lost = |why: String| RecvError::Lost(Loss::fault(why));
-        let (sequence, peer) = match found {
-            Found::Primitive(Primitive::ConnInd { sequence, addresses }, _) => {
-                (sequence, addresses.list.first().copied())
-            }
-            Found::Primitive(..) | Found::Data(_) => return Ok(None),
-            Found::End => return Err(lost("the listener was closed".into())),
-        };
-        let socket = Socket::open(&self.stack.shard, Style::OneToOne).map_err(|e| lost(e.to_string()))?;
-        let acceptor = socket.stream.index() as u32;
-        match self.socket.ask(Primitive::ConnRes { sequence, acceptor }) {
-            Ok(Primitive::OkAck { .. }) => Ok(Some(Association::accepted(&self.stack, socket, peer))),
-            answer => Err(lost(format!("the provider answered {answer:?}"))),
-        }
-    }
-
-    /// Where it listens, as a client on this host would name it.
-    pub fn local_address(&self) -> Address {
-        self.stack.address_of(self.port)
-    }
-
-    /// The sockets that it listens on, for more listeners and associations.
-    pub fn stack(&self) -> &Stack {
-        &self.stack
-    }
-
-    #[cfg(feature = "tokio")]
-    pub(crate) fn socket(&self) -> &Socket {
-        &self.socket
-    }
-}
-
-/// Opens a stream and binds it to an SCTP port; returns the port, too.
-pub(crate) fn bind_port(
-    stack: &Stack,
-    port: u16,
-    backlog: u32,
-    config: AssociationConfig,
-) -> Result<(Socket, u16), BindError> {
-    let system = |e: String| BindError::System(std::io::Error::other(e));
-    let socket = stack.open_with(Style::OneToMany, Arc::new(config)).map_err(|e| system(e.to_string()))?;
-    let any = std::net::SocketAddr::new(std::net::Ipv4Addr::UNSPECIFIED.into(), port);
-    match socket.ask(Primitive::BindReq { addresses: any.into(), backlog }) {
-        Ok(Primitive::BindAck { addresses, .. }) => {
-            let bound = addresses.list.first().map_or(port, |a| a.port());
-            Ok((socket, bound))
-        }
-        Ok(Primitive::ErrorAck { t_error: TError::AddressBusy, .. }) => Err(BindError::PortInUse { port }),
-        other => Err(system(format!("the provider answered {other:?}"))),
     }
 }

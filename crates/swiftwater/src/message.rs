@@ -145,11 +145,6 @@ impl Message {
         self.data.is_empty()
     }
 
-    /// What it takes of the receive window until it is read.
-    pub fn window_bytes(&self) -> usize {
-        window_bytes(&self.data)
-    }
-
     /// The bytes in the blocks they arrived in, without a copy.
     pub fn blocks(&self) -> &[Bytes] {
         self.data.blocks()

@@ -9,7 +9,7 @@ use providers::SctpDriver;
 use streams::{Chain, Control, Cx, Interest, Kind, Message as Block, ReadError, StreamId, WriteError};
 use tpi::{Errno, Primitive, TransferInfo};
 
-use crate::error::{Loss, RecvError, SendError};
+use crate::error::{AcceptError, CloseReason, Loss, RecvError, SendError};
 use crate::message::{RecvInfo, to_text, window_bytes};
 use crate::perimeter::Entered;
 use crate::shard::{Hold, Inner};
@@ -54,8 +54,10 @@ pub(crate) enum End {
 
 /// Why an operation was given up.
 pub(crate) enum GivenUp {
-    /// It would have had to wait (longer).
-    Impatient,
+    /// It would have to wait, and must not.
+    WouldBlock,
+    /// It has waited for as long as it may.
+    TimedOut,
     /// The sockets have failed.
     Fault(String),
 }
@@ -65,12 +67,22 @@ impl GivenUp {
     pub(crate) fn internal() -> Self {
         GivenUp::Fault("there was an internal fault; please report it".into())
     }
+
+    /// Returns what this means for an association that somebody waits for without a limit.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn into_loss(self) -> Loss {
+        match self {
+            GivenUp::Fault(why) => Loss::fault(why),
+            GivenUp::WouldBlock | GivenUp::TimedOut => Loss::fault("the wait was given up"),
+        }
+    }
 }
 
 impl From<GivenUp> for SendError {
     fn from(why: GivenUp) -> Self {
         match why {
-            GivenUp::Impatient => SendError::WouldBlock,
+            GivenUp::WouldBlock => SendError::WouldBlock,
+            GivenUp::TimedOut => SendError::TimedOut,
             GivenUp::Fault(_) => SendError::Closed,
         }
     }
@@ -79,8 +91,21 @@ impl From<GivenUp> for SendError {
 impl From<GivenUp> for RecvError {
     fn from(why: GivenUp) -> Self {
         match why {
-            GivenUp::Impatient => RecvError::WouldBlock,
+            GivenUp::WouldBlock => RecvError::WouldBlock,
+            GivenUp::TimedOut => RecvError::TimedOut,
             GivenUp::Fault(why) => RecvError::Lost(Loss::fault(why)),
+        }
+    }
+}
+
+impl From<RecvError> for AcceptError {
+    /// A listener's stream fails as a whole or not at all.
+    fn from(error: RecvError) -> Self {
+        match error {
+            RecvError::WouldBlock => AcceptError::WouldBlock,
+            RecvError::TimedOut => AcceptError::TimedOut,
+            RecvError::Lost(loss) => AcceptError::Failed(loss.text),
+            RecvError::Restarted(text) => AcceptError::Failed(text),
         }
     }
 }
@@ -152,7 +177,7 @@ impl Socket {
         patience: Patience,
     ) -> Result<Entered<'a>, GivenUp> {
         let (mut inner, go_on) = match patience {
-            Patience::NoLook => return Err(GivenUp::Impatient),
+            Patience::NoLook => return Err(GivenUp::WouldBlock),
             Patience::Forever => self.shard.wait(inner, self.stream, interest, None),
             Patience::Until(at) => self.shard.wait(inner, self.stream, interest, Some(at)),
             Patience::None => {
@@ -167,7 +192,8 @@ impl Socket {
         match inner.take_fault() {
             Some(why) => Err(why),
             None if go_on => Ok(inner),
-            None => Err(GivenUp::Impatient),
+            None if matches!(patience, Patience::Until(_)) => Err(GivenUp::TimedOut),
+            None => Err(GivenUp::WouldBlock),
         }
     }
 
@@ -372,6 +398,25 @@ impl Socket {
             }
         }
         Some(Found::Primitive(primitive, message.data))
+    }
+
+    /// Returns why the association of a one-to-one stream has ended, whether or not the end was read; `None` while it has not
+    /// ended.
+    pub(crate) fn close_reason(&self, inner: &mut Inner) -> Option<CloseReason> {
+        let (stream, driver) = (self.stream, inner.driver);
+        let found = inner.executive.with_driver(driver, |driver: &mut SctpDriver, _| {
+            let end = driver.disconnected(stream)?;
+            Some(CloseReason::of(end.reason, end.cause, &end.data))
+        });
+        match (found, self.end()) {
+            (Some(Some(reason)), _) => Some(reason),
+            (_, End::Closed) => Some(CloseReason::Shutdown),
+            (_, End::Lost(loss)) => Some(CloseReason::Lost(loss)),
+            _ if inner.executive.poll(stream).hangup => {
+                Some(CloseReason::Lost(Loss::fault("the stream was hung up")))
+            }
+            _ => None,
+        }
     }
 
     /// How far the end has come.

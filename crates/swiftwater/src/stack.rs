@@ -1,7 +1,7 @@
 //! Stacks: a set of sockets with everything that runs on them.
 
 use std::io;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -33,7 +33,8 @@ use crate::trace::TraceSink;
 /// let listener = stack.listen(7)?;
 /// let client = stack.connect(&listener.local_address())?;
 /// client.send(b"to myself")?;
-/// assert_eq!(listener.accept()?.recv()?.unwrap().to_vec(), b"to myself");
+/// let (server, _) = listener.accept()?;
+/// assert_eq!(server.recv()?.unwrap().to_vec(), b"to myself");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
@@ -168,7 +169,8 @@ impl Stack {
     /// let stack = Stack::bind(&StackOptions { udp_port: Some(0), ..StackOptions::default() })?;
     /// let listener = stack.listen(7)?;
     /// let _client = stack.connect_from(700, &listener.local_address())?;
-    /// assert_eq!(listener.accept()?.peer_address().unwrap().port, 700);
+    /// let (_server, from) = listener.accept()?;
+    /// assert_eq!(from.port(), 700);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -289,6 +291,12 @@ impl Stack {
         with_driver(&self.shard, f)
     }
 
+    /// The first address of this stack with an SCTP port, as a peer on this host would name it.
+    pub(crate) fn addr_of(&self, port: u16) -> SocketAddr {
+        let first = self.address_of(port).hosts.first().copied();
+        SocketAddr::new(first.unwrap_or(Ipv4Addr::LOCALHOST.into()), port)
+    }
+
     /// The address of an SCTP port of this stack, as a peer on this host would name it.
     pub(crate) fn address_of(&self, port: u16) -> Address {
         let bound = self.with_driver(|driver| driver.link_addresses()).unwrap_or_default();
@@ -296,7 +304,7 @@ impl Stack {
         let hosts = bound
             .iter()
             .map(|a| match a.ip() {
-                ip if ip.is_unspecified() => std::net::Ipv4Addr::LOCALHOST.into(),
+                ip if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
                 ip => ip,
             })
             .collect();

@@ -11,7 +11,7 @@
 //! let listener = Listener::bind("127.0.0.1:5000/udp:0").await?;
 //! let address = listener.local_address();
 //! tokio::spawn(async move {
-//!     let association = listener.accept().await?;
+//!     let (association, _) = listener.accept().await?;
 //!     while let Some(message) = association.recv().await? {
 //!         association.send_bytes(message.into_bytes(), &Default::default()).await?;
 //!     }

@@ -84,7 +84,7 @@ mod tests {
         remember(&ours);
         let listener = theirs.listen(7).expect("a free port");
         let _left = ours.connect(listener.local_address()).expect("it listens");
-        let peer = listener.accept().expect("it is there");
+        let (peer, _) = listener.accept().expect("it is there");
         end_all();
         assert_eq!(ours.statistics().associations, 0);
         assert!(peer.recv().expect("a regular end").is_none());

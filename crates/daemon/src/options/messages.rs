@@ -126,8 +126,9 @@ impl Access<'_> {
 
     /// Whoever asks to hear when all has been sent hears it at once, if it has.
     fn note_if_dry(&mut self, member: Arc<Member>) {
-        let dry =
-            member.association().is_some_and(|association| association.statistics().send_buffered_bytes == 0);
+        let dry = member.association().is_some_and(|association| {
+            association.statistics().is_none_or(|known| known.send_buffered_bytes == 0)
+        });
         if dry {
             self.dry.push(member);
         }
@@ -319,7 +320,7 @@ fn set_segment(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
 fn segment(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     value_of(access, given, |id| {
         let found = access.one(id)?;
-        let in_use = found.as_ref().and_then(|member| Some(member.association()?.statistics()));
+        let in_use = found.as_ref().and_then(|member| member.association()?.statistics());
         Ok(match in_use {
             Some(statistics) => u32::try_from(statistics.fragmentation_point_bytes).unwrap_or(u32::MAX),
             None => access.tuning(found.as_ref()).segment_bytes_max,

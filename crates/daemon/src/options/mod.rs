@@ -219,7 +219,9 @@ impl Access<'_> {
         let whole = self.inner.settings.kept.get(&(IPPROTO_SCTP, messages::SCTP_DISABLE_FRAGMENTS));
         let limit = whole.filter(|on| **on != 0).map(|_| {
             let points = self.inner.members.values().filter_map(|member| member.association());
-            let least = points.map(|association| association.statistics().fragmentation_point_bytes).min();
+            let least = points
+                .filter_map(|association| Some(association.statistics()?.fragmentation_point_bytes))
+                .min();
             let set = u64::from(self.inner.settings.tuning.segment_bytes_max);
             let limit = least.or(Some(set).filter(|bytes| *bytes > 0));
             limit.and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(0)

@@ -107,7 +107,7 @@ impl Subject {
     /// What is known of the path, where one is meant that there is.
     fn path(&self) -> Option<PathStatistics> {
         let Subject::Path(member, address) = self else { return None };
-        path_to(&member.association()?.statistics(), *address).cloned()
+        path_to(&member.association()?.statistics()?, *address).cloned()
     }
 }
 
@@ -132,7 +132,8 @@ fn set_primary(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
 fn primary(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let given = Value::at_least(given, PRIM_BYTES)?;
     let member = access.association(given.i32(0)).ok_or(Errno::INVAL)?;
-    let statistics = member.association().map(|association| association.statistics()).unwrap_or_default();
+    let statistics =
+        member.association().and_then(|association| association.statistics()).unwrap_or_default();
     Ok(Build::after(given, 4).address(primary_of(access, &member, &statistics)).finish())
 }
 
@@ -273,7 +274,14 @@ fn parameters(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
         let discovers = path.mtu_state != MtuState::Disabled;
         tuning.set_flags(flags::PMTUD, on(discovers, flags::PMTUD_ENABLE, flags::PMTUD_DISABLE));
     } else if let Some(association) = subject.member().and_then(|member| member.association()) {
-        mtu = association.statistics().paths.iter().map(|path| path_mtu(path.mtu_bytes)).min().unwrap_or(mtu);
+        mtu = association
+            .statistics()
+            .unwrap_or_default()
+            .paths
+            .iter()
+            .map(|path| path_mtu(path.mtu_bytes))
+            .min()
+            .unwrap_or(mtu);
     }
     let value = Build::after(given, 4 + STORAGE_BYTES).u32(tuning.heartbeat_interval_ms);
     let value = value.u16(tuning.path_retries_max).u32(mtu).u32(tuning.sack_delay_ms).u32(tuning.path_flags);
@@ -290,7 +298,7 @@ fn info(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let address = given.place(4).named(Errno::INVAL)?.ok_or(Errno::INVAL)?;
     let member = access.path(given.i32(0), address).ok_or(Errno::INVAL)?;
     let association = member.association().ok_or(Errno::INVAL)?;
-    let statistics = association.statistics();
+    let statistics = association.statistics().unwrap_or_default();
     let path = path_to(&statistics, address).ok_or(Errno::INVAL)?;
     let exposes = member.tuning().exposes_failing;
     if is_failing(path) && exposes == EXPOSE_NOT {

@@ -29,7 +29,7 @@ pub(super) fn get(access: &Access<'_>, name: i32, given: &[u8]) -> Option<Result
 fn status(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let given = Value::at_least(given, STATUS_BYTES)?;
     let member = access.association(given.i32(0)).ok_or(Errno::INVAL)?;
-    let statistics = member.association().map(|association| association.statistics());
+    let statistics = member.association().map(|association| association.statistics().unwrap_or_default());
     // It is being set up, or gone and not yet read to its end.
     let gone = if statistics.is_some() { AssociationState::Closed } else { AssociationState::CookieWait };
     let statistics = statistics.unwrap_or_default();
@@ -80,7 +80,7 @@ fn counters(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let room = given.len().min(STATS_BYTES);
     let given = Value::at_least(given, ID_BYTES)?;
     let member = access.association(given.i32(0)).ok_or(Errno::INVAL)?;
-    let s = member.association().map(|association| association.statistics()).unwrap_or_default();
+    let s = member.association().and_then(|association| association.statistics()).unwrap_or_default();
     let port = member.peer.port();
     let slowest = s.rto_max_path.map(|path| access.view().of((path.ip(), port).into()));
     let value = Build::after(given, ID_BYTES).pad(8);

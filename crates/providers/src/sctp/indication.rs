@@ -110,7 +110,7 @@ impl Host for Upper<'_, '_> {
             }
             Event::Lost { reason, information } => {
                 self.leftovers.told = Some(id);
-                self.up(id, disconnected(id, &reason, information));
+                self.disconnect(id, &reason, information);
             }
             Event::Closed(reason) => self.closed(id, &reason),
             Event::PathChanged { remote, change, reason } => {
@@ -260,11 +260,19 @@ impl Upper<'_, '_> {
         self.up(id, Message::with_data(Kind::Proto(confirmation.into()), text));
     }
 
+    fn disconnect(&mut self, id: AssociationId, reason: &CloseReason, information: Bytes) {
+        let m = disconnected(id, reason, information);
+        if let Some(Owner::Stream(s)) = self.minors.owner(id) {
+            self.minors.note_disconnect(s, &m);
+        }
+        self.up(id, m);
+    }
+
     /// An association is gone: the reader gets what had arrived, then the reason, then a hang-up.
     fn closed(&mut self, id: AssociationId, reason: &CloseReason) {
         let is_told = self.leftovers.told.take() == Some(id);
         if !is_told && self.minors.owner(id) != Some(Owner::Nobody) {
-            self.up(id, disconnected(id, reason, Bytes::new()));
+            self.disconnect(id, reason, Bytes::new());
         }
         self.leftovers.unread.retain(|(of, _)| *of != id);
         match self.minors.take_owner(id) {

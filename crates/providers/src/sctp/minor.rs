@@ -3,7 +3,8 @@
 use std::collections::{HashMap, VecDeque};
 
 use sctp::{AssociationId, ListenerId};
-use streams::{Message, StreamId};
+use streams::{Chain, Control, Kind, Message, StreamId};
+use tpi::Primitive;
 
 /// One open stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +43,17 @@ pub(super) struct Waiting {
     pub(super) queue: VecDeque<Message>,
 }
 
+/// How the association of a one-to-one stream has ended: what its `T_DISCON_IND` says, for those who have not read it yet.
+#[derive(Clone, Debug)]
+pub struct Disconnect {
+    /// The errno; 0 if both sides have shut down.
+    pub reason: u32,
+    /// The error cause (RFC 9260 §3.3.10); 0 for none.
+    pub cause: u16,
+    /// The reason as text, and in the second block the error causes of the peer's ABORT.
+    pub data: Chain,
+}
+
 /// All tables. Stream indices and association identifiers are small and dense.
 #[derive(Debug, Default)]
 pub(super) struct Minors {
@@ -49,6 +61,8 @@ pub(super) struct Minors {
     by_association: Vec<Option<Owner>>,
     listeners: HashMap<ListenerId, StreamId>,
     waiting: HashMap<u32, Waiting>,
+    /// Of one-to-one streams that are still open: how their association has ended.
+    disconnects: HashMap<StreamId, Disconnect>,
     /// Identifiers of associations are used again while a dead one still waits, so each gets a number.
     next_sequence: u32,
 }
@@ -64,6 +78,7 @@ impl Minors {
     pub(super) fn close(&mut self, s: StreamId) -> Option<Minor> {
         let minor = self.get(s)?;
         self.by_stream[s.index()] = None;
+        self.disconnects.remove(&s);
         if let Minor::Listening { listener, .. } | Minor::OneToMany { listener, .. } = minor {
             self.listeners.remove(&listener);
         }
@@ -111,6 +126,20 @@ impl Minors {
 
     pub(super) fn take_owner(&mut self, id: AssociationId) -> Option<Owner> {
         self.by_association.get_mut(id.0 as usize)?.take()
+    }
+
+    /// Remembers a `T_DISCON_IND` on its way up a one-to-one stream.
+    pub(super) fn note_disconnect(&mut self, s: StreamId, m: &Message) {
+        let is_one_to_one = !matches!(self.get(s), None | Some(Minor::OneToMany { .. }));
+        if let Kind::Proto(Control::Tpi(Primitive::DisconInd { reason, cause, .. })) = m.kind
+            && is_one_to_one
+        {
+            self.disconnects.insert(s, Disconnect { reason, cause, data: m.data.clone() });
+        }
+    }
+
+    pub(super) fn disconnect(&self, s: StreamId) -> Option<&Disconnect> {
+        self.disconnects.get(&s)
     }
 
     /// Lets an association wait to be accepted; says under which number.

@@ -35,6 +35,7 @@ use streams::{
 };
 use tpi::{Primitive, TransferFlags, TransferInfo};
 
+pub use minor::Disconnect;
 use minor::{Minor, Minors, Owner};
 use ports::Ports;
 
@@ -141,6 +142,11 @@ impl SctpDriver {
         self.endpoint.statistics(self.association(s, association)?)
     }
 
+    /// How the association of a one-to-one stream has ended; `None` while it has not.
+    pub fn disconnected(&self, s: StreamId) -> Option<&Disconnect> {
+        self.minors.disconnect(s)
+    }
+
     /// The settings of the association of a one-to-one stream, or of one association of a one-to-many stream.
     pub fn config(&self, s: StreamId, association: u32) -> Option<Arc<AssociationConfig>> {
         self.endpoint.config(self.association(s, association)?)
@@ -228,6 +234,15 @@ impl SctpDriver {
         let now = self.now;
         let (endpoint, mut host) = self.split(cx);
         endpoint.set_path(now, id, address, options, &mut host)
+    }
+
+    /// Aborts an association, whatever waits above it; `reason` travels with the ABORT.
+    pub fn abort(&mut self, cx: &mut Cx<'_>, s: StreamId, association: u32, reason: &[u8]) {
+        let Some(id) = self.association(s, association) else { return };
+        let now = self.now;
+        let (endpoint, mut host) = self.split(cx);
+        endpoint.abort(now, id, reason, &mut host);
+        self.clear_leftovers(cx);
     }
 
     /// Aborts up to `limit` of the associations that are in one of the states that `ends` picks; returns whether others

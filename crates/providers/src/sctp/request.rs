@@ -170,6 +170,7 @@ impl SctpDriver {
         }
         cx.putnext(s, Message::pc_proto(Primitive::OkAck { primitive: PrimitiveCode::ConnRes }));
         for m in waiting.queue {
+            self.minors.note_disconnect(stream, &m);
             cx.putnext(stream, m);
         }
     }

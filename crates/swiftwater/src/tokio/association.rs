@@ -1,41 +1,53 @@
 //! Associations for tasks.
 
-use std::net::{IpAddr, SocketAddr};
+use std::ops::Deref;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use streams::{Interest, Kind, Message as Block, Module};
+use streams::{Interest, Message as Block};
 use tpi::Primitive;
 
 use super::resolve;
 use super::until::until;
 use crate::address::{Address, ToAddress};
-use crate::error::{ConnectError, OptionsError, RecvError, SendError};
+use crate::association::{self, SharedAssociation};
+use crate::error::{CloseReason, ConnectError, RecvError, SendError};
 use crate::event::{Event, Received};
 use crate::message::{Message, RecvInfo, SendInfo, from_block};
-use crate::options::{AssociationOptions, StackOptions};
-use crate::socket::{Found, unless_restarted};
+use crate::options::StackOptions;
+use crate::socket::{Found, GivenUp, unless_restarted};
 use crate::stack::Stack;
-use crate::{PathId, PathOptions, PrimaryError, Statistics, association};
 
 /// An association with one peer; [`swiftwater::Association`](crate::Association) for tasks. Clones share it.
+///
+/// This type has the calls that wait. It dereferences to [`SharedAssociation`], which has all others: `try_send` and
+/// `try_recv`, addresses, options, statistics, modules.
 ///
 /// When the last clone is dropped, everything sent so far is still delivered and the association is shut down
 /// in the background for as long as the process lives; [`Association::close`] waits for that.
 #[derive(Clone, Debug)]
-pub struct Association(association::Association);
+pub struct Association(pub(super) Arc<SharedAssociation>);
+
+impl Deref for Association {
+    type Target = SharedAssociation;
+
+    fn deref(&self) -> &SharedAssociation {
+        &self.0
+    }
+}
 
 impl Association {
-    /// Sets up an association with a server, with default [`StackOptions`] and sockets of its own. Given up, it is
-    /// not set up.
+    /// Sets up an association with a server, with default [`StackOptions`] and sockets of its own. Dropping the
+    /// future gives the association up.
     ///
     /// # Errors
     ///
-    /// Nobody listens there, nobody answers, or there is no way to it: the error says what to check.
+    /// No server listens there, the host does not answer, or there is no route to it: the error says what to check.
     pub async fn connect(server: impl ToAddress) -> Result<Association, ConnectError> {
         Association::connect_with(server, &StackOptions::default()).await
     }
 
-    /// The same with `options`.
+    /// Sets up an association with a server, with these options and sockets of its own.
     ///
     /// # Errors
     ///
@@ -48,7 +60,7 @@ impl Association {
         Association::set_up(&Stack::bind_client(options)?, &server).await
     }
 
-    /// The same with the sockets of a stack.
+    /// Sets up an association with a server over the sockets of a stack.
     ///
     /// # Errors
     ///
@@ -58,7 +70,7 @@ impl Association {
         Association::set_up(stack, &server).await
     }
 
-    /// The same from this local SCTP port.
+    /// Sets up an association from this local SCTP port, over the sockets of a stack.
     ///
     /// # Errors
     ///
@@ -69,19 +81,19 @@ impl Association {
         server: impl ToAddress,
     ) -> Result<Association, ConnectError> {
         let server = resolve(server).await?;
-        Association::finish(association::Association::start_from(stack, port, &server)?).await
+        Association::finish(SharedAssociation::start_from(stack, port, &server)?).await
     }
 
     async fn set_up(stack: &Stack, server: &Address) -> Result<Association, ConnectError> {
-        Association::finish(association::Association::start(stack, server)?).await
+        Association::finish(SharedAssociation::start(stack, server)?).await
     }
 
-    async fn finish(association: association::Association) -> Result<Association, ConnectError> {
-        let socket = association.socket();
+    async fn finish(shared: Arc<SharedAssociation>) -> Result<Association, ConnectError> {
+        let socket = shared.socket();
         loop {
             let found = until(socket, Interest::READABLE, |inner| socket.try_getmsg(inner)).await;
-            if association.take_connect_answer(found.map_err(RecvError::from).and_then(|found| found))? {
-                return Ok(Association(association));
+            if shared.take_connect_answer(found.map_err(RecvError::from).and_then(|found| found))? {
+                return Ok(Association(shared));
             }
         }
     }
@@ -106,7 +118,7 @@ impl Association {
         until(socket, Interest::WRITABLE, |inner| socket.try_write(inner, &info, message)).await?
     }
 
-    /// Sends one message that is handed over: it is not copied.
+    /// Sends one message without a copy of its bytes; waits while the send buffer is full.
     ///
     /// # Errors
     ///
@@ -117,16 +129,7 @@ impl Association {
         until(socket, Interest::WRITABLE, |inner| socket.try_write_bytes(inner, &info, &message)).await?
     }
 
-    /// Sends one message if there is room for it; [`SendError::WouldBlock`] otherwise.
-    ///
-    /// # Errors
-    ///
-    /// As [`Association::send_with`].
-    pub fn try_send(&self, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
-        self.0.try_send(message, info)
-    }
-
-    /// The next message; waits for it. `None`: the peer has shut down and everything was read.
+    /// Receives the next message; waits for it. Returns `None` when the peer has shut down and everything was read.
     ///
     /// # Errors
     ///
@@ -142,17 +145,8 @@ impl Association {
         }
     }
 
-    /// The next message if one is there; otherwise [`RecvError::WouldBlock`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Association::recv`].
-    pub fn try_recv(&self) -> Result<Option<Message>, RecvError> {
-        self.0.try_recv()
-    }
-
-    /// The next message or event, in the order in which they came; waits for it. Given up, nothing is lost. Without
-    /// [`AssociationOptions::events`] there are only messages.
+    /// Receives the next message or event, in the order in which they came; waits for it. Without
+    /// [`AssociationOptions::events`](crate::AssociationOptions::events) there are only messages.
     ///
     /// # Errors
     ///
@@ -173,38 +167,8 @@ impl Association {
         }
     }
 
-    /// Keeps the room of messages of so many bytes and more in the receive window, as
-    /// [`Association::hold_window_from`](crate::Association::hold_window_from).
-    pub fn hold_window_from(&self, bytes: usize) {
-        self.0.hold_window_from(bytes);
-    }
-
-    /// Gives room in the receive window back.
-    pub fn release_window(&self, bytes: usize) {
-        self.0.release_window(bytes);
-    }
-
-    /// The next message or event if one is there; otherwise [`RecvError::WouldBlock`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Association::next`].
-    pub fn try_next(&self) -> Result<Option<Received>, RecvError> {
-        self.0.try_next()
-    }
-
-    /// The same for who has just got one, as
-    /// [`Association::next_at_hand`](crate::Association::next_at_hand).
-    ///
-    /// # Errors
-    ///
-    /// As [`Association::next`].
-    pub fn next_at_hand(&self) -> Result<Option<Received>, RecvError> {
-        self.0.next_at_hand()
-    }
-
     /// Copies the next message into `buffer`; waits for it. What does not fit comes with the next call
-    /// (`end_of_record` is false). `None`: the peer has shut down and everything was read.
+    /// (`end_of_record` is false). Returns `None` when the peer has shut down and everything was read.
     ///
     /// # Errors
     ///
@@ -220,12 +184,57 @@ impl Association {
         }
     }
 
-    /// Transmits what is queued, now.
-    pub fn flush(&self) {
-        self.0.flush();
+    /// Waits until something can be received: a message, an event or the end. A `try_recv` that follows finds it, unless another
+    /// clone was faster.
+    ///
+    /// # Errors
+    ///
+    /// The sockets failed.
+    pub async fn readable(&self) -> Result<(), RecvError> {
+        Ok(self.ready(Interest::READABLE).await?)
     }
 
-    /// Sends no more; what was sent is delivered, and reading goes on.
+    /// Waits until the send buffer has room, or until a send would fail because the association has ended.
+    ///
+    /// # Errors
+    ///
+    /// The sockets failed.
+    pub async fn writable(&self) -> Result<(), SendError> {
+        Ok(self.ready(Interest::WRITABLE).await?)
+    }
+
+    /// Waits until the association has ended, or its sockets have failed, and returns why. It does not wait for what can still be
+    /// received.
+    ///
+    /// ```
+    /// use swiftwater::CloseReason;
+    /// # use swiftwater::tokio::{Association, Listener};
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    /// # runtime.block_on(async {
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0").await?;
+    /// # let client = Association::connect(listener.local_address()).await?;
+    /// # let (server, _) = listener.accept().await?;
+    /// tokio::spawn(client.close());
+    /// assert_eq!(server.closed().await, CloseReason::Shutdown);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn closed(&self) -> CloseReason {
+        let socket = self.0.socket();
+        // A hang-up is the only thing of priority that a stream at rest shows.
+        match until(socket, Interest::PRIORITY, |inner| socket.close_reason(inner)).await {
+            Ok(reason) => reason,
+            Err(why) => CloseReason::Lost(why.into_loss()),
+        }
+    }
+
+    async fn ready(&self, interest: Interest) -> Result<(), GivenUp> {
+        let socket = self.0.socket();
+        until(socket, interest, |inner| inner.is_ready(socket.stream, interest).then_some(())).await
+    }
+
+    /// Ends sending (RFC 9260 §9.2): what was sent is delivered, and receiving goes on.
     ///
     /// # Errors
     ///
@@ -238,119 +247,27 @@ impl Association {
             .map_err(|_| SendError::Closed)
     }
 
-    /// Shuts down and waits until the peer has everything and has shut down, too. What it still sends is
-    /// thrown away.
+    /// Shuts down and waits until the peer has everything and has shut down, too. Messages that still arrive are discarded.
     ///
     /// # Errors
     ///
     /// The association was aborted or lost before that.
     pub async fn close(self) -> Result<(), RecvError> {
-        // One that is gone already still has its reason to tell.
+        // An association that has ended still has its reason to tell.
         let _ = self.shutdown().await;
         let socket = self.0.socket();
         until(socket, Interest::READABLE, |inner| socket.try_drain(inner)).await?
-    }
-
-    /// Ends the association at once; what is not delivered yet is lost. The peer is told `reason`.
-    pub fn abort(self, reason: &str) {
-        self.0.abort(reason);
-    }
-
-    /// Counters; all zero once the association is gone.
-    pub fn statistics(&self) -> Statistics {
-        self.0.statistics()
-    }
-
-    /// New data goes to this address of the peer from now on, while it answers.
-    ///
-    /// # Errors
-    ///
-    /// As [`Association::set_primary`](crate::Association::set_primary).
-    pub fn set_primary(&self, address: IpAddr) -> Result<(), PrimaryError> {
-        self.0.set_primary(address)
-    }
-
-    /// The options that the association has now; `None` once it is gone.
-    pub fn options(&self) -> Option<AssociationOptions> {
-        self.0.options()
-    }
-
-    /// Changes the options of this association, as
-    /// [`Association::set_options`](crate::Association::set_options).
-    ///
-    /// # Errors
-    ///
-    /// One of the *fixed* options differs from what the association has, or the association is gone.
-    pub fn set_options(&self, options: &AssociationOptions) -> Result<(), OptionsError> {
-        self.0.set_options(options)
-    }
-
-    /// Changes the settings of the path to one address of the peer, or without an address of all paths.
-    ///
-    /// # Errors
-    ///
-    /// As [`Association::set_path`](crate::Association::set_path).
-    pub fn set_path(&self, address: Option<IpAddr>, options: &PathOptions) -> Result<(), PrimaryError> {
-        self.0.set_path(address, options)
-    }
-
-    /// The peer, as long as the association is up.
-    pub fn peer_address(&self) -> Option<Address> {
-        self.0.peer_address()
-    }
-
-    /// The peer's addresses, all that are known of it; none once the association is gone.
-    pub fn peer_addresses(&self) -> Vec<IpAddr> {
-        self.0.peer_addresses()
-    }
-
-    /// The path to one of the peer's addresses, for [`SendInfo::path`](crate::SendInfo::path).
-    pub fn path_to(&self, address: IpAddr) -> Option<PathId> {
-        self.0.path_to(address)
-    }
-
-    /// Our addresses that this association uses.
-    pub fn local_addresses(&self) -> Vec<IpAddr> {
-        self.0.local_addresses()
-    }
-
-    /// Of one that a listener has accepted: the address and SCTP port that it came from, also when it is gone already.
-    pub fn came_from(&self) -> Option<SocketAddr> {
-        self.0.came_from()
-    }
-
-    /// Number of outbound streams.
-    pub fn streams_out(&self) -> u16 {
-        self.0.streams_out()
-    }
-
-    /// Pushes a module onto the stream of this association: it sees every message in both directions.
-    ///
-    /// # Errors
-    ///
-    /// The module refuses, or the association is gone.
-    pub fn push(&self, module: Box<dyn Module>) -> Result<(), streams::PushError> {
-        self.0.push(module)
-    }
-
-    /// Takes the module off that was pushed last.
-    ///
-    /// # Errors
-    ///
-    /// There is none.
-    pub fn pop(&self) -> Result<(), streams::PopError> {
-        self.0.pop()
     }
 }
 
 impl From<association::Association> for Association {
     fn from(blocking: association::Association) -> Self {
-        Association(blocking)
+        Association(blocking.shared)
     }
 }
 
 impl From<Association> for association::Association {
     fn from(asynchronous: Association) -> Self {
-        asynchronous.0
+        association::Association { shared: asynchronous.0 }
     }
 }

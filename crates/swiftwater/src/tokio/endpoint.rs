@@ -1,49 +1,62 @@
 //! One-to-many endpoints for tasks.
 
-use std::net::IpAddr;
+use std::ops::Deref;
+use std::sync::Arc;
 
-use streams::Interest;
+use streams::{Interest, Message as Block};
+use tpi::Primitive;
 
 use super::resolve;
 use super::until::until;
-use crate::address::{Address, ToAddress};
+use crate::address::ToAddress;
+use crate::endpoint::{self, SharedEndpoint};
 use crate::error::{BindError, ConnectError, RecvError, SendError};
 use crate::event::Received;
 use crate::message::{AssociationId, SendInfo};
 use crate::options::StackOptions;
-use crate::{PrimaryError, Statistics, endpoint};
 
-/// Sends to and receives from any number of peers; [`swiftwater::Endpoint`](crate::Endpoint) for tasks.
-#[derive(Debug)]
-pub struct Endpoint(endpoint::Endpoint);
+/// Sends to and receives from any number of peers; [`swiftwater::Endpoint`](crate::Endpoint) for tasks. Clones share it.
+///
+/// This type has the calls that wait. It dereferences to [`SharedEndpoint`], which has all others.
+#[derive(Clone, Debug)]
+pub struct Endpoint(Arc<SharedEndpoint>);
+
+impl Deref for Endpoint {
+    type Target = SharedEndpoint;
+
+    fn deref(&self) -> &SharedEndpoint {
+        &self.0
+    }
+}
 
 impl Endpoint {
     /// Binds an address with default [`StackOptions`].
     ///
     /// # Errors
     ///
-    /// The address makes no sense, is not ours, or a port is in use.
+    /// The address is not valid or not one of this host, or a port is in use.
     pub async fn bind(address: impl ToAddress) -> Result<Endpoint, BindError> {
         Endpoint::bind_with(address, &StackOptions::default()).await
     }
 
-    /// The same with `options`.
+    /// Binds an address with these options. The hosts and the UDP port of the address take precedence over those of the options.
     ///
     /// # Errors
     ///
     /// As [`Endpoint::bind`].
     pub async fn bind_with(address: impl ToAddress, options: &StackOptions) -> Result<Endpoint, BindError> {
         let address = resolve(address).await?;
-        endpoint::Endpoint::bind_with(address, options).map(Endpoint)
+        endpoint::Endpoint::bind_with(address, options).map(Endpoint::from)
     }
 
-    /// Starts an association. [`Event::Up`](crate::Event::Up) or [`Event::Down`](crate::Event::Down) follows.
+    /// Starts to set up an association, and does not wait for it: [`Event::Up`](crate::Event::Up) or
+    /// [`Event::Down`](crate::Event::Down) follows.
     ///
     /// # Errors
     ///
-    /// The address makes no sense, or an association with it exists.
+    /// The address is not valid, or an association with it exists.
     pub async fn connect(&self, server: impl ToAddress) -> Result<(), ConnectError> {
-        self.0.connect(resolve(server).await?)
+        self.0.start(&resolve(server).await?)
     }
 
     /// Sends one message to a peer; waits while its send buffer is full.
@@ -57,16 +70,7 @@ impl Endpoint {
         until(socket, Interest::WRITABLE, |inner| socket.try_write(inner, &info, message)).await?
     }
 
-    /// Sends one message if there is room for it; [`SendError::WouldBlock`] otherwise.
-    ///
-    /// # Errors
-    ///
-    /// As [`Endpoint::send_to`].
-    pub fn try_send_to(&self, to: AssociationId, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
-        self.0.try_send_to(to, message, info)
-    }
-
-    /// The next message or event of any association; waits for it.
+    /// Receives the next message or event of any association; waits for it.
     ///
     /// # Errors
     ///
@@ -81,58 +85,41 @@ impl Endpoint {
         }
     }
 
-    /// The next message or event if one is there; otherwise [`RecvError::WouldBlock`].
+    /// Waits until a message or an event can be received. A `try_recv` that follows finds it, unless another clone was faster.
     ///
     /// # Errors
     ///
-    /// As [`Endpoint::recv`].
-    pub fn try_recv(&self) -> Result<(AssociationId, Received), RecvError> {
-        self.0.try_recv()
+    /// The sockets failed.
+    pub async fn readable(&self) -> Result<(), RecvError> {
+        let socket = self.0.socket();
+        let is_ready =
+            |inner: &mut crate::shard::Inner| inner.is_ready(socket.stream, Interest::READABLE).then_some(());
+        Ok(until(socket, Interest::READABLE, is_ready).await?)
     }
 
-    /// Sends no more to a peer; what was sent is delivered.
+    /// Ends sending to a peer (RFC 9260 §9.2): what was sent is delivered, and receiving goes on.
     ///
     /// # Errors
     ///
     /// The association is closed already.
-    pub fn shutdown(&self, id: AssociationId) -> Result<(), SendError> {
-        self.0.shutdown(id)
-    }
-
-    /// Ends an association at once.
-    pub fn abort(&self, id: AssociationId, reason: &str) {
-        self.0.abort(id, reason);
-    }
-
-    /// Counters of one association, its paths among them; `None` once it is gone.
-    pub fn statistics(&self, id: AssociationId) -> Option<Statistics> {
-        self.0.statistics(id)
-    }
-
-    /// New data for a peer goes to this address of it from now on, while it answers.
-    ///
-    /// # Errors
-    ///
-    /// As [`Association::set_primary`](crate::Association::set_primary).
-    pub fn set_primary(&self, id: AssociationId, address: IpAddr) -> Result<(), PrimaryError> {
-        self.0.set_primary(id, address)
-    }
-
-    /// Where it is bound, as a peer on this host would name it.
-    pub fn local_address(&self) -> Address {
-        self.0.local_address()
+    pub async fn shutdown(&self, id: AssociationId) -> Result<(), SendError> {
+        let socket = self.0.socket();
+        let mut request = Some(Block::proto(Primitive::OrdrelReq { association: id.0 }));
+        until(socket, Interest::WRITABLE, |inner| socket.try_request(inner, &mut request))
+            .await?
+            .map_err(|_| SendError::Closed)
     }
 }
 
 /// Such as one of [`Stack::endpoint`](crate::Stack::endpoint).
 impl From<endpoint::Endpoint> for Endpoint {
     fn from(blocking: endpoint::Endpoint) -> Self {
-        Endpoint(blocking)
+        Endpoint(blocking.shared)
     }
 }
 
 impl From<Endpoint> for endpoint::Endpoint {
     fn from(asynchronous: Endpoint) -> Self {
-        asynchronous.0
+        endpoint::Endpoint { shared: asynchronous.0 }
     }
 }

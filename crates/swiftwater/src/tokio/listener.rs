@@ -1,106 +1,94 @@
 //! Listeners for tasks.
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
+use std::ops::Deref;
+use std::sync::Arc;
 
 use streams::Interest;
 
 use super::association::Association;
 use super::resolve;
 use super::until::until;
-use crate::address::{Address, ToAddress};
-use crate::error::{BindError, RecvError};
-use crate::listener;
-use crate::options::{AssociationOptions, StackOptions};
-use crate::stack::Stack;
+use crate::address::ToAddress;
+use crate::error::{AcceptError, BindError, RecvError};
+use crate::listener::{self, SharedListener};
+use crate::options::StackOptions;
+use crate::socket::Patience;
 
-/// Accepts associations on one SCTP port; [`swiftwater::Listener`](crate::Listener) for tasks.
-#[derive(Debug)]
-pub struct Listener(listener::Listener);
+/// Accepts associations on one SCTP port; [`swiftwater::Listener`](crate::Listener) for tasks. Clones share it.
+///
+/// This type has the calls that wait. It dereferences to [`SharedListener`], which has its addresses and options.
+#[derive(Clone, Debug)]
+pub struct Listener(Arc<SharedListener>);
+
+impl Deref for Listener {
+    type Target = SharedListener;
+
+    fn deref(&self) -> &SharedListener {
+        &self.0
+    }
+}
 
 impl Listener {
     /// Listens on an address, with default [`StackOptions`]. SCTP port 0 takes a free one; `/udp:0` a free UDP port.
     ///
     /// # Errors
     ///
-    /// The address makes no sense, is not ours, or a port is in use.
+    /// The address is not valid or not one of this host, or a port is in use.
     pub async fn bind(address: impl ToAddress) -> Result<Listener, BindError> {
         Listener::bind_with(address, &StackOptions::default()).await
     }
 
-    /// The same with `options`.
+    /// Listens on an address with these options, as
+    /// [`swiftwater::Listener::bind_with`](crate::Listener::bind_with).
     ///
     /// # Errors
     ///
     /// As [`Listener::bind`].
     pub async fn bind_with(address: impl ToAddress, options: &StackOptions) -> Result<Listener, BindError> {
         let address = resolve(address).await?;
-        listener::Listener::bind_with(address, options).map(Listener)
+        listener::Listener::bind_with(address, options).map(Listener::from)
     }
 
-    /// The next association; waits for one.
+    /// Accepts the next association, and returns it with the peer's address and SCTP port; waits for one.
     ///
     /// # Errors
     ///
     /// The sockets failed.
-    pub async fn accept(&self) -> Result<Association, RecvError> {
+    pub async fn accept(&self) -> Result<(Association, SocketAddr), AcceptError> {
         let socket = self.0.socket();
         loop {
-            let found = until(socket, Interest::READABLE, |inner| socket.try_getmsg(inner)).await??;
-            if let Some(association) = self.0.take(found)? {
-                return Ok(association.into());
+            let found = until(socket, Interest::READABLE, |inner| socket.try_getmsg(inner)).await;
+            let found = found.map_err(RecvError::from).and_then(|found| found)?;
+            if let Some((shared, peer)) = self.0.take(found)? {
+                return Ok((Association(shared), peer));
             }
         }
     }
 
-    /// The next association, if one is there; otherwise [`RecvError::WouldBlock`].
+    /// Accepts the next association if one is there, without waiting.
     ///
     /// # Errors
     ///
-    /// As [`Listener::accept`].
-    pub fn try_accept(&self) -> Result<Association, RecvError> {
-        self.0.try_accept().map(Association::from)
-    }
-
-    /// Accepts associations with these options from now on. Those that were accepted before keep theirs.
-    pub fn set_options(&self, options: &AssociationOptions) {
-        self.0.set_options(options);
-    }
-
-    /// Listens at these addresses of the stack from now on, as after
-    /// [`Stack::with_local_addresses`](crate::Stack::with_local_addresses).
-    ///
-    /// # Errors
-    ///
-    /// Another listener on this port has one of these addresses: nothing has changed.
-    pub fn set_local_addresses(&self, local_addresses: &[IpAddr]) -> Result<(), BindError> {
-        self.0.set_local_addresses(local_addresses)
-    }
-
-    /// Sets how many associations may wait to be accepted from now on; 0 counts as 1. Those that wait stay.
-    pub fn set_backlog(&self, backlog: u32) {
-        self.0.set_backlog(backlog);
-    }
-
-    /// Where it listens, as a client on this host would name it.
-    pub fn local_address(&self) -> Address {
-        self.0.local_address()
-    }
-
-    /// The sockets that it listens on, for more listeners and associations.
-    pub fn stack(&self) -> &Stack {
-        self.0.stack()
+    /// As [`Listener::accept`]; and [`AcceptError::WouldBlock`].
+    pub fn try_accept(&self) -> Result<(Association, SocketAddr), AcceptError> {
+        loop {
+            if let Some((shared, peer)) = self.0.take(self.0.socket().getmsg(Patience::None)?)? {
+                return Ok((Association(shared), peer));
+            }
+        }
     }
 }
 
-/// Such as one of [`Stack::listen`].
+/// Such as one of [`Stack::listen`](crate::Stack::listen).
 impl From<listener::Listener> for Listener {
     fn from(blocking: listener::Listener) -> Self {
-        Listener(blocking)
+        Listener(blocking.shared)
     }
 }
 
 impl From<Listener> for listener::Listener {
     fn from(asynchronous: Listener) -> Self {
-        asynchronous.0
+        listener::Listener { shared: asynchronous.0 }
     }
 }

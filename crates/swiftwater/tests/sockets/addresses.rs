@@ -28,7 +28,7 @@ fn listen(options: &StackOptions, port: u16) -> Option<Listener> {
 
 /// The ends of each path that the peer has confirmed, ours first.
 fn ways(association: &Association) -> Vec<(Option<IpAddr>, IpAddr)> {
-    let paths = association.statistics().paths;
+    let paths = association.statistics().unwrap().paths;
     let active = paths.iter().filter(|path| path.state == PathState::Active);
     active.map(|path| (path.local, path.remote.ip())).collect()
 }
@@ -38,7 +38,7 @@ fn each_address_has_a_path_of_its_own(link: LinkKind, addresses: &[&str], port: 
     let options = options(link, addresses);
     let Some(listener) = listen(&options, port) else { return };
     let client = Association::connect_with(listener.local_address(), &options).unwrap();
-    let server = listener.accept().unwrap();
+    let (server, _) = listener.accept().unwrap();
     let all: Vec<IpAddr> = options.local_addresses.clone();
     let expected: Vec<(Option<IpAddr>, IpAddr)> = all.iter().map(|ip| (Some(*ip), *ip)).collect();
     // A question and its answer, until heartbeats have confirmed every path.
@@ -99,7 +99,7 @@ fn an_association_over_raw_ip_on_all_addresses() {
                 let (client, message) = (client.clone(), message.clone());
                 std::thread::spawn(move || (0..20).try_for_each(|_| client.send(&message)))
             };
-            let accepted = listener.accept().unwrap();
+            let (accepted, _) = listener.accept().unwrap();
             for _ in 0..20 {
                 assert!(recv_whole(&accepted).unwrap() == message);
             }
@@ -131,14 +131,14 @@ fn listeners_at_different_addresses_share_a_port() {
         for (host, listener) in [("127.0.0.1", &one), ("127.0.0.2", &two), ("[::1]", &two)] {
             let client = connect(host).unwrap();
             client.send(host.as_bytes()).unwrap();
-            let server = listener.accept().unwrap();
+            let (server, _) = listener.accept().unwrap();
             assert_eq!(recv_whole(&server).unwrap(), host.as_bytes());
             client.close().unwrap();
         }
         assert!(matches!(connect("127.0.0.3"), Err(swiftwater::ConnectError::Refused)));
         two.set_local_addresses(&addresses(&["127.0.0.3"])).unwrap();
         let moved = connect("127.0.0.3").unwrap();
-        assert_eq!(two.accept().unwrap().local_addresses(), moved.peer_addresses());
+        assert_eq!(two.accept().unwrap().0.local_addresses(), moved.peer_addresses());
         assert!(two.set_local_addresses(&addresses(&["127.0.0.1"])).is_err());
     });
 }
@@ -153,12 +153,12 @@ fn an_association_leaves_from_its_addresses_alone() {
         let client = from.connect_from(800, &*server_at).unwrap();
         let mine: [IpAddr; 2] = ["127.0.0.2".parse().unwrap(), "127.0.0.3".parse().unwrap()];
         assert_eq!(client.local_addresses(), mine);
-        let server = listener.accept().unwrap();
+        let (server, _) = listener.accept().unwrap();
         let mut seen = server.peer_addresses();
         seen.sort_unstable();
         assert_eq!(seen, mine);
         // From the same port at another address it is another association.
         let other = at(&["127.0.0.4"]).connect_from(800, &*server_at).unwrap();
-        assert_eq!(listener.accept().unwrap().peer_addresses(), other.local_addresses());
+        assert_eq!(listener.accept().unwrap().0.peer_addresses(), other.local_addresses());
     });
 }

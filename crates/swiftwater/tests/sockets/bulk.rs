@@ -96,7 +96,7 @@ fn a_reader_that_comes_late_finds_everything() {
             client.close().unwrap();
         });
         // The window is full by now, or soon: whoever sends waits.
-        while server.statistics().messages_received < 100 {
+        while server.statistics().unwrap().messages_received < 100 {
             thread::yield_now();
         }
         for i in 0..2000 {

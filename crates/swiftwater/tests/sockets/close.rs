@@ -2,9 +2,9 @@
 
 use std::thread;
 
-use swiftwater::{AssociationOptions, Received, RecvError, SendError, SendInfo};
+use swiftwater::{CloseReason, LossKind, RecvError, SendError, SendInfo};
 
-use crate::pair::{assert_pattern, must_end, pair, pair_with, pattern, recv_whole};
+use crate::pair::{assert_pattern, must_end, pair, pattern, recv_whole};
 
 #[test]
 fn closing_waits_until_everything_has_arrived() {
@@ -22,34 +22,6 @@ fn closing_waits_until_everything_has_arrived() {
         }
         client.close().unwrap();
         assert_eq!(reader.join().unwrap(), 500);
-    });
-}
-
-#[test]
-fn a_reader_that_has_kept_its_window_closed_opens_it_when_it_leaves() {
-    must_end(|| {
-        let (client, server) = pair_with(
-            &AssociationOptions {
-                events: true,
-                receive_buffer_bytes: 16 << 10,
-                receive_buffer_bytes_max: 0,
-                ..AssociationOptions::default()
-            }
-            .into(),
-        );
-        for i in 0..200 {
-            client.send(&pattern(i, 1000)).unwrap();
-        }
-        server.hold_window_from(0);
-        let mut kept_bytes = 0;
-        while kept_bytes < 15 << 10 {
-            if let Some(Received::Message(message)) = server.next().unwrap() {
-                kept_bytes += message.window_bytes();
-            }
-        }
-        drop(server);
-        // All that the window has held back leaves before the association ends.
-        client.close().unwrap();
     });
 }
 
@@ -85,7 +57,7 @@ fn what_a_dropped_end_has_not_read_stops_nobody() {
             server.close().unwrap();
             got
         });
-        while client.statistics().messages_received < 100 {
+        while client.statistics().unwrap().messages_received < 100 {
             thread::yield_now();
         }
         client.send(b"my last word").unwrap();
@@ -154,7 +126,7 @@ fn an_abort_wakes_whoever_waits_on_a_clone() {
                     }
                 }
             });
-            while client.statistics().messages_sent == 0 {
+            while client.statistics().unwrap().messages_sent == 0 {
                 thread::yield_now();
             }
             client.abort("enough");
@@ -171,7 +143,7 @@ fn a_record_in_progress_goes_out_before_the_end() {
         let more = SendInfo { more: true, ..SendInfo::default() };
         for _ in 0..100_000 {
             client.send_with(b"twenty bytes of text", &more).unwrap();
-            if client.statistics().send_buffered_bytes > 500_000 {
+            if client.statistics().unwrap().send_buffered_bytes > 500_000 {
                 break;
             }
         }
@@ -182,8 +154,56 @@ fn a_record_in_progress_goes_out_before_the_end() {
             }
             bytes
         });
-        let sent = client.statistics().bytes_sent;
+        let sent = client.statistics().unwrap().bytes_sent;
         client.close().unwrap();
         assert!(reader.join().unwrap() as u64 >= sent);
+    });
+}
+
+#[test]
+fn the_reason_of_the_end_is_known_before_all_is_read() {
+    must_end(|| {
+        let (client, server) = pair();
+        client.send(b"unread").unwrap();
+        assert_eq!(server.close_reason(), None);
+        client.abort("enough");
+        while server.close_reason().is_none() {
+            thread::yield_now();
+        }
+        let Some(CloseReason::Lost(loss)) = server.close_reason() else { panic!("it was aborted") };
+        assert_eq!(loss.kind, LossKind::PeerAborted);
+        assert!(loss.text.contains("enough"), "{loss}");
+        assert_eq!(recv_whole(&server).unwrap(), b"unread");
+        assert_eq!(server.recv().unwrap_err(), RecvError::Lost(loss.clone()));
+        assert_eq!(server.close_reason(), Some(CloseReason::Lost(loss)));
+    });
+}
+
+#[test]
+fn an_orderly_end_has_a_reason_too() {
+    must_end(|| {
+        let (client, server) = pair();
+        let peer = server.peer_addr();
+        client.shutdown().unwrap();
+        let clone = server.clone();
+        server.close().unwrap();
+        assert_eq!(clone.close_reason(), Some(CloseReason::Shutdown));
+        assert_eq!((clone.peer_addr(), clone.local_addr()), (peer, None));
+        assert!(clone.statistics().is_none());
+    });
+}
+
+#[test]
+fn an_abort_does_not_wait_for_room() {
+    must_end(|| {
+        let (client, server) = pair();
+        while client.try_send(&[7; 10_000], &SendInfo::default()).is_ok() {}
+        client.abort("the buffer is full");
+        loop {
+            match server.recv() {
+                Ok(message) => assert!(message.is_some()),
+                Err(error) => break assert!(error.to_string().contains("the buffer is full"), "{error}"),
+            }
+        }
     });
 }

@@ -135,7 +135,7 @@ fn data_may_come_before_the_accept() {
         for i in 0..100u8 {
             client.send(&[i; 100]).unwrap();
         }
-        let server = listener.accept().unwrap();
+        let (server, _) = listener.accept().unwrap();
         for i in 0..100u8 {
             assert_eq!(server.recv().unwrap().unwrap().to_vec(), [i; 100]);
         }
@@ -158,7 +158,7 @@ fn many_at_once() {
                 });
             }
             for _ in 0..16 {
-                let server = listener.accept().unwrap();
+                let (server, _) = listener.accept().unwrap();
                 let message = server.recv().unwrap().unwrap();
                 server.send_bytes(message.into_bytes(), &Default::default()).unwrap();
             }
@@ -172,7 +172,7 @@ fn both_ends_know_each_other() {
         let listener = listen();
         let stack = Stack::bind(&StackOptions { udp_port: Some(0), ..StackOptions::default() }).unwrap();
         let client = stack.connect(listener.local_address()).unwrap();
-        let server = listener.accept().unwrap();
+        let (server, _) = listener.accept().unwrap();
         assert_eq!(client.peer_address().unwrap(), listener.local_address());
         assert_eq!(server.peer_address().unwrap().udp_port, Some(stack.udp_port()));
     });

@@ -14,7 +14,7 @@ const SIZES: [usize; 32] = [
 ];
 
 fn serve(listener: Listener) {
-    let association = listener.accept().unwrap();
+    let (association, _) = listener.accept().unwrap();
     while let Some(message) = recv_whole(&association) {
         association.send_bytes(Bytes::from(message), &SendInfo::default()).unwrap();
     }

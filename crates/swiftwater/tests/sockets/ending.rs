@@ -56,7 +56,7 @@ fn each_of_many_peers_is_told_of_an_abort() {
     must_end(|| {
         let (ours, theirs) = (stack(), stack());
         let listener = theirs.listen(7).unwrap();
-        let pair = |_| (ours.connect(listener.local_address()).unwrap(), listener.accept().unwrap());
+        let pair = |_| (ours.connect(listener.local_address()).unwrap(), listener.accept().unwrap().0);
         let (clients, peers): (Vec<_>, Vec<_>) = (0..MANY).map(pair).unzip();
         ours.abort_all("the service was stopped");
         assert_eq!(ours.statistics().associations, 0);
@@ -74,9 +74,9 @@ fn what_is_shutting_down_is_not_aborted_with_what_is_open() {
         let (ours, theirs) = (stack(), stack());
         let listener = theirs.listen(7).unwrap();
         let ending = ours.connect(listener.local_address()).unwrap();
-        let ending_peer = listener.accept().unwrap();
+        let (ending_peer, _) = listener.accept().unwrap();
         let open = ours.connect(listener.local_address()).unwrap();
-        let open_peer = listener.accept().unwrap();
+        let (open_peer, _) = listener.accept().unwrap();
         // The peer reads nothing yet: its window closes, and the shutdown cannot end.
         let sent = fill(&ending);
         ending.shutdown().unwrap();
@@ -97,7 +97,7 @@ fn a_peer_that_does_not_take_what_was_sent_is_aborted_when_the_wait_is_over() {
         let (ours, theirs) = (stack(), stack());
         let listener = theirs.listen(7).unwrap();
         let client = ours.connect(listener.local_address()).unwrap();
-        let peer = listener.accept().unwrap();
+        let (peer, _) = listener.accept().unwrap();
         // The peer reads nothing: its window closes before all of this has arrived.
         fill(&client);
         assert!(!ours.close(Duration::from_millis(100), "the service was stopped"));

@@ -72,7 +72,7 @@ fn connects_and_hears_of_it() {
         assert!(matches!(endpoint.connect(listener.local_address()), Err(ConnectError::Exists)));
         let (id, event) = next_event(&endpoint);
         assert_eq!(event, Event::Up);
-        let server = listener.accept().unwrap();
+        let (server, _) = listener.accept().unwrap();
         endpoint.send_to(id, b"hello", &SendInfo::stream(3)).unwrap();
         let hello = server.recv().unwrap().unwrap();
         assert_eq!((hello.to_vec(), hello.info.stream), (b"hello".to_vec(), 3));

@@ -2,7 +2,12 @@
 
 use std::io;
 
-use swiftwater::{AssociationOptions, SendError, SendInfo};
+use std::error::Error as _;
+
+use swiftwater::{
+    AddressError, Association, AssociationOptions, BindError, Listener, Loss, RecvError, SendError, SendInfo,
+    StackOptions,
+};
 
 use crate::pair::{must_end, pair, pair_with};
 
@@ -52,5 +57,26 @@ fn a_send_after_the_end() {
         assert!(refused.to_string().contains("connect again"), "{refused}");
         assert_eq!(io::Error::from(refused).kind(), io::ErrorKind::BrokenPipe);
         assert!(client.peer_address().is_none());
+    });
+}
+
+#[test]
+fn errors_have_their_cause_as_a_source() {
+    must_end(|| {
+        let wrong = Listener::bind("nonsense").unwrap_err();
+        assert!(wrong.source().unwrap().is::<AddressError>());
+        let taken = Listener::bind("127.0.0.1:0/udp:0").unwrap();
+        let udp_port = Some(taken.stack().udp_port());
+        let local_addresses = vec!["127.0.0.1".parse().unwrap()];
+        let options = StackOptions { udp_port, local_addresses, ..StackOptions::default() };
+        let unbound = Association::connect_with("127.0.0.1:7", &options).unwrap_err();
+        assert!(unbound.source().unwrap().is::<BindError>());
+        assert!(unbound.source().unwrap().source().unwrap().to_string().contains("in use"));
+        let (client, server) = pair_with(&StackOptions::default());
+        server.abort("enough");
+        let lost = client.recv().unwrap_err();
+        assert!(lost.source().unwrap().is::<Loss>());
+        let lost = std::io::Error::from(lost);
+        assert!(lost.get_ref().unwrap().is::<RecvError>());
     });
 }

@@ -20,7 +20,7 @@ fn peer_process() {
     let listener = Listener::bind("127.0.0.1:0/udp:0").unwrap();
     println!("\naddress {}", listener.local_address());
     std::io::stdout().flush().unwrap();
-    let association = listener.accept().unwrap();
+    let (association, _) = listener.accept().unwrap();
     while let Some(message) = association.recv().unwrap() {
         association.send_bytes(message.into_bytes(), &Default::default()).unwrap();
     }

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use swiftwater::{
-    Association, AssociationOptions, BindError, ConnectError, Listener, ListenerOptions, RecvError, Stack,
+    AcceptError, Association, AssociationOptions, BindError, ConnectError, Listener, ListenerOptions, Stack,
     StackOptions,
 };
 
@@ -14,11 +14,11 @@ use crate::pair::{listen, listen_with, must_end};
 fn accepting_can_be_given_up() {
     must_end(|| {
         let listener = listen();
-        assert_eq!(listener.try_accept().unwrap_err(), RecvError::WouldBlock);
+        assert_eq!(listener.try_accept().unwrap_err(), AcceptError::WouldBlock);
         let none = listener.accept_timeout(Duration::from_millis(5)).unwrap_err();
-        assert_eq!(none, RecvError::WouldBlock);
+        assert_eq!(none, AcceptError::TimedOut);
         let client = Association::connect(listener.local_address()).unwrap();
-        let server = listener.accept_timeout(Duration::MAX).unwrap();
+        let (server, _) = listener.accept_timeout(Duration::MAX).unwrap();
         client.send(b"in time").unwrap();
         assert_eq!(server.recv().unwrap().unwrap().to_vec(), b"in time");
     });
@@ -46,7 +46,7 @@ fn one_more_than_the_backlog_waits_for_room() {
                 thread::yield_now();
             }
             for text in ["first", "second", "third"] {
-                let server = listener.accept().unwrap();
+                let (server, _) = listener.accept().unwrap();
                 assert_eq!(server.recv().unwrap().unwrap().to_vec(), text.as_bytes());
             }
         });
@@ -75,7 +75,7 @@ fn a_backlog_of_any_size_is_one() {
             let listener = listen_with(&ListenerOptions { backlog, ..ListenerOptions::default() }.into());
             let client = Association::connect(listener.local_address()).unwrap();
             client.send(b"hello").unwrap();
-            assert_eq!(listener.accept().unwrap().recv().unwrap().unwrap().to_vec(), b"hello");
+            assert_eq!(listener.accept().unwrap().0.recv().unwrap().unwrap().to_vec(), b"hello");
         }
     });
 }
@@ -88,8 +88,9 @@ fn one_that_went_away_before_it_was_accepted_leaves_its_messages() {
             let client = Association::connect(listener.local_address()).unwrap();
             client.send(&[round]).unwrap();
             client.close().unwrap_or_default();
-            let server = listener.accept().unwrap();
-            assert!(server.came_from().unwrap().ip().is_loopback());
+            let (server, from) = listener.accept().unwrap();
+            assert_eq!(server.peer_addr(), from);
+            assert!(from.ip().is_loopback() && from.port() > 0, "{from}");
             assert_eq!(server.recv().unwrap().unwrap().to_vec(), [round]);
             assert!(server.recv().unwrap().is_none());
             assert!(server.send(b"too late").is_err());
@@ -104,10 +105,10 @@ fn one_that_aborted_before_it_was_accepted_says_so() {
         let aborted = Association::connect(listener.local_address()).unwrap();
         aborted.abort("never mind");
         let client = Association::connect(listener.local_address()).unwrap();
-        let lost = listener.accept().unwrap().recv().unwrap_err().to_string();
+        let lost = listener.accept().unwrap().0.recv().unwrap_err().to_string();
         assert!(lost.contains("never mind"), "{lost}");
         // The identifier of the first is in use again; the second is another association all the same.
-        let server = listener.accept().unwrap();
+        let (server, _) = listener.accept().unwrap();
         client.send(b"another").unwrap();
         assert_eq!(server.recv().unwrap().unwrap().to_vec(), b"another");
     });
@@ -119,7 +120,7 @@ fn a_closed_listener_leaves_its_associations_alone() {
         let listener = listen();
         let address = listener.local_address();
         let accepted = Association::connect(&address).unwrap();
-        let server = listener.accept().unwrap();
+        let (server, _) = listener.accept().unwrap();
         let waiting = Association::connect(&address).unwrap();
         drop(listener);
         let lost = waiting.recv().unwrap_err().to_string();
@@ -151,7 +152,7 @@ fn a_port_is_free_as_soon_as_its_last_user_is_gone() {
         for _ in 0..20 {
             let listener = Listener::bind(&address).unwrap();
             let client = Association::connect(&address).unwrap();
-            let server = listener.accept().unwrap();
+            let (server, _) = listener.accept().unwrap();
             server.shutdown().unwrap();
             assert!(client.recv().unwrap().is_none());
             client.close().unwrap();
@@ -172,7 +173,7 @@ fn several_listeners_share_a_stack() {
         );
         to_one.send(b"one").unwrap();
         to_two.send(b"two").unwrap();
-        assert_eq!(two.accept().unwrap().recv().unwrap().unwrap().to_vec(), b"two");
-        assert_eq!(one.accept().unwrap().recv().unwrap().unwrap().to_vec(), b"one");
+        assert_eq!(two.accept().unwrap().0.recv().unwrap().unwrap().to_vec(), b"two");
+        assert_eq!(one.accept().unwrap().0.recv().unwrap().unwrap().to_vec(), b"one");
     });
 }

@@ -22,3 +22,4 @@ mod sharing;
 mod stream_mode;
 mod streams;
 mod try_calls;
+mod window;

@@ -90,9 +90,9 @@ fn a_module_that_panics_fails_its_stream_and_nothing_else() {
         let listener = crate::pair::listen();
         let stack = listener.stack().clone();
         let faulty = stack.connect(listener.local_address()).unwrap();
-        let faulty_peer = listener.accept().unwrap();
+        let (faulty_peer, _) = listener.accept().unwrap();
         let sound = stack.connect(listener.local_address()).unwrap();
-        let sound_peer = listener.accept().unwrap();
+        let (sound_peer, _) = listener.accept().unwrap();
         faulty.push(Box::new(Faulty(b'!'))).unwrap();
         faulty.send(b"well").unwrap();
         assert_eq!(recv_whole(&faulty_peer).unwrap(), b"well");

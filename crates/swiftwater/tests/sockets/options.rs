@@ -27,7 +27,7 @@ fn loopback_takes_the_longest_packets_at_once() {
         let (client, server) = pair_with(&StackOptions::default());
         client.send(&pattern(0, 1_000_000)).unwrap();
         assert_pattern(0, 1_000_000, &recv_whole(&server).unwrap());
-        let path = client.statistics().paths[0].clone();
+        let path = client.statistics().unwrap().paths[0].clone();
         let lo = std::fs::read_to_string("/sys/class/net/lo/mtu").unwrap();
         let longest = (lo.trim().parse::<usize>().unwrap() - 28).min(65_507) & !3;
         assert_eq!((path.mtu_bytes, path.mtu_state), (longest, MtuState::SearchComplete));
@@ -56,7 +56,7 @@ fn a_long_message_comes_in_parts_that_fit_the_buffer() {
         .into();
         let listener = listen_with(&small);
         let client = Association::connect(listener.local_address()).unwrap();
-        let server = listener.accept().unwrap();
+        let (server, _) = listener.accept().unwrap();
         let sender = std::thread::spawn(move || {
             client.send(&pattern(0, 1 << 20)).unwrap();
             client.close().unwrap();
@@ -83,7 +83,7 @@ fn several_local_addresses() {
         assert_eq!(listener.local_address().hosts.len(), 2);
         let client = Association::connect(listener.local_address()).unwrap();
         client.send(b"to either").unwrap();
-        assert_eq!(recv_whole(&listener.accept().unwrap()).unwrap(), b"to either");
+        assert_eq!(recv_whole(&listener.accept().unwrap().0).unwrap(), b"to either");
     });
 }
 
@@ -131,7 +131,7 @@ fn a_listener_gives_associations_the_options_that_it_has_when_they_come() {
         let options = AssociationOptions { streams_out: 3, message_bytes_max: 10, ..Default::default() };
         listener.set_options(&options);
         let _client = Association::connect(listener.local_address()).unwrap();
-        let server = listener.accept().unwrap();
+        let (server, _) = listener.accept().unwrap();
         assert_eq!(server.options().unwrap(), options);
         assert_eq!(server.streams_out(), 3);
         let too_long = SendError::TooLong { bytes: 11, limit_bytes: 10 };

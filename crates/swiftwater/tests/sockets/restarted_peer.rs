@@ -64,7 +64,7 @@ fn is_told_to_the_reader_of_its_association() {
         let listener = Listener::bind("127.0.0.1:0/udp:0").unwrap();
         let role = format!("{} {}", own_address(), listener.local_address());
         let mut peer = start_peer(&role);
-        let association = listener.accept().unwrap();
+        let (association, _) = listener.accept().unwrap();
         assert_eq!(association.recv().unwrap().unwrap().to_vec(), b"hello");
         association.send(b"welcome").unwrap();
         assert!(is_answered(&mut peer));
@@ -85,7 +85,7 @@ fn is_an_event_of_its_association() {
         let listener = Listener::bind_with("127.0.0.1:0/udp:0", &options).unwrap();
         let role = format!("{} {}", own_address(), listener.local_address());
         let mut peer = start_peer(&role);
-        let association = listener.accept().unwrap();
+        let (association, _) = listener.accept().unwrap();
         assert!(matches!(association.next().unwrap(), Some(Received::Event(Event::Up))));
         assert!(matches!(association.next().unwrap(), Some(Received::Message(_))));
         association.send(b"welcome").unwrap();

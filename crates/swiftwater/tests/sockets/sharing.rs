@@ -57,7 +57,7 @@ fn threads_ask_on_associations_of_one_stack() {
         thread::scope(|scope| {
             scope.spawn(|| {
                 for _ in 0..THREADS {
-                    let association = listener.accept().unwrap();
+                    let (association, _) = listener.accept().unwrap();
                     scope.spawn(move || {
                         while let Some(message) = association.recv().unwrap() {
                             association.send_bytes(message.into_bytes(), &Default::default()).unwrap();
@@ -96,7 +96,7 @@ fn many_associations_on_one_stack() {
         let ends: Vec<_> = (0..COUNT)
             .map(|_| {
                 let client = stack.connect(&address).unwrap();
-                (client, listener.accept().unwrap())
+                (client, listener.accept().unwrap().0)
             })
             .collect();
         assert_eq!(stack.statistics().associations, 2 * COUNT);

@@ -66,7 +66,7 @@ fn the_peer_limits_the_streams() {
         let refused = client.send_with(b"too far", &SendInfo::stream(3)).unwrap_err();
         assert_eq!(refused, SendError::NoSuchStream { stream: 3, streams: 3 });
         assert!(refused.to_string().contains("streams 0 to 2"), "{refused}");
-        assert_eq!(listener.accept().unwrap().recv().unwrap().unwrap().to_vec(), b"last");
+        assert_eq!(listener.accept().unwrap().0.recv().unwrap().unwrap().to_vec(), b"last");
     });
 }
 

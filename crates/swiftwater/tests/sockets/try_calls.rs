@@ -12,8 +12,8 @@ fn nothing_there() {
     must_end(|| {
         let (client, server) = pair();
         assert_eq!(server.try_recv().unwrap_err(), RecvError::WouldBlock);
-        assert_eq!(server.recv_timeout(Duration::from_millis(3)).unwrap_err(), RecvError::WouldBlock);
-        assert_eq!(server.recv_timeout(Duration::ZERO).unwrap_err(), RecvError::WouldBlock);
+        assert_eq!(server.recv_timeout(Duration::from_millis(3)).unwrap_err(), RecvError::TimedOut);
+        assert_eq!(server.recv_timeout(Duration::ZERO).unwrap_err(), RecvError::TimedOut);
         client.try_send(b"there", &SendInfo::default()).unwrap();
         let got = loop {
             match server.try_recv() {
@@ -87,5 +87,26 @@ fn a_message_reaches_the_thread_that_waits_while_another_sends() {
         reading.join().unwrap();
         client.close().unwrap();
         echo.join().unwrap();
+    });
+}
+
+#[test]
+fn a_send_that_finds_no_room_in_time_sends_nothing() {
+    must_end(|| {
+        let (client, server) = pair();
+        let (info, timeout) = (SendInfo::default(), Duration::from_millis(20));
+        let mut taken = 0;
+        let refused = loop {
+            match client.send_timeout(&[7; 10_000], &info, timeout) {
+                Ok(()) => taken += 1,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(refused, SendError::TimedOut);
+        for _ in 0..taken {
+            assert_eq!(server.recv().unwrap().unwrap().to_vec(), [7; 10_000]);
+        }
+        client.send_timeout(b"room again", &info, Duration::MAX).unwrap();
+        assert_eq!(server.recv().unwrap().unwrap().to_vec(), b"room again");
     });
 }

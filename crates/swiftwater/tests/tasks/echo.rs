@@ -77,7 +77,7 @@ fn many_tasks_on_two_stacks() {
         let address = listener.local_address();
         let server = tokio::spawn(async move {
             for _ in 0..TASKS {
-                tokio::spawn(serve(listener.accept().await.unwrap()));
+                tokio::spawn(serve(listener.accept().await.unwrap().0));
             }
         });
         let clients = Stack::bind(&options).unwrap();

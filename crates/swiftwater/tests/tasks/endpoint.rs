@@ -50,7 +50,7 @@ fn connects() {
                 break;
             }
         }
-        client.shutdown(id).unwrap();
+        client.shutdown(id).await.unwrap();
         loop {
             if let (_, Received::Event(Event::Down(why))) = client.recv().await.unwrap() {
                 assert_eq!(why, None);

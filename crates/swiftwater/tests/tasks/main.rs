@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod cancel;
+mod closed;
 mod echo;
 mod endpoint;
 mod mixed;
@@ -34,7 +35,7 @@ async fn pair() -> (Association, Association) {
 async fn pair_with(options: &StackOptions) -> (Association, Association) {
     let listener = Listener::bind_with("127.0.0.1:0/udp:0", options).await.unwrap();
     let client = Association::connect_with(listener.local_address(), options).await.unwrap();
-    (client, listener.accept().await.unwrap())
+    (client, listener.accept().await.unwrap().0)
 }
 
 /// The next message in one piece, however it was delivered.

@@ -19,9 +19,9 @@ fn associations_outlive_their_runtime() {
     });
     // The runtime is gone; the background thread sees to the sockets.
     let listener = swiftwater::Listener::from(listener);
-    let server = listener.accept().unwrap();
+    let (server, _) = listener.accept().unwrap();
     server.send(b"still here").unwrap();
-    while client.statistics().messages_received == 0 {
+    while client.statistics().unwrap().messages_received == 0 {
         std::thread::yield_now();
     }
     runtime().block_on(async {
@@ -80,7 +80,7 @@ fn ports_are_free_when_their_last_user_is_gone() {
         for _ in 0..10 {
             let listener = Listener::bind(&address).await.unwrap();
             let client = Association::connect(&address).await.unwrap();
-            let server = listener.accept().await.unwrap();
+            let (server, _) = listener.accept().await.unwrap();
             server.shutdown().await.unwrap();
             assert!(recv_whole(&client).await.is_none());
             client.close().await.unwrap();

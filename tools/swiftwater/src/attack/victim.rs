@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use swiftwater::{Listener, RecvError, Stack, StackOptions};
+use swiftwater::{AcceptError, Listener, Stack, StackOptions};
 
 use super::arena::{ATTACK_LINE, MEETING_PORT, SINK_PORT, UDP_PORT};
 use super::say;
@@ -63,9 +63,9 @@ pub(crate) fn run() -> Result<(), String> {
     Ok(())
 }
 
-fn receive_from_all(listener: &Listener, meter: &Meter) -> Result<(), RecvError> {
+fn receive_from_all(listener: &Listener, meter: &Meter) -> Result<(), AcceptError> {
     loop {
-        let mut association = SctpIn::messages(listener.accept()?, MESSAGE_BYTES);
+        let mut association = SctpIn::messages(listener.accept()?.0, MESSAGE_BYTES);
         // One that breaks is looked at no further: the rate says it.
         let _ = receive_all(&mut association, Some(MESSAGE_BYTES), meter);
     }

@@ -51,6 +51,9 @@ pub(crate) enum LoadError {
     /// The association does not give messages.
     #[error("cannot receive over SCTP: {0}")]
     Recv(#[from] swiftwater::RecvError),
+    /// No association was accepted.
+    #[error(transparent)]
+    Accept(#[from] swiftwater::AcceptError),
     /// The peer closed in the middle.
     #[error(
         "the other end closed the connection before the test was over; look at its own messages for the reason"

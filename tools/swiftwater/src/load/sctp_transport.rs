@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use swiftwater::trace::TraceSink;
 use swiftwater::{
-    Address, Association, AssociationOptions, BindError, Checksum, LinkKind, Listener, PathStatistics,
-    RecvError, SendInfo, Stack, StackOptions,
+    AcceptError, Address, Association, AssociationOptions, BindError, Checksum, LinkKind, Listener,
+    PathStatistics, SendInfo, Stack, StackOptions,
 };
 
 use super::{Dialogue, Incoming, LoadError, Outgoing, read_every_byte};
@@ -114,8 +114,8 @@ impl SctpDoor {
     pub(crate) fn accept(&self, until: Instant, stop: &AtomicBool) -> Result<Option<Association>, LoadError> {
         while Instant::now() < until && !stop.load(Ordering::Relaxed) {
             match self.listener.accept_timeout(LOOK) {
-                Ok(association) => return Ok(Some(association)),
-                Err(RecvError::WouldBlock) => {}
+                Ok((association, _)) => return Ok(Some(association)),
+                Err(AcceptError::TimedOut) => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -180,7 +180,7 @@ impl PathLog {
     /// Notes the paths of an association once all that it has sent is acknowledged, or it is lost.
     pub(crate) fn note(&self, association: &Association) {
         loop {
-            let statistics = association.statistics();
+            let statistics = association.statistics().unwrap_or_default();
             if statistics.send_buffered_bytes == 0 {
                 return self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(statistics.paths);
             }

@@ -11,12 +11,12 @@ use crate::socket::Socket;
 use crate::stack::with_driver;
 
 /// An association of a stream: of a one-to-one stream the only one, whatever its identifier.
-pub(crate) struct Control<'a> {
+pub(crate) struct AssociationRef<'a> {
     pub(crate) socket: &'a Socket,
     pub(crate) id: u32,
 }
 
-impl Control<'_> {
+impl AssociationRef<'_> {
     pub(crate) fn statistics(&self) -> Option<Statistics> {
         with_driver(&self.socket.shard, |driver| driver.statistics(self.socket.stream, self.id)).flatten()
     }
@@ -37,6 +37,12 @@ impl Control<'_> {
             Ok(())
         });
         changed.unwrap_or(Err(OptionsError::Closed))
+    }
+
+    pub(crate) fn abort(&self, reason: &str) {
+        let (stream, id) = (self.socket.stream, self.id);
+        // An association that has ended needs no ABORT.
+        let _ = self.socket.command(|driver, cx| driver.abort(cx, stream, id, reason.as_bytes()));
     }
 
     pub(crate) fn set_path(
@@ -70,6 +76,21 @@ impl Control<'_> {
             port,
             udp_port: list.first().map(SocketAddr::port).filter(|port| *port != 0),
         })
+    }
+
+    /// The peer's address of the primary path, and its SCTP port.
+    pub(crate) fn peer_addr(&self) -> Option<SocketAddr> {
+        let statistics = self.statistics()?;
+        let path = statistics.paths.get(statistics.primary)?;
+        Some(SocketAddr::new(path.remote.ip().to_canonical(), statistics.peer_port))
+    }
+
+    /// Our address of the primary path, and our SCTP port.
+    pub(crate) fn local_addr(&self) -> Option<SocketAddr> {
+        let statistics = self.statistics()?;
+        let chosen = statistics.paths.get(statistics.primary)?.local;
+        let ip = chosen.or_else(|| self.local_addresses().first().copied())?;
+        Some(SocketAddr::new(ip.to_canonical(), statistics.local_port))
     }
 
     pub(crate) fn local_addresses(&self) -> Vec<IpAddr> {

@@ -1,0 +1,500 @@
+//! What the clones of an association share, and the calls that do not wait.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use sctp::{PathId, PathOptions, PrimaryError, Statistics};
+use streams::{Interest, Message as Block, Module};
+use tpi::{Addresses, Errno, Primitive};
+
+use crate::address::Address;
+use crate::association_ref::AssociationRef;
+use crate::error::{CloseReason, ConnectError, Loss, OptionsError, RecvError, SendError};
+use crate::event::{Event, Received};
+use crate::message::{Message, SendInfo, from_block};
+use crate::options::AssociationOptions;
+use crate::socket::{End, Found, Patience, Socket, Style, unless_restarted};
+use crate::stack::Stack;
+
+const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+/// What all clones of an association share, with every call that does not wait.
+///
+/// [`Association`](crate::Association) and [`tokio::Association`](crate::tokio) dereference to it, so that both have these
+/// calls beside those of their own that wait.
+#[derive(Debug)]
+pub struct SharedAssociation {
+    pub(crate) socket: Socket,
+    /// Outbound streams; known once the association is up.
+    streams_out: AtomicU16,
+    message_bytes_max: AtomicUsize,
+    events: AtomicBool,
+    /// Whether `next` has delivered [`Event::Up`].
+    up_told: AtomicBool,
+    /// The address that the association was requested with or accepted from.
+    asked: SocketAddr,
+    /// The address that has answered the request.
+    peer: OnceLock<SocketAddr>,
+}
+
+impl SharedAssociation {
+    /// Sends one message if the send buffer has room for it, without waiting.
+    ///
+    /// # Errors
+    ///
+    /// As [`Association::send_with`](crate::Association::send_with); and [`SendError::WouldBlock`].
+    pub fn try_send(&self, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
+        self.check(message.len(), info)?;
+        self.socket.write(&info.transfer(0), message, Patience::None)
+    }
+
+    /// Receives the next message if one is there, without waiting.
+    ///
+    /// # Errors
+    ///
+    /// As [`Association::recv`](crate::Association::recv); and [`RecvError::WouldBlock`].
+    pub fn try_recv(&self) -> Result<Option<Message>, RecvError> {
+        self.recv_message(Patience::None)
+    }
+
+    /// Receives the next message or event if one is there, without waiting.
+    ///
+    /// # Errors
+    ///
+    /// As `next`(crate::Association::next); and [`RecvError::WouldBlock`].
+    pub fn try_next(&self) -> Result<Option<Received>, RecvError> {
+        self.next_with(Patience::None)
+    }
+
+    /// Transmits at once what waits for other messages to share its packet.
+    pub fn flush(&self) {
+        self.socket.shard.enter().flush(true);
+    }
+
+    /// Aborts the association (RFC 9260 §9.1): messages that are not delivered yet are lost. The ABORT tells the peer the first
+    /// 256 bytes of `reason`.
+    ///
+    /// ```
+    /// # use swiftwater::{Association, Listener};
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// # let client = Association::connect(listener.local_address())?;
+    /// # let (server, _) = listener.accept()?;
+    /// server.abort("the disk is full");
+    /// assert!(client.recv().unwrap_err().to_string().contains("the disk is full"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn abort(&self, reason: &str) {
+        self.this().abort(reason);
+    }
+
+    /// Returns why the association has ended; `None` while it has not. It is known as soon as the association ends, while
+    /// messages may still wait to be received.
+    ///
+    /// ```
+    /// # use swiftwater::{Association, CloseReason, Listener, LossKind};
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// let client = Association::connect(listener.local_address())?;
+    /// assert_eq!(client.close_reason(), None);
+    /// client.abort("enough");
+    /// let Some(CloseReason::Lost(loss)) = client.close_reason() else { panic!("it was aborted") };
+    /// assert_eq!(loss.kind, LossKind::Aborted);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn close_reason(&self) -> Option<CloseReason> {
+        let mut inner = self.socket.shard.enter();
+        self.socket.close_reason(&mut inner)
+    }
+
+    /// Returns the peer's address of the primary path when the association came up, and the peer's SCTP port. It stays known after the
+    /// association has ended.
+    ///
+    /// ```
+    /// # use swiftwater::{Association, Listener};
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// let client = Association::connect(listener.local_address())?;
+    /// assert_eq!(client.peer_addr(), listener.local_addr());
+    /// let (server, from) = listener.accept()?;
+    /// assert_eq!(server.peer_addr(), from);
+    /// assert_eq!(client.local_addr(), Some(from));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.peer.get().copied().unwrap_or(self.asked)
+    }
+
+    /// Returns the local address of the primary path, and our SCTP port; `None` once the association is gone.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.this().local_addr()
+    }
+
+    /// Returns all addresses of the peer with its SCTP port and its UDP port, as another association with it would name them; `None`
+    /// once the association is gone.
+    pub fn peer_address(&self) -> Option<Address> {
+        self.this().peer_address()
+    }
+
+    /// Returns the peer's addresses (`sctp_getpaddrs`); none once the association is gone.
+    pub fn peer_addresses(&self) -> Vec<IpAddr> {
+        self.peer_address().map(|address| address.hosts).unwrap_or_default()
+    }
+
+    /// Returns the local addresses that the association uses (`sctp_getladdrs`): those that it is restricted to
+    /// ([`Stack::with_local_addresses`]) or that the stack is bound to, otherwise those that its paths leave from. None once
+    /// the association is gone.
+    ///
+    /// ```
+    /// # use swiftwater::{Association, Listener};
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// let client = Association::connect(listener.local_address())?;
+    /// assert_eq!(client.local_addresses(), client.peer_addresses(), "both are on this host");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn local_addresses(&self) -> Vec<IpAddr> {
+        self.this().local_addresses()
+    }
+
+    /// Returns the path to one of the peer's addresses, for [`SendInfo::path`]; `None` if the peer has no such address or the
+    /// association is gone.
+    ///
+    /// ```
+    /// # use swiftwater::{Association, Listener, SendInfo};
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// let client = Association::connect(listener.local_address())?;
+    /// let path = client.path_to("127.0.0.1".parse()?);
+    /// assert!(path.is_some());
+    /// client.send_with(b"this way", &SendInfo { path, ..SendInfo::default() })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn path_to(&self, address: IpAddr) -> Option<PathId> {
+        self.this().path_to(address)
+    }
+
+    /// Returns the number of outbound streams that the handshake has agreed on; 0 if the association had ended before it was
+    /// accepted.
+    pub fn streams_out(&self) -> u16 {
+        self.streams_out.load(Ordering::Relaxed)
+    }
+
+    /// Returns the options that the association has now; `None` once it is gone.
+    pub fn options(&self) -> Option<AssociationOptions> {
+        self.this().options()
+    }
+
+    /// Changes the options of this association, at once and all or none of them. An option of paths that differs from before
+    /// goes to all of them; what [`SharedAssociation::set_path`] has set stays otherwise.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use swiftwater::{Association, AssociationOptions, Listener, OptionsError};
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// # let client = Association::connect(listener.local_address())?;
+    /// let options = client.options().expect("it is up");
+    /// client.set_options(&AssociationOptions { sack_delay: Duration::from_millis(10), ..options.clone() })?;
+    /// assert_eq!(client.statistics().expect("it is up").paths[0].sack_delay, Duration::from_millis(10));
+    ///
+    /// let streams = client.set_options(&AssociationOptions { streams_out: 99, ..options });
+    /// assert_eq!(streams, Err(OptionsError::Fixed { option: "streams_out" }));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// One of the *fixed* options differs from what the association has, or the association is gone. Nothing has changed.
+    pub fn set_options(&self, options: &AssociationOptions) -> Result<(), OptionsError> {
+        self.this().set_options(options)?;
+        self.message_bytes_max.store(options.message_bytes_max, Ordering::Relaxed);
+        if options.events != self.events.swap(options.events, Ordering::Relaxed) {
+            // Events begin here, long after the association came up.
+            self.up_told.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Changes the options of the path to one address of the peer (`SCTP_PEER_ADDR_PARAMS`), or without an address those of all
+    /// paths.
+    ///
+    /// ```
+    /// # use swiftwater::{Association, Listener, PathOptions};
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// # let client = Association::connect(listener.local_address())?;
+    /// client.set_path(None, &PathOptions { heartbeats: Some(false), ..PathOptions::default() })?;
+    /// assert!(client.statistics().expect("it is up").paths.iter().all(|path| !path.heartbeats));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The peer has no such address, or the association is gone.
+    pub fn set_path(&self, address: Option<IpAddr>, options: &PathOptions) -> Result<(), PrimaryError> {
+        self.this().set_path(address, options)
+    }
+
+    /// Makes the path to this address of the peer the primary path (`SCTP_PRIMARY_ADDR`): new data goes there while the address
+    /// answers, otherwise to another of the peer's addresses. With data on all paths at once
+    /// ([`Multipath`](crate::Multipath)) it is the path that single messages take.
+    ///
+    /// ```
+    /// # use swiftwater::{Association, Listener};
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// # let client = Association::connect(listener.local_address())?;
+    /// let statistics = client.statistics().expect("it is up");
+    /// let path = statistics.paths.iter().find(|path| path.active).expect("one is active");
+    /// client.set_primary(path.remote.ip())?;
+    /// let nowhere = client.set_primary("192.0.2.1".parse()?).unwrap_err();
+    /// assert!(nowhere.to_string().starts_with("the peer has no address 192.0.2.1"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The peer has no such address, or has not answered there yet, or the association is gone.
+    pub fn set_primary(&self, address: IpAddr) -> Result<(), PrimaryError> {
+        self.this().set_primary(address)
+    }
+
+    /// Returns the counters of the association and of its paths (RFC 6458 §8.2, RFC 3873); `None` once it is gone.
+    pub fn statistics(&self) -> Option<Statistics> {
+        self.this().statistics()
+    }
+
+    /// Pushes a STREAMS module onto the stream of this association (`I_PUSH`): every message passes it, in both directions.
+    ///
+    /// ```
+    /// # use swiftwater::{Association, Listener};
+    /// use swiftwater::modules::Counter;
+    ///
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// # let client = Association::connect(listener.local_address())?;
+    /// # let (server, _) = listener.accept()?;
+    /// let counter = Counter::new();
+    /// let counts = counter.counts();
+    /// client.push(Box::new(counter))?;
+    /// client.send(b"counted")?;
+    /// assert_eq!((counts.messages_down(), counts.bytes_down()), (1, 7));
+    /// client.pop()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The module refuses to be opened, or the association is gone.
+    pub fn push(&self, module: Box<dyn Module>) -> Result<(), streams::PushError> {
+        let socket = &self.socket;
+        let pushed = socket
+            .shard
+            .enter()
+            .guarded(Some(socket.stream), |inner| inner.executive.push(socket.stream, module));
+        pushed.unwrap_or(Err(streams::PushError::Closed))
+    }
+
+    /// Removes the module that was pushed last (`I_POP`).
+    ///
+    /// # Errors
+    ///
+    /// No module is pushed, or the association is gone.
+    pub fn pop(&self) -> Result<(), streams::PopError> {
+        let socket = &self.socket;
+        let popped =
+            socket.shard.enter().guarded(Some(socket.stream), |inner| inner.executive.pop(socket.stream));
+        popped.unwrap_or(Err(streams::PopError::Closed)).map(drop)
+    }
+}
+
+impl SharedAssociation {
+    /// Requests an association with a server; the answer follows on the stream.
+    pub(crate) fn start(stack: &Stack, server: &Address) -> Result<Arc<SharedAssociation>, ConnectError> {
+        SharedAssociation::start_from(stack, 0, server)
+    }
+
+    /// Requests an association from a local port, 0 for any; the answer follows on the stream.
+    pub(crate) fn start_from(
+        stack: &Stack,
+        port: u16,
+        server: &Address,
+    ) -> Result<Arc<SharedAssociation>, ConnectError> {
+        let socket = stack.open(Style::OneToOne).map_err(|e| ConnectError::Failed(e.to_string()))?;
+        if port != 0 {
+            let any = SocketAddr::new(ANY.ip(), port);
+            // Only listeners own a port, so that a fresh stream may be bound to any.
+            socket
+                .ask(Primitive::BindReq { addresses: any.into(), backlog: 0 })
+                .map_err(|e| ConnectError::Failed(e.to_string()))?;
+        }
+        ask_to_connect(stack, &socket, server)?;
+        let asked = server.socket_addresses().next().unwrap_or(ANY);
+        Ok(Arc::new(SharedAssociation::over(stack, socket, asked)))
+    }
+
+    /// Takes what a read has found since the connect request. Returns whether the association is up.
+    pub(crate) fn take_connect_answer(
+        &self,
+        found: Result<Found<Block>, RecvError>,
+    ) -> Result<bool, ConnectError> {
+        match found {
+            Ok(Found::Primitive(Primitive::ConnCon { outbound_streams, .. }, _)) => {
+                self.streams_out.store(outbound_streams, Ordering::Relaxed);
+                if let Some(peer) = self.this().peer_addr() {
+                    // Set once: the association comes up once.
+                    let _ = self.peer.set(peer);
+                }
+                Ok(true)
+            }
+            Ok(Found::Primitive(Primitive::DisconInd { reason, cause, .. }, data)) => {
+                Err(match Errno(reason as i32) {
+                    Errno::ECONNREFUSED => ConnectError::Refused,
+                    Errno::ETIMEDOUT => ConnectError::TimedOut,
+                    Errno::EHOSTUNREACH => ConnectError::Unreachable,
+                    _ => {
+                        let loss = Loss::of(reason, cause, &data);
+                        ConnectError::Failed(loss.map_or_else(String::new, |loss| loss.text))
+                    }
+                })
+            }
+            Ok(Found::Primitive(..) | Found::Data(_)) => Ok(false),
+            Ok(Found::End) => Err(ConnectError::Failed("the stream was closed".into())),
+            Err(error) => Err(ConnectError::Failed(error.to_string())),
+        }
+    }
+
+    pub(crate) fn accepted(stack: &Stack, socket: Socket, peer: SocketAddr) -> Arc<SharedAssociation> {
+        let association = SharedAssociation::over(stack, socket, peer);
+        if let Some(statistics) = association.statistics() {
+            association.streams_out.store(statistics.streams_out, Ordering::Relaxed);
+        }
+        // The listener's options may have changed since it was opened.
+        if let Some(options) = association.options() {
+            association.message_bytes_max.store(options.message_bytes_max, Ordering::Relaxed);
+            association.events.store(options.events, Ordering::Relaxed);
+        }
+        Arc::new(association)
+    }
+
+    fn over(stack: &Stack, socket: Socket, asked: SocketAddr) -> SharedAssociation {
+        let options = &stack.options.association;
+        SharedAssociation {
+            socket,
+            streams_out: AtomicU16::new(0),
+            message_bytes_max: AtomicUsize::new(options.message_bytes_max),
+            events: AtomicBool::new(options.events),
+            up_told: AtomicBool::new(false),
+            asked,
+            peer: OnceLock::new(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn check(&self, bytes: usize, info: &SendInfo) -> Result<(), SendError> {
+        let streams = self.streams_out.load(Ordering::Relaxed);
+        if info.stream >= streams {
+            return Err(match streams {
+                // The association had ended before it was accepted.
+                0 => SendError::Closed,
+                _ => SendError::NoSuchStream { stream: info.stream, streams },
+            });
+        }
+        let limit_bytes = self.message_bytes_max.load(Ordering::Relaxed);
+        if bytes > limit_bytes {
+            return Err(SendError::TooLong { bytes, limit_bytes });
+        }
+        if bytes == 0 {
+            return Err(SendError::Empty);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn recv_message(&self, patience: Patience) -> Result<Option<Message>, RecvError> {
+        loop {
+            match self.socket.getmsg(patience)? {
+                Found::Data(message) => return Ok(Some(from_block(message))),
+                Found::Primitive(primitive, text) => unless_restarted(&primitive, &text)?,
+                Found::End => return self.ended().map(|()| None),
+            }
+        }
+    }
+
+    pub(crate) fn next_with(&self, patience: Patience) -> Result<Option<Received>, RecvError> {
+        if !self.has_events() {
+            return Ok(self.recv_message(patience)?.map(Received::Message));
+        }
+        if self.is_up_untold() {
+            return Ok(Some(Received::Event(Event::Up)));
+        }
+        let socket = &self.socket;
+        loop {
+            let found = socket.until(Interest::READABLE, patience, |inner| socket.try_next(inner))??;
+            if let Some(received) = self.received(found)? {
+                return Ok(received);
+            }
+        }
+    }
+
+    pub(crate) fn hold_window_from(&self, bytes: usize) {
+        self.socket.hold_window_from(bytes);
+    }
+
+    pub(crate) fn release_window(&self, bytes: usize) {
+        // An association that has ended has no window.
+        let _ = self.socket.command(|driver, _| driver.release_window(self.socket.stream, 0, bytes));
+    }
+
+    pub(crate) fn has_events(&self) -> bool {
+        self.events.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether [`Event::Up`] is still to be delivered, which is so once.
+    pub(crate) fn is_up_untold(&self) -> bool {
+        !self.up_told.swap(true, Ordering::Relaxed)
+    }
+
+    /// Returns what `next` delivers of what a read has found; `None` if that is nothing for the program.
+    pub(crate) fn received(&self, found: Found<Block>) -> Result<Option<Option<Received>>, RecvError> {
+        Ok(match found {
+            Found::Data(message) => Some(Some(Received::Message(from_block(message)))),
+            Found::Primitive(primitive, text) => {
+                Event::of(&primitive, &text).map(|(_, event)| Some(Received::Event(event)))
+            }
+            Found::End => {
+                self.ended()?;
+                Some(None)
+            }
+        })
+    }
+
+    pub(crate) fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
+    /// Returns what every read returns after the end.
+    pub(crate) fn ended(&self) -> Result<(), RecvError> {
+        match self.socket.end() {
+            End::Open | End::PeerShutdown | End::Closed => Ok(()),
+            End::Lost(why) => Err(RecvError::Lost(why)),
+        }
+    }
+
+    fn this(&self) -> AssociationRef<'_> {
+        AssociationRef { socket: &self.socket, id: 0 }
+    }
+}
+
+/// Requests an association of the provider, which answers at once whether it tries to set it up.
+pub(crate) fn ask_to_connect(stack: &Stack, socket: &Socket, server: &Address) -> Result<(), ConnectError> {
+    server.check()?;
+    if let Some(host) = server.hosts.first().filter(|_| !stack.reaches_any(&server.hosts)) {
+        return Err(ConnectError::Family { host: *host });
+    }
+    let addresses = Addresses {
+        list: server.socket_addresses().collect(),
+        encapsulation_port: Some(server.carrier_port()),
+    };
+    match socket.ask(Primitive::ConnReq { addresses: Box::new(addresses) }) {
+        Ok(Primitive::ErrorAck { errno: Errno::EADDRINUSE, .. }) => Err(ConnectError::Exists),
+        Ok(Primitive::ErrorAck { errno: Errno::EADDRNOTAVAIL, .. }) => {
+            Err(ConnectError::Family { host: server.hosts[0] })
+        }
+        Ok(Primitive::ErrorAck { t_error, .. }) => Err(ConnectError::Failed(t_error.to_string())),
+        Ok(_) => Ok(()),
+        Err(error) => Err(ConnectError::Failed(error.to_string())),
+    }
+}

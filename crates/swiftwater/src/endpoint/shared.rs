@@ -1,0 +1,228 @@
+//! What the clones of an endpoint share, and the calls that do not wait.
+
+use std::net::{IpAddr, SocketAddr};
+
+use sctp::{PathId, PathOptions, PrimaryError, Statistics};
+use streams::{Control, Kind};
+use tpi::Primitive;
+
+use crate::address::Address;
+use crate::association::ask_to_connect;
+use crate::association_ref::AssociationRef;
+use crate::error::{BindError, ConnectError, Loss, OptionsError, RecvError, SendError};
+use crate::event::{Event, Received};
+use crate::listener::bind_port;
+use crate::message::{AssociationId, SendInfo, from_block};
+use crate::options::AssociationOptions;
+use crate::socket::{Found, Patience, Socket};
+use crate::stack::Stack;
+
+/// What all clones of a one-to-many endpoint share, with every call that does not wait.
+///
+/// [`Endpoint`](crate::Endpoint) and [`tokio::Endpoint`](crate::tokio) dereference to it, so that both have these calls
+/// beside those of their own that wait.
+#[derive(Debug)]
+pub struct SharedEndpoint {
+    socket: Socket,
+    stack: Stack,
+    port: u16,
+}
+
+impl SharedEndpoint {
+    /// Sends one message if the send buffer of the association has room for it, without waiting.
+    ///
+    /// # Errors
+    ///
+    /// As [`Endpoint::send_to`](crate::Endpoint::send_to); and [`SendError::WouldBlock`].
+    pub fn try_send_to(&self, to: AssociationId, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
+        self.write(to, message, info, Patience::None)
+    }
+
+    /// Receives the next message or event if one is there, without waiting.
+    ///
+    /// # Errors
+    ///
+    /// As [`Endpoint::recv`](crate::Endpoint::recv); and [`RecvError::WouldBlock`].
+    pub fn try_recv(&self) -> Result<(AssociationId, Received), RecvError> {
+        self.recv_with(Patience::None)
+    }
+
+    /// Aborts an association (RFC 9260 §9.1): messages that are not delivered yet are lost. The ABORT tells the peer the first 256
+    /// bytes of `reason`.
+    pub fn abort(&self, id: AssociationId, reason: &str) {
+        self.named(id).abort(reason);
+    }
+
+    /// Returns the first address that it is bound to, and its SCTP port. `127.0.0.1` stands for all addresses of the host.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.stack.addr_of(self.port)
+    }
+
+    /// Returns all addresses that it is bound to with their SCTP and UDP port, as a peer on this host would name them.
+    pub fn local_address(&self) -> Address {
+        self.stack.address_of(self.port)
+    }
+
+    /// Returns the stack that it is bound to, for listeners and further associations.
+    pub fn stack(&self) -> &Stack {
+        &self.stack
+    }
+
+    /// Returns the peer's address of the primary path of an association, and the peer's SCTP port; `None` once the association is
+    /// gone.
+    ///
+    /// ```
+    /// # use swiftwater::{Association, Endpoint};
+    /// let endpoint = Endpoint::bind("127.0.0.1:0/udp:0")?;
+    /// let client = Association::connect(endpoint.local_address())?;
+    /// let (id, _up) = endpoint.recv()?;
+    /// assert_eq!(endpoint.peer_addr(id), client.local_addr());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn peer_addr(&self, id: AssociationId) -> Option<SocketAddr> {
+        self.named(id).peer_addr()
+    }
+
+    /// Returns all addresses of the peer of an association with its SCTP port and its UDP port; `None` once the association is
+    /// gone.
+    pub fn peer_address(&self, id: AssociationId) -> Option<Address> {
+        self.named(id).peer_address()
+    }
+
+    /// Returns the path of an association to one of the peer's addresses, for [`SendInfo::path`]; `None` if the peer has no
+    /// such address or the association is gone.
+    pub fn path_to(&self, id: AssociationId, address: IpAddr) -> Option<PathId> {
+        self.named(id).path_to(address)
+    }
+
+    /// Returns the options that an association has now; `None` once it is gone.
+    pub fn options(&self, id: AssociationId) -> Option<AssociationOptions> {
+        self.named(id).options()
+    }
+
+    /// Changes the options of one association, at once and all or none of them.
+    ///
+    /// ```
+    /// # use swiftwater::{Association, AssociationOptions, Endpoint};
+    /// # let endpoint = Endpoint::bind("127.0.0.1:0/udp:0")?;
+    /// # let _client = Association::connect(endpoint.local_address())?;
+    /// let (id, _up) = endpoint.recv()?;
+    /// let options = endpoint.options(id).expect("it is up");
+    /// endpoint.set_options(id, &AssociationOptions { nodelay: true, ..options })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// One of the *fixed* options differs from what the association has, or the association is gone. Nothing has changed.
+    pub fn set_options(&self, id: AssociationId, options: &AssociationOptions) -> Result<(), OptionsError> {
+        self.named(id).set_options(options)
+    }
+
+    /// Changes the options of the path of an association to one address of the peer (`SCTP_PEER_ADDR_PARAMS`), or without an
+    /// address those of all its paths.
+    ///
+    /// # Errors
+    ///
+    /// The peer has no such address, or the association is gone.
+    pub fn set_path(
+        &self,
+        id: AssociationId,
+        address: Option<IpAddr>,
+        options: &PathOptions,
+    ) -> Result<(), PrimaryError> {
+        self.named(id).set_path(address, options)
+    }
+
+    /// Makes the path to this address of the peer the primary path of an association (`SCTP_PRIMARY_ADDR`), as
+    /// [`Association::set_primary`](crate::SharedAssociation::set_primary) does.
+    ///
+    /// # Errors
+    ///
+    /// The peer has no such address, or has not answered there yet, or the association is gone.
+    pub fn set_primary(&self, id: AssociationId, address: IpAddr) -> Result<(), PrimaryError> {
+        self.named(id).set_primary(address)
+    }
+
+    /// Returns the counters of an association and of its paths (RFC 6458 §8.2, RFC 3873); `None` once it is gone.
+    pub fn statistics(&self, id: AssociationId) -> Option<Statistics> {
+        self.named(id).statistics()
+    }
+}
+
+impl SharedEndpoint {
+    pub(crate) fn on(stack: &Stack, port: u16) -> Result<SharedEndpoint, BindError> {
+        let config = stack.listener_config(&stack.options.listener);
+        let (socket, port) = bind_port(stack, port, providers::SctpDriver::ONE_TO_MANY, config)?;
+        Ok(SharedEndpoint { socket, stack: stack.clone(), port })
+    }
+
+    /// Requests an association of the provider, which answers at once whether it tries to set it up.
+    pub(crate) fn start(&self, server: &Address) -> Result<(), ConnectError> {
+        ask_to_connect(&self.stack, &self.socket, server)
+    }
+
+    pub(crate) fn write(
+        &self,
+        to: AssociationId,
+        message: &[u8],
+        info: &SendInfo,
+        patience: Patience,
+    ) -> Result<(), SendError> {
+        self.check(to, message.len(), info)?;
+        self.socket.write(&info.transfer(to.0), message, patience)
+    }
+
+    pub(crate) fn check(&self, to: AssociationId, bytes: usize, info: &SendInfo) -> Result<(), SendError> {
+        if bytes == 0 {
+            return Err(SendError::Empty);
+        }
+        let limit_bytes = self.stack.options.association.message_bytes_max;
+        if bytes > limit_bytes {
+            return Err(SendError::TooLong { bytes, limit_bytes });
+        }
+        if info.stream > 0 {
+            let streams = self.statistics(to).ok_or(SendError::Closed)?.streams_out;
+            if info.stream >= streams {
+                return Err(SendError::NoSuchStream { stream: info.stream, streams });
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn recv_with(&self, patience: Patience) -> Result<(AssociationId, Received), RecvError> {
+        loop {
+            if let Some(received) = received(self.socket.getmsg(patience)?)? {
+                return Ok(received);
+            }
+        }
+    }
+
+    pub(crate) fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
+    fn named(&self, id: AssociationId) -> AssociationRef<'_> {
+        AssociationRef { socket: &self.socket, id: id.0 }
+    }
+}
+
+/// Returns what an endpoint delivers of what a read has found; `None` if that is nothing for the program.
+pub(crate) fn received(
+    found: Found<streams::Message>,
+) -> Result<Option<(AssociationId, Received)>, RecvError> {
+    match found {
+        Found::Data(message) => {
+            let id = match &message.kind {
+                Kind::Proto(Control::Tpi(Primitive::OptdataInd(info))) => info.association,
+                _ => 0,
+            };
+            Ok(Some((AssociationId(id), Received::Message(from_block(message)))))
+        }
+        Found::Primitive(primitive, text) => {
+            let event = Event::of(&primitive, &text);
+            Ok(event.map(|(id, event)| (AssociationId(id), Received::Event(event))))
+        }
+        Found::End => Err(RecvError::Lost(Loss::fault("the endpoint was closed"))),
+    }
+}

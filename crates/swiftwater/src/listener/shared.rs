@@ -1,0 +1,150 @@
+//! What the clones of a listener share, and the calls that do not wait.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sctp::AssociationConfig;
+use tpi::{Primitive, TError};
+
+use crate::address::Address;
+use crate::association::SharedAssociation;
+use crate::error::{AcceptError, BindError};
+use crate::options::{AssociationOptions, ListenerOptions};
+use crate::socket::{Found, Socket, Style};
+use crate::stack::Stack;
+
+/// The largest backlog: one more would make the stream a one-to-many endpoint.
+const BACKLOG_MAX: u32 = providers::SctpDriver::ONE_TO_MANY - 1;
+
+/// What all clones of a listener share, with every call that does not wait.
+///
+/// [`Listener`](crate::Listener) and [`tokio::Listener`](crate::tokio) dereference to it, so that both have these calls
+/// beside those of their own.
+#[derive(Debug)]
+pub struct SharedListener {
+    socket: Socket,
+    stack: Stack,
+    port: u16,
+    /// What associations begin with that come from now on.
+    config: Mutex<AssociationConfig>,
+}
+
+impl SharedListener {
+    /// Returns the first address that it listens at, and its SCTP port. `127.0.0.1` stands for all addresses of the host.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.stack.addr_of(self.port)
+    }
+
+    /// Returns all addresses that it listens at with their SCTP and UDP port, as a client on this host would name them.
+    pub fn local_address(&self) -> Address {
+        self.stack.address_of(self.port)
+    }
+
+    /// Returns the stack that it listens on, for more listeners and associations.
+    pub fn stack(&self) -> &Stack {
+        &self.stack
+    }
+
+    /// Accepts associations with these options from now on. Those that were accepted before keep theirs.
+    pub fn set_options(&self, options: &AssociationOptions) {
+        let mut config = self.config.lock().unwrap_or_else(PoisonError::into_inner);
+        let limits = ListenerOptions {
+            refuse_beyond_backlog: config.refuse_beyond_backlog,
+            associations_max: config.listener_associations_max,
+            shares_port: config.shares_port,
+            ..ListenerOptions::default()
+        };
+        let changed = options.config(&limits, &config.local_addresses, config.trace);
+        // The addresses stay, so that no other listener can have them.
+        let _ = self.change(changed.clone());
+        *config = changed;
+    }
+
+    /// Listens at these addresses of the stack from now on, as after
+    /// [`Stack::with_local_addresses`](crate::Stack::with_local_addresses).
+    ///
+    /// # Errors
+    ///
+    /// Another listener on this port has one of these addresses: nothing has changed.
+    pub fn set_local_addresses(&self, local_addresses: &[IpAddr]) -> Result<(), BindError> {
+        let mut config = self.config.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = AssociationConfig { local_addresses: local_addresses.to_vec(), ..config.clone() };
+        if !self.change(changed.clone()) {
+            return Err(BindError::PortInUse { port: self.port });
+        }
+        *config = changed;
+        Ok(())
+    }
+
+    /// Sets how many associations may wait to be accepted from now on; 0 counts as 1. Those that wait stay.
+    pub fn set_backlog(&self, backlog: u32) {
+        let (stream, backlog) = (self.socket.stream, backlog.clamp(1, BACKLOG_MAX));
+        // After a fault the listener is gone and takes no more associations.
+        let _ = self.socket.command(|driver, _| driver.set_backlog(stream, backlog));
+    }
+}
+
+impl SharedListener {
+    pub(crate) fn on(
+        stack: &Stack,
+        port: u16,
+        options: &ListenerOptions,
+    ) -> Result<SharedListener, BindError> {
+        let config = stack.listener_config(options);
+        let (socket, port) = bind_port(stack, port, options.backlog.clamp(1, BACKLOG_MAX), config.clone())?;
+        Ok(SharedListener { socket, stack: stack.clone(), port, config: Mutex::new(config) })
+    }
+
+    /// Accepts what a read has found, if that is an association.
+    pub(crate) fn take(
+        &self,
+        found: Found<streams::Message>,
+    ) -> Result<Option<(Arc<SharedAssociation>, SocketAddr)>, AcceptError> {
+        let (sequence, addresses) = match found {
+            Found::Primitive(Primitive::ConnInd { sequence, addresses }, _) => (sequence, addresses),
+            Found::Primitive(..) | Found::Data(_) => return Ok(None),
+            Found::End => return Err(AcceptError::Failed("the listener was closed".into())),
+        };
+        let failed = |why: String| AcceptError::Failed(why);
+        let peer = *addresses.list.first().ok_or_else(|| failed("the provider named no peer".into()))?;
+        let socket = Socket::open(&self.stack.shard, Style::OneToOne).map_err(|e| failed(e.to_string()))?;
+        let acceptor = socket.stream.index() as u32;
+        match self.socket.ask(Primitive::ConnRes { sequence, acceptor }) {
+            Ok(Primitive::OkAck { .. }) => {
+                Ok(Some((SharedAssociation::accepted(&self.stack, socket, peer), peer)))
+            }
+            answer => Err(failed(format!("the provider answered {answer:?}"))),
+        }
+    }
+
+    fn change(&self, config: AssociationConfig) -> bool {
+        let stream = self.socket.stream;
+        let changed = self.socket.command(|driver, cx| driver.change_config(cx, stream, 0, config));
+        // After a fault the listener is gone and takes no more associations.
+        changed.unwrap_or(true)
+    }
+
+    pub(crate) fn socket(&self) -> &Socket {
+        &self.socket
+    }
+}
+
+/// Opens a stream and binds it to an SCTP port; returns the port, too.
+pub(crate) fn bind_port(
+    stack: &Stack,
+    port: u16,
+    backlog: u32,
+    config: AssociationConfig,
+) -> Result<(Socket, u16), BindError> {
+    let system = |e: String| BindError::System(std::io::Error::other(e));
+    let socket = stack.open_with(Style::OneToMany, Arc::new(config)).map_err(|e| system(e.to_string()))?;
+    let any = std::net::SocketAddr::new(std::net::Ipv4Addr::UNSPECIFIED.into(), port);
+    match socket.ask(Primitive::BindReq { addresses: any.into(), backlog }) {
+        Ok(Primitive::BindAck { addresses, .. }) => {
+            let bound = addresses.list.first().map_or(port, |a| a.port());
+            Ok((socket, bound))
+        }
+        Ok(Primitive::ErrorAck { t_error: TError::AddressBusy, .. }) => Err(BindError::PortInUse { port }),
+        other => Err(system(format!("the provider answered {other:?}"))),
+    }
+}
