@@ -134,7 +134,12 @@ fn is_trusted(connection: RawFd) -> bool {
     };
     // SAFETY: it takes nothing.
     let me = unsafe { libc::geteuid() };
-    known == 0 && (who.uid == 0 || who.uid == me)
+    known == 0 && may_serve(who.uid, me)
+}
+
+/// Returns whether a program of `me` believes a daemon of `owner`.
+fn may_serve(owner: libc::uid_t, me: libc::uid_t) -> bool {
+    owner == 0 || owner == me
 }
 
 fn daemon_address() -> Option<(libc::sockaddr_un, socklen_t)> {
@@ -144,6 +149,11 @@ fn daemon_address() -> Option<(libc::sockaddr_un, socklen_t)> {
         let text = libc::getenv(VARIABLE.as_ptr());
         (!text.is_null()).then(|| CStr::from_ptr(text).to_bytes())
     };
+    address_of(named)
+}
+
+/// Returns the address of a daemon that the environment names so, or not at all. `None`: the name is too long.
+fn address_of(named: Option<&[u8]>) -> Option<(libc::sockaddr_un, socklen_t)> {
     let (is_abstract, name) = match named {
         None => (true, DAEMON.as_bytes()),
         Some([b'@', name @ ..]) => (true, name),
@@ -158,4 +168,44 @@ fn daemon_address() -> Option<(libc::sockaddr_un, socklen_t)> {
     place.get_mut(start..start + name.len())?.copy_from_slice(name);
     let bytes = size_of::<libc::sa_family_t>() + start + name.len();
     Some((address, bytes as socklen_t))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn only_a_daemon_of_root_or_of_the_same_user_is_believed() {
+        assert!(may_serve(0, 1000) && may_serve(1000, 1000) && may_serve(0, 0));
+        assert!(!may_serve(1001, 1000) && !may_serve(1000, 0) && !may_serve(libc::uid_t::MAX, 1000));
+    }
+
+    #[test]
+    fn the_kernel_says_whose_daemon_it_is() {
+        let (ours, _theirs) = UnixStream::pair().expect("a pair");
+        assert!(is_trusted(ours.as_raw_fd()), "both ends are of this user");
+        let file = std::fs::File::open("/dev/null").expect("a file");
+        assert!(!is_trusted(file.as_raw_fd()), "nothing is known of it");
+    }
+
+    #[test]
+    fn a_daemon_is_at_a_path_or_at_an_abstract_name() {
+        let longest = [b'@'; 108];
+        for (named, expected) in [
+            (None, &b"\0swiftwater"[..]),
+            (Some(&b"@lab"[..]), b"\0lab"),
+            (Some(b"/run/lab"), b"/run/lab"),
+            (Some(&longest), &[&[0], &longest[1..]].concat()),
+        ] {
+            let (address, bytes) = address_of(named).expect("it is short enough");
+            assert_eq!(libc::c_int::from(address.sun_family), libc::AF_UNIX);
+            assert_eq!(bytes as usize, size_of::<libc::sa_family_t>() + expected.len());
+            let name = address.sun_path.map(libc::c_char::cast_unsigned);
+            assert_eq!(&name[..expected.len()], expected);
+        }
+        assert!(address_of(Some(&[b'@'; 109])).is_none() && address_of(Some(&[b'/'; 109])).is_none());
+    }
 }
