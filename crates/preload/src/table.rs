@@ -182,3 +182,116 @@ fn own() {
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::mem::offset_of;
+    use std::sync::Mutex;
+
+    use carrier::VERSION;
+    use carrier::page::{PAGE_BYTES, Page};
+
+    use super::*;
+
+    /// The table is one for the process, and so is its owner.
+    static ALONE: Mutex<()> = Mutex::new(());
+
+    fn descriptor() -> Arc<Descriptor> {
+        let version = u32::from(VERSION).to_ne_bytes();
+        let at = offset_of!(Page, version) as libc::off_t;
+        // SAFETY: the name ends with a zero byte, and the version is read.
+        let memfd = unsafe {
+            let memfd = libc::memfd_create(c"page".as_ptr(), libc::MFD_CLOEXEC);
+            assert!(memfd >= 0 && libc::ftruncate(memfd, PAGE_BYTES as libc::off_t) == 0);
+            assert_eq!(libc::pwrite(memfd, version.as_ptr().cast(), version.len(), at), 4);
+            memfd
+        };
+        Arc::new(Descriptor::map(memfd).expect("a page of this version"))
+    }
+
+    fn is_at(fd: RawFd, descriptor: &Arc<Descriptor>) -> bool {
+        let found = find(fd).is_some_and(|found| Arc::ptr_eq(&found, descriptor));
+        assert_eq!(found, is_known(fd), "{fd}");
+        found
+    }
+
+    #[test]
+    fn a_number_is_ours_until_it_is_closed_or_becomes_something_else() {
+        let _alone = ALONE.lock();
+        let (one, other) = (descriptor(), descriptor());
+        // No process of tests has as many descriptors: nothing else is at these numbers.
+        let (first, second, never) = (500_000, 501_234, 502_345);
+        assert!(find(first).is_none() && !is_known(first));
+        set(first, &one);
+        assert!(is_at(first, &one) && !is_known(second));
+        copy(first, second);
+        assert!(is_at(second, &one) && is_at(first, &one));
+        assert_eq!(Arc::strong_count(&one), 3, "one for each number");
+        set(second, &other);
+        assert!(is_at(second, &other));
+        copy(never, second);
+        assert!(find(second).is_none() && !is_known(second));
+        forget(first);
+        assert!(find(first).is_none() && !is_known(first));
+        assert_eq!((Arc::strong_count(&one), Arc::strong_count(&other)), (1, 1), "what is replaced is freed");
+    }
+
+    #[test]
+    fn a_range_of_numbers_is_forgotten_and_no_other() {
+        let _alone = ALONE.lock();
+        let one = descriptor();
+        let base = 600 * CHUNK as RawFd;
+        let numbers = [0, 1023, 1024, 1500, 2047, 2048, 4095, 4096].map(|n| base + n);
+        let known = || numbers.map(|fd| is_at(fd, &one));
+        assert_eq!(known(), [false; 8]);
+        numbers.iter().for_each(|fd| set(*fd, &one));
+        assert_eq!(known(), [true; 8]);
+        forget_range((base + 1024) as u32, (base + 2048) as u32);
+        assert_eq!(known(), [true, true, false, false, false, false, true, true]);
+        forget_range((base + 4096) as u32, u32::MAX);
+        assert_eq!(known(), [true, true, false, false, false, false, true, false]);
+        forget_range(0, (base + 4095) as u32);
+        assert_eq!(known(), [false; 8]);
+        assert_eq!(Arc::strong_count(&one), 1);
+    }
+
+    #[test]
+    fn numbers_beyond_the_table_are_not_kept() {
+        let _alone = ALONE.lock();
+        let one = descriptor();
+        for fd in [(CHUNK * CHUNKS) as RawFd, RawFd::MAX, -1] {
+            set(fd, &one);
+            assert!(find(fd).is_none() && !is_known(fd), "{fd}");
+        }
+        let last = (CHUNK * CHUNKS - 1) as RawFd;
+        assert!(find(last).is_none());
+        set(last, &one);
+        assert!(is_at(last, &one));
+        forget(last);
+        assert_eq!(Arc::strong_count(&one), 1);
+    }
+
+    #[test]
+    fn a_child_that_borrows_the_memory_changes_nothing() {
+        let _alone = ALONE.lock();
+        let (one, fd) = (descriptor(), 700_000);
+        // The first look makes this process the owner.
+        assert!(find(fd).is_none());
+        set(fd, &one);
+        let parent = OWNER.swap(1, Relaxed);
+        assert!(!is_known(fd));
+        forget(fd);
+        forget_range(0, u32::MAX);
+        OWNER.store(parent, Relaxed);
+        assert!(is_at(fd, &one));
+        forget(fd);
+    }
+
+    #[test]
+    fn only_what_the_daemon_has_said_for_good_is_kept() {
+        let is_kept = |error| is_for_good(Errno(error));
+        assert!(is_kept(libc::ENOTSOCK) && is_kept(libc::ENETDOWN));
+        // The next call may find room.
+        assert!(!is_kept(libc::EBUSY) && !is_kept(libc::EMFILE) && !is_kept(libc::ENOBUFS));
+    }
+}
