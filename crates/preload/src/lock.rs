@@ -277,6 +277,29 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_call_waits_as_long_as_its_descriptor_says() {
+        use std::os::fd::AsRawFd;
+        let (ours, _theirs) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        let fd = ours.as_raw_fd();
+        let of_receive = |flags| Patience::of_receive(fd, flags).limit();
+        assert_eq!((of_receive(0), Patience::of_send(fd).limit()), (None, None));
+        let (to_read, to_write) = (Duration::from_secs(3), Duration::from_secs(4));
+        ours.set_read_timeout(Some(to_read)).expect("it is ours");
+        ours.set_write_timeout(Some(to_write)).expect("it is ours");
+        assert_eq!((of_receive(0), of_receive(libc::MSG_PEEK)), (Some(to_read), Some(to_read)));
+        assert_eq!(Patience::of_send(fd).limit(), Some(to_write));
+        assert_eq!(of_receive(libc::MSG_DONTWAIT | libc::MSG_PEEK), Some(NONBLOCKING_LIMIT));
+        ours.set_nonblocking(true).expect("it is ours");
+        assert_eq!(of_receive(0), Some(NONBLOCKING_LIMIT));
+    }
+
+    #[test]
+    fn a_time_that_is_over_is_told_as_that_of_a_socket() {
+        assert_eq!(as_told(TIMED_OUT), Errno(libc::EAGAIN));
+        assert_eq!(as_told(Errno(libc::EINTR)), Errno(libc::EINTR));
+    }
+
     extern "C" fn ignore(_signal: c_int) {}
 
     #[test]
