@@ -324,3 +324,24 @@ fn a_packet_with_the_right_tag_from_another_sctp_port_is_not_the_peer_s() {
     peer.sends().data(0).go();
     peer.expects("SACK 0");
 }
+
+#[test]
+fn nobody_has_port_0() {
+    // RFC 9260 §3.1. An INIT would be answered.
+    let init = |out: &mut Vec<u8>| {
+        let (initial_tsn, parameters) = (Tsn(1), Parameters::default());
+        let (outbound_streams, inbound_streams) = (1, 1);
+        let initiate_tag = VerificationTag(7);
+        let init =
+            Init { initiate_tag, a_rwnd: 5000, outbound_streams, inbound_streams, initial_tsn, parameters };
+        init.write(out);
+    };
+    let mut peer = Peer::new(31, AssociationConfig::default());
+    for (source, destination) in [(0, ENDPOINT_PORT), (PEER_PORT, 0), (0, 0)] {
+        peer.sends_raw(peer.address, &build(source, destination, 0, init));
+        assert_eq!(peer.hears_maybe(), None);
+    }
+    assert_eq!(peer.endpoint.endpoint_statistics().malformed, 3);
+    peer.sends_raw(peer.address, &build(PEER_PORT, ENDPOINT_PORT, 0, init));
+    assert!(peer.hears_maybe().is_some());
+}
