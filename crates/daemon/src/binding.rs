@@ -255,6 +255,29 @@ mod tests {
     }
 
     #[test]
+    fn privileged_ports_are_root_s() {
+        let mut sockets = sockets();
+        Arc::get_mut(&mut sockets).expect("nobody else has it").unprivileged_from = 1024;
+        let root = UCred { uid: Uid::ROOT, ..who() };
+        let rights = |who: UCred| [0, 1, 1023, 1024].map(|port| sockets.check_right(port, who));
+        assert_eq!(rights(root), [Ok(()); 4]);
+        assert_eq!(rights(who()), [Ok(()), Err(Errno::ACCESS), Err(Errno::ACCESS), Ok(())]);
+    }
+
+    #[test]
+    fn a_socket_is_bound_once() {
+        let runtime = runtime();
+        let _entered = runtime.enter();
+        let sockets = sockets();
+        let (socket, _theirs) = opened(&sockets);
+        assert_eq!(sockets.bind(&socket, ANY, who()), Ok(()));
+        assert_eq!(sockets.bind(&socket, ANY, who()), Err(Errno::INVAL));
+        let (connected, _theirs) = opened(&sockets);
+        connected.lock().stage = State::Connected;
+        assert_eq!(sockets.bind(&connected, ANY, who()), Err(Errno::INVAL));
+    }
+
+    #[test]
     fn a_port_is_free_once_the_task_of_its_closed_socket_has_run() {
         let runtime = runtime();
         assert_eq!(bind_after_close(&runtime, &runtime), Ok(()));

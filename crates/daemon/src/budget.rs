@@ -491,6 +491,17 @@ mod tests {
     }
 
     #[test]
+    fn the_longest_message_fits_when_nothing_else_is_there() {
+        // Of all memory, a part is for users who have little.
+        for (user_bytes, all_bytes) in [(3000, 10_000), (10_000, 4000)] {
+            let account = budget(user_bytes, all_bytes).account(1);
+            assert_eq!(account.message_bytes_max(), 3000 - RECORD_COST_BYTES);
+            assert!(account.take(3000).is_some() && account.take(3001).is_none());
+        }
+        assert_eq!(budget(100, 100).account(1).message_bytes_max(), 0);
+    }
+
+    #[test]
     fn an_association_counts_until_it_is_gone() {
         let account = budget(100, 1000).account(1);
         let (first, _second) = (account.seat(2).expect("a seat"), account.seat(2).expect("a seat"));

@@ -101,6 +101,7 @@ mod tests {
         assert!(Numbers::of_limit(LIMIT_MIN - 1).is_err());
         let numbers = Numbers::of_limit(LIMIT_MIN).expect("enough");
         assert!(numbers.has(LIMIT_MIN / 4));
+        assert_eq!(numbers.max(), LIMIT_MIN - OWN);
     }
 
     #[test]

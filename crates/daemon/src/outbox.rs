@@ -165,4 +165,31 @@ mod tests {
         assert!(push(&Bytes::from_static(b"x")), "the limit itself");
         assert!(!push(&Bytes::from_static(b"x")));
     }
+
+    /// Whether a program that waits for room goes on.
+    fn goes_on(outbox: &Outbox) -> bool {
+        let mut room = std::pin::pin!(outbox.room());
+        room.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())).is_ready()
+    }
+
+    #[test]
+    fn a_program_waits_until_what_is_passed_on_leaves_room() {
+        use crate::socket::Style;
+        use carrier::page::State;
+        let page = Page::new(false, Style::OneToMany, State::Many, MESSAGE_BYTES_MAX).expect("a memfd");
+        let outbox = Outbox::new(None);
+        let half = Bytes::from(vec![0; ROOM_BYTES as usize / 2]);
+        let push = || assert!(outbox.push(Header::new(Kind::Data), half.clone()));
+        push();
+        assert!(goes_on(&outbox), "there is room for more");
+        push();
+        assert!(!goes_on(&outbox), "it is full");
+        outbox.pop(&page);
+        assert!(goes_on(&outbox));
+        push();
+        assert!(!goes_on(&outbox) && !outbox.is_closed());
+        outbox.close();
+        assert!(goes_on(&outbox) && outbox.is_closed(), "nothing will come any more");
+        assert_eq!(outbox.take().len(), 2);
+    }
 }

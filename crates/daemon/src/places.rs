@@ -122,6 +122,15 @@ mod tests {
     }
 
     #[test]
+    fn who_has_most_gives_one_up_before_all_are_taken() {
+        let places = Places::new(8, 8);
+        let (greedy, modest) =
+            ([(); 2].map(|()| places.take(1).expect("room")), places.take(2).expect("room"));
+        places.give_up_one();
+        assert!(is_lost(&greedy[0]) && !is_lost(&greedy[1]) && !is_lost(&modest));
+    }
+
+    #[test]
     fn one_user_has_a_limit_of_its_own() {
         let places = Places::new(4, 2);
         let own: Vec<Option<Seat>> = (0..3).map(|_| places.take(1)).collect();
