@@ -6,7 +6,9 @@ use std::sync::{Mutex, PoisonError};
 
 use carrier::page::{ENTRIES, Entry, PAGE_BYTES, Page as Layout, State, Wants};
 use carrier::record::MESSAGE_BYTES_MAX;
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::fs::{
+    FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create,
+};
 use rustix::io::{Errno, pread, pwrite};
 
 use crate::socket::Style;
@@ -24,6 +26,17 @@ pub(crate) struct Page {
 pub(crate) struct Place(usize);
 
 impl Page {
+    /// Gives the memory back to the system. Nobody uses the page any more, whoever still has its memfd.
+    pub(crate) fn empty(&self) {
+        // What cannot be given back stays until the memfd is closed.
+        let _ = fallocate(
+            &self.memfd,
+            FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+            0,
+            PAGE_BYTES as u64,
+        );
+    }
+
     /// Makes a page for a socket that takes messages of so many bytes.
     pub(crate) fn new(v6: bool, style: Style, state: State, message_bytes_max: usize) -> Result<Page, Errno> {
         let memfd = memfd_create("swiftwater-page", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
@@ -162,3 +175,20 @@ impl AsFd for Page {
 
 const AF_INET: u32 = rustix::net::AddressFamily::INET.as_raw() as u32;
 const AF_INET6: u32 = rustix::net::AddressFamily::INET6.as_raw() as u32;
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::fstat;
+
+    use super::*;
+
+    #[test]
+    fn a_program_that_keeps_a_page_keeps_no_memory() {
+        let page = Page::new(false, Style::OneToOne, State::Idle, MESSAGE_BYTES_MAX).expect("a memfd");
+        let kept = page.as_fd().try_clone_to_owned().expect("a copy");
+        let blocks = || fstat(&kept).expect("it is open").st_blocks;
+        assert!(blocks() > 0);
+        page.empty();
+        assert_eq!((blocks(), page.data_taken()), (0, Some(0)));
+    }
+}

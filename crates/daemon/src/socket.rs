@@ -476,6 +476,7 @@ impl Sockets {
     pub(crate) fn forget(self: &Arc<Self>, socket: &Socket) {
         self.table().remove(socket);
         socket.unread.close();
+        socket.page.empty();
         let (bound, members) = {
             let mut inner = socket.lock();
             (inner.bound.take(), std::mem::take(&mut inner.members))
