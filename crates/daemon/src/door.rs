@@ -20,7 +20,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::closer::{self, Closer, End, Foreign, Source};
-use crate::line::register;
+use crate::descriptor_io::register;
 use crate::log;
 use crate::long_messages::Lent;
 use crate::places::Seat;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 
-use crate::line::polls;
+use crate::descriptor_io::polls;
 
 /// Lines that are written within one [`PERIOD`]; the rest is counted.
 const LINES_MAX: u32 = 20;

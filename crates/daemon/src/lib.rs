@@ -20,6 +20,7 @@
 //! | `notify` | notifications, as C structures |
 //! | `line` | a carrier as the daemon sees it: records in and out |
 //! | `long_messages` | messages in memfds, until they are read |
+//! | `descriptor_io` | descriptors and the runtime |
 //! | `budget` | how much memory the messages of each user take |
 //! | `limits` | what one user may take |
 //! | `quantum` | how much a task does before others run |
@@ -41,6 +42,7 @@ mod binding;
 mod budget;
 mod closer;
 mod connecting;
+mod descriptor_io;
 mod door;
 mod ending;
 mod errno;

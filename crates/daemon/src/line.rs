@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use carrier::bundle;
 use carrier::name::CarrierName;
 use carrier::record::{Flags, HEADER_BYTES, Header, Kind, PAYLOAD_BYTES_MAX, RECORD_BYTES_MAX};
 use rustix::buffer::spare_capacity;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 use rustix::io::{Errno, pread};
 use rustix::net::{
@@ -26,6 +26,7 @@ use tokio::io::unix::AsyncFd;
 
 use crate::budget::{Account, Charge, RECORD_COST_BYTES};
 use crate::closer::{self, Closer, End, Foreign};
+use crate::descriptor_io::{errno_of, polls, register};
 use crate::long_messages::{self, Lent};
 use crate::quantum;
 use crate::vigil::Vigil;
@@ -186,23 +187,6 @@ fn bind_to_one(
     Err(Errno::ADDRINUSE)
 }
 
-pub(crate) fn register<D: AsRawFd>(descriptor: D, interest: Interest) -> Result<AsyncFd<D>, Errno> {
-    #[expect(
-        deprecated,
-        reason = "its unsafe successor asks for what an owned descriptor keeps: it is the same as long as it lives"
-    )]
-    let registered = AsyncFd::with_interest(descriptor, interest);
-    registered.map_err(|_| Errno::NOMEM)
-}
-
-fn errno_of(error: std::io::Error) -> Errno {
-    match error.kind() {
-        // The runtime makes one of its own for that.
-        std::io::ErrorKind::WouldBlock => Errno::AGAIN,
-        _ => Errno::from_io_error(&error).unwrap_or(Errno::IO),
-    }
-}
-
 /// Fills a carrier from the program's end until it does not poll writable.
 pub(crate) fn fill(theirs: BorrowedFd<'_>) -> Result<(), Errno> {
     let header = Header { bytes: FILLER_BYTES as u32, ..Header::new(Kind::Filler) }.encode();
@@ -229,13 +213,6 @@ fn large_room_bytes(bytes: usize) -> usize {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Returns whether one of these events is there.
-pub(crate) fn polls(descriptor: impl AsFd, what: PollFlags) -> bool {
-    let mut fds = [PollFd::new(&descriptor, what)];
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0) && fds[0].revents().intersects(what)
 }
 
 thread_local! {

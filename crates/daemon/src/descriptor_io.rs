@@ -1,0 +1,34 @@
+//! Descriptors and the runtime: what all that waits for one needs.
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// Registers a non-blocking descriptor with the runtime.
+pub(crate) fn register<D: AsRawFd>(descriptor: D, interest: Interest) -> Result<AsyncFd<D>, Errno> {
+    #[expect(
+        deprecated,
+        reason = "its unsafe successor asks for what an owned descriptor keeps: it is the same as long as it lives"
+    )]
+    let registered = AsyncFd::with_interest(descriptor, interest);
+    registered.map_err(|_| Errno::NOMEM)
+}
+
+/// Returns the errno of what the runtime says.
+pub(crate) fn errno_of(error: std::io::Error) -> Errno {
+    match error.kind() {
+        // The runtime makes one of its own for that.
+        std::io::ErrorKind::WouldBlock => Errno::AGAIN,
+        _ => Errno::from_io_error(&error).unwrap_or(Errno::IO),
+    }
+}
+
+/// Returns whether one of these events is there.
+pub(crate) fn polls(descriptor: impl AsFd, what: PollFlags) -> bool {
+    let mut fds = [PollFd::new(&descriptor, what)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0) && fds[0].revents().intersects(what)
+}
