@@ -322,6 +322,7 @@ Examples:
 Floods:
   init-one-prefix   INITs to a port that listens, from the 256 addresses of one network
   init              the same from addresses all over
+  handshakes        handshakes that the attacker completes, from the 256 addresses of one network, which it has
   init-closed-port  INITs to a port without listener, from addresses all over
   data              DATA of associations that do not exist, from addresses all over
   cookie-echo       COOKIE ECHOs with random cookies, from addresses all over

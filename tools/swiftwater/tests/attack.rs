@@ -46,6 +46,9 @@ fn check(output: &Output, floods: &[&str]) {
     let answers = |name| rows.iter().find(|row| row["flood"] == name).map(|row| number(row, "answers"));
     // A packet with a wrong checksum is not believed in anything, its source among it (RFC 9260 §6.8).
     assert_eq!(answers("bad-checksum").unwrap_or(0.0), 0.0);
+    let associations = rows.iter().find(|row| row["flood"] == "handshakes");
+    let associations = associations.map(|row| number(row, "associations_max"));
+    assert!(associations.is_none_or(|count| count > 50.0), "no handshake was completed: {rows:?}");
     assert!(answers("init").is_none_or(|answers| answers > 0.0), "nobody connects without answers: {rows:?}");
 }
 
@@ -58,6 +61,7 @@ fn every_flood_is_sent_received_and_compared() {
     let floods = [
         "init-one-prefix",
         "init",
+        "handshakes",
         "init-closed-port",
         "data",
         "cookie-echo",

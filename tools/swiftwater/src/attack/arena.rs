@@ -30,6 +30,11 @@ pub(crate) const CALLER_PORT: u16 = 5000;
 /// Where new peers come, and the floods.
 pub(crate) const MEETING_PORT: u16 = 5002;
 
+/// The network of the attacker who completes handshakes: TEST-NET-2 (RFC 5737).
+pub(crate) const ATTACKER: [u8; 3] = [198, 51, 100];
+/// The UDP port where it takes what the victim answers.
+pub(crate) const ATTACKER_UDP_PORT: u16 = 9900;
+
 /// Both hosts.
 #[derive(Debug)]
 pub(crate) struct Arena {
@@ -73,6 +78,9 @@ impl Arena {
             host.ip(&format!("link set {ATTACK_LINE} addrgenmode none"))?;
             host.ip(&format!("link set {ATTACK_LINE} up"))?;
         }
+        // All addresses of the attacker are the host's own.
+        let [a, b, c] = ATTACKER;
+        self.outside.ip(&format!("route add local {a}.{b}.{c}.0/24 dev lo"))?;
         // The callers' own route to the victim has the lower metric.
         self.outside.ip(&format!("route add {NETWORK} dev {ATTACK_LINE} metric 1000"))?;
         self.outside.ip(&format!("neighbour add {VICTIM} lladdr {VICTIM_MAC} dev {ATTACK_LINE}"))?;

@@ -9,14 +9,18 @@ use sctp_wire::chunk::{Abort, CookieEcho, Data, DataFlags, Heartbeat, Init};
 use sctp_wire::parameter::Parameters;
 use sctp_wire::{Header, Ppid, Ssn, StreamId, Tsn, VerificationTag, packet};
 
-use super::arena::{CALLER, CALLER_PORT, DEAD_UDP_PORT, MEETING_PORT, SINK_PORT, UDP_PORT, VICTIM};
+use super::arena::{
+    ATTACKER, ATTACKER_UDP_PORT, CALLER, CALLER_PORT, DEAD_UDP_PORT, MEETING_PORT, SINK_PORT, UDP_PORT,
+    VICTIM,
+};
+use super::handshakes;
 
 /// Packets that take turns. So many have different tags, ports and sources; a victim that remembered each would show it.
 const PACKETS: usize = 16_384;
 /// An SCTP port on which nobody listens.
 const CLOSED_PORT: u16 = 5999;
-/// The network that stands for one attacker with many addresses: TEST-NET-2 (RFC 5737).
-const ONE_PREFIX: [u8; 3] = [198, 51, 100];
+/// Handshakes that take turns: more than a server accepts from one network.
+const HANDSHAKES: usize = 32_768;
 /// As long as a cookie of ours for a peer with one address.
 const COOKIE_BYTES: usize = 87;
 const PAYLOAD_BYTES: usize = 64;
@@ -35,6 +39,8 @@ pub(crate) enum Flood {
     InitOnePrefix,
     /// INITs to a port that listens, from addresses all over.
     Init,
+    /// INITs to a port that listens, from one network of 256 addresses, and a COOKIE ECHO for each answer.
+    Handshakes,
     /// INITs to a port without listener, from addresses all over.
     InitClosed,
     /// DATA of associations that do not exist, from addresses all over.
@@ -53,9 +59,10 @@ pub(crate) enum Flood {
 
 impl Flood {
     /// All of them, in the order of tables.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::InitOnePrefix,
         Self::Init,
+        Self::Handshakes,
         Self::InitClosed,
         Self::Data,
         Self::CookieEcho,
@@ -70,6 +77,7 @@ impl Flood {
         match self {
             Self::InitOnePrefix => "init-one-prefix",
             Self::Init => "init",
+            Self::Handshakes => "handshakes",
             Self::InitClosed => "init-closed-port",
             Self::Data => "data",
             Self::CookieEcho => "cookie-echo",
@@ -92,28 +100,35 @@ impl Flood {
     pub(crate) fn packets(self, to_dead_port: bool) -> io::Result<Vec<Vec<u8>>> {
         let mut chance = Chance::open()?;
         let udp_port = if to_dead_port { DEAD_UDP_PORT } else { UDP_PORT };
-        (0..PACKETS).map(|_| self.packet(&mut chance, udp_port)).collect()
+        (0..self.packet_count()).map(|number| self.packet(number, &mut chance, udp_port)).collect()
     }
 
-    fn packet(self, chance: &mut Chance, udp_port: u16) -> io::Result<Vec<u8>> {
-        let sctp = self.sctp_packet(chance)?;
+    fn packet_count(self) -> usize {
+        if self == Self::Handshakes { HANDSHAKES } else { PACKETS }
+    }
+
+    fn packet(self, number: usize, chance: &mut Chance, udp_port: u16) -> io::Result<Vec<u8>> {
+        let sctp = self.sctp_packet(number, chance)?;
         let (source, source_udp_port) = match self {
             // An attacker off the path who knows both addresses and all ports, and not the tag.
             Self::Abort | Self::Heartbeat => (CALLER, UDP_PORT),
             Self::InitOnePrefix => {
-                let [a, b, c] = ONE_PREFIX;
+                let [a, b, c] = ATTACKER;
                 (Ipv4Addr::new(a, b, c, chance.bytes::<1>()?[0]), chance.port()?)
             }
+            Self::Handshakes => (handshakes::source(number).0, ATTACKER_UDP_PORT),
             _ => (chance.address()?, chance.port()?),
         };
         Ok(in_udp(source, source_udp_port, udp_port, &sctp))
     }
 
-    fn sctp_packet(self, chance: &mut Chance) -> io::Result<Vec<u8>> {
+    fn sctp_packet(self, number: usize, chance: &mut Chance) -> io::Result<Vec<u8>> {
         let mut out = Vec::new();
-        packet::write_header(&self.header(chance)?, &mut out);
+        packet::write_header(&self.header(number, chance)?, &mut out);
         match self {
-            Self::InitOnePrefix | Self::Init | Self::InitClosed => init(chance)?.write(&mut out),
+            Self::InitOnePrefix | Self::Init | Self::Handshakes | Self::InitClosed => {
+                init(chance)?.write(&mut out)
+            }
             Self::Data => stray_data(chance, &mut out)?,
             Self::CookieEcho => CookieEcho { cookie: &chance.bytes::<COOKIE_BYTES>()? }.write(&mut out),
             Self::BadChecksum => stray_data(chance, &mut out)?,
@@ -128,13 +143,14 @@ impl Flood {
         Ok(out)
     }
 
-    fn header(self, chance: &mut Chance) -> io::Result<Header> {
+    fn header(self, number: usize, chance: &mut Chance) -> io::Result<Header> {
         let verification_tag = match self {
-            Self::InitOnePrefix | Self::Init | Self::InitClosed => VerificationTag(0),
+            Self::InitOnePrefix | Self::Init | Self::Handshakes | Self::InitClosed => VerificationTag(0),
             _ => VerificationTag(chance.number()? | 1),
         };
         let (source_port, destination_port) = match self {
             Self::InitClosed => (chance.port()?, CLOSED_PORT),
+            Self::Handshakes => (handshakes::source(number).1, MEETING_PORT),
             Self::Abort | Self::Heartbeat => (CALLER_PORT, SINK_PORT),
             _ => (chance.port()?, MEETING_PORT),
         };
@@ -168,7 +184,7 @@ fn stray_data(chance: &mut Chance, out: &mut Vec<u8>) -> io::Result<()> {
 
 /// Puts IPv4 and UDP headers before an SCTP packet (RFC 6951). The kernel fills in the checksum of IP; that of UDP is
 /// not used, as IPv4 permits, since SCTP has its own.
-fn in_udp(source: Ipv4Addr, source_port: u16, port: u16, sctp: &[u8]) -> Vec<u8> {
+pub(super) fn in_udp(source: Ipv4Addr, source_port: u16, port: u16, sctp: &[u8]) -> Vec<u8> {
     let udp_bytes = (UDP_HEADER_BYTES + sctp.len()) as u16;
     let ip_bytes = IP_HEADER_BYTES as u16 + udp_bytes;
     let mut out = Vec::with_capacity(usize::from(ip_bytes));
@@ -248,12 +264,15 @@ mod tests {
     fn only_the_checksum_that_is_meant_to_be_wrong_is() {
         for flood in Flood::ALL {
             let packets = flood.packets(false).expect("the system has random numbers");
-            assert_eq!(packets.len(), PACKETS);
+            assert_eq!(packets.len(), flood.packet_count());
             let right = packets
                 .iter()
                 .filter(|packet| Packet::parse(&packet[SCTP_OFFSET..]).expect("a header").checksum_ok());
             let right = right.count();
-            assert!(if flood == Flood::BadChecksum { right < 2 } else { right == PACKETS }, "{flood:?}");
+            assert!(
+                if flood == Flood::BadChecksum { right < 2 } else { right == packets.len() },
+                "{flood:?}"
+            );
         }
     }
 
@@ -262,7 +281,7 @@ mod tests {
         let sources = |flood: Flood| -> Vec<[u8; 4]> {
             flood.packets(false).expect("random numbers").iter().map(|packet| source(packet)).collect()
         };
-        assert!(sources(Flood::InitOnePrefix).iter().all(|source| source[..3] == ONE_PREFIX));
+        assert!(sources(Flood::InitOnePrefix).iter().all(|source| source[..3] == ATTACKER));
         assert!(sources(Flood::Abort).iter().all(|source| *source == CALLER.octets()));
         let prefixes: HashSet<_> = sources(Flood::Init).iter().map(|s| [s[0], s[1], s[2]]).collect();
         assert!(prefixes.len() > PACKETS / 2, "{}", prefixes.len());

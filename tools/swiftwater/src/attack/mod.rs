@@ -4,6 +4,7 @@ mod arena;
 pub(crate) mod caller;
 mod flood;
 mod generator;
+mod handshakes;
 mod plan;
 mod result;
 mod run;
@@ -145,7 +146,8 @@ fn progress_bar(plan: &Plan) -> ProgressBar {
 
 /// Floods once a line comes on standard input, until that ends.
 pub(crate) fn flood(name: &str, packets_per_s: u64, to_dead_port: bool) -> Result<(), String> {
-    let packets = Flood::parse(name)?.packets(to_dead_port).map_err(|error| error.to_string())?;
+    let flood = Flood::parse(name)?;
+    let packets = flood.packets(to_dead_port).map_err(|error| error.to_string())?;
     let socket = generator::socket().map_err(|error| format!("cannot open a raw socket: {error}"))?;
     say(&())?;
     wait_for_line()?;
@@ -156,6 +158,10 @@ pub(crate) fn flood(name: &str, packets_per_s: u64, to_dead_port: bool) -> Resul
             let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
             stop.store(true, Ordering::Relaxed);
         });
+        if flood == Flood::Handshakes {
+            // Where it fails, the table shows no associations.
+            scope.spawn(|| handshakes::answer(&socket, &stop));
+        }
         generator::send(&socket, &packets, packets_per_s, &stop)
     });
     say(&sent.map_err(|error| format!("cannot send: {error}"))?)

@@ -34,6 +34,7 @@ pub(super) struct Side {
     pub connects_failed: usize,
     pub connect_ms_p50: Option<f64>,
     pub connect_ms_p95: Option<f64>,
+    pub associations_max: usize,
     pub resident_bytes_max: u64,
     pub resident_growth_bytes: f64,
 }
@@ -135,6 +136,7 @@ fn side(runs: &[&Run]) -> Side {
         connects_failed: failed,
         connect_ms_p50: percentile(&took_ms, failed, 0.50),
         connect_ms_p95: percentile(&took_ms, failed, 0.95),
+        associations_max: runs.iter().map(|run| run.after.associations).max().unwrap_or(0),
         resident_bytes_max: runs.iter().map(|run| run.after.resident_bytes_max).max().unwrap_or(0),
         resident_growth_bytes: middle(runs, |run| {
             run.after.resident_bytes as f64 - run.before.resident_bytes as f64
@@ -173,6 +175,7 @@ pub(super) mod tests {
             attack_bytes: attack_packets * 60,
             answers,
             answer_bytes: answers * 120,
+            associations: 7,
             resident_bytes: 1 << 20,
             resident_bytes_max: 2 << 20,
             ..Look::default()

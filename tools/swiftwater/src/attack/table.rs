@@ -5,7 +5,7 @@ use super::result::Row;
 use crate::bench::table::{align, ratio};
 use crate::units::{grouped, mbits};
 
-const HEAD: [&str; 13] = [
+const HEAD: [&str; 15] = [
     "packets/s",
     "flood",
     "reached",
@@ -18,7 +18,9 @@ const HEAD: [&str; 13] = [
     "failed",
     "answers",
     "bytes back",
+    "associations",
     "memory MB",
+    "growth",
 ];
 
 /// All rows as aligned text.
@@ -49,7 +51,10 @@ fn cells(row: &Row) -> Vec<String> {
     cells.push(format!("{} of {}", live.connects_failed, live.connects));
     cells.push(or_dash(against.map(|a| share(a.answers, a.received_packets))));
     cells.push(or_dash(against.map(|a| format!("{:.2}", a.amplification))));
-    cells.push(format!("{:.1}", live.resident_bytes_max as f64 / f64::from(1 << 20)));
+    cells.push(grouped(live.associations_max as u64));
+    let megabytes = |bytes: f64| format!("{:.1}", bytes / f64::from(1 << 20));
+    cells.push(megabytes(live.resident_bytes_max as f64));
+    cells.push(megabytes(live.resident_growth_bytes));
     cells
 }
 
@@ -70,7 +75,8 @@ fn notes(row: &Row) -> String {
     format!(
         "the server ran on processor {}, the sending peer and new peers on {}, the flood on {}\n\
          dead port: the peer's rate beside the same flood at a UDP port without socket; ratio: the median of the pairs, {} of {:.2} s\n\
-         answers: of the packets that came; bytes back: those of all answers by those that came, IP headers included\n",
+         answers: of the packets that came; bytes back: those of all answers by those that came, IP headers included\n\
+         associations: at the end of a run, those of peers among them; growth: of the memory during a run, median\n",
         row.victim_processors, row.peer_processors, row.flood_processors, row.runs, row.seconds_per_run
     )
 }

@@ -1,0 +1,90 @@
+//! The other half of a flood of handshakes: an attacker who has the addresses that it sends from, and answers.
+
+use std::io;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use sctp_wire::chunk::{Chunk, CookieEcho, InitAck};
+use sctp_wire::parameter::Parameter;
+use sctp_wire::{Header, Packet, packet};
+use socket2::Socket;
+
+use super::arena::{ATTACKER, ATTACKER_UDP_PORT, UDP_PORT};
+use super::flood::in_udp;
+
+/// How long the attacker waits for an answer before it looks whether the flood is over.
+const LOOK: Duration = Duration::from_millis(20);
+/// As long as an INIT ACK may be.
+const ANSWER_BYTES_MAX: usize = 2048;
+
+/// Returns the address and the SCTP port of the attacker's handshake of this number. An answer goes to the port, which
+/// names the address.
+pub(super) fn source(number: usize) -> (Ipv4Addr, u16) {
+    let port = (number % 0xff00) as u16 + 0x100;
+    (address(port), port)
+}
+
+/// The low byte of the port is that of the address.
+fn address(port: u16) -> Ipv4Addr {
+    let ([a, b, c], [_, host]) = (ATTACKER, port.to_be_bytes());
+    Ipv4Addr::new(a, b, c, host)
+}
+
+/// Echoes each cookie that comes, until `stop` is set.
+pub(super) fn answer(raw: &Socket, stop: &AtomicBool) -> io::Result<()> {
+    let answers = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, ATTACKER_UDP_PORT))?;
+    answers.set_read_timeout(Some(LOOK))?;
+    let mut buffer = [0; ANSWER_BYTES_MAX];
+    while !stop.load(Ordering::Relaxed) {
+        let Ok(bytes) = answers.recv(&mut buffer) else { continue };
+        if let Some(echo) = echo(&buffer[..bytes]) {
+            // What the line does not take is lost, as any packet may be.
+            let _ = raw.send(&echo);
+        }
+    }
+    Ok(())
+}
+
+/// Builds the COOKIE ECHO for an INIT ACK, with IP and UDP headers. `None`: it is another packet.
+fn echo(answer: &[u8]) -> Option<Vec<u8>> {
+    let answer = Packet::parse(answer).ok()?;
+    let header = answer.header();
+    let first = answer.chunks().next()?.ok().filter(|chunk| chunk.kind == InitAck::KIND)?;
+    let Chunk::InitAck(ack) = Chunk::parse(&first).ok()? else { return None };
+    let mut sctp = Vec::new();
+    let back = Header {
+        source_port: header.destination_port,
+        destination_port: header.source_port,
+        verification_tag: ack.initiate_tag,
+    };
+    packet::write_header(&back, &mut sctp);
+    ack.parameters().flatten().find_map(|parameter| match parameter {
+        Parameter::StateCookie(found) => Some(CookieEcho { cookie: found.cookie }.write(&mut sctp)),
+        _ => None,
+    })?;
+    packet::finish(&mut sctp);
+    Some(in_udp(address(header.destination_port), ATTACKER_UDP_PORT, UDP_PORT, &sctp))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn each_handshake_has_a_source_of_its_own_that_its_port_names() {
+        let sources: HashSet<_> = (0..32_768).map(source).collect();
+        assert_eq!(sources.len(), 32_768);
+        for (from, port) in sources {
+            assert_eq!((from.octets()[3], port > 0), ((port & 0xff) as u8, true));
+        }
+    }
+
+    #[test]
+    fn noise_is_not_answered() {
+        assert_eq!(echo(&[]), None);
+        assert_eq!(echo(&[7; 40]), None);
+    }
+}
