@@ -28,8 +28,8 @@ const SHARES_LIFE: Duration = Duration::from_secs(10);
 /// within the 3 s that Linux waits before it repeats an INIT.
 const REMEMBERED_SETS: usize = 1 << 16;
 const REMEMBERED_IN_SET: usize = 8;
-/// A peer repeats an INIT no sooner, whatever its RTO.Initial.
-const REPETITION_GAP_MIN: Duration = Duration::from_millis(200);
+/// An INIT that comes again sooner is no peer's (RFC 9260 §16: RTO.Initial is 1 s). One with a shorter RTO.Initial passes when that has doubled.
+const REPETITION_GAP_MIN: Duration = Duration::from_millis(500);
 /// An INIT that comes again after this time counts as a new one.
 const REPETITION_GAP_MAX: Duration = Duration::from_secs(10);
 
@@ -328,7 +328,7 @@ mod tests {
     #[test]
     fn what_repeats_itself_without_pause_is_no_peer() {
         let mut inits = RememberedInits::default();
-        let times_ms = [0, 150, 300, 450, 1450, 1500, 12_000];
+        let times_ms = [0, 150, 300, 750, 1750, 1800, 12_300];
         let met =
             times_ms.map(|ms| inits.meet(Time::ZERO + Duration::from_millis(ms), 0xabcd_0000_0000_0001));
         assert_eq!(met, [false, false, false, false, true, false, false]);
