@@ -258,6 +258,27 @@ fn a_cookie_is_good_only_for_the_sctp_port_that_asked_for_it() {
 }
 
 #[test]
+fn a_cookie_is_good_only_with_its_tag_and_at_the_port_that_was_asked() {
+    let mut peer = Peer::new(17, AssociationConfig::default());
+    peer.endpoint.listen(ENDPOINT_PORT + 1, AssociationConfig::default()).unwrap();
+    peer.sends().tag(0).chunk(|p, out| p.init().write(out)).go();
+    let cookie = peer.takes_init_ack();
+    let tag = peer.endpoint_tag;
+    let echo_to = |peer: &mut Peer, port, tag| {
+        let packet = build(PEER_PORT, port, tag, |out| CookieEcho { cookie: &cookie }.write(out));
+        peer.sends_raw(peer.address, &packet);
+    };
+    for (port, tag) in [(ENDPOINT_PORT, tag ^ 1), (ENDPOINT_PORT + 1, tag)] {
+        echo_to(&mut peer, port, tag);
+        peer.expects_nothing();
+        assert_eq!(peer.endpoint.association_count(), 0);
+    }
+    assert_eq!(peer.endpoint.endpoint_statistics().cookie_errors, 2);
+    echo_to(&mut peer, ENDPOINT_PORT, tag);
+    peer.expects("COOKIE ACK");
+}
+
+#[test]
 fn of_two_peers_that_were_given_the_same_tag_only_the_first_is_accepted() {
     let mut peer = Peer::new(16, AssociationConfig::default());
     // One bit of the tag is random, so that the endpoint draws the same tag for several peers.
