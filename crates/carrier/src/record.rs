@@ -11,6 +11,9 @@ use std::net::SocketAddr;
 use crate::address;
 use crate::bytes::{Reader, Writer};
 
+/// In front of every record: "swrd". What a program writes past the shim does not begin so, unless it means to.
+const MAGIC: u32 = u32::from_le_bytes(*b"swrd");
+
 /// Bytes of a [`Header`].
 pub const HEADER_BYTES: usize = 64;
 /// Most bytes of a message that travel in the record itself.
@@ -146,7 +149,7 @@ impl Header {
             Kind::Notice => 5,
         };
         let mut w = Writer::new(&mut out);
-        w.u16(kind).u16(self.flags.0).u16(self.stream).u16(self.ssn);
+        w.u32(MAGIC).u16(kind).u16(self.flags.0).u16(self.stream).u16(self.ssn);
         w.u32(self.ppid).u32(self.tsn).u32(self.cumulative_tsn).u32(self.context);
         w.u32(self.lifetime_ms).u32(self.association).u32(self.bytes);
         if let Some(address) = &self.address {
@@ -158,6 +161,7 @@ impl Header {
     /// The header of a record of which `record` holds the beginning. `None`: it is none of ours.
     pub fn parse(record: &[u8]) -> Option<Header> {
         let mut r = Reader(record.get(..HEADER_BYTES)?);
+        (r.u32()? == MAGIC).then_some(())?;
         let kind = match r.u16()? {
             1 => Kind::Data,
             2 => Kind::Accepted,
@@ -186,6 +190,11 @@ impl Header {
             false => PAYLOAD_BYTES_MAX,
         };
         (header.bytes as usize <= limit).then_some(header)
+    }
+
+    /// Returns whether bytes are meant as a record, even if they are none.
+    pub fn is_meant(record: &[u8]) -> bool {
+        Reader(record).u32() == Some(MAGIC)
     }
 
     /// The header and the bytes of a whole record. `None`: it is none of ours, or not as long as it says.
@@ -237,10 +246,27 @@ mod tests {
     }
 
     #[test]
+    fn what_does_not_begin_as_a_record_is_none() {
+        let mut header =
+            Header { address: Some(([192, 0, 2, 1], 7).into()), ..Header::new(Kind::Data) }.encode();
+        assert!(Header::is_meant(&header) && Header::parse(&header).is_some());
+        header[0] ^= 1;
+        assert!(!Header::is_meant(&header) && Header::parse(&header).is_none());
+        assert!(!Header::is_meant(b"swr"), "too short");
+    }
+
+    #[test]
+    fn the_longest_header_has_room() {
+        let address = SocketAddr::new("fe80::1".parse().expect("an address"), 7);
+        let header = Header { address: Some(address), ..Header::new(Kind::Data) };
+        assert_eq!(Header::parse(&header.encode()), Some(header));
+    }
+
+    #[test]
     fn a_flag_that_nobody_has_given_makes_no_record() {
         let mut header = Header { flags: Flags(Flags::ALL), ..Header::new(Kind::Data) }.encode();
         assert!(Header::parse(&header).is_some());
-        header[3] = 1;
+        header[7] = 1;
         assert_eq!(Header::parse(&header), None);
     }
 

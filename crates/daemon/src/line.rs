@@ -206,6 +206,18 @@ pub(crate) fn fill(theirs: BorrowedFd<'_>) -> Result<(), Errno> {
     Ok(())
 }
 
+/// What a program has written past the shim, such as standard I/O: a message with all that was set as default.
+fn message_of(content: &[u8], mut charge: Charge) -> Intake {
+    // A longer one was cut when it was received.
+    if content.len() > PAYLOAD_BYTES_MAX {
+        return Intake::Malformed;
+    }
+    let flags = Flags::END.with(Flags::BY_DEFAULT);
+    let header = Header { flags, bytes: content.len() as u32, ..Header::new(Kind::Data) };
+    charge.shrink_to(content.len() + RECORD_COST_BYTES);
+    Intake::Message(header, charge.on(content.to_vec()))
+}
+
 /// What is charged for a message in a memfd.
 fn large_room_bytes(bytes: usize) -> usize {
     bytes + RECORD_COST_BYTES
@@ -275,7 +287,11 @@ impl Line {
             return Ok(if self.reset.swap(false, Relaxed) { Intake::Unread } else { Intake::End });
         }
         self.vigil.record_came();
-        let Some((header, content)) = Header::split(&place[..bytes]) else { return Ok(Intake::Malformed) };
+        let record = &place[..bytes];
+        if !Header::is_meant(record) {
+            return Ok(message_of(record, charge));
+        }
+        let Some((header, content)) = Header::split(record) else { return Ok(Intake::Malformed) };
         if header.kind == Kind::Filler {
             return Ok(Intake::Filler);
         }

@@ -8,6 +8,7 @@ use carrier::request::{Answer, FRAME_BYTES_MAX, Request, Start};
 use libc::socklen_t;
 
 use crate::cancel;
+use crate::next;
 use crate::system::{self, Buffers, Errno, Result};
 
 /// What came with an answer.
@@ -103,12 +104,12 @@ fn call() -> Result<RawFd> {
     let (address, bytes) = daemon_address().ok_or(Errno(libc::ENETDOWN))?;
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
     // SAFETY: it takes no memory.
-    let fd = unsafe { libc::syscall(libc::SYS_socket, libc::AF_UNIX, kind, 0) } as RawFd;
+    let fd = unsafe { next::syscall()(libc::SYS_socket, libc::AF_UNIX, kind, 0) } as RawFd;
     if fd < 0 {
         return Err(Errno::last());
     }
     // SAFETY: the address is read.
-    let connected = unsafe { libc::syscall(libc::SYS_connect, fd, &raw const address, bytes) };
+    let connected = unsafe { next::syscall()(libc::SYS_connect, fd, &raw const address, bytes) };
     if connected != 0 || !is_trusted(fd) {
         system::close(fd);
         return Err(Errno(libc::ENETDOWN));
@@ -123,7 +124,7 @@ fn is_trusted(connection: RawFd) -> bool {
     // SAFETY: the place has room for what it is said to have.
     let known = unsafe {
         let place = &raw mut who;
-        libc::syscall(
+        next::syscall()(
             libc::SYS_getsockopt,
             connection,
             libc::SOL_SOCKET,

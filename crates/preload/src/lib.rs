@@ -6,7 +6,7 @@
 //!
 //! | file | part |
 //! |---|---|
-//! | `interpose` | the functions of the C library, under their names |
+//! | `interpose` | the functions of the C library, under their names, and `syscall` |
 //! | `next` | the same functions as they are without us |
 //! | `table` | which descriptors are ours |
 //! | `descriptor` | one of them: its page |

@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::Relaxed;
 
 use libc::{
-    FILE, c_int, c_uint, c_ulong, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t,
-    timespec,
+    FILE, c_char, c_int, c_long, c_uint, c_ulong, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr,
+    socklen_t, ssize_t, timespec,
 };
 
 use crate::system::Errno;
@@ -61,6 +61,10 @@ next! {
     sendto(fd: c_int, content: *const c_void, bytes: size_t, flags: c_int, to: *const sockaddr, to_bytes: socklen_t) -> ssize_t;
     sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t;
     sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int;
+    sendfile(to: c_int, from: c_int, offset: *mut i64, bytes: size_t) -> ssize_t;
+    splice(from: c_int, from_offset: *mut i64, to: c_int, to_offset: *mut i64, bytes: size_t, flags: c_uint) -> ssize_t;
+    preadv2(fd: c_int, iov: *const iovec, count: c_int, offset: i64, flags: c_int) -> ssize_t;
+    pwritev2(fd: c_int, iov: *const iovec, count: c_int, offset: i64, flags: c_int) -> ssize_t;
     close(fd: c_int) -> c_int;
     close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int;
     fclose(file: *mut FILE) -> c_int;
@@ -75,6 +79,20 @@ next! {
     __recvfrom_chk(fd: c_int, place: *mut c_void, bytes: size_t, room: size_t, flags: c_int, from: *mut sockaddr, from_bytes: *mut socklen_t) -> ssize_t;
 }
 
+/// `syscall(2)`. Its arguments are as many as the call has.
+pub(crate) fn syscall() -> unsafe extern "C-unwind" fn(c_long, ...) -> c_long {
+    static FOUND: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+    let mut found = FOUND.load(Relaxed);
+    if found.is_null() {
+        // SAFETY: the name ends with a zero byte.
+        found = unsafe { libc::dlsym(libc::RTLD_NEXT, c"syscall".as_ptr()) };
+        assert!(!found.is_null(), "every C library has it");
+        FOUND.store(found, Relaxed);
+    }
+    // SAFETY: it is the function of this name, which has this type.
+    unsafe { std::mem::transmute(found) }
+}
+
 /// # Safety
 ///
 /// As the function of this name, which has nothing to return.
@@ -87,5 +105,22 @@ pub(crate) unsafe fn closefrom(first: c_int) {
             let function: unsafe extern "C-unwind" fn(c_int) = std::mem::transmute(found);
             function(first);
         }
+    }
+}
+
+/// # Safety
+///
+/// As the function of this name.
+pub(crate) unsafe fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
+    // SAFETY: the name ends with a zero byte.
+    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, c"fdopen".as_ptr()) };
+    if found.is_null() {
+        return ptr::null_mut();
+    }
+    // SAFETY: it is the function of this name, which has these arguments.
+    unsafe {
+        let function: unsafe extern "C-unwind" fn(c_int, *const c_char) -> *mut FILE =
+            std::mem::transmute(found);
+        function(fd, mode)
     }
 }

@@ -100,6 +100,21 @@ fn socat_serves_each_client_in_a_child() {
 }
 
 #[test]
+#[ignore = "needs socat: ./test --all"]
+fn a_service_writes_to_its_connection_as_standard_output() {
+    if !there(&["socat"]) {
+        return;
+    }
+    let daemon = Daemon::start("service");
+    let service = ["socat", "SCTP-LISTEN:6022,reuseaddr,fork", "EXEC:date -u -d @0,nofork"];
+    let _server = Server::start(&daemon, &service, 6022);
+    let client = run(&daemon, &["socat", "-u", "SCTP:127.0.0.1:6022", "-"]).output().expect("it starts");
+    assert_success("the client", &client);
+    let said = String::from_utf8_lossy(&client.stdout);
+    assert!(said.contains("1970"), "{said}");
+}
+
+#[test]
 #[ignore = "needs ncat: ./test --all"]
 fn ncat_hands_its_socket_to_a_program() {
     if !there(&["ncat"]) {

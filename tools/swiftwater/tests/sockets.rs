@@ -87,6 +87,11 @@ fn a_sharer_that_writes_into_the_page_keeps_nobody_beyond_time_limits() {
 }
 
 #[test]
+fn sockets_take_calls_for_files_and_standard_io() {
+    run("bypass", &[]);
+}
+
+#[test]
 fn listeners_change_their_backlog_and_share_ports() {
     run("listeners", &[]);
 }

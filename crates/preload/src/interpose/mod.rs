@@ -1,9 +1,12 @@
 //! The functions of the C library, under their names. For a descriptor that is not ours each is the next one of its name.
 
 pub mod descriptors;
+pub mod files;
+pub mod numbers;
 pub mod receiving;
 pub mod sending;
 pub mod sockets;
+pub mod streams;
 
 use std::os::fd::RawFd;
 use std::slice;

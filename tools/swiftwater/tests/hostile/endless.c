@@ -4,11 +4,12 @@
  *   endless many   into a one-to-many socket without associations, about which it asks meanwhile
  *   endless gone   into an association that is gone */
 #include "hostile.h"
+#include "../sockets/past_shim.h"
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-enum { HEADER_BYTES = 64, DATA = 1, END = 1, IN_MEMFD = 4, ASSOCIATION_AT = 28, LENGTH_AT = 32 };
+enum { HEADER_BYTES = 64, DATA = 1, END = 1, IN_MEMFD = 4, ASSOCIATION_AT = 32, LENGTH_AT = 36 };
 /* A record takes the daemon a millisecond, so that those that wait last until a sender runs again. */
 enum { MESSAGE_BYTES = 2 << 20, SENDERS = 2, QUESTIONS = 3 };
 
@@ -22,7 +23,7 @@ static int long_message(void)
 
 static void *send_without_pause(void *carrier)
 {
-    unsigned char record[HEADER_BYTES] = {DATA, 0, END | IN_MEMFD, 0, [ASSOCIATION_AT] = 77};
+    unsigned char record[HEADER_BYTES] = {'s', 'w', 'r', 'd', DATA, 0, END | IN_MEMFD, 0, [ASSOCIATION_AT] = 77};
     const uint32_t bytes = MESSAGE_BYTES;
     union {
         struct cmsghdr align;
@@ -34,7 +35,7 @@ static void *send_without_pause(void *carrier)
     int memfd = long_message();
     memcpy(record + LENGTH_AT, &bytes, sizeof bytes);
     memcpy(CMSG_DATA(&control.align), &memfd, sizeof memfd);
-    while (syscall(SYS_sendmsg, *(int *)carrier, &m, MSG_NOSIGNAL) == sizeof record)
+    while (past_shim(SYS_sendmsg, *(int *)carrier, (long)&m, MSG_NOSIGNAL, 0, 0, 0) == sizeof record)
         ;
     return NULL;
 }

@@ -1,0 +1,104 @@
+//! Standard I/O. The C library reads and writes the descriptor of a stream by calls of its own, which no shim sees. So a stream
+//! on a descriptor of ours is one of `fopencookie(3)`, which calls us.
+
+use std::ptr;
+
+use libc::{FILE, c_char, c_int, c_void, size_t, ssize_t};
+
+use super::{descriptors, receiving, sending};
+use crate::system::Errno;
+use crate::{next, table};
+
+/// `cookie_io_functions_t`.
+#[repr(C)]
+struct Functions {
+    read: unsafe extern "C-unwind" fn(*mut c_void, *mut c_char, size_t) -> ssize_t,
+    write: unsafe extern "C-unwind" fn(*mut c_void, *const c_char, size_t) -> ssize_t,
+    seek: Option<unsafe extern "C-unwind" fn(*mut c_void, *mut i64, c_int) -> c_int>,
+    close: unsafe extern "C-unwind" fn(*mut c_void) -> c_int,
+}
+
+unsafe extern "C-unwind" {
+    fn fopencookie(cookie: *mut c_void, mode: *const c_char, functions: Functions) -> *mut FILE;
+    static mut stdin: *mut FILE;
+    static mut stdout: *mut FILE;
+    static mut stderr: *mut FILE;
+}
+
+/// Where the C library keeps the descriptor of a stream (`_fileno` of `struct _IO_FILE`, the same since glibc 2.1). `fileno` finds
+/// it there; streams of this kind have none of their own.
+const FILENO_AT: usize = 112;
+
+unsafe extern "C-unwind" fn read(cookie: *mut c_void, place: *mut c_char, bytes: size_t) -> ssize_t {
+    // SAFETY: as the C library says.
+    unsafe { receiving::read(cookie.addr() as c_int, place.cast(), bytes) }
+}
+
+/// An error is 0 bytes here.
+unsafe extern "C-unwind" fn write(cookie: *mut c_void, content: *const c_char, bytes: size_t) -> ssize_t {
+    // SAFETY: as the C library says.
+    unsafe { sending::write(cookie.addr() as c_int, content.cast(), bytes) }.max(0)
+}
+
+unsafe extern "C-unwind" fn close(cookie: *mut c_void) -> c_int {
+    // SAFETY: the stream has the descriptor.
+    unsafe { descriptors::close(cookie.addr() as c_int) }
+}
+
+/// A stream on a descriptor of ours.
+///
+/// # Safety
+///
+/// `mode` ends with a zero byte.
+unsafe fn open(fd: c_int, mode: *const c_char) -> *mut FILE {
+    let functions = Functions { read, write, seek: None, close };
+    // SAFETY: as the caller says; a stream of the C library has its descriptor at this place.
+    unsafe {
+        let stream = fopencookie(ptr::without_provenance_mut(fd as usize), mode, functions);
+        if !stream.is_null() && cfg!(all(target_env = "gnu", target_pointer_width = "64")) {
+            stream.byte_add(FILENO_AT).cast::<c_int>().write(fd);
+        }
+        stream
+    }
+}
+
+/// # Safety
+///
+/// As `fdopen(3)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
+    let before = Errno::last();
+    let is_ours = table::find(fd).is_some();
+    before.set();
+    // SAFETY: as the caller says.
+    unsafe { if is_ours { open(fd, mode) } else { next::fdopen(fd, mode) } }
+}
+
+/// Runs before the program begins: a service may have got a socket as its standard input and output.
+#[cfg(not(test))]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static START: extern "C" fn() = {
+    extern "C" fn replace_standard_streams() {
+        let opened = |fd, mode: *const c_char, stream: *mut *mut FILE| {
+            if table::find(fd).is_none() {
+                return;
+            }
+            // SAFETY: the mode ends with a zero byte, and no thread but this one runs.
+            unsafe {
+                let ours = open(fd, mode);
+                if !ours.is_null() {
+                    stream.write(ours);
+                }
+            }
+        };
+        opened(0, c"r".as_ptr(), &raw mut stdin);
+        opened(1, c"w".as_ptr(), &raw mut stdout);
+        opened(2, c"w".as_ptr(), &raw mut stderr);
+        if table::find(2).is_some() {
+            // SAFETY: nothing was written there.
+            unsafe { libc::setvbuf(stderr, ptr::null_mut(), libc::_IONBF, 0) };
+        }
+    }
+    replace_standard_streams
+};

@@ -1,0 +1,143 @@
+/* Calls that sockets are seldom used by: `sendfile`, `preadv2`, system calls by number, standard I/O, and what no shim sees. Run as
+ * `service`, this is a service that has its connection as standard input and output. */
+#include "check.h"
+#include "past_shim.h"
+#include <sys/sendfile.h>
+
+enum { FILE_BYTES = 50000 };
+
+static char content[FILE_BYTES], place[FILE_BYTES];
+
+/* What comes is this, whatever messages it is in. */
+static void comes(int fd, const char *expected, size_t bytes)
+{
+    for (size_t got = 0; got < bytes;) {
+        ssize_t n = recv(fd, place, sizeof place, 0);
+        CHECK(n > 0 && got + n <= bytes && memcmp(place, expected + got, n) == 0);
+        got += n;
+    }
+}
+
+static void files(int client, int server)
+{
+    FILE *file = tmpfile();
+    int ends[2], fd = fileno(file);
+    off_t offset = 100;
+    fill(content, FILE_BYTES, 1);
+    CHECK(fwrite(content, 1, FILE_BYTES, file) == FILE_BYTES && fflush(file) == 0);
+    CHECK(sendfile(client, fd, &offset, 1000) == 1000 && offset == 1100);
+    comes(server, content + 100, 1000);
+    CHECK(lseek(fd, 10, SEEK_SET) == 10 && sendfile(client, fd, NULL, FILE_BYTES) == FILE_BYTES - 10);
+    CHECK(lseek(fd, 0, SEEK_CUR) == FILE_BYTES);
+    comes(server, content + 10, FILE_BYTES - 10);
+    CHECK(sendfile(client, fd, NULL, 10) == 0);
+    fclose(file);
+    CHECK(pipe(ends) == 0 && write(ends[1], "pipe", 4) == 4);
+    FAILS(sendfile(client, ends[0], NULL, 4), EINVAL);
+    FAILS(splice(ends[0], NULL, client, NULL, 4, 0), EINVAL);
+    FAILS(splice(client, NULL, ends[1], NULL, 4, 0), EINVAL);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+static void positions(int client, int server)
+{
+    char word[8];
+    struct iovec out = {"hello", 5}, in = {word, sizeof word};
+    CHECK(pwritev2(client, &out, 1, -1, 0) == 5 && preadv2(server, &in, 1, -1, 0) == 5);
+    FAILS(preadv2(server, &in, 1, -1, RWF_NOWAIT), EAGAIN);
+    FAILS(pwritev2(client, &out, 1, 0, 0), ESPIPE);
+    FAILS(preadv2(server, &in, 1, 0, 0), ESPIPE);
+}
+
+static void by_number(int client, int server)
+{
+    char word[8];
+    int fd = syscall(SYS_socket, AF_INET, SOCK_STREAM, IPPROTO_SCTP), kind;
+    socklen_t bytes = sizeof kind;
+    CHECK(fd >= 0 && syscall(SYS_getsockopt, fd, SOL_SOCKET, SO_PROTOCOL, &kind, &bytes) == 0 && kind == IPPROTO_SCTP);
+    CHECK(syscall(SYS_close, fd) == 0);
+    CHECK(syscall(SYS_write, client, "hello", 5) == 5 && syscall(SYS_read, server, word, sizeof word) == 5);
+    CHECK(syscall(SYS_sendto, client, "hello", 5, 0, NULL, 0) == 5);
+    CHECK(syscall(SYS_recvfrom, server, word, sizeof word, 0, NULL, NULL) == 5);
+    CHECK(memcmp(word, "hello", 5) == 0 && syscall(SYS_gettid) == gettid());
+}
+
+/* What is no record is a message. */
+static void unseen(int client, int server)
+{
+    char zeros[64] = {1, 0, 1, 0};
+    CHECK(past_shim(SYS_write, client, (long)"unseen", 6, 0, 0, 0) == 6);
+    comes(server, "unseen", 6);
+    CHECK(past_shim(SYS_write, client, (long)zeros, sizeof zeros, 0, 0, 0) == sizeof zeros);
+    comes(server, zeros, sizeof zeros);
+    CHECK(dprintf(client, "%s %d %.1f\n", "number", 7, 0.5) == 13);
+    comes(server, "number 7 0.5\n", 13);
+    /* The association is as it was. */
+    CHECK(send(client, "hello", 5, 0) == 5);
+    comes(server, "hello", 5);
+}
+
+static void streams(int client, int server)
+{
+    char line[64];
+    FILE *one = fdopen(dup(client), "r+"), *other = fdopen(dup(server), "r");
+    CHECK(one && other && fileno(one) > 2 && fileno(other) > 2);
+    CHECK(fprintf(one, "first %d\nsecond\n", 1) == 15 && fflush(one) == 0);
+    CHECK(fgets(line, sizeof line, other) && strcmp(line, "first 1\n") == 0);
+    CHECK(fgets(line, sizeof line, other) && strcmp(line, "second\n") == 0);
+    CHECK(send(server, "back\n", 5, 0) == 5 && fgets(line, sizeof line, one) && strcmp(line, "back\n") == 0);
+    int fd = fileno(one);
+    CHECK(fclose(one) == 0 && fcntl(fd, F_GETFD) < 0 && fclose(other) == 0);
+}
+
+/* As inetd starts it. */
+static void standard_input_and_output(const char *self)
+{
+    int client, server;
+    joined(5962, &client, &server);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(server, 0);
+        dup2(server, 1);
+        close(client);
+        close(server);
+        execl(self, self, "service", NULL);
+        _exit(1);
+    }
+    close(server);
+    CHECK(send(client, "one\ntwo\n", 8, 0) == 8);
+    comes(client, "1 one\n2 two\n", 12);
+    CHECK(shutdown(client, SHUT_WR) == 0);
+    CHECK(ended_well(child));
+    close(client);
+}
+
+static int service(void)
+{
+    char line[64];
+    for (int n = 1; fgets(line, sizeof line, stdin); n++) {
+        printf("%d %s", n, line);
+        if (n == 2)
+            fflush(stdout);
+    }
+    return 0;
+}
+
+int main(int count, char **words)
+{
+    int client, server;
+    if (count > 1)
+        return service();
+    begin();
+    joined(5961, &client, &server);
+    files(client, server);
+    positions(client, server);
+    by_number(client, server);
+    unseen(client, server);
+    streams(client, server);
+    close(client);
+    close(server);
+    standard_input_and_output(words[0]);
+    return 0;
+}
