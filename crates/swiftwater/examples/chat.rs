@@ -1,0 +1,127 @@
+//! A chat room: one endpoint talks to all who join (one-to-many style).
+//!
+//! ```console
+//! $ cargo run --features tokio --example chat -- room 127.0.0.62:7/udp:9862 &
+//! the room is open at 127.0.0.62:7/udp:9862
+//! ann joins
+//! ann: hello
+//! ann leaves
+//! bob joins
+//! bob: is anybody here?
+//! bob leaves
+//! $ echo hello | cargo run --features tokio --example chat -- join 127.0.0.62:7/udp:9862 ann
+//! ann: hello
+//! $ echo 'is anybody here?' | cargo run --features tokio --example chat -- join 127.0.0.62:7/udp:9862 bob
+//! ann: hello
+//! bob: is anybody here?
+//! ```
+
+use std::collections::{HashMap, VecDeque};
+use std::env;
+use std::error::Error;
+use std::io;
+use std::process::ExitCode;
+
+use swiftwater::{Association, AssociationId, Endpoint, Event, Received, SendError, SendInfo};
+
+/// Lines that a new member is sent.
+const HISTORY_LINES_MAX: usize = 100;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = match arguments.as_slice() {
+        ["room", address] => open(address),
+        ["join", address, name] => join(address, name),
+        _ => Err("usage: chat room ADDRESS | chat join ADDRESS NAME".into()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("chat: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn open(address: &str) -> Result<(), Box<dyn Error>> {
+    let endpoint = Endpoint::bind(address)?;
+    println!("the room is open at {}", endpoint.local_address());
+    let mut room = Room { endpoint, members: HashMap::new(), history: VecDeque::new() };
+    loop {
+        let (id, received) = room.endpoint.recv()?;
+        match received {
+            Received::Message(message) => room.hear(id, &String::from_utf8_lossy(&message.to_vec())),
+            Received::Event(Event::PeerShutdown | Event::Down(Some(_))) => room.remove(id),
+            // Further kinds of events may come with later versions.
+            Received::Event(_) => {}
+        }
+    }
+}
+
+struct Room {
+    endpoint: Endpoint,
+    members: HashMap<AssociationId, String>,
+    history: VecDeque<String>,
+}
+
+impl Room {
+    /// The first message of a member is its name, each other one a line.
+    fn hear(&mut self, id: AssociationId, text: &str) {
+        match self.members.get(&id) {
+            Some(name) => self.tell_all(format!("{name}: {text}")),
+            None => {
+                println!("{text} joins");
+                self.history.iter().for_each(|line| self.tell(id, line));
+                self.members.insert(id, text.to_owned());
+            }
+        }
+    }
+
+    fn tell_all(&mut self, line: String) {
+        println!("{line}");
+        self.members.keys().for_each(|id| self.tell(*id, &line));
+        self.history.push_back(line);
+        if self.history.len() > HISTORY_LINES_MAX {
+            self.history.pop_front();
+        }
+    }
+
+    /// Sends without waiting: a member that does not read misses lines, and keeps nobody waiting.
+    fn tell(&self, id: AssociationId, line: &str) {
+        match self.endpoint.try_send_to(id, line.as_bytes(), &SendInfo::default()) {
+            // An event tells of a member that is gone.
+            Ok(()) | Err(SendError::WouldBlock | SendError::Closed) => {}
+            Err(error) => self.endpoint.abort(id, &error.to_string()),
+        }
+    }
+
+    fn remove(&mut self, id: AssociationId) {
+        if let Some(name) = self.members.remove(&id) {
+            println!("{name} leaves");
+        }
+    }
+}
+
+/// Sends the lines of standard input, and prints what the room sends until all of them have come back.
+fn join(address: &str, name: &str) -> Result<(), Box<dyn Error>> {
+    let association = Association::connect(address)?;
+    association.send(name.as_bytes())?;
+    let mut own_lines = 0;
+    for line in io::stdin().lines() {
+        let line = line?;
+        if !line.is_empty() {
+            association.send(line.as_bytes())?;
+            own_lines += 1;
+        }
+    }
+    let own_prefix = format!("{name}: ");
+    while own_lines > 0 {
+        let line = association.recv()?.ok_or("the room is closed")?.to_vec();
+        let line = String::from_utf8_lossy(&line);
+        println!("{line}");
+        own_lines -= usize::from(line.starts_with(&own_prefix));
+    }
+    association.close()?;
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! A server for tokio: a task for each association, and an orderly end on SIGINT.
+//!
+//! ```console
+//! $ cargo run --features tokio --example tokio_server -- 127.0.0.67:7/udp:9867 &
+//! listening at 127.0.0.67:7/udp:9867
+//! $ cargo run --features tokio --example echo -- client 127.0.0.67:7/udp:9867 hello
+//! HELLO
+//! ```
+
+use std::env;
+use std::error::Error;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use swiftwater::SendInfo;
+use swiftwater::tokio::{Association, Listener};
+
+/// A client that sends nothing for this time is disconnected.
+const IDLE_MAX: Duration = Duration::from_secs(60);
+/// How long the associations that are open may take to end.
+const CLOSE_WITHIN: Duration = Duration::from_secs(5);
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let outcome = match env::args().nth(1) {
+        Some(address) => serve(&address).await,
+        None => Err("usage: tokio_server ADDRESS".into()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("tokio_server: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn serve(address: &str) -> Result<(), Box<dyn Error>> {
+    let listener = Listener::bind(address).await?;
+    println!("listening at {}", listener.local_address());
+    loop {
+        let (association, peer) = tokio::select! {
+            accepted = listener.accept() => accepted?,
+            interrupted = tokio::signal::ctrl_c() => break interrupted?,
+        };
+        tokio::spawn(async move {
+            if let Err(error) = answer(&association).await {
+                eprintln!("tokio_server: {peer}: {error}");
+            }
+        });
+    }
+    // The kernel tells no peer that a process is gone: this does, and delivers what was sent before.
+    let stack = listener.stack().clone();
+    drop(listener);
+    tokio::task::spawn_blocking(move || stack.close(CLOSE_WITHIN, "the server ends")).await?;
+    Ok(())
+}
+
+/// Answers each message with the same text in capitals.
+async fn answer(association: &Association) -> Result<(), Box<dyn Error + Send + Sync>> {
+    loop {
+        // Every call may be given up: no message is lost between two of them.
+        let Ok(received) = tokio::time::timeout(IDLE_MAX, association.recv()).await else {
+            association.abort("idle for too long");
+            return Ok(());
+        };
+        let Some(message) = received? else { return Ok(()) };
+        let text = message.to_vec().to_ascii_uppercase();
+        association.send_bytes(text.into(), &SendInfo::stream(0)).await?;
+    }
+}
