@@ -42,6 +42,12 @@ impl PeerWindow {
         self.bytes
     }
 
+    /// Returns whether what is in flight takes more than half of the window, so that the peer may have dropped some of it.
+    #[inline]
+    pub(crate) fn is_tight(&self) -> bool {
+        self.bytes < self.max_bytes / 2
+    }
+
     /// The peer has said that its window is `reported_bytes`, of which `in_flight_bytes` are on the way.
     #[inline]
     pub(crate) fn update(&mut self, reported_bytes: usize, in_flight_bytes: usize) {

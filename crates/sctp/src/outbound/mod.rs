@@ -10,6 +10,7 @@
 //! | `pending` | messages without a TSN; the place of a stream scheduler |
 //! | `outstanding` | chunks with a TSN, their states and totals |
 //! | `fill` | fills packets with DATA chunks (RFC 9260 §6.1, §6.10) |
+//! | `refused` | chunks that the peer had no room for (§6.2) |
 //! | `sack` | handles SACKs (§6.2.1) |
 //! | `loss` | detects losses and spurious ones (§6.3.3, §7.2.4, RFC 8985, RFC 5682) |
 
@@ -17,6 +18,7 @@ mod fill;
 mod loss;
 mod outstanding;
 mod pending;
+mod refused;
 mod sack;
 
 use bytes::Bytes;
@@ -58,6 +60,8 @@ pub(crate) struct Outbound {
     buffer_bytes: usize,
     message_bytes_max: usize,
     peer_window: PeerWindow,
+    /// What the peer had no room for.
+    refused: Option<refused::Refused>,
     streams: u16,
     next_ssn: Vec<u16>,
     open_record: Option<OpenRecord>,
@@ -76,6 +80,7 @@ impl Outbound {
             buffer_bytes: config.send_buffer_bytes,
             message_bytes_max: config.message_bytes_max,
             peer_window: PeerWindow::closed(),
+            refused: None,
             streams: config.streams_out,
             next_ssn: Vec::new(),
             open_record: None,

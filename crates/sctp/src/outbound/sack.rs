@@ -105,7 +105,14 @@ impl Outbound {
             path.on_chunks_acked(acked.in_flight_bytes);
         }
         self.note_duplicates(sack.duplicates, paths, &mut acked);
+        let was_tight = self.peer_window.is_tight();
         self.update_peer_window(sack.window_bytes, paths);
+        for (path_id, acked) in acked.iter().enumerate().filter(|_| advanced && was_tight) {
+            if let Some((newest, _)) = acked.packets {
+                self.note_refused(path_id, newest);
+            }
+        }
+        self.repeat_refused(sack.window_bytes, paths);
         let mut outcome = SackOutcome::default();
         for (path_id, (path, acked)) in paths.iter_mut().zip(acked).enumerate() {
             if let Some((newest, _)) = acked.packets {

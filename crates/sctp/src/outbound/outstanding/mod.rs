@@ -162,6 +162,12 @@ impl Outstanding {
         self.get(tsn).filter(|chunk| chunk.is_in(packet, path_id))
     }
 
+    /// Returns how many of the first chunks are in flight in this packet.
+    #[inline]
+    pub(super) fn leading_in_packet(&self, path_id: usize, packet: u32) -> u64 {
+        self.chunks.iter().take_while(|chunk| chunk.is_in(packet, path_id)).count() as u64
+    }
+
     /// Appends a new chunk that leaves in this packet.
     #[inline]
     pub(super) fn send(&mut self, mut chunk: Chunk, path_id: usize, packet: u32) {

@@ -1,0 +1,46 @@
+//! Chunks that have arrived and were not kept, because the peer had no room for them (RFC 9260 §6.2).
+//!
+//! A packet arrives whole or not at all. A SACK that acknowledges the first chunks of a packet and not the rest, from a peer
+//! whose window was nearly full, therefore says that the peer has dropped the rest. Loss detection would wait for packets
+//! that left later, and new data would take the room before.
+
+use super::Outbound;
+use crate::path::Path;
+
+/// A packet of which the peer has kept the first chunks only.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Refused {
+    path_id: usize,
+    packet: u32,
+}
+
+impl Outbound {
+    /// Takes note of a packet that the peer has not kept whole: a SACK that reports no gap acknowledges some of it, and not the
+    /// rest. `packet` is the newest packet that the SACK acknowledges something of.
+    #[inline]
+    pub(super) fn note_refused(&mut self, path_id: usize, packet: u32) {
+        if self.outstanding.gap_acked() == 0 && self.outstanding.leading_in_packet(path_id, packet) > 0 {
+            self.refused = Some(Refused { path_id, packet });
+        }
+    }
+
+    /// Lets the chunks that the peer has refused leave again, before anything new, once its window holds all that is in
+    /// flight. They tell nothing of congestion.
+    #[inline]
+    pub(super) fn repeat_refused(&mut self, window_bytes: usize, paths: &mut [Path]) {
+        if let Some(refused) = self.refused
+            && window_bytes >= self.outstanding.in_flight_payload_bytes()
+        {
+            self.refused = None;
+            self.nack_refused(refused, paths);
+        }
+    }
+
+    #[cold]
+    fn nack_refused(&mut self, Refused { path_id, packet }: Refused, paths: &mut [Path]) {
+        let first = self.outstanding.first_tsn();
+        for tsn in first..first + self.outstanding.leading_in_packet(path_id, packet) {
+            self.nack(tsn, paths);
+        }
+    }
+}
