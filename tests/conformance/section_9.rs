@@ -218,6 +218,7 @@ fn shutdown_is_not_repeated_for_ever(stage: &Stage) {
         let next = peer.endpoint.poll_timeout().expect("T2 runs");
         peer.waits(next.saturating_since(peer.now));
     }
+    peer.expects("ABORT");
     peer.expects_nothing();
     assert_eq!(ended(&peer), Some(CloseReason::Timeout));
     assert_eq!(peer.endpoint.association_count(), 0);
@@ -313,6 +314,7 @@ fn shutdown_ack_is_not_repeated_for_ever(stage: &Stage) {
         let next = peer.endpoint.poll_timeout().expect("T2 runs");
         peer.waits(next.saturating_since(peer.now));
     }
+    peer.expects("ABORT");
     peer.expects_nothing();
     assert_eq!(ended(&peer), Some(CloseReason::Timeout));
     assert_eq!(peer.endpoint.association_count(), 0);

@@ -7,7 +7,6 @@
 use std::time::Duration;
 
 use super::{Association, Context};
-use crate::error::CloseReason;
 use crate::event::{Host, PathChange, PathReason};
 use crate::path_state::PathState;
 use crate::time::Time;
@@ -122,7 +121,7 @@ impl Association {
             }
         }
         if self.errors > self.config.association_retries_max {
-            self.close(cx, CloseReason::Timeout);
+            self.give_up(cx);
         }
     }
 

@@ -79,7 +79,16 @@ impl Association {
 
     /// T5-shutdown-guard: however lively the peer is, it does not come to an end (RFC 9260 §9.2).
     pub(super) fn give_up_shutdown<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
-        let reason = b"the shutdown took too long";
+        self.abort_for_timeout(cx, b"the shutdown took too long");
+    }
+
+    /// The peer has not answered Association.Max.Retrans times (RFC 9260 §8.1). If it is there after all, the ABORT spares it
+    /// an association that nobody shares.
+    pub(super) fn give_up<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
+        self.abort_for_timeout(cx, b"no answer for too long");
+    }
+
+    fn abort_for_timeout<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, reason: &[u8]) {
         let chunk = abort_chunk(&Cause::UserInitiatedAbort(UserInitiatedAbort { reason }));
         self.abort_with(cx, chunk, CloseReason::Timeout);
     }
@@ -217,7 +226,7 @@ impl Association {
         self.statistics.t2_timeouts += 1;
         trace::note_timer(&mut self.trace, cx.now, Timer::T2Shutdown, t2.attempts);
         if t2.attempts > self.config.association_retries_max {
-            return self.close(cx, CloseReason::Timeout);
+            return self.give_up(cx);
         }
         t2.rto = (t2.rto * 2).min(self.config.rto.max);
         t2.at = cx.now + t2.rto;

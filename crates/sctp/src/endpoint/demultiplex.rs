@@ -135,8 +135,8 @@ impl Endpoint {
                 self.handle_init(now, route, (&header, &packet), &first, host);
                 return None;
             }
-            // RFC 9260 §8.5.1 A: nothing else has tag 0.
-            _ if header.verification_tag.0 == 0 => {
+            // RFC 9260 §8.5.1 A: nothing else has tag 0. A SHUTDOWN ACK is answered whatever its tag is (§8.4, 5).
+            kind if header.verification_tag.0 == 0 && kind != ShutdownAck::KIND => {
                 self.statistics.tag_errors += 1;
                 return None;
             }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use sctp::{AssociationConfig, CloseReason, Event, PathChange, SendInfo};
-use sctp_wire::chunk::{Heartbeat, HeartbeatAck};
+use sctp_wire::chunk::{Abort, Heartbeat, HeartbeatAck};
 
-use lab::packets::{build, has};
+use lab::packets::{build, has, kinds};
 use lab::script::{ENDPOINT_PORT, PEER_PORT, Peer};
 use lab::{A, B, Lab};
 
@@ -87,6 +87,9 @@ fn a_peer_that_went_silent_is_noticed_while_sending() {
     lab.send(A, a, SendInfo::default(), &b"anybody?"[..]);
     lab.run_until("A gave up", Duration::from_secs(2000), |lab| lab.closed(A).is_some());
     assert_eq!(lab.closed(A), Some(CloseReason::Timeout));
+    lab.pump();
+    let last = lab.sent.iter().rfind(|sent| sent.by == A).expect("something was sent");
+    assert_eq!(kinds(&last.packet), [Abort::KIND], "the peer may be there after all");
     // 1, 2, 4, 8, 16, 32 and then 60 s each; heartbeats count, too.
     let took = lab.now() - start;
     assert!((Duration::from_secs(100)..Duration::from_secs(400)).contains(&took), "{took:?}");

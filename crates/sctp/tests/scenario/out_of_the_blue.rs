@@ -106,12 +106,10 @@ fn a_cookie_that_is_not_the_first_chunk_is_out_of_the_blue() {
 #[test]
 fn tag_zero_and_port_zero_are_met_with_silence() {
     // RFC 9260 §8.5.1 A and §3.1.
-    let packets: [Write; 4] = [
-        &data,
-        &|out| ShutdownAck.write(out),
-        &|out| CookieEcho { cookie: b"a cookie" }.write(out),
-        &|out| Heartbeat { info: b"?" }.write(out),
-    ];
+    let packets: [Write; 4] =
+        [&data, &|out| CookieAck.write(out), &|out| CookieEcho { cookie: b"a cookie" }.write(out), &|out| {
+            Heartbeat { info: b"?" }.write(out)
+        }];
     for write in packets {
         for (source, destination, tag) in
             [(PEER_PORT, ENDPOINT_PORT, 0), (0, ENDPOINT_PORT, TAG), (PEER_PORT, 0, TAG)]
@@ -150,6 +148,21 @@ fn a_shutdown_ack_is_completed_with_its_own_tag() {
     let answer = answer(|out| ShutdownAck.write(out)).unwrap();
     assert_eq!(kinds(&answer), [ShutdownComplete::KIND]);
     assert_eq!((header(&answer).verification_tag.0, answer[13] & 1), (TAG, 1));
+}
+
+#[test]
+fn a_shutdown_ack_without_a_tag_is_completed_unless_its_sender_is_a_peer() {
+    let packet = build(PEER_PORT, ENDPOINT_PORT, 0, |out| ShutdownAck.write(out));
+    let mut stranger = Peer::new(1, AssociationConfig::default());
+    stranger.sends_raw(stranger.address, &packet);
+    let answer = stranger.hears();
+    assert_eq!(kinds(&answer), [ShutdownComplete::KIND]);
+    assert_eq!((header(&answer).verification_tag.0, answer[13] & 1), (0, 1));
+    // RFC 9260 §8.5.1 E: with an association that is up it is discarded.
+    let mut peer = Peer::established(2);
+    peer.sends_raw(peer.address, &packet);
+    peer.expects_nothing();
+    assert_eq!(peer.endpoint.endpoint_statistics().tag_errors, 1);
 }
 
 #[test]

@@ -110,6 +110,9 @@ fn a_peer_that_vanished_is_given_up() {
     assert_eq!(lab.closed(A), Some(CloseReason::Timeout));
     let shutdowns = lab.sent.iter().filter(|s| has(&s.packet, Shutdown::KIND)).count();
     assert_eq!(shutdowns, 9, "Association.Max.Retrans is 8");
+    lab.pump();
+    let last = lab.sent.iter().rfind(|sent| sent.by == A).expect("something was sent");
+    assert_eq!(lab::packets::kinds(&last.packet), [sctp_wire::chunk::Abort::KIND]);
 }
 
 #[test]
