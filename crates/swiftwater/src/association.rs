@@ -185,9 +185,9 @@ impl Association {
     }
 
     /// Receives the next message or event, in the order in which they came; waits for it. Without
-    /// [`AssociationOptions::events`] there are only messages.
+    /// [`AssociationOptions::events`](crate::AssociationOptions::events) there are only messages.
     ///
-    /// `None` follows [`Event::Down`] where both sides have shut down. A restart of the peer is an event here.
+    /// `None` follows [`Event::Down`](crate::Event::Down) where both sides have shut down. A restart of the peer is an event here.
     ///
     /// ```
     /// use swiftwater::{Association, AssociationOptions, Event, Listener, Received};

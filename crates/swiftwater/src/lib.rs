@@ -1,5 +1,21 @@
-//! SCTP in user space, built as STREAMS: messages with boundaries, many streams, several addresses, on any
-//! Linux host, with no kernel module and no privileges.
+//! SCTP in user space (RFC 9260): messages with boundaries, many streams, several addresses, on any Linux host, with no
+//! kernel module and no privileges.
+//!
+//! # Concepts
+//!
+//! SCTP joins what TCP and UDP keep apart. An *association* is a connection between two endpoints: it is reliable, and it has flow
+//! and congestion control, as in TCP. What it carries are *messages*, as in UDP: one send is one receive. Beyond both,
+//!
+//! - an association has up to 65,535 [*streams*](SendInfo::stream) in each direction: messages of one stream arrive in order, and
+//!   a loss on one stream keeps no other stream waiting;
+//! - an association may have several addresses at each end (*multihoming*). Each address of the peer is a
+//!   [*path*](PathStatistics), probed by HEARTBEATs, and data leaves a path that does not answer;
+//! - the end is orderly: a *shutdown* delivers what was sent, an *abort* tells the peer a reason.
+//!
+//! Packets travel in UDP (RFC 6951), port 9899 unless an [`Address`] or [`StackOptions`] names another, or directly in IP
+//! ([`LinkKind`]).
+//!
+//! # A first program
 //!
 //! A server and a client:
 //!
@@ -9,7 +25,7 @@
 //! let listener = Listener::bind("127.0.0.1:5000/udp:0")?;
 //! let address = listener.local_address();
 //! let server = std::thread::spawn(move || {
-//!     let (association, _) = listener.accept()?;
+//!     let (association, _peer) = listener.accept()?;
 //!     while let Some(message) = association.recv()? {
 //!         association.send_bytes(message.into_bytes(), &Default::default())?;
 //!     }
@@ -23,37 +39,124 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Messages arrive whole and in the order of their [stream](SendInfo::stream); bytes may also flow as one endless
-//! record ([`SendInfo::more`]). Every call says in its error what to do, and each error becomes an
-//! [`std::io::Error`] of the fitting kind with `?`.
+//! `recv` returns `None` when the peer has shut down and all it sent was received. `close` waits until the peer has all that
+//! was sent. Addresses are written `HOST[,HOST...]:PORT[/udp:UDPPORT]`; names of methods follow their type: `local_address` is an
+//! [`Address`], with all hosts and the UDP port, `local_addr` a [`SocketAddr`](std::net::SocketAddr), as in [`std::net`], with
+//! one host and the SCTP port.
 //!
-//! | type | what it is |
-//! |---|---|
-//! | [`Association`] | one-to-one: connected to one peer |
-//! | [`Listener`] | accepts associations |
-//! | [`Endpoint`] | one-to-many: all associations of one port |
-//! | [`Stack`] | the sockets that several of them share |
-//! | [`tokio`] | the same for tasks (feature `tokio`) |
+//! # Which type to use
 //!
-//! SCTP packets travel in UDP (RFC 6951), port 9899 unless an [`Address`] or [`StackOptions`] says otherwise, or directly in IP
-//! ([`LinkKind`]).
+//! | type | style | use it |
+//! |---|---|---|
+//! | [`Association`] | one-to-one | for a connection with one peer, as a `TcpStream` |
+//! | [`Listener`] | one-to-one | to accept associations, as a `TcpListener` |
+//! | [`Endpoint`] | one-to-many | for many peers and little state for each, as a `UdpSocket`: signalling, gossip, chat |
+//! | [`Stack`] | both | for sockets that several of them share: thousands of associations over one UDP port |
+//! | [`tokio`] | both | for the same types in tasks (feature `tokio`) |
+//!
+//! Each type has the calls that wait; it dereferences to one that has all others ([`SharedAssociation`],
+//! [`SharedListener`], [`SharedEndpoint`]), which serve threads and tasks alike.
+//!
+//! # Streams
+//!
+//! One association replaces several TCP connections: give each independent sequence of messages a stream of its own.
+//!
+//! ```
+//! # use swiftwater::{Association, AssociationOptions, Listener, SendInfo};
+//! # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+//! let options = AssociationOptions { streams_out: 16, ..Default::default() };
+//! let client = Association::connect_with(listener.local_address(), &options.into())?;
+//! # let (server, _) = listener.accept()?;
+//! client.send_with(b"picture", &SendInfo::stream(1))?;
+//! client.send_with(b"text", &SendInfo::stream(2))?;
+//! // No order at all: it overtakes what waits for a retransmission.
+//! client.send_with(b"tick", &SendInfo { unordered: true, ..SendInfo::stream(0) })?;
+//! # for _ in 0..3 { server.recv()?.expect("a message"); }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`SendInfo`] also has the payload protocol identifier, a lifetime after which a message that was not sent is discarded, the
+//! path, and [`more`](SendInfo::more), which makes one long record of several sends. [`RecvInfo`] tells the stream and the rest of
+//! what came with a message.
+//!
+//! # Multihoming
+//!
+//! A server that binds several addresses lists them to its peers, and a client that connects to several asks one after the other
+//! until one answers. Data takes the primary path; when it does not answer, another path, and it returns later
+//! (RFC 9260 §5.4, §8.2, RFC 7829). With [`Multipath`], it takes all paths at once.
+//!
+//! ```
+//! # use swiftwater::{Listener, Stack, StackOptions};
+//! let local_addresses = vec!["127.0.0.1".parse()?, "127.0.0.2".parse()?];
+//! let options = StackOptions { udp_port: Some(0), local_addresses, ..Default::default() };
+//! let listener = Stack::bind(&options)?.listen(5000)?;
+//! let client = Stack::bind(&options)?.connect(listener.local_address())?;
+//! assert_eq!(client.peer_addresses().len(), 2);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`set_path`](SharedAssociation::set_path) tunes the probes of each path, [`set_primary`](SharedAssociation::set_primary) chooses
+//! one, [`statistics`](SharedAssociation::statistics) shows all. With [`AssociationOptions::events`],
+//! [`Association::next`] returns what happens to paths and messages in its place among the messages: see [`Event`].
+//!
+//! # Waiting and errors
+//!
+//! Every call that waits has relatives: `recv` waits without limit, `recv_timeout` for some time, `try_recv` not at all. The first fails
+//! only with the association, the second with [`RecvError::TimedOut`], too, the last with [`RecvError::WouldBlock`]; so do `send`, `accept`
+//! and `next`. Each operation has an error enum of its own, whose message says what to do. With `?` it becomes an
+//! [`std::io::Error`] of the fitting kind, and [`source`](std::error::Error::source) has its cause.
+//!
+//! ```
+//! # use std::time::Duration;
+//! # use swiftwater::{Association, Listener, RecvError};
+//! # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+//! # let client = Association::connect(listener.local_address())?;
+//! match client.recv_timeout(Duration::from_millis(1)) {
+//!     Ok(Some(message)) => println!("{} bytes", message.len()),
+//!     Ok(None) => println!("the peer has shut down"),
+//!     Err(RecvError::TimedOut) => println!("nothing yet"),
+//!     // The association goes on with a peer that has started again: begin the dialogue anew.
+//!     Err(RecvError::Restarted(what)) => println!("{what}"),
+//!     Err(error) => return Err(error.into()),
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! An association that has ended keeps its [`close_reason`](SharedAssociation::close_reason).
+//!
+//! # Tokio
+//!
+//! The module [`tokio`] (feature `tokio`) has the same types for tasks. Every call may be given up, by `select!` or
+//! `timeout`: a message was taken as a whole or not at all. Both kinds of calls may be mixed, and both types convert into
+//! each other.
+//!
+//! # Options
+//!
+//! [`StackOptions`] has what belongs to sockets, and is fixed when they are bound. [`ListenerOptions`] has the backlog and the limits of
+//! a listener. [`AssociationOptions`] has all else: buffers, timers, retransmissions, congestion control. Most of these can be changed
+//! while the association lives; a change of one that the handshake has settled is an error. The defaults are those of RFC 9260.
 //!
 //! # Threads
 //!
-//! Every type is shared between threads freely: calls take `&self`. Work is done by the thread that asks for it;
-//! of those that wait, one polls the sockets for all. One background thread for each [`Stack`] keeps the protocol
+//! Every type is shared between threads freely: calls take `&self`. A call does its work on the thread that makes it;
+//! among threads that wait, one polls the sockets for all. One background thread for each [`Stack`] keeps the protocol
 //! going while the program does something else, and delivers what was sent before the last handle was dropped.
 //!
 //! # The end of a program
 //!
-//! The background thread cannot outlive the process, and the kernel tells no peer that a process is gone: an association that
-//! is still there then leaves its peer waiting until its timers give up. So a program that is about to exit calls
-//! [`Association::close`], which waits until the peer has everything, or [`Stack::close`] for all at once, with a limit of time.
-//! A handler of SIGTERM does so, too. A panic that unwinds drops the handles of its thread, whose associations are shut down in
-//! the background as after any drop; where it ends the process, as in the main thread, only those are told that have
-//! acknowledged everything, unless a value that is dropped meanwhile calls [`Stack::close`]. With `panic = "abort"`, and
-//! when the process is killed (SIGKILL), nobody is told: peers find out by their timers, or as soon as another process that
-//! has the same UDP port answers them with ABORT.
+//! The background thread ends with the process, and the kernel tells no peer that a process is gone: the peer of an association that
+//! is still up waits until its timers expire. So a program that is about to exit calls
+//! [`Association::close`], which waits until the peer has everything, or [`Stack::close`], which ends all associations of a stack
+//! within a time limit. A handler of SIGTERM does so, too. A panic that unwinds drops the handles of its thread, whose associations are
+//! shut down in the background as after any drop. Where the panic ends the process, as in the main thread, only associations with
+//! nothing unacknowledged are shut down, unless a value that is dropped meanwhile calls [`Stack::close`]. With `panic = "abort"`, and
+//! when the process is killed (SIGKILL), peers are not told: their timers expire, or another process with
+//! the same UDP port answers them with ABORT.
+//!
+//! # Examples
+//!
+//! The directory `examples` has an echo server and its client (`echo`), a chat room over one endpoint (`chat`), a client with several
+//! addresses (`multihomed_client`), and a server for tokio (`tokio_server`).
 #![forbid(unsafe_code)]
 
 mod address;

@@ -33,7 +33,7 @@ pub struct SendInfo {
     /// behind others is discarded when its turn comes. It does not hold for parts of a record. `None`: it is sent however long
     /// that takes.
     pub lifetime: Option<Duration>,
-    /// The path that it takes when it is first sent, whatever path data goes ([`Association::path_to`](crate::Association::path_to)):
+    /// The path that it takes when it is first sent, whatever path data goes ([`Association::path_to`](crate::SharedAssociation::path_to)):
     /// while that path does not answer, and where it has to be sent again, the message goes where data goes (`SCTP_ADDR_OVER`).
     /// What is sent behind it waits for it.
     pub path: Option<PathId>,

@@ -14,7 +14,7 @@ use crate::{CongestionControl, Coupling, Multipath};
 ///
 /// They are given when an association is set up ([`StackOptions::association`](crate::StackOptions::association),
 /// [`Stack::with_options`](crate::Stack::with_options)) or for those that a listener accepts. Most can be changed while
-/// the association lives, with [`Association::set_options`](crate::Association::set_options), which refuses changes of
+/// the association lives, with [`Association::set_options`](crate::SharedAssociation::set_options), which refuses changes of
 /// those that the handshake has settled. The latter are marked *fixed*.
 ///
 /// ```
@@ -120,7 +120,7 @@ impl Default for AssociationOptions {
 
 impl AssociationOptions {
     /// Returns these options with the *fixed* ones of `other`: what
-    /// [`Association::set_options`](crate::Association::set_options) accepts, where `other` are the options of the association.
+    /// [`Association::set_options`](crate::SharedAssociation::set_options) accepts, where `other` are the options of the association.
     ///
     /// ```
     /// # use swiftwater::AssociationOptions;
