@@ -390,8 +390,17 @@ impl<'a> Cx<'a> {
         scheduler.qenable(&mut stream.head.queue, head_side(lower));
     }
 
-    /// What every driver does with `M_FLUSH`: flushes the driver's queues, and turns the message up where the read side
-    /// is to be flushed.
+    /// Does what every driver does with `M_FLUSH`: flushes the driver's queues, and turns the message up where the read side
+    /// must be flushed.
+    pub fn flush(&mut self, s: StreamId, m: Message) {
+        let Kind::Flush(flush) = m.kind else { return };
+        self.flushq(s, &flush);
+        if flush.read {
+            self.putnext(s, Message { kind: Kind::Flush(Flush { write: false, ..flush }), ..m });
+        }
+    }
+
+    /// Flushes the driver's queues (`flushq`, `flushband`).
     pub fn flushq(&mut self, s: StreamId, flush: &Flush) {
         let Some((stream, scheduler)) = self.streams.parts(s) else { return };
         if flush.write {
@@ -401,9 +410,6 @@ impl<'a> Cx<'a> {
             stream.device.read.flushq(flush, |m| give_credit(s, &m, scheduler));
         }
         self.back_enable_if_relieved(s);
-        if flush.read {
-            self.putnext(s, Message::new(Kind::Flush(Flush { write: false, ..*flush })));
-        }
     }
 
     fn back_enable_if_relieved(&mut self, s: StreamId) {

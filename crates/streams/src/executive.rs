@@ -8,6 +8,7 @@ mod plumbing;
 mod polling;
 mod read;
 mod run;
+mod streamio;
 mod timing;
 mod write;
 

@@ -311,7 +311,9 @@ impl Head {
         }
         if flush.write && !marks.contains(Marks::NO_LOOP) {
             let at = QueueRef { stream: s, place: Place::BelowHead, side: Side::Write };
-            scheduler.post(at, Message::new(Kind::Flush(Flush { read: false, ..flush })));
+            // A flush that comes round again is not sent down once more.
+            let down = Message::new(Kind::Flush(Flush { read: false, ..flush })).marked(Marks::NO_LOOP);
+            scheduler.post(at, down);
         }
     }
 
@@ -333,6 +335,23 @@ impl Head {
             options.lowat_bytes.unwrap_or(lowat_bytes),
         );
         self.enable_senders(s, scheduler);
+    }
+
+    /// All options as they are.
+    pub(crate) fn options(&self) -> HeadOptions {
+        let (hiwat_bytes, lowat_bytes) = self.queue.marks(0);
+        HeadOptions {
+            read_mode: Some(self.read_mode),
+            read_control: Some(self.read_control),
+            write_as: Some(self.write_as),
+            write: Some(self.write_options),
+            errors: Some(self.error_options),
+            announce_reads: Some(self.announces_reads),
+            hiwat_bytes: Some(hiwat_bytes),
+            lowat_bytes: Some(lowat_bytes),
+            band: 0,
+            coalesce_bytes: Some(self.coalesce_max_bytes),
+        }
     }
 
     /// The read queue may have got room other than by reading: the scheduler looks whether somebody waits for it.

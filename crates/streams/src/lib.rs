@@ -50,6 +50,7 @@
 
 mod chain;
 mod driver;
+pub mod drivers;
 mod error;
 mod executive;
 mod flow;
@@ -75,7 +76,7 @@ pub use head::{
 };
 pub use message::{
     Control, CopyRequest, Credentials, Flush, IocAck, IocData, IocNak, Ioctl, IoctlArgument, Kind, Marks,
-    Message, Passed, Signal,
+    Message, Passed, Signal, allocb, copyb, dupb, esballoc,
 };
 pub use module::{Module, ModuleInfo, Q};
 pub use pool::Pool;

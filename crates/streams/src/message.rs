@@ -4,11 +4,13 @@ mod control;
 mod ioctl;
 mod kind;
 mod marks;
+mod utilities;
 
 pub use control::Control;
 pub use ioctl::{CopyRequest, Credentials, IocAck, IocData, IocNak, Ioctl, IoctlArgument};
 pub use kind::{Flush, Kind, Passed, Signal};
 pub use marks::Marks;
+pub use utilities::{allocb, copyb, dupb, esballoc};
 
 use crate::Chain;
 use bytes::Bytes;
@@ -86,6 +88,17 @@ impl Message {
         self
     }
 
+    /// Returns what is known of a message of user data; `None` for other messages. Plain data has nothing that is known.
+    pub fn transfer(&self) -> Option<TransferInfo> {
+        match &self.kind {
+            Kind::Data => Some(TransferInfo::default()),
+            Kind::Proto(Control::Tpi(Primitive::OptdataReq(info) | Primitive::OptdataInd(info))) => {
+                Some(*info)
+            }
+            _ => None,
+        }
+    }
+
     /// Its place among others: messages of a higher rank come first.
     #[inline]
     pub fn rank(&self) -> u16 {
@@ -106,6 +119,9 @@ impl Message {
     /// The association and size of user data on its way up: what its reader gives back as receive window.
     #[inline]
     pub(crate) fn receive_credit(&self) -> Option<(u32, usize)> {
+        if self.marks.contains(Marks::CREDITED) {
+            return None;
+        }
         match &self.kind {
             Kind::Data => Some((0, self.data.len())),
             Kind::Proto(Control::Tpi(primitive)) => match primitive {

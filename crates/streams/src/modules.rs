@@ -1,5 +1,45 @@
 //! Modules that come with the executive.
+//!
+//! [`add_all`] makes them known to an executive by their names. The module of [`Tap`] needs a sink for its records, so its owner
+//! adds it.
 
+mod arguments;
+mod bufmod;
+mod compress;
 mod counter;
+mod filter;
+mod limit;
+mod nullmod;
+mod pipemod;
+mod tap;
 
+pub use bufmod::BufMod;
+pub use compress::Compress;
 pub use counter::{Counter, Counts};
+pub use filter::Filter;
+pub use limit::Limit;
+pub use nullmod::NullMod;
+pub use pipemod::PipeMod;
+pub use tap::{Tap, TapSink};
+
+use crate::module::Module;
+use crate::{Executive, ModuleFactory};
+
+/// Adds the modules that can be pushed by name to an executive: `nullmod`, `bufmod`, `pipemod`, `counter`, `limit`, `filter`
+/// and `compress`.
+pub fn add_all(executive: &mut Executive) {
+    executive.add_module("nullmod", without_arguments(|| Box::new(NullMod)));
+    executive.add_module("bufmod", without_arguments(|| Box::new(BufMod::default())));
+    executive.add_module("pipemod", without_arguments(|| Box::new(PipeMod)));
+    executive.add_module("counter", without_arguments(|| Box::new(Counter::new())));
+    executive.add_module("compress", without_arguments(|| Box::new(Compress::default())));
+    executive.add_module("limit", Box::new(|arguments| Ok(Box::new(Limit::parse(arguments)?))));
+    executive.add_module("filter", Box::new(|arguments| Ok(Box::new(Filter::parse(arguments)?))));
+}
+
+fn without_arguments(make: fn() -> Box<dyn Module>) -> ModuleFactory {
+    Box::new(move |arguments| match arguments {
+        [] => Ok(make()),
+        [first, ..] => Err(format!("it takes no arguments, and got {first}")),
+    })
+}

@@ -227,6 +227,7 @@ impl Executive {
     ) {
         let Some((stream, scheduler, pool)) = self.streams.all_parts(s) else { return };
         let head = &mut stream.head;
+        let credited = head.queue.front().is_some_and(|m| m.marks.contains(Marks::CREDITED));
         head.stats.bytes_read += read_bytes as u64;
         if whole {
             head.stats.messages_read += 1;
@@ -242,7 +243,8 @@ impl Executive {
             // SVR4: the mark is on the first byte of the message.
             rest.marks = rest.marks.without(Marks::MARK);
         }
-        self.after_taking(s, info.association, gone_bytes, whole);
+        let credit_bytes = if credited { 0 } else { gone_bytes };
+        self.after_taking(s, info.association, credit_bytes, whole);
     }
 
     /// What follows when a message has been taken whole with `getmsg`.

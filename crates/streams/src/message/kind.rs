@@ -1,6 +1,6 @@
 //! The types of messages.
 
-use super::{Control, CopyRequest, IocAck, IocData, IocNak, Ioctl};
+use super::{Control, CopyRequest, Credentials, IocAck, IocData, IocNak, Ioctl};
 use crate::{Errno, HeadOptions};
 use std::time::Duration;
 
@@ -97,10 +97,14 @@ impl Flush {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Signal(pub i32);
 
-/// The number of something that a program passes to the reader at the other end of a pipe. The owner of the executive
-/// keeps what it names.
+/// Something that a program passes to the reader at the other end of a pipe (`strrecvfd`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Passed(pub u64);
+pub struct Passed {
+    /// Names it. The owner of the executive keeps what it is.
+    pub number: u64,
+    /// Who passed it.
+    pub credentials: Credentials,
+}
 
 impl Kind {
     /// Returns whether messages of this type pass all others and ignore flow control (`QPCTL` and above).

@@ -19,6 +19,9 @@ impl Marks {
     pub const DELIMITER: Self = Self(8);
     /// `MSGNOLOOP`: the stream head does not send a flush back down.
     pub const NO_LOOP: Self = Self(16);
+    /// The receive window of the message was given back already: its reader gives none. For modules that change the length of
+    /// messages on their way up, or make messages.
+    pub const CREDITED: Self = Self(32);
 
     /// Returns whether every mark of `other` is in this set.
     #[inline]

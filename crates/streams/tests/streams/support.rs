@@ -51,7 +51,7 @@ impl Driver for Device {
 
     fn put(&mut self, cx: &mut Cx<'_>, s: StreamId, m: Message) {
         match m.kind {
-            Kind::Flush(flush) => return cx.flushq(s, &flush),
+            Kind::Flush(_) => return cx.flush(s, m),
             Kind::Ioctl(ref ioctl) if ioctl.command == 1 => return cx.ack(s, ioctl, 7, m.data),
             Kind::Ioctl(ref ioctl) if ioctl.command == 2 => return cx.nak(s, ioctl, Errno::EINVAL),
             _ => {}

@@ -1,0 +1,11 @@
+//! Drivers that come with the executive: pseudo-devices.
+
+mod echo;
+mod log;
+mod null;
+mod pipe;
+
+pub use echo::Echo;
+pub use log::{Log, LogRecord};
+pub use null::{Null, Nuls};
+pub use pipe::{Join, Pipe};

@@ -1,0 +1,50 @@
+//! Drivers that take everything and give nothing.
+
+use crate::driver::{Cx, Driver, Open};
+use crate::message::{Kind, Message};
+use crate::stream::StreamId;
+use crate::{Chain, Errno};
+
+/// Throws away what is written; a reader finds nothing (`nuls`, the null stream). Ioctls are acknowledged.
+#[derive(Debug, Default)]
+pub struct Nuls;
+
+impl Driver for Nuls {
+    fn open(&mut self, _cx: &mut Cx<'_>, _s: StreamId, _open: &Open) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn close(&mut self, _cx: &mut Cx<'_>, _s: StreamId) {}
+
+    fn put(&mut self, cx: &mut Cx<'_>, s: StreamId, m: Message) {
+        match &m.kind {
+            Kind::Flush(_) => cx.flush(s, m),
+            Kind::Ioctl(ioctl) => cx.ack(s, ioctl, 0, Chain::new()),
+            _ => {}
+        }
+    }
+}
+
+/// Throws away what is written, and its readers find the end at once, as with `/dev/null` (`null`).
+#[derive(Debug, Default)]
+pub struct Null;
+
+impl Driver for Null {
+    fn open(&mut self, cx: &mut Cx<'_>, s: StreamId, _open: &Open) -> Result<(), Errno> {
+        let options = crate::HeadOptions { announce_reads: Some(true), ..Default::default() };
+        cx.putnext(s, Message::new(Kind::Setopts(Box::new(options))));
+        Ok(())
+    }
+
+    fn close(&mut self, _cx: &mut Cx<'_>, _s: StreamId) {}
+
+    fn put(&mut self, cx: &mut Cx<'_>, s: StreamId, m: Message) {
+        match &m.kind {
+            Kind::Flush(_) => cx.flush(s, m),
+            Kind::Ioctl(ioctl) => cx.nak(s, ioctl, Errno::EINVAL),
+            // A message of no bytes is the end for a reader.
+            Kind::Read { .. } => cx.putnext(s, Message::data(Chain::new())),
+            _ => {}
+        }
+    }
+}

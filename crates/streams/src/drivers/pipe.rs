@@ -1,0 +1,118 @@
+//! A driver that joins two of its streams (`loop`, and the ends of a pipe).
+
+use super::echo::{send_queued, send_up_or_wait};
+use crate::driver::{Cx, Driver, Open};
+use crate::message::{Flush, Kind, Message};
+use crate::stream::StreamId;
+use crate::{Chain, Errno};
+use std::collections::HashMap;
+
+/// Sends what comes down on one stream up on the one that it is joined to, with flow control across. Two streams are joined
+/// with [`Pipe::JOIN`] or [`Pipe::join`]. When one is closed, the other is hung up.
+#[derive(Debug, Default)]
+pub struct Pipe {
+    /// The other end, if the stream is joined.
+    peers: HashMap<StreamId, Option<StreamId>>,
+    minors: HashMap<u32, StreamId>,
+}
+
+/// Why two streams could not be joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Join {
+    /// One of them is not a stream of this driver.
+    NotOurs,
+    /// One of them is joined already, or they are the same.
+    Busy,
+}
+
+impl Pipe {
+    /// The ioctl that joins its stream to another one: the argument is the minor device of that, as four bytes in native
+    /// order (`LOOP_SET`).
+    pub const JOIN: u32 = 0x4c4f_4f01;
+
+    /// Joins two streams.
+    ///
+    /// # Errors
+    ///
+    /// They are not both of this driver, not two, or one is joined already.
+    pub fn join(&mut self, a: StreamId, b: StreamId) -> Result<(), Join> {
+        match (self.peers.get(&a), self.peers.get(&b)) {
+            (Some(None), Some(None)) if a != b => {}
+            (Some(_), Some(_)) => return Err(Join::Busy),
+            _ => return Err(Join::NotOurs),
+        }
+        self.peers.insert(a, Some(b));
+        self.peers.insert(b, Some(a));
+        Ok(())
+    }
+
+    fn peer(&self, s: StreamId) -> Option<StreamId> {
+        self.peers.get(&s).copied().flatten()
+    }
+
+    fn ioctl(&mut self, cx: &mut Cx<'_>, s: StreamId, m: &Message) {
+        let Kind::Ioctl(ioctl) = &m.kind else { return };
+        let minor = m.data.to_vec().try_into().map(u32::from_ne_bytes);
+        let other = minor.ok().and_then(|minor| self.minors.get(&minor).copied());
+        match (ioctl.command, other) {
+            (Self::JOIN, Some(other)) => match self.join(s, other) {
+                Ok(()) => cx.ack(s, ioctl, 0, Chain::new()),
+                Err(Join::Busy) => cx.nak(s, ioctl, Errno::EBUSY),
+                Err(Join::NotOurs) => cx.nak(s, ioctl, Errno::ENXIO),
+            },
+            (Self::JOIN, None) => cx.nak(s, ioctl, Errno::ENXIO),
+            _ => cx.nak(s, ioctl, Errno::EINVAL),
+        }
+    }
+}
+
+impl Driver for Pipe {
+    fn open(&mut self, _cx: &mut Cx<'_>, s: StreamId, open: &Open) -> Result<(), Errno> {
+        self.peers.entry(s).or_insert(None);
+        self.minors.insert(open.minor, s);
+        Ok(())
+    }
+
+    fn close(&mut self, cx: &mut Cx<'_>, s: StreamId) {
+        if let Some(peer) = self.peer(s) {
+            self.peers.insert(peer, None);
+            cx.hangup(peer);
+        }
+        self.peers.remove(&s);
+        self.minors.retain(|_, other| *other != s);
+    }
+
+    fn put(&mut self, cx: &mut Cx<'_>, s: StreamId, m: Message) {
+        let Some(peer) = self.peer(s) else {
+            return match &m.kind {
+                Kind::Flush(_) => cx.flush(s, m),
+                Kind::Ioctl(_) => self.ioctl(cx, s, &m),
+                _ => cx.error(s, Errno::ENXIO),
+            };
+        };
+        match &m.kind {
+            // What one end writes is what the other reads, so the two ways change places.
+            Kind::Flush(flush) => {
+                let turned = Flush { read: flush.write, write: flush.read, ..*flush };
+                cx.flushq(s, &Flush { read: false, ..*flush });
+                cx.putnext(peer, Message { kind: Kind::Flush(turned), ..m });
+            }
+            Kind::Ioctl(_) => self.ioctl(cx, s, &m),
+            Kind::IocData(_) | Kind::Read { .. } => {}
+            _ if m.kind.is_high_priority() => cx.putnext(peer, m),
+            _ => send_up_or_wait(cx, s, peer, m),
+        }
+    }
+
+    fn service(&mut self, cx: &mut Cx<'_>, s: StreamId) {
+        if let Some(peer) = self.peer(s) {
+            send_queued(cx, s, peer);
+        }
+    }
+
+    fn read_service(&mut self, cx: &mut Cx<'_>, s: StreamId) {
+        if let Some(peer) = self.peer(s) {
+            cx.qenable(peer);
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! A module that injects faults.
+
+use super::arguments;
+use crate::message::{Kind, Message};
+use crate::module::{Module, ModuleInfo, Q};
+use crate::queue::{QueueInfo, Side};
+use crate::timers::TimerId;
+use std::collections::HashSet;
+use std::time::Duration;
+
+/// Drops, delays and duplicates messages of user data (`filter`), all that fit the arguments or a random part of them. A seed
+/// makes the choice repeatable. Of a record in several messages all share one fate.
+///
+/// Arguments: `drop=P` and `duplicate=P`, probabilities; `delay=MS`; `ppid=N` and `stream=N` choose messages; `way=down`, `up`
+/// or `both` (default `down`); `seed=N` (default 1). Messages are duplicated on their way down only: upward a
+/// second one would give receive window back that nobody has taken.
+#[derive(Debug)]
+pub struct Filter {
+    drop: f64,
+    duplicate: f64,
+    delay: Duration,
+    ppid: Option<u32>,
+    stream: Option<u16>,
+    down: bool,
+    up: bool,
+    random: u64,
+    /// Records of which the first messages were dropped, by way, association and stream.
+    dropping: HashSet<(bool, u32, u16)>,
+    /// Records of which the first messages were passed on.
+    passing: HashSet<(bool, u32, u16)>,
+    /// How many delayed messages may go, down and up.
+    due: [usize; 2],
+}
+
+/// What becomes of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Pass,
+    Drop,
+    Twice,
+}
+
+impl Filter {
+    /// How many bytes wait in each way before their sender must.
+    const HIWAT_BYTES: usize = 1024 * 1024;
+
+    pub(super) fn parse(words: &[String]) -> Result<Self, String> {
+        let mut filter = Self {
+            drop: 0.0,
+            duplicate: 0.0,
+            delay: Duration::ZERO,
+            ppid: None,
+            stream: None,
+            down: true,
+            up: false,
+            random: 1,
+            dropping: HashSet::new(),
+            passing: HashSet::new(),
+            due: [0; 2],
+        };
+        for word in words {
+            match arguments::split(word)? {
+                ("drop", value) => filter.drop = arguments::probability("drop", value)?,
+                ("duplicate", value) => filter.duplicate = arguments::probability("duplicate", value)?,
+                ("delay", value) => filter.delay = arguments::milliseconds("delay", value)?,
+                ("ppid", value) => filter.ppid = Some(arguments::number("ppid", value)?),
+                ("stream", value) => filter.stream = Some(arguments::number("stream", value)?),
+                ("seed", value) => filter.random = arguments::number("seed", value)?,
+                ("way", "down") => (filter.down, filter.up) = (true, false),
+                ("way", "up") => (filter.down, filter.up) = (false, true),
+                ("way", "both") => (filter.down, filter.up) = (true, true),
+                _ => {
+                    return Err(format!(
+                        "{word} is not one of drop=, duplicate=, delay=, ppid=, stream=, seed=, way=down|up|both"
+                    ));
+                }
+            }
+        }
+        Ok(filter)
+    }
+
+    /// A number from 0 to 1 (SplitMix64).
+    fn chance(&mut self) -> f64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Whether a message is one that the arguments choose.
+    fn chooses(&self, side: Side, m: &Message) -> bool {
+        let way = if side == Side::Write { self.down } else { self.up };
+        way && m.transfer().is_some_and(|info| {
+            self.ppid.is_none_or(|ppid| ppid == info.ppid)
+                && self.stream.is_none_or(|stream| stream == info.stream)
+        })
+    }
+
+    fn fate(&mut self, side: Side, m: &Message) -> Fate {
+        let Some(info) = m.transfer() else { return Fate::Pass };
+        let record = (side == Side::Write, info.association, info.stream);
+        let begun = (self.dropping.contains(&record), self.passing.contains(&record));
+        let drops = match begun {
+            (true, _) => true,
+            (_, true) => false,
+            _ => self.chance() < self.drop,
+        };
+        let set = if drops { &mut self.dropping } else { &mut self.passing };
+        if info.more() {
+            set.insert(record);
+        } else {
+            set.remove(&record);
+        }
+        let is_whole = begun == (false, false) && !info.more();
+        match drops {
+            true => Fate::Drop,
+            false if is_whole && side == Side::Write && self.chance() < self.duplicate => Fate::Twice,
+            false => Fate::Pass,
+        }
+    }
+
+    fn put(&mut self, q: &mut Q<'_>, m: Message) {
+        if !self.chooses(q.side(), &m) {
+            // What is not chosen keeps its place behind what is delayed.
+            let waits = !q.queue().is_empty() && !m.kind.is_high_priority();
+            return if waits { self.hold(q, m) } else { q.pass(m) };
+        }
+        match self.fate(q.side(), &m) {
+            Fate::Drop => q.freemsg(m),
+            Fate::Twice => {
+                self.send(q, m.dupmsg());
+                self.send(q, m);
+            }
+            Fate::Pass => self.send(q, m),
+        }
+    }
+
+    fn send(&mut self, q: &mut Q<'_>, m: Message) {
+        if self.delay.is_zero() && q.queue().is_empty() && q.canputnext(m.band) {
+            q.putnext(m);
+        } else {
+            self.hold(q, m);
+        }
+    }
+
+    /// Queues a message until its time has come.
+    fn hold(&mut self, q: &mut Q<'_>, m: Message) {
+        q.putq(m);
+        q.timeout(self.delay);
+    }
+
+    fn serve(&mut self, q: &mut Q<'_>) {
+        let side = usize::from(q.side() == Side::Read);
+        while self.due[side] > 0
+            && let Some(m) = q.getq()
+        {
+            if !m.kind.is_high_priority() && !q.canputnext(m.band) {
+                return q.putbq(m);
+            }
+            self.due[side] -= 1;
+            q.putnext(m);
+        }
+        if q.queue().is_empty() {
+            self.due[side] = 0;
+        }
+    }
+}
+
+impl Module for Filter {
+    fn name(&self) -> &str {
+        "filter"
+    }
+
+    fn info(&self) -> ModuleInfo {
+        let served = QueueInfo::served(Self::HIWAT_BYTES, Self::HIWAT_BYTES / 2);
+        ModuleInfo { read: served, write: served }
+    }
+
+    fn wput(&mut self, q: &mut Q<'_>, m: Message) {
+        if matches!(m.kind, Kind::Flush(_)) { q.pass(m) } else { self.put(q, m) }
+    }
+
+    fn rput(&mut self, q: &mut Q<'_>, m: Message) {
+        if matches!(m.kind, Kind::Flush(_)) { q.pass(m) } else { self.put(q, m) }
+    }
+
+    fn wsrv(&mut self, q: &mut Q<'_>) {
+        self.serve(q);
+    }
+
+    fn rsrv(&mut self, q: &mut Q<'_>) {
+        self.serve(q);
+    }
+
+    fn timeout(&mut self, q: &mut Q<'_>, _timer: TimerId) {
+        self.due[usize::from(q.side() == Side::Read)] += 1;
+        self.serve(q);
+    }
+}

@@ -1,0 +1,189 @@
+//! A module that limits the rate of user data.
+
+use super::arguments;
+use crate::message::{Kind, Message};
+use crate::module::{Module, ModuleInfo, Q};
+use crate::queue::{QueueInfo, Side};
+use crate::timers::TimerId;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// Limits messages and bits of user data per second, in each way for itself, over all streams of an association together or
+/// for each stream (`limit`).
+///
+/// Each bucket knows when its next message may go (the generic cell rate algorithm). A bucket that its owner looks at late may
+/// catch up by [`Limit::BURST`], so the rate holds however coarse the time is that the executive is told.
+///
+/// Arguments: `bits=RATE` and `messages=RATE` per second, with k, M or G; `per-stream=yes`.
+#[derive(Debug)]
+pub struct Limit {
+    bits_per_s: Option<f64>,
+    messages_per_s: Option<f64>,
+    per_stream: bool,
+    down: Buckets,
+    up: Buckets,
+}
+
+/// When the next message may go, by stream. Without a limit for each stream all use stream 0's.
+#[derive(Debug, Default)]
+struct Buckets {
+    next: HashMap<u16, Instant>,
+    timer: Option<TimerId>,
+}
+
+impl Limit {
+    /// How much lateness a bucket makes up for.
+    pub const BURST: Duration = Duration::from_millis(10);
+    /// The longest that one message stops its bucket.
+    const COST_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+    /// How many bytes wait in each way before their sender must.
+    const HIWAT_BYTES: usize = 64 * 1024;
+    /// How many waiting messages are looked at for one of a stream that has its turn.
+    const LOOKED_AT_MAX: usize = 1024;
+
+    /// A limit of bits and of messages per second, where there is one.
+    pub fn new(bits_per_s: Option<f64>, messages_per_s: Option<f64>, per_stream: bool) -> Self {
+        Self { bits_per_s, messages_per_s, per_stream, down: Buckets::default(), up: Buckets::default() }
+    }
+
+    pub(super) fn parse(words: &[String]) -> Result<Self, String> {
+        let mut limit = Self::new(None, None, false);
+        for word in words {
+            match arguments::split(word)? {
+                ("bits", value) => limit.bits_per_s = Some(arguments::rate("bits", value)?),
+                ("messages", value) => limit.messages_per_s = Some(arguments::rate("messages", value)?),
+                ("per-stream", "yes") => limit.per_stream = true,
+                ("per-stream", "no") => limit.per_stream = false,
+                _ => return Err(format!("{word} is not one of bits=, messages=, per-stream=yes|no")),
+            }
+        }
+        match (limit.bits_per_s, limit.messages_per_s) {
+            (None, None) => Err("say bits= or messages=".into()),
+            _ => Ok(limit),
+        }
+    }
+
+    /// How long a message takes of its bucket.
+    fn cost(&self, bytes: usize) -> Duration {
+        let bits = self.bits_per_s.map_or(0.0, |rate| bytes as f64 * 8.0 / rate);
+        let message = self.messages_per_s.map_or(0.0, |rate| 1.0 / rate);
+        Duration::try_from_secs_f64(bits.max(message)).unwrap_or(Duration::MAX)
+    }
+
+    /// The stream whose bucket a message uses; `None` for one that is not limited.
+    fn bucket_of(&self, m: &Message) -> Option<u16> {
+        let info = m.transfer()?;
+        Some(if self.per_stream { info.stream } else { 0 })
+    }
+
+    fn put(&mut self, q: &mut Q<'_>, m: Message) {
+        if matches!(m.kind, Kind::Flush(_)) {
+            return q.pass(m);
+        }
+        if m.kind.is_high_priority() {
+            return q.putnext(m);
+        }
+        if q.queue().is_empty()
+            && q.canputnext(m.band)
+            && self.take(q, self.bucket_of(&m), m.data.len()).is_ok()
+        {
+            return q.putnext(m);
+        }
+        q.putq(m);
+    }
+
+    /// Takes a message of so many bytes out of its bucket, or says when it may go.
+    fn take(&mut self, q: &Q<'_>, bucket: Option<u16>, bytes: usize) -> Result<(), Instant> {
+        let Some(bucket) = bucket else { return Ok(()) };
+        let (now, cost) = (q.now(), self.cost(bytes));
+        let buckets = self.buckets(q.side());
+        // What is older than the burst says nothing.
+        let earliest = now.checked_sub(Self::BURST).unwrap_or(now);
+        let next = buckets.next.get(&bucket).map_or(earliest, |next| (*next).max(earliest));
+        if next > now {
+            return Err(next);
+        }
+        buckets.next.insert(bucket, next + cost.min(Self::COST_MAX));
+        Ok(())
+    }
+
+    /// Sends the messages whose turn has come. With a bucket for each stream, one that waits holds up its own stream only.
+    fn serve(&mut self, q: &mut Q<'_>) {
+        let mut place = 0;
+        let mut blocked: Vec<u16> = Vec::new();
+        let mut wake: Option<Instant> = None;
+        while place < Self::LOOKED_AT_MAX {
+            let Some(m) = q.queue().iter().nth(place) else { break };
+            let (bucket, band, bytes) = (self.bucket_of(m), m.band, m.data.len());
+            if bucket.is_some_and(|bucket| blocked.contains(&bucket)) {
+                place += 1;
+                continue;
+            }
+            if !q.canputnext(band) {
+                break;
+            }
+            match self.take(q, bucket, bytes) {
+                Ok(()) => {
+                    let Some(m) = q.rmvq(place) else { break };
+                    q.putnext(m);
+                }
+                Err(next) => {
+                    wake = Some(wake.map_or(next, |wake| wake.min(next)));
+                    blocked.extend(bucket);
+                    place += if self.per_stream { 1 } else { Self::LOOKED_AT_MAX };
+                }
+            }
+        }
+        if let Some(at) = wake {
+            self.wake_at(q, at);
+        }
+    }
+
+    fn wake_at(&mut self, q: &mut Q<'_>, at: Instant) {
+        let after = at.saturating_duration_since(q.now());
+        let buckets = self.buckets(q.side());
+        if let Some(timer) = buckets.timer.take() {
+            q.untimeout(timer);
+        }
+        buckets.timer = Some(q.timeout(after));
+    }
+
+    fn buckets(&mut self, side: Side) -> &mut Buckets {
+        match side {
+            Side::Write => &mut self.down,
+            Side::Read => &mut self.up,
+        }
+    }
+}
+
+impl Module for Limit {
+    fn name(&self) -> &str {
+        "limit"
+    }
+
+    fn info(&self) -> ModuleInfo {
+        let served = QueueInfo::served(Self::HIWAT_BYTES, Self::HIWAT_BYTES / 2);
+        ModuleInfo { read: served, write: served }
+    }
+
+    fn wput(&mut self, q: &mut Q<'_>, m: Message) {
+        self.put(q, m);
+    }
+
+    fn rput(&mut self, q: &mut Q<'_>, m: Message) {
+        self.put(q, m);
+    }
+
+    fn wsrv(&mut self, q: &mut Q<'_>) {
+        self.serve(q);
+    }
+
+    fn rsrv(&mut self, q: &mut Q<'_>) {
+        self.serve(q);
+    }
+
+    fn timeout(&mut self, q: &mut Q<'_>, _timer: TimerId) {
+        self.buckets(q.side()).timer = None;
+        self.serve(q);
+    }
+}

@@ -1,0 +1,13 @@
+//! A module that does nothing.
+
+use crate::module::Module;
+
+/// Passes every message on (`nullmod`): what the passage of a module costs, and a model for others.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NullMod;
+
+impl Module for NullMod {
+    fn name(&self) -> &str {
+        "nullmod"
+    }
+}
