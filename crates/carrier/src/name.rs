@@ -15,6 +15,9 @@ pub const DAEMON_VARIABLE: &CStr = c"SWIFTWATER_DAEMON";
 /// gone: one that ends by itself when nobody needs it.
 pub const ON_DEMAND_VARIABLE: &CStr = c"SWIFTWATER_ON_DEMAND";
 
+/// The variable of the environment by which `swiftwater run --tcp-as-sctp` says that TCP sockets are to be SCTP sockets.
+pub const TCP_AS_SCTP_VARIABLE: &CStr = c"SWIFTWATER_TCP_AS_SCTP";
+
 const PREFIX: &[u8] = b"swiftwater:";
 const HEX_DIGITS: usize = 32;
 

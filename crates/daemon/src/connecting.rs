@@ -15,6 +15,7 @@ use crate::line;
 use crate::many::{self, Origin};
 use crate::member::{Member, Outcome};
 use crate::socket::{Bound, Inner, Socket, Sockets, Style};
+use crate::visible_name;
 
 impl Sockets {
     /// Begins to set an association up.
@@ -65,6 +66,8 @@ impl Sockets {
         socket.page.clear_error();
         inner.peer = Some(seen);
         inner.local = local_toward(hosts[0]).map(|local| SocketAddr::new(local, bound.port));
+        let local = inner.local.unwrap_or_else(|| bound.first());
+        visible_name::of_association(theirs, local, SocketAddr::new(hosts[0], seen.port()));
         socket.set_stage(&mut inner, State::Connecting);
         let member = Arc::new(Member::new(self.next_association(), seen, inner.settings.tuning.clone()));
         inner.members.insert(member.id, Arc::clone(&member));

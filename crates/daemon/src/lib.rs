@@ -73,6 +73,7 @@ mod socket;
 mod status;
 mod unread;
 mod vigil;
+mod visible_name;
 
 use std::fmt;
 use std::io;

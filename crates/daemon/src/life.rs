@@ -20,6 +20,7 @@ use crate::member::Member;
 use crate::notify;
 use crate::pump::{self, Waiting};
 use crate::socket::{Bound, Socket, Sockets, Style};
+use crate::visible_name;
 
 /// What a socket becomes.
 pub(crate) enum Turn {
@@ -178,6 +179,9 @@ async fn hand_over(
         inner.members.insert(member.id, Arc::clone(&member));
         inner.peer = Some(peer);
         inner.local = bound.as_ref().map(|bound| local_of(bound, peer));
+        if let Some(local) = inner.local {
+            visible_name::of_association(theirs.as_fd(), local, peer);
+        }
         inner.inherited = bound;
         if has_ended {
             // What it has brought is there, and then the end.

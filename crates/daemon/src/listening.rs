@@ -10,10 +10,12 @@ use rustix::io::Errno;
 use swiftwater::ListenerOptions;
 use swiftwater::tokio::Listener;
 
+use crate::addresses::unspecified;
 use crate::errno;
 use crate::life::{self, Turn};
 use crate::line::{self, CARRIER_RECORDS_MAX};
-use crate::socket::{Inner, Socket, Sockets};
+use crate::socket::{Bound, Inner, Socket, Sockets};
+use crate::visible_name;
 
 const BACKLOG_MAX: i32 = 4096;
 /// A one-to-many socket takes all associations at once.
@@ -51,6 +53,7 @@ impl Sockets {
             // A one-to-one socket that listens never polls writable; some take it for a sign that somebody has come.
             line::fill(theirs)?;
         }
+        visible_name::of_listener(theirs, inner.bound.as_ref().map_or(unspecified(socket.v6), Bound::first));
         socket.set_stage(&mut inner, listening);
         let listener = Arc::new(Listener::from(listener));
         inner.listener = Arc::downgrade(&listener);

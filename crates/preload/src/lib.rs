@@ -20,6 +20,7 @@
 //! | `itself` | programs that have both ends of an association |
 //! | `cancel` | calls that end when their thread is cancelled |
 //! | `lock` | the lock for reading, which survives the death of its holder |
+//! | `tcp` | TCP sockets that are to be SCTP sockets |
 //! | `system` | system calls |
 #![cfg(target_os = "linux")]
 
@@ -42,3 +43,4 @@ pub mod structures;
 
 mod system;
 mod table;
+mod tcp;

@@ -10,7 +10,7 @@ use std::os::fd::RawFd;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32};
 
 use carrier::name::CarrierName;
 
@@ -73,6 +73,9 @@ fn recognise(fd: RawFd, entry: &Entry) -> Option<Arc<Descriptor>> {
         Err(_) => return None,
     };
     let what = descriptor.clone().map_or(foreign(), |ours| Arc::into_raw(ours).cast_mut());
+    if what != foreign() {
+        tell_leak_sanitizer(what);
+    }
     if entry.what.compare_exchange(ptr::null_mut(), what, AcqRel, Acquire).is_err() && what != foreign() {
         // SAFETY: it was made above, and nobody has seen it.
         unsafe { Arc::decrement_strong_count(what) };
@@ -95,7 +98,30 @@ pub(crate) fn is_known(fd: RawFd) -> bool {
 
 /// The number is this from now on.
 pub(crate) fn set(fd: RawFd, descriptor: &Arc<Descriptor>) {
-    replace(fd, || Arc::into_raw(Arc::clone(descriptor)).cast_mut());
+    replace(fd, || {
+        let ours = Arc::into_raw(Arc::clone(descriptor)).cast_mut();
+        tell_leak_sanitizer(ours);
+        ours
+    });
+}
+
+/// LeakSanitizer does not look into the table, which is mapped, and would call what only the table refers to a leak.
+fn tell_leak_sanitizer(ours: *const Descriptor) {
+    static IGNORE: AtomicPtr<libc::c_void> = AtomicPtr::new(ptr::null_mut());
+    static LOOKED: AtomicBool = AtomicBool::new(false);
+    if !LOOKED.swap(true, AcqRel) {
+        // SAFETY: the name ends with a zero byte.
+        let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__lsan_ignore_object".as_ptr()) };
+        IGNORE.store(found, Relaxed);
+    }
+    let ignore = IGNORE.load(Relaxed);
+    if !ignore.is_null() {
+        // SAFETY: it is the function of this name, which takes a pointer into an allocation.
+        unsafe {
+            let ignore: unsafe extern "C" fn(*const libc::c_void) = std::mem::transmute(ignore);
+            ignore(ours.cast());
+        }
+    }
 }
 
 /// Nothing is known of the number any more.

@@ -20,6 +20,11 @@ pub(crate) const SHIM: &str = "libswiftwater_preload.so";
 pub(crate) const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 /// What tells the shim that it may start a daemon itself when this one has ended because nobody needed it.
 const ON_DEMAND_VARIABLE: &str = "SWIFTWATER_ON_DEMAND";
+/// What tells the shim that TCP sockets are to be SCTP sockets.
+const TCP_AS_SCTP_VARIABLE: &str = "SWIFTWATER_TCP_AS_SCTP";
+/// What sets AddressSanitizer's options. It insists on being the first library of a program, where the shim stands.
+const SANITIZER_VARIABLE: &str = "ASAN_OPTIONS";
+const ANY_LINK_ORDER: &str = "verify_asan_link_order=0";
 /// What names the daemon's place to the shim.
 pub(crate) const PLACE_VARIABLE: &str = "SWIFTWATER_DAEMON";
 /// A daemon that is started answers within this time.
@@ -44,6 +49,9 @@ pub(crate) struct RunArgs {
     /// Do not say which daemon it is.
     #[arg(short, long)]
     pub quiet: bool,
+    /// Make TCP sockets one-to-one SCTP sockets, as `withsctp` does: both ends need this. Default: TCP stays TCP.
+    #[arg(long)]
+    pub tcp_as_sctp: bool,
     /// The program and its arguments.
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     pub program: Vec<OsString>,
@@ -67,6 +75,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), String> {
     }
     let mut command = Command::new(program);
     command.args(arguments).env(PRELOAD_VARIABLE, preload(&shim));
+    command.env(SANITIZER_VARIABLE, sanitizer_options());
+    if args.tcp_as_sctp {
+        command.env(TCP_AS_SCTP_VARIABLE, "1");
+    }
     if daemon.on_demand {
         command.env(ON_DEMAND_VARIABLE, "1");
     }
@@ -93,6 +105,16 @@ pub(crate) fn find_shim() -> Result<PathBuf, String> {
 pub(crate) fn preload(shim: &Path) -> OsString {
     let mut all = shim.as_os_str().to_owned();
     if let Some(others) = std::env::var_os(PRELOAD_VARIABLE).filter(|others| !others.is_empty()) {
+        all.push(":");
+        all.push(others);
+    }
+    all
+}
+
+/// AddressSanitizer's options, as they are or as they must be for a program with the shim. The last one of a name counts.
+fn sanitizer_options() -> OsString {
+    let mut all = OsString::from(ANY_LINK_ORDER);
+    if let Some(others) = std::env::var_os(SANITIZER_VARIABLE) {
         all.push(":");
         all.push(others);
     }

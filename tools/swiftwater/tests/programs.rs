@@ -115,6 +115,30 @@ fn a_service_writes_to_its_connection_as_standard_output() {
 }
 
 #[test]
+#[ignore = "needs socat: ./test --all"]
+fn programs_of_tcp_speak_sctp_if_they_are_told_to() {
+    if !there(&["socat"]) {
+        return;
+    }
+    let daemon = Daemon::start("tcp");
+    let run = |program: &[&str]| {
+        daemon::preload();
+        let mut command = Command::new(daemon::SWIFTWATER);
+        command
+            .args(["run", "--quiet", "--tcp-as-sctp", "--", "timeout", "--kill-after", "1", "30"])
+            .args(program);
+        command.env("SWIFTWATER_DAEMON", &daemon.place);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    };
+    let server = run(&["socat", "TCP-LISTEN:6023,reuseaddr,fork,nodelay", "EXEC:cat"]).spawn();
+    let _server = Server(Some(server.expect("the command starts")));
+    // The daemon knows it: it is a listener of SCTP.
+    daemon.await_listener(6023);
+    assert_echoed(&talk(run(&["socat", "-", "TCP:127.0.0.1:6023,nodelay"]), "hello\n"), "hello\n");
+}
+
+#[test]
 #[ignore = "needs ncat: ./test --all"]
 fn ncat_hands_its_socket_to_a_program() {
     if !there(&["ncat"]) {

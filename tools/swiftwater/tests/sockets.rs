@@ -91,6 +91,21 @@ fn sockets_take_calls_for_files_and_standard_io() {
     run("bypass", &[]);
 }
 
+/// Of a socket that is still open at its end nothing of ours is a leak.
+#[test]
+fn address_sanitizer_finds_nothing() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sockets/listeners.c");
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sockets-sanitized");
+    let options = ["-O1", "-g", "-fsanitize=address", "-D_FORTIFY_SOURCE=0", "-pthread", "-o"];
+    let compiler = Command::new("cc").args(options).args([&program, &source]).output().expect("a C compiler");
+    assert_success("cc", &compiler);
+    let daemon = Daemon::start("sanitized");
+    let output = daemon.run(program).arg("leave-open").output().expect("the command starts");
+    assert_success("sanitized", &output);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!said.contains("Sanitizer"), "{said}");
+}
+
 #[test]
 fn listeners_change_their_backlog_and_share_ports() {
     run("listeners", &[]);

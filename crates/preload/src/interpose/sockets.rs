@@ -13,7 +13,7 @@ use crate::associations::{
 };
 use crate::descriptor::Descriptor;
 use crate::system::{self, Errno, Result, can_be_bytes};
-use crate::{address, cancel, itself, next, setup, table};
+use crate::{address, cancel, itself, next, setup, table, tcp};
 
 /// # Safety
 ///
@@ -25,6 +25,9 @@ pub unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_i
         let v6 = domain == libc::AF_INET6;
         match (kind & !flags, protocol) {
             (libc::SOCK_STREAM, libc::IPPROTO_SCTP) => return number(setup::open(v6, false, flags)),
+            (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) if tcp::is_sctp() => {
+                return number(setup::open(v6, false, flags));
+            }
             // No other protocol of IP has sockets of this type.
             (libc::SOCK_SEQPACKET, 0 | libc::IPPROTO_SCTP) => return number(setup::open(v6, true, flags)),
             (libc::SOCK_SEQPACKET, _) => return number(Err(Errno(libc::EPROTONOSUPPORT))),
@@ -293,6 +296,7 @@ pub unsafe extern "C-unwind" fn getsockopt(
     on(
         fd,
         |descriptor| {
+            let (level, name) = tcp::as_sctp(level, name);
             // SAFETY: as the caller says.
             let (given, room) = unsafe { given(descriptor, level, value, bytes) }?;
             let given = &given[..room.min(OPTION_BYTES_MAX)];
@@ -360,11 +364,12 @@ pub unsafe extern "C-unwind" fn setsockopt(
             let value: &[u8] = match bytes as usize {
                 OPTION_BYTES_TOO_MANY.. => return Err(Errno(libc::EINVAL)),
                 0 => &[],
-                _ if !has_options(descriptor, level) => &[],
+                _ if !has_options(descriptor, tcp::as_sctp(level, name).0) => &[],
                 _ if !can_be_bytes(value) => return Err(Errno(libc::EFAULT)),
                 // SAFETY: as the caller says.
                 bytes => unsafe { slice::from_raw_parts(value.cast(), bytes) },
             };
+            let (level, name) = tcp::as_sctp(level, name);
             match (level, name) {
                 (libc::IPPROTO_SCTP, SCTP_SOCKOPT_CONNECTX | SCTP_SOCKOPT_CONNECTX_OLD) => {
                     let (association, done) = associations::connect(fd, descriptor, value)?;

@@ -20,9 +20,6 @@ struct Functions {
 
 unsafe extern "C-unwind" {
     fn fopencookie(cookie: *mut c_void, mode: *const c_char, functions: Functions) -> *mut FILE;
-    static mut stdin: *mut FILE;
-    static mut stdout: *mut FILE;
-    static mut stderr: *mut FILE;
 }
 
 /// Where the C library keeps the descriptor of a stream (`_fileno` of `struct _IO_FILE`, the same since glibc 2.1). `fileno` finds
@@ -79,6 +76,11 @@ pub unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut F
 #[used]
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn() = {
+    unsafe extern "C" {
+        static mut stdin: *mut FILE;
+        static mut stdout: *mut FILE;
+        static mut stderr: *mut FILE;
+    }
     extern "C" fn replace_standard_streams() {
         let opened = |fd, mode: *const c_char, stream: *mut *mut FILE| {
             if table::find(fd).is_none() {

@@ -144,9 +144,43 @@ static void controls(void)
     close(listener);
 }
 
-int main(void)
+/* Whether a socket is in the kernel's list under such a name. */
+static int is_listed(const char *name)
 {
+    char line[512];
+    int found = 0;
+    FILE *list = fopen("/proc/net/unix", "r");
+    while (fgets(line, sizeof line, list))
+        found |= strstr(line, name) != NULL;
+    fclose(list);
+    return found;
+}
+
+static void sockets_have_names_that_people_see(void)
+{
+    char name[64];
+    int listener = listening(5955, 0), client = connected(5955), server = accept(listener, NULL, NULL);
+    struct sockaddr_in a;
+    CHECK(server >= 0 && getsockname(client, (struct sockaddr *)&a, &(socklen_t){sizeof a}) == 0);
+    CHECK(is_listed("@sctp:127.0.0.1:5955#"));
+    snprintf(name, sizeof name, "@sctp:127.0.0.1:%d>127.0.0.1:5955#", ntohs(a.sin_port));
+    CHECK(is_listed(name));
+    snprintf(name, sizeof name, "@sctp:127.0.0.1:5955>127.0.0.1:%d#", ntohs(a.sin_port));
+    CHECK(is_listed(name));
+    close(client);
+    close(server);
+    close(listener);
+}
+
+int main(int count, char **words)
+{
+    (void)words;
     begin();
+    if (count > 1) {
+        CHECK(fresh(0) >= 0);
+        return 0;
+    }
+    sockets_have_names_that_people_see();
     a_second_listen_changes_the_backlog();
     listeners_share_a_port();
     options_of_any_socket();
