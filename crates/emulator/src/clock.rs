@@ -25,6 +25,8 @@ use wait::{Waiter, Woken};
 pub const JOIN: Duration = Duration::from_micros(150);
 /// Nothing is joined on lines up to this rate, if the settings leave it open: there a packet takes longer than [`JOIN`].
 const JOIN_ABOVE_BITS_PER_S: u64 = 100_000_000;
+/// Where all lines join, packets may leave late by this part of the shortest time to join.
+const SLACK_DIVISOR: u32 = 3;
 /// The most paths of an emulator.
 pub const PATHS_MAX: usize = 4;
 /// Packets that are read from a device before the others have their turn.
@@ -149,6 +151,8 @@ impl Drop for Emulator {
 /// What the thread owns.
 struct Worker {
     paths: Vec<Lane>,
+    /// Packets may be so late, so that several leave at one awakening.
+    slack_ns: u64,
     settings: Settings,
     requests: Receiver<Request>,
     wake: Arc<EventFd>,
@@ -187,18 +191,30 @@ impl Lane {
 fn lines(path: &Path, number: usize, settings: &Settings) -> [Line; 2] {
     [0, 1].map(|direction| {
         let config = &path.pipes[direction];
-        let fast = config.rate_bits_per_s.is_none_or(|rate| rate > JOIN_ABOVE_BITS_PER_S);
-        let join = settings.join.unwrap_or(if fast { JOIN } else { Duration::ZERO });
         let pipe_number = (2 * number + direction) as u64;
-        Line::new(config, settings.seed.wrapping_mul(2 * PATHS_MAX as u64).wrapping_add(pipe_number), join)
+        Line::new(
+            config,
+            settings.seed.wrapping_mul(2 * PATHS_MAX as u64).wrapping_add(pipe_number),
+            join(config, settings),
+        )
     })
+}
+
+/// Returns within which time segments on this line are joined.
+fn join(config: &PipeConfig, settings: &Settings) -> Duration {
+    let fast = config.rate_bits_per_s.is_none_or(|rate| rate > JOIN_ABOVE_BITS_PER_S);
+    settings.join.unwrap_or(if fast { JOIN } else { Duration::ZERO })
 }
 
 impl Worker {
     fn new(paths: Vec<Path>, settings: Settings, requests: Receiver<Request>, wake: Arc<EventFd>) -> Self {
         let paths = paths.into_iter().enumerate();
+        let paths: Vec<Lane> = paths.map(|(number, path)| Lane::new(path, number, &settings)).collect();
+        let joins = paths.iter().flat_map(|lane| &lane.path.pipes).map(|pipe| join(pipe, &settings));
+        let slack = joins.min().unwrap_or_default() / SLACK_DIVISOR;
         Worker {
-            paths: paths.map(|(number, path)| Lane::new(path, number, &settings)).collect(),
+            paths,
+            slack_ns: slack.as_nanos() as u64,
             settings,
             requests,
             wake,
@@ -275,7 +291,7 @@ impl Worker {
         let lines = self.paths.iter().flat_map(|lane| &lane.lines);
         let next_ns = lines.filter_map(Line::next_ns).min();
         let devices = self.paths.iter().flat_map(|lane| &lane.path.devices).map(|device| device.descriptor());
-        waiter.wait(devices, self.wake.as_fd(), next_ns, || self.now_ns())
+        waiter.wait(devices, self.wake.as_fd(), next_ns, self.slack_ns, || self.now_ns())
     }
 
     /// Answers what it is asked. Returns whether somebody is there who can ask again.

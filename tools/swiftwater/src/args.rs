@@ -184,8 +184,9 @@ pub(crate) struct ClientArgs {
     /// What carries SCTP.
     #[arg(long, value_enum, default_value = "udp")]
     pub link: Carrier,
-    /// Congestion control of SCTP, at both ends: cubic, newreno or bbr [default: cubic].
-    #[arg(long, value_name = "NAME")]
+    /// Congestion control: cubic, newreno (or reno) or bbr; of SCTP at both ends [default: cubic], of TCP at this one [default:
+    /// the system's].
+    #[arg(long, value_name = "NAME", value_parser = parse_congestion)]
     pub congestion: Option<CongestionControl>,
     /// Whether SCTP sends on all paths at once: off, agreed (if both ends want it) or always [default: agreed].
     #[arg(long, value_name = "WHEN")]
@@ -541,6 +542,12 @@ pub(crate) struct PeerArgs {
     pub user: Option<u32>,
 }
 
+/// A congestion control by our name of it, or by the kernel's.
+fn parse_congestion(text: &str) -> Result<CongestionControl, String> {
+    let name = if text == "reno" { "newreno" } else { text };
+    name.parse().map_err(|_| format!("`{text}` is no congestion control; write cubic, newreno, reno or bbr"))
+}
+
 fn parse_address(text: &str) -> Result<IpAddr, String> {
     text.trim_start_matches('[')
         .trim_end_matches(']')
@@ -585,6 +592,20 @@ mod tests {
         assert_eq!((client.message_bytes, client.buffer_bytes), (1024, Some(4 << 20)));
         assert_eq!((client.count, client.seconds, client.parallel), (Some(2_000_000), Some(0.5), 4));
         assert!(client.rr && !client.crr);
+    }
+
+    #[test]
+    fn congestion_controls_have_the_names_of_the_kernel_too() {
+        let control = |name| {
+            let line = ["swiftwater", "perf", "client", "host", "--proto", "tcp", "--congestion", name];
+            let Command::Perf(PerfCommand::Client(client)) = Cli::try_parse_from(line).ok()?.command else {
+                return None;
+            };
+            client.congestion
+        };
+        assert_eq!(control("reno"), Some(CongestionControl::NewReno));
+        assert_eq!(control("cubic"), Some(CongestionControl::Cubic));
+        assert_eq!(control("vegas"), None);
     }
 
     #[test]

@@ -35,21 +35,47 @@ pub(crate) fn check_local(address: IpAddr) -> io::Result<()> {
     bind_udp(SocketAddr::new(address, 0), None).map(drop)
 }
 
-/// A TCP connection, or one of another protocol, from `local`, if one is given, with buffers of `buffer_bytes`, if not
-/// the default.
+/// What a connection is made with.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Connecting {
+    /// The local address, if not any.
+    pub(crate) local: Option<IpAddr>,
+    /// The size of both buffers, if not the default.
+    pub(crate) buffer_bytes: Option<usize>,
+    /// The congestion control of TCP by the kernel's name, if not the default.
+    pub(crate) congestion: Option<&'static str>,
+}
+
+/// Makes a TCP connection, or one of another protocol.
 pub(crate) fn connect(
     remote: SocketAddr,
-    local: Option<IpAddr>,
-    buffer_bytes: Option<usize>,
+    with: Connecting,
     protocol: Option<Protocol>,
 ) -> io::Result<TcpStream> {
+    let Connecting { local, buffer_bytes, congestion } = with;
     let socket = Socket::new(Domain::for_address(remote), Type::STREAM, protocol)?;
     set_buffers(&socket, buffer_bytes)?;
+    if let Some(congestion) = congestion {
+        socket
+            .set_tcp_congestion(congestion.as_bytes())
+            .map_err(|error| no_congestion(congestion, &error))?;
+    }
     if let Some(local) = local {
         socket.bind(&SockAddr::from(SocketAddr::new(local, 0)))?;
     }
     socket.connect_timeout(&SockAddr::from(remote), CONNECT_TIMEOUT)?;
     Ok(socket.into())
+}
+
+/// Says which congestion controls there are, and how to get others.
+fn no_congestion(name: &str, error: &io::Error) -> io::Error {
+    let file = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+    let available = std::fs::read_to_string(file).unwrap_or_default();
+    let sentence = format!(
+        "the kernel does not give TCP the congestion control `{name}` ({error}); it has: {}; modprobe tcp_{name} may load it",
+        available.trim()
+    );
+    io::Error::new(error.kind(), sentence)
 }
 
 /// Gives an accepted connection buffers of `buffer_bytes`, if not the default.
@@ -88,5 +114,23 @@ fn set_buffers(socket: &Socket, buffer_bytes: Option<usize>) -> io::Result<()> {
     match buffer_bytes {
         Some(bytes) => socket.set_send_buffer_size(bytes).and_then(|()| socket.set_recv_buffer_size(bytes)),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_has_the_congestion_control_that_was_asked_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let remote = listener.local_addr().expect("bound");
+        let with = |name| Connecting { congestion: Some(name), ..Connecting::default() };
+        // Every kernel has this one.
+        let stream = connect(remote, with("reno"), None).expect("it listens");
+        let name = socket2::SockRef::from(&stream).tcp_congestion().expect("TCP");
+        assert!(name.starts_with(b"reno"), "{name:?}");
+        let error = connect(remote, with("no-such"), None).expect_err("there is none").to_string();
+        assert!(error.contains("congestion control `no-such`") && error.contains("reno"), "{error}");
     }
 }

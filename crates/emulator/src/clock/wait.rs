@@ -42,12 +42,13 @@ impl Waiter {
         Waiter { oversleep_ns: SPIN_NS_MAX / 2 }
     }
 
-    /// Waits until `next_ns` on the clock `now_ns`, or until a device has something, or `wake` is readable.
+    /// Waits until `next_ns` on the clock `now_ns`, and up to `slack_ns` longer instead of spinning, or until a device has something, or `wake` is readable.
     pub(super) fn wait<'a>(
         &mut self,
         devices: impl Iterator<Item = BorrowedFd<'a>>,
         wake: BorrowedFd<'a>,
         next_ns: Option<u64>,
+        slack_ns: u64,
         now_ns: impl Fn() -> u64,
     ) -> Woken {
         let mut polled = [const { None }; 2 * PATHS_MAX + 1];
@@ -58,9 +59,10 @@ impl Waiter {
         }
         let mut polled = polled.map(|polled| polled.unwrap_or(PollFd::new(wake, PollFlags::empty())));
         let before_ns = now_ns();
-        let left_ns =
-            next_ns.map_or(SLEEP_NS_MAX, |next_ns| next_ns.saturating_sub(before_ns)).min(SLEEP_NS_MAX);
-        let sleep_ns = left_ns.saturating_sub(self.oversleep_ns.min(SPIN_NS_MAX));
+        let left_ns = next_ns.map_or(SLEEP_NS_MAX, |next_ns| next_ns.saturating_sub(before_ns));
+        // What is due already waits for nothing.
+        let late_ns = if left_ns > 0 { left_ns + slack_ns } else { 0 };
+        let sleep_ns = late_ns.saturating_sub(self.oversleep_ns.min(SPIN_NS_MAX)).min(SLEEP_NS_MAX);
         let timeout = TimeSpec::new((sleep_ns / 1_000_000_000) as _, (sleep_ns % 1_000_000_000) as _);
         let ready = ppoll(&mut polled[..count], Some(timeout), None).unwrap_or(0);
         if ready == 0 && left_ns < SLEEP_NS_MAX {
@@ -103,12 +105,12 @@ mod tests {
         let now_ns = || started.elapsed().as_nanos() as u64;
         let mut waiter = Waiter::new();
         for next_ns in [1_000_000, 1_010_000, 3_000_000] {
-            let woken = waiter.wait([device.as_fd()].into_iter(), wake.as_fd(), Some(next_ns), now_ns);
+            let woken = waiter.wait([device.as_fd()].into_iter(), wake.as_fd(), Some(next_ns), 0, now_ns);
             assert!(now_ns() >= next_ns);
             assert!(!woken.readable(0));
         }
         device.write(1).expect("room");
-        let woken = waiter.wait([device.as_fd()].into_iter(), wake.as_fd(), None, now_ns);
+        let woken = waiter.wait([device.as_fd()].into_iter(), wake.as_fd(), None, 0, now_ns);
         assert!(woken.readable(0) && !woken.readable(1));
     }
 }

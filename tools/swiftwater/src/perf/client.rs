@@ -22,6 +22,7 @@ use super::server::sum;
 use super::spec::{Carrier, Exchange, Protocol, Spec, SpecError};
 use crate::load::sctp_transport::carrier;
 use crate::load::{LoadError, Meter, histogram};
+use crate::sockets::Connecting;
 use crate::trace::names;
 use crate::{host, interrupt, sockets};
 
@@ -253,7 +254,8 @@ fn reach(config: &ClientConfig) -> Result<(Control, SocketAddr), ClientError> {
 }
 
 fn open_control(address: SocketAddr, local: Option<IpAddr>) -> io::Result<Control> {
-    let mut stream: TcpStream = sockets::connect(address, local, None, None)?;
+    let mut stream: TcpStream =
+        sockets::connect(address, Connecting { local, ..Connecting::default() }, None)?;
     io::Write::write_all(&mut stream, &Purpose::Control.to_bytes())?;
     Control::new(stream)
 }

@@ -15,6 +15,7 @@ use crate::load::sctp_transport::{PathLog, SctpDial, SctpDialogue, SctpOut};
 use crate::load::{
     LoadError, Meter, Outgoing, ask_all, connect_and_ask_all, payload, relay, send_all, tcp, udp, udp_limit,
 };
+use crate::sockets::Connecting;
 use crate::{host, sockets};
 
 /// Everything that a worker needs to know to reach the server.
@@ -206,8 +207,12 @@ impl Dial {
         // The control port, unless the server named another.
         let port = self.ports.first().copied().unwrap_or(self.remote.port());
         let remote = SocketAddr::new(self.remote.ip(), port);
-        let mut stream = sockets::connect(remote, self.local(index), self.spec.buffer_bytes, protocol)
-            .map_err(LoadError::during(what))?;
+        let with = Connecting {
+            local: self.local(index),
+            buffer_bytes: self.spec.buffer_bytes,
+            congestion: self.spec.tcp_congestion(),
+        };
+        let mut stream = sockets::connect(remote, with, protocol).map_err(LoadError::during(what))?;
         let preamble = Purpose::Data { token: self.token }.to_bytes();
         stream.write_all(&preamble).map_err(LoadError::during("opening the TCP connection"))?;
         Ok(stream)

@@ -108,7 +108,7 @@ pub(crate) struct Spec {
     pub buffer_bytes: Option<usize>,
     /// The largest IP packet, where not what the path allows.
     pub packet_bytes: Option<usize>,
-    /// Congestion control of SCTP, where not the default.
+    /// Congestion control of SCTP and of the client's TCP, where not the default.
     #[serde(default, with = "by_name")]
     pub congestion: Option<CongestionControl>,
     /// Whether SCTP sends on all paths at once, where not the default.
@@ -187,6 +187,16 @@ impl Spec {
         } else {
             bytes / self.message_bytes as u64
         }
+    }
+
+    /// Returns the kernel's name of the congestion control for TCP, if the test is of TCP and names one.
+    pub(crate) fn tcp_congestion(&self) -> Option<&'static str> {
+        let of_tcp = matches!(self.method.protocol(), Protocol::Tcp | Protocol::Mptcp);
+        self.congestion.filter(|_| of_tcp).map(|congestion| match congestion {
+            CongestionControl::NewReno => "reno",
+            CongestionControl::Bbr => "bbr",
+            _ => "cubic",
+        })
     }
 
     /// Whether a server may serve it: nothing that a client sends may cost more than these bounds.
