@@ -396,7 +396,7 @@ Examples:
   swiftwater lab --virtual datatag --plot datatag.html  windows and queues over the time
   swiftwater lab --virtual two-equal --case 'message, 64' two paths at once, beside one and beside what was published
   swiftwater lab --virtual failover --plot failover.html  what each path carried when one of them died
-  swiftwater lab --live asymmetric-rate                   the kernel's TCP and MPTCP beside it, as root
+  swiftwater lab --live asymmetric-rate                   the kernel's TCP and MPTCP beside it
   swiftwater lab check --path 1gbit,5ms                   whether this host can hold such a line
   swiftwater lab run --path 30mbit,50ms --server 'iperf3 -s' -- iperf3 -c 198.18.0.2
                                                         any programs on two hosts, with that line between them
@@ -408,8 +408,9 @@ machine. `of limit` is the share of what the lines could carry at best in full p
 IP, UDP and SCTP. `of best path` and `of their sum` compare with each path alone in the same run. A queue of \
 1 BDP holds the bandwidth-delay product of its line. The processor is not simulated: neither end is ever busy.
 
-A live experiment runs `swiftwater perf` between two network namespaces, over lines that tbf shapes (it \
-delays nothing), each measurement three times in turn: the median. Ctrl-C ends it and takes all down.")]
+A live experiment runs `swiftwater perf` between two hosts that `lab run` would make, over lines in real time, each \
+measurement five times in turn with the others: the median. A run in which this machine itself lost packets, or was a \
+millisecond late, is repeated up to three times. Ctrl-C ends it, and nothing is left.")]
 #[command(group = ArgGroup::new("what").required(true).multiple(true).args(["experiment", "live", "list"]))]
 #[command(
     arg_required_else_help = true,
@@ -422,8 +423,8 @@ pub(crate) struct LabArgs {
     /// The experiment, on a virtual clock.
     #[arg(long = "virtual", value_name = "NAME")]
     pub experiment: Option<String>,
-    /// The experiment, in real time between two network namespaces (root), or on loopback.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["experiment", "case", "full", "capture", "qlog", "plot"])]
+    /// The experiment, in real time between two hosts of this machine, or on loopback.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["experiment", "full", "capture", "qlog", "plot"])]
     pub live: Option<LiveName>,
     /// List the experiments.
     #[arg(long)]
@@ -437,6 +438,12 @@ pub(crate) struct LabArgs {
     /// Seconds of each case that has no end of its own, or of each measurement of --live [default: the experiment's].
     #[arg(long, value_parser = parse_seconds)]
     pub seconds: Option<f64>,
+    /// Of --live: runs of each measurement, of which the median is told [default: 5].
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100), requires = "live")]
+    pub repeat: Option<u32>,
+    /// Of --live: one run of each measurement.
+    #[arg(long, requires = "live", conflicts_with = "repeat")]
+    pub quick: bool,
     /// The long cases, too: an hour of `datatag`, twice the file of `sctplib`.
     #[arg(long)]
     pub full: bool,
@@ -457,10 +464,14 @@ pub(crate) struct LabArgs {
 /// What can be measured in real time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LiveName {
-    /// Two lines of 100 Mbit/s, beside the kernel's TCP on one and MPTCP on both.
+    /// Two lines of 100 Mbit/s and 0.2 ms, as OpenSS7 was measured, beside the kernel's TCP on one and MPTCP on both.
     TwoEqual,
     /// 100 and 10 Mbit/s, beside the same.
     AsymmetricRate,
+    /// 100 Mbit/s with 10 ms and 100 Mbit/s with 200 ms, beside the same.
+    AsymmetricDelay,
+    /// 100 Mbit/s and 100 Mbit/s that loses 2 %, beside the same.
+    Lossy,
     /// Two loopback addresses beside one. Needs no root.
     Loopback,
 }

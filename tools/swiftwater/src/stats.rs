@@ -1,4 +1,4 @@
-//! The two pieces of statistics that the tables and figures need.
+//! The pieces of statistics that the tables and figures need.
 
 /// The middle of the values, or the mean of the two in the middle; `None` when there are none.
 pub(crate) fn median(values: &[f64]) -> Option<f64> {
@@ -13,6 +13,22 @@ pub(crate) fn median(values: &[f64]) -> Option<f64> {
     } else {
         Some((sorted[middle - 1] + sorted[middle]) / 2.0)
     }
+}
+
+/// Student's t for an interval of 95 %, by the degrees of freedom from 1 on.
+const T_95: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
+/// The same for many degrees of freedom, a little too wide for more than ten.
+const T_95_MANY: f64 = 2.228;
+
+/// Returns the 95 % interval of the mean of normally distributed values; `None` of fewer than two.
+pub(crate) fn confidence_interval(values: &[f64]) -> Option<(f64, f64)> {
+    let degrees = values.len().checked_sub(1).filter(|degrees| *degrees > 0)?;
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / degrees as f64;
+    let t = T_95.get(degrees - 1).copied().unwrap_or(T_95_MANY);
+    let half = t * (variance / count).sqrt();
+    Some((mean - half, mean + half))
 }
 
 /// A straight line: `intercept + slope * x`.
@@ -51,6 +67,15 @@ pub(crate) fn fit_line(points: &[(f64, f64)]) -> Option<Line> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_interval_holds_the_mean_and_takes_two_values() {
+        let (low, high) = confidence_interval(&[9.0, 10.0, 11.0]).expect("three values");
+        // 4.303 deviations of the mean, each 1/√3.
+        assert!((low - 7.516).abs() < 0.001 && (high - 12.484).abs() < 0.001, "{low} to {high}");
+        assert_eq!(confidence_interval(&[1.0]), None);
+        assert_eq!(confidence_interval(&[5.0, 5.0]), Some((5.0, 5.0)));
+    }
 
     #[test]
     fn median_of_odd_even_and_none() {

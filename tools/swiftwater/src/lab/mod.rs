@@ -21,6 +21,7 @@ use crate::args::LabArgs;
 use crate::output::{Json, OutputError, note, print};
 use crate::trace::file::{TraceFileError, VirtualTrace};
 use crate::{host, interrupt};
+use live::Figures;
 use row::Row;
 
 /// Steps of the progress bar for each case.
@@ -92,11 +93,21 @@ pub(crate) fn run(args: &LabArgs) -> Result<(), LabError> {
     if args.list {
         return Ok(print(&list())?);
     }
+    if let Some(name) = args.live {
+        live::enter(name)?;
+    }
     let json = args.json.open()?;
     interrupt::listen()?;
     if let Some(name) = args.live {
-        let outcomes = live::run(name, args.seconds)?;
-        return print_outcomes(json, live::name(name), None, &outcomes);
+        let settings = live::Settings {
+            seconds: args.seconds,
+            case: args.case.as_deref().unwrap_or_default(),
+            repeat: args.repeat,
+            quick: args.quick,
+            seed: args.seed,
+        };
+        let (outcomes, figures): (Vec<_>, Vec<_>) = live::run(name, &settings)?.into_iter().unzip();
+        return print_outcomes(json, live::name(name), None, (&outcomes, &figures));
     }
     let name = args.experiment.as_deref().unwrap_or_default();
     let experiment = experiment::find(name).ok_or_else(|| LabError::Unknown(name.to_owned()))?;
@@ -106,7 +117,7 @@ pub(crate) fn run(args: &LabArgs) -> Result<(), LabError> {
         let page = page::render(experiment, &outcomes);
         fs::write(path, page).map_err(|error| write_error(path, &error))?;
     }
-    print_outcomes(json, experiment.name, Some(args.seed), &outcomes)?;
+    print_outcomes(json, experiment.name, Some(args.seed), (&outcomes, &[]))?;
     let files = jobs.iter().flat_map(|job| [job.capture.as_deref(), job.qlog.as_deref()]).flatten();
     for path in args.plot.as_deref().into_iter().chain(files).filter(|path| path.exists()) {
         note(format_args!("written: {}", path.display()));
@@ -114,14 +125,16 @@ pub(crate) fn run(args: &LabArgs) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Prints outcomes as a table, as JSON, or as both.
+/// Prints outcomes as a table, as JSON, or as both. Those that were measured have figures in the same places.
 fn print_outcomes(
     mut json: Json,
     experiment: &'static str,
     seed: Option<u64>,
-    outcomes: &[Outcome],
+    (outcomes, figures): (&[Outcome], &[Option<Figures>]),
 ) -> Result<(), LabError> {
-    let rows: Vec<Row<'_>> = outcomes.iter().map(|outcome| Row::new(experiment, seed, outcome)).collect();
+    let figures = figures.iter().map(Option::as_ref).chain(std::iter::repeat(None));
+    let row = |(outcome, figures)| Row::new(experiment, seed, outcome, figures);
+    let rows: Vec<Row<'_>> = outcomes.iter().zip(figures).map(row).collect();
     json.write(&rows)?;
     if json.leaves_text() {
         print(&table(outcomes))?;

@@ -3,10 +3,13 @@
 use ::lab::experiment::Outcome;
 use serde::Serialize;
 
+use super::live::Figures;
+
 /// One outcome; docs/json.md says what the keys mean.
 #[derive(Serialize)]
 pub(super) struct Row<'a> {
     experiment: &'static str,
+    clock: &'static str,
     case: &'a str,
     transport: &'a str,
     published: bool,
@@ -57,15 +60,25 @@ pub(super) struct Row<'a> {
     timeouts: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     seed: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ratio_to_tcp: Option<f64>,
+    #[serde(flatten)]
+    figures: Option<&'a Figures>,
     interrupted: bool,
     version: &'static str,
 }
 
 impl<'a> Row<'a> {
-    /// An outcome of a run, with this seed if chance was simulated.
-    pub(super) fn new(experiment: &'static str, seed: Option<u64>, outcome: &'a Outcome) -> Self {
+    /// An outcome of a run, with this seed if chance was simulated, or with the figures of what was measured.
+    pub(super) fn new(
+        experiment: &'static str,
+        seed: Option<u64>,
+        outcome: &'a Outcome,
+        figures: Option<&'a Figures>,
+    ) -> Self {
         Row {
             experiment,
+            clock: if seed.is_some() { "virtual" } else { "live" },
             case: &outcome.case,
             transport: &outcome.transport,
             published: outcome.published,
@@ -93,6 +106,8 @@ impl<'a> Row<'a> {
             fast_recoveries: outcome.fast_recoveries,
             timeouts: outcome.timeouts,
             seed: seed.filter(|_| !outcome.published),
+            ratio_to_tcp: figures.and_then(|figures| figures.ratio_to_tcp(outcome.bits_per_s)),
+            figures,
             interrupted: outcome.interrupted,
             version: env!("CARGO_PKG_VERSION"),
         }

@@ -24,6 +24,7 @@ pub(super) use failover::cases as failover_cases;
 pub(super) use flapping::cases as flapping_cases;
 pub(super) use lossy::cases as lossy_cases;
 pub(super) use two_equal::cases as two_equal_cases;
+pub use two_equal::published_two_equal;
 
 /// The queues of every case, in bandwidth-delay products of its line.
 const QUEUES: [f64; 2] = [1.0, 0.25];

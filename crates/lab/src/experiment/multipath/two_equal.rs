@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::limit::Mode;
-use super::super::{Case, Options, published};
+use super::super::{Case, Options, Outcome, published};
 use super::{Multipath, QUEUES, ROUND_TRIP, boxed, line};
 
 const SIZES: [usize; 12] = [8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384];
@@ -32,4 +32,13 @@ pub(in super::super) fn cases(options: &Options) -> Vec<Box<dyn Case>> {
         }
     }
     boxed(cases)
+}
+
+/// Returns what OpenSS7 has published of messages of this size, in both modes, with one path and with two.
+pub fn published_two_equal(message_bytes: usize) -> Vec<Outcome> {
+    let of_mode = |mode| {
+        let case = case(&Options::default(), mode, message_bytes, 1.0);
+        case.published.iter().map(|figure| case.theirs(figure)).collect::<Vec<_>>()
+    };
+    [Mode::Stream, Mode::Message].into_iter().flat_map(of_mode).collect()
 }

@@ -36,6 +36,7 @@ struct Row {
     line: String,
     to: &'static str,
     /// `None`: the line has no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
     rate_bits_per_s: Option<u64>,
     bits_per_s: f64,
     delay_ms: f64,

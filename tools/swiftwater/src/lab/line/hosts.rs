@@ -129,6 +129,19 @@ impl Hosts {
         Ok(())
     }
 
+    /// Lets the kernel's MPTCP use every path: the server tells its other addresses, and the client connects to them.
+    pub(crate) fn allow_mptcp(&self, paths: usize) -> Result<(), HostError> {
+        for host in [&self.client, &self.server] {
+            let others = paths - 1;
+            host.ip(&format!("mptcp limits set subflows {others} add_addr_accepted {others}"))?;
+        }
+        for path in 1..paths {
+            let (address, name) = (address(path, End::Server), interface(path));
+            self.server.ip(&format!("mptcp endpoint add {address} dev {name} signal"))?;
+        }
+        Ok(())
+    }
+
     /// Returns what the emulator has counted since it began, and how many packets were lost beside the lines: between hosts
     /// and emulator, in full socket buffers of UDP, and for want of memory.
     pub(crate) fn counts(&self) -> Result<(EmulatorCounts, u64), HostsError> {

@@ -2,7 +2,7 @@
 
 pub(crate) mod args;
 mod check;
-mod hosts;
+pub(crate) mod hosts;
 mod program;
 mod report;
 mod run;
@@ -74,10 +74,7 @@ pub(crate) fn run(command: &LineCommand) -> Result<(), LineError> {
     {
         return shell::enter_server();
     }
-    if !private::is_inside() {
-        process::exit(private::exit_code(private::run_again()?).into());
-    }
-    let limits = private::settle()?;
+    let limits = enter()?;
     interrupt::listen()?;
     let code = match command {
         LineCommand::Check(args) => return check::run(args, &limits),
@@ -88,6 +85,14 @@ pub(crate) fn run(command: &LineCommand) -> Result<(), LineError> {
         0 => Ok(()),
         code => process::exit(code.into()),
     }
+}
+
+/// Returns within namespaces of its own: the process that calls this runs itself again there, and ends with it.
+pub(super) fn enter() -> Result<Limits, LineError> {
+    if !private::is_inside() {
+        process::exit(private::exit_code(private::run_again()?).into());
+    }
+    Ok(private::settle()?)
 }
 
 /// Makes the hosts, and says what they lack.

@@ -21,6 +21,7 @@ pub(super) struct Row {
     line: String,
     to: &'static str,
     /// `None`: what is no IP packet, and flows beyond those that are counted apart.
+    #[serde(skip_serializing_if = "Option::is_none")]
     flow: Option<String>,
     packets: u64,
     delivered_packets: u64,

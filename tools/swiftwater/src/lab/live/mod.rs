@@ -1,43 +1,45 @@
-//! `swiftwater lab --live`: several paths in real time, beside the kernel's TCP and MPTCP on the same ones.
+//! `swiftwater lab --live`: experiments in real time, beside the kernel's TCP and MPTCP on the same lines.
 
+mod figures;
 mod measure;
-mod testbed;
+mod plan;
 
 use std::io;
 
-use ::lab::experiment::{Mode, Outcome, message_limit_bits_per_s};
+use ::lab::experiment::{self, Outcome};
 use indicatif::ProgressBar;
-use netns::HostError;
-use netsim::PipeConfig;
 use thiserror::Error;
 
 use crate::args::LiveName;
 use crate::interrupt;
+use crate::lab::line::LineError;
+use crate::lab::line::hosts::{ENDS, End, Hosts, HostsError, address};
 use crate::output::note;
 use crate::stats::median;
+pub(super) use figures::Figures;
+use figures::{Cell, Run};
 use measure::Measurement;
-use testbed::Testbed;
+use plan::{MPTCP, Plan};
 
-/// Message sizes: small writes, and large ones.
-const SIZES: [usize; 2] = [64, 16384];
 /// How long a measurement takes, if the user does not say.
 const SECONDS: f64 = 3.0;
 /// Each is run so often, in turn with the others, and the median is told.
-const REPEAT: usize = 3;
-/// What a queue holds: one bandwidth-delay product of a round trip of 10 ms.
-const QUEUE_MS: u64 = 10;
-/// Lengths on the line that tbf counts, for which a line is as fast as it says.
-const FRAME_BYTES: f64 = 1514.0;
-const PACKET_BYTES: f64 = 1500.0;
-/// Payload of a full TCP packet over IPv4 with timestamps.
-const SEGMENT_BYTES: f64 = 1448.0;
+const REPEAT: u32 = 5;
+/// A run that was disturbed is repeated so often.
+const TRIES_MAX: u32 = 3;
 
 /// Why an experiment failed.
 #[derive(Debug, Error)]
 pub(crate) enum LiveError {
-    /// It takes privileges, or the tools that make hosts and lines.
+    /// There are no hosts, or no lines between them.
     #[error("{0}; or try --virtual or --live loopback")]
-    Host(#[from] HostError),
+    Hosts(#[from] HostsError),
+    /// This process cannot have namespaces of its own.
+    #[error("{0}; or try --virtual or --live loopback")]
+    Line(LineError),
+    /// No measurement has such a name.
+    #[error("no case of this experiment has `{0}` in its name, such as `64 bytes, sctp-stream`")]
+    NoCase(String),
     /// One end failed and said why.
     #[error("{name}: {said}")]
     End {
@@ -51,121 +53,85 @@ pub(crate) enum LiveError {
     Io(#[from] io::Error),
 }
 
-/// What is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Series {
-    name: &'static str,
-    /// Options of `swiftwater perf client`.
-    words: &'static [&'static str],
-    paths: usize,
-    /// The name of the series that shows what the best path makes alone.
-    alone: &'static str,
+/// How an experiment is run.
+#[derive(Clone, Debug)]
+pub(super) struct Settings<'a> {
+    /// Seconds of each measurement.
+    pub(super) seconds: Option<f64>,
+    /// Only cases whose name contains this.
+    pub(super) case: &'a str,
+    /// Runs of each.
+    pub(super) repeat: Option<u32>,
+    /// One run of each.
+    pub(super) quick: bool,
+    /// What all chance of the lines comes from.
+    pub(super) seed: u64,
 }
 
-const TCP: Series = Series { name: "tcp", words: &["--proto", "tcp"], paths: 1, alone: "tcp" };
-const MPTCP: Series = Series { name: "mptcp", words: &["--proto", "mptcp"], paths: 2, alone: "tcp" };
-const MESSAGE: Series =
-    Series { name: "sctp-message", words: &["--mode", "message"], paths: 2, alone: "sctp-message" };
-const STREAM: Series =
-    Series { name: "sctp-stream", words: &["--mode", "stream"], paths: 2, alone: "sctp-stream" };
-
-impl Series {
-    fn on_one_path(self) -> Self {
-        Series { paths: 1, ..self }
-    }
-}
-
-/// Each size with each series, on lines of these rates; without rates, on loopback.
-struct Plan {
-    case: &'static str,
-    /// The fastest first.
-    rates_mbits: &'static [u64],
-    series: Vec<Series>,
-}
-
-impl Plan {
-    fn of(name: LiveName) -> Self {
-        let ours = [MESSAGE.on_one_path(), MESSAGE, STREAM.on_one_path(), STREAM];
-        let beside = |series: &[Series]| [series, &ours].concat();
-        let (case, rates_mbits, series): (_, &[u64], _) = match name {
-            LiveName::TwoEqual => ("100 + 100 Mbit/s", &[100, 100], beside(&[TCP, MPTCP])),
-            LiveName::AsymmetricRate => ("100 + 10 Mbit/s", &[100, 10], beside(&[TCP, MPTCP])),
-            LiveName::Loopback => ("two loopback addresses", &[], beside(&[TCP])),
-        };
-        Plan { case, rates_mbits, series }
-    }
-
-    /// What the first lines carry at best of messages of this size, in Ethernet frames.
-    fn limit_bits_per_s(&self, series: Series, message_bytes: usize) -> f64 {
-        let of_line = |mbits: &u64| {
-            let line = PipeConfig { rate_bits_per_s: Some(mbits * 1_000_000), ..PipeConfig::default() };
-            let in_packets = match series.name {
-                "sctp-message" => message_limit_bits_per_s(&line, Mode::Message, message_bytes),
-                "sctp-stream" => message_limit_bits_per_s(&line, Mode::Stream, message_bytes),
-                _ => *mbits as f64 * 1e6 * SEGMENT_BYTES / PACKET_BYTES,
-            };
-            in_packets * PACKET_BYTES / FRAME_BYTES
-        };
-        // Nothing limits loopback but the processor.
-        if self.rates_mbits.is_empty() {
-            return f64::INFINITY;
-        }
-        self.rates_mbits.iter().take(series.paths).map(of_line).sum()
-    }
-}
-
-/// The name of an experiment.
+/// Returns the name of an experiment.
 pub(super) fn name(name: LiveName) -> &'static str {
+    Plan::of(name).name
+}
+
+/// Moves to namespaces of its own, if an experiment needs them. Call it before a thread is started.
+pub(super) fn enter(name: LiveName) -> Result<(), LiveError> {
     match name {
-        LiveName::TwoEqual => "two-equal",
-        LiveName::AsymmetricRate => "asymmetric-rate",
-        LiveName::Loopback => "loopback",
+        LiveName::Loopback => Ok(()),
+        _ => super::line::enter().map(drop).map_err(LiveError::Line),
     }
 }
 
 /// Runs an experiment; what was measured before Ctrl-C came is returned.
-pub(super) fn run(name: LiveName, seconds: Option<f64>) -> Result<Vec<Outcome>, LiveError> {
+pub(super) fn run(
+    name: LiveName,
+    settings: &Settings<'_>,
+) -> Result<Vec<(Outcome, Option<Figures>)>, LiveError> {
     let plan = Plan::of(name);
-    let mut series = plan.series.clone();
-    let testbed = match plan.rates_mbits {
+    let mut hosts = match plan.lines.as_slice() {
         [] => None,
-        rates => Some(Testbed::build(rates, QUEUE_MS)?),
+        lines => {
+            let emulator = emulator::Settings { seed: settings.seed, ..Default::default() };
+            Some(Hosts::build(lines, Default::default(), &emulator)?)
+        }
     };
-    if let Some(testbed) = &testbed
+    let mut series = plan.series.clone();
+    if let Some(hosts) = &hosts
         && series.contains(&MPTCP)
-        && let Err(error) = testbed.allow_mptcp()
+        && let Err(error) = hosts.allow_mptcp(plan.lines.len())
     {
         note(format_args!("without MPTCP: {error}"));
         series.retain(|series| *series != MPTCP);
     }
-    let seconds = seconds.unwrap_or(SECONDS);
-    let cells: Vec<(usize, Series)> =
-        SIZES.iter().flat_map(|&bytes| series.iter().map(move |&series| (bytes, series))).collect();
-    let mut rates: Vec<Vec<f64>> = vec![Vec::new(); cells.len()];
-    let bar = super::progress_bar((REPEAT * cells.len()) as u64);
-    let measured = measure_all(testbed.as_ref(), &cells, seconds, &mut rates, &bar);
+    let seconds = settings.seconds.unwrap_or(SECONDS);
+    let all = plan.sizes.iter().flat_map(|&bytes| series.iter().map(move |&series| Cell::new(bytes, series)));
+    let mut cells: Vec<Cell> = all.filter(|cell| cell.name().contains(settings.case)).collect();
+    if cells.is_empty() {
+        return Err(LiveError::NoCase(settings.case.to_owned()));
+    }
+    let repeat = settings.repeat.unwrap_or(if settings.quick { 1 } else { REPEAT });
+    let bar = super::progress_bar(u64::from(repeat) * cells.len() as u64);
+    let measured = measure_all(hosts.as_mut(), &mut cells, seconds, repeat, &bar);
     bar.finish_and_clear();
     measured?;
-    Ok(outcomes(&plan, &cells, seconds, &rates))
+    Ok(outcomes(&plan, &cells, seconds))
 }
 
 /// Every cell in turn, and again.
 fn measure_all(
-    testbed: Option<&Testbed>,
-    cells: &[(usize, Series)],
+    mut hosts: Option<&mut Hosts>,
+    cells: &mut [Cell],
     seconds: f64,
-    rates: &mut [Vec<f64>],
+    repeat: u32,
     bar: &ProgressBar,
 ) -> Result<(), LiveError> {
-    for _ in 0..REPEAT {
-        for (&(message_bytes, series), rates) in cells.iter().zip(&mut *rates) {
-            let measurement = measurement(testbed, series, message_bytes, seconds);
-            bar.set_message(measurement.name.clone());
-            match measurement.run() {
-                Ok(Some(rate)) => rates.push(rate),
+    for _ in 0..repeat {
+        for cell in &mut *cells {
+            bar.set_message(cell.name());
+            match measure_undisturbed(hosts.as_deref_mut(), cell, seconds) {
+                Ok(Some(run)) => cell.runs.push(run),
                 Ok(None) => return Ok(()),
-                // The kernel's now and then delivers nothing more of what it has taken.
-                Err(error @ LiveError::End { .. }) if series == MPTCP => {
+                // The kernel's now and then delivers nothing more of what it has taken, and a kernel may lack a transport.
+                Err(error @ LiveError::End { .. }) if !cell.series.name.starts_with("sctp") => {
                     bar.suspend(|| note(format_args!("left out: {error}")));
                 }
                 Err(error) => return Err(error),
@@ -176,74 +142,153 @@ fn measure_all(
     Ok(())
 }
 
-fn measurement(
-    testbed: Option<&Testbed>,
-    series: Series,
-    message_bytes: usize,
+/// Measures once, and again where the host has disturbed the run. `None`: Ctrl-C came.
+fn measure_undisturbed(
+    mut hosts: Option<&mut Hosts>,
+    cell: &Cell,
     seconds: f64,
-) -> Measurement<'_> {
+) -> Result<Option<Run>, LiveError> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        if let Some(hosts) = hosts.as_deref_mut() {
+            hosts.restart()?;
+        }
+        let Some(bits_per_s) = measurement(hosts.as_deref(), cell, seconds).run()? else { return Ok(None) };
+        let counts = hosts.as_deref().map(Hosts::counts).transpose()?;
+        let run = Run::new(bits_per_s, counts.as_ref().map(|(counts, dropped)| (counts, *dropped)));
+        if !run.is_disturbed() || tries > TRIES_MAX {
+            return Ok(Some(run));
+        }
+    }
+}
+
+fn measurement<'a>(hosts: Option<&'a Hosts>, cell: &Cell, seconds: f64) -> Measurement<'a> {
+    let series = cell.series;
     // The client of MPTCP finds the other addresses of the server by itself.
     let named = if series == MPTCP { 1 } else { series.paths };
-    let ends = [true, false];
-    let loopback = |first: usize| (first..first + named).map(|last| format!("127.0.0.{last}")).collect();
+    let loopback = |end: End| {
+        let first = if end == End::Server { 1 } else { 11 };
+        (first..first + named).map(|last| format!("127.0.0.{last}")).collect()
+    };
+    let [client, server] = ENDS;
+    let ends = [server, client];
     Measurement {
-        name: format!("{}, {message_bytes} bytes, paths: {}", series.name, series.paths),
-        hosts: ends.map(|server| testbed.map(|testbed| testbed.host(server))),
-        addresses: ends.map(|server| match testbed {
-            Some(testbed) => testbed.addresses(named, server),
-            None => loopback(if server { 1 } else { 11 }),
+        name: cell.name(),
+        hosts: ends.map(|end| hosts.map(|hosts| hosts.host(end))),
+        addresses: ends.map(|end| match hosts {
+            Some(_) => (0..named).map(|path| address(path, end)).collect(),
+            None => loopback(end),
         }),
         words: series.words.iter().map(|&word| word.to_owned()).collect(),
-        message_bytes,
+        message_bytes: cell.message_bytes,
         seconds,
     }
 }
 
-fn outcomes(plan: &Plan, cells: &[(usize, Series)], seconds: f64, rates: &[Vec<f64>]) -> Vec<Outcome> {
-    let rate = |wanted: usize, name: &str, paths: usize| {
-        let cell = cells.iter().position(|(bytes, s)| *bytes == wanted && s.name == name && s.paths == paths);
-        median(&rates[cell?])
+/// Returns what was measured, each size followed by what others have published of it.
+fn outcomes(plan: &Plan, cells: &[Cell], seconds: f64) -> Vec<(Outcome, Option<Figures>)> {
+    let mut outcomes = Vec::new();
+    for group in cells.chunk_by(|one, other| one.message_bytes == other.message_bytes) {
+        let published = published(plan, group);
+        outcomes.extend(group.iter().filter_map(|cell| outcome(plan, cell, group, &published, seconds)));
+        outcomes.extend(published.into_iter().map(|published| (published, None)));
+    }
+    outcomes
+}
+
+fn outcome(
+    plan: &Plan,
+    cell: &Cell,
+    group: &[Cell],
+    published: &[Outcome],
+    seconds: f64,
+) -> Option<(Outcome, Option<Figures>)> {
+    let (series, message_bytes) = (cell.series, cell.message_bytes);
+    let rate = |of: &Cell| median(&of.rates());
+    let alone = group.iter().find(|other| other.series.name == series.alone && other.series.paths == 1);
+    let tcp = group.iter().filter(|other| other.series.is_tcp()).filter_map(rate).reduce(f64::max);
+    let outcome = Outcome {
+        case: case_name(plan, message_bytes),
+        transport: series.name.to_owned(),
+        seconds,
+        bits_per_s: rate(cell)?,
+        limit_bits_per_s: plan.limit_bits_per_s(series, message_bytes),
+        message_bytes: Some(message_bytes),
+        mode: Some(series.mode_name()),
+        paths: Some(series.paths),
+        path: (series.paths == 1).then_some(1),
+        best_path_bits_per_s: alone.and_then(rate),
+        interrupted: interrupt::requested(),
+        ..Outcome::default()
     };
-    let outcome = |&(message_bytes, series): &(usize, Series)| {
-        Some(Outcome {
-            case: format!("{}, {message_bytes} bytes", plan.case),
-            transport: series.name.to_owned(),
-            seconds,
-            bits_per_s: rate(message_bytes, series.name, series.paths)?,
-            limit_bits_per_s: plan.limit_bits_per_s(series, message_bytes),
-            message_bytes: Some(message_bytes),
-            mode: Some(if series.name == "sctp-message" { Mode::Message } else { Mode::Stream }.name()),
-            paths: Some(series.paths),
-            path: (series.paths == 1).then_some(1),
-            best_path_bits_per_s: rate(message_bytes, series.alone, 1),
-            interrupted: interrupt::requested(),
-            ..Outcome::default()
-        })
+    let same = |other: &&Outcome| {
+        other.paths == outcome.paths
+            && other.mode == outcome.mode
+            && other.transport.starts_with("tcp") == series.is_tcp()
+            && series != MPTCP
     };
-    cells.iter().filter_map(outcome).collect()
+    let published = published.iter().find(same).map(|published| published.bits_per_s);
+    let figures = Figures::new(&cell.runs, tcp, published);
+    Some((outcome, figures))
+}
+
+fn case_name(plan: &Plan, message_bytes: usize) -> String {
+    format!("{}, {message_bytes} bytes", plan.case)
+}
+
+/// Returns what others have published of the same messages.
+fn published(plan: &Plan, group: &[Cell]) -> Vec<Outcome> {
+    let Some(first) = group.first().filter(|_| plan.name == "two-equal") else { return Vec::new() };
+    let mut published = experiment::published_two_equal(first.message_bytes);
+    published.iter_mut().for_each(|outcome| outcome.case = case_name(plan, first.message_bytes));
+    published
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_limit_counts_frames() {
-        let mbits =
-            |name, series, bytes| (Plan::of(name).limit_bits_per_s(series, bytes) / 1e4).round() / 100.0;
-        assert_eq!(mbits(LiveName::TwoEqual, STREAM, 8), 190.75);
-        assert_eq!(mbits(LiveName::AsymmetricRate, TCP, 64), 95.64);
-        assert_eq!(mbits(LiveName::AsymmetricRate, MPTCP, 64), 105.2);
+    fn cells(plan: &Plan, message_bytes: usize, rates: &[(&str, usize, &[f64])]) -> Vec<Cell> {
+        let cell = |(name, paths, rates): &(&str, usize, &[f64])| {
+            let series = plan.series.iter().find(|series| series.name == *name && series.paths == *paths);
+            let mut cell = Cell::new(message_bytes, *series.expect("a series of the plan"));
+            cell.runs = rates.iter().map(|rate| Run::new(*rate, None)).collect();
+            cell
+        };
+        rates.iter().map(cell).collect()
     }
 
     #[test]
     fn the_best_path_alone_is_of_the_same_series_and_mptcp_has_that_of_tcp() {
         let plan = Plan::of(LiveName::AsymmetricRate);
-        let cells = [(64, TCP), (64, MPTCP), (64, MESSAGE.on_one_path()), (64, MESSAGE)];
-        let rates = [vec![95e6], vec![1e6, 76e6, 80e6], vec![70e6], Vec::new()];
-        let outcomes = outcomes(&plan, &cells, 1.0, &rates);
-        assert_eq!(outcomes.len(), 3, "what was not measured is left out");
-        assert_eq!((outcomes[1].bits_per_s, outcomes[1].best_path_bits_per_s), (76e6, Some(95e6)));
-        assert_eq!((outcomes[2].path, outcomes[2].ratio_to_best_path()), (Some(1), Some(1.0)));
+        let rates: [(&str, usize, &[f64]); 5] = [
+            ("tcp-cubic", 1, &[95e6]),
+            ("tcp-bbr", 1, &[80e6, 90e6]),
+            ("mptcp", 2, &[1e6, 76e6, 80e6]),
+            ("sctp-message", 1, &[38e6]),
+            ("sctp-message", 2, &[]),
+        ];
+        let outcomes = outcomes(&plan, &cells(&plan, 64, &rates), 1.0);
+        assert_eq!(outcomes.len(), 4, "what was not measured is left out");
+        let (mptcp, _) = &outcomes[2];
+        assert_eq!((mptcp.bits_per_s, mptcp.best_path_bits_per_s), (76e6, Some(95e6)));
+        let (message, figures) = &outcomes[3];
+        assert_eq!((message.path, message.ratio_to_best_path()), (Some(1), Some(1.0)));
+        let figures = figures.as_ref().expect("measured");
+        assert_eq!(figures.ratio_to_tcp(message.bits_per_s), Some(0.4), "by the better TCP");
+    }
+
+    #[test]
+    fn what_openss7_has_published_stands_beside_the_same_of_ours() {
+        let plan = Plan::of(LiveName::TwoEqual);
+        let rates: [(&str, usize, &[f64]); 3] =
+            [("tcp-cubic", 1, &[95e6]), ("sctp-message", 2, &[70e6]), ("mptcp", 2, &[180e6])];
+        let outcomes = outcomes(&plan, &cells(&plan, 64, &rates), 1.0);
+        let figure =
+            |number: usize| outcomes[number].1.as_ref().and_then(|figures| figures.published_bits_per_s);
+        assert_eq!(figure(1), Some(91.6e6));
+        assert!(figure(0).is_some() && figure(2).is_none());
+        assert!(outcomes.iter().any(|(outcome, figures)| outcome.published && figures.is_none()));
     }
 }
