@@ -65,12 +65,15 @@ fn measure(mtu_bytes: Option<usize>, message_bytes: usize) -> Result<(), Box<dyn
     let mut before = (0, 0);
     for i in 0..count + warm_up {
         if i == warm_up {
-            before = (ALLOCATIONS.load(Ordering::Relaxed), association.statistics().unwrap().packets_sent);
+            before = (
+                ALLOCATIONS.load(Ordering::Relaxed),
+                association.statistics().unwrap_or_default().packets_sent,
+            );
         }
         association.send(&message)?;
     }
     let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before.0;
-    let packets = association.statistics().unwrap().packets_sent - before.1;
+    let packets = association.statistics().unwrap_or_default().packets_sent - before.1;
     println!(
         "{:>8} {message_bytes:>8} {count:>12} {packets:>10} {allocations:>16} {:>16.4} {:>12.4}",
         mtu_bytes.map_or("loopback".into(), |b| b.to_string()),

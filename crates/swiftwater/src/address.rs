@@ -7,8 +7,8 @@ use std::str::FromStr;
 /// The UDP port that carries SCTP unless an address names another (RFC 6951 §5.1).
 pub const UDP_PORT_DEFAULT: u16 = links::SCTP_TUNNELING_PORT;
 
-/// An SCTP endpoint: one or several IP addresses, one SCTP port, and the UDP port that carries SCTP to it. A connect asks the
-/// addresses one after the other until one answers.
+/// The transport addresses of an SCTP endpoint: one or several IP addresses, one SCTP port, and the UDP port that carries SCTP
+/// to it (RFC 6951). A connect asks the addresses one after the other until one answers.
 ///
 /// Written `HOST[,HOST...]:PORT[/udp:UDPPORT]`. `PORT` is the SCTP port; IPv6 addresses stand in brackets;
 /// without `/udp:` the UDP port is 9899.
@@ -28,20 +28,20 @@ pub struct Address {
     pub hosts: Vec<IpAddr>,
     /// The SCTP port.
     pub port: u16,
-    /// The UDP encapsulation port, if it is not the default.
+    /// The UDP encapsulation port; `None` stands for 9899.
     pub udp_port: Option<u16>,
 }
 
-/// Why a text is not an [`Address`].
+/// Why an address is not valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AddressError {
-    /// There is no `:PORT`.
+    /// The text has no `:PORT`.
     NoPort(String),
     /// A port is not a number from 0 to 65,535.
     BadPort(String),
     /// A host is neither an IP address nor a name that resolves.
     BadHost(String),
-    /// There is no host.
+    /// The address has no host.
     NoHost,
     /// A host is named twice.
     Duplicate(IpAddr),
@@ -69,12 +69,12 @@ impl fmt::Display for AddressError {
 impl std::error::Error for AddressError {}
 
 impl Address {
-    /// The addresses with the SCTP port.
+    /// Returns the IP addresses, each with the SCTP port.
     pub fn socket_addresses(&self) -> impl Iterator<Item = SocketAddr> + '_ {
         self.hosts.iter().map(|host| SocketAddr::new(*host, self.port))
     }
 
-    /// The UDP port that carries SCTP to this endpoint.
+    /// Returns the UDP port that carries SCTP to this endpoint.
     pub fn carrier_port(&self) -> u16 {
         self.udp_port.unwrap_or(UDP_PORT_DEFAULT)
     }
@@ -83,7 +83,7 @@ impl Address {
 impl FromStr for Address {
     type Err = AddressError;
 
-    /// A host that is a name is looked up, which may block.
+    /// Parses an address. The host may be a name, which is resolved: that may block.
     fn from_str(text: &str) -> Result<Self, AddressError> {
         Address::parse_with(text, resolve_host)
     }
@@ -163,13 +163,13 @@ impl fmt::Display for Address {
     }
 }
 
-/// What can name an endpoint: text, a [`SocketAddr`], an [`Address`].
+/// Types that name an endpoint: text, a [`SocketAddr`], an [`Address`].
 pub trait ToAddress {
-    /// The address.
+    /// Returns the address. Names of hosts are resolved, which may block.
     ///
     /// # Errors
     ///
-    /// If it is a text that is not one.
+    /// The text is not a valid address, or a name does not resolve.
     fn to_address(&self) -> Result<Address, AddressError>;
 
     /// The text, if it is one that may name hosts: to look them up where that may block.

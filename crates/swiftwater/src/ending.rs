@@ -20,9 +20,9 @@ const SEND_TRIES_MAX: u32 = 100;
 const LOOK: Duration = Duration::from_millis(1);
 
 impl Stack {
-    /// Ends all associations of this stack, whoever has them, before the program ends: the kernel tells no peer when a
-    /// process is gone. Each association is shut down: what was sent is delivered, for `wait` at most. An association that is
-    /// left then is aborted, and its peer is told `reason`. Returns whether none was left.
+    /// Ends all associations of this stack, before the program ends: the kernel tells no peer when a process is gone. Shuts each
+    /// association down, and waits for `wait` at most until what was sent is delivered. Aborts those that are left then, and tells
+    /// their peers `reason`. Returns whether none was left.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -62,9 +62,9 @@ impl Stack {
 
     /// Waits until no association is left, for `wait` at most. Returns whether none is left.
     pub fn await_end(&self, wait: Duration) -> bool {
-        let deadline = Instant::now() + wait;
+        let deadline = Instant::now().checked_add(wait);
         while self.statistics().associations > 0 {
-            if Instant::now() >= deadline {
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return false;
             }
             thread::sleep(LOOK);

@@ -10,11 +10,11 @@ use tpi::Errno;
 
 use crate::address::AddressError;
 
-/// Why sockets could not be bound or a port not be listened on.
+/// Why sockets could not be bound, or a port could not be listened on.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BindError {
-    /// The address makes no sense.
+    /// The text is not a valid address.
     Address(AddressError),
     /// The UDP socket could not be bound.
     Link(links::BindError),
@@ -64,24 +64,24 @@ impl From<AddressError> for BindError {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The address makes no sense.
+    /// The text is not a valid address.
     Address(AddressError),
-    /// Our own side could not be bound.
+    /// The local sockets could not be bound.
     Bind(BindError),
-    /// Nobody listens there: the host said so.
+    /// No server listens there: the host has answered with ABORT or with an ICMP report.
     Refused,
-    /// Nobody answered.
+    /// The host has not answered (Max.Init.Retransmits).
     TimedOut,
     /// No route to the host.
     Unreachable,
-    /// None of our addresses has the family of any of the server's.
+    /// No local address has the family (IPv4, IPv6) of any of the server's addresses.
     Family {
         /// The first of the server's addresses.
         host: IpAddr,
     },
     /// An association with this peer and these ports exists already.
     Exists,
-    /// It failed for the reason given.
+    /// Another failure, in words.
     Failed(String),
 }
 
@@ -141,23 +141,23 @@ pub enum SendError {
     TimedOut,
     /// The association is closed or closing.
     Closed,
-    /// No such outbound stream.
+    /// The association has no such outbound stream.
     NoSuchStream {
-        /// The stream asked for.
+        /// The stream that was asked for.
         stream: u16,
-        /// How many there are.
+        /// The number of outbound streams.
         streams: u16,
     },
-    /// Longer than `message_bytes_max`.
+    /// The message is longer than [`AssociationOptions::message_bytes_max`](crate::AssociationOptions::message_bytes_max).
     TooLong {
-        /// Its length.
+        /// Its length in bytes.
         bytes: usize,
-        /// The limit.
+        /// The limit in bytes.
         limit_bytes: usize,
     },
-    /// Messages have at least one byte.
+    /// The message has no byte (RFC 9260 §3.3.1: a DATA chunk has at least one).
     Empty,
-    /// A record is open on another stream.
+    /// A record ([`SendInfo::more`](crate::SendInfo::more)) is open on another stream.
     RecordOpen,
 }
 
@@ -194,11 +194,11 @@ impl fmt::Display for SendError {
 
 impl std::error::Error for SendError {}
 
-/// How an association was lost.
+/// The kind of loss of an association.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LossKind {
-    /// The peer stopped answering (`ETIMEDOUT`).
+    /// The peer no longer answers (Association.Max.Retrans; `ETIMEDOUT`).
     TimedOut,
     /// The peer has aborted it (`ECONNRESET`).
     PeerAborted,
@@ -206,11 +206,11 @@ pub enum LossKind {
     Aborted,
     /// This side has aborted it, because the peer broke the protocol (`ECONNABORTED`).
     Violation,
-    /// Nobody listens there (`ECONNREFUSED`).
+    /// No server listens there (`ECONNREFUSED`).
     Refused,
-    /// There is no way to the peer any more (`EHOSTUNREACH`).
+    /// There is no route to the peer (`EHOSTUNREACH`).
     Unreachable,
-    /// The sockets, or a fault of our own.
+    /// The sockets have failed, or there was an internal fault.
     Fault,
 }
 
@@ -227,7 +227,7 @@ impl LossKind {
         }
     }
 
-    /// What a socket of the system would report.
+    /// Returns the kind of I/O error that a socket of the kernel would report.
     pub fn io_kind(self) -> io::ErrorKind {
         match self {
             LossKind::TimedOut => io::ErrorKind::TimedOut,
@@ -239,22 +239,22 @@ impl LossKind {
     }
 }
 
-/// How and why an association was lost.
+/// The loss of an association: its kind and its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Loss {
-    /// How.
+    /// The kind.
     pub kind: LossKind,
-    /// The error cause that was told to the peer or by it (RFC 9260 §3.3.10); 0 for none.
+    /// Code of the error cause in the ABORT that was sent or received (RFC 9260 §3.3.10); 0 for none.
     pub cause: u16,
-    /// Why, in words.
+    /// The reason in words, with the text of the peer's ABORT if it has one.
     pub text: String,
     /// The error causes of the peer's ABORT as they came (`sac_info`), with [`AssociationOptions::events`](crate::AssociationOptions::events).
     pub information: Bytes,
 }
 
 impl Loss {
-    /// What `T_DISCON_IND` says; `None` if both sides have shut down.
+    /// Returns the loss that a `T_DISCON_IND` tells; `None` if both sides have shut down.
     pub(crate) fn of(reason: u32, cause: u16, data: &Chain) -> Option<Loss> {
         let errno = Errno(reason as i32);
         if errno == Errno(0) {
@@ -265,7 +265,7 @@ impl Loss {
         Some(Loss { kind: LossKind::of(errno), cause, text, information })
     }
 
-    /// Not of the peer's making, nor of the network's.
+    /// Returns a loss by a failure of this side.
     pub(crate) fn fault(why: impl Into<String>) -> Loss {
         Loss { kind: LossKind::Fault, cause: 0, text: why.into(), information: Bytes::new() }
     }
@@ -285,7 +285,7 @@ impl std::error::Error for Loss {}
 pub enum CloseReason {
     /// Both sides have shut down (RFC 9260 §9.2): everything was delivered.
     Shutdown,
-    /// It was aborted, refused or lost.
+    /// The association was aborted or lost.
     Lost(Loss),
 }
 
@@ -340,9 +340,8 @@ pub enum RecvError {
     TimedOut,
     /// The association was aborted or lost.
     Lost(Loss),
-    /// The peer has lost its memory and connected again: what it sends from here on does not go on from what it sent
-    /// before, and the text says what was lost on the way to it. The association is up, and reading goes on; this is
-    /// told once.
+    /// The peer has started again and set the association up anew (RFC 9260 §5.2): messages that follow begin a new dialogue, and
+    /// the text says what was lost on the way to it. The association is up, and receiving goes on; the error is returned once.
     Restarted(String),
 }
 

@@ -1,4 +1,4 @@
-//! What happens to an association, in its place among the messages (RFC 6458 §6.1).
+//! Events of an association, in their place among the messages (RFC 6458 §6.1).
 
 use std::net::IpAddr;
 
@@ -15,66 +15,69 @@ use crate::message::{Message, SendInfo, to_bytes, to_text};
 pub enum Received {
     /// A message.
     Message(Message),
-    /// Something happened to an association.
+    /// An event of an association.
     Event(Event),
 }
 
-/// What happens to an association. The first four and the last come always, the others with
-/// [`AssociationOptions::events`](crate::AssociationOptions::events).
+/// An event of an association: a notification (RFC 6458 §6.1).
+///
+/// An [`Endpoint`](crate::Endpoint) always delivers `Up`, `Restarted`, `PeerShutdown`, `Down` and `PartialDeliveryAborted`, and the
+/// others with [`AssociationOptions::events`](crate::AssociationOptions::events). [`Association::next`](crate::Association::next)
+/// delivers all of them with that option, and none without it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// It is up (`SCTP_COMM_UP`).
+    /// The association is up (`SCTP_COMM_UP`).
     Up,
-    /// The peer has lost its memory and connected again (`SCTP_RESTART`). The association goes on as a new one; the text says
-    /// what is lost.
+    /// The peer has started again and set the association up anew (`SCTP_RESTART`, RFC 9260 §5.2). It goes on with new
+    /// sequence numbers; the text says what is lost.
     Restarted(String),
-    /// The peer sends no more (`SCTP_SHUTDOWN_EVENT`).
+    /// The peer has shut down and sends no more (`SCTP_SHUTDOWN_EVENT`).
     PeerShutdown,
-    /// It is gone (`SCTP_COMM_LOST`), and what was not delivered follows; `None` if both sides have shut down
-    /// (`SCTP_SHUTDOWN_COMP`).
+    /// The association has ended: `None` if both sides have shut down (`SCTP_SHUTDOWN_COMP`), otherwise the reason
+    /// (`SCTP_COMM_LOST`), and `SendFailed` follows for messages that were not delivered.
     Down(Option<Loss>),
-    /// Something became of an address of the peer (`SCTP_PEER_ADDR_CHANGE`).
+    /// The path to an address of the peer has changed (`SCTP_PEER_ADDR_CHANGE`).
     PathChanged {
-        /// The address.
+        /// The peer's address.
         address: IpAddr,
-        /// What became of it.
+        /// The new state.
         change: PathChange,
-        /// Why.
+        /// The reason of the change.
         reason: PathReason,
     },
-    /// The peer reports an error in what it was sent; the association goes on (`SCTP_REMOTE_ERROR`).
+    /// The peer has sent an ERROR chunk; the association goes on (`SCTP_REMOTE_ERROR`).
     RemoteError {
         /// The cause's code (RFC 9260 §3.3.10).
         cause: u16,
-        /// What the cause says, without its header.
+        /// The content of the cause, without its header.
         information: Bytes,
     },
-    /// A message, or the piece of it that one DATA chunk carried or would have carried, was not delivered as far as is known
-    /// (`SCTP_SEND_FAILED_EVENT`).
+    /// A message was not delivered as far as is known (`SCTP_SEND_FAILED_EVENT`). A message that had been fragmented is reported in
+    /// pieces, one for each DATA chunk.
     SendFailed {
-        /// What it was sent with.
+        /// How it was sent; stream, identifier, order and context only.
         info: SendInfo,
         /// Its bytes.
         data: Bytes,
-        /// It left this host at least once (`SCTP_DATA_SENT`); otherwise it was never sent (`SCTP_DATA_UNSENT`).
+        /// Whether it was sent at least once (`SCTP_DATA_SENT`) or never (`SCTP_DATA_UNSENT`).
         was_sent: bool,
-        /// The message begins here.
+        /// Whether the message begins with this piece.
         beginning: bool,
-        /// The message ends here.
+        /// Whether the message ends with this piece.
         ending: bool,
         /// The error cause that has ended the association (RFC 9260 §3.3.10); 0 if there was none.
         cause: u16,
     },
-    /// Everything that was sent is acknowledged (`SCTP_SENDER_DRY_EVENT`).
+    /// All data that was sent is acknowledged (`SCTP_SENDER_DRY_EVENT`).
     SenderDry,
-    /// What the peer says of the layer above (`SCTP_ADAPTATION_INDICATION`, RFC 5061 §4.2.6).
+    /// The peer's adaptation code point (`SCTP_ADAPTATION_INDICATION`, RFC 5061 §4.2.6).
     AdaptationIndication(u32),
     /// The rest of a message that was delivered in part will not come (`SCTP_PARTIAL_DELIVERY_EVENT`).
     PartialDeliveryAborted {
         /// Its stream.
         stream: u16,
-        /// Its number in the stream.
+        /// Its stream sequence number.
         ssn: u16,
     },
 }

@@ -7,7 +7,7 @@ use sctp::PathId;
 use streams::{Chain, Control, Kind};
 use tpi::{Primitive, TransferFlags, TransferInfo};
 
-/// What travels with a message that is sent (RFC 6458 §5.3.4).
+/// Says how a message is sent (`struct sctp_sndinfo`, RFC 6458 §5.3.4).
 ///
 /// ```
 /// use swiftwater::SendInfo;
@@ -17,30 +17,32 @@ use tpi::{Primitive, TransferFlags, TransferInfo};
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendInfo {
-    /// The stream. Messages of one stream arrive in order; streams do not wait for each other.
+    /// The stream (`snd_sid`), less than the association's `streams_out`. Messages of one stream arrive in order; streams do not
+    /// wait for each other. Default: 0.
     pub stream: u16,
-    /// Payload protocol identifier; passed through unseen.
+    /// Payload protocol identifier (`snd_ppid`, RFC 9260 §3.3.1), which SCTP passes through. Default: 0.
     pub ppid: u32,
-    /// Deliver it as soon as it arrives, whatever else is missing.
+    /// Deliver the message as soon as it arrives, whatever is missing before it (`SCTP_UNORDERED`).
     pub unordered: bool,
-    /// The record goes on with the next message: writes are put together as in a byte stream (`T_MORE`).
+    /// The record goes on with the next send: sends are put together as in a byte stream (`T_MORE`).
     pub more: bool,
-    /// Ask the peer to acknowledge at once (RFC 7053).
+    /// Ask the peer to acknowledge at once (I bit, RFC 7053; `SCTP_SACK_IMMEDIATELY`).
     pub immediate: bool,
-    /// Comes back with the message in [`Event::SendFailed`](crate::Event::SendFailed) if it cannot be delivered.
+    /// A number that comes back with the message in [`Event::SendFailed`](crate::Event::SendFailed) if it cannot be delivered
+    /// (`snd_context`).
     pub context: u32,
-    /// Discard the message if none of it was sent within this time (`sinfo_timetolive`), counted in milliseconds. What waits
-    /// behind others is discarded when its turn comes. It does not hold for parts of a record. `None`: it is sent however long
-    /// that takes.
+    /// Discard the message if none of it was sent within this time (`sinfo_timetolive`), rounded up to milliseconds. A message
+    /// that waits behind others is discarded when its turn comes. Parts of a record are never discarded. Default (`None`): no
+    /// limit.
     pub lifetime: Option<Duration>,
-    /// The path that it takes when it is first sent, whatever path data goes ([`Association::path_to`](crate::SharedAssociation::path_to)):
-    /// while that path does not answer, and where it has to be sent again, the message goes where data goes (`SCTP_ADDR_OVER`).
-    /// What is sent behind it waits for it.
+    /// The path of the first transmission, in place of the primary path ([`Association::path_to`](crate::SharedAssociation::path_to)):
+    /// while that path does not answer, and for retransmissions, the message goes where other data goes (`SCTP_ADDR_OVER`).
+    /// Messages that are sent after it wait for it. Default: none.
     pub path: Option<PathId>,
 }
 
 impl SendInfo {
-    /// On this stream, otherwise as usual.
+    /// Returns the defaults on this stream.
     pub fn stream(stream: u16) -> Self {
         SendInfo { stream, ..SendInfo::default() }
     }
@@ -69,7 +71,7 @@ impl SendInfo {
         .with_path(self.path.map(|path| path.0))
     }
 
-    /// What comes back with a message that was not delivered.
+    /// Returns what [`Event::SendFailed`](crate::Event::SendFailed) tells of a message that was not delivered.
     pub(crate) fn returned(info: &TransferInfo) -> Self {
         SendInfo {
             stream: info.stream,
@@ -81,30 +83,30 @@ impl SendInfo {
     }
 }
 
-/// In milliseconds, of which a begun one counts.
+/// Returns the time in milliseconds, rounded up.
 fn whole_ms(lifetime: Duration) -> u32 {
     u32::try_from(lifetime.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX).max(1)
 }
 
-/// What travels with a message that is received (RFC 6458 §5.3.5).
+/// Describes a message that was received (`struct sctp_rcvinfo`, RFC 6458 §5.3.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecvInfo {
-    /// Bytes of this message, or of the part of it that the call returned.
+    /// Length in bytes of this message, or of the part of it that the call returned.
     pub bytes: usize,
-    /// The stream it came on.
+    /// The stream that it came on (`rcv_sid`).
     pub stream: u16,
-    /// Its sequence number within the stream.
+    /// Its stream sequence number (`rcv_ssn`).
     pub ssn: u16,
-    /// Payload protocol identifier.
+    /// Payload protocol identifier (`rcv_ppid`).
     pub ppid: u32,
-    /// TSN of its first chunk.
+    /// TSN of its first DATA chunk (`rcv_tsn`).
     pub tsn: u32,
-    /// The TSN up to which everything had arrived when the message was handed on (`rcv_cumtsn`).
+    /// The cumulative TSN when the message was delivered (`rcv_cumtsn`).
     pub cumulative_tsn: u32,
-    /// It was sent unordered.
+    /// Whether it was sent unordered (`SCTP_UNORDERED`).
     pub unordered: bool,
-    /// The message ends here (`MSG_EOR`). False: the buffer was too small, or it is delivered in parts; the
-    /// next call goes on.
+    /// Whether the message ends here (`MSG_EOR`). Otherwise the buffer was too small, or the message is delivered in parts: the
+    /// next call continues it.
     pub end_of_record: bool,
 }
 
@@ -124,38 +126,38 @@ impl RecvInfo {
     }
 }
 
-/// A received message. Its bytes lie where the link put them.
+/// A received message. Its bytes lie in the blocks that they were received in.
 ///
-/// Keeping one keeps the receive block that it lies in: [`Message::to_vec`] makes a copy that does not.
+/// A message that is kept keeps its receive blocks in memory; a copy by [`Message::to_vec`] does not.
 #[derive(Clone, Debug)]
 pub struct Message {
-    /// What came with it.
+    /// Its stream, payload protocol identifier and length.
     pub info: RecvInfo,
     pub(crate) data: Chain,
 }
 
 impl Message {
-    /// Number of bytes.
+    /// Returns the length in bytes.
     pub fn len(&self) -> usize {
         self.data.len()
     }
 
-    /// Whether it has no byte.
+    /// Returns whether it has no byte.
     pub fn is_empty(&self) -> bool {
         self.data.is_empty()
     }
 
-    /// The bytes in the blocks they arrived in, without a copy.
+    /// Returns the bytes in the blocks that they arrived in, without a copy.
     pub fn blocks(&self) -> &[Bytes] {
         self.data.blocks()
     }
 
-    /// The bytes in one block; copied if they arrived in several.
+    /// Returns the bytes in one block; copies them if they arrived in several.
     pub fn into_bytes(self) -> Bytes {
         to_bytes(&self.data)
     }
 
-    /// A copy of the bytes.
+    /// Returns a copy of the bytes.
     pub fn to_vec(&self) -> Vec<u8> {
         self.data.blocks().concat()
     }
@@ -173,7 +175,7 @@ pub(crate) fn window_bytes(data: &Chain) -> usize {
     data.len()
 }
 
-/// In one block; copied if there are several.
+/// Returns the bytes in one block; copies them if they lie in several.
 pub(crate) fn to_bytes(data: &Chain) -> Bytes {
     match data.blocks() {
         [] => Bytes::new(),

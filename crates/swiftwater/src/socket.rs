@@ -14,10 +14,10 @@ use crate::message::{RecvInfo, to_text, window_bytes};
 use crate::perimeter::Entered;
 use crate::shard::{Hold, Inner};
 
-/// Whether a call may sleep.
+/// How long a call may sleep.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Patience {
-    /// Not at all, nor for a look at the sockets.
+    /// Not at all, and the call does not look at the sockets either.
     NoLook,
     /// Not at all.
     None,
@@ -33,7 +33,7 @@ impl Patience {
     }
 }
 
-/// What a read found.
+/// The outcome of a read.
 pub(crate) enum Found<T> {
     Data(T),
     Primitive(Primitive, Chain),
@@ -41,7 +41,7 @@ pub(crate) enum Found<T> {
     End,
 }
 
-/// How far the end of a one-to-one stream has come.
+/// The state of the end of a one-to-one stream, as far as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Open,
@@ -110,7 +110,7 @@ impl From<RecvError> for AcceptError {
     }
 }
 
-/// What the stream belongs to.
+/// The style of a stream (RFC 6458 §2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     /// One association.
@@ -121,7 +121,7 @@ pub(crate) enum Style {
 
 /// One open stream; closed when dropped.
 ///
-/// What it does comes in attempts, which look once and say `None` where they would have to wait. Threads repeat
+/// Its calls are attempts, which look once and return `None` where they would have to wait. Threads repeat
 /// them with [`Socket::until`], tasks with a future.
 pub(crate) struct Socket {
     pub(crate) shard: Arc<Hold>,
@@ -197,7 +197,7 @@ impl Socket {
         }
     }
 
-    /// One message down: the hot path of every send.
+    /// Sends one message: the hot path of every send.
     #[inline]
     pub(crate) fn write(
         &self,
@@ -222,7 +222,7 @@ impl Socket {
         self.after_write(inner, written)
     }
 
-    /// The same for bytes that are handed over.
+    /// Sends one message without a copy of its bytes.
     pub(crate) fn write_bytes(
         &self,
         info: &TransferInfo,
@@ -261,7 +261,7 @@ impl Socket {
         }
     }
 
-    /// One message up, copied: the hot path of every receive.
+    /// Copies one message into a buffer: the hot path of every receive.
     #[inline]
     pub(crate) fn read(&self, buffer: &mut [u8], patience: Patience) -> Result<Found<RecvInfo>, RecvError> {
         let mut inner = self.shard.enter();
@@ -299,7 +299,7 @@ impl Socket {
         }
     }
 
-    /// One message up, whole.
+    /// Takes one message.
     pub(crate) fn getmsg(&self, patience: Patience) -> Result<Found<Block>, RecvError> {
         self.until(Interest::READABLE, patience, |inner| self.try_getmsg(inner))?
     }
@@ -308,7 +308,7 @@ impl Socket {
         self.try_take(inner, |end| *end != End::Open)
     }
 
-    /// The same, to the very end of the association: what becomes of it after the peer has shut down, too.
+    /// Takes one message or primitive, also those that come after the peer has shut down.
     pub(crate) fn try_next(&self, inner: &mut Inner) -> Option<Result<Found<Block>, RecvError>> {
         self.try_take(inner, |end| matches!(end, End::Closed | End::Lost(_)))
     }
@@ -419,7 +419,7 @@ impl Socket {
         }
     }
 
-    /// How far the end has come.
+    /// Returns the state of the end.
     pub(crate) fn end(&self) -> End {
         self.end.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -429,7 +429,7 @@ impl Socket {
         self.style == Style::OneToOne && is_last(&self.end.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A request down that is not user data. It goes behind what was sent before.
+    /// Sends a request to the provider, behind what was sent before.
     pub(crate) fn request(&self, primitive: Primitive, data: Chain) -> Result<(), WriteError> {
         let mut message = Some(Block::with_data(Kind::Proto(primitive.into()), data));
         self.until(Interest::WRITABLE, Patience::Forever, |inner| self.try_request(inner, &mut message))
@@ -470,7 +470,7 @@ impl Socket {
         self.shard.after_command(inner, Some(self.stream));
     }
 
-    /// A request that the provider answers at once, with its answer.
+    /// Sends a request to the provider that it answers at once, and returns the answer.
     pub(crate) fn ask(&self, primitive: Primitive) -> Result<Primitive, WriteError> {
         let mut inner = self.shard.enter();
         let message = Block::proto(primitive);
@@ -495,7 +495,7 @@ impl Inner {
         self.guarded(None, |inner| inner.executive.with_driver(driver, tell));
     }
 
-    /// Why nothing can be received, if that is so; told once.
+    /// Takes the failure of the sockets, if there was one.
     pub(crate) fn take_fault(&mut self) -> Option<GivenUp> {
         let why = self.fault.take()?;
         Some(GivenUp::Fault(format!("the UDP socket has failed: {why}")))

@@ -58,11 +58,11 @@ impl std::fmt::Debug for Stack {
 /// Counters of a [`Stack`].
 #[derive(Clone, Debug, Default)]
 pub struct StackStatistics {
-    /// Associations that exist.
+    /// Number of associations that exist.
     pub associations: usize,
-    /// What the protocol has counted.
+    /// Counters of the protocol (RFC 3873).
     pub endpoint: sctp::EndpointStatistics,
-    /// What the sockets have counted.
+    /// Counters of the sockets.
     pub link: links::LinkStats,
 }
 
@@ -71,8 +71,8 @@ impl Stack {
     ///
     /// # Errors
     ///
-    /// The port is taken, the address is not ours or named twice, raw IP is not permitted, or the system has no more to
-    /// give.
+    /// The port is in use, an address is not one of this host or is named twice, raw IP is not permitted, or the system lacks
+    /// resources.
     pub fn bind(options: &StackOptions) -> Result<Stack, BindError> {
         match options.link {
             LinkKind::Udp => Stack::over(bind_udp(options)?, options),
@@ -125,7 +125,7 @@ impl Stack {
         })
     }
 
-    /// Accepts associations on an SCTP port; 0 takes a free one.
+    /// Listens on an SCTP port; 0 takes a free one.
     ///
     /// # Errors
     ///
@@ -134,8 +134,7 @@ impl Stack {
         self.listen_with(port, &self.options.listener)
     }
 
-    /// Accepts associations on an SCTP port, with options for the listener in place of
-    /// [`StackOptions::listener`]; port 0 takes a free one.
+    /// Listens on an SCTP port with these options in place of [`StackOptions::listener`]; port 0 takes a free one.
     ///
     /// # Errors
     ///
@@ -144,7 +143,7 @@ impl Stack {
         Listener::on(self, port, options)
     }
 
-    /// A one-to-many endpoint on an SCTP port; 0 takes a free one.
+    /// Binds a one-to-many endpoint to an SCTP port; 0 takes a free one.
     ///
     /// # Errors
     ///
@@ -153,16 +152,16 @@ impl Stack {
         Endpoint::on(self, port)
     }
 
-    /// Sets up an association with a server.
+    /// Sets up an association with a server; waits until it is up.
     ///
     /// # Errors
     ///
-    /// Nobody listens there, nobody answers, or there is no way to it.
+    /// No server listens there, the host does not answer, or there is no route to it.
     pub fn connect(&self, server: impl ToAddress) -> Result<Association, ConnectError> {
         Association::connect_on(self, &server.to_address()?)
     }
 
-    /// The same from this local SCTP port.
+    /// Sets up an association from this local SCTP port; waits until it is up.
     ///
     /// ```
     /// # use swiftwater::{Stack, StackOptions};
@@ -242,12 +241,13 @@ impl Stack {
         Ok(socket)
     }
 
-    /// The options that the sockets were bound with, and the default options of what is opened through this handle.
+    /// Returns the options that the sockets were bound with, with the default options of listeners and associations that are opened
+    /// through this handle.
     pub fn options(&self) -> &StackOptions {
         &self.options
     }
 
-    /// What carries SCTP: never [`LinkKind::Auto`].
+    /// Returns what carries SCTP: never [`LinkKind::Auto`].
     pub fn link(&self) -> LinkKind {
         match self.with_driver(|driver| driver.link_has_ports()) {
             Some(false) => LinkKind::Raw,
@@ -255,18 +255,18 @@ impl Stack {
         }
     }
 
-    /// What the user should know of the link, if there is something: that raw IP was not permitted, or that the kernel's
-    /// own SCTP is in its way.
+    /// Returns a warning about the link, if there is one: that raw IP was not permitted, or that the kernel's own SCTP answers
+    /// its packets.
     pub fn advice(&self) -> Option<&str> {
         self.advice.as_deref()
     }
 
-    /// The local UDP port; 0 with raw IP.
+    /// Returns the local UDP port; 0 with raw IP.
     pub fn udp_port(&self) -> u16 {
         self.with_driver(|driver| driver.link_addresses().first().map_or(0, |a| a.port())).unwrap_or_default()
     }
 
-    /// Counters.
+    /// Returns the counters of the stack.
     pub fn statistics(&self) -> StackStatistics {
         self.with_driver(|driver| StackStatistics {
             associations: driver.association_count(),
@@ -276,7 +276,7 @@ impl Stack {
         .unwrap_or_default()
     }
 
-    /// Whether one of the sockets sends to the family of one of these hosts.
+    /// Returns whether one of the sockets sends to the family of one of these hosts.
     pub(crate) fn reaches_any(&self, hosts: &[IpAddr]) -> bool {
         let bound = self.with_driver(|driver| driver.link_addresses()).unwrap_or_default();
         // The socket for all IPv6 addresses carries IPv4 as well.

@@ -1,7 +1,7 @@
-//! The same calls for tasks, driven by tokio (feature `tokio`).
+//! The types of this crate for tasks, driven by tokio (feature `tokio`).
 //!
-//! A call that would block lets its task wait instead. Every call may be given up at any point, as
-//! `tokio::time::timeout` and `select!` do: a message was either taken whole or not at all.
+//! A call that would block lets its task wait instead. Every future may be dropped at any point, as
+//! `tokio::time::timeout` and `select!` do: a message was either taken as a whole or not at all.
 //!
 //! ```
 //! use swiftwater::tokio::{Association, Listener};
@@ -26,9 +26,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A runtime needs its I/O and time drivers (`enable_all`). The first task that waits starts one more, which polls
-//! the sockets for all that share them. When that runtime goes away, the background thread does it, as it does
+//! A runtime needs its I/O and time drivers (`enable_all`). The first task that waits starts another one, which polls
+//! the sockets for all tasks that share them. When that runtime ends, the background thread polls them, as it does
 //! between the calls of blocking programs; both kinds of calls may be mixed.
+//!
+//! [`Stack::listen`](crate::Stack::listen) and [`Stack::endpoint`](crate::Stack::endpoint) do not wait: `Listener::from` and
+//! `Endpoint::from` make types for tasks of what they return.
 //!
 //! A message that was sent leaves when its task waits for something of this module; if it waits for something
 //! else, within about a millisecond. `flush` sends it at once.

@@ -1,4 +1,4 @@
-//! What associations do, event by event: packets, losses, windows, round-trip times.
+//! Records of what associations do, event by event: packets, losses, windows, round-trip times.
 //!
 //! [`StackOptions::trace`](crate::StackOptions::trace) takes a [`TraceSink`], which every stack that is bound with these options
 //! hands its records to. The command writes them to a file with `--qlog`.
@@ -10,7 +10,7 @@ use std::time::Instant;
 pub use sctp::Time;
 pub use sctp::trace::*;
 
-/// Where records go. Clones are the same sink.
+/// Receives the records. Clones are the same sink.
 ///
 /// # Examples
 ///
@@ -38,13 +38,13 @@ pub struct TraceSink {
 }
 
 impl TraceSink {
-    /// A sink that calls `take` for each record. The call is made while the stack's lock is held: it has to be short,
+    /// Returns a sink that calls `take` for each record. The call is made while the stack's lock is held: it has to be short,
     /// and calls nothing of this crate.
     pub fn new(take: impl Fn(Record) + Send + Sync + 'static) -> Self {
         TraceSink { epoch: Instant::now(), take: Arc::new(take) }
     }
 
-    /// The moment that [`Record::at`] counts from: when the sink was made.
+    /// Returns the moment that [`Record::at`] counts from: when the sink was made.
     pub fn epoch(&self) -> Instant {
         self.epoch
     }

@@ -1,4 +1,4 @@
-//! What the clones of an association share, and the calls that do not wait.
+//! The state that the clones of an association share, and the calls that do not wait.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ use crate::stack::Stack;
 
 const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
-/// What all clones of an association share, with every call that does not wait.
+/// The state that all clones of an association share, with every call that does not wait.
 ///
 /// [`Association`](crate::Association) and [`tokio::Association`](crate::tokio) dereference to it, so that both have these
 /// calls beside those of their own that wait.
@@ -62,7 +62,7 @@ impl SharedAssociation {
     ///
     /// # Errors
     ///
-    /// As `next`(crate::Association::next); and [`RecvError::WouldBlock`].
+    /// As [`Association::next`](crate::Association::next); and [`RecvError::WouldBlock`].
     pub fn try_next(&self) -> Result<Option<Received>, RecvError> {
         self.next_with(Patience::None)
     }
@@ -102,8 +102,8 @@ impl SharedAssociation {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn close_reason(&self) -> Option<CloseReason> {
-        let mut inner = self.socket.shard.enter();
-        self.socket.close_reason(&mut inner)
+        let (socket, stream) = (&self.socket, self.socket.stream);
+        socket.shard.enter().guarded(Some(stream), |inner| socket.close_reason(inner)).flatten()
     }
 
     /// Returns the peer's address of the primary path when the association came up, and the peer's SCTP port. It stays known after the
@@ -447,7 +447,7 @@ impl SharedAssociation {
         !self.up_told.swap(true, Ordering::Relaxed)
     }
 
-    /// Returns what `next` delivers of what a read has found; `None` if that is nothing for the program.
+    /// Returns what `next` delivers of the outcome of a read; `None` if that is nothing for the program.
     pub(crate) fn received(&self, found: Found<Block>) -> Result<Option<Option<Received>>, RecvError> {
         Ok(match found {
             Found::Data(message) => Some(Some(Received::Message(from_block(message)))),

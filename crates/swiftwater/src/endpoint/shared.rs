@@ -1,4 +1,4 @@
-//! What the clones of an endpoint share, and the calls that do not wait.
+//! The state that the clones of an endpoint share, and the calls that do not wait.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -17,7 +17,7 @@ use crate::options::AssociationOptions;
 use crate::socket::{Found, Patience, Socket};
 use crate::stack::Stack;
 
-/// What all clones of a one-to-many endpoint share, with every call that does not wait.
+/// The state that all clones of a one-to-many endpoint share, with every call that does not wait.
 ///
 /// [`Endpoint`](crate::Endpoint) and [`tokio::Endpoint`](crate::tokio) dereference to it, so that both have these calls
 /// beside those of their own that wait.

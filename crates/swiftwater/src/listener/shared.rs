@@ -1,4 +1,4 @@
-//! What the clones of a listener share, and the calls that do not wait.
+//! The state that the clones of a listener share, and the calls that do not wait.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +16,7 @@ use crate::stack::Stack;
 /// The largest backlog: one more would make the stream a one-to-many endpoint.
 const BACKLOG_MAX: u32 = providers::SctpDriver::ONE_TO_MANY - 1;
 
-/// What all clones of a listener share, with every call that does not wait.
+/// The state that all clones of a listener share, with every call that does not wait.
 ///
 /// [`Listener`](crate::Listener) and [`tokio::Listener`](crate::tokio) dereference to it, so that both have these calls
 /// beside those of their own.

@@ -111,7 +111,7 @@ impl Endpoint {
     }
 }
 
-/// Such as one of [`Stack::endpoint`](crate::Stack::endpoint).
+/// Converts an endpoint such as that of [`Stack::endpoint`](crate::Stack::endpoint).
 impl From<endpoint::Endpoint> for Endpoint {
     fn from(blocking: endpoint::Endpoint) -> Self {
         Endpoint(blocking.shared)

@@ -80,7 +80,7 @@ impl Listener {
     }
 }
 
-/// Such as one of [`Stack::listen`](crate::Stack::listen).
+/// Converts a listener such as that of [`Stack::listen`](crate::Stack::listen).
 impl From<listener::Listener> for Listener {
     fn from(blocking: listener::Listener) -> Self {
         Listener(blocking.shared)
