@@ -67,6 +67,23 @@ fn data_without_options_is_what_a_simple_program_sends() {
     assert_eq!(primitive, Primitive::OptdataReq(info));
 }
 
+/// The published options of SCTP (`xti_sctp.h`): T_SCTP_PPI, T_SCTP_SID, T_SCTP_SSN, T_SCTP_TSN at the level T_INET_SCTP.
+#[test]
+fn what_is_known_of_a_message_has_the_published_options() {
+    let published =
+        [[20, 132, 4, 0, 7], [20, 132, 3, 0, 46], [20, 132, 6, 0, 900], [20, 132, 5, 0, 2]].concat();
+    let request = bytes(&[vec![24, 0, 80, 16], published].concat());
+    let info = TransferInfo { stream: 7, ppid: 46, tsn: 900, ssn: 2, ..TransferInfo::default() };
+    assert_eq!(Primitive::decode(&request), Ok(Primitive::OptdataReq(info)));
+    let encoded = Primitive::OptdataReq(info).encode();
+    let words: Vec<u32> = encoded.as_chunks().0.iter().map(|word| u32::from_ne_bytes(*word)).collect();
+    let names: Vec<u32> = words[4..].as_chunks::<5>().0.iter().map(|[_, _, name, _, _]| *name).collect();
+    assert_eq!(names, [4, 3, 5, 6], "and nothing of ours where they say all");
+    // T_SCTP_NODELAY is not taken for one of ours.
+    let nodelay = bytes(&[24, 0, 20, 16, 20, 132, 1, 0, 1]);
+    assert_eq!(Primitive::decode(&nodelay), Ok(Primitive::OptdataReq(TransferInfo::default())));
+}
+
 #[test]
 fn unknown_options_are_skipped() {
     let mut encoded = Primitive::OptdataReq(TransferInfo { stream: 5, ..TransferInfo::default() }).encode();
@@ -98,8 +115,9 @@ fn what_is_not_a_primitive_is_refused_for_its_reason() {
         (bytes(&[24, 0, 16, 16, 15, 132, 1, 0]), DecodeError::BadOption),
         (bytes(&[24, 0, 16, 16, 20, 132, 1, 0]), DecodeError::BadOption),
         (bytes(&[24, 0, 8, 16, 16, 132]), DecodeError::BadOption),
-        (bytes(&[24, 0, 20, 16, 20, 132, 1, 0, 0]), DecodeError::BadOption),
-        (bytes(&[24, 0, 44, 16, 44, 132, 1, 0, 0, 0, 0, 0, 0, 0, 16]), DecodeError::BadValue(16)),
+        (bytes(&[24, 0, 24, 16, 24, 132, 4, 0, 0, 0]), DecodeError::BadOption),
+        (bytes(&[24, 0, 20, 16, 20, 132, 4, 0, 70_000]), DecodeError::BadValue(70_000)),
+        (bytes(&[24, 0, 32, 16, 32, 132, 0x8001, 0, 0, 0, 0, 16]), DecodeError::BadValue(16)),
     ];
     for (input, expected) in cases {
         assert_eq!(Primitive::decode(&input), Err(expected), "{input:?}");

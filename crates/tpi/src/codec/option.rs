@@ -5,46 +5,59 @@ use super::address::{INET, INET6};
 use crate::{Notice, Notification, PathChange, PathReason, TransferFlags, TransferInfo};
 use std::net::IpAddr;
 
-/// `SOL_SCTP`: the level of all options here.
+/// `T_INET_SCTP`: the level of all options here.
 const LEVEL: u32 = 132;
 
-/// What is known of a message: association, stream and SSN, PPID, TSN, context, what depends on the direction, flags; a word each.
-const TRANSFER: u32 = 1;
+/// `T_SCTP_PPI`: the payload protocol identifier of a message.
+const PPI: u32 = 3;
+/// `T_SCTP_SID`: the stream of a message.
+const SID: u32 = 4;
+/// `T_SCTP_SSN`: the stream sequence number of a message.
+const SSN: u32 = 5;
+/// `T_SCTP_TSN`: the transmission sequence number of a message.
+const TSN: u32 = 6;
+
+/// The names of our own options lie above the published ones.
+const PRIVATE: u32 = 0x8000;
+/// What else is known of a message: association, context, what depends on the direction, flags; a word each.
+const TRANSFER: u32 = PRIVATE + 1;
 /// A new association: its number, and outbound and inbound streams in one word.
-const ASSOCIATION: u32 = 2;
+const ASSOCIATION: u32 = PRIVATE + 2;
 /// What happened to an association: its number, two words that depend on it, and an address, which is the number of its
 /// family (`AF_INET`, `AF_INET6`) and four words in network order.
-const NOTICE: u32 = 3;
+const NOTICE: u32 = PRIVATE + 3;
 
 const WORD_BYTES: usize = 4;
 const HEADER_WORDS: usize = 4;
 
+/// The published options of a message, and ours where they have something to say.
 pub(super) fn encode_transfer(info: &TransferInfo) -> Vec<u8> {
-    let stream = pair(info.stream, info.ssn);
-    encode(
-        TRANSFER,
-        &[
-            info.association,
-            stream,
-            info.ppid,
-            info.tsn,
-            info.context,
-            info.by_direction,
-            u32::from(info.flags.bits()),
-        ],
-    )
+    let published =
+        [(SID, u32::from(info.stream)), (PPI, info.ppid), (SSN, u32::from(info.ssn)), (TSN, info.tsn)];
+    let mut options: Vec<u8> = published.iter().flat_map(|(name, value)| encode(*name, &[*value])).collect();
+    let rest = [info.association, info.context, info.by_direction, u32::from(info.flags.bits())];
+    if rest != [0; 4] {
+        options.extend(encode(TRANSFER, &rest));
+    }
+    options
 }
 
-/// What is known of a message; where the option is not there, nothing.
+/// What is known of a message. What no option says is zero.
 pub(super) fn decode_transfer(options: &[u8]) -> Result<TransferInfo, DecodeError> {
-    let Some([association, stream, ppid, tsn, context, by_direction, flags]) = find(options, TRANSFER)?
-    else {
-        return Ok(TransferInfo::default());
-    };
-    let (stream, ssn) = unpair(stream);
+    let published = |name| find(options, name).map(|value| value.map_or(0, |[value]: [u32; 1]| value));
+    let narrow = |value: u32| u16::try_from(value).map_err(|_| DecodeError::BadValue(value));
+    let [association, context, by_direction, flags] = find(options, TRANSFER)?.unwrap_or_default();
     let known = u8::try_from(flags).ok().and_then(TransferFlags::from_bits);
-    let flags = known.ok_or(DecodeError::BadValue(flags))?;
-    Ok(TransferInfo { association, stream, ssn, ppid, tsn, context, by_direction, flags })
+    Ok(TransferInfo {
+        association,
+        stream: narrow(published(SID)?)?,
+        ssn: narrow(published(SSN)?)?,
+        ppid: published(PPI)?,
+        tsn: published(TSN)?,
+        context,
+        by_direction,
+        flags: known.ok_or(DecodeError::BadValue(flags))?,
+    })
 }
 
 /// Left out if there is nothing to say.
