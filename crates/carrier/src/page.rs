@@ -208,6 +208,8 @@ impl Page {
 
     /// Where it finds whether somebody reads.
     pub const LOCK_AT: u64 = offset_of!(Page, lock) as u64;
+    /// Where it finds whether both directions were shut: two numbers.
+    pub const SHUT_AT: u64 = offset_of!(Page, shut_reading) as u64;
     /// Where it finds how much was read.
     pub const DATA_TAKEN_AT: u64 = offset_of!(Page, data_taken) as u64;
     /// Where the sharers write how many records with a memfd were read.
@@ -359,6 +361,7 @@ impl Wants {
     }
 }
 
+const _: () = assert!(Page::SHUT_AT + 4 == offset_of!(Page, shut_writing) as u64);
 const _: () = assert!(size_of::<Page>() <= PAGE_BYTES && address::BYTES_MAX <= PEER_BYTES);
 
 #[cfg(test)]

@@ -21,20 +21,28 @@ pub(crate) struct Page {
     room_bytes: u32,
 }
 
+/// What stays of a page that is emptied, if something does: the least that the system keeps, which holds all fields of a socket.
+const FIELDS_BYTES: u64 = 4096;
+
+const _: () = assert!(Layout::ENTRIES_USED_AT < FIELDS_BYTES);
+
 /// An entry of an association in the page of its socket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place(usize);
 
 impl Page {
-    /// Gives the memory back to the system. Nobody uses the page any more, whoever still has its memfd.
+    /// Gives the memory back to the system. Nobody uses the page any more, whoever still has its memfd, but for a program that
+    /// has shut both directions down and goes on asking what has become of the socket: the fields before the entries stay then.
     pub(crate) fn empty(&self) {
+        let first = if self.is_shut_both_ways() { FIELDS_BYTES } else { 0 };
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         // What cannot be given back stays until the memfd is closed.
-        let _ = fallocate(
-            &self.memfd,
-            FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
-            0,
-            PAGE_BYTES as u64,
-        );
+        let _ = fallocate(&self.memfd, flags, first, PAGE_BYTES as u64 - first);
+    }
+
+    /// Returns whether the sharers say that they neither read nor write any more.
+    fn is_shut_both_ways(&self) -> bool {
+        [Layout::SHUT_AT, Layout::SHUT_AT + 4].iter().all(|at| self.read(*at).is_some_and(|shut| shut != 0))
     }
 
     /// Makes a page for a socket that takes messages of so many bytes.
@@ -190,5 +198,10 @@ mod tests {
         assert!(blocks() > 0);
         page.empty();
         assert_eq!((blocks(), page.data_taken()), (0, Some(0)));
+        // One that has shut both directions down keeps the least that there is.
+        page.write(Layout::SHUT_AT, &[1, 0, 0, 0, 1, 0, 0, 0]);
+        page.write(PAGE_BYTES as u64 - 1, &[1]);
+        page.empty();
+        assert_eq!((blocks() * 512, page.is_shut_both_ways()), (FIELDS_BYTES as i64, true));
     }
 }
