@@ -32,11 +32,12 @@ pub(super) fn case(seed: u64, mbytes: f64, receive_buffer_bytes: usize) -> Bulk 
         algorithm: Algorithm::default(),
         send_buffer_bytes: SEND_BUFFER_BYTES,
         receive_buffer_bytes,
-        load: Load::File((mbytes * 1e6) as u64),
+        load: Load::File((mbytes * figures::MB_BYTES) as u64),
         predicted_bits_per_s: None,
         published: |bulk, _| {
             let Load::File(bytes) = bulk.load else { return Vec::new() };
-            published(bulk, figures::sctplib(bytes as f64 / 1e6, bulk.receive_buffer_bytes))
+            let mbytes = (bytes as f64 / figures::MB_BYTES * 10.0).round() / 10.0;
+            published(bulk, figures::sctplib(mbytes, bulk.receive_buffer_bytes))
         },
     }
 }
