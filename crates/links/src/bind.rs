@@ -388,7 +388,8 @@ fn set_options(fd: BorrowedFd<'_>, wishes: Wishes, ipv6: bool, dual_stack: bool)
 }
 
 /// Sets what a socket for strangers needs, and no more, as each control message of a packet costs time: the destination,
-/// where the socket is for all addresses. Nothing is sent there, so that no ICMP message comes.
+/// where the socket is for all addresses, and ICMP reports. Nothing is sent there, but the kernel gives a report about a
+/// packet of any socket of the group to a member that it picks by a hash.
 fn set_stranger_options(
     fd: BorrowedFd<'_>,
     receive_buffer_bytes: usize,
@@ -399,6 +400,12 @@ fn set_stranger_options(
     set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, wish)?;
     force_receive_buffer(fd, receive_buffer_bytes);
     set_option(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
+    if ipv6 {
+        set_option(fd, libc::SOL_IPV6, libc::IPV6_RECVERR, 1)?;
+    }
+    if !ipv6 || any_address {
+        set_option(fd, libc::SOL_IP, libc::IP_RECVERR, 1)?;
+    }
     match (any_address, ipv6) {
         (false, _) => Ok(()),
         // It gives the mapped form of IPv4 addresses, too.
