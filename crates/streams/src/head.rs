@@ -122,6 +122,7 @@ impl Head {
             return self.divert(s, m, scheduler);
         }
         match m.kind {
+            Kind::Data | Kind::Proto(_) if self.queue.is_flooded() => self.refuse_flood(s, m, scheduler),
             Kind::Data | Kind::Proto(_) => {
                 let readable = if m.band == 0 { Self::NORMAL } else { Self::BAND };
                 let _ = self.queue.putq(m);
@@ -150,6 +151,15 @@ impl Head {
     /// What a message of band 0, and one of another band, makes possible.
     const NORMAL: Interest = Interest::READABLE.or(Interest::READ_NORMAL);
     const BAND: Interest = Interest::READABLE.or(Interest::READ_BAND);
+
+    /// What comes up heeds no flow control: it is thrown away, and the stream fails.
+    #[cold]
+    fn refuse_flood(&mut self, s: StreamId, m: Message, scheduler: &mut Scheduler) {
+        give_credit(s, &m, scheduler);
+        self.read_error = Some(Errno::EIO);
+        self.write_error = Some(Errno::EIO);
+        self.note_trouble(s, SignalEvents::ERROR, scheduler);
+    }
 
     /// Hands a message to the driver that the stream is linked under, or throws it away where the stream is closing.
     #[cold]

@@ -183,9 +183,21 @@ impl<'a> Q<'a> {
 
     /// Queues a message here; the service procedure will find it.
     pub fn putq(&mut self, m: Message) {
+        if self.queue().is_flooded() {
+            return self.refuse_flood(m);
+        }
         if self.own_queue().putq(m) {
             self.qenable();
         }
+    }
+
+    /// A module queues without end: the message is thrown away, and the stream fails.
+    #[cold]
+    fn refuse_flood(&mut self, m: Message) {
+        self.freemsg(m);
+        let at = QueueRef { stream: self.stream, place: Place::Head, side: Side::Read };
+        self.scheduler
+            .post(at, Message::new(Kind::Error { read: Some(Errno::EIO), write: Some(Errno::EIO) }));
     }
 
     /// Puts a message back that could not be handled now.
@@ -346,11 +358,11 @@ impl<'a> Q<'a> {
 
     /// What every put procedure does with a message that it has no interest in: flushes the own queues where the message
     /// says so, queues the message where the queue is served and the next one has no room, and passes it on otherwise.
+    #[inline]
     pub fn pass(&mut self, m: Message) {
         if let Kind::Flush(flush) = &m.kind {
             let flush = *flush;
             self.flush_own(&flush);
-            return self.putnext(m);
         }
         let waits = self.queue().has_service()
             && !m.kind.is_high_priority()
@@ -368,6 +380,7 @@ impl<'a> Q<'a> {
         }
     }
 
+    #[cold]
     fn flush_own(&mut self, flush: &Flush) {
         for (side, goes) in [(Side::Read, flush.read), (Side::Write, flush.write)] {
             if !goes {

@@ -10,6 +10,9 @@ use std::collections::VecDeque;
 const DETACHED_BLOCK_BYTES: usize = 16 * 1024;
 /// How often a service procedure may run in one turn of the scheduler.
 const RUNS_MAX: u32 = 100_000;
+/// A queue that holds so much more than its high mark is flooded: whoever fills it heeds no flow control. Drivers that bound what
+/// they send up by a window of their own stay below.
+const FLOODED_BYTES: usize = 256 * 1024 * 1024;
 /// A queue that has run empty keeps room for at most this many messages.
 const KEPT_MESSAGES_MAX: usize = 256;
 
@@ -328,6 +331,12 @@ impl Queue {
             0 => self.normal.full,
             _ => self.level_if_used(band).is_some_and(|level| level.full),
         }
+    }
+
+    /// Whether somebody fills the queue without heeding flow control.
+    #[inline]
+    pub(crate) fn is_flooded(&self) -> bool {
+        self.normal.count_bytes >= self.normal.hiwat_bytes.saturating_add(FLOODED_BYTES)
     }
 
     /// Whether a band above 0 that was used has room (`POLLWRBAND`).

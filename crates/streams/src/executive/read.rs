@@ -227,11 +227,12 @@ impl Executive {
     ) {
         let Some((stream, scheduler, pool)) = self.streams.all_parts(s) else { return };
         let head = &mut stream.head;
-        let credited = head.queue.front().is_some_and(|m| m.marks.contains(Marks::CREDITED));
+        let Some(front) = head.queue.front() else { return };
+        let (credited, is_long) = (front.marks.contains(Marks::CREDITED), front.data.is_long());
         head.stats.bytes_read += read_bytes as u64;
         if whole {
             head.stats.messages_read += 1;
-            if head.queue.front().is_some_and(|m| m.data.is_long()) {
+            if is_long {
                 if let Some(m) = head.queue.getq() {
                     pool.give_back_chain(m.data);
                 }

@@ -150,3 +150,37 @@ fn a_module_that_goes_on_for_ever_takes_only_its_own_stream() {
         check_that_others_live(&mut rig);
     }
 }
+
+/// Makes a thousand messages of one, and keeps them or sends them to the reader.
+struct Flooding {
+    keeps: bool,
+}
+
+impl Module for Flooding {
+    fn name(&self) -> &str {
+        "flooding"
+    }
+    fn info(&self) -> ModuleInfo {
+        ModuleInfo { read: QueueInfo::served(1000, 100), ..ModuleInfo::default() }
+    }
+    fn rput(&mut self, q: &mut Q<'_>, m: Message) {
+        for _ in 0..1000 {
+            if self.keeps { q.putq(m.dupmsg()) } else { q.putnext(m.dupmsg()) }
+        }
+    }
+    fn rsrv(&mut self, _q: &mut Q<'_>) {}
+}
+
+#[test]
+fn a_module_that_floods_a_queue_takes_only_its_own_stream() {
+    const MEBIBYTE: usize = 1024 * 1024;
+    for keeps in [false, true] {
+        let mut rig = Rig::new();
+        rig.executive.push(rig.s, Box::new(Flooding { keeps })).unwrap();
+        rig.up(Message::data(vec![0; MEBIBYTE]));
+        assert_eq!(rig.write("x"), Err(WriteError::Failed(Errno::EIO)));
+        let held = rig.executive.nread(rig.s).unwrap().0;
+        assert!(held <= 257, "{held} mebibytes with the head");
+        check_that_others_live(&mut rig);
+    }
+}
