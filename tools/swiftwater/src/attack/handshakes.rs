@@ -60,7 +60,10 @@ fn echo(answer: &[u8]) -> Option<Vec<u8>> {
     };
     packet::write_header(&back, &mut sctp);
     ack.parameters().flatten().find_map(|parameter| match parameter {
-        Parameter::StateCookie(found) => Some(CookieEcho { cookie: found.cookie }.write(&mut sctp)),
+        Parameter::StateCookie(found) => {
+            CookieEcho { cookie: found.cookie }.write(&mut sctp);
+            Some(())
+        }
         _ => None,
     })?;
     packet::finish(&mut sctp);
