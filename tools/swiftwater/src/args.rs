@@ -472,6 +472,10 @@ pub(crate) enum LiveName {
     AsymmetricDelay,
     /// 100 Mbit/s and 100 Mbit/s that loses 2 %, beside the same.
     Lossy,
+    /// 30 Mbit/s and 100 ms with a small buffer and a large one, as sctplib was measured, beside the kernel's TCP.
+    Sctplib,
+    /// 1 Gbit/s and 120 ms with buffers of 32 MB, as the kernel's SCTP and TCP were measured, beside the kernel's TCP of today.
+    Datatag,
     /// Two loopback addresses beside one. Needs no root.
     Loopback,
 }

@@ -7,7 +7,7 @@ use sctp::congestion::Algorithm;
 
 use super::bulk::{Bulk, Load, published};
 use super::limit::round_trip_bytes;
-use super::{Case, Options, published as figures};
+use super::{Case, Options, Outcome, published as figures};
 
 const RATE_BITS_PER_S: u64 = 1_000_000_000;
 const ROUND_TRIP: Duration = Duration::from_millis(120);
@@ -43,4 +43,9 @@ fn case(options: &Options, queue: f64) -> Bulk {
 /// A deep and a shallow queue; with `full` for an hour.
 pub(super) fn cases(options: &Options) -> Vec<Box<dyn Case>> {
     [1.0, 0.1].map(|queue| Box::new(case(options, queue)) as Box<dyn Case>).into()
+}
+
+/// Returns what has been published of a run of so many seconds.
+pub fn published_datatag(seconds: u64) -> Vec<Outcome> {
+    published(&case(&Options::default(), 1.0), figures::datatag(seconds))
 }

@@ -7,7 +7,7 @@ use netsim::PipeConfig;
 use sctp::congestion::Algorithm;
 
 use super::bulk::{Bulk, Load, published};
-use super::{Case, Options, published as figures};
+use super::{Case, Options, Outcome, published as figures};
 
 /// The receive buffers that were published.
 const BUFFERS_BYTES: [usize; 2] = [655_335, 67_107_840];
@@ -52,4 +52,10 @@ pub(super) fn cases(options: &Options) -> Vec<Box<dyn Case>> {
         }
     }
     cases
+}
+
+/// Returns what has been published of the smaller file with this receive buffer.
+pub fn published_sctplib(receive_buffer_bytes: usize) -> Vec<Outcome> {
+    const MBYTES: f64 = 114.3;
+    published(&case(0, MBYTES, receive_buffer_bytes), figures::sctplib(MBYTES, receive_buffer_bytes))
 }

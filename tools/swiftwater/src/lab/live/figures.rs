@@ -13,18 +13,25 @@ const LATE_US_MAX: f64 = 1_000.0;
 #[derive(Debug)]
 pub(super) struct Cell {
     pub(super) message_bytes: usize,
+    pub(super) buffer_bytes: Option<usize>,
     pub(super) series: Series,
     pub(super) runs: Vec<Run>,
 }
 
 impl Cell {
-    pub(super) fn new(message_bytes: usize, series: Series) -> Self {
-        Cell { message_bytes, series, runs: Vec::new() }
+    pub(super) fn new((message_bytes, buffer_bytes): (usize, Option<usize>), series: Series) -> Self {
+        Cell { message_bytes, buffer_bytes, series, runs: Vec::new() }
     }
 
     /// Returns what the user calls it.
     pub(super) fn name(&self) -> String {
-        format!("{} bytes, {}, paths: {}", self.message_bytes, self.series.name, self.series.paths)
+        format!("{}, {}, paths: {}", self.messages(), self.series.name, self.series.paths)
+    }
+
+    /// Returns how long messages are, and the buffers, if not the default.
+    pub(super) fn messages(&self) -> String {
+        let buffer = self.buffer_bytes.map(|bytes| format!(", {bytes} bytes of buffer"));
+        format!("{} bytes{}", self.message_bytes, buffer.unwrap_or_default())
     }
 
     pub(super) fn rates(&self) -> Vec<f64> {

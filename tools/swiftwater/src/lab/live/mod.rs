@@ -21,8 +21,6 @@ use figures::{Cell, Run};
 use measure::Measurement;
 use plan::{MPTCP, Plan};
 
-/// How long a measurement takes, if the user does not say.
-const SECONDS: f64 = 3.0;
 /// Each is run so often, in turn with the others, and the median is told.
 const REPEAT: u32 = 5;
 /// A run that was disturbed is repeated so often.
@@ -102,8 +100,9 @@ pub(super) fn run(
         note(format_args!("without MPTCP: {error}"));
         series.retain(|series| *series != MPTCP);
     }
-    let seconds = settings.seconds.unwrap_or(SECONDS);
-    let all = plan.sizes.iter().flat_map(|&bytes| series.iter().map(move |&series| Cell::new(bytes, series)));
+    let seconds = settings.seconds.unwrap_or(plan.seconds);
+    let sizes = plan.sizes.iter().flat_map(|&bytes| plan.buffers.iter().map(move |&buffer| (bytes, buffer)));
+    let all = sizes.flat_map(|size| series.iter().map(move |&series| Cell::new(size, series)));
     let mut cells: Vec<Cell> = all.filter(|cell| cell.name().contains(settings.case)).collect();
     if cells.is_empty() {
         return Err(LiveError::NoCase(settings.case.to_owned()));
@@ -180,17 +179,23 @@ fn measurement<'a>(hosts: Option<&'a Hosts>, cell: &Cell, seconds: f64) -> Measu
             Some(_) => (0..named).map(|path| address(path, end)).collect(),
             None => loopback(end),
         }),
-        words: series.words.iter().map(|&word| word.to_owned()).collect(),
+        words: words(cell),
         message_bytes: cell.message_bytes,
         seconds,
     }
 }
 
+/// Returns the options of the client.
+fn words(cell: &Cell) -> Vec<String> {
+    let buffer = cell.buffer_bytes.map(|bytes| ["-w".to_owned(), bytes.to_string()]);
+    cell.series.words.iter().map(|&word| word.to_owned()).chain(buffer.into_iter().flatten()).collect()
+}
+
 /// Returns what was measured, each size followed by what others have published of it.
 fn outcomes(plan: &Plan, cells: &[Cell], seconds: f64) -> Vec<(Outcome, Option<Figures>)> {
     let mut outcomes = Vec::new();
-    for group in cells.chunk_by(|one, other| one.message_bytes == other.message_bytes) {
-        let published = published(plan, group);
+    for group in cells.chunk_by(|one, other| one.messages() == other.messages()) {
+        let published = published(plan, group, seconds);
         outcomes.extend(group.iter().filter_map(|cell| outcome(plan, cell, group, &published, seconds)));
         outcomes.extend(published.into_iter().map(|published| (published, None)));
     }
@@ -209,7 +214,7 @@ fn outcome(
     let alone = group.iter().find(|other| other.series.name == series.alone && other.series.paths == 1);
     let tcp = group.iter().filter(|other| other.series.is_tcp()).filter_map(rate).reduce(f64::max);
     let outcome = Outcome {
-        case: case_name(plan, message_bytes),
+        case: case_name(plan, cell),
         transport: series.name.to_owned(),
         seconds,
         bits_per_s: rate(cell)?,
@@ -222,9 +227,10 @@ fn outcome(
         interrupted: interrupt::requested(),
         ..Outcome::default()
     };
+    // A figure without paths or mode is of the only path, whatever the mode.
     let same = |other: &&Outcome| {
-        other.paths == outcome.paths
-            && other.mode == outcome.mode
+        other.paths.is_none_or(|paths| paths == series.paths)
+            && other.mode.is_none_or(|mode| mode == series.mode_name())
             && other.transport.starts_with("tcp") == series.is_tcp()
             && series != MPTCP
     };
@@ -233,15 +239,20 @@ fn outcome(
     Some((outcome, figures))
 }
 
-fn case_name(plan: &Plan, message_bytes: usize) -> String {
-    format!("{}, {message_bytes} bytes", plan.case)
+fn case_name(plan: &Plan, cell: &Cell) -> String {
+    format!("{}, {}", plan.case, cell.messages())
 }
 
-/// Returns what others have published of the same messages.
-fn published(plan: &Plan, group: &[Cell]) -> Vec<Outcome> {
-    let Some(first) = group.first().filter(|_| plan.name == "two-equal") else { return Vec::new() };
-    let mut published = experiment::published_two_equal(first.message_bytes);
-    published.iter_mut().for_each(|outcome| outcome.case = case_name(plan, first.message_bytes));
+/// Returns what others have published of the same.
+fn published(plan: &Plan, group: &[Cell], seconds: f64) -> Vec<Outcome> {
+    let Some(first) = group.first() else { return Vec::new() };
+    let mut published = match plan.name {
+        "two-equal" => experiment::published_two_equal(first.message_bytes),
+        "sctplib" => experiment::published_sctplib(first.buffer_bytes.unwrap_or_default()),
+        "datatag" => experiment::published_datatag(seconds.round() as u64),
+        _ => Vec::new(),
+    };
+    published.iter_mut().for_each(|outcome| outcome.case = case_name(plan, first));
     published
 }
 
@@ -252,7 +263,8 @@ mod tests {
     fn cells(plan: &Plan, message_bytes: usize, rates: &[(&str, usize, &[f64])]) -> Vec<Cell> {
         let cell = |(name, paths, rates): &(&str, usize, &[f64])| {
             let series = plan.series.iter().find(|series| series.name == *name && series.paths == *paths);
-            let mut cell = Cell::new(message_bytes, *series.expect("a series of the plan"));
+            let mut cell =
+                Cell::new((message_bytes, plan.buffers[0]), *series.expect("a series of the plan"));
             cell.runs = rates.iter().map(|rate| Run::new(*rate, None)).collect();
             cell
         };
@@ -290,5 +302,10 @@ mod tests {
         assert_eq!(figure(1), Some(91.6e6));
         assert!(figure(0).is_some() && figure(2).is_none());
         assert!(outcomes.iter().any(|(outcome, figures)| outcome.published && figures.is_none()));
+        let plan = Plan::of(LiveName::Sctplib);
+        let outcomes = self::outcomes(&plan, &cells(&plan, 16384, &[("sctp-stream", 1, &[28e6])]), 10.0);
+        let figures = outcomes[0].1.as_ref().expect("measured");
+        assert_eq!(figures.published_bits_per_s, Some(970.0 * 8192.0));
+        assert!(outcomes[0].0.case.ends_with("655335 bytes of buffer"), "{}", outcomes[0].0.case);
     }
 }

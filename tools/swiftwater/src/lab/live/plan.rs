@@ -7,6 +7,15 @@ use crate::lab::line::spec::PathSpec;
 
 /// Small writes, and large ones.
 const SIZES: &[usize] = &[64, 16384];
+/// Writes that fill many packets.
+const LARGE: &[usize] = &[16384];
+/// The receive buffers that sctplib was measured with.
+const BUFFERS_SCTPLIB: &[Option<usize>] = &[Some(655_335), Some(67_107_840)];
+/// What iperf was told between two continents: -w 32M.
+const BUFFERS_DATATAG: &[Option<usize>] = &[Some(32 << 20)];
+/// How long a measurement takes, on lines of a short round trip and of a long one.
+const SECONDS: f64 = 3.0;
+const SECONDS_FAR: f64 = 10.0;
 /// The sizes that OpenSS7 was measured with.
 const SIZES_OPENSS7: &[usize] = &[8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384];
 /// Headers of IPv4 and of TCP with timestamps.
@@ -72,12 +81,17 @@ pub(super) struct Plan {
     pub(super) lines: Vec<PathSpec>,
     pub(super) series: Vec<Series>,
     pub(super) sizes: &'static [usize],
+    /// Buffers at both ends; `None` is the default.
+    pub(super) buffers: &'static [Option<usize>],
+    /// Seconds of each measurement, if the user does not say.
+    pub(super) seconds: f64,
 }
 
 impl Plan {
     pub(super) fn of(name: LiveName) -> Self {
         let on_one = [TCP_CUBIC, TCP_BBR, TCP_RENO, MESSAGE.on_one_path(), STREAM.on_one_path()];
         let on_two = [&on_one[..], &[MPTCP, MESSAGE, STREAM]].concat();
+        let far = vec![TCP_CUBIC, TCP_BBR, MESSAGE.on_one_path(), STREAM.on_one_path()];
         let loopback = vec![TCP, MESSAGE.on_one_path(), MESSAGE, STREAM.on_one_path(), STREAM];
         let (name, case, lines, series, sizes): (_, _, &[&str], _, _) = match name {
             LiveName::TwoEqual => (
@@ -96,10 +110,17 @@ impl Plan {
             LiveName::Lossy => {
                 ("lossy", "clean + 2 % lost", &["100mbit,5ms", "100mbit,5ms,loss=2%"], on_two, SIZES)
             }
+            LiveName::Sctplib => ("sctplib", "30 Mbit/s, 100 ms", &["30mbit,50ms,queue=400kB"], far, LARGE),
+            LiveName::Datatag => ("datatag", "1 Gbit/s, 120 ms", &["1gbit,60ms"], far, LARGE),
             LiveName::Loopback => ("loopback", "two loopback addresses", &[], loopback, SIZES),
         };
         let lines = lines.iter().map(|line| line.parse().expect("a path of ours is one")).collect();
-        Plan { name, case, lines, series, sizes }
+        let (buffers, seconds): (&[_], _) = match name {
+            "sctplib" => (BUFFERS_SCTPLIB, SECONDS_FAR),
+            "datatag" => (BUFFERS_DATATAG, SECONDS_FAR),
+            _ => (&[None], SECONDS),
+        };
+        Plan { name, case, lines, series, sizes, buffers, seconds }
     }
 
     /// Returns what the first lines carry at best of messages of this size, counted from the IP header on.
