@@ -213,7 +213,7 @@ impl<'a> Cx<'a> {
         self.streams.pool.chain(blocks)
     }
 
-    /// Sends user data up, as `T_OPTDATA_IND`. Does the same as [`Cx::putnext`] and moves less.
+    /// Sends user data up, as `T_OPTDATA_IND`. Moves less than [`Cx::putnext`] does.
     #[inline]
     pub fn put_data(&mut self, s: StreamId, info: &TransferInfo, data: Chain) {
         self.streams.put_data_up(s, info, data);

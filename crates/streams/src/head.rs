@@ -132,7 +132,7 @@ impl Head {
         }
     }
 
-    /// The same for user data in the normal band, which is built in its place on the queue.
+    /// Handles user data in the normal band, which is built in its place on the queue.
     #[inline]
     pub(crate) fn put_data(
         &mut self,

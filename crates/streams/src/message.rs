@@ -72,7 +72,7 @@ impl Message {
         Self::with_data(Kind::Proto(Control::Tpi(Primitive::OptdataInd(info))), data)
     }
 
-    /// The same message in this band.
+    /// Returns the message in this band.
     #[inline]
     #[must_use]
     pub fn in_band(mut self, band: u8) -> Self {
@@ -80,7 +80,7 @@ impl Message {
         self
     }
 
-    /// The same message with these marks as well.
+    /// Returns the message with these marks as well.
     #[inline]
     #[must_use]
     pub fn marked(mut self, marks: Marks) -> Self {
@@ -99,7 +99,7 @@ impl Message {
         }
     }
 
-    /// Its place among others: messages of a higher rank come first.
+    /// Returns the place of the message among others: messages of a higher rank come first.
     #[inline]
     pub fn rank(&self) -> u16 {
         if self.kind.is_high_priority() { HIGH_PRIORITY } else { u16::from(self.band) }

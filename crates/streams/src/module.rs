@@ -145,7 +145,7 @@ impl<'a> Q<'a> {
         self.side
     }
 
-    /// The same place seen from the other side (`OTHERQ`).
+    /// Returns this place seen from the other side (`OTHERQ`).
     #[inline]
     pub fn other(&mut self) -> Q<'_> {
         Q {

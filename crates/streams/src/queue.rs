@@ -144,7 +144,7 @@ impl Queue {
         rank == HIGH_PRIORITY || (!self.no_enable && (self.want_read || rank > 0))
     }
 
-    /// The same for user data in the normal band, for a queue without a service procedure.
+    /// Puts user data in the normal band, for a queue without a service procedure.
     #[inline]
     pub(crate) fn putq_data(&mut self, info: &TransferInfo, data: Chain) {
         self.normal.add(data.len().max(1));

@@ -45,13 +45,13 @@ impl IoctlRequest {
         Self { argument: IoctlArgument::Transparent(argument), ..Self::str(command, Chain::new()) }
     }
 
-    /// The same with this limit of time.
+    /// Returns the request with this limit of time.
     #[must_use]
     pub fn within(self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self }
     }
 
-    /// The same on behalf of this user.
+    /// Returns the request on behalf of this user.
     #[must_use]
     pub fn by(self, credentials: Credentials) -> Self {
         Self { credentials, ..self }

@@ -173,7 +173,7 @@ impl Executive {
     }
 }
 
-/// The same list without its contents, so that its memory is used again.
+/// Empties a list and keeps its memory, to be used again.
 fn reuse(mut list: Vec<StreamId>) -> Vec<StreamId> {
     list.clear();
     list

@@ -65,7 +65,7 @@ impl Executive {
         Ok(Some((len, info, whole && !info.more())))
     }
 
-    /// The same without taking anything off the stream.
+    /// Reads data as [`Executive::read`] does, and leaves it on the stream.
     ///
     /// # Errors
     ///

@@ -49,7 +49,7 @@ impl Executive {
         Ok(())
     }
 
-    /// The same with bytes that are already in a block: nothing is copied, and nothing is held back.
+    /// Writes bytes that are already in a block as one message: nothing is copied, and nothing is held back.
     ///
     /// # Errors
     ///
