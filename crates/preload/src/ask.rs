@@ -8,10 +8,12 @@ use carrier::request::{Answer, FRAME_BYTES_MAX, Request, Start};
 use libc::socklen_t;
 
 use crate::cancel;
+use crate::child;
 use crate::next;
 use crate::system::{self, Buffers, Errno, Result};
 
 /// What came with an answer.
+#[derive(Clone, Copy)]
 pub(crate) struct Reply {
     frame: [u8; FRAME_BYTES_MAX],
     bytes: usize,
@@ -33,6 +35,21 @@ impl Reply {
 
 /// Asks the daemon, over a connection of its own. A cancellation point where the answer comes late.
 pub(crate) fn ask(request: &Request<'_>, about: Option<RawFd>) -> Result<Reply> {
+    let reply = ask_here(request, about);
+    // There may be no room for the connection.
+    let is_full = matches!(reply, Err(Errno(libc::EMFILE)));
+    match about.filter(|_| is_full && is_answered_without_descriptor(request)) {
+        Some(fd) => child::with_room(fd, || ask_here(request, about)),
+        None => reply,
+    }
+}
+
+/// Returns whether the answer comes at once and brings no descriptor.
+fn is_answered_without_descriptor(request: &Request<'_>) -> bool {
+    !answered_late(request) && !matches!(request, Request::Attach | Request::PeelOff { .. })
+}
+
+fn ask_here(request: &Request<'_>, about: Option<RawFd>) -> Result<Reply> {
     let connection = asked(request, about)?;
     let late = answered_late(request);
     if let Some(fd) = about.filter(|_| late) {

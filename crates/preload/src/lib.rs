@@ -19,6 +19,7 @@
 //! | `start` | a daemon where there is none |
 //! | `itself` | programs that have both ends of an association |
 //! | `cancel` | calls that end when their thread is cancelled |
+//! | `child` | calls that need a descriptor where the table is full |
 //! | `lock` | the lock for reading, which survives the death of its holder |
 //! | `tcp` | TCP sockets that are to be SCTP sockets |
 //! | `system` | system calls |
@@ -30,6 +31,7 @@ mod ask;
 mod associations;
 mod bundle;
 mod cancel;
+mod child;
 mod descriptor;
 pub mod interpose;
 mod itself;

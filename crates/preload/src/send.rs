@@ -14,6 +14,7 @@ use libc::c_int;
 
 use crate::ancillary::{Control, SendInfo};
 use crate::cancel;
+use crate::child;
 use crate::descriptor::Descriptor;
 use crate::itself;
 use crate::lock::Patience;
@@ -231,15 +232,38 @@ impl Outgoing<'_> {
             return Ok(bytes);
         }
         header.flags = header.flags.with(Flags::IN_MEMFD);
-        let memfd = system::sealed_memfd(self.content)?;
         let header = header.encode();
         let part = [Buffers::from(&header)];
         // SAFETY: the header may be read.
         let iov = unsafe { Buffers::new(&part) };
+        let memfd = match system::sealed_memfd(self.content) {
+            Err(Errno(libc::EMFILE)) => return self.send_by_child(iov, flags).map(|()| bytes),
+            memfd => memfd?,
+        };
         let send = || system::send_waiting(self.fd, iov, Some(memfd), flags);
         let sent = cancel::undoing(|| system::close(memfd), send);
         system::close(memfd);
         sent.map(|_| bytes)
+    }
+}
+
+impl Outgoing<'_> {
+    /// Sends a record with a memfd where this process has no room for that. The child does not wait: this thread does.
+    fn send_by_child(&self, record: Buffers<'_>, flags: c_int) -> Result<()> {
+        let send = || {
+            let memfd = system::sealed_memfd(self.content)?;
+            system::send(self.fd, record, Some(memfd), flags | libc::MSG_DONTWAIT).map(drop)
+        };
+        loop {
+            match child::with_room(self.fd, send) {
+                Err(Errno(libc::EAGAIN)) if self.waits() => {}
+                sent => return sent,
+            }
+            let timeout = system::send_timeout(self.fd);
+            if system::await_events([self.fd], libc::POLLOUT, timeout)? == [0] {
+                return Err(Errno(libc::EAGAIN));
+            }
+        }
     }
 }
 

@@ -123,6 +123,11 @@ pub(crate) fn connect(fd: RawFd, descriptor: &Descriptor, peer: &[SocketAddr]) -
     let wait = !system::is_nonblocking(fd);
     let start = if wait { Start::AnswerLate } else { Start::Now };
     match begin(fd, peer, start, InitMessage::default()) {
+        // There is no room for a connection that waits for the answer.
+        Err(Errno(libc::EMFILE)) if wait => match begin(fd, peer, Start::Now, InitMessage::default()) {
+            Ok(association) => (association, await_connection(fd, descriptor)),
+            Err(error) => (0, Err(error)),
+        },
         // The time that `SO_SNDTIMEO` gives is over.
         Err(Errno(libc::EAGAIN)) => (0, Err(Errno(libc::EINPROGRESS))),
         Err(error) => (0, Err(error)),

@@ -146,8 +146,7 @@ fn spawn(words: &[&CStr], life: c_int) -> Option<()> {
     let mut arguments: Vec<*const c_char> = words.iter().map(|word| word.as_ptr()).collect();
     arguments.push(ptr::null());
     // No handler of the program's runs in the child.
-    let (all, mut before) = (u64::MAX, 0_u64);
-    set_mask(&all, Some(&mut before));
+    let mask = SignalMask::block_all();
     let child = fork();
     if child == Some(0) {
         match fork() {
@@ -156,17 +155,37 @@ fn spawn(words: &[&CStr], life: c_int) -> Option<()> {
             _ => unsafe { libc::_exit(0) },
         }
     }
-    let ended = child.map(|child| {
-        let (status, usage): (*mut c_int, *mut libc::rusage) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: it writes nothing.
-        unsafe { next::syscall()(libc::SYS_wait4, child, status, libc::__WALL, usage) };
-    });
-    set_mask(&before, None);
+    let ended = child.map(|child| await_end(child as c_int));
+    drop(mask);
     ended
 }
 
+/// Waits for a child of [`fork`].
+pub(crate) fn await_end(child: c_int) {
+    let (status, usage): (*mut c_int, *mut libc::rusage) = (ptr::null_mut(), ptr::null_mut());
+    // SAFETY: it writes nothing.
+    unsafe { next::syscall()(libc::SYS_wait4, child, status, libc::__WALL, usage) };
+}
+
+/// The signals that this thread had blocked before all were.
+pub(crate) struct SignalMask(u64);
+
+impl SignalMask {
+    pub(crate) fn block_all() -> SignalMask {
+        let mut before = 0;
+        set_mask(&u64::MAX, Some(&mut before));
+        SignalMask(before)
+    }
+}
+
+impl Drop for SignalMask {
+    fn drop(&mut self) {
+        set_mask(&self.0, None);
+    }
+}
+
 /// A child that sends no signal when it ends, and that nobody finds who waits for any child. The C library does not know of it.
-fn fork() -> Option<c_long> {
+pub(crate) fn fork() -> Option<c_long> {
     // SAFETY: the child goes on in a copy of the memory, and only makes system calls.
     call(unsafe { next::syscall()(libc::SYS_clone, 0_usize, 0_usize, 0_usize, 0_usize, 0_usize) })
 }

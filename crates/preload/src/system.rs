@@ -247,6 +247,15 @@ pub(crate) fn map(bytes: usize, file: Option<RawFd>) -> Result<NonNull<c_void>> 
     NonNull::new(place).filter(|_| place != libc::MAP_FAILED).ok_or(failed)
 }
 
+/// Memory that is zero, and shared with children.
+pub(crate) fn map_shared(bytes: usize) -> Result<NonNull<c_void>> {
+    let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+    // SAFETY: a mapping at a place that the kernel chooses touches nothing.
+    let place = unsafe { libc::mmap(ptr::null_mut(), bytes, access, flags, -1, 0) };
+    let failed = Errno::last();
+    NonNull::new(place).filter(|_| place != libc::MAP_FAILED).ok_or(failed)
+}
+
 /// # Safety
 ///
 /// It was mapped with this size, and nobody refers to it any more.
@@ -286,6 +295,20 @@ pub(crate) fn poll(fd: RawFd, events: i16, mut timeout: libc::timespec) -> Resul
         next::syscall()(libc::SYS_ppoll, entry, 1_usize, timeout, no_mask, SIGNAL_SET_BYTES)
     })?;
     Ok(entry.revents)
+}
+
+/// Returns whether there was such a descriptor to close.
+pub(crate) fn try_close(fd: RawFd) -> bool {
+    // SAFETY: it takes no memory.
+    unsafe { next::syscall()(libc::SYS_close, fd) == 0 }
+}
+
+/// Returns how many descriptors this process may have.
+pub(crate) fn descriptors_max() -> usize {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the place may be written.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
 }
 
 /// Waits until one of `events` has come to one of the descriptors, or the time is over; returns what has come to each. A

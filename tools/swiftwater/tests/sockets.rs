@@ -107,6 +107,11 @@ fn address_sanitizer_finds_nothing() {
 }
 
 #[test]
+fn a_full_descriptor_table_leaves_sockets_usable() {
+    run("full", &[]);
+}
+
+#[test]
 fn listeners_change_their_backlog_and_share_ports() {
     run("listeners", &[]);
 }
