@@ -115,7 +115,7 @@ fn nothing_is_sent_once_the_peer_shuts_down(stage: &Stage) {
     peer.expects("DATA 0");
     sends_shutdown(&mut peer, -1);
     let more = peer.endpoint.send(peer.id, &SendInfo::default(), 4, [b"more"[..].into()]);
-    assert_eq!(more, Err(SendError::Closed));
+    assert_eq!(more, Err(SendError::PeerShutdown));
 }
 
 fn what_is_queued_is_sent_before_shutdown_ack(stage: &Stage) {
@@ -143,5 +143,5 @@ fn nothing_is_sent_after_shutdown_ack(stage: &Stage) {
     sends_shutdown(&mut peer, -1);
     peer.expects("SHUTDOWN ACK");
     let more = peer.endpoint.send(peer.id, &SendInfo::default(), 4, [b"more"[..].into()]);
-    assert_eq!(more, Err(SendError::Closed));
+    assert_eq!(more, Err(SendError::PeerShutdown));
 }

@@ -24,4 +24,4 @@ pub mod record;
 pub mod request;
 
 /// The version of everything in this crate. Both sides must be of the same.
-pub const VERSION: u16 = 7;
+pub const VERSION: u16 = 8;

@@ -90,6 +90,8 @@ pub struct Page {
     pub members: AtomicU32,
     /// Entries up to this may be in use. Written by the daemon.
     pub entries_used: AtomicU32,
+    /// How far the peer of a one-to-one socket has shut the association down: a [`PeerShut`]. Written by the daemon.
+    pub peer_shut: AtomicU32,
     entries: [Entry; ENTRIES],
 }
 
@@ -176,6 +178,7 @@ impl Default for Page {
             long_taken: AtomicU32::default(),
             members: AtomicU32::default(),
             entries_used: AtomicU32::default(),
+            peer_shut: AtomicU32::default(),
             entries: std::array::from_fn(|_| Entry::default()),
         }
     }
@@ -216,6 +219,8 @@ impl Page {
     pub const LONG_TAKEN_AT: u64 = offset_of!(Page, long_taken) as u64;
     /// Where it writes the default stream.
     pub const DEFAULT_STREAM_AT: u64 = offset_of!(Page, default_stream) as u64;
+    /// Where it writes how far the peer has shut down.
+    pub const PEER_SHUT_AT: u64 = offset_of!(Page, peer_shut) as u64;
     /// Where it writes the local address.
     pub const LOCAL_AT: u64 = offset_of!(Page, local) as u64;
 
@@ -291,6 +296,18 @@ impl Page {
             word.store(u32::from_ne_bytes(*bytes), Relaxed);
         }
     }
+}
+
+/// How far the peer of a one-to-one socket has shut the association down. The association lives on until the peer has all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum PeerShut {
+    /// It has not.
+    No = 0,
+    /// It takes no more messages (RFC 9260 §9.2).
+    Writing = 1,
+    /// And all that it has sent is in the carrier.
+    Both = 2,
 }
 
 /// How far a socket has come.

@@ -12,7 +12,7 @@ use carrier::record::{Flags, Header};
 use carrier::request::Start;
 use rustix::io::Errno;
 use swiftwater::tokio::{Association, Listener};
-use swiftwater::{Address, Event, Stack};
+use swiftwater::{Address, Stack};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{self, JoinHandle};
 
@@ -206,15 +206,7 @@ async fn give_back(socket: &Arc<Socket>, member: &Member, outbox: &Outbox) {
     let mut quantum = Quantum::new();
     for (header, data) in waiting {
         quantum.spend(1).await;
-        let unsent = Event::SendFailed {
-            info: pump::send_info(&pump::completed(member, header)),
-            data,
-            was_sent: false,
-            beginning: true,
-            ending: true,
-            cause: 0,
-        };
-        pump::tell(socket, notify::of(socket, member, &unsent)).await;
+        pump::tell_unsent(socket, member, &pump::completed(member, header), data).await;
     }
 }
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
-use carrier::page::{ENTRIES, Entry, PAGE_BYTES, Page as Layout, State, Wants};
+use carrier::page::{ENTRIES, Entry, PAGE_BYTES, Page as Layout, PeerShut, State, Wants};
 use carrier::record::MESSAGE_BYTES_MAX;
 use rustix::fs::{
     FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create,
@@ -147,6 +147,11 @@ impl Page {
 
     pub(crate) fn set_local(&self, local: &SocketAddr) {
         self.write(Layout::LOCAL_AT, &Layout::encode_peer(local));
+    }
+
+    /// Says how far the peer has shut the association down.
+    pub(crate) fn set_peer_shut(&self, peer_shut: PeerShut) {
+        self.write(Layout::PEER_SHUT_AT, &(peer_shut as u32).to_ne_bytes());
     }
 
     pub(crate) fn set_longest(&self, bytes: u32) {

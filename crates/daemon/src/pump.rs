@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use carrier::page::State;
+use carrier::page::{PeerShut, State};
 use carrier::record::{BUNDLE_BYTES_MAX, Flags, Header, Kind};
 use rustix::io::Errno;
 use swiftwater::tokio::Association;
@@ -21,7 +21,7 @@ use crate::errno;
 use crate::line::Intake;
 use crate::log;
 use crate::member::{Held, Member, Upward};
-use crate::notify;
+use crate::notify::{self, Type};
 use crate::quantum::{self, Quantum};
 use crate::socket::{Socket, Style};
 use crate::unread::Room;
@@ -88,7 +88,12 @@ impl Drop for Upwards {
 }
 
 /// From the carrier into the association.
-async fn down(socket: &Socket, member: &Member, association: &Association, mut waiting: Waiting) -> Left {
+async fn down(
+    socket: &Arc<Socket>,
+    member: &Member,
+    association: &Association,
+    mut waiting: Waiting,
+) -> Left {
     // What is sent into an association that is gone is lost, as in the kernel.
     let mut gone = false;
     let mut quantum = Quantum::new();
@@ -107,9 +112,13 @@ async fn down(socket: &Socket, member: &Member, association: &Association, mut w
         if header.flags.contains(Flags::ABORT) {
             return Left::Abort(content);
         }
-        let passed_on = pin!(pass_on(association, &header, content));
+        let passed_on = pin!(pass_on(association, &header, content.clone()));
         match unless_given_up(socket, passed_on).await {
-            Ok(passed_on) => gone |= passed_on.is_err(),
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => {
+                gone = true;
+                tell_unsent(socket, member, &header, content).await;
+            }
             Err(left) => return left,
         }
         if gone && socket.line.is_hung_up() {
@@ -200,7 +209,7 @@ pub(crate) async fn pass_on(
         let info = SendInfo { path: wanted_path(association, header), ..send_info(header) };
         let sent = association.send_bytes(content, &info).await;
         // What else can be wrong was looked for before it was handed over.
-        if sent == Err(SendError::Closed) {
+        if matches!(sent, Err(SendError::Closed | SendError::PeerShutdown)) {
             return sent;
         }
     }
@@ -295,6 +304,11 @@ pub(crate) async fn up(socket: &Arc<Socket>, member: &Arc<Member>, ended: impl F
             Ok(Some(Received::Event(event))) => {
                 *is_shut_down |= event == Event::PeerShutdown;
                 queue.extend(notify::of(socket, member, &event));
+                if event == Event::PeerShutdown && socket.style == Style::OneToOne {
+                    socket.page.set_peer_shut(PeerShut::Writing);
+                    hand.up_all(queue).await;
+                    end_early(socket, member);
+                }
                 if let Event::Down(loss) = event {
                     // What it owes is there already. The program reads all of that before it finds the end.
                     while let Ok(Some(Received::Event(event))) = association.try_next() {
@@ -314,6 +328,17 @@ pub(crate) async fn up(socket: &Arc<Socket>, member: &Arc<Member>, ended: impl F
             Err(RecvError::Lost(loss)) => return end(Ended::Lost(loss.kind)),
             Err(_) => {}
         }
+    }
+}
+
+/// The peer sends no more, and what it has sent is in the carrier: the program reads the end, though the association may live on until
+/// the peer has all. A program that wants to hear of what becomes of it finds the end when it reads, but does not poll readable for
+/// it: nothing can follow what polls as the end.
+fn end_early(socket: &Socket, member: &Member) {
+    socket.page.set_peer_shut(PeerShut::Both);
+    let may_hear_more = [Type::AssociationChange, Type::SendFailed, Type::SendFailedEvent, Type::SenderDry];
+    if !may_hear_more.into_iter().any(|kind| member.wants(kind)) {
+        socket.line.end();
     }
 }
 
@@ -344,6 +369,19 @@ pub(crate) async fn tell_dry(socket: Arc<Socket>, members: Vec<Arc<Member>>) {
     for member in members {
         tell(&socket, notify::of(&socket, &member, &Event::SenderDry)).await;
     }
+}
+
+/// Reports a message that an association did not take, because it is gone or its peer has shut it down.
+pub(crate) async fn tell_unsent(socket: &Arc<Socket>, member: &Member, header: &Header, data: Bytes) {
+    let unsent = Event::SendFailed {
+        info: send_info(header),
+        data,
+        was_sent: false,
+        beginning: true,
+        ending: true,
+        cause: 0,
+    };
+    tell(socket, notify::of(socket, member, &unsent)).await;
 }
 
 /// Hands notifications to a program, between what its associations hand up.

@@ -8,7 +8,7 @@
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use carrier::page::{Page, State};
+use carrier::page::{Page, PeerShut, State};
 use carrier::record::{Flags, HEADER_BYTES, Header, Kind, PAYLOAD_BYTES_MAX};
 use libc::{c_int, iovec};
 
@@ -69,9 +69,11 @@ fn receive_now(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_
         // Looked at first: the last that comes is there before it is said that nothing will come.
         let silent = page.state() == State::Many && page.members.load(Acquire) == 0 && waits();
         let lost = page.state() == State::Lost;
+        let peer_shut = page.peer_shut.load(Acquire) == PeerShut::Both as u32;
         match take(fd, descriptor, place, flags, &patience) {
             Err(lock::TIMED_OUT) => return Err(Errno(libc::EAGAIN)),
             Err(Errno(libc::EAGAIN)) if silent => return Err(Errno(libc::ENOTCONN)),
+            Err(Errno(libc::EAGAIN)) if peer_shut => return Ok(END),
             Err(Errno(libc::EAGAIN)) if page.state() == State::Idle => {
                 return Err(Errno(match page.take_error() {
                     0 if waits() => libc::ENOTCONN,
@@ -381,6 +383,7 @@ fn end(fd: RawFd, page: &Page) -> Result<Message> {
     match page.state() {
         State::Ended => Ok(END),
         _ if page.shut_reading.load(Relaxed) != 0 => Ok(END),
+        _ if page.peer_shut.load(Acquire) == PeerShut::Both as u32 => Ok(END),
         State::Lost => Err(Errno(libc::ENOTCONN)),
         _ if !system::is_hung_up(fd) => Ok(END),
         // The daemon is gone.

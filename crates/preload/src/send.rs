@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use carrier::page::{Page, State};
+use carrier::page::{Page, PeerShut, State};
 use carrier::record::{Flags, Header, Kind, MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use libc::c_int;
 
@@ -89,7 +89,12 @@ impl Outgoing<'_> {
             setup::await_connection(self.fd, self.descriptor)?;
         }
         match page.state() {
-            State::Connected if page.shut_writing.load(Relaxed) != 0 => return Err(Errno(libc::ESHUTDOWN)),
+            State::Connected
+                if page.shut_writing.load(Relaxed) != 0
+                    || page.peer_shut.load(Relaxed) != PeerShut::No as u32 =>
+            {
+                return Err(Errno(libc::ESHUTDOWN));
+            }
             State::Connected | State::Connecting => {}
             _ => {
                 return Err(Errno(match page.take_error() {

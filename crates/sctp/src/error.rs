@@ -10,6 +10,8 @@ use sctp_wire::cause::{ProtocolViolation, UserInitiatedAbort};
 pub enum SendError {
     /// The association is gone or going.
     Closed,
+    /// The peer has shut the association down (RFC 9260 §9.2).
+    PeerShutdown,
     /// No such outbound stream.
     NoSuchStream {
         /// The stream asked for.
@@ -39,6 +41,9 @@ impl fmt::Display for SendError {
             SendError::Closed => {
                 f.write_str("the association is closed or closing; connect again to send more")
             }
+            SendError::PeerShutdown => f.write_str(
+                "the peer has shut the association down and takes no more; connect again to send more",
+            ),
             SendError::NoSuchStream { stream, streams } => write!(
                 f,
                 "stream {stream} does not exist: this association has outbound streams 0 to {}; ask for more with streams_out before connecting",

@@ -141,6 +141,8 @@ pub enum SendError {
     TimedOut,
     /// The association is closed or closing.
     Closed,
+    /// The peer has shut the association down and takes no more messages (RFC 9260 §9.2).
+    PeerShutdown,
     /// The association has no such outbound stream.
     NoSuchStream {
         /// The stream that was asked for.
@@ -173,6 +175,9 @@ impl fmt::Display for SendError {
             SendError::Closed => {
                 f.write_str("the association is closed or closing; connect again to send more")
             }
+            SendError::PeerShutdown => f.write_str(
+                "the peer has shut the association down and takes no more; connect again to send more",
+            ),
             SendError::NoSuchStream { stream, streams } => write!(
                 f,
                 "stream {stream} does not exist; this association has streams 0 to {}: set streams_out (and the peer's streams_in_max) before connecting",
@@ -429,7 +434,7 @@ impl SendError {
         match self {
             SendError::WouldBlock => io::ErrorKind::WouldBlock,
             SendError::TimedOut => io::ErrorKind::TimedOut,
-            SendError::Closed => io::ErrorKind::BrokenPipe,
+            SendError::Closed | SendError::PeerShutdown => io::ErrorKind::BrokenPipe,
             _ => io::ErrorKind::InvalidInput,
         }
     }

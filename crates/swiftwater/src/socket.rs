@@ -529,6 +529,7 @@ fn send_error(error: &WriteError) -> SendError {
     match error {
         WriteError::WouldBlock => SendError::WouldBlock,
         WriteError::Failed(Errno::EINVAL) => SendError::RecordOpen,
+        WriteError::Failed(Errno::ESHUTDOWN) => SendError::PeerShutdown,
         _ => SendError::Closed,
     }
 }

@@ -96,6 +96,51 @@ fn what_a_closed_program_has_sent_arrives_though_the_daemon_is_stopped() {
 }
 
 #[test]
+fn a_peer_that_shuts_down_takes_no_more_and_what_it_has_sent_ends_at_once() {
+    let daemon = Daemon::start("ends-late");
+    let mut program = serving(&daemon, "ends-late", "late");
+    // It reads nothing for now, so that its association cannot end.
+    let small = AssociationOptions {
+        receive_buffer_bytes: 64 << 10,
+        receive_buffer_bytes_max: 0,
+        ..AssociationOptions::default()
+    }
+    .into();
+    let peer = connected_with(&daemon, &small);
+    assert_eq!(line_of(&mut program), "full");
+    peer.shutdown().expect("it is up");
+    assert!(program.wait().expect("it ends").success());
+    while next(&peer).expect("no abort: nothing was unread").is_some() {}
+}
+
+#[test]
+fn what_a_peer_that_has_shut_down_does_not_take_comes_back() {
+    let daemon = Daemon::start("ends-refused");
+    let mut program = serving(&daemon, "ends-refused", "refused");
+    let small = AssociationOptions {
+        receive_buffer_bytes: 64 << 10,
+        receive_buffer_bytes_max: 0,
+        ..AssociationOptions::default()
+    }
+    .into();
+    let peer = connected_with(&daemon, &small);
+    assert_eq!(line_of(&mut program), "full");
+    peer.shutdown().expect("it is up");
+    let mut received = 0;
+    while next(&peer).expect("no abort: nothing was unread").is_some() {
+        received += 1;
+    }
+    let counts = line_of(&mut program);
+    let (sent, returned) = counts.split_once(' ').expect("two counts");
+    let [sent, returned] = [sent, returned].map(|count| count.parse::<usize>().expect("a count"));
+    assert!(program.wait().expect("it ends").success());
+    assert!(
+        returned > 0 && received + returned == sent,
+        "{sent} sent, {received} taken, {returned} returned"
+    );
+}
+
+#[test]
 fn a_second_signal_ends_the_daemon_at_once() {
     let mut daemon = Daemon::start("ends-twice");
     let mut program = serving(&daemon, "ends-twice", "leave");

@@ -379,6 +379,7 @@ fn send_info(info: &TransferInfo) -> SendInfo {
 fn send_errno(error: SendError) -> Errno {
     match error {
         SendError::Closed => Errno::EPIPE,
+        SendError::PeerShutdown => Errno::ESHUTDOWN,
         SendError::NoSuchStream { .. } | SendError::Empty | SendError::RecordOpen { .. } => Errno::EINVAL,
         SendError::TooLong { .. } => Errno::EMSGSIZE,
     }

@@ -314,11 +314,20 @@ impl Association {
         }
     }
 
+    /// Returns why no message is taken.
+    #[cold]
+    fn refusal(&self) -> SendError {
+        match self.state {
+            State::ShutdownReceived | State::ShutdownAckSent { .. } => SendError::PeerShutdown,
+            _ => SendError::Closed,
+        }
+    }
+
     /// Whether a message of `bytes` may be handed in.
     #[inline]
     pub(crate) fn admit(&mut self, info: &SendInfo, bytes: usize) -> Admission {
         if !self.takes_messages() {
-            return Admission::Fail(SendError::Closed);
+            return Admission::Fail(self.refusal());
         }
         if let Err(error) = self.outbound.check(info, bytes) {
             return Admission::Fail(error);
@@ -341,7 +350,7 @@ impl Association {
         blocks: impl IntoIterator<Item = Bytes>,
     ) -> Result<(), SendError> {
         if !self.takes_messages() {
-            return Err(SendError::Closed);
+            return Err(self.refusal());
         }
         self.outbound.send(info, bytes, blocks)?;
         self.statistics.messages_sent += 1;

@@ -1,12 +1,14 @@
 /* Ends. The peer is a test that speaks SCTP itself.
  * `hold`: the daemon is stopped while an association is open.
  * `leave`: the program sends what there is room for, says how many messages that were, and ends.
+ * `late`: the peer shuts down while it has yet to take what the program has sent.
+ * `refused`: the same, and the program says how many messages it has sent and how many came back.
  * `unread`: something is there to read when the program is killed.
  * `inherit`: a child has the descriptor, too; the program is killed before the child.
  * `restart`: the daemon is stopped, and another takes its place. */
 #include "check.h"
 
-enum { PORT = 6500, MESSAGE_BYTES = 50000 };
+enum { PORT = 6500, MESSAGE_BYTES = 50000, SCTP_EVENTS = 11, MSG_NOTIFICATION = 0x8000 };
 
 static int taken(void)
 {
@@ -39,6 +41,45 @@ static void leave(void)
         count++;
     CHECK(errno == EAGAIN && count > 0);
     printf("%d\n", count);
+}
+
+static void late(void)
+{
+    static char block[MESSAGE_BYTES];
+    int fd = taken();
+    while (send(fd, block, sizeof block, MSG_DONTWAIT) == sizeof block)
+        ;
+    CHECK(errno == EAGAIN);
+    FAILS(recv(fd, block, sizeof block, MSG_DONTWAIT), EAGAIN);
+    say("full");
+    CHECK(polls(fd, POLLIN, 10000) & POLLIN);
+    CHECK(read(fd, block, sizeof block) == 0);
+    FAILS(send(fd, block, 1, MSG_NOSIGNAL), ESHUTDOWN);
+    CHECK(recv(fd, block, sizeof block, MSG_DONTWAIT) == 0);
+}
+
+static void refused(void)
+{
+    static char block[MESSAGE_BYTES + 1000];
+    /* struct sctp_event_subscribe: `sctp_send_failure_event` is the fourth. */
+    unsigned char events[8] = {[3] = 1};
+    struct iovec to = {block, sizeof block};
+    int fd = taken(), sent = 0, returned = 0;
+    CHECK(setsockopt(fd, IPPROTO_SCTP, SCTP_EVENTS, events, sizeof events) == 0);
+    /* Until the association takes no more, and what it has not taken is left to the peer's SHUTDOWN. */
+    while (polls(fd, POLLOUT, 500) & POLLOUT)
+        while (send(fd, block, MESSAGE_BYTES, MSG_DONTWAIT) == MESSAGE_BYTES)
+            sent++;
+    say("full");
+    for (;;) {
+        struct msghdr message = {.msg_iov = &to, .msg_iovlen = 1};
+        CHECK(polls(fd, POLLIN, 10000) & POLLIN);
+        if (recvmsg(fd, &message, 0) == 0)
+            break;
+        CHECK(message.msg_flags & MSG_NOTIFICATION);
+        returned += !!(message.msg_flags & MSG_EOR);
+    }
+    printf("%d %d\n", sent, returned);
 }
 
 static void unread(void)
@@ -87,7 +128,7 @@ int main(int count, char **words)
     static const struct {
         const char *name;
         void (*run)(void);
-    } all[] = {{"hold", hold}, {"leave", leave}, {"unread", unread}, {"inherit", inherit}, {"restart", restart}};
+    } all[] = {{"hold", hold}, {"leave", leave}, {"late", late}, {"refused", refused}, {"unread", unread}, {"inherit", inherit}, {"restart", restart}};
     begin();
     CHECK(count == 2);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {

@@ -179,7 +179,7 @@ static void *send_for_ever(void *fd)
 {
     while (send_numbered(*(int *)fd, 0, 0) == MESSAGE)
         ;
-    CHECK(errno == ECONNRESET || errno == EPIPE);
+    CHECK(errno == ECONNRESET || errno == EPIPE || errno == ESHUTDOWN);
     return NULL;
 }
 
