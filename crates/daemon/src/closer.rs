@@ -142,9 +142,9 @@ impl Closer {
     }
 
     /// Takes over a descriptor that may be a program's, too.
-    pub(crate) fn take_over(self: &Arc<Self>, descriptor: OwnedFd) -> Foreign {
+    pub(crate) fn take_over(self: &Arc<Self>, descriptor: OwnedFd) -> ReceivedDescriptor {
         let number = self.all.numbers.count(1);
-        Foreign { held: Some((descriptor, number)), closer: Arc::clone(self) }
+        ReceivedDescriptor { held: Some((descriptor, number)), closer: Arc::clone(self) }
     }
 
     /// Takes over a socket of ours to which a program sends.
@@ -290,14 +290,15 @@ impl Drop for Closer {
     }
 }
 
-/// A descriptor that a program has, too: its last close may be ours.
-pub(crate) struct Foreign {
+/// A descriptor that was received from a program, which may have closed its own: then the daemon's close is the last, and may
+/// block.
+pub(crate) struct ReceivedDescriptor {
     /// There until it is closed.
     held: Option<(OwnedFd, Taken)>,
     closer: Arc<Closer>,
 }
 
-impl Foreign {
+impl ReceivedDescriptor {
     /// Closes it, and waits for a moment until that is done: a program that closes its own copy after the answer then was the last.
     pub(crate) async fn closed(mut self) {
         let (closed, is_closed) = oneshot::channel();
@@ -313,20 +314,20 @@ impl Foreign {
     }
 }
 
-impl AsFd for Foreign {
+impl AsFd for ReceivedDescriptor {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.held.as_ref().expect("it is held until it is closed").0.as_fd()
     }
 }
 
-impl Drop for Foreign {
+impl Drop for ReceivedDescriptor {
     fn drop(&mut self) {
         self.close(None);
     }
 }
 
 /// A socket of ours to which a program sends: descriptors may lie in its queue.
-pub(crate) struct End(Foreign);
+pub(crate) struct End(ReceivedDescriptor);
 
 impl End {
     /// Makes sure that nothing more comes, and returns whether nothing lies there.
@@ -369,7 +370,7 @@ pub(crate) fn receive(
     socket: impl AsFd,
     place: &mut [u8],
     closer: &Arc<Closer>,
-) -> Result<(usize, Vec<Foreign>), Errno> {
+) -> Result<(usize, Vec<ReceivedDescriptor>), Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MESSAGE_DESCRIPTORS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;

@@ -19,7 +19,7 @@ use rustix::net::{
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::closer::{self, Closer, End, Foreign, Source};
+use crate::closer::{self, Closer, End, ReceivedDescriptor, Source};
 use crate::descriptor_io::register;
 use crate::log;
 use crate::long_messages::Lent;
@@ -269,7 +269,7 @@ async fn answer(connection: &AsyncFd<End>, reply: Reply, closer: &Arc<Closer>) -
 
 /// What a connection has brought.
 enum Asked {
-    Request(Vec<u8>, Vec<Foreign>),
+    Request(Vec<u8>, Vec<ReceivedDescriptor>),
     /// The caller has gone.
     Nothing,
     /// What this user has sent before cannot be closed: nothing more is taken.

@@ -25,7 +25,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::budget::{Account, Charge, RECORD_COST_BYTES};
-use crate::closer::{self, Closer, End, Foreign};
+use crate::closer::{self, Closer, End, ReceivedDescriptor};
 use crate::descriptor_io::{errno_of, polls, register};
 use crate::long_messages::{self, Lent};
 use crate::quantum;
@@ -69,7 +69,7 @@ pub(crate) struct Line {
     /// So are long messages that it has not read, in a budget of their own: what peers send must not keep it from sending.
     received: Arc<Account>,
     /// A long message that was taken from the carrier, and for whose content there was no room.
-    stalled: Mutex<Option<(Header, Foreign)>>,
+    stalled: Mutex<Option<(Header, ReceivedDescriptor)>>,
     /// There was no room because the host is short of memory, whatever the user may have.
     is_host_short: AtomicBool,
     /// Room for the next record that was waited for.
@@ -305,7 +305,7 @@ impl Line {
     }
 
     /// Takes a message whose content is in a memfd, once there is room for it.
-    fn take_large(&self, header: Header, memfd: Foreign) -> Result<Intake, Errno> {
+    fn take_large(&self, header: Header, memfd: ReceivedDescriptor) -> Result<Intake, Errno> {
         let bytes = header.bytes as usize;
         if !is_final(memfd.as_fd(), bytes) || bytes > self.account.message_bytes_max() {
             return Ok(Intake::Malformed);
@@ -479,7 +479,7 @@ impl Line {
 
     /// Hands a record over that was taken from a program's end, if there is room.
     pub(crate) fn try_put_raw(&self, record: &RawRecord) -> Result<(), Errno> {
-        let descriptors: Vec<BorrowedFd<'_>> = record.memfd.iter().map(Foreign::as_fd).collect();
+        let descriptors: Vec<BorrowedFd<'_>> = record.memfd.iter().map(ReceivedDescriptor::as_fd).collect();
         self.try_send(&[IoSlice::new(&record.bytes)], &descriptors)
     }
 
@@ -500,7 +500,7 @@ impl Line {
 /// A record as it lies in a carrier.
 pub(crate) struct RawRecord {
     pub(crate) bytes: Vec<u8>,
-    memfd: Option<Foreign>,
+    memfd: Option<ReceivedDescriptor>,
 }
 
 impl RawRecord {

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::net::UCred;
 
 use crate::addresses::{check_peer, parse_list};
-use crate::closer::{Foreign, Source};
+use crate::closer::{ReceivedDescriptor, Source};
 use crate::door::{Answer, Reply};
 use crate::identity::Cookie;
 use crate::many;
@@ -32,7 +32,7 @@ impl Sockets {
     pub(crate) async fn perform(
         self: &Arc<Self>,
         request: &Request<'_>,
-        descriptor: Option<&Foreign>,
+        descriptor: Option<&ReceivedDescriptor>,
         who: UCred,
     ) -> Result<Reply, Errno> {
         match *request {
