@@ -11,7 +11,7 @@ use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage}
 use crate::SCTP_TUNNELING_PORT;
 use crate::route::interface_of;
 use crate::sockets::Cutting;
-use crate::strangers::{self, Apart, Kind};
+use crate::strangers::{self, Apart, Class, Kind};
 use crate::syscalls::{option, set_option};
 
 /// How often an ephemeral port is drawn until it is free on all the addresses.
@@ -293,8 +293,8 @@ fn open_apart(
     let Ok(mut first) = open_alone(&in_group, at, dual_stack) else { return Ok(None) };
     let Ok(apart) = reserved.complete(first.fd.as_fd(), first.interface.as_deref()) else { return Ok(None) };
     for (class, fd) in &apart.strangers {
-        let bytes = class.receive_buffer_bytes();
-        set_stranger_options(fd.as_fd(), bytes, first.ipv6, address.ip().is_unspecified()).map_err(failed)?;
+        set_stranger_options(fd.as_fd(), *class, first.ipv6, address.ip().is_unspecified())
+            .map_err(failed)?;
     }
     first.strangers = Some(apart);
     Ok(Some(first))
@@ -392,14 +392,11 @@ fn set_options(fd: BorrowedFd<'_>, wishes: Wishes, ipv6: bool, dual_stack: bool)
 /// packet of any socket of the group to a member that it picks by a hash.
 fn set_stranger_options(
     fd: BorrowedFd<'_>,
-    receive_buffer_bytes: usize,
+    class: Class,
     ipv6: bool,
     any_address: bool,
 ) -> Result<(), Errno> {
-    let wish = i32::try_from(receive_buffer_bytes).unwrap_or(i32::MAX);
-    set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, wish)?;
-    force_receive_buffer(fd, receive_buffer_bytes);
-    set_option(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
+    set_stranger_buffer(fd, class)?;
     if ipv6 {
         set_option(fd, libc::SOL_IPV6, libc::IPV6_RECVERR, 1)?;
     }
@@ -412,6 +409,14 @@ fn set_stranger_options(
         (true, true) => set_option(fd, libc::SOL_IPV6, libc::IPV6_RECVPKTINFO, 1),
         (true, false) => set_option(fd, libc::SOL_IP, libc::IP_PKTINFO, 1),
     }
+}
+
+/// Sets the receive buffer of a socket for strangers, and lets it count what does not fit.
+pub(crate) fn set_stranger_buffer(fd: BorrowedFd<'_>, class: Class) -> Result<(), Errno> {
+    let bytes = class.receive_buffer_bytes();
+    set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, i32::try_from(bytes).unwrap_or(i32::MAX))?;
+    force_receive_buffer(fd, bytes);
+    set_option(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)
 }
 
 /// Lets the receive buffer grow beyond net.core.rmem_max where the program has CAP_NET_ADMIN.

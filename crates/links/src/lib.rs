@@ -24,6 +24,7 @@ compile_error!("links needs Linux: segmentation offload and the socket error que
 
 mod bind;
 mod blocks;
+mod bpf;
 mod control;
 pub mod device;
 mod device_syscalls;

@@ -9,6 +9,8 @@ use nix::errno::Errno;
 
 use crate::link::{BatchLimits, Link, PathInfo, Sink, Transmit};
 use crate::sockets::Sockets;
+use crate::strangers::Class;
+use crate::strangers::receive::Strangers;
 use crate::syscalls::{MESSAGES_MAX, attach_filter};
 use crate::{BindError, LinkStats};
 
@@ -19,12 +21,14 @@ mod send;
 
 pub use open::RawIpConfig;
 
+use filter::Wanted;
 use receive::Receiver;
 
 /// The most that leaves together, as with every link: it bounds how long one path holds up the others.
 const BATCH_BYTES_MAX: usize = 65_300;
 
-/// A link over raw sockets, one for each local address, or one for each family.
+/// A link over raw sockets, one for each local address, or one for each family, and three more for strangers where
+/// [`RawIpConfig::strangers_apart`] says so.
 ///
 /// The host hands a copy of every packet of the protocol to every raw socket, so a filter in the kernel passes only those
 /// for the ports that [`Link::set_ports`] names; none until then. There are no ports below SCTP: those of addresses are 0.
@@ -32,6 +36,10 @@ const BATCH_BYTES_MAX: usize = 65_300;
 pub struct RawIp {
     sockets: Sockets,
     receiver: Receiver,
+    strangers: Strangers,
+    /// What the filters let pass.
+    ports: Vec<u16>,
+    tags: Option<Vec<u32>>,
 }
 
 impl RawIp {
@@ -57,7 +65,42 @@ impl RawIp {
     /// ```
     pub fn bind(config: &RawIpConfig) -> Result<Self, BindError> {
         let bound = open::open_all(config)?;
-        Ok(RawIp { sockets: Sockets::new(bound, 0, config.mtu_bytes), receiver: Receiver::new() })
+        Ok(RawIp {
+            sockets: Sockets::new(bound, 0, config.mtu_bytes),
+            receiver: Receiver::new(),
+            strangers: Strangers::default(),
+            ports: Vec::new(),
+            tags: None,
+        })
+    }
+
+    /// Gives the sockets filters for the ports and tags. A kernel with little room for filters (net.core.optmem_max) still
+    /// takes one with a single range of ports, or in the end one without tags.
+    fn attach_filters(&mut self) -> Result<(), Errno> {
+        for ranges_max in [filter::RANGES_MAX, 1] {
+            let wanted = Wanted { ports: &self.ports, ranges_max, tags: self.tags.as_deref() };
+            match self.attach(wanted) {
+                Err(Errno::ENOMEM) => {}
+                result => return result,
+            }
+        }
+        self.tags = None;
+        self.attach(Wanted { ports: &self.ports, ranges_max: 1, tags: None })
+    }
+
+    /// Attaches a filter to each socket, those of peers first: a packet of a peer may pass two filters meanwhile, as the tags
+    /// change, but never none.
+    fn attach(&self, wanted: Wanted<'_>) -> Result<(), Errno> {
+        let apart = self.sockets.has_strangers_apart();
+        for socket in &self.sockets.list {
+            let ipv6 = socket.inner.ipv6;
+            let program = match apart {
+                true => wanted.of_class(socket.class, ipv6).ok_or(Errno::ENOMEM)?,
+                false => wanted.of_every_class(ipv6),
+            };
+            attach_filter(socket.inner.fd.as_fd(), &program)?;
+        }
+        Ok(())
     }
 }
 
@@ -81,8 +124,13 @@ impl Link for RawIp {
     }
 
     fn receive(&mut self, sink: &mut dyn Sink) -> io::Result<bool> {
-        let receiver = &mut self.receiver;
-        self.sockets.receive(sink, &mut |sockets, index, sink| receiver.receive_batch(sockets, index, sink))
+        let (receiver, strangers) = (&mut self.receiver, &mut self.strangers);
+        self.sockets.receive(sink, &mut |sockets, index, sink| match sockets.list[index].class {
+            Class::Peers => receiver.receive_batch(sockets, index, sink),
+            Class::Inits | Class::Cookies | Class::Strays => {
+                strangers.receive(sockets, index, sink, receive::hand_on_stranger)
+            }
+        })
     }
 
     fn transmit(&mut self, transmit: &Transmit<'_>) -> io::Result<()> {
@@ -94,17 +142,16 @@ impl Link for RawIp {
     }
 
     fn set_ports(&mut self, ports: &[u16]) -> io::Result<()> {
-        for socket in &self.sockets.list {
-            let program = filter::program(ports, socket.inner.ipv6);
-            // A kernel with less room for filters (net.core.optmem_max) still takes a coarse one.
-            match attach_filter(socket.inner.fd.as_fd(), &program) {
-                Err(Errno::ENOMEM) => {
-                    attach_filter(socket.inner.fd.as_fd(), &filter::coarse(ports, socket.inner.ipv6))?;
-                }
-                result => result?,
-            }
+        self.ports = ports.to_vec();
+        Ok(self.attach_filters()?)
+    }
+
+    fn set_expected_tags(&mut self, tags: Option<&[u32]>) -> bool {
+        if !self.sockets.has_strangers_apart() {
+            return false;
         }
-        Ok(())
+        self.tags = tags.map(<[u32]>::to_vec);
+        self.attach_filters().is_ok() && self.tags.is_some() == tags.is_some()
     }
 
     fn descriptors<'a>(&'a self, visit: &mut dyn FnMut(BorrowedFd<'a>)) {

@@ -159,6 +159,11 @@ impl Sockets {
         all
     }
 
+    /// Returns whether every address has sockets for strangers.
+    pub(crate) fn has_strangers_apart(&self) -> bool {
+        self.list[..self.of_peers].iter().all(|socket| socket.has_strangers_apart)
+    }
+
     pub(crate) fn stats(&self) -> LinkStats {
         LinkStats { blocks_allocated: self.blocks.allocated, blocks_reused: self.blocks.reused, ..self.stats }
     }

@@ -6,8 +6,11 @@
 //! | `Cookies` | those that begin with COOKIE ECHO: the other half of a handshake without state |
 //! | `Strays` | while [`Link::set_expected_tags`](crate::Link::set_expected_tags) names tags: those with another one |
 //!
-//! They form a group with the socket of an address (`SO_REUSEPORT`), in which a classic BPF program steers; see
-//! [`steering`]. Each has a bounded share of the time; see [`share`].
+//! Classic BPF programs steer; see [`steering`]. Each socket has a bounded share of the time; see [`share`]. They are received
+//! from alike over UDP and raw IP; see [`receive`].
+//!
+//! Every raw socket gets a copy of each packet, and has a filter that takes its class. Over UDP they form a group with the
+//! socket of an address (`SO_REUSEPORT`), in which one program chooses; this is what the rest of this file makes.
 //!
 //! A group must not open the port to other programs of the user, which could join it. So two more sockets guard it: each is
 //! bound to the address, but to an interface that there never is, so that it receives nothing; and it lacks the option in
@@ -19,6 +22,7 @@
 //! not hold there are no such sockets, and everything comes to the first. While a group is being made, for some
 //! microseconds, another program of the same user could join it. It could as well read our memory.
 
+pub(crate) mod receive;
 pub(crate) mod share;
 pub(crate) mod steering;
 
@@ -33,6 +37,7 @@ use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage}
 use crate::bind::{bind_to_interface, local_address};
 use crate::syscalls::{attach_group_program, set_option};
 use share::Share;
+use steering::Place;
 
 /// The index of an interface that there never is: the kernel counts up from 1.
 const NO_INTERFACE: i32 = i32::MAX;
@@ -51,7 +56,7 @@ pub(crate) enum Class {
 
 impl Class {
     /// Those of strangers.
-    const STRANGERS: [Self; 3] = [Class::Inits, Class::Cookies, Class::Strays];
+    pub(crate) const STRANGERS: [Self; 3] = [Class::Inits, Class::Cookies, Class::Strays];
 
     /// Returns the receive buffer to ask the kernel for. A small packet takes some 770 bytes of twice as many: the buffer
     /// bounds how long a flood may delay a packet, and what is lost while the thread does something else.
@@ -108,8 +113,8 @@ pub(crate) struct Reserved {
 pub(crate) struct Apart {
     /// The sockets for strangers.
     pub(crate) strangers: Vec<(Class, OwnedFd)>,
-    /// They keep the port closed as long as they are open.
-    pub(crate) guards: [OwnedFd; 2],
+    /// They keep the port closed as long as they are open. Raw sockets have no ports.
+    pub(crate) guards: Vec<OwnedFd>,
 }
 
 /// Reserves a port at an address. `None`: this system does not steer.
@@ -144,9 +149,9 @@ impl Reserved {
         }
         let last_guard = open(self.kind)?;
         self.join(&last_guard)?;
-        attach_group_program(first, &steering::by_kind())?;
+        attach_group_program(first, &steering::by_kind(Place::Group))?;
         set_option(last_guard.as_fd(), libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX, NO_INTERFACE)?;
-        let guards = [self.guard, last_guard];
+        let guards = vec![self.guard, last_guard];
         for guard in &guards {
             set_option(guard.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 0)?;
         }
@@ -173,8 +178,8 @@ fn open(kind: Kind) -> Result<OwnedFd, Errno> {
 /// the kernel has taken the program.
 pub(crate) fn steer(first: BorrowedFd<'_>, expected_tags: Option<&[u32]>) -> bool {
     let program = match expected_tags {
-        Some(tags) => steering::by_tag(tags),
-        None => Some(steering::by_kind()),
+        Some(tags) => steering::by_tag(Place::Group, tags),
+        None => Some(steering::by_kind(Place::Group)),
     };
     program.is_some_and(|program| attach_group_program(first, &program).is_ok())
 }

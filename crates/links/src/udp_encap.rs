@@ -9,6 +9,7 @@ use crate::blocks::RECEIVE_BYTES;
 use crate::link::{BatchLimits, Link, PathInfo, Sink, Transmit};
 use crate::sockets::Sockets;
 use crate::strangers::Class;
+use crate::strangers::receive::Strangers;
 use crate::{BindError, LinkStats, UdpEncapConfig};
 
 mod receive;
@@ -30,7 +31,7 @@ pub struct UdpEncap {
     /// One datagram, or a batch of more slices than a system call takes, put together.
     scratch: Vec<u8>,
     singles: receive::Singles,
-    strangers: receive::Strangers,
+    strangers: Strangers,
 }
 
 impl UdpEncap {
@@ -59,7 +60,7 @@ impl UdpEncap {
             refused_batches: 0,
             scratch: Vec::with_capacity(RECEIVE_BYTES),
             singles: receive::Singles::new(),
-            strangers: receive::Strangers::default(),
+            strangers: Strangers::default(),
         })
     }
 }
@@ -82,7 +83,7 @@ impl Link for UdpEncap {
         self.sockets.receive(sink, &mut |sockets, index, sink| {
             let socket = &sockets.list[index];
             if socket.class != Class::Peers {
-                strangers.receive(sockets, index, sink)
+                strangers.receive(sockets, index, sink, receive::hand_on_stranger)
             } else if receive::takes_many(socket) {
                 singles.receive_many(sockets, index, sink)
             } else {

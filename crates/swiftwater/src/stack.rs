@@ -333,6 +333,7 @@ fn bind_raw(options: &StackOptions) -> Result<Box<dyn Link>, BindError> {
         addresses: options.local_addresses.clone(),
         mtu_bytes: options.mtu_bytes,
         bind_interfaces: options.bind_interfaces,
+        strangers_apart: true,
         ..RawIpConfig::default()
     });
     Ok(complete(link.map_err(BindError::Link)?, options))

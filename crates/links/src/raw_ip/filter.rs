@@ -1,49 +1,79 @@
-//! The classic BPF program that passes packets for some ports.
+//! The classic BPF programs of raw sockets: each passes packets for some ports that are of its class.
 
 use libc::{
-    BPF_ABS, BPF_B, BPF_H, BPF_IND, BPF_JEQ, BPF_JGE, BPF_JGT, BPF_JMP, BPF_K, BPF_LD, BPF_LDX, BPF_MSH,
-    BPF_RET, sock_filter,
+    BPF_ABS, BPF_B, BPF_H, BPF_IND, BPF_JA, BPF_JEQ, BPF_JGE, BPF_JGT, BPF_JMP, BPF_K, BPF_LD, BPF_LDX,
+    BPF_MSH, BPF_RET, sock_filter,
 };
+
+use crate::bpf::{DROP, TAKE, jump, plain};
+use crate::strangers::Class;
+use crate::strangers::steering::{self, Place};
 
 /// Ranges of ports that a program tells apart; it looks at them one by one. More ports than that share ranges, so that
 /// some packets pass that nobody wants.
-const RANGES_MAX: usize = 256;
+pub(super) const RANGES_MAX: usize = 256;
 /// Where the destination port is in an SCTP packet (RFC 9260 §3.1).
 const DESTINATION_PORT: u32 = 2;
-/// What a program returns to take all of a packet, and to drop it.
-const TAKE: u32 = u32::MAX;
-const DROP: u32 = 0;
 
-/// Passes packets for these ports. An IPv4 raw socket sees the IP header, an IPv6 one does not.
-pub(super) fn program(ports: &[u16], ipv6: bool) -> Vec<sock_filter> {
-    with_ranges(ports, ipv6, RANGES_MAX)
+/// Packets that the sockets of an address take together.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted<'a> {
+    pub(super) ports: &'a [u16],
+    /// How many ranges the ports are told apart as, from the lowest to the highest of each range.
+    pub(super) ranges_max: usize,
+    /// The verification tags of peers. Without them, every tag is a peer's.
+    pub(super) tags: Option<&'a [u32]>,
 }
 
-/// Passes packets from the lowest to the highest of these ports.
-pub(super) fn coarse(ports: &[u16], ipv6: bool) -> Vec<sock_filter> {
-    with_ranges(ports, ipv6, 1)
-}
-
-fn with_ranges(ports: &[u16], ipv6: bool, ranges_max: usize) -> Vec<sock_filter> {
-    let mut sorted = ports.to_vec();
-    sorted.sort_unstable();
-    sorted.dedup();
-    let mut program = load_port(ipv6);
-    for range in sorted.chunks(sorted.len().div_ceil(ranges_max).max(1)) {
-        let (first, last) = (u32::from(range[0]), u32::from(range[range.len() - 1]));
-        if first == last {
-            program.push(jump(BPF_JEQ, first, 0, 1));
-        } else {
-            program.push(jump(BPF_JGE, first, 0, 2));
-            program.push(jump(BPF_JGT, last, 1, 0));
-        }
-        program.push(plain(BPF_RET | BPF_K, TAKE));
+impl Wanted<'_> {
+    /// Returns the program for the socket of a class, where strangers are apart. `None`: these are too many tags.
+    pub(super) fn of_class(self, class: Class, ipv6: bool) -> Option<Vec<sock_filter>> {
+        let place = if ipv6 { Place::RawIpv6(class) } else { Place::RawIpv4(class) };
+        let rest = match self.tags {
+            Some(tags) => steering::by_tag(place, tags)?,
+            None => steering::by_kind(place),
+        };
+        Some(self.then(ipv6, rest))
     }
-    program.push(plain(BPF_RET | BPF_K, DROP));
-    program
+
+    /// Returns the program for a socket that takes every class.
+    pub(super) fn of_every_class(self, ipv6: bool) -> Vec<sock_filter> {
+        self.then(ipv6, vec![plain(BPF_RET | BPF_K, TAKE)])
+    }
+
+    /// Drops packets for other ports, and leaves those for these to the rest of a program.
+    fn then(self, ipv6: bool, rest: Vec<sock_filter>) -> Vec<sock_filter> {
+        let mut sorted = self.ports.to_vec();
+        sorted.sort_unstable();
+        sorted.dedup();
+        let mut program = load_port(ipv6);
+        let mut to_rest = Vec::new();
+        for range in sorted.chunks(sorted.len().div_ceil(self.ranges_max).max(1)) {
+            let (first, last) = (u32::from(range[0]), u32::from(range[range.len() - 1]));
+            if first == last {
+                program.push(jump(BPF_JEQ, first, 0, 1));
+            } else {
+                program.push(jump(BPF_JGE, first, 0, 2));
+                program.push(jump(BPF_JGT, last, 1, 0));
+            }
+            to_rest.push(program.len());
+            program.push(plain(BPF_JMP | BPF_JA, 0));
+        }
+        program.push(plain(BPF_RET | BPF_K, DROP));
+        for at in to_rest {
+            program[at].k = (program.len() - at - 1) as u32;
+        }
+        program.extend(rest);
+        program
+    }
 }
 
-/// A packet that is too short for the load is dropped.
+/// Passes nothing.
+pub(super) fn nothing() -> [sock_filter; 1] {
+    [plain(BPF_RET | BPF_K, DROP)]
+}
+
+/// A packet that is too short for the load is dropped. An IPv4 raw socket sees the IP header, an IPv6 one does not.
 fn load_port(ipv6: bool) -> Vec<sock_filter> {
     if ipv6 {
         return vec![plain(BPF_LD | BPF_H | BPF_ABS, DESTINATION_PORT)];
@@ -52,39 +82,28 @@ fn load_port(ipv6: bool) -> Vec<sock_filter> {
     vec![plain(BPF_LDX | BPF_B | BPF_MSH, 0), plain(BPF_LD | BPF_H | BPF_IND, DESTINATION_PORT)]
 }
 
-fn plain(code: u32, k: u32) -> sock_filter {
-    sock_filter { code: code as u16, jt: 0, jf: 0, k }
-}
-
-/// Skips `jt` instructions where the comparison holds, `jf` where not.
-fn jump(comparison: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
-    sock_filter { code: (BPF_JMP | comparison | BPF_K) as u16, jt, jf, k }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bpf::run;
 
-    /// What a program says of a packet for `port`: the instructions after the load, one by one.
+    fn wanted(ports: &[u16]) -> Wanted<'_> {
+        Wanted { ports, ranges_max: RANGES_MAX, tags: None }
+    }
+
+    fn packet(port: u16, tag: u32, chunk_type: u8, ipv6: bool) -> Vec<u8> {
+        // An IPv4 header with options.
+        let header: &[u8] = if ipv6 { &[] } else { &[0x46; 24] };
+        [header, &[1, 1], &port.to_be_bytes(), &tag.to_be_bytes(), &[0; 4], &[chunk_type, 0, 0, 4]].concat()
+    }
+
     fn passes(program: &[sock_filter], port: u16) -> bool {
-        let port = u32::from(port);
-        let mut at = 1;
-        loop {
-            let sock_filter { code, jt, jf, k } = program[at];
-            let holds = match u32::from(code) {
-                code if code == BPF_RET | BPF_K => return k == TAKE,
-                code if code == BPF_JMP | BPF_JEQ | BPF_K => port == k,
-                code if code == BPF_JMP | BPF_JGE | BPF_K => port >= k,
-                code if code == BPF_JMP | BPF_JGT | BPF_K => port > k,
-                other => panic!("unexpected instruction {other:#x}"),
-            };
-            at += 1 + usize::from(if holds { jt } else { jf });
-        }
+        run(program, &packet(port, 1, 0, true)) == TAKE
     }
 
     #[test]
     fn only_the_ports_that_are_named_pass() {
-        let program = program(&[5001, 5000, 5001, 65_535], true);
+        let program = wanted(&[5001, 5000, 5001, 65_535]).of_every_class(true);
         for port in [5000, 5001, 65_535] {
             assert!(passes(&program, port), "{port}");
         }
@@ -95,18 +114,54 @@ mod tests {
 
     #[test]
     fn without_ports_nothing_passes() {
-        let program = program(&[], true);
-        assert!((0..=u16::MAX).all(|port| !passes(&program, port)));
+        for program in [wanted(&[]).of_every_class(true), nothing().to_vec()] {
+            assert!((0..=u16::MAX).all(|port| !passes(&program, port)));
+        }
     }
 
     #[test]
     fn many_ports_all_pass_in_a_program_of_bounded_length() {
         let ports: Vec<u16> = (0..20_000).map(|n| n * 3).collect();
-        let program = program(&ports, true);
-        assert!(program.len() <= 2 + 3 * RANGES_MAX);
+        let program = wanted(&ports).of_every_class(true);
+        assert!(program.len() <= 3 + 3 * RANGES_MAX);
         assert!(ports.iter().all(|port| passes(&program, *port)));
         assert!(!passes(&program, 65_000));
-        let coarse = coarse(&[7, 9], true);
+        let coarse = Wanted { ranges_max: 1, ..wanted(&[7, 9]) }.of_every_class(true);
         assert!(passes(&coarse, 8) && !passes(&coarse, 6) && !passes(&coarse, 10));
+    }
+
+    #[test]
+    fn each_packet_for_a_port_passes_to_the_socket_of_its_class_alone() {
+        let classes = [Class::Peers, Class::Inits, Class::Cookies, Class::Strays];
+        let packets = [
+            (0, 1, Class::Inits, Class::Inits),
+            (7, 10, Class::Cookies, Class::Cookies),
+            (9, 10, Class::Cookies, Class::Cookies),
+            (7, 0, Class::Peers, Class::Peers),
+            (9, 0, Class::Peers, Class::Strays),
+        ];
+        for ipv6 in [false, true] {
+            for (tag, chunk_type, without_tags, with_tags) in packets {
+                for (tags, expected) in [(None, without_tags), (Some(&[5, 7][..]), with_tags)] {
+                    for class in classes {
+                        let wanted = Wanted { tags, ..wanted(&[80, 81, 4000]) };
+                        let program = wanted.of_class(class, ipv6).unwrap();
+                        let taken = |port| run(&program, &packet(port, tag, chunk_type, ipv6)) == TAKE;
+                        assert_eq!(taken(4000), class == expected, "{class:?} {tag} {chunk_type} {tags:?}");
+                        assert!(!taken(82));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_longest_program_is_one_that_the_kernel_takes() {
+        let ports: Vec<u16> = (0..20_000).map(|n| n * 3).collect();
+        let tags: Vec<u32> = (1..=steering::EXPECTED_TAGS_MAX as u32).collect();
+        let wanted = Wanted { tags: Some(&tags), ..wanted(&ports) };
+        assert!(wanted.of_class(Class::Peers, false).unwrap().len() <= libc::BPF_MAXINSNS as usize);
+        let tags = [&tags[..], &[u32::MAX]].concat();
+        assert!(Wanted { tags: Some(&tags), ..wanted }.of_class(Class::Peers, false).is_none());
     }
 }

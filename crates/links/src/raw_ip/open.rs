@@ -1,16 +1,17 @@
 //! Opening raw sockets.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use bytes::BytesMut;
 use nix::errno::Errno;
-use nix::sys::socket::{self, AddressFamily, SockFlag, SockProtocol, SockType};
+use nix::sys::socket::{self, AddressFamily, SockFlag, SockProtocol, SockType, SockaddrStorage};
 
 use super::filter;
-use crate::bind::{BoundSocket, Wishes, bind, distinct};
+use crate::bind::{BoundSocket, Wishes, bind, bind_to_interface, distinct, set_stranger_buffer};
 use crate::socket_address::RawAddress;
-use crate::syscalls::{attach_filter, receive_message};
+use crate::strangers::{Apart, Class};
+use crate::syscalls::{attach_filter, receive_message, set_option};
 use crate::{BindError, UdpEncapConfig};
 
 /// What a [`RawIp`](crate::RawIp) is bound to and how.
@@ -28,6 +29,9 @@ pub struct RawIpConfig {
     /// Each socket is bound to the interface that has its address: what is sent from the address leaves there, whatever
     /// the routes say. Default false.
     pub bind_interfaces: bool,
+    /// Packets of strangers have receive buffers and shares of the time of their own, as with
+    /// [`UdpEncapConfig::strangers_apart`]: three more sockets for each address. Default false.
+    pub strangers_apart: bool,
 }
 
 impl Default for RawIpConfig {
@@ -39,6 +43,7 @@ impl Default for RawIpConfig {
             send_buffer_bytes,
             mtu_bytes: None,
             bind_interfaces: false,
+            strangers_apart: false,
         }
     }
 }
@@ -63,21 +68,47 @@ fn open(config: &RawIpConfig, address: IpAddr) -> Result<BoundSocket, BindError>
         Errno::EPERM | Errno::EACCES => BindError::RawNotPermitted { address },
         errno => BindError::new(socket_address, errno),
     };
-    let family = if address.is_ipv6() { AddressFamily::Inet6 } else { AddressFamily::Inet };
-    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
-    let fd = socket::socket(family, SockType::Raw, flags, SockProtocol::Sctp).map_err(failed)?;
-    // What arrived between the two calls belongs to others.
-    attach_filter(fd.as_fd(), &filter::program(&[], address.is_ipv6())).map_err(failed)?;
-    drain(fd.as_fd());
+    let fd = open_deaf(address.is_ipv6()).map_err(failed)?;
     let wishes = Wishes {
         receive_buffer_bytes: config.receive_buffer_bytes,
         send_buffer_bytes: config.send_buffer_bytes,
         bind_interfaces: config.bind_interfaces,
     };
     let mut socket = bind(fd, socket_address, false, wishes)?;
+    if config.strangers_apart {
+        let beside = |class| Ok((class, open_beside(&socket, class)?));
+        let strangers = Class::STRANGERS.into_iter().map(beside).collect::<Result<_, _>>().map_err(failed)?;
+        socket.strangers = Some(Apart { strangers, guards: Vec::new() });
+    }
     // The kernel tells the protocol there.
     socket.bound.set_port(0);
     Ok(socket)
+}
+
+/// Opens a socket that takes nothing yet.
+fn open_deaf(ipv6: bool) -> Result<OwnedFd, Errno> {
+    let family = if ipv6 { AddressFamily::Inet6 } else { AddressFamily::Inet };
+    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+    let fd = socket::socket(family, SockType::Raw, flags, SockProtocol::Sctp)?;
+    attach_filter(fd.as_fd(), &filter::nothing())?;
+    // What arrived between the two calls belongs to others.
+    drain(fd.as_fd());
+    Ok(fd)
+}
+
+/// Opens the socket for a class of strangers beside the one for peers. It asks for no ICMP reports: the kernel gives those to
+/// every raw socket that does.
+fn open_beside(peers: &BoundSocket, class: Class) -> Result<OwnedFd, Errno> {
+    let fd = open_deaf(peers.ipv6)?;
+    set_stranger_buffer(fd.as_fd(), class)?;
+    if peers.ipv6 && peers.bound.ip().is_unspecified() {
+        set_option(fd.as_fd(), libc::SOL_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
+    }
+    socket::bind(fd.as_raw_fd(), &SockaddrStorage::from(peers.bound))?;
+    if let Some(interface) = &peers.interface {
+        bind_to_interface(fd.as_fd(), interface)?;
+    }
+    Ok(fd)
 }
 
 fn drain(fd: BorrowedFd<'_>) {

@@ -11,6 +11,7 @@ use crate::blocks::RECEIVE_BYTES;
 use crate::link::{Datagrams, ECN, Sink};
 use crate::socket_address::RawAddress;
 use crate::sockets::{About, Socket, Sockets, Taken};
+use crate::strangers;
 use crate::syscalls::{Arrivals, SLOTS_MAX, receive_into_slots, receive_message};
 
 /// Room for a packet as Ethernet carries it, with the longest IP header.
@@ -68,6 +69,7 @@ impl Receiver {
         {
             bytes += arrived.bytes;
             let about = About::read(arrived.control);
+            socket.count_overflows(&about, stats);
             let whole = if arrived.bytes > block.len() && !arrived.truncated {
                 self.large = SMALL_RUN;
                 join(&block, spill, arrived.bytes)
@@ -95,10 +97,22 @@ impl Receiver {
         stats.batches_received += 1;
         self.large = if received.bytes > SLOT_BYTES { SMALL_RUN } else { self.large - 1 };
         let about = About::read(&control[..received.control_bytes]);
+        socket.count_overflows(&about, stats);
         Packet { from, whole: blocks.take(), truncated: received.truncated }
             .hand_on(socket, &about, stats, sink);
         Ok(Taken { reads: 1, bytes: received.bytes, drained: false })
     }
+}
+
+/// Hands on a packet of a stranger.
+pub(super) fn hand_on_stranger(
+    socket: &Socket,
+    packet: strangers::receive::Packet,
+    stats: &mut LinkStats,
+    sink: &mut dyn Sink,
+) {
+    let strangers::receive::Packet { from, about, bytes } = packet;
+    Packet { from, whole: bytes, truncated: false }.hand_on(socket, &about, stats, sink);
 }
 
 fn join(slot: &[u8], spill: &[u8], bytes: usize) -> Bytes {
@@ -116,8 +130,7 @@ struct Packet {
 }
 
 impl Packet {
-    fn hand_on(self, socket: &mut Socket, about: &About, stats: &mut LinkStats, sink: &mut dyn Sink) {
-        socket.count_overflows(about, stats);
+    fn hand_on(self, socket: &Socket, about: &About, stats: &mut LinkStats, sink: &mut dyn Sink) {
         let Some(datagrams) = self.datagrams(socket, about) else {
             stats.receive_discarded += 1;
             return;

@@ -10,9 +10,8 @@ use crate::blocks::RECEIVE_BYTES;
 use crate::link::{Datagrams, Sink};
 use crate::socket_address::RawAddress;
 use crate::sockets::{About, Socket, Sockets, Taken};
-use crate::syscalls::{
-    Arrivals, Arrived, SLOTS_MAX, receive_into_parts, receive_into_rooms, receive_message,
-};
+use crate::strangers::receive::Packet;
+use crate::syscalls::{Arrivals, Arrived, receive_into_rooms, receive_message};
 
 /// Datagrams that one call brings at most.
 const ROOMS: usize = 16;
@@ -144,54 +143,9 @@ impl Singles {
     }
 }
 
-/// Room for a packet of a stranger as networks carry it.
-const SLOT_BYTES: usize = 2048;
-
-/// Receives many packets of strangers a call.
-///
-/// They come into the same slots each time, which stay in the cache, and are copied out side by side. A longer packet is put
-/// together from its slot and a spill.
-#[derive(Default)]
-pub(super) struct Strangers {
-    /// Both are empty until the first packet.
-    slots: Vec<u8>,
-    spill: Vec<u8>,
-    arrivals: Arrivals,
-}
-
-impl Strangers {
-    /// One system call.
-    pub(super) fn receive(
-        &mut self,
-        sockets: &mut Sockets,
-        index: usize,
-        sink: &mut dyn Sink,
-    ) -> Result<Taken, Errno> {
-        let Sockets { list, blocks, stats, .. } = sockets;
-        let socket = &mut list[index];
-        self.slots.resize(SLOTS_MAX * SLOT_BYTES, 0);
-        self.spill.resize(SLOTS_MAX * (RECEIVE_BYTES - SLOT_BYTES), 0);
-        let (slots, spill) = (&mut self.slots[..], &mut self.spill[..]);
-        let reads = receive_into_parts(socket.inner.fd.as_fd(), slots, spill, &mut self.arrivals)?;
-        stats.batches_received += 1;
-        let mut bytes = 0;
-        let parts = slots.chunks_exact(SLOT_BYTES).zip(spill.chunks_exact(RECEIVE_BYTES - SLOT_BYTES));
-        for (arrived, (slot, spill)) in self.arrivals.iter(reads).zip(parts) {
-            bytes += arrived.bytes;
-            let about = About::read(arrived.control);
-            socket.count_overflows(&about, stats);
-            let Arrived { from, bytes, truncated, .. } = arrived;
-            let arrival = Arrival { from, bytes, truncated, about };
-            if !arrival.is_whole() {
-                stats.receive_discarded += 1;
-                continue;
-            }
-            let in_slot = bytes.min(SLOT_BYTES);
-            let room = blocks.room();
-            room.extend_from_slice(&slot[..in_slot]);
-            room.extend_from_slice(&spill[..bytes - in_slot]);
-            arrival.hand_on(socket, blocks.take(), stats, sink);
-        }
-        Ok(Taken { reads, bytes, drained: reads < SLOTS_MAX })
-    }
+/// Hands on a packet of a stranger.
+pub(super) fn hand_on_stranger(socket: &Socket, packet: Packet, stats: &mut LinkStats, sink: &mut dyn Sink) {
+    let Packet { from, about, bytes } = packet;
+    let arrival = Arrival { from, bytes: bytes.len(), truncated: false, about };
+    arrival.hand_on(socket, bytes, stats, sink);
 }

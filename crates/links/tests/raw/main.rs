@@ -3,6 +3,7 @@
 
 #[path = "../common/mod.rs"]
 mod shared;
+mod strangers;
 
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
