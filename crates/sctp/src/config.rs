@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::congestion::{Algorithm, Coupling};
 use crate::error::UnknownName;
+use crate::receive_pool::ReceivePool;
 
 /// How packets are protected against corruption.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -104,6 +105,9 @@ pub struct AssociationConfig {
     /// How large the receive buffer may grow by itself, to hold what the reader takes in a few round trips; at or below
     /// `receive_buffer_bytes` it stays as it is. 64 MiB.
     pub receive_buffer_tuned_bytes: usize,
+    /// Memory for received data that this association shares with others, which bounds what all of them hold. It cannot be changed.
+    /// `None`: the receive buffer alone bounds the association.
+    pub receive_pool: Option<ReceivePool>,
     /// Longest message that `send` takes, 16 MiB.
     pub message_bytes_max: usize,
     /// A message that is still arriving is handed on in parts once this much of it waits (SCTP_PARTIAL_DELIVERY_POINT);
@@ -192,6 +196,7 @@ impl Default for AssociationConfig {
             send_buffer_tuned_bytes: 64 << 20,
             receive_buffer_bytes: 1 << 20,
             receive_buffer_tuned_bytes: 64 << 20,
+            receive_pool: None,
             message_bytes_max: 16 << 20,
             partial_delivery_bytes: 512 << 10,
             fragment_bytes_max: None,

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use crate::error::{CloseReason, SendError};
 use crate::identifiers::{AssociationId, ListenerId, PathId};
 use crate::path_hints::PathHints;
+use crate::receive_pool::ReceiveCharge;
 use crate::time::Time;
 
 /// The bytes of a received message, one block for each DATA chunk it came in.
@@ -255,6 +256,10 @@ pub trait Host {
     fn takes_association(&self, _listener: ListenerId) -> bool {
         true
     }
+    /// Takes over what the messages of an association are charged that the reader has not taken, just before its
+    /// [`Event::Closed`]: the messages outlive the association. Dropping the charge gives it back to the pool. Not called for an
+    /// association without a pool.
+    fn keep_charge(&mut self, _id: AssociationId, _charge: ReceiveCharge) {}
     /// What the link knows about the way to an address.
     fn path_hints(&self, remote: SocketAddr) -> PathHints;
     /// Memory for the parts of a message, if there is some from an earlier [`Payload::Many`].

@@ -1,5 +1,6 @@
 //! What arrived: TSNs, the receive window, stream order, and when to acknowledge.
 
+mod memory;
 mod renege;
 
 use std::collections::btree_map::Entry;
@@ -18,6 +19,7 @@ use crate::identifiers::AssociationId;
 use crate::range_set::RangeSet;
 use crate::reassembly::{Assembled, Fragment, FragmentError, Reassembly};
 use crate::receive_buffer::{Held, ReceiveBuffer};
+use crate::receive_pool::ReceiveCharge;
 use crate::statistics::Statistics;
 use crate::stream_table::StreamTable;
 use crate::time::Time;
@@ -78,6 +80,8 @@ pub(crate) struct Inbound {
     behind: VecDeque<Assembled>,
     /// Everything not yet read: here, and in the reader's queues.
     held: Held,
+    /// The memory of the pool that may be held.
+    charge: ReceiveCharge,
     /// Payload that the reader has taken without giving its room back.
     withheld_bytes: usize,
     /// The peer was promised that what has arrived up to this TSN stays (unwrapped).
@@ -123,6 +127,7 @@ impl Inbound {
             open_record: None,
             behind: VecDeque::new(),
             held: Held::default(),
+            charge: ReceiveCharge::new(config.receive_pool.clone()),
             withheld_bytes: 0,
             promised: 0,
             buffer: ReceiveBuffer::new(config.receive_buffer_bytes, config.receive_buffer_tuned_bytes),
@@ -215,6 +220,14 @@ impl Inbound {
             self.ack_now = true;
             return Ok(Outcome::Dropped);
         }
+        if !self.has_memory(in_order, data.payload.len()) && !self.find_memory(in_order, data.payload.len()) {
+            statistics.data_chunks_dropped += 1;
+            self.ack_now = true;
+            if in_order {
+                self.deliver_part(id, statistics, host);
+            }
+            return Ok(Outcome::Dropped);
+        }
         if in_order && self.beyond.is_empty() {
             self.cumulative = tsn;
         } else if !self.record(tsn, data.tsn, statistics) {
@@ -268,11 +281,12 @@ impl Inbound {
             self.close_gap(id, statistics, host)?;
         }
         let part_wanted = self.part_wanted && self.beyond.is_empty();
-        if part_wanted || self.reassembly.current_bytes() >= self.partial_delivery_bytes {
+        if part_wanted
+            || self.reassembly.current_bytes() >= self.partial_delivery_bytes
+            || (self.reassembly.is_open() && self.is_short_of_memory())
+        {
             self.part_wanted = false;
-            if let Some(part) = self.reassembly.take_part() {
-                self.deliver(id, part, statistics, host);
-            }
+            self.deliver_part(id, statistics, host);
         }
         Ok(Outcome::Taken)
     }
@@ -313,6 +327,7 @@ impl Inbound {
     pub(crate) fn consumed(&mut self, bytes: usize, whole: bool) -> bool {
         let read = Held::of(bytes, usize::from(whole));
         self.held.remove(read);
+        self.charge.trim(self.held.total_bytes());
         self.buffer.on_taken(read.total_bytes());
         self.window_opened |= self.window_has_opened();
         self.window_opened
@@ -334,11 +349,17 @@ impl Inbound {
     /// RFC 9260 §6.2: window updates avoid the silly window syndrome by coming in quarters.
     #[inline]
     fn window_has_opened(&self) -> bool {
-        self.window_bytes() >= self.advertised_bytes + self.buffer.bytes() / 4
+        let opened_bytes = self.advertised_bytes + self.buffer.bytes() / 4;
+        (self.buffer_room_bytes() >= opened_bytes && self.pool_room_bytes() >= opened_bytes)
+            || self.pool_window_has_opened()
     }
 
-    pub(crate) fn window_bytes(&self) -> usize {
+    fn buffer_room_bytes(&self) -> usize {
         self.buffer.bytes().saturating_sub(self.taken_bytes())
+    }
+
+    fn window_bytes(&self) -> usize {
+        self.buffer_room_bytes().min(self.pool_room_bytes())
     }
 
     /// The window to tell the peer: where the reader has made less room than is worth a packet, the peer hears
@@ -553,6 +574,18 @@ impl Inbound {
         }
     }
 
+    /// Hands on what there is of the message in order.
+    fn deliver_part<H: Host + ?Sized>(
+        &mut self,
+        id: AssociationId,
+        statistics: &mut Statistics,
+        host: &mut H,
+    ) {
+        if let Some(part) = self.reassembly.take_part() {
+            self.deliver(id, part, statistics, host);
+        }
+    }
+
     /// Hands a message on, or a part of one; what comes while a record is delivered in parts waits for its end.
     #[inline]
     fn deliver<H: Host + ?Sized>(
@@ -637,7 +670,7 @@ impl Inbound {
 
     /// Whether one more event may wait to be read.
     pub(crate) fn has_room_for_event(&self) -> bool {
-        self.held.total_bytes() <= 2 * self.buffer.bytes()
+        self.held.total_bytes() <= 2 * self.buffer.bytes() && self.has_memory(true, 0)
     }
 
     /// Whether what the peer has not acknowledged may come back to the reader with a restart, beside what it has yet to take.
@@ -653,6 +686,8 @@ impl Inbound {
     /// Counts what the reader has not yet taken: of an earlier peer's messages, and of events.
     pub(crate) fn charge(&mut self, held: Held) {
         self.held.add(held);
+        // Without memory in the pool, no further event that can be left out is told.
+        self.charge.grow_to(self.held.total_bytes());
     }
 
     /// Delivers what is left of a message whose delivery in parts has begun, when the peer sends no more. A message that has
@@ -667,8 +702,6 @@ impl Inbound {
         if !self.reassembly.is_partly_delivered() {
             return;
         }
-        if let Some(part) = self.reassembly.take_part() {
-            self.deliver(id, part, statistics, host);
-        }
+        self.deliver_part(id, statistics, host);
     }
 }

@@ -38,6 +38,7 @@ mod peer_window;
 mod range_set;
 mod reassembly;
 mod receive_buffer;
+mod receive_pool;
 mod reply;
 mod rto;
 mod source_prefix;
@@ -58,6 +59,10 @@ pub use identifiers::{AssociationId, ListenerId, PathId};
 pub use path_hints::PathHints;
 pub use path_state::PathState;
 pub use range_set::RangeSet;
+pub use receive_pool::{
+    POOL_FREE_BYTES, POOL_LITTLE_BYTES, POOL_RESERVED_PART, POOL_STEP_BYTES, ReceiveBudget, ReceiveCharge,
+    ReceivePool,
+};
 pub use reply::Reply;
 pub use statistics::{
     AssociationState, EndpointStatistics, MtuState, PathStatistics, STATISTICS_VERSION, Statistics,

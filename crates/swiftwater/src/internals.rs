@@ -7,6 +7,7 @@
 pub use crate::busy_poll::BusyPoll;
 use crate::socket::Patience;
 use crate::{Message, Received, RecvError, SharedAssociation};
+pub use sctp::{POOL_RESERVED_PART, ReceiveBudget};
 
 /// Receives the next message or event if it has been taken from the sockets already: it makes no system call, and does not
 /// flush what was sent.

@@ -196,6 +196,7 @@ pub use listener::{Listener, SharedListener};
 pub use message::{AssociationId, Message, RecvInfo, SendInfo};
 pub use options::{AssociationOptions, LinkKind, ListenerOptions, StackOptions};
 pub use sctp::Checksum;
+pub use sctp::ReceivePool;
 pub use sctp::congestion::{Algorithm as CongestionControl, Coupling};
 pub use sctp::{
     AssociationState, EndpointStatistics, MtuState, Multipath, PathId, PathOptions, PathState,

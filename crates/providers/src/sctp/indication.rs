@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use ::sctp::{
-    AssociationId, CloseReason, Endpoint, Event, Host, ListenerId, PathHints, Payload, ReceiveInfo,
-    SendFailure,
+    AssociationId, CloseReason, Endpoint, Event, Host, ListenerId, PathHints, Payload, ReceiveCharge,
+    ReceiveInfo, SendFailure,
 };
 use bytes::Bytes;
 use links::Link;
@@ -12,6 +12,7 @@ use streams::{Chain, Control, Cx, Errno, Kind, Message, Pool};
 use tpi::{Addresses, Notice, Notification, PathChange, PathReason, Primitive, TransferFlags, TransferInfo};
 
 use super::SctpDriver;
+use super::charges::Charges;
 use super::minor::{Minor, Minors, Owner};
 
 /// What the core sees of the provider while it handles input.
@@ -21,6 +22,7 @@ pub(super) struct Upper<'a, 'b> {
     link: &'a dyn Link,
     /// Memory for short messages that came in parts.
     pool: &'a mut Pool,
+    charges: &'a mut Charges,
     leftovers: &'a mut Leftovers,
 }
 
@@ -45,6 +47,7 @@ impl SctpDriver {
             minors: &mut self.minors,
             link: &*self.link,
             pool: &mut self.pool,
+            charges: &mut self.charges,
             leftovers: &mut self.leftovers,
         };
         (&mut self.endpoint, upper)
@@ -130,6 +133,19 @@ impl Host for Upper<'_, '_> {
                 self.notify(id, Notice::Adaptation { indication }, Bytes::new());
             }
             Event::SenderDry => self.notify(id, Notice::SenderDry, Bytes::new()),
+        }
+    }
+
+    fn keep_charge(&mut self, id: AssociationId, charge: ReceiveCharge) {
+        match self.minors.owner(id) {
+            Some(Owner::Stream(s)) => self.charges.keep(s, id, charge),
+            Some(Owner::Waiting(sequence)) => {
+                if let Some(waiting) = self.minors.waiting(sequence) {
+                    waiting.charge = Some((id, charge));
+                }
+            }
+            // Its messages were thrown away.
+            Some(Owner::Nobody) | None => {}
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use sctp::{AssociationId, ListenerId};
+use sctp::{AssociationId, ListenerId, ReceiveCharge};
 use streams::{Chain, Control, Kind, Message, StreamId};
 use tpi::Primitive;
 
@@ -41,6 +41,8 @@ pub(super) struct Waiting {
     pub(super) association: Option<AssociationId>,
     /// What has arrived, in order.
     pub(super) queue: VecDeque<Message>,
+    /// What that is charged, once the association is gone.
+    pub(super) charge: Option<(AssociationId, ReceiveCharge)>,
 }
 
 /// How the association of a one-to-one stream has ended: what its `T_DISCON_IND` says, for those who have not read it yet.
@@ -147,7 +149,7 @@ impl Minors {
         let sequence = self.next_sequence;
         self.next_sequence = sequence.wrapping_add(1);
         self.set_owner(id, Owner::Waiting(sequence));
-        let waiting = Waiting { listener, association: Some(id), queue: VecDeque::new() };
+        let waiting = Waiting { listener, association: Some(id), queue: VecDeque::new(), charge: None };
         self.waiting.insert(sequence, waiting);
         sequence
     }

@@ -6,9 +6,11 @@
 //! | `request` | primitives that come down |
 //! | `ports` | what a link that has no ports of its own is told of ours |
 //! | `indication` | messages and events of the core that go up |
+//! | `charges` | the memory of unread messages whose association is gone |
 //! | `detach` | when what waits is copied out of the blocks that it was received in |
 //! | `interrupt` | the link: batches in, batches out, time |
 
+mod charges;
 mod detach;
 mod indication;
 mod interrupt;
@@ -66,6 +68,7 @@ pub struct SctpDriver {
     received: interrupt::Arrivals,
     leftovers: indication::Leftovers,
     attached: detach::Attached,
+    charges: charges::Charges,
     buffer: TransmitBuffer,
     pool: Pool,
     /// A batch that the link could not take yet: it goes first.
@@ -108,6 +111,7 @@ impl SctpDriver {
             received: interrupt::Arrivals::default(),
             leftovers: indication::Leftovers::default(),
             attached: detach::Attached::default(),
+            charges: charges::Charges::default(),
             buffer: TransmitBuffer::new(),
             pool: Pool::default(),
             refused: None,
@@ -434,7 +438,9 @@ impl Driver for SctpDriver {
 
     #[inline]
     fn consumed(&mut self, _cx: &mut Cx<'_>, s: StreamId, association: u32, bytes: usize, whole: bool) {
-        if let Some(id) = self.association(s, association) {
+        if !self.charges.consumed(s, association, bytes, whole)
+            && let Some(id) = self.association(s, association)
+        {
             self.endpoint.consumed(id, bytes, whole);
         }
     }

@@ -169,6 +169,9 @@ impl SctpDriver {
             None => self.minors.set(stream, Minor::Disconnected),
         }
         cx.putnext(s, Message::pc_proto(Primitive::OkAck { primitive: PrimitiveCode::ConnRes }));
+        if let Some((id, charge)) = waiting.charge {
+            self.charges.keep(stream, id, charge);
+        }
         for m in waiting.queue {
             self.minors.note_disconnect(stream, &m);
             cx.putnext(stream, m);
@@ -239,6 +242,7 @@ impl SctpDriver {
             endpoint.shutdown(now, id, &mut host);
         }
         self.minors.close(s);
+        self.charges.close(s);
         self.configs.remove(&s);
     }
 

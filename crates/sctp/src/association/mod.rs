@@ -501,6 +501,9 @@ impl Association {
             }
             _ => {}
         }
+        if let Some(charge) = self.inbound.as_mut().and_then(Inbound::take_unread_charge) {
+            cx.host.keep_charge(self.id, charge);
+        }
         cx.host.event(self.id, Event::Closed(reason));
     }
 

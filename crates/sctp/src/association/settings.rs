@@ -28,6 +28,7 @@ impl Association {
             ecn: old.ecn,
             nr_sack: old.nr_sack,
             trace: old.trace,
+            receive_pool: old.receive_pool.clone(),
             ..config.clone()
         };
         if new == *old {

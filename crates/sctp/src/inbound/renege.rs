@@ -5,12 +5,20 @@ use crate::receive_buffer::Held;
 use crate::tsn;
 
 impl Inbound {
-    /// Drops what waits beyond a gap, the highest TSNs first, until half of the buffer is free beside what may always be
-    /// held. Chunks that an NR-SACK has promised to keep stay. Returns whether there is room now.
+    /// Drops what waits beyond a gap until half of the buffer is free beside what may always be held. Returns whether there is
+    /// room now.
     #[cold]
     pub(super) fn renege(&mut self) -> bool {
         // To free more than one chunk needs keeps the cost of the search low for each.
         let most_bytes = self.buffer.bytes() / 2 * 3;
+        self.drop_beyond_while(|inbound| inbound.taken_bytes() > most_bytes);
+        self.taken_bytes() < 2 * self.buffer.bytes()
+    }
+
+    /// Drops what waits beyond a gap, the highest TSNs first, as long as `is_too_much` returns true. Chunks that an NR-SACK has
+    /// promised to keep stay.
+    #[cold]
+    pub(super) fn drop_beyond_while(&mut self, is_too_much: impl Fn(&Self) -> bool) {
         let lowest = self.cumulative.max(self.promised) + 1;
         let mut messages: Vec<_> = self
             .waiting
@@ -19,7 +27,7 @@ impl Inbound {
             .filter(|&(start, _)| start >= lowest)
             .collect();
         messages.sort_unstable();
-        while self.taken_bytes() > most_bytes {
+        while is_too_much(self) {
             let fragment = self.reassembly.last_run_start().filter(|&start| start >= lowest);
             let message = messages.last().map(|&(start, _)| start);
             if fragment.is_none() && message.is_none() {
@@ -34,7 +42,6 @@ impl Inbound {
                 self.forget(start..start + message.chunks as u64, message.bytes);
             }
         }
-        self.taken_bytes() < 2 * self.buffer.bytes()
     }
 
     /// What had these TSNs is as if it had not arrived.

@@ -32,6 +32,7 @@ mod packet_size;
 mod partial_delivery;
 mod path_mtu;
 mod random_loss;
+mod receive_pool;
 mod receive_window;
 mod restart;
 mod sack_timing;

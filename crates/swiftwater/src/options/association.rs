@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use sctp::AssociationConfig;
 use sctp::config::{DSCP_MAX, RECEIVE_WINDOW_BYTES_MIN, RtoConfig};
+use sctp::{AssociationConfig, ReceivePool};
 
 use super::ListenerOptions;
 use crate::error::OptionsError;
@@ -37,6 +37,9 @@ pub struct AssociationOptions {
     /// Size in bytes up to which the receive buffer grows by itself, to hold what a reader takes in a few round trips; 0 keeps it
     /// at `receive_buffer_bytes`. Default: 64 MiB.
     pub receive_buffer_bytes_max: usize,
+    /// Memory for received data that associations share: all that have copies of one pool hold no more than it has until the program
+    /// receives it, beside 2,048 bytes each. The receive buffer bounds each of them, too. *Fixed*. Default: none.
+    pub receive_pool: Option<ReceivePool>,
     /// Longest message in bytes that a send takes; longer ones fail with
     /// [`SendError::TooLong`](crate::SendError::TooLong). Default: 16 MiB.
     pub message_bytes_max: usize,
@@ -139,6 +142,7 @@ impl AssociationOptions {
             coupling: other.coupling,
             ecn: other.ecn,
             init_retries_max: other.init_retries_max,
+            receive_pool: other.receive_pool.clone(),
             cookie_life: other.cookie_life,
             adaptation_indication: other.adaptation_indication,
             ..self
@@ -155,6 +159,7 @@ impl AssociationOptions {
             ("coupling", self.coupling == current.coupling),
             ("ecn", self.ecn == current.ecn),
             ("init_retries_max", self.init_retries_max == current.init_retries_max),
+            ("receive_pool", self.receive_pool == current.receive_pool),
             ("cookie_life", self.cookie_life == current.cookie_life),
             ("adaptation_indication", self.adaptation_indication == current.adaptation_indication),
         ];
@@ -173,6 +178,7 @@ impl AssociationOptions {
             send_buffer_bytes_max: config.send_buffer_tuned_bytes,
             receive_buffer_bytes: config.receive_buffer_bytes,
             receive_buffer_bytes_max: config.receive_buffer_tuned_bytes,
+            receive_pool: config.receive_pool.clone(),
             message_bytes_max: config.message_bytes_max,
             partial_delivery_bytes: config.partial_delivery_bytes,
             congestion: config.congestion,
@@ -220,6 +226,7 @@ impl AssociationOptions {
             receive_buffer_bytes: self.receive_buffer_bytes.max(RECEIVE_WINDOW_BYTES_MIN),
             send_buffer_tuned_bytes: self.send_buffer_bytes_max,
             receive_buffer_tuned_bytes: self.receive_buffer_bytes_max,
+            receive_pool: self.receive_pool.clone(),
             message_bytes_max: self.message_bytes_max,
             partial_delivery_bytes: self.partial_delivery_bytes.max(1),
             fragment_bytes_max: self.fragment_bytes_max.map(|bytes| bytes.max(1)),
@@ -261,7 +268,11 @@ impl AssociationOptions {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use super::*;
+
+    static POOL: LazyLock<ReceivePool> = LazyLock::new(|| ReceivePool::with_limit(1 << 20));
 
     /// Differs from the defaults in every option.
     fn unusual() -> AssociationOptions {
@@ -272,6 +283,7 @@ mod tests {
             send_buffer_bytes_max: 6000,
             receive_buffer_bytes: 7000,
             receive_buffer_bytes_max: 8000,
+            receive_pool: Some(POOL.clone()),
             message_bytes_max: 900,
             partial_delivery_bytes: 1000,
             congestion: CongestionControl::NewReno,

@@ -1,0 +1,159 @@
+//! Associations that share memory for what they receive: together they hold no more, and each makes progress.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use sctp::{
+    AssociationConfig, AssociationId, Event, POOL_FREE_BYTES, POOL_STEP_BYTES, ReceivePool, SendInfo,
+};
+use sctp_wire::chunk::DataFlags;
+
+use lab::packets::sack_of;
+use lab::script::Peer;
+use lab::{A, B, Lab, PORT_B, Reading};
+
+const POOL_BYTES: usize = 4 * POOL_STEP_BYTES;
+const ASSOCIATIONS: u16 = 8;
+const MESSAGES: usize = 200;
+const MESSAGE_BYTES: usize = 1000;
+
+fn sharing(pool: &ReceivePool) -> AssociationConfig {
+    AssociationConfig { receive_pool: Some(pool.clone()), ..AssociationConfig::default() }
+}
+
+fn messages(bytes: usize) -> impl Iterator<Item = (SendInfo, Bytes)> {
+    (0..MESSAGES).map(move |n| (SendInfo::default(), vec![n as u8; bytes].into()))
+}
+
+/// Sets up associations from A to B, whose ends at B share a pool.
+fn connected(seed: u64, pool: &ReceivePool, count: u16) -> (Lab, Vec<AssociationId>) {
+    let mut lab = Lab::new(seed);
+    lab.listen(sharing(pool));
+    let connect = |port| lab.connect(A, (port, PORT_B), AssociationConfig::default());
+    let ids = (1..=count).map(connect).collect();
+    let are_up = |lab: &Lab| accepted(lab).len() == usize::from(count);
+    lab.run_until("all are up", Duration::from_secs(10), are_up);
+    (lab, ids)
+}
+
+/// The associations that B has accepted.
+fn accepted(lab: &Lab) -> Vec<AssociationId> {
+    let events = lab.node(B).app.events.iter();
+    events.filter(|e| matches!(e.event, Event::Accepted { .. })).map(|e| e.id).collect()
+}
+
+fn held_bytes(lab: &Lab) -> usize {
+    let of_one = |id: &AssociationId| lab.statistics(B, *id).receive_buffered_bytes as usize;
+    accepted(lab).iter().map(of_one).sum()
+}
+
+#[test]
+fn associations_hold_no_more_than_their_pool_and_all_arrives_in_the_end() {
+    for (seed, bytes) in [(1, MESSAGE_BYTES), (2, 5000)] {
+        let pool = ReceivePool::with_limit(POOL_BYTES);
+        let (mut lab, ids) = connected(seed, &pool, ASSOCIATIONS);
+        lab.app(B).set_reading(Reading::Never);
+        for id in &ids {
+            lab.send_all(A, *id, messages(bytes));
+        }
+        let mut most = 0;
+        for _ in 0..2000 {
+            lab.run_for(Duration::from_millis(1));
+            most = most.max(held_bytes(&lab));
+        }
+        let limit = POOL_BYTES + usize::from(ASSOCIATIONS) * POOL_FREE_BYTES;
+        assert!((POOL_BYTES / 2..=limit).contains(&most), "{most} bytes held of {limit}");
+        lab.app(B).set_reading(Reading::AtOnce);
+        let count = MESSAGES * usize::from(ASSOCIATIONS) * bytes;
+        let all = |lab: &Lab| lab.node(B).app.messages.iter().map(|m| m.bytes.len()).sum::<usize>() == count;
+        lab.run_until("all arrived", Duration::from_secs(180), all);
+        assert_eq!(held_bytes(&lab), 0);
+        assert_eq!(lab.closed(A), None, "no association was given up");
+    }
+}
+
+#[test]
+fn an_association_goes_on_while_others_that_nobody_reads_fill_the_pool() {
+    let pool = ReceivePool::with_limit(POOL_BYTES);
+    let (mut lab, ids) = connected(3, &pool, ASSOCIATIONS);
+    lab.app(B).set_reading(Reading::Never);
+    for id in &ids[1..] {
+        lab.send_all(A, *id, messages(MESSAGE_BYTES));
+    }
+    lab.run_for(Duration::from_secs(2));
+    let full = lab.node(B).app.messages.len();
+    lab.send_all(A, ids[0], messages(MESSAGE_BYTES));
+    let read = accepted(&lab)[0];
+    let start = lab.now();
+    let mut taken = 0;
+    while taken < MESSAGES {
+        lab.run_for(Duration::from_millis(1));
+        let came = lab.node(B).app.messages.iter().filter(|m| m.id == read).count();
+        let node = lab.node_mut(B);
+        (taken..came).for_each(|_| node.endpoint.consumed(read, MESSAGE_BYTES, true));
+        taken = came;
+        assert!(lab.now() - start < Duration::from_secs(60), "{taken} messages came after {full}");
+    }
+}
+
+/// A peer whose receiver has a pool of which `left_bytes` can be had.
+fn peer_with(seed: u8, pool: &ReceivePool) -> Peer {
+    let mut peer = Peer::established_with(seed, AssociationConfig { nr_sack: false, ..sharing(pool) });
+    peer.app.set_reading(Reading::Never);
+    peer
+}
+
+fn sends(peer: &mut Peer, number: u32) {
+    peer.sends().data_with(DataFlags::WHOLE, number, 0, number as u16, &[1; MESSAGE_BYTES]).go();
+    while peer.hears_maybe().is_some() {}
+}
+
+#[test]
+fn what_fills_a_gap_takes_the_memory_of_the_highest_tsns() {
+    // No step but one fits, and nothing is left in reserve.
+    let pool = ReceivePool::with_limit(POOL_STEP_BYTES / 3 * 4 + 4);
+    let mut peer = peer_with(4, &pool);
+    let fit = (POOL_STEP_BYTES / (MESSAGE_BYTES + 96)) as u32;
+    (3..=fit + 3).for_each(|number| sends(&mut peer, number));
+    let dropped = |peer: &Peer| peer.endpoint.statistics(peer.id).unwrap().data_chunks_dropped;
+    assert_eq!(dropped(&peer), 1, "the last has no memory");
+    (0..3).for_each(|number| sends(&mut peer, number));
+    assert_eq!(dropped(&peer), 1);
+    // It came, with what follows it, but without the highest ones.
+    let came = peer.app.messages.len() as u32;
+    assert!((fit / 2..fit).contains(&came), "{came} of {fit}");
+}
+
+#[test]
+fn a_full_pool_closes_the_window_and_a_reader_opens_it() {
+    let pool = ReceivePool::with_limit(POOL_STEP_BYTES);
+    let mut peer = peer_with(5, &pool);
+    let window = |peer: &mut Peer, number: u32| {
+        let at_once = DataFlags { immediate: true, ..DataFlags::WHOLE };
+        peer.sends().data_with(at_once, number, 0, number as u16, &[1; MESSAGE_BYTES]).go();
+        sack_of(&peer.hears()).unwrap().a_rwnd as usize
+    };
+    let first = window(&mut peer, 0);
+    assert!(first <= POOL_STEP_BYTES, "{first}: the buffer has more");
+    let mut number = 1;
+    while window(&mut peer, number) >= MESSAGE_BYTES {
+        number += 1;
+        assert!(number < 200, "the window stays open");
+    }
+    for _ in 0..=number {
+        peer.endpoint.consumed(peer.id, MESSAGE_BYTES, true);
+    }
+    peer.settle();
+    let update = peer.hears_maybe().expect("an update of the window");
+    assert!(sack_of(&update).unwrap().a_rwnd as usize >= MESSAGE_BYTES);
+}
+
+#[test]
+fn a_long_message_that_outgrows_the_pool_is_delivered_in_parts() {
+    let pool = ReceivePool::with_limit(POOL_STEP_BYTES);
+    let (mut lab, ids) = connected(6, &pool, 1);
+    lab.send_all(A, ids[0], [(SendInfo::default(), vec![7; 4 * POOL_STEP_BYTES].into())]);
+    let came = |lab: &Lab| lab.node(B).app.records().len() == 1;
+    lab.run_until("the message arrived", Duration::from_secs(180), came);
+    assert_eq!(lab.node(B).app.records()[0].len(), 4 * POOL_STEP_BYTES);
+}
