@@ -146,6 +146,23 @@ mod tests {
     }
 
     #[test]
+    fn a_flood_that_is_over_is_not_steered_away_again() {
+        let mut strays = Strays::default();
+        assert_eq!(run(&mut strays, Time::ZERO, 100_000, WINDOW / 2).len(), 1);
+        let over = Time::ZERO + STEERING_TIME + WINDOW;
+        assert_eq!(strays.poll(over), Some(News::EveryTag));
+        assert_eq!(strays.poll(over), None);
+    }
+
+    #[test]
+    fn tags_that_changed_before_a_flood_are_told_once() {
+        let mut strays = Strays::default();
+        strays.on_tags_changed();
+        assert_eq!(run(&mut strays, Time::ZERO, 100_000, WINDOW / 2).len(), 1);
+        assert_eq!(strays.poll(Time::ZERO + WINDOW), None);
+    }
+
+    #[test]
     fn a_link_that_refuses_is_left_alone_for_a_while() {
         let mut strays = Strays::default();
         assert_eq!(run(&mut strays, Time::ZERO, 100_000, WINDOW / 2).len(), 1);
