@@ -134,6 +134,9 @@ fn call() -> Result<RawFd> {
     Ok(fd)
 }
 
+/// What the kernel calls a user whom the user namespace does not map (`/proc/sys/kernel/overflowuid`, unless changed).
+const OVERFLOW_USER: libc::uid_t = 65_534;
+
 /// Root's daemon, or one of the same user: the name that it has could be anybody's.
 fn is_trusted(connection: RawFd) -> bool {
     let mut who = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: 0 };
@@ -152,12 +155,37 @@ fn is_trusted(connection: RawFd) -> bool {
     };
     // SAFETY: it takes nothing.
     let me = unsafe { libc::geteuid() };
-    known == 0 && may_serve(who.uid, me)
+    known == 0 && may_serve(who.uid, me, sees_all_users)
 }
 
-/// Returns whether a program of `me` believes a daemon of `owner`.
-fn may_serve(owner: libc::uid_t, me: libc::uid_t) -> bool {
-    owner == 0 || owner == me
+/// Returns whether a program of `me` believes a daemon of `owner`. Where a user namespace does not map all users, the kernel gives
+/// each unmapped one the overflow user's number, so there the overflow user's number names nobody.
+fn may_serve(owner: libc::uid_t, me: libc::uid_t, sees_all_users: impl FnOnce() -> bool) -> bool {
+    owner == 0 || owner == me && (me != OVERFLOW_USER || sees_all_users())
+}
+
+/// Returns whether the user namespace maps every user, as the initial one does (user_namespaces(7)).
+fn sees_all_users() -> bool {
+    let mut text = [0_u8; 64];
+    // SAFETY: the path ends with a zero byte; the buffer has room for what is read; the descriptor is our own.
+    let bytes = unsafe {
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+        let file =
+            next::syscall()(libc::SYS_openat, libc::AT_FDCWD, c"/proc/self/uid_map".as_ptr(), flags) as RawFd;
+        if file < 0 {
+            return false;
+        }
+        let bytes = next::syscall()(libc::SYS_read, file, text.as_mut_ptr(), text.len());
+        system::close(file);
+        bytes
+    };
+    usize::try_from(bytes).is_ok_and(|bytes| maps_all_users(&text[..bytes]))
+}
+
+/// Returns whether the first line of a map of users (first here, first outside, count) has them all.
+fn maps_all_users(map: &[u8]) -> bool {
+    let mut fields = map.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty());
+    (fields.next(), fields.nth(1)) == (Some(b"0"), Some(b"4294967295"))
 }
 
 fn daemon_address() -> Option<(libc::sockaddr_un, socklen_t)> {
@@ -197,8 +225,20 @@ mod tests {
 
     #[test]
     fn only_a_daemon_of_root_or_of_the_same_user_is_believed() {
+        let may_serve = |owner, me| super::may_serve(owner, me, || unreachable!("no user is unmapped"));
         assert!(may_serve(0, 1000) && may_serve(1000, 1000) && may_serve(0, 0));
         assert!(!may_serve(1001, 1000) && !may_serve(1000, 0) && !may_serve(libc::uid_t::MAX, 1000));
+    }
+
+    #[test]
+    fn an_unmapped_user_is_nobody_s_own() {
+        assert!(may_serve(OVERFLOW_USER, OVERFLOW_USER, || true));
+        assert!(!may_serve(OVERFLOW_USER, OVERFLOW_USER, || false));
+        assert!(may_serve(0, OVERFLOW_USER, || false));
+        assert!(maps_all_users(b"         0          0 4294967295\n"));
+        for map in [&b""[..], b"0 0", b"         0     200000      65536\n", b"1 0 4294967295\n"] {
+            assert!(!maps_all_users(map));
+        }
     }
 
     #[test]

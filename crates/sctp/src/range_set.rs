@@ -40,6 +40,11 @@ impl RangeSet {
         self.ranges.front().map(|r| r.0)
     }
 
+    /// The highest member.
+    pub fn last(&self) -> Option<u64> {
+        self.ranges.back().map(|r| r.1 - 1)
+    }
+
     /// The ranges in rising order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = Range<u64>> + '_ {
         self.ranges.iter().map(|&(start, end)| start..end)
@@ -223,6 +228,7 @@ mod tests {
                 let ranges: Vec<_> = set.iter().collect();
                 prop_assert!(ranges.windows(2).all(|w| w[0].end < w[1].start), "ranges touch: {:?}", ranges);
                 prop_assert_eq!(set.first(), model.first().copied());
+                prop_assert_eq!(set.last(), model.last().copied());
                 prop_assert!(!set.is_empty() || set.heap_bytes() <= KEPT_RANGES_MAX * size_of::<(u64, u64)>());
             }
         }

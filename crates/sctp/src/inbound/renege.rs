@@ -5,6 +5,13 @@ use crate::receive_buffer::Held;
 use crate::tsn;
 
 impl Inbound {
+    /// Returns whether anything may be dropped. Chunks that a cumulative or a non-renegable acknowledgement covers stay, also
+    /// those that wait for an earlier message of their stream. The search looks at all that waits: without this check, a peer
+    /// whose messages wait in order could have it made for each copy of a chunk that is refused.
+    fn has_droppable(&self) -> bool {
+        self.beyond.last().is_some_and(|last| last > self.cumulative.max(self.promised))
+    }
+
     /// Drops what waits beyond a gap until half of the buffer is free beside what may always be held. Returns whether there is
     /// room now.
     #[cold]
@@ -19,6 +26,9 @@ impl Inbound {
     /// promised to keep stay.
     #[cold]
     pub(super) fn drop_beyond_while(&mut self, is_too_much: impl Fn(&Self) -> bool) {
+        if !self.has_droppable() {
+            return;
+        }
         let lowest = self.cumulative.max(self.promised) + 1;
         let mut messages: Vec<_> = self
             .waiting
@@ -49,5 +59,34 @@ impl Inbound {
         self.held.remove(Held::of(bytes, (tsns.end - tsns.start) as usize));
         self.beyond.remove_range(tsns);
         self.ack_now = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sctp_wire::Tsn;
+
+    use super::*;
+    use crate::config::AssociationConfig;
+    use crate::extensions::Extensions;
+
+    #[test]
+    fn only_what_is_not_acknowledged_for_good_may_be_dropped() {
+        let mut inbound = Inbound::new(
+            Tsn(1),
+            1,
+            &AssociationConfig::default(),
+            Extensions { nr_sack: true, ..Extensions::default() },
+        );
+        assert!(!inbound.has_droppable(), "nothing has arrived");
+        let cumulative = inbound.cumulative + 5;
+        inbound.cumulative = cumulative;
+        assert!(!inbound.has_droppable(), "all that has arrived is acknowledged");
+        inbound.beyond.insert(cumulative + 3);
+        assert!(inbound.has_droppable());
+        inbound.promised = cumulative + 3;
+        assert!(!inbound.has_droppable(), "an NR-SACK has promised to keep it");
+        inbound.beyond.insert(cumulative + 9);
+        assert!(inbound.has_droppable());
     }
 }
