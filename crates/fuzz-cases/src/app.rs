@@ -93,6 +93,7 @@ impl Host for App {
         let in_its_net = |local: &&IpAddr| net::of(**local) == net::of(remote.ip());
         PathHints {
             mtu_bytes: self.mtu_bytes,
+            header_bytes: if remote.is_ipv6() { 48 } else { 28 },
             leaves_host: self.in_flight_limit_bytes.is_none(),
             in_flight_limit_bytes: self.in_flight_limit_bytes,
             local: self.locals.iter().find(in_its_net).copied(),

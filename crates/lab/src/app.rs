@@ -10,7 +10,7 @@ use sctp::{
     Admission, AssociationId, Endpoint, Event, Host, PathHints, Payload, ReceiveInfo, SendInfo, Time,
 };
 
-use crate::world::Application;
+use crate::world::{Application, LOWER_HEADER_BYTES};
 
 /// How an application reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +85,7 @@ impl Default for App {
             events: Vec::new(),
             trace: Vec::new(),
             keeps_bytes: true,
-            hints: PathHints { mtu_bytes: 1472, ..PathHints::default() },
+            hints: PathHints { mtu_bytes: 1472, header_bytes: LOWER_HEADER_BYTES, ..PathHints::default() },
             now: Time::ZERO,
             reading: Reading::AtOnce,
             read_at: None,

@@ -14,7 +14,7 @@ use sctp::{
 
 pub use source::Source;
 
-use crate::world::Application;
+use crate::world::{Application, LOWER_HEADER_BYTES};
 
 /// Contents of every message; longer ones repeat it.
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
@@ -263,7 +263,7 @@ impl Host for Traffic {
     }
 
     fn path_hints(&self, _remote: SocketAddr) -> PathHints {
-        PathHints { mtu_bytes: self.mtu_bytes, ..PathHints::default() }
+        PathHints { mtu_bytes: self.mtu_bytes, header_bytes: LOWER_HEADER_BYTES, ..PathHints::default() }
     }
 
     fn spare(&mut self) -> Vec<Bytes> {

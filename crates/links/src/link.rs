@@ -94,6 +94,8 @@ pub struct PathInfo {
     /// The largest packet that fits one datagram of this link, without the link's own headers. A multiple of 4, as
     /// SCTP packets are (RFC 9260 §3).
     pub mtu_bytes: usize,
+    /// The link's own headers before it: of IP, and of UDP if the link encapsulates.
+    pub header_bytes: usize,
     /// The address is one of this host's own.
     pub same_host: bool,
     /// On the same host: how many bytes may be on the way before the receiver's socket buffer can overflow, taking

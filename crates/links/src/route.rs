@@ -76,10 +76,15 @@ impl Routes {
 
 /// The largest SCTP packet that fits an IP packet of `mtu_bytes`, with `carrier_bytes` of header between the two.
 pub(crate) fn payload_bytes(mtu_bytes: usize, remote: IpAddr, carrier_bytes: usize) -> usize {
-    let ip_header_bytes = if remote.is_ipv6() { 40 } else { 20 };
-    let payload = mtu_bytes.max(MTU_BYTES_MIN) - ip_header_bytes - carrier_bytes;
+    let payload = mtu_bytes.max(MTU_BYTES_MIN) - header_bytes(remote, carrier_bytes);
     // RFC 9260 §3: the length of a packet is a multiple of 4.
     payload.min(PACKET_BYTES_MAX) & !3
+}
+
+/// Returns the length of all headers before SCTP: that of IP, without options, and `carrier_bytes`.
+pub(crate) fn header_bytes(remote: IpAddr, carrier_bytes: usize) -> usize {
+    let ip_header_bytes = if remote.is_ipv6() { 40 } else { 20 };
+    ip_header_bytes + carrier_bytes
 }
 
 /// The addresses of this host's interfaces.
@@ -191,6 +196,8 @@ mod tests {
         assert_eq!(payload_bytes(0, v4, 8), 548);
         assert_eq!(payload_bytes(1500, v4, 0), 1480);
         assert_eq!(payload_bytes(1500, v6, 0), 1460);
+        let headers = [header_bytes(v4, 0), header_bytes(v4, 8), header_bytes(v6, 0), header_bytes(v6, 8)];
+        assert_eq!(headers, [20, 28, 40, 48]);
     }
 
     #[test]

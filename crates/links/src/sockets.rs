@@ -13,7 +13,7 @@ use crate::bind::{BoundSocket, bind_to_interface};
 use crate::blocks::Blocks;
 use crate::control::RECEIVE_CONTROL_BYTES;
 use crate::link::{PathInfo, Sink, Unreachable};
-use crate::route::{Routes, payload_bytes};
+use crate::route::{Routes, header_bytes, payload_bytes};
 use crate::strangers::share::Share;
 use crate::strangers::{self, Apart, Class};
 
@@ -132,6 +132,7 @@ impl Sockets {
                 remote.ip(),
                 self.carrier_bytes,
             ),
+            header_bytes: header_bytes(remote.ip(), self.carrier_bytes),
             same_host: route.same_host,
             in_flight_limit_bytes: route.same_host.then_some(self.in_flight_limit_bytes),
             local,

@@ -127,8 +127,11 @@ pub struct AssociationConfig {
     /// pacer sees to that.
     pub burst_packets_max: Option<u32>,
     /// Whether the longest packet that each path takes is found out by probes (RFC 8899; SPP_PMTUD_ENABLE). Otherwise packets
-    /// are as long as the link takes (`spp_pathmtu`), and routers may cut them. On.
+    /// are as long as `path_mtu_bytes` says, and routers may cut them. On.
     pub path_mtu_discovery: bool,
+    /// The longest IP packet, with the headers of IP and UDP, where `path_mtu_discovery` is off (`spp_pathmtu`); 512 bytes at
+    /// least. `None`: what the link takes.
+    pub path_mtu_bytes: Option<usize>,
     /// Retransmission timeout limits.
     pub rto: RtoConfig,
     /// Whether packets may be marked by congested routers instead of being dropped (draft-stewart-tsvwg-sctpecn), if the
@@ -206,6 +209,7 @@ impl Default for AssociationConfig {
             multipath: Multipath::default(),
             burst_packets_max: None,
             path_mtu_discovery: true,
+            path_mtu_bytes: None,
             rto: RtoConfig::default(),
             ecn: true,
             dscp: 0,
@@ -253,9 +257,9 @@ pub struct PathOptions {
     pub potentially_failed_retries_max: Option<u32>,
     /// Whether the longest packet that it takes is found out by probes (SPP_PMTUD_ENABLE, SPP_PMTUD_DISABLE).
     pub mtu_discovery: Option<bool>,
-    /// The largest SCTP packet, where it is not found out (spp_pathmtu counts the headers of IP, too). Less than 512 bytes
-    /// and more than the link takes do not count.
-    pub mtu_bytes: Option<usize>,
+    /// The longest IP packet, with the headers of IP and UDP, where it is not found out (spp_pathmtu). Less than 512 bytes count
+    /// as 512, and more than the link takes as what it takes.
+    pub ip_mtu_bytes: Option<usize>,
     /// Delay of a SACK for what comes on this path and waits for more (spp_sackdelay).
     pub sack_delay: Option<Duration>,
     /// The peer's UDP encapsulation port there (SCTP_REMOTE_UDP_ENCAPS_PORT), until its packets come from another (RFC 6951 §5.4).

@@ -7,6 +7,8 @@ use std::net::IpAddr;
 pub struct PathHints {
     /// The longest SCTP packet that the link takes.
     pub mtu_bytes: usize,
+    /// What the link puts before it: the header of IPv4 (20) or IPv6 (40), and of UDP (8) if the link encapsulates.
+    pub header_bytes: usize,
     /// The path leaves this host, so path MTU discovery must probe it (RFC 8899).
     pub leaves_host: bool,
     /// On a path within this host: how many bytes the buffers between the sockets hold.

@@ -211,8 +211,10 @@ pub struct PathStatistics {
     pub sack_delay: Duration,
     /// Its own differentiated services codepoint (`spp_dscp`). `None`: it has that of the association.
     pub dscp: Option<u8>,
-    /// Largest SCTP packet (`spinfo_mtu`).
+    /// Largest SCTP packet.
     pub mtu_bytes: usize,
+    /// The IP packet that carries it, with the headers of IP and UDP (`spinfo_mtu`, `spp_pathmtu`).
+    pub ip_mtu_bytes: usize,
     /// Congestion window (`spinfo_cwnd`).
     pub cwnd_bytes: usize,
     /// Slow-start threshold, once there is one.

@@ -221,7 +221,7 @@ fn of_ip(access: &Access<'_>, name: i32, given: &[u8]) -> Result<Vec<u8>, Errno>
 fn mtu(access: &Access<'_>) -> Option<i32> {
     let member = access.is_one_to_one().then(|| access.association(FUTURE)).flatten()?;
     let statistics = member.association()?.statistics()?;
-    let narrowest = statistics.paths.iter().map(|path| path_mtu(path.mtu_bytes)).min()?;
+    let narrowest = statistics.paths.iter().map(path_mtu).min()?;
     i32::try_from(narrowest).ok()
 }
 

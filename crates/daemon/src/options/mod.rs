@@ -92,11 +92,6 @@ impl Socket {
         access.apply(member);
         access.limit_messages();
         member.set_bounds_unread(access.inner.settings.bounds_unread());
-        let fixed = member.tuning().fixed_mtu();
-        if let (Some(association), Some(mtu)) = (member.association(), fixed) {
-            // One that has just ended needs no change.
-            let _ = association.set_path(None, &mtu);
-        }
     }
 
     /// `given` is what the program hands over, as long as it has room for an answer.

@@ -9,7 +9,7 @@ use swiftwater::{MtuState, PathOptions, PathState, PathStatistics, Statistics};
 
 use super::Access;
 use super::timers::SACK_DELAY_MAX_MS;
-use super::tuning::{Tuning, flags, packet_bytes, path_mtu};
+use super::tuning::{Tuning, flags, path_mtu};
 use super::value::{Build, Place, STORAGE_BYTES, Value};
 use crate::member::Member;
 
@@ -242,7 +242,7 @@ impl Asked {
             heartbeat_now: self.has(flags::HB_DEMAND),
             retries_max: Some(self.retries.into()).filter(|retries| *retries > 0),
             mtu_discovery: switched(flags::PMTUD_ENABLE, flags::PMTUD),
-            mtu_bytes: self.fixed_mtu().map(packet_bytes),
+            ip_mtu_bytes: self.fixed_mtu().map(|bytes| bytes as usize),
             sack_delay: match self.has(flags::SACKDELAY_DISABLE) {
                 true => Some(Duration::ZERO),
                 false => self.sack_delay_ms().map(ms),
@@ -260,7 +260,7 @@ fn parameters(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let mut tuning = access.tuning(subject.member());
     let mut mtu = tuning.path_mtu;
     if let Some(path) = subject.path() {
-        mtu = path_mtu(path.mtu_bytes);
+        mtu = path_mtu(&path);
         tuning.heartbeat_interval_ms = millis(path.heartbeat_interval);
         tuning.path_retries_max = u16::try_from(path.retries_max).unwrap_or(u16::MAX);
         tuning.sack_delay_ms =
@@ -274,14 +274,7 @@ fn parameters(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
         let discovers = path.mtu_state != MtuState::Disabled;
         tuning.set_flags(flags::PMTUD, on(discovers, flags::PMTUD_ENABLE, flags::PMTUD_DISABLE));
     } else if let Some(association) = subject.member().and_then(|member| member.association()) {
-        mtu = association
-            .statistics()
-            .unwrap_or_default()
-            .paths
-            .iter()
-            .map(|path| path_mtu(path.mtu_bytes))
-            .min()
-            .unwrap_or(mtu);
+        mtu = association.statistics().unwrap_or_default().paths.iter().map(path_mtu).min().unwrap_or(mtu);
     }
     let value = Build::after(given, 4 + STORAGE_BYTES).u32(tuning.heartbeat_interval_ms);
     let value = value.u16(tuning.path_retries_max).u32(mtu).u32(tuning.sack_delay_ms).u32(tuning.path_flags);
@@ -321,7 +314,7 @@ pub(super) fn path_info(value: Build, address: SocketAddr, path: &PathStatistics
     };
     let cwnd = u32::try_from(path.cwnd_bytes).unwrap_or(u32::MAX);
     let value = value.address(address).u32(state).u32(cwnd);
-    value.u32(path.srtt.map_or(0, millis)).u32(millis(path.rto)).u32(path_mtu(path.mtu_bytes))
+    value.u32(path.srtt.map_or(0, millis)).u32(millis(path.rto)).u32(path_mtu(path))
 }
 
 /// The primary path of an association, in a `struct sctp_status`.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use carrier::record::Flags;
-use swiftwater::{AssociationOptions, PathOptions};
+use swiftwater::{AssociationOptions, PathStatistics};
 
 use crate::notify::Type;
 
@@ -31,9 +31,6 @@ pub(super) const ADDR_OVER: u16 = 1 << 1;
 pub(super) const ABORT: u16 = 1 << 2;
 pub(super) const EOF: u16 = 1 << 9;
 
-/// What IP and UDP put before an SCTP packet: programs count it as part of the MTU.
-const LOWER_BYTES: u32 = 28;
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tuning {
     pub(super) rto_initial_ms: u32,
@@ -48,7 +45,7 @@ pub(crate) struct Tuning {
     pub(super) potentially_failed_after: u16,
     /// `spt_pathcpthld`: a primary path that fails is not left for good here, so this is only kept.
     pub(super) primary_left_after: u16,
-    /// With the headers of IP and UDP; 0: it was not set.
+    /// The longest IP packet; 0: it was not set.
     pub(super) path_mtu: u32,
     /// `SPP_` flags that say what is on and off.
     pub(super) path_flags: u32,
@@ -163,6 +160,7 @@ impl Tuning {
             path_retries_max: self.path_retries_max.into(),
             potentially_failed_retries_max: self.potentially_failed_after.into(),
             path_mtu_discovery: self.has(flags::PMTUD_ENABLE),
+            path_mtu_bytes: Some(self.path_mtu as usize).filter(|bytes| *bytes > 0),
             fragment_bytes_max: Some(self.segment_bytes_max as usize).filter(|bytes| *bytes > 0),
             burst_packets_max: self.burst_max.filter(|packets| *packets > 0),
             sender_dry_events: self.subscribes(Type::SenderDry.subscription()),
@@ -180,24 +178,9 @@ impl Tuning {
             (_, port) => Some(port),
         }
     }
-
-    /// A size that all paths are to keep to, where it is not found out.
-    pub(super) fn fixed_mtu(&self) -> Option<PathOptions> {
-        let fixed = self.path_mtu > 0 && self.has(flags::PMTUD_DISABLE);
-        fixed.then(|| PathOptions {
-            mtu_discovery: Some(false),
-            mtu_bytes: Some(packet_bytes(self.path_mtu)),
-            ..PathOptions::default()
-        })
-    }
 }
 
-/// What an MTU as programs name it leaves for SCTP.
-pub(super) fn packet_bytes(path_mtu: u32) -> usize {
-    path_mtu.saturating_sub(LOWER_BYTES) as usize
-}
-
-/// The MTU of a path as programs know it.
-pub(super) fn path_mtu(packet_bytes: usize) -> u32 {
-    u32::try_from(packet_bytes).unwrap_or(u32::MAX).saturating_add(LOWER_BYTES)
+/// Returns the MTU of a path as programs know it: the length of IP packets (RFC 6458 §8.1.12).
+pub(super) fn path_mtu(path: &PathStatistics) -> u32 {
+    u32::try_from(path.ip_mtu_bytes).unwrap_or(u32::MAX)
 }

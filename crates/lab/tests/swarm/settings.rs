@@ -50,6 +50,7 @@ pub fn association(dice: &mut Dice, patient: bool, crashes: bool) -> Association
 pub fn hints(dice: &mut Dice) -> PathHints {
     PathHints {
         mtu_bytes: dice.pick(&[512, 1280, 1472, 1472, 1472, 8972, 65_504]),
+        header_bytes: 28,
         leaves_host: dice.one_in(2),
         in_flight_limit_bytes: dice.one_in(4).then(|| dice.even(140_000, 400_000) as usize),
         local: None,

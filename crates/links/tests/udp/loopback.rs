@@ -294,9 +294,11 @@ fn loopback_s_path_is_this_host_s_with_its_own_mtu() {
     let in_flight = info.in_flight_limit_bytes.unwrap();
     assert!(in_flight <= 1 << 20 && in_flight > 0);
     let capped = UdpEncap::bind(&UdpEncapConfig { mtu_bytes: Some(1500), ..config("127.0.0.1") }).unwrap();
-    assert_eq!(capped.path_info("127.0.0.1:9899".parse().unwrap()).mtu_bytes, 1472);
+    let info = capped.path_info("127.0.0.1:9899".parse().unwrap());
+    assert_eq!((info.mtu_bytes, info.header_bytes), (1472, 28));
     let capped = UdpEncap::bind(&UdpEncapConfig { mtu_bytes: Some(1500), ..config("::1") }).unwrap();
-    assert_eq!(capped.path_info("[::1]:9899".parse().unwrap()).mtu_bytes, 1452);
+    let info = capped.path_info("[::1]:9899".parse().unwrap());
+    assert_eq!((info.mtu_bytes, info.header_bytes), (1452, 48));
 }
 
 #[test]

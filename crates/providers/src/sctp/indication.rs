@@ -161,6 +161,7 @@ impl Host for Upper<'_, '_> {
         let info = self.link.path_info(remote);
         PathHints {
             mtu_bytes: info.mtu_bytes,
+            header_bytes: info.header_bytes,
             leaves_host: !info.same_host,
             in_flight_limit_bytes: info.in_flight_limit_bytes,
             local: info.local,

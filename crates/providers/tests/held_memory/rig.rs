@@ -52,6 +52,7 @@ impl Link for BlockLink {
     fn path_info(&self, _remote: SocketAddr) -> PathInfo {
         PathInfo {
             mtu_bytes: 1472,
+            header_bytes: 28,
             same_host: false,
             in_flight_limit_bytes: None,
             local: None,

@@ -165,7 +165,7 @@ fn changes(old: &AssociationConfig, new: &AssociationConfig) -> PathOptions {
             new.potentially_failed_retries_max,
         ),
         mtu_discovery: changed(old.path_mtu_discovery, new.path_mtu_discovery),
-        mtu_bytes: None,
+        ip_mtu_bytes: changed(old.path_mtu_bytes, new.path_mtu_bytes).flatten(),
         sack_delay: changed(old.sack_delay, new.sack_delay),
         udp_port: None,
         dscp: None,
@@ -182,12 +182,20 @@ fn take_defaults(config: &mut AssociationConfig, options: &PathOptions) {
     let interval = options.heartbeat_interval.or(config.heartbeat_interval).unwrap_or(HEARTBEAT_INTERVAL);
     let heartbeats = options.heartbeats.unwrap_or(config.heartbeat_interval.is_some());
     config.heartbeat_interval = heartbeats.then_some(interval);
-    let PathOptions { retries_max, potentially_failed_retries_max, mtu_discovery, sack_delay, dscp, .. } =
-        *options;
+    let PathOptions {
+        retries_max,
+        potentially_failed_retries_max,
+        mtu_discovery,
+        ip_mtu_bytes,
+        sack_delay,
+        dscp,
+        ..
+    } = *options;
     config.path_retries_max = retries_max.unwrap_or(config.path_retries_max);
     config.potentially_failed_retries_max =
         potentially_failed_retries_max.unwrap_or(config.potentially_failed_retries_max);
     config.path_mtu_discovery = mtu_discovery.unwrap_or(config.path_mtu_discovery);
+    config.path_mtu_bytes = ip_mtu_bytes.or(config.path_mtu_bytes);
     config.sack_delay = sack_delay.unwrap_or(config.sack_delay);
     config.dscp = dscp.unwrap_or(config.dscp);
 }

@@ -100,7 +100,7 @@ impl Path {
         config: &AssociationConfig,
     ) -> Self {
         let ipv6 = remote.ip().to_canonical().is_ipv6();
-        let discovery = Discovery::new(hints, ipv6, config.path_mtu_discovery);
+        let discovery = Discovery::new(hints, config.path_mtu_discovery, config.path_mtu_bytes);
         let mtu_bytes = discovery.size_bytes();
         let pmdcs_bytes = chunks_bytes(mtu_bytes);
         let cwnd_bytes = initial_window_bytes(pmdcs_bytes, ipv6);
@@ -295,6 +295,7 @@ impl Path {
             sack_delay: self.settings.sack_delay,
             dscp: self.settings.dscp,
             mtu_bytes: self.mtu_bytes,
+            ip_mtu_bytes: self.discovery.ip_bytes(),
             cwnd_bytes: self.congestion.cwnd_bytes(),
             ssthresh_bytes: Some(self.congestion.ssthresh_bytes()).filter(|bytes| *bytes != usize::MAX),
             in_flight_bytes: self.flight.bytes(),

@@ -37,9 +37,11 @@ const IP_BYTES: [usize; 17] =
 /// The length that is most likely where the link itself takes more.
 const ETHERNET_BYTES: usize = 1500;
 
-/// What IP and UDP put before a packet.
-const LOWER_BYTES_V4: usize = 28;
-const LOWER_BYTES_V6: usize = 48;
+/// The least IP packet that can be set as the size in use (`spp_pathmtu`).
+const FIXED_IP_BYTES_MIN: usize = 512;
+/// The longest headers that a link may name, so that each IP packet has room for SCTP: those of IPv4 with all options
+/// (RFC 791 §3.1), and UDP.
+const HEADER_BYTES_MAX: usize = 68;
 
 /// A probe that was not answered yet.
 #[derive(Debug, Clone, Copy)]
@@ -70,7 +72,8 @@ pub(crate) struct Discovery {
     fails_bytes: usize,
     /// What a router says that it takes: tried next.
     reported_bytes: Option<usize>,
-    lower_bytes: usize,
+    /// What the link puts before a packet: the headers of IP, and of UDP if there is one.
+    header_bytes: usize,
     probe: Option<SizeProbe>,
     /// Probes of that size that were lost.
     lost_in_a_row: u32,
@@ -86,12 +89,13 @@ pub(crate) struct Discovery {
 }
 
 impl Discovery {
-    pub(crate) fn new(hints: PathHints, ipv6: bool, enabled: bool) -> Self {
+    /// Begins with what the link knows. Where sizes are not found out, `fixed_ip_bytes` is the longest IP packet, if it is set.
+    pub(crate) fn new(hints: PathHints, enabled: bool, fixed_ip_bytes: Option<usize>) -> Self {
         // A multiple of four, so that padding can fill a packet exactly.
         let max_bytes = (hints.mtu_bytes & !3).max(MTU_BYTES_MIN);
         let certain = !hints.leaves_host;
         let size_bytes = if enabled && !certain { BASE_BYTES.min(max_bytes) } else { max_bytes };
-        Discovery {
+        let mut discovery = Discovery {
             enabled,
             size_bytes,
             verified: enabled && certain,
@@ -99,7 +103,7 @@ impl Discovery {
             max_bytes,
             fails_bytes: max_bytes + 4,
             reported_bytes: None,
-            lower_bytes: if ipv6 { LOWER_BYTES_V6 } else { LOWER_BYTES_V4 },
+            header_bytes: hints.header_bytes.min(HEADER_BYTES_MAX),
             probe: None,
             lost_in_a_row: 0,
             due: false,
@@ -108,7 +112,11 @@ impl Discovery {
             long_lost: 0,
             probes_sent: 0,
             probes_lost: 0,
+        };
+        if let Some(ip_bytes) = fixed_ip_bytes.filter(|_| !enabled) {
+            discovery.size_bytes = discovery.fixed_bytes(ip_bytes);
         }
+        discovery
     }
 
     pub(crate) fn probes_sent(&self) -> u64 {
@@ -124,16 +132,26 @@ impl Discovery {
         self.enabled
     }
 
-    /// Begins to find out, or stops and keeps to one size: this one, or the one in use.
-    pub(crate) fn set_enabled(&mut self, enabled: bool, fixed_bytes: Option<usize>) {
+    /// Begins to find out, or stops and keeps to one size: that of IP packets of `fixed_ip_bytes`, or the one in use.
+    pub(crate) fn set_enabled(&mut self, enabled: bool, fixed_ip_bytes: Option<usize>) {
         if enabled && !self.enabled {
             self.begin_anew(BASE_BYTES, self.max_bytes + 4);
         } else if !enabled {
-            let size_bytes = fixed_bytes.unwrap_or(self.size_bytes) & !3;
+            let size_bytes = fixed_ip_bytes.map_or(self.size_bytes, |ip_bytes| self.fixed_bytes(ip_bytes));
             self.begin_anew(self.max_bytes, self.max_bytes + 4);
-            self.size_bytes = size_bytes.clamp(MTU_BYTES_MIN, self.max_bytes);
+            self.size_bytes = size_bytes;
         }
         (self.enabled, self.due) = (enabled, false);
+    }
+
+    /// Returns the size of packets that fit IP packets of `ip_bytes`, and the link.
+    fn fixed_bytes(&self, ip_bytes: usize) -> usize {
+        ((ip_bytes.max(FIXED_IP_BYTES_MIN) - self.header_bytes) & !3).min(self.max_bytes)
+    }
+
+    /// Returns the length of an IP packet that carries a packet of the size in use.
+    pub(crate) fn ip_bytes(&self) -> usize {
+        self.size_bytes + self.header_bytes
     }
 
     /// The size in use.
@@ -347,7 +365,7 @@ impl Discovery {
             return (!self.verified || self.size_bytes < self.max_bytes).then_some(self.max_bytes);
         }
         let open = |bytes: &usize| (self.size_bytes + 1..self.fails_bytes).contains(bytes);
-        let packet_bytes = |ip_bytes: usize| (ip_bytes - self.lower_bytes) & !3;
+        let packet_bytes = |ip_bytes: usize| (ip_bytes - self.header_bytes) & !3;
         let ethernet =
             Some(packet_bytes(ETHERNET_BYTES)).filter(|_| self.max_bytes > packet_bytes(ETHERNET_BYTES));
         self.reported_bytes

@@ -50,8 +50,8 @@ impl Path {
         settings.dscp = options.dscp.or(settings.dscp);
         let discovers = self.discovery.is_enabled();
         let discovery = options.mtu_discovery.unwrap_or(discovers);
-        if discovery != discovers || (!discovery && options.mtu_bytes.is_some()) {
-            self.discovery.set_enabled(discovery, options.mtu_bytes);
+        if discovery != discovers || (!discovery && options.ip_mtu_bytes.is_some()) {
+            self.discovery.set_enabled(discovery, options.ip_mtu_bytes);
             self.set_mtu(self.discovery.size_bytes());
         }
     }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use netsim::{Loss, PipeConfig};
 use sctp::{
-    AssociationConfig, AssociationId, MtuState, PathHints, PathStatistics, SendInfo, Time, Unreachable,
+    AssociationConfig, AssociationId, MtuState, PathHints, PathOptions, PathStatistics, SendInfo, Time,
+    Unreachable,
 };
 use sctp_wire::Packet;
 use sctp_wire::chunk::{Data, Heartbeat, HeartbeatAck, Pad, RawChunk};
@@ -287,6 +288,72 @@ fn where_the_link_is_the_whole_way_nothing_is_probed() {
     let path = path(&lab, id);
     assert_eq!((path.mtu_bytes, path.mtu_state), (1472, MtuState::SearchComplete));
     assert_eq!(path.mtu_probes_sent, 0);
+}
+
+/// The headers before SCTP: IPv4 and IPv6, directly and with UDP.
+const HEADERS_BYTES: [usize; 4] = [20, 28, 40, 48];
+
+/// The longest IP packet of a large message, on links with headers of that length.
+fn longest_ip_packet(lab: &mut Lab, id: AssociationId, header_bytes: usize) -> usize {
+    lab.sent.clear();
+    lab.send(A, id, SendInfo::default(), vec![7; 10_000]);
+    lab.run_for(Duration::from_secs(1));
+    lab.sent.iter().filter(|sent| sent.by == A).map(|sent| sent.packet.len() + header_bytes).max().unwrap()
+}
+
+fn lab_with_headers(header_bytes: usize) -> Lab {
+    let mut lab = Lab::new(12);
+    for node in [A, B] {
+        let mtu_bytes = (1500 - header_bytes) & !3;
+        lab.app(node).hints = PathHints { mtu_bytes, header_bytes, leaves_host: true, ..lab.app(node).hints };
+    }
+    lab
+}
+
+#[test]
+fn a_fixed_mtu_counts_the_headers_of_the_link() {
+    for header_bytes in HEADERS_BYTES {
+        // Less than 512 bytes count as 512, and more than the link takes as what it takes.
+        for (set, longest) in [(1400, 1400), (1003, 1000), (513, 512), (100, 512), (9000, 1500)] {
+            let mut lab = lab_with_headers(header_bytes);
+            let id = establish(&mut lab);
+            let options =
+                PathOptions { mtu_discovery: Some(false), ip_mtu_bytes: Some(set), ..PathOptions::default() };
+            let (now, node) = (lab.now(), lab.node_mut(A));
+            node.endpoint.set_path(now, id, None, &options, &mut node.app).unwrap();
+            assert_eq!(
+                longest_ip_packet(&mut lab, id, header_bytes),
+                longest,
+                "{set}, headers {header_bytes}"
+            );
+            assert_eq!(path(&lab, id).ip_mtu_bytes, longest);
+        }
+    }
+}
+
+#[test]
+fn a_fixed_mtu_of_the_settings_holds_from_the_first_packet() {
+    for header_bytes in HEADERS_BYTES {
+        let mut lab = lab_with_headers(header_bytes);
+        let config = AssociationConfig {
+            path_mtu_discovery: false,
+            path_mtu_bytes: Some(1000),
+            ..AssociationConfig::default()
+        };
+        let (id, _) = lab.establish_with(config.clone(), config);
+        assert_eq!(path(&lab, id).ip_mtu_bytes, 1000, "headers {header_bytes}");
+        assert_eq!(longest_ip_packet(&mut lab, id, header_bytes), 1000, "headers {header_bytes}");
+    }
+}
+
+#[test]
+fn sizes_that_are_tried_fill_ip_packets_whatever_the_headers_are() {
+    for header_bytes in HEADERS_BYTES {
+        let mut lab = lab_with_headers(header_bytes);
+        let id = establish(&mut lab);
+        transfer(&mut lab, id, 1_000_000, |_| {});
+        assert_eq!((path(&lab, id).ip_mtu_bytes, path(&lab, id).mtu_probes_lost), (1500, 0));
+    }
 }
 
 /// An endpoint with data under way in full packets of 1472 bytes, and one of them.

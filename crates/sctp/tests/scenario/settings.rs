@@ -198,7 +198,7 @@ fn what_was_set_for_one_path_stays_when_others_change() {
 #[test]
 fn a_path_with_a_fixed_mtu_is_not_searched() {
     let mut peer = Peer::established(10);
-    let fixed = PathOptions { mtu_discovery: Some(false), mtu_bytes: Some(700), ..PathOptions::default() };
+    let fixed = PathOptions { mtu_discovery: Some(false), ip_mtu_bytes: Some(728), ..PathOptions::default() };
     set_path(&mut peer, None, fixed).unwrap();
     assert_eq!((paths(&peer)[0].mtu_bytes, paths(&peer)[0].mtu_state), (700, sctp::MtuState::Disabled));
     peer.app_sends(SendInfo::default(), vec![7; 2000]);

@@ -72,8 +72,11 @@ pub struct AssociationOptions {
     /// while data is outstanding share packets and system calls. Default: false.
     pub nodelay: bool,
     /// Whether probes find out the largest packet that each path takes, up to the MTU of the interface (RFC 8899;
-    /// `SPP_PMTUD_ENABLE`). Otherwise packets have that size (`spp_pathmtu`), and routers may fragment them. Default: true.
+    /// `SPP_PMTUD_ENABLE`). Otherwise `path_mtu_bytes` says it, and routers may fragment packets. Default: true.
     pub path_mtu_discovery: bool,
+    /// The longest IP packet, with the headers of IP and UDP, where `path_mtu_discovery` is off (`spp_pathmtu`); 512 bytes at
+    /// least. Default: what the interface takes.
+    pub path_mtu_bytes: Option<usize>,
     /// RTO.Initial (RFC 9260 §16; `srto_initial`). Default: 1 s.
     pub rto_initial: Duration,
     /// RTO.Min (`srto_min`). Default: 1 s.
@@ -191,6 +194,7 @@ impl AssociationOptions {
             burst_packets_max: config.burst_packets_max,
             nodelay: config.nodelay,
             path_mtu_discovery: config.path_mtu_discovery,
+            path_mtu_bytes: config.path_mtu_bytes,
             rto_initial: config.rto.initial,
             rto_min: config.rto.min,
             rto_max: config.rto.max,
@@ -238,6 +242,7 @@ impl AssociationOptions {
             ecn: self.ecn,
             dscp: self.dscp.min(DSCP_MAX),
             path_mtu_discovery: self.path_mtu_discovery,
+            path_mtu_bytes: self.path_mtu_bytes,
             tail_loss_probes: self.tail_loss_probes,
             rto: RtoConfig {
                 initial: self.rto_initial,
@@ -296,6 +301,7 @@ mod tests {
             burst_packets_max: Some(12),
             nodelay: true,
             path_mtu_discovery: false,
+            path_mtu_bytes: Some(1400),
             rto_initial: Duration::from_secs(13),
             rto_min: Duration::from_secs(14),
             rto_max: Duration::from_secs(15),
