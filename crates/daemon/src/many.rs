@@ -459,7 +459,9 @@ mod tests {
     #[tokio::test]
     async fn a_request_before_which_a_program_breaks_its_carrier_hides_nothing_from_its_task() {
         let (_sockets, socket, theirs) = opened();
-        rustix::net::send(&theirs, b"no record", SendFlags::DONTWAIT).expect("room in the carrier");
+        // It begins as a record does, and ends before its header does.
+        let broken = &Header::new(Kind::Data).encode()[..8];
+        rustix::net::send(&theirs, broken, SendFlags::DONTWAIT).expect("room in the carrier");
         drain(&socket).await;
         let found = tokio::time::timeout(END_FOUND_WITHIN, socket.line.take()).await.expect("it is told");
         assert!(matches!(found, Ok(Intake::Malformed)), "{found:?}");
