@@ -1,6 +1,6 @@
 //! The page that all who share a descriptor map: what they must agree on, also after `fork` and `exec`.
 //!
-//! The daemon writes its part with `pwrite`, a field at a time: nothing here is trusted. The sharers map it.
+//! The daemon and the sharers map it. The daemon writes its part a field at a time: nothing here is trusted.
 //!
 //! Each sharer may write anything anywhere in it. That harms the sharers of this socket only:
 //!
@@ -386,7 +386,7 @@ mod tests {
     use super::*;
     use crate::record::Kind;
 
-    /// What the daemon writes with `pwrite`.
+    /// Stores words as the daemon does.
     fn write(place: &[AtomicU32], bytes: &[u8]) {
         for (word, bytes) in place.iter().zip(bytes.as_chunks().0) {
             word.store(u32::from_ne_bytes(*bytes), Relaxed);

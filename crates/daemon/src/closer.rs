@@ -22,6 +22,8 @@ use tokio::time::timeout;
 use crate::log;
 use crate::long_messages::Lent;
 use crate::numbers::{MESSAGE_DESCRIPTORS_MAX, Numbers, Taken};
+use crate::owner::Share;
+use crate::page::LeftPage;
 
 /// Most threads that close; `TasksMax` of the systemd unit leaves room for them. Users beyond that wait until another user's thread has nothing more to do.
 const THREADS_MAX: usize = 512;
@@ -99,6 +101,9 @@ enum Item {
     Descriptor(OwnedFd, Taken),
     /// Messages that were read, or that nobody can read any more: giving much memory back takes its time, too.
     Messages(VecDeque<Lent>),
+    /// The page of a closed socket, which counts among the sockets of its user until it is emptied: a program that keeps the thread
+    /// from that can open no more.
+    Page(LeftPage, Arc<Share>),
 }
 
 impl Item {
@@ -109,6 +114,10 @@ impl Item {
                 drop(number);
             }
             Item::Messages(messages) => messages.into_iter().for_each(Lent::empty),
+            Item::Page(page, share) => {
+                page.empty();
+                drop(share);
+            }
         }
     }
 }
@@ -162,6 +171,11 @@ impl Closer {
         if !messages.is_empty() {
             self.push(Load { item: Item::Messages(messages), closed: None });
         }
+    }
+
+    /// Gives the memory of the page of a closed socket back: a program may hold the lock that this waits for.
+    pub(crate) fn empty_page(self: &Arc<Self>, page: LeftPage, share: Arc<Share>) {
+        self.push(Load { item: Item::Page(page, share), closed: None });
     }
 
     /// Returns whether a message with descriptors may be received.

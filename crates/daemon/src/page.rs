@@ -1,20 +1,25 @@
-//! The page as the daemon sees it: a memfd that it writes field by field.
+//! The page as the daemon sees it: a memfd that it maps, and writes field by field.
+//!
+//! Programs have descriptors of the memfd, and one of them may hold the lock of its inode for as long as it likes. So the daemon's
+//! thread makes no call that waits for this lock once a program may have the memfd: it neither writes to the descriptor, nor
+//! allocates or frees its memory, nor seals it.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use carrier::page::{ENTRIES, Entry, PAGE_BYTES, Page as Layout, PeerShut, State, Wants};
 use carrier::record::MESSAGE_BYTES_MAX;
 use rustix::fs::{
     FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create,
 };
-use rustix::io::{Errno, pread, pwrite};
+use rustix::io::Errno;
+use shared_memory::Mapping;
 
 use crate::socket::Style;
 
 pub(crate) struct Page {
-    memfd: OwnedFd,
+    memory: Arc<Memory>,
     /// Which entries are in use.
     entries: Mutex<Vec<bool>>,
     /// No message may be longer, whatever the program has set: the memory of its user has no room for it. 0: any may be.
@@ -30,29 +35,47 @@ const _: () = assert!(Layout::ENTRIES_USED_AT < FIELDS_BYTES);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place(usize);
 
-impl Page {
-    /// Gives the memory back to the system. Nobody uses the page any more, whoever still has its memfd, but for a program that
-    /// has shut both directions down and goes on asking what has become of the socket: the fields before the entries stay then.
-    pub(crate) fn empty(&self) {
+/// The memfd of a page, and where the daemon has mapped it.
+struct Memory {
+    memfd: OwnedFd,
+    mapping: Mapping,
+}
+
+/// The memory of a page that nobody uses any more, whoever still has its memfd.
+pub(crate) struct LeftPage(Arc<Memory>);
+
+impl LeftPage {
+    /// Gives the memory back to the system, but for the fields of a page whose program has shut both directions down: it may go on
+    /// asking what has become of the socket. This waits for the lock of the inode.
+    pub(crate) fn empty(self) {
         let first = if self.is_shut_both_ways() { FIELDS_BYTES } else { 0 };
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         // What cannot be given back stays until the memfd is closed.
-        let _ = fallocate(&self.memfd, flags, first, PAGE_BYTES as u64 - first);
+        let _ = fallocate(&self.0.memfd, flags, first, PAGE_BYTES as u64 - first);
     }
 
     /// Returns whether the sharers say that they neither read nor write any more.
     fn is_shut_both_ways(&self) -> bool {
-        [Layout::SHUT_AT, Layout::SHUT_AT + 4].iter().all(|at| self.read(*at).is_some_and(|shut| shut != 0))
+        [Layout::SHUT_AT, Layout::SHUT_AT + 4].iter().all(|at| self.0.mapping.load(*at as usize) != 0)
+    }
+}
+
+impl Page {
+    /// Returns what is to be emptied once the socket is closed, where waiting for a program keeps nobody else waiting.
+    pub(crate) fn left(&self) -> LeftPage {
+        LeftPage(Arc::clone(&self.memory))
     }
 
     /// Makes a page for a socket that takes messages of so many bytes.
     pub(crate) fn new(v6: bool, style: Style, state: State, message_bytes_max: usize) -> Result<Page, Errno> {
         let memfd = memfd_create("swiftwater-page", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&memfd, PAGE_BYTES as u64)?;
-        // Who maps it must not find that the other has cut it.
+        // No process that maps it must find that another has cut it.
         fcntl_add_seals(&memfd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        let mapping = Mapping::new(&memfd, PAGE_BYTES)?;
         let room_bytes = if message_bytes_max < MESSAGE_BYTES_MAX { message_bytes_max as u32 } else { 0 };
-        let page = Page { memfd, entries: Mutex::default(), room_bytes };
+        let memory = Arc::new(Memory { memfd, mapping });
+        let page = Page { memory, entries: Mutex::default(), room_bytes };
         let family = if v6 { AF_INET6 } else { AF_INET };
         let identity = [u32::from(carrier::VERSION), family, style.socket_type()].map(u32::to_ne_bytes);
         page.write(Layout::IDENTITY_AT, identity.as_flattened());
@@ -111,18 +134,18 @@ impl Page {
     }
 
     /// How many messages were read, as the sharers say.
-    pub(crate) fn data_taken(&self) -> Option<u32> {
+    pub(crate) fn data_taken(&self) -> u32 {
         self.read(Layout::DATA_TAKEN_AT)
     }
 
     /// How many records with a memfd were read, as the sharers say.
-    pub(crate) fn long_taken(&self) -> Option<u32> {
+    pub(crate) fn long_taken(&self) -> u32 {
         self.read(Layout::LONG_TAKEN_AT)
     }
 
     /// Whether one of the sharers reads at this moment.
     pub(crate) fn is_being_read(&self) -> bool {
-        self.read(Layout::LOCK_AT).is_some_and(|holder| holder != 0)
+        self.read(Layout::LOCK_AT) != 0
     }
 
     /// How many associations something may come of.
@@ -168,21 +191,18 @@ impl Page {
         self.write(Layout::STREAMS_OUT_AT, &u32::from(streams_out).to_ne_bytes());
     }
 
-    fn read(&self, at: u64) -> Option<u32> {
-        let mut bytes = [0; 4];
-        let read = pread(&self.memfd, &mut bytes[..], at).ok()?;
-        (read == bytes.len()).then(|| u32::from_ne_bytes(bytes))
+    fn read(&self, at: u64) -> u32 {
+        self.memory.mapping.load(at as usize)
     }
 
     fn write(&self, at: u64, bytes: &[u8]) {
-        // The page has its size for good, so nothing is left over, and its memory was there when it was made or is needed now.
-        let _ = pwrite(&self.memfd, bytes, at);
+        self.memory.mapping.store(at as usize, bytes);
     }
 }
 
 impl AsFd for Page {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.memfd.as_fd()
+        self.memory.memfd.as_fd()
     }
 }
 
@@ -201,12 +221,16 @@ mod tests {
         let kept = page.as_fd().try_clone_to_owned().expect("a copy");
         let blocks = || fstat(&kept).expect("it is open").st_blocks;
         assert!(blocks() > 0);
-        page.empty();
-        assert_eq!((blocks(), page.data_taken()), (0, Some(0)));
+        page.left().empty();
+        assert_eq!((blocks(), page.data_taken()), (0, 0));
         // One that has shut both directions down keeps the least that there is.
         page.write(Layout::SHUT_AT, &[1, 0, 0, 0, 1, 0, 0, 0]);
-        page.write(PAGE_BYTES as u64 - 1, &[1]);
-        page.empty();
-        assert_eq!((blocks() * 512, page.is_shut_both_ways()), (FIELDS_BYTES as i64, true));
+        page.write(PAGE_BYTES as u64 - 4, &[1; 4]);
+        page.left().empty();
+        assert_eq!(blocks() * 512, FIELDS_BYTES as i64);
+        assert_eq!(
+            (page.read(Layout::SHUT_AT), page.read(PAGE_BYTES as u64 - 4)),
+            (u32::from_ne_bytes([1, 0, 0, 0]), 0)
+        );
     }
 }

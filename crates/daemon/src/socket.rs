@@ -133,7 +133,7 @@ pub(crate) struct Socket {
     pub(crate) v6: bool,
     pub(crate) style: Style,
     /// Whose it is.
-    pub(crate) share: Share,
+    pub(crate) share: Arc<Share>,
     pub(crate) line: Line,
     pub(crate) page: Page,
     /// Held by who hands a message up, from its first part to its last.
@@ -376,7 +376,7 @@ impl Sockets {
         stage: State,
         settings: Settings,
     ) -> Result<(Arc<Socket>, OwnedFd), Errno> {
-        let share = self.shares.take(owner)?;
+        let share = Arc::new(self.shares.take(owner)?);
         let mut table = self.table();
         let number = table.next_number;
         table.next_number += 1;
@@ -476,7 +476,7 @@ impl Sockets {
     pub(crate) fn forget(self: &Arc<Self>, socket: &Socket) {
         self.table().remove(socket);
         socket.unread.close();
-        socket.page.empty();
+        socket.line.closer().empty_page(socket.page.left(), Arc::clone(&socket.share));
         let (bound, members) = {
             let mut inner = socket.lock();
             (inner.bound.take(), std::mem::take(&mut inner.members))

@@ -168,7 +168,7 @@ impl Unread {
 impl Socket {
     /// Whether the program has left a message unread. Notifications do not count.
     pub(crate) fn has_unread_data(&self) -> bool {
-        self.page.data_taken() != Some(self.unread.put.load(Relaxed))
+        self.page.data_taken() != self.unread.put.load(Relaxed)
     }
 
     /// A message was put into the carrier. The room that it keeps is given back when it was read.
@@ -201,9 +201,7 @@ impl Socket {
 
     /// Gives the rooms and the memory back of all that the sharers say was read.
     fn give_back_read(&self) {
-        let (Some(taken), Some(long_taken)) = (self.page.data_taken(), self.page.long_taken()) else {
-            return;
-        };
+        let (taken, long_taken) = (self.page.data_taken(), self.page.long_taken());
         let unread = self.unread.put.load(Relaxed).wrapping_sub(taken);
         let (rooms, long) = {
             let mut lying = self.unread.lying();

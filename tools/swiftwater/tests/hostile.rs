@@ -253,6 +253,22 @@ fn a_file_that_is_never_closed_keeps_only_its_user_waiting() {
 
 #[test]
 #[ignore = "needs root: ./test --all"]
+fn a_page_whose_inode_is_locked_keeps_only_its_user_waiting() {
+    let Some(scene) = Scene::set("inode") else { return };
+    let victim = Held::start(scene.victim("victim", &["hold"]));
+    // It becomes the other user once it has the device.
+    let mut attacker = Command::new(scene.program("locked_inode"));
+    attacker.arg(ATTACKER.to_string()).env("SWIFTWATER_DAEMON", &scene.daemon.place);
+    let Some(attacker) = Held::start_or_skip(attacker) else {
+        return tools::skip("no FUSE for users here");
+    };
+    scene.assert_victim_works();
+    assert_success("the victim", &victim.go_on());
+    assert_success("the attacker", &attacker.go_on());
+}
+
+#[test]
+#[ignore = "needs root: ./test --all"]
 fn a_log_that_nobody_reads_keeps_nobody_waiting() {
     let Some(scene) = Scene::set("chatter") else { return };
     // The test reads the first line of the daemon's log, and no more.
