@@ -5,7 +5,8 @@ use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -110,6 +111,10 @@ impl fmt::Display for PlaceError {
 
 impl std::error::Error for PlaceError {}
 
+fn is_socket(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
+}
+
 pub(crate) fn listen(place: &Place) -> Result<OwnedFd, PlaceError> {
     let failed = |error: Errno| match error {
         Errno::ADDRINUSE => PlaceError::Taken(place.clone()),
@@ -119,7 +124,8 @@ pub(crate) fn listen(place: &Place) -> Result<OwnedFd, PlaceError> {
     let socket =
         rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map_err(failed)?;
     if let Place::Path(path) = place
-        && place.connect().is_err()
+        && is_socket(path)
+        && place.connect().is_err_and(|error| error == Errno::CONNREFUSED)
     {
         // Left by a daemon that has crashed; nobody answers there. What cannot be removed fails the bind.
         let _ = std::fs::remove_file(path);
@@ -329,4 +335,26 @@ async fn send(connection: &AsyncFd<End>, frame: &[u8], descriptors: &[BorrowedFd
         Ok(())
     };
     connection.async_io(Interest::WRITABLE, send).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_daemon_takes_the_place_of_a_dead_one_and_of_nothing_else() {
+        let path = std::env::temp_dir().join(format!("swiftwater-door-{}", std::process::id()));
+        let place = Place::Path(path.clone());
+        fs::write(&path, "a file of somebody").expect("a file");
+        assert!(matches!(listen(&place), Err(PlaceError::Taken(_))));
+        assert_eq!(fs::read(&path).expect("it is still there"), b"a file of somebody");
+        fs::remove_file(&path).expect("it is there");
+        let daemon = listen(&place).expect("nothing is there");
+        assert!(matches!(listen(&place), Err(PlaceError::Taken(_))), "a daemon is there");
+        drop(daemon);
+        listen(&place).expect("what a dead daemon has left is taken away");
+        fs::remove_file(&path).expect("it is there");
+    }
 }

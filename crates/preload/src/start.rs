@@ -18,6 +18,8 @@ use crate::next;
 
 /// A daemon that is started answers within this time.
 const START_WAIT: Duration = Duration::from_secs(5);
+/// Descriptors that are closed one by one where the kernel does not close a range.
+const CLOSED_ONE_BY_ONE: c_int = 65_536;
 const START_LOOK_MS: c_int = 10;
 /// Seconds for which it stays without a socket.
 const IDLE_EXIT_S: &CStr = c"60";
@@ -214,7 +216,12 @@ fn become_daemon(arguments: &[*const c_char], life: c_int) -> ! {
         for standard in [0, 2].into_iter().filter(|fd| nothing >= 0 && *fd != nothing) {
             next::syscall()(libc::SYS_dup3, nothing, standard, 0);
         }
-        next::syscall()(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32);
+        if next::syscall()(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) != 0 {
+            // Before Linux 5.9. What a program has opened beyond that stays open in its daemon.
+            for fd in 3..CLOSED_ONE_BY_ONE {
+                next::syscall()(libc::SYS_close, fd);
+            }
+        }
         next::syscall()(libc::SYS_chdir, c"/".as_ptr());
         set_mask(&0, None);
         next::syscall()(libc::SYS_execve, arguments[0], arguments.as_ptr(), environ);

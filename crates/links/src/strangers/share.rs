@@ -31,6 +31,8 @@ impl Share {
             return receive.is_multiple_of(STRIDE);
         }
         if !busy {
+            // Nobody misses that time, so it is not made good while peers are busy.
+            (self.ahead, self.since) = (Duration::ZERO, None);
             return true;
         }
         let now = now();
@@ -68,6 +70,17 @@ mod tests {
             receive += 1;
         }
         taken
+    }
+
+    #[test]
+    fn time_that_no_peer_missed_is_not_made_good() {
+        let mut share = Share::one_in(64);
+        let now = Instant::now();
+        for receive in 0..10_000 {
+            assert!(share.has_turn(receive, false, || now));
+            share.charge(100 * MICROSECOND, 32, true);
+        }
+        assert!(share.has_turn(10_001, true, || now), "the peers have only begun");
     }
 
     #[test]

@@ -191,7 +191,7 @@ impl Outbound {
             // record it also says that the reader need not wait for more.
             let tail = payload == whole && self.pending.is_empty();
             chunk.flags.immediate |= tail && (self.closing || before > 0 || !chunk.flags.ending);
-            contents.asks_sack = chunk.flags.immediate;
+            contents.asks_sack |= chunk.flags.immediate;
             let filled = &mut contents.filled;
             filled.unordered_chunks += u64::from(chunk.flags.unordered);
             filled.fragmented_messages += u64::from(chunk.flags.beginning & !chunk.flags.ending);
