@@ -32,6 +32,8 @@ const REQUEST_WAIT: Duration = Duration::from_secs(5);
 /// How long nobody is let in when there is no descriptor for a connection.
 const EXHAUSTED_WAIT: Duration = Duration::from_millis(50);
 const BACKLOG: i32 = 1024;
+/// Connections that are accepted before every task that is ready, and the I/O driver, get their turn.
+const ACCEPTS_PER_TURN: usize = 16;
 
 /// Where programs find the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,10 +137,19 @@ pub(crate) fn listen(place: &Place) -> Result<OwnedFd, PlaceError> {
     Ok(socket)
 }
 
-/// Lets programs in, at once; returns only when that is no longer possible.
+/// Accepts the connections of programs; returns only when that is no longer possible.
+///
+/// Runs as a task of its own: the future that the runtime blocks on is polled before the tasks that are ready, and a user that
+/// connects without end would have connections accepted faster than the tasks of earlier ones answer and close them.
 pub(crate) async fn serve(listener: OwnedFd, sockets: Arc<Sockets>) -> io::Result<()> {
     let listener = register(listener, Interest::READABLE)?;
+    let mut accepted_in_turn = 0;
     loop {
+        if accepted_in_turn == ACCEPTS_PER_TURN {
+            accepted_in_turn = 0;
+            tokio::task::yield_now().await;
+        }
+        accepted_in_turn += 1;
         while !sockets.numbers.has(1) {
             sockets.silent.give_up_one();
             tokio::time::sleep(EXHAUSTED_WAIT).await;
@@ -341,7 +352,16 @@ async fn send(connection: &AsyncFd<End>, frame: &[u8], descriptors: &[BorrowedFd
 mod tests {
     use std::fs;
 
+    use swiftwater::{Stack, StackOptions};
+
     use super::*;
+    use crate::limits::Limits;
+    use crate::numbers::{MESSAGE_DESCRIPTORS_MAX, Numbers};
+
+    const NUMBERS: usize = 1024;
+    /// A sixteenth of the numbers.
+    const SILENT: usize = NUMBERS / 16;
+    const CONNECTIONS: usize = 512;
 
     #[test]
     fn a_daemon_takes_the_place_of_a_dead_one_and_of_nothing_else() {
@@ -356,5 +376,36 @@ mod tests {
         drop(daemon);
         listen(&place).expect("what a dead daemon has left is taken away");
         fs::remove_file(&path).expect("it is there");
+    }
+
+    #[test]
+    fn connections_that_lost_their_seat_give_their_numbers_back_before_more_are_accepted() {
+        let place = Place::Abstract(format!("swiftwater-door-{}", std::process::id()));
+        let listener = listen(&place).expect("a free name");
+        let silent: Vec<OwnedFd> = (0..CONNECTIONS).map(|_| place.connect().expect("room")).collect();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let numbers = Numbers::with_max(NUMBERS);
+            let options = StackOptions { udp_port: Some(0), ..StackOptions::default() };
+            let stack = Stack::bind(&options).expect("a free port");
+            let sockets = Sockets::new(stack, false, &Limits::default(), Arc::clone(&numbers));
+            let door = tokio::spawn(serve(listener, Arc::new(sockets.expect("random numbers"))));
+            let bound = SILENT + 2 * ACCEPTS_PER_TURN;
+            for _ in 0..CONNECTIONS {
+                tokio::task::yield_now().await;
+                assert!(
+                    numbers.has(NUMBERS - MESSAGE_DESCRIPTORS_MAX - bound),
+                    "more than {bound} are taken"
+                );
+            }
+            assert!(
+                !numbers.has(NUMBERS - MESSAGE_DESCRIPTORS_MAX - SILENT + 1),
+                "connections were accepted"
+            );
+            let evicted = &silent[CONNECTIONS - SILENT - 1];
+            let end = rustix::net::recv(evicted, &mut [0_u8; 1][..], RecvFlags::DONTWAIT);
+            assert_eq!(end.map(|(_, bytes)| bytes), Ok(0), "an evicted connection is closed");
+            door.abort();
+        });
     }
 }

@@ -226,13 +226,16 @@ impl Daemon {
             let vigil = Arc::clone(&sockets.vigil);
             tokio::spawn(async move { vigil.keep(moment).await });
         }
-        let door = door::serve(self.listener, Arc::clone(&sockets));
+        let mut door = tokio::spawn(door::serve(self.listener, Arc::clone(&sockets)));
         let outcome = tokio::select! {
-            failed = door => failed.map_err(DaemonError::System),
+            failed = &mut door => {
+                failed.unwrap_or_else(|lost| Err(io::Error::other(lost))).map_err(DaemonError::System)
+            }
             () = until_idle(&sockets, self.idle_exit) => return Ok(()),
             () = self.ending.notified() => Ok(()),
         };
-        // Nobody is let in any more.
+        // No connection is accepted any more.
+        door.abort();
         ending::settle(&sockets).await;
         outcome
     }
