@@ -237,6 +237,7 @@ impl Daemon {
         // No connection is accepted any more.
         door.abort();
         ending::settle(&sockets).await;
+        sockets.keep_pages();
         outcome
     }
 }

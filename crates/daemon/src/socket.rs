@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use bytes::Bytes;
@@ -58,6 +58,8 @@ pub(crate) struct Sockets {
     /// For long messages that programs have not read.
     pub(crate) received: Arc<Budget>,
     pub(crate) limits: Limits,
+    /// The daemon ends. Programs go on reading the pages of its sockets.
+    ends: AtomicBool,
     next_association: AtomicU32,
     /// Each request that waits for an answer has one of these.
     pub(crate) waiting: Arc<Places>,
@@ -344,6 +346,7 @@ impl Sockets {
             sent: Budget::new(limits.sent()),
             received: Budget::new(limits.received()),
             limits: *limits,
+            ends: AtomicBool::new(false),
             next_association: AtomicU32::new(FIRST_ID),
             waiting: Places::new(waiting, WAITING_OF_USER_MAX.min(waiting)),
             silent: Places::new(SILENT_MAX.min(few), SILENT_MAX),
@@ -472,11 +475,19 @@ impl Sockets {
         self.table().by_cookie.values().cloned().collect()
     }
 
+    /// Leaves the pages of sockets that are forgotten from now on as they are: an emptied page would look like that of a fresh socket
+    /// to a program that is told the daemon's end.
+    pub(crate) fn keep_pages(&self) {
+        self.ends.store(true, Relaxed);
+    }
+
     /// Nobody has the socket any more.
     pub(crate) fn forget(self: &Arc<Self>, socket: &Socket) {
         self.table().remove(socket);
         socket.unread.close();
-        socket.line.closer().empty_page(socket.page.left(), Arc::clone(&socket.share));
+        if !self.ends.load(Relaxed) {
+            socket.line.closer().empty_page(socket.page.left(), Arc::clone(&socket.share));
+        }
         let (bound, members) = {
             let mut inner = socket.lock();
             (inner.bound.take(), std::mem::take(&mut inner.members))
