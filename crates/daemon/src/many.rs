@@ -105,7 +105,10 @@ async fn next(listener: &mut Option<Arc<Listener>>) -> Association {
     if let Some(listening) = listener {
         match listening.accept().await {
             Ok((association, _)) => return association,
-            Err(error) => log(format_args!("a listener has failed: {error}")),
+            Err(error) => {
+                log(format_args!("a listener has failed: {error}"));
+                *listener = None;
+            }
         }
     }
     std::future::pending().await

@@ -179,7 +179,9 @@ struct Lane {
 impl Lane {
     fn new(path: Path, number: usize, settings: &Settings) -> Self {
         let lines = lines(&path, number, settings);
-        Lane { path, lines, packets_not_taken: 0, missed_before: 0 }
+        let mut lane = Lane { path, lines, packets_not_taken: 0, missed_before: 0 };
+        lane.missed_before = lane.missed();
+        lane
     }
 
     fn missed(&mut self) -> u64 {
@@ -296,6 +298,8 @@ impl Worker {
 
     /// Answers what it is asked. Returns whether somebody is there who can ask again.
     fn answer(&mut self) -> bool {
+        // Before the requests are taken: one that comes after the last of them wakes the next wait.
+        let _ = self.wake.read();
         loop {
             match self.requests.try_recv() {
                 Ok(Request::Counts(answer)) => {
@@ -305,10 +309,7 @@ impl Worker {
                     self.restart();
                     let _ = answer.send(());
                 }
-                Err(TryRecvError::Empty) => {
-                    let _ = self.wake.read();
-                    return true;
-                }
+                Err(TryRecvError::Empty) => return true,
                 Err(TryRecvError::Disconnected) => return false,
             }
         }
@@ -329,7 +330,7 @@ impl Worker {
         let path = |lane: &mut Lane| PathCounts {
             lines: [lane.lines[0].counts(), lane.lines[1].counts()],
             packets_not_taken: lane.packets_not_taken,
-            packets_missed: lane.missed() - lane.missed_before,
+            packets_missed: lane.missed().saturating_sub(lane.missed_before),
         };
         EmulatorCounts {
             paths: self.paths.iter_mut().map(path).collect(),

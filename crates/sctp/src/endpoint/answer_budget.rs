@@ -183,7 +183,8 @@ impl RememberedInits {
             return false;
         };
         let gap = Self::TICK * u32::from(tick.wrapping_sub(set[known].tick));
-        set[known] = met;
+        set[..=known].rotate_right(1);
+        set[0] = met;
         (REPETITION_GAP_MIN..=REPETITION_GAP_MAX).contains(&gap)
     }
 }
@@ -279,6 +280,21 @@ mod tests {
 
     fn init(address: u32, tag: u32) -> InitSource {
         InitSource { remote: SocketAddr::new(IpAddr::from(address.to_be_bytes()), 9899), ports: (5, 6), tag }
+    }
+
+    #[test]
+    fn an_init_that_comes_again_is_forgotten_after_those_that_came_before_it() {
+        let hash = |n: u64| n << 49;
+        let mut inits = RememberedInits::default();
+        for n in 1..=REMEMBERED_IN_SET as u64 {
+            inits.meet(Time::from_nanos(0), hash(n));
+        }
+        // The oldest comes again, and one that has no room beside the others.
+        inits.meet(Time::from_nanos(0), hash(1));
+        inits.meet(Time::from_nanos(0), hash(100));
+        let second = Time::from_nanos(1_000_000_000);
+        assert!(inits.meet(second, hash(1)));
+        assert!(!inits.meet(second, hash(2)), "it was the oldest");
     }
 
     /// Floods a budget for three seconds with INITs whose source is drawn by `source`. Returns the answers that they got,
