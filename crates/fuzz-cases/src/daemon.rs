@@ -300,7 +300,9 @@ fn ask(
     let is_late = matches!(request, Request::AwaitRoom { .. } | Request::AwaitEnd | Request::Connect { .. });
     let wait = if is_late { Timespec { tv_sec: 0, tv_nsec: 1_000_000 } } else { ANSWER_WAIT };
     let mut ready = [PollFd::new(&connection, PollFlags::IN)];
-    if poll(&mut ready, Some(&wait)).expect("a descriptor of our own") == 0 {
+    // The fuzzer's own timer interrupts calls.
+    let came = rustix::io::retry_on_intr(|| poll(&mut ready, Some(&wait))).expect("a descriptor of our own");
+    if came == 0 {
         assert!(is_late, "no answer to {request:?}");
         return None;
     }

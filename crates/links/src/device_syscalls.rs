@@ -99,7 +99,9 @@ pub(crate) fn packet_drops(fd: BorrowedFd<'_>) -> Result<u32, Errno> {
 ///
 /// The process may not have one.
 pub fn become_realtime(priority: i32) -> Result<(), Errno> {
-    let parameters = libc::sched_param { sched_priority: priority };
+    // SAFETY: sched_param is plain data, for which all zeroes is a valid value; musl's has more fields than glibc's.
+    let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
+    parameters.sched_priority = priority;
     // SAFETY: the pointer is to a sched_param that lives through the call. Process 0 is the calling thread.
     let result = unsafe {
         libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &raw const parameters)
