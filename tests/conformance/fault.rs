@@ -1,4 +1,4 @@
-//! What an endpoint can do wrong, done to its packets on the way.
+//! Faults of an endpoint, made by changing its packets on the way.
 
 use bytes::Bytes;
 use lab::packets::{build, resealed};
@@ -73,7 +73,7 @@ impl Fault {
         Fault::Padding,
     ];
 
-    /// What the endpoint does, for the table.
+    /// Describes the fault, for the table.
     pub(crate) fn meaning(self) -> &'static str {
         match self {
             Fault::Silent => "does not send a packet",
@@ -119,7 +119,7 @@ impl Fault {
         }
     }
 
-    /// What arrives instead of a packet.
+    /// Returns the packets that arrive instead of a packet.
     pub(crate) fn apply(self, variant: usize, packet: &Bytes) -> Vec<Bytes> {
         let chunks = spans(packet);
         let mut bytes = packet.to_vec();

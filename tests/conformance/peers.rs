@@ -200,7 +200,7 @@ pub(crate) fn answers_heartbeat(peer: &mut Peer, to: SocketAddr, packet: &[u8]) 
     true
 }
 
-/// What the HEARTBEAT of a packet carries, if there is one.
+/// Returns the contents of the HEARTBEAT of a packet, if there is one.
 pub(crate) fn heartbeat_info(packet: &[u8]) -> Option<Vec<u8>> {
     let mut found = None;
     each_chunk(packet, |chunk| {
@@ -271,12 +271,12 @@ pub(crate) fn ignores(peer: &mut Peer) {
     while peer.hears_maybe().is_some() {}
 }
 
-/// What the endpoint says of the association, which is up.
+/// Returns the endpoint's statistics of the association, which is up.
 pub(crate) fn statistics(peer: &Peer) -> Statistics {
     peer.endpoint.statistics(peer.id).expect("the association is there")
 }
 
-/// What the endpoint says of its way to one of the peer's addresses.
+/// Returns the endpoint's statistics of its path to one of the peer's addresses.
 pub(crate) fn path(peer: &Peer, address: IpAddr) -> PathStatistics {
     statistics(peer).paths.into_iter().find(|p| p.remote.ip() == address).expect("a path to it")
 }

@@ -1,4 +1,4 @@
-//! What a rule is, and what proves it.
+//! Rules and their proofs.
 
 use crate::fault::Fault;
 use crate::stage::{Run, Script, run};
@@ -8,16 +8,16 @@ use crate::stage::{Run, Script, run};
 pub(crate) struct Rule {
     /// Its key word, with `_` for a space.
     pub(crate) keyword: &'static str,
-    /// What it says, in short.
+    /// The rule, in short.
     pub(crate) text: &'static str,
-    /// What shows it.
+    /// Its proof.
     pub(crate) proof: Proof,
 }
 
 /// The rules of a file: section by section.
 pub(crate) type Table = &'static [(&'static str, &'static [Rule])];
 
-/// What is known about a rule.
+/// Proof of a rule, or the reason why there is none.
 #[derive(Debug)]
 pub(crate) enum Proof {
     /// The script shows that it is kept.
@@ -74,7 +74,7 @@ fn notices(script: Script, honest: &Run, fault: Fault) -> bool {
 /// Most instances of one fault that a score tries, evenly spread.
 const INSTANCES_MAX: usize = 24;
 
-/// What a script notices.
+/// The faults that a script notices.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Score {
     /// Instances of faults that were tried, and noticed.

@@ -141,7 +141,7 @@ fn what_a_parameter_is_padded_with_does_not_matter(stage: &Stage) {
     assert_eq!(parameter_kinds(&init_ack), [7, 8]);
 }
 
-/// What an INIT with an unknown parameter and a reportable one after it is answered with.
+/// Returns the reports that answer an INIT with an unknown parameter and a reportable one after it.
 fn reports(stage: &Stage, kind: u16) -> Vec<Vec<u8>> {
     let mut peer = stage.listening();
     sends_init(&mut peer, &[parameter(kind, b"what"), parameter(0xc0de, b"next")].concat());

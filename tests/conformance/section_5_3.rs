@@ -50,7 +50,7 @@ fn a_new_association_has_a_new_tag(stage: &Stage) {
     peer.id = peer.app.events.last().expect("it was accepted").id;
     peer.sends().data(0).go();
     peer.expects("SACK 0");
-    // What is still on its way to the old one does not reach the new one.
+    // Packets that are still on their way to the old association do not reach the new one.
     peer.sends().tag(old).data(1).go();
     peer.expects_nothing();
     assert_eq!(peer.app.messages.len(), 1);

@@ -53,7 +53,7 @@ const MS: Duration = Duration::from_millis(1);
 const RTO: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_nanos(1);
 
-/// What the endpoint thinks that the peer has room for.
+/// Returns the endpoint's estimate of the peer's window.
 fn room(peer: &Peer) -> u64 {
     statistics(peer).peer_window_bytes
 }

@@ -251,7 +251,7 @@ fn chunks_are_handled_in_their_order(stage: &Stage) {
     peer.sends().data(0).shutdown(-1).data(1).go();
     ignores(&mut peer);
     assert_eq!(peer.app.messages.len(), 1);
-    // What comes before an ABORT is taken, what follows meets nobody.
+    // Chunks before an ABORT are processed; chunks after it find no association.
     let mut peer = established(stage);
     peer.sends().data(0).abort(false).data(1).go();
     assert_eq!(peer.app.messages.len(), 1);

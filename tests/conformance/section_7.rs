@@ -55,7 +55,7 @@ const RTO: Duration = Duration::from_secs(1);
 /// The payload of a chunk that fills an Ethernet packet, and the chunk: PMDCS.
 const FULL_BYTES: usize = PMDCS_BYTES - 16;
 const PMDCS_BYTES: usize = 1460;
-/// What we take for PMDCS: the packet.
+/// PMDCS as the endpoint takes it: the packet.
 const PACKET_BYTES: usize = 1472;
 
 fn cwnd(peer: &Peer) -> usize {

@@ -260,7 +260,7 @@ fn each_path_has_an_mtu_of_its_own(stage: &Stage) {
     writes(&mut peer, 3000);
     let first = peer.hears();
     assert!((990..=1000).contains(&first.len()), "{}", first.len());
-    // What cannot be is not believed.
+    // Impossible reports are not believed.
     narrows(&mut peer, SECOND, 100);
     assert!(path(&peer, SECOND).mtu_bytes >= 512);
 }

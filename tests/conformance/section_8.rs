@@ -160,7 +160,7 @@ fn an_address_that_does_not_answer_is_given_up_alone(stage: &Stage) {
     let mut peer = multihomed(stage, impatient(10, 2), &[SECOND]);
     let home = peer.address.ip();
     writes(&mut peer, 100);
-    // What times out goes to the other address, so each of them fails in turn.
+    // Data that times out goes to the other address, so each of them fails in turn.
     assert!(silent_until_timeouts(&mut peer, 4));
     assert_eq!((path(&peer, home).errors, path(&peer, SECOND).errors), (2, 2));
     assert!(silent_until_timeouts(&mut peer, 5), "one more than Path.Max.Retrans");

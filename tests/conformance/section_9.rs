@@ -198,7 +198,7 @@ fn shutdown_is_sent_again_with_twice_the_time(stage: &Stage) {
         peer.waits(TICK);
         peer.expects(&format!("SHUTDOWN {number}"));
     }
-    // What came in between is acknowledged from now on.
+    // Data that came in between is acknowledged from now on.
     peer.sends().data(0).data(1).go();
     peer.expects("SHUTDOWN 1, SACK 1");
     peer.waits(RTO);

@@ -17,7 +17,7 @@ use crate::fault::{Fault, Mutation};
 /// A packet script.
 pub(crate) type Script = fn(&Stage);
 
-/// What a script is played on.
+/// The setup that a script is played on.
 #[derive(Debug)]
 pub(crate) struct Stage {
     record: Rc<RefCell<Record>>,
@@ -50,7 +50,7 @@ struct Record {
     received: usize,
     /// How often it had nothing more to say.
     rests: usize,
-    /// What comes only after a while.
+    /// Packets that arrive only after a while.
     late: Vec<(SocketAddr, Bytes)>,
     /// Where the peer is.
     peer: SocketAddr,

@@ -9,7 +9,7 @@ use crate::fault::Fault;
 use crate::rules::{Proof, Rule, Score, score};
 use crate::stage::run;
 
-/// What the rules of a section add up to.
+/// Totals of the rules of a section.
 #[derive(Debug, Default)]
 struct Counts {
     rules: usize,

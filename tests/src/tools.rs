@@ -31,7 +31,7 @@ pub fn program(name: &str) -> Option<PathBuf> {
     found
 }
 
-/// What `./test --all` has fetched under this name, or `None` once the test has been reported as skipped.
+/// Returns the file that `./test --all` has fetched under this name, or `None` once the test has been reported as skipped.
 ///
 /// # Panics
 /// As [`program`] does.

@@ -5,7 +5,7 @@ const PREAMBLE: [u8; 8] = *b"\0asm\x01\0\0\0";
 const IMPORT_SECTION: u8 = 2;
 const CODE_SECTION: u8 = 10;
 
-/// What a module brings and wants.
+/// Imports and exports of a module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Module {
     /// `module.name` of every import.
@@ -60,7 +60,7 @@ impl Module {
     }
 }
 
-/// What is left to read.
+/// The bytes that are left to read.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {

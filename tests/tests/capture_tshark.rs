@@ -79,7 +79,7 @@ fn a_whole_association() {
     world.node_mut(client).app.start(id, Source::file(9_000, 1_000));
     let second = Duration::from_secs(1);
     assert!(world.run_until(second, |world| world.node(server).app.received().bytes > 0));
-    // What comes back now is damaged; the client throws it away, and the server's next word comes through.
+    // Packets that come back are damaged from now on; the client drops them, and the server's next chunk comes through.
     let config = PipeConfig { corrupt_probability: 1.0, ..lab::line() };
     world.network.pipe_mut(links[0].back).set_config(config);
     world.run_for(second / 10);
@@ -145,7 +145,7 @@ fn check(a: SocketAddr, b: SocketAddr, source: &str, ecn: &str) {
     }
 }
 
-/// What a client, a line and a server see of four packets.
+/// Captures four packets at a client, a line and a server.
 fn capture(a: SocketAddr, b: SocketAddr) -> Vec<u8> {
     let line = PipeConfig {
         // 64 bytes take 0.512 ms.

@@ -11,7 +11,7 @@ use nix::sys::socket::{
 use swiftwater::{Association, Listener, Stack, StackOptions};
 use swiftwater_tests::namespace::Host;
 
-/// What a frame on the loopback interface has before its IP packet.
+/// Bytes before the IP packet in a frame on the loopback interface.
 const ETHERNET_BYTES: usize = 14;
 /// IPv4, UDP, and the header of SCTP.
 const QUOTE_BYTES: usize = 20 + 8 + 12;

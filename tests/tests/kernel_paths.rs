@@ -19,7 +19,7 @@ use swiftwater_tests::peers::messages::{TestMessage, payload};
 /// Both links at first: a round trip of 10 ms, and 20 ms more when the queue is full.
 const ALIVE: &str = "delay 5ms rate 20mbit limit 34";
 const DEAD: &str = "loss 100%";
-/// What a path has carried when that can be no accident.
+/// Bytes on a path that cannot be there by accident.
 const MUCH_BYTES: u64 = 1_000_000;
 const MUCH_PACKETS: u64 = MUCH_BYTES / NUMBERED_BYTES as u64;
 

@@ -1,5 +1,5 @@
-//! What the kernel's sockets answer to calls, options and messages, right and wrong: the texts that our own sockets are held to
-//! (`tools/swiftwater/tests/oracle`) are what it says.
+//! The answers of the kernel's sockets to calls, options and messages, right and wrong: our own sockets are held to the same
+//! texts (`tools/swiftwater/tests/oracle`).
 #![forbid(unsafe_code)]
 
 use std::path::Path;

@@ -87,7 +87,7 @@ fn is_complete(path: &PathStatistics) -> bool {
     path.mtu_state == MtuState::SearchComplete
 }
 
-/// What the client finds before and after the line becomes narrower, and what comes of its messages.
+/// Returns the MTU that the client finds before and after the line becomes narrower.
 fn run(hosts: &Hosts) -> (usize, usize) {
     let (association, counts) = connect(&hosts.client, &hosts.server, SERVER);
     let mut sent = 0;
@@ -99,7 +99,7 @@ fn run(hosts: &Hosts) -> (usize, usize) {
     (first, second)
 }
 
-/// What a client finds on the way to a server.
+/// Returns the MTU that a client finds on the way to a server.
 fn found(client: &Host, server: &Host, address: &'static str) -> usize {
     let (association, counts) = connect(client, server, address);
     let mut sent = 0;

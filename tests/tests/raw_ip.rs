@@ -12,7 +12,7 @@ use swiftwater_tests::ours;
 
 const PORT: u16 = 5001;
 const MESSAGE_BYTES: usize = 4000;
-/// What a path has carried when that can be no accident.
+/// Bytes on a path that cannot be there by accident.
 const MUCH_BYTES: u64 = 1_000_000;
 /// Far more than that takes.
 const MESSAGES_MAX: u64 = 1_000_000;
@@ -95,7 +95,7 @@ fn send_until(association: &Association, done: impl Fn(&PathStatistics) -> bool)
     }
 }
 
-/// What has left by an interface of the host on which this thread is.
+/// Returns the bytes sent by an interface of the host on which this thread is.
 fn sent_bytes(interface: &str) -> u64 {
     // Eight columns of what was received come first.
     const SENT_BYTES: usize = 8;

@@ -18,7 +18,7 @@ const MESSAGE_BYTES: usize = 4000;
 /// Far more than any failover takes.
 const MESSAGES_MAX: u64 = 200_000;
 
-/// What a line carries: without a limit the processor is one, which the paths share.
+/// Rate of a line: without a limit the bottleneck is the processor, which the paths share.
 const LINE_RATE: &str = "tbf rate 200mbit burst 64kb latency 20ms";
 
 /// The protocol of the network.
@@ -122,7 +122,7 @@ impl Transfer {
         self.path(line).is_some_and(|path| path.state == PathState::Active)
     }
 
-    /// What was delivered on a line, which has a path.
+    /// Returns the bytes delivered on a line, which has a path.
     fn delivered_bytes(&self, line: usize) -> u64 {
         self.path(line).unwrap().delivered_bytes
     }

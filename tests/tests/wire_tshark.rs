@@ -91,7 +91,7 @@ fn check(carrier: Carrier) {
     assert_eq!(differences, "");
 }
 
-/// What tshark has to say against a packet.
+/// Returns tshark's complaints about a packet.
 fn complaints(read: &Value) -> String {
     values(read, "_ws.expert.message") + &values(read, "_ws.malformed")
 }

@@ -125,7 +125,7 @@ pub extern "C-unwind" fn sctp_peeloff_flags(fd: c_int, association: AssociationI
     if outcome < 0 { outcome } else { value.peel.fd }
 }
 
-/// What stands before the addresses in `struct sctp_getaddrs`.
+/// Header before the addresses in `struct sctp_getaddrs`.
 #[repr(C)]
 struct ListHeader {
     association: AssociationId,

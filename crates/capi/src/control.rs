@@ -18,7 +18,7 @@ pub(crate) struct Control<const BYTES: usize> {
     used: usize,
 }
 
-/// What an entry with so much data takes.
+/// Returns the length of an entry with so much data.
 pub(crate) const fn entry_bytes(data_bytes: usize) -> usize {
     (HEADER_BYTES + data_bytes).next_multiple_of(ALIGNMENT)
 }
@@ -47,7 +47,7 @@ impl<const BYTES: usize> Control<BYTES> {
         true
     }
 
-    /// What was added, for a message to send.
+    /// Attaches the entries to a message for sending.
     pub(crate) fn attach(&mut self, message: &mut msghdr) {
         if self.used > 0 {
             message.msg_control = self.bytes.as_mut_ptr().cast();

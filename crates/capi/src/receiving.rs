@@ -78,7 +78,7 @@ pub unsafe extern "C-unwind" fn sctp_recvmsg(
     }
 }
 
-/// What `sctp_recvv` has found beside a message.
+/// Kinds of information that `sctp_recvv` returns beside a message.
 const RECVV_NOINFO: c_uint = 0;
 const RECVV_RCVINFO: c_uint = 1;
 const RECVV_NXTINFO: c_uint = 2;

@@ -123,7 +123,7 @@ fn sent(bytes: ssize_t) -> c_int {
     c_int::try_from(bytes).unwrap_or(c_int::MAX)
 }
 
-/// What `sctp_sendv` is handed beside a message.
+/// Kinds of information that `sctp_sendv` takes beside a message.
 const SENDV_NOINFO: c_uint = 0;
 const SENDV_SNDINFO: c_uint = 1;
 const SENDV_PRINFO: c_uint = 2;

@@ -76,7 +76,7 @@ impl Host for App {
 
     fn event(&mut self, id: AssociationId, event: Event) {
         self.book.event(id, &event);
-        // What takes room of the receive buffer is bounded by that.
+        // Data and events that take room of the receive buffer are bounded by it.
         match event.receive_credit() {
             Some(bytes) => self.keep(id, bytes),
             None => {

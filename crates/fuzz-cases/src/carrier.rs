@@ -1,4 +1,4 @@
-//! What programs and the daemon say to each other, without the two.
+//! The messages between programs and the daemon, without the two.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -49,7 +49,7 @@ pub fn record(bytes: &[u8]) {
     if let Some((header, payload)) = Header::split(bytes) {
         let expected = if header.flags.contains(Flags::IN_MEMFD) { 0 } else { header.bytes as usize };
         assert_eq!(payload.len(), expected);
-        // What an address leaves free in a header has no meaning.
+        // Bytes of a header that an address leaves free have no meaning.
         assert_eq!(Header::parse(&header.encode()), Some(header));
     }
     if parse_accepted(bytes).is_some() {
@@ -70,7 +70,7 @@ pub fn record(bytes: &[u8]) {
     }
 }
 
-/// What a hostile sharer does to the page, and what a reader asks it then.
+/// Steps of a hostile sharer of the page, and of a reader.
 #[derive(Arbitrary, Debug)]
 enum Step {
     State(u32),

@@ -34,7 +34,7 @@ const THREAD: &str = "fuzzed daemon";
 
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
-/// What the program does.
+/// A step of the program.
 #[derive(Arbitrary, Debug)]
 enum Step {
     Open { v6: bool, one_to_many: bool },
@@ -84,12 +84,12 @@ struct Head {
     stream: u8,
     association: u8,
     lifetime_ms: u8,
-    /// What it says of its length; `None`: the truth.
+    /// Length that the record claims; `None`: the true one.
     bytes: Option<u32>,
     port: Option<u8>,
 }
 
-/// What the program holds: a carrier with its page, or something else.
+/// A descriptor of the program: a carrier with its page, or something else.
 struct Held {
     descriptor: OwnedFd,
     page: Option<OwnedFd>,

@@ -215,7 +215,7 @@ fn address(word: u32, variant: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// What a side offers beyond RFC 9260.
+/// Writes an offer of an extension beyond RFC 9260.
 fn offer(variant: usize, kind: u16, value: &[u8], out: &mut Vec<u8>) {
     match variant {
         1 => MultipathCapable::OURS.write(out),

@@ -1,4 +1,4 @@
-//! What the fuzzers run. A case is a function from any bytes to a run that keeps its invariants, or panics. It is a
+//! The cases that the fuzzers run. A case is a function from any bytes to a run that keeps its invariants, or panics. It is a
 //! crate of its own so that inputs once found are run again as ordinary tests, with the pinned compiler.
 //!
 //! | case | input | what must hold |

@@ -8,7 +8,7 @@ pub(crate) const COUNT: usize = 2;
 /// The least time that an honest net takes.
 pub(crate) const DELAY_MIN: Duration = Duration::from_millis(1);
 
-/// What becomes of a packet.
+/// Fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Crosses,
@@ -57,7 +57,7 @@ impl Net {
         }
     }
 
-    /// What becomes of a packet of `bytes`; `uncut`: routers may not cut it.
+    /// Returns the fate of a packet of `bytes`; `uncut`: routers may not cut it.
     pub(crate) fn fate(&self, bytes: usize, uncut: bool) -> Fate {
         match self {
             Net { up: false, .. } => Fate::Lost,

@@ -23,7 +23,7 @@ const RECORD_BYTES_MAX: usize = 20_000;
 /// How long an honest network may need to bring everything across: some timeouts of a minute each.
 const PROGRESS_LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// What the middle can do.
+/// Powers of the middle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Middle {
     /// Change bytes of packets.
@@ -448,7 +448,7 @@ fn end(world: &mut World) {
     }
 }
 
-/// What an association that was shut down had sent has come.
+/// Checks that an association that was shut down has delivered all data.
 fn everything_arrived(world: &World) {
     for side in 0..2 {
         let (own, other) = (&world.sides[side].app.book, &world.sides[1 - side].app.book);

@@ -1,4 +1,4 @@
-//! What a middle that reads everything knows.
+//! The knowledge of a middle that reads everything.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use sctp_wire::chunk::{Chunk, CookieEcho, Data};
 use sctp_wire::parameter::Parameter;
 use sctp_wire::{Header, Packet};
 
-/// What one side has shown of itself in the packets that it sent last.
+/// State of one side as its latest packets show it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
     /// The header of its packets; the tag is the other side's.
@@ -18,7 +18,7 @@ pub(crate) struct Known {
     pub(crate) tsn: u32,
     pub(crate) stream: u16,
     pub(crate) ssn: u16,
-    /// What it has acknowledged.
+    /// The TSN that it has acknowledged.
     pub(crate) cum_tsn: u32,
     /// The last state cookie that it made, and what its last heartbeats said.
     pub(crate) cookie: Vec<u8>,

@@ -40,7 +40,7 @@ pub(crate) struct World {
     pub(crate) now: Time,
     pub(crate) sides: [Side; 2],
     pub(crate) nets: [Net; net::COUNT],
-    /// What each side has sent and did not arrive yet.
+    /// Packets that each side has sent and that have not arrived yet.
     pub(crate) wires: [VecDeque<Packet>; 2],
     pub(crate) history: VecDeque<Packet>,
     pub(crate) known: [Known; 2],

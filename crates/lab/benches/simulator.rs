@@ -12,7 +12,7 @@ use sctp::{AssociationConfig, Checksum, EndpointConfig, Time};
 
 const SECONDS: u64 = 10;
 
-/// What this process has used of its processor: other programs do not disturb it much.
+/// Returns the processor time of this process: other programs do not disturb it much.
 fn processor_time() -> Duration {
     clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).expect("the clock is there").into()
 }

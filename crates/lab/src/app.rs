@@ -30,7 +30,7 @@ pub struct Received {
     pub at: Time,
     /// From which association.
     pub id: AssociationId,
-    /// What came with it.
+    /// Information that came with the message.
     pub info: ReceiveInfo,
     /// Its bytes.
     pub bytes: Vec<u8>,
@@ -43,7 +43,7 @@ pub struct Happened {
     pub at: Time,
     /// To which association.
     pub id: AssociationId,
-    /// What.
+    /// The event.
     pub event: Event,
 }
 
@@ -62,11 +62,11 @@ pub struct App {
     pub messages: Vec<Received>,
     /// Every event, in order.
     pub events: Vec<Happened>,
-    /// What associations did that are traced, in order.
+    /// Records of the associations that are traced, in order.
     pub trace: Vec<Record>,
     /// Whether the bytes of messages are kept; a long run does without.
     pub keeps_bytes: bool,
-    /// What the link says about every path. By default, packets of 1500 bytes with IP and UDP are known to come through.
+    /// The link's answer for every path. By default, packets of 1500 bytes with IP and UDP are known to come through.
     pub hints: PathHints,
     /// The time, set before every input.
     pub now: Time,

@@ -1,4 +1,4 @@
-//! What an association may hold at most, whatever its peer and the network do.
+//! Upper bounds of what an association may hold, whatever its peer and the network do.
 
 use sctp::config::{
     MESSAGE_OVERHEAD_BYTES, OVERHEAD_FREE_BYTES, PEER_ADDRESSES_MAX, RECEIVED_OVERHEAD_BYTES,

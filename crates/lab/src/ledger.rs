@@ -1,4 +1,4 @@
-//! What was sent and what came, record by record: the proof that nothing is lost, made up, repeated or out of order.
+//! A ledger of records sent and received: the proof that nothing is lost, made up, repeated or out of order.
 //!
 //! A program keeps a [`Book`] with an entry for each of its associations. Books are compared: what came to one must be
 //! what another has sent, in the same order on each stream, and nobody has to say which ends belong together.
@@ -36,7 +36,7 @@ impl Record {
         self.bytes
     }
 
-    /// What is in it.
+    /// Returns the content.
     pub fn content(&self) -> Bytes {
         self.head.iter().copied().cycle().take(self.bytes).collect()
     }
@@ -51,7 +51,7 @@ impl Record {
     }
 }
 
-/// What is sent of a record in one message.
+/// The part of a record that one message carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// How it is sent; `more` says whether another part follows.
@@ -65,7 +65,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// What is in it.
+    /// Returns the content.
     pub fn content(&self) -> Bytes {
         self.record.content().slice(self.from..self.from + self.bytes)
     }
@@ -120,7 +120,7 @@ pub struct Entry {
     sent: Records,
     /// The record that is being sent in parts.
     open: Option<Part>,
-    /// What was taken of it, and what came back of that.
+    /// Bytes of it that were accepted, and bytes that came back as undelivered.
     sent_bytes: usize,
     returned_bytes: usize,
     received: Records,
@@ -149,7 +149,8 @@ impl Entry {
         }
     }
 
-    /// What a program that wants to send `bytes` of a record sends next: a part of the open record, or of `record`.
+    /// Returns the next part that a program sends which wants to send `bytes` of a record: a part of the open record, or of
+    /// `record`.
     pub fn next_part(&self, info: SendInfo, record: Record, bytes: usize) -> Part {
         let begun = self.open.unwrap_or(Part { info, record, from: 0, bytes: 0 });
         let from = begun.from + begun.bytes;
@@ -254,7 +255,7 @@ impl Book {
             }
             Event::Connected { .. } => self.entry(id).up = true,
             Event::Restarted { .. } => {
-                // What follows has another peer; what was not acknowledged is reported to be lost.
+                // Later records have another peer; those that were not acknowledged are reported as lost.
                 self.entry(id).closed =
                     Some(CloseReason::PeerAborted { cause: 12, text: "it restarted".to_owned() });
                 self.begin(id);

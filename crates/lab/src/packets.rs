@@ -4,7 +4,7 @@ use bytes::Bytes;
 use sctp_wire::chunk::{Chunk, Data, DataFlags, Sack, SackBuilder};
 use sctp_wire::{Header, Packet, Ppid, Ssn, StreamId, Tsn, VerificationTag, packet};
 
-/// What a DATA chunk says.
+/// Contents of a DATA chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataSeen {
     /// Its flags.
@@ -19,7 +19,7 @@ pub struct DataSeen {
     pub payload: Vec<u8>,
 }
 
-/// What a SACK chunk says.
+/// Contents of a SACK chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SackSeen {
     /// The cumulative TSN.

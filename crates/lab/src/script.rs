@@ -28,7 +28,7 @@ pub const PEER_PORT: u16 = 5000;
 /// Window that the peer advertises.
 pub const PEER_WINDOW_BYTES: u32 = 100_000;
 
-/// What stands between the endpoint and its peer, and what it does to their packets.
+/// A stage between the endpoint and its peer, which may change their packets.
 pub trait Wire: fmt::Debug {
     /// The endpoint has sent a packet to `to`: what arrives, and where.
     fn leaves(&mut self, now: Time, to: SocketAddr, packet: Bytes) -> Vec<(SocketAddr, Bytes)>;

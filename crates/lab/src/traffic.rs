@@ -21,7 +21,7 @@ static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 /// The largest SCTP packet over UDP and IPv4 on an Ethernet.
 const MTU_BYTES: usize = 1472;
 
-/// What has arrived.
+/// Totals of arrived data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Received {
     /// Bytes of messages.
@@ -53,7 +53,7 @@ impl Received {
 /// One association of a host.
 #[derive(Debug, Default)]
 pub struct Flow {
-    /// What has arrived.
+    /// Totals of arrived data.
     pub received: Received,
     /// When each message arrived, if [`Traffic::keeps_times`].
     pub times: Vec<Time>,
@@ -77,7 +77,7 @@ pub struct Traffic {
     pub gaps_from: Time,
     now: Time,
     flows: Vec<Flow>,
-    /// What an association sends that is accepted on a port.
+    /// Sources of associations that are accepted on a port.
     answers: HashMap<u16, Source>,
     unread: Vec<(AssociationId, usize)>,
     /// Associations that may have something to send.
@@ -117,7 +117,7 @@ impl Traffic {
         self.begin(id);
     }
 
-    /// What associations send that are accepted on a port from now on.
+    /// Sets the source of associations that are accepted on a port from now on.
     pub fn answer(&mut self, port: u16, source: Source) {
         self.answers.insert(port, source);
     }
@@ -132,7 +132,7 @@ impl Traffic {
         &self.flows
     }
 
-    /// What has arrived on all associations together.
+    /// Returns the totals of all associations together.
     pub fn received(&self) -> Received {
         let mut all = Received::default();
         for Flow { received, .. } in &self.flows {

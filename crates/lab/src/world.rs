@@ -25,7 +25,7 @@ const QUOTED_BYTES: usize = 512;
 /// Batches as the UDP link takes them.
 const LIMITS: BatchLimits = BatchLimits { segments_max: 64, bytes_max: 65_000 };
 
-/// What runs on a host.
+/// A program on a host.
 pub trait Application: Host {
     /// Tells the time; it comes before every input of the core.
     fn set_now(&mut self, now: Time);
@@ -72,7 +72,7 @@ impl Outgoing {
     }
 }
 
-/// What stands between the hosts and the network.
+/// A stage between the hosts and the network.
 pub trait Wire {
     /// A packet leaves a host.
     fn emit(&mut self, packet: Outgoing, network: &mut Network<Bytes>);
@@ -136,7 +136,7 @@ impl<A> Node<A> {
     }
 }
 
-/// Who is told what traced associations do.
+/// Receiver of the records of traced associations.
 struct Onlooker(Option<Box<dyn FnMut(usize, Record) + Send>>);
 
 impl fmt::Debug for Onlooker {

@@ -17,7 +17,7 @@ use crate::syscalls::{option, set_option};
 /// How often an ephemeral port is drawn until it is free on all the addresses.
 const EPHEMERAL_TRIES_MAX: usize = 16;
 
-/// What a [`UdpEncap`](crate::UdpEncap) is bound to and how.
+/// Addresses and options of a [`UdpEncap`](crate::UdpEncap).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UdpEncapConfig {
     /// The local addresses, one socket each. Empty (the default): all addresses of the host through one dual-stack
@@ -69,17 +69,17 @@ impl Default for UdpEncapConfig {
 pub enum BindError {
     /// Another program has the port.
     AddressInUse {
-        /// What could not be bound.
+        /// The address that could not be bound.
         address: SocketAddr,
     },
     /// The address is not one of this host's.
     AddressNotAvailable {
-        /// What could not be bound.
+        /// The address that could not be bound.
         address: SocketAddr,
     },
     /// The port needs a privilege that the program has not.
     PermissionDenied {
-        /// What could not be bound.
+        /// The address that could not be bound.
         address: SocketAddr,
     },
     /// The address was named twice.
@@ -89,19 +89,19 @@ pub enum BindError {
     },
     /// Raw IP needs a privilege that the program has not.
     RawNotPermitted {
-        /// What could not be bound.
+        /// The address that could not be bound.
         address: IpAddr,
     },
     /// The host does not have the address's family.
     FamilyNotSupported {
-        /// What could not be bound.
+        /// The address that could not be bound.
         address: SocketAddr,
     },
     /// The system refused for another reason.
     System {
-        /// What could not be bound.
+        /// The address that could not be bound.
         address: SocketAddr,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
 }
@@ -182,7 +182,7 @@ pub(crate) struct BoundSocket {
     pub(crate) ipv6: bool,
     /// An IPv6 socket that carries IPv4 as well.
     pub(crate) dual_stack: bool,
-    /// What the kernel gives everybody of the wish. The buffer may be larger.
+    /// Part of the wish that the kernel grants without privileges. The buffer may be larger.
     pub(crate) receive_buffer_bytes: usize,
     /// The interface that it is bound to, where that was asked for.
     pub(crate) interface: Option<String>,
@@ -190,7 +190,7 @@ pub(crate) struct BoundSocket {
     pub(crate) strangers: Option<Apart>,
 }
 
-/// What sockets of every kind are opened with.
+/// Options that sockets of every kind are opened with.
 #[derive(Clone, Copy)]
 pub(crate) struct Wishes {
     pub(crate) receive_buffer_bytes: usize,

@@ -2,8 +2,8 @@
 
 use libc::{BPF_JMP, BPF_K, sock_filter};
 
-/// What a filter of a socket returns to take all of a packet, and to drop it. The kernel returns the same as `DROP` for a
-/// program that loads bytes beyond the end.
+/// Values that a socket filter returns to take all of a packet, and to drop it. The kernel drops a packet, too, if the program
+/// loads bytes beyond its end.
 pub(crate) const TAKE: u32 = u32::MAX;
 pub(crate) const DROP: u32 = 0;
 

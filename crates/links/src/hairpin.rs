@@ -12,7 +12,7 @@ use crate::own_addresses::OwnAddresses;
 use crate::route::Routes;
 use crate::sockets::canonical;
 
-/// What waits to be received is at most this much, and one batch.
+/// Bytes that may wait for `receive`, not counting one more batch.
 const HELD_BYTES_MAX: usize = 1 << 20;
 /// After so many receives in a row that had something from memory, the link below has a turn.
 const TURNS_MAX: u32 = 16;
@@ -20,7 +20,7 @@ const TURNS_MAX: u32 = 16;
 /// Turns packets for ourselves back in memory: those from one address of this link to another, which the kernel would only
 /// carry out of a socket of ours and into one again. Everything else is the link's below.
 ///
-/// What is turned back passes no interface, so captures and packet filters do not see it.
+/// Packets that are turned back pass no interface, so captures and packet filters do not see them.
 /// [`Link::held_bytes`] says how much waits: no descriptor does.
 ///
 /// # Examples
@@ -155,7 +155,8 @@ impl<L: Link> Link for Hairpin<L> {
         self.link.batch_limits()
     }
 
-    /// What was turned back comes without asking the system; it is asked when nothing was, and every so often.
+    /// Delivers the packets that were turned back without a system call; asks the system when there were none, and every so
+    /// often.
     fn receive(&mut self, sink: &mut dyn Sink) -> io::Result<bool> {
         if !self.held.is_empty() {
             self.hand_out(sink);

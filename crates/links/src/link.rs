@@ -1,4 +1,4 @@
-//! What a link is: the trait and what crosses it.
+//! The trait of links, and the types that cross it.
 
 use std::io;
 use std::io::IoSlice;
@@ -19,7 +19,7 @@ pub(crate) const ECN: u8 = 3;
 /// for long, since it holds the whole block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Datagrams {
-    /// Who sent them. An IPv4 sender is an IPv4 address here, on a dual-stack socket too.
+    /// Address of the sender. An IPv4 sender is an IPv4 address here, on a dual-stack socket too.
     pub remote: SocketAddr,
     /// The address of ours that they were sent to.
     pub local: IpAddr,
@@ -56,7 +56,7 @@ pub enum UnreachableReason {
 pub struct Unreachable {
     /// Where the datagram was going.
     pub remote: SocketAddr,
-    /// What happened to it.
+    /// The reason.
     pub reason: UnreachableReason,
     /// The start of its payload as far as the report quotes it; may be empty.
     pub quoted: Bytes,
@@ -88,7 +88,7 @@ pub struct Transmit<'a> {
     pub slices: &'a [IoSlice<'a>],
 }
 
-/// What is known of the way to an address.
+/// Properties of the way to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathInfo {
     /// The largest packet that fits one datagram of this link, without the link's own headers. A multiple of 4, as
@@ -103,7 +103,7 @@ pub struct PathInfo {
     pub in_flight_limit_bytes: Option<usize>,
     /// The address of ours that the way begins at; `None` where the kernel may choose.
     pub local: Option<IpAddr>,
-    /// What the kernel would choose, if there is a way.
+    /// Source address that the kernel would choose, if there is a way.
     pub route_local: Option<IpAddr>,
 }
 
@@ -122,7 +122,8 @@ pub trait Link: Send {
     /// The addresses the link is bound to; the unspecified address stands for all of the host's.
     fn local_addresses(&self) -> Vec<SocketAddr>;
 
-    /// What is known of the way to `remote`. Remembered for some seconds; an unknown way gets cautious figures.
+    /// Returns the properties of the way to `remote`. The link remembers them for some seconds; for an unknown way they are
+    /// cautious.
     fn path_info(&self, remote: SocketAddr) -> PathInfo;
 
     /// How much one `transmit` may carry. It can shrink when the kernel turns out not to segment.
@@ -167,7 +168,7 @@ pub trait Link: Send {
     ///
     /// # Errors
     ///
-    /// What the system said.
+    /// The error of the system call.
     fn set_ports(&mut self, _ports: &[u16]) -> io::Result<()> {
         Ok(())
     }
@@ -184,6 +185,6 @@ pub trait Link: Send {
     /// Names the descriptors to poll. They stay open as long as the link.
     fn descriptors<'a>(&'a self, visit: &mut dyn FnMut(BorrowedFd<'a>));
 
-    /// What the link has counted so far.
+    /// Returns the counters of the link.
     fn stats(&self) -> LinkStats;
 }

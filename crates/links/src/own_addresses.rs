@@ -99,7 +99,7 @@ fn list() -> Local {
         local.add(&interface);
     }
     local.addresses.sort_unstable();
-    // What a host sends to itself passes that interface, whatever address it goes to.
+    // Packets of a host to itself pass that interface, whatever their destination.
     if loopback_is_up { local } else { Local::default() }
 }
 

@@ -37,7 +37,7 @@ pub struct RawIp {
     sockets: Sockets,
     receiver: Receiver,
     strangers: Strangers,
-    /// What the filters let pass.
+    /// Ports that the filters let pass.
     ports: Vec<u16>,
     tags: Option<Vec<u32>>,
 }

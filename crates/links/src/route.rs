@@ -1,4 +1,4 @@
-//! What the kernel knows of the way to an address: where it begins, the MTU there, and whether the way stays on this host.
+//! The kernel's knowledge of the way to an address: its source address, its MTU, and whether it stays on this host.
 
 use std::collections::HashMap;
 use std::io;
@@ -91,7 +91,7 @@ pub(crate) fn header_bytes(remote: IpAddr, carrier_bytes: usize) -> usize {
 ///
 /// # Errors
 ///
-/// What the system said when it could not list them.
+/// The error of the system call that lists them.
 pub fn interface_addresses() -> io::Result<Vec<IpAddr>> {
     let mut addresses = Vec::new();
     for interface in nix::ifaddrs::getifaddrs()? {
@@ -120,7 +120,7 @@ pub(crate) fn interface_of(address: IpAddr) -> Option<Interface> {
 /// An interface of this host.
 pub(crate) struct Interface {
     pub(crate) name: String,
-    /// What tells link-local IPv6 addresses apart (RFC 4007 §6); 0 for an address that needs none.
+    /// Scope that tells link-local IPv6 addresses apart (RFC 4007 §6); 0 for an address that needs none.
     pub(crate) scope_id: u32,
 }
 
@@ -157,8 +157,8 @@ fn ask_kernel(remote: SocketAddr, bound: Option<IpAddr>, interface: Option<&str>
     Ok(Route { mtu_bytes, same_host, source: Some(source) })
 }
 
-/// What the kernel thinks of the whole way, which anybody can make it think: it believes ICMP reports that name one of our
-/// sockets, whatever else they quote. So this is for ways of which the interface is not known.
+/// Returns the kernel's MTU of the whole way, which anybody can change: the kernel believes ICMP reports that name one of our
+/// sockets, whatever else they quote. So this is for ways whose interface is not known.
 fn route_mtu(fd: BorrowedFd<'_>, remote: SocketAddr) -> Result<usize, Errno> {
     let mtu = if remote.is_ipv6() {
         option(fd, libc::SOL_IPV6, libc::IPV6_MTU)?

@@ -62,7 +62,7 @@ pub(crate) struct Sockets {
 /// One of them.
 pub(crate) struct Socket {
     pub(crate) inner: BoundSocket,
-    /// What it brings. One for strangers sends nothing.
+    /// Class of packets that the socket receives. A socket for strangers sends nothing.
     pub(crate) class: Class,
     share: Share,
     /// Sockets for strangers stand beside it.

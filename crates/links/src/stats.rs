@@ -1,4 +1,4 @@
-//! What a link counts.
+//! Counters of a link.
 
 /// Counters of one link since it was bound. They only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -44,7 +44,7 @@ const NO_INTERFACE: i32 = i32::MAX;
 /// How long the trial waits for a datagram on loopback, which is there when the send returns.
 const TRIAL_PATIENCE: Duration = Duration::from_millis(100);
 
-/// What a socket of a group takes. The number is the place in the group: they join it in this order.
+/// Class of packets that a socket of a group takes. The number is the place in the group: sockets join it in this order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Class {
     /// All that is not for the others.
@@ -104,11 +104,11 @@ impl Kind {
 pub(crate) struct Reserved {
     guard: OwnedFd,
     kind: Kind,
-    /// What was asked for, with the port that was given.
+    /// The requested address, with the port that the kernel gave.
     pub(crate) bound: SocketAddr,
 }
 
-/// What stands beside the socket of an address.
+/// The sockets for strangers beside the socket of an address.
 #[derive(Debug)]
 pub(crate) struct Apart {
     /// The sockets for strangers.
@@ -121,7 +121,7 @@ pub(crate) struct Apart {
 ///
 /// # Errors
 ///
-/// What the system says of the address; another program may have the port.
+/// The error of the system call; another program may have the port.
 pub(crate) fn reserve(address: SocketAddr, kind: Kind) -> Result<Option<Reserved>, Errno> {
     if steers(kind) { reserve_untried(address, kind).map(Some) } else { Ok(None) }
 }

@@ -19,7 +19,7 @@ pub(crate) const SLOTS_MAX: usize = 32;
 /// Room for the control messages of one of them: destination, traffic class, and what was dropped.
 const ARRIVED_CONTROL_BYTES: usize = 128;
 
-/// What `recvmsg` said beside the data and the address.
+/// Result of `recvmsg` beside the data and the address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Received {
     pub(crate) bytes: usize,

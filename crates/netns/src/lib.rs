@@ -37,7 +37,7 @@ pub enum HostError {
     NoTool {
         /// The command.
         line: String,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// A program failed.
@@ -45,7 +45,7 @@ pub enum HostError {
     Tool {
         /// The command.
         line: String,
-        /// What it said.
+        /// Error output of the program.
         said: String,
     },
 }

@@ -108,7 +108,7 @@ pub fn exit_code(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
-/// What the process inside lacks, as a sentence each.
+/// Restrictions of the process inside, as a sentence each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limits(pub Vec<String>);
 

@@ -17,9 +17,9 @@ pub enum NotAllowed {
     /// The user cannot be mapped.
     #[error("neither root nor allowed to be root of a user namespace ({file}: {source})")]
     Map {
-        /// What could not be written.
+        /// The file that could not be written.
         file: &'static str,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
 }

@@ -1,4 +1,4 @@
-//! What the network itself costs for each packet, with few and with many packets on the way.
+//! Cost of the network itself for each packet, with few and with many packets on the way.
 //!
 //! `cargo bench -p swiftwater-netsim`; a word after `--` runs only the cases whose name has it.
 #![forbid(unsafe_code)]
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use netsim::topology::Dumbbell;
 use netsim::{Capture, Jitter, Loss, Network, PipeConfig, Reorder};
 
-/// What a packet weighs on the wire.
+/// Length of a packet on the wire.
 const PACKET_BYTES: usize = 1500;
 /// Packets that leave at the same instant, as a sender with a batch does.
 const BATCH: usize = 16;

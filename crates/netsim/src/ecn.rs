@@ -1,4 +1,4 @@
-//! What an IP header says about congestion.
+//! The ECN field of an IP header.
 
 use std::fmt;
 

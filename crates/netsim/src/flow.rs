@@ -1,4 +1,4 @@
-//! Who sends to whom, and by which pipes.
+//! Flows: pairs of sender and receiver, and the pipes between them.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};

@@ -60,7 +60,7 @@ impl Jitter {
         }
     }
 
-    /// What the packet with number `index` travels longer.
+    /// Returns the additional delay of the packet with number `index`.
     pub(crate) fn extra_ns(&self, random: Random, index: u64) -> u64 {
         match self {
             Jitter::None => 0,

@@ -32,7 +32,7 @@ pub struct Network<P> {
     transit: Transit<Traveller<P>>,
     too_big: VecDeque<TooBig<P>>,
     stats: NetworkStats,
-    /// What captures, if something does.
+    /// The recorder of captures, while at least one is open.
     recorder: Option<Box<Recorder>>,
 }
 
@@ -193,8 +193,8 @@ impl<P: Payload> Network<P> {
         self.filters[pipe.0] = None;
     }
 
-    /// What packets from one address to another can be sent on, or `None` if no route leads to a host. A sender of many
-    /// packets asks once. Later changes of the route count for it.
+    /// Returns the flow between two addresses, or `None` if no route leads to a host. A sender of many packets asks once. Later
+    /// changes of the route apply to the flow.
     ///
     /// ```
     /// # use netsim::{Network, PipeConfig};
@@ -477,7 +477,7 @@ impl<P: Payload> Network<P> {
         (0..self.pipes.len()).map(PipeId)
     }
 
-    /// What the network has counted.
+    /// Returns the counters of the network.
     ///
     /// ```
     /// # use netsim::{Network, PipeConfig};
@@ -564,7 +564,7 @@ impl<P: Payload> Network<P> {
     }
 }
 
-/// What a capture sees.
+/// Records of captures.
 impl<P: Payload> Network<P> {
     #[cold]
     fn record_offered(&mut self, now_ns: u64, pipe: Option<PipeId>, traveller: &Traveller<P>, fate: Fate) {

@@ -53,11 +53,11 @@ pub struct PipeId(pub(crate) usize);
 pub struct Packet<P> {
     /// Its length on the wire, headers included.
     pub bytes: usize,
-    /// What its sender says about congestion marks.
+    /// ECN field that the sender set.
     pub ecn: Ecn,
     /// Whether it must not be cut where it is too long ("don't fragment").
     pub whole: bool,
-    /// What it carries.
+    /// Content.
     pub payload: P,
 }
 
@@ -87,9 +87,9 @@ pub struct TooBig<P> {
     pub from: SocketAddr,
     /// Where it was going.
     pub to: SocketAddr,
-    /// What the pipe takes, headers included.
+    /// Longest packet that the pipe takes, headers included.
     pub mtu_bytes: usize,
-    /// What it carried.
+    /// Content of the packet that was too long.
     pub payload: P,
 }
 
@@ -116,7 +116,7 @@ pub struct Delivery<P> {
     pub at_ns: u64,
     /// Where it arrived.
     pub host: HostId,
-    /// Who sent it.
+    /// Address of the sender.
     pub from: SocketAddr,
     /// To which address of the host.
     pub to: SocketAddr,
@@ -124,11 +124,11 @@ pub struct Delivery<P> {
     pub ecn: Ecn,
     /// Whether it was damaged on the way.
     pub corrupted: bool,
-    /// What it carries.
+    /// Content.
     pub payload: P,
 }
 
-/// What became of a packet at the first pipe of its route.
+/// Fate of a packet at the first pipe of its route.
 ///
 /// # Examples
 ///
@@ -152,7 +152,7 @@ pub enum SendOutcome {
     NoRoute,
 }
 
-/// What a network has counted.
+/// Counters of a network.
 ///
 /// `packets_sent + packets_copied` is the sum of the others and of [`Network::in_flight`](crate::Network::in_flight).
 ///

@@ -1,11 +1,11 @@
-//! What a network must know about what its packets carry.
+//! The operations that a network needs of the content of packets.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-/// What packets carry: bytes, or a number that stands for a packet in a test.
+/// Content of packets: bytes, or a number that stands for a packet in a test.
 ///
 /// A network copies it to duplicate a packet, flips its bits to damage one, and writes its bytes into a capture.
 ///
@@ -37,7 +37,7 @@ pub trait Payload: Clone {
     fn wire(&self) -> Cow<'_, [u8]>;
 
     /// Flips the bit with this number, counted from the lowest of the first byte on and again from there after the last.
-    /// What has no bits stays as it is.
+    /// Content without bits stays as it is.
     fn flip_bit(&mut self, bit: u64);
 }
 

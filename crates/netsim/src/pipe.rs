@@ -14,9 +14,9 @@ use crate::{Ecn, Jitter, Loss, Reorder, Schedule, WhenDown};
 /// The header that each piece of a packet has: IPv4's.
 const PIECE_HEADER_BYTES: usize = 20;
 
-/// What a pipe is like. The default is a line with no limit, no delay and no fault.
+/// Configuration of a pipe. The default is a line with no limit, no delay and no fault.
 ///
-/// What a fault does to a packet depends on the seed, the pipe and the packet's number alone: switching one on does not
+/// The effect of a fault on a packet depends on the seed, the pipe and the packet's number alone: switching one on does not
 /// change the chances of another.
 ///
 /// # Examples
@@ -55,9 +55,9 @@ pub struct PipeConfig {
     /// A packet that finds more than this waiting is marked "congestion experienced" if its sender said that it
     /// understands marks (RFC 3168 §5). Default: nothing is marked.
     pub mark_above_bytes: Option<usize>,
-    /// What is lost. Default: nothing.
+    /// Packets that are lost. Default: none.
     pub loss: Loss,
-    /// What others overtake. Default: nothing.
+    /// Packets that others overtake. Default: none.
     pub reorder: Reorder,
     /// How likely a packet is sent twice, from 0 to 1. The copy comes right behind it and must find room in the queue
     /// too; no other fault meets it but the jitter. Default 0.
@@ -70,7 +70,7 @@ pub struct PipeConfig {
     pub jitter: Jitter,
     /// When the line is up. Default: always.
     pub schedule: Schedule,
-    /// What happens to packets while it is not. Default: they are lost.
+    /// Treatment of packets while the line is down. Default: they are lost.
     pub when_down: WhenDown,
 }
 
@@ -96,7 +96,7 @@ impl Default for PipeConfig {
     }
 }
 
-/// What a pipe has counted.
+/// Counters of a pipe.
 ///
 /// Every packet and copy ends in one of five counters: `packets_offered + packets_duplicated` is
 /// `packets_delivered + packets_lost + packets_overflowed + packets_down + packets_too_big`.
@@ -244,8 +244,8 @@ impl Pipe {
 
     /// A packet of `bytes` with this ECN field comes to the near end. `now_ns` never goes back.
     ///
-    /// What becomes of it is known at once, also where it happens later: a packet that will be in the queue when the line
-    /// goes down is dropped now, but takes its room in the queue until then.
+    /// Decides the packet's fate at once, also where it happens later: a packet that will be in the queue when the line goes down
+    /// is dropped now, but takes its room in the queue until then.
     ///
     /// ```
     /// # use netsim::{Ecn, Pipe, PipeConfig, Verdict};
@@ -267,7 +267,7 @@ impl Pipe {
         self.take(now_ns, bytes, ecn)
     }
 
-    /// The same for a packet that is cut if the line takes none of its length. Its pieces share one fate.
+    /// Offers a packet that is cut into pieces; if the line cannot take all of them, it takes none. The pieces share one fate.
     ///
     /// ```
     /// # use netsim::{DropReason, Ecn, Pipe, PipeConfig, Verdict};
@@ -362,7 +362,7 @@ impl Pipe {
         self.config = config;
     }
 
-    /// What the pipe is like.
+    /// Returns the configuration.
     ///
     /// ```
     /// # use netsim::{Loss, Pipe, PipeConfig};
@@ -396,7 +396,7 @@ impl Pipe {
         self.queue.waiting_at(now_ns).1
     }
 
-    /// What the pipe has counted.
+    /// Returns the counters.
     ///
     /// ```
     /// # use netsim::{Pipe, PipeConfig};
@@ -421,7 +421,7 @@ impl Pipe {
         }
         let left_ns = self.leave(now_ns, bytes);
         let down_ns = if loses_queue { self.calendar.down_next_ns(now_ns) } else { u64::MAX };
-        // What is lost with the queue waits until then.
+        // Packets that are lost with the queue wait until then.
         self.busy_until_ns = left_ns.min(down_ns);
         if self.busy_until_ns > now_ns {
             self.queue.push(self.busy_until_ns, bytes);

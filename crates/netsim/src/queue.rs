@@ -1,4 +1,4 @@
-//! What waits to leave a pipe.
+//! The queue of packets that wait to leave a pipe.
 
 use std::collections::VecDeque;
 

@@ -26,7 +26,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// True at `index` with the given probability.
+    /// Returns `true` at `index` with the given probability.
     pub(crate) fn chance(self, index: u64, probability: f64) -> bool {
         // The upper 53 bits make an exact fraction in [0, 1).
         const UNIT: f64 = 1.0 / (1u64 << 53) as f64;

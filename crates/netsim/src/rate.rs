@@ -7,7 +7,7 @@ const NS_PER_S: u128 = 1_000_000_000;
 #[derive(Clone, Debug)]
 pub(crate) struct Rate {
     bits_per_s: u64,
-    /// What is owed of the next nanosecond, in units of 1 / `bits_per_s`.
+    /// Remainder carried over to the next nanosecond, in units of 1 / `bits_per_s`.
     fraction: u64,
     /// The last length, and its time in nanoseconds and a fraction: packets of a run are mostly alike, and a division
     /// is the dearest thing here.

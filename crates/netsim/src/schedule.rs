@@ -65,9 +65,9 @@ impl Schedule {
     }
 }
 
-/// What happens to packets while the line is down.
+/// Treatment of packets while the line is down.
 ///
-/// What has left the queue before is on its way and arrives in either case.
+/// Packets that have left the queue before are on their way and arrive in either case.
 ///
 /// # Examples
 ///

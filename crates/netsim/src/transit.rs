@@ -11,7 +11,7 @@ use crate::verdict::Behind;
 /// When something arrives, and its place among all that arrives then: as they were put on the way.
 type Key = (u64, u64);
 
-/// What is on the way.
+/// Packets on their way through a line.
 ///
 /// Packets leave a pipe in order, unless a fault or a change of its delay lets one overtake. So each pipe has a lane, first
 /// in, first out, and only the heads of the lanes are sorted: a long line costs no more than a short one. The few that
@@ -177,7 +177,7 @@ impl<T> Transit<T> {
 /// Names a stray: when it arrives, and where it is kept.
 type Ticket = (Key, usize);
 
-/// What is out of order.
+/// Packets that are out of order.
 #[derive(Debug)]
 struct Strays<T> {
     /// Tickets of all that is kept, and of some that were taken out; the first is always of one that is kept.

@@ -1,10 +1,10 @@
-//! What becomes of a packet.
+//! The fate of a packet in a pipe.
 
 use std::fmt;
 
 use crate::{Ecn, Payload};
 
-/// What becomes of a packet in a [`Pipe`](crate::Pipe).
+/// Fate of a packet in a [`Pipe`](crate::Pipe).
 ///
 /// # Examples
 ///
@@ -46,7 +46,7 @@ pub struct Passage {
     pub ecn: Ecn,
     /// Whether it is late by [`Reorder::Late`](crate::Reorder::Late); the copy is not.
     pub late: bool,
-    /// What is damaged; the copy is whole.
+    /// Bits that are flipped in the packet; the duplicate stays undamaged.
     pub flips: Option<Flips>,
     /// Others to wait for after `at_ns`; the copy does not.
     pub behind: Option<Behind>,

@@ -1,4 +1,4 @@
-//! What captures hold, read back with the library's reader and by hand.
+//! Captures, read back with the library's reader and by hand.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::io::{self, Write};

@@ -25,7 +25,7 @@ fn passage(verdict: Verdict) -> Passage {
     }
 }
 
-/// What becomes of packets of 1000 bytes, one every 10 ms.
+/// Returns the fates of packets of 1000 bytes, one every 10 ms.
 fn verdicts(config: &PipeConfig, seed: u64, packets: u64) -> Vec<Verdict> {
     let mut pipe = Pipe::new(config, seed);
     (0..packets).map(|number| pipe.offer_with_ecn(number * 10 * MS, 1000, Ecn::Ect0)).collect()
@@ -207,7 +207,7 @@ fn a_line_that_goes_down_loses_its_queue_and_not_what_is_on_the_way() {
     assert_eq!(passage(pipe.offer(8 * MS + MS / 2, 1000)).at_ns, 59 * MS + MS / 2);
     assert_eq!(pipe.offer(8 * MS + MS / 2, 1000), down);
     assert_eq!(pipe.offer(9 * MS, 1000), down);
-    // What will be lost still takes room.
+    // Packets that will be lost still take room.
     assert_eq!(pipe.offer(9 * MS, 1000), Verdict::Drop(DropReason::Queue));
     assert_eq!((pipe.queued_packets(10 * MS - 1), pipe.queued_packets(10 * MS)), (2, 0));
     assert_eq!(pipe.offer(10 * MS, 1000), down);
@@ -293,7 +293,7 @@ fn both(a: &PipeConfig, b: &PipeConfig) -> PipeConfig {
     }
 }
 
-/// What one fault (by its number in [`faults`]) did to a packet that took `taken_ns`.
+/// Returns the trace that one fault (by its number in [`faults`]) leaves on a packet that took `taken_ns`.
 fn trace(fault: usize, passage: &Passage, taken_ns: u64) -> u64 {
     match fault {
         1 => passage.copy_at_ns.is_some().into(),

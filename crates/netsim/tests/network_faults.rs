@@ -45,7 +45,7 @@ fn run<P: Payload>(network: &mut Network<P>) -> Vec<Delivery<P>> {
     all
 }
 
-/// What arrives of packets sent at these times, and when.
+/// Returns which of the packets sent at these times arrive, and when.
 fn arrivals(config: &PipeConfig, seed: u64, sent_ns: &[u64]) -> Vec<(u64, u32)> {
     let (mut network, _) = route(seed, std::slice::from_ref(config));
     for (number, now_ns) in (0..).zip(sent_ns) {

@@ -39,7 +39,7 @@ impl Outages {
     }
 }
 
-/// What becomes of packets that come at these times with these lengths.
+/// Returns the fates of packets that come at these times with these lengths.
 fn model(
     outages: &Outages,
     when_down: WhenDown,

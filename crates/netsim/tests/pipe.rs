@@ -1,4 +1,4 @@
-//! What one pipe does with packets.
+//! A single pipe.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::time::Duration;

@@ -1,7 +1,7 @@
-//! What a packet costs: CRC32c of several crates by length, and reading and building a packet of small DATA
-//! chunks. Prints nanoseconds and, for checksums, gigabytes a second: the best of several rounds, because
-//! everything that disturbs a measurement makes it slower. Calls that do not depend on each other overlap, so
-//! these are costs in throughput; the latency of one checksum is about twice as long.
+//! Cost of a packet: CRC32c of several crates by length, and reading and building a packet of small DATA chunks. Prints
+//! nanoseconds and, for checksums, gigabytes a second: the best of several rounds, because every disturbance makes a measurement
+//! slower. Calls that do not depend on each other overlap, so these are costs in throughput; the latency of one checksum is about
+//! twice as long.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

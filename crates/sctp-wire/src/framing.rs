@@ -1,5 +1,4 @@
-//! What chunks, parameters and causes share: a length field, padding to four bytes, and how to read and
-//! write them.
+//! Framing shared by chunks, parameters and causes: a length field, padding to four bytes, and how to read and write them.
 
 use std::fmt;
 
@@ -18,12 +17,12 @@ pub enum FramingError {
     },
     /// The length field is smaller than the header that it counts.
     LengthTooSmall {
-        /// What the field says.
+        /// Value of the length field.
         length: usize,
     },
     /// The length field reaches beyond the end.
     LengthBeyondEnd {
-        /// What the field says.
+        /// Value of the length field.
         length: usize,
         /// How many bytes are left.
         bytes_left: usize,

@@ -1,7 +1,7 @@
-//! What to do with a chunk or parameter of an unknown kind: its two highest bits say it.
+//! Treatment of chunks and parameters of unknown kinds, which their two highest bits select.
 
-/// What the sender of an unknown chunk or parameter asks for in the two highest bits of its kind
-/// (RFC 9260 §3.2, Table 2, and §3.2.1, Table 3).
+/// Treatment that the sender of an unknown chunk or parameter asks for in the two highest bits of its kind (RFC 9260 §3.2, Table
+/// 2, and §3.2.1, Table 3).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct UnknownAction {
     /// Stop: for a chunk, process nothing more of the packet; for a parameter, nothing more of the chunk.
@@ -11,12 +11,12 @@ pub struct UnknownAction {
     pub report: bool,
 }
 
-/// What to do with a chunk whose kind we do not know.
+/// Returns the treatment of a chunk of an unknown kind.
 pub const fn unknown_chunk_action(kind: u8) -> UnknownAction {
     UnknownAction { stop: kind & 0x80 == 0, report: kind & 0x40 != 0 }
 }
 
-/// What to do with a parameter whose kind we do not know.
+/// Returns the treatment of a parameter of an unknown kind.
 pub const fn unknown_parameter_action(kind: u16) -> UnknownAction {
     UnknownAction { stop: kind & 0x8000 == 0, report: kind & 0x4000 != 0 }
 }

@@ -1,4 +1,4 @@
-//! What can be set, as plain structs with documented defaults.
+//! Configuration, as plain structs with documented defaults.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -169,7 +169,7 @@ pub struct AssociationConfig {
     pub cookie_life: Duration,
     /// An association on which no data has passed for so long is shut down (SCTP_AUTOCLOSE). `None`: never.
     pub autoclose: Option<Duration>,
-    /// What the peer is told of the layer above (RFC 5061 §4.2.6; SCTP_ADAPTATION_LAYER). 0, which says nothing.
+    /// Adaptation layer indication for the peer (RFC 5061 §4.2.6; SCTP_ADAPTATION_LAYER). Default: 0, which sends none.
     pub adaptation_indication: u32,
     /// Whether the user hears of what it need not act upon, too: paths, messages that were not delivered, a send buffer that
     /// has run empty (RFC 6458 §6.1). No.
@@ -302,9 +302,9 @@ impl Default for EndpointConfig {
 pub const DSCP_MAX: u8 = 63;
 /// HB.interval (RFC 9260 §16).
 pub(crate) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(30);
-/// What a message costs in a send buffer beyond its payload, so that a million one-byte messages are not free.
+/// Overhead of a message in a send buffer beyond its payload, so that a million one-byte messages are not free.
 pub const MESSAGE_OVERHEAD_BYTES: usize = 64;
-/// What a received message costs beyond its payload until it is read, and each chunk of one that is not complete. The structures
+/// Overhead of a received message beyond its payload until it is read, and of each chunk of an incomplete message. The structures
 /// that hold it take at most twice as much.
 pub const RECEIVED_OVERHEAD_BYTES: usize = 96;
 /// So much of that is not taken from the window, so that short messages that fit a small window are kept.

@@ -22,13 +22,13 @@ const SIEVE_BYTES: usize = 8;
 const WORDS: usize = 8;
 const HALVES: usize = 5;
 const FIXED_BYTES: usize = 8 + WORDS * 4 + HALVES * 2;
-/// What follows the fixed part is one byte that says what it is, and its bytes.
+/// Kinds of the parts that follow the fixed part: one byte for the kind, and the content.
 const ADAPTATION: u8 = 1;
 const V4: u8 = 4;
 const V6: u8 = 6;
 const BYTES_MAX: usize = FIXED_BYTES + 5 + 17 * PEER_ADDRESSES_MAX + SIEVE_BYTES + MAC_BYTES;
 
-/// What the cookie carries. Numbers are in host terms; the cookie is opaque to the peer.
+/// Contents of the cookie. Numbers are in host terms; the cookie is opaque to the peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StateCookie {
     pub(crate) created: Time,
@@ -43,9 +43,9 @@ pub(crate) struct StateCookie {
     pub(crate) peer_port: u16,
     pub(crate) streams_out: u16,
     pub(crate) streams_in: u16,
-    /// What both sides have.
+    /// Extensions that both sides have.
     pub(crate) extensions: Extensions,
-    /// What the peer says of the layer above it; 0 is nothing.
+    /// Adaptation layer indication of the peer; 0 if there is none.
     pub(crate) adaptation: u32,
     /// Of the association that the INIT met, if any (RFC 9260 §5.2.2).
     pub(crate) ties: TieTags,
@@ -70,7 +70,7 @@ pub(crate) enum CookieError {
     Stale {
         /// By how much.
         by: Duration,
-        /// What it carries.
+        /// Contents of the cookie.
         cookie: Box<StateCookie>,
     },
 }
@@ -100,7 +100,7 @@ impl CookieJar {
         }
     }
 
-    /// What stands for the association with these tags.
+    /// Returns the tie-tags for an association with these tags.
     pub(crate) fn tie_tags(&self, local_tag: u32, peer_tag: u32) -> TieTags {
         let mac =
             keyed(&self.tie_key).chain_update(local_tag.to_be_bytes()).chain_update(peer_tag.to_be_bytes());
@@ -165,7 +165,7 @@ impl CookieJar {
     /// Opens a cookie of ours (RFC 9260 §5.1.5, 1, 2 and 4).
     pub(crate) fn open(&mut self, bytes: &[u8], now: Time) -> Result<StateCookie, CookieError> {
         self.change_keys(now);
-        // What cannot be ours is not worth a digest.
+        // A cookie of another length is not worth a digest.
         if bytes.len() > BYTES_MAX {
             return Err(CookieError::Invalid);
         }
@@ -243,7 +243,7 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N], CookieError
     bytes.get(at..at + N).and_then(|b| b.try_into().ok()).ok_or(CookieError::Invalid)
 }
 
-/// What follows the fixed part: what the peer says of the layer above it, and its addresses.
+/// Parses the parts that follow the fixed part: the adaptation layer indication of the peer, and its addresses.
 fn tail(mut rest: &[u8]) -> Result<(u32, Vec<IpAddr>), CookieError> {
     let (mut adaptation, mut addresses) = (0, Vec::new());
     while let [what, tail @ ..] = rest {

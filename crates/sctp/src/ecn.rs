@@ -4,12 +4,12 @@
 use sctp_wire::chunk::{Cwr, EcnEcho};
 use sctp_wire::{Tsn, packet::Packet};
 
-/// What an association knows of marks.
+/// ECN state of an association.
 #[derive(Debug, Default)]
 pub(crate) struct Ecn {
     /// Both sides heed marks.
     negotiated: bool,
-    /// What is to be said with every SACK, until CWR has come.
+    /// Chunk to send with every SACK, until CWR has come.
     echo: Option<EcnEcho>,
 }
 
@@ -39,7 +39,7 @@ impl Ecn {
         true
     }
 
-    /// What goes with a SACK.
+    /// Returns the chunk that goes with a SACK.
     #[inline]
     pub(crate) fn echo(&self) -> Option<EcnEcho> {
         self.echo

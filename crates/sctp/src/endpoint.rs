@@ -678,7 +678,7 @@ impl Endpoint {
         }
     }
 
-    /// What waits for a window, or for more to come, is held.
+    /// Keeps data that waits for a window, or for more data to bundle.
     fn hold(&mut self, id: AssociationId) {
         if let Some(association) = self.associations.get_mut(id.index())
             && association.queued == Queued::No

@@ -1,4 +1,4 @@
-//! What leaves the core towards the user: messages and events.
+//! Output of the core towards the user: messages and events.
 
 use std::net::SocketAddr;
 
@@ -34,7 +34,7 @@ impl Payload {
     }
 }
 
-/// What travels with a message that is sent (RFC 6458 §5.3.4).
+/// Information about a message that is sent (RFC 6458 §5.3.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SendInfo {
     /// Stream to send on.
@@ -56,7 +56,7 @@ pub struct SendInfo {
     pub path: Option<PathId>,
 }
 
-/// What travels with a message that is received (RFC 6458 §5.3.5).
+/// Information about a message that is received (RFC 6458 §5.3.5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReceiveInfo {
     /// Stream it came on.
@@ -88,12 +88,12 @@ pub enum Admission {
     Fail(SendError),
 }
 
-/// What happens to an association.
+/// An event of an association.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// A peer's association came up on a listening port.
     Accepted {
-        /// Who listens.
+        /// The listener that the association belongs to.
         listener: ListenerId,
         /// The listening port.
         port: u16,
@@ -118,7 +118,7 @@ pub enum Event {
         streams_out: u16,
         /// Inbound streams after negotiation.
         streams_in: u16,
-        /// What the old peer had not acknowledged, as the send buffer counts it. It is lost.
+        /// Unacknowledged bytes of the association with the old peer, as the send buffer counts them. They are lost.
         unacknowledged_bytes: u64,
     },
     /// The peer reports an error in what it was sent; the association goes on (RFC 9260 §11.2.6). Only with
@@ -126,19 +126,19 @@ pub enum Event {
     RemoteError {
         /// The code of the first cause that it names (RFC 9260 §3.3.10).
         cause: u16,
-        /// What the cause says.
+        /// Information in the cause.
         information: Bytes,
     },
     /// A path became usable, or was given up. One that has just fallen silent is neither (RFC 7829 §7.3): statistics show it.
     PathChanged {
         /// The peer's address.
         remote: SocketAddr,
-        /// What became of it.
+        /// New state of the path.
         change: PathChange,
         /// Why.
         reason: PathReason,
     },
-    /// What the peer says of the layer above it, which it has said in the handshake (RFC 5061 §4.2.6).
+    /// The peer's adaptation layer indication, received in the handshake (RFC 5061 §4.2.6).
     AdaptationIndication(u32),
     /// Everything that was sent is acknowledged, or discarded.
     SenderDry,
@@ -163,10 +163,10 @@ pub enum Event {
     Closed(CloseReason),
 }
 
-/// What was not delivered: a message, or the piece of it that one DATA chunk carried, or would have.
+/// An undelivered message, or the piece of it that one DATA chunk carried, or would have.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SendFailure {
-    /// What it was sent with.
+    /// The information that it was sent with.
     pub info: SendInfo,
     /// Its bytes.
     pub data: Bytes,
@@ -181,7 +181,7 @@ pub struct SendFailure {
 }
 
 impl SendFailure {
-    /// What was never sent, in the pieces in which it would have been.
+    /// Cuts a message that was never sent into the pieces in which it would have left.
     pub(crate) fn cut(self, piece_bytes_max: usize) -> impl Iterator<Item = SendFailure> {
         let mut rest = Some(self);
         std::iter::from_fn(move || {
@@ -197,9 +197,9 @@ impl SendFailure {
 }
 
 impl Event {
-    /// What the event takes of the receive buffer until it is read: that much is to be given back with
-    /// [`Endpoint::consumed`](crate::Endpoint::consumed), as for a whole message. One without content counts for one byte, so
-    /// that a flood of them ends, too. `None`: it takes nothing.
+    /// Returns the room that the event takes in the receive buffer until it is read and given back with
+    /// [`Endpoint::consumed`](crate::Endpoint::consumed), as for a whole message. An event without content counts for one byte,
+    /// so that a flood of them ends, too. `None`: it takes nothing.
     pub fn receive_credit(&self) -> Option<usize> {
         match self {
             Event::RemoteError { information, .. } => Some(information.len().max(1)),
@@ -219,7 +219,7 @@ impl Event {
     }
 }
 
-/// What becomes of an address of the peer (RFC 6458 §6.1.2).
+/// Change of an address of the peer (RFC 6458 §6.1.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PathChange {
     /// It answers again.
@@ -237,7 +237,7 @@ pub enum PathChange {
 pub enum PathReason {
     /// Too much that was sent there has not been answered.
     Unanswered,
-    /// What was sent there was acknowledged.
+    /// The peer has acknowledged data that was sent there.
     Acknowledged,
     /// A heartbeat was answered.
     Heartbeat,
@@ -245,7 +245,7 @@ pub enum PathReason {
     Requested,
 }
 
-/// What surrounds the core. Messages and events go to it while input is handled; nothing waits in between.
+/// The surroundings of the core. The core hands messages and events over while it handles input; nothing waits in between.
 pub trait Host {
     /// A message, or a part of one if `info.more`.
     fn message(&mut self, id: AssociationId, info: &ReceiveInfo, payload: Payload);
@@ -260,7 +260,7 @@ pub trait Host {
     /// [`Event::Closed`]: the messages outlive the association. Dropping the charge gives it back to the pool. Not called for an
     /// association without a pool.
     fn keep_charge(&mut self, _id: AssociationId, _charge: ReceiveCharge) {}
-    /// What the link knows about the way to an address.
+    /// Returns the link's knowledge of the way to an address.
     fn path_hints(&self, remote: SocketAddr) -> PathHints;
     /// Memory for the parts of a message, if there is some from an earlier [`Payload::Many`].
     fn spare(&mut self) -> Vec<Bytes> {

@@ -1,11 +1,11 @@
-//! What goes beyond RFC 9260 and holds only if both sides say so when they set the association up.
+//! Extensions beyond RFC 9260, which hold only if both sides announce them in the handshake.
 
 use sctp_wire::chunk::NrSack;
 use sctp_wire::parameter::{EcnCapable, MultipathCapable, Parameter, SupportedExtensions};
 
 use crate::config::{AssociationConfig, Multipath};
 
-/// What one side offers, or both have.
+/// Extensions that one side offers, or that both have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extensions {
     /// To react to marked packets (draft-stewart-tsvwg-sctpecn).
@@ -17,12 +17,12 @@ pub(crate) struct Extensions {
 }
 
 impl Extensions {
-    /// What we offer.
+    /// Returns the extensions that we offer.
     pub(crate) fn offered(config: &AssociationConfig) -> Self {
         Extensions { ecn: config.ecn, nr_sack: config.nr_sack, multipath: config.multipath != Multipath::Off }
     }
 
-    /// What both have.
+    /// Returns the extensions that both have.
     pub(crate) fn and(self, other: Self) -> Self {
         Extensions {
             ecn: self.ecn && other.ecn,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::families::Families;
 use crate::path_hints::PathHints;
 
-/// What was asked for, and what that means on this host.
+/// The requested local addresses, and the addresses of this host that they stand for.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LocalAddresses {
     /// None: all that the endpoint has. An unspecified one stands for all of its family.
@@ -34,7 +34,7 @@ impl LocalAddresses {
         LocalAddresses { scope: scope.into(), listed: listed.into() }
     }
 
-    /// What INIT and INIT ACK list.
+    /// Returns the addresses that INIT and INIT ACK list.
     pub(crate) fn listed(&self) -> &[IpAddr] {
         &self.listed
     }

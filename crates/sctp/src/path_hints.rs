@@ -2,12 +2,12 @@
 
 use std::net::IpAddr;
 
-/// What the link knows about the path to one address.
+/// The link's knowledge of the path to one address.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct PathHints {
     /// The longest SCTP packet that the link takes.
     pub mtu_bytes: usize,
-    /// What the link puts before it: the header of IPv4 (20) or IPv6 (40), and of UDP (8) if the link encapsulates.
+    /// Length of the headers that the link adds: IPv4 (20) or IPv6 (40), and UDP (8) if the link encapsulates.
     pub header_bytes: usize,
     /// The path leaves this host, so path MTU discovery must probe it (RFC 8899).
     pub leaves_host: bool,

@@ -9,7 +9,7 @@ const WINDOW_BYTES_MIN: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct PeerWindow {
-    /// What the peer has room for beyond what is in flight.
+    /// Room in the peer's window beyond the bytes in flight.
     bytes: usize,
     /// The widest that it ever was.
     max_bytes: usize,
@@ -128,8 +128,8 @@ impl PeerWindow {
         self.probe_due = true;
     }
 
-    /// What a SACK says of the probe: `first` is the first TSN that it does not acknowledge. Gives the TSN of the
-    /// probe if the peer had dropped it and has room now, so that it can go again at once.
+    /// Judges the probe by a SACK: `first` is the first TSN that it does not acknowledge. Returns the TSN of the probe if the
+    /// peer had dropped it and has room now, so that it can go again at once.
     #[inline]
     pub(crate) fn judge_probe(
         &mut self,

@@ -35,7 +35,7 @@ struct Run {
     end: u64,
     /// A part of it was taken.
     taken: bool,
-    /// What was put before `parts`, last first.
+    /// Parts before `parts`, last first.
     front: Vec<Bytes>,
     parts: Parts,
     bytes: usize,
@@ -241,7 +241,7 @@ impl Reassembly {
                         parts.append(&mut current.parts);
                         current.parts = parts;
                     } else if !current.parts.spilled() {
-                        // What has more than two parts usually has many.
+                        // A message of more than two parts usually has many.
                         current.parts.reserve_exact(PARTS_MORE);
                     }
                 }

@@ -21,7 +21,7 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// What so many messages hold, or chunks that are not a message yet.
+    /// Returns the charge of so many messages, or of chunks that are not a message yet.
     #[inline]
     pub(crate) fn of(payload_bytes: usize, count: usize) -> Self {
         Held { payload_bytes, overhead_bytes: count * RECEIVED_OVERHEAD_BYTES }
@@ -45,7 +45,7 @@ impl Held {
         self.payload_bytes + self.overhead_bytes
     }
 
-    /// What it takes of the window: the peer counts payload only, so some overhead is free.
+    /// Returns the charge to the window: the peer counts payload only, so some overhead is free.
     #[inline]
     pub(crate) fn window_bytes(self) -> usize {
         self.payload_bytes + self.overhead_bytes.saturating_sub(OVERHEAD_FREE_BYTES)

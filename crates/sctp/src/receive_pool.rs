@@ -91,7 +91,7 @@ impl ReceiveBudget for Limit {
     }
 }
 
-/// What one association has taken from its pool. Dropping it gives the memory back.
+/// Memory that one association has taken from its pool. Dropping it returns the memory.
 #[derive(Debug, Default)]
 pub struct ReceiveCharge {
     pool: Option<ReceivePool>,

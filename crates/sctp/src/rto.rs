@@ -30,7 +30,7 @@ impl Rto {
         }
     }
 
-    /// What was sent at that time was answered; Karn's rule is the caller's.
+    /// Takes the answer to a packet that was sent at that time; Karn's rule is the caller's.
     pub(crate) fn on_answer(&mut self, now: Time, sent_at: Time, config: &RtoConfig) {
         if self.stale_before.is_some_and(|at| sent_at < at) {
             self.restore(config);

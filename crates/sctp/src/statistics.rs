@@ -285,7 +285,7 @@ pub enum MtuState {
     Error,
 }
 
-/// What a path counts.
+/// Counters of a path.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PathCounts {
     pub(crate) timeouts: u64,

@@ -1,4 +1,4 @@
-//! What an association does, event by event.
+//! Events of an association, for traces.
 //!
 //! An association whose [`AssociationConfig::trace`](crate::AssociationConfig::trace) is set keeps a [`Record`] of every
 //! packet, loss, timeout and change of its windows until [`Endpoint::poll_trace`](crate::Endpoint::poll_trace) takes
@@ -34,11 +34,11 @@ pub struct Record {
     pub tag: u32,
     /// The path, counted from 0 in the order of [`Event::PathAdded`]; `None`: the association as a whole.
     pub path: Option<u8>,
-    /// What happened.
+    /// The event.
     pub event: Event,
 }
 
-/// What can happen.
+/// An event of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The association exists from now on.
@@ -57,28 +57,28 @@ pub enum Event {
     },
     /// The state of the association changed (RFC 9260 §4).
     StateChanged {
-        /// What it was.
+        /// The old state.
         old: AssociationState,
-        /// What it is.
+        /// The new state.
         new: AssociationState,
     },
     /// The state of a path changed (RFC 9260 §5.4, §8.2).
     PathStateChanged {
-        /// What it was.
+        /// The old state.
         old: PathState,
-        /// What it is.
+        /// The new state.
         new: PathState,
     },
     /// A packet left.
     PacketSent {
         /// Its number on the path, if it carries DATA.
         number: Option<u32>,
-        /// What is in it.
+        /// Contents of the packet.
         contents: Contents,
     },
     /// A packet came.
     PacketReceived {
-        /// What is in it.
+        /// Contents of the packet.
         contents: Contents,
     },
     /// Data arrived at the peer: DATA chunks that were sent on this path.
@@ -99,9 +99,9 @@ pub enum Event {
     },
     /// The path went to another phase of congestion control.
     CongestionChanged {
-        /// What it was.
+        /// The old phase.
         old: CongestionPhase,
-        /// What it is.
+        /// The new phase.
         new: CongestionPhase,
     },
     /// A timer ran out and something was done about it.
@@ -113,7 +113,7 @@ pub enum Event {
     },
     /// Something leaves to find out whether the peer answers.
     ProbeSent {
-        /// What.
+        /// The kind of probe.
         probe: Probe,
     },
     /// A reduction of the window was taken back: nothing had been lost.
@@ -155,13 +155,13 @@ pub struct Metrics {
     pub rto: Duration,
     /// Largest SCTP packet.
     pub mtu_bytes: u64,
-    /// What the peer's receive window has room for.
+    /// Room in the peer's receive window.
     pub peer_window_bytes: u64,
     /// Send buffer in use: not sent, or not acknowledged.
     pub send_buffered_bytes: u64,
 }
 
-/// What a packet carries.
+/// Contents of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
     /// Length of the SCTP packet.
@@ -179,7 +179,7 @@ pub struct Contents {
 /// How many types of control chunks a record names. Packets with more are rare: handshakes have two.
 pub const CONTROL_KINDS_MAX: usize = 6;
 
-/// What a SACK says.
+/// Contents of a SACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SackContents {
     /// Every TSN up to this one has arrived.
@@ -244,7 +244,7 @@ pub enum Timer {
     Heartbeat,
 }
 
-/// What is sent to find out whether the peer answers.
+/// A packet that tests whether the peer answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probe {
     /// The tail of what was sent, again or the next of it (RFC 8985 §7.2).
@@ -257,10 +257,10 @@ pub enum Probe {
     PathMtu,
 }
 
-/// What showed that nothing had been lost.
+/// Proof that nothing had been lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UndoReason {
-    /// What was sent before the timeout was acknowledged after it (RFC 5682).
+    /// Data sent before the timeout was acknowledged after it (RFC 5682).
     Acknowledged,
     /// The peer reported what was sent again as duplicates (RFC 3708).
     Duplicates,

@@ -1,4 +1,4 @@
-//! What leaves the core towards a link: batches of packets, gathered from blocks.
+//! Output of the core towards a link: batches of packets, gathered from blocks.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;

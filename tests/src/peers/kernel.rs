@@ -15,7 +15,7 @@ use crate::tools;
 const INSIDE: &str = "SWIFTWATER_INSIDE_KERNEL_LAB";
 /// Set on the kernel's own host.
 const BESIDE: &str = "SWIFTWATER_BESIDE_THE_KERNEL";
-/// What the lab needs from Debian.
+/// Programs that the kernel peer needs from Debian.
 const PROGRAMS: [&str; 8] = ["linux.uml", "unshare", "ip", "tc", "insmod", "sysctl", "socat", "python3"];
 /// The kernel's shell.
 const SHELL_PORT: u16 = 9999;

@@ -98,7 +98,7 @@ pub fn tsctp_server(sctp_port: u16, udp: UdpPorts) -> Process {
     process
 }
 
-/// What `discard_server` says of a message.
+/// Report of `discard_server` about a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Discarded {
     /// Bytes of the piece that it read.
@@ -132,7 +132,7 @@ impl Discarded {
     }
 }
 
-/// What `tsctp` counted as a server.
+/// Totals that `tsctp` prints as a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Totals {
     /// Bytes of the first message.

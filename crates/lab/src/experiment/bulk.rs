@@ -16,7 +16,7 @@ const SAMPLES: u32 = 400;
 /// A file that is not through after so many times what the line needs for it is given up.
 const PATIENCE: u32 = 20;
 
-/// What is sent.
+/// The data to send.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Load {
     /// A file of so many bytes.
@@ -37,7 +37,7 @@ pub(super) struct Bulk {
     pub(super) receive_buffer_bytes: usize,
     pub(super) load: Load,
     pub(super) predicted_bits_per_s: Option<f64>,
-    /// What others have published of the outcome after so many seconds.
+    /// Published outcomes of the same after so many seconds.
     pub(super) published: fn(&Bulk, f64) -> Vec<Outcome>,
 }
 

@@ -78,7 +78,7 @@ impl Case for Fairness {
 }
 
 impl Fairness {
-    /// What the receivers have got since they had `before`.
+    /// Returns the rates of the receivers since they had `before`.
     fn outcome(&self, world: &World<Traffic>, before: &[u64]) -> Outcome {
         let seconds = self.measured.as_secs_f64();
         let after = received(world);

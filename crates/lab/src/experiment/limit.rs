@@ -1,4 +1,4 @@
-//! What a line can carry at best.
+//! The largest payload rate of a line.
 
 use netsim::PipeConfig;
 use sctp_wire::chunk::DATA_HEADER_BYTES;
@@ -39,9 +39,9 @@ impl Mode {
     }
 }
 
-/// What payload a line carries at best in messages of this size: IP packets of 1500 bytes, full to the last byte, less
-/// their headers (IP 20, UDP 8, SCTP 12), and 16 of every DATA chunk and its padding. A message is cut into as few
-/// chunks as it takes; a stream into chunks that fill a packet each, however small the writes are.
+/// Returns the largest payload rate of a line for messages of this size: IP packets of 1500 bytes, full to the last byte, less
+/// their headers (IP 20, UDP 8, SCTP 12), and 16 of every DATA chunk and its padding. A message is cut into as few chunks as it
+/// takes; a stream into chunks that fill a packet each, however small the writes are.
 ///
 /// ```
 /// use lab::experiment::{Mode, message_limit_bits_per_s};

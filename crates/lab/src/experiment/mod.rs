@@ -50,10 +50,10 @@ pub use table::table;
 
 use crate::world::{Application, World};
 
-/// What a capture keeps of a packet: the headers and a SACK with many gaps, and little of the contents, which are zeros.
+/// Bytes that a capture keeps of a packet: the headers and a SACK with many gaps, and little of the contents, which are zeros.
 const CAPTURED_BYTES: usize = 256;
 
-/// What the user may choose.
+/// Options of the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// All chance comes from it. Default 1.
@@ -73,9 +73,9 @@ impl Default for Options {
 /// Several cases that belong together.
 #[derive(Clone, Copy)]
 pub struct Experiment {
-    /// What the user calls it.
+    /// Name on the command line.
     pub name: &'static str,
-    /// What it shows, in a line.
+    /// Purpose, in a line.
     pub about: &'static str,
     /// Its cases.
     pub cases: fn(&Options) -> Vec<Box<dyn Case>>,
@@ -99,7 +99,7 @@ pub trait Case: Send + Sync {
     fn run(&self, watch: &mut Watch<'_>) -> Result<Vec<Outcome>, CaptureError>;
 }
 
-/// Who looks on while a case runs.
+/// Observers of a running case.
 #[derive(Default)]
 pub struct Watch<'a> {
     /// Is told the part that is done, from 0 to 1, and says whether to go on.

@@ -1,8 +1,8 @@
-//! What came of a case.
+//! The outcome of a case.
 
 use sctp::Statistics;
 
-/// What came of a case, or what somebody has published of the same.
+/// Outcome of a case, measured or published.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// The case.
@@ -15,10 +15,10 @@ pub struct Outcome {
     pub seconds: f64,
     /// Payload delivered in a second.
     pub bits_per_s: f64,
-    /// What payload the lines could carry at best: [`limit_bits_per_s`](super::limit_bits_per_s), or with a message size
+    /// Largest payload rate of the lines: [`limit_bits_per_s`](super::limit_bits_per_s), or with a message size
     /// [`message_limit_bits_per_s`](super::message_limit_bits_per_s), while they are up; infinite if nothing limits them.
     pub limit_bits_per_s: f64,
-    /// What theory predicts.
+    /// Rate that theory predicts.
     pub predicted_bits_per_s: Option<f64>,
     /// Jain's index of the associations' rates, 1 if they are equal.
     pub fairness: Option<f64>,
@@ -32,9 +32,9 @@ pub struct Outcome {
     pub paths: Option<usize>,
     /// The path that was used alone, counted from 1.
     pub path: Option<usize>,
-    /// What the best of the paths made alone.
+    /// Rate of the best path alone.
     pub best_path_bits_per_s: Option<f64>,
-    /// What all paths made, each of them alone.
+    /// Sum of the rates of all paths, each of them alone.
     pub sum_of_paths_bits_per_s: Option<f64>,
     /// The longest time in which nothing was delivered.
     pub gap_s_max: Option<f64>,
@@ -70,13 +70,13 @@ pub struct Sample {
 /// A path at a moment of a case.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PathSample {
-    /// What has left its line since the sample before, headers included, in a second.
+    /// Rate at which packets have left their line since the sample before, headers included.
     pub bits_per_s: f64,
     /// Congestion window.
     pub cwnd_bytes: usize,
-    /// What was in flight.
+    /// Bytes in flight.
     pub in_flight_bytes: usize,
-    /// What waited in the bottleneck.
+    /// Bytes that waited in the bottleneck.
     pub queue_bytes: usize,
     /// The smoothed round-trip time, 0 before there is one.
     pub srtt_s: f64,

@@ -28,7 +28,7 @@ pub(super) struct PathFigure {
     pub(super) limit_bits_per_s: Option<f64>,
 }
 
-/// What the authors of all these figures called a KB, and an MB: scp and iperf count so.
+/// Size of a KB, and of an MB in KB, for the authors of all these figures: scp and iperf count so.
 const KB_BYTES: f64 = 1024.0;
 pub(super) const MB_BYTES: f64 = 1_048_576.0;
 /// How long iperf ran.
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(small[0].bits_per_s, 970.0 * 8192.0);
         let stopped = &sctplib(114.3, 67_107_840)[1];
         assert_eq!(stopped.bits_per_s, 48.31 * 8192.0);
-        // What had been moved when it was stopped says the same, if a KB has 1024 bytes and an MB 1024 KB.
+        // The amount moved when the transfer was stopped gives the same, if a KB has 1024 bytes and an MB 1024 KB.
         let moved = 23.63 * MB_BYTES * 8.0 / stopped.seconds;
         assert!((moved / stopped.bits_per_s - 1.0).abs() < 0.001, "{moved}");
         let hour: Vec<_> = datatag(3600).iter().map(|figure| figure.bits_per_s / 1e6).collect();

@@ -1,4 +1,4 @@
-//! What theory says an algorithm makes of a line that loses packets at random.
+//! The rate that theory predicts for an algorithm on a line that loses packets at random.
 
 use sctp::congestion::Algorithm;
 

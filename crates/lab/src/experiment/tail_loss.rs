@@ -25,7 +25,7 @@ const LOST_PACKET: u64 = 700;
 /// Every repair is done by then.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What is lost.
+/// The packets that are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lost {
     /// The last packet of a burst.

@@ -14,7 +14,7 @@ use crate::world::World;
 const SENDER: usize = 0;
 const RECEIVER: usize = 1;
 
-/// What is to be sent over what.
+/// A transfer: the data and the lines.
 #[derive(Clone, Debug)]
 pub(super) struct Setup<'a> {
     pub(super) seed: u64,
@@ -69,7 +69,7 @@ impl Transfer {
         self.now().saturating_since(Time::ZERO).as_secs_f64()
     }
 
-    /// What the receiver's program has got.
+    /// Returns the data that the receiver's program has got.
     pub(super) fn received(&self) -> Received {
         self.world.node(RECEIVER).app.received()
     }
@@ -105,12 +105,12 @@ impl Transfer {
             let pipe = self.world.network.pipe(link.there);
             let rate_bits_per_s = pipe.config().rate_bits_per_s.unwrap_or(u64::MAX);
             let queue_bytes = pipe.queued_bytes(now_ns);
-            // What the pipe calls delivered has entered it: what waits has yet to leave.
+            // The pipe counts packets as delivered when they enter it; those in the queue have yet to leave.
             let left_bytes = pipe.stats().bytes_delivered.saturating_sub(queue_bytes as u64);
             let remote = self.world.node(RECEIVER).sockets()[number];
             let path = statistics.paths.iter().find(|path| path.remote == remote);
             paths.push(PathSample {
-                // What an outage takes with the queue has been counted as waiting; no line carries more than its rate.
+                // Packets that an outage takes with the queue have been counted as waiting; no line carries more than its rate.
                 bits_per_s: per_second(left_bytes.saturating_sub(*sampled)).min(rate_bits_per_s as f64),
                 cwnd_bytes: path.map_or(0, |path| path.cwnd_bytes),
                 in_flight_bytes: path.map_or(0, |path| path.in_flight_bytes),

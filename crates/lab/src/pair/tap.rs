@@ -1,4 +1,4 @@
-//! What a line does to chosen packets.
+//! Taps: what a line does to chosen packets.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use sctp::Time;
 
 use crate::world::{Outgoing, Wire};
 
-/// What becomes of a packet.
+/// Fate of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It goes its way.
@@ -54,7 +54,7 @@ pub struct Sent {
     pub packet: Bytes,
 }
 
-/// What is between the hosts and the line: it keeps every packet, and the taps decide what becomes of it.
+/// The stage between the hosts and the line: it keeps every packet, and the taps decide its fate.
 #[derive(Debug, Default)]
 pub(super) struct Taps {
     taps: [Option<Tap>; 2],

@@ -1,4 +1,4 @@
-//! What an association sends.
+//! Sources of data of an association.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use sctp::Time;
 /// Small pieces of a stream are gathered up to this size, as the stream head does.
 const GATHERED_BYTES_MAX: usize = 32 << 10;
 
-/// What an association sends, and when.
+/// The data that an association sends, and when.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Source {
     /// Nothing.
@@ -15,7 +15,7 @@ pub enum Source {
     Silent,
     /// A file in messages of one size; the last may be shorter.
     File {
-        /// What is left of it.
+        /// Bytes that are left.
         left_bytes: u64,
         /// Size of a message.
         message_bytes: usize,
@@ -152,7 +152,7 @@ impl Source {
     }
 }
 
-/// What comes down at once of a stream that is written in pieces of this size.
+/// Returns the bytes that reach the stack at once from a stream that is written in pieces of this size.
 fn gathered_bytes(piece_bytes: usize) -> usize {
     let piece_bytes = piece_bytes.max(1);
     (GATHERED_BYTES_MAX / piece_bytes).max(1) * piece_bytes

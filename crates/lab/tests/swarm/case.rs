@@ -20,12 +20,12 @@ use crate::trace::Trace;
 const PORT: u16 = 5001;
 /// Virtual time that the network may take to bring everything across, and then to end everything.
 const PROGRESS_LIMIT: Duration = Duration::from_secs(50_000);
-/// What all programs of a case send together.
+/// Limit of the bytes that all programs of a case send together.
 const BYTES_MAX: usize = 2_000_000;
 /// The longest record.
 const RECORD_BYTES_MAX: u64 = 60_000;
 
-/// What came of a case.
+/// Outcome of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// Stands for every packet and every end of an association.
@@ -128,7 +128,7 @@ impl Case {
         }
     }
 
-    /// What programs, strangers and accidents do at one moment.
+    /// Makes programs, strangers and accidents act at one moment.
     fn act(&mut self) {
         for _ in 0..self.dice.even(1, 6) {
             let host = self.host();
@@ -215,7 +215,7 @@ impl Case {
         }
     }
 
-    /// What must hold at every moment.
+    /// Checks the invariants that hold at every moment.
     fn check(&mut self) {
         for host in 0..self.world.hosts() {
             let node = self.world.node(host);
@@ -307,7 +307,8 @@ impl Case {
         }
     }
 
-    /// What an association sent that was shut down has come to one other; without violence none ends otherwise.
+    /// Checks that the data of an association that was shut down has reached exactly one other; without violence none ends
+    /// otherwise.
     fn agree(mut self) -> Outcome {
         let mut books = self.take_books();
         let mut associations = 0;
@@ -321,7 +322,8 @@ impl Case {
                 let shut_down = *reason == CloseReason::Shutdown;
                 assert!(arrived || !shut_down, "a shutdown of host {host}, and not everything arrived");
                 // A handshake that was delayed may begin an association whose peer has ended it.
-                // What ends with everything acknowledged may meet a line that loses all that T5 allows to send again.
+                // An association that ends with everything acknowledged may meet a line that loses all that T5 allows to send
+                // again.
                 let unlucky = (self.early || (self.lossy && arrived)) && gave_up(reason);
                 let excused = !self.peaceful || entry.is_silent() || unlucky;
                 assert!(shut_down || excused, "host {host}: {reason}");

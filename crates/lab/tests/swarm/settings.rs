@@ -58,7 +58,7 @@ pub fn hints(dice: &mut Dice) -> PathHints {
     }
 }
 
-/// What lines are like.
+/// Chooses the limits of the lines.
 pub fn lines(dice: &mut Dice) -> RandomLimits {
     RandomLimits {
         rate_bits_per_s: 500_000..=1_000_000_000,

@@ -1,6 +1,6 @@
 //! `struct virtio_net_hdr` (virtio 1.2, section 5.1.6), in the byte order of this machine, as TUN and packet sockets have it.
 
-/// What stands before each packet.
+/// Header that stands before each packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VnetHeader {
     /// Where the incomplete checksum of the packet is, if it has one (`VIRTIO_NET_HDR_F_NEEDS_CSUM`).

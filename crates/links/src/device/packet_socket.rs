@@ -18,7 +18,7 @@ pub const ETHERNET_ADDRESS: [u8; 6] = [0x02, 0, 0, 0, 0, 0x01];
 const ETHERNET_BYTES: usize = 14;
 const ETHERTYPE_V4: [u8; 2] = [0x08, 0x00];
 const ETHERTYPE_V6: [u8; 2] = [0x86, 0xdd];
-/// What may wait in the socket, where it may be so much.
+/// Receive buffer of the socket, where the host permits so much.
 const BUFFER_BYTES: i32 = 64 << 20;
 
 /// A packet socket on an interface of the network namespace in which it was opened.

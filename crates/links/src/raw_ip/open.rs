@@ -14,7 +14,7 @@ use crate::strangers::{Apart, Class};
 use crate::syscalls::{attach_filter, receive_message, set_option};
 use crate::{BindError, UdpEncapConfig};
 
-/// What a [`RawIp`](crate::RawIp) is bound to and how.
+/// Addresses and options of a [`RawIp`](crate::RawIp).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawIpConfig {
     /// The local addresses, one socket each. Empty (the default): all addresses of the host, one socket for each family
@@ -91,7 +91,7 @@ fn open_deaf(ipv6: bool) -> Result<OwnedFd, Errno> {
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     let fd = socket::socket(family, SockType::Raw, flags, SockProtocol::Sctp)?;
     attach_filter(fd.as_fd(), &filter::nothing())?;
-    // What arrived between the two calls belongs to others.
+    // Packets that arrived between the two calls belong to others.
     drain(fd.as_fd());
     Ok(fd)
 }

@@ -122,7 +122,7 @@ fn join(slot: &[u8], spill: &[u8], bytes: usize) -> Bytes {
     whole.freeze()
 }
 
-/// What a socket gave: over IPv4 with the IP header.
+/// A packet from a socket: over IPv4 with the IP header.
 struct Packet {
     from: RawAddress,
     whole: Bytes,

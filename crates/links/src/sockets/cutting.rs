@@ -12,10 +12,10 @@ use crate::syscalls::set_option;
 /// Packets up to this length are cut nowhere: what is said of longer ones does not concern them.
 const SHORT_BYTES_V4: usize = 548;
 const SHORT_BYTES_V6: usize = IPV6_MTU_MIN as usize - 48;
-/// What every IPv6 link carries (RFC 8200 §5).
+/// MTU that every IPv6 link has at least (RFC 8200 §5).
 const IPV6_MTU_MIN: i32 = 1280;
 
-/// What may be done with packets that are too long on their way.
+/// Treatment of packets that are too long, on their way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cutting {
     /// Nothing: "don't fragment", whatever the kernel believes of the path. The protocol above finds out what it takes.
@@ -27,7 +27,7 @@ pub(crate) enum Cutting {
 }
 
 impl Cutting {
-    /// What a batch wants, if it matters.
+    /// Returns the treatment that a batch asks for, if it matters.
     pub(crate) fn of(batch: &Batch<'_>) -> Option<Self> {
         let bytes = batch.transmit.segment_bytes.min(batch.total_bytes);
         let ipv6 = batch.remote.is_ipv6();

@@ -17,10 +17,10 @@ use crate::socket_address::RawAddress;
 use crate::strangers::Class;
 use crate::syscalls::receive_message;
 
-/// What one `receive` takes from one socket before it lets the caller work: datagrams or batches, and bytes.
+/// Datagrams or batches, and bytes, that one `receive` takes from one socket before it returns to the caller.
 const RECEIVE_READS_MAX: usize = 64;
 const RECEIVE_BYTES_MAX: usize = 1 << 20;
-/// What one `receive` takes from a socket for strangers: one system call, which brings many packets.
+/// Reads of one `receive` from a socket for strangers: one system call, which brings many packets.
 const STRANGER_READS_MAX: usize = 32;
 /// Reports taken from the error queue in one go.
 const REPORTS_MAX: usize = 64;
@@ -31,7 +31,7 @@ const IDLE_RECEIVES_MAX: u32 = 16;
 /// One system call on the socket of that number, which hands what it brought to the sink.
 type Take<'a> = dyn FnMut(&mut Sockets, usize, &mut dyn Sink) -> Result<Taken, Errno> + 'a;
 
-/// What a system call brought.
+/// Result of a system call that receives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken {
     /// Datagrams, each for itself, or batches.
@@ -167,7 +167,7 @@ impl Socket {
     }
 }
 
-/// What the control messages of a received batch say.
+/// Contents of the control messages of a received batch.
 #[derive(Default)]
 pub(crate) struct About {
     pub(crate) segment_bytes: Option<usize>,

@@ -19,7 +19,7 @@ pub(crate) struct Batch<'a> {
     pub(crate) transmit: &'a Transmit<'a>,
 }
 
-/// What an attempt to send came to.
+/// Result of an attempt to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Sent,
@@ -33,7 +33,7 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    /// What a refused send says.
+    /// Returns the result that an error number stands for.
     pub(crate) fn of(errno: Errno) -> Self {
         match errno {
             Errno::EAGAIN => Outcome::Blocked,
@@ -119,7 +119,7 @@ impl Sockets {
     }
 }
 
-/// What a packet is sent with beside its data: the source address and the traffic class, each where needed.
+/// Builds the control messages of a packet: the source address and the traffic class, each where needed.
 pub(crate) fn packet_control(batch: &Batch<'_>, socket: &Socket) -> ControlBuilder {
     let mut control = ControlBuilder::new();
     let wildcard = socket.inner.bound.ip().is_unspecified();

@@ -120,7 +120,7 @@ impl UdpEncap {
     }
 }
 
-/// What a send says beside the data: what every packet says, and the segment size where there are several.
+/// Builds the control messages of a send: those of every packet, and the segment size where there are several.
 fn send_control(batch: &Batch<'_>, socket: &Socket, segment_bytes: Option<u16>) -> ControlBuilder {
     let mut control = packet_control(batch, socket);
     if let Some(segment_bytes) = segment_bytes {

@@ -1,4 +1,4 @@
-//! What the tests of all links share: a sink that keeps everything, sending, and waiting.
+//! Helpers of the tests of all links: a sink that keeps everything, sending, and waiting.
 
 use std::io::IoSlice;
 use std::net::SocketAddr;

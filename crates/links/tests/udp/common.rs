@@ -1,4 +1,4 @@
-//! What the tests of the UDP link share: a link on loopback.
+//! Helpers of the tests of the UDP link: a link on loopback.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -114,7 +114,7 @@ fn another_port_is_another_program() {
     let mut kept = Kept::default();
     receive(&mut other, &mut kept);
     assert_eq!(&kept.datagrams[0].payload[..], b"to another");
-    // What comes from it is received although nothing is held.
+    // Its packets are received although none is held.
     send(&mut other, at(&link, "127.0.0.1"), 1452, b"and back");
     receive(&mut link, &mut kept);
     assert_eq!(&kept.datagrams[1].payload[..], b"and back");

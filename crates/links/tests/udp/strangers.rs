@@ -81,7 +81,7 @@ fn strays_take_no_room_from_peers_once_the_tags_of_peers_are_known() {
     all_arrive(&mut link, &[7, 9, 0], 100);
     let received = link.stats().datagrams_received;
     assert!(received < 5_000, "{received} of 20,000 strays waited in the smallest buffer");
-    // What is not expected is read all the same.
+    // Packets with an unexpected tag are read all the same.
     all_arrive(&mut link, &[5], 3);
     assert!(link.set_expected_tags(None));
     all_arrive(&mut link, &[7, 9, 11], 100);

@@ -1,4 +1,4 @@
-//! What passes a host or a pipe, written as a capture file.
+//! Captures of the packets that pass a host or a pipe, written as files.
 
 mod datagram;
 
@@ -18,7 +18,7 @@ use pcap_file::{DataLink, Endianness, PcapError};
 
 use crate::{DropReason, Ecn, HostId, Passage, PipeId, Verdict};
 
-/// What to capture and where to write it: a pcapng file that Wireshark and its kin read.
+/// A capture: its place in the network, and the pcapng file that Wireshark and similar programs read.
 ///
 /// Each host and pipe is an interface of the file. A host shows what it sends and what arrives there; a pipe shows what
 /// comes to its near end. Times are those of the virtual clock, to the nanosecond, from 1970 on. The network's
@@ -125,7 +125,7 @@ impl fmt::Debug for Capture {
 pub struct CaptureBuffer(Arc<Mutex<Vec<u8>>>);
 
 impl CaptureBuffer {
-    /// What was captured so far; all of it once the capture has stopped.
+    /// Returns the bytes captured so far; all of them once the capture has stopped.
     ///
     /// ```
     /// assert_eq!(netsim::CaptureBuffer::default().bytes(), []);
@@ -172,7 +172,7 @@ impl std::error::Error for CaptureError {
     }
 }
 
-/// What is known of a packet where it is seen.
+/// A packet as a capture sees it.
 pub(crate) struct Sight<'a> {
     pub(crate) at_ns: u64,
     pub(crate) from: SocketAddr,
@@ -182,7 +182,7 @@ pub(crate) struct Sight<'a> {
     pub(crate) payload: Cow<'a, [u8]>,
 }
 
-/// What becomes of a packet that comes to a pipe, or why it does not come to one.
+/// Fate of a packet that comes to a pipe, or the reason why it does not come to one.
 #[derive(Clone, Copy)]
 pub(crate) enum Fate {
     Passes(Passage),
@@ -307,7 +307,7 @@ impl Recorder {
     }
 }
 
-/// What there is to say about a packet that has this fate.
+/// Returns the comments for a packet that has this fate.
 fn comments_on(fate: Fate, ecn: Ecn) -> Vec<String> {
     let passage = match fate {
         Fate::Passes(passage) => passage,

@@ -8,7 +8,7 @@ use crate::random::Random;
 use crate::time::nanoseconds;
 use crate::{Jitter, Loss, Network, Payload, PipeConfig, PipeId, Reorder, Schedule, WhenDown};
 
-/// What a random network stays within.
+/// Limits of a random network.
 ///
 /// No outage is for ever and no line loses everything, so a transport that tries again gets through.
 ///
@@ -195,7 +195,7 @@ pub enum Shape {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RandomTopology {
-    /// What it is.
+    /// Shape of the network.
     pub shape: Shape,
     /// The hosts; each reaches each.
     pub sites: Vec<Site>,

@@ -74,7 +74,7 @@ impl<'a> Causes<'a> {
         Self { rest: framing::without_final_padding(bytes) }
     }
 
-    /// What is not yet read, as it stands on the wire; the last one is not padded.
+    /// Returns the causes that are not yet read, as they stand on the wire; the last one is not padded.
     pub fn as_bytes(&self) -> &'a [u8] {
         self.rest
     }

@@ -17,7 +17,7 @@ use crate::framing;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ProtocolViolation<'a> {
-    /// What more there is to say, often text.
+    /// Additional information, often text.
     pub information: &'a [u8],
 }
 

@@ -17,7 +17,7 @@ use crate::framing;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct UserInitiatedAbort<'a> {
-    /// What the user gives as the reason, in words of its own.
+    /// Reason that the user gives, in words of its own.
     pub reason: &'a [u8],
 }
 

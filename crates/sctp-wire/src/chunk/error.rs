@@ -19,7 +19,7 @@ use crate::framing;
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Error<'a> {
-    /// What is wrong.
+    /// The errors that the sender reports.
     pub causes: Causes<'a>,
 }
 

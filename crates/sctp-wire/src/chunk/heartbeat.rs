@@ -19,7 +19,7 @@ use crate::parameter::HeartbeatInfo;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Heartbeat<'a> {
-    /// What the sender wants to have back: it alone understands it.
+    /// Opaque data that the receiver echoes; its sender alone understands it.
     pub info: &'a [u8],
 }
 

@@ -29,8 +29,8 @@ pub(super) const FIXED_BYTES: usize = 16;
 /// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
 /// ```
 ///
-/// What RFC 9260 answers with an ABORT or with silence (a tag of 0, no streams, a small window) parses: the
-/// engine must see it to answer.
+/// A chunk that RFC 9260 answers with an ABORT or with silence (a tag of 0, no streams, a small window) parses: the engine must
+/// see it to answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Init<'a> {
     /// The tag that packets to the sender of this chunk must carry; never 0.

@@ -123,7 +123,7 @@ impl fmt::Display for NrSack<'_> {
     }
 }
 
-/// What a [`NrSack`] of a receiver is made from that takes nothing back.
+/// Builds a [`NrSack`] of a receiver that never reneges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NrSackBuilder<'a> {
     /// Every DATA chunk up to this one has arrived.

@@ -177,7 +177,7 @@ impl Iterator for Duplicates<'_> {
 
 impl ExactSizeIterator for Duplicates<'_> {}
 
-/// What a [`Sack`] is made from.
+/// Builds a [`Sack`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SackBuilder<'a> {
     /// Every DATA chunk up to this one has arrived.

@@ -33,7 +33,7 @@ impl<'a> Unknown<'a> {
         Ok(Self { kind: raw.kind, flags: raw.flags, value: raw.value })
     }
 
-    /// What its sender asks to be done with it.
+    /// Returns the treatment that the chunk's sender asks for.
     pub fn action(&self) -> UnknownAction {
         unknown_chunk_action(self.kind)
     }

@@ -75,7 +75,7 @@ impl<'a> Parameters<'a> {
         Self { rest: framing::without_final_padding(bytes) }
     }
 
-    /// What is not yet read, as it stands on the wire; the last one is not padded.
+    /// Returns the parameters that are not yet read, as they stand on the wire; the last one is not padded.
     pub fn as_bytes(&self) -> &'a [u8] {
         self.rest
     }
@@ -237,7 +237,7 @@ macro_rules! parameters {
 }
 
 parameters! {
-    /// What a HEARTBEAT wants back.
+    /// Data that the receiver of a HEARTBEAT echoes.
     HeartbeatInfo(HeartbeatInfo<'a>),
     /// An address of the sender.
     Ipv4(Ipv4),
@@ -259,7 +259,7 @@ parameters! {
     SupportedExtensions(SupportedExtensions<'a>),
     /// The sender wants data on all its addresses at once.
     MultipathCapable(MultipathCapable<'a>),
-    /// What the sender says of the layer above it.
+    /// Indication of the layer above the sender.
     AdaptationLayer(AdaptationLayer),
 }
 

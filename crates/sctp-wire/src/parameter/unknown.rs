@@ -31,7 +31,7 @@ impl<'a> Unknown<'a> {
         Ok(Self { kind: raw.kind, value: raw.value })
     }
 
-    /// What its sender asks to be done with it.
+    /// Returns the treatment that the parameter's sender asks for.
     pub fn action(&self) -> UnknownAction {
         unknown_parameter_action(self.kind)
     }

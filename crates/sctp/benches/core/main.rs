@@ -1,5 +1,5 @@
-//! What the core itself costs, without a network: messages through two endpoints, a SACK at many sizes of what is
-//! outstanding, and how much memory is allocated for that once everything has grown to its size.
+//! Cost of the core itself, without a network: messages through two endpoints, a SACK with many sizes of outstanding data, and
+//! the memory allocated for that once everything has grown to its size.
 //!
 //! `cargo bench -p swiftwater-sctp`; `core messages`, `core sacks`, `core trace` for a part alone, and `core messages 64` for one size.
 #![allow(clippy::unwrap_used, reason = "a measurement that cannot go on fails")]

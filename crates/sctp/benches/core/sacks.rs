@@ -192,7 +192,7 @@ impl Sender {
             let start = Instant::now();
             self.endpoint.handle_datagram(self.now, self.peer, None, &sack, &mut self.host);
             times.push(start.elapsed().as_nanos() as f64);
-            // What was found lost is repaired, as it would be.
+            // Retransmits the lost packets, as an endpoint would.
             self.transmit();
         }
         times.iter().sum::<f64>() / times.len() as f64

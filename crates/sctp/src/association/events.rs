@@ -1,4 +1,4 @@
-//! What the user hears of without having to act upon it (RFC 6458 §6.1), if it wants to.
+//! Events that need no reaction of the user (RFC 6458 §6.1), for users who subscribe to them.
 
 use super::{Association, Context};
 use crate::error::CloseReason;

@@ -1,4 +1,4 @@
-//! What INIT and INIT ACK say (RFC 9260 §3.3.2, §3.3.3, §5.1.2).
+//! Contents of INIT and INIT ACK (RFC 9260 §3.3.2, §3.3.3, §5.1.2).
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -26,7 +26,7 @@ const PAD: u16 = 0x8005;
 /// Longest host name that is given back in an ABORT.
 const HOST_NAME_BYTES_MAX: usize = 256;
 
-/// What an INIT or INIT ACK says about its sender, checked.
+/// The checked contents of an INIT or INIT ACK.
 #[derive(Debug, Clone)]
 pub(crate) struct PeerInit {
     pub(crate) tag: u32,
@@ -39,9 +39,9 @@ pub(crate) struct PeerInit {
     listed: u64,
     /// The kinds of addresses that it can use, as far as it says so itself.
     supported: Option<Families>,
-    /// What it offers beyond RFC 9260.
+    /// Extensions that the peer offers beyond RFC 9260.
     pub(crate) extensions: Extensions,
-    /// What it says of the layer above it (RFC 5061 §4.2.6); 0 is nothing.
+    /// Adaptation layer indication of the peer (RFC 5061 §4.2.6); 0 if there is none.
     pub(crate) adaptation: u32,
     /// Only in an INIT: how much longer than usual the cookie should live.
     pub(crate) cookie_increment: Duration,
@@ -76,7 +76,7 @@ impl BadInit {
         }
     }
 
-    /// What is wrong with it.
+    /// Returns a description of the error.
     pub(crate) fn text(&self) -> &'static str {
         match self {
             BadInit::Field => "an INIT ACK with an invalid mandatory parameter",

@@ -114,7 +114,7 @@ struct Control {
     init: bool,
 }
 
-/// What is worth its work only once in a packet.
+/// Work that is done only once for each packet.
 #[derive(Debug, Default)]
 struct Seen {
     sack: bool,
@@ -131,7 +131,7 @@ pub(crate) enum Queued {
     Due,
 }
 
-/// What every procedure needs from the endpoint that lends it.
+/// The endpoint's state, lent to every procedure.
 pub(crate) struct Context<'a, H: Host + ?Sized> {
     pub(crate) now: Time,
     pub(crate) host: &'a mut H,
@@ -156,14 +156,14 @@ pub(crate) struct Association {
     outbound: Outbound,
     /// Present once the peer's initial TSN is known.
     inbound: Option<Inbound>,
-    /// What was told or came before that and waits to be read, as a receive buffer counts it.
+    /// Events and messages from before that wait to be read, as a receive buffer counts them.
     early: Held,
     control: VecDeque<Control>,
     /// When the next unconfirmed path may be probed.
     next_verification: Time,
     /// When data came last, or the association came up.
     last_data_at: Time,
-    /// What the packet in hand has brought already.
+    /// Work that the present packet has caused already.
     seen: Seen,
     /// Error causes that the packet in hand has given rise to.
     reports: Vec<u8>,
@@ -174,11 +174,11 @@ pub(crate) struct Association {
     /// A cookie came too late: how much longer than usual the next one is asked to live.
     cookie_increment: Option<Duration>,
     ecn: Ecn,
-    /// What the peer says of the layer above it; 0 is nothing.
+    /// Adaptation layer indication of the peer; 0 if there is none.
     peer_adaptation: u32,
-    /// What the peer has ended the association with, for a user who hears of events.
+    /// Causes of the peer's ABORT, for a user who subscribes to events.
     abort_causes: Bytes,
-    /// What both sides have beyond RFC 9260.
+    /// Extensions that both sides have beyond RFC 9260.
     extensions: Extensions,
     /// A path has a probe of its MTU to send.
     probes_mtu: bool,
@@ -488,7 +488,7 @@ impl Association {
         }
         self.tell_end_of_partial_delivery(cx);
         self.tell_loss(cx, &reason);
-        // What waited is for a peer that is no more; a caller that owes it a last word says it now.
+        // Control chunks that waited were for the old peer; a caller that must still send a last chunk adds it now.
         self.control.clear();
         self.state = State::Closed;
         if let Some(tracer) = &mut self.trace {
@@ -553,7 +553,7 @@ fn random_below(random: &mut ChaCha12Rng, range: Duration) -> Duration {
     Duration::from_nanos(random.next_u64() % span)
 }
 
-/// What a batch is built with.
+/// Rules for building a batch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BatchRules {
     pub(crate) limits: BatchLimits,

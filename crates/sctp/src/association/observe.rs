@@ -1,4 +1,4 @@
-//! What those who look on see: counters and measures, and what changed (see [`crate::trace`]).
+//! Counters and measures for observers, and their changes (see [`crate::trace`]).
 
 use smallvec::SmallVec;
 

@@ -152,7 +152,7 @@ impl Association {
     }
 }
 
-/// What differs, as far as paths have it.
+/// Returns the changes that concern paths.
 fn changes(old: &AssociationConfig, new: &AssociationConfig) -> PathOptions {
     let interval = |config: &AssociationConfig| config.heartbeat_interval;
     PathOptions {

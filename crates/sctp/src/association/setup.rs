@@ -177,7 +177,7 @@ impl Association {
         self.begin_inbound(initial_tsn, streams_in);
     }
 
-    /// What arrives is counted from here on, and with it what waits to be read already.
+    /// Counts arriving data from here on, together with what waits to be read already.
     fn begin_inbound(&mut self, initial_tsn: u32, streams: u16) {
         self.end_inbound();
         let mut inbound = Inbound::new(Tsn(initial_tsn), streams, &self.config, self.extensions);
@@ -301,7 +301,7 @@ impl Association {
     fn take_addresses<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, addresses: &[IpAddr]) {
         let first = self.paths[self.primary].remote();
         let handshake = self.paths[self.primary].local();
-        // What is outstanding since an earlier cookie knows its path by number.
+        // Chunks that are outstanding since an earlier cookie name their path by number.
         if self.outbound.is_unsent_since(Tsn(self.identity.local_initial_tsn)) {
             self.paths.retain(|path| path.remote() == first || addresses.contains(&path.remote().ip()));
             self.primary = self.path_of(first).unwrap_or(0);
@@ -375,7 +375,7 @@ impl Association {
         }
     }
 
-    /// What set up the association came back from an address. Another one may answer; after the last there is no hope.
+    /// Gives up an address that a chunk of the handshake came back from. Another one may answer; after the last there is no hope.
     pub(crate) fn give_up_address<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,

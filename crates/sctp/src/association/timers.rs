@@ -119,7 +119,7 @@ impl Association {
             self.errors += 1;
             self.count_error(cx, path_id);
             self.retransmit_path = self.others(path_id).find(|&other| self.paths[other].takes_data());
-            // What T3 sends again asks the path now.
+            // Retransmissions of T3 probe the path from now on.
             self.ask_lone_path(cx, path_id, PROBE_INTERVAL);
         }
     }

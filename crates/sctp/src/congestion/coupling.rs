@@ -79,7 +79,7 @@ impl Coupling {
         (mtu_bytes as u128 * fraction).div_ceil(ONE).max(1) as usize
     }
 
-    /// What a loss leaves of a window.
+    /// Returns the window that remains after a loss.
     pub(super) fn reduced_bytes(self, share: &Share, cwnd_bytes: usize) -> usize {
         let (own, fastest, total) = share.rates();
         let (given_up, of) = match self {
@@ -130,7 +130,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// What part of it a path has that is one of them.
+    /// Returns the share that one of its paths has.
     pub(crate) fn share(self, own_bytes_per_s: u64) -> Share {
         Share { own_bytes_per_s, pool: self }
     }
@@ -148,7 +148,7 @@ impl FromIterator<u64> for Pool {
 /// One, as a fixed-point number.
 const ONE: u128 = 1 << 32;
 
-/// What part of the rate of an association one of its paths has.
+/// Share that one path has of the rate of its association.
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
     own_bytes_per_s: u64,
@@ -188,7 +188,7 @@ mod tests {
 
     const MTU: usize = 1000;
 
-    /// What part each of two paths has that have these rates.
+    /// Returns the shares of two paths that have these rates.
     fn shares(rates: [u64; 2]) -> [Share; 2] {
         let pool = Pool::from_iter(rates);
         rates.map(|rate| pool.share(rate))

@@ -9,7 +9,7 @@ use super::window::{PACKETS_MIN, Window};
 use super::{Acked, Controller, Signal};
 use crate::time::Time;
 
-/// What remains of the window after a loss, β (RFC 9438 §4.6), and after a mark of a router (RFC 8511 §3.1), in percent.
+/// Part of the window that remains after a loss, β (RFC 9438 §4.6), and after a mark of a router (RFC 8511 §3.1), in percent.
 const LOSS_PERCENT: usize = 70;
 const ECN_PERCENT: usize = 85;
 
@@ -66,7 +66,7 @@ impl Epoch {
     }
 }
 
-/// What a reduction changed.
+/// State before a reduction, to undo it.
 #[derive(Clone, Copy, Debug)]
 struct Before {
     cwnd_bytes: usize,

@@ -24,7 +24,7 @@ const CEILING_ROUND_TRIPS: u64 = 2;
 /// Packets above that: a rate of few packets says little.
 const CEILING_PACKETS_MORE: usize = 8;
 
-/// What slow start is to do after an acknowledgement.
+/// Next step of slow start after an acknowledgement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum SlowStart {
     /// Grow by all that was acknowledged.
@@ -85,7 +85,7 @@ pub(super) struct HyStart {
     conservative: Option<Conservative>,
     /// The highest rate at which data arrived.
     bytes_per_s: u64,
-    /// What that rate brings in the shortest round-trip time.
+    /// Bytes that this rate delivers in the shortest round-trip time.
     flight_bytes: Option<u64>,
 }
 

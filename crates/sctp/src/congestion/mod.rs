@@ -30,7 +30,7 @@ pub(crate) use coupling::{Pool, rate_bytes_per_s};
 pub use cubic::Cubic;
 pub use new_reno::NewReno;
 
-/// What an acknowledgement brought on one path.
+/// Result of an acknowledgement on one path.
 #[derive(Clone, Copy, Debug)]
 pub struct Acked {
     /// Bytes newly acknowledged (chunks with headers and padding).
@@ -108,7 +108,7 @@ pub struct LostPacket {
     pub app_limited: bool,
 }
 
-/// What asks for a smaller window.
+/// Reason for a smaller window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Signal {
     /// A packet was lost.
@@ -128,7 +128,7 @@ pub trait Controller: Send + std::fmt::Debug {
     fn pacing_bytes_per_s(&self, srtt: Option<Duration>) -> Option<u64>;
     /// A packet has left. `in_flight_bytes` counts it in.
     fn on_sent(&mut self, _now: Time, _bytes: usize, _in_flight_bytes: usize, _app_limited: bool) {}
-    /// What the path is among those of its association, before each SACK if they are coupled.
+    /// Tells a coupled controller the path's share of its association, before each SACK.
     fn couple(&mut self, _share: &Share) {}
     /// A SACK acknowledged something.
     fn on_acked(&mut self, now: Time, acked: &Acked);
@@ -136,7 +136,7 @@ pub trait Controller: Send + std::fmt::Debug {
     fn on_packet_lost(&mut self, _now: Time, _lost: &LostPacket) {}
     /// The network is congested: called once a window. `in_flight_bytes` is what had been in flight before.
     fn on_congestion(&mut self, now: Time, signal: Signal, in_flight_bytes: usize);
-    /// What was lost before the last call of `on_congestion` is repaired.
+    /// Ends the recovery: the losses before the last call of `on_congestion` are repaired.
     fn on_recovered(&mut self, _now: Time) {}
     /// The retransmission timer expired. `in_flight_bytes` is what had been in flight before.
     fn on_timeout(&mut self, now: Time, in_flight_bytes: usize);

@@ -25,7 +25,7 @@ impl NewReno {
         NewReno::coupled(Coupling::None, mtu_bytes, cwnd_bytes)
     }
 
-    /// The same for a path whose congestion avoidance is coupled with that of others.
+    /// Creates a controller whose congestion avoidance is coupled with that of other paths.
     pub fn coupled(coupling: Coupling, mtu_bytes: usize, cwnd_bytes: usize) -> Self {
         NewReno {
             window: Window::new(mtu_bytes, cwnd_bytes),

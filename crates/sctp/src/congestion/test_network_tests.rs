@@ -97,7 +97,7 @@ fn a_pause_costs_no_more_than_the_way_back() {
     }
 }
 
-/// What each of the paths of an association over these bottlenecks has of its bottleneck, and each NewReno beside them.
+/// Returns the share that each path of an association has of its bottleneck, and the share of the NewReno flow beside it.
 fn coupled_shares(
     bottlenecks: &[Bottleneck],
     coupling: Coupling,
@@ -114,7 +114,7 @@ fn coupled_paths_over_one_line_take_about_what_one_flow_takes() {
     // Queue in round trips, and random loss.
     for (queue_bdp, loss_ppm) in [(1.0, 0), (0.25, 0), (1.0, 10_000)] {
         let bottleneck = Bottleneck::new(20, 20, queue_bdp, loss_ppm);
-        // What two paths have together by what NewReno has.
+        // Throughput of both paths, divided by that of NewReno.
         let ratio = |coupling| {
             let shares = coupled_shares(slice::from_ref(&bottleneck), coupling, &[0, 0], &[0]);
             (shares[0] + shares[1]) / shares[2]
@@ -131,8 +131,8 @@ fn coupled_paths_over_one_line_take_about_what_one_flow_takes() {
     }
 }
 
-/// What an association with a path over each of two bottlenecks, both with a queue of a round trip, has of the two together and of
-/// the faster one alone.
+/// Returns the throughput of an association with a path over each of two bottlenecks, both with a queue of a round trip, as
+/// shares of the two together and of the faster one alone.
 fn of_both_and_of_the_faster(coupling: Coupling, bottlenecks: [(u64, u64); 2]) -> (f64, f64) {
     let rates = bottlenecks.map(|(mbit_per_s, _)| mbit_per_s as f64);
     let bottlenecks = bottlenecks.map(|(mbit_per_s, rtt_ms)| Bottleneck::new(mbit_per_s, rtt_ms, 1.0, 0));

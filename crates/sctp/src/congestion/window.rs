@@ -1,4 +1,4 @@
-//! What the controllers have in common that know only a window: slow start, pauses, and a pacing rate from the window.
+//! Common parts of the controllers that know only a window: slow start, pauses, and a pacing rate from the window.
 
 use std::time::Duration;
 

@@ -85,7 +85,7 @@ impl Bucket {
     }
 }
 
-/// What each prefix may have, and all of them together.
+/// Rates of each prefix, and of all together.
 #[derive(Debug)]
 struct Rates {
     /// A prefix that asks for no more than this is quiet.
@@ -189,7 +189,7 @@ impl RememberedInits {
     }
 }
 
-/// Who sent an INIT, as far as it says.
+/// Claimed sender of an INIT.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InitSource {
     pub(super) remote: SocketAddr,
@@ -328,7 +328,8 @@ mod tests {
     #[test]
     fn a_flood_from_a_few_networks_leaves_the_answers_of_others() {
         let (answers, served) = flood(|random| 0x0a63_0000 | random & 0x3ff);
-        // What one busy prefix has in three seconds, a full bucket included, and quiet shares until their buckets are empty.
+        // Answers that one busy prefix gets in three seconds, a full bucket included, and quiet shares until their buckets are
+        // empty.
         assert!(answers <= (4 + 3) * 2_500 + 2 * 64 * 4 * 4, "{answers}");
         assert_eq!(served, 200);
     }

@@ -41,7 +41,7 @@ pub(super) struct Route {
 }
 
 impl Route {
-    /// What came from or to a group of hosts is not answered (RFC 9260 §8.4, 1).
+    /// Returns whether both addresses are unicast. Packets from or to a group of hosts are not answered (RFC 9260 §8.4, 1).
     pub(super) fn is_unicast(&self) -> bool {
         is_unicast(self.remote.ip()) && self.local.is_none_or(is_unicast)
     }

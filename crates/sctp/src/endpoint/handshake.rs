@@ -30,7 +30,7 @@ use crate::time::Time;
 /// No answer to a stranger is longer than so many times what it answers.
 const AMPLIFICATION_MAX: usize = 3;
 
-/// What an INIT is answered with.
+/// Contents of the INIT ACK for an INIT.
 struct Offer {
     config: Arc<AssociationConfig>,
     local: LocalAddresses,
@@ -129,8 +129,8 @@ impl Endpoint {
         narrow
     }
 
-    /// What to answer an INIT with: a new association, or the one that any of its addresses belongs to (RFC 9260
-    /// §5.1.2 D). None: it is answered already.
+    /// Returns the contents of the answer to an INIT: for a new association, or for the one that any of its addresses belongs to
+    /// (RFC 9260 §5.1.2 D). `None` if the INIT is answered already.
     fn offer_for<H: Host + ?Sized>(
         &mut self,
         route: Route,

@@ -1,4 +1,4 @@
-//! Who listens: on one port several may, each at addresses of its own.
+//! Listeners: several may share a port, each at addresses of its own.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};

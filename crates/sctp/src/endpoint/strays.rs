@@ -19,7 +19,7 @@ const REFUSAL_TIME: Duration = Duration::from_secs(30);
 /// strays, and is read with luck.
 const RENEWAL_GAP: Duration = Duration::from_millis(1);
 
-/// What the link is to be told.
+/// Change that the link must learn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum News {
     /// All tags that may come.

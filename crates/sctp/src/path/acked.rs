@@ -16,13 +16,13 @@ pub(crate) struct AckedPackets {
     pub(crate) oldest: u32,
     /// Bytes of those chunks.
     pub(crate) bytes: usize,
-    /// What was in flight before the SACK.
+    /// Bytes in flight before the SACK.
     pub(crate) in_flight_before_bytes: usize,
     /// The SACK advanced the cumulative TSN.
     pub(crate) advanced: bool,
 }
 
-/// What the newest packet that a SACK acknowledged tells of the path.
+/// Measures of the path from the newest packet that a SACK acknowledged.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Sample {
     rtt: Option<Duration>,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::congestion::RateSample;
 use crate::time::Time;
 
-/// What a path has delivered.
+/// Totals of the data that a path has delivered.
 #[derive(Debug, Default)]
 pub(crate) struct Delivery {
     delivered_bytes: u64,

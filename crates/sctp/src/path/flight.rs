@@ -25,7 +25,7 @@ pub(crate) struct SentPacket {
     pub(crate) first_transmission: bool,
     /// A black hole for long packets would swallow it.
     pub(crate) long: bool,
-    /// What the path had delivered when the packet left.
+    /// State of the path's delivery when the packet left.
     pub(crate) mark: Mark,
 }
 

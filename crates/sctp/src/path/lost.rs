@@ -5,7 +5,7 @@ use crate::congestion::{LostPacket, Signal};
 use crate::time::Time;
 use crate::trace::{LossReason, Timer, UndoReason};
 
-/// What a SACK tells of chunks that had been declared lost.
+/// Chunks of a SACK that had been declared lost.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct LateArrivals {
     /// Chunks that arrived before they were retransmitted.

@@ -75,7 +75,7 @@ pub(crate) struct Path {
     /// How many bytes the buffers hold between sockets of the same host.
     in_flight_limit_bytes: Option<usize>,
     congestion: Box<dyn Controller>,
-    /// What may be in flight until the next acknowledgement, so that a burst has no more than Max.Burst packets.
+    /// Limit of the bytes in flight until the next acknowledgement, so that a burst has no more than Max.Burst packets.
     burst_ends_bytes: usize,
     flight: Flight,
     rack: Rack,

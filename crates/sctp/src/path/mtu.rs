@@ -56,7 +56,7 @@ struct SizeProbe {
     overtaken: bool,
 }
 
-/// What is known of the length of packets that a path takes.
+/// State of the discovery of the path's MTU.
 #[derive(Debug)]
 pub(crate) struct Discovery {
     enabled: bool,
@@ -66,13 +66,13 @@ pub(crate) struct Discovery {
     verified: bool,
     /// The whole way takes for certain what the link takes.
     certain: bool,
-    /// What the link takes.
+    /// Longest packet that the link takes.
     max_bytes: usize,
     /// The shortest size that did not get through; above `max_bytes` while that was not tried.
     fails_bytes: usize,
-    /// What a router says that it takes: tried next.
+    /// MTU that a router has reported: tried next.
     reported_bytes: Option<usize>,
-    /// What the link puts before a packet: the headers of IP, and of UDP if there is one.
+    /// Length of the headers that the link adds: IP, and UDP if there is one.
     header_bytes: usize,
     probe: Option<SizeProbe>,
     /// Probes of that size that were lost.
@@ -328,7 +328,7 @@ impl Discovery {
     fn begin_anew(&mut self, size_bytes: usize, fails_bytes: usize) {
         self.size_bytes = self.size_bytes.min(size_bytes);
         self.fails_bytes = fails_bytes;
-        // What the link takes is no longer what the path takes.
+        // The path no longer takes the longest packet of the link.
         (self.certain, self.verified) = (false, false);
         (self.probe, self.raise_at, self.reported_bytes) = (None, None, None);
         (self.newest_long, self.long_lost, self.lost_in_a_row) = (None, 0, 0);

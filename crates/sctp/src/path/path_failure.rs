@@ -21,7 +21,7 @@ const PROBING_TIME: Duration = Duration::from_secs(60);
 /// heartbeats last longer than that.
 const VAIN_DOUBLINGS_MAX: u32 = 7;
 
-/// What is known of the silence of a path.
+/// State of the path's silence.
 #[derive(Debug, Default)]
 pub(crate) struct PathFailure {
     /// When the path fell silent, if it has not answered since.
@@ -29,7 +29,7 @@ pub(crate) struct PathFailure {
     /// Recent failures that were none: the first heartbeat was answered, so the path was merely slow.
     mistakes: u32,
     mistaken_at: Time,
-    /// What the path had delivered when it last fell silent with data on it.
+    /// Bytes that the path had delivered when it last fell silent with data on it.
     delivered_bytes: Option<u64>,
     /// How often in a row the path has since answered heartbeats and delivered no data.
     vain: u32,

@@ -10,7 +10,7 @@ pub(crate) struct Prr {
     flight_bytes: usize,
     delivered_bytes: usize,
     sent_bytes: usize,
-    /// What may be in flight until the next SACK.
+    /// Limit of the bytes in flight until the next SACK.
     window_bytes: usize,
 }
 

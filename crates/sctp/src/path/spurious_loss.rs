@@ -5,7 +5,7 @@
 
 use crate::packet_number::after;
 
-/// What the last reduction of the window declared lost.
+/// Packets that the last reduction of the window declared lost.
 #[derive(Debug, Default)]
 pub(crate) struct SpuriousLoss {
     /// Chunks that were declared lost since the reduction and that have not yet turned out to have arrived.

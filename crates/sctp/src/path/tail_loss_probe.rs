@@ -15,7 +15,7 @@ const PROBE_TIME_MIN: Duration = Duration::from_millis(10);
 /// Probes in a row, each after twice the time of the one before, up to [`PROBE_INTERVAL`]; then the path is silent.
 const PROBES_MAX: u32 = 3;
 
-/// What follows when the time of a probe has come.
+/// Action to take when the time of a probe has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expired {
     /// A probe leaves.
@@ -39,7 +39,7 @@ pub(crate) struct TailLossProbe {
     repeat: Option<u32>,
 }
 
-/// What the time of a probe depends on.
+/// The values that determine the time of a probe.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ProbeTime {
     pub(crate) last_sent_at: Time,

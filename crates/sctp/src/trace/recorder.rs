@@ -21,7 +21,7 @@ use crate::time::Time;
 /// Records that wait for one association.
 pub const RECORDS_MAX: usize = 4096;
 
-/// What an association looks like now, for comparison with what it looked like.
+/// State of an association, to compare with its state before.
 #[derive(Debug)]
 pub(crate) struct View {
     pub(crate) state: AssociationState,
@@ -29,7 +29,7 @@ pub(crate) struct View {
     pub(crate) paths: SmallVec<[PathView; 2]>,
 }
 
-/// What a path looks like now.
+/// State of a path.
 #[derive(Debug, Clone)]
 pub(crate) struct PathView {
     pub(crate) remote: SocketAddr,
@@ -196,7 +196,7 @@ pub(crate) fn note_timer(tracer: &mut Option<Box<Tracer>>, now: Time, timer: Tim
     }
 }
 
-/// What a path notes while a call of its association lasts. Nothing, unless the association is traced.
+/// Notes of a path while a call of its association lasts. Nothing, unless the association is traced.
 #[derive(Debug, Default)]
 pub(crate) struct PathNotes(Option<Box<Notes>>);
 
@@ -288,7 +288,7 @@ fn contents(packet: &Packet<'_>, retransmitted: u16) -> Contents {
     contents
 }
 
-/// What a SACK or NR-SACK says.
+/// Returns the contents of a SACK or NR-SACK.
 fn sack_contents(raw: &RawChunk<'_>) -> Option<SackContents> {
     let (cum_tsn, a_rwnd, gaps, duplicates) = match raw.kind {
         Sack::KIND => {

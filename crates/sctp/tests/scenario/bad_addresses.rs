@@ -59,7 +59,7 @@ fn a_stranger_whom_the_peer_lists_gets_heartbeats_and_nothing_else() {
     }
 }
 
-/// What somebody says who got a HEARTBEAT and knows nothing of the association (RFC 9260 §8.4).
+/// Answers as a host does that gets a HEARTBEAT and knows nothing of the association (RFC 9260 §8.4).
 fn says_no(peer: &mut Peer) {
     let tag = peer.tag;
     peer.sends().tag(tag).chunk(|_, out| write_abort(out)).go();
@@ -237,7 +237,7 @@ fn an_address_that_answers_late_is_used_then() {
     assert_eq!(state(&peer), PathState::Active);
 }
 
-/// What an endpoint at these addresses lists to a peer at `remote`: in its INIT, and in its INIT ACK.
+/// Returns the addresses that an endpoint at these addresses lists to a peer at `remote`: in its INIT, and in its INIT ACK.
 fn listed_to(remote: &str, ours: &[IpAddr]) -> [Vec<IpAddr>; 2] {
     let ours_in = |packet: &[u8]| {
         let mut list = Vec::new();
@@ -282,7 +282,7 @@ fn a_peer_is_told_of_no_address_that_means_another_host_to_it() {
         ("::1", &[0, 1, 2, 3, 4, 5, 6]),
         ("169.254.7.7", &[1, 2, 3, 6]),
         ("10.7.7.7", &[2, 3, 6]),
-        // Who is in both networks may have a peer that is, too.
+        // A host in both networks may have a peer in both.
         ("198.51.100.7", &[2, 3, 6]),
         ("2001:db8::7", &[2, 3, 6]),
     ];

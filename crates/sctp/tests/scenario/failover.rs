@@ -296,7 +296,7 @@ fn jitter_and_pauses_of_the_application_hardly_raise_suspicion() {
     }
 }
 
-/// What is sent to B's first address arrives; from the second second on, what B sends to A's first does not.
+/// Packets to B's first address arrive; from the second second on, packets of B to A's first address do not.
 fn one_way(multipath: Multipath) -> Two {
     let lines = [line(Duration::from_millis(20), &[]), line(Duration::from_millis(20), &[])];
     let mut world: World<Traffic> = World::new(7);

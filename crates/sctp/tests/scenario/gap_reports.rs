@@ -90,7 +90,7 @@ fn a_peer_that_takes_back_what_it_reported_gets_it_again() {
     peer.sends().sack(-1, &[(2, 3)]).go();
     peer.sends().sack(0, &[]).go();
     peer.waits(Duration::from_millis(900));
-    // What was sent before something that had arrived is late; the rest has only the timer.
+    // A chunk sent before one that has arrived is late; the rest has only the timer.
     peer.expects("DATA 1");
     peer.waits(Duration::from_millis(200));
     peer.expects("DATA 1, DATA 2");

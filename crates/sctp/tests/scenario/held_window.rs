@@ -11,7 +11,7 @@ const BUFFER_BYTES: usize = 16 << 10;
 const MESSAGE_BYTES: usize = 1000;
 /// So many messages leave little of the window.
 const MESSAGES: u32 = 14;
-/// What a message takes of the buffer: the overhead of few is free.
+/// Charge of a message to the buffer: the overhead of few messages is free.
 const TAKEN_BYTES: usize = MESSAGE_BYTES;
 
 fn peer(seed: u8) -> Peer {

@@ -14,7 +14,7 @@ use lab::packets::{build, resealed};
 use lab::script::{ENDPOINT_PORT, PEER_PORT, Peer};
 use lab::{A, B, Fate, Lab, PORT_A, PORT_B};
 
-/// What is done to a packet.
+/// A change of a packet.
 #[derive(Clone, Debug)]
 enum Change {
     Set(usize, u8),

@@ -264,7 +264,7 @@ fn chunk_lengths_that_lie_end_the_packet() {
     let tails = [&[0u8, 3, 0, 3][..], &[0, 3, 0, 0], &[0, 3, 0xff, 0xff, 1, 2, 3, 4]];
     for (number, tail) in (0..).zip(tails) {
         peer.sends().data(number).chunk(|_, out| out.extend_from_slice(tail)).data(number + 1).go();
-        // What stood before is good, what follows cannot be found.
+        // Chunks before the bad one are valid, chunks after it cannot be found.
         assert_eq!(peer.app.messages.len(), number as usize + 1);
     }
     assert_eq!(peer.endpoint.association_count(), 1);

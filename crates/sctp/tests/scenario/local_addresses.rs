@@ -29,7 +29,7 @@ fn host() -> Peer {
     peer
 }
 
-/// What a packet to one of the host's addresses is answered with, and from where.
+/// Returns the answers to a packet to one of the host's addresses, and their sources.
 fn answers(peer: &mut Peer, local: IpAddr, packet: &Bytes) -> Vec<(Option<IpAddr>, Bytes)> {
     let (now, from) = (peer.now, peer.address);
     peer.endpoint.handle_datagram(now, from, Some(local), packet, &mut peer.app);

@@ -46,7 +46,7 @@ impl Nat {
         Nat { life, mappings: HashMap::new(), last_port: 40_000, refused: 0, quiet_max: Duration::ZERO }
     }
 
-    /// What the client sends from an address has other ports from now on.
+    /// Gives the client's packets from an address other ports from now on.
     fn rebinds(&mut self, address: IpAddr) {
         self.mappings.retain(|(own, _), _| *own != address);
     }
@@ -303,7 +303,7 @@ fn only_a_packet_with_our_tag_moves_a_path_and_only_its_own() {
     while peer.hears_maybe().is_some() {}
     peer.sends().data(0).go();
     assert_eq!(remotes(&peer), [home, elsewhere]);
-    // What follows goes there, and the primary path stays as it was.
+    // Later packets go there, and the primary path stays as it was.
     peer.expects("SACK 0");
     peer.app_sends(SendInfo::default(), &b"on the primary path"[..]);
     let (to, packet) = peer.hears_on();

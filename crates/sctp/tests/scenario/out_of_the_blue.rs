@@ -68,7 +68,7 @@ fn what_may_be_for_another_program_is_met_with_silence_where_nobody_listens() {
         assert!(is_answered(ENDPOINT_PORT, tag, write));
         assert!(!is_answered(ENDPOINT_PORT + 1, tag, write));
     }
-    // Who asks for the end of an association that is gone gets it: that harms nobody.
+    // A peer that asks for the end of an association that is gone gets it: that harms nobody.
     assert!(is_answered(ENDPOINT_PORT + 1, TAG, &|out| ShutdownAck.write(out)));
 }
 

@@ -1,4 +1,4 @@
-//! What a path takes is found out by probes, and nothing is lost when it shrinks (RFC 8899).
+//! Probes find the MTU of a path, and nothing is lost when it shrinks (RFC 8899).
 
 use std::time::Duration;
 
@@ -174,7 +174,7 @@ fn a_path_may_shrink_in_the_midst_of_a_transfer() {
             let limit = if reports { 3 * ROUND_TRIP } else { 8 * ROUND_TRIP };
             assert!(gap < limit, "{gap:?} for {case}");
             let path = path(&lab, id);
-            // What was not verified may be cut.
+            // Packets of an unverified length may be fragmented.
             let fits = path.mtu_bytes <= packet_bytes(after) || path.mtu_state == MtuState::Base;
             assert!(fits, "{case}: {path:?}");
             if reports {

@@ -12,7 +12,7 @@ use lab::script::Peer;
 use lab::{A, B, Fate, Lab, Reading};
 
 const BUFFER_BYTES: usize = 64 << 10;
-/// What a message of 1,000 bytes takes of it: the overhead of few messages is free.
+/// Charge of a message of 1,000 bytes: the overhead of few messages is free.
 const TAKEN_BYTES: usize = 1000;
 /// The most that is held: overhead is not part of the window.
 const HELD_BYTES_MAX: usize = 2 * BUFFER_BYTES + OVERHEAD_FREE_BYTES + 2 * 1472;

@@ -253,7 +253,7 @@ fn an_idle_association_is_shut_down_if_that_was_asked_for() {
     let mut peer = Peer::established_with(14, config);
     peer.waits(Duration::from_secs(19));
     peer.expects_nothing();
-    // What comes, and what leaves, begins it anew.
+    // Each packet received or sent restarts it.
     peer.sends().data(0).go();
     peer.expects("SACK 0");
     peer.waits(Duration::from_secs(19));

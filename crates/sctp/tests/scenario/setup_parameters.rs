@@ -1,4 +1,4 @@
-//! What INIT and INIT ACK may say, and what is refused (RFC 9260 §3.2.1, §3.2.2, §3.3.2, §3.3.3, §5.1, §5.1.2).
+//! Parameters of INIT and INIT ACK, accepted and refused (RFC 9260 §3.2.1, §3.2.2, §3.3.2, §3.3.3, §5.1, §5.1.2).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -41,7 +41,7 @@ fn cookie() -> Vec<u8> {
     parameters
 }
 
-/// What the ABORT or ERROR that the endpoint sends next says, and its tag and T bit.
+/// Returns the causes of the ABORT or ERROR that the endpoint sends next, its tag and its T bit.
 fn refusal(peer: &mut Peer) -> (String, u32, bool) {
     let packet = peer.hears();
     let mut text = String::new();

@@ -13,7 +13,7 @@ use lab::{A, B, Lab, Reading};
 
 const MESSAGE_BYTES: usize = 4;
 const MESSAGES: usize = 5000;
-/// What a packet of Ethernet carries of messages of 4 bytes, each behind a header of 16.
+/// Messages of 4 bytes in an Ethernet packet, each behind a header of 16.
 const PACKET_MESSAGES: usize = 1472 / 20;
 const RTT: Duration = Duration::from_millis(20);
 

@@ -1,4 +1,4 @@
-//! What associations and endpoints count (RFC 6458, RFC 3873).
+//! Statistics of associations and endpoints (RFC 6458, RFC 3873).
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! What a line carries, by rate, delay, queue and loss, as a table that is kept beside this file: a change of congestion
-//! control or loss recovery shows as a difference. `UPDATE_SNAPSHOTS=1` writes it anew.
+//! Throughput of a line by rate, delay, queue and loss, as a table that is kept beside this file: a change of congestion control
+//! or loss recovery shows as a difference. `UPDATE_SNAPSHOTS=1` writes it anew.
 
 use std::fmt::Write as _;
 use std::time::Duration;

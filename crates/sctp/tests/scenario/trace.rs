@@ -1,4 +1,4 @@
-//! What associations record: nothing, unless they are asked to; then all that their statistics count.
+//! Traces of associations: empty unless asked for; otherwise they hold all that the statistics count.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use sctp::{AssociationConfig, AssociationState, PathStatistics, SendInfo, Statis
 use sctp_wire::chunk::Heartbeat;
 
 const LONG: Duration = Duration::from_secs(120);
-/// What a short transfer does that loses one packet; `UPDATE_SNAPSHOTS=1` writes it anew.
+/// Trace of a short transfer that loses one packet; `UPDATE_SNAPSHOTS=1` writes it anew.
 const SNAPSHOT: &str = include_str!("trace.txt");
 
 fn traced() -> AssociationConfig {
@@ -95,7 +95,7 @@ fn a_lost_packet_and_what_follows_from_it() {
     assert!(lab.node(B).app.trace.is_empty(), "B was not asked to");
 }
 
-/// What a trace adds up to.
+/// Totals of a trace.
 #[derive(Debug, Default, PartialEq)]
 struct Sums {
     packets_sent: u64,

@@ -1,4 +1,4 @@
-//! What is not delivered: messages whose lifetime is over, what comes back when an association is lost, and records whose end
+//! Undelivered data: messages whose lifetime is over, the data that comes back when an association is lost, and records whose end
 //! will not come (RFC 6458 §5.3.2, §6.1.1, §6.1.4, §6.1.7, §6.1.11).
 
 use std::time::Duration;
@@ -144,7 +144,7 @@ fn what_a_restarted_peer_will_never_acknowledge_comes_back() {
 /// Whatever becomes of the line and of the association, what one side has sent has either come to the other, or comes back.
 #[test]
 fn nothing_that_is_sent_is_neither_delivered_nor_reported() {
-    // What the peer has promised to keep would be acknowledged, and yet not come if the association is lost.
+    // Data that the peer has promised to keep would be acknowledged, and yet not come if the association is lost.
     let settings = AssociationConfig { nr_sack: false, ..wants_events() };
     let message = |n: u32| {
         let mut bytes = n.to_be_bytes().to_vec();
@@ -294,7 +294,7 @@ fn a_lifetime_may_end_before_the_association_is_up() {
 fn what_is_discarded_makes_room_and_ends_a_shutdown() {
     let mut peer = with_closed_window(3);
     let expires_at = Some(peer.now + SECOND);
-    // What was outstanding arrives after all; the window stays closed.
+    // The outstanding data arrives after all; the window stays closed.
     peer.sends().sack_with(1, 0, &[]).go();
     let info = SendInfo { expires_at, ..SendInfo::default() };
     let mut sent = 0;

@@ -7,7 +7,7 @@ use netsim::{PipeConfig, Schedule};
 use super::super::{Case, Options, published};
 use super::{Multipath, boxed, line};
 
-/// What was measured between the hosts of the published test.
+/// Round-trip times measured between the hosts of the published test.
 const ROUND_TRIPS: [Duration; 2] = [Duration::from_micros(180), Duration::from_micros(1870)];
 const MBITS_PER_S: [u64; 2] = [10, 5];
 /// The bandwidth-delay products are below one packet, and no interface has so short a queue.

@@ -34,7 +34,7 @@ const ROUND_TRIP: Duration = Duration::from_millis(10);
 const USED_AGAIN: f64 = 0.1;
 /// How much of an endless message the receiver gets at once: it reads a stream, and takes what there is.
 const STREAM_PART_BYTES: usize = 16 << 10;
-/// What was sent has arrived so long after the last of it was, or never will.
+/// Longest wait for the arrival of data after the last of it was sent.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One association on several lines, and on each of them alone.
@@ -55,11 +55,11 @@ pub(super) struct Multipath {
     slice: Duration,
     /// Whether the run ends when everything has arrived.
     drains: bool,
-    /// What others have published of the same.
+    /// Published results of the same.
     published: Vec<PathFigure>,
 }
 
-/// What came of a run.
+/// Result of a run.
 struct Run {
     outcome: Outcome,
     trace: Vec<Sample>,
@@ -177,7 +177,7 @@ impl Multipath {
         Ok(Run { outcome, trace })
     }
 
-    /// What came of a run since so many bytes had arrived at a time.
+    /// Returns the result of a run since so many bytes had arrived at a time.
     fn outcome(&self, lines: &[PipeConfig], transfer: &Transfer, before: (Duration, u64)) -> Outcome {
         let now = transfer.now().saturating_since(Time::ZERO);
         let measured = before.0..now;
@@ -202,7 +202,7 @@ impl Multipath {
         outcome.counted(&transfer.statistics())
     }
 
-    /// What a line carries at best in the part of a time in which it is up.
+    /// Returns the largest payload rate of a line in the part of a time in which it is up.
     fn limit_bits_per_s(&self, line: &PipeConfig, within: &Range<Duration>) -> f64 {
         let whole = within.end - within.start;
         let up = whole - line.schedule.time_down(within.clone());

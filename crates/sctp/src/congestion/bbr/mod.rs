@@ -38,7 +38,7 @@ const QUANTA: u64 = 3;
 /// The round-trip time that is assumed before one is known (InitPacingRate).
 const RTT_ASSUMED: Duration = Duration::from_millis(1);
 
-/// What the sender is up to (§5.1.1).
+/// State of the sender (§5.1.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Startup,
@@ -77,7 +77,7 @@ impl State {
     }
 }
 
-/// What a loss that never was changed (§5.5.11).
+/// The changes that a loss caused, kept until it is known not to be spurious (§5.5.11).
 #[derive(Clone, Copy, Debug, Default)]
 struct Undo {
     /// The state that it ended.
@@ -222,7 +222,7 @@ impl Bbr {
         if !self.short_term.round_started {
             return;
         }
-        // Who probes learns of the limits otherwise.
+        // A sender that probes learns of the limits by probing.
         let probing = matches!(self.state, State::Startup | State::Refill | State::Up);
         if self.short_term.loss_in_round && !probing {
             self.short_term.lower(self.max_rate.get(), self.cwnd_bytes);
@@ -522,7 +522,7 @@ fn percent(of: u64, percent: u64) -> u64 {
     u64::try_from(u128::from(of) * u128::from(percent) / 100).unwrap_or(INFINITE)
 }
 
-/// What a rate delivers in a time.
+/// Returns the bytes that a rate delivers in a time.
 fn bytes_in(rate: u64, time: Duration) -> u64 {
     u64::try_from(u128::from(rate) * time.as_nanos() / 1_000_000_000).unwrap_or(INFINITE)
 }

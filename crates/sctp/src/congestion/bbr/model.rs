@@ -1,5 +1,5 @@
-//! What BBR knows of a path (draft-ietf-ccwg-bbr §5.5): rounds, rate, delay, how acknowledgements bunch, and what the
-//! last round with a loss showed.
+//! BBR's model of a path (draft-ietf-ccwg-bbr §5.5): rounds, rate, delay, how acknowledgements bunch, and the outcome of the last
+//! round with a loss.
 
 use std::time::Duration;
 

@@ -9,7 +9,7 @@ use crate::time::Time;
 
 /// BBR.LossThresh: a round trip may lose so much.
 const LOSS_PERCENT: u64 = 2;
-/// What is left of the long-term limit for others, in percent (BBR.Headroom).
+/// Part of the long-term limit that is left to others, in percent (BBR.Headroom).
 const HEADROOM_PERCENT: u64 = 15;
 /// Probing waits at least this long, and up to a second more at random (T_bbr).
 const WAIT_MIN: Duration = Duration::from_secs(2);
