@@ -21,7 +21,7 @@ pub fn begins_at(record: &[u8], at: usize) -> bool {
     messages(record).any(|(begin, _)| begin == at)
 }
 
-/// What is left to read of a message in a bundle.
+/// The unread rest of a message in a bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unread<'a> {
     /// Of the whole message.

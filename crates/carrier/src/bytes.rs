@@ -32,7 +32,7 @@ impl<'a> Reader<'a> {
         self.array().map(i32::from_le_bytes)
     }
 
-    /// What is left, if that is nothing: what follows a frame that is complete makes it another.
+    /// Ends the parse: bytes after a complete frame make it another one, so they are an error.
     pub(crate) fn end(&self) -> Option<()> {
         self.0.is_empty().then_some(())
     }

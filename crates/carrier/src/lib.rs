@@ -1,7 +1,7 @@
-//! What a program under `swiftwater run` and the daemon say to each other.
+//! The protocol between programs under `swiftwater run` and the daemon.
 //!
-//! What the program holds in place of an SCTP socket is one end of a pair of AF_UNIX SEQPACKET sockets, its *carrier*; the
-//! daemon holds the other. There are three ways between them:
+//! In place of an SCTP socket the program holds one end of a pair of AF_UNIX SEQPACKET sockets, its *carrier*; the daemon holds
+//! the other. There are three ways between them:
 //!
 //! | way | carries | module |
 //! |---|---|---|

@@ -44,7 +44,7 @@ pub struct Page {
     pub state: AtomicU32,
     /// The pending error, an errno. Set by the daemon; whoever takes it puts zero there.
     pub error: AtomicI32,
-    /// What is to come with received messages ([`Wants`]). Written by the daemon.
+    /// Information that comes with received messages ([`Wants`]). Written by the daemon.
     pub wants: AtomicU32,
     /// No message on the carrier is longer, up to the first [`Kind::Notice`](crate::record::Kind::Notice) there. Written by the
     /// daemon, before it sends that.
@@ -224,7 +224,7 @@ impl Page {
     /// Where it writes the local address.
     pub const LOCAL_AT: u64 = offset_of!(Page, local) as u64;
 
-    /// What the daemon writes for a peer, or for the local address.
+    /// Encodes the address of a peer, or the local address, for the page.
     pub fn encode_peer(peer: &SocketAddr) -> [u8; PEER_BYTES] {
         let mut out = [0; PEER_BYTES];
         address::write(&mut Writer::new(&mut out), peer);
@@ -348,7 +348,7 @@ impl State {
     }
 }
 
-/// What a program wants to be told with each message, and how.
+/// The information that a program wants with each message, and how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wants(pub u32);
 

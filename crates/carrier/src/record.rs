@@ -28,7 +28,7 @@ pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
 /// the program has taken it.
 pub const ACCEPTED_BYTES: usize = 1024;
 
-/// What a record is.
+/// Kinds of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// User data, in either direction.
@@ -44,7 +44,7 @@ pub enum Kind {
     Filler,
 }
 
-/// What goes with a message.
+/// Flags of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags(u16);
 
@@ -81,7 +81,7 @@ impl Flags {
     }
 }
 
-/// What stands before the bytes of a record.
+/// Header of a record.
 ///
 /// ```
 /// use swiftwater_carrier::record::{Flags, Header, HEADER_BYTES, Kind};
@@ -93,9 +93,9 @@ impl Flags {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What it is.
+    /// The kind.
     pub kind: Kind,
-    /// What goes with it.
+    /// The flags.
     pub flags: Flags,
     /// The stream.
     pub stream: u16,

@@ -113,13 +113,13 @@ pub struct InitMessage {
     pub timeout_max_ms: u16,
 }
 
-/// What a program asks for. All but `Describe`, `Status` and `Open` come with the descriptor that they are about.
+/// Requests of a program. All but `Describe`, `Status` and `Open` come with the descriptor that they are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
     /// Which daemon it is: the [`Answer::Value`] is a line each of its version, its process,
     /// whether it ends when nobody needs it (`true`), and what carries SCTP there.
     Describe,
-    /// What it has, as far as whoever asks may see it. The answer comes with a file of JSON.
+    /// State of the daemon, as far as the caller may see it. The answer comes with a file of JSON.
     Status,
     /// `socket`. The answer comes with a carrier and a page.
     Open {
@@ -144,7 +144,7 @@ pub enum Request<'a> {
         peer: Addresses<'a>,
         /// When it begins, and when that is answered.
         start: Start,
-        /// What came with the message.
+        /// The initiation parameters that came with the message.
         init: InitMessage,
     },
     /// The association of a one-to-many socket with the peer that has this address.
@@ -186,7 +186,7 @@ pub enum Request<'a> {
         level: i32,
         /// As the program says it.
         name: i32,
-        /// What the program hands over, which some options look at; at most [`OPTION_BYTES_MAX`].
+        /// The value that the program passes, which some options read; at most [`OPTION_BYTES_MAX`].
         value: &'a [u8],
     },
 }
@@ -301,7 +301,7 @@ fn option_value<'a>(r: &mut Reader<'a>) -> Option<&'a [u8]> {
     (count <= OPTION_BYTES_MAX).then(|| r.bytes(count)).flatten()
 }
 
-/// What the daemon answers.
+/// Answers of the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer<'a> {
     /// It is done.

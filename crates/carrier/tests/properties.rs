@@ -1,4 +1,4 @@
-//! What is written is what is read, and any other bytes are refused.
+//! Records and requests survive encoding and parsing, and any other bytes are refused.
 #![allow(missing_docs)]
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -61,7 +61,7 @@ proptest! {
         let mut frame = [0; FRAME_BYTES_MAX];
         let bytes = request.encode(&mut frame).expect("it fits");
         prop_assert_eq!(Request::parse(&frame[..bytes]), Ok(request));
-        // What is cut short is never taken for the whole, except the value of an option, which has no length of its own.
+        // A truncated frame is never taken for the whole, except the value of an option, which has no length of its own.
         let open_ended = matches!(request, Request::SetOption { .. } | Request::GetOption { .. });
         let cut = Request::parse(&frame[..bytes - 1]);
         prop_assert!(open_ended || cut == Err(RequestError::Malformed), "{:?}", cut);

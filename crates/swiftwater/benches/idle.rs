@@ -1,4 +1,4 @@
-//! What idle associations cost: resident memory of each end, its stream included, and processor time.
+//! Cost of idle associations: resident memory of each end, its stream included, and processor time.
 //!
 //! Ten thousand associations of one stack with itself: twenty thousand ends in one process, with heartbeats as by
 //! default. `cargo bench -p swiftwater --bench idle [-- ASSOCIATIONS [SECONDS]]`

@@ -26,7 +26,7 @@ pub(crate) struct Background {
     kept: Mutex<Option<Arc<Shard>>>,
 }
 
-/// What the thread does until its next look.
+/// The thread's activity until its next look.
 enum Next {
     /// Nothing, until it is armed.
     Park,
@@ -116,7 +116,7 @@ fn look(shard: &Arc<Shard>, look: Look) -> Next {
         }
     };
     if inner.unsent_is_old() {
-        // What a quiet thread has left unsent does not wait for it to come back.
+        // Messages that a quiet thread has left unsent do not wait for it to come back.
         inner.flush(true);
         inner.take_arrivals();
     }

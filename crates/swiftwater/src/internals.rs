@@ -1,4 +1,4 @@
-//! What only the daemon of this project needs. It may change or go at any time.
+//! Interfaces for this project's daemon only. They may change or go at any time.
 //!
 //! The daemon relays what it receives to programs, whose reading it sees, and polls more than these sockets. That is so
 //! close to the stack that a crate below both would have to export the perimeter, the sockets and the streams of this one; so

@@ -1,4 +1,4 @@
-//! What is sent and received.
+//! Messages, sent and received.
 
 use std::time::Duration;
 

@@ -35,10 +35,10 @@ const CLOCK_STRIDE_MAX: u32 = 64;
 /// Receives in one go, so that a flood does not keep the perimeter closed for ever.
 const RECEIVES_MAX: usize = 4;
 
-/// What came back in memory is answered so often in one go, before others have their turn.
+/// Rounds in which packets that came back in memory are answered in one go, before others have their turn.
 const TURNS_MAX: usize = 8;
 
-/// What the lock guards.
+/// State that the lock guards.
 pub(crate) struct Inner {
     pub(crate) executive: Executive,
     pub(crate) driver: DriverId,
@@ -82,8 +82,8 @@ pub(crate) struct Shard {
     pub(crate) busy_poll: Duration,
 }
 
-/// What the handles of a user share. With the last one the sockets are closed at once, if nothing is left to
-/// do, though others may look at the shard at that moment.
+/// The part that the handles of a user share. With the last one the sockets are closed at once, if nothing is left to do, though
+/// others may look at the shard at that moment.
 pub(crate) struct Hold(Arc<Shard>);
 
 impl Shard {
@@ -148,7 +148,7 @@ impl Shard {
         } else if inner.pace.overdue() {
             inner.flush(true);
         } else if inner.poller != Poller::Background {
-            // Who polls the sockets sleeps: it does not see what is left unsent here.
+            // The thread that polls the sockets sleeps: it does not see what is left unsent here.
             self.background.arm();
         }
     }
@@ -185,7 +185,7 @@ impl Inner {
     pub(crate) fn flush(&mut self, everything: bool) {
         if self.pace.unsent_since.is_none() && !self.executive.has_unsent() && !self.executive.has_arrivals()
         {
-            // What was asked for may have started a timer.
+            // The call may have started a timer.
             return self.mind_deadline();
         }
         self.guarded(None, |inner| inner.flush_now(everything));
@@ -198,7 +198,7 @@ impl Inner {
         let waits = !everything && self.executive.has_unsent();
         self.pace.flushed(now, waits);
         if self.executive.has_arrivals() {
-            // What goes to ourselves is there already.
+            // Packets to ourselves are there already.
             self.take_arrivals_now();
         } else {
             self.mind_deadline();
@@ -279,7 +279,7 @@ impl Pace {
         now.duration_since(since) >= FLUSH_AFTER
     }
 
-    /// What was due has left; `waits` says whether something else waits on.
+    /// Notes that all that was due has left; `waits` says whether something else waits on.
     fn flushed(&mut self, now: Instant, waits: bool) {
         if let Some(since) = self.unsent_since.take()
             && self.sent > 0
@@ -324,7 +324,7 @@ impl Drop for Hold {
         if inner.is_idle() {
             inner.dispose();
         } else {
-            // What was taken is still delivered: the background thread sees to it.
+            // Accepted messages are still delivered: the background thread sees to it.
             self.0.background.keep(Arc::clone(&self.0));
             inner.waiting.kick(Sleeper::Background);
             inner.waiting.kick(Sleeper::Task);

@@ -17,7 +17,7 @@ use crate::perimeter::Entered;
 use crate::shard::{Inner, Shard};
 use crate::watch::{Sleeper, Watch};
 
-/// Who polls the sockets.
+/// The thread that polls the sockets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Poller {
     None,
@@ -32,7 +32,7 @@ pub(crate) enum Poller {
 /// A sleep on the sockets.
 #[derive(Clone, Copy)]
 struct Sleep {
-    /// What the sleeper itself waits for.
+    /// The stream and the events that the sleeper itself waits for.
     purpose: Option<(StreamId, Interest)>,
     until: Option<Instant>,
     kicked: bool,
@@ -128,7 +128,7 @@ impl Waiting {
         }
     }
 
-    /// What all who wait for a stream want together.
+    /// Returns the events that all waiters of a stream want together.
     fn wanted(&self, s: StreamId) -> Interest {
         let sleepers = self.sleeps.iter().flatten().filter(|sleep| !sleep.kicked);
         let theirs = sleepers.filter_map(|sleep| sleep.purpose).filter(|(other, _)| *other == s);
@@ -361,7 +361,7 @@ impl Shard {
         while began.elapsed() < limit {
             inner.take_arrivals();
             if inner.is_ready(s, interest) {
-                // What came while another ran on this processor would have come without looking, too.
+                // A packet that came while another thread ran on this processor would have come without busy polling, too.
                 if began.elapsed() < limit {
                     inner.busy_poll.paid();
                 } else {

@@ -1,4 +1,4 @@
-//! What is polled, and what ends a poll from inside the perimeter.
+//! Polling of sockets, and the wake-up that ends a poll from inside the perimeter.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};

@@ -36,7 +36,7 @@ pub(crate) struct Cli {
     pub command: Command,
 }
 
-/// What to do.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a program whose SCTP sockets are Swiftwater's, on a kernel that has no SCTP.
@@ -107,7 +107,7 @@ pub(crate) struct ServerArgs {
     /// UDP port that carries SCTP, and of tests over UDP; 0 for any that is free.
     #[arg(long, default_value_t = DEFAULT_PORT)]
     pub udp_port: u16,
-    /// What may carry SCTP; auto is what each client asks for.
+    /// Links that the server accepts; auto accepts the one that each client asks for.
     #[arg(long, value_enum, default_value = "auto")]
     pub link: Carrier,
     /// Stop after one test.
@@ -181,7 +181,7 @@ pub(crate) struct ClientArgs {
     /// Local UDP port of SCTP [default: any].
     #[arg(long)]
     pub udp_port: Option<u16>,
-    /// What carries SCTP.
+    /// Link that carries SCTP.
     #[arg(long, value_enum, default_value = "udp")]
     pub link: Carrier,
     /// Congestion control: cubic, newreno (or reno) or bbr; of SCTP at both ends [default: cubic], of TCP at this one [default:
@@ -432,7 +432,7 @@ pub(crate) struct LabArgs {
     /// Only cases whose name contains this.
     #[arg(long, value_name = "TEXT")]
     pub case: Option<String>,
-    /// What all chance comes from.
+    /// Seed of all random numbers.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub seed: u64,
     /// Seconds of each case that has no end of its own, or of each measurement of --live [default: the experiment's].
@@ -461,7 +461,7 @@ pub(crate) struct LabArgs {
     pub qlog: Option<PathBuf>,
 }
 
-/// What can be measured in real time.
+/// Experiments in real time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LiveName {
     /// Two lines of 100 Mbit/s and 0.2 ms, as OpenSS7 was measured, beside the kernel's TCP on one and MPTCP on both.

@@ -1,4 +1,4 @@
-//! What this machine is, and where and how eagerly a process runs on it.
+//! This machine, and the processors and priorities of processes on it.
 
 use std::fs;
 use std::time::Duration;

@@ -18,7 +18,7 @@ static STACKS: Mutex<Vec<Weak<Stack>>> = Mutex::new(Vec::new());
 pub(crate) const EXIT_INTERRUPTED: u8 = 130;
 /// How long associations that are left when the command ends may take to be shut down.
 const END_WAIT: Duration = Duration::from_secs(2);
-/// What peers are told of those that take longer.
+/// Reason in the ABORT to peers whose associations take longer.
 const REASON: &str = "the program was stopped";
 
 /// Listens for signals from now on.

@@ -11,7 +11,7 @@ use clap_mangen::Man;
 
 use crate::args::Cli;
 
-/// What begins the examples in the help of a command. They end with an empty line.
+/// Heading of the examples in the help of a command. They end with an empty line.
 const EXAMPLES: &str = "Examples:";
 
 /// Variables that the commands heed.
@@ -28,7 +28,7 @@ const ENVIRONMENT: [(&str, &str); 4] = [
     ("PATH", "Where swiftwater run looks for the program."),
 ];
 
-/// What the exit status of all commands says.
+/// Meaning of the exit status of all commands.
 const EXIT_STATUS: [(&str, &str); 6] = [
     ("0", "The command did what it should."),
     ("1", "It did not, and has said why on standard error."),

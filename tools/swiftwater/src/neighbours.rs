@@ -56,7 +56,7 @@ pub(crate) enum NeighboursError {
     /// A run failed.
     #[error("beside the neighbour `{neighbour}`: {source}")]
     Run {
-        /// What the neighbour did.
+        /// The neighbour's activity.
         neighbour: &'static str,
         /// Why it failed.
         source: PeerError,
@@ -66,7 +66,7 @@ pub(crate) enum NeighboursError {
     Program(io::Error),
 }
 
-/// What the neighbour does.
+/// Activities of the neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trouble {
     None,
@@ -230,7 +230,7 @@ fn table(rows: &[Row]) -> String {
     out
 }
 
-/// What the hidden command does: trouble until standard input ends.
+/// Runs the hidden command: trouble until standard input ends.
 pub(crate) fn trouble(kind: &str) -> Result<(), String> {
     print_line(&())?;
     let stop = AtomicBool::new(false);

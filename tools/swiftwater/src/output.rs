@@ -34,7 +34,7 @@ pub(crate) enum OutputError {
     File {
         /// Where.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
 }

@@ -104,7 +104,7 @@ impl Peer {
         serde_json::from_str(&line).map_err(|error| PeerError::Io(error.into()))
     }
 
-    /// What it said before it failed.
+    /// Returns the error output of the failed process.
     pub(crate) fn complaint(&mut self) -> String {
         let mut said = String::new();
         self.wait_until(Instant::now() + LOOK * 20);

@@ -10,7 +10,7 @@ use object::{Endianness, FileKind};
 
 /// The section that the Go linker writes into every program.
 const GO_SECTION: &[u8] = b".go.buildinfo";
-/// What the system keeps the capabilities of a file in.
+/// Extended attribute in which the system keeps the capabilities of a file.
 const CAPABILITIES: &str = "security.capability";
 
 /// Why the shim cannot help the program in a file, if so. What makes no sense is not for us to judge.

@@ -16,16 +16,17 @@ use crate::program::trouble_with;
 
 /// The name of the shim's file.
 pub(crate) const SHIM: &str = "libswiftwater_preload.so";
-/// What names the shim to the dynamic linker.
+/// Variable that names the shim to the dynamic linker.
 pub(crate) const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
-/// What tells the shim that it may start a daemon itself when this one has ended because nobody needed it.
+/// Variable that allows the shim to start a daemon itself when this one has ended because nobody needed it.
 const ON_DEMAND_VARIABLE: &str = "SWIFTWATER_ON_DEMAND";
-/// What tells the shim that TCP sockets are to be SCTP sockets.
+/// Variable that makes the shim turn TCP sockets into SCTP sockets.
 const TCP_AS_SCTP_VARIABLE: &str = "SWIFTWATER_TCP_AS_SCTP";
-/// What sets AddressSanitizer's options. It insists on being the first library of a program, where the shim stands.
+/// Variable with AddressSanitizer's options. The sanitizer insists on being the first library of a program, where the shim
+/// stands.
 const SANITIZER_VARIABLE: &str = "ASAN_OPTIONS";
 const ANY_LINK_ORDER: &str = "verify_asan_link_order=0";
-/// What names the daemon's place to the shim.
+/// Variable that names the daemon's address to the shim.
 pub(crate) const PLACE_VARIABLE: &str = "SWIFTWATER_DAEMON";
 /// A daemon that is started answers within this time.
 const START_WAIT: Duration = Duration::from_secs(5);

@@ -35,7 +35,7 @@ pub(crate) fn check_local(address: IpAddr) -> io::Result<()> {
     bind_udp(SocketAddr::new(address, 0), None).map(drop)
 }
 
-/// What a connection is made with.
+/// Parameters of a connect.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Connecting {
     /// The local address, if not any.

@@ -17,7 +17,7 @@ pub(crate) fn median(values: &[f64]) -> Option<f64> {
 
 /// Student's t for an interval of 95 %, by the degrees of freedom from 1 on.
 const T_95: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
-/// The same for many degrees of freedom, a little too wide for more than ten.
+/// Student's t for many degrees of freedom, a little too wide for more than ten.
 const T_95_MANY: f64 = 2.228;
 
 /// Returns the 95 % interval of the mean of normally distributed values; `None` of fewer than two.
@@ -36,7 +36,7 @@ pub(crate) fn confidence_interval(values: &[f64]) -> Option<(f64, f64)> {
 pub(crate) struct Line {
     /// The value at zero.
     pub intercept: f64,
-    /// What one unit of x adds.
+    /// Increase for one unit of x.
     pub slope: f64,
 }
 

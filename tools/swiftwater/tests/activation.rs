@@ -59,7 +59,7 @@ fn programs_wait_for_the_daemon_and_for_the_next_one() {
     }
 }
 
-/// What `systemctl restart` does: the socket stays with the manager.
+/// Acts as `systemctl restart` does: the socket stays with the manager.
 #[test]
 fn a_restart_ends_what_was_open_and_the_next_daemon_serves_the_program() {
     let (door, place) = made_by_a_manager("restart");

@@ -1,4 +1,4 @@
-//! What can go wrong around a program: the errno that the kernel would give, and a daemon that is started again without a hand.
+//! Failures around a program: the errno that the kernel would give, and a daemon that is started again without a hand.
 #![allow(missing_docs)]
 
 mod daemon;

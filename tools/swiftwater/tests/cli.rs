@@ -51,7 +51,7 @@ impl Server {
         command
     }
 
-    /// What the client printed as JSON; it has to succeed.
+    /// Returns the client's JSON; the client must succeed.
     fn ask(&self, words: &[&str]) -> Vec<Value> {
         let output = self.client(words).arg("--json").output().expect("the program starts");
         rows(&output)
@@ -138,7 +138,7 @@ fn two_paths_are_measured_beside_each_alone() {
     assert!(theirs.iter().any(|row| number(row, "bits_per_s") == 91.6e6));
 }
 
-/// What an experiment in real time has measured.
+/// Returns the results of a live experiment.
 fn live_rows(words: &[&str]) -> Vec<Value> {
     rows(&swiftwater(&[&["lab", "--json", "--live"], words].concat()).output().expect("starts"))
 }
@@ -158,7 +158,7 @@ fn lines_in_real_time_are_measured_beside_tcp() {
     }
     for row in &rows {
         assert_eq!((row["clock"].as_str(), row["runs"].as_u64()), (Some("live"), Some(2)), "{row}");
-        // What arrived came through the lines, whose queues hold no more than a few round trips.
+        // Data that arrived came through the lines, whose queues hold no more than a few round trips.
         assert!(number(row, "line_packets") * 1500.0 * 8.0 > number(row, "bits_per_s") * 0.5, "{row}");
         assert!(number(row, "bits_per_s") < 2.0 * number(row, "limit_bits_per_s"), "{row}");
         let keys = ["bits_per_s_low", "queue_ms_p50", "late_us_p99", "emulator_cpu", "ratio_to_tcp"];
@@ -400,7 +400,7 @@ fn bench_writes_a_table_json_and_a_page() {
     assert_eq!(rows.len(), 2 * (1 + 2 + 2) + 2, "{table}");
     for row in &rows {
         assert!(number(row, "messages_per_s") > 0.0, "{row}");
-        // What is only counted in bytes has no messages to compare.
+        // Series that are counted only in bytes have no messages to compare.
         assert_eq!(row.get("ratio_to_tcp").is_some(), row["series"] != "udp-limit", "{row}");
         assert!(number(row, "cpus") == 1.0 && number(row, "packet_bytes") >= 1500.0, "{row}");
     }

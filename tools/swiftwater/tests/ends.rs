@@ -16,7 +16,7 @@ use swiftwater::{Association, AssociationOptions, LossKind, RecvError, StackOpti
 use daemon::{Daemon, compiled};
 
 const PORT: u16 = 6500;
-/// What a shell reports of a program that SIGINT ended.
+/// Exit status that a shell reports of a program that SIGINT ended.
 const EXIT_CODE_OF_A_SECOND_SIGNAL: i32 = 130;
 /// A peer that is told hears of it much sooner; one that is not waits for its timers.
 const PATIENCE: Duration = Duration::from_secs(15);

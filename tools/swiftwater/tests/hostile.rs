@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 use daemon::{Daemon, compiled_from};
 use swiftwater_tests::tools;
 
-/// Who attacks: nobody whom the system knows.
+/// The attacker's user, whom the system does not know.
 const ATTACKER: u32 = 41_001;
-/// What a daemon may keep beside what it accounts.
+/// Memory that a daemon may keep beside what it accounts for.
 const SLACK_BYTES: u64 = 64 << 20;
 /// A user's budget (`--user-memory`).
 const USER_MEMORY_BYTES: u64 = 128 << 20;

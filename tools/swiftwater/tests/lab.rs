@@ -244,7 +244,7 @@ fn nothing_is_left_whenever_it_is_killed() {
     assert_eq!(interfaces(), before);
 }
 
-/// What a command that fails says.
+/// Returns the error output of a command that fails.
 fn complaint(command: &mut Command) -> String {
     let (output, said) = output(command);
     assert!(!output.status.success(), "{said}");

@@ -1,5 +1,6 @@
-//! What the kernel's SCTP sockets answer to every call and option, right and wrong, and the notifications that they give, is what ours
-//! do, but for what `docs/sockets.md` lists (`oracle/*.txt`; `tests/tests/kernel_sockets.rs` of the tests asks the kernel).
+//! The answers of the kernel's SCTP sockets to every call and option, right and wrong, and their notifications. Ours are the
+//! same, but for the differences that `docs/sockets.md` lists (`oracle/*.txt`; `tests/tests/kernel_sockets.rs` of the tests asks
+//! the kernel).
 #![allow(missing_docs)]
 
 mod daemon;
@@ -9,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use daemon::Daemon;
 
-/// What the kernel's packets hold more: ours have a header of UDP, too.
+/// Bytes of the largest fragment: the kernel's packets hold more, since ours have a UDP header, too.
 const FRAGMENTS: (&str, &str) = (" ffcc", " ffc4");
 
 /// Without the lines that begin with one of these texts, and what is indented after them.

@@ -1,4 +1,4 @@
-//! What commands do when nobody reads what they print, when the device is full, and when a user interrupts them.
+//! Behaviour of commands when nobody reads their output, when the device is full, and when a user interrupts them.
 #![allow(missing_docs)]
 
 mod daemon;

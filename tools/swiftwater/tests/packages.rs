@@ -1,4 +1,4 @@
-//! What is in the Debian package. `packaging/check` installs and uses it.
+//! Contents of the Debian package. `packaging/check` installs and uses it.
 #![allow(missing_docs)]
 
 #[allow(dead_code, reason = "nothing runs here")]
@@ -12,7 +12,7 @@ use swiftwater_tests::tools;
 
 const PACKAGING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging");
 
-/// What a command prints that succeeds.
+/// Returns the output of a command that succeeds.
 fn said(command: &mut Command) -> String {
     let output = command.output().expect("it starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

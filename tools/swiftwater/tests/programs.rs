@@ -349,7 +349,7 @@ fn two_diameter_daemons_meet_and_end_when_they_are_told() {
     for (server, output) in servers.into_iter().zip(outputs) {
         kill_process(Pid::from_child(server.0.as_ref().expect("it was started")), Signal::TERM)
             .expect("it is there");
-        // What it still says goes somewhere.
+        // Its remaining output must be read.
         let reader = std::thread::spawn(move || std::io::read_to_string(output));
         // `timeout` ends with what the daemon has ended with, and with another number when it had to kill it.
         assert_success("freeDiameterd", &server.finish());

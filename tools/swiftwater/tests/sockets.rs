@@ -19,7 +19,7 @@ fn run(name: &str, arguments: &[&str]) {
     run_for(name, name, arguments);
 }
 
-/// The same for one test of several that use this program.
+/// Runs a program that several tests use.
 fn run_for(test: &str, name: &str, arguments: &[&str]) {
     let daemon = Daemon::start(test);
     let output = daemon.run(compiled(name, test)).args(arguments).output().expect("the command starts");

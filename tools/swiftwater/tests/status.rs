@@ -84,7 +84,7 @@ fn sockets_associations_and_paths_are_shown() {
     let left = sockets.iter().find(|row| local(row, ":5304")).expect("the one whose peer is gone");
     assert_eq!(left["state"], "ended", "{left}");
     let mut associations = of("association");
-    // What is left of the other may still be on its way out.
+    // Messages of the other association may still be on their way out.
     associations.retain(|row| row["state"] == "ESTABLISHED");
     assert_eq!(associations.len(), 4, "two, each from both ends: {associations:?}");
     let sent = associations.iter().find(|row| row["bytes_sent"] == 5).expect("who has sent");
@@ -172,7 +172,7 @@ fn one_user_does_not_get_all_sockets() {
     Program::start(command, "full").end();
 }
 
-/// What another user may run, in a folder that everybody may enter.
+/// Copies files into a folder that everybody may enter, for another user to run.
 fn public(files: &[&Path]) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("swiftwater-test-public-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder of our own");

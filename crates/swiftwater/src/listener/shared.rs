@@ -25,7 +25,7 @@ pub struct SharedListener {
     socket: Socket,
     stack: Stack,
     port: u16,
-    /// What associations begin with that come from now on.
+    /// Configuration of associations that come from now on.
     config: Mutex<AssociationConfig>,
 }
 

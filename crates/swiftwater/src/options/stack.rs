@@ -9,7 +9,7 @@ use super::AssociationOptions;
 use crate::address::Address;
 use crate::trace::TraceSink;
 
-/// What carries SCTP packets. Both ends of an association need the same.
+/// Links that carry SCTP packets. Both ends of an association need the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LinkKind {
     /// UDP (RFC 6951): the fastest, since kernels segment UDP, and it needs no privilege.
@@ -41,7 +41,7 @@ pub enum LinkKind {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StackOptions {
-    /// What carries SCTP packets. Default: UDP.
+    /// The link that carries SCTP packets. Default: UDP.
     pub link: LinkKind,
     /// The local UDP port, where UDP carries SCTP; 0 takes a free one. Default (`None`): 9899 (RFC 6951 §5.1) for a stack, a
     /// listener or an endpoint, a free one for [`Association::connect`](crate::Association::connect).

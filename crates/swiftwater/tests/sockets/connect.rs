@@ -80,7 +80,7 @@ fn where_nobody_answers_it_times_out() {
 #[test]
 fn where_no_route_leads_it_is_unreachable() {
     must_end(|| {
-        // What is bound to loopback reaches no other host.
+        // A socket bound to loopback reaches no other host.
         let options =
             StackOptions { local_addresses: vec!["127.0.0.1".parse().unwrap()], ..StackOptions::default() };
         let none = Association::connect_with("192.0.2.1:7", &options).unwrap_err();

@@ -13,7 +13,7 @@ fn pair_with_events() -> (Association, Association) {
     pair_with(&AssociationOptions { events: true, ..AssociationOptions::default() }.into())
 }
 
-/// What the association tells next, as text: messages as they are, events by name.
+/// Returns the association's next message or event, as text: messages as they are, events by name.
 fn told(association: &Association) -> String {
     match association.next() {
         Ok(Some(Received::Message(message))) => String::from_utf8(message.to_vec()).unwrap(),

@@ -20,7 +20,7 @@ pub(crate) const CONNECT_PATIENCE: Duration = Duration::from_millis(3500);
 /// One new peer in so much time.
 pub(crate) const CONNECT_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What has become of the new peers.
+/// Results of the new peers' connects.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Connects {
     /// How long each took that connected, in milliseconds.

@@ -32,7 +32,7 @@ const UDP_HEADER_BYTES: usize = 8;
 const TTL: u8 = 64;
 const UDP: u8 = 17;
 
-/// What floods the victim.
+/// Floods of the victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flood {
     /// INITs to a port that listens, from one network of 256 addresses.

@@ -18,13 +18,13 @@ const WITH_IP_HEADER: i32 = 255;
 const TICK: Duration = Duration::from_micros(200);
 /// Packets of one call.
 const BATCH: usize = 64;
-/// What a sender that was kept from running makes good. More than that would be a burst and no even rate.
+/// Delay that a sender makes good after it was kept from running. More than that would be a burst and no even rate.
 const ARREARS: Duration = Duration::from_millis(10);
 /// No flood lasts longer, whatever becomes of the one who started it.
 const DURATION_MAX: Duration = Duration::from_secs(60);
 const SEND_BUFFER_BYTES: usize = 4 << 20;
 
-/// What has left.
+/// Packets sent.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Sent {
     /// Packets that the kernel took.
@@ -57,7 +57,7 @@ pub(crate) fn send(
     let (mut handed_over, mut sent) = (0, Sent::default());
     while !stop.load(Ordering::Relaxed) && began.elapsed() < DURATION_MAX {
         let due = (began.elapsed().as_secs_f64() * packets_per_s as f64) as u64;
-        // What is beyond the arrears is never sent, and the rate achieved says so.
+        // Packets beyond the arrears are never sent, and the rate achieved shows it.
         handed_over = handed_over.max(due.saturating_sub(arrears_max));
         while handed_over < due {
             let first = (handed_over % packets.len() as u64) as usize;

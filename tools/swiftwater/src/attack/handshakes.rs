@@ -39,7 +39,7 @@ pub(super) fn answer(raw: &Socket, stop: &AtomicBool) -> io::Result<()> {
     while !stop.load(Ordering::Relaxed) {
         let Ok(bytes) = answers.recv(&mut buffer) else { continue };
         if let Some(echo) = echo(&buffer[..bytes]) {
-            // What the line does not take is lost, as any packet may be.
+            // A packet that the line does not take is lost, as any packet may be.
             let _ = raw.send(&echo);
         }
     }

@@ -55,7 +55,7 @@ pub(crate) enum AttackError {
     /// A run failed.
     #[error("{case}: {source}")]
     Run {
-        /// What was measured.
+        /// Name of the case.
         case: String,
         /// Why it failed.
         source: PeerError,

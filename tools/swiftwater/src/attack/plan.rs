@@ -1,4 +1,4 @@
-//! What is measured, how often, and for how long at most.
+//! The plan of the measurements: cases, repetitions and time limits.
 
 use std::time::{Duration, Instant};
 

@@ -26,7 +26,7 @@ pub(super) struct Row {
     pub version: String,
 }
 
-/// What was measured while the flood met the server, or nothing flooded.
+/// Measurements while the flood met the server, or nothing flooded.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Side {
     pub goodput_bits_per_s: f64,
@@ -63,7 +63,7 @@ pub(super) struct Against {
 /// The rounds of one case: with the flood at the server, and at the dead port where there is a flood.
 #[derive(Clone, Debug)]
 pub(super) struct Measured {
-    /// What was measured.
+    /// The case.
     pub case: Case,
     /// Each round that gave a result.
     pub rounds: Vec<(Run, Option<Run>)>,

@@ -22,10 +22,10 @@ const GRACE: Duration = Duration::from_secs(5);
 /// How often Ctrl-C is looked for.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What is measured in one run.
+/// The case of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Case {
-    /// What floods; nothing if there is none.
+    /// The flood; `None` for a run without.
     pub flood: Option<Flood>,
     /// Packets in a second.
     pub packets_per_s: u64,
@@ -34,11 +34,11 @@ pub(super) struct Case {
 /// A run that gave a result.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Run {
-    /// What the peer's association delivered in a second.
+    /// Goodput of the peer's association.
     pub goodput_bits_per_s: f64,
     /// The new peers.
     pub connects: Connects,
-    /// What the flood sent.
+    /// Packets of the flood.
     pub sent: Sent,
     /// The victim before the flood.
     pub before: Look,
@@ -47,7 +47,7 @@ pub(super) struct Run {
 }
 
 impl Case {
-    /// What people call it.
+    /// Returns the name for people.
     pub(super) fn name(self) -> String {
         match self.flood {
             None => "no flood".into(),

@@ -18,7 +18,7 @@ use crate::load::{Meter, receive_all};
 pub(crate) const MESSAGE_BYTES: usize = 1024;
 const ETHERNET_HEADER_BYTES: u64 = 14;
 
-/// What the victim says of itself when it is asked.
+/// State of the victim, reported on request.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Look {
     /// Since it began.

@@ -36,7 +36,7 @@ impl Point {
 pub(crate) struct Curve {
     /// The published machine; none for what was measured here.
     pub machine: Option<&'static str>,
-    /// What the legend calls it; for ours, the name of the series.
+    /// Name in the legend; for ours, the name of the series.
     pub label: String,
     pub look: Look,
     /// Processors, packet size (0 where it obeys no limit) and associations of ours.

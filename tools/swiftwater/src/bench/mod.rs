@@ -49,7 +49,7 @@ pub(crate) enum BenchError {
     Write {
         /// Where.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// Some runs failed.

@@ -10,9 +10,9 @@ use crate::units::parse_bytes;
 /// Sizes of the whole range, as netperf's range experiment had them, and one beyond.
 const SIZES: [usize; 16] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 65536];
 const QUICK_SIZES: [usize; 8] = [1, 16, 64, 256, 1024, 4096, 16384, 65536];
-/// What a run costs beside its time: two processes, connections, the last messages.
+/// Overhead of a run beside its time: two processes, connections, the last messages.
 const RUN_OVERHEAD_S: f64 = 0.15;
-/// What `--quick` plans to take, with a reserve up to its promise of 120 s.
+/// Time that `--quick` plans to take, with a reserve up to its promise of 120 s.
 const QUICK_BUDGET_S: f64 = 90.0;
 const QUICK_RUN_S: (f64, f64) = (0.05, 0.5);
 /// The message of a request and of its answer.
@@ -21,7 +21,7 @@ const RR_MESSAGE_BYTES: usize = 1;
 /// One measured cell of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Cell {
-    /// What is measured.
+    /// The series.
     pub series: Series,
     /// Processors that both ends share.
     pub cpus: usize,
@@ -62,9 +62,9 @@ pub(crate) enum PlanError {
         "{wish} processors cannot be used; this process may use {allowed}, so choose 1 or an even number up to that with --cpus"
     )]
     Cpus {
-        /// What was asked.
+        /// Processors that the user asked for.
         wish: usize,
-        /// What there is.
+        /// Processors that this process may use.
         allowed: usize,
     },
     /// A packet size out of bounds.
@@ -79,7 +79,7 @@ pub(crate) enum PlanError {
 }
 
 impl Plan {
-    /// What the arguments ask for on a machine that allows so many processors.
+    /// Plans the runs that the arguments ask for, on a machine that allows so many processors.
     ///
     /// Without a shim, series that need it are measured only if they are named.
     pub(crate) fn new(

@@ -85,7 +85,7 @@ pub(crate) struct Row {
 /// The runs of one cell, one for each round; `None` where a run failed.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
-    /// What was measured.
+    /// The cell.
     pub cell: Cell,
     /// One for each round.
     pub runs: Vec<Option<Run>>,

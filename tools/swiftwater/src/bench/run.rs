@@ -26,7 +26,7 @@ use crate::run::{PLACE_VARIABLE, PRELOAD_VARIABLE, preload};
 /// How long a receiver waits for its sender.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// What a receiver prints when it is ready.
+/// The line that a receiver prints when it is ready.
 #[derive(Debug, Serialize, Deserialize)]
 struct Listening {
     port: u16,
@@ -45,7 +45,7 @@ pub(crate) struct Run {
 pub(crate) struct Runner {
     program: PathBuf,
     allowed: Vec<usize>,
-    /// What makes SCTP sockets of a program ours, or why there is none.
+    /// Path of the shim that serves a program's SCTP sockets, or why there is none.
     shim: Result<PathBuf, String>,
 }
 
@@ -169,7 +169,7 @@ impl Daemon {
         Ok(Self { _process: process, place, shim })
     }
 
-    /// What its programs are started with.
+    /// Returns the environment of the programs.
     fn environment(&self) -> [(&'static str, OsString); 2] {
         [(PRELOAD_VARIABLE, preload(&self.shim)), (PLACE_VARIABLE, self.place.clone().into())]
     }
@@ -180,7 +180,7 @@ fn our_time() -> Duration {
     host::processor_time() + host::processor_time_of_children()
 }
 
-/// What the hidden `peer` command does: one end of a run.
+/// Runs the hidden `peer` command: one end of a run.
 pub(crate) fn peer(command: PeerCommand) -> Result<(), String> {
     match command {
         PeerCommand::Receive(args) => {

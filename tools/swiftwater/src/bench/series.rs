@@ -1,4 +1,4 @@
-//! What `bench` compares, and how each series becomes a test.
+//! The series that `bench` compares, and the test of each.
 
 use crate::perf::spec::{Carrier, Exchange, Method, Spec};
 use crate::plot::{Color, Look, Marker};
@@ -10,7 +10,7 @@ pub(crate) enum Series {
     Tcp,
     /// The same with the priorities that favoured TCP on the published machines.
     TcpArtificial,
-    /// What a careful TCP program does.
+    /// A TCP program that buffers its messages.
     TcpBatched,
     /// One SCTP message per call.
     SctpMessage,
@@ -83,7 +83,7 @@ impl Series {
         })
     }
 
-    /// What a figure's legend says beside the name.
+    /// Returns the note beside the name in a figure's legend.
     pub(crate) fn note(self) -> Option<&'static str> {
         match self {
             Self::TcpArtificial => Some("sender at nice -20, receiver at 19"),
@@ -95,7 +95,7 @@ impl Series {
         }
     }
 
-    /// What its curve looks like.
+    /// Returns the look of its curve.
     pub(crate) fn look(self) -> Look {
         match self {
             Self::Tcp | Self::TcpRr => Look::new(Color::Ink, Marker::Circle),
@@ -147,7 +147,7 @@ impl Series {
 
     /// The priorities of sender and receiver to reach for.
     pub(crate) fn nice(self) -> Option<(i32, i32)> {
-        // What the published runs called artificial: the sender is never interrupted by the receiver.
+        // The published runs called these priorities artificial: the sender is never interrupted by the receiver.
         (self == Self::TcpArtificial).then_some((-20, 19))
     }
 

@@ -70,7 +70,7 @@ fn cells(row: &Row) -> Vec<String> {
     ]
 }
 
-/// What is told of a series that sends messages, and of no other.
+/// Returns the text for a series that sends messages, and nothing for others.
 pub(super) fn of_messages(row: &Row, text: impl FnOnce() -> String) -> String {
     if Series::parse(row.series).is_ok_and(Series::has_messages) { text() } else { "-".into() }
 }

@@ -1,4 +1,4 @@
-//! What the programs of one user may take of the daemon.
+//! Limits of the daemon for the programs of one user.
 
 use clap::Args;
 use swiftwater::{ListenerOptions, StackOptions};

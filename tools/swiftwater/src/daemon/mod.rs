@@ -48,7 +48,7 @@ pub(crate) struct DaemonArgs {
     /// Where programs find it: @ and an abstract name, or a path; they are told by SWIFTWATER_DAEMON [default: @swiftwater].
     #[arg(long, value_name = "PLACE")]
     pub place: Option<String>,
-    /// What carries SCTP.
+    /// Link that carries SCTP.
     #[arg(long, value_enum, default_value = "udp")]
     pub link: Carrier,
     /// UDP port that carries SCTP, here and at every peer; 0 for any that is free, where all peers are programs of this daemon.
@@ -68,7 +68,7 @@ pub(crate) struct DaemonArgs {
     pub detach: bool,
 }
 
-/// What else can be done with a daemon.
+/// Other commands for a daemon.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DaemonCommand {
     /// End the daemon that runs, and wait until it has ended.

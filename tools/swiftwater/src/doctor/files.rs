@@ -1,4 +1,4 @@
-//! What the system says of itself in files.
+//! Files of the system that describe it.
 
 use std::fs;
 use std::path::{Path, PathBuf};

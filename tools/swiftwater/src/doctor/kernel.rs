@@ -1,4 +1,4 @@
-//! What the kernel has, and lets be done.
+//! Checks of the kernel: its version, its features, its permissions.
 
 use swiftwater_daemon::OldKernel;
 

@@ -41,7 +41,7 @@ pub(crate) struct DoctorArgs {
     pub trial: Option<Trial>,
 }
 
-/// What a check has found.
+/// Result of a check.
 #[derive(Debug, Serialize)]
 struct Finding {
     check: &'static str,

@@ -1,4 +1,4 @@
-//! What carries SCTP: sockets, their offloads and their buffers.
+//! Checks of the links: sockets, their offloads and their buffers.
 
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, UdpSocket};
@@ -11,7 +11,7 @@ use super::Finding;
 use super::files::Files;
 use crate::args::DEFAULT_PORT;
 
-/// What SCTP asks of the kernel for the buffers of its UDP sockets, in each direction.
+/// Buffer that SCTP asks of the kernel for its UDP sockets, in each direction.
 const BUFFER_BYTES: u64 = 4 << 20;
 /// A size of segments that every kernel takes.
 const SEGMENT_BYTES: i32 = 1200;

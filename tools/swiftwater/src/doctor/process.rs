@@ -1,4 +1,4 @@
-//! What processes have: descriptors, the shim, a daemon.
+//! Checks of processes: descriptors, the shim, a daemon.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use swiftwater_daemon::{Description, NoDaemon, Place};
 use super::Finding;
 use crate::daemon::stop::explain;
 
-/// What each socket of a program costs the daemon: its end of the carrier, and the page.
+/// Descriptors that each socket of a program costs the daemon: its end of the carrier, and the page.
 const DESCRIPTORS_PER_SOCKET: u64 = 2;
 /// With fewer descriptors than this, servers of ordinary size are refused sockets.
 const DESCRIPTORS_FEW: u64 = 4096;

@@ -1,4 +1,4 @@
-//! What is tried in a process of its own.
+//! Trials in a process of their own.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -20,7 +20,7 @@ use crate::run::{PLACE_VARIABLE, PRELOAD_VARIABLE, SHIM};
 /// An association on loopback takes no time; what takes so long does not work.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// What the process tries.
+/// Kinds of trials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Trial {
     /// To get a user and a network namespace.
@@ -113,7 +113,7 @@ fn serve(place: &Place) -> Result<(), String> {
     Ok(())
 }
 
-/// What a command that has succeeded said.
+/// Runs a command that must succeed, and returns its output.
 fn succeed(command: &mut Command) -> Result<Output, String> {
     let output = command.output().map_err(|error| format!("{}: {error}", command.get_program().display()))?;
     if output.status.success() {

@@ -38,9 +38,9 @@ pub(crate) enum LabError {
     NoCase {
         /// The experiment.
         experiment: &'static str,
-        /// What was asked for.
+        /// The name that the user gave.
         wanted: String,
-        /// What there is.
+        /// The names that exist.
         names: String,
     },
     /// Ctrl-C cannot be caught.
@@ -51,13 +51,13 @@ pub(crate) enum LabError {
     Write {
         /// Where.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         reason: String,
     },
     /// Two hosts in real time failed.
     #[error(transparent)]
     Line(line::LineError),
-    /// What runs in real time failed.
+    /// A live experiment failed.
     #[error(transparent)]
     Live(#[from] live::LiveError),
     /// A trace cannot be written.

@@ -12,7 +12,7 @@ const TEMPLATE: &str = include_str!("page.html");
 /// Size of a drawing.
 const WIDTH: f64 = 680.0;
 const HEIGHT: f64 = 230.0;
-/// What is delivered may be drawn so much above what the lines carry.
+/// Largest rate in the drawing, as a multiple of the capacity of the lines.
 const PEAK: f64 = 1.1;
 /// Above the largest value.
 const HEADROOM: f64 = 1.06;
@@ -77,7 +77,7 @@ fn figure(outcome: &Outcome) -> String {
     format!("<figure><h2>{}{named}</h2>{rates}{on_the_way}</figure>\n", escape(&outcome.case))
 }
 
-/// What came through one line, and its window and queue.
+/// Draws the rate delivered over one line, and its window and queue.
 fn figure_of_line(outcome: &Outcome, end_s: f64) -> (String, String) {
     let trace = &outcome.trace;
     let of_path = |name, color, bytes: fn(&PathSample) -> usize| {
@@ -95,11 +95,11 @@ fn figure_of_line(outcome: &Outcome, end_s: f64) -> (String, String) {
     )
 }
 
-/// What came through all lines together and what each carried, and the windows of the paths.
+/// Draws the rate delivered over all lines together and over each, and the windows of the paths.
 fn figure_of_paths(outcome: &Outcome, paths: usize, end_s: f64) -> (String, String) {
     let trace = &outcome.trace;
-    // What waited for a lost packet is delivered at once when that comes: a peak which says little and would press
-    // everything else to the ground.
+    // Data that waited for a lost packet is delivered at once when that comes: a peak without meaning, which would flatten
+    // everything else.
     let most = PEAK * trace.iter().map(on_the_lines).fold(outcome.limit_bits_per_s, f64::max);
     let mut rates = vec![curve("delivered", DELIVERED, trace, |sample| sample.bits_per_s)];
     let mut windows = Vec::new();
@@ -119,7 +119,7 @@ fn figure_of_paths(outcome: &Outcome, paths: usize, end_s: f64) -> (String, Stri
     )
 }
 
-/// What left all lines together.
+/// Returns the rate at which packets left all lines together.
 fn on_the_lines(sample: &Sample) -> f64 {
     sample.paths.iter().map(|path| path.bits_per_s).sum()
 }

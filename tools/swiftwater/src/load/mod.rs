@@ -26,9 +26,9 @@ pub(crate) enum LoadError {
     /// The system or the transport failed.
     #[error("{what}: {source}")]
     Io {
-        /// What was being done.
+        /// The operation.
         what: &'static str,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// A message arrived that nobody sent.
@@ -94,7 +94,7 @@ pub(crate) trait Dialogue {
     fn recv(&mut self, message: &mut [u8]) -> Result<bool, LoadError>;
 }
 
-/// What one loop has moved so far. One thread writes it, any may read it.
+/// Counters of one loop. One thread writes them, any may read them.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Meter {

@@ -23,7 +23,7 @@ const ACK_LOOK: Duration = Duration::from_millis(1);
 const LOOK: Duration = Duration::from_millis(50);
 /// A server's next test may have to wait for its port: the sockets of the last one are let go in the background.
 const REBIND_TIMEOUT: Duration = Duration::from_secs(1);
-/// What a receiver of an endless message reads at a time, as a TCP receiver does.
+/// Bytes that a receiver of an endless message reads at a time, as a TCP receiver does.
 const READ_BYTES: usize = 128 << 10;
 /// From this size on a receiver reads messages where they lie; copying a smaller one costs less than that.
 const IN_PLACE_BYTES_MIN: usize = 8192;
@@ -59,7 +59,7 @@ fn options(
     }
 }
 
-/// What a client that asks for `auto` can have here. What the user should know of the link goes to standard error.
+/// Returns the link for a client that asks for `auto`. Writes warnings about the link to standard error.
 pub(crate) fn carrier(spec: &Spec, local_addresses: &[IpAddr]) -> Result<Carrier, BindError> {
     let stack = Stack::bind(&options(spec, local_addresses, 0, None))?;
     tell_advice(&stack);
@@ -172,7 +172,7 @@ pub(crate) struct SctpOut<'a> {
     paths: &'a PathLog,
 }
 
-/// What the paths of the associations of a test carried.
+/// Statistics of the paths of a test's associations.
 #[derive(Debug, Default)]
 pub(crate) struct PathLog(Mutex<Vec<PathStatistics>>);
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{Dialogue, Incoming, LoadError, Outgoing, read_every_byte};
 
-/// What netperf's receiver reads at a time.
+/// Bytes that netperf's receiver reads at a time.
 const READ_BYTES: usize = 128 << 10;
 /// The buffer of a careful program, at each end.
 const BATCH_BYTES: usize = 64 << 10;

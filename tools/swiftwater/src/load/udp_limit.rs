@@ -23,7 +23,7 @@ const IPV4_UDP_HEADER_BYTES: usize = 28;
 const IPV6_UDP_HEADER_BYTES: usize = 48;
 /// The buffers to ask for. Systems grant what they allow.
 const BUFFER_BYTES: usize = 4 << 20;
-/// What the kernel charges a receive buffer with for one batch.
+/// Bytes that the kernel charges to a receive buffer for one batch.
 const BATCH_CHARGE_BYTES: usize = 72 << 10;
 /// Batches under way at most: about 1 MB. More only pushes what is under way out of the caches.
 const BATCHES_UNDER_WAY_MAX: usize = 14;

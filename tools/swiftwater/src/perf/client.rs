@@ -35,7 +35,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long to wait for the other end's account of a failure.
 const REASON_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What a client is to do.
+/// Configuration of a client.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientConfig {
     /// The server's name or address.
@@ -52,27 +52,27 @@ pub(crate) struct ClientConfig {
     pub duration: Duration,
     /// How many messages it takes at most, over all associations.
     pub count: Option<u64>,
-    /// Who is told what associations do.
+    /// Receiver of the traces of associations.
     pub trace: Option<TraceSink>,
 }
 
-/// What a test found.
+/// Result of a test.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Outcome {
-    /// What was sent.
+    /// Data sent.
     pub client: Totals,
-    /// What was delivered.
+    /// Data delivered.
     pub server: Totals,
     /// How long answers took, where there were answers.
     pub latency: Option<Latency>,
-    /// What each path of SCTP carried.
+    /// Totals of each path of SCTP.
     #[serde(default)]
     pub paths: Vec<PathTotals>,
     /// Whether Ctrl-C ended it.
     pub interrupted: bool,
 }
 
-/// What one path of an association carried.
+/// Totals of one path of an association.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PathTotals {
     /// Our address, where the system has not chosen it for each packet.
@@ -168,7 +168,7 @@ pub(crate) enum ClientError {
     Resolve {
         /// The name.
         host: String,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// A local address is another host's.
@@ -176,7 +176,7 @@ pub(crate) enum ClientError {
     Local {
         /// Which.
         address: IpAddr,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// Nobody listens.
@@ -187,7 +187,7 @@ pub(crate) enum ClientError {
     Connect {
         /// Where.
         address: SocketAddr,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// The control connection failed.

@@ -21,7 +21,7 @@ pub(crate) const PREAMBLE_BYTES: usize = 16;
 const LINE_BYTES_MAX: u64 = 64 << 10;
 const MAGIC: &[u8; 4] = b"SWFT";
 
-/// What a connection to the server's port is for.
+/// Purpose of a connection to the server's port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// To agree on a test.
@@ -45,7 +45,7 @@ impl Purpose {
         bytes
     }
 
-    /// What the sixteen bytes say; `None` when another program sent them.
+    /// Parses the sixteen bytes; returns `None` when another program sent them.
     pub(crate) fn parse(bytes: &[u8; PREAMBLE_BYTES]) -> Option<Self> {
         let (magic, rest) = bytes.split_first_chunk::<4>()?;
         let token = u64::from_be_bytes(*rest.last_chunk::<8>()?);
@@ -64,7 +64,7 @@ impl Purpose {
     }
 }
 
-/// What the client says.
+/// Messages of the client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "kebab-case")]
 pub(crate) enum FromClient {
@@ -81,13 +81,13 @@ pub(crate) enum FromClient {
     Done,
 }
 
-/// What the server says.
+/// Messages of the server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "kebab-case")]
 pub(crate) enum FromServer {
     /// Connections may come.
     Ready {
-        /// What TCP connections name in their preamble.
+        /// Token that TCP connections carry in their preamble.
         token: u64,
         /// The ports of the server, one per flow for UDP.
         ports: Vec<u16>,
@@ -99,9 +99,9 @@ pub(crate) enum FromServer {
         /// A sentence.
         reason: String,
     },
-    /// What arrived since the last report.
+    /// Data that arrived since the last report.
     Interval(Interval),
-    /// What arrived in all.
+    /// All data that arrived.
     Totals(Totals),
     /// The test broke off.
     Failed {
@@ -110,7 +110,7 @@ pub(crate) enum FromServer {
     },
 }
 
-/// What arrived between two moments of the test.
+/// Data that arrived between two moments of the test.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Interval {
     /// The beginning, from the beginning of the test.
@@ -123,7 +123,7 @@ pub(crate) struct Interval {
     pub bytes: u64,
 }
 
-/// What one end counted.
+/// Totals of one end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Totals {
     /// Messages: sent for the client, delivered for the server.

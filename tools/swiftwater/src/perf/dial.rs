@@ -172,7 +172,7 @@ impl Dial {
         }
     }
 
-    /// What the paths of the associations have carried.
+    /// Takes the statistics of the associations' paths.
     pub(crate) fn take_paths(&self) -> Vec<PathStatistics> {
         self.paths.take()
     }
@@ -224,7 +224,7 @@ impl Dial {
     }
 }
 
-/// What one worker is to send, and how long.
+/// Work of one worker: the data to send, and the time.
 struct Work<'a> {
     message: &'a [u8],
     limit: u64,

@@ -30,7 +30,7 @@ pub(crate) enum DoorError {
     Bind {
         /// The port.
         port: u16,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// The kernel has no MPTCP.
@@ -49,7 +49,7 @@ pub(crate) enum DoorError {
     /// The client wants something else to carry SCTP than the server allows.
     #[error("the server carries SCTP over {allowed} only; run the client with --link {allowed}")]
     Link {
-        /// What the server allows.
+        /// Links that the server allows.
         allowed: &'static str,
     },
     /// The system failed.
@@ -65,7 +65,7 @@ pub(crate) enum Door {
         listener: TcpListener,
         /// Its port, if it is not the control port.
         port: Option<u16>,
-        /// What the connections of this test name.
+        /// Token that the connections of this test carry.
         token: u64,
     },
     /// A socket per flow.

@@ -107,7 +107,7 @@ fn ask(args: ClientArgs) -> Result<(), PerfError> {
         report.rows.push(Row::of_interval(&config.spec, &interval));
         report.tell(|out| report::tell_interval(out, &interval));
     });
-    // What led to a failure is what a trace is for.
+    // A trace matters most when the test failed.
     trace.map_or(Ok(()), TraceFile::finish)?;
     let outcome = match outcome {
         // The report has ended the test itself, and says why.
@@ -120,7 +120,7 @@ fn ask(args: ClientArgs) -> Result<(), PerfError> {
     Ok(report.finish()?)
 }
 
-/// What a test prints: lines while it runs, and an array at its end.
+/// Output of a test: lines while it runs, and an array at its end.
 struct Report {
     json: Json,
     rows: Vec<Row>,

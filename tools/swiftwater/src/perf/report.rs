@@ -359,7 +359,7 @@ fn tell_cpu(
     )
 }
 
-/// What a server prints while it runs.
+/// Prints an event of a running server.
 pub(crate) fn tell_server_event(out: &mut impl Write, event: &ServerEvent) -> io::Result<()> {
     match event {
         ServerEvent::Started(client, spec) => {

@@ -39,29 +39,29 @@ pub(crate) struct ServerConfig {
     pub port: u16,
     /// UDP port of SCTP and of UDP tests; 0 for any.
     pub udp_port: u16,
-    /// What may carry SCTP.
+    /// Links that may carry SCTP.
     pub link: Carrier,
-    /// Who is told what associations do.
+    /// Receiver of the traces of associations.
     pub trace: Option<TraceSink>,
 }
 
-/// What a server did with one test.
+/// Record of one test that a server has served.
 #[derive(Clone, Debug)]
 pub(crate) struct Served {
-    /// What for.
+    /// The test.
     pub spec: Spec,
-    /// What arrived.
+    /// Data that arrived.
     pub totals: Totals,
     /// Whether Ctrl-C ended it.
     pub interrupted: bool,
 }
 
-/// What a server tells while it runs.
+/// Events of a running server.
 #[derive(Clone, Debug)]
 pub(crate) enum ServerEvent {
     /// A test begins.
     Started(SocketAddr, Spec),
-    /// What arrived since the last report.
+    /// Data that arrived since the last report.
     Interval(Interval),
     /// A test is over.
     Served(Served),
@@ -77,7 +77,7 @@ pub(crate) enum ServerError {
     Bind {
         /// Where.
         address: SocketAddr,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// The UDP port cannot be had.
@@ -85,7 +85,7 @@ pub(crate) enum ServerError {
     Udp {
         /// Where.
         address: SocketAddr,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// The system failed later.

@@ -1,4 +1,4 @@
-//! What one test does: the words that client and server exchange about it.
+//! One test: the parameters that client and server exchange about it.
 
 use serde::{Deserialize, Serialize};
 use swiftwater::{CongestionControl, Coupling, LinkKind, Multipath};
@@ -79,7 +79,7 @@ impl Method {
     }
 }
 
-/// Who speaks when.
+/// Directions of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Exchange {
@@ -96,7 +96,7 @@ pub(crate) enum Exchange {
 pub(crate) struct Spec {
     /// How messages become calls.
     pub method: Method,
-    /// Who speaks when.
+    /// Direction of the test.
     pub exchange: Exchange,
     /// The size of every message.
     pub message_bytes: usize,
@@ -119,12 +119,12 @@ pub(crate) struct Spec {
     pub coupling: Option<Coupling>,
     /// Whether SCTP packets carry a checksum.
     pub checksum: bool,
-    /// What carries SCTP.
+    /// Link that carries SCTP.
     #[serde(default)]
     pub link: Carrier,
 }
 
-/// What carries SCTP packets.
+/// Links that carry SCTP packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Carrier {
@@ -138,7 +138,7 @@ pub(crate) enum Carrier {
 }
 
 impl Carrier {
-    /// What a server that allows `self` takes for a client that asks for `wish`; `None` where they do not agree.
+    /// Returns the link that a server which allows `self` uses for a client that asks for `wish`; `None` where they do not agree.
     pub(crate) fn agree(self, wish: Carrier) -> Option<Carrier> {
         match (self, wish) {
             (Carrier::Auto, wish) => Some(wish),
@@ -241,7 +241,7 @@ pub(crate) enum SpecError {
     /// The size of a message is out of bounds.
     #[error("a message of {bytes} bytes cannot be tested here; choose a size from 1 to {max}")]
     MessageBytes {
-        /// What was asked.
+        /// The requested size.
         bytes: usize,
         /// The most that is served.
         max: usize,
@@ -249,7 +249,7 @@ pub(crate) enum SpecError {
     /// Too many at a time, or none.
     #[error("{parallel} at a time cannot be tested; choose from 1 to {max}", max = PARALLEL_MAX)]
     Parallel {
-        /// What was asked.
+        /// The requested number.
         parallel: usize,
     },
     /// A buffer out of bounds.

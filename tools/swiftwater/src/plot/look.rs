@@ -1,4 +1,4 @@
-//! What tells curves apart: colours for light and dark pages, and the shapes of points.
+//! Looks that distinguish curves: colours for light and dark pages, and the shapes of points.
 //!
 //! The colours differ for readers who confuse red and green, too; where nine of them come close, the shapes differ.
 
@@ -34,7 +34,7 @@ pub(crate) enum Marker {
     Kite,
 }
 
-/// What a curve looks like.
+/// Look of a curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Look {
     pub(crate) color: Color,
@@ -58,7 +58,7 @@ impl Marker {
     }
 }
 
-/// What charts lie on, on a light and on a dark page.
+/// Backgrounds of charts, on a light and on a dark page.
 const GROUNDS: [&str; 2] = ["#ffffff", "#171f27"];
 
 impl Color {
@@ -155,7 +155,7 @@ mod tests {
         0.2126 * r + 0.7152 * g + 0.0722 * b
     }
 
-    /// What a reader without the receptors for green sees (Viénot, Brettel and Mollon 1999).
+    /// Returns the colour as a reader without receptors for green sees it (Viénot, Brettel and Mollon 1999).
     fn deuteranope([r, g, b]: [f64; 3]) -> [f64; 3] {
         [0.292_75 * r + 0.707_25 * g, 0.292_75 * r + 0.707_25 * g, -0.022_34 * r + 0.022_34 * g + b]
     }

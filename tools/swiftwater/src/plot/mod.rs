@@ -34,7 +34,7 @@ const LABEL_GAP: f64 = 10.0;
 
 /// A chart.
 pub(crate) struct Chart {
-    /// What it shows, for readers who cannot see it.
+    /// Description, for readers who cannot see it.
     pub(crate) name: String,
     pub(crate) width: f64,
     pub(crate) height: f64,
@@ -63,12 +63,12 @@ pub(crate) enum Form {
 
 /// Points that belong together.
 pub(crate) struct Curve {
-    /// What the legend calls it; without a name it is not in the legend.
+    /// Name in the legend; a curve without a name is not in the legend.
     pub(crate) name: String,
     pub(crate) look: Look,
     pub(crate) form: Form,
     pub(crate) points: Vec<(f64, f64)>,
-    /// What a point says when it is pointed at, for each point or for none.
+    /// Hover texts, for each point or for none.
     pub(crate) words: Vec<String>,
 }
 
@@ -190,7 +190,7 @@ impl Chart {
         let place = |&(x, y): &(f64, f64)| {
             (
                 self.x.place(x, frame.left, frame.right).clamp(frame.left, frame.right),
-                // What is above the axis is drawn along its end.
+                // Values above the axis are drawn along its end.
                 self.y.place(y, frame.bottom, frame.top).clamp(frame.top, frame.bottom),
             )
         };

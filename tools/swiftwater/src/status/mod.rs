@@ -19,7 +19,7 @@ use crate::units::parse_seconds;
 /// Clears a terminal.
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
-/// What is to be shown.
+/// The sockets to show.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A line for each socket; below it a line for each association of a one-to-many socket, how much it has carried, and \
@@ -43,14 +43,14 @@ pub(crate) struct StatusArgs {
     pub json: JsonArgs,
 }
 
-/// What an association has carried in a second.
+/// Rates of an association.
 #[derive(Clone, Copy, Debug)]
 struct Rates {
     sent_bits_per_s: f64,
     received_bits_per_s: f64,
 }
 
-/// What was seen before, for the rates.
+/// Counters of the look before, for the rates.
 struct Sample {
     at: Instant,
     /// Bytes sent and received, by the association's number.

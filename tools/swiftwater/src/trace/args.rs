@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-/// What to do with a trace.
+/// Commands for a trace.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TraceCommand {
     /// Draw windows, round-trip times, rates and losses over time.
@@ -13,7 +13,7 @@ pub(crate) enum TraceCommand {
     Show(ShowArgs),
 }
 
-/// What is drawn.
+/// The trace to draw.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -35,7 +35,7 @@ pub(crate) struct PlotArgs {
     pub select: Select,
 }
 
-/// What is printed.
+/// The trace to print.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -28,7 +28,7 @@ pub(crate) enum TraceFileError {
     Create {
         /// Where.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// The file could not be written to the end.
@@ -36,7 +36,7 @@ pub(crate) enum TraceFileError {
     Write {
         /// Where.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
 }
@@ -99,7 +99,7 @@ pub(crate) struct VirtualTrace {
 
 struct Writing {
     writer: Writer<BufWriter<File>>,
-    /// What became of it so far.
+    /// Result of the writes so far.
     written: io::Result<()>,
 }
 
@@ -113,7 +113,7 @@ impl VirtualTrace {
         Ok(Self { path: path.to_owned(), writing: Arc::new(Mutex::new(Writing { writer, written: Ok(()) })) })
     }
 
-    /// What takes the records.
+    /// Returns the function that takes the records.
     pub(crate) fn taker(&self) -> Box<dyn FnMut(Record) + Send> {
         let writing = Arc::clone(&self.writing);
         Box::new(move |record| {

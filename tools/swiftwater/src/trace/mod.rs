@@ -58,7 +58,7 @@ pub(crate) enum TraceError {
     Write {
         /// Where.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
 }

@@ -1,4 +1,4 @@
-//! What things are called in a trace file.
+//! Names in a trace file.
 
 use swiftwater::PathState;
 use swiftwater::trace::{CongestionPhase, LossReason, Probe, Timer, UndoReason};

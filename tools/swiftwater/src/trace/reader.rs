@@ -25,7 +25,7 @@ pub(crate) enum ReadError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// It is another kind of file.
@@ -36,7 +36,7 @@ pub(crate) enum ReadError {
     Header {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// Description of the error.
         what: String,
     },
     /// A line makes no sense.
@@ -46,7 +46,7 @@ pub(crate) enum ReadError {
         path: PathBuf,
         /// Which, from 1.
         line: u64,
-        /// What is wrong.
+        /// Description of the error.
         what: String,
     },
     /// There is nothing in it that we know.
@@ -57,7 +57,7 @@ pub(crate) enum ReadError {
     },
 }
 
-/// What happened, as the file says it.
+/// An event, as the file describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Body {
     Started(Started),
@@ -121,7 +121,7 @@ impl Reader {
         Ok(Self { path: path.to_owned(), lines, number: 1, line, header, cut_off: false })
     }
 
-    /// What the file begins with.
+    /// Returns the header of the file.
     pub(crate) fn header(&self) -> &Header {
         &self.header
     }

@@ -10,7 +10,7 @@ pub(crate) const FILE_SCHEMA: &str = "urn:ietf:params:qlog:file:sequential";
 pub(crate) const SERIALIZATION: &str = "application/qlog+json-seq";
 /// Names the events that `docs/trace.md` describes.
 pub(crate) const EVENT_SCHEMA: &str = "tag:swiftwater,2026:qlog:events:sctp-1";
-/// What every name of an event begins with.
+/// Prefix of all names of events.
 pub(crate) const NAMESPACE: &str = "sctp:";
 
 /// The first record of a file.

@@ -14,13 +14,13 @@ use super::schema::{
     TimerExpired, TraceHeader, Triggered, VantagePoint,
 };
 
-/// What begins every record of a JSON text sequence (RFC 7464 §2.2).
+/// First byte of every record of a JSON text sequence (RFC 7464 §2.2).
 pub(crate) const RECORD_SEPARATOR: u8 = 0x1e;
 
-/// Who looks on, and by which clock.
+/// Vantage point and clock of the trace.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
-    /// What the file is about.
+    /// Title of the file.
     pub title: String,
     /// `client`, `server` or `unknown`.
     pub side: &'static str,
@@ -193,7 +193,7 @@ fn packet(number: Option<u32>, contents: &Contents) -> Packet {
     Packet { packet_number: number, length: contents.bytes, chunks }
 }
 
-/// What of the metrics differs from what the file says already.
+/// Returns the metrics that differ from those in the file so far.
 fn difference(before: Option<&Metrics>, now: &Metrics) -> MetricsUpdated {
     fn new<T: PartialEq>(before: Option<Option<T>>, now: Option<T>) -> Option<Option<T>> {
         (before.as_ref() != Some(&now) && (before.is_some() || now.is_some())).then_some(now)

@@ -21,7 +21,7 @@ pub(crate) struct Daemon {
     pub(crate) process: Child,
     /// Where it is, as `SWIFTWATER_DAEMON` names it.
     pub(crate) place: String,
-    /// What it says of itself when it is ready.
+    /// The line that it prints when it is ready.
     said: String,
 }
 
@@ -157,7 +157,7 @@ pub(crate) fn library() -> &'static Path {
             .expect("cargo is there");
         assert!(made.success());
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("library");
-        // What an earlier run has left.
+        // Removes the remains of an earlier run.
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).expect("a folder of our own");
         for (file, name) in [

@@ -90,7 +90,7 @@ fn line(figure: &Figure, curve: &Curve) -> plot::Curve {
     line
 }
 
-/// What a point says when it is pointed at.
+/// Returns the hover text of a point.
 fn words(curve: &Curve, point: &Point) -> String {
     let ratio =
         point.ratio_to_tcp.map_or_else(String::new, |ratio| format!(", {} times tcp", rounded(ratio)));

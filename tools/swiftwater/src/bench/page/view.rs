@@ -1,11 +1,11 @@
-//! What is compared in one set of figures: the same processors, packets and connections.
+//! Sets of figures that are compared: the same processors, packets and connections.
 
 use crate::bench::curve::Curve;
 use crate::units::grouped;
 
 /// Curves that may be compared with each other.
 pub(super) struct View {
-    /// What they have in common, in words.
+    /// Their common properties, in words.
     pub(super) name: String,
     pub(super) curves: Vec<Curve>,
 }

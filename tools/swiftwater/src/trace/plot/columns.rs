@@ -12,7 +12,7 @@ const RATE_SPANS: usize = 160;
 /// A figure shows at least this much.
 const SPAN_S_MIN: f64 = 1e-6;
 
-/// What is marked, from the top.
+/// Marks, from the top.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
     Lost,
@@ -36,7 +36,7 @@ impl Mark {
     }
 }
 
-/// What a value did in a column.
+/// Range of a value in a column.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     least: f64,
@@ -48,7 +48,7 @@ struct Span {
 #[derive(Clone, Debug)]
 pub(super) struct Series {
     columns: Vec<Option<Span>>,
-    /// What it was before the first column.
+    /// Value before the first column.
     before: Option<f64>,
 }
 

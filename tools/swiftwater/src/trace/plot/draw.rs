@@ -48,7 +48,7 @@ pub(super) fn render(drawing: &Drawing) -> String {
     out + "</svg>\n"
 }
 
-/// What a figure is of.
+/// Returns the heading of a figure.
 pub(super) fn heading(figure: &Figure, title: &str) -> String {
     let remote = figure.remote.as_ref().map_or_else(String::new, |remote| format!(" to {remote}"));
     format!("{title}: association {}, path {}{remote}", figure.group, figure.path)

@@ -23,7 +23,7 @@ const FIGURES_MAX: usize = 12;
 /// A path of an association.
 type Key = (String, String);
 
-/// What the first reading finds of a path.
+/// Findings of the first reading about a path.
 #[derive(Clone, Debug, Default)]
 struct Found {
     events: u64,
@@ -31,7 +31,7 @@ struct Found {
     last_s: f64,
 }
 
-/// What the first reading finds.
+/// Findings of the first reading.
 #[derive(Debug, Default)]
 struct Survey {
     paths: BTreeMap<Key, Found>,
@@ -47,14 +47,14 @@ struct Figure {
     path: String,
     /// The peer's address, if the file says it.
     remote: Option<String>,
-    /// What is drawn.
+    /// The columns to draw.
     columns: Columns,
 }
 
 /// A whole drawing.
 #[derive(Debug)]
 struct Drawing {
-    /// What the file says that it is about.
+    /// Title in the file.
     title: String,
     /// The figures, in the order of association and path.
     figures: Vec<Figure>,
@@ -123,7 +123,7 @@ fn read(file: &Path, select: &Select) -> Result<Drawing, TraceError> {
         if let Body::Path(path) = &entry.body {
             figure.remote = Some(path.remote.clone());
         }
-        // What was the case before the first second that is drawn still is in it.
+        // State before the first second that is drawn still holds in it.
         figure.columns.add(entry.time_s, &entry.body);
     }
     if reader.is_cut_off() {
