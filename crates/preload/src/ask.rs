@@ -9,7 +9,7 @@ use libc::socklen_t;
 
 use crate::cancel;
 use crate::child;
-use crate::next;
+use crate::next::c_library;
 use crate::system::{self, Buffers, Errno, Result};
 
 /// What came with an answer.
@@ -121,12 +121,12 @@ fn call() -> Result<RawFd> {
     let (address, bytes) = daemon_address().ok_or(Errno(libc::ENETDOWN))?;
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
     // SAFETY: it takes no memory.
-    let fd = unsafe { next::syscall()(libc::SYS_socket, libc::AF_UNIX, kind, 0) } as RawFd;
+    let fd = unsafe { c_library::syscall()(libc::SYS_socket, libc::AF_UNIX, kind, 0) } as RawFd;
     if fd < 0 {
         return Err(Errno::last());
     }
     // SAFETY: the address is read.
-    let connected = unsafe { next::syscall()(libc::SYS_connect, fd, &raw const address, bytes) };
+    let connected = unsafe { c_library::syscall()(libc::SYS_connect, fd, &raw const address, bytes) };
     if connected != 0 || !is_trusted(fd) {
         system::close(fd);
         return Err(Errno(libc::ENETDOWN));
@@ -144,7 +144,7 @@ fn is_trusted(connection: RawFd) -> bool {
     // SAFETY: the place has room for what it is said to have.
     let known = unsafe {
         let place = &raw mut who;
-        next::syscall()(
+        c_library::syscall()(
             libc::SYS_getsockopt,
             connection,
             libc::SOL_SOCKET,
@@ -171,11 +171,12 @@ fn sees_all_users() -> bool {
     let bytes = unsafe {
         let flags = libc::O_RDONLY | libc::O_CLOEXEC;
         let file =
-            next::syscall()(libc::SYS_openat, libc::AT_FDCWD, c"/proc/self/uid_map".as_ptr(), flags) as RawFd;
+            c_library::syscall()(libc::SYS_openat, libc::AT_FDCWD, c"/proc/self/uid_map".as_ptr(), flags)
+                as RawFd;
         if file < 0 {
             return false;
         }
-        let bytes = next::syscall()(libc::SYS_read, file, text.as_mut_ptr(), text.len());
+        let bytes = c_library::syscall()(libc::SYS_read, file, text.as_mut_ptr(), text.len());
         system::close(file);
         bytes
     };

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use libc::c_int;
 
-use crate::next;
+use crate::next::c_library;
 use crate::system::{self, Errno, Result, SignalsBlocked, thread_id};
 
 /// How long a call that must not block waits for the lock. Whoever reads holds it for some microseconds, so only a sharer that was
@@ -194,7 +194,7 @@ fn lock(word: &AtomicU32, within: Duration) -> Result<()> {
 fn futex(word: &AtomicU32, operation: c_int, until: Option<libc::timespec>) -> Result<()> {
     let until: *const libc::timespec = until.as_ref().map_or(std::ptr::null(), |until| until);
     // SAFETY: the word and the time live as long as the call.
-    match unsafe { next::syscall()(libc::SYS_futex, word.as_ptr(), operation, 0, until) } {
+    match unsafe { c_library::syscall()(libc::SYS_futex, word.as_ptr(), operation, 0, until) } {
         0 => Ok(()),
         _ => Err(Errno::last()),
     }

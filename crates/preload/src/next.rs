@@ -1,18 +1,24 @@
 //! The functions of the C library as they are without us.
+//!
+//! A call on a descriptor that is not ours goes to the next function of its name, which another library may have put before
+//! that of the C library. The shim's own calls go to the C library ([`c_library`]): a program that is linked with
+//! `libswiftwater` and also runs under `swiftwater run` has two shims, and the next function is that of the second one. The
+//! program's calls go to the shim that comes first in the link order. The second one sees what the first passes on: calls on
+//! foreign descriptors, and those that close or copy a descriptor, by which its table stays right.
 
 use std::ptr;
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::Relaxed;
 
 use libc::{
-    FILE, c_char, c_int, c_long, c_uint, c_ulong, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr,
-    socklen_t, ssize_t, timespec,
+    FILE, c_char, c_int, c_uint, c_ulong, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t,
+    ssize_t, timespec,
 };
 
 use crate::system::Errno;
 
-macro_rules! next {
-    ($($name:ident($($argument:ident: $type:ty),*) -> $returned:ty;)*) => {$(
+macro_rules! functions_of {
+    ($library:expr; $($name:ident($($argument:ident: $type:ty),*) -> $returned:ty;)*) => {$(
         /// # Safety
         ///
         /// As the function of this name.
@@ -21,7 +27,7 @@ macro_rules! next {
             let mut found = FOUND.load(Relaxed);
             if found.is_null() {
                 // SAFETY: the name ends with a zero byte.
-                found = unsafe { libc::dlsym(libc::RTLD_NEXT, concat!(stringify!($name), "\0").as_ptr().cast()) };
+                found = unsafe { libc::dlsym($library, concat!(stringify!($name), "\0").as_ptr().cast()) };
                 FOUND.store(found, Relaxed);
             }
             if found.is_null() {
@@ -37,7 +43,8 @@ macro_rules! next {
     )*};
 }
 
-next! {
+functions_of! {
+    libc::RTLD_NEXT;
     socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int;
     bind(fd: c_int, address: *const sockaddr, bytes: socklen_t) -> c_int;
     listen(fd: c_int, backlog: c_int) -> c_int;
@@ -79,18 +86,44 @@ next! {
     __recvfrom_chk(fd: c_int, place: *mut c_void, bytes: size_t, room: size_t, flags: c_int, from: *mut sockaddr, from_bytes: *mut socklen_t) -> ssize_t;
 }
 
-/// `syscall(2)`. Its arguments are as many as the call has.
-pub(crate) fn syscall() -> unsafe extern "C-unwind" fn(c_long, ...) -> c_long {
-    static FOUND: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
-    let mut found = FOUND.load(Relaxed);
-    if found.is_null() {
-        // SAFETY: the name ends with a zero byte.
-        found = unsafe { libc::dlsym(libc::RTLD_NEXT, c"syscall".as_ptr()) };
-        assert!(!found.is_null(), "every C library has it");
-        FOUND.store(found, Relaxed);
+/// The C library's functions, for the shim's own calls and its own descriptors. Those that wait are cancellation points.
+pub(crate) mod c_library {
+    use std::ptr;
+    use std::sync::atomic::AtomicPtr;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use libc::{c_int, c_long, c_void, msghdr, size_t, sockaddr, socklen_t, ssize_t};
+
+    use crate::system::Errno;
+
+    functions_of! {
+        handle();
+        recvfrom(fd: c_int, place: *mut c_void, bytes: size_t, flags: c_int, from: *mut sockaddr, from_bytes: *mut socklen_t) -> ssize_t;
+        recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t;
+        sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t;
+        shutdown(fd: c_int, how: c_int) -> c_int;
     }
-    // SAFETY: it is the function of this name, which has this type.
-    unsafe { std::mem::transmute(found) }
+
+    /// `syscall(2)`. Its arguments are as many as the call has.
+    pub(crate) fn syscall() -> unsafe extern "C-unwind" fn(c_long, ...) -> c_long {
+        static FOUND: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+        let mut found = FOUND.load(Relaxed);
+        if found.is_null() {
+            // SAFETY: the name ends with a zero byte.
+            found = unsafe { libc::dlsym(handle(), c"syscall".as_ptr()) };
+            assert!(!found.is_null(), "every C library has it");
+            FOUND.store(found, Relaxed);
+        }
+        // SAFETY: it is the function of this name, which has this type.
+        unsafe { std::mem::transmute(found) }
+    }
+
+    /// Returns the handle of glibc for `dlsym`; with another C library, the handle of all libraries that follow.
+    fn handle() -> *mut c_void {
+        // SAFETY: the name ends with a zero byte. A library that is loaded already is not loaded again, and stays.
+        let found = unsafe { libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+        if found.is_null() { libc::RTLD_NEXT } else { found }
+    }
 }
 
 /// # Safety

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use carrier::name::{DAEMON, DAEMON_VARIABLE, ON_DEMAND_VARIABLE};
 use libc::{c_char, c_int, c_long};
 
-use crate::next;
+use crate::next::c_library;
 
 /// A daemon that is started answers within this time.
 const START_WAIT: Duration = Duration::from_secs(5);
@@ -102,11 +102,11 @@ impl Life {
     fn begin(words: &[&CStr]) -> Option<Life> {
         let mut ends = [-1; 2];
         // SAFETY: the kernel writes two numbers.
-        call(unsafe { next::syscall()(libc::SYS_pipe2, ends.as_mut_ptr(), libc::O_CLOEXEC) })?;
+        call(unsafe { c_library::syscall()(libc::SYS_pipe2, ends.as_mut_ptr(), libc::O_CLOEXEC) })?;
         let life = Life(ends[0]);
         // Above the standard ones, which a program may have closed.
         // SAFETY: it takes no memory.
-        let theirs = unsafe { next::syscall()(libc::SYS_fcntl, ends[1], libc::F_DUPFD_CLOEXEC, 3) };
+        let theirs = unsafe { c_library::syscall()(libc::SYS_fcntl, ends[1], libc::F_DUPFD_CLOEXEC, 3) };
         close(ends[1]);
         let theirs = call(theirs)?;
         let begun = spawn(words, theirs as c_int);
@@ -121,7 +121,14 @@ impl Life {
         let no_mask: *const libc::sigset_t = ptr::null();
         // SAFETY: one entry and a time; the kernel may write both.
         let ready = unsafe {
-            next::syscall()(libc::SYS_ppoll, &raw mut entry, 1_usize, &raw const moment, no_mask, 8_usize)
+            c_library::syscall()(
+                libc::SYS_ppoll,
+                &raw mut entry,
+                1_usize,
+                &raw const moment,
+                no_mask,
+                8_usize,
+            )
         };
         ready > 0
     }
@@ -140,7 +147,7 @@ fn call(returned: c_long) -> Option<c_long> {
 
 fn close(fd: c_int) {
     // SAFETY: it takes no memory.
-    unsafe { next::syscall()(libc::SYS_close, fd) };
+    unsafe { c_library::syscall()(libc::SYS_close, fd) };
 }
 
 /// Starts a program whose parent is nobody of ours, with `life` as its standard output.
@@ -166,7 +173,7 @@ fn spawn(words: &[&CStr], life: c_int) -> Option<()> {
 pub(crate) fn await_end(child: c_int) {
     let (status, usage): (*mut c_int, *mut libc::rusage) = (ptr::null_mut(), ptr::null_mut());
     // SAFETY: it writes nothing.
-    unsafe { next::syscall()(libc::SYS_wait4, child, status, libc::__WALL, usage) };
+    unsafe { c_library::syscall()(libc::SYS_wait4, child, status, libc::__WALL, usage) };
 }
 
 /// The signals that this thread had blocked before all were.
@@ -189,14 +196,20 @@ impl Drop for SignalMask {
 /// A child that sends no signal when it ends, and that nobody finds who waits for any child. The C library does not know of it.
 pub(crate) fn fork() -> Option<c_long> {
     // SAFETY: the child goes on in a copy of the memory, and only makes system calls.
-    call(unsafe { next::syscall()(libc::SYS_clone, 0_usize, 0_usize, 0_usize, 0_usize, 0_usize) })
+    call(unsafe { c_library::syscall()(libc::SYS_clone, 0_usize, 0_usize, 0_usize, 0_usize, 0_usize) })
 }
 
 fn set_mask(mask: &u64, before: Option<&mut u64>) {
     let before = before.map_or(ptr::null_mut(), ptr::from_mut);
     // SAFETY: the kernel's mask has 64 bits.
     unsafe {
-        next::syscall()(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, ptr::from_ref(mask), before, 8_usize)
+        c_library::syscall()(
+            libc::SYS_rt_sigprocmask,
+            libc::SIG_SETMASK,
+            ptr::from_ref(mask),
+            before,
+            8_usize,
+        )
     };
 }
 
@@ -211,20 +224,21 @@ fn become_daemon(arguments: &[*const c_char], life: c_int) -> ! {
         for signal in 1..=SIGNALS {
             libc::signal(signal, libc::SIG_DFL);
         }
-        let nothing = next::syscall()(libc::SYS_openat, libc::AT_FDCWD, c"/dev/null".as_ptr(), libc::O_RDWR);
-        next::syscall()(libc::SYS_dup3, life, 1, 0);
+        let nothing =
+            c_library::syscall()(libc::SYS_openat, libc::AT_FDCWD, c"/dev/null".as_ptr(), libc::O_RDWR);
+        c_library::syscall()(libc::SYS_dup3, life, 1, 0);
         for standard in [0, 2].into_iter().filter(|fd| nothing >= 0 && *fd != nothing) {
-            next::syscall()(libc::SYS_dup3, nothing, standard, 0);
+            c_library::syscall()(libc::SYS_dup3, nothing, standard, 0);
         }
-        if next::syscall()(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) != 0 {
+        if c_library::syscall()(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) != 0 {
             // Before Linux 5.9. What a program has opened beyond that stays open in its daemon.
             for fd in 3..CLOSED_ONE_BY_ONE {
-                next::syscall()(libc::SYS_close, fd);
+                c_library::syscall()(libc::SYS_close, fd);
             }
         }
-        next::syscall()(libc::SYS_chdir, c"/".as_ptr());
+        c_library::syscall()(libc::SYS_chdir, c"/".as_ptr());
         set_mask(&0, None);
-        next::syscall()(libc::SYS_execve, arguments[0], arguments.as_ptr(), environ);
+        c_library::syscall()(libc::SYS_execve, arguments[0], arguments.as_ptr(), environ);
         libc::_exit(127)
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use libc::{c_int, c_long, c_void, iovec};
 
-use crate::next;
+use crate::next::c_library;
 
 /// An errno.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +126,7 @@ pub(crate) struct Received<const N: usize> {
 pub(crate) unsafe fn receive<const N: usize>(fd: RawFd, iov: &[iovec], flags: c_int) -> Result<Received<N>> {
     let call = |message: &mut libc::msghdr, flags: c_int| {
         // SAFETY: all that the message describes may be written.
-        unsafe { next::syscall()(libc::SYS_recvmsg, fd, ptr::from_mut(message), flags) }
+        unsafe { c_library::syscall()(libc::SYS_recvmsg, fd, ptr::from_mut(message), flags) }
     };
     // SAFETY: as the caller says.
     unsafe { receive_by(call, iov, flags) }
@@ -144,7 +144,7 @@ pub(crate) unsafe fn await_message<const N: usize>(
 ) -> Result<Received<N>> {
     let call = |message: &mut libc::msghdr, flags: c_int| {
         // SAFETY: all that the message describes may be written.
-        unsafe { next::recvmsg(fd, message, flags) as c_long }
+        unsafe { c_library::recvmsg(fd, message, flags) as c_long }
     };
     // SAFETY: as the caller says.
     unsafe { receive_by(call, iov, flags) }
@@ -177,7 +177,7 @@ unsafe fn receive_by<const N: usize>(
 pub(crate) fn send(fd: RawFd, iov: Buffers<'_>, descriptor: Option<RawFd>, flags: c_int) -> Result<usize> {
     let call = |message: &libc::msghdr| {
         // SAFETY: all that the message describes may be read.
-        unsafe { next::syscall()(libc::SYS_sendmsg, fd, ptr::from_ref(message), flags) }
+        unsafe { c_library::syscall()(libc::SYS_sendmsg, fd, ptr::from_ref(message), flags) }
     };
     send_by(call, iov, descriptor)
 }
@@ -191,7 +191,7 @@ pub(crate) fn send_waiting(
 ) -> Result<usize> {
     let call = |message: &libc::msghdr| {
         // SAFETY: all that the message describes may be read.
-        unsafe { next::sendmsg(fd, message, flags) as c_long }
+        unsafe { c_library::sendmsg(fd, message, flags) as c_long }
     };
     send_by(call, iov, descriptor)
 }
@@ -224,7 +224,7 @@ fn send_by(
 pub(crate) fn discard(fd: RawFd) -> Result<()> {
     let (nowhere, flags): (*mut c_void, _) = (ptr::null_mut(), libc::MSG_DONTWAIT);
     // SAFETY: nothing is written to a buffer of no bytes.
-    check(unsafe { next::syscall()(libc::SYS_recvfrom, fd, nowhere, 0_usize, flags, nowhere, nowhere) })
+    check(unsafe { c_library::syscall()(libc::SYS_recvfrom, fd, nowhere, 0_usize, flags, nowhere, nowhere) })
         .map(drop)
 }
 
@@ -233,7 +233,8 @@ pub(crate) fn discard(fd: RawFd) -> Result<()> {
 pub(crate) fn await_record(fd: RawFd, flags: c_int) -> Result<()> {
     let flags = libc::MSG_PEEK | flags & libc::MSG_DONTWAIT;
     // SAFETY: nothing is written to a buffer of no bytes.
-    let looked = unsafe { next::recvfrom(fd, ptr::null_mut(), 0, flags, ptr::null_mut(), ptr::null_mut()) };
+    let looked =
+        unsafe { c_library::recvfrom(fd, ptr::null_mut(), 0, flags, ptr::null_mut(), ptr::null_mut()) };
     check(looked as c_long).map(drop)
 }
 
@@ -268,7 +269,7 @@ pub(crate) fn set_peek_offset(fd: RawFd, offset: c_int) -> Result<()> {
     let bytes = size_of::<c_int>();
     // SAFETY: the value is read.
     let done = unsafe {
-        next::syscall()(
+        c_library::syscall()(
             libc::SYS_setsockopt,
             fd,
             libc::SOL_SOCKET,
@@ -282,7 +283,7 @@ pub(crate) fn set_peek_offset(fd: RawFd, offset: c_int) -> Result<()> {
 
 pub(crate) fn close(fd: RawFd) {
     // SAFETY: the descriptor is ours to close.
-    unsafe { next::syscall()(libc::SYS_close, fd) };
+    unsafe { c_library::syscall()(libc::SYS_close, fd) };
 }
 
 /// The events of a descriptor once one of `events` has come, or the time is over.
@@ -292,7 +293,7 @@ pub(crate) fn poll(fd: RawFd, events: i16, mut timeout: libc::timespec) -> Resul
     // SAFETY: one entry and a time, both of which the kernel may write.
     check(unsafe {
         let (entry, timeout) = (&raw mut entry, &raw mut timeout);
-        next::syscall()(libc::SYS_ppoll, entry, 1_usize, timeout, no_mask, SIGNAL_SET_BYTES)
+        c_library::syscall()(libc::SYS_ppoll, entry, 1_usize, timeout, no_mask, SIGNAL_SET_BYTES)
     })?;
     Ok(entry.revents)
 }
@@ -300,7 +301,7 @@ pub(crate) fn poll(fd: RawFd, events: i16, mut timeout: libc::timespec) -> Resul
 /// Returns whether there was such a descriptor to close.
 pub(crate) fn try_close(fd: RawFd) -> bool {
     // SAFETY: it takes no memory.
-    unsafe { next::syscall()(libc::SYS_close, fd) == 0 }
+    unsafe { c_library::syscall()(libc::SYS_close, fd) == 0 }
 }
 
 /// Returns how many descriptors this process may have.
@@ -358,7 +359,14 @@ impl SignalsBlocked {
         let nothing: *mut libc::pollfd = ptr::null_mut();
         // SAFETY: the time may be written, and the set is read.
         let done = unsafe {
-            next::syscall()(libc::SYS_ppoll, nothing, 0, &raw mut time, &raw const self.0, SIGNAL_SET_BYTES)
+            c_library::syscall()(
+                libc::SYS_ppoll,
+                nothing,
+                0,
+                &raw mut time,
+                &raw const self.0,
+                SIGNAL_SET_BYTES,
+            )
         };
         check(done).map(drop)
     }
@@ -392,14 +400,14 @@ pub(crate) fn is_hung_up(fd: RawFd) -> bool {
 
 pub(crate) fn is_nonblocking(fd: RawFd) -> bool {
     // SAFETY: it takes no memory.
-    let flags = check(unsafe { next::syscall()(libc::SYS_fcntl, fd, libc::F_GETFL, 0) });
+    let flags = check(unsafe { c_library::syscall()(libc::SYS_fcntl, fd, libc::F_GETFL, 0) });
     flags.is_ok_and(|flags| flags & libc::O_NONBLOCK as usize != 0)
 }
 
 /// The same descriptor under the lowest number that is free.
 pub(crate) fn lowest(fd: RawFd) -> RawFd {
     // SAFETY: it takes no memory.
-    let copy = check(unsafe { next::syscall()(libc::SYS_fcntl, fd, libc::F_DUPFD_CLOEXEC, 0) });
+    let copy = check(unsafe { c_library::syscall()(libc::SYS_fcntl, fd, libc::F_DUPFD_CLOEXEC, 0) });
     match copy.map(|copy| copy as RawFd) {
         Ok(lower) if lower < fd => {
             close(fd);
@@ -421,9 +429,9 @@ pub(crate) fn lowest(fd: RawFd) -> RawFd {
 pub(crate) fn control_of_family(family: u32, request: libc::c_ulong, argument: usize) -> Result<c_int> {
     let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
     // SAFETY: it takes no memory.
-    let fd = check(unsafe { next::syscall()(libc::SYS_socket, family, kind, 0) })? as RawFd;
+    let fd = check(unsafe { c_library::syscall()(libc::SYS_socket, family, kind, 0) })? as RawFd;
     // SAFETY: as the caller of `ioctl` says.
-    let done = check(unsafe { next::syscall()(libc::SYS_ioctl, fd, request, argument) });
+    let done = check(unsafe { c_library::syscall()(libc::SYS_ioctl, fd, request, argument) });
     close(fd);
     done.map(|done| done as c_int)
 }
@@ -431,14 +439,14 @@ pub(crate) fn control_of_family(family: u32, request: libc::c_ulong, argument: u
 pub(crate) fn set_nonblocking(fd: RawFd) {
     // SAFETY: they take no memory.
     unsafe {
-        let flags = next::syscall()(libc::SYS_fcntl, fd, libc::F_GETFL, 0);
-        next::syscall()(libc::SYS_fcntl, fd, libc::F_SETFL, flags | c_long::from(libc::O_NONBLOCK));
+        let flags = c_library::syscall()(libc::SYS_fcntl, fd, libc::F_GETFL, 0);
+        c_library::syscall()(libc::SYS_fcntl, fd, libc::F_SETFL, flags | c_long::from(libc::O_NONBLOCK));
     }
 }
 
 pub(crate) fn clear_close_on_exec(fd: RawFd) {
     // SAFETY: it takes no memory.
-    unsafe { next::syscall()(libc::SYS_fcntl, fd, libc::F_SETFD, 0) };
+    unsafe { c_library::syscall()(libc::SYS_fcntl, fd, libc::F_SETFD, 0) };
 }
 
 /// `SO_SNDTIMEO` of a descriptor; `None` for no limit.
@@ -458,7 +466,14 @@ pub(crate) fn wait_no_longer_than_to_send(receiver: RawFd, sender: RawFd) {
     // SAFETY: the value is read.
     unsafe {
         let value = &raw const limit;
-        next::syscall()(libc::SYS_setsockopt, receiver, libc::SOL_SOCKET, libc::SO_RCVTIMEO, value, bytes)
+        c_library::syscall()(
+            libc::SYS_setsockopt,
+            receiver,
+            libc::SOL_SOCKET,
+            libc::SO_RCVTIMEO,
+            value,
+            bytes,
+        )
     };
 }
 
@@ -473,7 +488,7 @@ fn time_value(fd: RawFd, name: c_int) -> Option<libc::timeval> {
     let mut bytes = size_of::<libc::timeval>() as libc::socklen_t;
     // SAFETY: the value has room for what it is said to have.
     let done = unsafe {
-        next::syscall()(libc::SYS_getsockopt, fd, libc::SOL_SOCKET, name, &raw mut value, &raw mut bytes)
+        c_library::syscall()(libc::SYS_getsockopt, fd, libc::SOL_SOCKET, name, &raw mut value, &raw mut bytes)
     };
     (done == 0 && (value.tv_sec, value.tv_usec) != (0, 0)).then_some(value)
 }
@@ -482,7 +497,7 @@ fn time_value(fd: RawFd, name: c_int) -> Option<libc::timeval> {
 pub(crate) fn abstract_peer(fd: RawFd, place: &mut libc::sockaddr_un) -> Option<&[u8]> {
     let mut bytes = size_of::<libc::sockaddr_un>() as libc::socklen_t;
     // SAFETY: the address has room for what it is said to have.
-    let done = unsafe { next::syscall()(libc::SYS_getpeername, fd, &raw mut *place, &raw mut bytes) };
+    let done = unsafe { c_library::syscall()(libc::SYS_getpeername, fd, &raw mut *place, &raw mut bytes) };
     if done != 0 || c_int::from(place.sun_family) != libc::AF_UNIX {
         return None;
     }
@@ -499,7 +514,7 @@ pub(crate) fn is_seqpacket(fd: RawFd) -> bool {
     // SAFETY: the value has room for what it is said to have.
     let done = unsafe {
         let value = &raw mut kind;
-        next::syscall()(libc::SYS_getsockopt, fd, libc::SOL_SOCKET, libc::SO_TYPE, value, &raw mut bytes)
+        c_library::syscall()(libc::SYS_getsockopt, fd, libc::SOL_SOCKET, libc::SO_TYPE, value, &raw mut bytes)
     };
     done == 0 && kind == libc::SOCK_SEQPACKET
 }
@@ -512,7 +527,7 @@ pub(crate) fn thread_id() -> u32 {
     THREAD_ID.with(|known| {
         if known.get() == 0 {
             // SAFETY: it takes nothing.
-            known.set(unsafe { next::syscall()(libc::SYS_gettid) as u32 });
+            known.set(unsafe { c_library::syscall()(libc::SYS_gettid) as u32 });
         }
         known.get()
     })
@@ -526,20 +541,21 @@ pub(crate) fn forget_thread_id() {
 pub(crate) fn process_id() -> i32 {
     // The C library remembers it across vfork, so the kernel is asked.
     // SAFETY: it takes nothing.
-    unsafe { next::syscall()(libc::SYS_getpid) as i32 }
+    unsafe { c_library::syscall()(libc::SYS_getpid) as i32 }
 }
 
 /// A memfd with the bytes of `content`, sealed for good.
 pub(crate) fn sealed_memfd(content: Buffers<'_>) -> Result<RawFd> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: the name is read.
-    let fd =
-        check(unsafe { next::syscall()(libc::SYS_memfd_create, c"swiftwater-message".as_ptr(), flags) })?;
+    let fd = check(unsafe {
+        c_library::syscall()(libc::SYS_memfd_create, c"swiftwater-message".as_ptr(), flags)
+    })?;
     let fd = fd as RawFd;
     let filled = fill(fd, content).and_then(|()| {
         let seals = libc::F_SEAL_WRITE | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
         // SAFETY: it takes no memory.
-        check(unsafe { next::syscall()(libc::SYS_fcntl, fd, libc::F_ADD_SEALS, seals) })
+        check(unsafe { c_library::syscall()(libc::SYS_fcntl, fd, libc::F_ADD_SEALS, seals) })
     });
     filled.map(|_| fd).inspect_err(|_| close(fd))
 }
@@ -550,7 +566,7 @@ fn fill(fd: RawFd, content: Buffers<'_>) -> Result<()> {
         while done < part.iov_len {
             let at = part.iov_base.cast::<u8>().wrapping_add(done);
             // SAFETY: the program has lent the memory.
-            done += check(unsafe { next::syscall()(libc::SYS_write, fd, at, part.iov_len - done) })?;
+            done += check(unsafe { c_library::syscall()(libc::SYS_write, fd, at, part.iov_len - done) })?;
         }
     }
     Ok(())
@@ -564,23 +580,23 @@ fn fill(fd: RawFd, content: Buffers<'_>) -> Result<()> {
 pub(crate) unsafe fn read_at(fd: RawFd, place: Buffers<'_>, offset: usize) -> Result<usize> {
     let count = place.0.len().min(libc::UIO_MAXIOV as usize);
     // SAFETY: as the caller says.
-    check(unsafe { next::syscall()(libc::SYS_preadv, fd, place.0.as_ptr(), count, offset, 0) })
+    check(unsafe { c_library::syscall()(libc::SYS_preadv, fd, place.0.as_ptr(), count, offset, 0) })
 }
 
 /// Reads a file from `offset` on, whatever its position.
 pub(crate) fn read_file(fd: RawFd, place: &mut [u8], offset: i64) -> Result<usize> {
     // SAFETY: the place may be written.
-    check(unsafe { next::syscall()(libc::SYS_pread64, fd, place.as_mut_ptr(), place.len(), offset) })
+    check(unsafe { c_library::syscall()(libc::SYS_pread64, fd, place.as_mut_ptr(), place.len(), offset) })
 }
 
 /// The position of a file.
 pub(crate) fn position(fd: RawFd) -> Result<i64> {
     // SAFETY: it takes no memory.
-    let position = check(unsafe { next::syscall()(libc::SYS_lseek, fd, 0_i64, libc::SEEK_CUR) })?;
+    let position = check(unsafe { c_library::syscall()(libc::SYS_lseek, fd, 0_i64, libc::SEEK_CUR) })?;
     Ok(position as i64)
 }
 
 pub(crate) fn set_position(fd: RawFd, position: i64) -> Result<()> {
     // SAFETY: it takes no memory.
-    check(unsafe { next::syscall()(libc::SYS_lseek, fd, position, libc::SEEK_SET) }).map(drop)
+    check(unsafe { c_library::syscall()(libc::SYS_lseek, fd, position, libc::SEEK_SET) }).map(drop)
 }

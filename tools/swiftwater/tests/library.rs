@@ -91,12 +91,48 @@ fn they_are_there_for_one_to_many_sockets() {
     run("library/many.c", "many");
 }
 
+/// Compiles a program of a test that has the whole library in itself.
+fn carrying(source: &str, test: &str) -> PathBuf {
+    let archive = library().join("libswiftwater.a");
+    let words = ["-Wl,--whole-archive", archive.to_str().expect("text"), "-Wl,--no-whole-archive"];
+    compiled(&Path::new(TESTS).join(source), test, &words)
+}
+
 #[test]
 fn a_program_may_carry_the_library_in_itself() {
     let source = "library/functions.c";
-    let archive = library().join("libswiftwater.a");
-    let words = ["-Wl,--whole-archive", archive.to_str().expect("text"), "-Wl,--no-whole-archive"];
-    run_linked(source, "static", &compiled(&Path::new(TESTS).join(source), "static", &words));
+    run_linked(source, "static", &carrying(source, "static"));
+}
+
+/// Such a program has two shims. The one that comes first in the link order serves: the preloaded one before a shared library,
+/// the program's own before the preloaded one.
+#[test]
+fn linked_programs_run_under_the_preloaded_shim_too() {
+    let daemon = Daemon::start("library-two-shims");
+    let run = |source: &str, program: &Path| {
+        assert_success(source, &daemon.run(program).output().expect("the command starts"));
+    };
+    for source in ["library/functions.c", "library/many.c"] {
+        let name = source.replace(['/', '.'], "-");
+        run(source, &linked(&Path::new(TESTS).join(source), &format!("both-{name}")));
+        run(source, &carrying(source, &format!("both-static-{name}")));
+    }
+    for name in [
+        "echo",
+        "nonblocking",
+        "partial",
+        "ancillary",
+        "sharing",
+        "errors",
+        "many",
+        "bypass",
+        "cancel",
+        "full",
+    ] {
+        let source = format!("sockets/{name}.c");
+        run(&source, &linked(&Path::new(TESTS).join(&source), &format!("both-{name}")));
+        run(&source, &carrying(&source, &format!("both-static-{name}")));
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use libc::{c_int, c_long, c_uint, socklen_t};
 
 use super::{descriptors, files, receiving, sending, sockets};
-use crate::next;
+use crate::next::c_library;
 
 /// Makes a system call. Those that may be about a descriptor of ours are the functions of the same names, all others the
 /// kernel's.
@@ -63,7 +63,7 @@ pub unsafe extern "C-unwind" fn syscall(
             libc::SYS_dup3 => descriptors::dup3(fd, b as c_int, c as c_int).into(),
             libc::SYS_fcntl => descriptors::fcntl(fd, b as c_int, c).into(),
             libc::SYS_ioctl => descriptors::ioctl(fd, b as _, c).into(),
-            _ => next::syscall()(number, a, b, c, d, e, f),
+            _ => c_library::syscall()(number, a, b, c, d, e, f),
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::associations::{
     SCTP_SOCKOPT_PEELOFF, SCTP_SOCKOPT_PEELOFF_FLAGS,
 };
 use crate::descriptor::Descriptor;
+use crate::next::c_library;
 use crate::system::{self, Errno, Result, can_be_bytes};
 use crate::{address, cancel, itself, next, setup, table, tcp};
 
@@ -212,7 +213,8 @@ pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
         fd,
         |descriptor| {
             let is_carriers = setup::check_shutdown(descriptor, how)?;
-            let done = if is_carriers { theirs() } else { 0 };
+            // SAFETY: it takes no memory.
+            let done = if is_carriers { unsafe { c_library::shutdown(fd, how) } } else { 0 };
             setup::note_shutdown(descriptor, how);
             Ok(done)
         },
