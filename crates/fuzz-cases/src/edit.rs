@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use sctp_wire::packet::{self, HEADER_BYTES};
 
-use crate::script::Input;
+use crate::input::Input;
 use crate::sniff::Known;
 use crate::world::Packet;
 

@@ -13,7 +13,7 @@ use sctp_wire::parameter::{
 };
 use sctp_wire::{Header, Ppid, Ssn, StreamId, Tsn, VerificationTag, packet};
 
-use crate::script::Input;
+use crate::input::Input;
 use crate::sniff::Known;
 
 /// Chunks of a packet.

@@ -17,6 +17,7 @@ mod carrier;
 mod daemon;
 mod edit;
 mod forge;
+mod input;
 mod net;
 mod packet;
 mod script;

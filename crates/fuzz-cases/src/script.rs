@@ -1,16 +1,15 @@
 //! Reading an input as a script, and carrying it out.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use arbitrary::Unstructured;
 use bytes::Bytes;
 use sctp::config::{Multipath, RtoConfig};
 use sctp::congestion::{Algorithm, Coupling};
 use sctp::{AssociationConfig, CloseReason, SendInfo, Unreachable};
 
 use crate::app::App;
+use crate::input::Input;
 use crate::side::Side;
 use crate::sniff;
 use crate::world::{Packet, World};
@@ -30,62 +29,6 @@ pub(crate) enum Middle {
     Edits,
     /// Also make chunks that fit; and it turns honest at the end.
     Forges,
-}
-
-/// The bytes of an input from the first to the last; then zeros.
-pub(crate) struct Input<'a>(Unstructured<'a>);
-
-impl<'a> Input<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Self {
-        Input(Unstructured::new(bytes))
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub(crate) fn byte(&mut self) -> u8 {
-        self.0.arbitrary().unwrap_or(0)
-    }
-
-    pub(crate) fn short(&mut self) -> u16 {
-        self.0.arbitrary().unwrap_or(0)
-    }
-
-    pub(crate) fn word(&mut self) -> u32 {
-        self.0.arbitrary().unwrap_or(0)
-    }
-
-    fn block(&mut self) -> [u8; SETTINGS_BYTES] {
-        self.0.arbitrary().unwrap_or_default()
-    }
-
-    /// A number from a byte, below `bound`.
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
-        usize::from(self.byte()) % bound
-    }
-
-    /// A length from a byte: the small ones each, then ever wider apart up to `limit`.
-    pub(crate) fn length(&mut self, limit: usize) -> usize {
-        let byte = usize::from(self.byte());
-        if byte < 64 { byte } else { ((byte - 63) * limit / 192).max(64) }.min(limit)
-    }
-
-    /// Fewer than `bound` bytes as they are.
-    pub(crate) fn bytes(&mut self, bound: usize) -> Vec<u8> {
-        let length = self.below(bound).min(self.0.len());
-        self.0.bytes(length).map_or_else(|_| Vec::new(), <[u8]>::to_vec)
-    }
-
-    /// One of several, counted from the last.
-    pub(crate) fn choose<'b, T>(&mut self, from: &'b VecDeque<T>) -> Option<&'b T> {
-        let back = self.below(256).checked_rem(from.len())?;
-        from.iter().nth_back(back)
-    }
-
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len())]
-    }
 }
 
 /// Runs a script.
@@ -112,14 +55,10 @@ fn addresses(side: u8) -> Vec<SocketAddr> {
     (0..net::COUNT as u8).map(|net| SocketAddr::from(([10, net, 0, side + 1], 9899))).collect()
 }
 
-/// Settings take this much of an input, so that one more does not change what the rest of it means. The last byte is
-/// switches.
-const SETTINGS_BYTES: usize = 16;
-
 fn settings(input: &mut Input<'_>) -> AssociationConfig {
-    let block = input.block();
+    let block = input.settings();
     let mut input = Input::new(&block);
-    let switches = block[SETTINGS_BYTES - 1];
+    let switches = block[block.len() - 1];
     let on = |switch: u8| switches & switch == 0;
     AssociationConfig {
         streams_out: input.pick(&[10, 1, 2, 65_535]),

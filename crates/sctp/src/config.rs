@@ -9,6 +9,8 @@ use crate::congestion::{Algorithm, Coupling};
 use crate::error::UnknownName;
 use crate::receive_pool::ReceivePool;
 
+pub use crate::receive_buffer::{OVERHEAD_FREE_BYTES, RECEIVED_OVERHEAD_BYTES};
+
 /// How packets are protected against corruption.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Checksum {
@@ -304,11 +306,6 @@ pub const DSCP_MAX: u8 = 63;
 pub(crate) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(30);
 /// Overhead of a message in a send buffer beyond its payload, so that a million one-byte messages are not free.
 pub const MESSAGE_OVERHEAD_BYTES: usize = 64;
-/// Overhead of a received message beyond its payload until it is read, and of each chunk of an incomplete message. The structures
-/// that hold it take at most twice as much.
-pub const RECEIVED_OVERHEAD_BYTES: usize = 96;
-/// So much of that is not taken from the window, so that short messages that fit a small window are kept.
-pub const OVERHEAD_FREE_BYTES: usize = 64 * 1024;
 /// Smallest receive window that RFC 9260 §3.3.2 allows to advertise in an INIT.
 pub const RECEIVE_WINDOW_BYTES_MIN: usize = 1500;
 /// Most separate gaps that the receiver keeps; a chunk that would open another is dropped and comes again.

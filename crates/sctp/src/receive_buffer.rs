@@ -6,12 +6,16 @@
 
 use std::time::Duration;
 
-use crate::config::{OVERHEAD_FREE_BYTES, RECEIVED_OVERHEAD_BYTES};
 use crate::time::Time;
 
 /// The buffer holds this many round trips' worth: slow start doubles what is sent in a round trip, what comes next has
 /// to be announced a round trip before, and a loss costs another one to repair while the rest waits.
 const ROUNDS: usize = 4;
+/// Overhead of a received message beyond its payload until it is read, and of each chunk of an incomplete message. The structures
+/// that hold it take at most twice as much.
+pub const RECEIVED_OVERHEAD_BYTES: usize = 96;
+/// Overhead of an association that takes no room of the window, so that short messages that fit a small window are kept.
+pub const OVERHEAD_FREE_BYTES: usize = 64 * 1024;
 
 /// Payload and overhead of what was received and is not read yet.
 #[derive(Clone, Copy, Debug, Default)]

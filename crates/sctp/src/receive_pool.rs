@@ -8,8 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use crate::config::RECEIVED_OVERHEAD_BYTES;
-use crate::receive_buffer::Held;
+use crate::receive_buffer::{Held, RECEIVED_OVERHEAD_BYTES};
 
 /// An association takes memory from its pool in steps of this size, so that few messages touch the pool.
 pub const POOL_STEP_BYTES: usize = 64 * 1024;
