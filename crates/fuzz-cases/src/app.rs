@@ -95,6 +95,7 @@ impl Host for App {
             mtu_bytes: self.mtu_bytes,
             header_bytes: if remote.is_ipv6() { 48 } else { 28 },
             leaves_host: self.in_flight_limit_bytes.is_none(),
+            on_link: remote.is_ipv6(),
             in_flight_limit_bytes: self.in_flight_limit_bytes,
             local: self.locals.iter().find(in_its_net).copied(),
             route_local: None,

@@ -31,6 +31,7 @@ mod device_syscalls;
 mod hairpin;
 mod icmp;
 mod link;
+mod neighbour;
 mod own_addresses;
 mod raw_ip;
 mod route;

@@ -98,6 +98,9 @@ pub struct PathInfo {
     pub header_bytes: usize,
     /// The address is one of this host's own.
     pub same_host: bool,
+    /// The address is another host's on the link that the interface joins: no router stands between, and the kernel knows of no smaller
+    /// MTU than the interface's.
+    pub on_link: bool,
     /// On the same host: how many bytes may be on the way before the receiver's socket buffer can overflow, taking
     /// the peer's buffer for as large as ours. It counts what the kernel charges for full batches.
     pub in_flight_limit_bytes: Option<usize>,

@@ -11,6 +11,7 @@ use nix::net::if_::InterfaceFlags;
 use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage};
 
 use crate::bind::{bind_to_interface, local_address};
+use crate::neighbour::is_neighbour;
 use crate::syscalls::{interface_mtu, option};
 
 /// The largest datagram of any link: what IPv4 carries in UDP (RFC 791 §3.1: 65,535 with the IP and UDP headers).
@@ -29,6 +30,8 @@ pub(crate) struct Route {
     /// The largest IP packet of the interface where it begins.
     pub(crate) mtu_bytes: usize,
     pub(crate) same_host: bool,
+    /// No router stands between the interface and the address.
+    pub(crate) on_link: bool,
     /// Where it begins.
     pub(crate) source: Option<IpAddr>,
 }
@@ -125,7 +128,7 @@ pub(crate) struct Interface {
 }
 
 fn ask(remote: SocketAddr, bound: Option<IpAddr>, interface: Option<&str>) -> Route {
-    let unknown = Route { mtu_bytes: UNKNOWN_MTU_BYTES, same_host: false, source: None };
+    let unknown = Route { mtu_bytes: UNKNOWN_MTU_BYTES, same_host: false, on_link: false, source: None };
     ask_kernel(remote, bound, interface).unwrap_or(unknown)
 }
 
@@ -150,11 +153,12 @@ fn ask_kernel(remote: SocketAddr, bound: Option<IpAddr>, interface: Option<&str>
         Some(bound) => Some(bound.to_owned()),
         None => interface_of(source).map(|found| found.name),
     };
-    let mtu_bytes = match interface.and_then(|name| interface_mtu(fd.as_fd(), &name).ok()) {
-        Some(mtu_bytes) => mtu_bytes,
-        None => route_mtu(fd.as_fd(), remote)?,
+    let known = interface.and_then(|name| Some((interface_mtu(fd.as_fd(), &name).ok()?, name)));
+    let (mtu_bytes, on_link) = match known {
+        Some((mtu_bytes, name)) => (mtu_bytes, !same_host && is_neighbour(remote, source, &name, mtu_bytes)),
+        None => (route_mtu(fd.as_fd(), remote)?, false),
     };
-    Ok(Route { mtu_bytes, same_host, source: Some(source) })
+    Ok(Route { mtu_bytes, same_host, on_link, source: Some(source) })
 }
 
 /// Returns the kernel's MTU of the whole way, which anybody can change: the kernel believes ICMP reports that name one of our

@@ -134,6 +134,7 @@ impl Sockets {
             ),
             header_bytes: header_bytes(remote.ip(), self.carrier_bytes),
             same_host: route.same_host,
+            on_link: route.on_link,
             in_flight_limit_bytes: route.same_host.then_some(self.in_flight_limit_bytes),
             local,
             route_local: route.source,

@@ -11,6 +11,9 @@ pub struct PathHints {
     pub header_bytes: usize,
     /// The path leaves this host, so path MTU discovery must probe it (RFC 8899).
     pub leaves_host: bool,
+    /// The peer's address is on the link that the interface joins, without a router between: packets begin as long as the
+    /// interface takes, up to 1,500 bytes of IP.
+    pub on_link: bool,
     /// On a path within this host: how many bytes the buffers between the sockets hold.
     pub in_flight_limit_bytes: Option<usize>,
     /// The local address to send from; `None` if the link may choose.

@@ -55,6 +55,7 @@ pub fn hints(dice: &mut Dice) -> PathHints {
         in_flight_limit_bytes: dice.one_in(4).then(|| dice.even(140_000, 400_000) as usize),
         local: None,
         route_local: None,
+        on_link: dice.one_in(4),
     }
 }
 

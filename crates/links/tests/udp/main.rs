@@ -5,6 +5,7 @@ mod bind;
 mod common;
 mod hairpin;
 mod loopback;
+mod neighbours;
 mod offload;
 #[path = "../common/mod.rs"]
 mod shared;

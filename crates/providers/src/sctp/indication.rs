@@ -163,6 +163,7 @@ impl Host for Upper<'_, '_> {
             mtu_bytes: info.mtu_bytes,
             header_bytes: info.header_bytes,
             leaves_host: !info.same_host,
+            on_link: info.on_link,
             in_flight_limit_bytes: info.in_flight_limit_bytes,
             local: info.local,
             route_local: info.route_local,

@@ -54,6 +54,7 @@ impl Link for BlockLink {
             mtu_bytes: 1472,
             header_bytes: 28,
             same_host: false,
+            on_link: false,
             in_flight_limit_bytes: None,
             local: None,
             route_local: None,

@@ -4,6 +4,10 @@
 //! takes first, so that one round trip is enough where the whole way is like its first hop. If that does not come
 //! through, sizes in use on the Internet follow in rising order.
 //!
+//! A peer on the same link has no router before it, so packets to it begin as long as the interface takes. More than
+//! 1,500 bytes of IP are probed there, too: interfaces of one link often disagree about longer ones, and a chunk that was cut for a
+//! length that does not come through is lost for good.
+//!
 //! The search has no timer of its own. It goes on when a full packet leaves, so it wakes nobody, and an association that
 //! sends short messages sends no probes. A probe counts as lost only if something that left after it has arrived: a path
 //! that is down says nothing of sizes.
@@ -94,16 +98,19 @@ impl Discovery {
         // A multiple of four, so that padding can fill a packet exactly.
         let max_bytes = (hints.mtu_bytes & !3).max(MTU_BYTES_MIN);
         let certain = !hints.leaves_host;
-        let size_bytes = if enabled && !certain { BASE_BYTES.min(max_bytes) } else { max_bytes };
+        let header_bytes = hints.header_bytes.min(HEADER_BYTES_MAX);
+        let begin_bytes = if hints.on_link { packet_bytes(ETHERNET_BYTES, header_bytes) } else { BASE_BYTES };
+        let size_bytes = if enabled && !certain { begin_bytes.min(max_bytes) } else { max_bytes };
         let mut discovery = Discovery {
             enabled,
             size_bytes,
-            verified: enabled && certain,
+            // What is taken for verified without a probe is the first that a black hole refutes.
+            verified: enabled && (certain || hints.on_link),
             certain,
             max_bytes,
             fails_bytes: max_bytes + 4,
             reported_bytes: None,
-            header_bytes: hints.header_bytes.min(HEADER_BYTES_MAX),
+            header_bytes,
             probe: None,
             lost_in_a_row: 0,
             due: false,
@@ -146,7 +153,7 @@ impl Discovery {
 
     /// Returns the size of packets that fit IP packets of `ip_bytes`, and the link.
     fn fixed_bytes(&self, ip_bytes: usize) -> usize {
-        ((ip_bytes.max(FIXED_IP_BYTES_MIN) - self.header_bytes) & !3).min(self.max_bytes)
+        packet_bytes(ip_bytes.max(FIXED_IP_BYTES_MIN), self.header_bytes).min(self.max_bytes)
     }
 
     /// Returns the length of an IP packet that carries a packet of the size in use.
@@ -365,7 +372,7 @@ impl Discovery {
             return (!self.verified || self.size_bytes < self.max_bytes).then_some(self.max_bytes);
         }
         let open = |bytes: &usize| (self.size_bytes + 1..self.fails_bytes).contains(bytes);
-        let packet_bytes = |ip_bytes: usize| (ip_bytes - self.header_bytes) & !3;
+        let packet_bytes = |ip_bytes: usize| packet_bytes(ip_bytes, self.header_bytes);
         let ethernet =
             Some(packet_bytes(ETHERNET_BYTES)).filter(|_| self.max_bytes > packet_bytes(ETHERNET_BYTES));
         self.reported_bytes
@@ -374,4 +381,9 @@ impl Discovery {
             .or_else(|| IP_BYTES.into_iter().map(packet_bytes).find(open))
             .or_else(|| (!self.verified && self.size_bytes < self.fails_bytes).then_some(self.size_bytes))
     }
+}
+
+/// Returns the length of the longest packet that fits an IP packet of `ip_bytes` behind headers of `header_bytes`.
+const fn packet_bytes(ip_bytes: usize, header_bytes: usize) -> usize {
+    (ip_bytes - header_bytes) & !3
 }

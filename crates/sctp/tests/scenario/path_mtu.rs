@@ -111,6 +111,48 @@ fn a_path_like_its_first_hop_is_known_after_one_round_trip() {
     assert_eq!(by_a().filter(|sent| is_probe(&sent.packet)).count(), 1);
 }
 
+/// Two hosts on one link, whose interfaces take `interface` bytes and which takes `link`.
+fn neighbours(seed: u64, interface: usize, link: usize) -> Lab {
+    let mut lab = lab(seed, interface, Some(link));
+    for node in [A, B] {
+        lab.app(node).hints.on_link = true;
+    }
+    lab
+}
+
+#[test]
+fn packets_to_a_neighbour_fill_the_interface_from_the_first() {
+    // Longer ones than those of an Ethernet are probed first.
+    for (interface, first, probes) in [(1500, 1500, 0), (1280, 1280, 0), (1000, 1000, 0), (9000, 1500, 1)] {
+        let mut lab = neighbours(13, interface, interface);
+        let id = establish(&mut lab);
+        lab.sent.clear();
+        transfer(&mut lab, id, 1_000_000, |_| {});
+        let data = lab.sent.iter().filter(|sent| sent.by == A && has(&sent.packet, Data::KIND));
+        let lengths: Vec<_> = data.map(|sent| sent.packet.len()).collect();
+        assert_eq!(lengths[1], packet_bytes(first), "the second is full, interface {interface}");
+        let path = path(&lab, id);
+        assert_eq!((path.mtu_bytes, path.mtu_probes_sent), (packet_bytes(interface), probes));
+        assert_eq!((path.mtu_state, path.packets_lost), (MtuState::SearchComplete, 0));
+    }
+}
+
+#[test]
+fn a_link_that_takes_less_than_its_interfaces_is_noticed() {
+    for (interface, link, found) in
+        [(1500, 1400, 1400), (1500, 1280, 1280), (9000, 1400, 1400), (9000, 1500, 1500)]
+    {
+        let mut lab = neighbours(14, interface, link);
+        slow_down(&mut lab);
+        let id = establish(&mut lab);
+        transfer(&mut lab, id, 3_000_000, |_| {});
+        let path = path(&lab, id);
+        assert_eq!(path.mtu_bytes, packet_bytes(found), "{interface} over {link}");
+        // The first flight is all that vanishes.
+        assert!(path.packets_lost <= 4, "{interface} over {link}: {} lost", path.packets_lost);
+    }
+}
+
 #[test]
 fn what_a_path_takes_is_found_whatever_the_link_takes() {
     let cases = [

@@ -1,0 +1,73 @@
+//! A peer on a link of this host is known as such: no router stands between. The test has a network namespace of its own.
+
+use links::{Link, UdpEncap};
+use netns::{Host, HostError};
+
+use crate::common::config;
+
+/// Address of ours, address of a peer, and whether it is on the link.
+type Case = (&'static str, &'static str, bool);
+
+fn check(wildcard: &str, cases: &[Case]) {
+    for bound in [None, Some(())] {
+        for &(ours, peer, on_link) in cases {
+            let link = UdpEncap::bind(&config(bound.map_or(wildcard, |()| ours))).unwrap();
+            let info = link.path_info(std::net::SocketAddr::new(peer.parse().unwrap(), 9899));
+            assert_eq!((info.on_link, info.same_host), (on_link, false), "{ours} to {peer}: {info:?}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs root and network namespaces: ./test --all"]
+fn a_route_without_a_router_is_told_from_others() {
+    let host = match Host::new() {
+        Err(error @ HostError::Refused(_)) => {
+            assert!(std::env::var("SWIFTWATER_REQUIRE_TOOLS").is_err(), "{error}");
+            return println!("skipped: {error}");
+        }
+        host => host.unwrap(),
+    };
+    for command in [
+        "link set lo up",
+        "link add v0 type veth peer name v1",
+        "link set v1 up",
+        "link set v0 up",
+        "addr add 10.9.0.1/24 dev v0",
+        "addr add 2001:db8:9::1/64 dev v0 nodad",
+        "route add 192.0.2.0/24 via 10.9.0.2",
+        "route add 198.51.100.0/24 dev v0",
+        "route add 203.0.113.0/24 dev v0 mtu 1400",
+        "route add 198.18.0.0/24 dev v0 mtu 1500",
+        "route add 198.18.1.0/24 via inet6 2001:db8:9::2 dev v0",
+        "-6 route add 2001:db8:a::/64 via 2001:db8:9::2",
+        "-6 route add 2001:db8:b::/64 dev v0",
+        "-6 route add 2001:db8:c::/64 dev v0 mtu 1400",
+        "tuntap add dev t0 mode tun",
+        "addr add 10.8.0.1 peer 10.8.0.2 dev t0",
+        "link set t0 up",
+    ] {
+        host.ip(command).unwrap();
+    }
+    host.run(|| {
+        let v4 = [
+            ("10.9.0.1", "10.9.0.2", true),
+            ("10.9.0.1", "198.51.100.1", true),
+            ("10.9.0.1", "198.18.0.1", true),
+            ("10.9.0.1", "192.0.2.1", false),
+            ("10.9.0.1", "203.0.113.1", false),
+            ("10.9.0.1", "198.18.1.1", false),
+            // Nothing tells what lies behind the other end of a tunnel.
+            ("10.8.0.1", "10.8.0.2", false),
+        ];
+        check("0.0.0.0", &v4);
+        let v6 = [
+            ("2001:db8:9::1", "2001:db8:9::2", true),
+            ("2001:db8:9::1", "2001:db8:b::1", true),
+            ("2001:db8:9::1", "2001:db8:a::1", false),
+            ("2001:db8:9::1", "2001:db8:c::1", false),
+        ];
+        check("::", &v6);
+    })
+    .unwrap();
+}
