@@ -12,6 +12,8 @@
 //! The daemon's end of a carrier has a [name] by which a program recognises what may be one. The daemon itself knows a carrier by
 //! the cookie that the kernel gives each socket (`SO_COOKIE`), which nobody can choose.
 //!
+//! Which daemon a program speaks with at all is decided in [`trust`].
+//!
 //! Nothing here calls the system. Parsing takes any bytes, allocates nothing and never panics.
 #![forbid(unsafe_code)]
 
@@ -22,6 +24,7 @@ pub mod name;
 pub mod page;
 pub mod record;
 pub mod request;
+pub mod trust;
 
 /// The version of everything in this crate. Both sides must be of the same.
 pub const VERSION: u16 = 8;

@@ -1,10 +1,14 @@
 //! What anybody may ask a daemon: which one it is, and what carries SCTP there.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::time::Duration;
 
 use carrier::request::{Answer, FRAME_BYTES_MAX, Request};
+use carrier::trust;
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{RecvFlags, SendFlags};
@@ -105,13 +109,20 @@ impl Place {
     /// A connection to a daemon that programs of this user trust.
     pub(crate) fn connect_to_trusted(&self) -> Result<OwnedFd, NoDaemon> {
         let connection = self.connect()?;
-        let daemon = sockopt::socket_peercred(&connection)?;
-        if !daemon.uid.is_root() && daemon.uid != rustix::process::geteuid() {
-            return Err(NoDaemon::Stranger { user: daemon.uid.as_raw() });
+        let user = sockopt::socket_peercred(&connection)?.uid.as_raw();
+        if !trusts_daemon_of(user) {
+            return Err(NoDaemon::Stranger { user });
         }
         sockopt::set_socket_timeout(&connection, Timeout::Recv, Some(ANSWER_WAIT))?;
         Ok(connection)
     }
+}
+
+/// Returns whether programs of this user trust a daemon of that user.
+pub fn trusts_daemon_of(user: u32) -> bool {
+    let map = Path::new(OsStr::from_bytes(trust::USER_MAP.to_bytes()));
+    let sees_all_users = || std::fs::read(map).is_ok_and(|map| trust::maps_all_users(&map));
+    trust::may_serve(user, rustix::process::geteuid().as_raw(), sees_all_users)
 }
 
 impl Description {

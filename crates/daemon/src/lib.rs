@@ -90,7 +90,7 @@ use numbers::Numbers;
 pub use door::{Place, PlaceError};
 pub use ending::Ending;
 pub use identity::OldKernel;
-pub use inquiry::{Description, NoDaemon};
+pub use inquiry::{Description, NoDaemon, trusts_daemon_of};
 pub use limits::Limits;
 pub use numbers::FewDescriptors;
 pub use status::{AssociationStatus, PathStatus, SocketStatus, Status, UserStatus};

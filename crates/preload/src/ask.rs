@@ -5,6 +5,7 @@ use std::os::fd::RawFd;
 
 use carrier::name::{DAEMON, DAEMON_VARIABLE as VARIABLE};
 use carrier::request::{Answer, FRAME_BYTES_MAX, Request, Start};
+use carrier::trust;
 use libc::socklen_t;
 
 use crate::cancel;
@@ -67,10 +68,23 @@ pub(crate) fn asked(request: &Request<'_>, about: Option<RawFd>) -> Result<RawFd
     let mut frame = [0; FRAME_BYTES_MAX];
     let bytes = request.encode(&mut frame).ok_or(Errno(libc::EINVAL))?;
     let connection = call()?;
-    let iov = [Buffers::from(&frame[..bytes])];
-    // SAFETY: the frame lives as long as the call.
-    let asked = system::send(connection, unsafe { Buffers::new(&iov) }, about, libc::MSG_NOSIGNAL);
+    let asked = send(connection, &frame[..bytes], about);
     asked.map(|_| connection).inspect_err(|_| system::close(connection))
+}
+
+/// Sends a request, with the descriptor that it is about.
+fn send(connection: RawFd, frame: &[u8], about: Option<RawFd>) -> Result<usize> {
+    let iov = [Buffers::from(frame)];
+    // SAFETY: the frame lives as long as the call.
+    system::send(connection, unsafe { Buffers::new(&iov) }, about, libc::MSG_NOSIGNAL).map_err(as_told)
+}
+
+/// Returns what the program is told of an error on a connection: the kernel reports the end of the daemon as that of a peer.
+fn as_told(error: Errno) -> Errno {
+    match error {
+        Errno(libc::ECONNRESET | libc::EPIPE) => Errno(libc::ENETDOWN),
+        error => error,
+    }
 }
 
 /// Whether the answer comes when something has happened: signals and the time limit for sending end that wait as they end those
@@ -95,9 +109,7 @@ fn answer(connection: RawFd, late: bool) -> Result<Reply> {
         };
         match received {
             Err(Errno(libc::EINTR)) if !late => {}
-            // The daemon ended while it was asked.
-            Err(Errno(libc::ECONNRESET)) => break Err(Errno(libc::ENETDOWN)),
-            other => break other,
+            other => break other.map_err(as_told),
         }
     }?;
     (reply.bytes, reply.descriptors) = (received.bytes, received.descriptors);
@@ -134,9 +146,6 @@ fn call() -> Result<RawFd> {
     Ok(fd)
 }
 
-/// What the kernel calls a user whom the user namespace does not map (`/proc/sys/kernel/overflowuid`, unless changed).
-const OVERFLOW_USER: libc::uid_t = 65_534;
-
 /// Root's daemon, or one of the same user: the name that it has could be anybody's.
 fn is_trusted(connection: RawFd) -> bool {
     let mut who = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: 0 };
@@ -155,13 +164,7 @@ fn is_trusted(connection: RawFd) -> bool {
     };
     // SAFETY: it takes nothing.
     let me = unsafe { libc::geteuid() };
-    known == 0 && may_serve(who.uid, me, sees_all_users)
-}
-
-/// Returns whether a program of `me` believes a daemon of `owner`. Where a user namespace does not map all users, the kernel gives
-/// each unmapped one the overflow user's number, so there the overflow user's number names nobody.
-fn may_serve(owner: libc::uid_t, me: libc::uid_t, sees_all_users: impl FnOnce() -> bool) -> bool {
-    owner == 0 || owner == me && (me != OVERFLOW_USER || sees_all_users())
+    known == 0 && trust::may_serve(who.uid, me, sees_all_users)
 }
 
 /// Returns whether the user namespace maps every user, as the initial one does (user_namespaces(7)).
@@ -171,8 +174,7 @@ fn sees_all_users() -> bool {
     let bytes = unsafe {
         let flags = libc::O_RDONLY | libc::O_CLOEXEC;
         let file =
-            c_library::syscall()(libc::SYS_openat, libc::AT_FDCWD, c"/proc/self/uid_map".as_ptr(), flags)
-                as RawFd;
+            c_library::syscall()(libc::SYS_openat, libc::AT_FDCWD, trust::USER_MAP.as_ptr(), flags) as RawFd;
         if file < 0 {
             return false;
         }
@@ -180,13 +182,7 @@ fn sees_all_users() -> bool {
         system::close(file);
         bytes
     };
-    usize::try_from(bytes).is_ok_and(|bytes| maps_all_users(&text[..bytes]))
-}
-
-/// Returns whether the first line of a map of users (first here, first outside, count) has them all.
-fn maps_all_users(map: &[u8]) -> bool {
-    let mut fields = map.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty());
-    (fields.next(), fields.nth(1)) == (Some(b"0"), Some(b"4294967295"))
+    usize::try_from(bytes).is_ok_and(|bytes| trust::maps_all_users(&text[..bytes]))
 }
 
 fn daemon_address() -> Option<(libc::sockaddr_un, socklen_t)> {
@@ -224,22 +220,27 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn only_a_daemon_of_root_or_of_the_same_user_is_believed() {
-        let may_serve = |owner, me| super::may_serve(owner, me, || unreachable!("no user is unmapped"));
-        assert!(may_serve(0, 1000) && may_serve(1000, 1000) && may_serve(0, 0));
-        assert!(!may_serve(1001, 1000) && !may_serve(1000, 0) && !may_serve(libc::uid_t::MAX, 1000));
+    /// Tries to send a request to a daemon that is killed, which has or has not left another one unread.
+    fn send_after_end(has_unread: bool) -> Result<usize> {
+        let mut pair = [-1; 2];
+        // SAFETY: there is room for two descriptors.
+        let made = unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0, pair.as_mut_ptr()) };
+        assert_eq!(made, 0);
+        if has_unread {
+            send(pair[0], b"first", None).expect("there is room");
+        }
+        system::close(pair[1]);
+        let sent = send(pair[0], b"second", None);
+        system::close(pair[0]);
+        sent
     }
 
     #[test]
-    fn an_unmapped_user_is_nobody_s_own() {
-        assert!(may_serve(OVERFLOW_USER, OVERFLOW_USER, || true));
-        assert!(!may_serve(OVERFLOW_USER, OVERFLOW_USER, || false));
-        assert!(may_serve(0, OVERFLOW_USER, || false));
-        assert!(maps_all_users(b"         0          0 4294967295\n"));
-        for map in [&b""[..], b"0 0", b"         0     200000      65536\n", b"1 0 4294967295\n"] {
-            assert!(!maps_all_users(map));
+    fn a_request_to_a_daemon_that_was_killed_finds_the_network_down() {
+        for has_unread in [false, true] {
+            assert_eq!(send_after_end(has_unread), Err(Errno(libc::ENETDOWN)));
         }
+        assert_eq!(as_told(Errno(libc::EMFILE)), Errno(libc::EMFILE));
     }
 
     #[test]

@@ -186,3 +186,34 @@ fn root_learns_whose_daemon_is_in_its_way() {
     let stop = swiftwater(&format!("daemon stop --place {}", daemon.place)).output().expect("starts");
     assert!(stop.status.success(), "root ends the daemons of others: {}", said(&stop));
 }
+
+#[test]
+#[ignore = "needs root, setpriv and user namespaces: ./test --all"]
+fn an_unmapped_user_neither_asks_nor_ends_a_daemon_of_another_one() {
+    let programs = ["setpriv", "unshare"].map(swiftwater_tests::tools::program);
+    let [Some(setpriv), Some(unshare)] = programs else { return };
+    if !rustix::process::geteuid().is_root() {
+        return swiftwater_tests::tools::skip("only root becomes another user");
+    }
+    let as_user = |user: u32| {
+        let mut command = Command::new(&setpriv);
+        command.arg(format!("--reuid={user}")).arg(format!("--regid={user}")).arg("--clear-groups");
+        command.current_dir("/");
+        command
+    };
+    if !as_user(41_003).arg(&unshare).args(["--user", "true"]).status().is_ok_and(|status| status.success()) {
+        return swiftwater_tests::tools::skip("no user namespaces for users here");
+    }
+    let mut daemon = as_user(41_002);
+    daemon.arg(SWIFTWATER);
+    let daemon = Daemon::start_with("unmapped", daemon);
+    // To the command both users are 65534, since its user namespace maps nobody.
+    let asked = |arguments: &str| {
+        let mut command = as_user(41_003);
+        command.arg(&unshare).args(["--user", SWIFTWATER]).args(arguments.split(' '));
+        command.args(["--place", &daemon.place]).output().expect("the command starts")
+    };
+    let (status, stop) = (asked("status"), asked("daemon stop"));
+    assert!(said(&status).contains("of user 65534, and programs trust only"), "{}", said(&status));
+    assert!(said(&stop).contains("only root and that user end it"), "{}", said(&stop));
+}

@@ -9,8 +9,8 @@ use clap::Args;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, UCred};
-use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use swiftwater_daemon::{NoDaemon, Place};
+use rustix::process::{PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_signal};
+use swiftwater_daemon::{NoDaemon, Place, trusts_daemon_of};
 
 use crate::failure::Failure;
 use crate::output::print;
@@ -37,6 +37,13 @@ pub(super) fn run(args: &StopArgs) -> Result<(), Failure> {
     let place = args.place.as_deref().map_or_else(Place::from_environment, Place::from);
     let daemon = peer(&place).map_err(|error| format!("no daemon answers at {place}: {error}"))?;
     let process = daemon.pid.as_raw_nonzero();
+    let user = daemon.uid.as_raw();
+    if !may_end(user) {
+        return Err(format!(
+            "the daemon at {place}, process {process}, is user {user}'s: only root and that user end it"
+        )
+        .into());
+    }
     let failed = |error| format!("cannot end the daemon at {place}, process {process}: {error}");
     let handle = pidfd_open(daemon.pid, PidfdFlags::empty()).map_err(|e| failed(io::Error::from(e)))?;
     // Only now is the number certain to stay that of one process: look at it, and whether it still listens.
@@ -60,6 +67,11 @@ pub(super) fn run(args: &StopArgs) -> Result<(), Failure> {
         .into()),
         _ => Ok(print(&format!("the daemon at {place}, process {process}, has ended\n"))?),
     }
+}
+
+/// Returns whether this user ends daemons of that user: root ends those of strangers, too.
+fn may_end(user: u32) -> bool {
+    geteuid().is_root() || trusts_daemon_of(user)
 }
 
 /// Returns whether a process is the daemon at a place, rather than a service manager that has made its socket.
