@@ -3,7 +3,8 @@
 //! The last close of a descriptor may take as long as its owner likes: a TCP socket waits for its peer (`SO_LINGER`), a file of FUSE for
 //! its server, any socket for whoever holds the lock of an epoll instance that watches it. So the daemon's thread closes no descriptor of
 //! a program, and no socket of its own in whose queue such descriptors may lie. Threads do, each for one user and one source: while
-//! one is stuck, requests of this user fail, and nobody else's.
+//! one is stuck, requests of this user fail, and nobody else's. They do what else may wait for a lock that a program holds: they empty pages
+//! of closed sockets, and take records out of carriers.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::IoSliceMut;
@@ -24,6 +25,7 @@ use crate::long_messages::Lent;
 use crate::numbers::{MESSAGE_DESCRIPTORS_MAX, Numbers, Taken};
 use crate::owner::Share;
 use crate::page::LeftPage;
+use crate::recall::Recall;
 
 /// Most threads that close; `TasksMax` of the systemd unit leaves room for them. Users beyond that wait until another user's thread has nothing more to do.
 const THREADS_MAX: usize = 512;
@@ -104,10 +106,12 @@ enum Item {
     /// The page of a closed socket, which counts among the sockets of its user until it is emptied: a program that keeps the thread
     /// from that can open no more.
     Page(LeftPage, Arc<Share>),
+    /// Records that a program has not read: one of its threads may hold the lock that receiving them takes.
+    Recall(Recall),
 }
 
 impl Item {
-    fn close(self) {
+    fn handle(self) {
         match self {
             Item::Descriptor(descriptor, number) => {
                 drop(descriptor);
@@ -118,6 +122,7 @@ impl Item {
                 page.empty();
                 drop(share);
             }
+            Item::Recall(recall) => recall.run(),
         }
     }
 }
@@ -176,6 +181,11 @@ impl Closer {
     /// Gives the memory of the page of a closed socket back: a program may hold the lock that this waits for.
     pub(crate) fn empty_page(self: &Arc<Self>, page: LeftPage, share: Arc<Share>) {
         self.push(Load { item: Item::Page(page, share), closed: None });
+    }
+
+    /// Takes records out of a carrier.
+    pub(crate) fn recall(self: &Arc<Self>, recall: Recall) {
+        self.push(Load { item: Item::Recall(recall), closed: None });
     }
 
     /// Returns whether a message with descriptors may be received.
@@ -264,7 +274,7 @@ impl Closer {
         loop {
             if let Some(Load { item, closed }) = work.queue.pop_front() {
                 drop(work);
-                item.close();
+                item.handle();
                 work = self.work();
                 work.pending -= 1;
                 work.since = Instant::now();

@@ -67,6 +67,7 @@ mod places;
 mod ports;
 mod pump;
 mod quantum;
+mod recall;
 mod report;
 mod requests;
 mod socket;

@@ -52,10 +52,11 @@ pub(crate) async fn live(sockets: Arc<Sockets>, socket: Arc<Socket>, mut turns: 
             }
             Some(Turn::Listen(listener)) => {
                 tokio::select! {
+                    // First: once it listens no more, no association comes into its carrier. It becomes nothing else before that.
+                    biased;
+                    turn = turns.recv() => turn.is_some(),
                     () = accept(&sockets, &socket, listener) => false,
                     () = socket.line.hung_up() => false,
-                    // Who listens becomes nothing else before it listens no more.
-                    turn = turns.recv() => turn.is_some(),
                 }
             }
             Some(Turn::Unlisten) => true,

@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use carrier::bundle;
 use carrier::name::CarrierName;
 use carrier::record::{Flags, HEADER_BYTES, Header, Kind, PAYLOAD_BYTES_MAX, RECORD_BYTES_MAX};
 use rustix::buffer::spare_capacity;
@@ -19,7 +18,7 @@ use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 use rustix::io::{Errno, pread};
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix,
-    SocketFlags, SocketType,
+    SocketFlags, SocketType, sockopt,
 };
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -29,6 +28,7 @@ use crate::closer::{self, Closer, End, ReceivedDescriptor};
 use crate::descriptor_io::{errno_of, polls, register};
 use crate::long_messages::{self, Lent};
 use crate::quantum;
+use crate::recall::RawRecord;
 use crate::vigil::Vigil;
 
 /// Most names that are tried for one carrier. They are random: the second is free unless somebody knows our random numbers.
@@ -64,6 +64,7 @@ pub(crate) struct Line {
     /// The program has written something else than records. That is told each time from then on.
     is_broken: AtomicBool,
     vigil: Arc<Vigil>,
+    gate: Arc<tokio::sync::Mutex<()>>,
     /// What the program sends is charged to its user.
     pub(crate) account: Arc<Account>,
     /// So are long messages that it has not read, in a budget of their own: what peers send must not keep it from sending.
@@ -157,6 +158,7 @@ pub(crate) fn pair(
         reset: AtomicBool::new(false),
         is_broken: AtomicBool::new(false),
         vigil: Arc::clone(vigil),
+        gate: Arc::default(),
         account,
         received,
         stalled: Mutex::default(),
@@ -442,7 +444,10 @@ impl Line {
 
     async fn send(&self, record: &[IoSlice<'_>], descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
         loop {
-            match self.try_send(record, descriptors) {
+            let gate = self.gate.lock().await;
+            let sent = self.try_send(record, descriptors);
+            drop(gate);
+            match sent {
                 Err(Errno::AGAIN) => self.has_room().await,
                 sent => return sent,
             }
@@ -477,17 +482,35 @@ impl Line {
         sent.map(drop)
     }
 
-    /// Hands a record over that was taken from a program's end, if there is room.
-    pub(crate) fn try_put_raw(&self, record: &RawRecord) -> Result<(), Errno> {
-        let descriptors: Vec<BorrowedFd<'_>> = record.memfd.iter().map(ReceivedDescriptor::as_fd).collect();
-        self.try_send(&[IoSlice::new(&record.bytes)], &descriptors)
+    /// Hands a record over that lay in a carrier. The caller keeps others from sending meanwhile.
+    pub(crate) fn put_raw(&self, record: &RawRecord) -> Result<(), Errno> {
+        let descriptors: Vec<BorrowedFd<'_>> =
+            record.descriptors.iter().map(ReceivedDescriptor::as_fd).collect();
+        let parts = [IoSlice::new(&record.bytes)];
+        match self.try_send(&parts, &descriptors) {
+            // Where one record has become two, they take a little more room than it did.
+            Err(Errno::AGAIN) => self.widen().and_then(|()| self.try_send(&parts, &descriptors)),
+            put => put,
+        }
+    }
+
+    /// Lets more records wait here.
+    fn widen(&self) -> Result<(), Errno> {
+        let bytes = sockopt::socket_send_buffer_size(&self.descriptor)?;
+        // The kernel doubles what it is told, for what records take beside their bytes.
+        sockopt::set_socket_send_buffer_size(&self.descriptor, bytes)
+    }
+
+    /// Held by who sends to the program, and from taking records back to putting them where they belong.
+    pub(crate) fn gate(&self) -> &Arc<tokio::sync::Mutex<()>> {
+        &self.gate
     }
 
     /// Lets few records wait here: what waits in a listener's carrier is beyond its backlog, and its descriptors count for
     /// nobody while they are on their way.
     pub(crate) fn keep_short(&self) {
         // The kernel takes the least that it allows instead. Should it refuse, the line is longer.
-        let _ = rustix::net::sockopt::set_socket_send_buffer_size(&self.descriptor, 0);
+        let _ = sockopt::set_socket_send_buffer_size(&self.descriptor, 0);
     }
 
     /// The program reads what is there, and then the end.
@@ -495,52 +518,6 @@ impl Line {
         // One that is closed already needs no end.
         let _ = rustix::net::shutdown(&self.descriptor, Shutdown::Write);
     }
-}
-
-/// A record as it lies in a carrier.
-pub(crate) struct RawRecord {
-    pub(crate) bytes: Vec<u8>,
-    memfd: Option<ReceivedDescriptor>,
-}
-
-impl RawRecord {
-    /// Its messages: where each begins, and its header.
-    pub(crate) fn messages(&self) -> impl Iterator<Item = (usize, Header)> {
-        bundle::messages(&self.bytes)
-    }
-
-    pub(crate) fn is_notice(&self) -> bool {
-        self.messages().any(|(_, header)| header.kind == Kind::Notice)
-    }
-
-    /// Returns whether its content is in a memfd.
-    pub(crate) fn is_long(&self) -> bool {
-        self.memfd.is_some()
-    }
-
-    /// Cuts messages off that were read. What is no beginning of a message is not believed.
-    pub(crate) fn cut_front(&mut self, bytes: usize) {
-        if bundle::begins_at(&self.bytes, bytes) {
-            self.bytes.drain(..bytes);
-        }
-    }
-
-    /// Leaves the first message; returns those that follow it.
-    pub(crate) fn split_off_rest(&mut self) -> Option<RawRecord> {
-        let (second, _) = self.messages().nth(1)?;
-        Some(RawRecord { bytes: self.bytes.split_off(second), memfd: None })
-    }
-}
-
-/// Takes the record at the front of a program's end.
-pub(crate) fn take_raw(theirs: BorrowedFd<'_>, closer: &Arc<Closer>) -> Result<RawRecord, Errno> {
-    let mut bytes = vec![0; RECORD_BYTES_MAX];
-    let (count, descriptors) = closer::receive(theirs, &mut bytes, closer)?;
-    if count == 0 {
-        return Err(Errno::AGAIN);
-    }
-    bytes.truncate(count);
-    Ok(RawRecord { bytes, memfd: descriptors.into_iter().next() })
 }
 
 /// Returns whether a descriptor is a memfd that has as many bytes as it is said to have, and does not change any more. Others have
@@ -647,24 +624,5 @@ mod tests {
             assert_eq!((content.len(), content.capacity()), (LARGE_BYTES, LARGE_BYTES));
         }
         assert_eq!(read_memfd(memfd.as_fd(), LARGE_BYTES + 1, try_reserve), Err(MemfdError::Broken));
-    }
-
-    #[test]
-    fn a_record_is_cut_where_a_message_begins_and_nowhere_else() {
-        let message = |text: &[u8]| {
-            let header = Header { bytes: text.len() as u32, ..Header::new(Kind::Data) };
-            [&header.encode()[..], text].concat()
-        };
-        let whole = [message(b"one"), message(b"second")].concat();
-        let cut = |at: usize| {
-            let mut record = RawRecord { bytes: whole.clone(), memfd: None };
-            record.cut_front(at);
-            record.bytes
-        };
-        assert_eq!(cut(HEADER_BYTES + 3), message(b"second"));
-        // Whoever shares the socket may have named any place.
-        for at in [0, 1, HEADER_BYTES, HEADER_BYTES + 4, whole.len(), whole.len() + 1, usize::MAX] {
-            assert_eq!(cut(at), whole, "{at}");
-        }
     }
 }

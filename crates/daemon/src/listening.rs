@@ -13,7 +13,8 @@ use swiftwater::tokio::Listener;
 use crate::addresses::unspecified;
 use crate::errno;
 use crate::life::{self, Turn};
-use crate::line::{self, CARRIER_RECORDS_MAX};
+use crate::line;
+use crate::recall::Recalled;
 use crate::socket::{Bound, Inner, Socket, Sockets};
 use crate::visible_name;
 
@@ -60,9 +61,8 @@ impl Sockets {
         socket.take_turn(Turn::Listen(listener))
     }
 
-    /// `listen` with no backlog: associations that wait are aborted. They lie in the carrier of which `theirs` is the program's
-    /// end.
-    pub(crate) fn unlisten(&self, socket: &Socket, theirs: BorrowedFd<'_>) -> Result<(), Errno> {
+    /// `listen` with no backlog: associations that wait are aborted. `recalled` is what lay in the carrier.
+    pub(crate) fn unlisten(&self, socket: &Socket, recalled: Recalled) -> Result<(), Errno> {
         let mut inner = socket.lock();
         let idle = match inner.stage {
             State::Listening => State::Idle,
@@ -75,15 +75,17 @@ impl Sockets {
         socket.set_stage(&mut inner, idle);
         socket.take_turn(Turn::Unlisten)?;
         if idle == State::Idle {
-            // Only the daemon puts records there.
-            for _ in 0..CARRIER_RECORDS_MAX {
-                if line::take_raw(theirs, socket.line.closer()).is_err() {
-                    break;
-                }
-            }
+            recalled.discard();
             life::empty(&socket.line);
         }
         Ok(())
+    }
+}
+
+impl Socket {
+    pub(crate) fn check_listens(&self) -> Result<(), Errno> {
+        let listens = matches!(self.lock().stage, State::Listening | State::ManyListening);
+        if listens { Ok(()) } else { Err(Errno::INVAL) }
     }
 }
 

@@ -19,6 +19,7 @@ use crate::owner::Owner;
 use crate::peel_off::Front;
 use crate::places::Seat;
 use crate::pump;
+use crate::recall::Recalled;
 use crate::socket::{Socket, Sockets, Style};
 
 const IPPROTO_SCTP: i32 = 132;
@@ -83,7 +84,11 @@ impl Sockets {
             Request::Bind(address) => {
                 self.once_left(address.port(), || self.bind(socket, address, who)).await?;
             }
-            Request::Listen { backlog: 0 } => self.unlisten(socket, theirs)?,
+            Request::Listen { backlog: 0 } => {
+                socket.check_listens()?;
+                let recalled = self.recall(socket, theirs, who).await?;
+                self.unlisten(socket, recalled)?;
+            }
             Request::Listen { backlog } => self.listen(socket, backlog, theirs)?,
             Request::Connect { peer, start, init } => {
                 return self.connect_for(socket, (peer, start, init), theirs, who).await;
@@ -102,8 +107,10 @@ impl Sockets {
                 unless_lost(&self.patience(who)?, socket.end()).await?;
             }
             Request::PeelOff { association, front_begun, front_at } => {
+                socket.peelable(association)?;
+                let recalled = self.recall(socket, theirs, who).await?;
                 let front = Front { at: front_at as usize, is_begun: front_begun };
-                return self.peel_off(socket, association, front, theirs).await;
+                return self.peel_off(socket, association, front, recalled).await;
             }
             Request::LocalAddress => return Ok(Answer::Address(socket.local_address()).into()),
             Request::PeerAddress => {
@@ -171,6 +178,11 @@ impl Sockets {
                 Ok(())
             }
         }
+    }
+
+    /// Takes back what the program has not read; `theirs` is its end of the carrier.
+    async fn recall(&self, socket: &Socket, theirs: BorrowedFd<'_>, who: UCred) -> Result<Recalled, Errno> {
+        unless_lost(&self.patience(who)?, socket.line.recall(theirs)).await?
     }
 
     /// A place for one more request that waits for its answer.

@@ -22,7 +22,7 @@ use crate::closer::{Closers, Source};
 use crate::identity::Cookie;
 use crate::life::{self, Turn};
 use crate::limits::Limits;
-use crate::line::{self, Line, RawRecord};
+use crate::line::{self, Line};
 use crate::member::{FIRST_ID, Member};
 use crate::numbers::Numbers;
 use crate::options::Settings;
@@ -30,6 +30,7 @@ use crate::owner::{Owner, Share, Shares};
 use crate::page::Page;
 use crate::places::Places;
 use crate::ports::Ports;
+use crate::recall::RawRecord;
 use crate::unread::Unread;
 use crate::vigil::Vigil;
 
@@ -136,7 +137,7 @@ pub(crate) struct Socket {
     pub(crate) style: Style,
     /// Whose it is.
     pub(crate) share: Arc<Share>,
-    pub(crate) line: Line,
+    pub(crate) line: Arc<Line>,
     pub(crate) page: Page,
     /// Held by who hands a message up, from its first part to its last.
     pub(crate) delivery: tokio::sync::Mutex<()>,
@@ -412,7 +413,7 @@ impl Sockets {
             v6,
             style,
             share,
-            line,
+            line: Arc::new(line),
             page,
             delivery,
             announced,

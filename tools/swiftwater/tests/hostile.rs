@@ -269,6 +269,24 @@ fn a_page_whose_inode_is_locked_keeps_only_its_user_waiting() {
 
 #[test]
 #[ignore = "needs root: ./test --all"]
+fn a_carrier_whose_lock_is_held_keeps_only_its_user_waiting() {
+    for way in ["many", "listener"] {
+        let Some(scene) = Scene::set("carrier") else { return };
+        let victim = Held::start(scene.victim("victim", &["hold"]));
+        // It becomes the other user once it has the device.
+        let mut attacker = Command::new(scene.program("locked_carrier"));
+        attacker.args([&ATTACKER.to_string(), way]).env("SWIFTWATER_DAEMON", &scene.daemon.place);
+        let Some(attacker) = Held::start_or_skip(attacker) else {
+            return tools::skip("no FUSE for users here");
+        };
+        scene.assert_victim_works();
+        assert_success("the victim", &victim.go_on());
+        assert_success(way, &attacker.go_on());
+    }
+}
+
+#[test]
+#[ignore = "needs root: ./test --all"]
 fn a_log_that_nobody_reads_keeps_nobody_waiting() {
     let Some(scene) = Scene::set("chatter") else { return };
     // The test reads the first line of the daemon's log, and no more.

@@ -1,0 +1,199 @@
+//! Taking records back that a program has not read.
+//!
+//! They are received from the program's own end of the carrier, and the kernel has a lock for all who receive there. A thread of
+//! the program keeps it for as long as the memory that it receives into is not there, which may be for ever (a mapping of a FUSE
+//! file). So the records are received on the thread that closes what came from this user's programs, and a request waits for that
+//! thread no longer than [`RECALL_WAIT`].
+//!
+//! From then on until all records are put where they belong nothing else is sent to the program, so that their order stays. A
+//! request that waits no more, for whatever reason, has them put back as they were.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use carrier::bundle;
+use carrier::record::{Header, Kind, RECORD_BYTES_MAX};
+use rustix::io::Errno;
+use tokio::sync::{OwnedMutexGuard, oneshot};
+use tokio::time::timeout;
+
+use crate::closer::{self, Closer, ReceivedDescriptor};
+use crate::line::{CARRIER_RECORDS_MAX, Line};
+use crate::log;
+use crate::numbers::Taken;
+
+/// How long a request waits for records that are taken back; then it fails with `EBUSY`.
+const RECALL_WAIT: Duration = Duration::from_secs(5);
+
+/// A record as it lies in a carrier.
+pub(crate) struct RawRecord {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) descriptors: Vec<ReceivedDescriptor>,
+}
+
+impl RawRecord {
+    /// Takes the record at the front of a program's end. `EAGAIN`: there is none.
+    fn take(theirs: BorrowedFd<'_>, closer: &Arc<Closer>) -> Result<RawRecord, Errno> {
+        let mut bytes = vec![0; RECORD_BYTES_MAX];
+        let (count, descriptors) = closer::receive(theirs, &mut bytes, closer)?;
+        if count == 0 {
+            return Err(Errno::AGAIN);
+        }
+        bytes.truncate(count);
+        bytes.shrink_to_fit();
+        Ok(RawRecord { bytes, descriptors })
+    }
+
+    /// Returns its messages: where each begins, and its header.
+    pub(crate) fn messages(&self) -> impl Iterator<Item = (usize, Header)> {
+        bundle::messages(&self.bytes)
+    }
+
+    pub(crate) fn is_notice(&self) -> bool {
+        self.messages().any(|(_, header)| header.kind == Kind::Notice)
+    }
+
+    /// Returns whether its content is in a memfd.
+    pub(crate) fn is_long(&self) -> bool {
+        !self.descriptors.is_empty()
+    }
+
+    /// Cuts messages off that were read. What is no beginning of a message is not believed.
+    pub(crate) fn cut_front(&mut self, bytes: usize) {
+        if bundle::begins_at(&self.bytes, bytes) {
+            self.bytes.drain(..bytes);
+        }
+    }
+
+    /// Leaves the first message; returns those that follow it.
+    pub(crate) fn split_off_rest(&mut self) -> Option<RawRecord> {
+        let (second, _) = self.messages().nth(1)?;
+        Some(RawRecord { bytes: self.bytes.split_off(second), descriptors: Vec::new() })
+    }
+}
+
+/// Records that were taken out of a carrier. Those that are still here when this is dropped are put back.
+pub(crate) struct Recalled {
+    records: VecDeque<RawRecord>,
+    line: Arc<Line>,
+    /// Nothing else is sent to the program meanwhile.
+    _gate: OwnedMutexGuard<()>,
+}
+
+impl Recalled {
+    /// Hands the records over, the oldest first. The caller puts back what belongs here.
+    pub(crate) fn take(&mut self) -> VecDeque<RawRecord> {
+        std::mem::take(&mut self.records)
+    }
+
+    /// Throws the records away.
+    pub(crate) fn discard(mut self) {
+        self.records.clear();
+    }
+
+    /// Puts a record where it was. All records have lain there before, so there is room.
+    pub(crate) fn put_back(&self, record: &RawRecord) -> Result<(), Errno> {
+        self.line.put_raw(record)
+    }
+
+    /// Receives all that lies there.
+    fn receive_from(&mut self, theirs: BorrowedFd<'_>) -> Result<(), Errno> {
+        // Only the daemon puts records there.
+        while self.records.len() < CARRIER_RECORDS_MAX {
+            match RawRecord::take(theirs, self.line.closer()) {
+                Ok(record) => self.records.push_back(record),
+                Err(Errno::AGAIN) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Recalled {
+    fn drop(&mut self) {
+        for record in self.take() {
+            match self.put_back(&record) {
+                Ok(()) => {}
+                // The program is gone.
+                Err(Errno::PIPE | Errno::CONNRESET) => return,
+                Err(error) => return log(format_args!("records of a program were lost: {error}")),
+            }
+        }
+    }
+}
+
+/// Records to be taken out of a carrier, by a thread that may wait for the lock of the program's end.
+pub(crate) struct Recall {
+    /// A copy of the program's end.
+    theirs: OwnedFd,
+    _number: Taken,
+    recalled: Recalled,
+    done: oneshot::Sender<Result<Recalled, Errno>>,
+}
+
+impl Recall {
+    /// Takes the records, unless nobody waits for them any more.
+    pub(crate) fn run(self) {
+        let Recall { theirs, mut recalled, done, .. } = self;
+        if done.is_closed() {
+            return;
+        }
+        let received = recalled.receive_from(theirs.as_fd());
+        // A program that closes its end after the answer is then the last.
+        drop(theirs);
+        // Where nobody waits any more they are put back.
+        let _ = done.send(received.map(|()| recalled));
+    }
+}
+
+impl Line {
+    /// Takes back what the program has not read; `theirs` is its end. `EBUSY`: that end is not to be had for now. All records are
+    /// where they were then, or will be when it is.
+    pub(crate) async fn recall(self: &Arc<Self>, theirs: BorrowedFd<'_>) -> Result<Recalled, Errno> {
+        let recalled = async {
+            let gate = Arc::clone(self.gate()).lock_owned().await;
+            let recalled = Recalled { records: VecDeque::new(), line: Arc::clone(self), _gate: gate };
+            // That takes no lock for which others wait.
+            if rustix::io::ioctl_fionread(theirs)? == 0 {
+                return Ok(recalled);
+            }
+            if !self.closer().has_room() {
+                return Err(Errno::BUSY);
+            }
+            let theirs = rustix::io::fcntl_dupfd_cloexec(theirs, 0)?;
+            let (done, is_done) = oneshot::channel();
+            let number = self.closer().number();
+            self.closer().recall(Recall { theirs, _number: number, recalled, done });
+            is_done.await.unwrap_or(Err(Errno::BUSY))
+        };
+        timeout(RECALL_WAIT, recalled).await.unwrap_or(Err(Errno::BUSY))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use carrier::record::HEADER_BYTES;
+
+    #[test]
+    fn a_record_is_cut_where_a_message_begins_and_nowhere_else() {
+        let message = |text: &[u8]| {
+            let header = Header { bytes: text.len() as u32, ..Header::new(Kind::Data) };
+            [&header.encode()[..], text].concat()
+        };
+        let whole = [message(b"one"), message(b"second")].concat();
+        let cut = |at: usize| {
+            let mut record = RawRecord { bytes: whole.clone(), descriptors: Vec::new() };
+            record.cut_front(at);
+            record.bytes
+        };
+        assert_eq!(cut(HEADER_BYTES + 3), message(b"second"));
+        // Whoever shares the socket may have named any place.
+        for at in [0, 1, HEADER_BYTES, HEADER_BYTES + 4, whole.len(), whole.len() + 1, usize::MAX] {
+            assert_eq!(cut(at), whole, "{at}");
+        }
+    }
+}
