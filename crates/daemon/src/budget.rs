@@ -13,7 +13,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
-use tokio::sync::oneshot;
+use swiftwater::internals::{POOL_RESERVED_PART, ReceiveBudget};
+use tokio::sync::{Notify, oneshot};
+
+use crate::freed::MUCH_BYTES;
 
 /// What a message costs beside its bytes, wherever it waits.
 pub(crate) const RECORD_COST_BYTES: usize = 512;
@@ -38,11 +41,12 @@ impl Limits {
         self.all_bytes - self.all_bytes / RESERVED_PART
     }
 
-    /// Returns what a user may have who wants so many bytes in all, while so many are charged to all users.
-    fn of_user(&self, wanted_bytes: usize, charged_to_all_bytes: usize) -> usize {
-        let has_little = wanted_bytes <= self.all_bytes / LITTLE_PART;
-        let of_all_bytes = if has_little { self.all_bytes } else { self.unreserved_bytes() };
-        self.user_bytes.min(of_all_bytes.saturating_sub(charged_to_all_bytes))
+    /// Returns the most that may be charged to a user while so many bytes are charged to all users.
+    fn of_user(&self, charged_to_all_bytes: usize) -> usize {
+        let little_bytes = self.all_bytes / LITTLE_PART;
+        let of_reserve_bytes = little_bytes.min(self.all_bytes.saturating_sub(charged_to_all_bytes));
+        let unreserved_bytes = self.unreserved_bytes().saturating_sub(charged_to_all_bytes);
+        self.user_bytes.min(unreserved_bytes.max(of_reserve_bytes))
     }
 }
 
@@ -56,7 +60,7 @@ impl Drop for Seat {
     }
 }
 
-/// The memory for what programs have sent.
+/// Memory for messages of one kind, of all users.
 #[derive(Debug)]
 pub(crate) struct Budget {
     limits: Limits,
@@ -65,6 +69,8 @@ pub(crate) struct Budget {
     queue: Mutex<Queue>,
     /// Messages that wait in `queue`.
     waiting: AtomicUsize,
+    /// [`MUCH_BYTES`] are charged.
+    much_charged: Notify,
 }
 
 /// What is charged to one user.
@@ -125,6 +131,7 @@ impl Budget {
             accounts: Mutex::default(),
             queue: Mutex::default(),
             waiting: AtomicUsize::new(0),
+            much_charged: Notify::new(),
         })
     }
 
@@ -155,9 +162,14 @@ impl Budget {
         accounts
     }
 
-    #[cfg(test)]
-    fn charged_bytes(&self) -> usize {
+    /// Returns what is charged to all users.
+    pub(crate) fn charged_bytes(&self) -> usize {
         self.charged_bytes.load(Relaxed)
+    }
+
+    /// Waits until so much is charged that it is worth returning to the system afterwards.
+    pub(crate) async fn much_charged(&self) {
+        self.much_charged.notified().await;
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -261,14 +273,33 @@ impl Account {
 
     /// Counts so many bytes if there is room for them.
     fn count(&self, bytes: usize) -> bool {
-        let budget = &self.budget;
-        let charged_bytes = self.charged_bytes.load(Relaxed).saturating_add(bytes);
-        if charged_bytes > budget.limits.of_user(charged_bytes, budget.charged_bytes.load(Relaxed)) {
-            return false;
+        let has_room = bytes <= self.free_bytes(0);
+        if has_room {
+            self.count_anyway(bytes);
         }
+        has_room
+    }
+
+    /// Counts so many bytes that are there already, whether there is room for them or not.
+    fn count_anyway(&self, bytes: usize) {
         self.charged_bytes.fetch_add(bytes, Relaxed);
-        budget.charged_bytes.fetch_add(bytes, Relaxed);
-        true
+        let before = self.budget.charged_bytes.fetch_add(bytes, Relaxed);
+        if before < MUCH_BYTES && before + bytes >= MUCH_BYTES {
+            self.budget.much_charged.notify_one();
+        }
+    }
+
+    /// Returns how many bytes may be charged to the user now, if `kept_bytes` of what one user may have are not touched.
+    fn free_bytes(&self, kept_bytes: usize) -> usize {
+        let limits = &self.budget.limits;
+        let most_bytes = limits.of_user(self.budget.charged_bytes.load(Relaxed));
+        most_bytes.min(limits.user_bytes - kept_bytes).saturating_sub(self.charged_bytes())
+    }
+
+    /// Charges so many bytes that are there already and cannot be refused: what is taken later finds less room.
+    pub(crate) fn charge_anyway(self: &Arc<Self>, bytes: usize) -> Charge {
+        self.count_anyway(bytes);
+        Charge { account: Arc::clone(self), bytes }
     }
 
     /// Charges so many bytes as soon as there is room for them. Given up, it waits no more.
@@ -361,6 +392,27 @@ impl Account {
         if self.budget.waiting.load(Relaxed) > 0 {
             self.budget.grant(self.user);
         }
+    }
+}
+
+/// What the associations of a user have received takes memory of the user's account, and nothing waits for it: the receive
+/// windows close.
+impl ReceiveBudget for Account {
+    fn take(&self, bytes: usize, is_reserve: bool) -> bool {
+        let has_room = bytes <= ReceiveBudget::free_bytes(self, is_reserve);
+        if has_room {
+            self.count_anyway(bytes);
+        }
+        has_room
+    }
+
+    fn give_back(&self, bytes: usize) {
+        Account::give_back(self, bytes);
+    }
+
+    fn free_bytes(&self, is_reserve: bool) -> usize {
+        let reserve_bytes = self.budget.limits.user_bytes / POOL_RESERVED_PART;
+        Account::free_bytes(self, if is_reserve { 0 } else { reserve_bytes })
     }
 }
 
@@ -499,6 +551,33 @@ mod tests {
             assert!(account.take(3000).is_some() && account.take(3001).is_none());
         }
         assert_eq!(budget(100, 100).account(1).message_bytes_max(), 0);
+    }
+
+    #[test]
+    fn the_associations_of_a_user_share_its_memory() {
+        let account = budget(1000, 10_000).account(1);
+        let pool: &dyn ReceiveBudget = &*account;
+        assert_eq!((pool.free_bytes(false), pool.free_bytes(true)), (750, 1000));
+        assert!(pool.take(750, false) && !pool.take(1, false));
+        assert!(pool.take(200, true), "the reserve");
+        let waits = account.charge_anyway(100);
+        assert_eq!((account.charged_bytes(), pool.free_bytes(true)), (1050, 0));
+        pool.give_back(950);
+        drop(waits);
+        assert_eq!((account.charged_bytes(), account.budget.charged_bytes()), (0, 0));
+    }
+
+    #[test]
+    fn the_receive_memory_of_all_users_bounds_that_of_each() {
+        let budget = budget(1000, 1000);
+        let (first, second) = (budget.account(1), budget.account(2));
+        let all_of = |account: &Account| -> usize {
+            std::iter::repeat_with(|| ReceiveBudget::take(account, 1, false))
+                .take_while(|taken| *taken)
+                .count()
+        };
+        let (most, rest) = (all_of(&first), all_of(&second));
+        assert!(rest > 0 && most + rest <= 750, "{most} and {rest}");
     }
 
     #[test]

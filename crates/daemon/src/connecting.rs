@@ -99,7 +99,7 @@ impl Sockets {
         let stack = self.stack_for(&inner, init);
         let server = self.address(&inner, hosts, seen.port());
         drop(inner);
-        let account = &socket.line.account;
+        let account = socket.line.sent_account();
         let Some(seat) = account.seat(self.limits.user_associations) else {
             account.refuse();
             return Err(Errno::NOBUFS);

@@ -22,6 +22,7 @@
 //! | `long_messages` | messages in memfds, until they are read |
 //! | `descriptor_io` | descriptors and the runtime |
 //! | `budget` | how much memory the messages of each user take |
+//! | `freed` | memory that goes back to the system |
 //! | `limits` | what one user may take |
 //! | `quantum` | how much a task does before others run |
 //! | `vigil` | staying awake for the next message |
@@ -46,6 +47,7 @@ mod descriptor_io;
 mod door;
 mod ending;
 mod errno;
+mod freed;
 mod identity;
 mod inquiry;
 mod journal;
@@ -226,6 +228,9 @@ impl Daemon {
         if moment > Duration::ZERO && std::thread::available_parallelism().is_ok_and(|n| n.get() > 1) {
             let vigil = Arc::clone(&sockets.vigil);
             tokio::spawn(async move { vigil.keep(moment).await });
+        }
+        for budget in [&sockets.sent, &sockets.received] {
+            tokio::spawn(freed::return_memory_of(Arc::clone(budget)));
         }
         let mut door = tokio::spawn(door::serve(self.listener, Arc::clone(&sockets)));
         let outcome = tokio::select! {

@@ -16,6 +16,10 @@ pub struct Limits {
     pub user_unread_bytes: usize,
     /// Memory for such messages of all users together. Default 256 MiB.
     pub unread_bytes: usize,
+    /// Memory for what the associations of one user have received and its programs have not read. Default 128 MiB.
+    pub user_receive_bytes: usize,
+    /// Memory for what the associations of all users together have received. Default 512 MiB.
+    pub receive_bytes: usize,
     /// Most associations that the one-to-many sockets of one user may have, whoever set them up. Default 32,768.
     pub user_associations: usize,
 }
@@ -27,6 +31,8 @@ impl Default for Limits {
             memory_bytes: 512 << 20,
             user_unread_bytes: 64 << 20,
             unread_bytes: 256 << 20,
+            user_receive_bytes: 128 << 20,
+            receive_bytes: 512 << 20,
             user_associations: 32_768,
         }
     }
@@ -39,7 +45,12 @@ impl Limits {
     }
 
     /// For long messages that programs have not read.
-    pub(crate) fn received(&self) -> budget::Limits {
+    pub(crate) fn unread(&self) -> budget::Limits {
         budget::Limits { user_bytes: self.user_unread_bytes, all_bytes: self.unread_bytes }
+    }
+
+    /// For what associations have received.
+    pub(crate) fn received(&self) -> budget::Limits {
+        budget::Limits { user_bytes: self.user_receive_bytes, all_bytes: self.receive_bytes }
     }
 }

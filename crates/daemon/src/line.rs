@@ -65,16 +65,23 @@ pub(crate) struct Line {
     is_broken: AtomicBool,
     vigil: Arc<Vigil>,
     gate: Arc<tokio::sync::Mutex<()>>,
-    /// What the program sends is charged to its user.
-    pub(crate) account: Arc<Account>,
-    /// So are long messages that it has not read, in a budget of their own: what peers send must not keep it from sending.
-    received: Arc<Account>,
+    accounts: Accounts,
     /// A long message that was taken from the carrier, and for whose content there was no room.
     stalled: Mutex<Option<(Header, ReceivedDescriptor)>>,
     /// There was no room because the host is short of memory, whatever the user may have.
     is_host_short: AtomicBool,
     /// Room for the next record that was waited for.
     reserved: Mutex<Option<Charge>>,
+}
+
+/// What the user of a socket is charged, each in a budget of its own: what peers send must not keep a program from sending.
+pub(crate) struct Accounts {
+    /// For what the program sends.
+    pub(crate) sent: Arc<Account>,
+    /// For long messages that it has not read.
+    pub(crate) unread: Arc<Account>,
+    /// For what its associations have received, and for what waits for room in the carrier.
+    pub(crate) received: Arc<Account>,
 }
 
 /// Tells when a program reads.
@@ -139,13 +146,11 @@ impl Intake {
     }
 }
 
-/// Makes a carrier; returns our end, named, and the program's. What the program sends is charged to `account`, long messages
-/// for it to `received`.
+/// Makes a carrier; returns our end, named, and the program's. What it carries is charged to `accounts`.
 pub(crate) fn pair(
     vigil: &Arc<Vigil>,
     closer: Arc<Closer>,
-    account: Arc<Account>,
-    received: Arc<Account>,
+    accounts: Accounts,
 ) -> Result<(Line, OwnedFd), Errno> {
     let (ours, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
@@ -159,8 +164,7 @@ pub(crate) fn pair(
         is_broken: AtomicBool::new(false),
         vigil: Arc::clone(vigil),
         gate: Arc::default(),
-        account,
-        received,
+        accounts,
         stalled: Mutex::default(),
         is_host_short: AtomicBool::new(false),
         reserved: Mutex::default(),
@@ -274,7 +278,7 @@ impl Line {
             return self.take_large(header, memfd);
         }
         let reserved = lock(&self.reserved).take();
-        let charge = reserved.or_else(|| self.account.take(RECORD_ROOM_BYTES)).ok_or(Errno::NOBUFS)?;
+        let charge = reserved.or_else(|| self.accounts.sent.take(RECORD_ROOM_BYTES)).ok_or(Errno::NOBUFS)?;
         PLACE.with_borrow_mut(|place| self.receive_into(place, charge))
     }
 
@@ -309,11 +313,11 @@ impl Line {
     /// Takes a message whose content is in a memfd, once there is room for it.
     fn take_large(&self, header: Header, memfd: ReceivedDescriptor) -> Result<Intake, Errno> {
         let bytes = header.bytes as usize;
-        if !is_final(memfd.as_fd(), bytes) || bytes > self.account.message_bytes_max() {
+        if !is_final(memfd.as_fd(), bytes) || bytes > self.accounts.sent.message_bytes_max() {
             return Ok(Intake::Malformed);
         }
         let reserved = lock(&self.reserved).take().filter(|charge| charge.bytes() >= large_room_bytes(bytes));
-        let charge = reserved.or_else(|| self.account.take(large_room_bytes(bytes)));
+        let charge = reserved.or_else(|| self.accounts.sent.take(large_room_bytes(bytes)));
         let content = charge.map(|charge| (read_memfd(memfd.as_fd(), bytes, try_reserve), charge));
         match content {
             Some((Ok(content), charge)) => Ok(Intake::Message(header, charge.on(content))),
@@ -334,7 +338,7 @@ impl Line {
         let bytes = lock(&self.stalled)
             .as_ref()
             .map_or(RECORD_ROOM_BYTES, |(header, _)| large_room_bytes(header.bytes as usize));
-        let charge = self.account.room(bytes).await;
+        let charge = self.accounts.sent.room(bytes).await;
         *lock(&self.reserved) = charge;
     }
 
@@ -372,6 +376,11 @@ impl Line {
                 return taken.map_err(errno_of);
             }
         }
+    }
+
+    /// Returns what the user is charged for what its programs send.
+    pub(crate) fn sent_account(&self) -> &Arc<Account> {
+        &self.accounts.sent
     }
 
     /// Closes what came from programs of this carrier.
@@ -417,8 +426,9 @@ impl Line {
 
     async fn put_long(&self, header: &Header, blocks: &[Bytes]) -> Result<Lent, Errno> {
         // One that is longer than all that the user may have goes alone.
-        let bytes = (header.bytes as usize).min(self.received.message_bytes_max());
-        let mut charge = self.received.room(long_messages::charged_bytes(bytes)).await.ok_or(Errno::NOMEM)?;
+        let bytes = (header.bytes as usize).min(self.accounts.unread.message_bytes_max());
+        let mut charge =
+            self.accounts.unread.room(long_messages::charged_bytes(bytes)).await.ok_or(Errno::NOMEM)?;
         let message = loop {
             self.closer.room().await;
             match Lent::new(blocks, self.closer.number(), charge) {
@@ -442,13 +452,19 @@ impl Line {
         self.send(&[IoSlice::new(record)], descriptors).await
     }
 
+    /// Sends a record; waits for room. What waits is charged as what was received: the association counts it no more.
     async fn send(&self, record: &[IoSlice<'_>], descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+        let mut charge = None;
         loop {
             let gate = self.gate.lock().await;
             let sent = self.try_send(record, descriptors);
             drop(gate);
             match sent {
-                Err(Errno::AGAIN) => self.has_room().await,
+                Err(Errno::AGAIN) => {
+                    let bytes = || record.iter().map(|part| part.len()).sum::<usize>() + RECORD_COST_BYTES;
+                    charge.get_or_insert_with(|| self.accounts.received.charge_anyway(bytes()));
+                    self.has_room().await;
+                }
                 sent => return sent,
             }
         }

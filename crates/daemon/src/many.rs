@@ -116,7 +116,7 @@ async fn next(listener: &mut Option<Arc<Listener>>) -> Association {
 
 fn accept(sockets: &Arc<Sockets>, socket: &Arc<Socket>, association: Association) {
     let peer = as_seen(socket.v6, association.peer_addr());
-    let account = &socket.line.account;
+    let account = socket.line.sent_account();
     let Some(seat) = account.seat(sockets.limits.user_associations) else {
         account.refuse();
         return pump::abort(&association, "the server has as many associations as it may");

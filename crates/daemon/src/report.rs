@@ -31,7 +31,7 @@ impl Sockets {
     /// Answers with a memfd, which whoever has asked reads from its beginning.
     pub(crate) async fn report(&self, who: UCred) -> Result<Reply, Errno> {
         let user = who.uid.as_raw();
-        let charge = self.received.account(user).take(STEP_BYTES).ok_or(Errno::NOBUFS)?;
+        let charge = self.unread.account(user).take(STEP_BYTES).ok_or(Errno::NOBUFS)?;
         let number = self.numbers.count(1);
         let mut report = Report { memory: Lent::new(&[], number, charge).map_err(|(error, _)| error)? };
         report.add(&Part::Daemon(Status {
@@ -67,12 +67,14 @@ impl Sockets {
         let mut accounts = self.sent.accounts();
         accounts.retain(|account| who.uid.is_root() || account.user() == who.uid.as_raw());
         let of_user = |account: &Arc<Account>| {
-            let received = self.received.account(account.user());
+            let unread = self.unread.account(account.user());
             UserStatus {
                 user: account.user(),
-                unread_bytes: received.charged_bytes(),
+                received_bytes: self.received.account(account.user()).charged_bytes(),
+                received_limit_bytes: self.limits.user_receive_bytes,
+                unread_bytes: unread.charged_bytes(),
                 unread_limit_bytes: self.limits.user_unread_bytes,
-                unread_waits: received.waits.load(Relaxed),
+                unread_waits: unread.waits.load(Relaxed),
                 sent_bytes: account.charged_bytes(),
                 sent_limit_bytes: self.limits.user_memory_bytes,
                 sent_waits: account.waits.load(Relaxed),

@@ -22,7 +22,7 @@ use crate::closer::{Closers, Source};
 use crate::identity::Cookie;
 use crate::life::{self, Turn};
 use crate::limits::Limits;
-use crate::line::{self, Line};
+use crate::line::{self, Accounts, Line};
 use crate::member::{FIRST_ID, Member};
 use crate::numbers::Numbers;
 use crate::options::Settings;
@@ -57,6 +57,8 @@ pub(crate) struct Sockets {
     /// For what programs have sent and nobody has acknowledged.
     pub(crate) sent: Arc<Budget>,
     /// For long messages that programs have not read.
+    pub(crate) unread: Arc<Budget>,
+    /// For what associations have received and programs have not read.
     pub(crate) received: Arc<Budget>,
     pub(crate) limits: Limits,
     /// The daemon ends. Programs go on reading the pages of its sockets.
@@ -345,6 +347,7 @@ impl Sockets {
             ports: Mutex::new(Ports::new(u16::from_ne_bytes(random))),
             shares: Shares::new(Arc::clone(&numbers)),
             sent: Budget::new(limits.sent()),
+            unread: Budget::new(limits.unread()),
             received: Budget::new(limits.received()),
             limits: *limits,
             ends: AtomicBool::new(false),
@@ -378,17 +381,21 @@ impl Sockets {
         v6: bool,
         style: Style,
         stage: State,
-        settings: Settings,
+        mut settings: Settings,
     ) -> Result<(Arc<Socket>, OwnedFd), Errno> {
         let share = Arc::new(self.shares.take(owner)?);
         let mut table = self.table();
         let number = table.next_number;
         table.next_number += 1;
-        let account = self.sent.account(owner.user);
-        let message_bytes_max = account.message_bytes_max();
+        let accounts = Accounts {
+            sent: self.sent.account(owner.user),
+            unread: self.unread.account(owner.user),
+            received: self.received.account(owner.user),
+        };
+        settings.share_receive_memory(&accounts.received);
+        let message_bytes_max = accounts.sent.message_bytes_max();
         let closer = self.closers.of(owner.user, Source::Carriers);
-        let received = self.received.account(owner.user);
-        let (line, theirs) = line::pair(&self.vigil, Arc::clone(&closer), account, received)?;
+        let (line, theirs) = line::pair(&self.vigil, Arc::clone(&closer), accounts)?;
         let cookie = Cookie::of(&theirs)?;
         let (turns, come) = mpsc::unbounded_channel();
         let members = BTreeMap::new();

@@ -58,6 +58,10 @@ pub struct UserStatus {
     pub sent_limit_bytes: usize,
     /// How often a socket had to wait for memory.
     pub sent_waits: u64,
+    /// Memory for what its associations have received and its programs have not read. It is taken in steps.
+    pub received_bytes: usize,
+    /// The most that there may be (`--user-receive-memory`).
+    pub received_limit_bytes: usize,
     /// Memory for long messages that its programs have not read.
     pub unread_bytes: usize,
     /// The most that there may be (`--user-unread-memory`).

@@ -1,4 +1,5 @@
-//! Memory that processes share: a mapping of a memfd, which other processes map and may write at any time.
+//! Memory that processes share: a mapping of a memfd, which other processes map and may write at any time. And memory that this
+//! process has freed, which goes back to the system.
 //!
 //! A write call to a memfd waits for the lock of its inode. Any process with a writable descriptor can hold that lock for as long as
 //! it likes: its own write call sleeps with the lock held while it reads from memory that a FUSE server does not deliver. A store to
@@ -20,6 +21,8 @@
 //! # Ok::<(), rustix::io::Errno>(())
 //! ```
 
+mod freed;
+
 use std::ffi::c_void;
 use std::os::fd::AsFd;
 use std::ptr::{self, NonNull};
@@ -29,6 +32,8 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+pub use freed::return_freed;
 
 /// Bytes of a word: all loads and stores are of whole, aligned words.
 const WORD_BYTES: usize = size_of::<u32>();

@@ -352,6 +352,47 @@ fn what_a_peer_sends_to_programs_that_do_not_read_takes_no_more_than_the_budget(
 
 #[test]
 #[ignore = "needs root: ./test --all"]
+fn the_receive_windows_of_one_user_together_hold_no_more_than_its_memory() {
+    const LIMIT_BYTES: u64 = 128 << 20;
+    /// Each has a window of 1 MiB. So many connect before the listener has taken the others.
+    const ASSOCIATIONS: usize = 300;
+    /// One that fits a record: no message lies in a memfd.
+    const MESSAGE_BYTES: usize = 60_000;
+    let Some(scene) = Scene::set("windows") else { return };
+    let victim = Held::start(scene.victim("victim", &["hold"]));
+    scene.assert_victim_works();
+    let before = scene.memory_bytes("VmRSS");
+    let reader = Held::start(scene.neighbour("unread", &["7302"]));
+    let address = format!("127.0.0.1:7302/udp:{}", scene.daemon.udp_port());
+    let associations: Vec<_> = (0..ASSOCIATIONS)
+        .map(|_| {
+            let association = swiftwater::Association::connect(address.as_str()).expect("somebody listens");
+            let sender = association.clone();
+            // It is stopped by the window, and ends when the daemon is gone.
+            std::thread::spawn(move || while sender.send(&[0; MESSAGE_BYTES]).is_ok() {});
+            association
+        })
+        .collect();
+    let is_stopped = |association: &swiftwater::Association| {
+        let statistics = association.statistics();
+        statistics.is_none_or(|known| {
+            known.send_buffered_bytes > MESSAGE_BYTES as u64 && known.peer_window_bytes < MESSAGE_BYTES as u64
+        })
+    };
+    wait_until("the windows stay open", || associations.iter().all(is_stopped));
+    let held = scene.of_attacker("received_bytes");
+    assert!(held > LIMIT_BYTES / 2 && held <= LIMIT_BYTES, "{held} bytes");
+    scene.assert_victim_works();
+    assert_success("the victim", &victim.go_on());
+    let most = scene.memory_bytes("VmHWM");
+    assert!(most <= before + LIMIT_BYTES + SLACK_BYTES, "{before} before, {most} during");
+    assert_success("the reader", &reader.go_on());
+    wait_until("memory was not given back", || scene.memory_bytes("VmRSS") <= before + SLACK_BYTES);
+    wait_until("it is charged for ever", || scene.of_attacker("received_bytes") == 0);
+}
+
+#[test]
+#[ignore = "needs root: ./test --all"]
 fn who_keeps_answers_keeps_no_memory() {
     let Some(scene) = Scene::set("curious") else { return };
     let mut attacker = scene.attacker("curious");

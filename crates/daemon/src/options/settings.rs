@@ -1,13 +1,16 @@
 //! What a program has set for a socket, and for the associations that it is still to have.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use carrier::page::Wants;
-use swiftwater::{AssociationOptions, Stack};
+use swiftwater::internals::ReceiveBudget;
+use swiftwater::{AssociationOptions, ReceivePool, Stack};
 
 use super::tuning::Tuning;
 use crate::addresses::View;
+use crate::budget::Account;
 
 /// Receive buffers up to this size bound all that is unread. What a program asks for is half of it.
 const BOUNDING_BYTES_MAX: i32 = 2 * 64 * 1024;
@@ -91,6 +94,12 @@ impl Settings {
             tuning: Tuning { encapsulation_port: stack.udp_port(), ..Tuning::default() },
             defaults,
         }
+    }
+
+    /// Lets associations to come share the memory of a user for what they receive.
+    pub(crate) fn share_receive_memory(&mut self, account: &Arc<Account>) {
+        let budget: Arc<dyn ReceiveBudget> = Arc::<Account>::clone(account);
+        self.defaults.receive_pool = Some(ReceivePool::new(budget));
     }
 
     /// Whether what was sent is delivered after the socket was closed.

@@ -27,6 +27,14 @@ pub(crate) struct LimitArgs {
     /// Memory for such messages of all users together. As it fills, each user may have no more than what is free.
     #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = parse_memory)]
     pub unread_memory: usize,
+    /// Memory for what one user's associations have received and its programs have not read. As it fills, their receive windows
+    /// close.
+    #[arg(long, value_name = "BYTES", default_value = "128M", value_parser = parse_memory)]
+    pub user_receive_memory: usize,
+    /// Memory for what the associations of all users together have received. As it fills, each user may have no more than what is
+    /// free.
+    #[arg(long, value_name = "BYTES", default_value = "512M", value_parser = parse_memory)]
+    pub receive_memory: usize,
     /// Most associations that one user's one-to-many sockets may have. Those of peers beyond it are aborted; programs get ENOBUFS.
     #[arg(long, value_name = "COUNT", default_value_t = 32_768)]
     pub user_associations: usize,
@@ -53,6 +61,8 @@ impl From<&LimitArgs> for Limits {
             memory_bytes: args.memory,
             user_unread_bytes: args.user_unread_memory,
             unread_bytes: args.unread_memory,
+            user_receive_bytes: args.user_receive_memory,
+            receive_bytes: args.receive_memory,
             user_associations: args.user_associations,
         }
     }
