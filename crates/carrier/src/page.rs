@@ -63,8 +63,8 @@ pub struct Page {
     /// The local address, once the association has ended; see [`Page::local`].
     local: [AtomicU32; PEER_BYTES / 4],
 
-    /// Held while one reads. The thread identifier of the holder, as a priority-inheriting futex: the kernel sees to it
-    /// that the lock of a dead thread is passed on. Written by the sharers, as all below.
+    /// Held while one reads. The thread identifier of the holder, in a futex that the kernel marks when the holder dies. Written
+    /// by the sharers, as all below.
     pub lock: AtomicU32,
     /// Bytes that were read of the message at the front of the carrier; it is still there.
     pub consumed: AtomicU32,

@@ -1,16 +1,19 @@
 //! The lock for reading. It lies in the shared page, and holds among processes.
 //!
-//! It is a priority-inheriting futex: its word is the thread identifier of the holder, so the kernel passes it on when the
-//! holder dies, and says so. Unlike a robust mutex of the C library it has no pointers in shared memory that another
-//! process could bend.
+//! Its word has the thread identifier of the holder, and the kernel is told of the lock as of a robust futex (set_robust_list(2)): when
+//! the holder dies, the kernel marks the word and wakes a waiter. It does so in the holder's own PID namespace, so the lock holds
+//! among namespaces, too: no waiter looks for the thread that the word names. Unlike a robust mutex of the C library it has no
+//! pointers in shared memory that another process could bend: the kernel finds the lock by the one pointer of the thread's list that
+//! is for a lock about to be taken or released ([`Pending`]).
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::os::fd::RawFd;
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::ptr;
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicUsize};
 use std::time::{Duration, Instant};
 
-use libc::c_int;
+use libc::{FUTEX_OWNER_DIED, FUTEX_TID_MASK, FUTEX_WAITERS, c_int, c_long};
 
 use crate::next::c_library;
 use crate::system::{self, Errno, Result, SignalsBlocked, thread_id};
@@ -21,12 +24,6 @@ const NONBLOCKING_LIMIT: Duration = Duration::from_millis(100);
 /// How long `sctp_peeloff` waits, for which there is no time limit to set. Another may hold the lock as long as the daemon sorts
 /// what lies in the carrier.
 const REQUEST_LIMIT: Duration = Duration::from_secs(5);
-/// How long the kernel is asked to pass the lock on before signals are looked for, too.
-const FIRST_WAIT: Duration = Duration::from_millis(10);
-/// Afterwards, in turns: how long for the lock, and how long for a signal.
-const LOCK_WAIT: Duration = Duration::from_millis(1);
-const SIGNAL_WAIT: Duration = Duration::from_millis(5);
-
 /// The time is over. `EAGAIN` would say that nothing has come.
 pub(crate) const TIMED_OUT: Errno = Errno(libc::ETIMEDOUT);
 
@@ -39,6 +36,7 @@ pub(crate) fn as_told(error: Errno) -> Errno {
 pub(crate) struct Held<'a> {
     word: &'a AtomicU32,
     thread: u32,
+    pending: Pending,
     /// The holder before has died in the middle of something.
     pub(crate) inherited: bool,
 }
@@ -114,89 +112,158 @@ fn duration(time: libc::timespec) -> Option<Duration> {
     Instant::now().checked_add(limit).map(|_| limit)
 }
 
-/// Takes the lock. Any sharer can write any word there: one that names no thread counts as that of a dead holder, and one that
-/// names a thread which does not hold it keeps the sharers waiting, each for as long as its call may.
+/// Takes the lock. Any sharer can write any word there: one that names a thread keeps the other sharers waiting, each for as long as
+/// its call may.
 ///
 /// # Errors
 ///
-/// `EDEADLK`: this thread holds it, and what asks runs in a signal handler. `ETIMEDOUT`: the time is over, which programs are told as `EAGAIN` ([`as_told`]). `EINTR`: a signal was
-/// handled meanwhile.
+/// `EDEADLK`: this thread holds it, and what asks runs in a signal handler. `ETIMEDOUT`: the time is over, which programs are told
+/// as `EAGAIN` ([`as_told`]). `EINTR`: a signal was handled meanwhile.
 pub(crate) fn hold<'a>(word: &'a AtomicU32, patience: &Patience) -> Result<Held<'a>> {
     let thread = thread_id();
-    let mut inherited = false;
-    if word.compare_exchange(0, thread, Acquire, Relaxed).is_err() {
-        inherited = wait(word, thread, patience)?;
+    let list = List::of_this_thread();
+    if list.is_pending(word) {
+        return Err(Errno(libc::EDEADLK));
     }
-    Ok(Held { word, thread, inherited })
-}
-
-/// Waits for the lock. Returns whether the holder before has died.
-#[cold]
-fn wait(word: &AtomicU32, thread: u32, patience: &Patience) -> Result<bool> {
-    let within = |wait: Duration| patience.left().map_or(wait, |left| left.min(wait));
-    if let Some(inherited) = take(word, thread, within(FIRST_WAIT))? {
-        return Ok(inherited);
-    }
-    // The kernel restarts that wait after each signal. So signals are kept for the moments in between.
-    let signals = SignalsBlocked::new();
-    loop {
-        if patience.is_over() {
-            return Err(TIMED_OUT);
-        }
-        signals.await_one(within(SIGNAL_WAIT))?;
-        if let Some(inherited) = take(word, thread, within(LOCK_WAIT))? {
-            return Ok(inherited);
-        }
-    }
-}
-
-/// Takes the lock if that can be done in time. Returns whether the holder before has died.
-fn take(word: &AtomicU32, thread: u32, within: Duration) -> Result<Option<bool>> {
-    match lock(word, within) {
-        Ok(()) => {
-            let died = word.fetch_and(!libc::FUTEX_OWNER_DIED, AcqRel) & libc::FUTEX_OWNER_DIED != 0;
-            return Ok(Some(died));
-        }
-        Err(Errno(libc::EDEADLK)) => return Err(Errno(libc::EDEADLK)),
-        // The holder has died while nobody waited, or the word names a thread of the kernel, which never held it.
-        Err(Errno(libc::ESRCH | libc::EPERM)) => {
-            let dead = word.load(Relaxed);
-            let free = dead & libc::FUTEX_TID_MASK == 0;
-            let mine = thread | dead & libc::FUTEX_WAITERS;
-            if !free && word.compare_exchange(dead, mine, AcqRel, Relaxed).is_ok() {
-                return Ok(Some(true));
+    let taken = |before, after| {
+        let pending = list.announce(word);
+        match word.compare_exchange(before, after, AcqRel, Relaxed) {
+            Ok(_) => Some(Held { word, thread, pending, inherited: before & FUTEX_OWNER_DIED != 0 }),
+            Err(_) => {
+                pending.withdraw();
+                None
             }
         }
-        Err(_) => {}
+    };
+    match taken(0, thread) {
+        Some(held) => Ok(held),
+        // Others may wait, too: the one that releases it after this wakes one of them.
+        None => wait(word, patience, |free| taken(free, thread | FUTEX_WAITERS)),
     }
-    Ok(word.compare_exchange(0, thread, Acquire, Relaxed).is_ok().then_some(false))
+}
+
+/// Waits for the lock. `take` is given the word that says that nobody holds it.
+#[cold]
+fn wait<'a>(
+    word: &AtomicU32,
+    patience: &Patience,
+    take: impl Fn(u32) -> Option<Held<'a>>,
+) -> Result<Held<'a>> {
+    loop {
+        let found = word.load(Relaxed);
+        if found & FUTEX_TID_MASK == 0 {
+            match take(found) {
+                Some(held) => return Ok(held),
+                None => continue,
+            }
+        }
+        // The mark is there before this gives up: a wake-up that came to this waiter may have been meant for the next.
+        let marked = found | FUTEX_WAITERS;
+        if found != marked && word.compare_exchange(found, marked, AcqRel, Relaxed).is_err() {
+            continue;
+        }
+        let left = patience.left();
+        if left == Some(Duration::ZERO) {
+            return Err(TIMED_OUT);
+        }
+        // Otherwise it was released, the word has changed, or the time is over: all that is seen above.
+        if let Err(Errno(libc::EINTR)) = futex(word, libc::FUTEX_WAIT, marked, left) {
+            return Err(Errno(libc::EINTR));
+        }
+    }
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        if self.word.compare_exchange(self.thread, 0, Release, Relaxed).is_err() {
-            // Somebody waits, or a sharer has written something else there, which the kernel refuses.
-            let _ = futex(self.word, libc::FUTEX_UNLOCK_PI, None);
+        let (mine, contended) = (self.thread, self.thread | FUTEX_WAITERS);
+        // A sharer may have written something else there, which stays.
+        if self.word.compare_exchange(mine, 0, AcqRel, Relaxed).is_err()
+            && self.word.compare_exchange(contended, 0, AcqRel, Relaxed).is_ok()
+        {
+            // Should it fail, nobody waits.
+            let _ = futex(self.word, libc::FUTEX_WAKE, 1, None);
         }
+        self.pending.withdraw();
     }
 }
 
-/// Waits in the kernel, which lends the holder this thread's priority.
-fn lock(word: &AtomicU32, within: Duration) -> Result<()> {
-    let until = |clock| Some(system::time_after(clock, within));
-    match futex(word, libc::FUTEX_LOCK_PI2, until(libc::CLOCK_MONOTONIC)) {
-        // Before Linux 5.14 there is only the clock that somebody may set.
-        Err(Errno(libc::ENOSYS)) => futex(word, libc::FUTEX_LOCK_PI, until(libc::CLOCK_REALTIME)),
-        result => result,
-    }
-}
-
-fn futex(word: &AtomicU32, operation: c_int, until: Option<libc::timespec>) -> Result<()> {
-    let until: *const libc::timespec = until.as_ref().map_or(std::ptr::null(), |until| until);
+/// `FUTEX_WAIT` while the word is `value`, or `FUTEX_WAKE` of so many.
+fn futex(word: &AtomicU32, operation: c_int, value: u32, within: Option<Duration>) -> Result<()> {
+    let within = within.map(system::timespec);
+    let within: *const libc::timespec = within.as_ref().map_or(ptr::null(), |within| within);
     // SAFETY: the word and the time live as long as the call.
-    match unsafe { c_library::syscall()(libc::SYS_futex, word.as_ptr(), operation, 0, until) } {
-        0 => Ok(()),
+    match unsafe { c_library::syscall()(libc::SYS_futex, word.as_ptr(), operation, value, within) } {
+        0.. => Ok(()),
         _ => Err(Errno::last()),
+    }
+}
+
+/// `struct robust_list_head`: the robust futexes of a thread, which the C library keeps for it.
+#[repr(C)]
+struct ListHead {
+    first: *mut libc::c_void,
+    /// Where a futex is, as seen from its entry in the list.
+    futex_offset: c_long,
+    /// The entry of a futex that is about to be taken or released. The kernel looks there, too, when the thread ends.
+    pending: AtomicUsize,
+}
+
+thread_local! {
+    static LIST: Cell<Option<List>> = const { Cell::new(None) };
+}
+
+/// The list of this thread. Null: the kernel knows of none, and of no death.
+#[derive(Clone, Copy)]
+struct List(*const ListHead);
+
+impl List {
+    fn of_this_thread() -> List {
+        LIST.with(|known| {
+            known.get().unwrap_or_else(|| {
+                let (mut head, mut bytes): (*const ListHead, usize) = (ptr::null(), 0);
+                // SAFETY: both places may be written.
+                let found = unsafe {
+                    c_library::syscall()(libc::SYS_get_robust_list, 0, &raw mut head, &raw mut bytes)
+                };
+                let list = List(if found == 0 { head } else { ptr::null() });
+                known.set(Some(list));
+                list
+            })
+        })
+    }
+
+    /// The entry that a lock would have in the list.
+    fn entry(head: &ListHead, word: &AtomicU32) -> usize {
+        ptr::from_ref(word).addr().wrapping_sub(head.futex_offset.cast_unsigned() as usize)
+    }
+
+    fn is_pending(self, word: &AtomicU32) -> bool {
+        // SAFETY: the C library keeps it as long as the thread lives.
+        unsafe { self.0.as_ref() }.is_some_and(|head| head.pending.load(Relaxed) == List::entry(head, word))
+    }
+
+    /// Tells the kernel of a lock.
+    fn announce(self, word: &AtomicU32) -> Pending {
+        // SAFETY: as above.
+        let before =
+            unsafe { self.0.as_ref() }.map(|head| head.pending.swap(List::entry(head, word), AcqRel));
+        Pending { list: self, before: before.unwrap_or(0) }
+    }
+}
+
+/// A lock that the kernel releases should this thread die.
+struct Pending {
+    list: List,
+    /// What was announced before: one that this thread holds where it was interrupted by a signal.
+    before: usize,
+}
+
+impl Pending {
+    fn withdraw(&self) {
+        // SAFETY: as above.
+        if let Some(head) = unsafe { self.list.0.as_ref() } {
+            head.pending.store(self.before, Relaxed);
+        }
     }
 }
 
@@ -251,7 +318,7 @@ mod tests {
     #[test]
     fn the_word_of_a_thread_that_does_not_hold_it_ends_the_wait_with_the_time() {
         with_live_thread(|thread| {
-            for waiters in [0, libc::FUTEX_WAITERS] {
+            for waiters in [0, FUTEX_WAITERS] {
                 let word = AtomicU32::new(thread | waiters);
                 let held = hold(&word, &Patience::of_a_look());
                 assert_eq!(held.map(drop), Err(TIMED_OUT));
@@ -269,13 +336,22 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_no_thread_can_have_written_is_no_holder() {
-        // The second thread of every Linux is one of the kernel; the other number is beyond all that there may be.
-        for nobody in [2, libc::FUTEX_TID_MASK] {
-            let word = AtomicU32::new(nobody);
-            let held = hold(&word, &Patience::of_a_look()).expect("nobody holds it");
-            assert!(held.inherited);
-        }
+    fn what_interrupts_the_holder_does_not_wait_for_it() {
+        let word = AtomicU32::new(0);
+        let (other, held) = (AtomicU32::new(0), hold(&word, &Patience::of_a_request()).expect("it is free"));
+        // It may hold another meanwhile.
+        drop(hold(&other, &Patience::of_a_look()).expect("it is free"));
+        let again = hold(&word, &Patience::of_a_request());
+        assert_eq!(again.map(drop), Err(Errno(libc::EDEADLK)));
+        drop(held);
+        assert!(!hold(&word, &Patience::of_a_look()).expect("it is free").inherited);
+    }
+
+    /// In another PID namespace the holder may have the identifier of the one that waits.
+    #[test]
+    fn a_word_that_names_this_thread_is_that_of_another() {
+        let word = AtomicU32::new(thread_id());
+        assert_eq!(hold(&word, &Patience::of_a_look()).map(drop), Err(TIMED_OUT));
     }
 
     #[test]

@@ -379,17 +379,8 @@ impl Drop for SignalsBlocked {
     }
 }
 
-fn timespec(time: Duration) -> libc::timespec {
+pub(crate) fn timespec(time: Duration) -> libc::timespec {
     libc::timespec { tv_sec: time.as_secs() as libc::time_t, tv_nsec: time.subsec_nanos().into() }
-}
-
-/// The time of a clock in so long.
-pub(crate) fn time_after(clock: libc::clockid_t, time: Duration) -> libc::timespec {
-    let mut now = timespec(Duration::ZERO);
-    // SAFETY: the place may be written.
-    unsafe { libc::clock_gettime(clock, &raw mut now) };
-    let time = Duration::new(now.tv_sec as u64, now.tv_nsec as u32).saturating_add(time);
-    timespec(time)
 }
 
 /// Whether the other end of a carrier is gone, or both directions are shut.

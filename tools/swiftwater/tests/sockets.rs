@@ -87,6 +87,12 @@ fn a_sharer_that_writes_into_the_page_keeps_nobody_beyond_time_limits() {
 }
 
 #[test]
+#[ignore = "needs namespaces without privileges: ./test --all"]
+fn sharers_in_other_pid_namespaces_wait_for_each_other() {
+    run("namespaces", &[]);
+}
+
+#[test]
 fn sockets_take_calls_for_files_and_standard_io() {
     run("bypass", &[]);
 }
