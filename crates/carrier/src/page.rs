@@ -17,7 +17,7 @@
 use std::mem::offset_of;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
-use std::sync::atomic::{AtomicI32, AtomicU32};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
 use crate::address;
 use crate::bytes::{Reader, Writer};
@@ -109,11 +109,11 @@ pub struct Entry {
     peer: [AtomicU32; PEER_BYTES / 4],
     /// Bytes passed on, modulo 2^32. Written by the daemon.
     pub passed_on: AtomicU32,
-    /// Bytes sent, modulo 2^32. Written by the sharers; set to 0 by the daemon for a new association.
-    pub sent: AtomicU32,
     /// The stream of messages of which the program says nothing. Written by the daemon.
     pub default_stream: AtomicU32,
-    _padding: AtomicU32,
+    /// Bytes sent, modulo 2^32, and in the upper half the association that they were sent to: the entry may become another one's
+    /// while a sharer sends. Written by the sharers; set by the daemon for a new association.
+    pub sent: AtomicU64,
 }
 
 /// Bytes for an association of a one-to-many socket that may wait to be passed on to it.
@@ -126,6 +126,8 @@ impl Entry {
         let mut w = Writer::new(&mut out);
         w.bytes(&association.to_ne_bytes()).bytes(&u32::from(streams_out).to_ne_bytes());
         address::write(&mut w, peer);
+        let sent = sent_to(association, 0).to_ne_bytes();
+        out[offset_of!(Entry, sent)..][..sent.len()].copy_from_slice(&sent);
         out
     }
 
@@ -134,19 +136,34 @@ impl Entry {
         read_peer(&self.peer)
     }
 
-    /// Counts a message as sent if there is room.
-    pub fn reserve(&self, bytes: u32) -> bool {
+    /// Counts a message to an association as sent if there is room, and the entry is still its own.
+    pub fn reserve(&self, association: u32, bytes: u32) -> bool {
         let claim = |sent: u32| {
             let waiting = sent.wrapping_sub(self.passed_on.load(Acquire));
             (waiting < ROOM_BYTES).then(|| sent.wrapping_add(bytes))
         };
-        self.sent.fetch_update(AcqRel, Acquire, claim).is_ok()
+        self.count(association, claim)
     }
 
     /// Takes back what was reserved for a message that was not sent.
-    pub fn give_back(&self, bytes: u32) {
-        self.sent.fetch_sub(bytes, AcqRel);
+    pub fn give_back(&self, association: u32, bytes: u32) {
+        // Of an association that has left the entry nothing is counted any more.
+        self.count(association, |sent| Some(sent.wrapping_sub(bytes)));
     }
+
+    /// Changes the bytes sent to an association. Returns whether the entry is its own and there is a new number.
+    fn count(&self, association: u32, new: impl Fn(u32) -> Option<u32>) -> bool {
+        let change = |sent: u64| {
+            let is_its_own = sent >> 32 == u64::from(association);
+            is_its_own.then(|| new(sent as u32)).flatten().map(|bytes| sent_to(association, bytes))
+        };
+        self.sent.fetch_update(AcqRel, Acquire, change).is_ok()
+    }
+}
+
+/// [`Entry::sent`].
+fn sent_to(association: u32, bytes: u32) -> u64 {
+    u64::from(association) << 32 | u64::from(bytes)
 }
 
 impl Default for Page {
@@ -403,11 +420,12 @@ mod tests {
         assert_eq!((Page::IDENTITY_AT, Page::STATE_AT, Page::ERROR_AT, Page::WANTS_AT), (0, 12, 16, 20));
         assert_eq!((Page::PEER_AT, Page::LOCAL_AT, size_of::<Entry>()), (44, 68, 48));
         let entry = Page::entry_at(0);
-        assert_eq!(entry, Page::ENTRIES_USED_AT + 8, "entries are aligned as their numbers of 64 bits");
+        assert_eq!(entry, Page::ENTRIES_USED_AT + 12, "entries are aligned as their numbers of 64 bits");
         assert_eq!(Page::entry_at(3), entry + 3 * 48);
         assert_eq!(Page::entry_streams_out_at(3), Page::entry_at(3) + 4);
         assert_eq!(Page::entry_passed_on_at(3), Page::entry_at(3) + 32);
-        assert_eq!(Page::entry_default_stream_at(3), Page::entry_at(3) + 40);
+        assert_eq!(Page::entry_default_stream_at(3), Page::entry_at(3) + 36);
+        assert_eq!(offset_of!(Entry, sent), 40);
     }
 
     #[test]
@@ -451,16 +469,35 @@ mod tests {
         // The counters wrap.
         for before in [0, u32::MAX - 10] {
             let entry = Entry::default();
-            entry.sent.store(before, Relaxed);
+            entry.sent.store(sent_to(7, before), Relaxed);
             entry.passed_on.store(before, Relaxed);
-            assert!(entry.reserve(ROOM_BYTES - 1) && entry.reserve(1), "one byte was left");
-            assert!(!entry.reserve(1), "nothing is left");
-            entry.give_back(1);
-            assert!(entry.reserve(1));
+            assert!(entry.reserve(7, ROOM_BYTES - 1) && entry.reserve(7, 1), "one byte was left");
+            assert!(!entry.reserve(7, 1), "nothing is left");
+            entry.give_back(7, 1);
+            assert!(entry.reserve(7, 1));
             entry.passed_on.store(before.wrapping_add(ROOM_BYTES), Relaxed);
-            assert!(entry.reserve(ROOM_BYTES));
-            assert_eq!(entry.sent.load(Relaxed), before.wrapping_add(2 * ROOM_BYTES));
+            assert!(entry.reserve(7, ROOM_BYTES));
+            assert_eq!(entry.sent.load(Relaxed), sent_to(7, before.wrapping_add(2 * ROOM_BYTES)));
         }
+    }
+
+    /// A sharer may have found the entry, or even reserved room, before the entry became another association's.
+    #[test]
+    fn what_is_sent_to_one_association_takes_no_room_of_the_next_in_its_entry() {
+        let entry = Entry::default();
+        let enter = |association| {
+            let bytes = Entry::encode(association, 3, &address("192.0.2.1:7"));
+            let at = offset_of!(Entry, sent);
+            let sent = u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+            entry.sent.store(sent, Relaxed);
+        };
+        enter(7);
+        assert!(entry.reserve(7, 100));
+        enter(8);
+        assert!(!entry.reserve(7, 100));
+        entry.give_back(7, 100);
+        assert_eq!(entry.sent.load(Relaxed), sent_to(8, 0));
+        assert!(entry.reserve(8, 100));
     }
 
     #[test]

@@ -156,6 +156,11 @@ pub enum Request<'a> {
         /// Which.
         association: u32,
     },
+    /// Associations of a one-to-many socket, the smallest numbers first. The answer is an [`Answer::Value`] of four bytes for each.
+    Associations {
+        /// Those with greater numbers than this.
+        after: u32,
+    },
     /// Answered when the association of a one-to-one socket has ended, so that nothing more will come.
     AwaitEnd,
     /// `sctp_peeloff`. The answer comes with a carrier and a page.
@@ -233,6 +238,7 @@ impl<'a> Request<'a> {
             Request::Settle => w.u8(15),
             Request::AwaitRoom { association } => w.u8(11).u32(*association),
             Request::AwaitEnd => w.u8(14),
+            Request::Associations { after } => w.u8(16).u32(*after),
             Request::PeelOff { association, front_begun, front_at } => {
                 w.u8(12).u32(*association).u8(u8::from(*front_begun)).u32(*front_at)
             }
@@ -289,6 +295,7 @@ impl<'a> Request<'a> {
             15 => Request::Settle,
             11 => Request::AwaitRoom { association: r.u32()? },
             14 => Request::AwaitEnd,
+            16 => Request::Associations { after: r.u32()? },
             12 => Request::PeelOff { association: r.u32()?, front_begun: r.u8()? != 0, front_at: r.u32()? },
             _ => return None,
         };

@@ -36,6 +36,7 @@ fn request() -> impl Strategy<Value = Request<'static>> {
             .prop_map(move |(start, init)| Request::Connect { peer, start, init: init_message(init) }),
         address().prop_map(Request::Find),
         any::<u32>().prop_map(|association| Request::AwaitRoom { association }),
+        any::<u32>().prop_map(|after| Request::Associations { after }),
         any::<(u32, bool, u32)>().prop_map(|(association, front_begun, front_at)| Request::PeelOff {
             association,
             front_begun,

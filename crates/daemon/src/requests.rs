@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use carrier::page::State;
-use carrier::request::{Addresses, InitMessage, Request, Start};
+use carrier::request::{Addresses, InitMessage, OPTION_BYTES_MAX, Request, Start};
 use rustix::io::Errno;
 use rustix::net::UCred;
 
@@ -102,6 +102,12 @@ impl Sockets {
                 let member = socket.lock().members.get(&association).cloned().ok_or(Errno::PIPE)?;
                 let outbox = member.outbox().clone().ok_or(Errno::PIPE)?;
                 unless_lost(&self.patience(who)?, outbox.room()).await?;
+            }
+            Request::Associations { after } => {
+                let inner = socket.lock();
+                let some = inner.members.range(after.saturating_add(1)..).take(OPTION_BYTES_MAX / 4);
+                let listed = some.flat_map(|(id, _)| id.to_ne_bytes()).collect();
+                return Ok(Answer::Value(listed).into());
             }
             Request::AwaitEnd => {
                 unless_lost(&self.patience(who)?, socket.end()).await?;

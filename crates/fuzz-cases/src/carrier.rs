@@ -130,7 +130,7 @@ fn perform(page: &Page, bundle: &[u8], step: &Step) {
         }
         Step::Entry { place, sent, passed_on } => {
             let Some(entry) = page.entries().get(usize::from(place)) else { return };
-            entry.sent.store(sent, Relaxed);
+            entry.sent.store(u64::from(sent), Relaxed);
             entry.passed_on.store(passed_on, Relaxed);
         }
         Step::Front(stream) => {
@@ -141,8 +141,10 @@ fn perform(page: &Page, bundle: &[u8], step: &Step) {
         Step::Read { room } => read(page, bundle, room.into()),
         Step::Reserve { place, bytes } => {
             let Some(entry) = page.entries().get(usize::from(place)) else { return };
-            let waited = entry.sent.load(Relaxed).wrapping_sub(entry.passed_on.load(Relaxed));
-            assert_eq!(entry.reserve(bytes), waited < ROOM_BYTES);
+            let waited = (entry.sent.load(Relaxed) as u32).wrapping_sub(entry.passed_on.load(Relaxed));
+            // No association has this number.
+            assert_eq!(entry.reserve(0, bytes), waited < ROOM_BYTES);
+            assert!(!entry.reserve(1, bytes), "the entry is not its own");
         }
     }
 }

@@ -68,6 +68,7 @@ enum Asked {
     Find { port: u8 },
     Settle,
     AwaitRoom { association: u8 },
+    Associations { after: u8 },
     AwaitEnd,
     PeelOff { association: u8, begun: bool, at: u32 },
     LocalAddress,
@@ -251,6 +252,7 @@ fn ask_as_chosen(place: &SocketAddrUnix, asked: &Asked, about: &[BorrowedFd<'_>]
         Asked::Find { port } => Request::Find(at(*port)),
         Asked::Settle => Request::Settle,
         Asked::AwaitRoom { association } => Request::AwaitRoom { association: (*association).into() },
+        Asked::Associations { after } => Request::Associations { after: (*after).into() },
         Asked::AwaitEnd => Request::AwaitEnd,
         Asked::PeelOff { association, begun, at } => {
             Request::PeelOff { association: (*association).into(), front_begun: *begun, front_at: *at }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use carrier::page::{Page, PeerShut, State};
 use carrier::record::{Flags, Header, Kind, MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX};
+use carrier::request::OPTION_BYTES_MAX;
 use libc::c_int;
 
 use crate::ancillary::{Control, SendInfo};
@@ -25,6 +26,9 @@ use crate::system::{self, Buffers, Errno, Result};
 /// So often in a row a send asks the daemon for room that others take first. Then it waits a little each time.
 const ROOM_TRIES: u32 = 4;
 const ROOM_PAUSE: Duration = Duration::from_millis(5);
+
+/// So many associations are asked for at once where a message is for all.
+const ASSOCIATIONS_AT_ONCE: usize = OPTION_BYTES_MAX / 4;
 
 /// One message, and where it is to go.
 #[derive(Clone, Copy)]
@@ -121,16 +125,25 @@ impl Outgoing<'_> {
         self.send_to_association(association)
     }
 
+    /// To each association that there is when its turn comes. The page need not have them all, so the daemon is asked.
     fn send_to_all(self) -> Result<usize> {
-        let entries = self.page().entries().iter();
-        for association in entries.map(|entry| entry.association.load(Relaxed)).filter(|id| *id > 0) {
-            match self.send_to_association(association) {
-                // It has ended meanwhile.
-                Ok(_) | Err(Errno(libc::EPIPE)) => {}
-                Err(error) => return Err(error),
+        let mut after = 0;
+        loop {
+            // A send may be cancelled: what is there then is no list with a destructor.
+            let mut some = [0; ASSOCIATIONS_AT_ONCE];
+            let count = setup::associations(self.fd, after, &mut some)?;
+            for association in &some[..count] {
+                match self.send_to_association(*association) {
+                    // It has ended meanwhile.
+                    Ok(_) | Err(Errno(libc::EPIPE)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            match some[..count].last() {
+                Some(last) => after = *last,
+                None => return Ok(self.content.bytes()),
             }
         }
-        Ok(self.content.bytes())
     }
 
     fn send_to_association(&self, association: u32) -> Result<usize> {
@@ -144,8 +157,8 @@ impl Outgoing<'_> {
                 return self.hand_over(association);
             };
             check_stream(self.info, &entry.default_stream, &entry.streams_out)?;
-            if entry.reserve(bytes) {
-                let give_back = || entry.give_back(bytes);
+            if entry.reserve(association, bytes) {
+                let give_back = || entry.give_back(association, bytes);
                 let sent = cancel::undoing(give_back, || self.hand_over(association))
                     .inspect_err(|_| give_back())?;
                 if self.info.flags.contains(Flags::ABORT) {
@@ -154,6 +167,10 @@ impl Outgoing<'_> {
                     return Ok(0);
                 }
                 return Ok(sent);
+            }
+            if entry.association.load(Relaxed) != association {
+                // It has ended, and the entry is another's.
+                continue;
             }
             if !self.waits() || patience.is_over() {
                 return Err(Errno(libc::EAGAIN));
@@ -199,7 +216,7 @@ impl Outgoing<'_> {
             1.. if info.flags.contains(Flags::SHUTDOWN) => Err(Errno(libc::EINVAL)),
             _ if is_one_to_one && ends(info) => Err(Errno(libc::EINVAL)),
             _ if info.overrides_address && self.to.is_none() => Err(Errno(libc::EINVAL)),
-            MESSAGE_BYTES_MAX.. => Err(Errno(libc::EMSGSIZE)),
+            bytes if bytes > MESSAGE_BYTES_MAX => Err(Errno(libc::EMSGSIZE)),
             bytes if whole_max > 0 && bytes > whole_max => Err(Errno(libc::EMSGSIZE)),
             _ => Ok(()),
         }

@@ -160,6 +160,18 @@ pub(crate) fn find_association(fd: RawFd, peer: SocketAddr) -> Result<u32> {
     association(&ask(&Request::Find(peer), Some(fd))?)
 }
 
+/// Writes some associations of a one-to-many socket to `list`, those with the smallest numbers above `after`; returns how many,
+/// 0 if there are no more.
+pub(crate) fn associations(fd: RawFd, after: u32, list: &mut [u32]) -> Result<usize> {
+    let reply = ask(&Request::Associations { after }, Some(fd))?;
+    let Answer::Value(listed) = reply.answer()? else { return Err(Errno(libc::EPROTO)) };
+    let (ids, _) = listed.as_chunks();
+    for (place, id) in list.iter_mut().zip(ids) {
+        *place = u32::from_ne_bytes(*id);
+    }
+    Ok(ids.len().min(list.len()))
+}
+
 /// Returns when an association of a one-to-many socket has room for a message.
 pub(crate) fn await_room(fd: RawFd, association: u32) -> Result<()> {
     request(fd, &Request::AwaitRoom { association })

@@ -86,11 +86,37 @@ static void two_readers(int from, int to)
     CHECK(counts[0] + counts[1] == sent);
 }
 
+/* The longest message that there may be, in as many parts as it comes in. */
+static void the_longest(int from, int to)
+{
+    enum { MESSAGE_BYTES_MAX = 16 << 20 };
+    char *out = malloc(MESSAGE_BYTES_MAX + 1), *in = malloc(MESSAGE_BYTES_MAX);
+    CHECK(out != NULL && in != NULL);
+    fill(out, MESSAGE_BYTES_MAX, 1);
+    FAILS(send(to, out, MESSAGE_BYTES_MAX + 1, 0), EMSGSIZE);
+    pid_t sender = fork();
+    if (sender == 0) {
+        CHECK(send(to, out, MESSAGE_BYTES_MAX, 0) == MESSAGE_BYTES_MAX);
+        _exit(0);
+    }
+    size_t at = 0;
+    for (int whole = 0; !whole;) {
+        ssize_t count = receive(from, in + at, MESSAGE_BYTES_MAX - at, 0, &whole);
+        CHECK(count > 0);
+        at += count;
+    }
+    CHECK(at == MESSAGE_BYTES_MAX && memcmp(in, out, at) == 0);
+    CHECK(ended_well(sender));
+    free(out);
+    free(in);
+}
+
 int main(void)
 {
     begin();
     int client, server;
     joined(7, &client, &server);
+    the_longest(server, client);
     exchange(server, client, LONGEST, LONGEST);
     exchange(client, server, 50, LONGEST);
     exchange(server, client, 200, 1000);

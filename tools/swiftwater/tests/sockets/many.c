@@ -336,6 +336,34 @@ static void one_that_does_not_read(void)
     CHECK(close(fd) == 0 && close(slow) == 0 && close(quick) == 0);
 }
 
+/* More associations than a page has entries get what is for all, and what is for each. */
+enum { CROWD = 1100 };
+
+static void crowd(void)
+{
+    static int clients[CROWD], ids[CROWD];
+    struct rlimit limit;
+    char text[16];
+    int server = many(17);
+    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    limit.rlim_cur = CROWD + 100;
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    CHECK(listen(server, 5) == 0);
+    for (int i = 0; i < CROWD; i++) {
+        clients[i] = connected(17);
+        ids[i] = changed(server, COMM_UP);
+    }
+    CHECK(say_by_id(server, "to all", 0, SCTP_SENDALL) == 6);
+    for (int i = 0; i < CROWD; i++)
+        CHECK(say_by_id(server, "to you", ids[i], 0) == 6);
+    for (int i = 0; i < CROWD; i++) {
+        CHECK(recv(clients[i], text, sizeof text, 0) == 6 && memcmp(text, "to all", 6) == 0);
+        CHECK(recv(clients[i], text, sizeof text, 0) == 6 && memcmp(text, "to you", 6) == 0);
+        CHECK(close(clients[i]) == 0);
+    }
+    CHECK(close(server) == 0);
+}
+
 int main(void)
 {
     begin();
@@ -347,5 +375,6 @@ int main(void)
     between_parts(15, 0);
     between_parts(16, 1);
     one_that_does_not_read();
+    crowd();
     return 0;
 }
