@@ -127,6 +127,7 @@ impl<L: Link> Hairpin<L> {
             ecn: transmit.traffic_class & ECN,
             segment_bytes,
             payload: self.blocks.take(),
+            block_bytes: bytes,
         });
     }
 

@@ -29,6 +29,8 @@ pub struct Datagrams {
     pub segment_bytes: usize,
     /// The datagrams, one after the other; never empty.
     pub payload: Bytes,
+    /// Bytes of the block of memory that `payload` lies in which nothing else uses: those of `payload`, or more.
+    pub block_bytes: usize,
 }
 
 /// Why a datagram of ours did not arrive, as the network reported it by ICMP.

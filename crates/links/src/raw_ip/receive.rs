@@ -155,7 +155,9 @@ impl Packet {
             (about.local.unwrap_or_else(|| socket.inner.bound.ip()), about.ecn)
         };
         let segment_bytes = payload.len();
-        (segment_bytes > 0).then_some(Datagrams { remote, local, ecn, segment_bytes, payload })
+        // It may have a whole slot.
+        let block_bytes = segment_bytes.max(SLOT_BYTES);
+        (segment_bytes > 0).then_some(Datagrams { remote, local, ecn, segment_bytes, payload, block_bytes })
     }
 }
 

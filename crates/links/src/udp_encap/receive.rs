@@ -86,6 +86,7 @@ impl Arrival {
             local: self.about.local.unwrap_or_else(|| socket.inner.bound.ip()),
             ecn: self.about.ecn,
             segment_bytes: segment_bytes.min(self.bytes),
+            block_bytes: payload.len(),
             payload,
         });
     }

@@ -16,8 +16,6 @@ use super::SctpDriver;
 const RECEIVED_BYTES_MAX: usize = 256 * 1024;
 /// What waits is copied after this time, if little else is received.
 const WAIT_MAX: Duration = Duration::from_millis(50);
-/// The least that a batch takes of a block: a link may receive into slots.
-const BATCH_BYTES_MIN: usize = 2048;
 
 /// What was received since the last copying.
 #[derive(Debug, Default)]
@@ -32,10 +30,11 @@ impl Attached {
         self.until
     }
 
-    /// A batch was received.
+    /// A batch was received that takes so many bytes of a block. A small packet that counted for more would have all that waits
+    /// copied the sooner: in a flood, several times as often.
     #[inline]
-    pub(super) fn on_batch(&mut self, bytes: usize) {
-        self.received_bytes += bytes.max(BATCH_BYTES_MIN);
+    pub(super) fn on_batch(&mut self, block_bytes: usize) {
+        self.received_bytes += block_bytes;
     }
 }
 

@@ -42,7 +42,7 @@ impl SctpDriver {
         let more = self.link.receive(&mut self.received)?;
         let mut arrivals = std::mem::take(&mut self.received);
         for batch in arrivals.batches.drain(..) {
-            self.attached.on_batch(batch.payload.len());
+            self.attached.on_batch(batch.block_bytes);
             let (endpoint, mut host) = self.split(cx);
             let arrival = Arrival {
                 remote: batch.remote,

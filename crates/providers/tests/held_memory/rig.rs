@@ -75,7 +75,8 @@ impl Link for BlockLink {
             batch.iter().for_each(|datagram| self.block.extend_from_slice(datagram));
             let payload = self.block.split().freeze();
             let local = IpAddr::from([10, 0, 0, 1]);
-            sink.datagrams(Datagrams { remote, local, ecn: 0, segment_bytes, payload });
+            let block_bytes = payload.len();
+            sink.datagrams(Datagrams { remote, local, ecn: 0, segment_bytes, payload, block_bytes });
         }
         Ok(false)
     }
