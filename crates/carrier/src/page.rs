@@ -23,8 +23,10 @@ use crate::address;
 use crate::bytes::{Reader, Writer};
 use crate::record::{HEADER_BYTES, Header};
 
-/// Bytes of the memfd. Memory is used as far as it is written.
+/// Bytes of the memfd of a one-to-many socket. Memory is used as far as it is written.
 pub const PAGE_BYTES: usize = 64 * 1024;
+/// Bytes of the memfd of another socket, which has no entries: the least that the system keeps, which holds all fields.
+pub const FIELDS_BYTES: usize = 4096;
 /// Associations of a one-to-many socket that have an [`Entry`]. Of others the daemon is asked.
 pub const ENTRIES: usize = 1024;
 /// Bytes of a peer's address.
@@ -396,6 +398,7 @@ impl Wants {
 }
 
 const _: () = assert!(Page::SHUT_AT + 4 == offset_of!(Page, shut_writing) as u64);
+const _: () = assert!(Page::ENTRIES_USED_AT < FIELDS_BYTES as u64);
 const _: () = assert!(size_of::<Page>() <= PAGE_BYTES && address::BYTES_MAX <= PEER_BYTES);
 
 #[cfg(test)]

@@ -20,6 +20,11 @@ pub struct Limits {
     pub user_receive_bytes: usize,
     /// Memory for what the associations of all users together have received. Default 512 MiB.
     pub receive_bytes: usize,
+    /// Memory for the pages that one user's sockets share with their programs, 4 KiB each, and 64 KiB of a one-to-many socket.
+    /// Default 256 MiB.
+    pub user_page_bytes: usize,
+    /// Memory for the pages of all users together. Default 512 MiB.
+    pub page_bytes: usize,
     /// Most associations that the one-to-many sockets of one user may have, whoever set them up. Default 32,768.
     pub user_associations: usize,
 }
@@ -33,6 +38,8 @@ impl Default for Limits {
             unread_bytes: 256 << 20,
             user_receive_bytes: 128 << 20,
             receive_bytes: 512 << 20,
+            user_page_bytes: 256 << 20,
+            page_bytes: 512 << 20,
             user_associations: 32_768,
         }
     }
@@ -47,6 +54,11 @@ impl Limits {
     /// For long messages that programs have not read.
     pub(crate) fn unread(&self) -> budget::Limits {
         budget::Limits { user_bytes: self.user_unread_bytes, all_bytes: self.unread_bytes }
+    }
+
+    /// For pages of sockets.
+    pub(crate) fn pages(&self) -> budget::Limits {
+        budget::Limits { user_bytes: self.user_page_bytes, all_bytes: self.page_bytes }
     }
 
     /// For what associations have received.

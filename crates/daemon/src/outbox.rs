@@ -174,9 +174,12 @@ mod tests {
 
     #[test]
     fn a_program_waits_until_what_is_passed_on_leaves_room() {
+        use crate::budget::{Budget, Limits};
         use crate::socket::Style;
         use carrier::page::State;
-        let page = Page::new(false, Style::OneToMany, State::Many, MESSAGE_BYTES_MAX).expect("a memfd");
+        let account = Budget::new(Limits { user_bytes: 1 << 20, all_bytes: 1 << 20 }).account(1);
+        let page = Page::new(false, Style::OneToMany, State::Many, MESSAGE_BYTES_MAX, &account);
+        let page = page.expect("a memfd");
         let outbox = Outbox::new(None);
         let half = Bytes::from(vec![0; ROOM_BYTES as usize / 2]);
         let push = || assert!(outbox.push(Header::new(Kind::Data), half.clone()));

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use carrier::page::{ENTRIES, Entry, PAGE_BYTES, Page as Layout, PeerShut, State, Wants};
+use carrier::page::{ENTRIES, Entry, FIELDS_BYTES, PAGE_BYTES, Page as Layout, PeerShut, State, Wants};
 use carrier::record::MESSAGE_BYTES_MAX;
 use rustix::fs::{
     FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create,
@@ -16,6 +16,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use shared_memory::Mapping;
 
+use crate::budget::{Account, Charge};
 use crate::socket::Style;
 
 pub(crate) struct Page {
@@ -26,19 +27,15 @@ pub(crate) struct Page {
     room_bytes: u32,
 }
 
-/// What stays of a page that is emptied, if something does: the least that the system keeps, which holds all fields of a socket.
-const FIELDS_BYTES: u64 = 4096;
-
-const _: () = assert!(Layout::ENTRIES_USED_AT < FIELDS_BYTES);
-
 /// An entry of an association in the page of its socket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place(usize);
 
-/// The memfd of a page, and where the daemon has mapped it.
+/// The memfd of a page, where the daemon has mapped it, and what its user is charged for it.
 struct Memory {
     memfd: OwnedFd,
     mapping: Mapping,
+    charge: Charge,
 }
 
 /// The memory of a page that nobody uses any more, whoever still has its memfd.
@@ -49,9 +46,12 @@ impl LeftPage {
     /// asking what has become of the socket. This waits for the lock of the inode.
     pub(crate) fn empty(self) {
         let first = if self.is_shut_both_ways() { FIELDS_BYTES } else { 0 };
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        // What cannot be given back stays until the memfd is closed.
-        let _ = fallocate(&self.0.memfd, flags, first, PAGE_BYTES as u64 - first);
+        let bytes = self.0.charge.bytes() - first;
+        if bytes > 0 {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            // What cannot be given back stays until the memfd is closed.
+            let _ = fallocate(&self.0.memfd, flags, first as u64, bytes as u64);
+        }
     }
 
     /// Returns whether the sharers say that they neither read nor write any more.
@@ -66,15 +66,23 @@ impl Page {
         LeftPage(Arc::clone(&self.memory))
     }
 
-    /// Makes a page for a socket that takes messages of so many bytes.
-    pub(crate) fn new(v6: bool, style: Style, state: State, message_bytes_max: usize) -> Result<Page, Errno> {
+    /// Makes a page for a socket that takes messages of so many bytes. `NOBUFS`: its user has no memory left for that.
+    pub(crate) fn new(
+        v6: bool,
+        style: Style,
+        state: State,
+        message_bytes_max: usize,
+        account: &Arc<Account>,
+    ) -> Result<Page, Errno> {
+        let bytes = if style == Style::OneToMany { PAGE_BYTES } else { FIELDS_BYTES };
+        let charge = account.take(bytes).ok_or(Errno::NOBUFS)?;
         let memfd = memfd_create("swiftwater-page", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        ftruncate(&memfd, PAGE_BYTES as u64)?;
+        ftruncate(&memfd, bytes as u64)?;
         // No process that maps it must find that another has cut it.
         fcntl_add_seals(&memfd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        let mapping = Mapping::new(&memfd, PAGE_BYTES)?;
+        let mapping = Mapping::new(&memfd, bytes)?;
         let room_bytes = if message_bytes_max < MESSAGE_BYTES_MAX { message_bytes_max as u32 } else { 0 };
-        let memory = Arc::new(Memory { memfd, mapping });
+        let memory = Arc::new(Memory { memfd, mapping, charge });
         let page = Page { memory, entries: Mutex::default(), room_bytes };
         let family = if v6 { AF_INET6 } else { AF_INET };
         let identity = [u32::from(carrier::VERSION), family, style.socket_type()].map(u32::to_ne_bytes);
@@ -214,10 +222,19 @@ mod tests {
     use rustix::fs::fstat;
 
     use super::*;
+    use crate::budget::{Budget, Limits};
+
+    fn account() -> Arc<Account> {
+        Budget::new(Limits { user_bytes: 2 * PAGE_BYTES, all_bytes: 1 << 30 }).account(1)
+    }
+
+    fn page(style: Style, account: &Arc<Account>) -> Result<Page, Errno> {
+        Page::new(false, style, State::Idle, MESSAGE_BYTES_MAX, account)
+    }
 
     #[test]
     fn a_program_that_keeps_a_page_keeps_no_memory() {
-        let page = Page::new(false, Style::OneToOne, State::Idle, MESSAGE_BYTES_MAX).expect("a memfd");
+        let page = page(Style::OneToMany, &account()).expect("a memfd");
         let kept = page.as_fd().try_clone_to_owned().expect("a copy");
         let blocks = || fstat(&kept).expect("it is open").st_blocks;
         assert!(blocks() > 0);
@@ -232,5 +249,27 @@ mod tests {
             (page.read(Layout::SHUT_AT), page.read(PAGE_BYTES as u64 - 4)),
             (u32::from_ne_bytes([1, 0, 0, 0]), 0)
         );
+    }
+
+    #[test]
+    fn a_page_is_charged_until_it_is_emptied() {
+        let account = account();
+        let few = page(Style::OneToOne, &account).expect("room");
+        assert_eq!(account.charged_bytes(), FIELDS_BYTES);
+        let many = page(Style::OneToMany, &account).expect("room");
+        assert_eq!(page(Style::OneToMany, &account).err(), Some(Errno::NOBUFS));
+        let left = many.left();
+        drop((few, many));
+        assert_eq!(account.charged_bytes(), PAGE_BYTES, "a program may have it");
+        left.empty();
+        assert_eq!(account.charged_bytes(), 0);
+    }
+
+    #[test]
+    fn a_sharer_cannot_make_a_page_larger() {
+        let page = page(Style::PeeledOff, &account()).expect("room");
+        let sharer = page.as_fd().try_clone_to_owned().expect("a copy");
+        assert_eq!(rustix::io::pwrite(&sharer, &[1], FIELDS_BYTES as u64), Err(Errno::PERM));
+        assert_eq!(ftruncate(&sharer, PAGE_BYTES as u64), Err(Errno::PERM));
     }
 }

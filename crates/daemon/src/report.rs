@@ -72,6 +72,8 @@ impl Sockets {
                 user: account.user(),
                 received_bytes: self.received.account(account.user()).charged_bytes(),
                 received_limit_bytes: self.limits.user_receive_bytes,
+                page_bytes: self.pages.account(account.user()).charged_bytes(),
+                page_limit_bytes: self.limits.user_page_bytes,
                 unread_bytes: unread.charged_bytes(),
                 unread_limit_bytes: self.limits.user_unread_bytes,
                 unread_waits: unread.waits.load(Relaxed),

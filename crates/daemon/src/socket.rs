@@ -60,6 +60,8 @@ pub(crate) struct Sockets {
     pub(crate) unread: Arc<Budget>,
     /// For what associations have received and programs have not read.
     pub(crate) received: Arc<Budget>,
+    /// For the pages of sockets.
+    pub(crate) pages: Arc<Budget>,
     pub(crate) limits: Limits,
     /// The daemon ends. Programs go on reading the pages of its sockets.
     ends: AtomicBool,
@@ -349,6 +351,7 @@ impl Sockets {
             sent: Budget::new(limits.sent()),
             unread: Budget::new(limits.unread()),
             received: Budget::new(limits.received()),
+            pages: Budget::new(limits.pages()),
             limits: *limits,
             ends: AtomicBool::new(false),
             next_association: AtomicU32::new(FIRST_ID),
@@ -410,7 +413,7 @@ impl Sockets {
             members,
             heard: 0,
         };
-        let page = Page::new(v6, style, stage, message_bytes_max)?;
+        let page = Page::new(v6, style, stage, message_bytes_max, &self.pages.account(owner.user))?;
         let (delivery, announced) = (tokio::sync::Mutex::default(), Mutex::default());
         let inner = Mutex::new(inner);
         let ended = tokio::sync::Notify::new();

@@ -62,6 +62,10 @@ pub struct UserStatus {
     pub received_bytes: usize,
     /// The most that there may be (`--user-receive-memory`).
     pub received_limit_bytes: usize,
+    /// Memory for the pages that its sockets share with their programs.
+    pub page_bytes: usize,
+    /// The most that there may be (`--user-page-memory`).
+    pub page_limit_bytes: usize,
     /// Memory for long messages that its programs have not read.
     pub unread_bytes: usize,
     /// The most that there may be (`--user-unread-memory`).

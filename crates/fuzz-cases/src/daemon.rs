@@ -8,7 +8,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ::carrier::page::PAGE_BYTES;
 use ::carrier::record::{HEADER_BYTES, Header, Kind};
 use ::carrier::request::{Addresses, Answer, FRAME_BYTES_MAX, InitMessage, OPTION_BYTES_MAX, Request, Start};
 use arbitrary::{Arbitrary, Unstructured};
@@ -180,7 +179,8 @@ fn perform(place: &SocketAddrUnix, held: &mut Vec<Held>, step: &Step) {
         }
         Step::WritePage { of, at, bytes } => {
             let Some(page) = pick(held, *of).and_then(|held| held.page.as_ref()) else { return };
-            let at = usize::from(*at) % (PAGE_BYTES - bytes.len());
+            let size = rustix::fs::fstat(page).expect("a page of our own").st_size as usize;
+            let at = usize::from(*at) % (size - bytes.len());
             rustix::io::pwrite(page, bytes, at as u64).expect("a page of our own");
         }
         Step::Close { which } => {

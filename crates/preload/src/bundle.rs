@@ -147,7 +147,7 @@ impl RecordCopy {
     fn lend(&self) -> Result<Lent<'_>> {
         let copied = match NonNull::new(self.0.swap(null_mut(), AcqRel)) {
             Some(copied) => copied,
-            None => system::map(size_of::<Copied>(), None)?.cast(),
+            None => system::map_private(size_of::<Copied>())?.cast(),
         };
         Ok(Lent { owner: self, copied })
     }

@@ -32,7 +32,7 @@ impl Descriptor {
     /// Maps a page and closes its memfd.
     pub(crate) fn map(memfd: RawFd) -> Result<Descriptor> {
         // The memfd is sealed: it stays as long as it is.
-        let page = system::map(PAGE_BYTES, Some(memfd));
+        let page = system::map_padded(PAGE_BYTES, memfd);
         system::close(memfd);
         let descriptor =
             Descriptor { page: page?.cast(), copy: RecordCopy::new(), patience: AtomicU32::new(0) };
@@ -65,5 +65,32 @@ impl Drop for Descriptor {
     fn drop(&mut self) {
         // SAFETY: it was mapped with this size, and nobody refers to it any more.
         unsafe { system::unmap(self.page.cast(), PAGE_BYTES) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use carrier::page::FIELDS_BYTES;
+
+    use super::*;
+
+    #[test]
+    fn a_page_without_entries_is_mapped_with_zeros_behind_it() {
+        let version = u32::from(VERSION).to_ne_bytes();
+        // Whoever shares the page may claim entries.
+        let (at, claimed) = (Page::ENTRIES_USED_AT as libc::off_t, u32::MAX.to_ne_bytes());
+        // SAFETY: the name ends with a zero byte, and the numbers are read.
+        let memfd = unsafe {
+            let memfd = libc::memfd_create(c"page".as_ptr(), libc::MFD_CLOEXEC);
+            assert!(memfd >= 0 && libc::ftruncate(memfd, FIELDS_BYTES as libc::off_t) == 0);
+            assert_eq!(libc::pwrite(memfd, version.as_ptr().cast(), 4, Page::IDENTITY_AT as libc::off_t), 4);
+            assert_eq!(libc::pwrite(memfd, claimed.as_ptr().cast(), 4, at), 4);
+            memfd
+        };
+        let descriptor = Descriptor::map(memfd).expect("a page of this version");
+        let entries = descriptor.page().entries();
+        assert!(!entries.is_empty() && entries.iter().all(|entry| entry.association.load(Relaxed) == 0));
     }
 }

@@ -2,6 +2,7 @@
 //! library's, which ends them when the thread is cancelled.
 
 use std::cell::Cell;
+use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 use std::ptr::{self, NonNull};
 use std::time::Duration;
@@ -238,23 +239,47 @@ pub(crate) fn await_record(fd: RawFd, flags: c_int) -> Result<()> {
     check(looked as c_long).map(drop)
 }
 
-/// Memory that is zero, or that of a file.
-pub(crate) fn map(bytes: usize, file: Option<RawFd>) -> Result<NonNull<c_void>> {
-    let access = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = if file.is_some() { libc::MAP_SHARED } else { libc::MAP_PRIVATE | libc::MAP_ANONYMOUS };
-    // SAFETY: a mapping at a place that the kernel chooses touches nothing.
-    let place = unsafe { libc::mmap(ptr::null_mut(), bytes, access, flags, file.unwrap_or(-1), 0) };
-    let failed = Errno::last();
-    NonNull::new(place).filter(|_| place != libc::MAP_FAILED).ok_or(failed)
+/// Memory that is zero, and of this process alone.
+pub(crate) fn map_private(bytes: usize) -> Result<NonNull<c_void>> {
+    map_anonymous(bytes, libc::MAP_PRIVATE)
 }
 
-/// Memory that is zero, and shared with children.
-pub(crate) fn map_shared(bytes: usize) -> Result<NonNull<c_void>> {
-    let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+fn map_anonymous(bytes: usize, sharing: c_int) -> Result<NonNull<c_void>> {
+    let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, sharing | libc::MAP_ANONYMOUS);
     // SAFETY: a mapping at a place that the kernel chooses touches nothing.
     let place = unsafe { libc::mmap(ptr::null_mut(), bytes, access, flags, -1, 0) };
     let failed = Errno::last();
     NonNull::new(place).filter(|_| place != libc::MAP_FAILED).ok_or(failed)
+}
+
+/// Maps a file that may be shorter than `bytes`: what is beyond its end is zero, and of this process alone.
+pub(crate) fn map_padded(bytes: usize, file: RawFd) -> Result<NonNull<c_void>> {
+    let length = file_bytes(file)?.min(bytes);
+    let place = map_private(bytes)?;
+    let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_FIXED);
+    // SAFETY: the file takes the place of the beginning of a mapping that nobody refers to yet.
+    let mapped = unsafe { libc::mmap(place.as_ptr(), length, access, flags, file, 0) };
+    if mapped == libc::MAP_FAILED {
+        let failed = Errno::last();
+        // SAFETY: it was mapped just now, and nobody refers to it.
+        unsafe { unmap(place, bytes) };
+        return Err(failed);
+    }
+    Ok(place)
+}
+
+fn file_bytes(file: RawFd) -> Result<usize> {
+    let mut status = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: the status is written, as far as the call succeeds.
+    check(unsafe { libc::fstat(file, status.as_mut_ptr()) }.into())?;
+    // SAFETY: the call has succeeded.
+    let status = unsafe { status.assume_init() };
+    usize::try_from(status.st_size).map_err(|_| Errno(libc::EINVAL))
+}
+
+/// Memory that is zero, and shared with children.
+pub(crate) fn map_shared(bytes: usize) -> Result<NonNull<c_void>> {
+    map_anonymous(bytes, libc::MAP_SHARED)
 }
 
 /// # Safety

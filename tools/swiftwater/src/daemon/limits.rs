@@ -35,6 +35,13 @@ pub(crate) struct LimitArgs {
     /// free.
     #[arg(long, value_name = "BYTES", default_value = "512M", value_parser = parse_memory)]
     pub receive_memory: usize,
+    /// Memory for the pages that one user's sockets share with their programs, 4 KiB each, and 64 KiB of a one-to-many socket. Beyond
+    /// it, socket fails with ENOBUFS.
+    #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = parse_memory)]
+    pub user_page_memory: usize,
+    /// Memory for the pages of all users together. As it fills, each user may have no more than what is free.
+    #[arg(long, value_name = "BYTES", default_value = "512M", value_parser = parse_memory)]
+    pub page_memory: usize,
     /// Most associations that one user's one-to-many sockets may have. Those of peers beyond it are aborted; programs get ENOBUFS.
     #[arg(long, value_name = "COUNT", default_value_t = 32_768)]
     pub user_associations: usize,
@@ -63,6 +70,8 @@ impl From<&LimitArgs> for Limits {
             unread_bytes: args.unread_memory,
             user_receive_bytes: args.user_receive_memory,
             receive_bytes: args.receive_memory,
+            user_page_bytes: args.user_page_memory,
+            page_bytes: args.page_memory,
             user_associations: args.user_associations,
         }
     }

@@ -6,7 +6,7 @@ static char *memory;
 
 static void *write_page(void *page)
 {
-    CHECK(pwrite(*(int *)page, memory, 64, 60000) == 64);
+    CHECK(pwrite(*(int *)page, memory, 64, 4000) == 64);
     return NULL;
 }
 
