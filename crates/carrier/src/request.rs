@@ -113,7 +113,24 @@ pub struct InitMessage {
     pub timeout_max_ms: u16,
 }
 
-/// Requests of a program. All but `Describe`, `Status` and `Open` come with the descriptor that they are about.
+/// What records a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Recorder {
+    /// Messages and primitives as packets of a pcapng file.
+    Tap = 0,
+    /// A line of text for each message.
+    Trace = 1,
+}
+
+impl Recorder {
+    fn from_u8(number: u8) -> Option<Recorder> {
+        [Recorder::Tap, Recorder::Trace].into_iter().find(|recorder| *recorder as u8 == number)
+    }
+}
+
+/// Requests of a program. They come with the descriptor that they are about, but `Describe`, `Status`, `Open`, `Settle` and those about
+/// streams, which name an association and are for its owner and root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
     /// Which daemon it is: the [`Answer::Value`] is a line each of its version, its process,
@@ -121,6 +138,29 @@ pub enum Request<'a> {
     Describe,
     /// State of the daemon, as far as the caller may see it. The answer comes with a file of JSON.
     Status,
+    /// The streams of all associations that the caller may see. The answer comes with a file of JSON.
+    Streams,
+    /// `I_PUSH` on the stream of an association.
+    Push {
+        /// Which.
+        association: u32,
+        /// The name of the module and its arguments, with blanks between; at most [`OPTION_BYTES_MAX`].
+        module: &'a str,
+    },
+    /// `I_POP` on the stream of an association. The answer is the name of the module.
+    Pop {
+        /// Which.
+        association: u32,
+    },
+    /// Pushes a module that records the stream of an association. Behind the answer come records on the same connection, until the
+    /// caller shuts its side or the association ends: 8 bytes with the number of records that were lost so far, in little-endian
+    /// order, and bytes of the file.
+    Record {
+        /// Which.
+        association: u32,
+        /// By which module.
+        recorder: Recorder,
+    },
     /// `socket`. The answer comes with a carrier and a page.
     Open {
         /// Whether it is `AF_INET6`.
@@ -230,6 +270,10 @@ impl<'a> Request<'a> {
             }
             Request::Describe => w.u8(9),
             Request::Status => w.u8(13),
+            Request::Streams => w.u8(17),
+            Request::Push { association, module } => w.u8(18).u32(*association).bytes(module.as_bytes()),
+            Request::Pop { association } => w.u8(19).u32(*association),
+            Request::Record { association, recorder } => w.u8(20).u32(*association).u8(*recorder as u8),
             Request::Find(address) => {
                 w.u8(10);
                 address::write(&mut w, address);
@@ -291,6 +335,12 @@ impl<'a> Request<'a> {
             8 => Request::GetOption { level: r.i32()?, name: r.i32()?, value: option_value(r)? },
             9 => Request::Describe,
             13 => Request::Status,
+            17 => Request::Streams,
+            18 => {
+                Request::Push { association: r.u32()?, module: std::str::from_utf8(option_value(r)?).ok()? }
+            }
+            19 => Request::Pop { association: r.u32()? },
+            20 => Request::Record { association: r.u32()?, recorder: Recorder::from_u8(r.u8()?)? },
             10 => Request::Find(address::read(r)?),
             15 => Request::Settle,
             11 => Request::AwaitRoom { association: r.u32()? },
@@ -321,6 +371,8 @@ pub enum Answer<'a> {
     Association(u32),
     /// The value of an option, at most [`OPTION_BYTES_MAX`].
     Value(&'a [u8]),
+    /// It is refused, for this reason in words, at most [`OPTION_BYTES_MAX`].
+    Refused(&'a str),
 }
 
 impl<'a> Answer<'a> {
@@ -338,6 +390,7 @@ impl<'a> Answer<'a> {
             }
             Answer::Value(value) => w.u8(3).bytes(value),
             Answer::Association(id) => w.u8(4).u32(*id),
+            Answer::Refused(why) => w.u8(5).bytes(why.as_bytes()),
         };
         w.finish()
     }
@@ -352,6 +405,7 @@ impl<'a> Answer<'a> {
             2 => Answer::Address(address::read(&mut r)?),
             3 => Answer::Value(option_value(&mut r)?),
             4 => Answer::Association(r.u32()?),
+            5 => Answer::Refused(std::str::from_utf8(option_value(&mut r)?).ok()?),
             _ => return None,
         };
         r.end().map(|()| answer)

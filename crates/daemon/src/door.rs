@@ -26,6 +26,7 @@ use crate::log;
 use crate::long_messages::Lent;
 use crate::places::Seat;
 use crate::socket::Sockets;
+use crate::streams::Feed;
 
 /// A connection says what it wants within this time.
 const REQUEST_WAIT: Duration = Duration::from_secs(5);
@@ -187,6 +188,7 @@ pub(crate) enum Answer {
     Address(SocketAddr),
     Value(Vec<u8>),
     Association(u32),
+    Refused(String),
 }
 
 /// What goes back: the answer, and descriptors with it.
@@ -195,11 +197,13 @@ pub(crate) struct Reply {
     pub(crate) descriptors: Vec<OwnedFd>,
     /// Goes along, too, and is emptied once the caller has read it.
     pub(crate) lent: Option<Lent>,
+    /// Follows the answer on the same connection.
+    pub(crate) feed: Option<Feed>,
 }
 
 impl From<Answer> for Reply {
     fn from(answer: Answer) -> Self {
-        Reply { answer, descriptors: Vec::new(), lent: None }
+        Reply { answer, descriptors: Vec::new(), lent: None, feed: None }
     }
 }
 
@@ -217,6 +221,7 @@ impl Reply {
             Answer::Address(address) => request::Answer::Address(*address),
             Answer::Value(value) => request::Answer::Value(value),
             Answer::Association(id) => request::Answer::Association(*id),
+            Answer::Refused(why) => request::Answer::Refused(why),
         };
         answer.encode(frame)
     }
@@ -269,6 +274,10 @@ async fn answer(connection: &AsyncFd<End>, reply: Reply, closer: &Arc<Closer>) -
     let descriptors: Vec<BorrowedFd<'_>> = own.chain(reply.lent.iter().map(Lent::as_fd)).collect();
     let sent = send(connection, &frame[..bytes], &descriptors);
     let sent = tokio::time::timeout(REQUEST_WAIT, sent).await.unwrap_or(Ok(()));
+    if let Some(feed) = reply.feed {
+        sent?;
+        return feed.follow(connection).await;
+    }
     if let Some(lent) = reply.lent {
         let read = async {
             sent?;
@@ -316,7 +325,7 @@ async fn asked(connection: &AsyncFd<End>, closer: &Arc<Closer>) -> io::Result<As
 
 /// Waits until the caller closes its connection, or sends more, which no shim does. The extra data stays in the kernel's queue,
 /// because descriptors may come with it.
-async fn gone(connection: &AsyncFd<End>) {
+pub(crate) async fn gone(connection: &AsyncFd<End>) {
     let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
     let look = |end: &End| Ok(rustix::net::recv(end, &mut [0_u8; 1][..], flags)?);
     // It is gone either way.

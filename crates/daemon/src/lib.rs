@@ -32,6 +32,7 @@
 //! | `ending` | what peers and programs are told when the daemon ends |
 //! | `owner` | whose a socket is, and how many one user may have |
 //! | `journal` | lines for whoever looks after the daemon |
+//! | `streams` | the streams of associations: what stands on them, pushing, popping, recording |
 //! | `status`, `report` | what the daemon has, for people to see, and how it is told |
 //! | `addresses` | addresses as programs see them |
 //!
@@ -74,6 +75,7 @@ mod report;
 mod requests;
 mod socket;
 mod status;
+mod streams;
 mod unread;
 mod vigil;
 mod visible_name;
@@ -97,6 +99,7 @@ pub use inquiry::{Description, NoDaemon, trusts_daemon_of};
 pub use limits::Limits;
 pub use numbers::FewDescriptors;
 pub use status::{AssociationStatus, PathStatus, SocketStatus, Status, UserStatus};
+pub use streams::{PartStatus, QueueStatus, Recording, StreamCommandError, StreamStatus, Streams};
 
 /// How often it is looked whether nobody needs the daemon any more.
 const IDLE_LOOKS: Duration = Duration::from_secs(1);

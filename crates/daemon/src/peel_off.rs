@@ -68,7 +68,7 @@ impl Sockets {
         }
         new.watch_reads();
         new.take_turn(Turn::Carry { member, waiting })?;
-        Ok(Reply { answer: Answer::Done, descriptors: vec![carrier, page], lent: None })
+        Ok(Reply { answer: Answer::Done, descriptors: vec![carrier, page], lent: None, feed: None })
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::io::Errno;
 use rustix::net::UCred;
+use serde::Serialize;
 
 use crate::budget::Account;
 use crate::door::{Answer, Reply};
@@ -21,19 +22,16 @@ use crate::status::{Part, Status, UserStatus};
 /// Most sockets of one answer.
 const SOCKETS_MAX: usize = 16_384;
 /// Most associations in it, of all its sockets.
-const ASSOCIATIONS_MAX: usize = 16_384;
+pub(crate) const ASSOCIATIONS_MAX: usize = 16_384;
 /// Sockets of others that count as one record of a turn: they are only passed over.
-const PASSED_OVER_PER_RECORD: usize = 16;
+pub(crate) const PASSED_OVER_PER_RECORD: usize = 16;
 /// The memory of an answer is charged in steps of so many bytes.
 const STEP_BYTES: usize = 64 * 1024;
 
 impl Sockets {
     /// Answers with a memfd, which whoever has asked reads from its beginning.
     pub(crate) async fn report(&self, who: UCred) -> Result<Reply, Errno> {
-        let user = who.uid.as_raw();
-        let charge = self.unread.account(user).take(STEP_BYTES).ok_or(Errno::NOBUFS)?;
-        let number = self.numbers.count(1);
-        let mut report = Report { memory: Lent::new(&[], number, charge).map_err(|(error, _)| error)? };
+        let mut report = Report::begin(self, who)?;
         report.add(&Part::Daemon(Status {
             version: env!("CARGO_PKG_VERSION").into(),
             process: std::process::id(),
@@ -49,7 +47,7 @@ impl Sockets {
             let batch = self.numbered_from(from, PASSED_OVER_PER_RECORD * RECORDS_PER_TURN);
             next = batch.last().map(|last| last.number + 1);
             quantum.spend(batch.len().div_ceil(PASSED_OVER_PER_RECORD)).await;
-            for socket in batch.iter().filter(|socket| who.uid.is_root() || socket.share.owner.user == user) {
+            for socket in batch.iter().filter(|socket| socket.is_of(who)) {
                 if shown == SOCKETS_MAX {
                     omitted += 1;
                     continue;
@@ -59,7 +57,7 @@ impl Sockets {
             }
         }
         report.add(&Part::End { sockets_omitted: omitted })?;
-        Ok(Reply { answer: Answer::Done, descriptors: Vec::new(), lent: Some(report.memory) })
+        Ok(report.finish())
     }
 
     /// The users that one may see, who have sockets or something on its way.
@@ -90,12 +88,24 @@ impl Sockets {
 }
 
 /// An answer that is being made.
-struct Report {
+pub(crate) struct Report {
     memory: Lent,
 }
 
 impl Report {
-    fn add(&mut self, part: &Part) -> Result<(), Errno> {
+    /// Begins an answer to this user, who is charged for its memory.
+    pub(crate) fn begin(sockets: &Sockets, who: UCred) -> Result<Report, Errno> {
+        let account = sockets.unread.account(who.uid.as_raw());
+        let charge = account.take(STEP_BYTES).ok_or(Errno::NOBUFS)?;
+        let memory = Lent::new(&[], sockets.numbers.count(1), charge).map_err(|(error, _)| error)?;
+        Ok(Report { memory })
+    }
+
+    pub(crate) fn finish(self) -> Reply {
+        Reply { answer: Answer::Done, descriptors: Vec::new(), lent: Some(self.memory), feed: None }
+    }
+
+    pub(crate) fn add(&mut self, part: &impl Serialize) -> Result<(), Errno> {
         let text = serde_json::to_vec(part).map_err(|_| Errno::NOMEM)?;
         self.memory.append(&text, STEP_BYTES)
     }

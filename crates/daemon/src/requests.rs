@@ -51,6 +51,12 @@ impl Sockets {
             }
             Request::Open { v6, one_to_many } => return self.open_for(who.into(), v6, one_to_many),
             Request::Status => return self.report(who).await,
+            Request::Streams => return self.report_streams(who).await,
+            Request::Push { association, module } => return self.push(association, module, who).await,
+            Request::Pop { association } => return self.pop(association, who).await,
+            Request::Record { association, recorder } => {
+                return self.record(association, recorder, who).await;
+            }
             _ => {}
         }
         let descriptor = descriptor.ok_or(Errno::BADF)?;
@@ -77,9 +83,10 @@ impl Sockets {
         match *request {
             // They are about no socket.
             Request::Describe | Request::Status | Request::Settle | Request::Open { .. } => {}
+            Request::Streams | Request::Push { .. } | Request::Pop { .. } | Request::Record { .. } => {}
             Request::Attach => {
                 let page = socket.page.as_fd().try_clone_to_owned().map_err(|_| Errno::MFILE)?;
-                return Ok(Reply { answer: Answer::Done, descriptors: vec![page], lent: None });
+                return Ok(Reply { answer: Answer::Done, descriptors: vec![page], lent: None, feed: None });
             }
             Request::Bind(address) => {
                 self.once_left(address.port(), || self.bind(socket, address, who)).await?;
@@ -192,7 +199,7 @@ impl Sockets {
     }
 
     /// A place for one more request that waits for its answer.
-    fn patience(&self, who: UCred) -> Result<Seat, Errno> {
+    pub(crate) fn patience(&self, who: UCred) -> Result<Seat, Errno> {
         self.waiting.take(who.uid.as_raw()).ok_or(Errno::NOBUFS)
     }
 
@@ -201,7 +208,7 @@ impl Sockets {
         let settings = Settings::new(&self.stack);
         let (socket, theirs) = self.open(owner, v6, style, style.first_stage(), settings)?;
         let page = socket.page.as_fd().try_clone_to_owned().map_err(|_| Errno::MFILE)?;
-        Ok(Reply { answer: Answer::Done, descriptors: vec![theirs, page], lent: None })
+        Ok(Reply { answer: Answer::Done, descriptors: vec![theirs, page], lent: None, feed: None })
     }
 }
 

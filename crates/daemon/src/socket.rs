@@ -12,7 +12,7 @@ use bytes::Bytes;
 use carrier::page::State;
 use carrier::record::{Header, Kind};
 use rustix::io::Errno;
-use rustix::net::SocketType;
+use rustix::net::{SocketType, UCred};
 use swiftwater::Stack;
 use swiftwater::tokio::Listener;
 use tokio::sync::mpsc;
@@ -210,6 +210,11 @@ pub(crate) struct Inner {
 impl Socket {
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns whether this user may look at the socket and at what it has: its owner may, and root.
+    pub(crate) fn is_of(&self, who: UCred) -> bool {
+        who.uid.is_root() || self.share.owner.user == who.uid.as_raw()
     }
 
     /// Where it is now, to requests and to the sharers.

@@ -9,7 +9,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ::carrier::record::{HEADER_BYTES, Header, Kind};
-use ::carrier::request::{Addresses, Answer, FRAME_BYTES_MAX, InitMessage, OPTION_BYTES_MAX, Request, Start};
+use ::carrier::request::{
+    Addresses, Answer, FRAME_BYTES_MAX, InitMessage, OPTION_BYTES_MAX, Recorder, Request, Start,
+};
 use arbitrary::{Arbitrary, Unstructured};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
@@ -30,6 +32,18 @@ const PASSED_MAX: usize = 4;
 const ANSWER_WAIT: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
 /// The thread of the daemon.
 const THREAD: &str = "fuzzed daemon";
+
+/// Modules that the program pushes, with arguments that they take and others.
+const MODULES: [&str; 8] = [
+    "nullmod",
+    "bufmod",
+    "compress",
+    "counter",
+    "limit bits=1M per-stream=yes",
+    "filter drop=0.5 duplicate=0.5 delay=1 way=both",
+    "limit bits=1e308",
+    "no such",
+];
 
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
@@ -74,6 +88,10 @@ enum Asked {
     PeerAddress,
     Set { level: bool, name: u8, value: Vec<u8> },
     Get { level: bool, name: u8, value: Vec<u8> },
+    Streams,
+    Push { association: u8, module: u8 },
+    Pop { association: u8 },
+    Record { association: u8, trace: bool },
 }
 
 /// The header of a record, as far as the script chooses it.
@@ -267,6 +285,16 @@ fn ask_as_chosen(place: &SocketAddrUnix, asked: &Asked, about: &[BorrowedFd<'_>]
             value = within(v);
             Request::GetOption { level: level(*l), name: (*name).into(), value: &value }
         }
+        Asked::Streams => Request::Streams,
+        Asked::Push { association, module } => Request::Push {
+            association: (*association).into(),
+            module: MODULES[usize::from(*module) % MODULES.len()],
+        },
+        Asked::Pop { association } => Request::Pop { association: (*association).into() },
+        Asked::Record { association, trace } => Request::Record {
+            association: (*association).into(),
+            recorder: if *trace { Recorder::Trace } else { Recorder::Tap },
+        },
     };
     ask(place, &request, about).map(|(_, descriptors)| descriptors).unwrap_or_default()
 }

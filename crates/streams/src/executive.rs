@@ -1,6 +1,7 @@
 //! The executive: the drivers and streams of one perimeter.
 
 mod control;
+mod description;
 mod fault;
 mod linking;
 mod names;
@@ -13,6 +14,7 @@ mod timing;
 mod write;
 
 pub use control::{IoctlReply, IoctlRequest, IoctlStep};
+pub use description::{PartDescription, QueueDescription, StreamDescription};
 pub use names::{Autopush, ModuleFactory};
 pub use read::{Parts, Select};
 

@@ -69,7 +69,10 @@ pub use driver::{Admission, Cx, Driver, DriverId, DriverInfo, FlushScope, Open};
 pub use error::{
     AutopushError, IoctlError, LinkError, OpenError, PopError, PushError, ReadError, Refused, WriteError,
 };
-pub use executive::{Autopush, Executive, IoctlReply, IoctlRequest, IoctlStep, ModuleFactory, Parts, Select};
+pub use executive::{
+    Autopush, Executive, IoctlReply, IoctlRequest, IoctlStep, ModuleFactory, PartDescription, Parts,
+    QueueDescription, Select, StreamDescription,
+};
 pub use head::{
     ErrorOptions, HeadOptions, HeadStats, Interest, LinkId, ReadControl, ReadMode, Readiness, SignalEvents,
     SignalNotice, WaiterId, Woken, WriteAs, WriteOptions,

@@ -41,6 +41,17 @@ pub trait Module: Send {
         ModuleInfo::default()
     }
 
+    /// Returns what the module has counted, each count with its name, for people who look at the stream.
+    fn counts(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
+    /// Returns whether the module has nothing left to do, such as a tap whose reader has gone: whoever manages the stream pops it
+    /// once no other module stands above it ([`Executive::pop_finished`](crate::Executive::pop_finished)).
+    fn is_finished(&self) -> bool {
+        false
+    }
+
     /// The module has been pushed. An error takes it off again.
     fn open(&mut self, _q: &mut Q<'_>) -> Result<(), Errno> {
         Ok(())

@@ -1,7 +1,7 @@
 //! Modules that come with the executive.
 //!
-//! [`add_all`] makes them known to an executive by their names. The module of [`Tap`] needs a sink for its records, so its owner
-//! adds it.
+//! [`add_all`] makes them known to an executive by their names. [`Tap`] and [`Trace`] need a sink for their records, so their owner
+//! pushes them.
 
 mod arguments;
 mod bufmod;
@@ -11,7 +11,9 @@ mod filter;
 mod limit;
 mod nullmod;
 mod pipemod;
+mod sink;
 mod tap;
+mod trace;
 
 pub use bufmod::BufMod;
 pub use compress::Compress;
@@ -20,7 +22,9 @@ pub use filter::Filter;
 pub use limit::Limit;
 pub use nullmod::NullMod;
 pub use pipemod::PipeMod;
-pub use tap::{Tap, TapSink};
+pub use sink::RecordSink;
+pub use tap::Tap;
+pub use trace::Trace;
 
 use crate::module::Module;
 use crate::{Executive, ModuleFactory};

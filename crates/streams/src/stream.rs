@@ -53,6 +53,8 @@ pub(crate) struct Stream {
     pub(crate) device: QueuePair,
     /// A module has broken the rules for good: none of the stream is called any more.
     pub(crate) broken: bool,
+    /// The stream was hung up while modules held messages for the reader, who gets these before.
+    hangup_waits: bool,
 }
 
 /// A pushed module with its queues.
@@ -127,6 +129,7 @@ impl Streams {
             modules: Vec::new(),
             device: QueuePair::new(info.read, info.write),
             broken: false,
+            hangup_waits: false,
         });
         let index = u32::try_from(index).expect("an executive has less than 2^32 streams");
         StreamId { index, generation }
@@ -291,6 +294,10 @@ impl Stream {
         let (s, mut place, mut side) = (at.stream, at.place, at.side);
         loop {
             match place {
+                Place::Head if message.kind == Kind::Hangup && self.holds_for_reader() => {
+                    self.hangup_waits = true;
+                    return None;
+                }
                 Place::Head => {
                     self.head.put(s, message, scheduler);
                     return None;
@@ -358,6 +365,22 @@ impl Stream {
         if outcome.is_err() {
             self.fail(s, scheduler);
         }
+        self.hang_up_if_drained(s, scheduler);
+    }
+
+    /// Whether a module holds something on its way up.
+    fn holds_for_reader(&self) -> bool {
+        self.modules.iter().any(|slot| !slot.queues.read.is_empty())
+    }
+
+    /// Hands the hang-up that has waited to the head, behind what the last module has just sent up.
+    #[inline]
+    pub(crate) fn hang_up_if_drained(&mut self, s: StreamId, scheduler: &mut Scheduler) {
+        if self.hangup_waits && !self.holds_for_reader() {
+            self.hangup_waits = false;
+            let head = QueueRef { stream: s, place: Place::Head, side: Side::Read };
+            scheduler.post(head, Message::new(Kind::Hangup));
+        }
     }
 
     /// Runs another procedure of a module. A module that panics makes its stream fail, and nothing else.
@@ -389,6 +412,7 @@ impl Stream {
             Ok(())
         }));
         q.finish();
+        self.hang_up_if_drained(s, scheduler);
         outcome.unwrap_or_else(|_| {
             self.fail(s, scheduler);
             Err(Errno::EIO)

@@ -178,6 +178,7 @@ mod perimeter;
 mod shard;
 mod socket;
 mod stack;
+mod stream;
 #[cfg(feature = "tokio")]
 pub mod tokio;
 pub mod trace;
@@ -203,6 +204,7 @@ pub use sctp::{
     PathStatistics, PrimaryError, Statistics, UnknownName,
 };
 pub use stack::{Stack, StackStatistics};
+pub use stream::Stream;
 /// The STREAMS executive: what a module that is pushed on an association's stream is made of.
 pub use streams;
 pub use streams::{Module, modules};

@@ -193,6 +193,7 @@ impl Inner {
 
     fn flush_now(&mut self, everything: bool) {
         let now = Instant::now();
+        self.executive.set_now(now);
         let scope = if everything { FlushScope::All } else { FlushScope::Due };
         self.executive.flush(now, scope);
         let waits = !everything && self.executive.has_unsent();
@@ -224,6 +225,7 @@ impl Inner {
 
     fn take_turn(&mut self) {
         let now = Instant::now();
+        self.executive.set_now(now);
         for _ in 0..RECEIVES_MAX {
             let received = self.executive.receive(now);
             self.arrivals_likely = matches!(received, Ok(true));

@@ -338,6 +338,22 @@ impl Socket {
         }
     }
 
+    /// Takes one message, whatever it is; `Ok(None)` at the end of the stream.
+    pub(crate) fn try_getmsg_as_it_is(&self, inner: &mut Inner) -> Option<Result<Option<Block>, ReadError>> {
+        match inner.executive.getmsg(self.stream) {
+            Ok(Some(message)) => {
+                if !is_data(&message) {
+                    drop(self.primitive::<()>(message.clone()));
+                }
+                self.shard.after_read(inner);
+                Some(Ok(Some(message)))
+            }
+            Ok(None) => self.at_the_end(|end| *end != End::Open).then_some(Ok(None)),
+            Err(ReadError::HungUp) => Some(Ok(None)),
+            Err(error) => Some(Err(error)),
+        }
+    }
+
     pub(crate) fn hold_window_from(&self, bytes: usize) {
         self.holds_from_bytes.store(bytes, Relaxed);
     }
@@ -490,8 +506,9 @@ impl Socket {
 impl Inner {
     /// Requests bear no time, and nothing may have happened for long.
     pub(crate) fn tell_time(&mut self) {
-        let driver = self.driver;
-        let tell = |driver: &mut SctpDriver, _: &mut Cx<'_>| driver.set_now(Instant::now());
+        let (driver, now) = (self.driver, Instant::now());
+        self.executive.set_now(now);
+        let tell = |driver: &mut SctpDriver, _: &mut Cx<'_>| driver.set_now(now);
         self.guarded(None, |inner| inner.executive.with_driver(driver, tell));
     }
 

@@ -8,7 +8,7 @@ use std::time::Instant;
 use links::{Hairpin, Link, RawIp, RawIpConfig, UdpEncap, UdpEncapConfig};
 use providers::{SctpDriver, SctpDriverConfig};
 use sctp::AssociationConfig;
-use streams::Executive;
+use streams::{Executive, ModuleFactory};
 use tpi::Errno;
 
 use crate::address::{Address, ToAddress, UDP_PORT_DEFAULT};
@@ -17,7 +17,7 @@ use crate::endpoint::Endpoint;
 use crate::error::{BindError, ConnectError};
 use crate::listener::Listener;
 use crate::options::{AssociationOptions, LinkKind, ListenerOptions, StackOptions};
-use crate::shard::{Hold, Shard};
+use crate::shard::{Hold, Inner, Shard};
 use crate::socket::{Socket, Style};
 use crate::trace::TraceSink;
 
@@ -115,6 +115,7 @@ impl Stack {
         let mut driver = SctpDriver::new(link, config, seed, epoch);
         driver.set_trace(options.trace.as_ref().map(TraceSink::taker));
         let driver = executive.add_driver("sctp", Box::new(driver));
+        streams::modules::add_all(&mut executive);
         let shard = Shard::start(executive, driver, options).map_err(BindError::System)?;
         Ok(Stack {
             shard,
@@ -123,6 +124,20 @@ impl Stack {
             config: None,
             advice: None,
         })
+    }
+
+    /// Adds a kind of module under a name, by which [`Stream::push_named`](crate::Stream::push_named) pushes it on the streams of
+    /// associations. One that had the name before is replaced.
+    pub fn add_module(&self, name: &str, factory: ModuleFactory) {
+        // Where a fault has closed everything there are no streams.
+        let _ = self.shard.enter().guarded(None, |inner| inner.executive.add_module(name, factory));
+    }
+
+    /// Returns the names of the modules that can be pushed by name, sorted.
+    pub fn module_names(&self) -> Vec<String> {
+        let names =
+            |inner: &mut Inner| inner.executive.module_names().into_iter().map(str::to_owned).collect();
+        self.shard.enter().guarded(None, names).unwrap_or_default()
     }
 
     /// Listens on an SCTP port; 0 takes a free one.

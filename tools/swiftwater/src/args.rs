@@ -14,6 +14,7 @@ use crate::output::JsonArgs;
 use crate::perf::spec::{Carrier, Protocol};
 use crate::run::RunArgs;
 use crate::status::StatusArgs;
+use crate::streams::StreamsArgs;
 use crate::trace::args::TraceCommand;
 use crate::units::{parse_bytes, parse_count, parse_seconds};
 
@@ -45,6 +46,8 @@ pub(crate) enum Command {
     Daemon(DaemonArgs),
     /// Show the sockets of programs under `run`, their associations and paths.
     Status(StatusArgs),
+    /// Show what stands on the streams of associations; push, pop and read modules while they run.
+    Streams(StreamsArgs),
     /// Say what this host allows, and what to do about it.
     Doctor(DoctorArgs),
     /// Send messages from one host to another, or between two processes, and measure.

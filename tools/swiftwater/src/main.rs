@@ -25,6 +25,7 @@ mod run;
 mod sockets;
 mod stats;
 mod status;
+mod streams;
 mod trace;
 mod units;
 
@@ -78,6 +79,7 @@ fn perform(command: Command) -> Result<(), Failure> {
         Command::Daemon(args) => daemon::run(&args)?,
         Command::Doctor(args) => doctor::run(&args)?,
         Command::Status(args) => status::run(&args)?,
+        Command::Streams(args) => streams::run(&args)?,
         Command::Lab(args) => lab::run(&args)?,
         Command::Peer(command) => bench::run::peer(command)?,
         Command::Trace(command) => trace::run(&command)?,

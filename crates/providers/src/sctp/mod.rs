@@ -351,16 +351,23 @@ impl SctpDriver {
     #[inline]
     fn send(&mut self, cx: &mut Cx<'_>, s: StreamId, info: &TransferInfo, m: Message) {
         let Some(id) = self.association(s, info.association) else {
-            return cx.error(s, Errno::ENOTCONN);
+            return match self.minors.get(s) {
+                // A module has sent it later than the program, or of its own.
+                Some(Minor::Disconnected) => {}
+                _ => cx.error(s, Errno::ENOTCONN),
+            };
         };
         let mut send = send_info(info);
         if info.lifetime_ms() > 0 {
             send.expires_at = Some(self.now + Duration::from_millis(info.lifetime_ms().into()));
         }
         let bytes = m.data.len();
-        // The head has asked `admit`; a module that sends without asking finds its stream in error.
-        if let Err(error) = self.endpoint.send(id, &send, bytes, m.data) {
-            cx.error(s, send_errno(error));
+        match self.endpoint.send(id, &send, bytes, m.data) {
+            Ok(_) => {}
+            // A module has sent it later than the program, or of its own. What the peer has sent before can still be read.
+            Err(SendError::Closed | SendError::PeerShutdown) => {}
+            // The head has asked `admit`; a module that sends without asking finds its stream in error.
+            Err(error) => cx.error(s, send_errno(error)),
         }
     }
 }

@@ -93,11 +93,21 @@ impl Executive {
         while let Some(m) = queues.read.getq() {
             scheduler.post(QueueRef { stream: s, place: Place::Head, side: Side::Read }, m);
         }
+        stream.hang_up_if_drained(s, scheduler);
         // Whoever waited for room in these queues, or through this module's services for room beyond, looks again.
         flow::back_enable_above(s, &mut [], index, &mut stream.head, scheduler);
         flow::back_enable_below(s, &mut stream.modules, &mut stream.device, scheduler);
         self.settle();
         Ok(module)
+    }
+
+    /// Pops modules next below the head that have nothing left to do ([`Module::is_finished`]), until another one stands there.
+    pub fn pop_finished(&mut self, s: StreamId) {
+        let is_finished = |slot: &Slot| slot.module.is_finished();
+        while self.streams.get(s).is_some_and(|stream| stream.modules.last().is_some_and(is_finished)) {
+            // It stands there.
+            let _ = self.pop_any(s);
+        }
     }
 
     /// The names of a stream's modules, from the head downward (`I_LIST`).

@@ -1,8 +1,10 @@
 //! A module that compresses user data between two ends that both have it.
 
 use crate::message::{Control, Kind, Marks, Message};
-use crate::module::{Module, Q};
+use crate::module::{Module, ModuleInfo, Q};
+use crate::queue::QueueInfo;
 use crate::{Chain, Errno};
+use bytes::Bytes;
 use lz4_flex::block::{compress, decompress};
 use tpi::{Primitive, TransferFlags, TransferInfo};
 
@@ -13,7 +15,12 @@ use tpi::{Primitive, TransferFlags, TransferInfo};
 /// says which. Until the other end has answered, and where compressing saves nothing, messages pass unchanged. A message that
 /// is longer than [`Compress::BYTES_MAX`], or a part of a record, passes unchanged, too.
 ///
-/// An end without the module sees the announcement: one message of one byte with that payload protocol identifier.
+/// A message that has come is decompressed when the reader has room for it. Until then it keeps its place in the receive window, so
+/// that a peer cannot make one window into many. What waits to be acknowledged keeps the plain message alive, so that its sender is
+/// charged for no less than what it holds.
+///
+/// An end without the module sees the announcement: one message of one byte with that payload protocol identifier. An end that pops
+/// the module says so, and the other one compresses no more; messages that are on their way then arrive compressed.
 #[derive(Debug, Default)]
 pub struct Compress {
     announced: bool,
@@ -33,6 +40,20 @@ const ANSWER: u8 = 1;
 const COMPRESSED: u8 = 2;
 /// The sender's payload protocol identifier and the plain bytes follow.
 const STORED: u8 = 3;
+/// The module was popped: from now on messages must come as they are.
+const LEAVING: u8 = 4;
+
+/// A compressed message, with the plain one that its sender is charged for.
+struct Packed {
+    bytes: Vec<u8>,
+    _plain: Chain,
+}
+
+impl AsRef<[u8]> for Packed {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
 
 impl Compress {
     /// Marks messages of the module: `SWL4`.
@@ -42,6 +63,18 @@ impl Compress {
     /// The ioctl that answers with two 64-bit counts in native byte order: bytes of user data that went down, and what they
     /// have become.
     pub const GET_COUNTS: u32 = 0x434d_5001;
+    /// How many bytes that have come wait for the reader before messages from below must; the receive window bounds them, too.
+    const HIWAT_BYTES: usize = 64 * 1024;
+
+    /// Hands up a message of either kind.
+    fn take(&mut self, q: &mut Q<'_>, m: Message) {
+        let Kind::Proto(Control::Tpi(Primitive::OptdataInd(info))) = m.kind else { return q.putnext(m) };
+        match info.ppid {
+            Self::PPID if info.flags.contains(TransferFlags::MORE) => self.refuse(q, m),
+            Self::PPID => self.handle(q, &info, m),
+            _ => q.putnext(m),
+        }
+    }
 
     /// Handles a message of the other end's module.
     fn handle(&mut self, q: &mut Q<'_>, info: &TransferInfo, m: Message) {
@@ -54,8 +87,8 @@ impl Compress {
                 q.freemsg(m);
                 q.other().putnext(own(info.association, ANSWER));
             }
-            (ANSWER, None) => {
-                self.answered = true;
+            (ANSWER | LEAVING, None) => {
+                self.answered = *what == ANSWER;
                 q.freemsg(m);
             }
             (STORED, Some((ppid, data))) => {
@@ -81,7 +114,7 @@ impl Compress {
     }
 
     /// What a message becomes on its way down; `None` leaves it as it is.
-    fn pack(&self, info: &TransferInfo, data: &Chain) -> Option<Vec<u8>> {
+    fn pack(&self, info: &TransferInfo, data: &Chain) -> Option<Bytes> {
         let is_own = info.ppid == Self::PPID;
         let fits = data.len() <= Self::BYTES_MAX && !info.more() && !self.in_record;
         if !self.answered || !fits {
@@ -94,11 +127,13 @@ impl Compress {
         let header = [&[COMPRESSED][..], &info.ppid.to_be_bytes(), &(plain.len() as u32).to_be_bytes()];
         header.iter().for_each(|part| packed.extend_from_slice(part));
         packed.extend_from_slice(&block);
-        if packed.len() < plain.len() {
-            return Some(packed);
-        }
-        // One that looks like the module's own must not be taken for it.
-        is_own.then(|| [&[STORED][..], &info.ppid.to_be_bytes(), &plain].concat())
+        let bytes = match packed.len() < plain.len() {
+            true => packed,
+            // One that looks like the module's own must not be taken for it.
+            false if is_own => [&[STORED][..], &info.ppid.to_be_bytes(), &plain].concat(),
+            false => return None,
+        };
+        Some(Bytes::from_owner(Packed { bytes, _plain: data.clone() }))
     }
 
     fn counts(&self) -> Chain {
@@ -133,6 +168,15 @@ impl Module for Compress {
         "compress"
     }
 
+    fn info(&self) -> ModuleInfo {
+        let read = QueueInfo::served(Self::HIWAT_BYTES, Self::HIWAT_BYTES / 2);
+        ModuleInfo { read, write: QueueInfo::PASS }
+    }
+
+    fn counts(&self) -> Vec<(&'static str, u64)> {
+        vec![("plain bytes", self.plain_bytes), ("sent bytes", self.sent_bytes)]
+    }
+
     fn wput(&mut self, q: &mut Q<'_>, m: Message) {
         if let Kind::Ioctl(ioctl) = &m.kind
             && ioctl.command == Self::GET_COUNTS
@@ -149,7 +193,7 @@ impl Module for Compress {
         let m = match packed {
             Some(packed) => {
                 let info = TransferInfo { ppid: Self::PPID, ..info };
-                Message { band: m.band, marks: m.marks, ..Message::optdata_req(info, packed.into()) }
+                Message { band: m.band, marks: m.marks, ..Message::optdata_req(info, packed) }
             }
             None => m,
         };
@@ -158,11 +202,30 @@ impl Module for Compress {
     }
 
     fn rput(&mut self, q: &mut Q<'_>, m: Message) {
-        let Kind::Proto(Control::Tpi(Primitive::OptdataInd(info))) = m.kind else { return q.pass(m) };
-        match info.ppid {
-            Self::PPID if info.flags.contains(TransferFlags::MORE) => self.refuse(q, m),
-            Self::PPID => self.handle(q, &info, m),
-            _ => q.pass(m),
+        if matches!(m.kind, Kind::Flush(_)) {
+            return q.pass(m);
+        }
+        let waits = !m.kind.is_high_priority() && (!q.queue().is_empty() || !q.canputnext(m.band));
+        if waits { q.putq(m) } else { self.take(q, m) }
+    }
+
+    fn rsrv(&mut self, q: &mut Q<'_>) {
+        while let Some(m) = q.getq() {
+            if !m.kind.is_high_priority() && !q.canputnext(m.band) {
+                return q.putbq(m);
+            }
+            self.take(q, m);
+        }
+    }
+
+    /// What waits is handed up now: behind the module nobody could decompress it.
+    fn close(&mut self, q: &mut Q<'_>) {
+        let mut q = q.other();
+        while let Some(m) = q.getq() {
+            self.take(&mut q, m);
+        }
+        if self.answered {
+            q.other().putnext(own(0, LEAVING));
         }
     }
 }

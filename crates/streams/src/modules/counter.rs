@@ -2,7 +2,7 @@
 
 use crate::message::Message;
 use crate::module::{Module, Q};
-use crate::{Chain, Errno, Kind};
+use crate::{Chain, Kind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -80,8 +80,14 @@ impl Module for Counter {
         "counter"
     }
 
-    fn open(&mut self, _q: &mut Q<'_>) -> Result<(), Errno> {
-        Ok(())
+    fn counts(&self) -> Vec<(&'static str, u64)> {
+        let counts = &self.counts;
+        vec![
+            ("messages down", counts.messages_down()),
+            ("bytes down", counts.bytes_down()),
+            ("messages up", counts.messages_up()),
+            ("bytes up", counts.bytes_up()),
+        ]
     }
 
     fn wput(&mut self, q: &mut Q<'_>, m: Message) {

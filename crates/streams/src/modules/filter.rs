@@ -30,6 +30,8 @@ pub struct Filter {
     passing: HashSet<(bool, u32, u16)>,
     /// How many delayed messages may go, down and up.
     due: [usize; 2],
+    dropped: u64,
+    duplicated: u64,
 }
 
 /// What becomes of a message.
@@ -57,6 +59,8 @@ impl Filter {
             dropping: HashSet::new(),
             passing: HashSet::new(),
             due: [0; 2],
+            dropped: 0,
+            duplicated: 0,
         };
         for word in words {
             match arguments::split(word)? {
@@ -127,8 +131,12 @@ impl Filter {
             return if waits { self.hold(q, m) } else { q.pass(m) };
         }
         match self.fate(q.side(), &m) {
-            Fate::Drop => q.freemsg(m),
+            Fate::Drop => {
+                self.dropped += 1;
+                q.freemsg(m);
+            }
             Fate::Twice => {
+                self.duplicated += 1;
                 self.send(q, m.dupmsg());
                 self.send(q, m);
             }
@@ -170,6 +178,10 @@ impl Filter {
 impl Module for Filter {
     fn name(&self) -> &str {
         "filter"
+    }
+
+    fn counts(&self) -> Vec<(&'static str, u64)> {
+        vec![("dropped", self.dropped), ("duplicated", self.duplicated)]
     }
 
     fn info(&self) -> ModuleInfo {

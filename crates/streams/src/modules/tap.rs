@@ -1,38 +1,18 @@
 //! A module that records what passes, for Wireshark.
 
-use crate::message::{Control, Kind, Message};
+use super::sink::RecordSink;
+use crate::message::{Kind, Message};
 use crate::module::{Module, Q};
 use crate::queue::Side;
-use pcap_file::DataLink;
-use pcap_file::pcapng::PcapNgWriter;
-use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
-use pcap_file::pcapng::blocks::interface_description::{
-    InterfaceDescriptionBlock, InterfaceDescriptionOption,
-};
-use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
-use std::io::{self, Write};
 use std::time::{Duration, Instant};
 use tpi::TransferInfo;
 
-/// Takes the bytes of a pcapng file as they come. It returns at once: where it has no room for the bytes it takes none of
-/// them and returns false, and the record is lost.
-pub trait TapSink: Send {
-    /// Takes all of these bytes, or none.
-    fn take(&mut self, bytes: &[u8]) -> bool;
-}
-
-impl<F: FnMut(&[u8]) -> bool + Send> TapSink for F {
-    fn take(&mut self, bytes: &[u8]) -> bool {
-        self(bytes)
-    }
-}
-
 /// Records user data and primitives in a pcapng file with the link type of SCTP (`tap`). A message is a packet with one DATA
 /// chunk; a primitive is a packet without chunks, with its name as the comment. Downward a message has no TSN yet, and gets
-/// one that only counts.
+/// one that only counts. A packet that follows lost ones says how many they were.
 pub struct Tap {
-    sink: Box<dyn TapSink>,
+    sink: Box<dyn RecordSink>,
     /// The time from 1970 on at an instant.
     epoch: (Instant, Duration),
     /// The ports of this end and the peer's.
@@ -41,9 +21,14 @@ pub struct Tap {
     next_ssn: HashMap<u16, u16>,
     /// Records that were begun by a message with more to come, by way and stream.
     open: HashSet<(bool, u16)>,
+    recorded: u64,
     lost: u64,
+    /// Of those, how many were lost since the last packet that the sink has taken.
+    lost_since: u64,
     /// The beginning of the file was taken.
     begun: bool,
+    /// The block that is being written.
+    block: Vec<u8>,
 }
 
 impl std::fmt::Debug for Tap {
@@ -52,13 +37,28 @@ impl std::fmt::Debug for Tap {
     }
 }
 
-/// Of each message at most so many bytes are recorded; the record says how many there were.
-const SNAPPED_BYTES: usize = 256 * 1024;
+/// Of each message at most so many bytes are recorded, which a DATA chunk can hold; the packet says how many there were.
+const SNAPPED_BYTES: usize = u16::MAX as usize / 4 * 4 - DATA_HEADER_BYTES;
 const COMMON_HEADER_BYTES: usize = 12;
 const DATA_HEADER_BYTES: usize = 16;
 /// `epb_flags`: the packet was received, or sent.
 const INBOUND: u32 = 1;
 const OUTBOUND: u32 = 2;
+
+/// A section header and the description of one interface (draft-ietf-opsawg-pcapng §4.1, §4.2), in little-endian order. Its link type
+/// is SCTP (248), and its times are in nanoseconds.
+#[rustfmt::skip]
+const BEGINNING: [u8; 60] = [
+    0x0a, 0x0d, 0x0d, 0x0a, 28, 0, 0, 0, 0x4d, 0x3c, 0x2b, 0x1a, 1, 0, 0, 0,
+    0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 28, 0, 0, 0,
+    1, 0, 0, 0, 32, 0, 0, 0, 248, 0, 0, 0, 0, 0, 0, 0,
+    9, 0, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0, 32, 0, 0, 0,
+];
+const ENHANCED_PACKET: u32 = 6;
+/// Options of an Enhanced Packet Block.
+const OPT_COMMENT: u16 = 1;
+const EPB_FLAGS: u16 = 2;
+const EPB_DROPCOUNT: u16 = 4;
 
 impl Tap {
     /// The ioctl that answers with the number of records that were lost, 64 bits in native byte order.
@@ -66,7 +66,7 @@ impl Tap {
 
     /// A tap that hands its file to `sink`. `epoch` is an instant and its time from 1970 on; the ports are those of this end
     /// and the peer's.
-    pub fn new(sink: Box<dyn TapSink>, epoch: (Instant, Duration), ports: (u16, u16)) -> Self {
+    pub fn new(sink: Box<dyn RecordSink>, epoch: (Instant, Duration), ports: (u16, u16)) -> Self {
         Self {
             sink,
             epoch,
@@ -74,8 +74,11 @@ impl Tap {
             next_tsn: 1,
             next_ssn: HashMap::new(),
             open: HashSet::new(),
+            recorded: 0,
             lost: 0,
+            lost_since: 0,
             begun: false,
+            block: Vec::new(),
         }
     }
 
@@ -85,60 +88,114 @@ impl Tap {
     }
 
     fn record(&mut self, now: Instant, side: Side, m: &Message) {
-        let written = match m.transfer() {
+        if self.sink.is_closed() {
+            return;
+        }
+        self.block.clear();
+        if !self.begun {
+            self.block.extend(BEGINNING);
+        }
+        let block_at = self.block.len();
+        match m.transfer() {
             Some(info) => {
-                let (packet, original_bytes) = self.data_packet(side, &info, m);
-                self.write(now, side, packet, original_bytes, None)
+                let original_bytes =
+                    COMMON_HEADER_BYTES + (DATA_HEADER_BYTES + m.data.len()).next_multiple_of(4);
+                let packet_at = self.begin_packet(now, side, original_bytes);
+                self.write_data(side, &info, m);
+                self.end_packet(packet_at, side, None);
             }
             None => {
-                let what = match &m.kind {
-                    Kind::Proto(Control::Tpi(primitive)) | Kind::PcProto(Control::Tpi(primitive)) => {
-                        primitive.code().name()
-                    }
-                    other => other.name(),
-                };
-                let packet = self.common_header(side);
-                self.write(now, side, packet, COMMON_HEADER_BYTES, Some(what))
+                let packet_at = self.begin_packet(now, side, COMMON_HEADER_BYTES);
+                self.end_packet(packet_at, side, Some(m.what()));
             }
-        };
-        self.lost += u64::from(!written.unwrap_or(false));
+        }
+        self.put_u32_at(block_at + 4, self.block.len() - block_at);
+        if self.sink.take(&self.block) {
+            self.begun = true;
+            self.recorded += 1;
+            self.lost_since = 0;
+        } else {
+            self.lost += 1;
+            self.lost_since += 1;
+        }
     }
 
-    fn common_header(&self, side: Side) -> Vec<u8> {
+    /// Writes the beginning of an Enhanced Packet Block (§4.3) and the common header of its packet. Returns where the packet begins.
+    fn begin_packet(&mut self, now: Instant, side: Side, original_bytes: usize) -> usize {
+        let (instant, since_1970) = self.epoch;
+        // 64 bits of nanoseconds last until 2554.
+        let at = (since_1970 + now.saturating_duration_since(instant)).as_nanos() as u64;
+        let original_bytes = u32::try_from(original_bytes).unwrap_or(u32::MAX);
+        // The length of the block, the interface's number and the captured length stand as 0 until they are known.
+        for word in [ENHANCED_PACKET, 0, 0, (at >> 32) as u32, at as u32, 0, original_bytes] {
+            self.block.extend(word.to_le_bytes());
+        }
+        let packet_at = self.block.len();
         let (source, destination) = match side {
             Side::Write => self.ports,
             Side::Read => (self.ports.1, self.ports.0),
         };
-        let mut packet = Vec::with_capacity(COMMON_HEADER_BYTES);
-        packet.extend(source.to_be_bytes());
-        packet.extend(destination.to_be_bytes());
+        self.block.extend(source.to_be_bytes());
+        self.block.extend(destination.to_be_bytes());
         // The verification tag and the checksum are the provider's, which is below.
-        packet.extend([0; 8]);
-        packet
+        self.block.extend([0; 8]);
+        packet_at
     }
 
-    /// A packet with one DATA chunk (RFC 9260 §3.3.1), and how long it would be whole.
-    fn data_packet(&mut self, side: Side, info: &TransferInfo, m: &Message) -> (Vec<u8>, usize) {
+    /// Writes the options of a packet and the end of its block.
+    fn end_packet(&mut self, packet_at: usize, side: Side, comment: Option<&str>) {
+        let packet_bytes = self.block.len() - packet_at;
+        self.put_u32_at(packet_at - 8, packet_bytes);
+        let flags = if side == Side::Read { INBOUND } else { OUTBOUND };
+        self.write_option(EPB_FLAGS, &flags.to_le_bytes());
+        if self.lost_since > 0 {
+            self.write_option(EPB_DROPCOUNT, &self.lost_since.to_le_bytes());
+        }
+        if let Some(comment) = comment {
+            self.write_option(OPT_COMMENT, comment.as_bytes());
+        }
+        self.write_option(0, &[]);
+        // 28 bytes of the block stand before the packet, and its length once more stands at its end.
+        let block_bytes = self.block.len() - packet_at + 28 + 4;
+        self.block.extend((block_bytes as u32).to_le_bytes());
+    }
+
+    fn write_option(&mut self, code: u16, value: &[u8]) {
+        self.block.extend(code.to_le_bytes());
+        // Values are names and numbers.
+        self.block.extend((value.len() as u16).to_le_bytes());
+        self.block.extend_from_slice(value);
+        self.pad();
+    }
+
+    /// Fills up to a multiple of 4 bytes. All blocks begin at one.
+    fn pad(&mut self) {
+        self.block.resize(self.block.len().next_multiple_of(4), 0);
+    }
+
+    fn put_u32_at(&mut self, at: usize, value: usize) {
+        // A block is shorter than 2^32 bytes.
+        self.block[at..at + 4].copy_from_slice(&(value as u32).to_le_bytes());
+    }
+
+    /// Writes a DATA chunk (RFC 9260 §3.3.1).
+    fn write_data(&mut self, side: Side, info: &TransferInfo, m: &Message) {
         let flags = self.chunk_flags(side, info);
         let (tsn, ssn) = match side {
             Side::Read => (info.tsn, info.ssn),
             Side::Write => (self.take_tsn(), self.take_ssn(info)),
         };
-        let bytes = m.data.len();
-        // The length of a chunk has 16 bits; a longer message is recorded as one chunk all the same, with the most.
-        let chunk_bytes = u16::try_from(DATA_HEADER_BYTES + bytes).unwrap_or(u16::MAX);
-        let mut packet = self.common_header(side);
-        packet.extend([0, flags]);
-        packet.extend(chunk_bytes.to_be_bytes());
-        packet.extend(tsn.to_be_bytes());
-        packet.extend(info.stream.to_be_bytes());
-        packet.extend(ssn.to_be_bytes());
-        packet.extend(info.ppid.to_be_bytes());
-        let at = packet.len();
-        packet.resize(at + bytes.min(SNAPPED_BYTES), 0);
-        m.data.copy_to(&mut packet[at..]);
-        packet.resize(packet.len().next_multiple_of(4), 0);
-        (packet, COMMON_HEADER_BYTES + (DATA_HEADER_BYTES + bytes).next_multiple_of(4))
+        let bytes = m.data.len().min(SNAPPED_BYTES);
+        self.block.extend([0, flags]);
+        self.block.extend(((DATA_HEADER_BYTES + bytes) as u16).to_be_bytes());
+        self.block.extend(tsn.to_be_bytes());
+        self.block.extend(info.stream.to_be_bytes());
+        self.block.extend(ssn.to_be_bytes());
+        self.block.extend(info.ppid.to_be_bytes());
+        let at = self.block.len();
+        self.block.resize(at + bytes, 0);
+        m.data.copy_to(&mut self.block[at..]);
+        self.pad();
     }
 
     fn chunk_flags(&mut self, side: Side, info: &TransferInfo) -> u8 {
@@ -174,66 +231,19 @@ impl Tap {
         *next = if info.more() { ssn } else { ssn.wrapping_add(1) };
         ssn
     }
-
-    fn write(
-        &mut self,
-        now: Instant,
-        side: Side,
-        packet: Vec<u8>,
-        original_bytes: usize,
-        comment: Option<&str>,
-    ) -> io::Result<bool> {
-        let (instant, since_1970) = self.epoch;
-        let flags = if side == Side::Read { INBOUND } else { OUTBOUND };
-        let mut options = vec![EnhancedPacketOption::Flags(flags)];
-        options.extend(comment.map(|comment| EnhancedPacketOption::Comment(Cow::Borrowed(comment))));
-        let block = EnhancedPacketBlock {
-            interface_id: 0,
-            timestamp: since_1970 + now.saturating_duration_since(instant),
-            original_len: u32::try_from(original_bytes).unwrap_or(u32::MAX),
-            data: Cow::Owned(packet),
-            options,
-        };
-        // A block is written behind the beginning of a file, which the sink gets once.
-        let mut file = Tail { bytes: Vec::new() };
-        let mut writer = PcapNgWriter::new(&mut file).map_err(io::Error::other)?;
-        let interface = InterfaceDescriptionBlock {
-            linktype: DataLink::SCTP,
-            snaplen: 0,
-            options: vec![InterfaceDescriptionOption::IfTsResol(NANOSECONDS)],
-        };
-        writer.write_pcapng_block(interface).map_err(io::Error::other)?;
-        let beginning = writer.get_ref().bytes.len();
-        writer.write_pcapng_block(block).map_err(io::Error::other)?;
-        let skipped = if self.begun { beginning } else { 0 };
-        let taken = self.sink.take(file.bytes.get(skipped..).unwrap_or_default());
-        self.begun |= taken;
-        Ok(taken)
-    }
-}
-
-/// `if_tsresol`: times are in nanoseconds.
-const NANOSECONDS: u8 = 9;
-
-/// Collects what a writer writes.
-struct Tail {
-    bytes: Vec<u8>,
-}
-
-impl Write for &mut Tail {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.bytes.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 impl Module for Tap {
     fn name(&self) -> &str {
         "tap"
+    }
+
+    fn counts(&self) -> Vec<(&'static str, u64)> {
+        vec![("recorded", self.recorded), ("lost", self.lost)]
+    }
+
+    fn is_finished(&self) -> bool {
+        self.sink.is_closed()
     }
 
     fn wput(&mut self, q: &mut Q<'_>, m: Message) {

@@ -1,9 +1,11 @@
 //! The modules that come with the executive.
 
 use crate::support::{Rig, data, text};
+use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use streams::modules::{self, Compress, Tap};
+use streams::modules::{self, Compress, RecordSink, Tap, Trace};
 use streams::{Chain, Errno, Kind, Message, PushError, ReadError, TransferFlags, TransferInfo};
 
 fn pushed(name: &str, arguments: &[&str]) -> (Rig, Instant) {
@@ -218,6 +220,120 @@ fn a_slow_reader_of_a_tap_loses_records_and_the_stream_nothing() {
     assert_eq!(reply.data, 4u64.to_ne_bytes()[..]);
 }
 
+#[test]
+fn a_tap_says_in_the_file_how_many_packets_it_has_lost() {
+    let (mut rig, start) = pushed("nullmod", &[]);
+    let file = Arc::new(Mutex::new(Vec::new()));
+    let sink = Arc::clone(&file);
+    let mut offered = 0;
+    let take = move |bytes: &[u8]| {
+        offered += 1;
+        let taken = !(2..=4).contains(&offered);
+        if taken {
+            sink.lock().unwrap().extend_from_slice(bytes);
+        }
+        taken
+    };
+    rig.executive.push(rig.s, Box::new(Tap::new(Box::new(take), (start, Duration::ZERO), (1, 2)))).unwrap();
+    for _ in 0..6 {
+        rig.write("x").unwrap();
+    }
+    let bytes = file.lock().unwrap().clone();
+    let mut reader = pcap_file::pcapng::PcapNgReader::new(&bytes[..]).unwrap();
+    let mut dropped = Vec::new();
+    while let Some(block) = reader.next_block() {
+        if let pcap_file::pcapng::Block::EnhancedPacket(packet) = block.unwrap() {
+            dropped.push(packet.options.iter().find_map(|option| match option {
+                EnhancedPacketOption::DropCount(count) => Some(*count),
+                _ => None,
+            }));
+        }
+    }
+    assert_eq!(dropped, [None, Some(3), None]);
+    let described = rig.executive.describe(rig.s).unwrap();
+    assert_eq!(described.modules[0].counts, [("recorded", 3), ("lost", 3)]);
+}
+
+#[test]
+fn a_long_message_is_tapped_as_far_as_a_chunk_reaches() {
+    let (mut rig, start) = pushed("nullmod", &[]);
+    let file = Arc::new(Mutex::new(Vec::new()));
+    let sink = Arc::clone(&file);
+    let take = move |bytes: &[u8]| {
+        sink.lock().unwrap().extend_from_slice(bytes);
+        true
+    };
+    rig.executive.push(rig.s, Box::new(Tap::new(Box::new(take), (start, Duration::ZERO), (1, 2)))).unwrap();
+    rig.up(Message::optdata_ind(TransferInfo::default(), Chain::from(vec![7; 70_001])));
+    let bytes = file.lock().unwrap().clone();
+    let mut reader = pcap_file::pcapng::PcapNgReader::new(&bytes[..]).unwrap();
+    let packet = loop {
+        if let pcap_file::pcapng::Block::EnhancedPacket(packet) = reader.next_block().unwrap().unwrap() {
+            break packet.into_owned();
+        }
+    };
+    assert_eq!((packet.data.len(), packet.original_len), (12 + 65_532, 12 + 70_020));
+    assert_eq!(packet.data[14..16], 65_532u16.to_be_bytes(), "the chunk ends where the packet does");
+}
+
+/// A sink whose reader goes away.
+struct Closing(Arc<AtomicBool>);
+
+impl RecordSink for Closing {
+    fn take(&mut self, _: &[u8]) -> bool {
+        assert!(!self.is_closed(), "nobody reads it");
+        true
+    }
+
+    fn is_closed(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+}
+
+#[test]
+fn a_tap_without_a_reader_is_popped_once_nothing_stands_above_it() {
+    let (mut rig, start) = pushed("bufmod", &[]);
+    let closed = Arc::new(AtomicBool::new(false));
+    let tap = Tap::new(Box::new(Closing(Arc::clone(&closed))), (start, Duration::ZERO), (1, 2));
+    rig.executive.push(rig.s, Box::new(tap)).unwrap();
+    rig.executive.push_named(rig.s, "nullmod", &[]).unwrap();
+    closed.store(true, Relaxed);
+    rig.write("x").unwrap();
+    rig.executive.pop_finished(rig.s);
+    assert_eq!(rig.executive.modules(rig.s), ["nullmod", "tap", "bufmod"]);
+    rig.executive.pop(rig.s).unwrap();
+    rig.executive.pop_finished(rig.s);
+    assert_eq!(rig.executive.modules(rig.s), ["bufmod"]);
+}
+
+#[test]
+fn a_trace_is_a_line_for_each_message() {
+    let (mut rig, start) = pushed("nullmod", &[]);
+    let lines = Arc::new(Mutex::new(String::new()));
+    let sink = Arc::clone(&lines);
+    let take = move |bytes: &[u8]| {
+        sink.lock().unwrap().push_str(std::str::from_utf8(bytes).unwrap());
+        true
+    };
+    rig.executive.push(rig.s, Box::new(Trace::new(Box::new(take)))).unwrap();
+    let info =
+        TransferInfo { stream: 3, ppid: 60, flags: TransferFlags::UNORDERED, ..TransferInfo::default() };
+    rig.executive.write(rig.s, info, b"a \"line\"\n").unwrap();
+    rig.executive.set_now(start + Duration::from_millis(1500));
+    rig.up(Message::optdata_ind(
+        TransferInfo { tsn: 9, ssn: 4, ..TransferInfo::default() },
+        Chain::from(b"x".repeat(40)),
+    ));
+    rig.executive.putmsg(rig.s, Message::proto(streams::Primitive::OrdrelReq { association: 0 })).unwrap();
+    let expected = format!(
+        "0.000000 > T_OPTDATA_REQ stream 3 ppid 60 unordered 9 bytes \"a \\\"line\\\"\\n\"\n\
+         1.500000 < T_OPTDATA_IND stream 0 ppid 0 ssn 4 tsn 9 40 bytes \"{}\"...\n\
+         1.500000 > T_ORDREL_REQ\n",
+        "x".repeat(32)
+    );
+    assert_eq!(*lines.lock().unwrap(), expected);
+}
+
 /// Hands what one end has sent to the other.
 fn carry(from: &mut Rig, to: &mut Rig) -> usize {
     let sent = std::mem::take(&mut from.state().received);
@@ -251,6 +367,79 @@ fn compress_begins_when_the_other_end_has_answered() {
     assert_eq!(read, [(0, long.clone()), (46, long.clone()), (0, "!".into())]);
     let credit: usize = b.state().consumed.iter().map(|(_, bytes)| bytes).sum();
     assert_eq!(credit, long.len() + 1 + wire_bytes, "the window of what came, not of what it became");
+}
+
+/// Two ends that compress what they send.
+fn compressing() -> (Rig, Rig) {
+    let (mut a, _) = pushed("compress", &[]);
+    let (mut b, _) = pushed("compress", &[]);
+    a.write("hello").unwrap();
+    carry(&mut a, &mut b);
+    carry(&mut b, &mut a);
+    assert_eq!(b.read_all(), ["hello"]);
+    (a, b)
+}
+
+#[test]
+fn compressed_messages_wait_for_the_reader_and_keep_their_window() {
+    let (mut a, mut b) = compressing();
+    let credited = |rig: &Rig| rig.state().consumed.iter().map(|(_, bytes)| bytes).sum::<usize>();
+    let before = credited(&b);
+    for _ in 0..20 {
+        a.executive.write(a.s, TransferInfo::default(), &[7; 60_000]).unwrap();
+    }
+    let wire_bytes = carry(&mut a, &mut b);
+    b.executive.run();
+    let described = b.executive.describe(b.s).unwrap();
+    assert_eq!((described.head_queue.messages, described.modules[0].read.messages), (3, 17));
+    assert!(credited(&b) - before < wire_bytes / 2, "what waits has its window");
+    let mut read = 0;
+    while let Some(m) = b.executive.getmsg(b.s).unwrap() {
+        assert_eq!(m.data, [7; 60_000][..]);
+        read += 1;
+        b.executive.run();
+    }
+    assert_eq!((read, credited(&b) - before), (20, wire_bytes));
+}
+
+#[test]
+fn what_waits_compressed_is_handed_up_when_the_module_is_popped_and_the_other_end_is_told() {
+    let (mut a, mut b) = compressing();
+    for _ in 0..20 {
+        a.executive.write(a.s, TransferInfo::default(), &[7; 60_000]).unwrap();
+    }
+    carry(&mut a, &mut b);
+    b.executive.pop(b.s).unwrap();
+    for _ in 0..20 {
+        assert_eq!(b.executive.getmsg(b.s).unwrap().unwrap().data, [7; 60_000][..]);
+    }
+    carry(&mut b, &mut a);
+    a.executive.write(a.s, TransferInfo::default(), &[7; 60_000]).unwrap();
+    assert_eq!(carry(&mut a, &mut b), 60_000, "it comes as it is");
+    assert_eq!(a.read_all(), Vec::<String>::new());
+}
+
+#[test]
+fn a_hangup_comes_behind_what_modules_hold() {
+    for pops in [false, true] {
+        let (_, mut b) = compressing();
+        b.executive.push_named(b.s, "bufmod", &[]).unwrap();
+        for i in 0..20u8 {
+            b.up(Message::optdata_ind(TransferInfo::default(), Chain::from(vec![i; 60_000])));
+        }
+        b.up(Message::new(Kind::Hangup));
+        b.executive.run();
+        assert!(!b.executive.poll(b.s).hangup, "the head holds three messages, and modules the others");
+        if pops {
+            b.executive.pop(b.s).unwrap();
+            b.executive.pop(b.s).unwrap();
+        }
+        for i in 0..20u8 {
+            assert_eq!(b.executive.getmsg(b.s).unwrap().map(|m| m.data), Some(Chain::from(vec![i; 60_000])));
+            b.executive.run();
+        }
+        assert_eq!(b.executive.getmsg(b.s), Err(ReadError::HungUp));
+    }
 }
 
 #[test]

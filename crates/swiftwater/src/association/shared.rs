@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use sctp::{PathId, PathOptions, PrimaryError, Statistics};
-use streams::{Interest, Message as Block, Module};
+use streams::{Interest, Message as Block};
 use tpi::{Addresses, Errno, Primitive};
 
 use crate::address::Address;
@@ -16,6 +16,7 @@ use crate::message::{Message, SendInfo, from_block};
 use crate::options::AssociationOptions;
 use crate::socket::{End, Found, Patience, Socket, Style, unless_restarted};
 use crate::stack::Stack;
+use crate::stream::Stream;
 
 const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
@@ -258,46 +259,9 @@ impl SharedAssociation {
         self.this().statistics()
     }
 
-    /// Pushes a STREAMS module onto the stream of this association (`I_PUSH`): every message passes it, in both directions.
-    ///
-    /// ```
-    /// # use swiftwater::{Association, Listener};
-    /// use swiftwater::modules::Counter;
-    ///
-    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(listener.local_address())?;
-    /// # let (server, _) = listener.accept()?;
-    /// let counter = Counter::new();
-    /// let counts = counter.counts();
-    /// client.push(Box::new(counter))?;
-    /// client.send(b"counted")?;
-    /// assert_eq!((counts.messages_down(), counts.bytes_down()), (1, 7));
-    /// client.pop()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// The module refuses to be opened, or the association is gone.
-    pub fn push(&self, module: Box<dyn Module>) -> Result<(), streams::PushError> {
-        let socket = &self.socket;
-        let pushed = socket
-            .shard
-            .enter()
-            .guarded(Some(socket.stream), |inner| inner.executive.push(socket.stream, module));
-        pushed.unwrap_or(Err(streams::PushError::Closed))
-    }
-
-    /// Removes the module that was pushed last (`I_POP`).
-    ///
-    /// # Errors
-    ///
-    /// No module is pushed, or the association is gone.
-    pub fn pop(&self) -> Result<(), streams::PopError> {
-        let socket = &self.socket;
-        let popped =
-            socket.shard.enter().guarded(Some(socket.stream), |inner| inner.executive.pop(socket.stream));
-        popped.unwrap_or(Err(streams::PopError::Closed)).map(drop)
+    /// Returns the stream of the association: its modules, and its messages as STREAMS knows them.
+    pub fn stream(&self) -> Stream<'_> {
+        Stream::of(&self.socket)
     }
 }
 

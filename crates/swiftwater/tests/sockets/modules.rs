@@ -1,6 +1,7 @@
 //! Modules on the stream of a live association.
 
-use streams::{Message, Module, Q};
+use streams::{Chain, IoctlRequest, Kind, Message, Module, Q, TransferInfo};
+use swiftwater::AssociationState;
 use swiftwater::modules::Counter;
 
 use crate::pair::{must_end, pair, recv_whole};
@@ -13,7 +14,7 @@ fn a_counter_sees_every_message_in_both_directions() {
         assert_eq!(recv_whole(&server).unwrap(), b"before");
         let counter = Counter::new();
         let counts = counter.counts();
-        client.push(Box::new(counter)).unwrap();
+        client.stream().push(Box::new(counter)).unwrap();
         for _ in 0..100 {
             client.send(&[0; 50]).unwrap();
         }
@@ -25,11 +26,11 @@ fn a_counter_sees_every_message_in_both_directions() {
         }
         assert_eq!((counts.messages_down(), counts.bytes_down()), (100, 5000));
         assert_eq!((counts.messages_up(), counts.bytes_up()), (100, 5000));
-        client.pop().unwrap();
+        client.stream().pop().unwrap();
         client.send(b"after").unwrap();
         assert_eq!(recv_whole(&server).unwrap(), b"after");
         assert_eq!(counts.messages_down(), 100);
-        assert!(client.pop().is_err());
+        assert!(client.stream().pop().is_err());
     });
 }
 
@@ -39,8 +40,8 @@ fn much_passes_a_module() {
         let (client, server) = pair();
         let counter = Counter::new();
         let counts = counter.counts();
-        client.push(Box::new(counter)).unwrap();
-        server.push(Box::new(Counter::new())).unwrap();
+        client.stream().push(Box::new(counter)).unwrap();
+        server.stream().push(Box::new(Counter::new())).unwrap();
         let sender = std::thread::spawn(move || {
             for _ in 0..2000 {
                 client.send(&[3; 5000]).unwrap();
@@ -93,7 +94,7 @@ fn a_module_that_panics_fails_its_stream_and_nothing_else() {
         let (faulty_peer, _) = listener.accept().unwrap();
         let sound = stack.connect(listener.local_address()).unwrap();
         let (sound_peer, _) = listener.accept().unwrap();
-        faulty.push(Box::new(Faulty(b'!'))).unwrap();
+        faulty.stream().push(Box::new(Faulty(b'!'))).unwrap();
         faulty.send(b"well").unwrap();
         assert_eq!(recv_whole(&faulty_peer).unwrap(), b"well");
         // On the way up, in whichever thread takes it in.
@@ -108,4 +109,39 @@ fn a_module_that_panics_fails_its_stream_and_nothing_else() {
         assert!(faulty_peer.recv().unwrap().is_none());
         sound.close().unwrap();
     });
+}
+
+#[test]
+fn a_module_that_answers_after_the_peer_has_shut_down_costs_nothing_unread() {
+    must_end(|| {
+        let (client, server) = pair();
+        client.send(b"one message").unwrap();
+        client.shutdown().unwrap();
+        while server.statistics().is_some_and(|known| known.state == AssociationState::Established) {
+            std::thread::yield_now();
+        }
+        server.stream().push(Box::new(Late)).unwrap();
+        server.stream().ioctl(IoctlRequest::str(Late::SEND, b"".to_vec())).unwrap();
+        let read: Vec<Vec<u8>> = std::iter::from_fn(|| recv_whole(&server)).collect();
+        assert_eq!(read, [b"one message"]);
+    });
+}
+
+/// Sends a message of its own when it is told to.
+struct Late;
+
+impl Late {
+    const SEND: u32 = 1;
+}
+
+impl Module for Late {
+    fn name(&self) -> &str {
+        "late"
+    }
+
+    fn wput(&mut self, q: &mut Q<'_>, m: Message) {
+        let Kind::Ioctl(ioctl) = &m.kind else { return q.pass(m) };
+        q.putnext(Message::optdata_req(TransferInfo::default(), b"too late".to_vec().into()));
+        q.ack(ioctl, 0, Chain::new());
+    }
 }

@@ -17,7 +17,7 @@ use crate::output::{Json, JsonArgs, OutputError, print};
 use crate::units::parse_seconds;
 
 /// Clears a terminal.
-const CLEAR: &str = "\x1b[H\x1b[2J";
+pub(crate) const CLEAR: &str = "\x1b[H\x1b[2J";
 
 /// The sockets to show.
 #[derive(Debug, Args)]

@@ -1,0 +1,84 @@
+//! Descriptions of streams, for people who look at them.
+
+use crate::Executive;
+use crate::head::HeadStats;
+use crate::queue::Queue;
+use crate::stream::StreamId;
+
+/// A stream at one moment, from its head downward.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamDescription {
+    /// What the head has counted.
+    pub head: HeadStats,
+    /// The queue of the head, which the program reads.
+    pub head_queue: QueueDescription,
+    /// The modules, from the head downward.
+    pub modules: Vec<PartDescription>,
+    /// The driver. Its queues are this stream's.
+    pub driver: PartDescription,
+}
+
+/// A module, or the driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartDescription {
+    /// Its name.
+    pub name: String,
+    /// What waits on its way up.
+    pub read: QueueDescription,
+    /// What waits on its way down.
+    pub write: QueueDescription,
+    /// What the module has counted ([`Module::counts`](crate::Module::counts)).
+    pub counts: Vec<(&'static str, u64)>,
+}
+
+/// A queue at one moment. Bytes, marks and `is_full` are those of the normal band.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueDescription {
+    /// Messages of all bands.
+    pub messages: usize,
+    /// Bytes that count for flow control.
+    pub bytes: usize,
+    /// At or above this the queue is full.
+    pub hiwat_bytes: usize,
+    /// A full queue has room again when it has fallen to this.
+    pub lowat_bytes: usize,
+    /// Whether senders must wait.
+    pub is_full: bool,
+}
+
+impl QueueDescription {
+    fn of(queue: &Queue) -> Self {
+        let (hiwat_bytes, lowat_bytes) = queue.marks(0);
+        Self {
+            messages: queue.len(),
+            bytes: queue.count_bytes(0),
+            hiwat_bytes,
+            lowat_bytes,
+            is_full: queue.has_service() && queue.is_full(0),
+        }
+    }
+}
+
+impl Executive {
+    /// Returns what stands on a stream, with its marks and counts; `None` once the stream is closed.
+    pub fn describe(&self, s: StreamId) -> Option<StreamDescription> {
+        let stream = self.streams.get(s)?;
+        let modules = stream.modules.iter().rev().map(|slot| PartDescription {
+            name: slot.module.name().to_owned(),
+            read: QueueDescription::of(&slot.queues.read),
+            write: QueueDescription::of(&slot.queues.write),
+            counts: slot.module.counts(),
+        });
+        Some(StreamDescription {
+            head: stream.head.stats,
+            head_queue: QueueDescription::of(&stream.head.queue),
+            modules: modules.collect(),
+            driver: PartDescription {
+                name: self.driver_name(stream.driver).unwrap_or_default().to_owned(),
+                read: QueueDescription::of(&stream.device.read),
+                write: QueueDescription::of(&stream.device.write),
+                counts: Vec::new(),
+            },
+        })
+    }
+}

@@ -1,0 +1,121 @@
+//! A module that tells what passes, line by line.
+
+use super::sink::RecordSink;
+use crate::message::{Control, Kind, Message};
+use crate::module::{Module, Q};
+use crate::queue::Side;
+use std::fmt::Write;
+use std::time::Instant;
+use tpi::{Primitive, TransferInfo};
+
+/// Writes a line for each message that passes (`trace`), as the trace of `strlog` did: the seconds since the module was pushed, the way
+/// (`>` down, `<` up), what the message is, its stream, payload protocol identifier, flags and length, and its first bytes.
+pub struct Trace {
+    sink: Box<dyn RecordSink>,
+    begin: Option<Instant>,
+    traced: u64,
+    lost: u64,
+    line: String,
+}
+
+impl std::fmt::Debug for Trace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Trace").field("traced", &self.traced).finish_non_exhaustive()
+    }
+}
+
+impl Trace {
+    /// Of each message at most so many bytes are shown.
+    const SHOWN_BYTES: usize = 32;
+
+    /// A module that hands its lines to `sink`.
+    pub fn new(sink: Box<dyn RecordSink>) -> Self {
+        Self { sink, begin: None, traced: 0, lost: 0, line: String::new() }
+    }
+
+    fn tell(&mut self, now: Instant, side: Side, m: &Message) {
+        if self.sink.is_closed() {
+            return;
+        }
+        let seconds = now.saturating_duration_since(*self.begin.get_or_insert(now)).as_secs_f64();
+        let way = if side == Side::Write { '>' } else { '<' };
+        self.line.clear();
+        // Writing to a string cannot fail.
+        let _ = write!(self.line, "{seconds:.6} {way} {}", m.what());
+        if let Some(info) = m.transfer() {
+            self.tell_transfer(side, &info);
+        }
+        if m.band != 0 {
+            let _ = write!(self.line, " band {}", m.band);
+        }
+        if !m.data.is_empty() {
+            let _ = write!(self.line, " {} bytes ", m.data.len());
+            self.tell_data(m);
+        }
+        self.line.push('\n');
+        let taken = self.sink.take(self.line.as_bytes());
+        self.traced += u64::from(taken);
+        self.lost += u64::from(!taken);
+    }
+
+    fn tell_transfer(&mut self, side: Side, info: &TransferInfo) {
+        let _ = write!(self.line, " stream {} ppid {}", info.stream, info.ppid);
+        if side == Side::Read {
+            let _ = write!(self.line, " ssn {} tsn {}", info.ssn, info.tsn);
+        }
+        let flags = [
+            (tpi::TransferFlags::UNORDERED, " unordered"),
+            (tpi::TransferFlags::MORE, " more"),
+            (tpi::TransferFlags::IMMEDIATE, " immediate"),
+            (tpi::TransferFlags::NOTIFICATION, " notification"),
+        ];
+        let set = flags.iter().filter(|(flag, _)| info.flags.contains(*flag));
+        set.for_each(|(_, name)| self.line.push_str(name));
+    }
+
+    /// The first bytes as text, others than printable ones as in C.
+    fn tell_data(&mut self, m: &Message) {
+        let mut first = [0; Self::SHOWN_BYTES];
+        let bytes = m.data.copy_to(&mut first);
+        let _ = write!(self.line, "\"{}\"", first[..bytes].escape_ascii());
+        if bytes < m.data.len() {
+            self.line.push_str("...");
+        }
+    }
+}
+
+impl Message {
+    /// Returns what the message is in one word: the name of its primitive, or of its type.
+    pub(super) fn what(&self) -> &'static str {
+        match &self.kind {
+            Kind::Proto(Control::Tpi(primitive)) | Kind::PcProto(Control::Tpi(primitive)) => {
+                Primitive::code(primitive).name()
+            }
+            other => other.name(),
+        }
+    }
+}
+
+impl Module for Trace {
+    fn name(&self) -> &str {
+        "trace"
+    }
+
+    fn counts(&self) -> Vec<(&'static str, u64)> {
+        vec![("traced", self.traced), ("lost", self.lost)]
+    }
+
+    fn is_finished(&self) -> bool {
+        self.sink.is_closed()
+    }
+
+    fn wput(&mut self, q: &mut Q<'_>, m: Message) {
+        self.tell(q.now(), Side::Write, &m);
+        q.pass(m);
+    }
+
+    fn rput(&mut self, q: &mut Q<'_>, m: Message) {
+        self.tell(q.now(), Side::Read, &m);
+        q.pass(m);
+    }
+}

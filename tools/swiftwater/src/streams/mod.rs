@@ -1,0 +1,251 @@
+//! `swiftwater streams`: what stands on the streams of programs under `run`, and modules pushed, popped and read while they run.
+
+mod row;
+mod tree;
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use swiftwater_daemon::{Place, Recording, StreamCommandError, Streams};
+
+use crate::daemon::stop::explain;
+use crate::failure::Failure;
+use crate::interrupt;
+use crate::output::{Json, JsonArgs, OutputError, note, print};
+use crate::status::CLEAR;
+use crate::units::{grouped, parse_seconds};
+
+/// The name of standard output as a file.
+const STANDARD_OUTPUT: &str = "-";
+
+/// What is to be shown or done.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+#[command(after_help = "\
+Each association has a stream: the head that the program reads and writes, modules, and the driver that speaks SCTP. ID is the number \
+of the association. Recv-Q and Send-Q are what waits in a queue on its way up and down, with the high mark at which senders wait \
+behind it. You see and change your own streams, root all; only root pops what root has pushed.
+
+Modules are pushed and popped while messages pass: none is lost, duplicated or reordered.
+
+Examples:
+  swiftwater streams                            streams with their modules as a tree
+  swiftwater streams --watch                    again each second
+  swiftwater streams push 5 limit bits=10M      10 Mbit/s each way, until it is popped
+  swiftwater streams push 5 filter drop=0.01    lose one message in a hundred
+  swiftwater streams push 5 compress            at both ends: LZ4
+  swiftwater streams pop 5
+  swiftwater streams trace 5                    a line for each message
+  swiftwater streams tap 5 -w call.pcapng       for Wireshark, until Ctrl-C
+  swiftwater streams tap 5 | tshark -r -")]
+pub(crate) struct StreamsArgs {
+    #[command(subcommand)]
+    command: Option<StreamsCommand>,
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// Show them again every so many seconds.
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = parse_seconds)]
+    watch: Option<f64>,
+    #[command(flatten)]
+    json: JsonArgs,
+}
+
+#[derive(Debug, Args)]
+struct PlaceArgs {
+    /// Where the daemon is: @ and an abstract name, or a path [default: SWIFTWATER_DAEMON, or @swiftwater].
+    #[arg(long, value_name = "PLACE")]
+    place: Option<String>,
+}
+
+impl PlaceArgs {
+    fn place(&self) -> Place {
+        self.place.as_deref().map_or_else(Place::from_environment, Place::from)
+    }
+}
+
+/// What is done to a stream.
+#[derive(Debug, Subcommand)]
+enum StreamsCommand {
+    /// Push a module next below the head (`I_PUSH`).
+    Push {
+        /// The number of the association.
+        id: u32,
+        /// The module: bufmod, compress, counter, filter, limit, nullmod, pipemod.
+        module: String,
+        /// Its arguments, NAME=VALUE.
+        #[arg(value_name = "ARGUMENT")]
+        arguments: Vec<String>,
+        #[command(flatten)]
+        place: PlaceArgs,
+    },
+    /// Pop the module next below the head (`I_POP`).
+    Pop {
+        /// The number of the association.
+        id: u32,
+        #[command(flatten)]
+        place: PlaceArgs,
+    },
+    /// Print a line for each message and primitive, until Ctrl-C or the association ends.
+    Trace {
+        /// The number of the association.
+        id: u32,
+        #[command(flatten)]
+        place: PlaceArgs,
+    },
+    /// Write messages and primitives as a pcapng file, until Ctrl-C or the association ends.
+    Tap {
+        /// The number of the association.
+        id: u32,
+        /// Where to; - is standard output.
+        #[arg(short, long = "write", value_name = "FILE", default_value = STANDARD_OUTPUT)]
+        write: PathBuf,
+        #[command(flatten)]
+        place: PlaceArgs,
+    },
+}
+
+/// Shows streams, or changes one.
+pub(crate) fn run(args: &StreamsArgs) -> Result<(), Failure> {
+    match &args.command {
+        None => show_all(args),
+        Some(StreamsCommand::Push { id, module, arguments, place }) => {
+            let place = place.place();
+            let words: Vec<String> = std::iter::once(module).chain(arguments).cloned().collect();
+            let pushed = place.push_module(*id, &words);
+            pushed.map_err(|error| failure(&place, &format!("cannot push {module} on {id}"), &error))
+        }
+        Some(StreamsCommand::Pop { id, place }) => {
+            let place = place.place();
+            let popped = place.pop_module(*id);
+            let name = popped.map_err(|error| failure(&place, &format!("cannot pop from {id}"), &error))?;
+            Ok(print(&format!("{name}\n"))?)
+        }
+        Some(StreamsCommand::Trace { id, place }) => {
+            let place = place.place();
+            let recording = place.trace(*id);
+            let recording =
+                recording.map_err(|error| failure(&place, &format!("cannot trace {id}"), &error))?;
+            write_all(recording, &mut io::stdout().lock(), &standard_output_failed)
+        }
+        Some(StreamsCommand::Tap { id, write, place }) => tap(*id, write, &place.place()),
+    }
+}
+
+fn tap(id: u32, path: &Path, place: &Place) -> Result<(), Failure> {
+    let to_standard_output = path.as_os_str() == STANDARD_OUTPUT;
+    if to_standard_output && io::stdout().is_terminal() {
+        return Err("a pcapng file is nothing for a terminal; name a file with -w".to_owned().into());
+    }
+    let file_failed = |error: io::Error| Failure::Said(format!("cannot write {}: {error}", path.display()));
+    // A file that cannot be made costs the stream nothing.
+    let file = if to_standard_output { None } else { Some(File::create(path).map_err(file_failed)?) };
+    let recording = place.tap(id).map_err(|error| failure(place, &format!("cannot tap {id}"), &error))?;
+    match file {
+        Some(mut file) => write_all(recording, &mut file, &file_failed),
+        None => write_all(recording, &mut io::stdout().lock(), &standard_output_failed),
+    }
+}
+
+fn standard_output_failed(error: io::Error) -> Failure {
+    OutputError::from(error).into()
+}
+
+/// Writes what is recorded until its end, or until a signal asks for the end; says what was lost.
+fn write_all(
+    mut recording: Recording,
+    out: &mut impl Write,
+    failed: &dyn Fn(io::Error) -> Failure,
+) -> Result<(), Failure> {
+    interrupt::listen().map_err(|error| format!("cannot listen for signals: {error}"))?;
+    let mut ending = false;
+    loop {
+        if interrupt::requested() && !ending {
+            recording.finish();
+            ending = true;
+        }
+        let records = recording.read().map_err(|error| format!("the daemon tells no more: {error}"))?;
+        let Some(records) = records else { break };
+        out.write_all(records).and_then(|()| out.flush()).map_err(failed)?;
+    }
+    if recording.lost() > 0 {
+        note(format_args!("{} records were lost: they were not read fast enough", grouped(recording.lost())));
+    }
+    Ok(())
+}
+
+fn show_all(args: &StreamsArgs) -> Result<(), Failure> {
+    let mut json = args.json.open()?;
+    let place = args.place.place();
+    loop {
+        let streams =
+            place.streams().map_err(|error| failure(&place, "cannot list streams of a daemon", &error))?;
+        show(args, &mut json, &streams)?;
+        match args.watch {
+            Some(seconds) => thread::sleep(Duration::from_secs_f64(seconds)),
+            None => return Ok(()),
+        }
+    }
+}
+
+fn show(args: &StreamsArgs, json: &mut Json, streams: &Streams) -> Result<(), OutputError> {
+    match args.watch {
+        Some(_) => json.write_line(&row::of(streams))?,
+        None => json.write(&row::of(streams))?,
+    }
+    if !json.leaves_text() {
+        return Ok(());
+    }
+    let clear = if args.watch.is_some() && io::stdout().is_terminal() { CLEAR } else { "" };
+    print(&format!("{clear}{}", tree::of(streams)))
+}
+
+fn failure(place: &Place, what: &str, error: &StreamCommandError) -> Failure {
+    let why = match error {
+        StreamCommandError::NoDaemon(error) => format!("no daemon at {place}: {}", explain(place, error)),
+        error => error.to_string(),
+    };
+    format!("{what}: {why}").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use swiftwater_daemon::{PartStatus, QueueStatus, StreamStatus};
+
+    use super::*;
+
+    /// A stream with one module that makes its sender wait.
+    pub(super) fn example() -> Streams {
+        let queue = |bytes: usize| QueueStatus {
+            messages: bytes / 100,
+            bytes,
+            hiwat_bytes: 65_536,
+            lowat_bytes: 32_768,
+            is_full: bytes >= 65_536,
+        };
+        let part = |name: &str, write_bytes: usize, counts: &[(&str, u64)]| PartStatus {
+            name: name.into(),
+            read: queue(0),
+            write: queue(write_bytes),
+            counts: counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect(),
+        };
+        let stream = StreamStatus {
+            socket: 3,
+            association: 5,
+            user: 1000,
+            // No process has this number.
+            process: i32::MAX,
+            local: Some("192.0.2.1:7".parse().expect("an address")),
+            peer: "192.0.2.2:9".parse().expect("an address"),
+            parts: vec![
+                part("head", 0, &[("messages written", 1200)]),
+                part("limit", 70_000, &[]),
+                part("sctp", 0, &[("messages sent", 500)]),
+            ],
+        };
+        Streams { streams: vec![stream], omitted: 0 }
+    }
+}

@@ -1,0 +1,267 @@
+//! `swiftwater streams`: modules on the streams of running programs.
+#![allow(missing_docs)]
+
+mod daemon;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use daemon::{Daemon, SWIFTWATER, compiled};
+
+/// A user who has nothing else.
+const NOBODY: u32 = 65534;
+
+fn streams(place: &str, words: &[&str]) -> Command {
+    let mut command = Command::new(SWIFTWATER);
+    command.arg("streams").args(words).args(["--place", place]);
+    command
+}
+
+fn output(mut command: Command) -> Output {
+    command.output().expect("the command starts")
+}
+
+/// Runs a command that must do what it should; returns what it has printed.
+fn done(command: Command) -> String {
+    let output = output(command);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// Runs a command that must fail; returns what it has said.
+fn refused(command: Command) -> String {
+    let output = output(command);
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stdout));
+    String::from_utf8(output.stderr).expect("text")
+}
+
+fn rows(place: &str) -> Vec<Value> {
+    let printed = done(streams(place, &["--json"]));
+    serde_json::from_str(&printed).expect("an array")
+}
+
+/// `flow`, with messages on their way.
+struct Flow {
+    program: Child,
+    said: BufReader<ChildStdout>,
+}
+
+impl Flow {
+    fn start(daemon: &Daemon, test: &str, arguments: &[&str]) -> Flow {
+        Flow::start_by(daemon.run(compiled("flow", test)), arguments)
+    }
+
+    fn start_by(mut command: Command, arguments: &[&str]) -> Flow {
+        let piped = command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut program = piped.spawn().expect("the command starts");
+        let mut said = BufReader::new(program.stdout.take().expect("it is piped"));
+        let mut line = String::new();
+        said.read_line(&mut line).expect("a line");
+        assert_eq!(line, "flows\n");
+        Flow { program, said }
+    }
+
+    /// The numbers of its streams: of the one that sends, and of the one that receives.
+    fn ends(place: &str) -> (String, String) {
+        let rows = rows(place);
+        let stream = |wanted: &str| {
+            let is_it = |row: &&Value| {
+                row["row"] == "stream" && row[wanted].as_str().is_some_and(|a| a.ends_with(":6510"))
+            };
+            rows.iter().find(is_it).expect("a stream")["stream"].to_string()
+        };
+        (stream("peer"), stream("local"))
+    }
+
+    /// Ends it; it checks what it has received. Returns how many messages that were.
+    fn end(mut self) -> u64 {
+        drop(self.program.stdin.take());
+        let mut rest = String::new();
+        self.said.read_to_string(&mut rest).expect("text");
+        assert!(self.program.wait().expect("it ends").success(), "messages were lost, or out of order");
+        rest.split(' ').next().and_then(|count| count.parse().ok()).expect("a count")
+    }
+}
+
+#[test]
+fn pushing_and_popping_under_full_load_loses_duplicates_and_reorders_nothing() {
+    let daemon = Daemon::start("flow");
+    let flow = Flow::start(&daemon, "flow", &[]);
+    let (sender, receiver) = Flow::ends(&daemon.place);
+    let push = |id: &str, words: &[&str]| {
+        done(streams(&daemon.place, &[&["push", id], words].concat()));
+    };
+    let pop = |id: &str| done(streams(&daemon.place, &["pop", id]));
+    for _ in 0..10 {
+        push(&sender, &["bufmod"]);
+        push(&receiver, &["limit", "bits=200M"]);
+        push(&sender, &["limit", "bits=300M"]);
+        push(&receiver, &["filter", "way=both", "delay=1"]);
+        assert_eq!([pop(&sender), pop(&receiver)], ["limit\n", "filter\n"]);
+        push(&sender, &["counter"]);
+        assert_eq!([pop(&sender), pop(&sender), pop(&receiver)], ["counter\n", "bufmod\n", "limit\n"]);
+    }
+    assert!(flow.end() > 1000);
+}
+
+#[test]
+fn streams_are_shown_with_their_modules() {
+    let daemon = Daemon::start("shown");
+    let flow = Flow::start(&daemon, "shown", &["1000"]);
+    let (sender, _) = Flow::ends(&daemon.place);
+    done(streams(&daemon.place, &["push", &sender, "limit", "bits=100M"]));
+    done(streams(&daemon.place, &["push", &sender, "filter", "drop=0"]));
+    let tree = done(streams(&daemon.place, &[]));
+    let lines: Vec<&str> = tree.lines().skip_while(|line| !line.starts_with(&format!("{sender} "))).collect();
+    let begin = |line: usize| lines[line].split_whitespace().take(2).collect::<Vec<_>>();
+    assert_eq!(
+        [begin(1)[0], begin(2)[1], begin(3)[1], begin(4)[1]],
+        ["head", "filter", "limit", "sctp"],
+        "{tree}"
+    );
+    let documented = include_str!("../../../docs/json.md");
+    for (key, value) in rows(&daemon.place).iter().flat_map(|row| row.as_object().expect("objects")) {
+        assert!(!value.is_object() && !value.is_array(), "{key} is not flat");
+        assert!(documented.contains(&format!("`{key}`")), "{key} is missing in docs/json.md");
+    }
+    let said = |words: &[&str]| refused(streams(&daemon.place, words));
+    assert!(said(&["push", &sender, "no-such"]).contains("there are bufmod"));
+    assert!(said(&["push", &sender, "limit"]).contains("say bits= or messages="));
+    assert!(said(&["push", "999999", "bufmod"]).contains("no association has this number"));
+    for _ in 2..8 {
+        done(streams(&daemon.place, &["push", &sender, "nullmod"]));
+    }
+    assert!(said(&["push", &sender, "nullmod"]).contains("as many modules as it may have"));
+    for _ in 0..8 {
+        done(streams(&daemon.place, &["pop", &sender]));
+    }
+    assert!(said(&["pop", &sender]).contains("no module to pop"));
+    flow.end();
+}
+
+#[test]
+fn what_passes_is_traced_and_tapped_until_the_reader_ends() {
+    let daemon = Daemon::start("trace");
+    let flow = Flow::start(&daemon, "trace", &["200"]);
+    let (sender, receiver) = Flow::ends(&daemon.place);
+    let mut trace = streams(&daemon.place, &["trace", &receiver]);
+    let mut trace = trace.stdout(Stdio::piped()).spawn().expect("the command starts");
+    let lines = BufReader::new(trace.stdout.as_mut().expect("it is piped")).lines().map_while(Result::ok);
+    let lines: Vec<String> = lines.take(100).collect();
+    assert!(lines.iter().all(|line| line.contains(" < T_OPTDATA_IND stream 0 ppid 0 ssn ")), "{lines:?}");
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("streams-tap.pcapng");
+    let path = file.to_str().expect("text");
+    let mut tap = streams(&daemon.place, &["tap", &sender, "-w", path]).spawn().expect("the command starts");
+    while fs::metadata(&file).map_or(0, |file| file.len()) < 100_000 {
+        assert!(tap.try_wait().expect("a child").is_none(), "it writes on");
+        std::thread::yield_now();
+    }
+    kill_process(Pid::from_child(&tap), Signal::INT).expect("it runs");
+    assert_eq!(tap.wait().expect("it ends").code(), Some(130));
+    // Nobody reads the trace any more.
+    trace.kill().expect("it runs");
+    trace.wait().expect("it was killed");
+    let modules = || rows(&daemon.place).iter().filter(|row| row["row"] == "part").count();
+    while modules() > 4 {
+        std::thread::yield_now();
+    }
+    let packets = packets(&file);
+    assert!(packets.len() > 10, "{} packets", packets.len());
+    for pair in packets.windows(2) {
+        let number = |packet: &[u8]| u32::from_le_bytes(packet[28..32].try_into().expect("a message"));
+        assert_eq!(number(&pair[1]), number(&pair[0]) + 1, "messages follow each other");
+    }
+    flow.end();
+}
+
+/// The packets of a pcapng file.
+fn packets(file: &Path) -> Vec<Vec<u8>> {
+    let bytes = fs::read(file).expect("the tap has written it");
+    let mut reader = pcap_file::pcapng::PcapNgReader::new(&bytes[..]).expect("a section");
+    let mut packets = Vec::new();
+    while let Some(block) = reader.next_block() {
+        if let pcap_file::pcapng::Block::EnhancedPacket(packet) = block.expect("a block") {
+            packets.push(packet.data.to_vec());
+        }
+    }
+    packets
+}
+
+#[test]
+fn a_slow_reader_loses_records_and_the_stream_nothing() {
+    let daemon = Daemon::start("slow");
+    let flow = Flow::start(&daemon, "slow", &[]);
+    let (sender, _) = Flow::ends(&daemon.place);
+    let mut tap = streams(&daemon.place, &["tap", &sender]);
+    let mut tap = tap.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command starts");
+    let lost = || {
+        let rows = rows(&daemon.place);
+        let count = rows.iter().find(|row| row["name"] == "tap" && row["what"] == "lost");
+        count.and_then(|row| row["count"].as_u64()).unwrap_or_default()
+    };
+    // Nobody reads the pipe.
+    while lost() < 1000 {
+        std::thread::yield_now();
+    }
+    done(streams(&daemon.place, &["pop", &sender]));
+    let mut said = String::new();
+    std::io::copy(tap.stdout.as_mut().expect("it is piped"), &mut std::io::sink()).expect("a pipe");
+    tap.stderr.as_mut().expect("it is piped").read_to_string(&mut said).expect("text");
+    assert!(said.contains("records were lost"), "{said}");
+    assert!(tap.wait().expect("it ends").success());
+    flow.end();
+}
+
+/// What another user may run, in a folder that everybody may enter.
+fn public(files: &[&Path]) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("swiftwater-test-streams-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder of our own");
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).expect("our own folder");
+    for file in files {
+        fs::copy(file, folder.join(file.file_name().expect("a file"))).expect("a file of our own");
+    }
+    folder
+}
+
+#[test]
+#[ignore = "needs root, for a second user: ./test --all"]
+fn a_stream_is_its_owners_and_roots() {
+    let daemon = Daemon::start("owners");
+    let roots = Flow::start(&daemon, "owners", &["1000"]);
+    let (root_stream, _) = Flow::ends(&daemon.place);
+    let folder = public(&[Path::new(SWIFTWATER)]);
+    let as_nobody = |words: &[&str]| {
+        let mut command = Command::new(folder.join("swiftwater"));
+        command.arg("streams").args(words).args(["--place", &daemon.place]);
+        command.uid(NOBODY).gid(NOBODY).current_dir("/");
+        command
+    };
+    assert_eq!(done(as_nobody(&["--json"])).trim_end(), "[]", "nothing of root's is shown");
+    for words in [&["push", &root_stream, "nullmod"][..], &["pop", &root_stream], &["trace", &root_stream]] {
+        assert!(refused(as_nobody(words)).contains("EPERM"), "{words:?}");
+    }
+    roots.end();
+
+    let shim = Path::new(SWIFTWATER).with_file_name("libswiftwater_preload.so");
+    let program = compiled("flow", "owners");
+    let folder = public(&[&shim, &program]);
+    let mut command = Command::new(folder.join("swiftwater"));
+    command.args(["run", "--quiet", "--"]).arg(folder.join(program.file_name().expect("a file")));
+    command.uid(NOBODY).gid(NOBODY).env("SWIFTWATER_DAEMON", &daemon.place).current_dir("/");
+    let nobodys = Flow::start_by(command, &["1000"]);
+    let (stream, _) = Flow::ends(&daemon.place);
+    done(as_nobody(&["push", &stream, "nullmod"]));
+    done(streams(&daemon.place, &["push", &stream, "limit", "bits=1G"]));
+    assert!(refused(as_nobody(&["pop", &stream])).contains("EPERM"), "root has pushed it");
+    assert_eq!(done(streams(&daemon.place, &["pop", &stream])), "limit\n");
+    assert_eq!(done(as_nobody(&["pop", &stream])), "nullmod\n");
+    nobodys.end();
+    fs::remove_dir_all(&folder).expect("our own folder");
+}
