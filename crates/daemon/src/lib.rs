@@ -196,6 +196,12 @@ impl Daemon {
         })
     }
 
+    /// Returns the stack that carries the associations of programs, to add modules to it before the daemon runs
+    /// ([`Stack::add_module`]).
+    pub fn stack(&self) -> &Stack {
+        &self.stack
+    }
+
     /// What carries SCTP, in words.
     pub fn description(&self) -> String {
         inquiry::what_carries(&self.stack)

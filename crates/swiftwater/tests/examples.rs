@@ -28,6 +28,11 @@ fn chat() {
 }
 
 #[test]
+fn module() {
+    run("module");
+}
+
+#[test]
 fn multihomed_client() {
     run("multihomed_client");
 }
