@@ -156,6 +156,15 @@ pub struct LineCounts {
     pub flows: Vec<(Option<FlowKey>, FlowCounts)>,
 }
 
+/// A line at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LineState {
+    /// Bytes that wait, with the packet that is leaving.
+    pub queued_bytes: usize,
+    /// Bytes that the line has taken and not lost since the counts began.
+    pub bytes_accepted: u64,
+}
+
 /// What has been counted on a path.
 #[derive(Clone, Debug)]
 pub struct PathCounts {

@@ -41,7 +41,7 @@ mod line;
 mod super_packet;
 
 pub use clock::{Emulator, EmulatorError, JOIN, PATHS_MAX, Path, Settings};
-pub use counts::{Distribution, EmulatorCounts, FlowCounts, LineCounts, PathCounts};
+pub use counts::{Distribution, EmulatorCounts, FlowCounts, LineCounts, LineState, PathCounts};
 pub use flow::FlowKey;
 pub use held::Held;
 pub use line::{Delivery, Line};

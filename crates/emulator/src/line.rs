@@ -6,7 +6,7 @@ use std::time::Duration;
 use links::device::VnetHeader;
 use netsim::{Ecn, Flips, Passage, Pipe, PipeConfig, Reorder, Transit, Verdict};
 
-use crate::counts::{Flows, LineCounts, Times};
+use crate::counts::{Flows, LineCounts, LineState, Times};
 use crate::super_packet::SuperPacket;
 
 /// A pipe of `netsim` and the packets that are on it.
@@ -125,6 +125,14 @@ impl Line {
             packets_unheld: self.packets_unheld,
             waited: self.waited.distribution(),
             flows: self.flows.all().to_vec(),
+        }
+    }
+
+    /// Returns how the line is at this moment.
+    pub(crate) fn state(&self, now_ns: u64) -> LineState {
+        LineState {
+            queued_bytes: self.pipe.queued_bytes(now_ns),
+            bytes_accepted: self.pipe.stats().bytes_delivered,
         }
     }
 

@@ -40,6 +40,7 @@ mod sockets;
 mod stats;
 mod strangers;
 mod syscalls;
+mod tcp_info;
 mod udp_encap;
 
 pub use bind::{BindError, UdpEncapConfig};
@@ -49,6 +50,7 @@ pub use link::{BatchLimits, Datagrams, Link, PathInfo, Sink, Transmit, Unreachab
 pub use raw_ip::{RawIp, RawIpConfig, kernel_speaks_sctp};
 pub use route::interface_addresses;
 pub use stats::LinkStats;
+pub use tcp_info::{TcpWindow, tcp_window};
 pub use udp_encap::UdpEncap;
 
 /// The UDP port that is registered for SCTP tunneling (RFC 6951 §4.1).

@@ -400,6 +400,8 @@ Examples:
   swiftwater lab --virtual two-equal --case 'message, 64' two paths at once, beside one and beside what was published
   swiftwater lab --virtual failover --plot failover.html  what each path carried when one of them died
   swiftwater lab --live asymmetric-rate                   the kernel's TCP and MPTCP beside it
+  swiftwater lab --live all --quick --out results         every published figure in real time, within 15 minutes
+  swiftwater lab report results                           one page of that: tables, and curves over the time
   swiftwater lab check --path 1gbit,5ms                   whether this host can hold such a line
   swiftwater lab run --path 30mbit,50ms --server 'iperf3 -s' -- iperf3 -c 198.18.0.2
                                                         any programs on two hosts, with that line between them
@@ -413,7 +415,9 @@ IP, UDP and SCTP. `of best path` and `of their sum` compare with each path alone
 
 A live experiment runs `swiftwater perf` between two hosts that `lab run` would make, over lines in real time, each \
 measurement five times in turn with the others: the median. A run in which this machine itself lost packets, or was a \
-millisecond late, is repeated up to three times. Ctrl-C ends it, and nothing is left.")]
+millisecond late, is repeated up to three times, but not with --quick. Ctrl-C ends it, and nothing is left.
+
+docs/published/INDEX.md names the command for each figure and table that others have published.")]
 #[command(group = ArgGroup::new("what").required(true).multiple(true).args(["experiment", "live", "list"]))]
 #[command(
     arg_required_else_help = true,
@@ -422,12 +426,12 @@ millisecond late, is repeated up to three times. Ctrl-C ends it, and nothing is 
 )]
 pub(crate) struct LabArgs {
     #[command(subcommand)]
-    pub command: Option<LineCommand>,
+    pub command: Option<LabCommand>,
     /// The experiment, on a virtual clock.
     #[arg(long = "virtual", value_name = "NAME")]
     pub experiment: Option<String>,
     /// The experiment, in real time between two hosts of this machine, or on loopback.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["experiment", "full", "capture", "qlog", "plot"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["experiment", "capture", "qlog", "plot"])]
     pub live: Option<LiveName>,
     /// List the experiments.
     #[arg(long)]
@@ -444,9 +448,12 @@ pub(crate) struct LabArgs {
     /// Of --live: runs of each measurement, of which the median is told [default: 5].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100), requires = "live")]
     pub repeat: Option<u32>,
-    /// Of --live: one run of each measurement.
-    #[arg(long, requires = "live", conflicts_with = "repeat")]
+    /// Of --live: one short run of each measurement, which is not repeated if it was disturbed.
+    #[arg(long, requires = "live", conflicts_with_all = ["repeat", "full"])]
     pub quick: bool,
+    /// Of --live: keep the results, traces of typical runs and a description of this machine there, for `lab report`.
+    #[arg(long, value_name = "DIR", requires = "live")]
+    pub out: Option<PathBuf>,
     /// The long cases, too: an hour of `datatag`, twice the file of `sctplib`.
     #[arg(long)]
     pub full: bool,
@@ -464,6 +471,26 @@ pub(crate) struct LabArgs {
     pub qlog: Option<PathBuf>,
 }
 
+/// Commands of the laboratory.
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabCommand {
+    #[command(flatten)]
+    Line(LineCommand),
+    /// Make a page of what `lab --live --out DIR` has kept: tables, and curves over the time.
+    Report(ReportArgs),
+}
+
+/// The page.
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// The folder that --out named.
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
+    /// Write the page there [default: report.html in that folder].
+    #[arg(long, value_name = "FILE.html")]
+    pub html: Option<PathBuf>,
+}
+
 /// Experiments in real time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LiveName {
@@ -479,8 +506,18 @@ pub(crate) enum LiveName {
     Sctplib,
     /// 1 Gbit/s and 120 ms with buffers of 32 MB, as the kernel's SCTP and TCP were measured, beside the kernel's TCP of today.
     Datatag,
+    /// 10 Mbit/s up and down, and 5 Mbit/s: throughput and latency as the dissertation measured them, beside TCP and MPTCP.
+    Flapping,
+    /// One of two lines is cut and comes back, beside MPTCP.
+    Failover,
+    /// SCTP and TCP with the same congestion control at one bottleneck, 1 + 1 flows and 4 + 4.
+    Coexistence,
+    /// Messages over loopback with the buffers of the paper, on one processor and on two, beside its seven tables.
+    Strsctp,
     /// Two loopback addresses beside one. Needs no root.
     Loopback,
+    /// All of them but loopback; with --quick within 15 minutes.
+    All,
 }
 
 /// One end of a run.

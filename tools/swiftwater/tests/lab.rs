@@ -286,3 +286,205 @@ fn each_trouble_is_a_sentence_that_says_what_to_do() {
     let said = complaint(&mut lab(None, &["run", "--json=/dev/full", "--", "true"]));
     assert!(said.contains("/dev/full"), "{said}");
 }
+
+/// Runs `lab --live` with these words and keeps its results in a folder.
+fn live(user: Option<u32>, words: &[&str], folder: &Folder) -> (Vec<Value>, String) {
+    let out = folder.file("out");
+    let words = [&["--live"], words, &["--out", out.to_str().expect("ours")]].concat();
+    let (output, said) = output(&mut lab(user, &words));
+    assert!(output.status.success(), "{words:?}: {said}");
+    let rows = fs::read(out.join("results.json")).expect("written");
+    (serde_json::from_slice(&rows).expect("JSON"), String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Keys of every row that was measured on a line.
+const MEASURED: [&str; 14] = [
+    "published_bits_per_s",
+    "ratio_to_tcp",
+    "runs",
+    "line_packets",
+    "line_dropped_packets",
+    "line_lost_packets",
+    "host_dropped_packets",
+    "queue_ms_p50",
+    "queue_ms_p95",
+    "late_us_p99",
+    "emulator_cpu",
+    "client_cpu_ns_per_byte",
+    "server_cpu_ns_per_byte",
+    "disturbed",
+];
+
+#[test]
+#[ignore = "needs namespaces and ip: ./test --all"]
+fn a_live_experiment_keeps_all_keys_in_its_folder() {
+    if !possible(&[]) {
+        return;
+    }
+    let documented = include_str!("../../../docs/json.md");
+    for user in users() {
+        let folder = Folder::new("live");
+        let words = ["coexistence", "--case", "cubic, 1 + 1", "--seconds", "1", "--repeat", "2"];
+        let (rows, text) = live(user, &words, &folder);
+        assert!(text.contains("sctp-stream") && text.contains("tcp-cubic"), "{text}");
+        assert_eq!(rows.len(), 2, "{rows:?}");
+        for row in &rows {
+            for key in MEASURED.iter().chain(&["bits_per_s_low", "bits_per_s_high", "share_of_fair"]) {
+                assert!(row.get(key).is_some(), "{key} of {row}");
+            }
+            for key in row.as_object().expect("an object").keys() {
+                assert!(documented.contains(&format!("`{key}`")), "{key} is missing in docs/json.md");
+            }
+            assert_eq!((&row["clock"], &row["published_bits_per_s"]), (&Value::from("live"), &Value::Null));
+        }
+        let shares: f64 = rows.iter().map(|row| number(row, "share_of_fair")).sum();
+        assert!((shares - 2.0).abs() < 1e-9, "{rows:?}");
+        let manifest: Value =
+            serde_json::from_slice(&fs::read(folder.file("out/manifest.json")).expect("written"))
+                .expect("JSON");
+        assert_eq!(manifest["experiments"], serde_json::json!(["coexistence"]));
+        let traces = fs::read_dir(folder.file("out/traces")).expect("a folder").count();
+        assert_eq!(traces, 2, "of both sides of the bottleneck");
+    }
+}
+
+#[test]
+#[ignore = "needs namespaces and ip: ./test --all"]
+fn a_line_that_comes_and_goes_has_a_gap_a_latency_and_the_published_cells_beside_it() {
+    if !possible(&[]) {
+        return;
+    }
+    let folder = Folder::new("flapping");
+    let (rows, _) =
+        live(None, &["flapping", "--case", "wireless", "--seconds", "1", "--repeat", "1"], &folder);
+    let names: Vec<_> =
+        rows.iter().map(|row| (row["transport"].as_str(), row["published"].as_bool())).collect();
+    let expected = [("tcp-cubic", false), ("sctp-message", false), ("tcp", true), ("lksctp", true)];
+    assert_eq!(names, expected.map(|(name, published)| (Some(name), Some(published))));
+    for row in &rows {
+        // The line alone takes 1.87 ms there and back.
+        assert!(number(row, "latency_us") > 1_870.0, "{row}");
+        assert!(number(row, "bits_per_s") < 5e6, "{row}");
+    }
+    assert_eq!(number(&rows[0], "published_bits_per_s"), 1_786_000.0);
+    // No number that is published is told in another unit.
+    assert_eq!(number(&rows[3], "latency_us"), 6_868.5);
+}
+
+/// Opens a page without a window. Returns the document as its script has left it, and what it said on its console.
+fn browse(page: &std::path::Path, folder: &Folder) -> (String, String) {
+    let mut chromium = Command::new("chromium");
+    chromium.args(["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom"]);
+    chromium.arg(format!("--user-data-dir={}", folder.file("profile").display()));
+    let (output, said) = output(chromium.arg(format!("file://{}", page.display())));
+    assert!(output.status.success(), "{said}");
+    let console = said.lines().filter(|line| line.contains("CONSOLE")).collect::<Vec<_>>().join("\n");
+    (String::from_utf8_lossy(&output.stdout).into_owned(), console)
+}
+
+/// Returns the text of a cell of the page's tables.
+fn cell<'a>(document: &'a str, row: usize, key: &str) -> Option<&'a str> {
+    let (_, rest) = document.split_once(&format!("<tr data-row=\"{row}\""))?;
+    let (row, _) = rest.split_once("</tr>")?;
+    let (_, rest) = row.split_once(&format!("data-key=\"{key}\">"))?;
+    rest.split_once('<').map(|(text, _)| text)
+}
+
+#[test]
+#[ignore = "needs namespaces, ip and chromium: ./test --all"]
+fn a_browser_shows_the_report_with_the_numbers_of_the_json_and_no_error() {
+    if !possible(&["chromium"]) {
+        return;
+    }
+    let folder = Folder::new("report");
+    let words = ["flapping", "--case", "wireless", "--seconds", "1", "--repeat", "1"];
+    let (rows, _) = live(None, &words, &folder);
+    let out = folder.file("out");
+    let (output, said) = output(&mut lab(None, &["report", out.to_str().expect("ours")]));
+    assert!(output.status.success(), "{said}");
+    let (document, console) = browse(&out.join("report.html"), &folder);
+    assert_eq!(console, "", "the page complains");
+    let traces = fs::read_dir(out.join("traces")).expect("a folder").count();
+    assert_eq!(traces, 2, "one of TCP and one of ours");
+    // The script has run to its end, and has shown the values at the end of each run.
+    assert!(document.contains(&format!("data-runs=\"{traces}\"")), "{document}");
+    assert_eq!(document.matches("s · delivered: ").count(), traces);
+    let mega = |value: f64| format!("{:.2}", value / 1e6);
+    for (place, row) in rows.iter().enumerate() {
+        assert_eq!(cell(&document, place, "transport"), row["transport"].as_str());
+        assert_eq!(cell(&document, place, "case"), row["case"].as_str());
+        for key in ["bits_per_s", "published_bits_per_s"] {
+            let told = row[key].as_f64().map(mega).unwrap_or_default();
+            assert_eq!(cell(&document, place, key), Some(told.as_str()), "{key} of {row}");
+        }
+        let late = row["late_us_p99"].as_f64().map(|us| format!("{us:.0}")).unwrap_or_default();
+        assert_eq!(cell(&document, place, "late_us_p99"), Some(late.as_str()), "{row}");
+    }
+    assert_eq!(document.matches("<tr data-row=").count(), rows.len());
+}
+
+#[test]
+#[ignore = "needs namespaces and ip: ./test --all"]
+fn a_live_experiment_that_is_killed_leaves_nothing() {
+    if !possible(&[]) {
+        return;
+    }
+    let folder = Folder::new("killed");
+    // All processes of the run have the name of this file in their command lines.
+    let program = folder.file("lab-under-test");
+    fs::copy(SWIFTWATER, &program).expect("room");
+    let word = program.to_str().expect("ours");
+    let before = interfaces();
+    let mut time_us: u64 = 4960;
+    for round in 0..8 {
+        for user in users() {
+            let mut command = Command::new(&program);
+            command.args(["lab", "--live", "failover", "--seconds", "9"]).stdin(Stdio::null());
+            command.stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+            if let Some(user) = user {
+                command.uid(user).gid(user);
+            }
+            let mut child = command.spawn().expect("the command starts");
+            time_us = (time_us * 1_103_515_245 + 12_345) % 1_500_000;
+            thread::sleep(Duration::from_micros(time_us));
+            let signal = [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGINT][round % 3];
+            // A terminal tells the whole group of Ctrl-C.
+            let id = child.id() as i32;
+            kill(Pid::from_raw(if signal == Signal::SIGINT { -id } else { id }), signal).expect("it runs");
+            child.wait().expect("it ends");
+            let deadline = Instant::now() + GONE_WAIT;
+            while !processes_with(word).is_empty() {
+                assert!(
+                    Instant::now() < deadline,
+                    "{signal} after {time_us} µs left {:?}",
+                    processes_with(word)
+                );
+                thread::sleep(Duration::from_millis(20));
+            }
+        }
+    }
+    assert_eq!(interfaces(), before);
+}
+
+#[test]
+#[ignore = "needs namespaces and ip: ./test --all"]
+fn a_full_disk_is_a_sentence_and_the_table_is_printed_all_the_same() {
+    if !possible(&["unshare", "mount"]) {
+        return;
+    }
+    let folder = Folder::new("full");
+    let place = folder.0.display();
+    // There is room for the manifest and the empty results, and for nothing else.
+    let line = format!(
+        "mount -t tmpfs -o size=16k none {place} && exec {SWIFTWATER} lab --live coexistence --case 'cubic, 1 + 1' \
+         --seconds 0.5 --repeat 1 --out {place}/out"
+    );
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--mount", "sh", "-c", &line]).stdin(Stdio::null());
+    let (output, said) = output(&mut command);
+    assert!(
+        !output.status.success() && said.contains("No space left") && said.contains("choose another"),
+        "{said}"
+    );
+    assert!(String::from_utf8_lossy(&output.stdout).contains("sctp-stream"), "{said}");
+}

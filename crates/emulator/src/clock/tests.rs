@@ -106,3 +106,20 @@ fn an_emulator_has_between_one_path_and_four() {
     }
     Emulator::start(paths(PATHS_MAX), &Settings::default()).expect("it starts");
 }
+
+#[test]
+fn a_packet_that_leaves_slowly_is_seen_to_wait() {
+    let slow = PipeConfig { rate_bits_per_s: Some(1), ..PipeConfig::default() };
+    let ([first, _second], path) = path([slow.clone(), slow]);
+    let emulator = Emulator::start(vec![path], &Settings::default()).expect("it starts");
+    first.send(b"packet").expect("room");
+    let state = loop {
+        let [to_second, to_first] = emulator.states().expect("it runs")[0];
+        assert_eq!(to_first, LineState::default());
+        if to_second != LineState::default() {
+            break to_second;
+        }
+        thread::yield_now();
+    };
+    assert_eq!(state, LineState { queued_bytes: 6, bytes_accepted: 6 });
+}

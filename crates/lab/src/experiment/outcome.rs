@@ -36,6 +36,10 @@ pub struct Outcome {
     pub best_path_bits_per_s: Option<f64>,
     /// Sum of the rates of all paths, each of them alone.
     pub sum_of_paths_bits_per_s: Option<f64>,
+    /// Messages that ten seconds are enough for.
+    pub messages_in_10_s: Option<f64>,
+    /// From a request to its answer.
+    pub latency_s: Option<f64>,
     /// The longest time in which nothing was delivered.
     pub gap_s_max: Option<f64>,
     /// The longest time from the return of a line until it was used again.

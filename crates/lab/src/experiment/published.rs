@@ -64,15 +64,32 @@ pub(super) fn openss7(mode: Mode, message_bytes: usize) -> Vec<PathFigure> {
     columns.iter().filter_map(figure).collect()
 }
 
-/// Two paths, of which the first was blocked for ten seconds in every twenty.
-pub(super) fn dissertation() -> Vec<PathFigure> {
+/// A network of the dissertation, by the name of its column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Network {
+    /// 10 Mbit/s.
+    Wired,
+    /// 11 Mbit/s by name, wireless.
+    Wireless,
+    /// Both. The wired one is blocked for ten seconds in every twenty.
+    Both,
+}
+
+/// The throughput of TCP and of SCTP in a network, and the latency of each in seconds.
+pub(super) fn dissertation(network: Network) -> Vec<(PathFigure, f64)> {
+    let (column, tcp, paths) = match network {
+        Network::Wired => ("net_10mbps", "tcp", 1),
+        Network::Wireless => ("net_11mbps_wireless", "tcp", 1),
+        Network::Both => ("multihomed", "tcp, multihomed", 2),
+    };
     let figure = |(transport, name): (&'static str, &str)| {
-        let kbits = cell(DISSERTATION, &["throughput_kbps", name], "multihomed")?;
+        let kbits = cell(DISSERTATION, &["throughput_kbps", name], column)?;
+        let latency_us = cell(DISSERTATION, &["latency_us", name], column)?;
         // It is not said how long the runs took.
         let figure = Figure { transport, seconds: 0.0, bits_per_s: kbits * 1e3 };
-        Some(PathFigure { figure, paths: 2, limit_bits_per_s: None })
+        Some((PathFigure { figure, paths, limit_bits_per_s: None }, latency_us / 1e6))
     };
-    [("tcp, multihomed", "TCPM"), ("lksctp", "SCTP")].into_iter().filter_map(figure).collect()
+    [(tcp, "TCPM"), ("lksctp", "SCTP")].into_iter().filter_map(figure).collect()
 }
 
 /// The number in a column of the row that begins like this.
@@ -149,7 +166,13 @@ mod tests {
         let large: Vec<_> = openss7(Mode::Stream, 16384).iter().map(|f| f.figure.bits_per_s / 1e6).collect();
         assert_eq!(large, [94.0, 94.4, 189.0]);
         assert_eq!(openss7(Mode::Stream, 7), []);
-        let rates: Vec<_> = dissertation().iter().map(|f| f.figure.bits_per_s / 1e3).collect();
-        assert_eq!(rates, [1064.0, 1750.0]);
+        let cells = |network| {
+            let cell =
+                |(figure, latency_s): &(PathFigure, f64)| (figure.figure.bits_per_s / 1e3, latency_s * 1e6);
+            dissertation(network).iter().map(cell).collect::<Vec<_>>()
+        };
+        assert_eq!(cells(Network::Wired), [(3746.0, 1773.5), (2586.0, 1886.0)]);
+        assert_eq!(cells(Network::Wireless), [(1786.0, 5757.5), (1128.5, 6868.5)]);
+        assert_eq!(cells(Network::Both), [(1064.0, 4319.0), (1750.0, 4505.5)]);
     }
 }

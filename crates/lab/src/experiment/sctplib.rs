@@ -54,8 +54,7 @@ pub(super) fn cases(options: &Options) -> Vec<Box<dyn Case>> {
     cases
 }
 
-/// Returns what has been published of the smaller file with this receive buffer.
-pub fn published_sctplib(receive_buffer_bytes: usize) -> Vec<Outcome> {
-    const MBYTES: f64 = 114.3;
-    published(&case(0, MBYTES, receive_buffer_bytes), figures::sctplib(MBYTES, receive_buffer_bytes))
+/// Returns what has been published of a file of so many MB of 2^20 bytes: SCTP with this receive buffer, and TCP.
+pub fn published_sctplib(mbytes: f64, receive_buffer_bytes: usize) -> Vec<Outcome> {
+    published(&case(0, mbytes, receive_buffer_bytes), figures::sctplib(mbytes, receive_buffer_bytes))
 }

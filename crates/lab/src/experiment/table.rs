@@ -7,16 +7,18 @@ use super::Outcome;
 /// A column: its head, and what it says of an outcome.
 type Column = (&'static str, fn(&Outcome) -> Option<String>);
 
-const COLUMNS: [Column; 18] = [
+const COLUMNS: [Column; 20] = [
     ("transport", |o| Some(o.transport.clone())),
     ("control", |o| o.algorithm.map(str::to_owned)),
     ("paths", Outcome::paths_text),
     ("seconds", |o| (o.seconds > 0.0).then(|| format!("{:.2}", o.seconds))),
     ("Mbit/s", |o| Some(mbits(o.bits_per_s))),
+    ("in 10 s", |o| o.messages_in_10_s.map(|messages| format!("{messages:.0}"))),
     ("limit", |o| o.paths.filter(|_| o.has_limit()).map(|_| mbits(o.limit_bits_per_s))),
     ("of limit", |o| o.has_limit().then(|| percent(o.share()))),
     ("of best path", |o| o.ratio_to_best_path().filter(|_| o.path.is_none()).map(percent)),
     ("of their sum", |o| o.ratio_to_sum_of_paths().map(percent)),
+    ("latency", |o| o.latency_s.map(|seconds| format!("{:.3} ms", seconds * 1e3))),
     ("longest gap", |o| o.gap_s_max.map(ms)),
     ("back after", |o| o.back_s_max.map(ms)),
     ("missing", |o| o.missing_messages.map(|n| n.to_string())),

@@ -2,8 +2,8 @@
 
 mod curve;
 mod page;
-mod plan;
-mod published;
+pub(crate) mod plan;
+pub(crate) mod published;
 pub(crate) mod result;
 pub(crate) mod run;
 pub(crate) mod series;

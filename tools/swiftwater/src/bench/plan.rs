@@ -27,6 +27,8 @@ pub(crate) struct Cell {
     pub cpus: usize,
     /// The largest packet, where it is limited.
     pub packet_cap: Option<usize>,
+    /// Send and receive buffers at both ends; `None` is the default.
+    pub buffer_bytes: Option<usize>,
     /// Associations or connections.
     pub parallel: usize,
     /// The size of every message.
@@ -102,6 +104,7 @@ impl Plan {
                     series,
                     cpus,
                     packet_cap,
+                    buffer_bytes: None,
                     parallel,
                     message_bytes,
                 };

@@ -9,23 +9,28 @@ const SECONDS: f64 = 10.0;
 /// A machine of the published experiment and its file.
 struct Machine {
     name: &'static str,
+    processors: usize,
     csv: &'static str,
 }
 
 macro_rules! machine {
-    ($name:literal, $file:literal) => {
-        Machine { name: $name, csv: include_str!(concat!("../../../../docs/published/", $file)) }
+    ($name:literal, $processors:literal, $file:literal) => {
+        Machine {
+            name: $name,
+            processors: $processors,
+            csv: include_str!(concat!("../../../../docs/published/", $file)),
+        }
     };
 }
 
 const MACHINES: [Machine; 7] = [
-    machine!("Fedora Core 6, 3.0 GHz i630 HT, 2 processors (daisy)", "strsctp-fc6smp-daisy.csv"),
-    machine!("Ubuntu 7.04, 2.57 GHz P4 (porky)", "strsctp-ubuntu704-porky.csv"),
-    machine!("Fedora Core 6, 2.57 GHz P4 (porky)", "strsctp-fc6-porky.csv"),
-    machine!("CentOS 4, 2.57 GHz P4 (porky)", "strsctp-centos4-porky.csv"),
-    machine!("SuSE 10.0, 2.57 GHz P4 (porky)", "strsctp-suse10-porky.csv"),
-    machine!("RedHat 7.2, 2.57 GHz P4 (pumbah)", "strsctp-rh72-pumbah.csv"),
-    machine!("SuSE 10.0, 1.7 GHz P4 M notebook (mspiggy)", "strsctp-suse10-mspiggy.csv"),
+    machine!("Fedora Core 6, 3.0 GHz i630 HT, 2 processors (daisy)", 2, "strsctp-fc6smp-daisy.csv"),
+    machine!("Ubuntu 7.04, 2.57 GHz P4 (porky)", 1, "strsctp-ubuntu704-porky.csv"),
+    machine!("Fedora Core 6, 2.57 GHz P4 (porky)", 1, "strsctp-fc6-porky.csv"),
+    machine!("CentOS 4, 2.57 GHz P4 (porky)", 1, "strsctp-centos4-porky.csv"),
+    machine!("SuSE 10.0, 2.57 GHz P4 (porky)", 1, "strsctp-suse10-porky.csv"),
+    machine!("RedHat 7.2, 2.57 GHz P4 (pumbah)", 1, "strsctp-rh72-pumbah.csv"),
+    machine!("SuSE 10.0, 1.7 GHz P4 M notebook (mspiggy)", 1, "strsctp-suse10-mspiggy.csv"),
 ];
 
 /// The columns after the size, as figures name and draw them.
@@ -48,6 +53,50 @@ pub(crate) fn curves() -> Vec<Curve> {
         .iter()
         .flat_map(|machine| COLUMNS.map(|(column, label, look)| curve(machine, column, label, look)))
         .collect()
+}
+
+/// A column of the published tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Column {
+    /// TCP over XTI.
+    Tcp,
+    /// SCTP over XTI.
+    Sctp,
+    /// TCP sockets.
+    SocketsNormal,
+    /// TCP sockets with priorities that favoured them.
+    SocketsArtificial,
+}
+
+impl Column {
+    const ALL: [Self; 4] = [Self::Tcp, Self::Sctp, Self::SocketsNormal, Self::SocketsArtificial];
+
+    /// Returns the name that figures give it.
+    pub(crate) fn name(self) -> &'static str {
+        COLUMNS[self as usize].1
+    }
+}
+
+/// A cell of a published table: messages in ten seconds.
+pub(crate) struct Raw {
+    pub machine: &'static str,
+    pub column: Column,
+    pub messages: f64,
+}
+
+/// Returns what the tables of machines with so many processors say of messages of this size.
+pub(crate) fn raw(processors: usize, message_bytes: usize) -> Vec<Raw> {
+    let machines = MACHINES.iter().filter(|machine| machine.processors == processors);
+    let cells = machines.flat_map(|machine| {
+        Column::ALL.into_iter().filter_map(move |column| {
+            let (name, label, look) = COLUMNS[column as usize];
+            let curve = curve(machine, name, label, look);
+            let point = curve.points.iter().find(|point| point.message_bytes == message_bytes)?;
+            let messages = (point.messages_per_s * SECONDS).round();
+            Some(Raw { machine: machine.name, column, messages })
+        })
+    });
+    cells.collect()
 }
 
 fn curve(machine: &Machine, column: &str, label: &str, look: Look) -> Curve {

@@ -113,7 +113,7 @@ impl Results {
     }
 
     fn row(&self, measured: &Measured, conditions: &Conditions) -> Option<Row> {
-        let Cell { series, cpus, packet_cap, parallel, message_bytes } = measured.cell;
+        let Cell { series, cpus, packet_cap, parallel, message_bytes, .. } = measured.cell;
         let runs: Vec<&Outcome> = measured.runs.iter().flatten().map(|run| &run.outcome).collect();
         let others_busy: Vec<f64> = measured.runs.iter().flatten().map(|run| run.others_busy).collect();
         let last = runs.last()?;
@@ -191,8 +191,14 @@ pub(crate) mod tests {
             cpu_s: 0.5,
             nice: 0,
         };
-        let outcome =
-            Outcome { client: totals, server: totals, latency: None, paths: Vec::new(), interrupted: false };
+        let outcome = Outcome {
+            client: totals,
+            server: totals,
+            latency: None,
+            paths: Vec::new(),
+            began_unix_s: 0.0,
+            interrupted: false,
+        };
         Some(Run { outcome, others_busy: 0.5 })
     }
 
@@ -212,7 +218,14 @@ pub(crate) mod tests {
     pub(crate) fn rows(sizes: &[usize]) -> Vec<Row> {
         let mut rows = Vec::new();
         for &message_bytes in sizes {
-            let cell = |series, packet_cap| Cell { series, cpus: 2, packet_cap, parallel: 1, message_bytes };
+            let cell = |series, packet_cap| Cell {
+                series,
+                cpus: 2,
+                packet_cap,
+                buffer_bytes: None,
+                parallel: 1,
+                message_bytes,
+            };
             let cells = vec![
                 cell(Series::Tcp, None),
                 cell(Series::TcpBatched, None),

@@ -67,7 +67,10 @@ impl Runner {
     fn run_peers(&self, cell: &Cell, seconds: f64) -> Result<Outcome, PeerError> {
         let (sender_on, receiver_on) = processors(cell.cpus, &self.allowed);
         let nice = cell.series.nice();
-        let spec = cell.series.spec(cell.message_bytes, cell.parallel, cell.packet_cap);
+        let spec = Spec {
+            buffer_bytes: cell.buffer_bytes,
+            ..cell.series.spec(cell.message_bytes, cell.parallel, cell.packet_cap)
+        };
         let daemon = match cell.series.needs_daemon() {
             true => Some(Daemon::start(self, &[&sender_on[..], &receiver_on[..]].concat())?),
             false => None,
@@ -273,7 +276,7 @@ fn send(port: u16, spec: &str, seconds: f64) -> Result<(), String> {
         count: None,
         trace: None,
     };
-    let outcome = client::run(&config, &mut |_| ()).map_err(|error| error.to_string())?;
+    let outcome = client::run(&config, &mut |_, _| ()).map_err(|error| error.to_string())?;
     print_line(&outcome)
 }
 

@@ -1,8 +1,12 @@
 //! `swiftwater lab`: experiments on simulated networks, beside what others have published.
 
+mod archive;
+#[cfg(test)]
+mod index;
 pub(crate) mod line;
 mod live;
 mod page;
+mod report;
 mod row;
 
 use std::fs::{self, File};
@@ -17,11 +21,12 @@ use ::lab::experiment::{self, Case, Experiment, Options, Outcome, Watch, table};
 use indicatif::{ProgressBar, ProgressStyle};
 use thiserror::Error;
 
-use crate::args::LabArgs;
+use crate::args::{LabArgs, LabCommand, LiveName};
 use crate::output::{Json, OutputError, note, print};
 use crate::trace::file::{TraceFileError, VirtualTrace};
 use crate::{host, interrupt};
-use live::Figures;
+use archive::Archive;
+use live::LiveError;
 use row::Row;
 
 /// Steps of the progress bar for each case.
@@ -60,6 +65,9 @@ pub(crate) enum LabError {
     /// A live experiment failed.
     #[error(transparent)]
     Live(#[from] live::LiveError),
+    /// There is no page.
+    #[error(transparent)]
+    Report(#[from] report::ReportError),
     /// A trace cannot be written.
     #[error(transparent)]
     Trace(#[from] TraceFileError),
@@ -87,8 +95,10 @@ struct Job {
 
 /// Runs the command.
 pub(crate) fn run(args: &LabArgs) -> Result<(), LabError> {
-    if let Some(command) = &args.command {
-        return Ok(line::run(command)?);
+    match &args.command {
+        Some(LabCommand::Line(command)) => return Ok(line::run(command)?),
+        Some(LabCommand::Report(args)) => return Ok(report::run(args)?),
+        None => {}
     }
     if args.list {
         return Ok(print(&list())?);
@@ -99,15 +109,7 @@ pub(crate) fn run(args: &LabArgs) -> Result<(), LabError> {
     let json = args.json.open()?;
     interrupt::listen()?;
     if let Some(name) = args.live {
-        let settings = live::Settings {
-            seconds: args.seconds,
-            case: args.case.as_deref().unwrap_or_default(),
-            repeat: args.repeat,
-            quick: args.quick,
-            seed: args.seed,
-        };
-        let (outcomes, figures): (Vec<_>, Vec<_>) = live::run(name, &settings)?.into_iter().unzip();
-        return print_outcomes(json, live::name(name), None, (&outcomes, &figures));
+        return run_live(name, args, json);
     }
     let name = args.experiment.as_deref().unwrap_or_default();
     let experiment = experiment::find(name).ok_or_else(|| LabError::Unknown(name.to_owned()))?;
@@ -117,7 +119,7 @@ pub(crate) fn run(args: &LabArgs) -> Result<(), LabError> {
         let page = page::render(experiment, &outcomes);
         fs::write(path, page).map_err(|error| write_error(path, &error))?;
     }
-    print_outcomes(json, experiment.name, Some(args.seed), (&outcomes, &[]))?;
+    print_outcomes(json, experiment.name, args.seed, &outcomes)?;
     let files = jobs.iter().flat_map(|job| [job.capture.as_deref(), job.qlog.as_deref()]).flatten();
     for path in args.plot.as_deref().into_iter().chain(files).filter(|path| path.exists()) {
         note(format_args!("written: {}", path.display()));
@@ -125,24 +127,80 @@ pub(crate) fn run(args: &LabArgs) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Prints outcomes as a table, as JSON, or as both. Those that were measured have figures in the same places.
+/// Prints outcomes as a table, as JSON, or as both.
 fn print_outcomes(
     mut json: Json,
     experiment: &'static str,
-    seed: Option<u64>,
-    (outcomes, figures): (&[Outcome], &[Option<Figures>]),
+    seed: u64,
+    outcomes: &[Outcome],
 ) -> Result<(), LabError> {
-    let figures = figures.iter().map(Option::as_ref).chain(std::iter::repeat(None));
-    let row = |(outcome, figures)| Row::new(experiment, seed, outcome, figures);
-    let rows: Vec<Row<'_>> = outcomes.iter().zip(figures).map(row).collect();
-    json.write(&rows)?;
+    let row = |outcome| Row::new(experiment, Some(seed), outcome, None);
+    json.write(&outcomes.iter().map(row).collect::<Vec<_>>())?;
     if json.leaves_text() {
         print(&table(outcomes))?;
     }
-    if outcomes.iter().any(|outcome| outcome.interrupted) {
+    tell_interruption(outcomes.iter());
+    Ok(())
+}
+
+fn tell_interruption<'a>(mut outcomes: impl Iterator<Item = &'a Outcome>) {
+    if outcomes.any(|outcome| outcome.interrupted) {
         note(format_args!("interrupted: these figures are of the time until then"));
     }
-    Ok(())
+}
+
+/// Runs live experiments one after the other. What was measured is printed and kept, even if another part fails.
+fn run_live(name: LiveName, args: &LabArgs, mut json: Json) -> Result<(), LabError> {
+    let settings = live::Settings {
+        seconds: args.seconds,
+        case: args.case.as_deref().unwrap_or_default(),
+        repeat: args.repeat,
+        quick: args.quick,
+        full: args.full,
+        seed: args.seed,
+    };
+    let mut archive = args.out.as_deref().map(|folder| Archive::create(folder, args.seed)).transpose()?;
+    let experiments = live::experiments(name);
+    let (mut told, mut failure) = (Vec::new(), None);
+    for &experiment in &experiments {
+        if interrupt::requested() {
+            break;
+        }
+        let mut results = live::run(experiment, &settings);
+        let missing = match results.failure.take() {
+            // Of several experiments, only some have the case.
+            Some(LiveError::NoCase(_)) if experiments.len() > 1 => continue,
+            missing => missing.map(LabError::from),
+        };
+        let name = live::name(experiment);
+        if json.leaves_text() {
+            let heading = if experiments.len() > 1 { format!("{name}\n") } else { String::new() };
+            let outcomes: Vec<Outcome> =
+                results.outcomes.iter().map(|(outcome, _)| outcome.clone()).collect();
+            print(&(heading + &table(&outcomes)))?;
+        }
+        let traces = std::mem::take(&mut results.traces);
+        told.push((name, results));
+        let kept = archive.as_mut().map_or(Ok(()), |archive| archive.keep(name, &live_rows(&told), &traces));
+        for error in missing.into_iter().chain(kept.err()) {
+            // The last word is that of the first failure.
+            match &failure {
+                None => failure = Some(error),
+                Some(_) => note(format_args!("{name}: {error}")),
+            }
+        }
+    }
+    json.write(&live_rows(&told))?;
+    tell_interruption(told.iter().flat_map(|(_, results)| &results.outcomes).map(|(outcome, _)| outcome));
+    failure.map_or(Ok(()), Err)
+}
+
+/// Returns what `--json` prints of these experiments.
+fn live_rows<'a>(told: &'a [(&'static str, live::Results)]) -> Vec<Row<'a>> {
+    let rows = told.iter().flat_map(|(name, results)| {
+        results.outcomes.iter().map(|(outcome, figures)| Row::new(name, None, outcome, figures.as_ref()))
+    });
+    rows.collect()
 }
 
 /// The names of the experiments and what they are about.

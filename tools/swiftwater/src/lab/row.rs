@@ -47,6 +47,10 @@ pub(super) struct Row<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     ratio_to_sum_of_paths: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    messages_in_10_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    latency_us: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     gap_ms_max: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     back_ms_max: Option<f64>,
@@ -99,8 +103,13 @@ impl<'a> Row<'a> {
             ratio_to_best_path: outcome.ratio_to_best_path(),
             sum_of_paths_bits_per_s: outcome.sum_of_paths_bits_per_s,
             ratio_to_sum_of_paths: outcome.ratio_to_sum_of_paths(),
+            messages_in_10_s: outcome.messages_in_10_s,
+            latency_us: outcome.latency_s.map(|seconds| seconds * 1e6),
             gap_ms_max: outcome.gap_s_max.map(|seconds| seconds * 1e3),
-            back_ms_max: outcome.back_s_max.map(|seconds| seconds * 1e3),
+            back_ms_max: outcome
+                .back_s_max
+                .filter(|seconds| seconds.is_finite())
+                .map(|seconds| seconds * 1e3),
             messages_missing: outcome.missing_messages,
             retransmissions: outcome.retransmissions,
             fast_recoveries: outcome.fast_recoveries,

@@ -174,15 +174,34 @@ pub(crate) struct SctpOut<'a> {
 
 /// Statistics of the paths of a test's associations.
 #[derive(Debug, Default)]
-pub(crate) struct PathLog(Mutex<Vec<PathStatistics>>);
+pub(crate) struct PathLog {
+    noted: Mutex<Vec<PathStatistics>>,
+    /// Associations that send.
+    watched: Mutex<Vec<Association>>,
+}
 
 impl PathLog {
+    /// Lets [`PathLog::watched`] look at an association, which does not end before it is closed: this keeps a clone.
+    pub(crate) fn watch(&self, association: &Association) {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner).push(association.clone());
+    }
+
+    /// Returns the paths of the watched associations as they are now.
+    pub(crate) fn watched(&self) -> Vec<PathStatistics> {
+        let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        watched
+            .iter()
+            .filter_map(|association| association.statistics())
+            .flat_map(|statistics| statistics.paths)
+            .collect()
+    }
+
     /// Notes the paths of an association once all that it has sent is acknowledged, or it is lost.
     pub(crate) fn note(&self, association: &Association) {
         loop {
             let statistics = association.statistics().unwrap_or_default();
             if statistics.send_buffered_bytes == 0 {
-                return self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(statistics.paths);
+                return self.noted.lock().unwrap_or_else(PoisonError::into_inner).extend(statistics.paths);
             }
             // Nothing comes before the end; waiting for it lets what has arrived be handled.
             let _ = association.recv_timeout(ACK_LOOK);
@@ -191,7 +210,7 @@ impl PathLog {
 
     /// All that was noted.
     pub(crate) fn take(&self) -> Vec<PathStatistics> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.noted.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

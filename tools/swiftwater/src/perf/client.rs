@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -68,8 +68,20 @@ pub(crate) struct Outcome {
     /// Totals of each path of SCTP.
     #[serde(default)]
     pub paths: Vec<PathTotals>,
+    /// When it began, in seconds since 1970.
+    #[serde(default)]
+    pub began_unix_s: f64,
     /// Whether Ctrl-C ended it.
     pub interrupted: bool,
+}
+
+/// Windows of a running test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Window {
+    /// Congestion windows of all paths together.
+    pub cwnd_bytes: u64,
+    /// The longest smoothed round-trip time of a path.
+    pub srtt: Duration,
 }
 
 /// Totals of one path of an association.
@@ -210,8 +222,11 @@ pub(crate) enum ClientError {
     Interrupted,
 }
 
-/// Runs the test and tells each interval as the server reports it.
-pub(crate) fn run(config: &ClientConfig, observe: &mut dyn FnMut(Interval)) -> Result<Outcome, ClientError> {
+/// A function that is told each interval.
+type Observer<'a> = dyn FnMut(Interval, Option<Window>) + 'a;
+
+/// Runs the test and tells each interval as the server reports it, with the windows of that moment, where they are known.
+pub(crate) fn run(config: &ClientConfig, observe: &mut Observer<'_>) -> Result<Outcome, ClientError> {
     config.spec.check()?;
     for &address in &config.local_addresses {
         sockets::check_local(address).map_err(|source| ClientError::Local { address, source })?;
@@ -328,12 +343,12 @@ impl RunningTest {
         &mut self,
         config: &ClientConfig,
         speaker: &mut Speaker,
-        observe: &mut dyn FnMut(Interval),
+        observe: &mut Observer<'_>,
     ) -> Result<Outcome, ClientError> {
         self.wait_for_connections(config.spec.parallel)?;
         let cpu_before = host::processor_time();
         speaker.say(&FromClient::Go)?;
-        let began = Instant::now();
+        let (began, began_at) = (Instant::now(), SystemTime::now());
         self.gate.open(true);
         let interrupted = self.wait_for_workers(config, began, observe)?;
         let seconds = began.elapsed().as_secs_f64();
@@ -346,7 +361,8 @@ impl RunningTest {
         let answered = config.spec.exchange != Exchange::OneWay;
         let latency = answered.then(|| Latency::of(&self.latencies));
         let paths = self.dial.take_paths().iter().map(PathTotals::from).collect();
-        Ok(Outcome { client, server, latency, paths, interrupted })
+        let began_unix_s = began_at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        Ok(Outcome { client, server, latency, paths, began_unix_s, interrupted })
     }
 
     fn wait_for_connections(&mut self, mut missing: usize) -> Result<(), ClientError> {
@@ -354,7 +370,7 @@ impl RunningTest {
             match self.next(LOOK) {
                 Some(Event::Connected) => missing -= 1,
                 Some(Event::Worker(Err(error))) => return Err(self.reason(error)),
-                Some(other) => self.hear(other, &mut |_| ())?,
+                Some(other) => self.hear(other, &mut |_, _| ())?,
                 None if interrupt::requested() => return Err(ClientError::Interrupted),
                 None => {}
             }
@@ -367,7 +383,7 @@ impl RunningTest {
         &mut self,
         config: &ClientConfig,
         began: Instant,
-        observe: &mut dyn FnMut(Interval),
+        observe: &mut Observer<'_>,
     ) -> Result<bool, ClientError> {
         let mut deadline = began + config.duration;
         let (mut left, mut interrupted, mut stopping) = (config.spec.parallel, false, false);
@@ -395,7 +411,7 @@ impl RunningTest {
         Ok(interrupted)
     }
 
-    fn wait_for_totals(&mut self, observe: &mut dyn FnMut(Interval)) -> Result<Totals, ClientError> {
+    fn wait_for_totals(&mut self, observe: &mut Observer<'_>) -> Result<Totals, ClientError> {
         let until = Instant::now() + DRAIN_TIMEOUT;
         loop {
             if let Some(totals) = self.totals {
@@ -418,9 +434,9 @@ impl RunningTest {
         }
     }
 
-    fn hear(&mut self, event: Event, observe: &mut dyn FnMut(Interval)) -> Result<(), ClientError> {
+    fn hear(&mut self, event: Event, observe: &mut Observer<'_>) -> Result<(), ClientError> {
         match event {
-            Event::Heard(FromServer::Interval(interval)) => observe(interval),
+            Event::Heard(FromServer::Interval(interval)) => observe(interval, self.dial.window()),
             Event::Heard(FromServer::Totals(totals)) => self.totals = Some(totals),
             Event::Heard(FromServer::Failed { reason }) => return Err(ClientError::Server(reason)),
             Event::Heard(FromServer::Refused { reason }) => return Err(ClientError::Refused(reason)),

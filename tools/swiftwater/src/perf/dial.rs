@@ -2,13 +2,16 @@
 
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, PoisonError};
 
 use hdrhistogram::Histogram;
+use links::tcp_window;
 use swiftwater::PathStatistics;
 use swiftwater::trace::TraceSink;
 
-use super::client::ClientConfig;
+use super::client::{ClientConfig, Window};
 use super::control::Purpose;
 use super::spec::{Carrier, Exchange, Method, Protocol, Spec};
 use crate::load::sctp_transport::{PathLog, SctpDial, SctpDialogue, SctpOut};
@@ -29,6 +32,8 @@ pub(crate) struct Dial {
     /// None: SCTP goes directly over IP.
     server_udp_port: Option<u16>,
     paths: PathLog,
+    /// Connections of TCP that send, for a look at their windows.
+    connections: Mutex<Vec<TcpStream>>,
     /// The sockets of SCTP, where all associations have to share a port that the user chose.
     shared: Option<SctpDial>,
 }
@@ -52,6 +57,7 @@ impl Dial {
             ports,
             server_udp_port,
             paths: PathLog::default(),
+            connections: Mutex::default(),
             shared: None,
         };
         if dial.spec.method.protocol() == Protocol::Sctp {
@@ -102,6 +108,9 @@ impl Dial {
         let stream = connect()?;
         if !connected() {
             return Ok(());
+        }
+        if self.spec.exchange == Exchange::OneWay {
+            self.remember(&stream);
         }
         match (self.spec.exchange, self.spec.method) {
             (Exchange::OneWay, Method::TcpBatched) => work.send(tcp::BatchedOut::new(stream)),
@@ -160,6 +169,9 @@ impl Dial {
         if !connected() {
             return Ok(());
         }
+        if self.spec.exchange == Exchange::OneWay {
+            self.paths.watch(&association);
+        }
         match (self.spec.exchange, self.spec.method) {
             (Exchange::OneWay, Method::SctpStream) => work.send(SctpOut::endless(association, &self.paths)),
             (Exchange::OneWay, _) => work.send(SctpOut::messages(association, &self.paths)),
@@ -175,6 +187,29 @@ impl Dial {
     /// Takes the statistics of the associations' paths.
     pub(crate) fn take_paths(&self) -> Vec<PathStatistics> {
         self.paths.take()
+    }
+
+    /// Keeps a connection that sends. Its end is told to the server by a shutdown, so that a copy does not keep it open.
+    fn remember(&self, stream: &TcpStream) {
+        if let Ok(copy) = stream.try_clone() {
+            self.connections.lock().unwrap_or_else(PoisonError::into_inner).push(copy);
+        }
+    }
+
+    /// Returns the windows of all associations or connections, where they are known.
+    pub(crate) fn window(&self) -> Option<Window> {
+        let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_tcp = connections.iter().filter_map(|stream| tcp_window(stream.as_fd()).ok());
+        let of_tcp = of_tcp.map(|window| Window { cwnd_bytes: window.cwnd_bytes, srtt: window.srtt });
+        let of_sctp = self
+            .paths
+            .watched()
+            .into_iter()
+            .map(|path| Window { cwnd_bytes: path.cwnd_bytes as u64, srtt: path.srtt.unwrap_or_default() });
+        of_tcp.chain(of_sctp).reduce(|one, other| Window {
+            cwnd_bytes: one.cwnd_bytes + other.cwnd_bytes,
+            srtt: one.srtt.max(other.srtt),
+        })
     }
 
     fn bind_sctp(&self, local_udp_port: u16) -> Result<SctpDial, LoadError> {

@@ -79,7 +79,7 @@ fn serve(args: &ServerArgs) -> Result<(), PerfError> {
         match &event {
             ServerEvent::Started(_, spec) => running = Some(spec.clone()),
             ServerEvent::Interval(interval) => {
-                report.rows.extend(running.as_ref().map(|spec| Row::of_interval(spec, interval)));
+                report.rows.extend(running.as_ref().map(|spec| Row::of_interval(spec, interval, None)));
             }
             ServerEvent::Served(served) => report.rows.push(Row::of_served(served)),
             ServerEvent::Failed(client, reason) if !report.json.leaves_text() => {
@@ -103,8 +103,8 @@ fn ask(args: ClientArgs) -> Result<(), PerfError> {
     let mut config = config_of(args);
     config.trace = trace.as_ref().map(TraceFile::sink);
     report.tell(|out| report::tell_test(out, &config));
-    let outcome = client::run(&config, &mut |interval| {
-        report.rows.push(Row::of_interval(&config.spec, &interval));
+    let outcome = client::run(&config, &mut |interval, window| {
+        report.rows.push(Row::of_interval(&config.spec, &interval, window));
         report.tell(|out| report::tell_interval(out, &interval));
     });
     // A trace matters most when the test failed.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 
-use super::client::{ClientConfig, Outcome, PathTotals, per};
+use super::client::{ClientConfig, Outcome, PathTotals, Window, per};
 use super::control::{Interval, Totals};
 use super::server::{Served, ServerEvent};
 use super::spec::{Exchange, Method, Protocol, Spec};
@@ -38,6 +38,10 @@ pub(crate) struct Row {
     latency: Option<LatencyKeys>,
     #[serde(flatten)]
     path: Option<PathKeys>,
+    #[serde(flatten)]
+    window: Option<WindowKeys>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    began_unix_s: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     interrupted: Option<bool>,
 }
@@ -51,6 +55,12 @@ struct PathKeys {
     path_packets_lost: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     srtt_us: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct WindowKeys {
+    cwnd_bytes: u64,
+    srtt_us: f64,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -79,8 +89,8 @@ struct LatencyKeys {
 }
 
 impl Row {
-    /// One interval.
-    pub(crate) fn of_interval(spec: &Spec, interval: &Interval) -> Self {
+    /// One interval, with the windows at its end, where they are known.
+    pub(crate) fn of_interval(spec: &Spec, interval: &Interval, window: Option<Window>) -> Self {
         let seconds = interval.end_s - interval.start_s;
         let row = Self::empty(spec, "interval", interval.start_s, interval.end_s);
         Self {
@@ -88,6 +98,10 @@ impl Row {
             bytes: interval.bytes,
             messages_per_s: per(interval.messages as f64, seconds),
             bits_per_s: per(interval.bytes as f64 * 8.0, seconds),
+            window: window.map(|window| WindowKeys {
+                cwnd_bytes: window.cwnd_bytes,
+                srtt_us: window.srtt.as_secs_f64() * 1e6,
+            }),
             ..row
         }
     }
@@ -127,6 +141,7 @@ impl Row {
                 latency_us_p999: latency.p999_us,
                 latency_us_max: latency.max_us,
             }),
+            began_unix_s: Some(outcome.began_unix_s),
             interrupted: Some(outcome.interrupted),
             ..row
         }
@@ -169,6 +184,8 @@ impl Row {
             server_cpu: None,
             latency: None,
             path: None,
+            window: None,
+            began_unix_s: None,
             interrupted: None,
         }
     }

@@ -103,9 +103,14 @@ impl Chart {
         format!("<g transform=\"translate(0,{y})\">{}</g>", self.draw())
     }
 
+    /// Where the plot of a chart of this width begins, and how wide it is.
+    pub(crate) const fn plot_span(width: f64) -> (f64, f64) {
+        (LEFT, width - LEFT - LEGEND)
+    }
+
     /// How many pixels wide the plot of a chart of this width is.
     pub(crate) const fn plot_width(width: f64) -> usize {
-        (width - LEFT - LEGEND) as usize
+        Self::plot_span(width).1 as usize
     }
 
     fn draw(&self) -> String {

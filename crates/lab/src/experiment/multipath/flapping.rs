@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use netsim::{PipeConfig, Schedule};
 
-use super::super::{Case, Options, published};
+use super::super::published::{self, Network};
+use super::super::{Case, Options, Outcome};
 use super::{Multipath, boxed, line};
 
 /// Round-trip times measured between the hosts of the published test.
@@ -34,7 +35,7 @@ pub(super) fn case(options: &Options, queue_packets: usize, up: Duration, end: D
     Multipath {
         slice: Duration::from_millis(50),
         drains: true,
-        published: published::dissertation(),
+        published: published::dissertation(Network::Both).into_iter().map(|(figure, _)| figure).collect(),
         ..Multipath::new(name, options.seed, vec![first, second], Duration::ZERO..end)
     }
 }
@@ -42,4 +43,18 @@ pub(super) fn case(options: &Options, queue_packets: usize, up: Duration, end: D
 pub(in super::super) fn cases(options: &Options) -> Vec<Box<dyn Case>> {
     let end = options.time.unwrap_or(TIME);
     boxed(QUEUES_PACKETS.map(|packets| case(options, packets, UP, end)))
+}
+
+/// Returns the throughput and the latency that have been published of a network.
+pub fn published_flapping(network: Network) -> Vec<Outcome> {
+    let case = case(&Options::default(), QUEUES_PACKETS[0], UP, TIME);
+    // Neither the size of the messages nor the limits of the networks were published.
+    let theirs = |(figure, latency_s)| Outcome {
+        latency_s: Some(latency_s),
+        limit_bits_per_s: f64::INFINITY,
+        message_bytes: None,
+        mode: None,
+        ..case.theirs(&figure)
+    };
+    published::dissertation(network).into_iter().map(theirs).collect()
 }

@@ -22,6 +22,7 @@ use crate::traffic::Source;
 pub(super) use asymmetric::{delay_cases, rate_cases};
 pub(super) use failover::cases as failover_cases;
 pub(super) use flapping::cases as flapping_cases;
+pub use flapping::published_flapping;
 pub(super) use lossy::cases as lossy_cases;
 pub(super) use two_equal::cases as two_equal_cases;
 pub use two_equal::published_two_equal;

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::time::Duration;
 
-use emulator::{Emulator, EmulatorCounts, EmulatorError, Path, Settings};
+use emulator::{Emulator, EmulatorCounts, EmulatorError, LineState, Path, Settings};
 use links::device::{Device, ETHERNET_ADDRESS, PacketSocket, Tun};
 use netns::{Host, HostError};
 use netsim::PipeConfig;
@@ -152,6 +152,11 @@ impl Hosts {
         });
         let dropped = beside.sum::<u64>() + self.dropped_by_hosts().saturating_sub(self.dropped_before);
         Ok((counts, dropped))
+    }
+
+    /// Returns how both lines of each path are at this moment: to the server, and to the client. `None`: the emulator has failed.
+    pub(crate) fn states(&self) -> Option<Vec<[LineState; 2]>> {
+        self.emulator.states()
     }
 
     fn dropped_by_hosts(&self) -> u64 {

@@ -1,50 +1,60 @@
 //! What several runs of a measurement say together.
 
-use emulator::{Distribution, EmulatorCounts};
+use emulator::{Distribution, EmulatorCounts, LineState};
+use netsim::Schedule;
 use serde::Serialize;
 
-use super::plan::Series;
+use super::measure::{Cpu, Measured};
+use super::plan::{Load, Series};
+use crate::lab::line::spec::PathSpec;
 use crate::stats::{confidence_interval, median};
 
 /// A run in which one packet in a hundred was later than this is disturbed.
 const LATE_US_MAX: f64 = 1_000.0;
+/// A line counts as used again when it carries more than this part of its rate.
+const USED_AGAIN: f64 = 0.1;
 
-/// What is measured: messages of one size by one series.
+/// What is measured: a load by one series.
 #[derive(Debug)]
 pub(super) struct Cell {
-    pub(super) message_bytes: usize,
-    pub(super) buffer_bytes: Option<usize>,
+    pub(super) load: Load,
     pub(super) series: Series,
     pub(super) runs: Vec<Run>,
+    /// The runs of the series that shares the line.
+    pub(super) beside: Vec<Run>,
 }
 
 impl Cell {
-    pub(super) fn new((message_bytes, buffer_bytes): (usize, Option<usize>), series: Series) -> Self {
-        Cell { message_bytes, buffer_bytes, series, runs: Vec::new() }
+    pub(super) fn new(load: &Load, series: Series) -> Self {
+        Cell { load: load.clone(), series, runs: Vec::new(), beside: Vec::new() }
     }
 
     /// Returns what the user calls it.
     pub(super) fn name(&self) -> String {
-        format!("{}, {}, paths: {}", self.messages(), self.series.name, self.series.paths)
+        format!("{}, {}, paths: {}", self.load.name(), self.series.name, self.series.paths)
     }
 
-    /// Returns how long messages are, and the buffers, if not the default.
-    pub(super) fn messages(&self) -> String {
-        let buffer = self.buffer_bytes.map(|bytes| format!(", {bytes} bytes of buffer"));
-        format!("{} bytes{}", self.message_bytes, buffer.unwrap_or_default())
-    }
-
-    pub(super) fn rates(&self) -> Vec<f64> {
-        self.runs.iter().map(|run| run.bits_per_s).collect()
+    /// Returns whether two cells send the same over the same lines, and can be compared.
+    pub(super) fn is_like(&self, other: &Cell) -> bool {
+        (&self.load.case, self.load.message_bytes) == (&other.load.case, other.load.message_bytes)
     }
 }
 
 /// One run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Run {
-    bits_per_s: f64,
+    pub(super) measured: Measured,
     /// `None`: there is no line.
     line: Option<LineFigures>,
+    /// The lines at moments of the run, since its beginning.
+    pub(super) states: Vec<StateAt>,
+}
+
+/// The lines of all paths at a moment.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct StateAt {
+    pub(super) at_s: f64,
+    pub(super) paths: Vec<[LineState; 2]>,
 }
 
 /// What the lines did in a run, all of them together.
@@ -61,8 +71,13 @@ struct LineFigures {
 }
 
 impl Run {
-    pub(super) fn new(bits_per_s: f64, counts: Option<(&EmulatorCounts, u64)>) -> Self {
-        Run { bits_per_s, line: counts.map(|(counts, dropped)| LineFigures::new(counts, dropped)) }
+    pub(super) fn new(
+        measured: Measured,
+        counts: Option<&(EmulatorCounts, u64)>,
+        states: Vec<StateAt>,
+    ) -> Self {
+        let line = counts.map(|(counts, dropped)| LineFigures::new(counts, *dropped));
+        Run { measured, line, states }
     }
 
     /// Returns whether the host itself lost packets, or kept them for too long.
@@ -70,6 +85,63 @@ impl Run {
         let disturbed = |line: &LineFigures| line.host_dropped_packets > 0 || line.late_us_p99 > LATE_US_MAX;
         self.line.as_ref().is_some_and(disturbed)
     }
+
+    /// Returns the rate of the whole run, or of its first seconds.
+    pub(super) fn bits_per_s(&self, mark_s: Option<f64>) -> Option<f64> {
+        /// Points are this close to the marks.
+        const CLOSE_S: f64 = 0.05;
+        let Some(mark_s) = mark_s else { return Some(self.measured.bits_per_s) };
+        let until = || self.measured.points.iter().take_while(|point| point.at_s < mark_s + CLOSE_S);
+        let last = until().last().filter(|point| point.at_s > mark_s - 1.0)?;
+        Some(until().map(|point| point.bytes).sum::<u64>() as f64 * 8.0 / last.at_s)
+    }
+
+    /// Returns the longest time in which nothing was delivered.
+    pub(super) fn gap_s(&self) -> Option<f64> {
+        let points = &self.measured.points;
+        let (mut longest, mut since) = (0.0_f64, 0.0);
+        for point in points {
+            if point.bytes > 0 {
+                since = point.at_s;
+            }
+            longest = longest.max(point.at_s - since);
+        }
+        points.first().map(|_| longest)
+    }
+
+    /// Returns the longest time from the return of one of these lines, of which the first is that of the path `first`, until
+    /// it carried a tenth of its rate. `None`: none came back.
+    pub(super) fn back_s(&self, lines: &[PathSpec], first: usize, seconds: f64) -> Option<f64> {
+        let back = |(number, line): (usize, &PathSpec)| {
+            let rate = line.pipe.rate_bits_per_s.unwrap_or(u64::MAX) as f64;
+            returns(&line.pipe.schedule, seconds).into_iter().map(move |back_at_s| {
+                let used = self.path_rates(first + number).into_iter();
+                let again =
+                    used.filter(|(at_s, _)| *at_s > back_at_s).find(|(_, bits)| *bits > USED_AGAIN * rate);
+                again.map_or(f64::INFINITY, |(at_s, _)| at_s - back_at_s)
+            })
+        };
+        lines.iter().enumerate().flat_map(back).reduce(f64::max)
+    }
+
+    /// Returns the rate at which the line of a path to the server took packets, from moment to moment.
+    pub(super) fn path_rates(&self, path: usize) -> Vec<(f64, f64)> {
+        let accepted = |state: &StateAt| state.paths.get(path).map_or(0, |lines| lines[0].bytes_accepted);
+        let rate = |pair: &[StateAt]| {
+            let bytes = accepted(&pair[1]).saturating_sub(accepted(&pair[0]));
+            (pair[1].at_s, bytes as f64 * 8.0 / (pair[1].at_s - pair[0].at_s).max(1e-6))
+        };
+        self.states.windows(2).map(rate).collect()
+    }
+}
+
+/// Returns when a line comes back within so many seconds.
+fn returns(schedule: &Schedule, seconds: f64) -> Vec<f64> {
+    let Schedule::Periodic { first_down, down, up } = schedule else { return Vec::new() };
+    let period = (*down + *up).as_secs_f64();
+    let first = (*first_down + *down).as_secs_f64();
+    // One that comes back at the very end is not seen to be used.
+    (0..).map(|number| first + f64::from(number) * period).take_while(|at_s| *at_s < seconds - 1.0).collect()
 }
 
 impl LineFigures {
@@ -106,30 +178,46 @@ pub(crate) struct Figures {
     bits_per_s_high: Option<f64>,
     #[serde(flatten)]
     line: Option<LineFigures>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_cpu_ns_per_byte: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_cpu_ns_per_byte: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    share_of_fair: Option<f64>,
     disturbed: bool,
 }
 
 impl Figures {
-    /// Returns the figures of these runs, or `None` if there are none.
+    /// Returns the figures of these runs until a mark, or `None` if there are none.
     pub(super) fn new(
         runs: &[Run],
+        mark_s: Option<f64>,
         tcp_bits_per_s: Option<f64>,
         published_bits_per_s: Option<f64>,
     ) -> Option<Self> {
-        let rates: Vec<f64> = runs.iter().map(|run| run.bits_per_s).collect();
-        let middle = median(&rates)?;
-        let distance = |run: &&Run| (run.bits_per_s - middle).abs();
-        let typical = runs.iter().min_by(|one, other| distance(one).total_cmp(&distance(other)))?;
+        let rates = rates(runs, mark_s);
+        let typical = typical(runs, mark_s)?;
         let interval = confidence_interval(&rates);
+        let cpu = |of: fn(&Cpu) -> f64| {
+            median(&runs.iter().filter_map(|run| run.measured.cpu.as_ref().map(of)).collect::<Vec<_>>())
+        };
         Some(Figures {
             published_bits_per_s,
             tcp_bits_per_s,
-            runs: runs.len(),
+            runs: rates.len(),
             bits_per_s_low: interval.map(|(low, _)| low),
             bits_per_s_high: interval.map(|(_, high)| high),
             line: typical.line.clone(),
+            client_cpu_ns_per_byte: cpu(|cpu| cpu.client_ns_per_byte),
+            server_cpu_ns_per_byte: cpu(|cpu| cpu.server_ns_per_byte),
+            share_of_fair: None,
             disturbed: runs.iter().any(Run::is_disturbed),
         })
+    }
+
+    /// Adds the part that a series got of its fair share: the half of what both got at one bottleneck.
+    pub(super) fn with_share(self, bits_per_s: f64, other_bits_per_s: f64) -> Self {
+        Figures { share_of_fair: Some(2.0 * bits_per_s / (bits_per_s + other_bits_per_s)), ..self }
     }
 
     /// Returns a rate by that of the best TCP on one path.
@@ -138,30 +226,86 @@ impl Figures {
     }
 }
 
+/// Returns the rates of these runs, or those of their first seconds.
+pub(super) fn rates(runs: &[Run], mark_s: Option<f64>) -> Vec<f64> {
+    runs.iter().filter_map(|run| run.bits_per_s(mark_s)).collect()
+}
+
+/// Returns the run whose rate is nearest to the median.
+pub(super) fn typical(runs: &[Run], mark_s: Option<f64>) -> Option<&Run> {
+    let middle = median(&rates(runs, mark_s))?;
+    let distance = |run: &&Run| run.bits_per_s(mark_s).map_or(f64::INFINITY, |rate| (rate - middle).abs());
+    runs.iter().min_by(|one, other| distance(one).total_cmp(&distance(other)))
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::measure::Point;
     use super::*;
 
     fn run(bits_per_s: f64, host_dropped_packets: u64, late_us_p99: f64) -> Run {
         let line = LineFigures { host_dropped_packets, late_us_p99, ..LineFigures::default() };
-        Run { bits_per_s, line: Some(line) }
+        let cpu = Some(Cpu { client_ns_per_byte: late_us_p99, server_ns_per_byte: 1.0 });
+        let measured = Measured { bits_per_s, cpu, ..Measured::default() };
+        Run { measured, line: Some(line), states: Vec::new() }
+    }
+
+    fn delivered(bytes: &[u64]) -> Run {
+        let points = bytes.iter().enumerate().map(|(number, &bytes)| Point {
+            at_s: (number + 1) as f64,
+            bytes,
+            ..Point::default()
+        });
+        Run { measured: Measured { points: points.collect(), ..Measured::default() }, ..Run::default() }
     }
 
     #[test]
     fn figures_of_the_line_are_those_of_the_run_nearest_to_the_median() {
         let runs = [run(90e6, 0, 5.0), run(50e6, 0, 6.0), run(92e6, 0, 7.0)];
-        let figures = Figures::new(&runs, Some(45e6), None).expect("runs");
+        let figures = Figures::new(&runs, None, Some(45e6), None).expect("runs");
         assert_eq!((figures.runs, figures.disturbed), (3, false));
         assert_eq!(figures.line.as_ref().map(|line| line.late_us_p99), Some(5.0));
+        assert_eq!(figures.client_cpu_ns_per_byte, Some(6.0), "the median");
         assert_eq!(figures.ratio_to_tcp(90e6), Some(2.0));
         assert!(figures.bits_per_s_low.expect("three runs") < 77e6);
-        assert!(Figures::new(&[], None, None).is_none());
+        assert_eq!(figures.with_share(30.0, 10.0).share_of_fair, Some(1.5));
+        assert!(Figures::new(&[], None, None, None).is_none());
     }
 
     #[test]
     fn a_run_is_disturbed_by_losses_of_the_host_and_by_a_late_emulator() {
         assert!(!run(1.0, 0, 1_000.0).is_disturbed());
         assert!(run(1.0, 1, 1.0).is_disturbed() && run(1.0, 0, 1_001.0).is_disturbed());
-        assert!(!Run::new(1.0, None).is_disturbed());
+        assert!(!Run::new(Measured::default(), None, Vec::new()).is_disturbed());
+    }
+
+    #[test]
+    fn a_mark_tells_how_far_a_run_had_come() {
+        let run = delivered(&[10, 30, 20]);
+        assert_eq!(run.bits_per_s(Some(2.0)), Some(160.0));
+        assert_eq!(run.bits_per_s(Some(3.0)), Some(160.0));
+        assert_eq!(run.bits_per_s(Some(10.0)), None, "it ended before");
+    }
+
+    #[test]
+    fn a_gap_lasts_from_the_last_delivery_to_the_next() {
+        assert_eq!(delivered(&[1, 1, 0, 0, 0, 1]).gap_s(), Some(3.0));
+        assert_eq!(delivered(&[1, 1, 0, 0]).gap_s(), Some(2.0), "or to the end");
+        assert_eq!(Run::default().gap_s(), None);
+    }
+
+    #[test]
+    fn a_line_is_back_when_it_carries_a_tenth_of_its_rate() {
+        let lines: Vec<PathSpec> =
+            ["8kbit", "8kbit,down=2s/4s"].map(|line| line.parse().expect("a path")).into();
+        let accepted = [0, 1000, 2000, 2000, 2000, 2050, 3000];
+        let state = |(number, &bytes_accepted): (usize, &u64)| {
+            let line = LineState { bytes_accepted, ..LineState::default() };
+            StateAt { at_s: number as f64, paths: vec![[LineState::default(); 2], [line; 2]] }
+        };
+        let run = Run { states: accepted.iter().enumerate().map(state).collect(), ..Run::default() };
+        assert_eq!(run.back_s(&lines, 0, 8.0), Some(2.0), "up at 4 s, used at 6 s");
+        assert_eq!(run.back_s(&lines[..1], 0, 8.0), None);
+        assert_eq!(run.back_s(&lines[1..], 1, 4.0), None, "it ends before the line is back");
     }
 }

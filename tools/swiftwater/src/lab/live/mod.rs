@@ -1,13 +1,24 @@
 //! `swiftwater lab --live`: experiments in real time, beside the kernel's TCP and MPTCP on the same lines.
+//!
+//! | file | part |
+//! |---|---|
+//! | `plan` | what each experiment compares, and on which lines |
+//! | `measure` | one measurement, by a process at each end |
+//! | `watch` | the lines while it runs |
+//! | `figures` | what several runs say together |
+//! | `trace` | a run as curves over the time |
+//! | `strsctp` | the one that runs as `swiftwater bench` does |
 
 mod figures;
 mod measure;
 mod plan;
+mod strsctp;
+pub(super) mod trace;
+mod watch;
 
 use std::io;
 
-use ::lab::experiment::{self, Outcome};
-use indicatif::ProgressBar;
+use ::lab::experiment::Outcome;
 use thiserror::Error;
 
 use crate::args::LiveName;
@@ -17,14 +28,31 @@ use crate::lab::line::hosts::{ENDS, End, Hosts, HostsError, address};
 use crate::output::note;
 use crate::stats::median;
 pub(super) use figures::Figures;
-use figures::{Cell, Run};
-use measure::Measurement;
-use plan::{MPTCP, Plan};
+use figures::{Cell, Run, rates, typical};
+use measure::{Measured, Measurement};
+use plan::{Amount, MPTCP, Plan, Series};
+use trace::Trace;
+use watch::watch;
 
 /// Each is run so often, in turn with the others, and the median is told.
 const REPEAT: u32 = 5;
 /// A run that was disturbed is repeated so often.
 const TRIES_MAX: u32 = 3;
+/// A file takes about so long at most.
+const FILE_SECONDS: f64 = 120.0;
+/// All experiments that need lines or processors of their own, in the order of `--live all`.
+const ALL: [LiveName; 10] = [
+    LiveName::TwoEqual,
+    LiveName::Flapping,
+    LiveName::Datatag,
+    LiveName::Strsctp,
+    LiveName::Sctplib,
+    LiveName::AsymmetricRate,
+    LiveName::AsymmetricDelay,
+    LiveName::Lossy,
+    LiveName::Failover,
+    LiveName::Coexistence,
+];
 
 /// Why an experiment failed.
 #[derive(Debug, Error)]
@@ -46,6 +74,14 @@ pub(crate) enum LiveError {
         /// What it said.
         said: String,
     },
+    /// An end cannot be started.
+    #[error("cannot start {what}: {source}")]
+    Start {
+        /// Which.
+        what: &'static str,
+        /// Error of the system.
+        source: io::Error,
+    },
     /// The ends cannot be run.
     #[error("cannot run the two ends: {0}")]
     Io(#[from] io::Error),
@@ -60,31 +96,112 @@ pub(super) struct Settings<'a> {
     pub(super) case: &'a str,
     /// Runs of each.
     pub(super) repeat: Option<u32>,
-    /// One run of each.
+    /// One short run of each.
     pub(super) quick: bool,
+    /// The longest runs.
+    pub(super) full: bool,
     /// What all chance of the lines comes from.
     pub(super) seed: u64,
 }
 
+impl Settings<'_> {
+    /// Returns how often each cell is measured.
+    fn repeat(&self) -> u32 {
+        self.repeat.unwrap_or(if self.quick { 1 } else { REPEAT })
+    }
+
+    /// Returns how long a measurement of an amount takes at most.
+    fn seconds_of(&self, amount: Amount) -> f64 {
+        self.seconds.unwrap_or(match amount {
+            Amount::Seconds(seconds) => seconds.of(self.quick, self.full),
+            Amount::File(_) => FILE_SECONDS,
+        })
+    }
+}
+
+/// What an experiment has measured, with what others have published of the same.
+#[derive(Debug, Default)]
+pub(super) struct Results {
+    /// Those that were measured have figures.
+    pub(super) outcomes: Vec<(Outcome, Option<Figures>)>,
+    pub(super) traces: Vec<Trace>,
+    /// Why a part of it is missing, if one is.
+    pub(super) failure: Option<LiveError>,
+}
+
+/// Returns the experiments that a name stands for.
+pub(super) fn experiments(name: LiveName) -> Vec<LiveName> {
+    if name == LiveName::All { ALL.to_vec() } else { vec![name] }
+}
+
 /// Returns the name of an experiment.
 pub(super) fn name(name: LiveName) -> &'static str {
-    Plan::of(name).name
+    match name {
+        LiveName::TwoEqual => "two-equal",
+        LiveName::AsymmetricRate => "asymmetric-rate",
+        LiveName::AsymmetricDelay => "asymmetric-delay",
+        LiveName::Lossy => "lossy",
+        LiveName::Flapping => "flapping",
+        LiveName::Failover => "failover",
+        LiveName::Coexistence => "coexistence",
+        LiveName::Sctplib => "sctplib",
+        LiveName::Datatag => "datatag",
+        LiveName::Strsctp => "strsctp",
+        LiveName::Loopback => "loopback",
+        LiveName::All => "all",
+    }
+}
+
+/// Returns the names of all cells of an experiment.
+#[cfg(test)]
+pub(super) fn cell_names(name: LiveName) -> Vec<String> {
+    let plans = plan::plans(name);
+    let loads = plans.iter().flat_map(|plan| &plan.loads);
+    let cells = loads.flat_map(|load| load.series.iter().map(|&series| Cell::new(load, series).name()));
+    if name == LiveName::Strsctp { strsctp::names() } else { cells.collect() }
 }
 
 /// Moves to namespaces of its own, if an experiment needs them. Call it before a thread is started.
 pub(super) fn enter(name: LiveName) -> Result<(), LiveError> {
     match name {
-        LiveName::Loopback => Ok(()),
+        LiveName::Loopback | LiveName::Strsctp => Ok(()),
         _ => super::line::enter().map(drop).map_err(LiveError::Line),
     }
 }
 
-/// Runs an experiment; what was measured before Ctrl-C came is returned.
-pub(super) fn run(
-    name: LiveName,
-    settings: &Settings<'_>,
-) -> Result<Vec<(Outcome, Option<Figures>)>, LiveError> {
-    let plan = Plan::of(name);
+/// Runs an experiment; what was measured before Ctrl-C came, or before it failed, is returned.
+pub(super) fn run(name: LiveName, settings: &Settings<'_>) -> Results {
+    if name == LiveName::Strsctp {
+        return strsctp::run(settings);
+    }
+    let mut results = Results::default();
+    let mut found = false;
+    for plan in plan::plans(name) {
+        let mut cells = cells(&plan, settings);
+        if cells.is_empty() || interrupt::requested() {
+            continue;
+        }
+        found = true;
+        let measured = measure_plan(&plan, &mut cells, settings);
+        results.failure = results.failure.or(measured.err());
+        results.outcomes.extend(outcomes(&plan, &cells, settings));
+        results.traces.extend(cells.iter().flat_map(|cell| trace::traces(self::name(name), &plan, cell)));
+    }
+    if !found && !interrupt::requested() {
+        results.failure = Some(LiveError::NoCase(settings.case.to_owned()));
+    }
+    results
+}
+
+/// Returns the cells of a plan that the user asks for.
+fn cells(plan: &Plan, settings: &Settings<'_>) -> Vec<Cell> {
+    let loads = plan.loads.iter().filter(|load| !(settings.quick && load.is_long()));
+    let all = loads.flat_map(|load| load.series.iter().map(move |&series| Cell::new(load, series)));
+    all.filter(|cell| cell.name().contains(settings.case)).collect()
+}
+
+/// Measures every cell in turn, and again. Fails with the first failure of a transport of ours, after all others were measured.
+fn measure_plan(plan: &Plan, cells: &mut Vec<Cell>, settings: &Settings<'_>) -> Result<(), LiveError> {
     let mut hosts = match plan.lines.as_slice() {
         [] => None,
         lines => {
@@ -92,78 +209,112 @@ pub(super) fn run(
             Some(Hosts::build(lines, Default::default(), &emulator)?)
         }
     };
-    let mut series = plan.series.clone();
     if let Some(hosts) = &hosts
-        && series.contains(&MPTCP)
+        && cells.iter().any(|cell| cell.series == MPTCP)
         && let Err(error) = hosts.allow_mptcp(plan.lines.len())
     {
         note(format_args!("without MPTCP: {error}"));
-        series.retain(|series| *series != MPTCP);
+        cells.retain(|cell| cell.series != MPTCP);
     }
-    let seconds = settings.seconds.unwrap_or(plan.seconds);
-    let sizes = plan.sizes.iter().flat_map(|&bytes| plan.buffers.iter().map(move |&buffer| (bytes, buffer)));
-    let all = sizes.flat_map(|size| series.iter().map(move |&series| Cell::new(size, series)));
-    let mut cells: Vec<Cell> = all.filter(|cell| cell.name().contains(settings.case)).collect();
-    if cells.is_empty() {
-        return Err(LiveError::NoCase(settings.case.to_owned()));
-    }
-    let repeat = settings.repeat.unwrap_or(if settings.quick { 1 } else { REPEAT });
+    let repeat = settings.repeat();
     let bar = super::progress_bar(u64::from(repeat) * cells.len() as u64);
-    let measured = measure_all(hosts.as_mut(), &mut cells, seconds, repeat, &bar);
-    bar.finish_and_clear();
-    measured?;
-    Ok(outcomes(&plan, &cells, seconds))
-}
-
-/// Every cell in turn, and again.
-fn measure_all(
-    mut hosts: Option<&mut Hosts>,
-    cells: &mut [Cell],
-    seconds: f64,
-    repeat: u32,
-    bar: &ProgressBar,
-) -> Result<(), LiveError> {
-    for _ in 0..repeat {
+    let mut failure = None;
+    'turns: for _ in 0..repeat {
         for cell in &mut *cells {
             bar.set_message(cell.name());
-            match measure_undisturbed(hosts.as_deref_mut(), cell, seconds) {
-                Ok(Some(run)) => cell.runs.push(run),
-                Ok(None) => return Ok(()),
-                // The kernel's now and then delivers nothing more of what it has taken, and a kernel may lack a transport.
-                Err(error @ LiveError::End { .. }) if !cell.series.name.starts_with("sctp") => {
-                    bar.suspend(|| note(format_args!("left out: {error}")));
+            match measure_undisturbed(hosts.as_mut(), cell, settings) {
+                Ok(Some((run, beside))) => {
+                    cell.runs.push(run);
+                    cell.beside.extend(beside);
                 }
-                Err(error) => return Err(error),
+                Ok(None) => break 'turns,
+                Err(error @ LiveError::End { .. }) => {
+                    bar.suspend(|| note(format_args!("left out: {error}")));
+                    // The kernel's now and then delivers nothing more of what it has taken, and a kernel may lack a
+                    // transport: that is no failure of this command.
+                    if cell.series.is_sctp() {
+                        failure.get_or_insert(error);
+                    }
+                }
+                Err(error) => {
+                    failure = Some(error);
+                    break 'turns;
+                }
             }
             bar.inc(1);
         }
     }
-    Ok(())
+    bar.finish_and_clear();
+    failure.map_or(Ok(()), Err)
 }
 
-/// Measures once, and again where the host has disturbed the run. `None`: Ctrl-C came.
+/// A run of a cell, and the one of the series that shares its line.
+type Runs = (Run, Option<Run>);
+
+/// Measures once, and again where the host has disturbed the run, unless it has to be quick. `None`: Ctrl-C came.
 fn measure_undisturbed(
     mut hosts: Option<&mut Hosts>,
     cell: &Cell,
-    seconds: f64,
-) -> Result<Option<Run>, LiveError> {
-    let mut tries = 0;
-    loop {
-        tries += 1;
+    settings: &Settings<'_>,
+) -> Result<Option<Runs>, LiveError> {
+    let tries = if settings.quick { 0 } else { TRIES_MAX };
+    for again in 0.. {
+        let Some(runs) = measure_once(hosts.as_deref_mut(), cell, settings)? else { break };
+        if !runs.0.is_disturbed() || again >= tries {
+            return Ok(Some(runs));
+        }
+    }
+    Ok(None)
+}
+
+fn measure_once(
+    mut hosts: Option<&mut Hosts>,
+    cell: &Cell,
+    settings: &Settings<'_>,
+) -> Result<Option<Runs>, LiveError> {
+    if let Some(hosts) = hosts.as_deref_mut() {
+        hosts.restart()?;
+    }
+    let seconds = settings.seconds_of(cell.load.amount);
+    let all = [Some(cell.series), cell.load.beside];
+    let measurements: Vec<Measurement<'_>> = all
+        .into_iter()
+        .flatten()
+        .map(|series| measurement(hosts.as_deref(), cell, series, seconds, settings.seconds.is_some()))
+        .collect();
+    let (measured, watched) = watch(hosts.as_deref(), seconds, || at_once(&measurements));
+    let Some(mut measured) = measured? else { return Ok(None) };
+    let counts = hosts.as_deref().map(Hosts::counts).transpose()?;
+    if cell.load.latency {
         if let Some(hosts) = hosts.as_deref_mut() {
             hosts.restart()?;
         }
-        let Some(bits_per_s) = measurement(hosts.as_deref(), cell, seconds).run()? else { return Ok(None) };
-        let counts = hosts.as_deref().map(Hosts::counts).transpose()?;
-        let run = Run::new(bits_per_s, counts.as_ref().map(|(counts, dropped)| (counts, *dropped)));
-        if !run.is_disturbed() || tries > TRIES_MAX {
-            return Ok(Some(run));
-        }
+        let series = cell.series;
+        let asked =
+            Measurement { answered: true, ..measurement(hosts.as_deref(), cell, series, seconds, true) };
+        let Some(answered) = asked.start()?.finish()? else { return Ok(None) };
+        measured[0].latency_s = answered.latency_s;
     }
+    let mut runs = measured.into_iter().map(|measured| {
+        let states = watched.since(measured.began_unix_s);
+        Run::new(measured, counts.as_ref(), states)
+    });
+    Ok(runs.next().map(|run| (run, runs.next())))
 }
 
-fn measurement<'a>(hosts: Option<&'a Hosts>, cell: &Cell, seconds: f64) -> Measurement<'a> {
-    let series = cell.series;
+/// Runs measurements at the same time. `None`: Ctrl-C came.
+fn at_once(measurements: &[Measurement<'_>]) -> Result<Option<Vec<Measured>>, LiveError> {
+    let running = measurements.iter().map(Measurement::start).collect::<Result<Vec<_>, _>>()?;
+    running.into_iter().map(measure::Running::finish).collect()
+}
+
+fn measurement<'a>(
+    hosts: Option<&'a Hosts>,
+    cell: &Cell,
+    series: Series,
+    seconds: f64,
+    by_time: bool,
+) -> Measurement<'a> {
     // The client of MPTCP finds the other addresses of the server by itself.
     let named = if series == MPTCP { 1 } else { series.paths };
     let loopback = |end: End| {
@@ -172,100 +323,134 @@ fn measurement<'a>(hosts: Option<&'a Hosts>, cell: &Cell, seconds: f64) -> Measu
     };
     let [client, server] = ENDS;
     let ends = [server, client];
+    let first = cell.load.first;
     Measurement {
         name: cell.name(),
         hosts: ends.map(|end| hosts.map(|hosts| hosts.host(end))),
         addresses: ends.map(|end| match hosts {
-            Some(_) => (0..named).map(|path| address(path, end)).collect(),
+            Some(_) => (first..first + named).map(|path| address(path, end)).collect(),
             None => loopback(end),
         }),
-        words: words(cell),
-        message_bytes: cell.message_bytes,
+        tool: series.tool,
+        // The kernel cuts what a program asks for to net.core.rmem_max, and such a buffer does not grow. TCP's own grows to
+        // what the lines hold.
+        buffer_bytes: cell.load.buffer_bytes.filter(|_| series.is_sctp()),
+        message_bytes: cell.load.message_bytes,
+        parallel: cell.load.parallel,
         seconds,
+        messages: cell.load.messages().filter(|_| !by_time),
+        answered: false,
     }
 }
 
-/// Returns the options of the client.
-fn words(cell: &Cell) -> Vec<String> {
-    let buffer = cell.buffer_bytes.map(|bytes| ["-w".to_owned(), bytes.to_string()]);
-    cell.series.words.iter().map(|&word| word.to_owned()).chain(buffer.into_iter().flatten()).collect()
-}
-
-/// Returns what was measured, each size followed by what others have published of it.
-fn outcomes(plan: &Plan, cells: &[Cell], seconds: f64) -> Vec<(Outcome, Option<Figures>)> {
+/// Returns what was measured, each load followed by what others have published of it.
+fn outcomes(plan: &Plan, cells: &[Cell], settings: &Settings<'_>) -> Vec<(Outcome, Option<Figures>)> {
     let mut outcomes = Vec::new();
-    for group in cells.chunk_by(|one, other| one.messages() == other.messages()) {
-        let published = published(plan, group, seconds);
-        outcomes.extend(group.iter().filter_map(|cell| outcome(plan, cell, group, &published, seconds)));
-        outcomes.extend(published.into_iter().map(|published| (published, None)));
+    for group in cells.chunk_by(|one, other| one.load.name() == other.load.name()) {
+        let Some(first) = group.first() else { continue };
+        let seconds = settings.seconds_of(first.load.amount);
+        let marks = first.load.marks_s.iter().map(|&mark| mark as f64).filter(|mark| *mark < seconds - 0.5);
+        let marks: Vec<Option<f64>> = marks.map(Some).chain([None]).collect();
+        for mark_s in marks {
+            let seconds = mark_s.unwrap_or(seconds);
+            let published = first.load.published(seconds);
+            for cell in group {
+                outcomes.extend(outcomes_of(plan, cell, cells, &published, (mark_s, seconds)));
+            }
+            outcomes.extend(published.into_iter().map(|published| (published, None)));
+        }
     }
     outcomes
 }
 
-fn outcome(
+/// Returns the outcome of a cell, and that of the series beside it.
+fn outcomes_of(
     plan: &Plan,
     cell: &Cell,
-    group: &[Cell],
+    cells: &[Cell],
     published: &[Outcome],
-    seconds: f64,
-) -> Option<(Outcome, Option<Figures>)> {
-    let (series, message_bytes) = (cell.series, cell.message_bytes);
-    let rate = |of: &Cell| median(&of.rates());
-    let alone = group.iter().find(|other| other.series.name == series.alone && other.series.paths == 1);
-    let tcp = group.iter().filter(|other| other.series.is_tcp()).filter_map(rate).reduce(f64::max);
+    (mark_s, seconds): (Option<f64>, f64),
+) -> Vec<(Outcome, Option<Figures>)> {
+    let (load, series) = (&cell.load, cell.series);
+    let Some((bits_per_s, run)) = median(&rates(&cell.runs, mark_s)).zip(typical(&cell.runs, mark_s)) else {
+        return Vec::new();
+    };
+    let rate = |of: &Cell| median(&rates(&of.runs, mark_s));
+    let like = || cells.iter().filter(|other| other.is_like(cell));
+    let alone = like().find(|other| other.series.name == series.alone && other.series.paths == 1);
+    let tcp = like().filter(|other| other.series.is_tcp()).filter_map(rate).reduce(f64::max);
+    let lines = plan.lines_of(load, series);
+    let of_file = load.messages().is_some() && mark_s.is_none();
+    let seconds = if of_file { run.measured.seconds } else { seconds };
+    let cuts = lines.iter().any(|line| line.pipe.schedule != netsim::Schedule::AlwaysUp);
     let outcome = Outcome {
-        case: case_name(plan, cell),
+        case: load.name(),
         transport: series.name.to_owned(),
         seconds,
-        bits_per_s: rate(cell)?,
-        limit_bits_per_s: plan.limit_bits_per_s(series, message_bytes),
-        message_bytes: Some(message_bytes),
+        bits_per_s,
+        limit_bits_per_s: plan.limit_bits_per_s(load, series, seconds),
+        message_bytes: Some(load.message_bytes),
         mode: Some(series.mode_name()),
         paths: Some(series.paths),
-        path: (series.paths == 1).then_some(1),
-        best_path_bits_per_s: alone.and_then(rate),
+        path: (series.paths == 1).then_some(load.first + 1),
+        // In a network that comes and goes the first path is not the best.
+        best_path_bits_per_s: alone.filter(|_| !load.latency).and_then(rate),
+        latency_s: median(&cell.runs.iter().filter_map(|run| run.measured.latency_s).collect::<Vec<_>>()),
+        gap_s_max: if cuts { run.gap_s() } else { None },
+        back_s_max: if cuts { run.back_s(lines, load.first, seconds) } else { None },
         interrupted: interrupt::requested(),
         ..Outcome::default()
     };
-    // A figure without paths or mode is of the only path, whatever the mode.
-    let same = |other: &&Outcome| {
-        other.paths.is_none_or(|paths| paths == series.paths)
-            && other.mode.is_none_or(|mode| mode == series.mode_name())
-            && other.transport.starts_with("tcp") == series.is_tcp()
-            && series != MPTCP
+    let beside = median(&rates(&cell.beside, mark_s));
+    let theirs = published.iter().find(|published| is_same(published, series));
+    let theirs = theirs.map(|published| published.bits_per_s);
+    let figures = Figures::new(&cell.runs, mark_s, tcp.or(beside), theirs);
+    let Some((tcp, other)) = load.beside.zip(beside) else { return vec![(outcome, figures)] };
+    let other_outcome = Outcome {
+        transport: tcp.name.to_owned(),
+        bits_per_s: other,
+        limit_bits_per_s: plan.limit_bits_per_s(load, tcp, seconds),
+        mode: Some(tcp.mode_name()),
+        ..outcome.clone()
     };
-    let published = published.iter().find(same).map(|published| published.bits_per_s);
-    let figures = Figures::new(&cell.runs, tcp, published);
-    Some((outcome, figures))
+    let other_figures = Figures::new(&cell.beside, mark_s, beside, None);
+    vec![
+        (outcome, figures.map(|figures| figures.with_share(bits_per_s, other))),
+        (other_outcome, other_figures.map(|figures| figures.with_share(other, bits_per_s))),
+    ]
 }
 
-fn case_name(plan: &Plan, cell: &Cell) -> String {
-    format!("{}, {}", plan.case, cell.messages())
-}
-
-/// Returns what others have published of the same.
-fn published(plan: &Plan, group: &[Cell], seconds: f64) -> Vec<Outcome> {
-    let Some(first) = group.first() else { return Vec::new() };
-    let mut published = match plan.name {
-        "two-equal" => experiment::published_two_equal(first.message_bytes),
-        "sctplib" => experiment::published_sctplib(first.buffer_bytes.unwrap_or_default()),
-        "datatag" => experiment::published_datatag(seconds.round() as u64),
-        _ => Vec::new(),
-    };
-    published.iter_mut().for_each(|outcome| outcome.case = case_name(plan, first));
-    published
+/// Returns whether others have published the same. A figure without paths or mode is of the only path, whatever the mode, and
+/// TCP has no mode.
+fn is_same(published: &Outcome, series: Series) -> bool {
+    published.paths.is_none_or(|paths| paths == series.paths || published.transport.starts_with("tcp"))
+        && published.mode.is_none_or(|mode| !series.is_sctp() || mode == series.mode_name())
+        && published.transport.starts_with("tcp") == series.is_tcp()
+        && series != MPTCP
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn cells(plan: &Plan, message_bytes: usize, rates: &[(&str, usize, &[f64])]) -> Vec<Cell> {
+    const SETTINGS: Settings<'_> =
+        Settings { seconds: None, case: "", repeat: None, quick: false, full: false, seed: 1 };
+
+    fn run(bits_per_s: f64) -> Run {
+        Run::new(Measured { bits_per_s, ..Measured::default() }, None, Vec::new())
+    }
+
+    fn plan(name: LiveName) -> Plan {
+        plan::plans(name).swap_remove(0)
+    }
+
+    /// The cells of a load, with these rates.
+    fn measured(plan: &Plan, load: usize, rates: &[(&str, usize, &[f64])]) -> Vec<Cell> {
         let cell = |(name, paths, rates): &(&str, usize, &[f64])| {
-            let series = plan.series.iter().find(|series| series.name == *name && series.paths == *paths);
-            let mut cell =
-                Cell::new((message_bytes, plan.buffers[0]), *series.expect("a series of the plan"));
-            cell.runs = rates.iter().map(|rate| Run::new(*rate, None)).collect();
+            let load = &plan.loads[load];
+            let series = load.series.iter().find(|series| series.name == *name && series.paths == *paths);
+            let mut cell = Cell::new(load, *series.expect("a series of the load"));
+            cell.runs = rates.iter().map(|rate| run(*rate)).collect();
             cell
         };
         rates.iter().map(cell).collect()
@@ -273,7 +458,7 @@ mod tests {
 
     #[test]
     fn the_best_path_alone_is_of_the_same_series_and_mptcp_has_that_of_tcp() {
-        let plan = Plan::of(LiveName::AsymmetricRate);
+        let plan = plan(LiveName::AsymmetricRate);
         let rates: [(&str, usize, &[f64]); 5] = [
             ("tcp-cubic", 1, &[95e6]),
             ("tcp-bbr", 1, &[80e6, 90e6]),
@@ -281,7 +466,7 @@ mod tests {
             ("sctp-message", 1, &[38e6]),
             ("sctp-message", 2, &[]),
         ];
-        let outcomes = outcomes(&plan, &cells(&plan, 64, &rates), 1.0);
+        let outcomes = outcomes(&plan, &measured(&plan, 0, &rates), &SETTINGS);
         assert_eq!(outcomes.len(), 4, "what was not measured is left out");
         let (mptcp, _) = &outcomes[2];
         assert_eq!((mptcp.bits_per_s, mptcp.best_path_bits_per_s), (76e6, Some(95e6)));
@@ -292,20 +477,96 @@ mod tests {
     }
 
     #[test]
-    fn what_openss7_has_published_stands_beside_the_same_of_ours() {
-        let plan = Plan::of(LiveName::TwoEqual);
-        let rates: [(&str, usize, &[f64]); 3] =
+    fn what_others_have_published_stands_beside_the_same_of_ours() {
+        let published = |name, load, rates: &[(&str, usize, &[f64])]| {
+            let plan = plan(name);
+            let outcomes = outcomes(&plan, &measured(&plan, load, rates), &SETTINGS);
+            assert!(outcomes.iter().any(|(outcome, figures)| outcome.published && figures.is_none()));
+            let figures = outcomes.iter().filter_map(|(_, figures)| figures.as_ref());
+            figures.map(|figures| figures.published_bits_per_s).collect::<Vec<_>>()
+        };
+        let two_equal: [(&str, usize, &[f64]); 3] =
             [("tcp-cubic", 1, &[95e6]), ("sctp-message", 2, &[70e6]), ("mptcp", 2, &[180e6])];
-        let outcomes = outcomes(&plan, &cells(&plan, 64, &rates), 1.0);
-        let figure =
-            |number: usize| outcomes[number].1.as_ref().and_then(|figures| figures.published_bits_per_s);
-        assert_eq!(figure(1), Some(91.6e6));
-        assert!(figure(0).is_some() && figure(2).is_none());
-        assert!(outcomes.iter().any(|(outcome, figures)| outcome.published && figures.is_none()));
-        let plan = Plan::of(LiveName::Sctplib);
-        let outcomes = self::outcomes(&plan, &cells(&plan, 16384, &[("sctp-stream", 1, &[28e6])]), 10.0);
+        assert_eq!(published(LiveName::TwoEqual, 3, &two_equal), [Some(93.8e6), Some(91.6e6), None]);
+        assert_eq!(published(LiveName::Sctplib, 1, &[("sctp-stream", 1, &[28e6])]), [Some(970.0 * 8192.0)]);
+        assert_eq!(published(LiveName::Sctplib, 0, &[("tcp-bbr", 1, &[28e6])]), [Some(3008.1 * 8192.0)]);
+        let flapping: [(&str, usize, &[f64]); 2] = [("tcp-cubic", 1, &[4e6]), ("sctp-message", 2, &[9e6])];
+        assert_eq!(published(LiveName::Flapping, 2, &flapping), [Some(1064e3), Some(1750e3)]);
+    }
+
+    #[test]
+    fn buffers_that_were_published_are_given_to_sctp_and_tcp_grows() {
+        let plan = plan(LiveName::Datatag);
+        let load = &plan.loads[0];
+        let buffers: Vec<_> = load
+            .series
+            .iter()
+            .map(|&series| measurement(None, &Cell::new(load, series), series, 1.0, false).buffer_bytes)
+            .collect();
+        assert_eq!(buffers, [None, None, Some(32 << 20), Some(32 << 20)]);
+    }
+
+    #[test]
+    fn tcp_of_a_file_is_compared_with_sctp_whatever_its_buffer() {
+        let plan = plan(LiveName::Sctplib);
+        let mut cells = measured(&plan, 0, &[("tcp-cubic", 1, &[28e6])]);
+        cells.extend(measured(&plan, 2, &[("sctp-stream", 1, &[14e6])]));
+        let outcomes = outcomes(&plan, &cells, &SETTINGS);
+        let (stream, figures) =
+            outcomes.iter().find(|(outcome, _)| outcome.transport == "sctp-stream").expect("one");
+        assert!(stream.case.ends_with("67107840 bytes of buffer"), "{}", stream.case);
+        assert_eq!(figures.as_ref().and_then(|figures| figures.ratio_to_tcp(14e6)), Some(0.5));
+    }
+
+    #[test]
+    fn both_sides_of_a_bottleneck_are_told() {
+        let plan = plan(LiveName::Coexistence);
+        let mut cells = measured(&plan, 0, &[("sctp-stream", 1, &[60e6])]);
+        cells[0].beside = vec![run(30e6)];
+        let outcomes = outcomes(&plan, &cells, &SETTINGS);
+        let transports: Vec<&str> = outcomes.iter().map(|(outcome, _)| outcome.transport.as_str()).collect();
+        assert_eq!(transports, ["sctp-stream", "tcp-cubic"]);
         let figures = outcomes[0].1.as_ref().expect("measured");
-        assert_eq!(figures.published_bits_per_s, Some(970.0 * 8192.0));
-        assert!(outcomes[0].0.case.ends_with("655335 bytes of buffer"), "{}", outcomes[0].0.case);
+        assert_eq!(figures.ratio_to_tcp(60e6), Some(2.0));
+    }
+
+    #[test]
+    fn a_long_run_is_told_at_each_mark_beside_the_published_run_of_that_length() {
+        let plan = plan(LiveName::Datatag);
+        let mut cells = measured(&plan, 0, &[("sctp-stream", 1, &[9e8])]);
+        let point = |second: u32| measure::Point {
+            at_s: second.into(),
+            bytes: 1_000_000,
+            ..measure::Point::default()
+        };
+        cells[0].runs[0].measured.points = (1..=60).map(point).collect();
+        let outcomes = outcomes(&plan, &cells, &SETTINGS);
+        let ours: Vec<f64> = outcomes
+            .iter()
+            .filter(|(outcome, _)| !outcome.published)
+            .map(|(outcome, _)| outcome.seconds)
+            .collect();
+        assert_eq!(ours, [10.0, 20.0, 30.0, 40.0, 50.0, 60.0]);
+        assert_eq!(outcomes[0].0.bits_per_s, 8e6);
+        assert!(outcomes[1].0.published && outcomes[1].0.seconds == 10.0);
+    }
+
+    #[test]
+    fn quick_leaves_the_larger_files_out() {
+        let plan = plan(LiveName::Sctplib);
+        assert_eq!(cells(&plan, &SETTINGS).len(), 7, "two TCPs for each file, and three transfers of ours");
+        assert_eq!(cells(&plan, &Settings { quick: true, ..SETTINGS }).len(), 4);
+    }
+
+    #[test]
+    fn all_experiments_have_plans() {
+        for name in experiments(LiveName::All) {
+            assert!(name == LiveName::Strsctp || !plan::plans(name).is_empty(), "{}", self::name(name));
+        }
+        let words = <LiveName as clap::ValueEnum>::value_variants();
+        for &word in words {
+            let value = clap::ValueEnum::to_possible_value(&word).expect("each has a word");
+            assert_eq!(value.get_name(), name(word));
+        }
     }
 }

@@ -1,59 +1,104 @@
 //! What each live experiment compares, and on which lines.
 
-use ::lab::experiment::{Mode, message_limit_bits_per_s};
+use ::lab::experiment::{self, Mode, Network, Outcome, message_limit_bits_per_s};
 
 use crate::args::LiveName;
 use crate::lab::line::spec::PathSpec;
 
 /// Small writes, and large ones.
 const SIZES: &[usize] = &[64, 16384];
-/// Writes that fill many packets.
-const LARGE: &[usize] = &[16384];
-/// The receive buffers that sctplib was measured with.
-const BUFFERS_SCTPLIB: &[Option<usize>] = &[Some(655_335), Some(67_107_840)];
-/// What iperf was told between two continents: -w 32M.
-const BUFFERS_DATATAG: &[Option<usize>] = &[Some(32 << 20)];
-/// How long a measurement takes, on lines of a short round trip and of a long one.
-const SECONDS: f64 = 3.0;
-const SECONDS_FAR: f64 = 10.0;
 /// The sizes that OpenSS7 was measured with.
 const SIZES_OPENSS7: &[usize] = &[8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384];
+/// Writes that fill many packets.
+const LARGE_BYTES: usize = 16384;
+/// The dissertation names no size. Its latencies are those of about so many bytes at 10 Mbit/s.
+const FLAPPING_BYTES: usize = 1024;
+/// The files of sctplib in MB of 2^20 bytes, each with the receive buffers that it was sent to.
+const FILES_SCTPLIB: [(f64, &[usize]); 2] = [(114.3, &[655_335, 67_107_840]), (228.7, &[655_335])];
+const MB_BYTES: f64 = 1_048_576.0;
+/// What iperf was told between two continents: -w 32M.
+const BUFFER_DATATAG_BYTES: usize = 32 << 20;
+/// The lengths of the runs between two continents, as far as a run of ours lasts.
+const MARKS_DATATAG_S: &[u64] =
+    &[10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 200, 300, 400, 500, 600, 1200, 1800, 2400, 3000, 3600];
 /// Headers of IPv4 and of TCP with timestamps.
 const TCP_HEADERS_BYTES: f64 = 52.0;
+
+/// How long measurements last, without options, with `--quick` and with `--full`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Seconds {
+    usual: f64,
+    quick: f64,
+    full: f64,
+}
+
+impl Seconds {
+    const fn new(usual: f64, quick: f64) -> Self {
+        Seconds { usual, quick, full: usual }
+    }
+
+    /// Returns the one that the user asks for.
+    pub(super) fn of(self, quick: bool, full: bool) -> f64 {
+        match (quick, full) {
+            (true, _) => self.quick,
+            (_, true) => self.full,
+            _ => self.usual,
+        }
+    }
+}
+
+const SECONDS_SIZES: Seconds = Seconds::new(3.0, 1.0);
+const SECONDS: Seconds = Seconds::new(3.0, 2.0);
+const SECONDS_STEADY: Seconds = Seconds::new(20.0, 5.0);
+/// Three times up and down, or once.
+const SECONDS_FLAPPING: Seconds = Seconds::new(60.0, 20.0);
+/// Four seconds up, four down and four up.
+const SECONDS_FAILOVER: Seconds = Seconds::new(12.0, 12.0);
+const SECONDS_COEXISTENCE: Seconds = Seconds::new(20.0, 10.0);
+const SECONDS_DATATAG: Seconds = Seconds { usual: 60.0, quick: 20.0, full: 3600.0 };
+
+/// How a transport is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tool {
+    /// By `swiftwater perf client` with these options.
+    Perf(&'static [&'static str]),
+    /// By `iperf3 --sctp` under `swiftwater run`.
+    Iperf3,
+}
 
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Series {
     pub(super) name: &'static str,
-    /// Options of `swiftwater perf client`.
-    pub(super) words: &'static [&'static str],
+    pub(super) tool: Tool,
     pub(super) paths: usize,
     /// The name of the series that shows what the best path makes alone.
     pub(super) alone: &'static str,
 }
 
-const TCP_CUBIC: Series = Series {
-    name: "tcp-cubic",
-    words: &["--proto", "tcp", "--congestion", "cubic"],
-    paths: 1,
-    alone: "tcp-cubic",
-};
-const TCP_BBR: Series =
-    Series { name: "tcp-bbr", words: &["--proto", "tcp", "--congestion", "bbr"], paths: 1, alone: "tcp-bbr" };
-const TCP_RENO: Series = Series {
-    name: "tcp-reno",
-    words: &["--proto", "tcp", "--congestion", "reno"],
-    paths: 1,
-    alone: "tcp-reno",
-};
+const fn perf(
+    name: &'static str,
+    words: &'static [&'static str],
+    paths: usize,
+    alone: &'static str,
+) -> Series {
+    Series { name, tool: Tool::Perf(words), paths, alone }
+}
+
+const TCP_CUBIC: Series = perf("tcp-cubic", &["--proto", "tcp", "--congestion", "cubic"], 1, "tcp-cubic");
+const TCP_BBR: Series = perf("tcp-bbr", &["--proto", "tcp", "--congestion", "bbr"], 1, "tcp-bbr");
+const TCP_RENO: Series = perf("tcp-reno", &["--proto", "tcp", "--congestion", "reno"], 1, "tcp-reno");
 /// TCP with the congestion control of this host.
-const TCP: Series = Series { name: "tcp", words: &["--proto", "tcp"], paths: 1, alone: "tcp" };
-pub(super) const MPTCP: Series =
-    Series { name: "mptcp", words: &["--proto", "mptcp"], paths: 2, alone: "tcp-cubic" };
-const MESSAGE: Series =
-    Series { name: "sctp-message", words: &["--mode", "message"], paths: 2, alone: "sctp-message" };
-const STREAM: Series =
-    Series { name: "sctp-stream", words: &["--mode", "stream"], paths: 2, alone: "sctp-stream" };
+const TCP: Series = perf("tcp", &["--proto", "tcp"], 1, "tcp");
+pub(super) const MPTCP: Series = perf("mptcp", &["--proto", "mptcp"], 2, "tcp-cubic");
+const MESSAGE: Series = perf("sctp-message", &["--mode", "message"], 2, "sctp-message");
+const STREAM: Series = perf("sctp-stream", &["--mode", "stream"], 2, "sctp-stream");
+const SOCKETS: Series = Series { name: "sctp-sockets", tool: Tool::Iperf3, paths: 1, alone: "sctp-sockets" };
+/// A stream with the congestion control of the TCP beside it.
+const STREAM_BBR: Series =
+    perf("sctp-stream", &["--mode", "stream", "--congestion", "bbr"], 1, "sctp-stream");
+const STREAM_RENO: Series =
+    perf("sctp-stream", &["--mode", "stream", "--congestion", "reno"], 1, "sctp-stream");
 
 impl Series {
     pub(super) const fn on_one_path(self) -> Self {
@@ -65,8 +110,12 @@ impl Series {
         self.name.starts_with("tcp")
     }
 
+    pub(super) fn is_sctp(self) -> bool {
+        self.name.starts_with("sctp")
+    }
+
     fn mode(self) -> Mode {
-        if self.name == MESSAGE.name { Mode::Message } else { Mode::Stream }
+        if self.name == STREAM.name || !self.is_sctp() { Mode::Stream } else { Mode::Message }
     }
 
     pub(super) fn mode_name(self) -> &'static str {
@@ -74,76 +123,260 @@ impl Series {
     }
 }
 
-/// Each size with each series, on these lines; without lines, on loopback.
-pub(super) struct Plan {
-    pub(super) name: &'static str,
-    pub(super) case: &'static str,
-    pub(super) lines: Vec<PathSpec>,
+/// When a measurement ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Amount {
+    Seconds(Seconds),
+    /// A file of so many MB of 2^20 bytes. `--quick` leaves the larger ones out.
+    File(f64),
+}
+
+/// Figures that others have published.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Published {
+    Nothing,
+    TwoEqual,
+    Flapping(Network),
+    /// A file of so many MB.
+    Sctplib(f64),
+    Datatag,
+}
+
+/// What is sent, by series that are compared with each other.
+#[derive(Clone, Debug)]
+pub(super) struct Load {
+    /// What the user calls it.
+    pub(super) case: String,
+    pub(super) message_bytes: usize,
+    /// Buffers of SCTP at both ends; `None` is the default.
+    pub(super) buffer_bytes: Option<usize>,
+    pub(super) amount: Amount,
+    /// Associations or connections at a time.
+    pub(super) parallel: usize,
+    /// The first path that is used.
+    pub(super) first: usize,
+    /// Whether the time from a request to its answer is measured, too.
+    pub(super) latency: bool,
+    /// A run is told as far as it had come after so many seconds each.
+    pub(super) marks_s: &'static [u64],
     pub(super) series: Vec<Series>,
-    pub(super) sizes: &'static [usize],
-    /// Buffers at both ends; `None` is the default.
-    pub(super) buffers: &'static [Option<usize>],
-    /// Seconds of each measurement, if the user does not say.
-    pub(super) seconds: f64,
+    /// Shares the line with each of the series at the same time.
+    pub(super) beside: Option<Series>,
+    pub(super) published: Published,
+}
+
+impl Load {
+    fn new(case: &str, message_bytes: usize, seconds: Seconds, series: &[Series]) -> Self {
+        Load {
+            case: case.to_owned(),
+            message_bytes,
+            buffer_bytes: None,
+            amount: Amount::Seconds(seconds),
+            parallel: 1,
+            first: 0,
+            latency: false,
+            marks_s: &[],
+            series: series.to_vec(),
+            beside: None,
+            published: Published::Nothing,
+        }
+    }
+
+    /// Returns the case, how long messages are, and the buffers, if not the default.
+    pub(super) fn name(&self) -> String {
+        let buffer = self.buffer_bytes.map(|bytes| format!(", {bytes} bytes of buffer"));
+        format!("{}, {} bytes{}", self.case, self.message_bytes, buffer.unwrap_or_default())
+    }
+
+    /// Returns how many messages the file of this load takes, if it is one.
+    pub(super) fn messages(&self) -> Option<u64> {
+        match self.amount {
+            Amount::Seconds(_) => None,
+            Amount::File(mbytes) => Some((mbytes * MB_BYTES / self.message_bytes as f64).round() as u64),
+        }
+    }
+
+    /// Returns whether `--quick` leaves it out.
+    pub(super) fn is_long(&self) -> bool {
+        matches!(self.amount, Amount::File(mbytes) if mbytes > FILES_SCTPLIB[0].0)
+    }
+
+    /// Returns what others have published of the same after so many seconds.
+    pub(super) fn published(&self, seconds: f64) -> Vec<Outcome> {
+        let mut published = match self.published {
+            Published::Nothing => Vec::new(),
+            Published::TwoEqual => experiment::published_two_equal(self.message_bytes),
+            Published::Flapping(network) => experiment::published_flapping(network),
+            Published::Sctplib(mbytes) => {
+                let tcp = self.buffer_bytes.is_none();
+                let mut all = experiment::published_sctplib(mbytes, self.buffer_bytes.unwrap_or_default());
+                all.retain(|outcome| outcome.transport.starts_with("tcp") == tcp);
+                all
+            }
+            Published::Datatag => experiment::published_datatag(seconds.round() as u64),
+        };
+        published.iter_mut().for_each(|outcome| outcome.case = self.name());
+        published
+    }
+}
+
+/// Loads on these lines; without lines, on loopback.
+pub(super) struct Plan {
+    pub(super) lines: Vec<PathSpec>,
+    pub(super) loads: Vec<Load>,
+}
+
+/// Returns the plans of an experiment, one for each set of lines. `strsctp` and `all` have none.
+pub(super) fn plans(name: LiveName) -> Vec<Plan> {
+    let one = [TCP_CUBIC, TCP_BBR, TCP_RENO, MESSAGE.on_one_path(), STREAM.on_one_path()];
+    let two = [&one[..], &[MPTCP, MESSAGE, STREAM]].concat();
+    let of_sizes = |case: &str, sizes: &[usize], seconds, series: &[Series]| {
+        sizes.iter().map(|&bytes| Load::new(case, bytes, seconds, series)).collect::<Vec<_>>()
+    };
+    match name {
+        LiveName::TwoEqual => {
+            let all = [&two[..], &[SOCKETS]].concat();
+            let loads = of_sizes("100 + 100 Mbit/s, 0.2 ms", SIZES_OPENSS7, SECONDS_SIZES, &all);
+            let published = |load| Load { published: Published::TwoEqual, ..load };
+            vec![Plan::new(&["100mbit,100us"; 2], loads.into_iter().map(published).collect())]
+        }
+        LiveName::AsymmetricRate => {
+            let loads = of_sizes("100 + 10 Mbit/s", SIZES, SECONDS, &two);
+            vec![Plan::new(&["100mbit,5ms", "10mbit,5ms"], loads)]
+        }
+        LiveName::AsymmetricDelay => {
+            let loads = of_sizes("10 ms + 200 ms", SIZES, SECONDS, &two);
+            vec![Plan::new(&["100mbit,5ms", "100mbit,100ms"], loads)]
+        }
+        LiveName::Lossy => {
+            let loads = of_sizes("clean + 2 % lost", SIZES, SECONDS, &two);
+            vec![Plan::new(&["100mbit,5ms", "100mbit,5ms,loss=2%"], loads)]
+        }
+        LiveName::Flapping => vec![flapping()],
+        LiveName::Failover => failover(),
+        LiveName::Coexistence => vec![coexistence()],
+        LiveName::Sctplib => vec![sctplib()],
+        LiveName::Datatag => {
+            let far = [TCP_CUBIC, TCP_BBR, MESSAGE.on_one_path(), STREAM.on_one_path()];
+            let load = Load {
+                buffer_bytes: Some(BUFFER_DATATAG_BYTES),
+                marks_s: MARKS_DATATAG_S,
+                published: Published::Datatag,
+                ..Load::new("1 Gbit/s, 120 ms", LARGE_BYTES, SECONDS_DATATAG, &far)
+            };
+            vec![Plan::new(&["1gbit,60ms"], vec![load])]
+        }
+        LiveName::Loopback => {
+            let all = [TCP, MESSAGE.on_one_path(), MESSAGE, STREAM.on_one_path(), STREAM];
+            vec![Plan::new(&[], of_sizes("two loopback addresses", SIZES, SECONDS, &all))]
+        }
+        LiveName::Strsctp | LiveName::All => Vec::new(),
+    }
+}
+
+/// The twelve cells of the dissertation: throughput and latency of TCP and SCTP in each network and in both.
+fn flapping() -> Plan {
+    let load = |case, network, first, seconds, series: &[Series]| Load {
+        first,
+        latency: true,
+        published: Published::Flapping(network),
+        ..Load::new(case, FLAPPING_BYTES, seconds, series)
+    };
+    let alone = [TCP_CUBIC, MESSAGE.on_one_path()];
+    let both = [TCP_CUBIC, MPTCP, MESSAGE];
+    Plan::new(
+        &["10mbit,90us", "10mbit,90us,down=10s/20s", "5mbit,935us"],
+        vec![
+            load("10 Mbit/s", Network::Wired, 0, SECONDS_STEADY, &alone),
+            load("5 Mbit/s, wireless", Network::Wireless, 2, SECONDS_STEADY, &alone),
+            load("10 Mbit/s up and down + 5 Mbit/s", Network::Both, 1, SECONDS_FLAPPING, &both),
+        ],
+    )
+}
+
+/// Either of two lines is cut at full load, and comes back.
+fn failover() -> Vec<Plan> {
+    const WHOLE: &str = "100mbit,5ms";
+    const CUT: &str = "100mbit,5ms,down=4s/8s";
+    let plan = |case, lines: [&str; 2]| {
+        let loads = vec![Load::new(case, LARGE_BYTES, SECONDS_FAILOVER, &[MPTCP, MESSAGE, STREAM])];
+        Plan::new(&lines, loads)
+    };
+    vec![plan("the first dies", [CUT, WHOLE]), plan("the second dies", [WHOLE, CUT])]
+}
+
+/// SCTP and TCP with the same congestion control at one bottleneck.
+fn coexistence() -> Plan {
+    let pairs = [
+        ("cubic", STREAM.on_one_path(), TCP_CUBIC),
+        ("reno", STREAM_RENO, TCP_RENO),
+        ("bbr", STREAM_BBR, TCP_BBR),
+    ];
+    let loads = pairs.into_iter().flat_map(|(algorithm, ours, tcp)| {
+        [1, 4].map(|parallel| Load {
+            parallel,
+            beside: Some(tcp),
+            ..Load::new(
+                &format!("{algorithm}, {parallel} + {parallel} flows"),
+                LARGE_BYTES,
+                SECONDS_COEXISTENCE,
+                &[ours],
+            )
+        })
+    });
+    Plan::new(&["100mbit,10ms"], loads.collect())
+}
+
+/// The five transfers of sctplib's users: SCTP with both receive buffers, and TCP with its own.
+fn sctplib() -> Plan {
+    let mut loads = Vec::new();
+    for (mbytes, buffers) in FILES_SCTPLIB {
+        let load = |buffer_bytes, series: &[Series]| Load {
+            buffer_bytes,
+            amount: Amount::File(mbytes),
+            published: Published::Sctplib(mbytes),
+            ..Load::new(&format!("{mbytes} MB over 30 Mbit/s, 100 ms"), LARGE_BYTES, SECONDS, series)
+        };
+        loads.push(load(None, &[TCP_CUBIC, TCP_BBR]));
+        loads.extend(buffers.iter().map(|&buffer| load(Some(buffer), &[STREAM.on_one_path()])));
+    }
+    Plan::new(&["30mbit,50ms,queue=400kB"], loads)
 }
 
 impl Plan {
-    pub(super) fn of(name: LiveName) -> Self {
-        let on_one = [TCP_CUBIC, TCP_BBR, TCP_RENO, MESSAGE.on_one_path(), STREAM.on_one_path()];
-        let on_two = [&on_one[..], &[MPTCP, MESSAGE, STREAM]].concat();
-        let far = vec![TCP_CUBIC, TCP_BBR, MESSAGE.on_one_path(), STREAM.on_one_path()];
-        let loopback = vec![TCP, MESSAGE.on_one_path(), MESSAGE, STREAM.on_one_path(), STREAM];
-        let (name, case, lines, series, sizes): (_, _, &[&str], _, _) = match name {
-            LiveName::TwoEqual => (
-                "two-equal",
-                "100 + 100 Mbit/s, 0.2 ms",
-                &["100mbit,100us", "100mbit,100us"],
-                on_two,
-                SIZES_OPENSS7,
-            ),
-            LiveName::AsymmetricRate => {
-                ("asymmetric-rate", "100 + 10 Mbit/s", &["100mbit,5ms", "10mbit,5ms"], on_two, SIZES)
-            }
-            LiveName::AsymmetricDelay => {
-                ("asymmetric-delay", "10 ms + 200 ms", &["100mbit,5ms", "100mbit,100ms"], on_two, SIZES)
-            }
-            LiveName::Lossy => {
-                ("lossy", "clean + 2 % lost", &["100mbit,5ms", "100mbit,5ms,loss=2%"], on_two, SIZES)
-            }
-            LiveName::Sctplib => ("sctplib", "30 Mbit/s, 100 ms", &["30mbit,50ms,queue=400kB"], far, LARGE),
-            LiveName::Datatag => ("datatag", "1 Gbit/s, 120 ms", &["1gbit,60ms"], far, LARGE),
-            LiveName::Loopback => ("loopback", "two loopback addresses", &[], loopback, SIZES),
-        };
-        let lines = lines.iter().map(|line| line.parse().expect("a path of ours is one")).collect();
-        let (buffers, seconds): (&[_], _) = match name {
-            "sctplib" => (BUFFERS_SCTPLIB, SECONDS_FAR),
-            "datatag" => (BUFFERS_DATATAG, SECONDS_FAR),
-            _ => (&[None], SECONDS),
-        };
-        Plan { name, case, lines, series, sizes, buffers, seconds }
+    fn new(lines: &[&str], loads: Vec<Load>) -> Self {
+        Plan { lines: lines.iter().map(|line| line.parse().expect("a path of ours is one")).collect(), loads }
     }
 
-    /// Returns what the first lines carry at best of messages of this size, counted from the IP header on.
-    pub(super) fn limit_bits_per_s(&self, series: Series, message_bytes: usize) -> f64 {
+    /// Returns the lines that a series of a load uses.
+    pub(super) fn lines_of(&self, load: &Load, series: Series) -> &[PathSpec] {
+        self.lines.get(load.first..).map_or(&[], |lines| &lines[..series.paths.min(lines.len())])
+    }
+
+    /// Returns what these lines carry at best within so many seconds of messages of this size, counted from the IP header
+    /// on, while they are up.
+    pub(super) fn limit_bits_per_s(&self, load: &Load, series: Series, seconds: f64) -> f64 {
         let of_line = |line: &PathSpec| {
             let loss = match line.pipe.loss {
                 netsim::Loss::Random { probability } => probability,
                 _ => 0.0,
             };
-            let most = if series.name.starts_with("sctp") {
-                message_limit_bits_per_s(&line.pipe, series.mode(), message_bytes)
+            let most = if series.is_sctp() {
+                message_limit_bits_per_s(&line.pipe, series.mode(), load.message_bytes)
             } else {
                 let mtu = line.mtu_bytes as f64;
                 let rate = line.pipe.rate_bits_per_s.map_or(f64::INFINITY, |rate| rate as f64);
                 rate * (mtu - TCP_HEADERS_BYTES) / mtu
             };
-            most * (1.0 - loss)
+            let whole = std::time::Duration::from_secs_f64(seconds);
+            let down = line.pipe.schedule.time_down(std::time::Duration::ZERO..whole).as_secs_f64();
+            most * (1.0 - loss) * (1.0 - down / seconds)
         };
-        // Nothing limits loopback but the processor.
-        if self.lines.is_empty() {
-            return f64::INFINITY;
+        match self.lines_of(load, series) {
+            // Nothing limits loopback but the processor.
+            [] => f64::INFINITY,
+            lines => lines.iter().map(of_line).sum(),
         }
-        self.lines.iter().take(series.paths).map(of_line).sum()
     }
 }
 
@@ -151,24 +384,54 @@ impl Plan {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_limit_counts_packets_with_their_headers() {
-        let mbits =
-            |name, series, bytes| (Plan::of(name).limit_bits_per_s(series, bytes) / 1e4).round() / 100.0;
-        assert_eq!(mbits(LiveName::TwoEqual, STREAM, 8), 192.53);
-        assert_eq!(mbits(LiveName::AsymmetricRate, TCP_CUBIC, 64), 96.53);
-        assert_eq!(mbits(LiveName::AsymmetricRate, MPTCP, 64), 106.19);
+    fn plan(name: LiveName) -> Plan {
+        plans(name).swap_remove(0)
     }
 
     #[test]
-    fn all_series_of_a_plan_find_what_shows_the_best_path_alone() {
-        for name in <LiveName as clap::ValueEnum>::value_variants() {
-            let plan = Plan::of(*name);
-            for series in &plan.series {
-                let alone = |other: &&Series| other.name == series.alone && other.paths == 1;
-                let found = plan.series.iter().any(|other| alone(&other));
-                assert!(found, "{} of {}", series.name, plan.name);
+    fn the_limit_counts_packets_with_their_headers_while_lines_are_up() {
+        let mbits = |name, load: usize, series| {
+            let plan = plan(name);
+            (plan.limit_bits_per_s(&plan.loads[load], series, 20.0) / 1e4).round() / 100.0
+        };
+        assert_eq!(mbits(LiveName::TwoEqual, 0, STREAM), 192.53);
+        assert_eq!(mbits(LiveName::AsymmetricRate, 0, TCP_CUBIC), 96.53);
+        assert_eq!(mbits(LiveName::AsymmetricRate, 0, MPTCP), 106.19);
+        assert_eq!(mbits(LiveName::Flapping, 2, TCP_CUBIC), 4.83, "half of 10 Mbit/s");
+        assert_eq!(mbits(LiveName::Flapping, 2, MPTCP), 9.65);
+    }
+
+    #[test]
+    fn all_series_of_several_paths_find_what_shows_the_best_path_alone() {
+        for name in [LiveName::TwoEqual, LiveName::AsymmetricRate, LiveName::AsymmetricDelay, LiveName::Lossy]
+        {
+            for load in plan(name).loads {
+                for series in &load.series {
+                    let alone = |other: &Series| other.name == series.alone && other.paths == 1;
+                    assert!(load.series.iter().any(alone), "{} of {}", series.name, load.name());
+                }
             }
         }
+    }
+
+    #[test]
+    fn every_cell_that_was_published_has_a_load() {
+        let published = |name, seconds| {
+            let loads = plans(name).into_iter().flat_map(|plan| plan.loads);
+            loads.map(|load| load.published(seconds).len()).collect::<Vec<_>>()
+        };
+        assert_eq!(published(LiveName::Flapping, 60.0), [2, 2, 2], "throughput and latency of each");
+        assert_eq!(published(LiveName::Sctplib, 0.0), [1; 5]);
+        assert_eq!(published(LiveName::TwoEqual, 10.0), [5; 12]);
+        for mark in MARKS_DATATAG_S {
+            assert_eq!(published(LiveName::Datatag, *mark as f64), [2], "{mark} s");
+        }
+    }
+
+    #[test]
+    fn a_file_has_as_many_bytes_as_the_published_one() {
+        let load = &plan(LiveName::Sctplib).loads[0];
+        let bytes = load.messages().expect("a file") * load.message_bytes as u64;
+        assert!((bytes as f64 / (114.3 * MB_BYTES) - 1.0).abs() < 1e-4, "{bytes}");
     }
 }

@@ -1,0 +1,188 @@
+//! `strsctp`: messages of each size over loopback, as `swiftwater bench` measures them, with the buffers of the paper and on as
+//! many processors as its machines had.
+
+use ::lab::experiment::Outcome;
+
+use super::figures::{Figures, Run};
+use super::measure::{Cpu, Measured};
+use super::{LiveError, Results, Settings};
+use crate::bench::plan::Cell;
+use crate::bench::published::{self, Column};
+use crate::bench::run::Runner;
+use crate::bench::series::Series;
+use crate::output::note;
+use crate::stats::median;
+use crate::{host, interrupt};
+
+/// Socket buffers of the paper's netperf.
+const BUFFER_BYTES: usize = 131_071;
+/// The sizes of the paper.
+const SIZES: std::ops::RangeInclusive<u32> = 0..=14;
+/// The paper counts messages in so many seconds.
+const SECONDS: f64 = 10.0;
+const SECONDS_QUICK: f64 = 0.4;
+/// What its figures compare, of today. `Some`: the column of its tables.
+const SERIES: [(Series, Option<Column>); 4] = [
+    (Series::Tcp, Some(Column::SocketsNormal)),
+    (Series::TcpArtificial, Some(Column::SocketsArtificial)),
+    (Series::SctpMessage, None),
+    (Series::SctpStream, Some(Column::Sctp)),
+];
+
+/// Runs the experiment; what was measured before Ctrl-C came is returned.
+pub(super) fn run(settings: &Settings<'_>) -> Results {
+    let mut results = Results::default();
+    if let Err(error) = measure_all(settings, &mut results) {
+        results.failure = Some(error);
+    }
+    results
+}
+
+fn measure_all(settings: &Settings<'_>, results: &mut Results) -> Result<(), LiveError> {
+    // In a network namespace of ours nothing has started the loopback interface; elsewhere it is up already.
+    let _ = netns::exec("ip link set lo up");
+    let runner = Runner::new(crate::run::find_shim())
+        .map_err(|source| LiveError::Start { what: "this program again", source })?;
+    let seconds = settings.seconds.unwrap_or(if settings.quick { SECONDS_QUICK } else { SECONDS });
+    let mut groups = groups(host::allowed_processors().len());
+    for group in &mut groups {
+        group.retain(|cell| name(cell).contains(settings.case));
+    }
+    groups.retain(|group| !group.is_empty());
+    if groups.is_empty() {
+        return Err(LiveError::NoCase(settings.case.to_owned()));
+    }
+    let runs = groups.iter().map(|group| group.len() as u64).sum::<u64>() * u64::from(settings.repeat());
+    let bar = super::super::progress_bar(runs);
+    for group in &groups {
+        let mut measured = vec![Vec::new(); group.len()];
+        for _ in 0..settings.repeat() {
+            for (cell, runs) in group.iter().zip(&mut measured) {
+                if interrupt::requested() {
+                    break;
+                }
+                bar.set_message(name(cell));
+                match runner.run(cell, seconds) {
+                    Ok(run) => runs.push(Run::new(measured_of(&run.outcome), None, Vec::new())),
+                    Err(error) => bar.suspend(|| note(format_args!("left out: {}: {error}", name(cell)))),
+                }
+                bar.inc(1);
+            }
+        }
+        results.outcomes.extend(outcomes(group, &measured, seconds));
+    }
+    bar.finish_and_clear();
+    Ok(())
+}
+
+/// Returns the cells that take turns: all series of a size on so many processors.
+fn groups(processors: usize) -> Vec<Vec<Cell>> {
+    let counts = [1, 2].into_iter().filter(|&cpus| cpus <= processors);
+    let of_size = |cpus, message_bytes| {
+        SERIES.map(|(series, _)| Cell {
+            series,
+            cpus,
+            packet_cap: None,
+            buffer_bytes: Some(BUFFER_BYTES),
+            parallel: 1,
+            message_bytes,
+        })
+    };
+    counts.flat_map(|cpus| SIZES.map(move |power| of_size(cpus, 1 << power).to_vec())).collect()
+}
+
+fn case(cell: &Cell) -> String {
+    let processors = if cell.cpus == 1 { "1 processor" } else { "2 processors" };
+    format!("{processors}, {} bytes", cell.message_bytes)
+}
+
+fn name(cell: &Cell) -> String {
+    format!("{}, {}", case(cell), cell.series.name())
+}
+
+/// Returns the names of all cells on two processors.
+#[cfg(test)]
+pub(super) fn names() -> Vec<String> {
+    groups(2).iter().flatten().map(name).collect()
+}
+
+fn measured_of(outcome: &crate::perf::client::Outcome) -> Measured {
+    let bytes = (outcome.server.bytes as f64).max(1.0);
+    let ns_per_byte = |seconds: f64| seconds * 1e9 / bytes;
+    Measured {
+        bits_per_s: outcome.bits_per_s(),
+        seconds: outcome.server.seconds,
+        cpu: Some(Cpu {
+            client_ns_per_byte: ns_per_byte(outcome.client.cpu_s),
+            server_ns_per_byte: ns_per_byte(outcome.server.cpu_s),
+        }),
+        ..Measured::default()
+    }
+}
+
+/// Returns what was measured of a size, followed by the rows of the published tables.
+fn outcomes(group: &[Cell], measured: &[Vec<Run>], seconds: f64) -> Vec<(Outcome, Option<Figures>)> {
+    let Some(first) = group.first() else { return Vec::new() };
+    let rate = |runs: &[Run]| median(&super::rates(runs, None));
+    let of_tcp = group.iter().zip(measured).find(|(cell, _)| cell.series == Series::Tcp);
+    let tcp = of_tcp.and_then(|(_, runs)| rate(runs));
+    let raw = published::raw(first.cpus, first.message_bytes);
+    let ours = group.iter().zip(measured).filter_map(|(cell, runs)| {
+        let bits_per_s = rate(runs)?;
+        let column = SERIES.iter().find(|(series, _)| *series == cell.series).and_then(|(_, column)| *column);
+        // Of several machines the fastest.
+        let best = raw.iter().filter(|row| Some(row.column) == column);
+        let best = best.map(|row| row.messages).max_by(f64::total_cmp);
+        let figures = Figures::new(runs, None, tcp, best.map(|messages| bits(messages, cell.message_bytes)));
+        let messages = bits_per_s / 8.0 / cell.message_bytes as f64 * SECONDS;
+        Some((outcome(cell, cell.series.name().to_owned(), seconds, messages.round()), figures))
+    });
+    let ours: Vec<_> = ours.collect();
+    let theirs = raw.iter().map(|row| {
+        let outcome =
+            outcome(first, format!("{}, {}", row.column.name(), row.machine), SECONDS, row.messages);
+        (Outcome { published: true, ..outcome }, None)
+    });
+    ours.into_iter().chain(theirs).collect()
+}
+
+/// Returns the rate of so many messages in ten seconds.
+fn bits(messages: f64, message_bytes: usize) -> f64 {
+    messages * message_bytes as f64 * 8.0 / SECONDS
+}
+
+fn outcome(cell: &Cell, transport: String, seconds: f64, messages: f64) -> Outcome {
+    Outcome {
+        case: case(cell),
+        transport,
+        seconds,
+        bits_per_s: bits(messages, cell.message_bytes),
+        limit_bits_per_s: f64::INFINITY,
+        messages_in_10_s: Some(messages),
+        message_bytes: Some(cell.message_bytes),
+        interrupted: interrupt::requested(),
+        ..Outcome::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_seven_raw_tables_stand_beside_ours() {
+        let groups = groups(2);
+        assert_eq!(groups.len(), 2 * 15, "each size on one processor and on two");
+        let run = |mbits: f64| {
+            Run::new(Measured { bits_per_s: mbits * 1e6, ..Measured::default() }, None, Vec::new())
+        };
+        let rows = |group: &Vec<Cell>| outcomes(group, &vec![vec![run(80.0)]; group.len()], 1.0);
+        let published = groups.iter().flat_map(rows).filter(|(outcome, _)| outcome.published).count();
+        assert_eq!(published, 7 * 4 * 15);
+        let small = rows(&groups[0]);
+        assert_eq!(small[0].0.messages_in_10_s, Some(1e8), "80 Mbit/s of one byte each for ten seconds");
+        let figures = small[3].1.as_ref().expect("measured");
+        assert_eq!(figures.published_bits_per_s, Some(1_454_549.0 * 0.8), "Ubuntu on porky");
+        assert!(groups.iter().flatten().all(|cell| cell.buffer_bytes == Some(131_071)));
+    }
+}

@@ -1,0 +1,127 @@
+//! A run as curves over the time.
+
+use serde::{Deserialize, Serialize};
+
+use super::figures::{Cell, Run, typical};
+use super::measure::Point;
+use super::plan::Plan;
+
+/// What a curve shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(in crate::lab) enum Measure {
+    /// Bits in a second.
+    Rate,
+    /// Bytes of a congestion window.
+    Window,
+    /// Seconds of a round trip.
+    RoundTrip,
+    /// Bytes that wait.
+    Queue,
+}
+
+/// A run: the one whose rate is nearest to the median of its cell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(in crate::lab) struct Trace {
+    pub(in crate::lab) experiment: String,
+    pub(in crate::lab) case: String,
+    pub(in crate::lab) transport: String,
+    pub(in crate::lab) paths: usize,
+    pub(in crate::lab) seconds: f64,
+    pub(in crate::lab) curves: Vec<TraceCurve>,
+    /// What others have published of the same: the program, seconds and bits in a second.
+    pub(in crate::lab) published: Vec<(String, f64, f64)>,
+}
+
+/// A value over the time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(in crate::lab) struct TraceCurve {
+    pub(in crate::lab) measure: Measure,
+    pub(in crate::lab) name: String,
+    /// Seconds since the beginning, and the value.
+    pub(in crate::lab) points: Vec<(f64, f64)>,
+}
+
+/// Returns the typical run of a cell, and of the series beside it.
+pub(super) fn traces(experiment: &str, plan: &Plan, cell: &Cell) -> Vec<Trace> {
+    let of_runs = |transport: &str, runs: &[Run]| {
+        let run = typical(runs, None)?;
+        let seconds = run.measured.points.last().map_or(run.measured.seconds, |point| point.at_s);
+        let mut marks: Vec<f64> = cell.load.marks_s.iter().map(|&mark| mark as f64).collect();
+        marks.retain(|mark| *mark <= seconds + 1.0);
+        if marks.is_empty() {
+            marks.push(seconds);
+        }
+        let published = marks.iter().flat_map(|mark| cell.load.published(*mark));
+        let published = published.filter(|published| published.paths.is_none_or(|p| p == cell.series.paths));
+        let published =
+            published.filter(|published| published.mode.is_none_or(|m| m == cell.series.mode_name()));
+        Some(Trace {
+            experiment: experiment.to_owned(),
+            case: cell.load.name(),
+            transport: transport.to_owned(),
+            paths: cell.series.paths,
+            seconds,
+            curves: curves(plan, cell, run),
+            published: published.map(|one| (one.transport, one.seconds, one.bits_per_s)).collect(),
+        })
+    };
+    let beside = cell.load.beside.and_then(|beside| of_runs(beside.name, &cell.beside));
+    of_runs(cell.series.name, &cell.runs).into_iter().chain(beside).collect()
+}
+
+fn curves(plan: &Plan, cell: &Cell, run: &Run) -> Vec<TraceCurve> {
+    let of_points = |measure, name: &str, value: fn(&Point) -> Option<f64>| {
+        let points = run.measured.points.iter().filter_map(|point| Some((point.at_s, value(point)?)));
+        TraceCurve { measure, name: name.to_owned(), points: points.collect() }
+    };
+    let mut curves = vec![
+        of_points(Measure::Rate, "delivered", |point| Some(point.bits_per_s)),
+        of_points(Measure::Window, "all paths", |point| point.cwnd_bytes),
+        of_points(Measure::RoundTrip, "smoothed, longest path", |point| point.srtt_s),
+    ];
+    let first = cell.load.first;
+    for path in first..first + plan.lines_of(&cell.load, cell.series).len() {
+        let name = format!("path {}", path + 1);
+        let queued = run
+            .states
+            .iter()
+            .filter_map(|state| Some((state.at_s, state.paths.get(path)?[0].queued_bytes as f64)));
+        let points = queued.collect();
+        curves.push(TraceCurve { measure: Measure::Queue, name: name.clone(), points });
+        if cell.series.paths > 1 {
+            curves.push(TraceCurve { measure: Measure::Rate, name, points: run.path_rates(path) });
+        }
+    }
+    curves.retain(|curve| !curve.points.is_empty());
+    curves
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::measure::Measured;
+    use super::super::plan;
+    use super::*;
+    use crate::args::LiveName;
+
+    #[test]
+    fn a_trace_has_the_curves_that_were_seen_and_what_was_published() {
+        let plan = plan::plans(LiveName::Datatag).swap_remove(0);
+        let mut cell = Cell::new(&plan.loads[0], plan.loads[0].series[0]);
+        let point = |second: u32| Point {
+            at_s: second.into(),
+            bytes: 1,
+            bits_per_s: 8.0,
+            cwnd_bytes: Some(1000.0),
+            srtt_s: None,
+        };
+        let points = (1..=20).map(point).collect();
+        cell.runs.push(Run::new(Measured { points, ..Measured::default() }, None, Vec::new()));
+        let traces = traces("datatag", &plan, &cell);
+        let kinds: Vec<Measure> = traces[0].curves.iter().map(|curve| curve.measure).collect();
+        assert_eq!(kinds, [Measure::Rate, Measure::Window]);
+        assert_eq!(traces[0].published.len(), 4, "two programs after 10 s and after 20 s");
+        let text = serde_json::to_string(&traces[0]).expect("JSON");
+        assert_eq!(serde_json::from_str::<Trace>(&text).expect("the same"), traces[0]);
+    }
+}

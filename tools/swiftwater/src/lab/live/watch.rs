@@ -1,0 +1,72 @@
+//! The lines while a measurement runs.
+
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use super::figures::StateAt;
+use crate::lab::line::hosts::Hosts;
+
+/// From one look to the next, in runs of up to two minutes and in longer ones.
+const LOOK: Duration = Duration::from_millis(100);
+const LOOK_LONG: Duration = Duration::from_secs(1);
+const LONG_S: f64 = 120.0;
+
+/// Returns how far the points of a run are apart.
+pub(super) fn interval(seconds: f64) -> Duration {
+    if seconds > LONG_S { LOOK_LONG } else { LOOK }
+}
+
+/// What was seen.
+#[derive(Debug)]
+pub(super) struct Watched {
+    began_unix_s: f64,
+    states: Vec<StateAt>,
+}
+
+impl Watched {
+    /// Returns the states since a moment of the day, or all.
+    pub(super) fn since(&self, unix_s: Option<f64>) -> Vec<StateAt> {
+        let before_s = unix_s.map_or(0.0, |unix_s| unix_s - self.began_unix_s);
+        let shifted =
+            self.states.iter().map(|state| StateAt { at_s: state.at_s - before_s, ..state.clone() });
+        shifted.filter(|state| state.at_s >= 0.0).collect()
+    }
+}
+
+/// Looks at the lines again and again while `work` goes on that takes about so many seconds.
+pub(super) fn watch<T>(hosts: Option<&Hosts>, seconds: f64, work: impl FnOnce() -> T) -> (T, Watched) {
+    let (began, began_at) = (Instant::now(), SystemTime::now());
+    let (done, is_done) = channel::<()>();
+    let look = move || {
+        let mut states = Vec::new();
+        while is_done.recv_timeout(interval(seconds)) == Err(RecvTimeoutError::Timeout) {
+            let Some(paths) = hosts.and_then(Hosts::states) else { break };
+            states.push(StateAt { at_s: began.elapsed().as_secs_f64(), paths });
+        }
+        states
+    };
+    let (result, states) = thread::scope(|scope| {
+        let looking = scope.spawn(look);
+        let result = work();
+        drop(done);
+        (result, looking.join().unwrap_or_default())
+    });
+    let began_unix_s = began_at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    (result, Watched { began_unix_s, states })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_are_told_since_the_beginning_of_the_test() {
+        let at = |at_s| StateAt { at_s, paths: Vec::new() };
+        let watched = Watched { began_unix_s: 100.0, states: vec![at(0.5), at(1.5)] };
+        assert_eq!(watched.since(Some(101.0)), [at(0.5)]);
+        assert_eq!(watched.since(None).len(), 2);
+        let (result, watched) = watch(None, 1.0, || 7);
+        assert_eq!((result, watched.states.len()), (7, 0), "loopback has no lines");
+    }
+}

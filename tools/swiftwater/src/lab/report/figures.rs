@@ -1,0 +1,265 @@
+//! Results as drawings: rates by message size, and runs over the time.
+
+use serde_json::{Value, json};
+
+use super::Row;
+use crate::lab::live::trace::{Measure, Trace};
+use crate::plot::{
+    Axis, Chart, Color, Curve, Form, Look, Marker, Scale, bytes_text, escape, mbits_text, number_text,
+    seconds_text,
+};
+
+/// Size of a drawing.
+const WIDTH: f64 = 680.0;
+const HEIGHT: f64 = 190.0;
+/// Room for a line of the legend.
+const LEGEND_LINE: f64 = 17.0;
+/// Above the largest value.
+const HEADROOM: f64 = 1.06;
+/// So many sizes make a chart.
+const SIZES_MIN: usize = 3;
+/// Colours of the curves of a drawing, in turn.
+const COLORS: [Color; 8] = [
+    Color::Blue,
+    Color::Vermilion,
+    Color::Green,
+    Color::Violet,
+    Color::Ochre,
+    Color::Magenta,
+    Color::Cyan,
+    Color::Ink,
+];
+/// Shapes of the points of one drawing, in turn.
+const MARKERS: [Marker; 4] = [Marker::Circle, Marker::Square, Marker::Diamond, Marker::Up];
+/// Runs that are drawn of an experiment.
+const RUNS_MAX: usize = 60;
+
+/// One of the drawings of a run: what it shows, its title, the unit of its axis and the labels there.
+type Drawing = (Measure, &'static str, &'static str, fn(f64) -> String);
+
+/// The drawings that stand below each other on one time axis.
+const MEASURES: [Drawing; 4] = [
+    (Measure::Rate, "Delivered, and what each line took", "Mbit/s", mbits_text),
+    (Measure::Window, "Congestion windows", "bytes", bytes_text),
+    (Measure::RoundTrip, "Round-trip time", "", seconds_text),
+    (Measure::Queue, "Bytes that wait at the line to the server", "bytes", bytes_text),
+];
+
+/// Returns a chart of the rates by message size for each kind of case that differs in the size alone, if it has enough sizes:
+/// each transport on so many paths is a curve.
+pub(super) fn by_size(rows: &[(usize, &Row)]) -> String {
+    let mut kinds: Vec<(String, Vec<SizeCurve>)> = Vec::new();
+    for (_, row) in rows {
+        let Some((kind, name, published, point)) = point_by_size(row) else { continue };
+        let place = kinds.iter().position(|(other, _)| *other == kind).unwrap_or(kinds.len());
+        if place == kinds.len() {
+            kinds.push((kind, Vec::new()));
+        }
+        let curves = &mut kinds[place].1;
+        match curves.iter_mut().find(|curve| curve.name == name) {
+            Some(curve) => curve.points.push(point),
+            None => curves.push(SizeCurve { name, published, points: vec![point] }),
+        }
+    }
+    kinds.into_iter().filter_map(|(kind, curves)| chart_by_size(&kind, curves)).collect()
+}
+
+/// Rates by message size.
+struct SizeCurve {
+    name: String,
+    published: bool,
+    points: Vec<(f64, f64)>,
+}
+
+/// Returns the case of a row without the size, the name of its curve, whether it was published, and its point.
+fn point_by_size(row: &Row) -> Option<(String, String, bool, (f64, f64))> {
+    let number = |key: &str| row.get(key).and_then(Value::as_f64);
+    let word = |key: &str| row.get(key).and_then(Value::as_str).unwrap_or_default();
+    let (bytes, rate) = (number("message_bytes")?, number("bits_per_s")?);
+    let kind = word("case").replace(&format!(", {bytes} bytes"), "");
+    let published = row.get("published") == Some(&Value::Bool(true));
+    let paths = number("paths").map_or_else(String::new, |paths| format!(", {paths}"));
+    let mode =
+        if published && !word("mode").is_empty() { format!(" {}", word("mode")) } else { String::new() };
+    Some((kind, format!("{}{mode}{paths}", word("transport")), published, (bytes, rate)))
+}
+
+fn chart_by_size(kind: &str, mut curves: Vec<SizeCurve>) -> Option<String> {
+    curves.retain(|curve| curve.points.len() >= SIZES_MIN);
+    let points = || curves.iter().flat_map(|curve| &curve.points);
+    let sizes = points().map(|(size, _)| *size);
+    let (least, most) = (sizes.clone().reduce(f64::min)?, sizes.reduce(f64::max)?);
+    let highest = points().map(|(_, rate)| *rate).fold(0.0, f64::max);
+    let height = (HEIGHT * 2.0).max(LEGEND_LINE * (curves.len() + 4) as f64);
+    let drawn = curves.into_iter().enumerate().map(|(number, curve)| {
+        let SizeCurve { name, published, points } = curve;
+        let look = Look::new(COLORS[number % COLORS.len()], MARKERS[number % MARKERS.len()]);
+        let words =
+            points.iter().map(|(size, rate)| format!("{name}, {size} bytes: {:.2} Mbit/s", rate / 1e6));
+        let words = words.collect();
+        let form = if published { Form::Limit } else { Form::Marked };
+        Curve { words, ..Curve::new(&name, look, form, points) }
+    });
+    let chart = Chart {
+        name: format!("Delivered by message size: {kind}"),
+        width: WIDTH,
+        height,
+        x: Axis::new(Scale::Logarithmic(2.0), least, most, "bytes of a message", number_text),
+        y: Axis::new(Scale::Linear, 0.0, highest * HEADROOM, "Mbit/s", mbits_text),
+        curves: drawn.collect(),
+        rule: None,
+    };
+    Some(format!(
+        "<figure><h3>{}</h3><figcaption>Delivered by message size; broken lines were published</figcaption>{}</figure>\n",
+        escape(kind),
+        chart.svg()
+    ))
+}
+
+/// Returns a figure for each run: its drawings on one time axis, and the values under the pointer.
+pub(super) fn over_time(traces: &[&Trace]) -> String {
+    let mut out: String = traces.iter().take(RUNS_MAX).map(|trace| figure(trace)).collect();
+    if traces.len() > RUNS_MAX {
+        out += &format!("<p>{} more runs are in the folder of the traces.</p>", traces.len() - RUNS_MAX);
+    }
+    out
+}
+
+fn figure(trace: &Trace) -> String {
+    let end_s = trace.curves.iter().flat_map(|curve| &curve.points).map(|point| point.0).fold(1e-3, f64::max);
+    let drawings: String = MEASURES.iter().map(|measure| drawing(trace, measure, end_s)).collect();
+    let told: Vec<Value> = trace
+        .curves
+        .iter()
+        .map(|curve| {
+            let points: Vec<[f64; 2]> = curve.points.iter().map(|&(at_s, value)| [at_s, value]).collect();
+            json!({"measure": curve.measure, "name": curve.name, "points": points})
+        })
+        .collect();
+    let (left, width) = Chart::plot_span(WIDTH);
+    let data = json!({"end_s": end_s, "left": left, "width": width, "curves": told}).to_string();
+    format!(
+        "<figure data-run=\"{}\"><h3>{}: {}</h3>{drawings}<output>Point at a drawing to read its values.</output></figure>\n",
+        escape(&data),
+        escape(&trace.transport),
+        escape(&trace.case)
+    )
+}
+
+fn drawing(trace: &Trace, (measure, title, unit, text): &Drawing, end_s: f64) -> String {
+    let own = trace.curves.iter().filter(|curve| curve.measure == *measure);
+    let mut curves: Vec<Curve> = own
+        .enumerate()
+        .map(|(number, curve)| {
+            Curve::new(
+                &curve.name,
+                Look::line(COLORS[number % COLORS.len()]),
+                Form::Line,
+                curve.points.clone(),
+            )
+        })
+        .collect();
+    if curves.is_empty() {
+        return String::new();
+    }
+    // Data that waited for a lost packet is delivered at once when that comes: peaks without meaning would flatten the rest.
+    let mut most = highest(&curves);
+    if *measure == Measure::Rate {
+        curves.extend(published(trace, end_s));
+        most = most.min(2.0 * usual(&curves[0]).max(highest(&curves[1..])));
+    }
+    let y = Axis::new(Scale::Linear, 0.0, (most * HEADROOM).max(1e-9), unit, *text);
+    let x = Axis::new(Scale::Linear, 0.0, end_s, "", seconds_text);
+    let chart = Chart { name: (*title).to_owned(), width: WIDTH, height: HEIGHT, x, y, curves, rule: None };
+    format!("<figcaption>{title}</figcaption>{}", chart.svg())
+}
+
+/// Returns the published rates as broken lines: each program's over the lengths of its runs, or all along if it had one.
+fn published(trace: &Trace, end_s: f64) -> Vec<Curve> {
+    let mut curves: Vec<Curve> = Vec::new();
+    for (name, seconds, rate) in &trace.published {
+        match curves.iter_mut().find(|curve| curve.name == *name) {
+            Some(curve) => curve.points.push((*seconds, *rate)),
+            None => {
+                curves.push(Curve::new(name, Look::line(Color::Grey), Form::Limit, vec![(*seconds, *rate)]))
+            }
+        }
+    }
+    for (number, curve) in curves.iter_mut().enumerate() {
+        curve.look = Look::line([Color::Grey, Color::Ink][number % 2]);
+        if let [(_, rate)] = curve.points[..] {
+            curve.points = vec![(0.0, rate), (end_s, rate)];
+        }
+    }
+    curves
+}
+
+fn highest(curves: &[Curve]) -> f64 {
+    curves.iter().flat_map(|curve| &curve.points).map(|point| point.1).fold(0.0, f64::max)
+}
+
+/// Returns the value that half of the points of a curve are below.
+fn usual(curve: &Curve) -> f64 {
+    let values: Vec<f64> = curve.points.iter().map(|point| point.1).collect();
+    crate::stats::median(&values).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::live::trace::TraceCurve;
+
+    fn trace() -> Trace {
+        let curve = |measure, name: &str| TraceCurve {
+            measure,
+            name: name.into(),
+            points: vec![(0.5, 1e6), (1.0, 2e6)],
+        };
+        Trace {
+            experiment: "datatag".into(),
+            case: "1 Gbit/s \"far\"".into(),
+            transport: "sctp-stream".into(),
+            paths: 1,
+            seconds: 1.0,
+            curves: vec![
+                curve(Measure::Rate, "delivered"),
+                curve(Measure::Window, "all paths"),
+                curve(Measure::RoundTrip, "smoothed"),
+                curve(Measure::Queue, "path 1"),
+            ],
+            published: vec![
+                ("lksctp".into(), 10.0, 5e5),
+                ("tcp".into(), 10.0, 6e5),
+                ("tcp".into(), 20.0, 7e5),
+            ],
+        }
+    }
+
+    #[test]
+    fn a_run_has_four_drawings_on_one_axis_with_what_was_published() {
+        let drawn = figure(&trace());
+        assert_eq!(drawn.matches("<svg").count(), 4, "{drawn}");
+        assert!(drawn.contains(">lksctp</text>") && drawn.contains(">tcp</text>"), "{drawn}");
+        assert!(drawn.contains("&quot;end_s&quot;:1") && !drawn.contains("\"far\""), "{drawn}");
+    }
+
+    #[test]
+    fn rates_by_size_have_a_curve_for_each_transport() {
+        let row = |bytes: u32, transport: &str, published: bool| {
+            let value = json!({
+                "case": format!("two, {bytes} bytes"), "message_bytes": bytes, "transport": transport, "bits_per_s": 1e6 * f64::from(bytes), "paths": 1,
+                "published": published
+            });
+            value.as_object().expect("an object").clone()
+        };
+        let rows: Vec<Row> = [8, 64, 512]
+            .into_iter()
+            .flat_map(|bytes| [row(bytes, "tcp", false), row(bytes, "openss7", true)])
+            .collect();
+        let numbered: Vec<(usize, &Row)> = rows.iter().enumerate().collect();
+        let drawn = by_size(&numbered);
+        assert!(drawn.contains("<title>tcp, 1, 64 bytes: 64.00 Mbit/s</title>"), "{drawn}");
+        assert!(drawn.contains(">openss7, 1</text>"), "{drawn}");
+        assert_eq!(by_size(&numbered[..2]), "", "one size is no curve");
+    }
+}

@@ -1,0 +1,145 @@
+//! `swiftwater lab report`: one page of what `--out` has kept. It needs no network: styles, drawings and the script that shows
+//! values under the pointer are in it.
+
+mod figures;
+mod table;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+use super::archive::{MANIFEST, Manifest, RESULTS, TRACES};
+use super::live::trace::Trace;
+use crate::args::ReportArgs;
+use crate::output::note;
+use crate::plot::{escape, style};
+
+const TEMPLATE: &str = include_str!("page.html");
+const SCRIPT: &str = include_str!("page.js");
+/// The page, in the folder that it is of.
+const PAGE: &str = "report.html";
+
+/// A row of the results.
+type Row = Map<String, Value>;
+
+/// Why there is no page.
+#[derive(Debug, Error)]
+pub(crate) enum ReportError {
+    /// A file cannot be read.
+    #[error("cannot read {}: {source}; name a folder that `swiftwater lab --live NAME --out DIR` has written", path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Error of the system.
+        source: io::Error,
+    },
+    /// The page cannot be written.
+    #[error("cannot write {}: {source}; choose another file with --html", path.display())]
+    Write {
+        /// Where.
+        path: PathBuf,
+        /// Error of the system.
+        source: io::Error,
+    },
+}
+
+/// Runs the command.
+pub(super) fn run(args: &ReportArgs) -> Result<(), ReportError> {
+    let manifest: Manifest = read(&args.folder.join(MANIFEST))?;
+    let rows: Vec<Row> = read(&args.folder.join(RESULTS))?;
+    let traces = read_traces(&args.folder.join(TRACES))?;
+    let path = args.html.clone().unwrap_or_else(|| args.folder.join(PAGE));
+    let page = render(&manifest, &rows, &traces);
+    fs::write(&path, page).map_err(|source| ReportError::Write { path: path.clone(), source })?;
+    note(format_args!("written: {}", path.display()));
+    Ok(())
+}
+
+fn read<T: DeserializeOwned>(path: &Path) -> Result<T, ReportError> {
+    let parsed = fs::read(path).and_then(|text| serde_json::from_slice(&text).map_err(io::Error::from));
+    parsed.map_err(|source| ReportError::Read { path: path.to_owned(), source })
+}
+
+fn read_traces(folder: &Path) -> Result<Vec<Trace>, ReportError> {
+    let failed = |source| ReportError::Read { path: folder.to_owned(), source };
+    let entries = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>).map_err(failed)?;
+    let mut paths: Vec<PathBuf> = entries.iter().map(fs::DirEntry::path).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+    paths.sort();
+    paths.iter().map(|path| read(path)).collect()
+}
+
+fn render(manifest: &Manifest, rows: &[Row], traces: &[Trace]) -> String {
+    let mut sections = String::new();
+    // Rows of an experiment stand together, and have the number of their place in the results.
+    let numbered: Vec<(usize, &Row)> = rows.iter().enumerate().collect();
+    for group in numbered.chunk_by(|one, other| name(one.1) == name(other.1)) {
+        let Some(name) = group.first().map(|(_, row)| name(row)) else { continue };
+        let own: Vec<&Trace> = traces.iter().filter(|trace| trace.experiment == name).collect();
+        sections += &format!(
+            "<section><h2>{}</h2><div class=\"scroll\">{}</div><div class=\"figures\">{}{}</div></section>\n",
+            escape(name),
+            table::render(group),
+            figures::by_size(group),
+            figures::over_time(&own),
+        );
+    }
+    let parts = [
+        ("{{style}}", style()),
+        ("{{manifest}}", of_manifest(manifest)),
+        ("{{sections}}", sections),
+        ("{{script}}", SCRIPT.to_owned()),
+    ];
+    parts.iter().fold(TEMPLATE.to_owned(), |page, (mark, text)| page.replace(mark, text))
+}
+
+fn name(row: &Row) -> &str {
+    row.get("experiment").and_then(Value::as_str).unwrap_or_default()
+}
+
+fn of_manifest(manifest: &Manifest) -> String {
+    let busy =
+        manifest.others_busy_processors.map_or("unknown".to_owned(), |busy| format!("{busy:.2} processors"));
+    let lines = [
+        ("command", format!("swiftwater {}", manifest.command.join(" "))),
+        ("version", manifest.version.clone()),
+        ("date", manifest.date.clone()),
+        ("kernel", manifest.kernel.clone()),
+        ("processor", format!("{} of {}", manifest.processors, manifest.processor)),
+        ("other programs kept busy", busy),
+        ("took", format!("{:.0} s", manifest.elapsed_s)),
+        ("seed", manifest.seed.to_string()),
+    ];
+    lines.iter().map(|(name, text)| format!("<dt>{name}</dt><dd>{}</dd>", escape(text))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_needs_nothing_else_and_believes_no_text() {
+        let row = |case: &str| {
+            let value = serde_json::json!({
+                "experiment": "lossy", "case": case, "transport": "<b>", "bits_per_s": 5e6, "published": false
+            });
+            value.as_object().expect("an object").clone()
+        };
+        let page = render(&Manifest::default(), &[row("a < b")], &[]);
+        for outside in ["src=", "href=", "@import", "url(", "http", "{{"] {
+            assert!(!page.contains(outside), "the page has {outside}");
+        }
+        assert!(page.contains("a &lt; b") && page.contains("&lt;b&gt;") && !page.contains("<b>"));
+    }
+
+    #[test]
+    fn a_folder_without_results_is_named() {
+        let args = ReportArgs { folder: "/nowhere".into(), html: None };
+        let said = run(&args).expect_err("there is none").to_string();
+        assert!(said.contains("/nowhere/manifest.json") && said.contains("--out DIR"), "{said}");
+    }
+}

@@ -1,0 +1,50 @@
+"use strict";
+// Shows the values of a run under the pointer, at one time in all its drawings.
+const units = {
+  "rate": value => (value / 1e6).toFixed(2) + " Mbit/s",
+  "window": value => Math.round(value) + " bytes of window",
+  "round-trip": value => (value * 1e3).toFixed(2) + " ms",
+  "queue": value => Math.round(value) + " bytes waiting",
+};
+
+function valueAt(points, time) {
+  let low = 0, high = points.length - 1;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (points[middle][0] < time) low = middle + 1; else high = middle;
+  }
+  return points[low][1];
+}
+
+function show(figure, run, time) {
+  const told = run.curves.map(curve => curve.name + ": " + units[curve.measure](valueAt(curve.points, time)));
+  figure.querySelector("output").textContent = [time.toFixed(2) + " s", ...told].join(" · ");
+  const x = run.left + time / run.end_s * run.width;
+  for (const svg of figure.querySelectorAll("svg")) {
+    let line = svg.querySelector(".pointer");
+    if (!line) {
+      line = document.createElementNS(svg.namespaceURI, "line");
+      line.setAttribute("class", "pointer");
+      line.setAttribute("y1", 24);
+      line.setAttribute("y2", svg.viewBox.baseVal.height - 38);
+      svg.append(line);
+    }
+    line.setAttribute("x1", x);
+    line.setAttribute("x2", x);
+  }
+}
+
+const figures = document.querySelectorAll("figure[data-run]");
+for (const figure of figures) {
+  const run = JSON.parse(figure.dataset.run);
+  figure.addEventListener("pointermove", event => {
+    const svg = event.target.closest("svg");
+    if (!svg) return;
+    const box = svg.getBoundingClientRect();
+    const x = (event.clientX - box.left) / box.width * svg.viewBox.baseVal.width;
+    show(figure, run, Math.min(Math.max((x - run.left) / run.width, 0), 1) * run.end_s);
+  });
+  // The end of the run stands there before anybody points.
+  show(figure, run, run.end_s);
+}
+document.documentElement.dataset.runs = figures.length;
