@@ -17,8 +17,8 @@ use std::time::Instant;
 /// Names one open stream of an executive. The name of a closed stream is never given to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StreamId {
-    index: u32,
-    generation: u32,
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
 }
 
 impl StreamId {
@@ -136,7 +136,9 @@ impl Streams {
     }
 
     pub(crate) fn remove(&mut self, s: StreamId) -> Option<Stream> {
-        self.get_mut(s)?;
+        if self.get_mut(s)?.head.waiters().has_programs() {
+            self.scheduler.signals.retain(|(other, _)| *other != s);
+        }
         self.slab.try_remove(s.index())
     }
 

@@ -60,7 +60,8 @@ impl Executive {
     /// Registers a program for signals when one of `events` happens (`I_SETSIG`, `I_ESETSIG`); no events end that. False: the
     /// stream is closed or has too many.
     pub fn set_signals(&mut self, s: StreamId, program: u64, events: SignalEvents) -> bool {
-        self.streams.get_mut(s).is_some_and(|stream| stream.head.waiters().register(program, events))
+        let Some((stream, scheduler)) = self.streams.parts(s) else { return false };
+        stream.head.waiters().register(s, program, events, scheduler)
     }
 
     /// Returns the events that a program is registered for (`I_GETSIG`, `I_EGETSIG`).

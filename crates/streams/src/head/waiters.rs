@@ -184,8 +184,16 @@ impl Waiters {
     }
 
     /// Registers a program for signals, or no more if there are no events. False: there are too many.
-    pub(crate) fn register(&mut self, program: u64, events: SignalEvents) -> bool {
+    pub(crate) fn register(
+        &mut self,
+        s: StreamId,
+        program: u64,
+        events: SignalEvents,
+        scheduler: &mut Scheduler,
+    ) -> bool {
         self.registrations.retain(|registration| registration.program != program);
+        // What was pending is forgotten, and so is its place among the signals that are due.
+        scheduler.signals.retain(|due| *due != (s, program));
         if events != SignalEvents::NONE {
             if self.registrations.len() >= WAITERS_MAX {
                 return false;
@@ -278,5 +286,25 @@ impl Waiters {
     #[inline]
     pub(crate) fn has_programs(&self) -> bool {
         !self.registrations.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn a_program_that_registers_again_and_again_is_due_one_signal() {
+        let (mut waiters, mut scheduler) = (Waiters::default(), Scheduler::new(Instant::now()));
+        let s = StreamId { index: 3, generation: 5 };
+        for _ in 0..100 {
+            assert!(waiters.register(s, 7, SignalEvents::INPUT, &mut scheduler));
+            waiters.signal(s, SignalEvents::INPUT, &mut scheduler);
+        }
+        assert_eq!(scheduler.signals, [(s, 7)]);
+        assert!(waiters.register(s, 7, SignalEvents::NONE, &mut scheduler));
+        assert!(scheduler.signals.is_empty());
     }
 }
