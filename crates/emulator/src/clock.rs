@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use links::device::{Device, PACKET_BYTES_MAX};
 use netsim::PipeConfig;
+use nix::errno::Errno;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
@@ -182,12 +183,14 @@ struct Lane {
     packets_not_taken: u64,
     /// What the devices had dropped when the counts began.
     missed_before: u64,
+    /// Devices that are gone. The kernel would name each as ready for ever.
+    gone: [bool; 2],
 }
 
 impl Lane {
     fn new(path: Path, number: usize, settings: &Settings) -> Self {
         let lines = lines(&path, number, settings);
-        let mut lane = Lane { path, lines, packets_not_taken: 0, missed_before: 0 };
+        let mut lane = Lane { path, lines, packets_not_taken: 0, missed_before: 0, gone: [false; 2] };
         lane.missed_before = lane.missed();
         lane
     }
@@ -265,8 +268,16 @@ impl Worker {
                 }
                 let line = &mut lane.lines[direction];
                 for _ in 0..READS_MAX {
-                    // A device that has failed has nothing more to say; what it loses is counted where it is written.
-                    let Ok(Some((header, bytes))) = lane.path.devices[direction].receive(room) else { break };
+                    let (header, bytes) = match lane.path.devices[direction].receive(room) {
+                        Ok(Some(packet)) => packet,
+                        Ok(None) => break,
+                        // What a device loses is counted where it is written. One that is down comes back.
+                        Err(error) => {
+                            let gone = [Errno::EIO, Errno::EBADFD].map(|errno| Some(errno as i32));
+                            lane.gone[direction] = gone.contains(&error.raw_os_error());
+                            break;
+                        }
+                    };
                     let packet = SuperPacket::new(header, &room[..bytes], held);
                     if held.bytes() > HELD_BYTES_MAX {
                         line.refuse_packet(&packet);
@@ -300,7 +311,9 @@ impl Worker {
     fn wait(&mut self, waiter: &mut Waiter) -> Woken {
         let lines = self.paths.iter().flat_map(|lane| &lane.lines);
         let next_ns = lines.filter_map(Line::next_ns).min();
-        let devices = self.paths.iter().flat_map(|lane| &lane.path.devices).map(|device| device.descriptor());
+        let devices = self.paths.iter().flat_map(|lane| {
+            lane.path.devices.iter().zip(lane.gone).map(|(device, gone)| (!gone).then(|| device.descriptor()))
+        });
         waiter.wait(devices, self.wake.as_fd(), next_ns, self.slack_ns, || self.now_ns())
     }
 

@@ -1,5 +1,6 @@
 use std::os::fd::BorrowedFd;
-use std::os::unix::net::UnixDatagram;
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use links::device::VnetHeader;
 
@@ -122,4 +123,46 @@ fn a_packet_that_leaves_slowly_is_seen_to_wait() {
         thread::yield_now();
     };
     assert_eq!(state, LineState { queued_bytes: 6, bytes_accepted: 6 });
+}
+
+/// A device whose interface was deleted: it is always ready, and has nothing but an error.
+struct Deleted {
+    hung_up: UnixStream,
+    receives: Arc<AtomicU32>,
+}
+
+impl Device for Deleted {
+    fn receive(&mut self, _: &mut [u8]) -> io::Result<Option<(VnetHeader, usize)>> {
+        self.receives.fetch_add(1, Ordering::Relaxed);
+        Err(Errno::EIO.into())
+    }
+
+    fn send(&mut self, _: VnetHeader, _: [&[u8]; 2]) -> io::Result<()> {
+        Err(Errno::EIO.into())
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.hung_up.as_fd()
+    }
+
+    fn dropped_packets(&mut self) -> u64 {
+        0
+    }
+}
+
+#[test]
+fn a_device_that_is_gone_is_left_alone() {
+    let receives = Arc::new(AtomicU32::new(0));
+    let (hung_up, _) = UnixStream::pair().expect("sockets");
+    let (first, near) = host();
+    let far = Box::new(Deleted { hung_up, receives: Arc::clone(&receives) });
+    let path = Path { devices: [near, far], pipes: [PipeConfig::default(), PipeConfig::default()] };
+    let emulator = Emulator::start(vec![path], &Settings::default()).expect("it starts");
+    for number in 1..=20 {
+        first.send(b"to nobody").expect("room");
+        while emulator.counts().expect("it runs").paths[0].packets_not_taken < number {
+            thread::yield_now();
+        }
+    }
+    assert_eq!(receives.load(Ordering::Relaxed), 1);
 }

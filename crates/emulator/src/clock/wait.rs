@@ -42,10 +42,11 @@ impl Waiter {
         Waiter { oversleep_ns: SPIN_NS_MAX / 2 }
     }
 
-    /// Waits until `next_ns` on the clock `now_ns`, and up to `slack_ns` longer instead of spinning, or until a device has something, or `wake` is readable.
+    /// Waits until `next_ns` on the clock `now_ns`, and up to `slack_ns` longer instead of spinning, or until a device has something,
+    /// or `wake` is readable. `None` is a device that is gone.
     pub(super) fn wait<'a>(
         &mut self,
-        devices: impl Iterator<Item = BorrowedFd<'a>>,
+        devices: impl Iterator<Item = Option<BorrowedFd<'a>>>,
         wake: BorrowedFd<'a>,
         next_ns: Option<u64>,
         slack_ns: u64,
@@ -53,8 +54,8 @@ impl Waiter {
     ) -> Woken {
         let mut polled = [const { None }; 2 * PATHS_MAX + 1];
         let mut count = 0;
-        for descriptor in [wake].into_iter().chain(devices) {
-            polled[count] = Some(PollFd::new(descriptor, PollFlags::POLLIN));
+        for descriptor in [Some(wake)].into_iter().chain(devices) {
+            polled[count] = descriptor.map(|descriptor| PollFd::new(descriptor, PollFlags::POLLIN));
             count += 1;
         }
         let mut polled = polled.map(|polled| polled.unwrap_or(PollFd::new(wake, PollFlags::empty())));
@@ -105,12 +106,13 @@ mod tests {
         let now_ns = || started.elapsed().as_nanos() as u64;
         let mut waiter = Waiter::new();
         for next_ns in [1_000_000, 1_010_000, 3_000_000] {
-            let woken = waiter.wait([device.as_fd()].into_iter(), wake.as_fd(), Some(next_ns), 0, now_ns);
+            let woken =
+                waiter.wait([Some(device.as_fd())].into_iter(), wake.as_fd(), Some(next_ns), 0, now_ns);
             assert!(now_ns() >= next_ns);
             assert!(!woken.readable(0));
         }
         device.write(1).expect("room");
-        let woken = waiter.wait([device.as_fd()].into_iter(), wake.as_fd(), None, 0, now_ns);
+        let woken = waiter.wait([Some(device.as_fd())].into_iter(), wake.as_fd(), None, 0, now_ns);
         assert!(woken.readable(0) && !woken.readable(1));
     }
 }
