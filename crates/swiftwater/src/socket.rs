@@ -159,14 +159,24 @@ impl Socket {
         mut attempt: impl FnMut(&mut Inner) -> Option<T>,
     ) -> Result<T, GivenUp> {
         let mut inner = self.shard.enter();
-        loop {
+        let mut has_waited = false;
+        let outcome = loop {
             match inner.guarded(Some(self.stream), &mut attempt) {
-                Some(Some(result)) => return Ok(result),
+                Some(Some(result)) => break Ok(result),
                 Some(None) => {}
-                None => return Err(GivenUp::internal()),
+                None => break Err(GivenUp::internal()),
             }
-            inner = self.wait(inner, interest, patience)?;
+            let goes_on;
+            (inner, goes_on) = self.wait(inner, interest, patience);
+            has_waited |= matches!(patience, Patience::Until(_) | Patience::Forever);
+            if let Err(why) = goes_on {
+                break Err(why);
+            }
+        };
+        if has_waited {
+            self.shard.after_wait(&mut inner);
         }
+        outcome
     }
 
     #[cold]
@@ -175,9 +185,9 @@ impl Socket {
         mut inner: Entered<'a>,
         interest: Interest,
         patience: Patience,
-    ) -> Result<Entered<'a>, GivenUp> {
+    ) -> (Entered<'a>, Result<(), GivenUp>) {
         let (mut inner, go_on) = match patience {
-            Patience::NoLook => return Err(GivenUp::WouldBlock),
+            Patience::NoLook => return (inner, Err(GivenUp::WouldBlock)),
             Patience::Forever => self.shard.wait(inner, self.stream, interest, None),
             Patience::Until(at) => self.shard.wait(inner, self.stream, interest, Some(at)),
             Patience::None => {
@@ -189,12 +199,13 @@ impl Socket {
                 (inner, ready)
             }
         };
-        match inner.take_fault() {
+        let goes_on = match inner.take_fault() {
             Some(why) => Err(why),
-            None if go_on => Ok(inner),
+            None if go_on => Ok(()),
             None if matches!(patience, Patience::Until(_)) => Err(GivenUp::TimedOut),
             None => Err(GivenUp::WouldBlock),
-        }
+        };
+        (inner, goes_on)
     }
 
     /// Sends one message: the hot path of every send.

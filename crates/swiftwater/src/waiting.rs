@@ -301,7 +301,7 @@ impl Inner {
         self.waiting.sleeps[who as usize] = None;
     }
 
-    /// The leader leaves: one of those who wait takes its place.
+    /// One of the threads that wait takes the lead, if there is one.
     fn hand_over_lead(&mut self) {
         let mut waiters = self.waiting.by_stream.values().flatten();
         if let Some(thread) = waiters.find_map(|waiter| waiter.who.as_thread()) {
@@ -311,8 +311,8 @@ impl Inner {
 }
 
 impl Shard {
-    /// Waits until something may have changed for stream `s`; the caller looks again and comes back.
-    /// False: the deadline has passed.
+    /// Waits until something may have changed for stream `s`; the caller looks again and comes back, or leaves by
+    /// [`Shard::after_wait`]. False: the deadline has passed.
     pub(crate) fn wait<'a>(
         &'a self,
         mut inner: Entered<'a>,
@@ -334,7 +334,6 @@ impl Shard {
             let ready;
             (inner, ready) = self.look(inner, s, interest);
             if ready {
-                self.background().arm();
                 return (inner, true);
             }
         }
@@ -347,11 +346,16 @@ impl Shard {
         let (mut inner, in_time) = self.lead(inner, (s, interest), deadline);
         inner.poller = if inner.has_task { Poller::Task } else { Poller::None };
         let ready = inner.is_ready(s, interest);
-        if ready || !in_time {
-            inner.hand_over_lead();
-            self.background().arm();
-        }
         (inner, in_time || ready)
+    }
+
+    /// Follows the last [`Shard::wait`] of a call, whatever ended it. The lead may be free, or offered to this thread, which
+    /// goes away: another that waits takes it, or the background thread.
+    pub(crate) fn after_wait(&self, inner: &mut Inner) {
+        if matches!(inner.poller, Poller::None | Poller::Task) {
+            inner.hand_over_lead();
+        }
+        self.background().arm();
     }
 
     /// Looks at the sockets for a moment. The perimeter is open between two looks.
@@ -432,10 +436,56 @@ impl Shard {
         inner.unregister(s, ticket);
         let ready = inner.is_ready(s, interest);
         let in_time = ready || deadline.is_none_or(|d| Instant::now() < d);
-        if inner.poller == Poller::None && (ready || !in_time) {
-            // The lead may have been offered to this thread, which goes away with what it waited for.
-            inner.hand_over_lead();
-        }
         (inner, in_time)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use super::*;
+    use crate::socket::{Patience, Socket, Style};
+    use crate::{Stack, StackOptions};
+
+    /// Waits until the shard is as `is` wants it.
+    fn until(socket: &Socket, is: impl Fn(&Inner) -> bool) {
+        while !is(&socket.shard.enter()) {
+            thread::yield_now();
+        }
+    }
+
+    fn leads(inner: &Inner, socket: &Socket) -> bool {
+        let sleep = inner.waiting.sleeps[Sleeper::Leader as usize];
+        sleep.and_then(|sleep| sleep.purpose).is_some_and(|(s, _)| s == socket.stream)
+    }
+
+    #[test]
+    fn a_leader_that_leaves_before_its_stream_is_ready_hands_the_lead_on() {
+        let options = StackOptions {
+            udp_port: Some(0),
+            local_addresses: vec!["127.0.0.1".parse().expect("an address")],
+            ..StackOptions::default()
+        };
+        let stack = Stack::bind(&options).expect("a free port");
+        let sockets = [(); 2].map(|()| Socket::open(&stack.shard, Style::OneToMany).expect("room"));
+        let done = [(); 2].map(|()| AtomicBool::new(false));
+        let wait = |number: usize| {
+            let attempt = |_: &mut Inner| done[number].load(Ordering::Relaxed).then_some(());
+            sockets[number].until(Interest::READABLE, Patience::Forever, attempt)
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| wait(0));
+            until(&sockets[0], |inner| leads(inner, &sockets[0]));
+            scope.spawn(|| wait(1));
+            until(&sockets[1], |inner| inner.waiting.by_stream.contains_key(&sockets[1].stream));
+            // Its attempt comes to a result although nothing is there to be read.
+            done[0].store(true, Ordering::Relaxed);
+            sockets[0].shard.enter().waiting.kick(Sleeper::Leader);
+            until(&sockets[1], |inner| leads(inner, &sockets[1]));
+            done[1].store(true, Ordering::Relaxed);
+            sockets[1].shard.enter().waiting.kick(Sleeper::Leader);
+        });
     }
 }

@@ -25,7 +25,7 @@ pub(super) fn ensure(hold: &Hold, inner: &mut Inner) {
                 inner.waiting.kick(Sleeper::Background);
                 inner.poller = Poller::Task;
             }
-            let standing = Standing(Arc::downgrade(hold.shard()));
+            let standing = Standing { shard: Arc::downgrade(hold.shard()), failed: false };
             runtime.spawn(drive(standing, Arc::clone(&hold.watch)));
         }
         _ => hold.background().arm(),
@@ -34,15 +34,19 @@ pub(super) fn ensure(hold: &Hold, inner: &mut Inner) {
 
 /// The task's place among those who poll. However the task ends, also with its runtime, the background thread
 /// goes on.
-struct Standing(Weak<Shard>);
+struct Standing {
+    shard: Weak<Shard>,
+    /// The runtime does not tell of the sockets.
+    failed: bool,
+}
 
 impl Drop for Standing {
     fn drop(&mut self) {
-        let Some(shard) = self.0.upgrade() else { return };
+        let Some(shard) = self.shard.upgrade() else { return };
         let mut inner = shard.enter();
         inner.has_task = false;
         // Such as in a runtime without timers: the next task would fail, too.
-        inner.task_failed |= std::thread::panicking();
+        inner.task_failed |= self.failed || std::thread::panicking();
         inner.wake_up(Sleeper::Task);
         if inner.poller == Poller::Task {
             inner.poller = Poller::None;
@@ -61,24 +65,28 @@ impl AsRawFd for Readable {
 }
 
 /// The shard is held only during a look, so that it can go while the task sleeps.
-async fn drive(standing: Standing, watch: Arc<Watch>) {
+async fn drive(mut standing: Standing, watch: Arc<Watch>) {
     #[expect(
         deprecated,
         reason = "its unsafe successor asks for what `Watch` keeps: one descriptor as long as it lives"
     )]
     let registered = AsyncFd::with_interest(Readable(Arc::clone(&watch)), Interest::READABLE);
-    let Ok(sockets) = registered else { return };
-    while let Some(until) = fall_asleep(&standing.0) {
-        let ready = tokio::select! {
-            ready = sockets.readable() => ready.ok(),
-            () = watch.task.notified() => None,
-            () = sleep_until(until) => None,
-        };
-        if let Some(mut ready) = ready {
-            ready.clear_ready();
+    let Ok(sockets) = registered else {
+        standing.failed = true;
+        return;
+    };
+    while let Some(until) = fall_asleep(&standing.shard) {
+        tokio::select! {
+            ready = sockets.readable() => match ready {
+                Ok(mut ready) => ready.clear_ready(),
+                // The runtime is going.
+                Err(_) => return,
+            },
+            () = watch.task.notified() => {}
+            () = sleep_until(until) => {}
         }
         // Readiness is told once, so nothing that was there before may be left behind.
-        while resume(&standing.0) && watch.is_ready() {
+        while resume(&standing.shard) && watch.is_ready() {
             tokio::task::yield_now().await;
         }
     }
