@@ -129,7 +129,7 @@ impl Recorder {
     }
 }
 
-/// Requests of a program. They come with the descriptor that they are about, but `Describe`, `Status`, `Open`, `Settle` and those about
+/// Requests of a program. They come with the descriptor that they are about, but `Describe`, `Status`, `Open`, `Settle`, `Memfd` and those about
 /// streams, which name an association and are for its owner and root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
@@ -168,6 +168,9 @@ pub enum Request<'a> {
         /// `SOCK_SEQPACKET`: it has any number of associations.
         one_to_many: bool,
     },
+    /// An empty memfd that the program fills, seals and sends along with a long message, where it may make none itself. It comes
+    /// with the answer, and the daemon keeps no descriptor of it.
+    Memfd,
     /// The page of a descriptor that the program does not know, as after `exec`. It comes with the answer.
     Attach,
     /// `bind`.
@@ -253,6 +256,7 @@ impl<'a> Request<'a> {
         match self {
             Request::Open { v6, one_to_many } => w.u8(0).u8(u8::from(*v6)).u8(u8::from(*one_to_many)),
             Request::Attach => w.u8(1),
+            Request::Memfd => w.u8(21),
             Request::Bind(address) => {
                 w.u8(2);
                 address::write(&mut w, address);
@@ -317,6 +321,7 @@ impl<'a> Request<'a> {
         let request = match r.u8()? {
             0 => Request::Open { v6: r.u8()? != 0, one_to_many: r.u8()? != 0 },
             1 => Request::Attach,
+            21 => Request::Memfd,
             2 => Request::Bind(address::read(r)?),
             3 => Request::Listen { backlog: r.i32()? },
             4 => Request::Connect {

@@ -25,6 +25,7 @@ fn request() -> impl Strategy<Value = Request<'static>> {
     prop_oneof![
         any::<(bool, bool)>().prop_map(|(v6, one_to_many)| Request::Open { v6, one_to_many }),
         Just(Request::Attach),
+        Just(Request::Memfd),
         Just(Request::Settle),
         Just(Request::Describe),
         Just(Request::Status),

@@ -62,6 +62,11 @@ impl AsFd for Lent {
     }
 }
 
+/// Makes a memfd for a program that fills and seals it. Its memory is the program's own.
+pub(crate) fn memfd_to_fill() -> Result<OwnedFd, Errno> {
+    memfd_create("swiftwater-message", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
+}
+
 fn write_memfd(blocks: &[Bytes]) -> Result<(OwnedFd, usize), Errno> {
     // Nobody can seal it: a program could otherwise keep it from being emptied.
     let memfd = memfd_create("swiftwater-message", MemfdFlags::CLOEXEC)?;

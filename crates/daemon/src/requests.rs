@@ -12,6 +12,7 @@ use crate::addresses::{check_peer, parse_list};
 use crate::closer::{ReceivedDescriptor, Source};
 use crate::door::{Answer, Reply};
 use crate::identity::Cookie;
+use crate::long_messages;
 use crate::many;
 use crate::member::Outcome;
 use crate::options::Settings;
@@ -57,6 +58,10 @@ impl Sockets {
             Request::Record { association, recorder } => {
                 return self.record(association, recorder, who).await;
             }
+            Request::Memfd => {
+                let memfd = long_messages::memfd_to_fill()?;
+                return Ok(Reply { answer: Answer::Done, descriptors: vec![memfd], lent: None, feed: None });
+            }
             _ => {}
         }
         let descriptor = descriptor.ok_or(Errno::BADF)?;
@@ -82,7 +87,8 @@ impl Sockets {
     ) -> Result<Reply, Errno> {
         match *request {
             // They are about no socket.
-            Request::Describe | Request::Status | Request::Settle | Request::Open { .. } => {}
+            Request::Describe | Request::Status | Request::Settle | Request::Memfd | Request::Open { .. } => {
+            }
             Request::Streams | Request::Push { .. } | Request::Pop { .. } | Request::Record { .. } => {}
             Request::Attach => {
                 let page = socket.page.as_fd().try_clone_to_owned().map_err(|_| Errno::MFILE)?;

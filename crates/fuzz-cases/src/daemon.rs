@@ -75,6 +75,7 @@ enum Thing {
 enum Asked {
     Status,
     Attach,
+    Memfd,
     Bind { port: u8 },
     Listen { backlog: i8 },
     Connect { port: u8, start: u8, init: [u16; 4] },
@@ -257,6 +258,7 @@ fn ask_as_chosen(place: &SocketAddrUnix, asked: &Asked, about: &[BorrowedFd<'_>]
     let request = match asked {
         Asked::Status => Request::Status,
         Asked::Attach => Request::Attach,
+        Asked::Memfd => Request::Memfd,
         Asked::Bind { port } => Request::Bind(at(*port)),
         Asked::Listen { backlog } => Request::Listen { backlog: (*backlog).into() },
         Asked::Connect { port, start, init: [streams_out, streams_in_max, attempts_max, timeout_max_ms] } => {

@@ -47,7 +47,7 @@ pub(crate) fn ask(request: &Request<'_>, about: Option<RawFd>) -> Result<Reply> 
 
 /// Returns whether the answer comes at once and brings no descriptor.
 fn is_answered_without_descriptor(request: &Request<'_>) -> bool {
-    !answered_late(request) && !matches!(request, Request::Attach | Request::PeelOff { .. })
+    !answered_late(request) && !matches!(request, Request::Attach | Request::Memfd | Request::PeelOff { .. })
 }
 
 fn ask_here(request: &Request<'_>, about: Option<RawFd>) -> Result<Reply> {

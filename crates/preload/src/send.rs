@@ -258,7 +258,7 @@ impl Outgoing<'_> {
         let part = [Buffers::from(&header)];
         // SAFETY: the header may be read.
         let iov = unsafe { Buffers::new(&part) };
-        let memfd = match system::sealed_memfd(self.content) {
+        let memfd = match setup::sealed_memfd(self.content) {
             Err(Errno(libc::EMFILE)) => return self.send_by_child(iov, flags).map(|()| bytes),
             memfd => memfd?,
         };
@@ -273,7 +273,7 @@ impl Outgoing<'_> {
     /// Sends a record with a memfd where this process has no room for that. The child does not wait: this thread does.
     fn send_by_child(&self, record: Buffers<'_>, flags: c_int) -> Result<()> {
         let send = || {
-            let memfd = system::sealed_memfd(self.content)?;
+            let memfd = setup::sealed_memfd(self.content)?;
             system::send(self.fd, record, Some(memfd), flags | libc::MSG_DONTWAIT).map(drop)
         };
         loop {

@@ -60,6 +60,16 @@ pub(crate) fn attach(fd: RawFd) -> Result<Descriptor> {
     Descriptor::map(reply.descriptors[0])
 }
 
+/// A sealed memfd with the content of a long message. Where a sandbox forbids the program to make one, the daemon does.
+pub(crate) fn sealed_memfd(content: Buffers<'_>) -> Result<RawFd> {
+    let memfd = match system::memfd() {
+        Err(Errno(libc::EPERM | libc::EACCES | libc::ENOSYS)) => ask(&Request::Memfd, None)?.descriptors[0],
+        memfd => memfd?,
+    };
+    system::fill_and_seal(memfd, content).inspect_err(|_| system::close(memfd))?;
+    Ok(memfd)
+}
+
 /// A request with no answer but success.
 pub(crate) fn request(fd: RawFd, request: &Request<'_>) -> Result<()> {
     ask(request, Some(fd)).map(drop)

@@ -216,7 +216,7 @@ fn send_by(
     message.msg_iovlen = iov.0.len();
     if descriptor.is_some() {
         message.msg_control = (&raw mut control).cast();
-        message.msg_controllen = size_of::<Rights<1>>();
+        message.msg_controllen = RIGHTS_AT + size_of::<RawFd>();
     }
     check(call(&message))
 }
@@ -560,20 +560,20 @@ pub(crate) fn process_id() -> i32 {
     unsafe { c_library::syscall()(libc::SYS_getpid) as i32 }
 }
 
-/// A memfd with the bytes of `content`, sealed for good.
-pub(crate) fn sealed_memfd(content: Buffers<'_>) -> Result<RawFd> {
+/// An empty memfd that can be sealed.
+pub(crate) fn memfd() -> Result<RawFd> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: the name is read.
-    let fd = check(unsafe {
-        c_library::syscall()(libc::SYS_memfd_create, c"swiftwater-message".as_ptr(), flags)
-    })?;
-    let fd = fd as RawFd;
-    let filled = fill(fd, content).and_then(|()| {
-        let seals = libc::F_SEAL_WRITE | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
-        // SAFETY: it takes no memory.
-        check(unsafe { c_library::syscall()(libc::SYS_fcntl, fd, libc::F_ADD_SEALS, seals) })
-    });
-    filled.map(|_| fd).inspect_err(|_| close(fd))
+    let fd = unsafe { c_library::syscall()(libc::SYS_memfd_create, c"swiftwater-message".as_ptr(), flags) };
+    check(fd).map(|fd| fd as RawFd)
+}
+
+/// Fills a memfd with the bytes of `content`, and seals it for good.
+pub(crate) fn fill_and_seal(fd: RawFd, content: Buffers<'_>) -> Result<()> {
+    fill(fd, content)?;
+    let seals = libc::F_SEAL_WRITE | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
+    // SAFETY: it takes no memory.
+    check(unsafe { c_library::syscall()(libc::SYS_fcntl, fd, libc::F_ADD_SEALS, seals) }).map(drop)
 }
 
 fn fill(fd: RawFd, content: Buffers<'_>) -> Result<()> {

@@ -96,6 +96,12 @@ pub(crate) fn is_known(fd: RawFd) -> bool {
         && OWNER.load(Relaxed) == system::process_id()
 }
 
+/// Returns whether any number is known to be ours.
+pub(crate) fn is_any_known() -> bool {
+    let chunks = TABLE.iter().enumerate().filter(|(_, chunk)| !chunk.load(Acquire).is_null());
+    chunks.flat_map(|(n, _)| n * CHUNK..(n + 1) * CHUNK).any(|fd| is_known(fd as RawFd))
+}
+
 /// The number is this from now on.
 pub(crate) fn set(fd: RawFd, descriptor: &Arc<Descriptor>) {
     replace(fd, || {

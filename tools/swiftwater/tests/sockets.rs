@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use daemon::{Daemon, SWIFTWATER, alone, compiled, preload};
+use swiftwater_tests::tools;
 
 fn assert_success(what: &str, output: &Output) {
     let said = String::from_utf8_lossy(&output.stderr);
@@ -97,24 +98,61 @@ fn sockets_take_calls_for_files_and_standard_io() {
     run("bypass", &[]);
 }
 
-/// Of a socket that is still open at its end nothing of ours is a leak.
-#[test]
-fn address_sanitizer_finds_nothing() {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sockets/listeners.c");
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sockets-sanitized");
+/// Compiles a program with AddressSanitizer and runs it with these arguments. Nothing of ours is a leak, also where a socket is
+/// still open at the end.
+fn assert_sanitized(name: &str, arguments: &[&str]) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sockets").join(name).with_extension("c");
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("sockets-sanitized-{name}"));
     let options = ["-O1", "-g", "-fsanitize=address", "-D_FORTIFY_SOURCE=0", "-pthread", "-o"];
     let compiler = Command::new("cc").args(options).args([&program, &source]).output().expect("a C compiler");
     assert_success("cc", &compiler);
-    let daemon = Daemon::start("sanitized");
-    let output = daemon.run(program).arg("leave-open").output().expect("the command starts");
+    let daemon = Daemon::start(&format!("sanitized-{name}"));
+    let output = daemon.run(program).args(arguments).output().expect("the command starts");
     assert_success("sanitized", &output);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!said.contains("Sanitizer"), "{said}");
 }
 
 #[test]
+fn address_sanitizer_finds_nothing() {
+    assert_sanitized("listeners", &["leave-open"]);
+    assert_sanitized("echo", &[]);
+}
+
+/// The program opens sockets, sends, receives and closes them; so does its child.
+#[test]
+#[ignore = "needs valgrind: ./test --all"]
+fn valgrind_finds_nothing() {
+    if tools::program("valgrind").is_none() {
+        return;
+    }
+    let daemon = Daemon::start("valgrind");
+    let options =
+        ["--quiet", "--error-exitcode=9", "--leak-check=full", "--show-leak-kinds=definite,possible"];
+    let output = daemon.run("valgrind").args(options).arg(compiled("echo", "valgrind")).output();
+    let output = output.expect("the command starts");
+    assert_success("valgrind", &output);
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
 fn a_full_descriptor_table_leaves_sockets_usable() {
     run("full", &[]);
+}
+
+#[test]
+fn a_daemon_without_descriptors_keeps_nobody_waiting() {
+    preload();
+    let mut few = Command::new("sh");
+    few.args(["-c", "ulimit -n 600; exec \"$@\"", "sh", SWIFTWATER]);
+    let daemon = Daemon::start_with("few-descriptors", few);
+    let program = compiled("few_descriptors", "few-descriptors");
+    assert_success("few_descriptors", &daemon.run(program).output().expect("the command starts"));
+}
+
+#[test]
+fn long_messages_need_no_right_to_make_memfds() {
+    run("seccomp", &[]);
 }
 
 #[test]
@@ -141,6 +179,11 @@ fn a_program_says_which_udp_port_its_peer_has() {
 #[test]
 fn a_small_receive_buffer_bounds_what_a_peer_gets_rid_of() {
     run("window", &[]);
+}
+
+#[test]
+fn a_small_receive_buffer_costs_no_retransmissions() {
+    run("small_buffer", &[]);
 }
 
 #[test]

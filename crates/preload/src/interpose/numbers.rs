@@ -1,9 +1,13 @@
 //! `syscall`: system calls by their numbers.
 
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
 use libc::{c_int, c_long, c_uint, socklen_t};
 
 use super::{descriptors, files, receiving, sending, sockets};
 use crate::next::c_library;
+use crate::table;
 
 /// Makes a system call. Those that may be about a descriptor of ours are the functions of the same names, all others the
 /// kernel's.
@@ -63,7 +67,27 @@ pub unsafe extern "C-unwind" fn syscall(
             libc::SYS_dup3 => descriptors::dup3(fd, b as c_int, c as c_int).into(),
             libc::SYS_fcntl => descriptors::fcntl(fd, b as c_int, c).into(),
             libc::SYS_ioctl => descriptors::ioctl(fd, b as _, c).into(),
+            libc::SYS_io_uring_setup => {
+                warn_of_io_uring();
+                c_library::syscall()(number, a, b)
+            }
             _ => c_library::syscall()(number, a, b, c, d, e, f),
         }
+    }
+}
+
+/// Says once, where an SCTP socket is open, that io_uring does not see it: the kernel performs what is submitted there, and no
+/// shim is asked.
+fn warn_of_io_uring() {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    const WARNING: &[u8] =
+        b"swiftwater: this program uses io_uring, which takes its SCTP sockets for AF_UNIX sockets: what it \
+          reads of them has headers (docs/sockets.md)\n";
+    // Standard error may be such a socket itself.
+    if table::is_any_known() && !table::is_known(libc::STDERR_FILENO) && !SAID.swap(true, Relaxed) {
+        // SAFETY: the text is read.
+        unsafe {
+            c_library::syscall()(libc::SYS_write, libc::STDERR_FILENO, WARNING.as_ptr(), WARNING.len())
+        };
     }
 }

@@ -63,6 +63,26 @@ static void by_number(int client, int server)
     CHECK(memcmp(word, "hello", 5) == 0 && syscall(SYS_gettid) == gettid());
 }
 
+/* Sets a ring up that the kernel refuses; returns what is said to standard error meanwhile. */
+static ssize_t said_of_a_ring(char *said, size_t bytes)
+{
+    int ends[2], before = dup(2);
+    CHECK(before >= 0 && pipe(ends) == 0 && fcntl(ends[0], F_SETFL, O_NONBLOCK) == 0 && dup2(ends[1], 2) == 2);
+    long ring = syscall(SYS_io_uring_setup, 0, NULL);
+    CHECK(dup2(before, 2) == 2 && ring == -1);
+    ssize_t n = read(ends[0], said, bytes);
+    CHECK(close(before) == 0 && close(ends[0]) == 0 && close(ends[1]) == 0);
+    return n;
+}
+
+/* The kernel performs what is submitted there, without the shim: that is said once. */
+static void a_ring(void)
+{
+    char said[300] = "";
+    CHECK(said_of_a_ring(said, sizeof said - 1) > 0 && strstr(said, "io_uring") && strchr(said, '\n') == strrchr(said, '\n'));
+    CHECK(said_of_a_ring(said, sizeof said) == -1);
+}
+
 /* What is no record is a message. */
 static void unseen(int client, int server)
 {
@@ -130,7 +150,9 @@ int main(int count, char **words)
     if (count > 1)
         return service();
     begin();
+    CHECK(said_of_a_ring(&(char){0}, 1) == -1);
     joined(5961, &client, &server);
+    a_ring();
     files(client, server);
     positions(client, server);
     by_number(client, server);

@@ -15,7 +15,7 @@ static void serve(int listener)
     while ((n = read(fd, place, sizeof place)) > 0)
         CHECK(write(fd, place, n) == n);
     CHECK(n == 0);
-    CHECK(close(fd) == 0);
+    CHECK(close(fd) == 0 && close(listener) == 0);
 }
 
 int main(void)
