@@ -86,6 +86,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use swiftwater::streams::AutopushError;
 use swiftwater::{BindError, Stack, StackOptions};
 use tokio::sync::Notify;
 
@@ -99,7 +100,9 @@ pub use inquiry::{Description, NoDaemon, trusts_daemon_of};
 pub use limits::Limits;
 pub use numbers::FewDescriptors;
 pub use status::{AssociationStatus, PathStatus, SocketStatus, Status, UserStatus};
-pub use streams::{PartStatus, QueueStatus, Recording, StreamCommandError, StreamStatus, Streams};
+pub use streams::{
+    PartStatus, QueueStatus, Recording, StreamCommandError, StreamRules, StreamStatus, Streams,
+};
 
 /// How often it is looked whether nobody needs the daemon any more.
 const IDLE_LOOKS: Duration = Duration::from_secs(1);
@@ -115,6 +118,8 @@ pub struct DaemonOptions {
     pub idle_exit: Option<Duration>,
     /// What the programs of one user may take, and those of all.
     pub limits: Limits,
+    /// Modules that are pushed on the streams of certain programs. Default: none.
+    pub rules: StreamRules,
 }
 
 /// Why a daemon cannot start.
@@ -129,6 +134,8 @@ pub enum DaemonError {
     Stack(BindError),
     /// The place where programs find it could not be taken.
     Place(PlaceError),
+    /// A rule for streams names a module that is not there, or that does not take its arguments.
+    Rules(AutopushError),
     /// The system refused.
     System(io::Error),
 }
@@ -140,6 +147,7 @@ impl fmt::Display for DaemonError {
             DaemonError::Descriptors(error) => error.fmt(f),
             DaemonError::Stack(error) => error.fmt(f),
             DaemonError::Place(error) => error.fmt(f),
+            DaemonError::Rules(error) => write!(f, "the rules for streams: {error}"),
             DaemonError::System(error) => write!(f, "the system refused: {error}"),
         }
     }
@@ -154,6 +162,7 @@ pub struct Daemon {
     idle_exit: Option<Duration>,
     ending: Arc<Notify>,
     limits: Limits,
+    rules: StreamRules,
     numbers: Arc<Numbers>,
 }
 
@@ -192,6 +201,7 @@ impl Daemon {
             idle_exit: options.idle_exit,
             ending: Arc::default(),
             limits: options.limits,
+            rules: options.rules.clone(),
             numbers,
         })
     }
@@ -217,8 +227,9 @@ impl Daemon {
     ///
     /// # Errors
     ///
-    /// The system refused what it needs to run at all.
+    /// A rule for streams names a module that is not there, or the system refused what the daemon needs to run at all.
     pub fn run(self) -> Result<(), DaemonError> {
+        self.rules.check(&self.stack).map_err(DaemonError::Rules)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(DaemonError::System)?;
         let stack = self.stack.clone();
@@ -230,7 +241,8 @@ impl Daemon {
     async fn serve(self) -> Result<(), DaemonError> {
         let sockets = Arc::new(
             socket::Sockets::new(self.stack, self.idle_exit.is_some(), &self.limits, self.numbers)
-                .map_err(DaemonError::System)?,
+                .map_err(DaemonError::System)?
+                .with_rules(self.rules),
         );
         let moment = sockets.stack.options().busy_poll;
         // On one processor it would only keep the programs waiting.

@@ -31,6 +31,7 @@ use crate::page::Page;
 use crate::places::Places;
 use crate::ports::Ports;
 use crate::recall::RawRecord;
+use crate::streams::StreamRules;
 use crate::unread::Unread;
 use crate::vigil::Vigil;
 
@@ -73,6 +74,8 @@ pub(crate) struct Sockets {
     pub(crate) numbers: Arc<Numbers>,
     pub(crate) closers: Arc<Closers>,
     pub(crate) vigil: Arc<Vigil>,
+    /// What is pushed on the streams of associations.
+    rules: Arc<StreamRules>,
 }
 
 #[derive(Default)]
@@ -151,6 +154,8 @@ pub(crate) struct Socket {
     /// What it becomes, to its task.
     turns: mpsc::UnboundedSender<Turn>,
     pub(crate) unread: Unread,
+    /// What is pushed on the streams of its associations.
+    pub(crate) rules: Arc<StreamRules>,
     /// Of a peeled-off association: as the table knows it.
     peeled_off: OnceLock<Vec<Ends>>,
 }
@@ -365,7 +370,13 @@ impl Sockets {
             closers: Closers::new(Arc::clone(&numbers)),
             numbers,
             vigil: Arc::default(),
+            rules: Arc::default(),
         })
+    }
+
+    /// Returns the sockets with these rules for the streams of their associations.
+    pub(crate) fn with_rules(self, rules: StreamRules) -> Self {
+        Sockets { rules: Arc::new(rules), ..self }
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -436,6 +447,7 @@ impl Sockets {
             ended,
             turns,
             unread: Unread::new(closer),
+            rules: Arc::clone(&self.rules),
             peeled_off: OnceLock::new(),
         };
         let socket = Arc::new(socket);

@@ -6,6 +6,7 @@
 
 mod client;
 mod feed;
+mod rules;
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -20,6 +21,7 @@ use swiftwater::{Module, Statistics};
 
 pub use client::{PartStatus, QueueStatus, Recording, StreamCommandError, StreamStatus, Streams};
 pub(crate) use feed::Feed;
+pub use rules::StreamRules;
 
 use crate::door::{Answer, Reply};
 use crate::member::Member;
@@ -106,7 +108,7 @@ impl Sockets {
         let pushed = if has_room { push(association) } else { Err(PushError::TooMany) };
         let reply = match pushed {
             Ok(()) => {
-                if who.uid.is_root() && socket.share.owner.user != who.uid.as_raw() {
+                if is_privileged(who) && socket.share.owner.user != who.uid.as_raw() {
                     // It stands there: nothing else runs in between.
                     let _ = association.stream().anchor();
                 }
@@ -125,7 +127,7 @@ impl Sockets {
     pub(crate) async fn pop(&self, id: u32, who: UCred) -> Result<Reply, Errno> {
         let (_, member) = self.stream(id, who).await?;
         let stream = member.association().ok_or(Errno::NOTCONN)?.stream();
-        let popped = if who.uid.is_root() { stream.pop_anchored() } else { stream.pop() };
+        let popped = if is_privileged(who) { stream.pop_anchored() } else { stream.pop() };
         stream.pop_finished();
         match popped {
             Ok(module) => Ok(Answer::Value(module.name().into()).into()),
@@ -153,6 +155,11 @@ impl Sockets {
         }
         Err(Errno::NOENT)
     }
+}
+
+/// Whether this is root, or the user of the daemon: who administers it.
+fn is_privileged(who: UCred) -> bool {
+    who.uid.is_root() || who.uid == rustix::process::geteuid()
 }
 
 fn refused(why: String) -> Reply {

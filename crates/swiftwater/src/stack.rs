@@ -8,7 +8,7 @@ use std::time::Instant;
 use links::{Hairpin, Link, RawIp, RawIpConfig, UdpEncap, UdpEncapConfig};
 use providers::{SctpDriver, SctpDriverConfig};
 use sctp::AssociationConfig;
-use streams::{Executive, ModuleFactory};
+use streams::{Executive, Module, ModuleFactory, PushError};
 use tpi::Errno;
 
 use crate::address::{Address, ToAddress, UDP_PORT_DEFAULT};
@@ -131,6 +131,16 @@ impl Stack {
     pub fn add_module(&self, name: &str, factory: ModuleFactory) {
         // Where a fault has closed everything there are no streams.
         let _ = self.shard.enter().guarded(None, |inner| inner.executive.add_module(name, factory));
+    }
+
+    /// Makes a module by its name, to be pushed or to see whether that could be.
+    ///
+    /// # Errors
+    ///
+    /// No module has the name, or it does not take the arguments.
+    pub fn make_module(&self, name: &str, arguments: &[String]) -> Result<Box<dyn Module>, PushError> {
+        let made = |inner: &mut Inner| inner.executive.make_module(name, arguments);
+        self.shard.enter().guarded(None, made).unwrap_or(Err(PushError::NoModule))
     }
 
     /// Returns the names of the modules that can be pushed by name, sorted.

@@ -157,6 +157,8 @@ fn what_passes_is_traced_and_tapped_until_the_reader_ends() {
     let lines: Vec<String> = lines.take(100).collect();
     assert!(lines.iter().all(|line| line.contains(" < T_OPTDATA_IND stream 0 ppid 0 ssn ")), "{lines:?}");
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("streams-tap.pcapng");
+    // One of an earlier run would be taken for this one's.
+    let _ = fs::remove_file(&file);
     let path = file.to_str().expect("text");
     let mut tap = streams(&daemon.place, &["tap", &sender, "-w", path]).spawn().expect("the command starts");
     while fs::metadata(&file).map_or(0, |file| file.len()) < 100_000 {
@@ -217,6 +219,27 @@ fn a_slow_reader_loses_records_and_the_stream_nothing() {
     assert!(said.contains("records were lost"), "{said}");
     assert!(tap.wait().expect("it ends").success());
     flow.end();
+}
+
+#[test]
+fn rules_push_modules_when_associations_are_set_up() {
+    let rules = Path::new(env!("CARGO_TARGET_TMPDIR")).join("streams.rules");
+    let text = "# senders and receivers of flow\nprogram=sockets-rules port=6510 counter limit(bits=1G)\n";
+    fs::write(&rules, text).expect("our own folder");
+    let mut command = Command::new("sh");
+    let path = rules.to_str().expect("text");
+    command.args(["-c", "exec \"$0\" \"$@\" --autopush \"$RULES\"", SWIFTWATER]).env("RULES", path);
+    let daemon = Daemon::start_with("rules", command);
+    let flow = Flow::start(&daemon, "rules", &["1000"]);
+    let parts = rows(&daemon.place);
+    let names: Vec<&str> =
+        parts.iter().filter(|row| row["row"] == "part").filter_map(|row| row["name"].as_str()).collect();
+    assert_eq!(names, ["head", "limit", "counter", "sctp"].repeat(2));
+    flow.end();
+    fs::write(&rules, "\nport=7 no-such-module\n").expect("our own folder");
+    let mut wrong = Command::new(SWIFTWATER);
+    wrong.args(["daemon", "--udp-port", "0", "--place", "@swiftwater-test-wrong-rules", "--autopush", path]);
+    assert!(refused(wrong).contains("line 2: no-such-module: no module has this name"));
 }
 
 /// What another user may run, in a folder that everybody may enter.

@@ -87,6 +87,7 @@ impl Socket {
 
     /// An association of the socket is up: what was set for it meanwhile holds.
     pub(crate) fn tune(&self, member: &Member) {
+        self.autopush(member);
         let mut inner = self.lock();
         let access = Access { socket: self, inner: &mut inner, dry: Vec::new() };
         access.apply(member);

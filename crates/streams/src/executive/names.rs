@@ -80,21 +80,26 @@ impl Autopush {
         if modules.is_empty() || modules.len() > Self::MODULES_MAX {
             return Err(format!("a rule names 1 to {} modules", Self::MODULES_MAX));
         }
-        let modules = modules.iter().map(|word| parse_module(word)).collect::<Result<_, _>>()?;
+        let modules = modules.iter().map(|word| Self::parse_module(word)).collect::<Result<_, _>>()?;
         Ok(Self { driver: (*driver).to_owned(), minors, modules })
+    }
+
+    /// Reads a module with its arguments: `name` or `name(argument,argument)`.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub fn parse_module(word: &str) -> Result<Vec<String>, String> {
+        let Some((name, rest)) = word.split_once('(') else { return Ok(vec![word.to_owned()]) };
+        let arguments =
+            rest.strip_suffix(')').ok_or_else(|| format!("{word} lacks its closing parenthesis"))?;
+        let arguments = arguments.split(',').filter(|argument| !argument.is_empty());
+        Ok(std::iter::once(name).chain(arguments).map(str::to_owned).collect())
     }
 
     fn applies(&self, driver: &str, minor: u32) -> bool {
         self.driver == driver && self.minors.is_none_or(|(first, last)| (first..=last).contains(&minor))
     }
-}
-
-/// Reads `name` or `name(argument,argument)`.
-fn parse_module(word: &str) -> Result<Vec<String>, String> {
-    let Some((name, rest)) = word.split_once('(') else { return Ok(vec![word.to_owned()]) };
-    let arguments = rest.strip_suffix(')').ok_or_else(|| format!("{word} lacks its closing parenthesis"))?;
-    let arguments = arguments.split(',').filter(|argument| !argument.is_empty());
-    Ok(std::iter::once(name).chain(arguments).map(str::to_owned).collect())
 }
 
 impl Names {
@@ -170,9 +175,18 @@ impl Executive {
     ///
     /// As [`Executive::push`]; no module has the name, or it does not take the arguments.
     pub fn push_named(&mut self, s: StreamId, name: &str, arguments: &[String]) -> Result<(), PushError> {
-        let factory = self.names.modules.get(name).ok_or(PushError::NoModule)?;
-        let module = factory(arguments).map_err(PushError::Argument)?;
+        let module = self.make_module(name, arguments)?;
         self.push(s, module)
+    }
+
+    /// Makes a module by its name, to be pushed or to see whether that could be.
+    ///
+    /// # Errors
+    ///
+    /// No module has the name, or it does not take the arguments.
+    pub fn make_module(&self, name: &str, arguments: &[String]) -> Result<Box<dyn Module>, PushError> {
+        let factory = self.names.modules.get(name).ok_or(PushError::NoModule)?;
+        factory(arguments).map_err(PushError::Argument)
     }
 
     /// Replaces the rules of autopush. Devices that are open keep their modules.

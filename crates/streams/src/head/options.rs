@@ -40,8 +40,6 @@ pub struct WriteOptions {
     /// `SNDZERO`: a write of no bytes sends a message of no bytes. Default: it sends nothing on a stream whose writes are
     /// `M_DATA`.
     pub send_zero: bool,
-    /// `SNDPIPE`: a write to a stream that was hung up raises SIGPIPE; the owner of the executive raises it.
-    pub signal_pipe: bool,
     /// `SNDHOLD`: short writes are held until they are as many bytes as [`HeadOptions::coalesce_bytes`], or are flushed.
     pub hold: bool,
 }

@@ -3,15 +3,17 @@
 mod limits;
 pub(crate) mod stop;
 
+use std::fs;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use swiftwater::{ListenerOptions, StackOptions};
-use swiftwater_daemon::{Daemon, DaemonError, DaemonOptions, Ending, Place};
+use swiftwater_daemon::{Daemon, DaemonError, DaemonOptions, Ending, Place, StreamRules};
 
 use crate::activation;
 use crate::args::DEFAULT_PORT;
@@ -61,6 +63,10 @@ pub(crate) struct DaemonArgs {
     /// End after so many seconds without a socket and without an association [default: never].
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub idle_exit: Option<f64>,
+    /// Push modules on the streams of programs, ports and users that a file names: lines such as `program=iperf3 limit(bits=10M)` or
+    /// `port=5060 user=1000 filter(drop=0.01)`. Only root and the user of the daemon pop them.
+    #[arg(long, value_name = "FILE")]
+    pub autopush: Option<PathBuf>,
     #[command(flatten)]
     pub limits: LimitArgs,
     /// Leave the terminal of whoever started it.
@@ -99,6 +105,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<(), Failure> {
         },
         idle_exit: args.idle_exit.map(Duration::from_secs_f64),
         limits: (&args.limits).into(),
+        rules: args.autopush.as_deref().map(rules).transpose()?.unwrap_or_default(),
     };
     raise_descriptor_limit();
     let daemon = match activation::listener()? {
@@ -109,6 +116,13 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<(), Failure> {
     listen(daemon.ending()).map_err(|error| format!("cannot listen for signals: {error}"))?;
     note(format_args!("swiftwater daemon: at {}: {}", options.place, daemon.description()));
     Ok(daemon.run().map_err(|error| error.to_string())?)
+}
+
+/// Reads the rules for streams.
+fn rules(path: &Path) -> Result<StreamRules, String> {
+    let text =
+        fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    StreamRules::parse(&text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// Ends the daemon at the first SIGTERM, SIGINT or SIGHUP in an orderly way, which is a success, and at the second at once.
