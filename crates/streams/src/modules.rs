@@ -13,6 +13,7 @@ mod nullmod;
 mod pipemod;
 mod sink;
 mod tap;
+mod tirdwr;
 mod trace;
 
 pub use bufmod::BufMod;
@@ -24,17 +25,19 @@ pub use nullmod::NullMod;
 pub use pipemod::PipeMod;
 pub use sink::RecordSink;
 pub use tap::Tap;
+pub use tirdwr::TiRdWr;
 pub use trace::Trace;
 
 use crate::module::Module;
 use crate::{Executive, ModuleFactory};
 
-/// Adds the modules that can be pushed by name to an executive: `nullmod`, `bufmod`, `pipemod`, `counter`, `limit`, `filter`
-/// and `compress`.
+/// Adds the modules that can be pushed by name to an executive: `nullmod`, `bufmod`, `pipemod`, `tirdwr`, `counter`, `limit`,
+/// `filter` and `compress`.
 pub fn add_all(executive: &mut Executive) {
     executive.add_module("nullmod", without_arguments(|| Box::new(NullMod)));
     executive.add_module("bufmod", without_arguments(|| Box::new(BufMod::default())));
     executive.add_module("pipemod", without_arguments(|| Box::new(PipeMod)));
+    executive.add_module("tirdwr", without_arguments(|| Box::new(TiRdWr::default())));
     executive.add_module("counter", without_arguments(|| Box::new(Counter::new())));
     executive.add_module("compress", without_arguments(|| Box::new(Compress::default())));
     executive.add_module("limit", Box::new(|arguments| Ok(Box::new(Limit::parse(arguments)?))));

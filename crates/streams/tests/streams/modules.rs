@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use streams::modules::{self, Compress, RecordSink, Tap, Trace};
-use streams::{Chain, Errno, Kind, Message, PushError, ReadError, TransferFlags, TransferInfo};
+use streams::{Chain, Errno, Kind, Message, Primitive, PushError, ReadError, TransferFlags, TransferInfo};
 
 fn pushed(name: &str, arguments: &[&str]) -> (Rig, Instant) {
     let mut rig = Rig::new();
@@ -488,4 +488,52 @@ fn a_message_that_looks_like_the_modules_own_arrives_as_it_is() {
     let last = last.unwrap();
     assert_eq!((last.transfer().unwrap().ppid, last.data.to_vec()), (Compress::PPID, vec![0]));
     assert!(matches!(last.kind, Kind::Proto(_)));
+}
+
+#[test]
+fn tirdwr_shows_data_and_the_end_of_the_file_alone() {
+    let (mut rig, _) = pushed("tirdwr", &[]);
+    let info = TransferInfo { association: 1, ..TransferInfo::default() };
+    rig.up(Message::optdata_ind(info, Chain::from(b"data".to_vec())));
+    rig.up(Message::proto(Primitive::OrdrelInd { association: 1 }));
+    let mut buffer = [0; 10];
+    let read = rig.executive.read(rig.s, &mut buffer).unwrap().map(|(bytes, ..)| bytes);
+    assert_eq!((read, &buffer[..4]), (Some(4), &b"data"[..]));
+    assert_eq!(rig.executive.read(rig.s, &mut buffer).unwrap().map(|(bytes, ..)| bytes), Some(0));
+    let credit: usize = rig.state().consumed.iter().map(|(_, bytes)| bytes).sum();
+    assert_eq!(credit, 4);
+    rig.write("answer").unwrap();
+    rig.executive.pop(rig.s).unwrap();
+    let kinds: Vec<Kind> = rig.state().received.iter().map(|m| m.kind.clone()).collect();
+    assert!(
+        matches!(&kinds[..], [_, Kind::Proto(control)] if *control == Primitive::OrdrelReq { association: 0 }),
+        "the data, and the release of this side: {kinds:?}"
+    );
+}
+
+#[test]
+fn tirdwr_ends_a_stream_with_primitives_that_a_file_has_not() {
+    let broken = |put: &dyn Fn(&mut Rig)| {
+        let (mut rig, _) = pushed("tirdwr", &[]);
+        put(&mut rig);
+        rig.executive.getmsg(rig.s)
+    };
+    let eproto = Err(ReadError::Failed(Errno::EPROTO));
+    assert_eq!(
+        broken(&|rig| rig.up(Message::proto(Primitive::ConnInd { addresses: Box::default(), sequence: 1 }))),
+        eproto
+    );
+    assert_eq!(
+        broken(&|rig| rig.executive.putmsg(rig.s, Message::proto(Primitive::UnbindReq)).unwrap()),
+        eproto
+    );
+    assert_eq!(
+        broken(&|rig| rig.up(Message::proto(Primitive::DisconInd {
+            reason: 0,
+            sequence: 0,
+            association: 1,
+            cause: 0
+        }))),
+        Err(ReadError::HungUp)
+    );
 }

@@ -1,0 +1,92 @@
+//! A module that makes a plain stream of bytes of a transport connection.
+
+use crate::message::{Control, Kind, Message};
+use crate::module::{Module, Q};
+use crate::queue::Side;
+use crate::{Chain, Errno};
+use tpi::Primitive;
+
+/// Lets a program read and write a transport connection as a file (`tirdwr`): above the module there are data and the end of the file, and
+/// no primitives.
+///
+/// What the program writes goes down as it is, `M_DATA` or `T_OPTDATA_REQ`, since the provider takes both. Data that comes up loses its control part. An orderly
+/// release of the peer is the end of the file, a message of no bytes, and once it has come, popping the module releases this side, too. A
+/// disconnection is a hang-up. Any other primitive, in either way, breaks the rules of the module and makes the stream fail with `EPROTO`.
+#[derive(Debug, Default)]
+pub struct TiRdWr {
+    /// The peer has released its side.
+    released: bool,
+    /// The stream has failed or was hung up: nothing passes any more.
+    ended: bool,
+}
+
+impl TiRdWr {
+    fn violate(&mut self, q: &mut Q<'_>) {
+        self.ended = true;
+        let error = Some(Errno::EPROTO);
+        let m = Message::new(Kind::Error { read: error, write: error });
+        if q.side() == Side::Read { q.putnext(m) } else { q.qreply(m) }
+    }
+
+    /// Handles a primitive of the provider.
+    fn indication(&mut self, q: &mut Q<'_>, primitive: &Primitive, m: Message) {
+        match primitive {
+            // The head gives the window back by the association, which is the stream's only one.
+            Primitive::OptdataInd(_) | Primitive::DataInd { .. } if !m.data.is_empty() => {
+                q.pass(Message { kind: Kind::Data, ..m });
+            }
+            Primitive::OptdataInd(_) | Primitive::DataInd { .. } => q.freemsg(m),
+            Primitive::OrdrelInd { .. } => {
+                self.released = true;
+                q.pass(Message::data(Chain::new()));
+            }
+            Primitive::DisconInd { .. } => {
+                self.ended = true;
+                q.putnext(Message::new(Kind::Hangup));
+            }
+            // It tells the program nothing that a file could.
+            Primitive::NotificationInd(_) => q.freemsg(m),
+            _ => {
+                q.freemsg(m);
+                self.violate(q);
+            }
+        }
+    }
+}
+
+impl Module for TiRdWr {
+    fn name(&self) -> &str {
+        "tirdwr"
+    }
+
+    fn wput(&mut self, q: &mut Q<'_>, m: Message) {
+        match m.kind {
+            Kind::Data if self.ended => {}
+            Kind::Proto(_) | Kind::PcProto(_) if self.ended => {}
+            // What a write is on the stream of this provider.
+            Kind::Proto(Control::Tpi(Primitive::OptdataReq(_))) => q.pass(m),
+            Kind::Proto(_) | Kind::PcProto(_) => self.violate(q),
+            _ => q.pass(m),
+        }
+    }
+
+    fn rput(&mut self, q: &mut Q<'_>, m: Message) {
+        match &m.kind {
+            Kind::Proto(_) | Kind::PcProto(_) | Kind::Data if self.ended => q.freemsg(m),
+            Kind::Proto(control) | Kind::PcProto(control) => match control.clone().decode() {
+                Ok(primitive) => self.indication(q, &primitive, m),
+                Err(_) => {
+                    q.freemsg(m);
+                    self.violate(q);
+                }
+            },
+            _ => q.pass(m),
+        }
+    }
+
+    fn close(&mut self, q: &mut Q<'_>) {
+        if self.released && !self.ended {
+            q.putnext(Message::new(Kind::Proto(Control::Tpi(Primitive::OrdrelReq { association: 0 }))));
+        }
+    }
+}
