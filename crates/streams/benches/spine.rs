@@ -5,7 +5,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use streams::modules::Counter;
+use streams::modules::NullMod;
 use streams::{
     Admission, Control, Cx, Driver, DriverInfo, Errno, Executive, Kind, Message, Open, Primitive, StreamId,
     TransferFlags, TransferInfo, WriteAs,
@@ -106,7 +106,7 @@ fn measure(modules: usize, bytes: usize, flags: TransferFlags) -> Cost {
     let driver = executive.add_driver("loopback", Box::new(Loopback { outstanding_bytes: 0 }));
     let s = executive.open(driver).expect("the loopback driver opens");
     for _ in 0..modules {
-        executive.push(s, Box::new(Counter::new())).expect("the counter is pushed");
+        executive.push(s, Box::new(NullMod)).expect("the module is pushed");
     }
     let info = TransferInfo { association: 1, flags, ..TransferInfo::default() };
     let message = vec![7; bytes];

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::time::Instant;
 use tpi::{Primitive, TransferInfo};
 
-/// Writes a line for each message that passes (`trace`), as the trace of `strlog` did: the seconds since the module was pushed, the way
+/// Writes a line for each message that passes (`trace`), as the trace of `strlog` did: the seconds since the first one, the way
 /// (`>` down, `<` up), what the message is, its stream, payload protocol identifier, flags and length, and its first bytes.
 pub struct Trace {
     sink: Box<dyn RecordSink>,

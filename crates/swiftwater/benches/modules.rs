@@ -1,0 +1,90 @@
+//! What modules cost on a live association, and how well `limit` keeps its rate.
+//!
+//! Messages of 1 KB go over loopback. Rounds without a module and with each one take turns; a ratio is the median of those within each
+//! round. `limit` runs for 10 s: its rate is of the messages that the reader has got.
+
+#![allow(missing_docs, reason = "a program")]
+
+use std::time::{Duration, Instant};
+
+use swiftwater::modules::{NullMod, Tap};
+use swiftwater::{Association, Listener, Module, SendError};
+
+const MESSAGE: [u8; 1024] = [7; 1024];
+const ROUND: Duration = Duration::from_secs(1);
+const ROUNDS: usize = 7;
+const LIMIT: Duration = Duration::from_secs(10);
+const LIMITS: [(&str, f64); 2] = [("bits=50M", 50e6), ("messages=1k", 1000.0 * 1024.0 * 8.0)];
+
+type Make = fn() -> Box<dyn Module>;
+
+fn main() {
+    let listener = Listener::bind("127.0.0.1:0/udp:0").expect("a free port");
+    let client = Association::connect(listener.local_address()).expect("it listens");
+    let (server, _) = listener.accept().expect("it is there");
+    println!("{:<12} {:>14} {:>8}", "module", "messages/s", "ratio");
+    let kinds: [(&str, Make); 2] = [("nullmod", || Box::new(NullMod)), ("tap", || Box::new(tap()))];
+    let mut rates: [Vec<(f64, f64)>; 2] = Default::default();
+    for _ in 0..ROUNDS {
+        let without = rate(&client, &server, ROUND);
+        for ((_, make), rates) in kinds.iter().zip(&mut rates) {
+            client.stream().push(make()).expect("it is up");
+            let with = rate(&client, &server, ROUND);
+            client.stream().pop().expect("it was pushed");
+            rates.push((with, with / without));
+        }
+    }
+    for ((name, _), rates) in kinds.iter().zip(&mut rates) {
+        rates.sort_by(|a, b| a.1.total_cmp(&b.1));
+        let (rate, ratio) = rates[rates.len() / 2];
+        println!("{name:<12} {rate:>14.0} {ratio:>8.3}");
+    }
+    for (argument, wanted) in LIMITS {
+        client.stream().push_named("limit", &[argument.to_owned()]).expect("it is up");
+        // What was allowed to leave at once before the first message counts for nothing.
+        rate(&client, &server, Duration::from_millis(200));
+        let bits_per_s = rate(&client, &server, LIMIT) * 8.0 * MESSAGE.len() as f64;
+        println!("limit {argument}: {bits_per_s:.0} bit/s, {:+.2} %", (bits_per_s / wanted - 1.0) * 100.0);
+        client.stream().pop().expect("it was pushed");
+        drain(&server);
+    }
+}
+
+/// A tap whose reader keeps up.
+fn tap() -> Tap {
+    let mut file = Vec::with_capacity(1 << 20);
+    let sink = move |bytes: &[u8]| {
+        if file.len() + bytes.len() > file.capacity() {
+            file.clear();
+        }
+        file.extend_from_slice(bytes);
+        true
+    };
+    Tap::new(Box::new(sink), (Instant::now(), Duration::ZERO), (1, 2))
+}
+
+/// Messages in a second that the reader gets while the sender sends what it can.
+fn rate(client: &Association, server: &Association, time: Duration) -> f64 {
+    let end = Instant::now() + time;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while let Some(left) = end.checked_duration_since(Instant::now()) {
+                match client.send_timeout(&MESSAGE, &Default::default(), left) {
+                    Ok(()) | Err(SendError::TimedOut) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        });
+        let (start, mut messages) = (Instant::now(), 0u64);
+        while Instant::now() < end {
+            let left = end.saturating_duration_since(Instant::now());
+            messages += u64::from(server.recv_timeout(left).is_ok_and(|message| message.is_some()));
+        }
+        messages as f64 / start.elapsed().as_secs_f64()
+    })
+}
+
+/// Takes what is on its way.
+fn drain(server: &Association) {
+    while server.recv_timeout(Duration::from_millis(200)).is_ok() {}
+}
