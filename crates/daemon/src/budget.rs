@@ -9,7 +9,10 @@
 //! concert would leave nothing: so a part of the limit is for users who have little.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicU64, AtomicUsize,
+    Ordering::{Relaxed, SeqCst},
+};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
@@ -65,6 +68,8 @@ impl Drop for Seat {
 pub(crate) struct Budget {
     limits: Limits,
     charged_bytes: AtomicUsize,
+    /// Held from looking for room to counting it as taken, which any thread may do that gives memory back.
+    counting: Mutex<()>,
     accounts: Mutex<HashMap<u32, Weak<Account>>>,
     queue: Mutex<Queue>,
     /// Messages that wait in `queue`.
@@ -128,6 +133,7 @@ impl Budget {
         Arc::new(Budget {
             limits,
             charged_bytes: AtomicUsize::new(0),
+            counting: Mutex::default(),
             accounts: Mutex::default(),
             queue: Mutex::default(),
             waiting: AtomicUsize::new(0),
@@ -241,10 +247,8 @@ impl Account {
 
     /// Counts an association that a peer has set up. `None`: the user has so many already.
     pub(crate) fn seat(self: &Arc<Self>, associations_max: usize) -> Option<Seat> {
-        if self.associations() >= associations_max {
-            return None;
-        }
-        self.associations.fetch_add(1, Relaxed);
+        let more = |count: usize| (count < associations_max).then_some(count + 1);
+        self.associations.fetch_update(Relaxed, Relaxed, more).ok()?;
         Some(Seat(Arc::clone(self)))
     }
 
@@ -268,12 +272,13 @@ impl Account {
     }
 
     fn charge(self: &Arc<Self>, bytes: usize) -> Option<Charge> {
-        self.count(bytes).then(|| Charge { account: Arc::clone(self), bytes })
+        self.count(bytes, 0).then(|| Charge { account: Arc::clone(self), bytes })
     }
 
-    /// Counts so many bytes if there is room for them.
-    fn count(&self, bytes: usize) -> bool {
-        let has_room = bytes <= self.free_bytes(0);
+    /// Counts so many bytes if there is room for them beside `kept_bytes` of what one user may have.
+    fn count(&self, bytes: usize, kept_bytes: usize) -> bool {
+        let _one_at_a_time = lock(&self.budget.counting);
+        let has_room = bytes <= self.free_bytes(kept_bytes);
         if has_room {
             self.count_anyway(bytes);
         }
@@ -292,8 +297,9 @@ impl Account {
     /// Returns how many bytes may be charged to the user now, if `kept_bytes` of what one user may have are not touched.
     fn free_bytes(&self, kept_bytes: usize) -> usize {
         let limits = &self.budget.limits;
-        let most_bytes = limits.of_user(self.budget.charged_bytes.load(Relaxed));
-        most_bytes.min(limits.user_bytes - kept_bytes).saturating_sub(self.charged_bytes())
+        // One that has joined the queue finds here what is given back meanwhile, or who gives it back finds one that waits.
+        let most_bytes = limits.of_user(self.budget.charged_bytes.load(SeqCst));
+        most_bytes.min(limits.user_bytes - kept_bytes).saturating_sub(self.charged_bytes.load(SeqCst))
     }
 
     /// Charges so many bytes that are there already and cannot be refused: what is taken later finds less room.
@@ -326,7 +332,7 @@ impl Account {
         }
         queue.of_users.entry(self.user).or_default().push_back(waiter);
         self.waiting.fetch_add(1, Relaxed);
-        self.budget.waiting.fetch_add(1, Relaxed);
+        self.budget.waiting.fetch_add(1, SeqCst);
         (number, receiver)
     }
 
@@ -362,7 +368,7 @@ impl Drop for PlaceInQueue<'_> {
 impl Charge {
     /// Charges so many bytes more, if there is room for them.
     pub(crate) fn grow(&mut self, bytes: usize) -> bool {
-        let has_room = self.account.count(bytes);
+        let has_room = self.account.count(bytes, 0);
         self.bytes += if has_room { bytes } else { 0 };
         has_room
     }
@@ -387,11 +393,18 @@ impl Charge {
 
 impl Account {
     fn give_back(&self, bytes: usize) {
-        self.charged_bytes.fetch_sub(bytes, Relaxed);
-        self.budget.charged_bytes.fetch_sub(bytes, Relaxed);
-        if self.budget.waiting.load(Relaxed) > 0 {
+        self.charged_bytes.fetch_sub(bytes, SeqCst);
+        self.budget.charged_bytes.fetch_sub(bytes, SeqCst);
+        if self.budget.waiting.load(SeqCst) > 0 {
             self.budget.grant(self.user);
         }
+    }
+}
+
+impl Account {
+    /// Returns how many bytes that one user may have are not for what associations receive, unless it comes out of the reserve.
+    fn kept_bytes(&self, is_reserve: bool) -> usize {
+        if is_reserve { 0 } else { self.budget.limits.user_bytes / POOL_RESERVED_PART }
     }
 }
 
@@ -399,11 +412,7 @@ impl Account {
 /// windows close.
 impl ReceiveBudget for Account {
     fn take(&self, bytes: usize, is_reserve: bool) -> bool {
-        let has_room = bytes <= ReceiveBudget::free_bytes(self, is_reserve);
-        if has_room {
-            self.count_anyway(bytes);
-        }
-        has_room
+        self.count(bytes, self.kept_bytes(is_reserve))
     }
 
     fn give_back(&self, bytes: usize) {
@@ -411,8 +420,7 @@ impl ReceiveBudget for Account {
     }
 
     fn free_bytes(&self, is_reserve: bool) -> usize {
-        let reserve_bytes = self.budget.limits.user_bytes / POOL_RESERVED_PART;
-        Account::free_bytes(self, if is_reserve { 0 } else { reserve_bytes })
+        Account::free_bytes(self, self.kept_bytes(is_reserve))
     }
 }
 
@@ -486,6 +494,22 @@ mod tests {
         assert!(poll(small).is_ready());
         assert!(account.budget.queue().of_users.is_empty() && account.budget.queue().turns.is_empty());
         assert_eq!(account.budget.waiting.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn threads_that_charge_at_once_stay_within_the_limit() {
+        let account = budget(100, 1000).account(1);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..20_000 {
+                        let charge = account.take(100);
+                        assert!(charge.is_none() || account.charged_bytes() == 100);
+                    }
+                });
+            }
+        });
+        assert_eq!((account.charged_bytes(), account.budget.charged_bytes()), (0, 0));
     }
 
     #[test]
