@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, Shutdown, recvmsg, shutdown, sockopt,
 };
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 
@@ -33,6 +34,8 @@ const THREADS_MAX: usize = 512;
 const THREAD_IDLE: Duration = Duration::from_secs(2);
 /// What a thread needs: it makes one system call.
 const THREAD_STACK_BYTES: usize = 64 * 1024;
+/// How often it is tried to start a thread where the host has none.
+const SPAWN_WAIT: Duration = Duration::from_millis(100);
 /// A close that takes longer is stuck.
 const STUCK_AFTER: Duration = Duration::from_millis(500);
 /// Descriptors that may wait to be closed for one user and source.
@@ -58,12 +61,24 @@ pub(crate) struct Closers {
     state: Mutex<State>,
 }
 
-#[derive(Default)]
 struct State {
     closers: HashMap<Key, Weak<Closer>>,
     threads: usize,
+    thread_stack_bytes: usize,
     /// Closers that have work and no thread.
     waiting: VecDeque<Arc<Closer>>,
+}
+
+impl State {
+    /// Returns the closer whose work a thread goes on with that has done its own; otherwise the thread ends.
+    fn next_of_thread(&mut self) -> Option<Arc<Closer>> {
+        let next = self.waiting.pop_front();
+        match &next {
+            Some(next) => next.work().begin(),
+            None => self.threads -= 1,
+        }
+        next
+    }
 }
 
 /// Closes what comes from one user and source.
@@ -89,9 +104,17 @@ struct Work {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Thread {
     None,
-    /// All threads are others'.
+    /// All threads are others', or the host has none.
     Awaited,
     Running,
+}
+
+impl Work {
+    /// A thread takes it up.
+    fn begin(&mut self) {
+        self.thread = Thread::Running;
+        self.since = Instant::now();
+    }
 }
 
 struct Load {
@@ -129,7 +152,13 @@ impl Item {
 
 impl Closers {
     pub(crate) fn new(numbers: Arc<Numbers>) -> Arc<Closers> {
-        Arc::new(Closers { numbers, state: Mutex::default() })
+        let state = State {
+            closers: HashMap::new(),
+            threads: 0,
+            thread_stack_bytes: THREAD_STACK_BYTES,
+            waiting: VecDeque::new(),
+        };
+        Arc::new(Closers { numbers, state: Mutex::new(state) })
     }
 
     /// Returns the closer of a user for one source.
@@ -245,31 +274,61 @@ impl Closer {
         self.start(&mut self.all.state());
     }
 
-    /// Starts the thread, or waits for the end of another where there are too many.
+    /// Starts the thread. Where there are too many, it waits for another one; where the host has none, it tries again, too.
     fn start(self: &Arc<Self>, state: &mut State) {
         let mut work = self.work();
-        if work.thread != Thread::Running && state.threads < THREADS_MAX && self.spawn() {
-            work.thread = Thread::Running;
-            work.since = Instant::now();
-            state.threads += 1;
+        if work.thread == Thread::Running {
+            return;
         }
-        if work.thread == Thread::None {
+        let may_start = state.threads < THREADS_MAX;
+        if may_start && self.spawn(state.thread_stack_bytes) {
+            work.begin();
+            state.threads += 1;
+            state.waiting.retain(|waiting| !Arc::ptr_eq(waiting, self));
+        } else if work.thread == Thread::None {
             work.thread = Thread::Awaited;
             state.waiting.push_back(Arc::clone(self));
+            // What is closed while the runtime ends is closed with the process.
+            if may_start && let Ok(runtime) = Handle::try_current() {
+                runtime.spawn(Arc::clone(self).start_later());
+            }
         }
     }
 
-    fn spawn(self: &Arc<Self>) -> bool {
+    /// Tries to start the thread until there is one.
+    async fn start_later(self: Arc<Self>) {
+        while self.work().thread == Thread::Awaited {
+            tokio::time::sleep(SPAWN_WAIT).await;
+            self.start(&mut self.all.state());
+        }
+    }
+
+    fn spawn(self: &Arc<Self>, stack_bytes: usize) -> bool {
         let closer = Arc::clone(self);
-        let thread = std::thread::Builder::new().name("closer".into()).stack_size(THREAD_STACK_BYTES);
-        let spawned = thread.spawn(move || closer.run());
+        let thread = std::thread::Builder::new().name("closer".into()).stack_size(stack_bytes);
+        let spawned = thread.spawn(move || Closer::run(closer));
         if let Err(error) = &spawned {
             log(format_args!("no thread to close descriptors of programs: {error}"));
         }
         spawned.is_ok()
     }
 
-    fn run(self: Arc<Self>) {
+    /// What a thread does: the work of one closer, then of those that have no thread.
+    fn run(mut closer: Arc<Closer>) {
+        loop {
+            closer.work_off();
+            let all = Arc::clone(&closer.all);
+            let next = all.state().next_of_thread();
+            match next {
+                // The last of a closer goes without the lock.
+                Some(next) => closer = next,
+                None => return,
+            }
+        }
+    }
+
+    /// Handles what there is, and what comes before [`THREAD_IDLE`] is over.
+    fn work_off(&self) {
         let mut work = self.work();
         loop {
             if let Some(Load { item, closed }) = work.queue.pop_front() {
@@ -288,19 +347,9 @@ impl Closer {
             work = again;
             if wait.timed_out() && work.queue.is_empty() {
                 work.thread = Thread::None;
-                break;
+                return;
             }
         }
-        drop(work);
-        let mut state = self.all.state();
-        state.threads -= 1;
-        let next = state.waiting.pop_front();
-        if let Some(next) = &next {
-            next.start(&mut state);
-        }
-        // The last of a closer goes without the lock.
-        drop(state);
-        drop(next);
     }
 }
 
@@ -487,6 +536,40 @@ mod tests {
         closers.state().threads -= 1;
         one.start(&mut closers.state());
         assert!(!one.is_stuck());
+    }
+
+    /// No host has so much memory.
+    const ABSURD_STACK_BYTES: usize = 1 << 60;
+
+    #[tokio::test]
+    async fn a_thread_that_cannot_be_started_is_started_later() {
+        let closers = Closers::new(Numbers::with_max(1 << 16));
+        closers.state().thread_stack_bytes = ABSURD_STACK_BYTES;
+        let one = closers.of(1, Source::Requests);
+        drop(one.take_over(pair().0));
+        let threads = || {
+            let state = closers.state();
+            (state.threads, state.waiting.len())
+        };
+        assert_eq!((threads(), one.work().pending), ((0, 1), 1));
+        closers.state().thread_stack_bytes = THREAD_STACK_BYTES;
+        while one.work().pending > 0 {
+            tokio::time::sleep(SPAWN_WAIT).await;
+        }
+        assert_eq!(threads(), (1, 0));
+    }
+
+    #[test]
+    fn a_thread_with_nothing_to_do_goes_on_with_the_work_of_another_user() {
+        let closers = Closers::new(Numbers::with_max(1 << 16));
+        let (one, other) = (closers.of(1, Source::Requests), closers.of(2, Source::Requests));
+        drop(one.take_over(pair().0));
+        closers.state().thread_stack_bytes = ABSURD_STACK_BYTES;
+        drop(other.take_over(pair().0));
+        while other.work().pending > 0 {
+            std::thread::sleep(STUCK_AFTER / 10);
+        }
+        assert_eq!(closers.state().threads, 1);
     }
 
     #[tokio::test]
