@@ -3,7 +3,7 @@
 //! It may be long, so it is made in turns, of parts that are written into a memfd one by one. Its memory is charged to the user who asks,
 //! and given back when that one has read it: see [`Lent`].
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -39,8 +39,10 @@ impl Sockets {
             users: self.users(who),
             sockets: Vec::new(),
             sockets_omitted: 0,
+            associations_omitted: 0,
         }))?;
-        let (mut shown, mut omitted, mut associations_left) = (0, 0, ASSOCIATIONS_MAX);
+        let (mut shown, mut sockets_omitted) = (0, 0);
+        let mut associations = Associations { left: ASSOCIATIONS_MAX, omitted: 0 };
         let mut quantum = Quantum::new();
         let mut next = Some(0);
         while let Some(from) = next {
@@ -49,14 +51,14 @@ impl Sockets {
             quantum.spend(batch.len().div_ceil(PASSED_OVER_PER_RECORD)).await;
             for socket in batch.iter().filter(|socket| socket.is_of(who)) {
                 if shown == SOCKETS_MAX {
-                    omitted += 1;
+                    sockets_omitted += 1;
                     continue;
                 }
                 shown += 1;
-                report.add_socket(socket, &mut associations_left, &mut quantum).await?;
+                report.add_socket(socket, &mut associations, &mut quantum).await?;
             }
         }
-        report.add(&Part::End { sockets_omitted: omitted })?;
+        report.add(&Part::End { sockets_omitted, associations_omitted: associations.omitted })?;
         Ok(report.finish())
     }
 
@@ -87,6 +89,20 @@ impl Sockets {
     }
 }
 
+/// How many associations an answer may still have, and how many it has not.
+struct Associations {
+    left: usize,
+    omitted: usize,
+}
+
+impl Associations {
+    /// Returns as many of these as there is room for, and counts the rest.
+    fn of(&mut self, members: &BTreeMap<u32, Arc<Member>>) -> Vec<Arc<Member>> {
+        self.omitted += members.len().saturating_sub(self.left);
+        members.values().take(self.left).cloned().collect()
+    }
+}
+
 /// An answer that is being made.
 pub(crate) struct Report {
     memory: Lent,
@@ -114,20 +130,37 @@ impl Report {
     async fn add_socket(
         &mut self,
         socket: &Socket,
-        associations_left: &mut usize,
+        associations: &mut Associations,
         quantum: &mut Quantum,
     ) -> Result<(), Errno> {
         self.add(&Part::Socket(socket.status()))?;
         quantum.spend(1).await;
-        let members: VecDeque<Arc<Member>> =
-            socket.lock().members.values().take(*associations_left).cloned().collect();
+        let members = associations.of(&socket.lock().members);
         for member in members {
             if let Some(association) = member.status() {
                 self.add(&Part::Association(association))?;
-                *associations_left -= 1;
+                associations.left -= 1;
             }
             quantum.spend(1).await;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Tuning;
+
+    #[test]
+    fn associations_for_which_there_is_no_room_are_counted() {
+        let peer = ([192, 0, 2, 1], 7).into();
+        let member = |id| (id, Arc::new(Member::new(id, peer, Tuning::default())));
+        let members: BTreeMap<u32, Arc<Member>> = (3..8).map(member).collect();
+        let mut associations = Associations { left: 3, omitted: 0 };
+        let numbers: Vec<u32> = associations.of(&members).iter().map(|member| member.id).collect();
+        assert_eq!((numbers, associations.omitted), (vec![3, 4, 5], 2));
+        associations.left = 5;
+        assert_eq!((associations.of(&members).len(), associations.omitted), (5, 2));
     }
 }

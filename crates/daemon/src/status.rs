@@ -24,9 +24,10 @@ pub(crate) enum Part {
     /// Without associations.
     Socket(SocketStatus),
     Association(AssociationStatus),
-    /// Nothing is missing but sockets of which there are too many.
+    /// Nothing is missing but what there is too much of.
     End {
         sockets_omitted: usize,
+        associations_omitted: usize,
     },
 }
 
@@ -45,6 +46,8 @@ pub struct Status {
     pub sockets: Vec<SocketStatus>,
     /// Sockets that are missing, since there are very many.
     pub sockets_omitted: usize,
+    /// Associations that are missing among those of `sockets`, since there are very many.
+    pub associations_omitted: usize,
 }
 
 /// What the programs of one user take of the daemon.
@@ -209,8 +212,9 @@ impl Status {
                 Part::Daemon(_) => return None,
                 Part::Socket(socket) => status.sockets.push(socket),
                 Part::Association(association) => status.sockets.last_mut()?.associations.push(association),
-                Part::End { sockets_omitted } => {
-                    status.sockets_omitted = sockets_omitted;
+                Part::End { sockets_omitted, associations_omitted } => {
+                    (status.sockets_omitted, status.associations_omitted) =
+                        (sockets_omitted, associations_omitted);
                     return Some(status);
                 }
             }

@@ -202,6 +202,7 @@ mod tests {
             sockets: vec![socket],
             users: Vec::new(),
             sockets_omitted: 0,
+            associations_omitted: 0,
         }
     }
 

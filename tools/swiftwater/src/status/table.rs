@@ -28,8 +28,12 @@ pub(super) fn of(status: &Status, rates: &HashMap<u32, Rates>) -> String {
         out += &line(&block.line, widths);
         block.below.iter().for_each(|text| out += &format!("      {text}\n"));
     }
-    if status.sockets_omitted > 0 {
-        out += &format!("{} more sockets are not shown\n", grouped(status.sockets_omitted as u64));
+    for (omitted, what) in
+        [(status.associations_omitted, "associations"), (status.sockets_omitted, "sockets")]
+    {
+        if omitted > 0 {
+            out += &format!("{} more {what} are not shown\n", grouped(omitted as u64));
+        }
     }
     out
 }
