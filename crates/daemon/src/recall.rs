@@ -175,8 +175,103 @@ impl Line {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::mem::MaybeUninit;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
     use carrier::record::HEADER_BYTES;
+    use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+
+    use super::*;
+    use crate::budget::{Budget, Limits};
+    use crate::closer::{Closers, Source};
+    use crate::line::Accounts;
+    use crate::numbers::Numbers;
+
+    /// A carrier: our end, and the program's.
+    fn carrier() -> (Arc<Line>, OwnedFd) {
+        let closers = Closers::new(Numbers::with_max(1 << 16));
+        let account = Budget::new(Limits { user_bytes: 1 << 20, all_bytes: 1 << 20 }).account(1);
+        let closer = closers.of(1, Source::Carriers);
+        let [sent, unread, received] = [(); 3].map(|()| Arc::clone(&account));
+        let pair = crate::line::pair(&Arc::default(), closer, Accounts { sent, unread, received });
+        let (line, theirs) = pair.expect("a pair");
+        (Arc::new(line), theirs)
+    }
+
+    /// The next record of a program, with how many descriptors it brings.
+    fn read(theirs: &OwnedFd) -> (String, usize) {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut place = [0; 64];
+        let mut parts = [std::io::IoSliceMut::new(&mut place)];
+        let bytes = recvmsg(theirs, &mut parts, &mut control, RecvFlags::DONTWAIT).expect("a record").bytes;
+        let descriptors = control.drain().map(|message| match message {
+            RecvAncillaryMessage::ScmRights(descriptors) => descriptors.count(),
+            _ => 0,
+        });
+        let count = descriptors.sum();
+        (String::from_utf8_lossy(&place[..bytes]).into_owned(), count)
+    }
+
+    #[tokio::test]
+    async fn records_that_nobody_takes_go_back_in_their_order() {
+        let (line, theirs) = carrier();
+        let two = [theirs.as_fd(), theirs.as_fd()];
+        line.put_record(b"first", &two).await.expect("room");
+        line.put_record(b"second", &[]).await.expect("room");
+        let recalled = line.recall(theirs.as_fd()).await.expect("nobody has the lock");
+        let mut third = pin!(line.put_record(b"third", &[]));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(third.as_mut().poll(&mut context).is_pending(), "nothing comes between them");
+        assert_eq!(rustix::io::ioctl_fionread(&theirs), Ok(0));
+        drop(recalled);
+        third.await.expect("room");
+        assert_eq!(read(&theirs), ("first".into(), 2));
+        assert_eq!((read(&theirs).0, read(&theirs).0), ("second".into(), "third".into()));
+    }
+
+    #[tokio::test]
+    async fn records_that_are_discarded_do_not_come_back() {
+        let (line, theirs) = carrier();
+        line.put_record(b"first", &[]).await.expect("room");
+        line.recall(theirs.as_fd()).await.expect("nobody has the lock").discard();
+        assert_eq!(rustix::io::ioctl_fionread(&theirs), Ok(0));
+        // Another recall finds nothing, and keeps nobody from sending afterwards.
+        drop(line.recall(theirs.as_fd()).await.expect("nobody has the lock"));
+        line.put_record(b"second", &[]).await.expect("room");
+        assert_eq!(read(&theirs), ("second".into(), 0));
+    }
+
+    #[tokio::test]
+    async fn a_thread_that_comes_too_late_takes_nothing() {
+        let (line, theirs) = carrier();
+        line.put_record(b"first", &[]).await.expect("room");
+        let gate = Arc::clone(line.gate()).lock_owned().await;
+        let recalled = Recalled { records: VecDeque::new(), line: Arc::clone(&line), _gate: gate };
+        let (done, is_done) = oneshot::channel();
+        drop(is_done);
+        let number = line.closer().number();
+        Recall { theirs: theirs.try_clone().expect("a copy"), _number: number, recalled, done }.run();
+        assert_eq!(read(&theirs), ("first".into(), 0));
+    }
+
+    #[tokio::test]
+    async fn a_full_carrier_has_room_for_one_record_more_than_it_had() {
+        let (line, theirs) = carrier();
+        let record = [7; 1000];
+        let full = async {
+            loop {
+                line.put_record(&record, &[]).await.expect("room");
+            }
+        };
+        assert!(pin!(full).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        let mut recalled = line.recall(theirs.as_fd()).await.expect("nobody has the lock");
+        let records = recalled.take();
+        for record in records.iter().chain(records.front()) {
+            recalled.put_back(record).expect("room");
+        }
+    }
 
     #[test]
     fn a_record_is_cut_where_a_message_begins_and_nowhere_else() {
