@@ -118,6 +118,8 @@ pub(crate) enum Intake {
     Message(Header, Bytes),
     /// A record that only kept the carrier from polling writable.
     Filler,
+    /// A record of no bytes, which looks like the end. A program writes it past the shim.
+    Empty,
     /// The program sends no more.
     End,
     /// The program has closed with something unread. That is told once, and what it has sent may follow.
@@ -131,7 +133,7 @@ impl Intake {
     pub(crate) fn weight(&self) -> usize {
         match self {
             Intake::Message(_, content) => quantum::weight(content.len()),
-            Intake::Filler | Intake::End | Intake::Unread | Intake::Malformed => 1,
+            Intake::Filler | Intake::Empty | Intake::End | Intake::Unread | Intake::Malformed => 1,
         }
     }
 
@@ -141,7 +143,7 @@ impl Intake {
             Intake::Message(header, _) if header.flags.contains(Flags::IN_MEMFD) => HEADER_BYTES as u64,
             Intake::Message(_, content) => (HEADER_BYTES + content.len()) as u64,
             Intake::Filler => (HEADER_BYTES + FILLER_BYTES) as u64,
-            Intake::End | Intake::Unread | Intake::Malformed => 0,
+            Intake::Empty | Intake::End | Intake::Unread | Intake::Malformed => 0,
         }
     }
 }
@@ -290,7 +292,11 @@ impl Line {
             Err(error) => return Err(error),
         };
         if bytes == 0 {
-            return Ok(if self.reset.swap(false, Relaxed) { Intake::Unread } else { Intake::End });
+            return Ok(match self.has_ended() {
+                false => Intake::Empty,
+                true if self.reset.swap(false, Relaxed) => Intake::Unread,
+                true => Intake::End,
+            });
         }
         self.vigil.record_came();
         let record = &place[..bytes];
@@ -356,7 +362,12 @@ impl Line {
             return false;
         }
         let received = closer::receive(&self.descriptor, &mut [0], &self.closer);
-        received.is_ok_and(|(bytes, _)| bytes > 0)
+        received.is_ok_and(|(bytes, _)| bytes > 0 || !self.has_ended())
+    }
+
+    /// Returns whether the program sends no more, and all that it has sent was taken.
+    fn has_ended(&self) -> bool {
+        polls(self.descriptor.as_fd(), PollFlags::RDHUP) && self.waiting_bytes() == 0
     }
 
     /// Takes the next record; waits for it, but not for room as [`Line::try_take`] needs it.

@@ -317,7 +317,7 @@ fn take_several(socket: &Socket) -> Taken {
 /// Says how the program has left, if it has: whether a message was unread.
 fn dispatch(socket: &Socket, taken: Intake) -> Option<bool> {
     match taken {
-        Intake::Filler => None,
+        Intake::Filler | Intake::Empty => None,
         Intake::Message(header, content) => {
             let member = socket.lock().members.get(&header.association).cloned();
             // What is sent into an association that is gone is lost, as in the kernel.
@@ -526,5 +526,24 @@ mod tests {
         (0..2 * RECORDS_PER_TURN).for_each(|_| send_one(&theirs));
         let records = [(); 3].map(|()| take_several(&socket).records);
         assert_eq!(records, [RECORDS_PER_TURN, RECORDS_PER_TURN, 0]);
+    }
+
+    #[tokio::test]
+    async fn a_record_of_no_bytes_is_not_the_end() {
+        let (_sockets, socket, theirs) = opened();
+        let send_nothing =
+            || rustix::net::send(&theirs, &[], SendFlags::DONTWAIT).expect("room in the carrier");
+        send_nothing();
+        send_one(&theirs);
+        let taken = take_several(&socket);
+        assert_eq!((taken.records, taken.left), (2, None));
+        send_nothing();
+        assert!(socket.line.discard() && !socket.line.discard());
+        // Nor is it if the end is behind it.
+        send_nothing();
+        send_one(&theirs);
+        drop(theirs);
+        let taken = take_several(&socket);
+        assert_eq!((taken.records, taken.left), (3, Some(false)));
     }
 }

@@ -169,7 +169,7 @@ async fn take(
             Ok(Intake::Message(header, content)) => Ok((header, content)),
             Ok(Intake::End) => Err(if socket.line.is_hung_up() { Left::Closed } else { Left::HalfClosed }),
             Ok(Intake::Unread) if socket.has_unread_data() => Err(Left::Unread),
-            Ok(Intake::Unread | Intake::Filler) => {
+            Ok(Intake::Unread | Intake::Filler | Intake::Empty) => {
                 quantum.spend(1).await;
                 continue;
             }
