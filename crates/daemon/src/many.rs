@@ -177,8 +177,10 @@ async fn live_on(socket: Arc<Socket>, member: Arc<Member>, outbox: Arc<Outbox>, 
     let mut quantum = Quantum::new();
     // What waits while nothing more comes leaves at once.
     while let Some((header, content)) = outbox.front(|| association.flush()).await {
-        if pump::pass_on(&association, &pump::completed(&member, header), content).await.is_err() {
-            return give_back(&socket, &member, &outbox).await;
+        let header = pump::completed(&member, header);
+        // An association that takes no more is asked on: its program hears of each message, and never waits for room.
+        if pump::pass_on(&association, &header, content.clone()).await.is_err() {
+            pump::tell_unsent(&socket, &member, &header, content).await;
         }
         outbox.pop(&socket.page);
         quantum.spend(1).await;
@@ -545,5 +547,34 @@ mod tests {
         drop(theirs);
         let taken = take_several(&socket);
         assert_eq!((taken.records, taken.left), (3, Some(false)));
+    }
+
+    #[tokio::test]
+    async fn an_association_that_takes_no_more_keeps_no_program_waiting_for_room() {
+        use carrier::page::ROOM_BYTES;
+
+        let (sockets, socket, _theirs) = opened();
+        let listener = Listener::from(sockets.stack.listen(7).expect("a free port"));
+        let host = std::net::IpAddr::from([127, 0, 0, 1]);
+        let server = Address { hosts: vec![host], port: 7, udp_port: Some(sockets.stack.udp_port()) };
+        let (stack, start) = (sockets.stack.clone(), Start::Now);
+        let origin = Origin::Connecting { stack, port: 40_000, server, start };
+        let seat = socket.line.sent_account().seat(1).expect("the first");
+        let member = begin(&sockets, &socket, SocketAddr::new(host, 7), (origin, seat));
+        let (peer, _) = listener.accept().await.expect("somebody comes");
+        member.set_up_ended().await;
+        // What the peer has sent cannot be handed up. So the socket has the association after its end, too.
+        let delivery = socket.delivery.lock().await;
+        peer.send(b"a word").await.expect("it is up");
+        peer.abort("");
+        member.association().expect("it is up").closed().await;
+        let outbox = member.outbox().clone().expect("it has not been forgotten");
+        let content = Bytes::from(vec![0; ROOM_BYTES as usize]);
+        for _ in 0..2 {
+            assert!(outbox.push(Header::new(Kind::Data), content.clone()));
+            tokio::time::timeout(END_FOUND_WITHIN, outbox.room()).await.expect("there is room again");
+        }
+        assert!(!outbox.is_closed());
+        drop(delivery);
     }
 }
