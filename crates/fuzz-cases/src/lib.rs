@@ -10,6 +10,8 @@
 //! | [`record()`] | a record on a carrier | nothing panics, and no answer about its messages leaves the record |
 //! | [`page()`] | a script: a reader of a bundle, and a sharer who writes to its page | what is read is a part of the record |
 //! | [`daemon()`] | a script: a program that sends a daemon requests with any descriptors and records of any form, and writes to its pages | no task of the daemon panics, and it still answers |
+//! | [`primitive()`] | a control part as `putmsg` takes it | nothing panics, and what can be decoded is encoded so that it decodes the same again |
+//! | [`putmsg()`] | a script: a program puts raw control parts, primitives in any state and ioctls on streams of the provider, and pushes and pops modules | nothing panics, modules included; what waits is bounded |
 #![forbid(unsafe_code)]
 
 mod app;
@@ -20,6 +22,7 @@ mod forge;
 mod input;
 mod net;
 mod packet;
+mod putmsg;
 mod script;
 mod side;
 mod sniff;
@@ -28,6 +31,7 @@ mod world;
 pub use carrier::{page, record, request};
 pub use daemon::daemon;
 pub use packet::packet;
+pub use putmsg::{primitive, putmsg};
 
 /// Two endpoints whose packets the script edits.
 pub fn endpoint(bytes: &[u8]) {

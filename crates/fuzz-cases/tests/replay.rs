@@ -54,3 +54,13 @@ fn a_reader_gets_a_part_of_the_record_whatever_the_page_says() {
 fn a_daemon_survives_every_known_program() {
     replay("daemon", fuzz_cases::daemon);
 }
+
+#[test]
+fn control_parts_are_decoded_without_harm() {
+    replay("primitive", fuzz_cases::primitive);
+}
+
+#[test]
+fn streams_take_every_known_script_of_messages() {
+    replay("putmsg", fuzz_cases::putmsg);
+}

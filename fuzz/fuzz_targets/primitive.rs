@@ -1,0 +1,4 @@
+//! Control parts. The crate `fuzz_cases` says what must hold.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzz_cases::primitive(bytes));

@@ -1,0 +1,4 @@
+//! Messages that a program puts. The crate `fuzz_cases` says what must hold.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzz_cases::putmsg(bytes));
