@@ -75,6 +75,14 @@ fn calls() {
 }
 
 #[test]
+fn listeners_and_options_of_any_socket() {
+    says_the_same(
+        "listeners",
+        &[("FIONREAD of a listener: -1 ENOTCONN", "FIONREAD of a listener: -1 EINVAL")],
+    );
+}
+
+#[test]
 fn messages_with_what_goes_with_them() {
     says_the_same("messages", &[]);
 }
