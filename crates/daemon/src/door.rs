@@ -33,7 +33,9 @@ use crate::turns::Turns;
 const REQUEST_WAIT: Duration = Duration::from_secs(5);
 /// How long nobody is let in when there is no descriptor for a connection.
 const EXHAUSTED_WAIT: Duration = Duration::from_millis(50);
-/// Connections that may wait in the kernel, where they are in the order in which they came, whosever they are.
+/// Connections that may wait in the kernel, where they are in the order in which they came, whosever they are. A socket of a service
+/// manager keeps its own number: to listen again would make the kernel name this process as whoever has made the socket, and
+/// programs trust the one who has.
 const BACKLOG: i32 = 256;
 /// Connections that are accepted, and those that are attended to, before every task that is ready, and the I/O driver, get
 /// their turn.
@@ -158,8 +160,6 @@ struct Arrival {
 /// Runs as a task of its own: the future that the runtime blocks on is polled before the tasks that are ready, and a user that
 /// connects without end would have connections accepted faster than the tasks of earlier ones answer and close them.
 pub(crate) async fn serve(listener: OwnedFd, sockets: Arc<Sockets>) -> io::Result<()> {
-    // A service manager may have chosen a longer one.
-    rustix::net::listen(&listener, BACKLOG)?;
     let listener = register(listener, Interest::READABLE)?;
     let mut arrivals = Turns::new();
     loop {
