@@ -24,6 +24,10 @@ const CEILING_ROUND_TRIPS: u64 = 2;
 /// Packets above that: a rate of few packets says little.
 const CEILING_PACKETS_MORE: usize = 8;
 
+/// Rounds at that window in which the rate does not grow by a quarter until the line counts as full
+/// (draft-ietf-ccwg-bbr §5.3.1.2).
+const FULL_ROUNDS: u32 = 3;
+
 /// Next step of slow start after an acknowledgement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum SlowStart {
@@ -87,6 +91,13 @@ pub(super) struct HyStart {
     bytes_per_s: u64,
     /// Bytes that this rate delivers in the shortest round-trip time.
     flight_bytes: Option<u64>,
+    /// Whether the shortest round trip takes less than the least rise, so that the ceiling allows no queue that would be seen.
+    hides_queue: bool,
+    /// Whether the window could not grow further in this round.
+    at_ceiling: bool,
+    /// The rate when it had last grown by a quarter, and the rounds at the ceiling since then.
+    grown_bytes_per_s: u64,
+    full_rounds: u32,
 }
 
 impl HyStart {
@@ -95,6 +106,11 @@ impl HyStart {
         let Some(flight_bytes) = self.flight_bytes else { return usize::MAX };
         let ceiling = flight_bytes.saturating_mul(CEILING_ROUND_TRIPS);
         usize::try_from(ceiling).unwrap_or(usize::MAX).saturating_add(CEILING_PACKETS_MORE * mtu_bytes)
+    }
+
+    /// Notes that the window has reached the ceiling.
+    pub(super) fn on_ceiling(&mut self) {
+        self.at_ceiling = true;
     }
 
     /// Takes what an acknowledgement in slow start says.
@@ -122,10 +138,26 @@ impl HyStart {
         self.bytes_per_s = self.bytes_per_s.max(rate.bytes_per_s());
         let flight = u128::from(self.bytes_per_s) * min_rtt.as_nanos() / 1_000_000_000;
         self.flight_bytes = Some(u64::try_from(flight).unwrap_or(u64::MAX));
+        self.hides_queue = min_rtt < RISE_MIN;
     }
 
-    /// Says whether conservative slow start has lasted long enough.
+    /// Says whether the line is full: the rate has stopped growing at the ceiling. Where the ceiling allows no queue of
+    /// [`RISE_MIN`], nothing else ends slow start, and the window would stay at the ceiling for good.
+    fn is_full(&mut self) -> bool {
+        let at_ceiling = std::mem::take(&mut self.at_ceiling);
+        if self.bytes_per_s > self.grown_bytes_per_s.saturating_add(self.grown_bytes_per_s / 4) {
+            (self.grown_bytes_per_s, self.full_rounds) = (self.bytes_per_s, 0);
+        } else if at_ceiling && self.hides_queue {
+            self.full_rounds += 1;
+        }
+        self.full_rounds >= FULL_ROUNDS
+    }
+
+    /// Says whether the line is full, or conservative slow start has lasted long enough.
     fn begin_round(&mut self) -> bool {
+        if self.is_full() {
+            return true;
+        }
         self.last_round = std::mem::take(&mut self.round);
         self.quarter = Least::default();
         let Some(conservative) = &mut self.conservative else { return false };
@@ -260,6 +292,45 @@ mod tests {
             hystart.on_acked(&Acked { rate: Some(rate), min_rtt, ..acked(1000) });
             assert_eq!(hystart.ceiling_bytes(1000), ceiling);
         }
+    }
+
+    #[test]
+    fn three_rounds_at_the_ceiling_without_a_higher_rate_end_it() {
+        let rate = |delivered_bytes| RateSample {
+            delivered_bytes,
+            interval: Duration::from_micros(200),
+            prior_delivered_bytes: 0,
+            total_delivered_bytes: 0,
+            sent_in_flight_bytes: 0,
+            lost_bytes: 0,
+            app_limited: false,
+        };
+        // Rates of rounds, each with whether the window was at its ceiling.
+        let phase_of = |min_rtt_us, rounds: &[(u64, bool)]| {
+            let mut hystart = HyStart::default();
+            let mut phase = SlowStart::Double;
+            for (number, &(delivered_bytes, at_ceiling)) in (0..).zip(rounds) {
+                phase = hystart.on_acked(&Acked {
+                    newest_packet: number,
+                    next_packet: number + 1,
+                    rate: Some(rate(delivered_bytes)),
+                    min_rtt: Some(Duration::from_micros(min_rtt_us)),
+                    ..acked(1000)
+                });
+                if at_ceiling {
+                    hystart.on_ceiling();
+                }
+            }
+            phase
+        };
+        let phase = |rounds: &[(u64, bool)]| phase_of(200, rounds);
+        let full = (2500, true);
+        assert_eq!(phase(&[full; 3]), SlowStart::Double);
+        assert_eq!(phase(&[full; 4]), SlowStart::Done);
+        assert_eq!(phase(&[(2500, false); 9]), SlowStart::Double, "the program sends no more");
+        assert_eq!(phase_of(4000, &[full; 9]), SlowStart::Double, "a queue would be seen");
+        let grows = [full, full, full, (3200, true), full, full];
+        assert_eq!(phase(&grows), SlowStart::Double, "the rate has grown by a quarter meanwhile");
     }
 
     #[test]

@@ -45,6 +45,9 @@ impl Window {
             self.ssthresh_bytes = self.cwnd_bytes;
         } else if acked.window_limited && acked.cumulative && !acked.in_recovery {
             let room = limit.saturating_sub(self.cwnd_bytes);
+            if room == 0 {
+                self.hystart.on_ceiling();
+            }
             self.cwnd_bytes += phase.growth_bytes(slow_start_bytes(acked, self.mtu_bytes)).min(room);
         }
         phase == SlowStart::Done

@@ -205,7 +205,8 @@ impl Figures {
             published_bits_per_s,
             tcp_bits_per_s,
             runs: rates.len(),
-            bits_per_s_low: interval.map(|(low, _)| low),
+            // No rate is below zero, however little two runs say.
+            bits_per_s_low: interval.map(|(low, _)| low.max(0.0)),
             bits_per_s_high: interval.map(|(_, high)| high),
             line: typical.line.clone(),
             client_cpu_ns_per_byte: cpu(|cpu| cpu.client_ns_per_byte),
@@ -269,6 +270,8 @@ mod tests {
         assert_eq!(figures.ratio_to_tcp(90e6), Some(2.0));
         assert!(figures.bits_per_s_low.expect("three runs") < 77e6);
         assert_eq!(figures.with_share(30.0, 10.0).share_of_fair, Some(1.5));
+        let apart = [run(1e6, 0, 5.0), run(90e6, 0, 5.0)];
+        assert_eq!(Figures::new(&apart, None, None, None).expect("runs").bits_per_s_low, Some(0.0));
         assert!(Figures::new(&[], None, None, None).is_none());
     }
 
