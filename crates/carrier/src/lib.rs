@@ -27,4 +27,4 @@ pub mod request;
 pub mod trust;
 
 /// The version of everything in this crate. Both sides must be of the same.
-pub const VERSION: u16 = 9;
+pub const VERSION: u16 = 10;

@@ -18,6 +18,9 @@ pub const ON_DEMAND_VARIABLE: &CStr = c"SWIFTWATER_ON_DEMAND";
 /// The variable of the environment by which `swiftwater run --tcp-as-sctp` says that TCP sockets are to be SCTP sockets.
 pub const TCP_AS_SCTP_VARIABLE: &CStr = c"SWIFTWATER_TCP_AS_SCTP";
 
+/// The variable of the environment by which `swiftwater run --quiet` says that the shim warns of nothing.
+pub const QUIET_VARIABLE: &CStr = c"SWIFTWATER_QUIET";
+
 const PREFIX: &[u8] = b"swiftwater:";
 const HEX_DIGITS: usize = 32;
 

@@ -10,6 +10,7 @@
 //! | `long_taken` | long messages are emptied before they are read, or after the socket is closed |
 //! | `data_taken` | lets the peer send into a small receive buffer sooner or later; a close becomes an abort, or the other way round |
 //! | `consumed`, `bundle_*`, the front header | a reader gets other bytes of its own carrier, an empty message or `EPROTO` |
+//! | `plain` | a reader changes the form of what lies in its own carrier |
 //! | `sent`, `passed_on` of an entry | a blocking send asks the daemon for room every few milliseconds; the daemon counts for itself |
 //! | an entry's association or peer | a message goes to another association of this socket |
 //! | states, errors, limits | a call fails, or goes to the daemon, which decides |
@@ -60,6 +61,9 @@ pub struct Page {
     pub streams_out: AtomicU32,
     /// The stream of messages of which the program says nothing, of one-to-one. Written by the daemon.
     pub default_stream: AtomicU32,
+    /// Not zero: what the carrier of a one-to-one socket holds for the program is plain content, without headers
+    /// ([`Request::SetForm`](crate::request::Request::SetForm)). Written by the daemon, while a sharer that asks for it holds `lock`.
+    pub plain: AtomicU32,
     /// The peer; see [`Page::peer`].
     peer: [AtomicU32; PEER_BYTES / 4],
     /// The local address, once the association has ended; see [`Page::local`].
@@ -183,6 +187,7 @@ impl Default for Page {
             whole_max: AtomicU32::default(),
             streams_out: AtomicU32::default(),
             default_stream: AtomicU32::default(),
+            plain: AtomicU32::default(),
             peer: Default::default(),
             local: Default::default(),
             lock: AtomicU32::default(),
@@ -225,6 +230,8 @@ impl Page {
     pub const WHOLE_MAX_AT: u64 = offset_of!(Page, whole_max) as u64;
     /// Where it writes the number of outbound streams.
     pub const STREAMS_OUT_AT: u64 = offset_of!(Page, streams_out) as u64;
+    /// Where it writes the form of what the carrier holds.
+    pub const PLAIN_AT: u64 = offset_of!(Page, plain) as u64;
     /// Where it writes the peer.
     pub const PEER_AT: u64 = offset_of!(Page, peer) as u64;
 
@@ -421,7 +428,7 @@ mod tests {
     #[test]
     fn the_layout_is_that_of_this_version() {
         assert_eq!((Page::IDENTITY_AT, Page::STATE_AT, Page::ERROR_AT, Page::WANTS_AT), (0, 12, 16, 20));
-        assert_eq!((Page::PEER_AT, Page::LOCAL_AT, size_of::<Entry>()), (44, 68, 48));
+        assert_eq!((Page::PLAIN_AT, Page::PEER_AT, Page::LOCAL_AT, size_of::<Entry>()), (44, 48, 72, 48));
         let entry = Page::entry_at(0);
         assert_eq!(entry, Page::ENTRIES_USED_AT + 12, "entries are aligned as their numbers of 64 bits");
         assert_eq!(Page::entry_at(3), entry + 3 * 48);

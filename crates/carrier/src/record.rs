@@ -18,6 +18,9 @@ const MAGIC: u32 = u32::from_le_bytes(*b"swrd");
 pub const HEADER_BYTES: usize = 64;
 /// Most bytes of a message that travel in the record itself.
 pub const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
+/// The longest packet that the daemon puts into a carrier in plain form. Who reads less of a packet loses the rest, so this is no more
+/// than what the standard I/O of musl reads at once; that of other C libraries and Go's `bufio` read more.
+pub const PLAIN_BYTES_MAX: usize = 1024;
 /// The longest record.
 pub const RECORD_BYTES_MAX: usize = HEADER_BYTES + PAYLOAD_BYTES_MAX;
 /// The longest bundle: what the kernel allocates in one piece, with what it needs itself.

@@ -14,6 +14,8 @@ use crate::bytes::{Reader, Writer};
 pub const FRAME_BYTES_MAX: usize = 4096;
 /// The longest value of a socket option.
 pub const OPTION_BYTES_MAX: usize = 4000;
+/// The longest record of a [`Request::PutBack`].
+pub const PUT_BACK_BYTES_MAX: usize = 4000;
 /// Most addresses of a peer that an association is set up with.
 pub const ADDRESSES_MAX: usize = 64;
 
@@ -22,6 +24,7 @@ const MAGIC: u32 = u32::from_le_bytes(*b"swcr");
 const OVERHEAD_BYTES: usize = 24;
 
 const _: () = assert!(OVERHEAD_BYTES + OPTION_BYTES_MAX <= FRAME_BYTES_MAX);
+const _: () = assert!(OVERHEAD_BYTES + PUT_BACK_BYTES_MAX <= FRAME_BYTES_MAX);
 const _: () = assert!(OVERHEAD_BYTES + ADDRESSES_MAX * address::BYTES_MAX <= FRAME_BYTES_MAX);
 
 /// The addresses of a peer, at least one and at most [`ADDRESSES_MAX`].
@@ -215,6 +218,18 @@ pub enum Request<'a> {
         /// Bytes before it in its bundle: messages that were read.
         front_at: u32,
     },
+    /// Keeps the daemon from putting more into the carrier of a one-to-one socket until [`Request::SetForm`]. It fails with
+    /// `ESHUTDOWN` where the end is in the carrier already, so that nothing can be put back.
+    Hold,
+    /// A record that a sharer has taken out of a carrier which is held, to be put there again before all that follows it. At most
+    /// [`PUT_BACK_BYTES_MAX`].
+    PutBack(&'a [u8]),
+    /// Lets the daemon go on after [`Request::Hold`], from now on in this form.
+    SetForm {
+        /// Content without headers, in packets of at most [`PLAIN_BYTES_MAX`](crate::record::PLAIN_BYTES_MAX), and no
+        /// notifications: for programs without the shim.
+        plain: bool,
+    },
     /// `getsockname`.
     LocalAddress,
     /// `getpeername`.
@@ -290,6 +305,9 @@ impl<'a> Request<'a> {
             Request::PeelOff { association, front_begun, front_at } => {
                 w.u8(12).u32(*association).u8(u8::from(*front_begun)).u32(*front_at)
             }
+            Request::Hold => w.u8(22),
+            Request::PutBack(record) => w.u8(23).bytes(record),
+            Request::SetForm { plain } => w.u8(24).u8(u8::from(*plain)),
             Request::LocalAddress => w.u8(5),
             Request::PeerAddress => w.u8(6),
             Request::SetOption { level, name, value } => w.u8(7).i32(*level).i32(*name).bytes(value),
@@ -352,6 +370,9 @@ impl<'a> Request<'a> {
             14 => Request::AwaitEnd,
             16 => Request::Associations { after: r.u32()? },
             12 => Request::PeelOff { association: r.u32()?, front_begun: r.u8()? != 0, front_at: r.u32()? },
+            22 => Request::Hold,
+            23 => Request::PutBack(rest(r, PUT_BACK_BYTES_MAX)?),
+            24 => Request::SetForm { plain: r.u8()? != 0 },
             _ => return None,
         };
         r.end().map(|()| request)
@@ -359,8 +380,13 @@ impl<'a> Request<'a> {
 }
 
 fn option_value<'a>(r: &mut Reader<'a>) -> Option<&'a [u8]> {
+    rest(r, OPTION_BYTES_MAX)
+}
+
+/// All that is left. `None`: that is more than `bytes_max`.
+fn rest<'a>(r: &mut Reader<'a>, bytes_max: usize) -> Option<&'a [u8]> {
     let count = r.0.len();
-    (count <= OPTION_BYTES_MAX).then(|| r.bytes(count)).flatten()
+    (count <= bytes_max).then(|| r.bytes(count)).flatten()
 }
 
 /// Answers of the daemon.

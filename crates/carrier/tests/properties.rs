@@ -8,8 +8,8 @@ use swiftwater_carrier::bundle::{Unread, begins_at, messages as messages_of};
 use swiftwater_carrier::name::CarrierName;
 use swiftwater_carrier::record::{self, Flags, HEADER_BYTES, Header, Kind};
 use swiftwater_carrier::request::{
-    ADDRESSES_MAX, Addresses, Answer, FRAME_BYTES_MAX, InitMessage, OPTION_BYTES_MAX, Request, RequestError,
-    Start,
+    ADDRESSES_MAX, Addresses, Answer, FRAME_BYTES_MAX, InitMessage, OPTION_BYTES_MAX, PUT_BACK_BYTES_MAX,
+    Request, RequestError, Start,
 };
 
 fn address() -> impl Strategy<Value = SocketAddr> {
@@ -32,6 +32,9 @@ fn request() -> impl Strategy<Value = Request<'static>> {
         Just(Request::LocalAddress),
         Just(Request::PeerAddress),
         Just(Request::AwaitEnd),
+        Just(Request::Hold),
+        Just(Request::PutBack(&value[..PUT_BACK_BYTES_MAX])),
+        any::<bool>().prop_map(|plain| Request::SetForm { plain }),
         address().prop_map(Request::Bind),
         (prop::sample::select(vec![Start::Now, Start::AnswerLate, Start::WithMessage]), any::<[u16; 4]>())
             .prop_map(move |(start, init)| Request::Connect { peer, start, init: init_message(init) }),
@@ -63,8 +66,9 @@ proptest! {
         let mut frame = [0; FRAME_BYTES_MAX];
         let bytes = request.encode(&mut frame).expect("it fits");
         prop_assert_eq!(Request::parse(&frame[..bytes]), Ok(request));
-        // A truncated frame is never taken for the whole, except the value of an option, which has no length of its own.
-        let open_ended = matches!(request, Request::SetOption { .. } | Request::GetOption { .. });
+        // A truncated frame is never taken for the whole, except where what comes last has no length of its own.
+        let open_ended =
+            matches!(request, Request::SetOption { .. } | Request::GetOption { .. } | Request::PutBack(_));
         let cut = Request::parse(&frame[..bytes - 1]);
         prop_assert!(open_ended || cut == Err(RequestError::Malformed), "{:?}", cut);
     }

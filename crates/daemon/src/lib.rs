@@ -49,6 +49,7 @@ mod descriptor_io;
 mod door;
 mod ending;
 mod errno;
+mod form;
 mod freed;
 mod identity;
 mod inquiry;

@@ -26,6 +26,7 @@ use tokio::io::unix::AsyncFd;
 use crate::budget::{Account, Charge, RECORD_COST_BYTES};
 use crate::closer::{self, Closer, End, ReceivedDescriptor};
 use crate::descriptor_io::{errno_of, polls, register};
+use crate::form::{Form, NOT_NOW};
 use crate::long_messages::{self, Lent};
 use crate::quantum;
 use crate::recall::RawRecord;
@@ -72,6 +73,8 @@ pub(crate) struct Line {
     is_host_short: AtomicBool,
     /// Room for the next record that was waited for.
     reserved: Mutex<Option<Charge>>,
+    /// How what the program reads is put here.
+    pub(crate) form: Form,
 }
 
 /// What the user of a socket is charged, each in a budget of its own: what peers send must not keep a program from sending.
@@ -170,6 +173,7 @@ pub(crate) fn pair(
         stalled: Mutex::default(),
         is_host_short: AtomicBool::new(false),
         reserved: Mutex::default(),
+        form: Form::default(),
     };
     Ok((line, theirs))
 }
@@ -423,19 +427,41 @@ impl Line {
         polls(self.descriptor.as_fd(), PollFlags::HUP)
     }
 
+    /// Takes memory of the user for what programs read, waits for it, and copies bytes there.
+    pub(crate) async fn keep(&self, content: &[u8]) -> Result<Bytes, Errno> {
+        let charge =
+            self.accounts.unread.room(content.len() + RECORD_COST_BYTES).await.ok_or(Errno::NOMEM)?;
+        Ok(charge.on(content.to_vec()))
+    }
+
+    /// Charges the user for a message that waits for room here.
+    pub(crate) fn charge_waiting(&self, bytes: usize) -> Charge {
+        self.accounts.received.charge_anyway(bytes + RECORD_COST_BYTES)
+    }
+
     /// Hands a message to the program; waits for room. Returns a long one, whose memory is to be given back once it was read.
     pub(crate) async fn put(&self, header: &Header, blocks: &[Bytes]) -> Result<Option<Lent>, Errno> {
         if header.bytes as usize > PAYLOAD_BYTES_MAX {
             return self.put_long(header, blocks).await.map(Some);
         }
         let header = header.encode();
-        let mut iov: Vec<IoSlice<'_>> = Vec::with_capacity(1 + blocks.len());
-        iov.push(IoSlice::new(&header));
-        iov.extend(blocks.iter().map(|block| IoSlice::new(block)));
-        self.send(&iov, &[]).await.map(|()| None)
+        self.send(&parts(&header, blocks), &[]).await.map(|()| None)
+    }
+
+    /// Hands a message of at most [`PAYLOAD_BYTES_MAX`] to the program if there is room, whatever the form.
+    pub(crate) fn try_put(&self, header: &Header, blocks: &[Bytes]) -> Result<(), Errno> {
+        self.try_send(&parts(&header.encode(), blocks), &[])
+    }
+
+    /// Hands a packet to the program as it is, if there is room.
+    pub(crate) fn try_put_packet(&self, packet: &[u8]) -> Result<(), Errno> {
+        self.try_send(&[IoSlice::new(packet)], &[])
     }
 
     async fn put_long(&self, header: &Header, blocks: &[Bytes]) -> Result<Lent, Errno> {
+        if !self.form.is_ordinary() {
+            return Err(NOT_NOW);
+        }
         // One that is longer than all that the user may have goes alone.
         let bytes = (header.bytes as usize).min(self.accounts.unread.message_bytes_max());
         let mut charge =
@@ -468,12 +494,15 @@ impl Line {
         let mut charge = None;
         loop {
             let gate = self.gate.lock().await;
+            if !self.form.is_ordinary() {
+                return Err(NOT_NOW);
+            }
             let sent = self.try_send(record, descriptors);
             drop(gate);
             match sent {
                 Err(Errno::AGAIN) => {
-                    let bytes = || record.iter().map(|part| part.len()).sum::<usize>() + RECORD_COST_BYTES;
-                    charge.get_or_insert_with(|| self.accounts.received.charge_anyway(bytes()));
+                    let bytes = || record.iter().map(|part| part.len()).sum::<usize>();
+                    charge.get_or_insert_with(|| self.charge_waiting(bytes()));
                     self.has_room().await;
                 }
                 sent => return sent,
@@ -542,9 +571,30 @@ impl Line {
 
     /// The program reads what is there, and then the end.
     pub(crate) fn end(&self) {
+        if self.form.end(true) {
+            self.tell_end();
+        }
+    }
+
+    /// Nothing follows. A program that reads records is not told, because it would poll readable for that.
+    pub(crate) fn end_untold(&self) {
+        if self.form.end(false) {
+            self.tell_end();
+        }
+    }
+
+    pub(crate) fn tell_end(&self) {
         // One that is closed already needs no end.
         let _ = rustix::net::shutdown(&self.descriptor, Shutdown::Write);
     }
+}
+
+/// A header and the content behind it.
+fn parts<'a>(header: &'a [u8], blocks: &'a [Bytes]) -> Vec<IoSlice<'a>> {
+    let mut parts = Vec::with_capacity(1 + blocks.len());
+    parts.push(IoSlice::new(header));
+    parts.extend(blocks.iter().map(|block| IoSlice::new(block)));
+    parts
 }
 
 /// Returns whether a descriptor is a memfd that has as many bytes as it is said to have, and does not change any more. Others have

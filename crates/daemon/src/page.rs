@@ -194,6 +194,11 @@ impl Page {
         self.write(Layout::BUNDLES_AT, &u32::from(bundles).to_ne_bytes());
     }
 
+    /// Says whether the carrier holds plain content.
+    pub(crate) fn set_plain(&self, plain: bool) {
+        self.write(Layout::PLAIN_AT, &u32::from(plain).to_ne_bytes());
+    }
+
     pub(crate) fn set_peer(&self, peer: &SocketAddr, streams_out: u16) {
         self.write(Layout::PEER_AT, &Layout::encode_peer(peer));
         self.write(Layout::STREAMS_OUT_AT, &u32::from(streams_out).to_ne_bytes());

@@ -18,6 +18,7 @@ use tokio::sync::MutexGuard;
 use tokio::task::JoinHandle;
 
 use crate::errno;
+use crate::form::Put;
 use crate::line::Intake;
 use crate::log;
 use crate::member::{Held, Member, Upward};
@@ -259,7 +260,10 @@ async fn end_after(socket: Arc<Socket>, member: Arc<Member>) {
     up(&socket, &member, ended).await;
     // What this side has shut down itself is no news that it would poll for.
     match by_us {
-        true => socket.line.closed().await,
+        true => {
+            socket.line.end_untold();
+            socket.line.closed().await;
+        }
         false => socket.line.end(),
     }
 }
@@ -337,8 +341,9 @@ pub(crate) async fn up(socket: &Arc<Socket>, member: &Arc<Member>, ended: impl F
 fn end_early(socket: &Socket, member: &Member) {
     socket.page.set_peer_shut(PeerShut::Both);
     let may_hear_more = [Type::AssociationChange, Type::SendFailed, Type::SendFailedEvent, Type::SenderDry];
-    if !may_hear_more.into_iter().any(|kind| member.wants(kind)) {
-        socket.line.end();
+    match may_hear_more.into_iter().any(|kind| member.wants(kind)) {
+        true => socket.line.end_untold(),
+        false => socket.line.end(),
     }
 }
 
@@ -448,31 +453,33 @@ impl Hand<'_> {
         }
         let _one_at_a_time = self.socket.delivery.lock().await;
         self.unread = self.socket.put_bundle(&bundle, count).await.is_err();
-        self.socket.unread.keep_no_room(count);
     }
 
     async fn up(&mut self, upward: &Upward) {
+        let mut is_told_when_read = false;
         if !self.unread {
             if self.begun.is_none() {
                 self.begun = Some(self.socket.delivery.lock().await);
             }
-            self.unread = self.socket.put(upward.header(), upward.blocks()).await.is_err();
+            let put = self.socket.put(upward.header(), upward.blocks()).await;
+            self.unread = put.is_err();
+            is_told_when_read = put == Ok(Put::Record);
             if upward.header().flags.contains(Flags::END) || self.socket.lock().settings.interleaves {
                 self.begun = None;
             }
         }
         if let Upward::Message(_, message) = upward {
-            self.keep_room(message);
+            self.keep_room(message, is_told_when_read);
         }
     }
 
-    /// What becomes of the room that a message has in the window.
-    fn keep_room(&self, message: &Message) {
+    /// Keeps the room that a message has in the window until it was read, where the daemon is told of that.
+    fn keep_room(&self, message: &Message, is_told_when_read: bool) {
         let room =
             self.member.keeps_room(message).then(|| Room::new(self.member, internals::window_bytes(message)));
-        match self.unread {
-            true => room.into_iter().for_each(Room::give_back),
-            false => self.socket.keep_room(room),
+        match is_told_when_read {
+            true => self.socket.keep_room(room),
+            false => room.into_iter().for_each(Room::give_back),
         }
     }
 }

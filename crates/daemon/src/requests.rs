@@ -131,6 +131,11 @@ impl Sockets {
                 let front = Front { at: front_at as usize, is_begun: front_begun };
                 return self.peel_off(socket, association, front, recalled).await;
             }
+            Request::Hold => socket.hold_carrier()?,
+            Request::PutBack(record) => {
+                unless_lost(&self.patience(who)?, socket.put_back(record)).await??;
+            }
+            Request::SetForm { plain } => socket.set_form(plain)?,
             Request::LocalAddress => return Ok(Answer::Address(socket.local_address()).into()),
             Request::PeerAddress => {
                 let inner = socket.lock();

@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use bytes::Bytes;
+use carrier::bundle;
 use carrier::page::State;
-use carrier::record::{Header, Kind};
+use carrier::record::{HEADER_BYTES, Header, Kind};
 use rustix::io::Errno;
 use rustix::net::{SocketType, UCred};
 use swiftwater::Stack;
@@ -19,6 +20,7 @@ use tokio::sync::mpsc;
 
 use crate::budget::Budget;
 use crate::closer::{Closers, Source};
+use crate::form::{NOT_NOW, Put};
 use crate::identity::Cookie;
 use crate::life::{self, Turn};
 use crate::limits::Limits;
@@ -244,7 +246,15 @@ impl Socket {
     }
 
     /// Hands a message or a notification to the program; waits for room. The caller holds `delivery`.
-    pub(crate) async fn put(self: &Arc<Self>, header: &Header, blocks: &[Bytes]) -> Result<(), Errno> {
+    pub(crate) async fn put(self: &Arc<Self>, header: &Header, blocks: &[Bytes]) -> Result<Put, Errno> {
+        match self.put_record(header, blocks).await {
+            Err(NOT_NOW) => self.put_in_form(header, blocks).await,
+            put => put.map(|()| Put::Record),
+        }
+    }
+
+    /// Hands it over as a record. `NOT_NOW`: the carrier takes none for now.
+    pub(crate) async fn put_record(self: &Arc<Self>, header: &Header, blocks: &[Bytes]) -> Result<(), Errno> {
         let news = self.news_of_one(header.bytes);
         let is_data = header.kind == Kind::Data;
         let counted = self.unread.count(u32::from(is_data));
@@ -253,14 +263,16 @@ impl Socket {
             self.line.put(header, blocks).await
         }
         .await;
-        // What finds no reader any more is unread, too.
-        counted.keep();
+        if !matches!(put, Err(NOT_NOW)) {
+            // What finds no reader any more is unread, too.
+            counted.keep();
+        }
         put?.into_iter().for_each(|long| self.keep_memory(long));
         Ok(())
     }
 
-    /// Hands a bundle of so many messages to the program, as [`Socket::put`].
-    pub(crate) async fn put_bundle(&self, bundle: &[u8], messages: u32) -> Result<(), Errno> {
+    /// Hands a bundle of so many messages, which keep no room, to the program as [`Socket::put`].
+    pub(crate) async fn put_bundle(self: &Arc<Self>, bundle: &[u8], messages: u32) -> Result<(), Errno> {
         let news = self.announced().news_of_bundle();
         let counted = self.unread.count(messages);
         let put = async {
@@ -268,8 +280,19 @@ impl Socket {
             self.line.put_record(bundle, &[]).await
         }
         .await;
-        counted.keep();
-        put
+        if !matches!(put, Err(NOT_NOW)) {
+            counted.keep();
+            self.unread.keep_no_room(messages);
+            return put;
+        }
+        drop(counted);
+        for (at, header) in bundle::messages(bundle) {
+            let content = &bundle[at + HEADER_BYTES..][..header.bytes as usize];
+            if self.put(&header, &[Bytes::copy_from_slice(content)]).await? == Put::Record {
+                self.unread.keep_no_room(1);
+            }
+        }
+        Ok(())
     }
 
     /// What the reader must know before a message of this length comes alone.
@@ -317,6 +340,13 @@ impl Socket {
         announced.bundles |= record.messages().nth(1).is_some();
         self.page.set_longest(announced.longest);
         self.page.set_bundles(announced.bundles);
+    }
+
+    /// Messages of this length are put into the carrier before anybody reads from it.
+    pub(crate) fn expect_length(&self, bytes: u32) {
+        let mut announced = self.announced();
+        announced.longest = announced.longest.max(bytes);
+        self.page.set_longest(announced.longest);
     }
 
     fn announced(&self) -> MutexGuard<'_, Announced> {

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ::carrier::record::{HEADER_BYTES, Header, Kind};
 use ::carrier::request::{
-    Addresses, Answer, FRAME_BYTES_MAX, InitMessage, OPTION_BYTES_MAX, Recorder, Request, Start,
+    Addresses, Answer, FRAME_BYTES_MAX, InitMessage, OPTION_BYTES_MAX, PUT_BACK_BYTES_MAX, Recorder, Request,
+    Start,
 };
 use arbitrary::{Arbitrary, Unstructured};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -93,6 +94,9 @@ enum Asked {
     Push { association: u8, module: u8 },
     Pop { association: u8 },
     Record { association: u8, trace: bool },
+    Hold,
+    PutBack { head: Head, content: Vec<u8> },
+    SetForm { plain: bool },
 }
 
 /// The header of a record, as far as the script chooses it.
@@ -254,7 +258,7 @@ fn ask_as_chosen(place: &SocketAddrUnix, asked: &Asked, about: &[BorrowedFd<'_>]
     let at = |port: u8| SocketAddr::from((Ipv4Addr::LOCALHOST, 2000 + u16::from(port % 4)));
     let level = |sctp: bool| if sctp { 132 } else { 1 };
     let within = |value: &[u8]| value[..value.len().min(OPTION_BYTES_MAX)].to_vec();
-    let (value, peers);
+    let (value, peers, record);
     let request = match asked {
         Asked::Status => Request::Status,
         Asked::Attach => Request::Attach,
@@ -297,6 +301,13 @@ fn ask_as_chosen(place: &SocketAddrUnix, asked: &Asked, about: &[BorrowedFd<'_>]
             association: (*association).into(),
             recorder: if *trace { Recorder::Trace } else { Recorder::Tap },
         },
+        Asked::Hold => Request::Hold,
+        Asked::PutBack { head, content } => {
+            let content = &content[..content.len().min(PUT_BACK_BYTES_MAX - HEADER_BYTES)];
+            record = [&head.encode(content.len())[..], content].concat();
+            Request::PutBack(&record)
+        }
+        Asked::SetForm { plain } => Request::SetForm { plain: *plain },
     };
     ask(place, &request, about).map(|(_, descriptors)| descriptors).unwrap_or_default()
 }
@@ -329,7 +340,10 @@ fn ask(
     let mut frame = [0; FRAME_BYTES_MAX];
     let bytes = request.encode(&mut frame).expect("it fits");
     send(&connection, &[&frame[..bytes]], about).expect("the daemon takes it");
-    let is_late = matches!(request, Request::AwaitRoom { .. } | Request::AwaitEnd | Request::Connect { .. });
+    let is_late = matches!(
+        request,
+        Request::AwaitRoom { .. } | Request::AwaitEnd | Request::Connect { .. } | Request::PutBack(_)
+    );
     let wait = if is_late { Timespec { tv_sec: 0, tv_nsec: 1_000_000 } } else { ANSWER_WAIT };
     let mut ready = [PollFd::new(&connection, PollFlags::IN)];
     // The fuzzer's own timer interrupts calls.

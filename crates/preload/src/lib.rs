@@ -18,11 +18,13 @@
 //! | `ancillary`, `structures` | what goes with messages, as C structures |
 //! | `start` | a daemon where there is none |
 //! | `itself` | programs that have both ends of an association |
+//! | `form` | records, or plain content for programs without the shim |
+//! | `target` | programs that are executed: whether they get the shim |
 //! | `cancel` | calls that end when their thread is cancelled |
 //! | `child` | calls that need a descriptor where the table is full |
 //! | `lock` | the lock for reading, which survives the death of its holder |
 //! | `tcp` | TCP sockets that are to be SCTP sockets |
-//! | `system` | system calls |
+//! | `system`, `files` | system calls |
 #![cfg(target_os = "linux")]
 
 mod address;
@@ -33,6 +35,8 @@ mod bundle;
 mod cancel;
 mod child;
 mod descriptor;
+mod files;
+mod form;
 pub mod interpose;
 mod itself;
 mod lock;
@@ -45,4 +49,5 @@ pub mod structures;
 
 mod system;
 mod table;
+mod target;
 mod tcp;

@@ -212,6 +212,12 @@ thread_local! {
     static LIST: Cell<Option<List>> = const { Cell::new(None) };
 }
 
+/// Forgets what is known of the thread: a child of `vfork` has the memory of its parent's thread, and is another.
+pub(crate) fn forget_thread() {
+    LIST.set(None);
+    system::forget_thread_id();
+}
+
 /// The list of this thread. Null: the kernel knows of none, and of no death.
 #[derive(Clone, Copy)]
 struct List(*const ListHead);

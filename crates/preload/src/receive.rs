@@ -15,6 +15,7 @@ use libc::{c_int, iovec};
 use crate::bundle;
 use crate::cancel;
 use crate::descriptor::Descriptor;
+use crate::form;
 use crate::itself;
 use crate::lock::{self, Held, Patience};
 use crate::setup;
@@ -144,8 +145,18 @@ fn take(
     flags: c_int,
     patience: &Patience,
 ) -> Result<Message> {
+    let _held = hold(fd, descriptor.page(), patience)?;
+    take_held(fd, descriptor, place, flags)
+}
+
+/// Takes what is there. The caller holds the lock.
+pub(crate) fn take_held(
+    fd: RawFd,
+    descriptor: &Descriptor,
+    place: Buffers<'_>,
+    flags: c_int,
+) -> Result<Message> {
     let page = descriptor.page();
-    let _held = hold(fd, page, patience)?;
     let consumed = page.consumed.load(Relaxed);
     let front = if consumed > 0 && !bundle::is_begun(page) { page.front() } else { None };
     let found = match front {
@@ -186,11 +197,21 @@ fn take(
     Ok(Message { bytes, header: Some(header), whole: whole && header.flags.contains(Flags::END) })
 }
 
-/// Takes the lock for reading.
+/// Takes the lock for reading. What is read then are records.
 pub(crate) fn hold<'a>(fd: RawFd, page: &'a Page, patience: &Patience) -> Result<Held<'a>> {
+    let held = hold_any_form(fd, page, patience)?;
+    if page.plain.load(Acquire) != 0 {
+        form::to_records(fd)?;
+    }
+    Ok(held)
+}
+
+/// Takes the lock for reading, whatever the form of what is there.
+pub(crate) fn hold_any_form<'a>(fd: RawFd, page: &'a Page, patience: &Patience) -> Result<Held<'a>> {
     let held = lock::hold(&page.lock, patience)?;
     if held.inherited {
         recover(fd, page);
+        form::let_go(fd, page);
     }
     Ok(held)
 }

@@ -42,7 +42,7 @@ pub(crate) fn can_be_bytes<T>(pointer: *const T) -> bool {
 
 pub(crate) type Result<T> = std::result::Result<T, Errno>;
 
-fn check(returned: c_long) -> Result<usize> {
+pub(crate) fn check(returned: c_long) -> Result<usize> {
     usize::try_from(returned).map_err(|_| Errno::last())
 }
 
@@ -571,6 +571,11 @@ pub(crate) fn memfd() -> Result<RawFd> {
 /// Fills a memfd with the bytes of `content`, and seals it for good.
 pub(crate) fn fill_and_seal(fd: RawFd, content: Buffers<'_>) -> Result<()> {
     fill(fd, content)?;
+    seal(fd)
+}
+
+/// Leaves a memfd as it is for good.
+pub(crate) fn seal(fd: RawFd) -> Result<()> {
     let seals = libc::F_SEAL_WRITE | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
     // SAFETY: it takes no memory.
     check(unsafe { c_library::syscall()(libc::SYS_fcntl, fd, libc::F_ADD_SEALS, seals) }).map(drop)

@@ -12,11 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32};
 
-use carrier::name::CarrierName;
-
 use crate::descriptor::Descriptor;
 use crate::system::Errno;
-use crate::{setup, system};
+use crate::{files, form, setup, system};
 
 const CHUNK: usize = 1024;
 /// Descriptors from here on are asked about each time. No process has as many without asking for it.
@@ -61,11 +59,9 @@ pub(crate) fn find(fd: RawFd) -> Option<Arc<Descriptor>> {
 /// A number that nothing is known of: a new one, or one that came from elsewhere.
 #[cold]
 fn recognise(fd: RawFd, entry: &Entry) -> Option<Arc<Descriptor>> {
-    // SAFETY: an address of zeros is one.
-    let mut place = unsafe { std::mem::zeroed() };
-    let may_be_ours =
-        system::abstract_peer(fd, &mut place).is_some_and(CarrierName::is_one) && system::is_seqpacket(fd);
-    let attached = if may_be_ours { setup::attach(fd) } else { Err(Errno(libc::ENOTSOCK)) };
+    let attached = if files::may_be_carrier(fd) { setup::attach(fd) } else { Err(Errno(libc::ENOTSOCK)) };
+    // A program without the shim may have had it.
+    let attached = attached.and_then(|descriptor| form::of_records(fd, descriptor));
     let descriptor = match attached {
         Ok(descriptor) => Some(Arc::new(descriptor)),
         Err(error) if is_for_good(error) => None,
@@ -86,7 +82,8 @@ fn recognise(fd: RawFd, entry: &Entry) -> Option<Arc<Descriptor>> {
 /// Returns whether what the daemon has said of a descriptor stays so.
 fn is_for_good(error: Errno) -> bool {
     let Errno(error) = error;
-    [libc::ENOTSOCK, libc::ENETDOWN, libc::EPROTO, libc::EPROTONOSUPPORT].contains(&error)
+    let Errno(stays_plain) = form::STAYS_PLAIN;
+    [libc::ENOTSOCK, libc::ENETDOWN, libc::EPROTO, libc::EPROTONOSUPPORT, stays_plain].contains(&error)
 }
 
 /// Whether the number is known to be ours, in a process whose memory this is.

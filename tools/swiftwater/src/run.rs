@@ -22,6 +22,8 @@ pub(crate) const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 const ON_DEMAND_VARIABLE: &str = "SWIFTWATER_ON_DEMAND";
 /// Variable that makes the shim turn TCP sockets into SCTP sockets.
 const TCP_AS_SCTP_VARIABLE: &str = "SWIFTWATER_TCP_AS_SCTP";
+/// Variable that keeps the shim from warning of programs that scripts execute.
+const QUIET_VARIABLE: &str = "SWIFTWATER_QUIET";
 /// Variable with AddressSanitizer's options. The sanitizer insists on being the first library of a program, where the shim
 /// stands.
 const SANITIZER_VARIABLE: &str = "ASAN_OPTIONS";
@@ -47,7 +49,7 @@ Examples:
   swiftwater run -- socat - SCTP:127.0.0.1:6001
   swiftwater run -- iperf3 -s                  and on the client: swiftwater run -- iperf3 -c HOST --sctp")]
 pub(crate) struct RunArgs {
-    /// Do not say which daemon it is.
+    /// Do not say which daemon it is, nor warn of programs that PROGRAM executes. Default: both.
     #[arg(short, long)]
     pub quiet: bool,
     /// Make TCP sockets one-to-one SCTP sockets, as `withsctp` does: both ends need this. Default: TCP stays TCP.
@@ -77,6 +79,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), String> {
     let mut command = Command::new(program);
     command.args(arguments).env(PRELOAD_VARIABLE, preload(&shim));
     command.env(SANITIZER_VARIABLE, sanitizer_options());
+    if args.quiet {
+        command.env(QUIET_VARIABLE, "1");
+    }
     if args.tcp_as_sctp {
         command.env(TCP_AS_SCTP_VARIABLE, "1");
     }

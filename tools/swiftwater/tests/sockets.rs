@@ -4,11 +4,13 @@
 
 mod daemon;
 
+use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use daemon::{Daemon, SWIFTWATER, alone, compiled, preload};
+use daemon::{Daemon, SWIFTWATER, alone, compiled, compiled_statically, preload};
 use swiftwater_tests::tools;
 
 fn assert_success(what: &str, output: &Output) {
@@ -96,6 +98,19 @@ fn sharers_in_other_pid_namespaces_wait_for_each_other() {
 #[test]
 fn sockets_take_calls_for_files_and_standard_io() {
     run("bypass", &[]);
+}
+
+/// A program without the shim whose standard input is a socket reads what peers send.
+#[test]
+fn a_program_without_the_shim_reads_plain_content() {
+    let daemon = Daemon::start("plain");
+    let service = compiled_statically("plain", "plain-service");
+    let forbidden = service.with_file_name("sockets-plain-forbidden");
+    fs::copy(&service, &forbidden).expect("a folder of our own");
+    fs::set_permissions(&forbidden, Permissions::from_mode(0o644)).expect("our own file");
+    let mut driver = daemon.run(compiled("plain", "plain"));
+    let output = driver.arg("drive").args([service, forbidden]).output().expect("the command starts");
+    assert_success("plain", &output);
 }
 
 /// Compiles a program with AddressSanitizer and runs it with these arguments. Nothing of ours is a leak, also where a socket is

@@ -1,6 +1,7 @@
 //! The functions of the C library, under their names. For a descriptor that is not ours each is the next one of its name.
 
 pub mod descriptors;
+pub mod exec;
 pub mod files;
 pub mod numbers;
 pub mod receiving;
@@ -17,7 +18,7 @@ use libc::{c_int, c_uint, iovec, mmsghdr, msghdr, ssize_t};
 
 use crate::descriptor::Descriptor;
 use crate::system::{Buffers, Errno, Result, can_be};
-use crate::{cancel, table};
+use crate::{cancel, form, table};
 
 /// What a C function returns: -1 with an errno, or a number.
 fn number<N: From<i8>>(result: Result<N>) -> N {
@@ -45,6 +46,11 @@ fn on<N: From<i8>>(fd: RawFd, ours: impl FnOnce(&Descriptor) -> Result<N>, their
         // The daemon has forgotten it.
         Err(Errno(libc::ENOTSOCK)) if matches!(state, State::Ended | State::Lost) => {
             number(Err(Errno(libc::ENOTCONN)))
+        }
+        // Nor is it of use to us any more.
+        Err(form::STAYS_PLAIN) => {
+            table::forget(fd);
+            theirs()
         }
         // The number has become something else where nobody saw it.
         Err(Errno(libc::ENOTSOCK)) => {

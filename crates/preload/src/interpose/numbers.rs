@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use libc::{c_int, c_long, c_uint, socklen_t};
 
-use super::{descriptors, files, receiving, sending, sockets};
+use super::{descriptors, exec, files, receiving, sending, sockets};
 use crate::next::c_library;
 use crate::table;
 
@@ -66,6 +66,7 @@ pub unsafe extern "C-unwind" fn syscall(
             libc::SYS_dup2 => descriptors::dup2(fd, b as c_int).into(),
             libc::SYS_dup3 => descriptors::dup3(fd, b as c_int, c as c_int).into(),
             libc::SYS_fcntl => descriptors::fcntl(fd, b as c_int, c).into(),
+            libc::SYS_execve => exec::execve(a as _, b as _, c as _).into(),
             libc::SYS_ioctl => descriptors::ioctl(fd, b as _, c).into(),
             libc::SYS_io_uring_setup => {
                 warn_of_io_uring();

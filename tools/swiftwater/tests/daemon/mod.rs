@@ -118,11 +118,23 @@ pub(crate) fn compiled(name: &str, test: &str) -> PathBuf {
 /// Compiles `FOLDER/NAME.c` for a test.
 #[allow(dead_code, reason = "not all test programs have programs in C")]
 pub(crate) fn compiled_from(folder: &Path, name: &str, test: &str) -> PathBuf {
+    compiled_with(&[], folder, name, test)
+}
+
+/// Compiles `tests/sockets/NAME.c` for a test, linked statically.
+#[allow(dead_code, reason = "not all test programs have programs in C")]
+pub(crate) fn compiled_statically(name: &str, test: &str) -> PathBuf {
+    compiled_with(&["-static"], Path::new("tests/sockets"), name, test)
+}
+
+fn compiled_with(options: &[&str], folder: &Path, name: &str, test: &str) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).join(name).with_extension("c");
     let kind = folder.file_name().and_then(OsStr::to_str).expect("a folder has a name");
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{kind}-{test}"));
     let compiler = Command::new("cc")
-        .args(["-O1", "-Wall", "-Wextra", "-Werror", "-D_FORTIFY_SOURCE=2", "-pthread", "-o"])
+        .args(["-O1", "-Wall", "-Wextra", "-Werror", "-D_FORTIFY_SOURCE=2", "-pthread"])
+        .args(options)
+        .arg("-o")
         .args([&program, &source])
         .output()
         .expect("a C compiler");

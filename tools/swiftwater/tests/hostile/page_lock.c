@@ -5,7 +5,7 @@
 #include <sys/time.h>
 
 /* Where the lock word is in a page (`crates/carrier/src/page.rs`). */
-enum { LOCK_AT = 92, PAGES_MAX = 16, EXCHANGES = 200 };
+enum { LOCK_AT = 96, PAGES_MAX = 16, EXCHANGES = 200 };
 
 /* Writes a word into all pages that are mapped here. */
 static void write_locks(uint32_t word)

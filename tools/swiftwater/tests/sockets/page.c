@@ -3,7 +3,7 @@
 #include <sys/time.h>
 
 /* Where fields are in the page (`crates/carrier/src/page.rs`). */
-enum { LOCK_AT = 92, CONSUMED_AT = 96, SHUT_READING_AT = 112, FRONT_AT = 120, MEMBERS_AT = 188 };
+enum { LOCK_AT = 96, CONSUMED_AT = 100, SHUT_READING_AT = 116, FRONT_AT = 124, MEMBERS_AT = 192 };
 
 /* The pages that are mapped here. */
 static int mapped(uint32_t *pages[], int count)
