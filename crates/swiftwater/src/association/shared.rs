@@ -425,6 +425,7 @@ impl SharedAssociation {
         })
     }
 
+    #[cfg(feature = "tokio")]
     pub(crate) fn socket(&self) -> &Socket {
         &self.socket
     }
