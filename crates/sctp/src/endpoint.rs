@@ -232,7 +232,8 @@ impl Endpoint {
         association.send(info, bytes, blocks)?;
         match association.queued {
             Queued::Due => {}
-            Queued::Held if !association.due(self.limits) => {}
+            // Whatever else makes it due has looked again (`settle`).
+            Queued::Held if !association.is_due() => {}
             _ => self.enqueue(id),
         }
         if info.expires_at.is_some() {
@@ -640,10 +641,7 @@ impl Endpoint {
 
     fn enqueue_by(&mut self, id: AssociationId, scope: Scope) {
         let Some(association) = self.associations.get_mut(id.index()) else { return };
-        let due = match scope {
-            Scope::Due => association.due(self.limits),
-            Scope::All => association.sendable(),
-        };
+        let due = association.due(self.limits) || (scope == Scope::All && association.sendable());
         match association.queued {
             Queued::Due => {}
             Queued::Held if !due => {}
@@ -684,6 +682,7 @@ impl Endpoint {
             && association.queued == Queued::No
             && association.has_waiting()
         {
+            association.due(self.limits);
             association.queued = Queued::Held;
             self.held.push_back(id);
         }

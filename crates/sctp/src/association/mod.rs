@@ -190,6 +190,8 @@ pub(crate) struct Association {
     /// The peer's addresses under which the endpoint knows this association.
     pub(crate) registered: Vec<SocketAddr>,
     pub(crate) queued: Queued,
+    /// So much must wait until the association is due, as of the last call of [`Association::due`].
+    due_from_bytes: usize,
     /// The endpoint knows that fragments wait in receive blocks.
     pub(crate) attached: bool,
     /// The earliest time for which the endpoint's timer heap has an entry.
@@ -240,6 +242,7 @@ impl Association {
             trace,
             registered: Vec::new(),
             queued: Queued::No,
+            due_from_bytes: usize::MAX,
             attached: false,
             armed: None,
             armed_later: None,
@@ -395,31 +398,42 @@ impl Association {
         }
     }
 
-    /// Whether enough waits to be worth a transmission of its own: control chunks or a SACK that is due,
+    /// Returns whether enough waits to be worth a transmission of its own: control chunks or a SACK that is due,
     /// nothing outstanding, or a full batch or window (the flush rule).
     #[inline]
-    pub(crate) fn due(&self, limits: BatchLimits) -> bool {
+    pub(crate) fn due(&mut self, limits: BatchLimits) -> bool {
+        self.due_from_bytes = self.due_from_bytes(limits);
+        self.is_due()
+    }
+
+    /// Returns what [`Association::due`] would return if nothing but messages to send has come since its last call.
+    #[inline]
+    pub(crate) fn is_due(&self) -> bool {
+        self.outbound.pending_wire_bytes() >= self.due_from_bytes
+    }
+
+    /// Returns how much must wait to be worth a transmission of its own. `usize::MAX`: no message makes it so.
+    fn due_from_bytes(&self, limits: BatchLimits) -> usize {
         if !self.control.is_empty() || self.probes_mtu || self.inbound.as_ref().is_some_and(Inbound::ack_due)
         {
-            return true;
+            return 0;
         }
         if !self.may_carry_data() {
-            return false;
+            return usize::MAX;
         }
         let path = &self.paths[self.next_data_path()];
-        if path.tail_loss_probe_is_due() {
-            return self.outbound.may_send(path);
+        if !self.outbound.may_send(path) {
+            // The first message to wait may change that, others behind it do not.
+            return if self.outbound.has_waiting() { usize::MAX } else { 1 };
         }
-        if !self.outbound.has_waiting() {
-            return false;
-        }
-        if path.in_flight_bytes() == 0 || self.outbound.has_lost() || self.config.nodelay {
-            return self.outbound.may_send(path);
+        let at_once = path.tail_loss_probe_is_due() || self.outbound.has_lost() || self.config.nodelay;
+        if at_once || path.in_flight_bytes() == 0 {
+            return 0;
         }
         let paced = path.batch_bytes().unwrap_or(usize::MAX);
         let window = path.window_bytes().min(self.outbound.peer_window_bytes());
         let batch = limits.bytes_max.min(window).min(paced);
-        self.outbound.pending_wire_bytes() >= batch.max(path.mtu_bytes()) && self.outbound.may_send(path)
+        batch.max(path.mtu_bytes())
     }
 
     /// Whether anything could leave now, however little.
