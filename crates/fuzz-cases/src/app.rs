@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 use lab::ledger::Book;
-use sctp::{AssociationId, Event, Host, PathHints, Payload, ReceiveInfo};
+use sctp::{AssociationId, Event, Host, PathHints, Payload, ReceiveInfo, ReceivedRun};
 
 use crate::net;
 
@@ -15,7 +15,8 @@ const EVENTS_MAX: usize = 64;
 /// Messages of an association that were not read.
 #[derive(Debug, Default)]
 pub(crate) struct Unread {
-    pub(crate) messages: VecDeque<usize>,
+    /// Bytes of each, and what is charged beside them.
+    pub(crate) messages: VecDeque<(usize, usize)>,
     pub(crate) bytes: usize,
 }
 
@@ -55,9 +56,9 @@ impl App {
     }
 
     /// Something waits to be read.
-    fn keep(&mut self, id: AssociationId, bytes: usize) {
+    fn keep(&mut self, id: AssociationId, bytes: usize, charges: usize) {
         let unread = self.unread.entry(id.0).or_default();
-        unread.messages.push_back(bytes);
+        unread.messages.push_back((bytes, charges));
         unread.bytes += bytes;
     }
 
@@ -71,14 +72,25 @@ impl App {
 impl Host for App {
     fn message(&mut self, id: AssociationId, info: &ReceiveInfo, payload: Payload) {
         self.book.message(id, info, &payload);
-        self.keep(id, payload.blocks().iter().map(|block| block.len()).sum());
+        self.keep(id, payload.blocks().iter().map(|block| block.len()).sum(), 1);
+    }
+
+    fn takes_runs(&self, _id: AssociationId) -> bool {
+        true
+    }
+
+    fn run(&mut self, id: AssociationId, run: ReceivedRun) {
+        for (info, payload, charges) in run.messages() {
+            self.keep(id, payload.len(), charges);
+            self.book.message(id, &info, &Payload::One(payload));
+        }
     }
 
     fn event(&mut self, id: AssociationId, event: Event) {
         self.book.event(id, &event);
         // Data and events that take room of the receive buffer are bounded by it.
         match event.receive_credit() {
-            Some(bytes) => self.keep(id, bytes),
+            Some(bytes) => self.keep(id, bytes, 1),
             None => {
                 let left = self.events_left.checked_sub(1);
                 self.events_left = left.expect("no more events than the call may bring");

@@ -118,16 +118,16 @@ impl Side {
     pub(crate) fn read(&mut self, messages: usize) {
         for (&id, unread) in &mut self.app.unread {
             let id = AssociationId(id);
-            let half = unread.messages.front().map_or(0, |bytes| bytes / 2);
+            let half = unread.messages.front().map_or(0, |(bytes, _)| bytes / 2);
             if messages == 0 && half > 0 {
-                self.endpoint.consumed(id, half, false);
-                unread.messages[0] -= half;
+                self.endpoint.consumed(id, half, 0);
+                unread.messages[0].0 -= half;
                 unread.bytes -= half;
             }
             for _ in 0..messages {
-                let Some(bytes) = unread.messages.pop_front() else { break };
+                let Some((bytes, charges)) = unread.messages.pop_front() else { break };
                 unread.bytes -= bytes;
-                self.endpoint.consumed(id, bytes, true);
+                self.endpoint.consumed(id, bytes, charges);
             }
         }
     }

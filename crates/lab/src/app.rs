@@ -7,7 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use sctp::trace::Record;
 use sctp::{
-    Admission, AssociationId, Endpoint, Event, Host, PathHints, Payload, ReceiveInfo, SendInfo, Time,
+    Admission, AssociationId, Endpoint, Event, Host, PathHints, Payload, ReceiveInfo, ReceivedRun, SendInfo,
+    Time,
 };
 
 use crate::world::{Application, LOWER_HEADER_BYTES};
@@ -72,7 +73,10 @@ pub struct App {
     pub now: Time,
     reading: Reading,
     read_at: Option<Time>,
-    unread: VecDeque<(AssociationId, usize)>,
+    /// Messages are taken together where they come together.
+    pub takes_runs: bool,
+    /// Bytes of each message, and what is charged beside them.
+    unread: VecDeque<(AssociationId, usize, usize)>,
     unread_bytes: usize,
     writable: Vec<AssociationId>,
     backlog: BTreeMap<u32, Backlog>,
@@ -89,6 +93,7 @@ impl Default for App {
             now: Time::ZERO,
             reading: Reading::AtOnce,
             read_at: None,
+            takes_runs: false,
             unread: VecDeque::new(),
             unread_bytes: 0,
             writable: Vec::new(),
@@ -105,6 +110,14 @@ impl App {
         self.plan();
     }
 
+    fn take(&mut self, id: AssociationId, info: &ReceiveInfo, payload: &Payload, charges: usize) {
+        let length = payload.blocks().iter().map(|block| block.len()).sum();
+        let bytes = if self.keeps_bytes { payload.to_vec() } else { Vec::new() };
+        self.messages.push(Received { at: self.now, id, info: *info, bytes });
+        self.unread.push_back((id, length, charges));
+        self.unread_bytes += length;
+    }
+
     /// Bytes of delivered messages that were not read.
     pub fn unread_bytes(&self) -> usize {
         self.unread_bytes
@@ -112,9 +125,9 @@ impl App {
 
     /// Reads one message.
     pub fn read_one(&mut self, endpoint: &mut Endpoint) {
-        if let Some((id, bytes)) = self.unread.pop_front() {
+        if let Some((id, bytes, charges)) = self.unread.pop_front() {
             self.unread_bytes -= bytes;
-            endpoint.consumed(id, bytes, true);
+            endpoint.consumed(id, bytes, charges);
         }
     }
 
@@ -238,11 +251,17 @@ impl Application for App {
 
 impl Host for App {
     fn message(&mut self, id: AssociationId, info: &ReceiveInfo, payload: Payload) {
-        let length = payload.blocks().iter().map(|block| block.len()).sum();
-        let bytes = if self.keeps_bytes { payload.to_vec() } else { Vec::new() };
-        self.messages.push(Received { at: self.now, id, info: *info, bytes });
-        self.unread.push_back((id, length));
-        self.unread_bytes += length;
+        self.take(id, info, &payload, 1);
+    }
+
+    fn takes_runs(&self, _id: AssociationId) -> bool {
+        self.takes_runs
+    }
+
+    fn run(&mut self, id: AssociationId, run: ReceivedRun) {
+        for (info, payload, charges) in run.messages() {
+            self.take(id, &info, &Payload::One(payload), charges);
+        }
     }
 
     fn event(&mut self, id: AssociationId, event: Event) {
@@ -250,7 +269,7 @@ impl Host for App {
             self.writable.push(id);
         }
         if let Some(bytes) = event.receive_credit() {
-            self.unread.push_back((id, bytes));
+            self.unread.push_back((id, bytes, 1));
             self.unread_bytes += bytes;
         }
         self.events.push(Happened { at: self.now, id, event });

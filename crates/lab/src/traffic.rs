@@ -199,7 +199,7 @@ impl Application for Traffic {
 
     fn act(&mut self, endpoint: &mut Endpoint) {
         for (id, bytes) in self.unread.drain(..) {
-            endpoint.consumed(id, bytes, true);
+            endpoint.consumed(id, bytes, 1);
         }
         let now = self.now;
         for &id in &self.timed {

@@ -102,7 +102,8 @@ pub struct AssociationConfig {
     /// stays as it is. 64 MiB.
     pub send_buffer_tuned_bytes: usize,
     /// Receive buffer (SO_RCVBUF): the largest advertised window. Payload takes room in it until it is read, and beyond
-    /// [`OVERHEAD_FREE_BYTES`] the [`RECEIVED_OVERHEAD_BYTES`] of each message do, too; 1 MiB.
+    /// [`OVERHEAD_FREE_BYTES`] the [`RECEIVED_OVERHEAD_BYTES`] of each message do, too, or those of a [run](crate::ReceivedRun);
+    /// 1 MiB.
     pub receive_buffer_bytes: usize,
     /// How large the receive buffer may grow by itself, to hold what the reader takes in a few round trips; at or below
     /// `receive_buffer_bytes` it stays as it is. 64 MiB.

@@ -242,12 +242,12 @@ impl Endpoint {
         Ok(())
     }
 
-    /// The reader took `bytes`, and with `whole` the rest of what one [`Host::message`] had brought: the window
-    /// opens.
+    /// Takes note that the reader took `bytes`, and what is charged beside them: 1 with the last bytes of a [`Host::message`],
+    /// [`ReceivedRun::charges`](crate::ReceivedRun::charges) with the last of a [`Host::run`], otherwise 0. The window opens.
     #[inline]
-    pub fn consumed(&mut self, id: AssociationId, bytes: usize, whole: bool) {
+    pub fn consumed(&mut self, id: AssociationId, bytes: usize, charges: usize) {
         if let Some(association) = self.associations.get_mut(id.index())
-            && association.consumed(bytes, whole)
+            && association.consumed(bytes, charges)
         {
             self.enqueue(id);
         }

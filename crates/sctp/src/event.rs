@@ -8,6 +8,7 @@ use crate::error::{CloseReason, SendError};
 use crate::identifiers::{AssociationId, ListenerId, PathId};
 use crate::path_hints::PathHints;
 use crate::receive_pool::ReceiveCharge;
+use crate::received_run::ReceivedRun;
 use crate::time::Time;
 
 /// The bytes of a received message, one block for each DATA chunk it came in.
@@ -249,6 +250,12 @@ pub enum PathReason {
 pub trait Host {
     /// A message, or a part of one if `info.more`.
     fn message(&mut self, id: AssociationId, info: &ReceiveInfo, payload: Payload);
+    /// Whether this reader takes messages together, with [`Host::run`].
+    fn takes_runs(&self, _id: AssociationId) -> bool {
+        false
+    }
+    /// Messages that are handed on together; only a reader that takes runs gets any.
+    fn run(&mut self, _id: AssociationId, _run: ReceivedRun) {}
     /// Something happened.
     fn event(&mut self, id: AssociationId, event: Event);
     /// Whether one more association of a listener can be taken. If not, its COOKIE ECHO is not answered, and

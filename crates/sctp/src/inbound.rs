@@ -2,6 +2,7 @@
 
 mod memory;
 mod renege;
+mod run;
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
@@ -96,6 +97,8 @@ pub(crate) struct Inbound {
     unacked_bytes: usize,
     unacked_packets: u32,
     packet_had_data: bool,
+    /// There was no room for a run of the packet in hand: the rest of its chunks come one by one.
+    packet_had_refused_run: bool,
     /// The peer has no more of an open record for now.
     part_wanted: bool,
     quick_acks: u8,
@@ -137,6 +140,7 @@ impl Inbound {
             unacked_bytes: 0,
             unacked_packets: 0,
             packet_had_data: false,
+            packet_had_refused_run: false,
             part_wanted: false,
             quick_acks: QUICK_ACKS,
             sack_frequency: config.sack_frequency,
@@ -298,7 +302,7 @@ impl Inbound {
             return false;
         }
         self.buffer.tune(now, rtt);
-        self.packet_had_data = false;
+        (self.packet_had_data, self.packet_had_refused_run) = (false, false);
         self.untouched = false;
         self.unacked_packets += 1;
         if self.quick_acks > 0 {
@@ -321,11 +325,11 @@ impl Inbound {
         true
     }
 
-    /// The reader took `bytes`, and with `whole` the rest of a message. Says whether the peer should hear of
+    /// The reader took `bytes`, and what so many messages are charged beside them. Returns whether the peer should hear of
     /// the wider window now.
     #[inline]
-    pub(crate) fn consumed(&mut self, bytes: usize, whole: bool) -> bool {
-        let read = Held::of(bytes, usize::from(whole));
+    pub(crate) fn consumed(&mut self, bytes: usize, charges: usize) -> bool {
+        let read = Held::of(bytes, charges);
         self.held.remove(read);
         self.charge.trim(self.held.total_bytes());
         self.buffer.on_taken(read.total_bytes());

@@ -39,6 +39,7 @@ mod range_set;
 mod reassembly;
 mod receive_buffer;
 mod receive_pool;
+mod received_run;
 mod reply;
 mod rto;
 mod source_prefix;
@@ -63,6 +64,7 @@ pub use receive_pool::{
     POOL_FREE_BYTES, POOL_LITTLE_BYTES, POOL_RESERVED_PART, POOL_STEP_BYTES, ReceiveBudget, ReceiveCharge,
     ReceivePool,
 };
+pub use received_run::{ReceivedRun, RunMessage};
 pub use reply::Reply;
 pub use statistics::{
     AssociationState, EndpointStatistics, MtuState, PathStatistics, STATISTICS_VERSION, Statistics,

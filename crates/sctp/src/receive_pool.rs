@@ -166,10 +166,10 @@ impl ReceiveCharge {
         }
     }
 
-    /// Gives back what a message was charged whose association is gone: the reader has taken `bytes` of it, and with `whole` the
-    /// rest. Returns whether nothing is charged any more.
-    pub fn consumed(&mut self, bytes: usize, whole: bool) -> bool {
-        let taken_bytes = Held::of(bytes, usize::from(whole)).total_bytes();
+    /// Gives back what messages were charged whose association is gone: the reader has taken `bytes`, and what is charged beside
+    /// them ([`Endpoint::consumed`](crate::Endpoint::consumed)). Returns whether nothing is charged any more.
+    pub fn consumed(&mut self, bytes: usize, charges: usize) -> bool {
+        let taken_bytes = Held::of(bytes, charges).total_bytes();
         self.shrink_to(self.bytes.saturating_sub(taken_bytes));
         self.bytes == 0
     }
@@ -236,9 +236,9 @@ mod tests {
         let both = Held::of(3000, 2).total_bytes();
         assert!(charge.grow_to(both));
         charge.shrink_to(both);
-        assert!(!charge.consumed(1000, true));
+        assert!(!charge.consumed(1000, 1));
         assert_eq!(charge.bytes(), Held::of(2000, 1).total_bytes());
-        assert!(charge.consumed(2000, true));
+        assert!(charge.consumed(2000, 1));
         assert_eq!(free_bytes(&pool), LIMIT_BYTES - LIMIT_BYTES / POOL_RESERVED_PART);
     }
 }

@@ -58,7 +58,7 @@ impl Driver for Loopback {
             cx.put_data(s, &info, m.data);
         }
     }
-    fn consumed(&mut self, _cx: &mut Cx<'_>, _s: StreamId, _association: u32, bytes: usize, _whole: bool) {
+    fn consumed(&mut self, _cx: &mut Cx<'_>, _s: StreamId, _association: u32, bytes: usize, _charges: usize) {
         self.outstanding_bytes -= bytes;
     }
 }

@@ -1,6 +1,6 @@
 //! The data of a message: a chain of blocks that are never copied on their way.
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use std::fmt;
 
 /// The data of one message: a chain of reference-counted blocks.
@@ -152,8 +152,13 @@ impl Chain {
     /// # Panics
     ///
     /// If the chain holds fewer bytes.
+    #[inline]
     pub fn advance(&mut self, n: usize) {
-        drop(self.split_to(n));
+        assert!(n <= self.len(), "{n} bytes were to be taken from a chain of {}", self.len());
+        match &mut self.0 {
+            Blocks::One(block) => block.advance(n),
+            Blocks::Many(_) => drop(self.split_to(n)),
+        }
     }
 
     /// Takes the first `n` bytes away as a chain of their own, without copying (`dupb` and `adjmsg`).

@@ -2,11 +2,11 @@
 
 use crate::flow;
 use crate::head::{Interest, WriteAs};
-use crate::message::{CopyRequest, Credentials, Flush, IocAck, IocNak, Ioctl, Kind, Message};
+use crate::message::{CopyRequest, Credentials, Flush, IocAck, IocNak, Ioctl, Kind, Message, Run};
 use crate::module::give_credit;
 use crate::queue::{Queue, QueueInfo, Side};
 use crate::scheduler::{Place, QueueRef};
-use crate::stream::{StreamId, Streams};
+use crate::stream::{Stream, StreamId, Streams};
 use crate::timers::{Alarm, TimerId};
 use crate::{Chain, Errno, TransferInfo};
 use bytes::Bytes;
@@ -111,8 +111,17 @@ pub trait Driver: Any + Send {
     /// What is above has room again, after [`Cx::canputnext`] said no.
     fn read_service(&mut self, _cx: &mut Cx<'_>, _s: StreamId) {}
 
-    /// The reader has taken `bytes` of user data, and with `whole` the rest of their message: its window has grown.
-    fn consumed(&mut self, _cx: &mut Cx<'_>, _s: StreamId, _association: u32, _bytes: usize, _whole: bool) {}
+    /// The reader has taken `bytes` of user data, and what is charged beside them: 1 with the rest of a message,
+    /// [`Run::charges`] with the rest of a run, otherwise 0. Its window has grown.
+    fn consumed(
+        &mut self,
+        _cx: &mut Cx<'_>,
+        _s: StreamId,
+        _association: u32,
+        _bytes: usize,
+        _charges: usize,
+    ) {
+    }
 
     /// A timer has ended that was started with [`Cx::timeout`].
     fn timer(&mut self, _cx: &mut Cx<'_>, _s: StreamId, _timer: TimerId) {}
@@ -217,6 +226,18 @@ impl<'a> Cx<'a> {
     #[inline]
     pub fn put_data(&mut self, s: StreamId, info: &TransferInfo, data: Chain) {
         self.streams.put_data_up(s, info, data);
+    }
+
+    /// Whether a stream takes messages of user data together, with [`Cx::put_run`]: no module is pushed, and a reader is there.
+    #[inline]
+    pub fn takes_runs(&self, s: StreamId) -> bool {
+        self.streams.get(s).is_some_and(Stream::takes_runs)
+    }
+
+    /// Sends messages of user data up together; only where [`Cx::takes_runs`] says so. `data` is one block.
+    #[inline]
+    pub fn put_run(&mut self, s: StreamId, run: Run, data: Bytes) {
+        self.streams.put_run_up(s, run, data);
     }
 
     /// Whether streams have got data with [`Cx::put_data`] that may still lie in the memory of the driver.

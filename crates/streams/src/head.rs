@@ -122,8 +122,10 @@ impl Head {
             return self.divert(s, m, scheduler);
         }
         match m.kind {
-            Kind::Data | Kind::Proto(_) if self.queue.is_flooded() => self.refuse_flood(s, m, scheduler),
-            Kind::Data | Kind::Proto(_) => {
+            Kind::Data | Kind::Proto(_) | Kind::Run(_) if self.queue.is_flooded() => {
+                self.refuse_flood(s, m, scheduler)
+            }
+            Kind::Data | Kind::Proto(_) | Kind::Run(_) => {
                 let readable = if m.band == 0 { Self::NORMAL } else { Self::BAND };
                 let _ = self.queue.putq(m);
                 self.wake(s, readable, scheduler);
@@ -173,6 +175,12 @@ impl Head {
         }
     }
 
+    /// Returns whether what comes up is for a reader: the stream is neither linked nor closing.
+    #[inline]
+    pub(crate) fn has_reader(&self) -> bool {
+        !self.diverted
+    }
+
     /// Links the stream under a multiplexor, or makes it its user's again.
     pub(crate) fn set_link(&mut self, link: Option<LinkId>) {
         self.link = link;
@@ -212,7 +220,16 @@ impl Head {
 
     /// Takes all that nobody has read. Its credit stays with it.
     pub(crate) fn take_all(&mut self, s: StreamId, scheduler: &mut Scheduler) -> Vec<Message> {
-        let all = std::iter::from_fn(|| self.queue.getq()).collect();
+        let mut all = Vec::new();
+        loop {
+            if self.queue.begins_with_run()
+                && let Some(credit) = self.queue.split_run()
+            {
+                scheduler.send(Errand::Consumed { stream: s, credit });
+            }
+            let Some(m) = self.queue.getq() else { break };
+            all.push(m);
+        }
         self.signals_queued = 0;
         self.enable_senders(s, scheduler);
         all
@@ -265,7 +282,7 @@ impl Head {
                 let nak = IocNak { id: ioctl.id, errno: Errno::EINVAL };
                 self.answer_ioctl(s, Message::new(Kind::IocNak(nak)), scheduler);
             }
-            Kind::Data | Kind::Proto(_) => self.put(s, m, scheduler),
+            Kind::Data | Kind::Proto(_) | Kind::Run(_) => self.put(s, m, scheduler),
             // SVR4 frees at the head what is for drivers and neighbouring modules.
             Kind::Break
             | Kind::Event

@@ -79,7 +79,7 @@ pub use head::{
 };
 pub use message::{
     Control, CopyRequest, Credentials, Flush, IocAck, IocData, IocNak, Ioctl, IoctlArgument, Kind, Marks,
-    Message, Passed, Signal, allocb, copyb, dupb, esballoc,
+    Message, Passed, Record, RecordLayout, Run, Signal, allocb, copyb, dupb, esballoc,
 };
 pub use module::{Module, ModuleInfo, Q};
 pub use pool::Pool;

@@ -4,12 +4,15 @@ mod control;
 mod ioctl;
 mod kind;
 mod marks;
+mod run;
 mod utilities;
 
 pub use control::Control;
 pub use ioctl::{CopyRequest, Credentials, IocAck, IocData, IocNak, Ioctl, IoctlArgument};
 pub use kind::{Flush, Kind, Passed, Signal};
 pub use marks::Marks;
+pub(crate) use run::Credit;
+pub use run::{Record, RecordLayout, Run};
 pub use utilities::{allocb, copyb, dupb, esballoc};
 
 use crate::Chain;
@@ -116,25 +119,42 @@ impl Message {
         self.data.len().max(1) + control_bytes
     }
 
-    /// The association and size of user data on its way up: what its reader gives back as receive window.
+    /// Returns what the reader of user data gives back as receive window.
     #[inline]
-    pub(crate) fn receive_credit(&self) -> Option<(u32, usize)> {
+    pub(crate) fn receive_credit(&self) -> Option<Credit> {
         if self.marks.contains(Marks::CREDITED) {
             return None;
         }
-        match &self.kind {
-            Kind::Data => Some((0, self.data.len())),
+        let (association, bytes) = match &self.kind {
+            Kind::Data => (0, self.data.len()),
+            Kind::Run(run) => return Some(run.credit()),
             Kind::Proto(Control::Tpi(primitive)) => match primitive {
-                Primitive::OptdataInd(info) => Some((info.association, self.data.len())),
-                Primitive::DataInd { .. } | Primitive::ExdataInd { .. } => Some((0, self.data.len())),
+                Primitive::OptdataInd(info) => (info.association, self.data.len()),
+                Primitive::DataInd { .. } | Primitive::ExdataInd { .. } => (0, self.data.len()),
                 // It takes room of the receive buffer, too, with data or without.
                 Primitive::NotificationInd(notification) => {
-                    Some((notification.transfer.association, self.weight_bytes()))
+                    (notification.transfer.association, self.weight_bytes())
                 }
-                _ => None,
+                _ => return None,
             },
-            _ => None,
+            _ => return None,
+        };
+        Some(Credit { association, bytes, charges: self.charges() })
+    }
+
+    /// Returns how many messages it stands for.
+    #[inline]
+    pub(crate) fn messages(&self) -> usize {
+        match &self.kind {
+            Kind::Run(run) => run.messages as usize,
+            _ => 1,
         }
+    }
+
+    /// Returns what is charged for the message beside its data.
+    #[inline]
+    pub(crate) fn charges(&self) -> usize {
+        usize::from(!self.marks.contains(Marks::OF_RUN))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::flow;
 use crate::head::Head;
-use crate::message::{CopyRequest, Flush, IocAck, IocNak, Ioctl, Kind, Message};
+use crate::message::{CopyRequest, Credit, Flush, IocAck, IocNak, Ioctl, Kind, Message};
 use crate::queue::{Queue, QueueInfo, QueuePair, Side};
 use crate::scheduler::{Errand, Place, QueueRef, Scheduler};
 use crate::stream::{Slot, StreamId};
@@ -301,7 +301,8 @@ impl<'a> Q<'a> {
 
     /// Gives receive window back for `bytes` of an association that a module took out of a message.
     pub fn credit(&mut self, association: u32, bytes: usize) {
-        self.scheduler.send(Errand::Consumed { stream: self.stream, association, bytes });
+        let credit = Credit { association, bytes, charges: 1 };
+        self.scheduler.send(Errand::Consumed { stream: self.stream, credit });
     }
 
     /// Answers an ioctl: it was carried out.
@@ -449,9 +450,9 @@ impl<'a> Q<'a> {
 
 /// Sends the receive window of a message that is thrown away back to the driver.
 pub(crate) fn give_credit(stream: StreamId, m: &Message, scheduler: &mut Scheduler) {
-    if let Some((association, bytes)) = m.receive_credit()
-        && bytes > 0
+    if let Some(credit) = m.receive_credit()
+        && credit.bytes > 0
     {
-        scheduler.send(Errand::Consumed { stream, association, bytes });
+        scheduler.send(Errand::Consumed { stream, credit });
     }
 }

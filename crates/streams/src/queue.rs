@@ -1,6 +1,6 @@
 //! Queues: messages in order of priority, with the water marks that make flow control.
 
-use crate::message::HIGH_PRIORITY;
+use crate::message::{Credit, HIGH_PRIORITY, Kind, Record};
 use crate::{Chain, Flush, Message, TransferInfo};
 use bytes::BytesMut;
 use std::collections::VecDeque;
@@ -222,6 +222,56 @@ impl Queue {
         self.level(rank).remove(weight_bytes);
     }
 
+    /// Returns whether the first message is a run.
+    #[inline]
+    pub(crate) fn begins_with_run(&self) -> bool {
+        matches!(self.messages.front(), Some(Message { kind: Kind::Run(_), .. }))
+    }
+
+    /// Copies the first message of a run at the front to `out` and drops it. Returns what it was, and what goes back to the
+    /// driver. `None`: it is longer than `out`.
+    #[inline]
+    pub(crate) fn read_run(&mut self, out: &mut [u8]) -> Option<(Record, Credit)> {
+        let front = self.messages.front_mut()?;
+        let Kind::Run(run) = &mut front.kind else { return None };
+        let (record, credit) = run.read(&mut front.data, out)?;
+        let is_spent = run.messages == 0;
+        self.normal.remove(record.bytes);
+        if is_spent {
+            drop(self.messages.pop_front());
+            self.want_read = false;
+            self.after_pop();
+        }
+        Some((record, credit))
+    }
+
+    /// Makes the first message of a run at the front one of its own, which stands before the rest. Returns what goes back to the
+    /// driver when nothing is left of the run.
+    #[cold]
+    pub(crate) fn split_run(&mut self) -> Option<Credit> {
+        let mut m = self.messages.pop_front()?;
+        let Kind::Run(mut run) = m.kind else {
+            self.messages.push_front(m);
+            return None;
+        };
+        let was_bytes = m.data.len().max(1);
+        let is_attached = self.attached > self.messages.len();
+        self.normal.remove(was_bytes);
+        let single = run.split(&mut m.data);
+        let is_spent = run.messages == 0 || single.is_none();
+        if !is_spent {
+            m.kind = Kind::Run(run);
+            self.normal.add(m.weight_bytes());
+            self.messages.push_front(m);
+        }
+        if let Some(single) = single {
+            self.normal.add(single.weight_bytes());
+            self.messages.push_front(single);
+        }
+        self.attached = if is_attached { self.messages.len() } else { self.attached };
+        is_spent.then(|| run.credit())
+    }
+
     /// Whether a message of this band may be put here. If not, the wish is remembered.
     #[inline]
     pub fn canput(&mut self, band: u8) -> bool {
@@ -311,6 +361,11 @@ impl Queue {
     #[inline]
     pub fn len(&self) -> usize {
         self.messages.len()
+    }
+
+    /// Returns how many messages wait for their reader: a run stands for several.
+    pub(crate) fn messages(&self) -> usize {
+        self.messages.iter().map(Message::messages).sum()
     }
 
     /// Whether no message is queued.

@@ -1,7 +1,7 @@
 //! The scheduler: which service procedures are to run, and which messages are on their way between procedures.
 
 use crate::head::Woken;
-use crate::message::Message;
+use crate::message::{Credit, Message};
 use crate::queue::{Queue, Side};
 use crate::stream::StreamId;
 use crate::timers::Timers;
@@ -48,8 +48,7 @@ pub(crate) enum Errand {
     },
     Consumed {
         stream: StreamId,
-        association: u32,
-        bytes: usize,
+        credit: Credit,
     },
 }
 

@@ -2,13 +2,14 @@
 
 use crate::driver::{DriverInfo, Open};
 use crate::head::Head;
-use crate::message::{Credentials, Kind, Message};
+use crate::message::{Credentials, Kind, Message, Run};
 use crate::module::{Module, Q, give_credit};
 use crate::pool::Pool;
 use crate::queue::{QueuePair, Side};
 use crate::scheduler::{Errand, Place, Post, QueueRef, Scheduler};
 use crate::timers::TimerId;
 use crate::{Chain, DriverId, Errno, TransferInfo};
+use bytes::Bytes;
 use slab::Slab;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -215,6 +216,18 @@ impl Streams {
         }
     }
 
+    /// Hands messages of the driver to the head, where they stand as one.
+    #[inline]
+    pub(crate) fn put_run_up(&mut self, s: StreamId, run: Run, data: Bytes) {
+        let Some((stream, scheduler)) = self.parts(s) else { return };
+        debug_assert!(stream.takes_runs(), "modules see single messages");
+        let listed = std::mem::replace(&mut stream.head.attached, true);
+        stream.head.put(s, Message::with_data(Kind::Run(run), Chain::from(data)), scheduler);
+        if !listed {
+            self.attached.push(s);
+        }
+    }
+
     /// Whether a stream has got data since the last [`Streams::detach`].
     #[inline]
     pub(crate) fn is_attached(&self) -> bool {
@@ -267,6 +280,12 @@ impl Streams {
 }
 
 impl Stream {
+    /// Returns whether messages may come up together: nothing but the reader at the head will see them.
+    #[inline]
+    pub(crate) fn takes_runs(&self) -> bool {
+        self.modules.is_empty() && self.head.has_reader()
+    }
+
     /// Copies the data that waits on its way up. Returns whether a queue has memory of a burst yet to give back.
     fn detach(&mut self, pause: bool) -> bool {
         let Stream { head, modules, device, .. } = self;

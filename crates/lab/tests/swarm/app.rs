@@ -8,7 +8,8 @@ use lab::Reading;
 use lab::ledger::{Book, Record};
 use lab::world::Application;
 use sctp::{
-    Admission, AssociationId, Endpoint, Event, Host, PathHints, Payload, ReceiveInfo, SendInfo, Time,
+    Admission, AssociationId, Endpoint, Event, Host, PathHints, Payload, ReceiveInfo, ReceivedRun, SendInfo,
+    Time,
 };
 
 /// A record that is to be sent in parts of at most that many bytes.
@@ -34,7 +35,8 @@ pub struct App {
     now: Time,
     reading: Reading,
     read_at: Option<Time>,
-    unread: VecDeque<(AssociationId, usize)>,
+    /// Bytes of each message, and what is charged beside them.
+    unread: VecDeque<(AssociationId, usize, usize)>,
     backlog: BTreeMap<u32, Backlog>,
 }
 
@@ -71,7 +73,7 @@ impl App {
     }
 
     pub fn unread_bytes(&self, id: AssociationId) -> usize {
-        self.unread.iter().filter(|(of, _)| *of == id).map(|(_, bytes)| bytes).sum()
+        self.unread.iter().filter(|(of, ..)| *of == id).map(|(_, bytes, _)| bytes).sum()
     }
 
     /// The endpoint is gone.
@@ -87,8 +89,8 @@ impl App {
             Reading::Every(_) if self.read_at.take_if(|at| *at <= self.now).is_some() => 1,
             _ => 0,
         };
-        for (id, bytes) in self.unread.drain(..due.min(self.unread.len())) {
-            endpoint.consumed(id, bytes, true);
+        for (id, bytes, charges) in self.unread.drain(..due.min(self.unread.len())) {
+            endpoint.consumed(id, bytes, charges);
         }
         self.plan();
     }
@@ -150,17 +152,28 @@ impl Application for App {
 impl Host for App {
     fn message(&mut self, id: AssociationId, info: &ReceiveInfo, payload: Payload) {
         self.book.message(id, info, &payload);
-        self.unread.push_back((id, payload.blocks().iter().map(|block| block.len()).sum()));
+        self.unread.push_back((id, payload.blocks().iter().map(|block| block.len()).sum(), 1));
+    }
+
+    fn takes_runs(&self, _id: AssociationId) -> bool {
+        true
+    }
+
+    fn run(&mut self, id: AssociationId, run: ReceivedRun) {
+        for (info, payload, charges) in run.messages() {
+            self.unread.push_back((id, payload.len(), charges));
+            self.book.message(id, &info, &Payload::One(payload));
+        }
     }
 
     fn event(&mut self, id: AssociationId, event: Event) {
         self.events += 1;
         self.book.event(id, &event);
-        self.unread.extend(event.receive_credit().map(|bytes| (id, bytes)));
+        self.unread.extend(event.receive_credit().map(|bytes| (id, bytes, 1)));
         match event {
             Event::Writable => self.backlog.entry(id.0).or_default().full = false,
             Event::Closed(_) => {
-                self.unread.retain(|(of, _)| *of != id);
+                self.unread.retain(|(of, ..)| *of != id);
                 self.backlog.remove(&id.0);
             }
             _ => {}

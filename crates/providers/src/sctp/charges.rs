@@ -20,21 +20,21 @@ impl Charges {
         self.of_streams.entry(s).or_default().entry(id.0).or_default().push_back(charge);
     }
 
-    /// Counts that the reader has taken `bytes`, and with `whole` the rest of a message. Returns whether they were of an
+    /// Counts that the reader has taken `bytes`, and what is charged beside them. Returns whether they were of an
     /// association that has ended. Its messages come before those of a later one with the same identifier.
     #[inline]
-    pub(super) fn consumed(&mut self, s: StreamId, association: u32, bytes: usize, whole: bool) -> bool {
-        !self.of_streams.is_empty() && self.give_back(s, association, bytes, whole)
+    pub(super) fn consumed(&mut self, s: StreamId, association: u32, bytes: usize, charges: usize) -> bool {
+        !self.of_streams.is_empty() && self.give_back(s, association, bytes, charges)
     }
 
     #[cold]
-    fn give_back(&mut self, s: StreamId, association: u32, bytes: usize, whole: bool) -> bool {
+    fn give_back(&mut self, s: StreamId, association: u32, bytes: usize, charges: usize) -> bool {
         let Some(ended) = self.of_streams.get_mut(&s) else { return false };
-        let Some(charges) = ended.get_mut(&association) else { return false };
-        if charges.front_mut().is_some_and(|charge| charge.consumed(bytes, whole)) {
-            charges.pop_front();
+        let Some(left) = ended.get_mut(&association) else { return false };
+        if left.front_mut().is_some_and(|charge| charge.consumed(bytes, charges)) {
+            left.pop_front();
         }
-        if charges.is_empty() {
+        if left.is_empty() {
             ended.remove(&association);
         }
         if ended.is_empty() {

@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 
 use ::sctp::{
     AssociationId, CloseReason, Endpoint, Event, Host, ListenerId, PathHints, Payload, ReceiveCharge,
-    ReceiveInfo, SendFailure,
+    ReceiveInfo, ReceivedRun, RunMessage, SendFailure,
 };
 use bytes::Bytes;
 use links::Link;
-use streams::{Chain, Control, Cx, Errno, Kind, Message, Pool};
+use streams::{Chain, Control, Cx, Errno, Kind, Message, Pool, Record, Run};
 use tpi::{Addresses, Notice, Notification, PathChange, PathReason, Primitive, TransferFlags, TransferInfo};
 
 use super::SctpDriver;
@@ -57,23 +57,7 @@ impl SctpDriver {
 impl Host for Upper<'_, '_> {
     #[inline]
     fn message(&mut self, id: AssociationId, info: &ReceiveInfo, payload: Payload) {
-        let mut flags = TransferFlags::NONE;
-        if info.unordered {
-            flags |= TransferFlags::UNORDERED;
-        }
-        if info.more {
-            flags |= TransferFlags::MORE;
-        }
-        let info = TransferInfo {
-            association: id.0,
-            stream: info.stream,
-            ssn: info.ssn,
-            ppid: info.ppid,
-            tsn: info.tsn,
-            context: 0,
-            by_direction: info.cumulative_tsn,
-            flags,
-        };
+        let info = TransferInfo { association: id.0, ..transfer(info) };
         let data = match payload {
             Payload::One(block) => Chain::from(block),
             Payload::Many(blocks) => self.chain(blocks),
@@ -82,6 +66,19 @@ impl Host for Upper<'_, '_> {
             self.cx.put_data(s, &info, data);
         } else {
             self.up(id, Message::optdata_ind(info, data));
+        }
+    }
+
+    #[inline]
+    fn takes_runs(&self, id: AssociationId) -> bool {
+        matches!(self.minors.owner(id), Some(Owner::Stream(s)) if self.cx.takes_runs(s))
+    }
+
+    #[inline]
+    fn run(&mut self, id: AssociationId, run: ReceivedRun) {
+        if let Some(Owner::Stream(s)) = self.minors.owner(id) {
+            let ReceivedRun { bytes, messages, payload_bytes, charges } = run;
+            self.cx.put_run(s, Run::new(id.0, messages, payload_bytes, charges, record), bytes);
         }
     }
 
@@ -311,6 +308,35 @@ impl Upper<'_, '_> {
             Some(Owner::Nobody) | None => {}
         }
     }
+}
+
+/// Describes a message as the streams above know it, but for its association.
+#[inline]
+fn transfer(info: &ReceiveInfo) -> TransferInfo {
+    let mut flags = TransferFlags::NONE;
+    if info.unordered {
+        flags |= TransferFlags::UNORDERED;
+    }
+    if info.more {
+        flags |= TransferFlags::MORE;
+    }
+    TransferInfo {
+        association: 0,
+        stream: info.stream,
+        ssn: info.ssn,
+        ppid: info.ppid,
+        tsn: info.tsn,
+        context: 0,
+        by_direction: info.cumulative_tsn,
+        flags,
+    }
+}
+
+/// Reads the first message of a run: the layout of its records.
+#[inline]
+fn record(bytes: &[u8]) -> Option<Record> {
+    let RunMessage { info, payload, wire_bytes } = RunMessage::first(bytes)?;
+    Some(Record { info: transfer(&info), data: payload, bytes: wire_bytes })
 }
 
 /// `T_ORDREL_IND` was the end if both sides shut down; anything else is `T_DISCON_IND`, with its reason as

@@ -162,7 +162,7 @@ impl SctpDriver {
     #[cold]
     fn clear_all_leftovers(&mut self, cx: &mut Cx<'_>) {
         while let Some((id, bytes)) = self.leftovers.unread.pop() {
-            self.endpoint.consumed(id, bytes, true);
+            self.endpoint.consumed(id, bytes, 1);
         }
         while let Some(id) = self.leftovers.unwanted.pop() {
             let now = self.now;

@@ -444,11 +444,11 @@ impl Driver for SctpDriver {
     }
 
     #[inline]
-    fn consumed(&mut self, _cx: &mut Cx<'_>, s: StreamId, association: u32, bytes: usize, whole: bool) {
-        if !self.charges.consumed(s, association, bytes, whole)
+    fn consumed(&mut self, _cx: &mut Cx<'_>, s: StreamId, association: u32, bytes: usize, charges: usize) {
+        if !self.charges.consumed(s, association, bytes, charges)
             && let Some(id) = self.association(s, association)
         {
-            self.endpoint.consumed(id, bytes, whole);
+            self.endpoint.consumed(id, bytes, charges);
         }
     }
 

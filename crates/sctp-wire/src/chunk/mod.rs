@@ -84,6 +84,18 @@ impl<'a> Chunks<'a> {
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
+
+    /// Returns the bytes from the next chunk on.
+    #[inline]
+    pub fn as_bytes(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// Passes over so many bytes, which are whole chunks.
+    #[inline]
+    pub fn skip_bytes(&mut self, bytes: usize) {
+        self.rest = self.rest.get(bytes..).unwrap_or_default();
+    }
 }
 
 impl<'a> Iterator for Chunks<'a> {

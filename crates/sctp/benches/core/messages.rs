@@ -181,7 +181,7 @@ impl Pair {
             drop(batch);
             steps.read.measure(|| {
                 while let Some((id, bytes)) = b.reader.read.pop_front() {
-                    b.endpoint.consumed(id, bytes, true);
+                    b.endpoint.consumed(id, bytes, 1);
                 }
             });
         }

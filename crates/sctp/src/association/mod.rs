@@ -361,11 +361,12 @@ impl Association {
         Ok(())
     }
 
-    /// The reader took `bytes`. Says whether a window update waits to be sent.
+    /// The reader took `bytes`, and what so many messages are charged beside them. Returns whether a window update waits to be
+    /// sent.
     #[inline]
-    pub(crate) fn consumed(&mut self, bytes: usize, whole: bool) -> bool {
+    pub(crate) fn consumed(&mut self, bytes: usize, charges: usize) -> bool {
         match &mut self.inbound {
-            Some(inbound) => inbound.consumed(bytes, whole),
+            Some(inbound) => inbound.consumed(bytes, charges),
             None => {
                 self.early.remove(Held::of(bytes, 1));
                 false

@@ -57,8 +57,10 @@ impl Association {
         path.on_received(local);
         // RFC 6951 §5.4: the peer's encapsulation port is the one that its packets come from.
         self.paths_changed |= path.set_remote_port(remote.port());
-        for raw in packet.chunks() {
-            let Ok(raw) = raw else { break };
+        let mut chunks = packet.chunks();
+        loop {
+            chunks.skip_bytes(self.take_run(cx, path_id, chunks.as_bytes(), datagram));
+            let Some(Ok(raw)) = chunks.next() else { break };
             if raw.kind == Data::KIND {
                 self.handle_data(cx, path_id, &raw, datagram);
             } else if self.handle_control(cx, path_id, &raw) == Next::Stop {
@@ -93,6 +95,32 @@ impl Association {
         self.continue_shutdown(cx);
     }
 
+    /// Whether DATA counts: in the states in which the peer may still send (RFC 9260 §6).
+    #[inline]
+    fn takes_data(&self) -> bool {
+        matches!(self.state, State::Established | State::ShutdownPending | State::ShutdownSent { .. })
+    }
+
+    /// Takes DATA chunks at the front of `chunks` together, if they allow that. Returns how many bytes they have.
+    #[inline]
+    fn take_run<H: Host + ?Sized>(
+        &mut self,
+        cx: &mut Context<'_, H>,
+        path_id: usize,
+        chunks: &[u8],
+        datagram: &Bytes,
+    ) -> usize {
+        if !self.takes_data() {
+            return 0;
+        }
+        let Some(inbound) = &mut self.inbound else { return 0 };
+        let run_bytes = inbound.take_run(self.id, chunks, datagram, &mut self.statistics, cx.host);
+        if run_bytes > 0 {
+            self.note_reply_path(path_id);
+        }
+        run_bytes
+    }
+
     #[inline]
     fn handle_data<H: Host + ?Sized>(
         &mut self,
@@ -105,8 +133,7 @@ impl Association {
             Ok(data) => data,
             Err(error) => return self.abort_for_bad_data(cx, &error),
         };
-        // RFC 9260 §6: data counts in the states in which the peer may still send.
-        if !matches!(self.state, State::Established | State::ShutdownPending | State::ShutdownSent { .. }) {
+        if !self.takes_data() {
             return self.discard_chunk();
         }
         self.note_reply_path(path_id);

@@ -13,6 +13,12 @@ impl Inbound {
         self.held_with(payload_bytes) <= self.charge.bytes().saturating_add(free_bytes)
     }
 
+    /// Returns whether so much may be held of what is in order, after taking memory from the pool if need be.
+    #[inline]
+    pub(super) fn finds_memory_for(&mut self, held_bytes: usize) -> bool {
+        held_bytes <= self.charge.bytes().saturating_add(POOL_FREE_BYTES) || self.charge.grow_to(held_bytes)
+    }
+
     fn held_with(&self, payload_bytes: usize) -> usize {
         self.held.total_bytes() + Held::of(payload_bytes, 1).total_bytes()
     }

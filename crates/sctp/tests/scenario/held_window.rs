@@ -30,7 +30,7 @@ fn held_message(peer: &mut Peer, number: u32) -> usize {
     let at_once = DataFlags { immediate: true, ..DataFlags::WHOLE };
     peer.sends().data_with(at_once, number, 0, number as u16, &[1; MESSAGE_BYTES]).go();
     let window = sack_of(&peer.hears()).expect("a SACK").a_rwnd as usize;
-    peer.endpoint.consumed(peer.id, MESSAGE_BYTES, true);
+    peer.endpoint.consumed(peer.id, MESSAGE_BYTES, 1);
     peer.endpoint.hold_window(peer.id, TAKEN_BYTES);
     peer.settle();
     window
@@ -98,7 +98,7 @@ fn an_update_that_is_due_is_called_off_when_its_room_is_kept() {
         peer.hears();
     }
     for _ in 0..MESSAGES {
-        peer.endpoint.consumed(peer.id, MESSAGE_BYTES, true);
+        peer.endpoint.consumed(peer.id, MESSAGE_BYTES, 1);
     }
     peer.endpoint.hold_window(peer.id, MESSAGES as usize * TAKEN_BYTES);
     peer.settle();

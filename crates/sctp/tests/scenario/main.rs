@@ -35,6 +35,7 @@ mod random_loss;
 mod receive_pool;
 mod receive_window;
 mod restart;
+mod runs;
 mod sack_timing;
 mod settings;
 mod setup_parameters;

@@ -90,7 +90,7 @@ fn an_association_goes_on_while_others_that_nobody_reads_fill_the_pool() {
         lab.run_for(Duration::from_millis(1));
         let came = lab.node(B).app.messages.iter().filter(|m| m.id == read).count();
         let node = lab.node_mut(B);
-        (taken..came).for_each(|_| node.endpoint.consumed(read, MESSAGE_BYTES, true));
+        (taken..came).for_each(|_| node.endpoint.consumed(read, MESSAGE_BYTES, 1));
         taken = came;
         assert!(lab.now() - start < Duration::from_secs(60), "{taken} messages came after {full}");
     }
@@ -141,7 +141,7 @@ fn a_full_pool_closes_the_window_and_a_reader_opens_it() {
         assert!(number < 200, "the window stays open");
     }
     for _ in 0..=number {
-        peer.endpoint.consumed(peer.id, MESSAGE_BYTES, true);
+        peer.endpoint.consumed(peer.id, MESSAGE_BYTES, 1);
     }
     peer.settle();
     let update = peer.hears_maybe().expect("an update of the window");

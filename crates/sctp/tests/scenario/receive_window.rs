@@ -146,11 +146,11 @@ fn room_that_is_not_worth_a_packet_is_not_advertised() {
     }
     // The reader takes one message, and another comes: not a byte more than before.
     let id = peer.id;
-    peer.endpoint.consumed(id, 1000, true);
+    peer.endpoint.consumed(id, 1000, 1);
     assert_eq!(sends(&mut peer), window - 1000, "the edge of the window stays where it was");
     // When it has taken what is worth a packet, the edge moves.
-    peer.endpoint.consumed(id, 1000, true);
-    peer.endpoint.consumed(id, 1000, true);
+    peer.endpoint.consumed(id, 1000, 1);
+    peer.endpoint.consumed(id, 1000, 1);
     assert_eq!(sends(&mut peer), window + TAKEN_BYTES);
 }
 

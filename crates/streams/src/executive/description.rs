@@ -50,7 +50,7 @@ impl QueueDescription {
     fn of(queue: &Queue) -> Self {
         let (hiwat_bytes, lowat_bytes) = queue.marks(0);
         Self {
-            messages: queue.len(),
+            messages: queue.messages(),
             bytes: queue.count_bytes(0),
             hiwat_bytes,
             lowat_bytes,

@@ -5,7 +5,7 @@ use crate::driver::Cx;
 use crate::error::ReadError;
 use crate::flow;
 use crate::head::ReadMode;
-use crate::message::{Control, Kind, Marks, Message};
+use crate::message::{Control, Credit, Kind, Marks, Message};
 use crate::stream::StreamId;
 use crate::{Primitive, TransferFlags, TransferInfo};
 
@@ -58,7 +58,13 @@ impl Executive {
             return self.read_by_mode(s, buf);
         }
         let Some(front) = head.queue.front() else { return self.found_nothing(s, buf.len()) };
-        let Some(info) = data_info(front) else { return Err(ReadError::NotData) };
+        let info = match &front.kind {
+            Kind::Run(_) => match self.read_run(s, buf) {
+                Some(read) => return Ok(Some(read)),
+                None => return self.read_by_mode(s, buf),
+            },
+            _ => data_info(front).ok_or(ReadError::NotData)?,
+        };
         let len = front.data.copy_to(buf);
         let whole = len == front.data.len();
         self.take_front(s, &info, len, len, whole);
@@ -71,10 +77,11 @@ impl Executive {
     ///
     /// As [`Executive::read`].
     pub fn peek(
-        &self,
+        &mut self,
         s: StreamId,
         buf: &mut [u8],
     ) -> Result<Option<(usize, TransferInfo, bool)>, ReadError> {
+        self.split_front(s);
         let Some(stream) = self.streams.get(s) else { return Err(ReadError::Closed) };
         stream.head.check_read()?;
         let Some(front) = stream.head.queue.front() else { return Ok(None) };
@@ -90,10 +97,14 @@ impl Executive {
     /// [`ReadError::HungUp`] at the end, [`ReadError::Failed`] if the stream has failed.
     #[inline]
     pub fn getmsg(&mut self, s: StreamId) -> Result<Option<Message>, ReadError> {
-        let Some((stream, scheduler)) = self.streams.parts(s) else { return Err(ReadError::Closed) };
+        let Some((stream, _)) = self.streams.parts(s) else { return Err(ReadError::Closed) };
         if stream.head.troubled {
             stream.head.report_read()?;
         }
+        if stream.head.queue.begins_with_run() {
+            self.split_front(s);
+        }
+        let Some((stream, scheduler)) = self.streams.parts(s) else { return Err(ReadError::Closed) };
         let Some(m) = stream.head.queue.getq() else { return Ok(None) };
         stream.head.take_due_signals(s, scheduler);
         self.after_getq(s, &m);
@@ -160,6 +171,31 @@ impl Executive {
         front.is_some_and(|m| m.marks.contains(Marks::MARK))
     }
 
+    /// Makes the first message one of its own where it stands before others of a run.
+    pub(super) fn split_front(&mut self, s: StreamId) {
+        let Some((stream, _)) = self.streams.parts(s) else { return };
+        if stream.head.queue.begins_with_run()
+            && let Some(credit) = stream.head.queue.split_run()
+        {
+            self.after_taking(s, credit);
+        }
+    }
+
+    /// Reads the first message of a run where it lies. `None`: `buf` does not hold it.
+    #[inline]
+    fn read_run(&mut self, s: StreamId, buf: &mut [u8]) -> Option<(usize, TransferInfo, bool)> {
+        let (stream, scheduler) = self.streams.parts(s)?;
+        let head = &mut stream.head;
+        let (record, credit) = head.queue.read_run(buf)?;
+        head.stats.messages_read += 1;
+        head.stats.bytes_read += record.data.len() as u64;
+        head.take_due_signals(s, scheduler);
+        if credit.bytes > 0 {
+            self.after_taking(s, credit);
+        }
+        Some((record.data.len(), record.info, !record.info.more()))
+    }
+
     /// A read of a stream that has failed, or in another mode than the usual one.
     fn read_by_mode(
         &mut self,
@@ -175,7 +211,11 @@ impl Executive {
                 head.report_read()?;
             }
             head.uncover_data();
-            let head = &stream.head;
+            if head.queue.begins_with_run() {
+                self.split_front(s);
+            }
+            let Some(stream) = self.streams.get_mut(s) else { return Err(ReadError::Closed) };
+            let head = &mut stream.head;
             let Some(front) = head.queue.front() else {
                 return if result.is_some() { Ok(result) } else { self.found_nothing(s, buf.len()) };
             };
@@ -229,6 +269,7 @@ impl Executive {
         let head = &mut stream.head;
         let Some(front) = head.queue.front() else { return };
         let (credited, is_long) = (front.marks.contains(Marks::CREDITED), front.data.is_long());
+        let charges = if whole { front.charges() } else { 0 };
         head.stats.bytes_read += read_bytes as u64;
         if whole {
             head.stats.messages_read += 1;
@@ -244,8 +285,8 @@ impl Executive {
             // SVR4: the mark is on the first byte of the message.
             rest.marks = rest.marks.without(Marks::MARK);
         }
-        let credit_bytes = if credited { 0 } else { gone_bytes };
-        self.after_taking(s, info.association, credit_bytes, whole);
+        let bytes = if credited { 0 } else { gone_bytes };
+        self.after_taking(s, Credit { association: info.association, bytes, charges });
     }
 
     /// What follows when a message has been taken whole with `getmsg`.
@@ -254,21 +295,22 @@ impl Executive {
         let credit = m.receive_credit();
         let Some(stream) = self.streams.get_mut(s) else { return };
         stream.head.stats.messages_read += 1;
-        let (association, bytes) = credit.unwrap_or((0, 0));
-        stream.head.stats.bytes_read += bytes as u64;
-        self.after_taking(s, association, bytes, true);
+        let credit = credit.unwrap_or_default();
+        stream.head.stats.bytes_read += credit.bytes as u64;
+        self.after_taking(s, credit);
     }
 
     /// Lets those below know that there is room again, and the driver that its reader's window has grown.
     #[inline]
-    fn after_taking(&mut self, s: StreamId, association: u32, bytes: usize, whole: bool) {
+    fn after_taking(&mut self, s: StreamId, credit: Credit) {
         let Some((stream, scheduler)) = self.streams.parts(s) else { return };
         if stream.head.queue.relieved() {
             flow::back_enable_below(s, &mut stream.modules, &mut stream.device, scheduler);
         }
-        if bytes > 0 {
+        let Credit { association, bytes, charges } = credit;
+        if bytes > 0 || charges > 0 {
             let driver = &mut self.drivers[stream.driver.0];
-            driver.consumed(&mut Cx::new(&mut self.streams), s, association, bytes, whole);
+            driver.consumed(&mut Cx::new(&mut self.streams), s, association, bytes, charges);
             self.settle();
         }
     }

@@ -3,7 +3,7 @@
 use crate::Executive;
 use crate::driver::Cx;
 use crate::flow;
-use crate::message::Message;
+use crate::message::{Credit, Message};
 use crate::queue::Side;
 use crate::scheduler::{Errand, Place, QueueRef};
 use crate::stream::{Procedure, StreamId, Streams};
@@ -108,10 +108,11 @@ impl Executive {
                     let Some(driver) = self.multiplexor_of(stream) else { continue };
                     self.drivers[driver.0].lower_put(&mut Cx::new(&mut self.streams), stream, message);
                 }
-                Errand::Consumed { stream, association, bytes } => {
+                Errand::Consumed { stream, credit } => {
                     let Some(driver) = self.streams.get(stream).map(|open| open.driver) else { continue };
                     let cx = &mut Cx::new(&mut self.streams);
-                    self.drivers[driver.0].consumed(cx, stream, association, bytes, true);
+                    let Credit { association, bytes, charges } = credit;
+                    self.drivers[driver.0].consumed(cx, stream, association, bytes, charges);
                 }
             }
         }

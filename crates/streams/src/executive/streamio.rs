@@ -8,14 +8,16 @@ use crate::stream::StreamId;
 
 impl Executive {
     /// Returns how many messages stand on the head's read queue, and the bytes of data in the first (`I_NREAD`).
-    pub fn nread(&self, s: StreamId) -> Option<(usize, usize)> {
+    pub fn nread(&mut self, s: StreamId) -> Option<(usize, usize)> {
+        self.split_front(s);
         let queue = &self.streams.get(s)?.head.queue;
-        Some((queue.len(), queue.front().map_or(0, |m| m.data.len())))
+        Some((queue.messages(), queue.front().map_or(0, |m| m.data.len())))
     }
 
     /// Returns the first message that waits for the reader, without taking it (`I_PEEK`); with `high_priority`, only one of
     /// high priority (`RS_HIPRI`).
-    pub fn peek_message(&self, s: StreamId, high_priority: bool) -> Option<&Message> {
+    pub fn peek_message(&mut self, s: StreamId, high_priority: bool) -> Option<&Message> {
+        self.split_front(s);
         let front = self.streams.get(s)?.head.queue.front()?;
         (!high_priority || front.kind.is_high_priority()).then_some(front)
     }

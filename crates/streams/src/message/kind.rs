@@ -1,6 +1,6 @@
 //! The types of messages.
 
-use super::{Control, CopyRequest, Credentials, IocAck, IocData, IocNak, Ioctl};
+use super::{Control, CopyRequest, Credentials, IocAck, IocData, IocNak, Ioctl, Run};
 use crate::{Errno, HeadOptions};
 use std::time::Duration;
 
@@ -11,6 +11,8 @@ pub enum Kind {
     Data,
     /// `M_PROTO`: a control part, perhaps with data.
     Proto(Control),
+    /// Several messages of user data that wait for their reader as one; only on the read queue of a head.
+    Run(Run),
     /// `M_BREAK`: send a break. For terminals; passes through.
     Break,
     /// `M_PASSFP`: a stream for the reader at the other end of a pipe.
@@ -113,6 +115,7 @@ impl Kind {
         match self {
             Self::Data
             | Self::Proto(_)
+            | Self::Run(_)
             | Self::Break
             | Self::PassFp(_)
             | Self::Event
@@ -143,14 +146,14 @@ impl Kind {
 
     /// Returns whether `FLUSHDATA` throws messages of this type away (`datamsg`).
     pub(crate) fn is_data(&self) -> bool {
-        matches!(self, Self::Data | Self::Proto(_) | Self::PcProto(_) | Self::Delay(_))
+        matches!(self, Self::Data | Self::Proto(_) | Self::Run(_) | Self::PcProto(_) | Self::Delay(_))
     }
 
     /// Returns the name in the interface's headers.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Data => "M_DATA",
-            Self::Proto(_) => "M_PROTO",
+            Self::Proto(_) | Self::Run(_) => "M_PROTO",
             Self::Break => "M_BREAK",
             Self::PassFp(_) => "M_PASSFP",
             Self::Event => "M_EVENT",

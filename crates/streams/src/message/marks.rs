@@ -22,6 +22,8 @@ impl Marks {
     /// The receive window of the message was given back already: its reader gives none. For modules that change the length of
     /// messages on their way up, or make messages.
     pub const CREDITED: Self = Self(32);
+    /// The message was one of a run: what is charged beside its data goes back with the run.
+    pub(crate) const OF_RUN: Self = Self(64);
 
     /// Returns whether every mark of `other` is in this set.
     #[inline]

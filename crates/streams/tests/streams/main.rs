@@ -21,6 +21,7 @@ mod plumbing;
 mod queue;
 mod readiness;
 mod reading;
+mod runs;
 mod scheduling;
 mod support;
 mod timing;

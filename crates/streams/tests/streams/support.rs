@@ -16,6 +16,8 @@ pub(crate) struct State {
     pub(crate) busy: bool,
     pub(crate) received: Vec<Message>,
     pub(crate) consumed: Vec<(u32, usize)>,
+    /// What came back beside data.
+    pub(crate) charges: usize,
     pub(crate) opened: Vec<Open>,
     pub(crate) diary: Diary,
 }
@@ -76,8 +78,9 @@ impl Driver for Device {
         self.state().diary.lock().unwrap().push(format!("read service {}", s.index()));
     }
 
-    fn consumed(&mut self, _cx: &mut Cx<'_>, _s: StreamId, association: u32, bytes: usize, _whole: bool) {
+    fn consumed(&mut self, _cx: &mut Cx<'_>, _s: StreamId, association: u32, bytes: usize, charges: usize) {
         self.state().consumed.push((association, bytes));
+        self.state().charges += charges;
     }
 }
 
@@ -109,6 +112,7 @@ impl Rig {
             busy: false,
             received: Vec::new(),
             consumed: Vec::new(),
+            charges: 0,
             opened: Vec::new(),
             diary: Diary::default(),
         }));

@@ -1,0 +1,133 @@
+//! The usual packet: whole messages of one stream, each the next, which are taken together.
+
+use bytes::Bytes;
+use sctp_wire::chunk::{DATA_HEADER_BYTES, Data, DataFlags};
+
+use super::Inbound;
+use crate::config::RECEIVED_OVERHEAD_BYTES;
+use crate::event::Host;
+use crate::identifiers::AssociationId;
+use crate::receive_buffer::Held;
+use crate::received_run::ReceivedRun;
+use crate::statistics::Statistics;
+use crate::tsn;
+
+/// Fewer messages than this are not worth a run.
+const RUN_MESSAGES_MIN: usize = 2;
+
+/// The chunks at the front of a packet that make a run.
+#[derive(Clone, Copy, Debug, Default)]
+struct Found {
+    /// With padding.
+    wire_bytes: usize,
+    messages: usize,
+    payload_bytes: usize,
+    /// One of them asks for a SACK at once.
+    immediate: bool,
+}
+
+impl Found {
+    /// Returns what a run charges beside its user data: one entry of a queue, and the headers and the padding, which stay in
+    /// memory with it. It is counted in overheads of single messages.
+    fn charges(&self) -> usize {
+        1 + (self.wire_bytes - self.payload_bytes).div_ceil(RECEIVED_OVERHEAD_BYTES)
+    }
+}
+
+impl Inbound {
+    /// Takes the DATA chunks at the front of `chunks`, which lie in `datagram`, as one run if they are whole ordered messages of
+    /// one stream, each the next, with nothing missing before and room for all. Returns how many bytes that were; 0 if the
+    /// first chunk is to be handled alone.
+    #[inline]
+    pub(crate) fn take_run<H: Host + ?Sized>(
+        &mut self,
+        id: AssociationId,
+        chunks: &[u8],
+        datagram: &Bytes,
+        statistics: &mut Statistics,
+        host: &mut H,
+    ) -> usize {
+        let is_plain = self.beyond.is_empty()
+            && self.waiting.is_empty()
+            && self.open_record.is_none()
+            && !self.reassembly.is_open();
+        let is_data = chunks.first() == Some(&Data::KIND);
+        if !is_plain || !is_data || self.packet_had_refused_run || !host.takes_runs(id) {
+            return 0;
+        }
+        let Some(&[s0, s1]) = chunks.get(8..10).and_then(<[u8]>::first_chunk) else { return 0 };
+        let stream = u16::from_be_bytes([s0, s1]);
+        if stream >= self.streams {
+            return 0;
+        }
+        let found = self.find_run(chunks, stream);
+        if found.messages < RUN_MESSAGES_MIN {
+            return 0;
+        }
+        let charges = found.charges();
+        if !self.has_room_for(Held::of(found.payload_bytes, charges)) {
+            // The chunks come one by one; a search at each of them would cost the square of their number.
+            self.packet_had_refused_run = true;
+            return 0;
+        }
+        self.note_run(stream, &found, charges, statistics);
+        let run = ReceivedRun {
+            bytes: datagram.slice_ref(&chunks[..found.wire_bytes]),
+            messages: found.messages,
+            payload_bytes: found.payload_bytes,
+            charges,
+        };
+        host.run(id, run);
+        found.wire_bytes
+    }
+
+    /// Returns how far a run reaches from the first of `chunks` on. One look at each header.
+    #[inline]
+    fn find_run(&mut self, chunks: &[u8], stream: u16) -> Found {
+        let first_ssn = *self.next_ssn.get_mut(stream);
+        let first_tsn = tsn::wrap(self.cumulative + 1).0;
+        let mut found = Found::default();
+        while let Some(header) = chunks.get(found.wire_bytes..).and_then(<[u8]>::first_chunk) {
+            let &[kind, flags, l0, l1, t0, t1, t2, t3, s0, s1, n0, n1]: &[u8; 12] = header;
+            let length = usize::from(u16::from_be_bytes([l0, l1]));
+            let flags = DataFlags::from_bits(flags);
+            let is_next = kind == Data::KIND
+                && DataFlags { immediate: false, ..flags } == DataFlags::WHOLE
+                && u32::from_be_bytes([t0, t1, t2, t3]) == first_tsn.wrapping_add(found.messages as u32)
+                && u16::from_be_bytes([s0, s1]) == stream
+                && u16::from_be_bytes([n0, n1]) == first_ssn.wrapping_add(found.messages as u16);
+            if !is_next || length <= DATA_HEADER_BYTES || found.wire_bytes + length > chunks.len() {
+                break;
+            }
+            found.wire_bytes = (found.wire_bytes + length.next_multiple_of(4)).min(chunks.len());
+            found.messages += 1;
+            found.payload_bytes += length - DATA_HEADER_BYTES;
+            found.immediate |= flags.immediate;
+        }
+        found
+    }
+
+    /// Returns whether buffer and pool have room for so much in order.
+    #[inline]
+    fn has_room_for(&mut self, more: Held) -> bool {
+        let mut held = self.held;
+        held.add(more);
+        held.window_bytes() + self.withheld_bytes < 2 * self.buffer.bytes()
+            && self.finds_memory_for(held.total_bytes())
+    }
+
+    #[inline]
+    fn note_run(&mut self, stream: u16, found: &Found, charges: usize, statistics: &mut Statistics) {
+        self.packet_had_data = true;
+        self.ack_now |= found.immediate;
+        self.cumulative += found.messages as u64;
+        let next = self.next_ssn.get_mut(stream);
+        *next = next.wrapping_add(found.messages as u16);
+        self.unacked_bytes += found.payload_bytes;
+        self.advertised_bytes = self.advertised_bytes.saturating_sub(found.payload_bytes);
+        self.held.add(Held::of(found.payload_bytes, charges));
+        statistics.data_chunks_received += found.messages as u64;
+        statistics.messages_received += found.messages as u64;
+        statistics.bytes_received += found.payload_bytes as u64;
+    }
+}

@@ -1,0 +1,75 @@
+//! Messages that are handed on together.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use sctp_wire::chunk::{Chunks, Data};
+
+use crate::event::ReceiveInfo;
+
+/// Whole ordered messages of one stream that came in one packet, one behind the other: their DATA chunks as they came.
+///
+/// A reader that takes them one by one finds each with [`RunMessage::first`], which costs neither a queue entry nor a reference
+/// for each message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReceivedRun {
+    /// The DATA chunks.
+    pub bytes: Bytes,
+    /// How many there are.
+    pub messages: usize,
+    /// Bytes of user data in them.
+    pub payload_bytes: usize,
+    /// What the receive buffer charges beside the user data, to be given back with the last message
+    /// ([`Endpoint::consumed`](crate::Endpoint::consumed)).
+    pub charges: usize,
+}
+
+impl ReceivedRun {
+    /// Returns the messages one by one, each with its share of [`ReceivedRun::charges`].
+    pub fn messages(&self) -> impl Iterator<Item = (ReceiveInfo, Bytes, usize)> + '_ {
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let RunMessage { info, payload, wire_bytes } = RunMessage::first(&self.bytes[at..])?;
+            let payload = self.bytes.slice(at + payload.start..at + payload.end);
+            at += wire_bytes;
+            let charges = if at == self.bytes.len() { self.charges } else { 0 };
+            Some((info, payload, charges))
+        })
+    }
+}
+
+/// The message at the front of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunMessage {
+    /// What travels with it.
+    pub info: ReceiveInfo,
+    /// Where its user data lies.
+    pub payload: Range<usize>,
+    /// Where the next message begins.
+    pub wire_bytes: usize,
+}
+
+impl RunMessage {
+    /// Reads the first message of what is left of a run; `None` if nothing is left.
+    #[inline]
+    pub fn first(bytes: &[u8]) -> Option<RunMessage> {
+        let mut chunks = Chunks::new(bytes);
+        let raw = chunks.next()?.ok()?;
+        let data = Data::parse(&raw).ok()?;
+        let end = raw.whole.len();
+        Some(RunMessage {
+            info: ReceiveInfo {
+                stream: data.stream.0,
+                ssn: data.ssn.0,
+                ppid: data.ppid.0,
+                tsn: data.tsn.0,
+                // The messages of a run came in order, with nothing missing before them.
+                cumulative_tsn: data.tsn.0,
+                unordered: false,
+                more: false,
+            },
+            payload: end - data.payload.len()..end,
+            wire_bytes: bytes.len() - chunks.as_bytes().len(),
+        })
+    }
+}

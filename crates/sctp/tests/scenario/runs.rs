@@ -1,0 +1,133 @@
+//! Messages that come together in a packet and are handed on together.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use sctp::config::RECEIVED_OVERHEAD_BYTES;
+use sctp::{AssociationConfig, SendInfo};
+use sctp_wire::chunk::DataFlags;
+
+use lab::script::Peer;
+use lab::{A, B, Fate, Lab, Reading};
+
+fn message(number: usize) -> Bytes {
+    vec![number as u8; 1 + number % 40].into()
+}
+
+#[test]
+fn a_reader_of_runs_gets_what_was_sent_with_and_without_loss() {
+    for loss_every in [0, 7, 50] {
+        let mut lab = Lab::new(loss_every);
+        // More than there are stream sequence numbers.
+        let count = 70_000;
+        lab.node_mut(A).endpoint.set_initial_tsn(0u32.wrapping_sub(3000));
+        let (a, b) = lab.establish();
+        lab.app(B).takes_runs = true;
+        let mut packets = 0;
+        lab.tap(A, move |_| {
+            packets += 1;
+            if loss_every > 0 && packets % loss_every == 0 { Fate::Drop } else { Fate::Pass }
+        });
+        let info =
+            |n: usize| SendInfo { stream: (n / 100 % 3) as u16, ppid: n as u32, ..SendInfo::default() };
+        lab.send_all(A, a, (0..count).map(|n| (info(n), message(n))));
+        let all = |lab: &Lab| lab.node(B).app.messages.len() == count;
+        lab.run_until("all arrived", Duration::from_secs(600), all);
+        let mut next = [0, 100, 200];
+        for m in &lab.app(B).messages {
+            let (stream, n) = (usize::from(m.info.stream), m.info.ppid as usize);
+            assert_eq!((n, &m.bytes[..]), (next[stream], &message(n)[..]), "in the order of its stream");
+            next[stream] = if n % 100 == 99 { n + 201 } else { n + 1 };
+        }
+        assert_eq!(lab.statistics(B, b).receive_buffered_bytes, 0, "all was given back");
+    }
+}
+
+#[test]
+fn a_run_is_charged_less_than_its_messages() {
+    let mut lab = Lab::new(1);
+    let (a, b) = lab.establish();
+    lab.app(B).takes_runs = true;
+    lab.app(B).set_reading(Reading::Never);
+    let (count, bytes) = (61, 8);
+    // The first leaves at once; 60 chunks of 24 bytes fill a packet.
+    lab.send_all(A, a, (0..count).map(|_| (SendInfo::default(), vec![0; bytes].into())));
+    lab.run_for(Duration::from_secs(1));
+    assert_eq!(lab.node(B).app.messages.len(), count);
+    let headers = (60 - 1) * 16_usize;
+    let charges = 1 + 1 + headers.div_ceil(RECEIVED_OVERHEAD_BYTES);
+    let held = lab.statistics(B, b).receive_buffered_bytes as usize;
+    assert_eq!(held, count * bytes + charges * RECEIVED_OVERHEAD_BYTES);
+    lab.app(B).set_reading(Reading::AtOnce);
+    lab.run_for(Duration::from_secs(1));
+    assert_eq!(lab.statistics(B, b).receive_buffered_bytes, 0);
+}
+
+#[test]
+fn a_sender_at_full_speed_loses_nothing_to_a_reader_that_stops() {
+    for bytes in [16, 100, 1000] {
+        let mut lab = Lab::new(bytes as u64);
+        let config = AssociationConfig { receive_buffer_tuned_bytes: 0, ..AssociationConfig::default() };
+        let (a, b) = lab.establish_with(AssociationConfig::default(), config);
+        lab.app(B).takes_runs = true;
+        lab.app(B).set_reading(Reading::Never);
+        lab.send_all(A, a, (0..100_000).map(|_| (SendInfo::default(), vec![0; bytes].into())));
+        lab.run_for(Duration::from_secs(3));
+        let statistics = lab.statistics(B, b);
+        assert!(statistics.messages_received < 100_000, "the window has closed");
+        assert_eq!(statistics.data_chunks_dropped, 0, "messages of {bytes}");
+    }
+}
+
+#[test]
+fn what_has_no_room_as_a_run_comes_one_by_one() {
+    let mut lab = Lab::new(5);
+    let config = AssociationConfig {
+        receive_buffer_bytes: 2000,
+        receive_buffer_tuned_bytes: 0,
+        ..AssociationConfig::default()
+    };
+    let (a, b) = lab.establish_with(AssociationConfig::default(), config);
+    lab.app(B).takes_runs = true;
+    lab.app(B).set_reading(Reading::Every(Duration::from_micros(500)));
+    let count = 5000;
+    lab.send_all(A, a, (0..count).map(|n| (SendInfo::default(), message(n))));
+    lab.run_until("all arrived", Duration::from_secs(60), |lab| lab.node(B).app.messages.len() == count);
+    assert!((0..count).zip(&lab.app(B).messages).all(|(n, m)| m.bytes == message(n)));
+    lab.app(B).set_reading(Reading::AtOnce);
+    lab.run_for(Duration::from_secs(1));
+    assert_eq!(lab.statistics(B, b).receive_buffered_bytes, 0);
+}
+
+#[test]
+fn a_run_ends_where_the_packet_turns_odd() {
+    const WHOLE: DataFlags = DataFlags::WHOLE;
+    const UNORDERED: DataFlags = DataFlags { unordered: true, ..WHOLE };
+    const FIRST: DataFlags = DataFlags { ending: false, ..WHOLE };
+    const LAST: DataFlags = DataFlags { beginning: false, ..WHOLE };
+    let mut peer = Peer::established(2);
+    peer.app.takes_runs = true;
+    peer.sends()
+        .data_with(WHOLE, 0, 0, 0, b"a")
+        .data_with(WHOLE, 1, 0, 1, b"b")
+        .data_with(WHOLE, 2, 1, 0, b"c")
+        .data_with(UNORDERED, 3, 0, 0, b"d")
+        .data_with(WHOLE, 4, 0, 2, b"e")
+        .data_with(WHOLE, 5, 0, 3, b"f")
+        .data_with(FIRST, 6, 0, 4, b"g")
+        .data_with(LAST, 7, 0, 4, b"h")
+        .data_with(WHOLE, 8, 0, 6, b"k")
+        .data_with(WHOLE, 9, 0, 5, b"i")
+        // Again, and of a stream that there is not.
+        .data_with(WHOLE, 9, 0, 5, b"i")
+        .data_with(WHOLE, 10, 60_000, 0, b"?")
+        .data_with(WHOLE, 12, 0, 8, b"m")
+        .data_with(WHOLE, 13, 0, 9, b"n")
+        .go();
+    peer.sends().data_with(WHOLE, 11, 0, 7, b"l").data_with(WHOLE, 14, 0, 10, b"o").go();
+    let texts: Vec<_> = peer.app.contents().into_iter().map(|m| String::from_utf8(m).unwrap()).collect();
+    assert_eq!(texts.concat(), "abcdefghiklmno");
+    let tsns: Vec<_> =
+        peer.app.messages.iter().map(|m| m.info.tsn.wrapping_sub(peer.app.messages[0].info.tsn)).collect();
+    assert_eq!(tsns, [0, 1, 2, 3, 4, 5, 6, 9, 8, 11, 12, 13, 14]);
+}
