@@ -146,6 +146,39 @@ impl Association {
         self.shared.socket.write(&info.transfer(0), message, Patience::Forever)
     }
 
+    /// Sends messages in their order as `info` says; waits while the send buffer is full.
+    ///
+    /// It enters the stack once for many messages, which is worth it where they are short. Messages that come one by one are
+    /// better sent with [`Association::send`], which lets them share packets, too.
+    ///
+    /// ```
+    /// # use swiftwater::{Association, Listener, SendInfo};
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// # let client = Association::connect(listener.local_address())?;
+    /// # let (server, _) = listener.accept()?;
+    /// client.send_many(&[b"one", b"two", b"three"], &SendInfo::default())?;
+    /// client.shutdown()?;
+    /// let mut messages = Vec::new();
+    /// while server.recv_many(&mut messages, 100)? > 0 {}
+    /// let texts: Vec<_> = messages.iter().map(|message| message.to_vec()).collect();
+    /// assert_eq!(texts.concat(), b"onetwothree");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Association::send_with`]. Where one of the messages is empty or too long, none was sent.
+    pub fn send_many(&self, mut messages: &[&[u8]], info: &SendInfo) -> Result<(), SendError> {
+        self.check_all(messages, info)?;
+        let (socket, info) = (&self.shared.socket, info.transfer(0));
+        while !messages.is_empty() {
+            socket.until(Interest::WRITABLE, Patience::Forever, |inner| {
+                socket.try_write_many(inner, &info, &mut messages)
+            })??;
+        }
+        Ok(())
+    }
+
     /// Sends one message without a copy of its bytes; waits while the send buffer is full.
     ///
     /// # Errors
@@ -182,6 +215,28 @@ impl Association {
     /// As [`Association::recv`]; and [`RecvError::TimedOut`].
     pub fn recv_timeout(&self, timeout: Duration) -> Result<Option<Message>, RecvError> {
         self.recv_message(Patience::within(timeout))
+    }
+
+    /// Receives what is there, `limit` messages at most but no fewer than one, and appends them to `messages`; waits for the
+    /// first. Returns how many there were: 0 when the peer has shut down and everything was read.
+    ///
+    /// It enters the stack once for many messages. A message keeps the block in memory that it arrived in, with others: handle
+    /// them soon, or copy them.
+    ///
+    /// # Errors
+    ///
+    /// As [`Association::recv`]. Messages that came before the error were appended.
+    pub fn recv_many(&self, messages: &mut Vec<Message>, limit: usize) -> Result<usize, RecvError> {
+        let (socket, before) = (&self.shared.socket, messages.len());
+        loop {
+            let found = socket.until(Interest::READABLE, Patience::Forever, |inner| {
+                socket.try_getmsg_many(inner, limit.max(1), messages)
+            })??;
+            let received = messages.len() - before;
+            if self.ends_many(found, received)? {
+                return Ok(received);
+            }
+        }
     }
 
     /// Receives the next message or event, in the order in which they came; waits for it. Without

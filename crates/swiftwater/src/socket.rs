@@ -10,9 +10,12 @@ use streams::{Chain, Control, Cx, Interest, Kind, Message as Block, ReadError, S
 use tpi::{Errno, Primitive, TransferInfo};
 
 use crate::error::{AcceptError, CloseReason, Loss, RecvError, SendError};
-use crate::message::{RecvInfo, to_text, window_bytes};
+use crate::message::{Message, RecvInfo, from_block, to_text, window_bytes};
 use crate::perimeter::Entered;
 use crate::shard::{Hold, Inner};
+
+/// As many messages are sent or received in one go, before others have their turn.
+const MESSAGES_MAX: usize = 256;
 
 /// How long a call may sleep.
 #[derive(Clone, Copy, Debug)]
@@ -233,6 +236,23 @@ impl Socket {
         self.after_write(inner, written)
     }
 
+    /// Sends as many of these messages as there is room for, and takes them off the front.
+    pub(crate) fn try_write_many(
+        &self,
+        inner: &mut Inner,
+        info: &TransferInfo,
+        messages: &mut &[&[u8]],
+    ) -> Option<Result<(), SendError>> {
+        for _ in 0..MESSAGES_MAX {
+            let Some((first, rest)) = messages.split_first() else { break };
+            if let Err(error) = self.try_write(inner, info, first)? {
+                return Some(Err(error));
+            }
+            *messages = rest;
+        }
+        Some(Ok(()))
+    }
+
     /// Sends one message without a copy of its bytes.
     pub(crate) fn write_bytes(
         &self,
@@ -317,6 +337,26 @@ impl Socket {
 
     pub(crate) fn try_getmsg(&self, inner: &mut Inner) -> Option<Result<Found<Block>, RecvError>> {
         self.try_take(inner, |end| *end != End::Open)
+    }
+
+    /// Takes messages as long as there are any, `room` at most. Returns what was found behind them, if that is no message; `None`
+    /// inside: nothing was found yet.
+    pub(crate) fn try_getmsg_many(
+        &self,
+        inner: &mut Inner,
+        room: usize,
+        messages: &mut Vec<Message>,
+    ) -> Option<Result<Option<Found<Block>>, RecvError>> {
+        let before = messages.len();
+        for _ in 0..room.min(MESSAGES_MAX) {
+            match self.try_getmsg(inner) {
+                Some(Ok(Found::Data(message))) => messages.push(from_block(message)),
+                Some(other) => return Some(other.map(Some)),
+                None if messages.len() == before => return None,
+                None => break,
+            }
+        }
+        Some(Ok(None))
     }
 
     /// Takes one message or primitive, also those that come after the peer has shut down.

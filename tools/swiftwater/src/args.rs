@@ -132,6 +132,7 @@ Examples:
   swiftwater perf client 192.0.2.1 --rr -l 1             how long an answer takes
   swiftwater perf client 192.0.2.1 --crr -n 1000         with a new association every time
   swiftwater perf client 192.0.2.1 -P 4 --mode stream    four associations, boundaries ignored
+  swiftwater perf client 192.0.2.1 --mode batch -l 16    short messages, many in a call at both ends
   swiftwater perf client 192.0.2.1 -B 192.0.2.7,198.51.100.7   a path from each of two addresses
   swiftwater perf client 192.0.2.1 --link auto           directly over IP where that is permitted
   swiftwater perf client 192.0.2.1 --json | python3 -m json.tool
@@ -214,6 +215,8 @@ pub(crate) enum Mode {
     Message,
     /// Calls are coalesced into one endless message, as TCP does.
     Stream,
+    /// The program collects messages and hands over many in a call, at both ends. TCP does so with `message`, too.
+    Batch,
 }
 
 /// The comparison.

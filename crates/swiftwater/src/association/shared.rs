@@ -367,6 +367,23 @@ impl SharedAssociation {
         Ok(())
     }
 
+    pub(crate) fn check_all(&self, messages: &[&[u8]], info: &SendInfo) -> Result<(), SendError> {
+        messages.iter().try_for_each(|message| self.check(message.len(), info))
+    }
+
+    /// Returns whether `recv_many` is done that has received so many messages and found this behind them.
+    pub(crate) fn ends_many(&self, found: Option<Found<Block>>, received: usize) -> Result<bool, RecvError> {
+        match found {
+            Some(Found::Primitive(primitive, text)) => {
+                unless_restarted(&primitive, &text)?;
+                Ok(received > 0)
+            }
+            // After messages the next call finds the end, too.
+            Some(Found::End) if received == 0 => self.ended().map(|()| true),
+            Some(Found::End | Found::Data(_)) | None => Ok(true),
+        }
+    }
+
     pub(crate) fn recv_message(&self, patience: Patience) -> Result<Option<Message>, RecvError> {
         loop {
             match self.socket.getmsg(patience)? {

@@ -118,6 +118,22 @@ impl Association {
         until(socket, Interest::WRITABLE, |inner| socket.try_write(inner, &info, message)).await?
     }
 
+    /// Sends messages in their order as `info` says; waits while the send buffer is full. Where it is dropped before its end, the
+    /// first of them were sent.
+    ///
+    /// # Errors
+    ///
+    /// As [`Association::send_with`]. Where one of the messages is empty or too long, none was sent.
+    pub async fn send_many(&self, mut messages: &[&[u8]], info: &SendInfo) -> Result<(), SendError> {
+        self.0.check_all(messages, info)?;
+        let (socket, info) = (self.0.socket(), info.transfer(0));
+        while !messages.is_empty() {
+            until(socket, Interest::WRITABLE, |inner| socket.try_write_many(inner, &info, &mut messages))
+                .await??;
+        }
+        Ok(())
+    }
+
     /// Sends one message without a copy of its bytes; waits while the send buffer is full.
     ///
     /// # Errors
@@ -141,6 +157,27 @@ impl Association {
                 Found::Data(message) => return Ok(Some(from_block(message))),
                 Found::Primitive(primitive, text) => unless_restarted(&primitive, &text)?,
                 Found::End => return self.0.ended().map(|()| None),
+            }
+        }
+    }
+
+    /// Receives what is there, `limit` messages at most but no fewer than one, and appends them to `messages`; waits for the
+    /// first. Returns how many there were: 0 when the peer has shut down and everything was read. Where it is dropped before its
+    /// end, nothing is lost: what it has taken is in `messages`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Association::recv`]. Messages that came before the error were appended.
+    pub async fn recv_many(&self, messages: &mut Vec<Message>, limit: usize) -> Result<usize, RecvError> {
+        let (socket, before) = (self.0.socket(), messages.len());
+        loop {
+            let found = until(socket, Interest::READABLE, |inner| {
+                socket.try_getmsg_many(inner, limit.max(1), messages)
+            })
+            .await??;
+            let received = messages.len() - before;
+            if self.0.ends_many(found, received)? {
+                return Ok(received);
             }
         }
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use swiftwater::trace::TraceSink;
 use swiftwater::{
-    AcceptError, Address, Association, AssociationOptions, BindError, Checksum, LinkKind, Listener,
+    AcceptError, Address, Association, AssociationOptions, BindError, Checksum, LinkKind, Listener, Message,
     PathStatistics, SendInfo, Stack, StackOptions,
 };
 
@@ -25,6 +25,10 @@ const LOOK: Duration = Duration::from_millis(50);
 const REBIND_TIMEOUT: Duration = Duration::from_secs(1);
 /// Bytes that a receiver of an endless message reads at a time, as a TCP receiver does.
 const READ_BYTES: usize = 128 << 10;
+/// What a sender collects before a call.
+const BATCH_BYTES: usize = 16 << 10;
+/// The most messages that a receiver takes in a call.
+const BATCH_MESSAGES_MAX: usize = 256;
 /// From this size on a receiver reads messages where they lie; copying a smaller one costs less than that.
 const IN_PLACE_BYTES_MIN: usize = 8192;
 
@@ -235,6 +239,86 @@ impl Outgoing for SctpOut<'_> {
     fn finish(self) -> Result<(), LoadError> {
         self.paths.note(&self.association);
         Ok(self.association.close()?)
+    }
+}
+
+/// Collects messages and sends many in a call.
+pub(crate) struct SctpBatchOut<'a> {
+    association: Association,
+    message_bytes: usize,
+    /// Messages one behind the other.
+    collected: Vec<u8>,
+    /// Where its paths are noted at the end.
+    paths: &'a PathLog,
+}
+
+impl<'a> SctpBatchOut<'a> {
+    /// For messages of this size.
+    pub(crate) fn new(association: Association, message_bytes: usize, paths: &'a PathLog) -> Self {
+        Self { association, message_bytes, collected: Vec::with_capacity(BATCH_BYTES), paths }
+    }
+
+    fn flush(&mut self) -> Result<(), LoadError> {
+        let messages: Vec<&[u8]> = self.collected.chunks(self.message_bytes).collect();
+        self.association.send_many(&messages, &SendInfo::default())?;
+        self.collected.clear();
+        Ok(())
+    }
+}
+
+impl Outgoing for SctpBatchOut<'_> {
+    #[inline]
+    fn send(&mut self, message: &[u8]) -> Result<(), LoadError> {
+        self.collected.extend_from_slice(message);
+        if self.collected.len() + message.len() > BATCH_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    fn finish(mut self) -> Result<(), LoadError> {
+        self.flush()?;
+        self.paths.note(&self.association);
+        Ok(self.association.close()?)
+    }
+}
+
+/// Receives many messages in a call.
+pub(crate) struct SctpBatchIn {
+    association: Association,
+    messages: Vec<Message>,
+    next: usize,
+}
+
+impl SctpBatchIn {
+    /// Messages of any size.
+    pub(crate) fn new(association: Association) -> Self {
+        Self { association, messages: Vec::with_capacity(BATCH_MESSAGES_MAX), next: 0 }
+    }
+
+    /// Answers the peer's shutdown with ours.
+    pub(crate) fn finish(self) -> Result<(), LoadError> {
+        Ok(self.association.close()?)
+    }
+}
+
+impl Incoming for SctpBatchIn {
+    #[inline]
+    fn recv(&mut self) -> Result<Option<usize>, LoadError> {
+        let mut bytes = 0;
+        loop {
+            if self.next == self.messages.len() {
+                self.messages.clear();
+                self.next = 0;
+                if self.association.recv_many(&mut self.messages, BATCH_MESSAGES_MAX)? == 0 {
+                    return if bytes == 0 { Ok(None) } else { Err(LoadError::Closed) };
+                }
+            }
+            let message = &self.messages[self.next];
+            self.next += 1;
+            message.blocks().iter().for_each(|block| read_every_byte(block));
+            bytes += message.len();
+            if message.info.end_of_record {
+                return Ok(Some(bytes));
+            }
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use swiftwater::trace::TraceSink;
 use super::client::{ClientConfig, Window};
 use super::control::Purpose;
 use super::spec::{Carrier, Exchange, Method, Protocol, Spec};
-use crate::load::sctp_transport::{PathLog, SctpDial, SctpDialogue, SctpOut};
+use crate::load::sctp_transport::{PathLog, SctpBatchOut, SctpDial, SctpDialogue, SctpOut};
 use crate::load::{
     LoadError, Meter, Outgoing, ask_all, connect_and_ask_all, payload, relay, send_all, tcp, udp, udp_limit,
 };
@@ -174,6 +174,9 @@ impl Dial {
         }
         match (self.spec.exchange, self.spec.method) {
             (Exchange::OneWay, Method::SctpStream) => work.send(SctpOut::endless(association, &self.paths)),
+            (Exchange::OneWay, Method::SctpBatch) => {
+                work.send(SctpBatchOut::new(association, message.len(), &self.paths))
+            }
             (Exchange::OneWay, _) => work.send(SctpOut::messages(association, &self.paths)),
             _ => {
                 let dialogue = SctpDialogue(association.clone());

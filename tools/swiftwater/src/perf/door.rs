@@ -11,7 +11,7 @@ use super::control::Purpose;
 use super::server::{ServerConfig, accept_within};
 use super::spec::{Carrier, Exchange, Method, Protocol, Spec};
 use crate::load::relay::RelayDoor;
-use crate::load::sctp_transport::{SctpDialogue, SctpDoor, SctpIn};
+use crate::load::sctp_transport::{SctpBatchIn, SctpDialogue, SctpDoor, SctpIn};
 use crate::load::{LoadError, Meter, Span, answer_all, receive_all, tcp, udp, udp_limit};
 use crate::{host, sockets};
 
@@ -311,6 +311,11 @@ fn serve_sctp(door: &SctpDoor, spec: &Spec, stop: &AtomicBool, meter: &Meter) ->
     door.remember(&association);
     let (mut incoming, message_bytes) = match (spec.exchange, spec.method) {
         (Exchange::OneWay, Method::SctpStream) => (SctpIn::endless(association), None),
+        (Exchange::OneWay, Method::SctpBatch) => {
+            let mut incoming = SctpBatchIn::new(association);
+            let span = receive_all(&mut incoming, Some(spec.message_bytes), meter)?;
+            return incoming.finish().map(|()| span);
+        }
         (Exchange::OneWay, _) => {
             (SctpIn::messages(association, spec.message_bytes), Some(spec.message_bytes))
         }

@@ -157,8 +157,11 @@ fn config_of(args: ClientArgs) -> ClientConfig {
     };
     let method = match (args.proto, args.mode) {
         (Protocol::Sctp, Some(Mode::Stream)) => Method::SctpStream,
+        (Protocol::Sctp, Some(Mode::Batch)) => Method::SctpBatch,
         (Protocol::Sctp, _) => Method::SctpMessage,
-        (Protocol::Tcp, Some(Mode::Message)) if exchange == Exchange::OneWay => Method::TcpBatched,
+        (Protocol::Tcp, Some(Mode::Message | Mode::Batch)) if exchange == Exchange::OneWay => {
+            Method::TcpBatched
+        }
         (Protocol::Tcp, _) => Method::TcpPlain,
         (Protocol::Mptcp, _) => Method::MptcpPlain,
         (Protocol::Udp, _) => Method::UdpPlain,

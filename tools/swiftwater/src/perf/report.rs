@@ -230,6 +230,7 @@ pub(crate) fn series_name(spec: &Spec) -> String {
         (_, Method::MptcpPlain) => "mptcp".into(),
         (_, Method::SctpMessage) if !spec.checksum => "sctp-nocsum".into(),
         (_, Method::SctpMessage) => "sctp-message".into(),
+        (_, Method::SctpBatch) => "sctp-batch".into(),
         (_, Method::SctpStream) => "sctp-stream".into(),
         (_, Method::SctpSockets) => "sctp-sockets".into(),
         (_, Method::Relay) => "relay".into(),

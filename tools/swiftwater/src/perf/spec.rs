@@ -45,6 +45,8 @@ pub(crate) enum Method {
     MptcpPlain,
     /// One SCTP message per message.
     SctpMessage,
+    /// One SCTP message per message; the program collects them and hands over many in a call, at both ends.
+    SctpBatch,
     /// Every message continues one endless SCTP message.
     SctpStream,
     /// One datagram per message.
@@ -63,7 +65,7 @@ impl Method {
         match self {
             Self::TcpPlain | Self::TcpBatched => Protocol::Tcp,
             Self::MptcpPlain => Protocol::Mptcp,
-            Self::SctpMessage | Self::SctpStream => Protocol::Sctp,
+            Self::SctpMessage | Self::SctpBatch | Self::SctpStream => Protocol::Sctp,
             Self::UdpPlain | Self::UdpLimit => Protocol::Udp,
             Self::SctpSockets => Protocol::SctpSockets,
             Self::Relay => Protocol::Relay,
@@ -74,7 +76,12 @@ impl Method {
     pub(crate) fn keeps_boundaries(self) -> bool {
         matches!(
             self,
-            Self::TcpBatched | Self::SctpMessage | Self::SctpSockets | Self::Relay | Self::UdpPlain
+            Self::TcpBatched
+                | Self::SctpMessage
+                | Self::SctpBatch
+                | Self::SctpSockets
+                | Self::Relay
+                | Self::UdpPlain
         )
     }
 }
