@@ -430,7 +430,7 @@ mod tests {
         assert_eq!((Page::IDENTITY_AT, Page::STATE_AT, Page::ERROR_AT, Page::WANTS_AT), (0, 12, 16, 20));
         assert_eq!((Page::PLAIN_AT, Page::PEER_AT, Page::LOCAL_AT, size_of::<Entry>()), (44, 48, 72, 48));
         let entry = Page::entry_at(0);
-        assert_eq!(entry, Page::ENTRIES_USED_AT + 12, "entries are aligned as their numbers of 64 bits");
+        assert_eq!(entry, Page::ENTRIES_USED_AT + 8, "entries are aligned as their numbers of 64 bits");
         assert_eq!(Page::entry_at(3), entry + 3 * 48);
         assert_eq!(Page::entry_streams_out_at(3), Page::entry_at(3) + 4);
         assert_eq!(Page::entry_passed_on_at(3), Page::entry_at(3) + 32);

@@ -27,20 +27,14 @@ use crate::long_messages::Lent;
 use crate::places::Seat;
 use crate::socket::Sockets;
 use crate::streams::Feed;
-use crate::turns::Turns;
 
 /// A connection says what it wants within this time.
 const REQUEST_WAIT: Duration = Duration::from_secs(5);
 /// How long nobody is let in when there is no descriptor for a connection.
 const EXHAUSTED_WAIT: Duration = Duration::from_millis(50);
-/// Connections that may wait in the kernel, where they are in the order in which they came, whosever they are. A socket of a service
-/// manager keeps its own number: to listen again would make the kernel name this process as whoever has made the socket, and
-/// programs trust the one who has.
-const BACKLOG: i32 = 256;
-/// Connections that are accepted, and those that are attended to, before every task that is ready, and the I/O driver, get
-/// their turn.
-const ACCEPTS_PER_TURN: usize = BACKLOG as usize;
-const STARTS_PER_TURN: usize = 16;
+const BACKLOG: i32 = 1024;
+/// Connections that are accepted before every task that is ready, and the I/O driver, get their turn.
+const ACCEPTS_PER_TURN: usize = 16;
 
 /// Where programs find the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,74 +138,42 @@ pub(crate) fn listen(place: &Place) -> Result<OwnedFd, PlaceError> {
     Ok(socket)
 }
 
-/// A connection that nobody attends to yet.
-struct Arrival {
-    connection: End,
-    seat: Seat,
-    closer: Arc<Closer>,
-    who: UCred,
-}
-
 /// Accepts the connections of programs; returns only when that is no longer possible.
-///
-/// All that wait in the kernel are accepted soon, as nobody can be told apart there, and then users take turns: one that connects
-/// without end delays the request of another by what it costs to accept its connections, and not by what it costs to attend to them.
 ///
 /// Runs as a task of its own: the future that the runtime blocks on is polled before the tasks that are ready, and a user that
 /// connects without end would have connections accepted faster than the tasks of earlier ones answer and close them.
 pub(crate) async fn serve(listener: OwnedFd, sockets: Arc<Sockets>) -> io::Result<()> {
     let listener = register(listener, Interest::READABLE)?;
-    let mut arrivals = Turns::new();
+    let mut accepted_in_turn = 0;
     loop {
-        if arrivals.is_empty() {
-            // It stays ready until a call finds nobody.
-            drop(listener.readable().await?);
+        if accepted_in_turn == ACCEPTS_PER_TURN {
+            accepted_in_turn = 0;
+            tokio::task::yield_now().await;
         }
-        if let Err(error) = accept_some(&listener, &sockets, &mut arrivals) {
-            log(format_args!("nobody can be let in for the moment: {error}"));
+        accepted_in_turn += 1;
+        while !sockets.numbers.has(1) {
+            sockets.silent.give_up_one();
             tokio::time::sleep(EXHAUSTED_WAIT).await;
         }
-        for arrival in std::iter::from_fn(|| arrivals.next()).take(STARTS_PER_TURN) {
-            let_in(&sockets, arrival);
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let accept = |_: &OwnedFd| Ok(rustix::net::accept_with(&listener, flags)?);
+        let accepted = listener.async_io(Interest::READABLE, accept).await;
+        let accepted = accepted.and_then(|fd| Ok((rustix::net::sockopt::socket_peercred(&fd)?, fd)));
+        match accepted {
+            Ok((who, connection)) => let_in(&sockets, connection, who),
+            Err(error) => {
+                log(format_args!("nobody can be let in for the moment: {error}"));
+                tokio::time::sleep(EXHAUSTED_WAIT).await;
+            }
         }
-        tokio::task::yield_now().await;
     }
 }
 
-/// Accepts those that wait, as many as a turn has time for.
-fn accept_some(
-    listener: &AsyncFd<OwnedFd>,
-    sockets: &Sockets,
-    arrivals: &mut Turns<Arrival>,
-) -> io::Result<()> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    for _ in 0..ACCEPTS_PER_TURN {
-        if !sockets.numbers.has(1) {
-            sockets.silent.give_up_one();
-            return Err(Errno::MFILE.into());
-        }
-        let accept = |listener: &OwnedFd| Ok(rustix::net::accept_with(listener, flags)?);
-        let connection = match listener.try_io(Interest::READABLE, accept) {
-            Ok(connection) => connection,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        let who = rustix::net::sockopt::socket_peercred(&connection)?;
-        let user = who.uid.as_raw();
-        let closer = sockets.closers.of(user, Source::Requests);
-        let connection = closer.guard(connection);
-        if let Some(seat) = sockets.silent.take(user) {
-            arrivals.push(user, Arrival { connection, seat, closer, who }, |arrival| arrival.seat.is_lost());
-        }
-    }
-    Ok(())
-}
-
-fn let_in(sockets: &Arc<Sockets>, arrival: Arrival) {
-    let Arrival { connection, seat, closer, who } = arrival;
-    if seat.is_lost() {
-        return;
-    }
+fn let_in(sockets: &Arc<Sockets>, connection: OwnedFd, who: UCred) {
+    let user = who.uid.as_raw();
+    let closer = sockets.closers.of(user, Source::Requests);
+    let connection = closer.guard(connection);
+    let Some(seat) = sockets.silent.take(user) else { return };
     let sockets = Arc::clone(sockets);
     tokio::spawn(async move {
         // A caller that goes away gets no answer.
@@ -408,8 +370,7 @@ mod tests {
     const NUMBERS: usize = 1024;
     /// A sixteenth of the numbers.
     const SILENT: usize = NUMBERS / 16;
-    /// As many as wait in the kernel.
-    const CONNECTIONS: usize = BACKLOG as usize;
+    const CONNECTIONS: usize = 512;
 
     #[test]
     fn a_daemon_takes_the_place_of_a_dead_one_and_of_nothing_else() {
@@ -438,7 +399,7 @@ mod tests {
             let stack = Stack::bind(&options).expect("a free port");
             let sockets = Sockets::new(stack, false, &Limits::default(), Arc::clone(&numbers));
             let door = tokio::spawn(serve(listener, Arc::new(sockets.expect("random numbers"))));
-            let bound = SILENT + 2 * STARTS_PER_TURN;
+            let bound = SILENT + 2 * ACCEPTS_PER_TURN;
             for _ in 0..CONNECTIONS {
                 tokio::task::yield_now().await;
                 assert!(

@@ -8,7 +8,6 @@
 //! | `door` | where programs ask: one connection for each request |
 //! | `closer` | closing what came from programs, where that keeps nobody else waiting |
 //! | `numbers`, `places` | limits: descriptors, and what users share |
-//! | `turns` | what waits of users who take turns |
 //! | `identity` | which socket a descriptor is |
 //! | `inquiry` | what anybody may ask: which daemon it is |
 //! | `requests` | what each request does |
@@ -78,7 +77,6 @@ mod requests;
 mod socket;
 mod status;
 mod streams;
-mod turns;
 mod unread;
 mod vigil;
 mod visible_name;

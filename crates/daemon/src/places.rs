@@ -83,12 +83,6 @@ impl Taken {
 }
 
 impl Seat {
-    /// Returns whether another user has got this place.
-    pub(crate) fn is_lost(&self) -> bool {
-        let taken = self.places.taken();
-        !taken.of_users.get(&self.user).is_some_and(|own| own.contains_key(&self.number))
-    }
-
     /// Waits until another user has got this place.
     pub(crate) async fn lost(&self) {
         self.lost.notified().await;

@@ -1,7 +1,10 @@
 /* Under `swiftwater run`, as root: a sharer of one socket, of another user, writes the id of a thread that lives, its own, into the lock word of its
  * page. Who reads from that socket waits no longer than its time limit, and who reads from another one does not wait. */
 #include "hostile.h"
+#include <limits.h>
+#include <linux/futex.h>
 #include <pthread.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 
 /* Where the lock word is in a page (`crates/carrier/src/page.rs`). */
@@ -20,8 +23,11 @@ static void write_locks(uint32_t word)
             pages[found++] = (uint32_t *)strtoul(line, NULL, 16);
     fclose(maps);
     CHECK(found > 0);
-    for (int i = 0; i < found; i++)
+    for (int i = 0; i < found; i++) {
         __atomic_store_n(pages[i] + LOCK_AT / 4, word, __ATOMIC_SEQ_CST);
+        /* As a holder does that releases the lock. */
+        syscall(SYS_futex, pages[i] + LOCK_AT / 4, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    }
 }
 
 static void join(int ends[2])
@@ -80,7 +86,7 @@ int main(int argc, char **argv)
         CHECK(write(own[0], "hello", 5) == 5 && read(own[1], text, sizeof text) == 5);
         CHECK(write(own[1], "hello", 5) == 5 && read(own[0], text, sizeof text) == 5);
     }
-    /* It has waited all the time, and gets the message when the word is cleared. */
+    /* It has waited all the time, and gets the message when the lock is released. */
     CHECK(pthread_tryjoin_np(reader, NULL) == EBUSY);
     CHECK(write(freed[1], "1", 1) == 1);
     CHECK(pthread_join(reader, NULL) == 0);
