@@ -5,7 +5,7 @@
 #include <sys/syscall.h>
 
 /* Where the lock is in the page (`crates/carrier/src/page.rs`). */
-enum { LOCK_AT = 92 };
+enum { LOCK_AT = 96 };
 
 /* The locks of the sockets that this process knows. */
 static int locks(uint32_t *found[], int count)
