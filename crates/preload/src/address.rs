@@ -1,4 +1,4 @@
-//! `struct sockaddr` in and out.
+//! Conversion between `struct sockaddr` and Rust addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 use std::sync::atomic::Ordering::Relaxed;
@@ -10,22 +10,22 @@ use libc::{c_int, sockaddr, socklen_t};
 use crate::descriptor::Descriptor;
 use crate::system::{Errno, Result, can_be_bytes};
 
-/// Reads an address that a program hands over.
+/// Reads an address that a program passes.
 ///
 /// # Safety
 ///
 /// `address` points to `bytes` bytes, or is null.
 pub(crate) unsafe fn read(address: *const sockaddr, bytes: socklen_t) -> Result<SocketAddr> {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     match unsafe { family(address, bytes) }? {
         libc::AF_INET if bytes as usize >= size_of::<libc::sockaddr_in>() => {
-            // SAFETY: as many bytes are there.
+            // SAFETY: that many bytes are readable.
             let a = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
             let ip = Ipv4Addr::from(u32::from_be(a.sin_addr.s_addr));
             Ok(SocketAddrV4::new(ip, u16::from_be(a.sin_port)).into())
         }
         libc::AF_INET6 if bytes as usize >= size_of::<libc::sockaddr_in6>() => {
-            // SAFETY: as many bytes are there.
+            // SAFETY: that many bytes are readable.
             let a = unsafe { address.cast::<libc::sockaddr_in6>().read_unaligned() };
             let ip = Ipv6Addr::from(a.sin6_addr.s6_addr);
             Ok(carrier::address::v6(ip, u16::from_be(a.sin6_port), a.sin6_scope_id))
@@ -34,7 +34,7 @@ pub(crate) unsafe fn read(address: *const sockaddr, bytes: socklen_t) -> Result<
     }
 }
 
-/// The family of an address that a program hands over.
+/// Returns the family of an address that a program passes.
 ///
 /// # Safety
 ///
@@ -51,7 +51,7 @@ pub(crate) unsafe fn family(address: *const sockaddr, bytes: socklen_t) -> Resul
     Ok(c_int::from(unsafe { (&raw const (*address).sa_family).read_unaligned() }))
 }
 
-/// An address in the form that the daemon uses with a socket: to one of IPv6 those of IPv4 are mapped.
+/// Returns an address in the form that the daemon uses for this socket: IPv6 sockets have IPv4 addresses mapped.
 pub(crate) fn as_seen(descriptor: &Descriptor, address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if descriptor.page().family.load(Relaxed) == libc::AF_INET6 as u32 => {
@@ -61,7 +61,7 @@ pub(crate) fn as_seen(descriptor: &Descriptor, address: SocketAddr) -> SocketAdd
     }
 }
 
-/// An address in the form in which the program wants to be told it.
+/// Returns an address in the form that the program has asked for.
 pub(crate) fn as_wanted(descriptor: &Descriptor, address: SocketAddr) -> SocketAddr {
     let wants = Wants(descriptor.page().wants.load(Relaxed));
     match address.ip().to_canonical() {
@@ -70,7 +70,7 @@ pub(crate) fn as_wanted(descriptor: &Descriptor, address: SocketAddr) -> SocketA
     }
 }
 
-/// Reads addresses one behind the other; one more than are taken at most.
+/// Reads addresses that follow each other in memory; reads at most one more than the limit.
 ///
 /// # Safety
 ///
@@ -91,16 +91,16 @@ pub(crate) unsafe fn read_list(addresses: *const sockaddr, bytes: usize) -> Resu
     Ok(list)
 }
 
-/// Writes an address for a program that has room for `*bytes` bytes, and says there how long it is.
+/// Writes an address for a program whose buffer has `*bytes` bytes, and sets `*bytes` to the address's length.
 ///
 /// # Safety
 ///
-/// `place` points to as many bytes as `bytes` says, or is null.
+/// `place` points to `*bytes` bytes, or is null.
 pub(crate) unsafe fn write(address: SocketAddr, place: *mut sockaddr, bytes: *mut socklen_t) -> Result<()> {
     if !can_be_bytes(bytes) {
         return Err(Errno(libc::EFAULT));
     }
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     match unsafe { *bytes }.cast_signed() {
         ..=-1 => return Err(Errno(libc::EINVAL)),
         1.. if !can_be_bytes(place) => return Err(Errno(libc::EFAULT)),
@@ -108,22 +108,22 @@ pub(crate) unsafe fn write(address: SocketAddr, place: *mut sockaddr, bytes: *mu
     }
     match address {
         SocketAddr::V4(a) => {
-            // SAFETY: an address of zeros is one.
+            // SAFETY: an all-zero address structure is valid.
             let mut out: libc::sockaddr_in = unsafe { std::mem::zeroed() };
             out.sin_family = libc::AF_INET as libc::sa_family_t;
             out.sin_port = a.port().to_be();
             out.sin_addr.s_addr = u32::from(*a.ip()).to_be();
-            // SAFETY: as the caller says.
+            // SAFETY: the caller guarantees it.
             unsafe { put(&out, place, bytes) };
         }
         SocketAddr::V6(a) => {
-            // SAFETY: an address of zeros is one.
+            // SAFETY: an all-zero address structure is valid.
             let mut out: libc::sockaddr_in6 = unsafe { std::mem::zeroed() };
             out.sin6_family = libc::AF_INET6 as libc::sa_family_t;
             out.sin6_port = a.port().to_be();
             out.sin6_addr.s6_addr = a.ip().octets();
             out.sin6_scope_id = a.scope_id();
-            // SAFETY: as the caller says.
+            // SAFETY: the caller guarantees it.
             unsafe { put(&out, place, bytes) };
         }
     }
@@ -132,9 +132,9 @@ pub(crate) unsafe fn write(address: SocketAddr, place: *mut sockaddr, bytes: *mu
 
 /// # Safety
 ///
-/// As [`write`], and there is a place for as many bytes.
+/// The caller meets the requirements of [`write`], and `bytes` is not null.
 unsafe fn put<T>(out: &T, place: *mut sockaddr, bytes: *mut socklen_t) {
-    // SAFETY: no more is written than there is room for.
+    // SAFETY: the copy stays within the program's buffer.
     unsafe {
         let room = (*bytes as usize).min(size_of::<T>());
         if room > 0 {

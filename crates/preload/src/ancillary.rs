@@ -1,4 +1,4 @@
-//! What goes with messages, in and out of C structures (RFC 6458 §5.3).
+//! Ancillary data of messages, to and from C structures (RFC 6458 §5.3).
 
 use std::marker::PhantomData;
 use std::net::IpAddr;
@@ -23,7 +23,7 @@ const SCTP_ABORT: u16 = 1 << 2;
 const SCTP_SACK_IMMEDIATELY: u16 = 1 << 3;
 const SCTP_SENDALL: u16 = 1 << 6;
 const SCTP_EOF: u16 = libc::MSG_FIN as u16;
-/// The policy of partial reliability, of which none is `SCTP_PR_SCTP_NONE` and timed is `SCTP_PR_SCTP_TTL`.
+/// Bits of the flags that select the policy of partial reliability: `SCTP_PR_SCTP_NONE` is no bit, `SCTP_PR_SCTP_TTL` the first.
 const SCTP_PR_SCTP_MASK: u16 = 0x0030;
 const KNOWN_FLAGS: u16 = SCTP_UNORDERED
     | SCTP_ADDR_OVER
@@ -33,12 +33,12 @@ const KNOWN_FLAGS: u16 = SCTP_UNORDERED
     | SCTP_PR_SCTP_MASK
     | SCTP_EOF;
 
-/// `SCTP_NXTINFO` of a notification.
+/// Flag in `SCTP_NXTINFO` that marks a notification.
 const SCTP_NOTIFICATION: u16 = 0x8000;
 
 const SCTP_PR_SCTP_TTL: u16 = 0x0010;
 
-/// What a program says of a message that it sends.
+/// Attributes that a program gives a message to send.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SendInfo {
     pub(crate) stream: u16,
@@ -47,21 +47,21 @@ pub(crate) struct SendInfo {
     pub(crate) context: u32,
     pub(crate) lifetime_ms: u32,
     pub(crate) association: u32,
-    /// To every association of a one-to-many socket.
+    /// Send to every association of a one-to-many socket.
     pub(crate) to_all: bool,
-    /// Of an association that the message sets up.
+    /// Parameters of the association that the message sets up.
     pub(crate) init: InitMessage,
-    /// `SCTP_ADDR_OVER`: it needs an address.
+    /// `SCTP_ADDR_OVER`, which needs an address.
     pub(crate) overrides_address: bool,
 }
 
 impl SendInfo {
-    /// Of a message of which the program says nothing.
+    /// Returns the attributes of a message for which the program gives none.
     pub(crate) fn by_default() -> Self {
         SendInfo { flags: Flags::BY_DEFAULT, ..SendInfo::default() }
     }
 
-    /// The identifier is bytes of the packet to the program, whatever number they are to it.
+    /// Sets the common fields. The payload protocol identifier keeps the byte order of the program.
     fn describe(&mut self, stream: u16, flags: u16, ppid: u32, context: u32, association: i32) -> Result<()> {
         if flags & !KNOWN_FLAGS != 0 {
             return Err(Errno(libc::EINVAL));
@@ -83,9 +83,9 @@ impl SendInfo {
 
     /// # Safety
     ///
-    /// The entry's data may be read as far as its length says.
+    /// The entry's data is readable for the length in its header.
     unsafe fn add(&mut self, entry: &Entry) -> Result<()> {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees the length.
         unsafe {
             match entry.header.cmsg_type {
                 SCTP_SNDRCV => {
@@ -111,9 +111,9 @@ impl SendInfo {
                     self.init = InitMessage { streams_out, streams_in_max, attempts_max, timeout_max_ms };
                     Ok(())
                 }
-                // They are read where the message sets an association up.
+                // [`Control::further_hosts`] reads these where the message sets up an association.
                 SCTP_DSTADDRV4 | SCTP_DSTADDRV6 => Ok(()),
-                // Without authentication there is no key to choose.
+                // Keys need authentication, which this host does not have.
                 SCTP_AUTHINFO => value::<u16>(entry).map(drop),
                 _ => Err(Errno(libc::EINVAL)),
             }
@@ -121,7 +121,7 @@ impl SendInfo {
     }
 }
 
-/// The ancillary data of a message to send, where the program has it.
+/// Ancillary data of a message to send.
 #[derive(Clone, Copy)]
 pub(crate) struct Control<'a> {
     at: *const u8,
@@ -134,40 +134,40 @@ impl<'a> Control<'a> {
 
     /// # Safety
     ///
-    /// `message` describes memory that may be read.
+    /// `message` describes readable memory.
     pub(crate) unsafe fn of(message: &'a msghdr) -> Self {
         let at = message.msg_control.cast::<u8>().cast_const();
         Control { at, bytes: message.msg_controllen, lent: PhantomData }
     }
 
-    /// What it says of the message.
+    /// Returns the attributes that the ancillary data gives the message.
     pub(crate) fn info(mut self) -> Result<SendInfo> {
         let mut info = SendInfo::by_default();
         while let Some(entry) = self.next()? {
-            // SAFETY: as much is there as the header says.
+            // SAFETY: the data has the length that its header says.
             unsafe { info.add(&entry) }?;
         }
         Ok(info)
     }
 
-    /// The addresses that a peer to be has beside the one that the message is for.
+    /// Returns the peer's further addresses, beside the destination of the message.
     pub(crate) fn further_hosts(mut self) -> Result<Vec<IpAddr>> {
         let mut hosts = Vec::new();
         while let Some(entry) = self.next()? {
-            // SAFETY: as much is there as the header says.
+            // SAFETY: the data has the length that its header says.
             hosts.extend(unsafe { entry.host() }?);
         }
         Ok(hosts)
     }
 
-    /// The next entry of our level. What is no whole header is none.
+    /// Returns the next entry of SCTP's level; ignores a header that is cut short.
     fn next(&mut self) -> Result<Option<Entry>> {
         while self.bytes >= size_of::<cmsghdr>() {
             let (at, rest) = (self.at, self.bytes);
             if !can_be_bytes(at) {
                 return Err(Errno(libc::EFAULT));
             }
-            // SAFETY: as who has made it says. It may lie anywhere.
+            // SAFETY: `new`'s caller guarantees it; the header may be unaligned.
             let header = unsafe { at.cast::<cmsghdr>().read_unaligned() };
             if !(size_of::<cmsghdr>()..=rest).contains(&header.cmsg_len) {
                 return Err(Errno(libc::EINVAL));
@@ -182,21 +182,21 @@ impl<'a> Control<'a> {
     }
 }
 
-/// A piece of ancillary data.
+/// One control message.
 struct Entry {
     header: cmsghdr,
     data: *const u8,
 }
 
 impl Entry {
-    /// The address in it, if that is what it is for. What follows the address does not count.
+    /// Returns the address in the entry if its type has one; ignores bytes after the address.
     ///
     /// # Safety
     ///
-    /// The data may be read as far as the length says.
+    /// The entry's data is readable for the length in its header.
     unsafe fn host(&self) -> Result<Option<IpAddr>> {
         let bytes = self.header.cmsg_len - size_of::<cmsghdr>();
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         unsafe {
             match self.header.cmsg_type {
                 SCTP_DSTADDRV4 if bytes >= 4 => Ok(Some(self.data.cast::<[u8; 4]>().read_unaligned().into())),
@@ -210,24 +210,24 @@ impl Entry {
     }
 }
 
-/// The value of an entry, which has the length that it is to have.
+/// Returns the value of an entry; fails if the entry has another length.
 ///
 /// # Safety
 ///
-/// The entry's data may be read as far as its length says, and any bytes are a `T`.
+/// The entry's data is readable for the length in its header, and any bytes are a valid `T`.
 unsafe fn value<T>(entry: &Entry) -> Result<T> {
     if entry.header.cmsg_len != size_of::<cmsghdr>() + size_of::<T>() {
         return Err(Errno(libc::EINVAL));
     }
-    // SAFETY: the data follows the header, and as much as is read is there.
+    // SAFETY: the data follows the header, and the length was checked.
     Ok(unsafe { entry.data.cast::<T>().read_unaligned() })
 }
 
-/// Writes the ancillary data that a program wants with a received message; `next` is the header of the one after it.
+/// Writes the ancillary data that the program has subscribed to for a received message; `next` is the header of the next message.
 ///
 /// # Safety
 ///
-/// `message` describes memory that may be written.
+/// `message` describes writable memory.
 pub(crate) unsafe fn write(message: &mut msghdr, header: &Header, next: Option<&Header>, wants: Wants) {
     let room = if message.msg_control.is_null() { 0 } else { message.msg_controllen };
     let mut out = Out { message, room, used: 0 };
@@ -235,8 +235,8 @@ pub(crate) unsafe fn write(message: &mut msghdr, header: &Header, next: Option<&
     let (cumulative_tsn, context) = (header.cumulative_tsn, header.context);
     let association = header.association.cast_signed();
     let flags = unordered(header);
-    // In the order in which the kernel has them.
-    // SAFETY: as the caller says.
+    // The order is the kernel's.
+    // SAFETY: the caller guarantees it.
     unsafe {
         if let Some(next) = next {
             let is_notification = next.kind == Kind::Notification;
@@ -294,12 +294,12 @@ impl Out<'_> {
         if bytes < header + size_of::<T>() {
             self.message.msg_flags |= libc::MSG_CTRUNC;
         }
-        // As the kernel does it: what has room for its header is cut short.
+        // As in the kernel, an entry that has room for its header only is truncated.
         if room < header {
             return;
         }
         let entry = cmsghdr { cmsg_len: bytes, cmsg_level: IPPROTO_SCTP, cmsg_type: kind };
-        // SAFETY: there is room for as much.
+        // SAFETY: the length was checked against the room.
         unsafe {
             place.cast::<cmsghdr>().write_unaligned(entry);
             let value = (&raw const value).cast::<u8>();

@@ -1,4 +1,4 @@
-//! Asking the daemon: a connection for each request.
+//! Requests to the daemon: one connection for each.
 
 use std::ffi::CStr;
 use std::os::fd::RawFd;
@@ -13,7 +13,7 @@ use crate::child;
 use crate::next::c_library;
 use crate::system::{self, Buffers, Errno, Result};
 
-/// What came with an answer.
+/// Answer of the daemon, with its descriptors.
 #[derive(Clone, Copy)]
 pub(crate) struct Reply {
     frame: [u8; FRAME_BYTES_MAX],
@@ -34,10 +34,10 @@ impl Reply {
     }
 }
 
-/// Asks the daemon, over a connection of its own. A cancellation point where the answer comes late.
+/// Sends a request on a connection of its own and returns the answer. A cancellation point where the answer comes late.
 pub(crate) fn ask(request: &Request<'_>, about: Option<RawFd>) -> Result<Reply> {
     let reply = ask_here(request, about);
-    // There may be no room for the connection.
+    // The process may have no free descriptor for the connection.
     let is_full = matches!(reply, Err(Errno(libc::EMFILE)));
     match about.filter(|_| is_full && is_answered_without_descriptor(request)) {
         Some(fd) => child::with_room(fd, || ask_here(request, about)),
@@ -63,7 +63,7 @@ fn ask_here(request: &Request<'_>, about: Option<RawFd>) -> Result<Reply> {
     Ok(reply)
 }
 
-/// A connection over which the daemon was asked.
+/// Sends a request and returns the connection on which the answer will come.
 pub(crate) fn asked(request: &Request<'_>, about: Option<RawFd>) -> Result<RawFd> {
     let mut frame = [0; FRAME_BYTES_MAX];
     let bytes = request.encode(&mut frame).ok_or(Errno(libc::EINVAL))?;
@@ -72,14 +72,14 @@ pub(crate) fn asked(request: &Request<'_>, about: Option<RawFd>) -> Result<RawFd
     asked.map(|_| connection).inspect_err(|_| system::close(connection))
 }
 
-/// Sends a request, with the descriptor that it is about.
+/// Sends a request, with the descriptor that it concerns.
 fn send(connection: RawFd, frame: &[u8], about: Option<RawFd>) -> Result<usize> {
     let iov = [Buffers::from(frame)];
-    // SAFETY: the frame lives as long as the call.
+    // SAFETY: the frame outlives the call.
     system::send(connection, unsafe { Buffers::new(&iov) }, about, libc::MSG_NOSIGNAL).map_err(as_told)
 }
 
-/// Returns what the program is told of an error on a connection: the kernel reports the end of the daemon as that of a peer.
+/// Returns the error that the program sees: on a connection, the kernel reports the daemon's end like the end of a peer.
 fn as_told(error: Errno) -> Errno {
     match error {
         Errno(libc::ECONNRESET | libc::EPIPE) => Errno(libc::ENETDOWN),
@@ -87,7 +87,7 @@ fn as_told(error: Errno) -> Errno {
     }
 }
 
-/// Whether the answer comes when something has happened: signals and the time limit for sending end that wait as they end those
+/// Returns whether the daemon answers only once an event has happened: signals and `SO_SNDTIMEO` end this wait as they end a wait
 /// in the kernel.
 fn answered_late(request: &Request<'_>) -> bool {
     matches!(
@@ -103,7 +103,7 @@ fn answer(connection: RawFd, late: bool) -> Result<Reply> {
     let mut reply = Reply { frame: [0; FRAME_BYTES_MAX], bytes: 0, descriptors: [-1; 2] };
     let received = loop {
         let place = [Buffers::of(&mut reply.frame)];
-        // SAFETY: the frame may be written.
+        // SAFETY: the frame is writable.
         let received = unsafe {
             match late {
                 true => system::await_message::<2>(connection, &place, 0),
@@ -126,16 +126,16 @@ fn answer(connection: RawFd, late: bool) -> Result<Reply> {
     }
 }
 
-/// Whether there is a daemon.
+/// Returns whether a daemon accepts connections.
 pub(crate) fn answers() -> bool {
     call().map(system::close).is_ok()
 }
 
-/// A connection to the daemon.
+/// Connects to the daemon.
 fn call() -> Result<RawFd> {
     let (address, bytes) = daemon_address().ok_or(Errno(libc::ENETDOWN))?;
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
-    // SAFETY: it takes no memory.
+    // SAFETY: the call takes no pointer.
     let fd = unsafe { c_library::syscall()(libc::SYS_socket, libc::AF_UNIX, kind, 0) } as RawFd;
     if fd < 0 {
         return Err(Errno::last());
@@ -149,11 +149,11 @@ fn call() -> Result<RawFd> {
     Ok(fd)
 }
 
-/// Root's daemon, or one of the same user: the name that it has could be anybody's.
+/// Returns whether the daemon belongs to root or to this user: any user can take the name.
 fn is_trusted(connection: RawFd) -> bool {
     let mut who = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: 0 };
     let mut bytes = size_of::<libc::ucred>() as socklen_t;
-    // SAFETY: the place has room for what it is said to have.
+    // SAFETY: the value is as long as the length says.
     let known = unsafe {
         let place = &raw mut who;
         c_library::syscall()(
@@ -165,7 +165,7 @@ fn is_trusted(connection: RawFd) -> bool {
             &raw mut bytes,
         )
     };
-    // SAFETY: it takes nothing.
+    // SAFETY: the call takes no argument.
     let me = unsafe { libc::geteuid() };
     known == 0 && trust::may_serve(who.uid, me, sees_all_users)
 }
@@ -173,7 +173,7 @@ fn is_trusted(connection: RawFd) -> bool {
 /// Returns whether the user namespace maps every user, as the initial one does (user_namespaces(7)).
 fn sees_all_users() -> bool {
     let mut text = [0_u8; 64];
-    // SAFETY: the path ends with a zero byte; the buffer has room for what is read; the descriptor is our own.
+    // SAFETY: the path is NUL-terminated; the buffer is as long as the read; the descriptor is our own.
     let bytes = unsafe {
         let flags = libc::O_RDONLY | libc::O_CLOEXEC;
         let file =
@@ -189,8 +189,8 @@ fn sees_all_users() -> bool {
 }
 
 fn daemon_address() -> Option<(libc::sockaddr_un, socklen_t)> {
-    // The standard library's way takes a lock, which a child of `fork` may find held for ever.
-    // SAFETY: the name ends with a zero byte, and so does what is found.
+    // `std::env` takes a lock, which a child of `fork` may find held for ever.
+    // SAFETY: the name is NUL-terminated, and so is the value found.
     let named = unsafe {
         let text = libc::getenv(VARIABLE.as_ptr());
         (!text.is_null()).then(|| CStr::from_ptr(text).to_bytes())
@@ -198,17 +198,17 @@ fn daemon_address() -> Option<(libc::sockaddr_un, socklen_t)> {
     address_of(named)
 }
 
-/// Returns the address of a daemon that the environment names so, or not at all. `None`: the name is too long.
+/// Returns the address of the daemon that the environment names, or the default one; `None` for a name that is too long.
 fn address_of(named: Option<&[u8]>) -> Option<(libc::sockaddr_un, socklen_t)> {
     let (is_abstract, name) = match named {
         None => (true, DAEMON.as_bytes()),
         Some([b'@', name @ ..]) => (true, name),
         Some(path) => (false, path),
     };
-    // SAFETY: an address of zeros is one.
+    // SAFETY: an all-zero address structure is valid.
     let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-    // SAFETY: c_char and u8 are alike.
+    // SAFETY: c_char and u8 have the same layout.
     let place: &mut [u8; 108] = unsafe { &mut *(&raw mut address.sun_path).cast() };
     let start = usize::from(is_abstract);
     place.get_mut(start..start + name.len())?.copy_from_slice(name);
@@ -223,10 +223,10 @@ mod tests {
 
     use super::*;
 
-    /// Tries to send a request to a daemon that is killed, which has or has not left another one unread.
+    /// Sends a request to a daemon that was killed, after it has read or has not read an earlier one.
     fn send_after_end(has_unread: bool) -> Result<usize> {
         let mut pair = [-1; 2];
-        // SAFETY: there is room for two descriptors.
+        // SAFETY: the array has room for two descriptors.
         let made = unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0, pair.as_mut_ptr()) };
         assert_eq!(made, 0);
         if has_unread {

@@ -1,4 +1,4 @@
-//! What libsctp asks for by private options, as C structures: `sctp_connectx` and `sctp_peeloff`.
+//! The private socket options behind libsctp's `sctp_connectx` and `sctp_peeloff`, as C structures.
 
 use std::os::fd::RawFd;
 use std::ptr;
@@ -16,7 +16,7 @@ pub(crate) const SCTP_SOCKOPT_CONNECTX: c_int = 110;
 pub(crate) const SCTP_SOCKOPT_CONNECTX3: c_int = 111;
 pub(crate) const SCTP_SOCKOPT_PEELOFF_FLAGS: c_int = 122;
 
-/// `sctp_peeloff_flags_arg_t`, of which `sctp_peeloff_arg_t` is the beginning.
+/// Length of `sctp_peeloff_flags_arg_t`, which begins with `sctp_peeloff_arg_t`.
 const PEELOFF_BYTES: usize = 8;
 const PEELOFF_FLAGS_BYTES: usize = 12;
 
@@ -24,12 +24,12 @@ const PEELOFF_FLAGS_BYTES: usize = 12;
 #[repr(C)]
 struct Listed {
     association: c_int,
-    /// Bytes, whatever the kernel calls it.
+    /// Length in bytes; the kernel's name says otherwise.
     bytes: c_int,
     addresses: *const sockaddr,
 }
 
-/// The bytes that came with `SCTP_SOCKOPT_PEELOFF` or with `SCTP_SOCKOPT_PEELOFF_FLAGS`.
+/// Peels off the association that the value of `SCTP_SOCKOPT_PEELOFF` or `SCTP_SOCKOPT_PEELOFF_FLAGS` names.
 pub(crate) fn peel_off(fd: RawFd, descriptor: &Descriptor, name: c_int, given: &[u8]) -> Result<RawFd> {
     let expected = if name == SCTP_SOCKOPT_PEELOFF { PEELOFF_BYTES } else { PEELOFF_FLAGS_BYTES };
     let given = given.get(..expected).ok_or(Errno(libc::EINVAL))?;
@@ -39,26 +39,26 @@ pub(crate) fn peel_off(fd: RawFd, descriptor: &Descriptor, name: c_int, given: &
     setup::peel_off(fd, descriptor, association, flags)
 }
 
-/// The addresses that came with `SCTP_SOCKOPT_CONNECTX`. The association that was begun, if one was, and how it ended.
+/// Connects to the addresses in the value of `SCTP_SOCKOPT_CONNECTX`. Returns the association, if one was begun, and the outcome.
 pub(crate) fn connect(fd: RawFd, descriptor: &Descriptor, list: &[u8]) -> Result<(u32, Result<()>)> {
-    // SAFETY: as many bytes are there.
+    // SAFETY: that many bytes are readable.
     let peer = unsafe { address::read_list(list.as_ptr().cast(), list.len()) }?;
     Ok(cancel::disabled(|| setup::connect(fd, descriptor, &peer)))
 }
 
-/// The same with `SCTP_SOCKOPT_CONNECTX3`, which has a pointer to the addresses.
+/// Connects to the addresses that the value of `SCTP_SOCKOPT_CONNECTX3` points to.
 ///
 /// # Safety
 ///
-/// The pointer in what was given points to as many bytes as it says.
+/// The pointer in `given` points to as many bytes as `given` says.
 pub(crate) unsafe fn connect_listed(fd: RawFd, descriptor: &Descriptor, given: &[u8]) -> (u32, Result<()>) {
     if given.len() < size_of::<Listed>() {
         return (0, Err(Errno(libc::EINVAL)));
     }
-    // SAFETY: as many bytes are there, and any are one.
+    // SAFETY: that many bytes are readable, and any bytes are a valid `Listed`.
     let listed = unsafe { ptr::read_unaligned(given.as_ptr().cast::<Listed>()) };
     let bytes = usize::try_from(listed.bytes).unwrap_or(0);
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     match unsafe { address::read_list(listed.addresses, bytes) } {
         Ok(peer) => cancel::disabled(|| setup::connect(fd, descriptor, &peer)),
         Err(error) => (0, Err(error)),

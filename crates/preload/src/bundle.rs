@@ -1,10 +1,10 @@
 //! Records that hold several messages.
 //!
-//! Such a record stays at the front of the carrier until its last message was read, so that the descriptor polls readable as
-//! long. Whoever reads of it copies it once; then a message costs no system call. The page says how far all who share the
-//! descriptor have come, and whether a copy is still of what is at the front.
+//! A bundle stays at the front of the carrier until its last message was read, so the descriptor polls readable until then. Each
+//! reader copies the bundle once and then takes messages without system calls. The shared page counts how far all sharers have
+//! read, and tells a reader whether its copy is still of the bundle at the front.
 //!
-//! All of this is done under the lock of the page.
+//! The lock of the page guards all of this.
 
 use std::ops::{Deref, DerefMut};
 use std::os::fd::RawFd;
@@ -20,7 +20,7 @@ use crate::descriptor::Descriptor;
 use crate::receive::{self, Message};
 use crate::system::{self, Buffers, Errno, Result};
 
-/// Looks at the record at the front, and notes if it is a bundle.
+/// Peeks at the record at the front, and notes in the page if it is a bundle.
 pub(crate) fn begin(fd: RawFd, descriptor: &Descriptor) -> Result<bool> {
     let page = descriptor.page();
     let mut copy = descriptor.copy.lend()?;
@@ -36,24 +36,24 @@ pub(crate) fn begin(fd: RawFd, descriptor: &Descriptor) -> Result<bool> {
     Ok(true)
 }
 
-/// Whether the record at the front is a bundle of which somebody has read.
+/// Returns whether the record at the front is a bundle with messages already read.
 pub(crate) fn is_begun(page: &Page) -> bool {
     page.bundle_bytes.load(Relaxed) > 0
 }
 
-/// What is left of the bundle at the front is looked at anew.
+/// Makes the next call peek again at the bundle at the front.
 pub(crate) fn forget(page: &Page) {
     page.bundle_bytes.store(0, Relaxed);
     page.bundles_taken.fetch_add(1, Relaxed);
 }
 
-/// A bundle of this length is at the front, whose first message was read in part.
+/// Notes that a bundle of this length is at the front and that its first message was read in part.
 pub(crate) fn resume(page: &Page, bytes: u32) {
     page.bundle_at.store(0, Relaxed);
     page.bundle_bytes.store(bytes, Relaxed);
 }
 
-/// Takes the next message, or of one that is longer than `place` the next part. With `peeks` it stays.
+/// Takes the next message, or its next part if it is longer than `place`. With `peeks` the message stays.
 pub(crate) fn take(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, peeks: bool) -> Result<Message> {
     let page = descriptor.page();
     let copy = copy(fd, descriptor)?;
@@ -78,17 +78,17 @@ pub(crate) fn take(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, peeks
     Ok(Message { bytes, header: Some(header), whole: whole && header.flags.contains(Flags::END) })
 }
 
-/// The header of the next message.
+/// Returns the header of the next message.
 pub(crate) fn header(fd: RawFd, descriptor: &Descriptor) -> Result<Header> {
     let at = descriptor.page().bundle_at.load(Relaxed) as usize;
     let copy = copy(fd, descriptor)?;
     Unread::of(copy.record(), at, 0).map(|unread| unread.header).ok_or(BROKEN)
 }
 
-/// The page says something else than the record.
+/// The page and the record disagree.
 const BROKEN: Errno = Errno(libc::EPROTO);
 
-/// The bundle at the front.
+/// Returns a copy of the bundle at the front.
 fn copy(fd: RawFd, descriptor: &Descriptor) -> Result<Lent<'_>> {
     let page = descriptor.page();
     let mut copy = descriptor.copy.lend()?;
@@ -99,21 +99,21 @@ fn copy(fd: RawFd, descriptor: &Descriptor) -> Result<Lent<'_>> {
     if copy.bytes == bytes && bytes <= BUNDLE_BYTES_MAX {
         return Ok(copy);
     }
-    // The next call looks anew.
+    // The next call peeks again.
     forget(page);
     page.consumed.store(0, Relaxed);
     Err(BROKEN)
 }
 
-/// A copy of the record at the front of a carrier, in memory of its own once it is needed: a signal handler may read, and must
-/// not allocate.
+/// Copy of the record at the front of a carrier. Its memory is mapped on first use: a signal handler may read, and must not
+/// allocate.
 pub(crate) struct RecordCopy(AtomicPtr<Copied>);
 
-/// As fresh memory is zero, it is a copy of nothing.
+/// A copy in fresh memory, which is zero, is a copy of nothing.
 pub(crate) struct Copied {
-    /// It is of the bundle behind so many that were taken away.
+    /// Number of bundles taken before the one copied here.
     of: u32,
-    /// 0: it is no bundle.
+    /// Length of the bundle; 0 if the record is none.
     bytes: usize,
     content: [u8; BUNDLE_BYTES_MAX],
 }
@@ -123,17 +123,17 @@ impl Copied {
         &self.content[..self.bytes]
     }
 
-    /// Copies the record; says how long it is. Unless that is noted then, it is no bundle.
+    /// Copies the record and returns its length. The record counts as a bundle only once the caller has noted it.
     fn look(&mut self, fd: RawFd, page: &Page) -> Result<usize> {
         (self.of, self.bytes) = (page.bundles_taken.load(Relaxed), 0);
         let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT | libc::MSG_TRUNC;
         let place = [Buffers::of(&mut self.content)];
-        // SAFETY: the place may be written.
+        // SAFETY: the destination is writable.
         Ok(unsafe { system::receive::<0>(fd, &place, flags) }?.bytes)
     }
 }
 
-/// The copy, in use. The child of a `fork` in the middle of that finds none, and makes another.
+/// A copy while a call uses it. A child that forks meanwhile finds no copy, and makes another.
 pub(crate) struct Lent<'a> {
     owner: &'a RecordCopy,
     copied: NonNull<Copied>,
@@ -157,7 +157,7 @@ impl Deref for Lent<'_> {
     type Target = Copied;
 
     fn deref(&self) -> &Copied {
-        // SAFETY: it is mapped, and nobody else has it.
+        // SAFETY: the memory is mapped, and this thread alone has taken it.
         unsafe { self.copied.as_ref() }
     }
 }
@@ -183,7 +183,7 @@ impl Drop for RecordCopy {
 
 fn unmap(copied: *mut Copied) {
     if let Some(copied) = NonNull::new(copied) {
-        // SAFETY: it was mapped with this size, and nobody refers to it any more.
+        // SAFETY: the memory was mapped with this size, and no reference to it remains.
         unsafe { system::unmap(copied.cast(), size_of::<Copied>()) };
     }
 }

@@ -1,11 +1,11 @@
 //! Cancellation of threads (`pthread_cancel`).
 //!
-//! The calls of the C library that block are cancellation points, and so are ours: each looks for a request when it begins, and
-//! waits in a call of the C library, which acts on a request that comes meanwhile. The C library then unwinds the stack through
-//! our frames. Unwinding of this kind may pass frames of Rust only where nothing is left to drop, so no frame holds a lock or a
-//! value with a destructor while it waits. What a frame must still give back, [`undoing`] tells the C library.
+//! The blocking calls of the C library are cancellation points, and so are ours: each checks for a cancellation request when it
+//! begins, and waits inside a call of the C library, which acts on a request that arrives meanwhile. The C library then unwinds
+//! the stack through our frames. This unwinding may pass Rust frames only where nothing is left to drop, so no frame holds a lock
+//! or a value with a destructor while it waits. [`undoing`] registers with the C library whatever a frame must still give back.
 //!
-//! All other system calls of the shim go past the C library, and are no cancellation points.
+//! The shim's other system calls bypass the C library and are no cancellation points.
 
 use std::mem::MaybeUninit;
 
@@ -33,31 +33,31 @@ unsafe extern "C-unwind" {
 
 const PTHREAD_CANCEL_DISABLE: c_int = 1;
 
-/// Ends this thread if that was asked for.
+/// Ends this thread if its cancellation was requested.
 pub(crate) fn point() {
     // SAFETY: the caller has nothing to drop.
     unsafe { pthread_testcancel() }
 }
 
-/// Calls `f`, and `undo` if the thread is cancelled meanwhile. Neither may hold anything to drop.
+/// Calls `f`, and `undo` if the thread is cancelled meanwhile. Neither may hold a value with a destructor.
 pub(crate) fn undoing<T, U: FnMut()>(mut undo: U, f: impl FnOnce() -> T) -> T {
     extern "C" fn run<U: FnMut()>(undo: *mut c_void) {
-        // SAFETY: it is the closure that stands in the frame below, whose memory is there until the unwinding has passed it.
+        // SAFETY: `undo` is the closure in the frame below, whose memory stays valid until the unwinding has passed it.
         unsafe { (*undo.cast::<U>())() }
     }
     let mut buffer = MaybeUninit::uninit();
-    // SAFETY: buffer and closure live until the buffer is taken back, or until the frame has gone and `run` with it.
+    // SAFETY: buffer and closure live until the buffer is popped, or until unwinding has run `run` and left the frame.
     unsafe { _pthread_cleanup_push(&raw mut buffer, run::<U>, (&raw mut undo).cast()) };
     let returned = f();
-    // SAFETY: it is the one that was pushed last.
+    // SAFETY: this buffer was pushed last.
     unsafe { _pthread_cleanup_pop(&raw mut buffer, 0) };
     returned
 }
 
-/// Calls `f`, which must not be cancelled: `setsockopt` and `getsockopt` are no cancellation points.
+/// Calls `f` with cancellation disabled: `setsockopt` and `getsockopt` are no cancellation points.
 pub(crate) fn disabled<T>(f: impl FnOnce() -> T) -> T {
     let mut before = 0;
-    // SAFETY: the place may be written.
+    // SAFETY: the destination is writable.
     unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &raw mut before) };
     let returned = f();
     let mut disabled = 0;

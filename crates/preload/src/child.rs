@@ -1,5 +1,5 @@
-//! Calls that need a descriptor in a process whose table is full. A child has a table of its own: there some are closed, which
-//! changes nothing here, and what is needed is opened.
+//! Calls that need a descriptor in a process whose table is full. A child process closes some descriptors in its own copy of the
+//! table, which changes nothing in this process, and makes the call there.
 
 use std::os::fd::RawFd;
 use std::ptr;
@@ -9,27 +9,27 @@ use libc::c_int;
 use crate::start::{self, SignalMask};
 use crate::system::{self, Errno, Result};
 
-/// Descriptors that the child makes room for.
+/// Number of descriptors that the child frees.
 const ROOM: usize = 2;
 
-/// Calls `f` in a child, where there is room for descriptors, and returns what it returns. Descriptors that it opens stay in the
-/// child. It must make system calls only, since other threads may hold any lock, and keep `fd`.
+/// Calls `f` in a child, where descriptors are free, and returns the result of `f`. Descriptors that `f` opens stay in the child.
+/// `f` may only make system calls, since other threads may hold any lock, and must keep `fd` open.
 ///
 /// # Errors
 ///
-/// Those of `f`; `EMFILE` where there can be no child.
+/// Fails with the errors of `f`, and with `EMFILE` where no child can be made.
 pub(crate) fn with_room<T: Copy>(fd: RawFd, f: impl FnOnce() -> Result<T>) -> Result<T> {
     let none = Errno(libc::EMFILE);
     let place = system::map_shared(size_of::<Option<Result<T>>>()).map_err(|_| none)?;
     let answer = place.cast::<Option<Result<T>>>();
-    // SAFETY: it is mapped, as long as that, and page-aligned.
+    // SAFETY: the memory is mapped, has the size of the answer, and is page-aligned.
     unsafe { answer.write(None) };
-    // No handler of the program's runs in the child.
+    // The program's signal handlers must not run in the child.
     let mask = SignalMask::block_all();
     let child = start::fork();
     if child == Some(0) {
         close_some(fd);
-        // SAFETY: as above; nothing of the program runs after `_exit`.
+        // SAFETY: as above; no code of the program runs after `_exit`.
         unsafe {
             answer.write(Some(f()));
             libc::_exit(0);
@@ -39,9 +39,9 @@ pub(crate) fn with_room<T: Copy>(fd: RawFd, f: impl FnOnce() -> Result<T>) -> Re
         start::await_end(child as c_int);
     }
     drop(mask);
-    // SAFETY: the child has ended, or there is none.
+    // SAFETY: the child has ended, or never existed.
     let answered = unsafe { ptr::read_volatile(answer.as_ptr()) };
-    // SAFETY: it was mapped with this size, and nobody refers to it any more.
+    // SAFETY: the memory was mapped with this size, and no reference to it remains.
     unsafe { system::unmap(place, size_of::<Option<Result<T>>>()) };
     answered.unwrap_or(Err(none))
 }

@@ -1,4 +1,4 @@
-//! A descriptor that is ours: its page, mapped.
+//! One of our descriptors: its shared page, mapped.
 
 use std::os::fd::RawFd;
 use std::ptr::NonNull;
@@ -11,19 +11,19 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::bundle::RecordCopy;
 use crate::system::{self, Errno, Result};
 
-/// The page of a socket, shared with whoever shares the descriptor.
+/// A socket's page, shared with everybody who shares the descriptor.
 pub(crate) struct Descriptor {
     page: NonNull<Page>,
-    /// Of the bundle at the front of the carrier.
+    /// Copy of the bundle at the front of the carrier.
     pub(crate) copy: RecordCopy,
-    /// So many receives from now on expect to wait.
+    /// Number of receives from now on that expect to wait.
     patience: AtomicU32,
 }
 
-/// After one that had to wait, so many receives expect to.
+/// Number of receives that expect to wait after one that had to.
 const PATIENCE: u32 = 16;
 
-// SAFETY: the page is made of atomics.
+// SAFETY: the page consists of atomics.
 unsafe impl Send for Descriptor {}
 // SAFETY: as above.
 unsafe impl Sync for Descriptor {}
@@ -31,7 +31,7 @@ unsafe impl Sync for Descriptor {}
 impl Descriptor {
     /// Maps a page and closes its memfd.
     pub(crate) fn map(memfd: RawFd) -> Result<Descriptor> {
-        // The memfd is sealed: it stays as long as it is.
+        // The memfd is sealed, so its size never changes.
         let page = system::map_padded(PAGE_BYTES, memfd);
         system::close(memfd);
         let descriptor =
@@ -42,28 +42,28 @@ impl Descriptor {
         }
     }
 
-    /// Whether the receive that begins is likely to wait: in a dialogue it is no use to look before.
+    /// Returns whether this receive will probably wait: in a dialogue, looking first costs a call and finds nothing.
     pub(crate) fn expects_to_wait(&self) -> bool {
         let left = self.patience.load(Relaxed);
-        // Who counts at the same time does no harm.
+        // A lost update by concurrent readers is harmless.
         self.patience.store(left.saturating_sub(1), Relaxed);
         left > 0
     }
 
-    /// A receive has waited.
+    /// Notes that a receive has waited.
     pub(crate) fn has_waited(&self) {
         self.patience.store(PATIENCE, Relaxed);
     }
 
     pub(crate) fn page(&self) -> &Page {
-        // SAFETY: it is mapped as long as this lives, and made of atomics that start as zero.
+        // SAFETY: the page is mapped for the lifetime of `self`, and consists of atomics that start as zero.
         unsafe { self.page.as_ref() }
     }
 }
 
 impl Drop for Descriptor {
     fn drop(&mut self) {
-        // SAFETY: it was mapped with this size, and nobody refers to it any more.
+        // SAFETY: the page was mapped with this size, and no reference to it remains.
         unsafe { system::unmap(self.page.cast(), PAGE_BYTES) };
     }
 }
@@ -79,9 +79,9 @@ mod tests {
     #[test]
     fn a_page_without_entries_is_mapped_with_zeros_behind_it() {
         let version = u32::from(VERSION).to_ne_bytes();
-        // Whoever shares the page may claim entries.
+        // Everybody who shares the page may claim entries.
         let (at, claimed) = (Page::ENTRIES_USED_AT as libc::off_t, u32::MAX.to_ne_bytes());
-        // SAFETY: the name ends with a zero byte, and the numbers are read.
+        // SAFETY: the name is NUL-terminated, and the kernel reads the numbers.
         let memfd = unsafe {
             let memfd = libc::memfd_create(c"page".as_ptr(), libc::MFD_CLOEXEC);
             assert!(memfd >= 0 && libc::ftruncate(memfd, FIELDS_BYTES as libc::off_t) == 0);

@@ -1,4 +1,4 @@
-//! System calls about files and programs. They go past the C library, as those of `system`.
+//! System calls about files and programs. Like those of `system`, they bypass the C library.
 
 use std::ffi::CStr;
 use std::io::Write;
@@ -10,37 +10,37 @@ use libc::c_char;
 use crate::next::c_library;
 use crate::system::{self, Buffers, Result, check};
 
-/// Returns whether a descriptor is a socket of the kind that carriers are, whose peer has the name of a carrier's end.
+/// Returns whether a descriptor is a socket of the carriers' type and its peer has the name of a carrier's end.
 pub(crate) fn may_be_carrier(fd: RawFd) -> bool {
-    // SAFETY: an address of zeros is one.
+    // SAFETY: an all-zero address structure is valid.
     let mut place = unsafe { std::mem::zeroed() };
     system::abstract_peer(fd, &mut place).is_some_and(CarrierName::is_one) && system::is_seqpacket(fd)
 }
 
-/// Returns whether a descriptor is not there in a program that is executed.
+/// Returns whether the kernel closes a descriptor when a program is executed.
 pub(crate) fn closes_on_exec(fd: RawFd) -> bool {
-    // SAFETY: it takes no memory.
+    // SAFETY: the call takes no pointer.
     let flags = check(unsafe { c_library::syscall()(libc::SYS_fcntl, fd, libc::F_GETFD, 0) });
     flags.is_ok_and(|flags| flags & libc::FD_CLOEXEC as usize != 0)
 }
 
-/// Puts a file in the place of a descriptor.
+/// Replaces a descriptor by a file.
 pub(crate) fn replace(fd: RawFd, file: RawFd) {
-    // SAFETY: it takes no memory.
+    // SAFETY: the call takes no pointer.
     unsafe { c_library::syscall()(libc::SYS_dup3, file, fd, 0) };
     system::close(file);
 }
 
 pub(crate) fn open_to_read(path: &CStr) -> Result<RawFd> {
-    // A pipe, or a device, must not keep the caller waiting.
+    // Opening a pipe or a device must not block.
     let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
-    // SAFETY: the path ends with a zero byte.
+    // SAFETY: the path is NUL-terminated.
     check(unsafe { c_library::syscall()(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags) })
         .map(|fd| fd as RawFd)
 }
 
 pub(crate) fn status(fd: RawFd) -> Option<libc::stat> {
-    // SAFETY: a status of zeros is one, and the place may be written.
+    // SAFETY: an all-zero status is valid, and the destination is writable.
     unsafe {
         let mut status: libc::stat = std::mem::zeroed();
         (libc::fstat(fd, &raw mut status) == 0).then_some(status)
@@ -49,13 +49,13 @@ pub(crate) fn status(fd: RawFd) -> Option<libc::stat> {
 
 /// Returns whether a file has an extended attribute.
 pub(crate) fn has_attribute(fd: RawFd, name: &CStr) -> bool {
-    // SAFETY: the name ends with a zero byte, and nothing is written to a place of no bytes.
+    // SAFETY: the name is NUL-terminated, and the kernel writes nothing into an empty buffer.
     unsafe { libc::fgetxattr(fd, name.as_ptr(), std::ptr::null_mut(), 0) >= 0 }
 }
 
-/// Returns whether a path is that of a file which may be executed.
+/// Returns whether a path names an executable file.
 pub(crate) fn may_execute(path: &CStr) -> bool {
-    // SAFETY: the path ends with a zero byte, and the place may be written.
+    // SAFETY: the path is NUL-terminated, and the destination is writable.
     unsafe {
         let mut status: libc::stat = std::mem::zeroed();
         libc::stat(path.as_ptr(), &raw mut status) == 0
@@ -64,15 +64,15 @@ pub(crate) fn may_execute(path: &CStr) -> bool {
     }
 }
 
-/// Writes the path by which a process names the file of one of its descriptors.
+/// Writes the path by which a process refers to the file of one of its descriptors.
 pub(crate) fn path_of_descriptor(fd: RawFd, place: &mut [c_char; 32]) {
     let mut bytes = [0; 32];
-    // A number has no more than ten digits.
+    // A descriptor has at most ten digits.
     let _ = write!(&mut bytes[..31], "/proc/self/fd/{fd}");
     *place = bytes.map(|byte| byte.cast_signed() as c_char);
 }
 
-/// Writes to a file from an offset on.
+/// Writes to a file from an offset.
 pub(crate) fn write_at(fd: RawFd, mut content: &[u8], mut at: usize) -> Result<()> {
     while !content.is_empty() {
         let (bytes, start) = (content.len(), content.as_ptr());
@@ -87,7 +87,7 @@ pub(crate) fn write_at(fd: RawFd, mut content: &[u8], mut at: usize) -> Result<(
 /// Writes all parts with one call.
 pub(crate) fn write_together<const N: usize>(fd: RawFd, parts: [&[u8]; N]) {
     let parts = parts.map(Buffers::from);
-    // Where nobody reads it, nobody needs it.
+    // An unread message may be lost.
     // SAFETY: the parts are read.
     unsafe { c_library::syscall()(libc::SYS_writev, fd, parts.as_ptr(), N) };
 }

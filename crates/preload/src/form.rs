@@ -1,7 +1,7 @@
-//! The form of what a carrier brings: records, or plain content for programs without the shim.
+//! The form of a carrier's content: records, or plain content for programs without the shim.
 //!
-//! A sharer changes it while it holds the lock for reading: it takes out what lies there, and the daemon puts that back in the other
-//! form. All this is done without an allocation, because it is done between `vfork` and `exec`, too.
+//! A sharer changes the form while it holds the read lock: it takes out all waiting messages, and the daemon puts them back in
+//! the other form. No function here allocates, because some run between `vfork` and `exec`.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,22 +15,23 @@ use crate::lock::{self, Patience};
 use crate::system::{self, Buffers, Errno, Result};
 use crate::{files, receive, setup};
 
-/// What lies in a carrier stays plain, because its end lies behind it already: the descriptor is one of AF_UNIX like any other.
+/// Error for a carrier whose content stays plain because its end has already been queued behind it: the descriptor then behaves
+/// like any other AF_UNIX socket.
 pub(crate) const STAYS_PLAIN: Errno = Errno(libc::ESTALE);
 
-/// What a program without the shim gets in place of a carrier.
+/// Standard input of a program without the shim, in place of a carrier with records.
 pub(crate) enum Plain {
     /// The carrier, in plain form.
     Carrier,
-    /// A file with all that was unread, since the peer sends no more.
+    /// A file with all unread content, since the peer sends no more.
     Rest(RawFd),
 }
 
-/// Sees to it that a program without the shim can read.
+/// Makes the carrier's content plain, for a program without the shim.
 ///
 /// # Errors
 ///
-/// `EINVAL`, `EOPNOTSUPP`: the socket has not one association.
+/// `EINVAL` and `EOPNOTSUPP`: the socket has no association, or many.
 pub(crate) fn to_plain(fd: RawFd, descriptor: &Descriptor) -> Result<Plain> {
     let page = descriptor.page();
     let _held = receive::hold_any_form(fd, page, &Patience::of_a_request()).map_err(lock::as_told)?;
@@ -46,7 +47,7 @@ pub(crate) fn to_plain(fd: RawFd, descriptor: &Descriptor) -> Result<Plain> {
     moved.map(|()| Plain::Carrier)
 }
 
-/// Sees to it that records are read. The caller holds the lock.
+/// Makes the carrier's content records. The caller holds the lock.
 ///
 /// # Errors
 ///
@@ -61,7 +62,7 @@ pub(crate) fn to_records(fd: RawFd) -> Result<()> {
     moved
 }
 
-/// Returns a descriptor that was found, once records are read from it.
+/// Returns a descriptor that was found, once its carrier brings records.
 ///
 /// # Errors
 ///
@@ -73,13 +74,14 @@ pub(crate) fn of_records(fd: RawFd, descriptor: Descriptor) -> Result<Descriptor
     Ok(descriptor)
 }
 
-/// Sees to it that records are read, unless that is impossible.
+/// Makes the carrier's content records, if possible.
 pub(crate) fn back_to_records(fd: RawFd, descriptor: &Descriptor) {
-    // Where it stays as it is, the next reader tries again.
+    // If this fails, the next reader tries again.
     let _ = receive::hold(fd, descriptor.page(), &Patience::of_a_request());
 }
 
-/// Whoever held the lock has died, and may have kept the daemon from going on. Where it has not, the daemon refuses this.
+/// Tells the daemon to go on after a holder of the lock has died in the middle of a change of form. The daemon refuses this if no
+/// change was under way.
 pub(crate) fn let_go(fd: RawFd, page: &Page) {
     let _ = setup::request(fd, &Request::SetForm { plain: page.plain.load(Relaxed) != 0 });
 }
@@ -88,7 +90,7 @@ fn put_back(fd: RawFd, record: &[u8]) -> Result<()> {
     setup::request(fd, &Request::PutBack(record))
 }
 
-/// A file with the content of all messages that lie there.
+/// Returns a file with the content of all waiting messages.
 fn rest(fd: RawFd, descriptor: &Descriptor) -> Result<RawFd> {
     let file = system::memfd()?;
     let mut end = 0;
@@ -100,7 +102,7 @@ fn rest(fd: RawFd, descriptor: &Descriptor) -> Result<RawFd> {
     filled.and_then(|()| system::seal(file)).map(|()| file).inspect_err(|_| system::close(file))
 }
 
-/// Takes all messages out, and calls `f` with each as a record and with its content; long ones come in parts.
+/// Takes out all messages, and calls `f` with each as a record and with its content; long messages come in parts.
 fn each_message(
     fd: RawFd,
     descriptor: &Descriptor,
@@ -109,7 +111,7 @@ fn each_message(
     let mut record = [0; PUT_BACK_BYTES_MAX];
     loop {
         let place = [Buffers::of(&mut record[HEADER_BYTES..])];
-        // SAFETY: the place may be written.
+        // SAFETY: the destination is writable.
         let place = unsafe { Buffers::new(&place) };
         let message = match receive::take_held(fd, descriptor, place, libc::MSG_DONTWAIT) {
             Err(Errno(libc::EAGAIN | libc::ENOTCONN)) => return Ok(()),
@@ -132,12 +134,12 @@ fn each_message(
     }
 }
 
-/// Takes all packets of plain content out, and calls `f` with each as a record.
+/// Takes out all packets of plain content, and calls `f` with each as a record.
 fn each_packet(fd: RawFd, mut f: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
     let mut record = [0; HEADER_BYTES + PLAIN_BYTES_MAX];
     loop {
         let place = [Buffers::of(&mut record[HEADER_BYTES..])];
-        // SAFETY: the place may be written.
+        // SAFETY: the destination is writable.
         let bytes = match unsafe { system::receive::<0>(fd, &place, libc::MSG_DONTWAIT) } {
             Err(Errno(libc::EAGAIN)) => return Ok(()),
             received => received?.bytes,

@@ -1,8 +1,8 @@
 //! Programs that have both ends of an association.
 //!
-//! On the kernel's loopback a message is there when the call that sent it returns. Here it takes the daemon a moment, and a
-//! program that plays both ends without waiting may count on there being none. So before it is told that nothing has come, the
-//! daemon is asked to settle. Other programs are not held up by that.
+//! On the kernel's loopback, a message is readable when the call that sent it returns. Here the daemon first has to pass it on,
+//! and a program that plays both ends without waiting would find nothing. So before the shim reports that nothing has come, it
+//! asks the daemon to settle. Other programs pay nothing for that.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,23 +13,23 @@ use crate::setup;
 
 const CONNECTS: u32 = 1;
 const LISTENS: u32 = 1 << 1;
-/// It has sent something that may not have come through.
+/// The process has sent a message that the daemon may not have passed on yet.
 const SENT: u32 = 1 << 2;
 
-/// What this process has done.
+/// The roles that this process has played.
 static DONE: AtomicU32 = AtomicU32::new(0);
 
-/// It sets an association up.
+/// Notes that the process sets up an association.
 pub(crate) fn connects() {
     DONE.fetch_or(CONNECTS, Relaxed);
 }
 
-/// It listens.
+/// Notes that the process listens.
 pub(crate) fn listens() {
     DONE.fetch_or(LISTENS, Relaxed);
 }
 
-/// It has sent a message.
+/// Notes that the process has sent a message.
 pub(crate) fn sends(page: &Page) {
     let is_here = || page.peer().is_none_or(|peer| peer.ip().to_canonical().is_loopback());
     if DONE.load(Relaxed) == CONNECTS | LISTENS && is_here() {
@@ -37,7 +37,7 @@ pub(crate) fn sends(page: &Page) {
     }
 }
 
-/// Whether it is worth looking again where nothing had come: what was sent has come through.
+/// Makes the daemon pass on what was sent; returns whether anything was sent, so that it pays to look again.
 pub(crate) fn something_came() -> bool {
     let was_sent = DONE.load(Relaxed) & SENT != 0;
     if was_sent {

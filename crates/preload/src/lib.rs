@@ -1,8 +1,8 @@
 //! The shim that `swiftwater run` preloads.
 //!
-//! It stands between a program and the C library, and answers for descriptors that are carriers of the daemon; everything
-//! else passes untouched. It keeps nothing that matters: what a descriptor is stands in its page and in the daemon, so
-//! that it holds for all who share it, also after `fork`, `exec` and `dup`.
+//! It stands between a program and the C library, and answers calls on descriptors that are carriers of the daemon; all other
+//! calls pass unchanged. The shim keeps no essential state: the state of a descriptor lies in its page and in the daemon, so all
+//! who share the descriptor see the same, also after `fork`, `exec` and `dup`.
 //!
 //! | file | part |
 //! |---|---|

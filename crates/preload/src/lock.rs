@@ -1,10 +1,10 @@
-//! The lock for reading. It lies in the shared page, and holds among processes.
+//! The read lock of a socket. It lies in the shared page and excludes threads and processes.
 //!
-//! Its word has the thread identifier of the holder, and the kernel is told of the lock as of a robust futex (set_robust_list(2)): when
-//! the holder dies, the kernel marks the word and wakes a waiter. It does so in the holder's own PID namespace, so the lock holds
-//! among namespaces, too: no waiter looks for the thread that the word names. Unlike a robust mutex of the C library it has no
-//! pointers in shared memory that another process could bend: the kernel finds the lock by the one pointer of the thread's list that
-//! is for a lock about to be taken or released ([`Pending`]).
+//! Its word holds the thread identifier of the holder, and the kernel treats the lock as a robust futex (set_robust_list(2)):
+//! when the holder dies, the kernel marks the word and wakes a waiter. It does so in the holder's own PID namespace, so the lock
+//! works across namespaces: no waiter looks up the thread that the word names. Unlike a robust mutex of the C library, the lock
+//! has no pointers in shared memory that another process could bend: the kernel finds the lock by the one pointer of the thread's
+//! list for a lock about to be taken or released ([`Pending`]).
 
 use std::cell::{Cell, OnceCell};
 use std::os::fd::RawFd;
@@ -18,30 +18,30 @@ use libc::{FUTEX_OWNER_DIED, FUTEX_TID_MASK, FUTEX_WAITERS, c_int, c_long};
 use crate::next::c_library;
 use crate::system::{self, Errno, Result, SignalsBlocked, thread_id};
 
-/// How long a call that must not block waits for the lock. Whoever reads holds it for some microseconds, so only a sharer that was
-/// stopped, or does harm, makes it fail. To fail at once would cost an edge-triggered reader its edge.
+/// Longest wait of a call that must not block. Readers hold the lock for some microseconds, so only a stopped or malicious sharer
+/// makes the call fail. To fail at once would cost an edge-triggered reader its edge.
 const NONBLOCKING_LIMIT: Duration = Duration::from_millis(100);
-/// How long `sctp_peeloff` waits, for which there is no time limit to set. Another may hold the lock as long as the daemon sorts
-/// what lies in the carrier.
+/// Longest wait of `sctp_peeloff`, which has no time limit of its own. Another caller may hold the lock while the daemon sorts
+/// the content of the carrier.
 const REQUEST_LIMIT: Duration = Duration::from_secs(5);
-/// The time is over. `EAGAIN` would say that nothing has come.
+/// Error for a wait that took too long. `EAGAIN` would mean that nothing has come.
 pub(crate) const TIMED_OUT: Errno = Errno(libc::ETIMEDOUT);
 
-/// The error as programs are told it.
+/// Returns the error that the program sees.
 pub(crate) fn as_told(error: Errno) -> Errno {
     if error == TIMED_OUT { Errno(libc::EAGAIN) } else { error }
 }
 
-/// The lock, held.
+/// The lock, held until this is dropped.
 pub(crate) struct Held<'a> {
     word: &'a AtomicU32,
     thread: u32,
     pending: Pending,
-    /// The holder before has died in the middle of something.
+    /// The previous holder died while it held the lock.
     pub(crate) inherited: bool,
 }
 
-/// How long a call waits for sharers, all in all. Nothing is asked before it has to wait.
+/// Time for which a call waits for sharers, in total. The limit is looked up only once the call has to wait.
 pub(crate) struct Patience {
     limit: Limit,
     deadline: OnceCell<Option<Instant>>,
@@ -54,27 +54,27 @@ enum Limit {
 }
 
 impl Patience {
-    /// Waits as a receive with these flags does: for `SO_RCVTIMEO` at most, and little where it must not block.
+    /// Returns the patience of a receive with these flags: `SO_RCVTIMEO`, or little where the call must not block.
     pub(crate) fn of_receive(fd: RawFd, flags: c_int) -> Patience {
         Patience { limit: Limit::Receive { fd, flags }, deadline: OnceCell::new() }
     }
 
-    /// Waits as a blocking send does: for `SO_SNDTIMEO` at most.
+    /// Returns the patience of a blocking send: `SO_SNDTIMEO`.
     pub(crate) fn of_send(fd: RawFd) -> Patience {
         Patience { limit: Limit::Send { fd }, deadline: OnceCell::new() }
     }
 
-    /// Waits as a call does that never blocks.
+    /// Returns the patience of a call that never blocks.
     pub(crate) fn of_a_look() -> Patience {
         Patience { limit: Limit::Fixed(NONBLOCKING_LIMIT), deadline: OnceCell::new() }
     }
 
-    /// Waits as a call does that asks the daemon.
+    /// Returns the patience of a call that asks the daemon.
     pub(crate) fn of_a_request() -> Patience {
         Patience { limit: Limit::Fixed(REQUEST_LIMIT), deadline: OnceCell::new() }
     }
 
-    /// Returns the time that is left; `None` for no limit.
+    /// Returns the remaining time; `None` for no limit.
     fn left(&self) -> Option<Duration> {
         let deadline = self.deadline.get_or_init(|| Some(Instant::now() + self.limit()?));
         deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
@@ -85,7 +85,7 @@ impl Patience {
         self.left() == Some(Duration::ZERO)
     }
 
-    /// Waits a little.
+    /// Sleeps for `wait`, or for the remaining time if that is shorter.
     ///
     /// # Errors
     ///
@@ -106,19 +106,19 @@ impl Patience {
     }
 }
 
-/// Returns `None` for a time that is as good as no limit.
+/// Returns `None` for a time that amounts to no limit.
 fn duration(time: libc::timespec) -> Option<Duration> {
     let limit = Duration::new(u64::try_from(time.tv_sec).ok()?, u32::try_from(time.tv_nsec).ok()?);
     Instant::now().checked_add(limit).map(|_| limit)
 }
 
-/// Takes the lock. Any sharer can write any word there: one that names a thread keeps the other sharers waiting, each for as long as
-/// its call may.
+/// Takes the lock. A sharer can write any word into the page: one that names a thread makes the other sharers wait, each for as
+/// long as its call may.
 ///
 /// # Errors
 ///
-/// `EDEADLK`: this thread holds it, and what asks runs in a signal handler. `ETIMEDOUT`: the time is over, which programs are told
-/// as `EAGAIN` ([`as_told`]). `EINTR`: a signal was handled meanwhile.
+/// `EDEADLK`: this thread holds the lock, and the call comes from a signal handler. `ETIMEDOUT`: the time is over, which programs
+/// see as `EAGAIN` ([`as_told`]). `EINTR`: a signal was handled meanwhile.
 pub(crate) fn hold<'a>(word: &'a AtomicU32, patience: &Patience) -> Result<Held<'a>> {
     let thread = thread_id();
     let list = List::of_this_thread();
@@ -137,12 +137,12 @@ pub(crate) fn hold<'a>(word: &'a AtomicU32, patience: &Patience) -> Result<Held<
     };
     match taken(0, thread) {
         Some(held) => Ok(held),
-        // Others may wait, too: the one that releases it after this wakes one of them.
+        // Others may wait, too: the release that follows this wakes one of them.
         None => wait(word, patience, |free| taken(free, thread | FUTEX_WAITERS)),
     }
 }
 
-/// Waits for the lock. `take` is given the word that says that nobody holds it.
+/// Waits for the lock. `take` is called with each word that means that nobody holds the lock.
 #[cold]
 fn wait<'a>(
     word: &AtomicU32,
@@ -157,7 +157,7 @@ fn wait<'a>(
                 None => continue,
             }
         }
-        // The mark is there before this gives up: a wake-up that came to this waiter may have been meant for the next.
+        // The mark is set before this waiter gives up: a wake-up that reached it may have been meant for the next.
         let marked = found | FUTEX_WAITERS;
         if found != marked && word.compare_exchange(found, marked, AcqRel, Relaxed).is_err() {
             continue;
@@ -166,7 +166,7 @@ fn wait<'a>(
         if left == Some(Duration::ZERO) {
             return Err(TIMED_OUT);
         }
-        // Otherwise it was released, the word has changed, or the time is over: all that is seen above.
+        // In all other cases the lock was released, the word has changed, or the time is over; the loop sees each of these.
         if let Err(Errno(libc::EINTR)) = futex(word, libc::FUTEX_WAIT, marked, left) {
             return Err(Errno(libc::EINTR));
         }
@@ -176,35 +176,35 @@ fn wait<'a>(
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         let (mine, contended) = (self.thread, self.thread | FUTEX_WAITERS);
-        // A sharer may have written something else there, which stays.
+        // If a sharer has written another word meanwhile, that word stays.
         if self.word.compare_exchange(mine, 0, AcqRel, Relaxed).is_err()
             && self.word.compare_exchange(contended, 0, AcqRel, Relaxed).is_ok()
         {
-            // Should it fail, nobody waits.
+            // The call fails only if nobody waits.
             let _ = futex(self.word, libc::FUTEX_WAKE, 1, None);
         }
         self.pending.withdraw();
     }
 }
 
-/// `FUTEX_WAIT` while the word is `value`, or `FUTEX_WAKE` of so many.
+/// Makes the system call `FUTEX_WAIT` while the word is `value`, or `FUTEX_WAKE` of `value` waiters.
 fn futex(word: &AtomicU32, operation: c_int, value: u32, within: Option<Duration>) -> Result<()> {
     let within = within.map(system::timespec);
     let within: *const libc::timespec = within.as_ref().map_or(ptr::null(), |within| within);
-    // SAFETY: the word and the time live as long as the call.
+    // SAFETY: the word and the time outlive the call.
     match unsafe { c_library::syscall()(libc::SYS_futex, word.as_ptr(), operation, value, within) } {
         0.. => Ok(()),
         _ => Err(Errno::last()),
     }
 }
 
-/// `struct robust_list_head`: the robust futexes of a thread, which the C library keeps for it.
+/// `struct robust_list_head`: a thread's robust futexes, a list that the C library keeps.
 #[repr(C)]
 struct ListHead {
     first: *mut libc::c_void,
-    /// Where a futex is, as seen from its entry in the list.
+    /// Offset of a futex from its entry in the list.
     futex_offset: c_long,
-    /// The entry of a futex that is about to be taken or released. The kernel looks there, too, when the thread ends.
+    /// Entry of a futex that is about to be taken or released. The kernel looks at it, too, when the thread ends.
     pending: AtomicUsize,
 }
 
@@ -212,13 +212,13 @@ thread_local! {
     static LIST: Cell<Option<List>> = const { Cell::new(None) };
 }
 
-/// Forgets what is known of the thread: a child of `vfork` has the memory of its parent's thread, and is another.
+/// Forgets what is cached of the thread: a child of `vfork` has the memory of its parent's thread, but is another thread.
 pub(crate) fn forget_thread() {
     LIST.set(None);
     system::forget_thread_id();
 }
 
-/// The list of this thread. Null: the kernel knows of none, and of no death.
+/// The list of this thread; null if the kernel has none, so that it reports no deaths.
 #[derive(Clone, Copy)]
 struct List(*const ListHead);
 
@@ -227,7 +227,7 @@ impl List {
         LIST.with(|known| {
             known.get().unwrap_or_else(|| {
                 let (mut head, mut bytes): (*const ListHead, usize) = (ptr::null(), 0);
-                // SAFETY: both places may be written.
+                // SAFETY: both destinations are writable.
                 let found = unsafe {
                     c_library::syscall()(libc::SYS_get_robust_list, 0, &raw mut head, &raw mut bytes)
                 };
@@ -238,17 +238,17 @@ impl List {
         })
     }
 
-    /// The entry that a lock would have in the list.
+    /// Returns the entry that a lock would have in the list.
     fn entry(head: &ListHead, word: &AtomicU32) -> usize {
         ptr::from_ref(word).addr().wrapping_sub(head.futex_offset.cast_unsigned() as usize)
     }
 
     fn is_pending(self, word: &AtomicU32) -> bool {
-        // SAFETY: the C library keeps it as long as the thread lives.
+        // SAFETY: the C library keeps the list for the lifetime of the thread.
         unsafe { self.0.as_ref() }.is_some_and(|head| head.pending.load(Relaxed) == List::entry(head, word))
     }
 
-    /// Tells the kernel of a lock.
+    /// Announces a lock to the kernel.
     fn announce(self, word: &AtomicU32) -> Pending {
         // SAFETY: as above.
         let before =
@@ -257,10 +257,10 @@ impl List {
     }
 }
 
-/// A lock that the kernel releases should this thread die.
+/// A lock that the kernel releases if this thread dies.
 struct Pending {
     list: List,
-    /// What was announced before: one that this thread holds where it was interrupted by a signal.
+    /// Entry announced before: the lock that this thread held when a signal interrupted it.
     before: usize,
 }
 
@@ -286,7 +286,7 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..10_000 {
                         let _held = hold(&word, &Patience::of_a_request()).expect("no deadlock");
-                        // SAFETY: whoever holds the lock is alone.
+                        // SAFETY: the holder of the lock is alone.
                         unsafe { *place.load(Relaxed) += 1 };
                     }
                 });
@@ -313,7 +313,7 @@ mod tests {
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let thread = std::thread::spawn(move || {
             tell.send(thread_id()).expect("somebody asks");
-            // It lives until the other side is dropped.
+            // The thread lives until the sender is dropped.
             let _ = ended.recv();
         });
         f(told.recv().expect("the thread tells"));
@@ -345,7 +345,7 @@ mod tests {
     fn what_interrupts_the_holder_does_not_wait_for_it() {
         let word = AtomicU32::new(0);
         let (other, held) = (AtomicU32::new(0), hold(&word, &Patience::of_a_request()).expect("it is free"));
-        // It may hold another meanwhile.
+        // A thread may hold another lock meanwhile.
         drop(hold(&other, &Patience::of_a_look()).expect("it is free"));
         let again = hold(&word, &Patience::of_a_request());
         assert_eq!(again.map(drop), Err(Errno(libc::EDEADLK)));
@@ -353,7 +353,7 @@ mod tests {
         assert!(!hold(&word, &Patience::of_a_look()).expect("it is free").inherited);
     }
 
-    /// In another PID namespace the holder may have the identifier of the one that waits.
+    /// In another PID namespace, the holder may have the same identifier as the waiter.
     #[test]
     fn a_word_that_names_this_thread_is_that_of_another() {
         let word = AtomicU32::new(thread_id());
@@ -387,7 +387,7 @@ mod tests {
 
     #[test]
     fn a_signal_ends_the_wait() {
-        // SAFETY: the handler does nothing, and a sigaction of zeros has no flags.
+        // SAFETY: the handler does nothing, and an all-zero sigaction has no flags.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = ignore as extern "C" fn(c_int) as libc::sighandler_t;
@@ -395,14 +395,14 @@ mod tests {
         }
         with_live_thread(|thread| {
             let word = AtomicU32::new(thread);
-            // SAFETY: it takes nothing.
+            // SAFETY: the call takes no argument.
             let waiting = unsafe { libc::pthread_self() };
             let done = std::sync::atomic::AtomicBool::new(false);
             std::thread::scope(|scope| {
                 scope.spawn(|| {
-                    // Sent again and again: whatever moment of the wait a signal comes in.
+                    // Signals repeat, so one comes at every stage of the wait.
                     while !done.load(Relaxed) {
-                        // SAFETY: the thread lives until it has said that it is done.
+                        // SAFETY: the thread lives until `done` is set.
                         unsafe { libc::pthread_kill(waiting, libc::SIGUSR1) };
                         std::thread::sleep(Duration::from_millis(7));
                     }

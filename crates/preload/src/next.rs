@@ -1,10 +1,10 @@
-//! The functions of the C library as they are without us.
+//! The functions of the C library that the shim replaces.
 //!
-//! A call on a descriptor that is not ours goes to the next function of its name, which another library may have put before
-//! that of the C library. The shim's own calls go to the C library ([`c_library`]): a program that is linked with
-//! `libswiftwater` and also runs under `swiftwater run` has two shims, and the next function is that of the second one. The
-//! program's calls go to the shim that comes first in the link order. The second one sees what the first passes on: calls on
-//! foreign descriptors, and those that close or copy a descriptor, by which its table stays right.
+//! A call on a foreign descriptor goes to the next function of its name, which may belong to another library that was put before
+//! the C library. The shim's own calls go to the C library ([`c_library`]): a program that links with `libswiftwater` and also
+//! runs under `swiftwater run` has two shims, and the next function is that of the second one. The program's calls reach the shim
+//! that comes first in the link order. The second shim sees only the calls that the first passes on: those on foreign
+//! descriptors, and those that close or copy a descriptor, which keep its table right.
 
 use std::ptr;
 use std::sync::atomic::AtomicPtr;
@@ -21,12 +21,12 @@ macro_rules! functions_of {
     ($library:expr; $($name:ident($($argument:ident: $type:ty),*) -> $returned:ty;)*) => {$(
         /// # Safety
         ///
-        /// As the function of this name.
+        /// The caller meets the requirements of the C function of this name.
         pub(crate) unsafe fn $name($($argument: $type),*) -> $returned {
             static FOUND: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
             let mut found = FOUND.load(Relaxed);
             if found.is_null() {
-                // SAFETY: the name ends with a zero byte.
+                // SAFETY: the name is NUL-terminated.
                 found = unsafe { libc::dlsym($library, concat!(stringify!($name), "\0").as_ptr().cast()) };
                 FOUND.store(found, Relaxed);
             }
@@ -34,7 +34,7 @@ macro_rules! functions_of {
                 Errno(libc::ENOSYS).set();
                 return -1;
             }
-            // SAFETY: it is the function of this name, which has these arguments.
+            // SAFETY: the symbol is the function of this name, which takes these arguments.
             unsafe {
                 let function: unsafe extern "C-unwind" fn($($type),*) -> $returned = std::mem::transmute(found);
                 function($($argument),*)
@@ -93,7 +93,7 @@ functions_of! {
     __recvfrom_chk(fd: c_int, place: *mut c_void, bytes: size_t, room: size_t, flags: c_int, from: *mut sockaddr, from_bytes: *mut socklen_t) -> ssize_t;
 }
 
-/// The C library's functions, for the shim's own calls and its own descriptors. Those that wait are cancellation points.
+/// The C library's functions, for the shim's own calls and descriptors. Those that wait are cancellation points.
 pub(crate) mod c_library {
     use std::ptr;
     use std::sync::atomic::AtomicPtr;
@@ -111,23 +111,23 @@ pub(crate) mod c_library {
         shutdown(fd: c_int, how: c_int) -> c_int;
     }
 
-    /// `syscall(2)`. Its arguments are as many as the call has.
+    /// Returns `syscall(2)`, which takes as many arguments as the system call has.
     pub(crate) fn syscall() -> unsafe extern "C-unwind" fn(c_long, ...) -> c_long {
         static FOUND: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
         let mut found = FOUND.load(Relaxed);
         if found.is_null() {
-            // SAFETY: the name ends with a zero byte.
+            // SAFETY: the name is NUL-terminated.
             found = unsafe { libc::dlsym(handle(), c"syscall".as_ptr()) };
             assert!(!found.is_null(), "every C library has it");
             FOUND.store(found, Relaxed);
         }
-        // SAFETY: it is the function of this name, which has this type.
+        // SAFETY: the symbol is the function of this name, which has this type.
         unsafe { std::mem::transmute(found) }
     }
 
     /// Returns the handle of glibc for `dlsym`; with another C library, the handle of all libraries that follow.
     fn handle() -> *mut c_void {
-        // SAFETY: the name ends with a zero byte. A library that is loaded already is not loaded again, and stays.
+        // SAFETY: the name is NUL-terminated. A loaded library is not loaded again, and stays.
         let found = unsafe { libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
         if found.is_null() { libc::RTLD_NEXT } else { found }
     }
@@ -135,12 +135,12 @@ pub(crate) mod c_library {
 
 /// # Safety
 ///
-/// As the function of this name, which has nothing to return.
+/// The caller meets the requirements of `closefrom(3)`.
 pub(crate) unsafe fn closefrom(first: c_int) {
-    // SAFETY: the name ends with a zero byte.
+    // SAFETY: the name is NUL-terminated.
     let found = unsafe { libc::dlsym(libc::RTLD_NEXT, c"closefrom".as_ptr()) };
     if !found.is_null() {
-        // SAFETY: it is the function of this name, which has this argument.
+        // SAFETY: the symbol is the function of this name, which takes this argument.
         unsafe {
             let function: unsafe extern "C-unwind" fn(c_int) = std::mem::transmute(found);
             function(first);
@@ -150,14 +150,14 @@ pub(crate) unsafe fn closefrom(first: c_int) {
 
 /// # Safety
 ///
-/// As the function of this name.
+/// The caller meets the requirements of `fdopen(3)`.
 pub(crate) unsafe fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
-    // SAFETY: the name ends with a zero byte.
+    // SAFETY: the name is NUL-terminated.
     let found = unsafe { libc::dlsym(libc::RTLD_NEXT, c"fdopen".as_ptr()) };
     if found.is_null() {
         return ptr::null_mut();
     }
-    // SAFETY: it is the function of this name, which has these arguments.
+    // SAFETY: the symbol is the function of this name, which takes these arguments.
     unsafe {
         let function: unsafe extern "C-unwind" fn(c_int, *const c_char) -> *mut FILE =
             std::mem::transmute(found);

@@ -1,9 +1,9 @@
 //! Receiving.
 //!
-//! A short read would drop the rest of a record. So a record that may be longer than the program's buffer is peeked at, and
-//! taken away when its last byte has been read; until then the page says how far it was read, and the kernel's peek offset
-//! stands there. How long records may be, the page says, too, and whether they may hold several messages, of which [`bundle`]
-//! tells. All that happens under the lock of the page, which nobody holds while it waits.
+//! A short read would drop the rest of a record. So the shim peeks at a record that may be longer than the program's buffer, and
+//! removes it once its last byte has been read; until then the page says how far it was read, and the kernel's peek offset stands
+//! there. The page also says how long records may be, and whether they may hold several messages (see [`bundle`]). All this
+//! happens under the lock of the page, which nobody holds while waiting.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -21,13 +21,13 @@ use crate::lock::{self, Held, Patience};
 use crate::setup;
 use crate::system::{self, Buffers, Errno, Result};
 
-/// Parts of a buffer for which there is always room on the stack.
+/// Number of parts of a program's buffer up to which the list of parts fits on the stack.
 const PARTS: usize = 16;
 
-/// What was received: a message, or the part of one that there was room for.
+/// A received message, or the part of one that fits the program's buffer.
 pub(crate) struct Message {
     pub(crate) bytes: usize,
-    /// `None`: the end.
+    /// `None` is the end.
     pub(crate) header: Option<Header>,
     /// The message ends here.
     pub(crate) whole: bool,
@@ -35,7 +35,7 @@ pub(crate) struct Message {
 
 const END: Message = Message { bytes: 0, header: None, whole: false };
 
-/// Receives into `place`; waits if the descriptor and the flags say so.
+/// Receives into `place`; waits as the descriptor and the flags require.
 pub(crate) fn receive(
     fd: RawFd,
     descriptor: &Descriptor,
@@ -67,7 +67,7 @@ fn receive_now(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_
     }
     let patience = Patience::of_receive(fd, flags);
     loop {
-        // Looked at first: the last that comes is there before it is said that nothing will come.
+        // The order matters: the last message is in the carrier before the page says that nothing will come.
         let silent = page.state() == State::Many && page.members.load(Acquire) == 0 && waits();
         let lost = page.state() == State::Lost;
         let peer_shut = page.peer_shut.load(Acquire) == PeerShut::Both as u32;
@@ -98,7 +98,7 @@ fn receive_now(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_
     }
 }
 
-/// Bytes that the next call would return (`FIONREAD`).
+/// Returns the number of bytes that the next call would return (`FIONREAD`).
 pub(crate) fn available(fd: RawFd, descriptor: &Descriptor) -> Result<usize> {
     let _held = hold(fd, descriptor.page(), &Patience::of_a_look()).map_err(lock::as_told)?;
     let consumed = descriptor.page().consumed.load(Relaxed) as usize;
@@ -106,14 +106,14 @@ pub(crate) fn available(fd: RawFd, descriptor: &Descriptor) -> Result<usize> {
     Ok(header.map_or(0, |header| (header.bytes as usize).saturating_sub(consumed)))
 }
 
-/// The header of the next message, if one is there and nobody has begun to read it.
+/// Returns the header of the next message, if nobody has begun to read that message.
 pub(crate) fn next(fd: RawFd, descriptor: &Descriptor) -> Option<Header> {
     let _held = hold(fd, descriptor.page(), &Patience::of_a_look()).ok()?;
     let is_begun = descriptor.page().consumed.load(Relaxed) > 0;
     if is_begun { None } else { front(fd, descriptor).ok()? }
 }
 
-/// The header of the message at the front. The caller holds the lock.
+/// Returns the header of the message at the front. The caller holds the lock.
 pub(crate) fn front(fd: RawFd, descriptor: &Descriptor) -> Result<Option<Header>> {
     let page = descriptor.page();
     if bundle::is_begun(page) {
@@ -122,7 +122,7 @@ pub(crate) fn front(fd: RawFd, descriptor: &Descriptor) -> Result<Option<Header>
     if page.consumed.load(Relaxed) > 0 { Ok(page.front()) } else { peek(fd) }
 }
 
-/// The header of the record at the front, once what only announces others is gone.
+/// Returns the header of the record at the front, after removing records that only announce others.
 fn peek(fd: RawFd) -> Result<Option<Header>> {
     loop {
         match measure(fd) {
@@ -137,7 +137,7 @@ fn peek(fd: RawFd) -> Result<Option<Header>> {
     }
 }
 
-/// Takes what is there.
+/// Takes the next message, or a part of it.
 fn take(
     fd: RawFd,
     descriptor: &Descriptor,
@@ -149,7 +149,7 @@ fn take(
     take_held(fd, descriptor, place, flags)
 }
 
-/// Takes what is there. The caller holds the lock.
+/// Takes the next message, or a part of it. The caller holds the lock.
 pub(crate) fn take_held(
     fd: RawFd,
     descriptor: &Descriptor,
@@ -172,7 +172,7 @@ pub(crate) fn take_held(
     let whole = until == header.bytes as usize;
     let in_record = !header.flags.contains(Flags::IN_MEMFD);
     if flags & libc::MSG_PEEK != 0 {
-        // The kernel has moved its offset by what was looked at.
+        // The kernel has moved its offset past the bytes that were peeked at.
         if in_record && before > 0 {
             system::set_peek_offset(fd, peek_offset(before as u32))?;
         }
@@ -197,7 +197,7 @@ pub(crate) fn take_held(
     Ok(Message { bytes, header: Some(header), whole: whole && header.flags.contains(Flags::END) })
 }
 
-/// Takes the lock for reading. What is read then are records.
+/// Takes the read lock and makes the carrier bring records.
 pub(crate) fn hold<'a>(fd: RawFd, page: &'a Page, patience: &Patience) -> Result<Held<'a>> {
     let held = hold_any_form(fd, page, patience)?;
     if page.plain.load(Acquire) != 0 {
@@ -206,7 +206,7 @@ pub(crate) fn hold<'a>(fd: RawFd, page: &'a Page, patience: &Patience) -> Result
     Ok(held)
 }
 
-/// Takes the lock for reading, whatever the form of what is there.
+/// Takes the read lock, whatever the form of the content.
 pub(crate) fn hold_any_form<'a>(fd: RawFd, page: &'a Page, patience: &Patience) -> Result<Held<'a>> {
     let held = lock::hold(&page.lock, patience)?;
     if held.inherited {
@@ -216,11 +216,11 @@ pub(crate) fn hold_any_form<'a>(fd: RawFd, page: &'a Page, patience: &Patience) 
     Ok(held)
 }
 
-/// Sees to it that the page fits the carrier: whoever had the lock has died, or does not know what became of a request, and may
-/// have left anything half done.
+/// Makes the page agree with the carrier after the previous holder of the lock died, or did not learn the outcome of a request,
+/// and may have stopped half-way.
 pub(crate) fn recover(fd: RawFd, page: &Page) {
     page.bundles_taken.fetch_add(1, Relaxed);
-    // A carrier lets it be set.
+    // A carrier always accepts the option.
     let _ = system::set_peek_offset(fd, -1);
     let (consumed, bundle_bytes) = (page.consumed.load(Relaxed), page.bundle_bytes.load(Relaxed) as usize);
     if consumed == 0 && bundle_bytes == 0 {
@@ -235,41 +235,41 @@ pub(crate) fn recover(fd: RawFd, page: &Page) {
     page.bundle_bytes.store(0, Relaxed);
     match noted.filter(|_| is_first) {
         Some(header) if header.flags.contains(Flags::IN_MEMFD) => {}
-        // What followed it in a bundle, if anything did, was peeled off.
+        // The rest of the bundle, if there was one, was peeled off.
         Some(header) if HEADER_BYTES + header.bytes as usize == bytes => {
             let _ = system::set_peek_offset(fd, peek_offset(consumed));
         }
-        // The record was taken away.
+        // The record was removed.
         _ => page.consumed.store(0, Relaxed),
     }
 }
 
-/// Where the kernel is to look when so much of a message was read. A sharer may have written any number there: one beyond the
-/// record makes the kernel find nothing, and one that is negative here makes it look from the beginning.
+/// Returns the kernel's peek offset for a message that was read this far. A sharer may have written any number: beyond the
+/// record, the kernel finds nothing; a negative one makes it peek from the beginning.
 pub(crate) fn peek_offset(consumed: u32) -> c_int {
     consumed.wrapping_add(HEADER_BYTES as u32) as c_int
 }
 
-/// The header of the record at the front, and how long the record is.
+/// Returns the header of the record at the front, and the record's length.
 fn measure(fd: RawFd) -> Result<(Option<Header>, usize)> {
     let mut bytes = [0; HEADER_BYTES];
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT | libc::MSG_TRUNC;
-    // SAFETY: the place may be written.
+    // SAFETY: the destination is writable.
     let received = unsafe { system::receive::<0>(fd, &[Buffers::of(&mut bytes)], flags) }?;
     Ok((Header::parse(&bytes), received.bytes))
 }
 
-/// What is at the front.
+/// The state of the front of the carrier.
 enum Found {
-    /// A record, which is still there.
+    /// A record, which is still in the carrier.
     Record(Look),
-    /// A message that has been taken away, or seen in a bundle.
+    /// A message that has been removed, or was peeked at in a bundle.
     Taken(Message),
     /// Nothing, and nothing will come.
     End,
 }
 
-/// Finds a record that nobody has read of. One that is sure to fit is taken away in one go.
+/// Finds a record that nobody has begun to read. A record that surely fits is removed at once.
 fn find(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_int) -> Result<Found> {
     let page = descriptor.page();
     loop {
@@ -282,7 +282,7 @@ fn find(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_int) ->
         let (bytes, header) = if fits { take_whole(fd, place)? } else { look(fd, place)? };
         match header {
             None => return Ok(Found::End),
-            // What the page says of the records after it is there by now.
+            // The page describes the records that follow this one by now.
             Some(Header { kind: Kind::Notice, .. }) => {
                 if !fits {
                     system::discard(fd)?;
@@ -299,7 +299,7 @@ fn find(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_int) ->
     }
 }
 
-/// After a notice the daemon sends a message at once. It is waited for: what polls readable is readable.
+/// Waits for the message that the daemon sends directly after a size hint: a descriptor that polls readable must be readable.
 fn await_noticed(fd: RawFd) -> Result<()> {
     let at_most = libc::timespec { tv_sec: 1, tv_nsec: 0 };
     match system::poll(fd, libc::POLLIN, at_most) {
@@ -308,7 +308,7 @@ fn await_noticed(fd: RawFd) -> Result<()> {
     }
 }
 
-/// A message was read to its end.
+/// Counts a message that was read to its end.
 pub(crate) fn count(page: &Page, header: &Header) {
     if header.kind == Kind::Data {
         page.data_taken.fetch_add(1, Relaxed);
@@ -318,21 +318,20 @@ pub(crate) fn count(page: &Page, header: &Header) {
     }
 }
 
-/// What was seen of the record at the front.
+/// Result of peeking at the record at the front.
 struct Look {
     header: Header,
-    /// Bytes of it that were read earlier.
+    /// Number of bytes of the record that earlier calls have read.
     before: usize,
-    /// Bytes that are in the program's buffer now.
+    /// Number of bytes that are in the program's buffer now.
     bytes: usize,
 }
 
-/// Takes a record away that is no longer than `place`; says how many bytes of it are there. No header: there is none, and will
-/// be none.
+/// Removes a record that is no longer than `place` and returns its number of bytes. No header means the end.
 fn take_whole(fd: RawFd, place: Buffers<'_>) -> Result<(usize, Option<Header>)> {
     let mut bytes = [0; HEADER_BYTES];
     let received = with_header(&mut bytes, place, |iov| {
-        // SAFETY: the header and the program's buffer may be written.
+        // SAFETY: the header and the program's buffer are writable.
         unsafe { system::receive::<0>(fd, iov, libc::MSG_DONTWAIT) }
     })?;
     match received.bytes {
@@ -341,13 +340,12 @@ fn take_whole(fd: RawFd, place: Buffers<'_>) -> Result<(usize, Option<Header>)> 
     }
 }
 
-/// Looks at a record that nobody has read of; says how many bytes of it are in `place`. No header: there is none, and will be
-/// none.
+/// Peeks at a record that nobody has begun to read and returns the number of bytes in `place`. No header means the end.
 fn look(fd: RawFd, place: Buffers<'_>) -> Result<(usize, Option<Header>)> {
     let mut bytes = [0; HEADER_BYTES];
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT | libc::MSG_TRUNC;
     let received = with_header(&mut bytes, place, |iov| {
-        // SAFETY: the header and the program's buffer may be written.
+        // SAFETY: the header and the program's buffer are writable.
         unsafe { system::receive::<1>(fd, iov, flags) }
     })?;
     let [memfd] = received.descriptors;
@@ -357,7 +355,7 @@ fn look(fd: RawFd, place: Buffers<'_>) -> Result<(usize, Option<Header>)> {
     let seen = parse(&bytes).and_then(|header| {
         let bytes = match header.flags.contains(Flags::IN_MEMFD) {
             true if memfd < 0 => return Err(Errno(libc::EMFILE)),
-            // SAFETY: the program's buffer may be written.
+            // SAFETY: the program's buffer is writable.
             true => unsafe { system::read_at(memfd, place, 0) }?,
             false => place.bytes().min(header.bytes as usize),
         };
@@ -374,28 +372,28 @@ fn parse(record: &[u8; HEADER_BYTES]) -> Result<Header> {
     Header::parse(record).filter(|header| for_us(header.kind)).ok_or(Errno(libc::EPROTO))
 }
 
-/// Looks at the rest of a record.
+/// Peeks at the rest of a record.
 fn look_on(fd: RawFd, header: Header, before: usize, place: Buffers<'_>) -> Result<Look> {
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
     if !header.flags.contains(Flags::IN_MEMFD) {
-        // SAFETY: the program's buffer may be written.
+        // SAFETY: the program's buffer is writable.
         let received = unsafe { system::receive::<0>(fd, place.as_slice(), flags) }?;
         return Ok(Look { header, before, bytes: received.bytes });
     }
     let mut again = [0; HEADER_BYTES];
-    // SAFETY: the place may be written.
+    // SAFETY: the destination is writable.
     let received = unsafe { system::receive::<1>(fd, &[Buffers::of(&mut again)], flags) }?;
     let [memfd] = received.descriptors;
     if memfd < 0 {
         return Err(Errno(libc::EMFILE));
     }
-    // SAFETY: the program's buffer may be written.
+    // SAFETY: the program's buffer is writable.
     let bytes = unsafe { system::read_at(memfd, place, before) };
     system::close(memfd);
     Ok(Look { header, before, bytes: bytes? })
 }
 
-/// Nothing more will come: the end, or why there is none.
+/// Returns the end, or the reason for which there is none.
 fn end(fd: RawFd, page: &Page) -> Result<Message> {
     match page.take_error() {
         0 => {}
@@ -407,12 +405,12 @@ fn end(fd: RawFd, page: &Page) -> Result<Message> {
         _ if page.peer_shut.load(Acquire) == PeerShut::Both as u32 => Ok(END),
         State::Lost => Err(Errno(libc::ENOTCONN)),
         _ if !system::is_hung_up(fd) => Ok(END),
-        // The daemon is gone.
+        // The daemon has died.
         _ => Err(Errno(libc::ECONNRESET)),
     }
 }
 
-/// Calls `f` with the header in front of the program's buffer.
+/// Calls `f` with a list that has the header in front of the program's buffer.
 pub(crate) fn with_header<T>(header: &mut [u8], place: Buffers<'_>, f: impl FnOnce(&[iovec]) -> T) -> T {
     let parts = place.as_slice();
     if let Some(room) = PARTS.checked_sub(parts.len()) {
@@ -425,7 +423,8 @@ pub(crate) fn with_header<T>(header: &mut [u8], place: Buffers<'_>, f: impl FnOn
     }
 }
 
-/// [`with_header`] for more parts than are usual. They stand on the stack, because a send waits in `f`, and may be cancelled there.
+/// As [`with_header`], for an unusual number of parts. The list lies on the stack, because a send waits in `f` and may be
+/// cancelled there.
 #[cold]
 #[inline(never)]
 fn with_header_and_many<T>(header: &mut [u8], parts: &[iovec], f: impl FnOnce(&[iovec]) -> T) -> T {

@@ -1,5 +1,5 @@
-//! Sending. What can be wrong is found before anything is handed over, in the page; then the kernel waits, or does not, as
-//! the descriptor wants it.
+//! Sending. The shim checks each message against the page before it passes the message on; then the kernel waits, or does not, as
+//! the descriptor requires.
 
 use std::iter;
 use std::net::SocketAddr;
@@ -23,30 +23,31 @@ use crate::receive::with_header;
 use crate::setup;
 use crate::system::{self, Buffers, Errno, Result};
 
-/// So often in a row a send asks the daemon for room that others take first. Then it waits a little each time.
+/// Number of times in a row that a send asks the daemon for room which others then take. From then on it pauses before each
+/// request.
 const ROOM_TRIES: u32 = 4;
 const ROOM_PAUSE: Duration = Duration::from_millis(5);
 
-/// So many associations are asked for at once where a message is for all.
+/// Number of associations per request where a message is for all of them.
 const ASSOCIATIONS_AT_ONCE: usize = OPTION_BYTES_MAX / 4;
 
-/// One message, and where it is to go.
+/// One message and its destination.
 #[derive(Clone, Copy)]
 pub(crate) struct Outgoing<'a> {
     pub(crate) fd: RawFd,
     pub(crate) descriptor: &'a Descriptor,
     pub(crate) content: Buffers<'a>,
     pub(crate) info: &'a SendInfo,
-    /// Where that was read from.
+    /// Ancillary data that `info` was read from.
     pub(crate) control: Control<'a>,
-    /// An address, if the program names one.
+    /// Destination address, if the program names one.
     pub(crate) to: Option<SocketAddr>,
-    /// Those of `send`.
+    /// Flags of `send`.
     pub(crate) flags: c_int,
 }
 
 impl Outgoing<'_> {
-    /// Sends it; says how many bytes. A cancellation point.
+    /// Sends the message and returns its number of bytes. A cancellation point.
     pub(crate) fn send(self) -> Result<usize> {
         cancel::point();
         let sent = match self.page().state() {
@@ -55,8 +56,8 @@ impl Outgoing<'_> {
         };
         itself::sends(self.page());
         if sent == Err(Errno(libc::EPIPE)) && self.flags & libc::MSG_NOSIGNAL == 0 {
-            // AF_UNIX sockets of this type send none themselves.
-            // SAFETY: it takes no memory.
+            // AF_UNIX sockets of this type never raise it themselves.
+            // SAFETY: the call takes no pointer.
             unsafe { libc::raise(libc::SIGPIPE) };
             Errno(libc::EPIPE).set();
         }
@@ -71,11 +72,11 @@ impl Outgoing<'_> {
         self.flags & libc::MSG_DONTWAIT == 0 && !system::is_nonblocking(self.fd)
     }
 
-    /// On a socket that has one association, or sets it up with this message.
+    /// Sends on a one-to-one socket, or sets up its association with this message.
     fn send_to_peer(mut self) -> Result<usize> {
         let page = self.descriptor.page();
         if page.style.load(Relaxed) == libc::SOCK_SEQPACKET as u32 {
-            // One that was peeled off has its peer, whatever is named.
+            // A socket that was peeled off keeps its peer, whatever address the program names.
             self.to = None;
         }
         self.check()?;
@@ -111,7 +112,7 @@ impl Outgoing<'_> {
         self.hand_over(0)
     }
 
-    /// On a one-to-many socket, to the association that the program names, or one that begins with this message.
+    /// Sends on a one-to-many socket: to the association that the program names, or to one that begins with this message.
     fn send_to_one_of_many(self) -> Result<usize> {
         self.check()?;
         if self.info.to_all {
@@ -125,16 +126,17 @@ impl Outgoing<'_> {
         self.send_to_association(association)
     }
 
-    /// To each association that there is when its turn comes. The page need not have them all, so the daemon is asked.
+    /// Sends to each association that exists when its turn comes. The daemon lists them, because the page may not have entries
+    /// for all.
     fn send_to_all(self) -> Result<usize> {
         let mut after = 0;
         loop {
-            // A send may be cancelled: what is there then is no list with a destructor.
+            // An array, because a send may be cancelled, and a list would have a destructor.
             let mut some = [0; ASSOCIATIONS_AT_ONCE];
             let count = setup::associations(self.fd, after, &mut some)?;
             for association in &some[..count] {
                 match self.send_to_association(*association) {
-                    // It has ended meanwhile.
+                    // The association has ended meanwhile.
                     Ok(_) | Err(Errno(libc::EPIPE)) => {}
                     Err(error) => return Err(error),
                 }
@@ -152,7 +154,7 @@ impl Outgoing<'_> {
         for tries in 0_u32.. {
             let mut entries = self.page().entries().iter();
             let Some(entry) = entries.find(|entry| entry.association.load(Relaxed) == association) else {
-                // There are more associations than entries, or this one is gone.
+                // There are more associations than entries, or this one has ended.
                 setup::await_room(self.fd, association)?;
                 return self.hand_over(association);
             };
@@ -162,14 +164,14 @@ impl Outgoing<'_> {
                 let sent = cancel::undoing(give_back, || self.hand_over(association))
                     .inspect_err(|_| give_back())?;
                 if self.info.flags.contains(Flags::ABORT) {
-                    // Who sends on, or asks, finds that it is gone.
+                    // If the association has ended, the next send or request finds out.
                     let _gone = setup::await_room(self.fd, association);
                     return Ok(0);
                 }
                 return Ok(sent);
             }
             if entry.association.load(Relaxed) != association {
-                // It has ended, and the entry is another's.
+                // The association has ended, and its entry belongs to another.
                 continue;
             }
             if !self.waits() || patience.is_over() {
@@ -177,14 +179,14 @@ impl Outgoing<'_> {
             }
             setup::await_room(self.fd, association)?;
             if tries >= ROOM_TRIES {
-                // Others were quicker each time, or a sharer has written there that it has sent more than the daemon knows of.
+                // Other senders took the room each time, or a sharer has written a false count of sent bytes.
                 patience.pause(ROOM_PAUSE)?;
             }
         }
         Err(Errno(libc::EAGAIN))
     }
 
-    /// The association with a peer; it begins with this message if there is none.
+    /// Returns the association with a peer; if there is none, it begins with this message.
     fn association_with(&self, to: SocketAddr) -> Result<u32> {
         let known = self.page().entries().iter().find(|entry| entry.peer() == Some(to));
         if let Some(entry) = known
@@ -199,14 +201,14 @@ impl Outgoing<'_> {
         }
     }
 
-    /// The association that begins with this message.
+    /// Begins an association with this message.
     fn connect(&self, to: SocketAddr) -> Result<u32> {
         let further = self.control.further_hosts()?.into_iter().map(|host| SocketAddr::new(host, to.port()));
         let peer: Vec<SocketAddr> = iter::once(to).chain(further).collect();
         setup::connect_with_message(self.fd, &peer, self.info.init)
     }
 
-    /// What can be wrong with any message.
+    /// Fails for a message that no association could take.
     fn check(&self) -> Result<()> {
         let (page, info) = (self.page(), self.info);
         let is_one_to_one = page.style.load(Relaxed) == libc::SOCK_STREAM as u32;
@@ -222,8 +224,8 @@ impl Outgoing<'_> {
         }
     }
 
-    /// The address that the message goes to whatever address data goes to: one that it is to override that with, and of a
-    /// one-to-one socket any other than the one that it was connected with.
+    /// Returns the address that the message must go to instead of the primary path: one that overrides it, or, on a one-to-one
+    /// socket, any address other than the connected one.
     fn overridden(&self) -> Option<SocketAddr> {
         let page = self.page();
         let is_one_to_one = page.style.load(Relaxed) == libc::SOCK_STREAM as u32;
@@ -248,7 +250,7 @@ impl Outgoing<'_> {
         let flags = self.flags & libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         if bytes <= PAYLOAD_BYTES_MAX {
             with_header(&mut header.encode(), self.content, |iov| {
-                // SAFETY: the header and what the program has lent may be read.
+                // SAFETY: the header and the program's memory are readable.
                 system::send_waiting(self.fd, unsafe { Buffers::new(iov) }, None, flags)
             })?;
             return Ok(bytes);
@@ -256,7 +258,7 @@ impl Outgoing<'_> {
         header.flags = header.flags.with(Flags::IN_MEMFD);
         let header = header.encode();
         let part = [Buffers::from(&header)];
-        // SAFETY: the header may be read.
+        // SAFETY: the header is readable.
         let iov = unsafe { Buffers::new(&part) };
         let memfd = match setup::sealed_memfd(self.content) {
             Err(Errno(libc::EMFILE)) => return self.send_by_child(iov, flags).map(|()| bytes),
@@ -270,7 +272,8 @@ impl Outgoing<'_> {
 }
 
 impl Outgoing<'_> {
-    /// Sends a record with a memfd where this process has no room for that. The child does not wait: this thread does.
+    /// Sends a record with a memfd from a child, where this process has no descriptor left. The child does not wait: this thread
+    /// does.
     fn send_by_child(&self, record: Buffers<'_>, flags: c_int) -> Result<()> {
         let send = || {
             let memfd = setup::sealed_memfd(self.content)?;
@@ -289,7 +292,7 @@ impl Outgoing<'_> {
     }
 }
 
-/// Whether the message ends its association.
+/// Returns whether the message ends its association.
 fn ends(info: &SendInfo) -> bool {
     info.flags.contains(Flags::SHUTDOWN) || info.flags.contains(Flags::ABORT)
 }

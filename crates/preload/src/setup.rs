@@ -1,4 +1,4 @@
-//! Sockets as the daemon makes them, and `connect` and `accept`, which wait.
+//! Sockets as the daemon makes them, and the calls that wait for it: `connect` and `accept`.
 
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
@@ -16,15 +16,15 @@ use crate::lock::Patience;
 use crate::system::{self, Buffers, Errno, Result};
 use crate::{bundle, cancel, itself, lock, receive, start, table};
 
-/// A value of an option.
+/// Value of a socket option.
 pub(crate) struct Value {
     pub(crate) bytes: [u8; OPTION_BYTES_MAX],
     pub(crate) len: usize,
 }
 
-/// `socket`.
+/// Opens a socket.
 pub(crate) fn open(v6: bool, one_to_many: bool, flags: c_int) -> Result<RawFd> {
-    // As a kernel without SCTP says it.
+    // A kernel without SCTP reports this error.
     let no_daemon = |error| if error == Errno(libc::ENETDOWN) { Errno(libc::EPROTONOSUPPORT) } else { error };
     let mut reply = ask(&Request::Open { v6, one_to_many }, None);
     if reply.as_ref().is_err_and(|error| *error == Errno(libc::ENETDOWN)) && start::daemon(answers) {
@@ -32,11 +32,11 @@ pub(crate) fn open(v6: bool, one_to_many: bool, flags: c_int) -> Result<RawFd> {
     }
     let reply = reply.map_err(no_daemon)?;
     let [fd, memfd] = reply.descriptors;
-    // A fresh descriptor has the lowest number that is free, and some programs count on it; the connection had it.
+    // A new descriptor has the lowest free number, and some programs count on that; the connection to the daemon had it.
     adopt(system::lowest(fd), memfd, flags)
 }
 
-/// Sets what `socket` and `accept4` were asked for. A fresh descriptor has close-on-exec, which most do not want.
+/// Sets the flags of `socket` and `accept4`. A new carrier has close-on-exec set, which most programs do not want.
 fn set_flags(fd: RawFd, flags: c_int) {
     if flags & libc::SOCK_CLOEXEC == 0 {
         system::clear_close_on_exec(fd);
@@ -46,7 +46,7 @@ fn set_flags(fd: RawFd, flags: c_int) {
     }
 }
 
-/// Makes a fresh carrier known, with the flags of `socket` and `accept4`.
+/// Enters a new carrier into the table, with the flags of `socket` and `accept4`.
 fn adopt(fd: RawFd, memfd: RawFd, flags: c_int) -> Result<RawFd> {
     let descriptor = Descriptor::map(memfd).inspect_err(|_| system::close(fd))?;
     set_flags(fd, flags);
@@ -54,13 +54,13 @@ fn adopt(fd: RawFd, memfd: RawFd, flags: c_int) -> Result<RawFd> {
     Ok(fd)
 }
 
-/// The page of a descriptor that came from elsewhere.
+/// Asks for the page of a descriptor that the process got from elsewhere.
 pub(crate) fn attach(fd: RawFd) -> Result<Descriptor> {
     let reply = ask(&Request::Attach, Some(fd))?;
     Descriptor::map(reply.descriptors[0])
 }
 
-/// A sealed memfd with the content of a long message. Where a sandbox forbids the program to make one, the daemon does.
+/// Makes a sealed memfd with the content of a long message. The daemon makes it where a sandbox forbids the program to.
 pub(crate) fn sealed_memfd(content: Buffers<'_>) -> Result<RawFd> {
     let memfd = match system::memfd() {
         Err(Errno(libc::EPERM | libc::EACCES | libc::ENOSYS)) => ask(&Request::Memfd, None)?.descriptors[0],
@@ -70,7 +70,7 @@ pub(crate) fn sealed_memfd(content: Buffers<'_>) -> Result<RawFd> {
     Ok(memfd)
 }
 
-/// A request with no answer but success.
+/// Sends a request whose answer is only success or failure.
 pub(crate) fn request(fd: RawFd, request: &Request<'_>) -> Result<()> {
     ask(request, Some(fd)).map(drop)
 }
@@ -92,7 +92,7 @@ pub(crate) fn peer_address(descriptor: &Descriptor) -> Result<SocketAddr> {
     peer.ok_or(Errno(libc::ENOTCONN))
 }
 
-/// `value` is what the program hands over, which some options look at.
+/// Reads an option. `value` is the program's value, which some options depend on.
 pub(crate) fn option(fd: RawFd, level: c_int, name: c_int, value: &[u8]) -> Result<Value> {
     let reply = ask(&Request::GetOption { level, name, value }, Some(fd))?;
     let Answer::Value(value) = reply.answer()? else { return Err(Errno(libc::EPROTO)) };
@@ -101,7 +101,7 @@ pub(crate) fn option(fd: RawFd, level: c_int, name: c_int, value: &[u8]) -> Resu
     Ok(Value { bytes, len: value.len() })
 }
 
-/// An option that needs nobody to be asked.
+/// Reads or sets an option that does not involve the daemon.
 pub(crate) fn own_option(fd: RawFd, descriptor: &Descriptor, level: c_int, name: c_int) -> Option<Value> {
     if level != libc::SOL_SOCKET {
         return None;
@@ -124,7 +124,7 @@ pub(crate) fn own_option(fd: RawFd, descriptor: &Descriptor, level: c_int, name:
     Some(Value { bytes, len: 4 })
 }
 
-/// `connect` and `sctp_connectx`. The association counts even if it is only begun, which is said as `EINPROGRESS`.
+/// Connects, as `connect` and `sctp_connectx` do. Returns an association that is only begun, too, with `EINPROGRESS`.
 pub(crate) fn connect(fd: RawFd, descriptor: &Descriptor, peer: &[SocketAddr]) -> (u32, Result<()>) {
     if let State::Connected | State::Ended | State::Lost = descriptor.page().state() {
         return (0, Err(Errno(libc::EISCONN)));
@@ -133,12 +133,12 @@ pub(crate) fn connect(fd: RawFd, descriptor: &Descriptor, peer: &[SocketAddr]) -
     let wait = !system::is_nonblocking(fd);
     let start = if wait { Start::AnswerLate } else { Start::Now };
     match begin(fd, peer, start, InitMessage::default()) {
-        // There is no room for a connection that waits for the answer.
+        // The process has no descriptor for a connection that waits for the answer.
         Err(Errno(libc::EMFILE)) if wait => match begin(fd, peer, Start::Now, InitMessage::default()) {
             Ok(association) => (association, await_connection(fd, descriptor)),
             Err(error) => (0, Err(error)),
         },
-        // The time that `SO_SNDTIMEO` gives is over.
+        // The time limit of `SO_SNDTIMEO` is over.
         Err(Errno(libc::EAGAIN)) => (0, Err(Errno(libc::EINPROGRESS))),
         Err(error) => (0, Err(error)),
         Ok(association) if !wait => (association, Err(Errno(libc::EINPROGRESS))),
@@ -146,7 +146,7 @@ pub(crate) fn connect(fd: RawFd, descriptor: &Descriptor, peer: &[SocketAddr]) -
     }
 }
 
-/// Begins an association, or sets it up if the answer is to come late; says which.
+/// Begins an association, or waits until it is set up if `start` says so; returns its number.
 fn begin(fd: RawFd, peer: &[SocketAddr], start: Start, init: InitMessage) -> Result<u32> {
     let peer = Addresses::new(peer).ok_or(Errno(libc::EINVAL))?;
     association(&ask(&Request::Connect { peer, start, init }, Some(fd))?)
@@ -159,19 +159,19 @@ fn association(reply: &Reply) -> Result<u32> {
     }
 }
 
-/// Begins an association with a message, which is to be sent then.
+/// Begins an association for a message that the caller sends afterwards.
 pub(crate) fn connect_with_message(fd: RawFd, peer: &[SocketAddr], init: InitMessage) -> Result<u32> {
     itself::connects();
     begin(fd, peer, Start::WithMessage, init)
 }
 
-/// The association of a one-to-many socket with the peer that has this address.
+/// Returns the association of a one-to-many socket with the peer of this address.
 pub(crate) fn find_association(fd: RawFd, peer: SocketAddr) -> Result<u32> {
     association(&ask(&Request::Find(peer), Some(fd))?)
 }
 
-/// Writes some associations of a one-to-many socket to `list`, those with the smallest numbers above `after`; returns how many,
-/// 0 if there are no more.
+/// Writes the associations of a one-to-many socket with the smallest numbers above `after` to `list`; returns how many, 0 if
+/// there are no more.
 pub(crate) fn associations(fd: RawFd, after: u32, list: &mut [u32]) -> Result<usize> {
     let reply = ask(&Request::Associations { after }, Some(fd))?;
     let Answer::Value(listed) = reply.answer()? else { return Err(Errno(libc::EPROTO)) };
@@ -182,12 +182,12 @@ pub(crate) fn associations(fd: RawFd, after: u32, list: &mut [u32]) -> Result<us
     Ok(ids.len().min(list.len()))
 }
 
-/// Returns when an association of a one-to-many socket has room for a message.
+/// Waits until an association of a one-to-many socket has room for a message.
 pub(crate) fn await_room(fd: RawFd, association: u32) -> Result<()> {
     request(fd, &Request::AwaitRoom { association })
 }
 
-/// Waits until there is something to read, or the association has ended, of which the carrier says nothing to a side that has
+/// Waits until there is something to read, or the association has ended; the carrier does not report that end to a side that has
 /// shut it down itself.
 pub(crate) fn await_news(fd: RawFd) -> Result<()> {
     let connection = asked(&Request::AwaitEnd, Some(fd))?;
@@ -197,16 +197,16 @@ pub(crate) fn await_news(fd: RawFd) -> Result<()> {
     if events? == [0, 0] { Err(Errno(libc::EAGAIN)) } else { Ok(()) }
 }
 
-/// Lets the daemon act upon what was done to a descriptor just now.
+/// Makes the daemon act on the calls made so far.
 pub(crate) fn settle() {
-    // Without a daemon there is nobody to act.
+    // Without a daemon there is nothing to act on.
     let _ = ask(&Request::Settle, None);
 }
 
-/// `sctp_peeloff`; `flags` as for `socket`.
+/// Peels off an association; `flags` are those of `socket`.
 pub(crate) fn peel_off(fd: RawFd, descriptor: &Descriptor, association: u32, flags: c_int) -> Result<RawFd> {
     let page = descriptor.page();
-    // Nobody reads while the daemon sorts what lies in the carrier.
+    // No sharer reads while the daemon sorts the content of the carrier.
     let held = receive::hold(fd, page, &Patience::of_a_request()).map_err(lock::as_told)?;
     let consumed = page.consumed.load(Relaxed);
     let front = if consumed > 0 { receive::front(fd, descriptor)? } else { None };
@@ -215,16 +215,16 @@ pub(crate) fn peel_off(fd: RawFd, descriptor: &Descriptor, association: u32, fla
         false => (0, 0),
     };
     let request = Request::PeelOff { association, front_begun: consumed > 0, front_at };
-    // After an error nobody knows whether the daemon has sorted what lies there.
+    // After an error it is unknown whether the daemon has sorted the content.
     let reply = ask(&request, Some(fd)).inspect_err(|_| receive::recover(fd, page))?;
-    // What was read of a bundle is gone from it.
+    // The messages that were read are no longer part of the bundle.
     bundle::forget(page);
     if let Some(header) = front {
         page.set_front(&header);
         if bundle_bytes > 0 && header.association != association {
             bundle::resume(page, bundle_bytes.saturating_sub(front_at));
         } else if !header.flags.contains(Flags::IN_MEMFD) {
-            // What was taken out and put back again has moved the kernel's offset.
+            // Taking the records out and putting them back has moved the kernel's offset.
             system::set_peek_offset(fd, receive::peek_offset(consumed))?;
         }
     }
@@ -233,13 +233,13 @@ pub(crate) fn peel_off(fd: RawFd, descriptor: &Descriptor, association: u32, fla
     adopt(system::lowest(carrier), memfd, flags)
 }
 
-/// Waits until the carrier polls writable, which it does when it is known how setting up has ended.
+/// Waits until the carrier polls writable, which it does once setup has succeeded or failed.
 pub(crate) fn await_connection(fd: RawFd, descriptor: &Descriptor) -> Result<()> {
     let [events] = system::await_events([fd], libc::POLLOUT, system::send_timeout(fd))?;
     if events == 0 {
         return Err(Errno(libc::EINPROGRESS));
     }
-    // It stays pending, as in the kernel.
+    // The error stays pending, as in the kernel.
     match descriptor.page().error.load(Acquire) {
         0 if events & libc::POLLHUP != 0 && descriptor.page().state() == State::Connecting => {
             Err(Errno(libc::ECONNRESET))
@@ -249,7 +249,7 @@ pub(crate) fn await_connection(fd: RawFd, descriptor: &Descriptor) -> Result<()>
     }
 }
 
-/// `accept4`: one record is one association.
+/// Accepts an association: one record describes one.
 pub(crate) fn accept(fd: RawFd, descriptor: &Descriptor, flags: c_int) -> Result<(RawFd, SocketAddr)> {
     cancel::point();
     let page = descriptor.page();
@@ -266,7 +266,7 @@ pub(crate) fn accept(fd: RawFd, descriptor: &Descriptor, flags: c_int) -> Result
     loop {
         match take_association(fd, descriptor, flags, &patience) {
             Err(lock::TIMED_OUT) => return Err(Errno(libc::EAGAIN)),
-            // The kernel says once that the daemon is gone: the next look finds the end.
+            // The kernel reports once that the daemon has died; the next look finds the end.
             Err(Errno(libc::EAGAIN | libc::ECONNRESET)) => {}
             result => return result,
         }
@@ -286,11 +286,11 @@ fn take_association(
     let _held = lock::hold(&descriptor.page().lock, patience)?;
     let mut bytes = [0; HEADER_BYTES + ACCEPTED_BYTES];
     let place = [Buffers::of(&mut bytes)];
-    // It is looked at first: with no room for its descriptors it stays for the next.
-    // SAFETY: the place may be written.
+    // Peeks first: if the process has no room for the descriptors, the record stays for the next call.
+    // SAFETY: the destination is writable.
     let received = unsafe { system::receive::<2>(fd, &place, libc::MSG_PEEK | libc::MSG_DONTWAIT) }?;
     if received.bytes == 0 {
-        // The daemon is gone. What says that the network is down would be tried again at once by many.
+        // The daemon has died. Many programs would retry at once after an error that says that the network is down.
         return Err(Errno(libc::EINVAL));
     }
     let [carrier, memfd] = received.descriptors;
@@ -303,7 +303,7 @@ fn take_association(
     adopt(carrier, memfd, flags).map(|fd| (fd, peer))
 }
 
-/// Whether `shutdown` can be done, and whether it is the carrier that is shut.
+/// Fails if `shutdown` is impossible; returns whether it shuts down the carrier.
 pub(crate) fn check_shutdown(descriptor: &Descriptor, how: c_int) -> Result<bool> {
     if !(libc::SHUT_RD..=libc::SHUT_RDWR).contains(&how) {
         return Err(Errno(libc::EINVAL));
@@ -315,7 +315,7 @@ pub(crate) fn check_shutdown(descriptor: &Descriptor, how: c_int) -> Result<bool
     }
 }
 
-/// Tells all who share the descriptor.
+/// Notes the shutdown in the page, for everybody who shares the descriptor.
 pub(crate) fn note_shutdown(descriptor: &Descriptor, how: c_int) {
     if how != libc::SHUT_WR {
         descriptor.page().shut_reading.store(1, Relaxed);

@@ -1,8 +1,8 @@
-//! A daemon for a program that opens an SCTP socket where there is none, as `swiftwater run` would start it: for programs that
-//! link with `libswiftwater`, which nobody has started with one, and for those whose daemon has ended because nobody needed it.
+//! Starts a daemon for a program that opens an SCTP socket where there is none, as `swiftwater run` would: for programs that link
+//! with `libswiftwater`, and for those whose daemon has ended because nobody needed it.
 //!
-//! It is no child of the program's: a program that waits for any child, or minds `SIGCHLD`, sees nothing of it. Between the
-//! fork and the new program only system calls are made, since other threads may hold any lock.
+//! The daemon is no child of the program: a program that waits for any child, or handles `SIGCHLD`, notices nothing. Between the
+//! fork and the new program the child makes system calls only, since other threads may hold any lock.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -16,29 +16,29 @@ use libc::{c_char, c_int, c_long};
 
 use crate::next::c_library;
 
-/// A daemon that is started answers within this time.
+/// Time within which a started daemon must answer.
 const START_WAIT: Duration = Duration::from_secs(5);
-/// Descriptors that are closed one by one where the kernel does not close a range.
+/// Number of descriptors that are closed one by one where the kernel cannot close a range.
 const CLOSED_ONE_BY_ONE: c_int = 65_536;
 const START_LOOK_MS: c_int = 10;
-/// Seconds for which it stays without a socket.
+/// Seconds without a socket after which the daemon ends.
 const IDLE_EXIT_S: &CStr = c"60";
 const COMMAND: &str = "swiftwater";
 
 static WANTED: AtomicBool = AtomicBool::new(false);
 
-/// This program starts a daemon where there is none, whoever has started the program.
+/// Makes this program start a daemon where there is none, however the program was started.
 pub fn always() {
     WANTED.store(true, Relaxed);
 }
 
-/// Whether a daemon may be started here: one that somebody has set up is not for us to replace.
+/// Returns whether this process may start a daemon: it must not replace one that somebody has set up.
 fn is_wanted() -> bool {
-    // SAFETY: the name ends with a zero byte.
+    // SAFETY: the name is NUL-terminated.
     WANTED.load(Relaxed) || unsafe { !libc::getenv(ON_DEMAND_VARIABLE.as_ptr()).is_null() }
 }
 
-/// Starts a daemon where that is wanted and waits until `answers`; false: there will be none.
+/// Starts a daemon where one is wanted and waits until `answers`; returns false if there will be none.
 pub(crate) fn daemon(answers: impl Fn() -> bool) -> bool {
     is_wanted() && start(&answers)
 }
@@ -51,7 +51,7 @@ fn start(answers: &dyn Fn() -> bool) -> bool {
     let deadline = Instant::now() + START_WAIT;
     loop {
         let has_ended = life.has_ended();
-        // Should another have been quicker, that one answers.
+        // Another process may have been quicker; then its daemon answers.
         if answers() {
             return true;
         }
@@ -61,9 +61,9 @@ fn start(answers: &dyn Fn() -> bool) -> bool {
     }
 }
 
-/// Where programs are told that the daemon is.
+/// Returns the address of the daemon that the environment names.
 fn place() -> Option<CString> {
-    // SAFETY: the name ends with a zero byte, and so does what is found.
+    // SAFETY: the name is NUL-terminated, and so is the value found.
     let named = unsafe {
         let text = libc::getenv(DAEMON_VARIABLE.as_ptr());
         (!text.is_null()).then(|| CStr::from_ptr(text).to_owned())
@@ -71,9 +71,10 @@ fn place() -> Option<CString> {
     named.or_else(|| CString::new(format!("@{DAEMON}")).ok())
 }
 
-/// The command stands beside this library or where packages put it. A program with more rights than its user starts none.
+/// Returns the path of the command, which lies beside this library or where packages put it. A program with more rights than its
+/// user starts none.
 fn find_command() -> Option<CString> {
-    // SAFETY: it takes no memory.
+    // SAFETY: the call takes no pointer.
     if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
         return None;
     }
@@ -84,10 +85,10 @@ fn find_command() -> Option<CString> {
     CString::new(found.into_os_string().as_bytes()).ok()
 }
 
-/// The file of this library, or of the program that it is a part of.
+/// Returns the file of this library, or of the program that it is linked into.
 fn library_file() -> Option<PathBuf> {
     let me: fn(&dyn Fn() -> bool) -> bool = start;
-    // SAFETY: the place may be written, and what is found names a file for as long as the library is loaded.
+    // SAFETY: the destination is writable, and the name found stays valid while the library is loaded.
     unsafe {
         let mut found: libc::Dl_info = std::mem::zeroed();
         let is_found = libc::dladdr(me as *const _, &raw mut found) != 0 && !found.dli_fname.is_null();
@@ -95,7 +96,7 @@ fn library_file() -> Option<PathBuf> {
     }
 }
 
-/// A pipe whose other end the daemon has for as long as it lives.
+/// A pipe whose other end the daemon holds while it lives.
 struct Life(c_int);
 
 impl Life {
@@ -104,8 +105,8 @@ impl Life {
         // SAFETY: the kernel writes two numbers.
         call(unsafe { c_library::syscall()(libc::SYS_pipe2, ends.as_mut_ptr(), libc::O_CLOEXEC) })?;
         let life = Life(ends[0]);
-        // Above the standard ones, which a program may have closed.
-        // SAFETY: it takes no memory.
+        // The copy avoids the standard descriptors, which a program may have closed.
+        // SAFETY: the call takes no pointer.
         let theirs = unsafe { c_library::syscall()(libc::SYS_fcntl, ends[1], libc::F_DUPFD_CLOEXEC, 3) };
         close(ends[1]);
         let theirs = call(theirs)?;
@@ -114,12 +115,12 @@ impl Life {
         begun.map(|()| life)
     }
 
-    /// Whether the daemon has ended, after a moment.
+    /// Returns whether the daemon has ended, after a short wait.
     fn has_ended(&self) -> bool {
         let mut entry = libc::pollfd { fd: self.0, events: libc::POLLIN, revents: 0 };
         let moment = libc::timespec { tv_sec: 0, tv_nsec: c_long::from(START_LOOK_MS) * 1_000_000 };
         let no_mask: *const libc::sigset_t = ptr::null();
-        // SAFETY: one entry and a time; the kernel may write both.
+        // SAFETY: one entry and a time, both writable.
         let ready = unsafe {
             c_library::syscall()(
                 libc::SYS_ppoll,
@@ -140,27 +141,27 @@ impl Drop for Life {
     }
 }
 
-/// `None`: the call has failed.
+/// Returns `None` if the call has failed.
 fn call(returned: c_long) -> Option<c_long> {
     (returned >= 0).then_some(returned)
 }
 
 fn close(fd: c_int) {
-    // SAFETY: it takes no memory.
+    // SAFETY: the call takes no pointer.
     unsafe { c_library::syscall()(libc::SYS_close, fd) };
 }
 
-/// Starts a program whose parent is nobody of ours, with `life` as its standard output.
+/// Starts a program that is no child of this process, with `life` as its standard output.
 fn spawn(words: &[&CStr], life: c_int) -> Option<()> {
     let mut arguments: Vec<*const c_char> = words.iter().map(|word| word.as_ptr()).collect();
     arguments.push(ptr::null());
-    // No handler of the program's runs in the child.
+    // The program's signal handlers must not run in the child.
     let mask = SignalMask::block_all();
     let child = fork();
     if child == Some(0) {
         match fork() {
             Some(0) => become_daemon(&arguments, life),
-            // SAFETY: it does not return.
+            // SAFETY: the call does not return.
             _ => unsafe { libc::_exit(0) },
         }
     }
@@ -172,11 +173,11 @@ fn spawn(words: &[&CStr], life: c_int) -> Option<()> {
 /// Waits for a child of [`fork`].
 pub(crate) fn await_end(child: c_int) {
     let (status, usage): (*mut c_int, *mut libc::rusage) = (ptr::null_mut(), ptr::null_mut());
-    // SAFETY: it writes nothing.
+    // SAFETY: the call writes nothing.
     unsafe { c_library::syscall()(libc::SYS_wait4, child, status, libc::__WALL, usage) };
 }
 
-/// The signals that this thread had blocked before all were.
+/// The signals that this thread blocked before it blocked all.
 pub(crate) struct SignalMask(u64);
 
 impl SignalMask {
@@ -193,9 +194,10 @@ impl Drop for SignalMask {
     }
 }
 
-/// A child that sends no signal when it ends, and that nobody finds who waits for any child. The C library does not know of it.
+/// Forks a child that sends no signal when it ends, and that a wait for any child does not find. The C library does not know of
+/// it.
 pub(crate) fn fork() -> Option<c_long> {
-    // SAFETY: the child goes on in a copy of the memory, and only makes system calls.
+    // SAFETY: the child runs in a copy of the memory, and only makes system calls.
     call(unsafe { c_library::syscall()(libc::SYS_clone, 0_usize, 0_usize, 0_usize, 0_usize, 0_usize) })
 }
 
@@ -213,13 +215,13 @@ fn set_mask(mask: &u64, before: Option<&mut u64>) {
     };
 }
 
-/// In the child: leaves all that is the program's and becomes another program.
+/// Detaches the child from the program and executes the daemon in it.
 fn become_daemon(arguments: &[*const c_char], life: c_int) -> ! {
     const SIGNALS: c_int = 64;
     unsafe extern "C" {
         static environ: *const *const c_char;
     }
-    // SAFETY: system calls, and `signal`, which is one; what they read lives until the new program begins.
+    // SAFETY: these are system calls and `signal`, which makes one; what they read lives until the daemon is executed.
     unsafe {
         for signal in 1..=SIGNALS {
             libc::signal(signal, libc::SIG_DFL);
@@ -231,7 +233,7 @@ fn become_daemon(arguments: &[*const c_char], life: c_int) -> ! {
             c_library::syscall()(libc::SYS_dup3, nothing, standard, 0);
         }
         if c_library::syscall()(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) != 0 {
-            // Before Linux 5.9. What a program has opened beyond that stays open in its daemon.
+            // Before Linux 5.9. Descriptors beyond this number stay open in the daemon.
             for fd in 3..CLOSED_ONE_BY_ONE {
                 c_library::syscall()(libc::SYS_close, fd);
             }

@@ -1,5 +1,5 @@
-//! C structures of what goes with messages (RFC 6458 §5.3), and the types of the control messages that hold them: numbers and
-//! layouts are Linux's.
+//! C structures of ancillary data (RFC 6458 §5.3) and the types of the control messages that hold them, with Linux's numbers and
+//! layouts.
 
 use libc::c_int;
 
@@ -32,7 +32,7 @@ pub struct SndRcvInfo {
     pub ssn: u16,
     /// `sinfo_flags`
     pub flags: u16,
-    /// `sinfo_ppid`: four bytes as they travel.
+    /// `sinfo_ppid`: four bytes in network order.
     pub ppid: u32,
     /// `sinfo_context`
     pub context: u32,

@@ -1,10 +1,11 @@
-//! Which descriptors are ours.
+//! The table of descriptors, which tells ours from others.
 //!
-//! This is a cache of what the daemon says. When a number is seen for the first time, and it is a socket of the kind that carriers
-//! are whose peer has a carrier's name, the daemon is asked. The name alone proves nothing: anybody may have one of that form.
-//! An entry dies when its number is closed or becomes something else.
+//! It caches the daemon's answers. When the shim sees a number for the first time, and it is a socket of the carriers' type whose
+//! peer has a carrier's name, the shim asks the daemon. The name alone proves nothing: anybody can take such a name. An entry
+//! ends when its number is closed or reused.
 //!
-//! A child of `vfork` runs in its parent's memory with descriptors of its own: what it closes or moves changes nothing here.
+//! A child of `vfork` runs in its parent's memory with descriptors of its own: the calls by which it closes or moves descriptors
+//! change nothing here.
 
 use std::os::fd::RawFd;
 use std::ptr;
@@ -17,19 +18,19 @@ use crate::system::Errno;
 use crate::{files, form, setup, system};
 
 const CHUNK: usize = 1024;
-/// Descriptors from here on are asked about each time. No process has as many without asking for it.
+/// Number of chunks. The shim asks anew each time for descriptors beyond them; no process has as many unless it asked for them.
 const CHUNKS: usize = 1024;
 
-/// What is known of one number.
+/// State of one number.
 struct Entry {
-    /// Threads that look at `what` at this moment.
+    /// Number of threads that look at `what` at this moment.
     looking: AtomicU32,
-    /// Null: nothing. [`foreign`]: not ours. Otherwise an `Arc` of the descriptor.
+    /// Null: unknown. [`foreign`]: not ours. Any other: an `Arc` of the descriptor.
     what: AtomicPtr<Descriptor>,
 }
 
 static TABLE: [AtomicPtr<Entry>; CHUNKS] = [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS];
-/// The process whose memory this is.
+/// The process that owns this memory.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 static NOT_OURS: u8 = 0;
 
@@ -37,7 +38,7 @@ fn foreign() -> *mut Descriptor {
     (&raw const NOT_OURS).cast_mut().cast()
 }
 
-/// The descriptor, if it is ours.
+/// Returns the descriptor, if it is ours.
 pub(crate) fn find(fd: RawFd) -> Option<Arc<Descriptor>> {
     let entry = entry(fd)?;
     entry.looking.fetch_add(1, SeqCst);
@@ -45,7 +46,7 @@ pub(crate) fn find(fd: RawFd) -> Option<Arc<Descriptor>> {
     let found = match what {
         _ if what.is_null() || what == foreign() => None,
         ours => {
-            // SAFETY: it came from `Arc::into_raw`, and whoever takes it out lets it live while somebody looks.
+            // SAFETY: the pointer came from `Arc::into_raw`, and `swap` keeps it alive while a thread looks.
             unsafe {
                 Arc::increment_strong_count(ours);
                 Some(Arc::from_raw(ours))
@@ -56,16 +57,16 @@ pub(crate) fn find(fd: RawFd) -> Option<Arc<Descriptor>> {
     if what.is_null() { recognise(fd, entry) } else { found }
 }
 
-/// A number that nothing is known of: a new one, or one that came from elsewhere.
+/// Asks the daemon about an unknown number: a new one, or one that came from elsewhere.
 #[cold]
 fn recognise(fd: RawFd, entry: &Entry) -> Option<Arc<Descriptor>> {
     let attached = if files::may_be_carrier(fd) { setup::attach(fd) } else { Err(Errno(libc::ENOTSOCK)) };
-    // A program without the shim may have had it.
+    // A program without the shim may have held the descriptor.
     let attached = attached.and_then(|descriptor| form::of_records(fd, descriptor));
     let descriptor = match attached {
         Ok(descriptor) => Some(Arc::new(descriptor)),
         Err(error) if is_for_good(error) => None,
-        // The daemon could not say; the next call asks again.
+        // The daemon could not tell; the next call asks again.
         Err(_) => return None,
     };
     let what = descriptor.clone().map_or(foreign(), |ours| Arc::into_raw(ours).cast_mut());
@@ -73,33 +74,33 @@ fn recognise(fd: RawFd, entry: &Entry) -> Option<Arc<Descriptor>> {
         tell_leak_sanitizer(what);
     }
     if entry.what.compare_exchange(ptr::null_mut(), what, AcqRel, Acquire).is_err() && what != foreign() {
-        // SAFETY: it was made above, and nobody has seen it.
+        // SAFETY: the reference was made above, and nobody has seen it.
         unsafe { Arc::decrement_strong_count(what) };
     }
     descriptor
 }
 
-/// Returns whether what the daemon has said of a descriptor stays so.
+/// Returns whether the daemon's answer about a descriptor is final.
 fn is_for_good(error: Errno) -> bool {
     let Errno(error) = error;
     let Errno(stays_plain) = form::STAYS_PLAIN;
     [libc::ENOTSOCK, libc::ENETDOWN, libc::EPROTO, libc::EPROTONOSUPPORT, stays_plain].contains(&error)
 }
 
-/// Whether the number is known to be ours, in a process whose memory this is.
+/// Returns whether the number is known as ours, in the process that owns this memory.
 pub(crate) fn is_known(fd: RawFd) -> bool {
     let what = entry(fd).map(|entry| entry.what.load(Acquire));
     what.is_some_and(|what| !what.is_null() && what != foreign())
         && OWNER.load(Relaxed) == system::process_id()
 }
 
-/// Returns whether any number is known to be ours.
+/// Returns whether any number is known as ours.
 pub(crate) fn is_any_known() -> bool {
     let chunks = TABLE.iter().enumerate().filter(|(_, chunk)| !chunk.load(Acquire).is_null());
     chunks.flat_map(|(n, _)| n * CHUNK..(n + 1) * CHUNK).any(|fd| is_known(fd as RawFd))
 }
 
-/// The number is this from now on.
+/// Enters a number as this descriptor.
 pub(crate) fn set(fd: RawFd, descriptor: &Arc<Descriptor>) {
     replace(fd, || {
         let ours = Arc::into_raw(Arc::clone(descriptor)).cast_mut();
@@ -108,18 +109,18 @@ pub(crate) fn set(fd: RawFd, descriptor: &Arc<Descriptor>) {
     });
 }
 
-/// LeakSanitizer does not look into the table, which is mapped, and would call what only the table refers to a leak.
+/// Tells LeakSanitizer about a descriptor that only the table refers to: it does not search mapped memory.
 fn tell_leak_sanitizer(ours: *const Descriptor) {
     static IGNORE: AtomicPtr<libc::c_void> = AtomicPtr::new(ptr::null_mut());
     static LOOKED: AtomicBool = AtomicBool::new(false);
     if !LOOKED.swap(true, AcqRel) {
-        // SAFETY: the name ends with a zero byte.
+        // SAFETY: the name is NUL-terminated.
         let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__lsan_ignore_object".as_ptr()) };
         IGNORE.store(found, Relaxed);
     }
     let ignore = IGNORE.load(Relaxed);
     if !ignore.is_null() {
-        // SAFETY: it is the function of this name, which takes a pointer into an allocation.
+        // SAFETY: the symbol is the function of this name, which takes a pointer into an allocation.
         unsafe {
             let ignore: unsafe extern "C" fn(*const libc::c_void) = std::mem::transmute(ignore);
             ignore(ours.cast());
@@ -127,12 +128,12 @@ fn tell_leak_sanitizer(ours: *const Descriptor) {
     }
 }
 
-/// Nothing is known of the number any more.
+/// Forgets a number.
 pub(crate) fn forget(fd: RawFd) {
     replace(fd, ptr::null_mut);
 }
 
-/// The same for all numbers from `first` to `last`.
+/// Forgets all numbers from `first` to `last`.
 pub(crate) fn forget_range(first: u32, last: u32) {
     let (first, last) = (first as usize, (last as usize).min(CHUNK * CHUNKS - 1));
     for n in (first / CHUNK..=last / CHUNK).filter(|n| !TABLE[*n].load(Acquire).is_null()) {
@@ -142,7 +143,7 @@ pub(crate) fn forget_range(first: u32, last: u32) {
     }
 }
 
-/// One number has become another of the same descriptor.
+/// Enters a number as a copy of another.
 pub(crate) fn copy(from: RawFd, to: RawFd) {
     match find(from) {
         Some(descriptor) => set(to, &descriptor),
@@ -157,11 +158,11 @@ fn replace(fd: RawFd, new: impl FnOnce() -> *mut Descriptor) {
     if old.is_null() || old == foreign() {
         return;
     }
-    // Who looked before the swap is about to count itself in. Should one never come back, as after a `fork` in the middle,
-    // a page stays mapped.
+    // A thread that looked before the swap is about to count itself in. If it never does, as after a `fork` at that moment, a
+    // page stays mapped.
     for _ in 0..1000 {
         if entry.looking.load(SeqCst) == 0 {
-            // SAFETY: it came from `Arc::into_raw`, and nobody finds it any more.
+            // SAFETY: the pointer came from `Arc::into_raw`, and nobody can find it any more.
             return unsafe { Arc::decrement_strong_count(old) };
         }
         std::hint::spin_loop();
@@ -184,7 +185,7 @@ fn make(chunk: &AtomicPtr<Entry>) -> Option<*mut Entry> {
     let bytes = CHUNK * size_of::<Entry>();
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: a mapping at a place that the kernel chooses touches nothing. Its zeros are entries of which nothing is known.
+    // SAFETY: a mapping at an address that the kernel chooses replaces nothing. Its zeros are entries of unknown numbers.
     let fresh = unsafe { libc::mmap(ptr::null_mut(), bytes, access, flags, -1, 0) };
     if fresh == libc::MAP_FAILED {
         return None;
@@ -193,14 +194,14 @@ fn make(chunk: &AtomicPtr<Entry>) -> Option<*mut Entry> {
     match chunk.compare_exchange(ptr::null_mut(), fresh.cast(), AcqRel, Acquire) {
         Ok(_) => Some(fresh.cast()),
         Err(theirs) => {
-            // SAFETY: it was mapped above, and nobody has seen it.
+            // SAFETY: the memory was mapped above, and nobody has seen it.
             unsafe { libc::munmap(fresh, bytes) };
             Some(theirs)
         }
     }
 }
 
-/// Notes whose memory this is, now and in children of `fork`. Children of `vfork` run no such handlers.
+/// Records the process that owns this memory, now and in children of `fork`. Children of `vfork` run no such handlers.
 fn own() {
     extern "C" fn in_child() {
         OWNER.store(system::process_id(), Relaxed);
@@ -222,13 +223,13 @@ mod tests {
 
     use super::*;
 
-    /// The table is one for the process, and so is its owner.
+    /// The process has one table, so these tests run one at a time.
     static ALONE: Mutex<()> = Mutex::new(());
 
     fn descriptor() -> Arc<Descriptor> {
         let version = u32::from(VERSION).to_ne_bytes();
         let at = offset_of!(Page, version) as libc::off_t;
-        // SAFETY: the name ends with a zero byte, and the version is read.
+        // SAFETY: the name is NUL-terminated, and the version is readable.
         let memfd = unsafe {
             let memfd = libc::memfd_create(c"page".as_ptr(), libc::MFD_CLOEXEC);
             assert!(memfd >= 0 && libc::ftruncate(memfd, PAGE_BYTES as libc::off_t) == 0);
@@ -248,7 +249,7 @@ mod tests {
     fn a_number_is_ours_until_it_is_closed_or_becomes_something_else() {
         let _alone = ALONE.lock();
         let (one, other) = (descriptor(), descriptor());
-        // No process of tests has as many descriptors: nothing else is at these numbers.
+        // No test process has as many descriptors: these numbers are free.
         let (first, second, never) = (500_000, 501_234, 502_345);
         assert!(find(first).is_none() && !is_known(first));
         set(first, &one);

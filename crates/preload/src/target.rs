@@ -1,5 +1,5 @@
-//! A program that is about to be executed: whether it gets the shim. All this is done without an allocation, because it is done
-//! between `vfork` and `exec`, too.
+//! A program that is about to be executed, and whether it gets the shim. No function here allocates, because they run between
+//! `vfork` and `exec`, too.
 
 use std::ffi::CStr;
 use std::ptr;
@@ -14,23 +14,24 @@ use crate::{files, system};
 /// The name of the shim's file.
 const SHIM: &[u8] = b"libswiftwater_preload.so";
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
-/// What the system keeps the capabilities of a file in.
+/// Extended attribute that holds the capabilities of a file.
 const CAPABILITIES: &CStr = c"security.capability";
-/// So often the interpreter of a script may be a script, as for the kernel.
+/// Number of times that the interpreter of a script may itself be a script, as in the kernel.
 const INTERPRETERS_MAX: usize = 5;
 
 /// A program without the shim.
 pub(crate) struct Stranger {
-    /// Why, if that is for good: in words that follow its name. `None`: it is not told to preload the shim.
+    /// Reason for which it can never have the shim, in words that follow its name; `None` if the environment does not preload the
+    /// shim.
     trouble: Option<&'static str>,
     file: File,
 }
 
-/// Returns what is executed by this path with this environment, unless it gets the shim, or nobody knows.
+/// Returns the program at this path, unless it gets the shim in this environment or the answer is unknown.
 ///
 /// # Safety
 ///
-/// `environment` is one, or null.
+/// `environment` is an environment, or null.
 pub(crate) unsafe fn stranger(path: &CStr, environment: *const *const c_char) -> Option<Stranger> {
     let mut place = [0_u8; PATH_BYTES_MAX];
     let mut file = File::open(path)?;
@@ -40,7 +41,7 @@ pub(crate) unsafe fn stranger(path: &CStr, environment: *const *const c_char) ->
         }
         if let Some(linking) = Linking::of(&|offset, place| file.read(offset, place)) {
             let trouble = linking.trouble();
-            // SAFETY: as the caller says.
+            // SAFETY: the caller guarantees it.
             let is_preloaded = trouble.is_none() && unsafe { preloads(environment) };
             return (!is_preloaded).then_some(Stranger { trouble, file });
         }
@@ -58,13 +59,13 @@ pub(crate) unsafe fn stranger(path: &CStr, environment: *const *const c_char) ->
 ///
 /// # Safety
 ///
-/// As of [`stranger`].
+/// The caller meets the requirements of [`stranger`].
 pub(crate) unsafe fn preloads(environment: *const *const c_char) -> bool {
     if environment.is_null() {
         return false;
     }
     for n in 0.. {
-        // SAFETY: as the caller says: the last is null.
+        // SAFETY: the caller guarantees that the last entry is null.
         let variable = unsafe {
             let variable = *environment.add(n);
             if variable.is_null() {
@@ -80,7 +81,7 @@ pub(crate) unsafe fn preloads(environment: *const *const c_char) -> bool {
 }
 
 impl Stranger {
-    /// Warns of a program that would use SCTP without the shim, once for all processes that this one has begun.
+    /// Warns of a program that would use SCTP without the shim, once for this process and its descendants.
     pub(crate) fn warn_of(&self, path: &CStr) {
         let Some(trouble) = self.trouble.filter(|_| is_new(&self.file)) else { return };
         if linking::names_sctp(&|offset, place| self.file.read(offset, place)) {
@@ -89,9 +90,9 @@ impl Stranger {
     }
 }
 
-/// Says something of a program on standard error, unless that is not wanted, or is a socket of ours.
+/// Prints a message about a program on standard error, unless the user has silenced it or standard error is one of our sockets.
 pub(crate) fn say(path: &CStr, what: &str) {
-    // SAFETY: the name ends with a zero byte.
+    // SAFETY: the name is NUL-terminated.
     let is_quiet = unsafe { !libc::getenv(carrier::name::QUIET_VARIABLE.as_ptr()).is_null() };
     if is_quiet || files::may_be_carrier(libc::STDERR_FILENO) {
         return;
@@ -100,7 +101,7 @@ pub(crate) fn say(path: &CStr, what: &str) {
     files::write_together(libc::STDERR_FILENO, parts);
 }
 
-/// Programs that were looked at, in memory that is shared with children. Those beyond that are not warned of.
+/// Number of programs that are remembered, in memory shared with children. Further ones cause no warning.
 const SEEN_MAX: usize = 64;
 type Seen = [AtomicU64; SEEN_MAX];
 static SEEN: AtomicPtr<Seen> = AtomicPtr::new(ptr::null_mut());
@@ -108,7 +109,7 @@ static SEEN: AtomicPtr<Seen> = AtomicPtr::new(ptr::null_mut());
 /// Returns whether this is the first look at a program.
 fn is_new(file: &File) -> bool {
     let seen = SEEN.load(Relaxed);
-    // SAFETY: it is null, or mapped for good, and zero is a number.
+    // SAFETY: the pointer is null or mapped for good, and any bytes are a valid number.
     let Some(seen) = (unsafe { seen.as_ref() }) else { return true };
     let key = file.key();
     for place in seen {
@@ -121,7 +122,7 @@ fn is_new(file: &File) -> bool {
     false
 }
 
-/// Runs before the program begins: what is mapped later, its children would not share.
+/// Runs before `main`: children would not share memory that is mapped later.
 #[cfg(not(test))]
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -134,7 +135,7 @@ static START: extern "C" fn() = {
     share_what_was_seen
 };
 
-/// A file that may be executed. It is closed when this is dropped.
+/// An executable file, closed when this is dropped.
 struct File(c_int);
 
 impl File {
@@ -152,7 +153,7 @@ impl File {
         mode & SET_USER_OR_GROUP != 0 || files::has_attribute(self.0, CAPABILITIES)
     }
 
-    /// A number of this file, which is not zero.
+    /// Returns a number that identifies this file and is not zero.
     fn key(&self) -> u64 {
         let (device, file) = files::status(self.0).map_or((0, 0), |status| (status.st_dev, status.st_ino));
         (device.rotate_left(32) ^ file).max(1)

@@ -1,4 +1,4 @@
-//! Descriptors: closed, copied, controlled.
+//! Calls that close, copy and control descriptors.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -11,12 +11,12 @@ use crate::{next, receive, setup, table};
 
 /// # Safety
 ///
-/// As `close(2)`.
+/// The caller meets the requirements of `close(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
     let was_ours = table::is_known(fd);
     table::forget(fd);
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     let closed = unsafe { next::close(fd) };
     if was_ours {
         let errno = Errno::last();
@@ -28,32 +28,32 @@ pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
 
 /// # Safety
 ///
-/// As `close_range(2)`.
+/// The caller meets the requirements of `close_range(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     if flags & libc::CLOSE_RANGE_CLOEXEC as c_int == 0 {
         table::forget_range(first, last);
     }
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe { next::close_range(first, last, flags) }
 }
 
 /// # Safety
 ///
-/// As `closefrom(3)`.
+/// The caller meets the requirements of `closefrom(3)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn closefrom(first: c_int) {
     table::forget_range(first.max(0) as c_uint, c_uint::MAX);
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe { next::closefrom(first) };
 }
 
 /// # Safety
 ///
-/// As `fclose(3)`.
+/// The caller meets the requirements of `fclose(3)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn fclose(file: *mut FILE) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe {
         table::forget(libc::fileno(file));
         next::fclose(file)
@@ -62,28 +62,28 @@ pub unsafe extern "C-unwind" fn fclose(file: *mut FILE) -> c_int {
 
 /// # Safety
 ///
-/// As `dup(2)`.
+/// The caller meets the requirements of `dup(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn dup(fd: c_int) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     copied(fd, unsafe { next::dup(fd) })
 }
 
 /// # Safety
 ///
-/// As `dup2(2)`.
+/// The caller meets the requirements of `dup2(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn dup2(fd: c_int, to: c_int) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     copied(fd, unsafe { next::dup2(fd, to) })
 }
 
 /// # Safety
 ///
-/// As `dup3(2)`.
+/// The caller meets the requirements of `dup3(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     copied(fd, unsafe { next::dup3(fd, to, flags) })
 }
 
@@ -105,31 +105,31 @@ fn controlled(fd: c_int, command: c_int, returned: c_int) -> c_int {
 
 /// # Safety
 ///
-/// As `fcntl(2)`. What follows the command is at most one word, which is passed as it came.
+/// The caller meets the requirements of `fcntl(2)`. At most one word follows the command, and it is passed on unchanged.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     controlled(fd, command, unsafe { next::fcntl(fd, command, argument) })
 }
 
 /// # Safety
 ///
-/// As [`fcntl`].
+/// The caller meets the requirements of [`fcntl`].
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     controlled(fd, command, unsafe { next::fcntl64(fd, command, argument) })
 }
 
-/// `SIOCGIFADDR` to `SIOCSIFNETMASK`: addresses of interfaces, which AF_UNIX sockets know nothing of.
+/// `SIOCGIFADDR` to `SIOCSIFNETMASK`: addresses of interfaces, which AF_UNIX sockets do not support.
 const INTERFACE_ADDRESSES: std::ops::RangeInclusive<c_ulong> = 0x8915..=0x891c;
 
 /// # Safety
 ///
-/// As `ioctl(2)`. What follows the request is at most one word, which is passed as it came.
+/// The caller meets the requirements of `ioctl(2)`. At most one word follows the request, and it is passed on unchanged.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     let theirs = || unsafe { next::ioctl(fd, request, argument) };
     let is_inets = INTERFACE_ADDRESSES.contains(&request);
     if !is_inets && !matches!(request, libc::FIONREAD | libc::TIOCOUTQ) {
@@ -148,7 +148,7 @@ pub unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: usi
                 return Err(Errno(libc::ENOTTY));
             }
             let available = receive::available(fd, descriptor)?;
-            // SAFETY: the request takes a pointer to a number.
+            // SAFETY: the request's argument points to a number.
             unsafe { (argument as *mut c_int).write(available as c_int) };
             Ok(0)
         },

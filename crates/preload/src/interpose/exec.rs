@@ -1,10 +1,10 @@
-//! Programs that are executed. One that does not get the shim, and whose standard input is a socket of ours, is to read what peers
-//! send, and not records: see [`form`].
+//! Calls that execute programs. A program without the shim whose standard input is one of our sockets must read the content that
+//! peers send, not records: see [`form`].
 //!
-//! Only standard input is looked at. A program that is given a socket under another number knows that it is SCTP, and cannot do
-//! without the shim; and records that lie there have what plain content has not, which their other sharers need.
+//! Only standard input is converted. A program that inherits a socket under another number uses SCTP knowingly and needs the
+//! shim; and records carry information beyond plain content that their other sharers need.
 //!
-//! All this is done without an allocation, because it is done between `vfork` and `exec`, too.
+//! No function here allocates, because these calls run between `vfork` and `exec`, too.
 
 use std::ffi::CStr;
 use std::os::fd::RawFd;
@@ -15,38 +15,38 @@ use crate::form::{self, Plain};
 use crate::system::{self, Errno};
 use crate::{files, lock, next, setup, table, target};
 
-/// The longest path of a program.
+/// Longest path of a program.
 const PATH_BYTES_MAX: usize = libc::PATH_MAX as usize;
 
-/// What was done for a program that is about to be executed.
+/// Preparation for a program that is about to be executed.
 enum Prepared {
-    /// Nothing, or nothing that must be undone.
+    /// Nothing, or nothing that needs undoing.
     Nothing,
-    /// A carrier is plain.
+    /// The carrier's content is plain.
     Plain(RawFd),
-    /// The program is to have this file as its standard input. It is ours to close.
+    /// This file, which we own, becomes the program's standard input.
     Rest(RawFd),
 }
 
-/// Prepares for a program whose standard input will be `stdin`.
+/// Prepares the execution of a program whose standard input will be `stdin`.
 ///
 /// # Safety
 ///
-/// `environment` is one, or null.
+/// `environment` is an environment, or null.
 unsafe fn prepare(path: &CStr, environment: *const *const c_char, stdin: RawFd) -> Prepared {
     let may_read = files::may_be_carrier(stdin);
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     if !may_read && !unsafe { target::preloads(environment) } {
         return Prepared::Nothing;
     }
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     let Some(stranger) = (unsafe { target::stranger(path, environment) }) else { return Prepared::Nothing };
     stranger.warn_of(path);
     if may_read { make_plain(path, stdin) } else { Prepared::Nothing }
 }
 
 fn make_plain(path: &CStr, stdin: RawFd) -> Prepared {
-    // A child of `vfork` has the thread's memory, but another identifier.
+    // A child of `vfork` shares the thread's memory, but has another identifier.
     lock::forget_thread();
     let plain = setup::attach(stdin).and_then(|descriptor| form::to_plain(stdin, &descriptor));
     lock::forget_thread();
@@ -57,13 +57,13 @@ fn make_plain(path: &CStr, stdin: RawFd) -> Prepared {
             target::say(path, "cannot read from its standard input, an SCTP socket that is not connected");
             Prepared::Nothing
         }
-        // It is none of ours, or nobody can do anything.
+        // The descriptor is not ours, or the conversion is impossible.
         Err(_) => Prepared::Nothing,
     }
 }
 
 impl Prepared {
-    /// The program is not executed after all.
+    /// Undoes the preparation after the program was not executed.
     fn undo(self) {
         if let Prepared::Plain(fd) = self {
             lock::forget_thread();
@@ -75,11 +75,11 @@ impl Prepared {
     }
 }
 
-/// Calls `execute`, which returns only if it fails.
+/// Prepares for the program and calls `execute`, which returns only if it fails.
 ///
 /// # Safety
 ///
-/// `path` ends with a zero byte or is null, and `environment` is one, or null.
+/// `path` is NUL-terminated or null, and `environment` is an environment or null.
 unsafe fn executing(
     path: *const c_char,
     environment: *const *const c_char,
@@ -87,7 +87,7 @@ unsafe fn executing(
 ) -> c_int {
     let is_inherited = !path.is_null() && !files::closes_on_exec(libc::STDIN_FILENO);
     let prepared = match is_inherited {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         true => unsafe { prepare(CStr::from_ptr(path), environment, libc::STDIN_FILENO) },
         false => Prepared::Nothing,
     };
@@ -108,33 +108,33 @@ unsafe extern "C" {
 
 /// # Safety
 ///
-/// As `execve(2)`.
+/// The caller meets the requirements of `execve(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn execve(
     path: *const c_char,
     arguments: *const *const c_char,
     environment: *const *const c_char,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe { executing(path, environment, || next::execve(path, arguments, environment)) }
 }
 
 /// # Safety
 ///
-/// As `execv(3)`.
+/// The caller meets the requirements of `execv(3)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn execv(path: *const c_char, arguments: *const *const c_char) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe { executing(path, environ, || next::execv(path, arguments)) }
 }
 
 /// # Safety
 ///
-/// As `execvp(3)`.
+/// The caller meets the requirements of `execvp(3)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn execvp(file: *const c_char, arguments: *const *const c_char) -> c_int {
     let mut place = [0; PATH_BYTES_MAX];
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe {
         let path = found(file, &mut place);
         executing(path, environ, || next::execvp(file, arguments))
@@ -143,7 +143,7 @@ pub unsafe extern "C-unwind" fn execvp(file: *const c_char, arguments: *const *c
 
 /// # Safety
 ///
-/// As `execvpe(3)`.
+/// The caller meets the requirements of `execvpe(3)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn execvpe(
     file: *const c_char,
@@ -151,7 +151,7 @@ pub unsafe extern "C-unwind" fn execvpe(
     environment: *const *const c_char,
 ) -> c_int {
     let mut place = [0; PATH_BYTES_MAX];
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe {
         let path = found(file, &mut place);
         executing(path, environment, || next::execvpe(file, arguments, environment))
@@ -160,7 +160,7 @@ pub unsafe extern "C-unwind" fn execvpe(
 
 /// # Safety
 ///
-/// As `fexecve(3)`.
+/// The caller meets the requirements of `fexecve(3)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn fexecve(
     fd: c_int,
@@ -169,20 +169,20 @@ pub unsafe extern "C-unwind" fn fexecve(
 ) -> c_int {
     let mut place = [0; 32];
     files::path_of_descriptor(fd, &mut place);
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe { executing(place.as_ptr(), environment, || next::fexecve(fd, arguments, environment)) }
 }
 
-/// The path of a program as `execvp` finds it; null if it does not.
+/// Writes the path of a program as `execvp` would find it; returns null if there is none.
 ///
 /// # Safety
 ///
-/// `file` ends with a zero byte, or is null.
+/// `file` is NUL-terminated or null.
 unsafe fn found(file: *const c_char, place: &mut [c_char; PATH_BYTES_MAX]) -> *const c_char {
     if file.is_null() {
         return file;
     }
-    // SAFETY: as the caller says, and variables end with a zero byte.
+    // SAFETY: the caller guarantees it, and environment variables are NUL-terminated.
     let (name, folders) = unsafe {
         let folders = libc::getenv(c"PATH".as_ptr());
         let folders = if folders.is_null() { c"/bin:/usr/bin" } else { CStr::from_ptr(folders) };
@@ -198,7 +198,7 @@ unsafe fn found(file: *const c_char, place: &mut [c_char; PATH_BYTES_MAX]) -> *c
             continue;
         }
         place.iter_mut().zip(path).for_each(|(place, byte)| *place = byte.cast_signed() as c_char);
-        // SAFETY: it ends with a zero byte.
+        // SAFETY: the path is NUL-terminated.
         if files::may_execute(unsafe { CStr::from_ptr(place.as_ptr()) }) {
             return place.as_ptr();
         }
@@ -216,16 +216,16 @@ struct FileActions {
     padding: [c_int; 16],
 }
 
-/// What is done to a descriptor in the child, as the C library keeps it.
+/// One action on a descriptor in the child, as the C library stores it.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Action {
     what: c_int,
     padding: c_int,
     fd: c_int,
-    /// Of `dup2` the other descriptor.
+    /// The other descriptor of a `dup2`.
     to: c_int,
-    /// Of others a path and more.
+    /// Path and further arguments of other actions.
     rest: [*mut c_void; 2],
 }
 
@@ -238,31 +238,31 @@ impl Action {
 const CLOSE: c_int = 0;
 const DUP2: c_int = 1;
 const OPEN: c_int = 2;
-/// Most actions with which a file is given to the child as one more.
+/// Largest number of actions to which one more, for the file, is added.
 const ACTIONS_MAX: usize = 32;
 
 impl FileActions {
     /// # Safety
     ///
-    /// They are what the C library has made.
+    /// The C library has made the actions.
     unsafe fn list(&self) -> &[Action] {
         match self.used {
             1.. if !self.actions.is_null() => {
-                // SAFETY: as the caller says.
+                // SAFETY: the caller guarantees it.
                 unsafe { std::slice::from_raw_parts(self.actions, self.used as usize) }
             }
             _ => &[],
         }
     }
 
-    /// Returns which descriptor of this process becomes the standard input of the child, if one does.
+    /// Returns the descriptor of this process that becomes the child's standard input, if one does.
     ///
     /// # Safety
     ///
-    /// As of [`FileActions::list`].
+    /// The caller meets the requirements of [`FileActions::list`].
     unsafe fn standard_input(&self) -> Option<RawFd> {
         let own = (!files::closes_on_exec(libc::STDIN_FILENO)).then_some(libc::STDIN_FILENO);
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         let list = unsafe { self.list() }.iter();
         list.fold(own, |stdin, action| match (action.what, action.fd, action.to) {
             (DUP2, fd, libc::STDIN_FILENO) => Some(fd),
@@ -283,7 +283,7 @@ type Spawn = unsafe fn(
 
 /// # Safety
 ///
-/// As `posix_spawn(3)`, and `path` is where `spawn` finds `file`, or null.
+/// The caller meets the requirements of `posix_spawn(3)`, and `path` is where `spawn` finds `file`, or null.
 #[allow(clippy::too_many_arguments, reason = "the function has as many")]
 unsafe fn spawning(
     spawn: Spawn,
@@ -296,18 +296,18 @@ unsafe fn spawning(
     environment: *const *const c_char,
 ) -> c_int {
     let none = FileActions { allocated: 0, used: 0, actions: std::ptr::null_mut(), padding: [0; 16] };
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     let given = unsafe { actions.cast::<FileActions>().as_ref() }.copied().unwrap_or(none);
     let before = Errno::last();
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     let stdin = unsafe { given.standard_input() }.filter(|_| !path.is_null());
     let prepared = match stdin {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         Some(stdin) => unsafe { prepare(CStr::from_ptr(path), environment, stdin) },
         None => Prepared::Nothing,
     };
     before.set();
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     let spawned = unsafe {
         match prepared {
             Prepared::Rest(rest) if given.list().len() < ACTIONS_MAX => {
@@ -331,7 +331,7 @@ unsafe fn spawning(
 
 /// # Safety
 ///
-/// As `posix_spawn(3)`.
+/// The caller meets the requirements of `posix_spawn(3)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn posix_spawn(
     child: *mut pid_t,
@@ -341,13 +341,13 @@ pub unsafe extern "C-unwind" fn posix_spawn(
     arguments: *const *const c_char,
     environment: *const *const c_char,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe { spawning(next::posix_spawn, path, child, path, actions, attributes, arguments, environment) }
 }
 
 /// # Safety
 ///
-/// As `posix_spawnp(3)`.
+/// The caller meets the requirements of `posix_spawnp(3)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn posix_spawnp(
     child: *mut pid_t,
@@ -358,7 +358,7 @@ pub unsafe extern "C-unwind" fn posix_spawnp(
     environment: *const *const c_char,
 ) -> c_int {
     let mut place = [0; PATH_BYTES_MAX];
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe {
         let path = found(file, &mut place);
         spawning(next::posix_spawnp, path, child, file, actions, attributes, arguments, environment)

@@ -1,4 +1,4 @@
-//! Calls for files that take sockets, too.
+//! Calls for files that also take sockets.
 
 use libc::{c_int, c_uint, iovec, size_t, ssize_t};
 
@@ -9,21 +9,21 @@ use crate::send::Outgoing;
 use crate::system::{self, Buffers, Errno, Result, can_be_bytes};
 use crate::{next, receive, table};
 
-/// Most bytes of a file that are one message of `sendfile`.
+/// Largest message of `sendfile`, in bytes.
 const PIECE_BYTES: usize = 16 * 1024;
-/// `preadv2`, `pwritev2`: at the descriptor's own position, which is the only one of a socket.
+/// Offset for `preadv2` and `pwritev2` that means the descriptor's own position, the only one that a socket has.
 const OWN_POSITION: i64 = -1;
 /// `RWF_NOWAIT`.
 const NO_WAIT: c_int = 8;
 
-/// Sends a file, a piece in each message. The position moves by what was sent.
+/// Sends a file in messages of `PIECE_BYTES` and advances the position by the number of bytes sent.
 ///
 /// # Safety
 ///
-/// As `sendfile(2)`.
+/// The caller meets the requirements of `sendfile(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn sendfile(to: c_int, from: c_int, offset: *mut i64, bytes: size_t) -> ssize_t {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     let theirs = || unsafe { next::sendfile(to, from, offset, bytes) };
     on(
         to,
@@ -31,16 +31,16 @@ pub unsafe extern "C-unwind" fn sendfile(to: c_int, from: c_int, offset: *mut i6
             if !offset.is_null() && !can_be_bytes(offset) {
                 return Err(Errno(libc::EFAULT));
             }
-            // A pipe has no position. Programs that are told this write what they read.
+            // A pipe has no position. Programs that get this error fall back to reading and writing.
             let not_a_file = |_| Errno(libc::EINVAL);
-            // SAFETY: as the caller says.
+            // SAFETY: the caller guarantees it.
             let start = match unsafe { offset.as_ref() } {
                 Some(offset) => *offset,
                 None => system::position(from).map_err(not_a_file)?,
             };
             let sent = send_file(to, descriptor, from, start, bytes)?;
             let end = start + sent as i64;
-            // SAFETY: as the caller says.
+            // SAFETY: the caller guarantees it.
             match unsafe { offset.as_mut() } {
                 Some(offset) => *offset = end,
                 None => system::set_position(from, end)?,
@@ -51,7 +51,7 @@ pub unsafe extern "C-unwind" fn sendfile(to: c_int, from: c_int, offset: *mut i6
     )
 }
 
-/// Sends at most so many bytes of a file; returns how many. What fails after the first piece is told by the next call.
+/// Sends at most so many bytes of a file and returns their number. The next call reports an error that follows the first piece.
 fn send_file(to: c_int, descriptor: &Descriptor, from: c_int, start: i64, bytes: usize) -> Result<ssize_t> {
     let mut piece = [0; PIECE_BYTES];
     let mut sent = 0;
@@ -74,17 +74,17 @@ fn send_file(to: c_int, descriptor: &Descriptor, from: c_int, start: i64, bytes:
 }
 
 fn send(fd: c_int, descriptor: &Descriptor, parts: &[iovec], flags: c_int) -> Result<usize> {
-    // SAFETY: as the caller of the C function says, or memory of ours.
+    // SAFETY: the caller of the C function guarantees it, or the memory is our own.
     let content = unsafe { Buffers::new(parts) };
     let info = &SendInfo::by_default();
     Outgoing { fd, descriptor, content, info, control: Control::NONE, to: None, flags }.send()
 }
 
-/// Fails for a socket of ours, as where the kernel cannot splice: programs read and write instead.
+/// Fails for our sockets as the kernel does where it cannot splice: programs read and write instead.
 ///
 /// # Safety
 ///
-/// As `splice(2)`.
+/// The caller meets the requirements of `splice(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn splice(
     from: c_int,
@@ -97,11 +97,11 @@ pub unsafe extern "C-unwind" fn splice(
     if table::find(from).is_some() || table::find(to).is_some() {
         return number(Err(Errno(libc::EINVAL)));
     }
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe { next::splice(from, from_offset, to, to_offset, bytes, flags) }
 }
 
-/// The flags of a receive or a send that does the same as one of these calls on a socket.
+/// Returns the flags of the receive or send that is equivalent to one of these calls on a socket.
 fn flags_of(offset: i64, flags: c_int) -> Result<c_int> {
     match offset {
         OWN_POSITION if flags & NO_WAIT != 0 => Ok(libc::MSG_DONTWAIT),
@@ -112,7 +112,7 @@ fn flags_of(offset: i64, flags: c_int) -> Result<c_int> {
 
 /// # Safety
 ///
-/// As `preadv2(2)`.
+/// The caller meets the requirements of `preadv2(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn preadv2(
     fd: c_int,
@@ -121,13 +121,13 @@ pub unsafe extern "C-unwind" fn preadv2(
     offset: i64,
     flags: c_int,
 ) -> ssize_t {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     let theirs = || unsafe { next::preadv2(fd, iov, parts, offset, flags) };
     on(
         fd,
         |descriptor| {
             let flags = flags_of(offset, flags)?;
-            // SAFETY: as the caller says.
+            // SAFETY: the caller guarantees it.
             let place = unsafe { buffers(iov, parts as usize) }?;
             Ok(receive::receive(fd, descriptor, place, flags)?.bytes as ssize_t)
         },
@@ -137,7 +137,7 @@ pub unsafe extern "C-unwind" fn preadv2(
 
 /// # Safety
 ///
-/// As `pwritev2(2)`.
+/// The caller meets the requirements of `pwritev2(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn pwritev2(
     fd: c_int,
@@ -146,13 +146,13 @@ pub unsafe extern "C-unwind" fn pwritev2(
     offset: i64,
     flags: c_int,
 ) -> ssize_t {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     let theirs = || unsafe { next::pwritev2(fd, iov, parts, offset, flags) };
     on(
         fd,
         |descriptor| {
             let flags = flags_of(offset, flags)?;
-            // SAFETY: as the caller says.
+            // SAFETY: the caller guarantees it.
             let content = unsafe { buffers(iov, parts as usize) }?;
             send(fd, descriptor, content.as_slice(), flags).map(|bytes| bytes as ssize_t)
         },
@@ -160,15 +160,15 @@ pub unsafe extern "C-unwind" fn pwritev2(
     )
 }
 
-/// The names that programs with 64-bit offsets call these functions by.
+/// Defines the names of these functions for programs with 64-bit offsets.
 macro_rules! also_named {
     ($($name:ident is $other:ident($($argument:ident: $type:ty),*);)*) => {$(
         /// # Safety
         ///
-        /// As the function without `64` in its name.
+        /// The caller meets the requirements of the function without `64` in its name.
         #[cfg_attr(not(test), unsafe(no_mangle))]
         pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> ssize_t {
-            // SAFETY: as the caller says.
+            // SAFETY: the caller guarantees it.
             unsafe { $other($($argument),*) }
         }
     )*};

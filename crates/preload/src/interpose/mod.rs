@@ -1,4 +1,4 @@
-//! The functions of the C library, under their names. For a descriptor that is not ours each is the next one of its name.
+//! The functions of the C library, under their names. On a descriptor that is not ours, each calls the next function of its name.
 
 pub mod descriptors;
 pub mod exec;
@@ -20,7 +20,7 @@ use crate::descriptor::Descriptor;
 use crate::system::{Buffers, Errno, Result, can_be};
 use crate::{cancel, form, table};
 
-/// What a C function returns: -1 with an errno, or a number.
+/// Converts a result to the return value of a C function: -1 with `errno`, or a number.
 fn number<N: From<i8>>(result: Result<N>) -> N {
     result.unwrap_or_else(|error| {
         error.set();
@@ -28,31 +28,31 @@ fn number<N: From<i8>>(result: Result<N>) -> N {
     })
 }
 
-/// Runs `ours` on a descriptor that is ours, `theirs` on any other. What succeeds leaves `errno` as it was. Neither may hold
-/// anything to drop while it waits (see [`cancel`]).
+/// Runs `ours` on one of our descriptors, `theirs` on any other. Success leaves `errno` unchanged. Neither closure may hold a
+/// value with a destructor while it waits (see [`cancel`]).
 fn on<N: From<i8>>(fd: RawFd, ours: impl FnOnce(&Descriptor) -> Result<N>, theirs: impl FnOnce() -> N) -> N {
     let before = Errno::last();
     let Some(descriptor) = table::find(fd).map(Arc::into_raw) else {
         before.set();
         return theirs();
     };
-    // SAFETY: it came from `Arc::into_raw`, and is released once: here if the thread is cancelled, below if not.
+    // SAFETY: the pointer came from `Arc::into_raw`, and is released once: here if the thread is cancelled, below if not.
     let release = || unsafe { Arc::decrement_strong_count(descriptor) };
-    // SAFETY: as above; until it is released it lives.
+    // SAFETY: as above; the descriptor lives until it is released.
     let (done, state) =
         cancel::undoing(release, || unsafe { (ours(&*descriptor), (*descriptor).page().state()) });
     release();
     match done {
-        // The daemon has forgotten it.
+        // The daemon no longer knows the socket.
         Err(Errno(libc::ENOTSOCK)) if matches!(state, State::Ended | State::Lost) => {
             number(Err(Errno(libc::ENOTCONN)))
         }
-        // Nor is it of use to us any more.
+        // The shim has no further use for the descriptor either.
         Err(form::STAYS_PLAIN) => {
             table::forget(fd);
             theirs()
         }
-        // The number has become something else where nobody saw it.
+        // The number was reused where the shim did not see it.
         Err(Errno(libc::ENOTSOCK)) => {
             table::forget(fd);
             theirs()
@@ -66,28 +66,28 @@ fn on<N: From<i8>>(fd: RawFd, ours: impl FnOnce(&Descriptor) -> Result<N>, their
 
 /// # Safety
 ///
-/// `iov` points to as many parts.
+/// `iov` points to `parts` entries.
 unsafe fn buffers<'a>(iov: *const iovec, parts: usize) -> Result<Buffers<'a>> {
     match parts {
         0 => Ok(
-            // SAFETY: there is nothing in it.
+            // SAFETY: the list is empty.
             unsafe { Buffers::new(&[]) },
         ),
         _ if parts > libc::UIO_MAXIOV as usize - 1 => Err(Errno(libc::EMSGSIZE)),
         _ if !can_be(iov) => Err(Errno(libc::EFAULT)),
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         _ => Ok(unsafe { Buffers::new(slice::from_raw_parts(iov, parts)) }),
     }
 }
 
-/// Does the same with each message until one fails; says with how many it did not.
+/// Calls `f` with each message until one fails, and returns the number of messages before that.
 fn each(
     messages: *mut mmsghdr,
     number: c_uint,
     mut with: impl FnMut(c_uint, &mut msghdr) -> Result<ssize_t>,
 ) -> Result<c_int> {
     for n in 0..number {
-        // SAFETY: the program says that there are as many.
+        // SAFETY: the program guarantees that there are `number` messages.
         let message = unsafe { &mut *messages.add(n as usize) };
         match with(n, &mut message.msg_hdr) {
             Ok(bytes) => message.msg_len = bytes as c_uint,

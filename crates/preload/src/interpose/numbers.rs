@@ -9,14 +9,14 @@ use super::{descriptors, exec, files, receiving, sending, sockets};
 use crate::next::c_library;
 use crate::table;
 
-/// Makes a system call. Those that may be about a descriptor of ours are the functions of the same names, all others the
-/// kernel's.
+/// Makes a system call by number. A call that may concern one of our descriptors goes to the function of its name, all others to
+/// the kernel.
 ///
-/// The arguments are one word each, and as many as any call has: what the caller has not given is not looked at.
+/// Each argument is one word, and there are as many as any call takes; arguments that the caller did not pass are not used.
 ///
 /// # Safety
 ///
-/// As `syscall(2)`.
+/// The caller meets the requirements of `syscall(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[allow(clippy::too_many_arguments, reason = "a system call has as many")]
 pub unsafe extern "C-unwind" fn syscall(
@@ -29,7 +29,7 @@ pub unsafe extern "C-unwind" fn syscall(
     f: usize,
 ) -> c_long {
     let fd = a as c_int;
-    // SAFETY: as the caller says; the arguments are those of the call.
+    // SAFETY: the caller guarantees it; the arguments are those of the call.
     unsafe {
         match number {
             libc::SYS_read => receiving::read(fd, b as _, c) as c_long,
@@ -77,14 +77,13 @@ pub unsafe extern "C-unwind" fn syscall(
     }
 }
 
-/// Says once, where an SCTP socket is open, that io_uring does not see it: the kernel performs what is submitted there, and no
-/// shim is asked.
+/// Warns once, if an SCTP socket is open, that the kernel performs io_uring requests without asking the shim.
 fn warn_of_io_uring() {
     static SAID: AtomicBool = AtomicBool::new(false);
     const WARNING: &[u8] =
         b"swiftwater: this program uses io_uring, which takes its SCTP sockets for AF_UNIX sockets: what it \
           reads of them has headers (docs/sockets.md)\n";
-    // Standard error may be such a socket itself.
+    // Standard error may itself be such a socket.
     if table::is_any_known() && !table::is_known(libc::STDERR_FILENO) && !SAID.swap(true, Relaxed) {
         // SAFETY: the text is read.
         unsafe {

@@ -1,4 +1,4 @@
-//! Receiving.
+//! Calls that receive.
 
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
@@ -14,7 +14,7 @@ use crate::receive::{self, Message};
 use crate::system::{Buffers, Errno, Result, can_be};
 use crate::{address, ancillary, next, table};
 
-/// Of a message that is a notification.
+/// Flag of a message that is a notification.
 const MSG_NOTIFICATION: c_int = 0x8000;
 
 fn receive_into(
@@ -25,15 +25,15 @@ fn receive_into(
     flags: c_int,
 ) -> Result<Message> {
     let part = [iovec { iov_base: place, iov_len: bytes }];
-    // SAFETY: as the caller of the C function says.
+    // SAFETY: the caller of the C function guarantees it.
     receive::receive(fd, descriptor, unsafe { Buffers::new(&part) }, flags)
 }
 
-/// Says where a message came from, to who wants to know.
+/// Writes the address that a message came from, if the program passes a buffer for it.
 ///
 /// # Safety
 ///
-/// As for `recvfrom(2)`.
+/// The caller meets the requirements of `recvfrom(2)` for `from` and `bytes`.
 unsafe fn tell(
     descriptor: &Descriptor,
     peer: SocketAddr,
@@ -43,16 +43,16 @@ unsafe fn tell(
     if place.is_null() {
         return Ok(());
     }
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe { address::write(address::as_wanted(descriptor, peer), place, bytes) }
 }
 
 /// # Safety
 ///
-/// As `read(2)`.
+/// The caller meets the requirements of `read(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn read(fd: c_int, place: *mut c_void, bytes: size_t) -> ssize_t {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     let theirs = || unsafe { next::read(fd, place, bytes) };
     on(
         fd,
@@ -66,7 +66,7 @@ pub unsafe extern "C-unwind" fn read(fd: c_int, place: *mut c_void, bytes: size_
 
 /// # Safety
 ///
-/// As `read(2)` into a place with this much room.
+/// The caller meets the requirements of `read(2)`; the buffer has `room` bytes.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn __read_chk(
     fd: c_int,
@@ -75,24 +75,24 @@ pub unsafe extern "C-unwind" fn __read_chk(
     room: size_t,
 ) -> ssize_t {
     match bytes <= room && table::find(fd).is_some() {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         true => unsafe { read(fd, place, bytes) },
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         false => unsafe { next::__read_chk(fd, place, bytes, room) },
     }
 }
 
 /// # Safety
 ///
-/// As `readv(2)`.
+/// The caller meets the requirements of `readv(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn readv(fd: c_int, iov: *const iovec, parts: c_int) -> ssize_t {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     let theirs = || unsafe { next::readv(fd, iov, parts) };
     on(
         fd,
         |descriptor| {
-            // SAFETY: as the caller says.
+            // SAFETY: the caller guarantees it.
             let place = unsafe { buffers(iov, parts as usize) }?;
             Ok(receive::receive(fd, descriptor, place, 0)?.bytes as ssize_t)
         },
@@ -102,17 +102,17 @@ pub unsafe extern "C-unwind" fn readv(fd: c_int, iov: *const iovec, parts: c_int
 
 /// # Safety
 ///
-/// As `recv(2)`.
+/// The caller meets the requirements of `recv(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn recv(fd: c_int, place: *mut c_void, bytes: size_t, flags: c_int) -> ssize_t {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     let theirs = || unsafe { next::recv(fd, place, bytes, flags) };
     on(fd, |descriptor| Ok(receive_into(fd, descriptor, place, bytes, flags)?.bytes as ssize_t), theirs)
 }
 
 /// # Safety
 ///
-/// As `recv(2)` into a place with this much room.
+/// The caller meets the requirements of `recv(2)`; the buffer has `room` bytes.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn __recv_chk(
     fd: c_int,
@@ -122,16 +122,16 @@ pub unsafe extern "C-unwind" fn __recv_chk(
     flags: c_int,
 ) -> ssize_t {
     match bytes <= room && table::find(fd).is_some() {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         true => unsafe { recv(fd, place, bytes, flags) },
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         false => unsafe { next::__recv_chk(fd, place, bytes, room, flags) },
     }
 }
 
 /// # Safety
 ///
-/// As `recvfrom(2)`.
+/// The caller meets the requirements of `recvfrom(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn recvfrom(
     fd: c_int,
@@ -141,7 +141,7 @@ pub unsafe extern "C-unwind" fn recvfrom(
     from: *mut sockaddr,
     from_bytes: *mut socklen_t,
 ) -> ssize_t {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     let theirs = || unsafe { next::recvfrom(fd, place, bytes, flags, from, from_bytes) };
     on(
         fd,
@@ -149,7 +149,7 @@ pub unsafe extern "C-unwind" fn recvfrom(
             let message = receive_into(fd, descriptor, place, bytes, flags)?;
             let from_header = message.header.and_then(|header| header.address);
             if let Some(peer) = from_header.or_else(|| descriptor.page().peer()) {
-                // SAFETY: as the caller says.
+                // SAFETY: the caller guarantees it.
                 unsafe { tell(descriptor, peer, from, from_bytes) }?;
             }
             Ok(message.bytes as ssize_t)
@@ -160,7 +160,7 @@ pub unsafe extern "C-unwind" fn recvfrom(
 
 /// # Safety
 ///
-/// As `recvfrom(2)` into a place with this much room.
+/// The caller meets the requirements of `recvfrom(2)`; the buffer has `room` bytes.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn __recvfrom_chk(
     fd: c_int,
@@ -172,30 +172,30 @@ pub unsafe extern "C-unwind" fn __recvfrom_chk(
     from_bytes: *mut socklen_t,
 ) -> ssize_t {
     match bytes <= room && table::find(fd).is_some() {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         true => unsafe { recvfrom(fd, place, bytes, flags, from, from_bytes) },
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         false => unsafe { next::__recvfrom_chk(fd, place, bytes, room, flags, from, from_bytes) },
     }
 }
 
 /// # Safety
 ///
-/// `message` is as for `recvmsg(2)`.
+/// `message` meets the requirements of `recvmsg(2)`.
 unsafe fn receive_message(
     fd: RawFd,
     descriptor: &Descriptor,
     message: &mut msghdr,
     flags: c_int,
 ) -> Result<ssize_t> {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     let place = unsafe { buffers(message.msg_iov, message.msg_iovlen) }?;
     let received = receive::receive(fd, descriptor, place, flags)?;
     message.msg_flags = if received.whole { libc::MSG_EOR } else { 0 };
     let page = descriptor.page();
     let from_header = received.header.and_then(|header| header.address);
     if let Some(peer) = from_header.or_else(|| page.peer()) {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         unsafe { tell(descriptor, peer, message.msg_name.cast(), &raw mut message.msg_namelen) }?;
     }
     match received.header {
@@ -203,7 +203,7 @@ unsafe fn receive_message(
             let wants = Wants(page.wants.load(Relaxed));
             let peeks_on = wants.contains(Wants::NXTINFO) && received.whole && flags & libc::MSG_PEEK == 0;
             let next = if peeks_on { receive::next(fd, descriptor) } else { None };
-            // SAFETY: as the caller says.
+            // SAFETY: the caller guarantees it.
             unsafe { ancillary::write(message, &header, next.as_ref(), wants) };
         }
         Some(_) => {
@@ -217,11 +217,11 @@ unsafe fn receive_message(
 
 /// # Safety
 ///
-/// As `recvmsg(2)`.
+/// The caller meets the requirements of `recvmsg(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
     let theirs = || {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         unsafe {
             let received = next::recvmsg(fd, message, flags);
             if received >= 0 && !message.is_null() {
@@ -236,14 +236,14 @@ pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
             if !can_be(message) {
                 return Err(Errno(libc::EFAULT));
             }
-            // SAFETY: as the caller says.
+            // SAFETY: the caller guarantees it.
             unsafe { receive_message(fd, descriptor, &mut *message, flags) }
         },
         theirs,
     )
 }
 
-/// Descriptors that came over a socket may be anything, whatever their numbers were before.
+/// Forgets the descriptors that came over a foreign socket: their numbers may have meant others before.
 ///
 /// # Safety
 ///
@@ -266,7 +266,7 @@ unsafe fn forget_handed_over(message: &msghdr) {
 
 /// # Safety
 ///
-/// As `recvmmsg(2)`.
+/// The caller meets the requirements of `recvmmsg(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn recvmmsg(
     fd: c_int,
@@ -276,7 +276,7 @@ pub unsafe extern "C-unwind" fn recvmmsg(
     timeout: *mut timespec,
 ) -> c_int {
     let theirs = || {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         unsafe {
             let received = next::recvmmsg(fd, messages, number, flags, timeout);
             let headers = (0..usize::try_from(received).unwrap_or(0)).map(|n| &(*messages.add(n)).msg_hdr);
@@ -291,9 +291,9 @@ pub unsafe extern "C-unwind" fn recvmmsg(
             let flags = flags & !libc::MSG_WAITFORONE;
             each(messages, number, |n, message| {
                 let flags = if n > 0 && first_only { flags | libc::MSG_DONTWAIT } else { flags };
-                // SAFETY: as the caller says.
+                // SAFETY: the caller guarantees it.
                 let bytes = unsafe { receive_message(fd, descriptor, message, flags) }?;
-                // After the end comes nothing.
+                // After a message, the end waits for the next call.
                 if bytes == 0 && n > 0 { Err(Errno(libc::EAGAIN)) } else { Ok(bytes) }
             })
         },

@@ -1,4 +1,4 @@
-//! Sending.
+//! Calls that send.
 
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
@@ -22,7 +22,7 @@ fn send_from(
     flags: c_int,
 ) -> Result<ssize_t> {
     let part = [iovec { iov_base: content.cast_mut(), iov_len: bytes }];
-    // SAFETY: as the caller of the C function says.
+    // SAFETY: the caller of the C function guarantees it.
     let content = unsafe { Buffers::new(&part) };
     let info = &SendInfo::by_default();
     Outgoing { fd, descriptor, content, info, control: Control::NONE, to, flags }
@@ -32,25 +32,25 @@ fn send_from(
 
 /// # Safety
 ///
-/// As `write(2)`.
+/// The caller meets the requirements of `write(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn write(fd: c_int, content: *const c_void, bytes: size_t) -> ssize_t {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     let theirs = || unsafe { next::write(fd, content, bytes) };
     on(fd, |descriptor| send_from(fd, descriptor, content, bytes, None, 0), theirs)
 }
 
 /// # Safety
 ///
-/// As `writev(2)`.
+/// The caller meets the requirements of `writev(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn writev(fd: c_int, iov: *const iovec, parts: c_int) -> ssize_t {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     let theirs = || unsafe { next::writev(fd, iov, parts) };
     on(
         fd,
         |descriptor| {
-            // SAFETY: as the caller says.
+            // SAFETY: the caller guarantees it.
             let content = unsafe { buffers(iov, parts as usize) }?;
             let info = &SendInfo::by_default();
             let outgoing =
@@ -63,7 +63,7 @@ pub unsafe extern "C-unwind" fn writev(fd: c_int, iov: *const iovec, parts: c_in
 
 /// # Safety
 ///
-/// As `send(2)`.
+/// The caller meets the requirements of `send(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn send(
     fd: c_int,
@@ -71,7 +71,7 @@ pub unsafe extern "C-unwind" fn send(
     bytes: size_t,
     flags: c_int,
 ) -> ssize_t {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     let theirs = || unsafe { next::send(fd, content, bytes, flags) };
     on(fd, |descriptor| send_from(fd, descriptor, content, bytes, None, flags), theirs)
 }
@@ -87,14 +87,14 @@ unsafe fn destination(
     if address.is_null() {
         return Ok(None);
     }
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     let to = unsafe { address::read(address, bytes) }?;
     Ok(Some(address::as_seen(descriptor, to)))
 }
 
 /// # Safety
 ///
-/// As `sendto(2)`.
+/// The caller meets the requirements of `sendto(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn sendto(
     fd: c_int,
@@ -104,12 +104,12 @@ pub unsafe extern "C-unwind" fn sendto(
     to: *const sockaddr,
     to_bytes: socklen_t,
 ) -> ssize_t {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     let theirs = || unsafe { next::sendto(fd, content, bytes, flags, to, to_bytes) };
     on(
         fd,
         |descriptor| {
-            // SAFETY: as the caller says.
+            // SAFETY: the caller guarantees it.
             let to = unsafe { destination(descriptor, to, to_bytes) }?;
             send_from(fd, descriptor, content, bytes, to, flags)
         },
@@ -119,14 +119,14 @@ pub unsafe extern "C-unwind" fn sendto(
 
 /// # Safety
 ///
-/// `message` is as for `sendmsg(2)`.
+/// `message` meets the requirements of `sendmsg(2)`.
 unsafe fn send_message(
     fd: RawFd,
     descriptor: &Descriptor,
     message: &msghdr,
     flags: c_int,
 ) -> Result<ssize_t> {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     let (to, control, content) = unsafe {
         let is_named = message.msg_namelen > 0;
         let name = if is_named { message.msg_name.cast() } else { ptr::null() };
@@ -139,10 +139,10 @@ unsafe fn send_message(
 
 /// # Safety
 ///
-/// As `sendmsg(2)`.
+/// The caller meets the requirements of `sendmsg(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     let theirs = || unsafe { next::sendmsg(fd, message, flags) };
     on(
         fd,
@@ -150,7 +150,7 @@ pub unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const msghdr, flags
             if !can_be(message) {
                 return Err(Errno(libc::EFAULT));
             }
-            // SAFETY: as the caller says.
+            // SAFETY: the caller guarantees it.
             unsafe { send_message(fd, descriptor, &*message, flags) }
         },
         theirs,
@@ -159,7 +159,7 @@ pub unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const msghdr, flags
 
 /// # Safety
 ///
-/// As `sendmmsg(2)`.
+/// The caller meets the requirements of `sendmmsg(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn sendmmsg(
     fd: c_int,
@@ -167,12 +167,12 @@ pub unsafe extern "C-unwind" fn sendmmsg(
     number: c_uint,
     flags: c_int,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     let theirs = || unsafe { next::sendmmsg(fd, messages, number, flags) };
     on(
         fd,
         |descriptor| {
-            // SAFETY: as the caller says.
+            // SAFETY: the caller guarantees it.
             each(messages, number, |_, message| unsafe { send_message(fd, descriptor, message, flags) })
         },
         theirs,

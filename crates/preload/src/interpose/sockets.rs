@@ -1,4 +1,4 @@
-//! Sockets: made, named, joined, set.
+//! Calls that make, name, connect and configure sockets.
 
 use std::slice;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,7 +18,7 @@ use crate::{address, cancel, itself, next, setup, table, tcp};
 
 /// # Safety
 ///
-/// As `socket(2)`.
+/// The caller meets the requirements of `socket(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     let flags = kind & (libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK);
@@ -29,13 +29,13 @@ pub unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_i
             (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) if tcp::is_sctp() => {
                 return number(setup::open(v6, false, flags));
             }
-            // No other protocol of IP has sockets of this type.
+            // No other IP protocol has sockets of this type.
             (libc::SOCK_SEQPACKET, 0 | libc::IPPROTO_SCTP) => return number(setup::open(v6, true, flags)),
             (libc::SOCK_SEQPACKET, _) => return number(Err(Errno(libc::EPROTONOSUPPORT))),
             _ => {}
         }
     }
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     let fd = unsafe { next::socket(domain, kind, protocol) };
     table::forget(fd);
     fd
@@ -43,15 +43,15 @@ pub unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_i
 
 /// # Safety
 ///
-/// As `bind(2)`.
+/// The caller meets the requirements of `bind(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn bind(fd: c_int, address: *const sockaddr, bytes: socklen_t) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     let theirs = || unsafe { next::bind(fd, address, bytes) };
     on(
         fd,
         |_| {
-            // SAFETY: as the caller says.
+            // SAFETY: the caller guarantees it.
             let wanted = unsafe {
                 match address::family(address, bytes)? {
                     libc::AF_UNSPEC | libc::AF_INET | libc::AF_INET6 => address::read(address, bytes)?,
@@ -66,10 +66,10 @@ pub unsafe extern "C-unwind" fn bind(fd: c_int, address: *const sockaddr, bytes:
 
 /// # Safety
 ///
-/// As `listen(2)`.
+/// The caller meets the requirements of `listen(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn listen(fd: c_int, backlog: c_int) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     let theirs = || unsafe { next::listen(fd, backlog) };
     on(
         fd,
@@ -83,16 +83,16 @@ pub unsafe extern "C-unwind" fn listen(fd: c_int, backlog: c_int) -> c_int {
 
 /// # Safety
 ///
-/// As `connect(2)`.
+/// The caller meets the requirements of `connect(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn connect(fd: c_int, address: *const sockaddr, bytes: socklen_t) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     let theirs = || unsafe { next::connect(fd, address, bytes) };
     on(
         fd,
         |descriptor| {
             cancel::point();
-            // SAFETY: as the caller says.
+            // SAFETY: the caller guarantees it.
             let server = unsafe {
                 match address::family(address, bytes)? {
                     libc::AF_UNSPEC => return Err(Errno(libc::EOPNOTSUPP)),
@@ -114,7 +114,7 @@ fn accept_one(
 ) -> Result<c_int> {
     let (accepted, peer) = setup::accept(fd, descriptor, flags)?;
     if !address.is_null() {
-        // SAFETY: as the caller of the C function says.
+        // SAFETY: the caller of the C function guarantees it.
         unsafe { address::write(address::as_wanted(descriptor, peer), address, bytes) }.inspect_err(
             |_| {
                 table::forget(accepted);
@@ -127,11 +127,11 @@ fn accept_one(
 
 /// # Safety
 ///
-/// As `accept(2)`.
+/// The caller meets the requirements of `accept(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn accept(fd: c_int, address: *mut sockaddr, bytes: *mut socklen_t) -> c_int {
     let theirs = || {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         let accepted = unsafe { next::accept(fd, address, bytes) };
         table::forget(accepted);
         accepted
@@ -141,7 +141,7 @@ pub unsafe extern "C-unwind" fn accept(fd: c_int, address: *mut sockaddr, bytes:
 
 /// # Safety
 ///
-/// As `accept4(2)`.
+/// The caller meets the requirements of `accept4(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn accept4(
     fd: c_int,
@@ -150,7 +150,7 @@ pub unsafe extern "C-unwind" fn accept4(
     flags: c_int,
 ) -> c_int {
     let theirs = || {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         let accepted = unsafe { next::accept4(fd, address, bytes, flags) };
         table::forget(accepted);
         accepted
@@ -160,20 +160,20 @@ pub unsafe extern "C-unwind" fn accept4(
 
 /// # Safety
 ///
-/// As `getsockname(2)`.
+/// The caller meets the requirements of `getsockname(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn getsockname(
     fd: c_int,
     address: *mut sockaddr,
     bytes: *mut socklen_t,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     let theirs = || unsafe { next::getsockname(fd, address, bytes) };
     on(
         fd,
         |descriptor| {
             let local = setup::local_address(fd, descriptor)?;
-            // SAFETY: as the caller says.
+            // SAFETY: the caller guarantees it.
             unsafe { address::write(address::as_wanted(descriptor, local), address, bytes) }.map(|()| 0)
         },
         theirs,
@@ -182,20 +182,20 @@ pub unsafe extern "C-unwind" fn getsockname(
 
 /// # Safety
 ///
-/// As `getpeername(2)`.
+/// The caller meets the requirements of `getpeername(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn getpeername(
     fd: c_int,
     address: *mut sockaddr,
     bytes: *mut socklen_t,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     let theirs = || unsafe { next::getpeername(fd, address, bytes) };
     on(
         fd,
         |descriptor| {
             let peer = setup::peer_address(descriptor)?;
-            // SAFETY: as the caller says.
+            // SAFETY: the caller guarantees it.
             unsafe { address::write(address::as_wanted(descriptor, peer), address, bytes) }.map(|()| 0)
         },
         theirs,
@@ -204,16 +204,16 @@ pub unsafe extern "C-unwind" fn getpeername(
 
 /// # Safety
 ///
-/// As `shutdown(2)`.
+/// The caller meets the requirements of `shutdown(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     let theirs = || unsafe { next::shutdown(fd, how) };
     on(
         fd,
         |descriptor| {
             let is_carriers = setup::check_shutdown(descriptor, how)?;
-            // SAFETY: it takes no memory.
+            // SAFETY: the call takes no pointer.
             let done = if is_carriers { unsafe { c_library::shutdown(fd, how) } } else { 0 };
             setup::note_shutdown(descriptor, how);
             Ok(done)
@@ -224,7 +224,7 @@ pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
 
 /// Returns whether the kernel keeps an option for the carrier as it would for an SCTP socket.
 fn is_kernels(level: c_int, name: c_int) -> bool {
-    /// Not in the bindings of the C library.
+    /// Missing from the C library's bindings.
     const SO_MAX_PACING_RATE: c_int = 47;
     let of_time = matches!(name, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO);
     let of_carrier = matches!(name, libc::SO_COOKIE | libc::SO_INCOMING_CPU | SO_MAX_PACING_RATE);
@@ -233,7 +233,7 @@ fn is_kernels(level: c_int, name: c_int) -> bool {
 
 const OPTION_BYTES_TOO_MANY: usize = OPTION_BYTES_MAX + 1;
 
-/// Whether a socket has options of this level; of others nothing is read.
+/// Returns whether a socket has options of this level; the value of other options is not read.
 fn has_options(descriptor: &Descriptor, level: c_int) -> bool {
     let is_v6 = || descriptor.page().family.load(Relaxed) == libc::AF_INET6 as u32;
     match level {
@@ -243,11 +243,11 @@ fn has_options(descriptor: &Descriptor, level: c_int) -> bool {
     }
 }
 
-/// What a program hands over when it asks for an option, and how much room it has for the answer.
+/// Returns the value that a program passes to `getsockopt`, and the size of its buffer.
 ///
 /// # Safety
 ///
-/// As `getsockopt(2)`.
+/// The caller meets the requirements of `getsockopt(2)`.
 unsafe fn given(
     descriptor: &Descriptor,
     level: c_int,
@@ -261,18 +261,18 @@ unsafe fn given(
     if !can_be_bytes(bytes) {
         return Err(Errno(libc::EFAULT));
     }
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     let room = unsafe { bytes.cast::<c_int>().read_unaligned() };
     let room = usize::try_from(room).map_err(|_| Errno(libc::EINVAL))?;
     if can_be_bytes(value) {
         let count = room.min(OPTION_BYTES_MAX);
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         unsafe { std::ptr::copy_nonoverlapping(value.cast(), given.as_mut_ptr(), count) };
     }
     Ok((given, room))
 }
 
-/// Whether the kernel would have found that the value is nowhere before it came to this error.
+/// Returns whether the kernel would have failed for an invalid pointer before it found this error.
 fn looks_first(error: Errno, name: c_int, value: *const c_void) -> bool {
     const SCTP_HMAC_IDENT: c_int = 22;
     let unread = matches!(error, Errno(libc::EOPNOTSUPP | libc::ENOPROTOOPT)) || name == SCTP_HMAC_IDENT;
@@ -281,7 +281,7 @@ fn looks_first(error: Errno, name: c_int, value: *const c_void) -> bool {
 
 /// # Safety
 ///
-/// As `getsockopt(2)`.
+/// The caller meets the requirements of `getsockopt(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn getsockopt(
     fd: c_int,
@@ -290,7 +290,7 @@ pub unsafe extern "C-unwind" fn getsockopt(
     value: *mut c_void,
     bytes: *mut socklen_t,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     let theirs = || unsafe { next::getsockopt(fd, level, name, value, bytes) };
     if is_kernels(level, name) {
         return theirs();
@@ -299,7 +299,7 @@ pub unsafe extern "C-unwind" fn getsockopt(
         fd,
         |descriptor| {
             let (level, name) = tcp::as_sctp(level, name);
-            // SAFETY: as the caller says.
+            // SAFETY: the caller guarantees it.
             let (given, room) = unsafe { given(descriptor, level, value, bytes) }?;
             let given = &given[..room.min(OPTION_BYTES_MAX)];
             let found = match (level, name) {
@@ -309,14 +309,14 @@ pub unsafe extern "C-unwind" fn getsockopt(
                 ) if !can_be_bytes(value) => return Err(Errno(libc::EFAULT)),
                 (libc::IPPROTO_SCTP, SCTP_SOCKOPT_PEELOFF | SCTP_SOCKOPT_PEELOFF_FLAGS) => {
                     let peeled_off = associations::peel_off(fd, descriptor, name, given)?;
-                    // SAFETY: it is written where it was read.
+                    // SAFETY: it is written where the value was read from.
                     unsafe { value.byte_add(4).cast::<c_int>().write_unaligned(peeled_off) };
                     return Ok(peeled_off);
                 }
                 (libc::IPPROTO_SCTP, SCTP_SOCKOPT_CONNECTX3) => {
-                    // SAFETY: as the caller says.
+                    // SAFETY: the caller guarantees it.
                     let (association, done) = unsafe { associations::connect_listed(fd, descriptor, given) };
-                    // SAFETY: what was given has room for it.
+                    // SAFETY: the value has room for it.
                     unsafe { value.cast::<u32>().write_unaligned(association) };
                     return done.map(|()| 0);
                 }
@@ -330,11 +330,11 @@ pub unsafe extern "C-unwind" fn getsockopt(
             if room > 0 && !can_be_bytes(value) {
                 return Err(Errno(libc::EFAULT));
             }
-            // SAFETY: no more is written than the program has room for.
+            // SAFETY: the copy stays within the program's buffer.
             unsafe {
                 let room = room.min(found.len);
                 std::ptr::copy_nonoverlapping(found.bytes.as_ptr(), value.cast(), room);
-                // Of local addresses the kernel counts the list alone.
+                // For local addresses the kernel returns the length of the list alone.
                 let is_list = (level, name) == (libc::IPPROTO_SCTP, SCTP_GET_LOCAL_ADDRS);
                 *bytes = (if is_list { room - 8 } else { room }) as socklen_t;
             }
@@ -346,7 +346,7 @@ pub unsafe extern "C-unwind" fn getsockopt(
 
 /// # Safety
 ///
-/// As `setsockopt(2)`.
+/// The caller meets the requirements of `setsockopt(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn setsockopt(
     fd: c_int,
@@ -355,7 +355,7 @@ pub unsafe extern "C-unwind" fn setsockopt(
     value: *const c_void,
     bytes: socklen_t,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     let theirs = || unsafe { next::setsockopt(fd, level, name, value, bytes) };
     if is_kernels(level, name) {
         return theirs();
@@ -368,7 +368,7 @@ pub unsafe extern "C-unwind" fn setsockopt(
                 0 => &[],
                 _ if !has_options(descriptor, tcp::as_sctp(level, name).0) => &[],
                 _ if !can_be_bytes(value) => return Err(Errno(libc::EFAULT)),
-                // SAFETY: as the caller says.
+                // SAFETY: the caller guarantees it.
                 bytes => unsafe { slice::from_raw_parts(value.cast(), bytes) },
             };
             let (level, name) = tcp::as_sctp(level, name);

@@ -1,5 +1,5 @@
-//! Standard I/O. The C library reads and writes the descriptor of a stream by calls of its own, which no shim sees. So a stream
-//! on a descriptor of ours is one of `fopencookie(3)`, which calls us.
+//! Standard I/O. The C library reads and writes the descriptor of a stream by internal calls, which no shim sees. So a stream on
+//! one of our descriptors is made by `fopencookie(3)`, which calls the shim.
 
 use std::ptr;
 
@@ -22,34 +22,34 @@ unsafe extern "C-unwind" {
     fn fopencookie(cookie: *mut c_void, mode: *const c_char, functions: Functions) -> *mut FILE;
 }
 
-/// Where the C library keeps the descriptor of a stream (`_fileno` of `struct _IO_FILE`, the same since glibc 2.1). `fileno` finds
-/// it there; streams of this kind have none of their own.
+/// Offset of a stream's descriptor (`_fileno` of `struct _IO_FILE`, unchanged since glibc 2.1). `fileno` reads it there; streams
+/// of `fopencookie` have no descriptor of their own.
 const FILENO_AT: usize = 112;
 
 unsafe extern "C-unwind" fn read(cookie: *mut c_void, place: *mut c_char, bytes: size_t) -> ssize_t {
-    // SAFETY: as the C library says.
+    // SAFETY: the C library guarantees it.
     unsafe { receiving::read(cookie.addr() as c_int, place.cast(), bytes) }
 }
 
-/// An error is 0 bytes here.
+/// Writes to the descriptor; `fopencookie` takes 0 bytes for an error.
 unsafe extern "C-unwind" fn write(cookie: *mut c_void, content: *const c_char, bytes: size_t) -> ssize_t {
-    // SAFETY: as the C library says.
+    // SAFETY: the C library guarantees it.
     unsafe { sending::write(cookie.addr() as c_int, content.cast(), bytes) }.max(0)
 }
 
 unsafe extern "C-unwind" fn close(cookie: *mut c_void) -> c_int {
-    // SAFETY: the stream has the descriptor.
+    // SAFETY: the stream owns the descriptor.
     unsafe { descriptors::close(cookie.addr() as c_int) }
 }
 
-/// A stream on a descriptor of ours.
+/// Opens a stream on one of our descriptors.
 ///
 /// # Safety
 ///
-/// `mode` ends with a zero byte.
+/// `mode` is NUL-terminated.
 unsafe fn open(fd: c_int, mode: *const c_char) -> *mut FILE {
     let functions = Functions { read, write, seek: None, close };
-    // SAFETY: as the caller says; a stream of the C library has its descriptor at this place.
+    // SAFETY: the caller guarantees it; a stream of the C library has its descriptor at this offset.
     unsafe {
         let stream = fopencookie(ptr::without_provenance_mut(fd as usize), mode, functions);
         if !stream.is_null() && cfg!(all(target_env = "gnu", target_pointer_width = "64")) {
@@ -61,17 +61,17 @@ unsafe fn open(fd: c_int, mode: *const c_char) -> *mut FILE {
 
 /// # Safety
 ///
-/// As `fdopen(3)`.
+/// The caller meets the requirements of `fdopen(3)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
     let before = Errno::last();
     let is_ours = table::find(fd).is_some();
     before.set();
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe { if is_ours { open(fd, mode) } else { next::fdopen(fd, mode) } }
 }
 
-/// Runs before the program begins: a service may have got a socket as its standard input and output.
+/// Runs before `main`: a service may have inherited a socket as its standard input and output.
 #[cfg(not(test))]
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -86,7 +86,7 @@ static START: extern "C" fn() = {
             if table::find(fd).is_none() {
                 return;
             }
-            // SAFETY: the mode ends with a zero byte, and no thread but this one runs.
+            // SAFETY: the mode is NUL-terminated, and no other thread runs.
             unsafe {
                 let ours = open(fd, mode);
                 if !ours.is_null() {
@@ -98,7 +98,7 @@ static START: extern "C" fn() = {
         opened(1, c"w".as_ptr(), &raw mut stdout);
         opened(2, c"w".as_ptr(), &raw mut stderr);
         if table::find(2).is_some() {
-            // SAFETY: nothing was written there.
+            // SAFETY: nothing was written to the stream before.
             unsafe { libc::setvbuf(stderr, ptr::null_mut(), libc::_IONBF, 0) };
         }
     }
