@@ -1,4 +1,4 @@
-//! What each utility of queues and messages costs, in ns per call: the cheapest of many rounds.
+//! Cost of each utility of queues and messages, in ns per call: the cheapest of many rounds.
 
 use bytes::Bytes;
 use std::hint::black_box;
@@ -12,7 +12,7 @@ use streams::{
 
 const ROUNDS: usize = 50;
 const CALLS: usize = 2000;
-/// How many normal messages a message of another band passes.
+/// Number of normal messages that a message of another band passes.
 const WAITING: usize = 10_000;
 
 /// Prints the cost of one call of `f`, which makes `calls` of them.
@@ -230,7 +230,7 @@ impl Module for Asking {
     }
 }
 
-/// What the procedures of a stream cost, in one way, over what a plain write to a driver costs.
+/// Measures the procedures of a stream, in one direction, against a plain write to a driver.
 fn procedures() {
     let write = |modules: &dyn Fn() -> Vec<Box<dyn Module>>| {
         let mut executive = Executive::new(Instant::now());

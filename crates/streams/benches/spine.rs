@@ -1,5 +1,5 @@
-//! What the executive itself costs: messages written to a loopback driver and read again, in ns per message, and how many
-//! allocations each takes once the queues and blocks have grown to their size.
+//! Cost of the executive: messages written to a loopback driver and read again, in ns per message, and the number of allocations
+//! per message once queues and blocks have grown to their size.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
@@ -63,13 +63,13 @@ impl Driver for Loopback {
     }
 }
 
-/// Messages between two turns of writing and reading, as a batch of datagrams would bring them.
+/// Number of messages written before they are read, as many as a batch of datagrams would bring.
 const BATCH: usize = 256;
 const BATCHES: usize = 1000;
 const ROUNDS: usize = 30;
 
 fn main() {
-    // One cell alone, for a profiler: `spine MODULES BYTES`.
+    // Measures one cell alone, for a profiler: `spine MODULES BYTES`.
     let cell: Vec<usize> = std::env::args().skip(1).filter_map(|word| word.parse().ok()).collect();
     println!("modules  bytes  write ns  read ns  allocations/message");
     if let [modules, bytes] = cell[..] {
@@ -92,15 +92,15 @@ fn report(modules: usize, bytes: usize, flags: TransferFlags) {
     println!("{modules:>7} {bytes:>6} {write_ns:>9.1} {read_ns:>8.1} {allocations:>20.4}");
 }
 
-/// What one message costs.
+/// Cost of one message.
 struct Cost {
-    /// From the call of `write` until the message stands on the read queue of its reader.
+    /// Time from the call of `write` until the message is on the read queue of its reader.
     write_ns: f64,
     read_ns: f64,
     allocations: f64,
 }
 
-/// The cheapest of many rounds: what disturbs a round only makes it dearer.
+/// Returns the cheapest of many rounds: disturbances only make a round dearer.
 fn measure(modules: usize, bytes: usize, flags: TransferFlags) -> Cost {
     let mut executive = Executive::new(Instant::now());
     let driver = executive.add_driver("loopback", Box::new(Loopback { outstanding_bytes: 0 }));

@@ -5,8 +5,7 @@ use std::fmt;
 
 /// The data of one message: a chain of reference-counted blocks.
 ///
-/// Nearly every message has one block, which is held in place; a longer chain stands behind one box. Empty blocks are
-/// never kept.
+/// Nearly every message has one block, which is stored inline; a longer chain is boxed. Empty blocks are never kept.
 #[derive(Clone, Default)]
 pub struct Chain(Blocks);
 
@@ -17,7 +16,7 @@ enum Blocks {
     Many(Box<Many>),
 }
 
-/// Two blocks or more, of which the first few may have been consumed already.
+/// Two or more blocks; the first few may be consumed already.
 #[derive(Clone)]
 struct Many {
     blocks: Vec<Bytes>,
@@ -28,7 +27,7 @@ struct Many {
 /// The memory of a longer chain, without its blocks.
 pub(crate) struct ChainMemory(Box<Many>);
 
-/// The memory of a chain of more blocks than this is not kept for another.
+/// The memory of a chain with more blocks than this is freed, not reused.
 const KEPT_BLOCKS_MAX: usize = 256;
 
 impl fmt::Debug for ChainMemory {
@@ -45,13 +44,13 @@ impl Default for Blocks {
 }
 
 impl Chain {
-    /// A chain of no bytes.
+    /// Returns an empty chain.
     #[inline]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How many bytes the chain holds.
+    /// Returns the number of bytes in the chain.
     #[inline]
     pub fn len(&self) -> usize {
         match &self.0 {
@@ -60,13 +59,13 @@ impl Chain {
         }
     }
 
-    /// Whether the chain holds no byte.
+    /// Returns whether the chain is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The blocks in order; none of them is empty.
+    /// Returns the blocks in order; none of them is empty.
     #[inline]
     pub fn blocks(&self) -> &[Bytes] {
         match &self.0 {
@@ -76,13 +75,13 @@ impl Chain {
         }
     }
 
-    /// Whether the chain has more than one block, and memory of its own for them.
+    /// Returns whether the chain has more than one block, and memory of its own for them.
     #[inline]
     pub(crate) fn is_long(&self) -> bool {
         matches!(self.0, Blocks::Many(_))
     }
 
-    /// Drops the blocks of a longer chain and gives back its memory.
+    /// Drops the blocks of a longer chain and returns its memory.
     pub(crate) fn into_memory(self) -> Option<ChainMemory> {
         let Blocks::Many(mut many) = self.0 else { return None };
         if many.blocks.capacity() > KEPT_BLOCKS_MAX {
@@ -92,7 +91,7 @@ impl Chain {
         Some(ChainMemory(many))
     }
 
-    /// Moves blocks into a chain in this memory.
+    /// Moves blocks into a chain that uses this memory.
     pub(crate) fn in_memory(ChainMemory(mut many): ChainMemory, blocks: &mut Vec<Bytes>) -> Self {
         many.blocks.extend(blocks.drain(..).filter(|block| !block.is_empty()));
         if many.blocks.len() < 2 {
@@ -129,7 +128,7 @@ impl Chain {
         }
     }
 
-    /// Copies from the front as much as `out` takes and says how much that was. The chain keeps its bytes.
+    /// Copies bytes from the front into `out`, as many as fit, and returns their number. The chain keeps its bytes.
     #[inline]
     pub fn copy_to(&self, out: &mut [u8]) -> usize {
         match &self.0 {
@@ -151,7 +150,7 @@ impl Chain {
     ///
     /// # Panics
     ///
-    /// If the chain holds fewer bytes.
+    /// If the chain has fewer bytes.
     #[inline]
     pub fn advance(&mut self, n: usize) {
         assert!(n <= self.len(), "{n} bytes were to be taken from a chain of {}", self.len());
@@ -161,11 +160,11 @@ impl Chain {
         }
     }
 
-    /// Takes the first `n` bytes away as a chain of their own, without copying (`dupb` and `adjmsg`).
+    /// Splits the first `n` bytes off as a chain of their own, without copying (`dupb` and `adjmsg`).
     ///
     /// # Panics
     ///
-    /// If the chain holds fewer bytes.
+    /// If the chain has fewer bytes.
     pub fn split_to(&mut self, mut n: usize) -> Chain {
         assert!(n <= self.len(), "{n} bytes were to be taken from a chain of {}", self.len());
         let mut front = Chain::new();
@@ -182,13 +181,13 @@ impl Chain {
         front
     }
 
-    /// Moves the bytes into one block that is cut off the front of `room`, which has room for them.
+    /// Moves the bytes into one block at the front of `room`, which has room for them.
     pub(crate) fn move_into(&mut self, room: &mut BytesMut) {
         self.blocks().iter().for_each(|block| room.extend_from_slice(block));
         self.0 = Blocks::One(room.split().freeze());
     }
 
-    /// Takes the first block away.
+    /// Removes and returns the first block.
     #[inline]
     pub fn pop_front(&mut self) -> Option<Bytes> {
         match &mut self.0 {
@@ -225,7 +224,7 @@ impl Chain {
         }
     }
 
-    /// All bytes in one block: the block itself where there is only one, a copy otherwise (`pullupmsg`).
+    /// Returns all bytes in one block: the block itself if there is only one, a copy otherwise (`pullupmsg`).
     pub fn into_bytes(self) -> Bytes {
         match self.0 {
             Blocks::One(block) => block,
@@ -239,7 +238,7 @@ impl Chain {
         }
     }
 
-    /// A copy of all bytes.
+    /// Returns a copy of all bytes.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut whole = vec![0; self.len()];
         self.copy_to(&mut whole);
@@ -261,7 +260,7 @@ impl From<Bytes> for Chain {
     }
 }
 
-/// The blocks stay where they are; only empty ones are dropped.
+/// Moves the blocks; drops empty ones.
 impl From<Vec<Bytes>> for Chain {
     fn from(mut blocks: Vec<Bytes>) -> Self {
         blocks.retain(|block| !block.is_empty());

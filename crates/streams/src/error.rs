@@ -1,19 +1,19 @@
-//! Why an operation on a stream failed: one type for each operation.
+//! Errors of stream operations: one type for each operation.
 
 use crate::{Errno, Message};
 use std::error::Error;
 use std::fmt;
 
-/// Why a stream could not be opened.
+/// Error of opening a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenError {
     /// The executive has no driver with this number.
     NoDriver,
     /// The driver refused.
     Driver(Errno),
-    /// The minor device is open, and another user's.
+    /// The minor device is open and belongs to another user.
     NotOwner,
-    /// A module could not be pushed that is pushed when the device is opened.
+    /// A module that autopush names could not be pushed.
     Autopush(PushError),
 }
 
@@ -32,12 +32,12 @@ impl fmt::Display for OpenError {
 
 impl Error for OpenError {}
 
-/// Why nothing could be written.
+/// Error of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteError {
-    /// There is no room now. The wish is remembered: wait until the stream is writable.
+    /// There is no room now. The stream remembers the writer: wait until it is writable.
     WouldBlock,
-    /// The driver refused the data, or has said that the stream failed.
+    /// The driver refused the data, or has reported that the stream failed.
     Failed(Errno),
     /// The other end is gone.
     HungUp,
@@ -58,12 +58,12 @@ impl fmt::Display for WriteError {
 
 impl Error for WriteError {}
 
-/// A message that could not be put on a stream, and why.
+/// A message that could not be put on a stream, with the error.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refused {
-    /// Why.
+    /// The error.
     pub error: WriteError,
-    /// The message, to be put again.
+    /// The message, for another attempt.
     pub message: Message,
 }
 
@@ -75,12 +75,12 @@ impl fmt::Display for Refused {
 
 impl Error for Refused {}
 
-/// Why nothing could be read.
+/// Error of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadError {
-    /// The driver has said that the stream failed.
+    /// The driver has reported that the stream failed.
     Failed(Errno),
-    /// The other end is gone, and everything that it sent has been read.
+    /// The other end is gone, and all that it sent has been read.
     HungUp,
     /// The next message is not data. Take it with `getmsg`.
     NotData,
@@ -101,16 +101,16 @@ impl fmt::Display for ReadError {
 
 impl Error for ReadError {}
 
-/// Why a module could not be pushed.
+/// Error of pushing a module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PushError {
     /// No module has this name.
     NoModule,
-    /// The module does not take its arguments; why.
+    /// The module rejects its arguments, for this reason.
     Argument(String),
     /// The module refused.
     Module(Errno),
-    /// The stream has as many modules as it may have.
+    /// The stream has the largest allowed number of modules.
     TooMany,
     /// The stream has failed.
     Failed(Errno),
@@ -136,12 +136,12 @@ impl fmt::Display for PushError {
 
 impl Error for PushError {}
 
-/// Why no module could be popped.
+/// Error of popping a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PopError {
     /// The stream has no module.
     NoModule,
-    /// An anchor stands on the module, and the user is not privileged.
+    /// The module is anchored, and the user is not privileged.
     Anchored,
     /// The stream is closed.
     Closed,
@@ -159,7 +159,7 @@ impl fmt::Display for PopError {
 
 impl Error for PopError {}
 
-/// Why an ioctl was not carried out.
+/// Error of an ioctl.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoctlError {
     /// A module or the driver refused it.
@@ -188,14 +188,14 @@ impl fmt::Display for IoctlError {
 
 impl Error for IoctlError {}
 
-/// Why a stream could not be linked or unlinked.
+/// Error of linking or unlinking a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkError {
     /// Messages could go round in a circle.
     Loop,
     /// The lower stream is linked already.
     Linked,
-    /// The driver of the upper stream refused; `EINVAL` where it is no multiplexor.
+    /// The driver of the upper stream refused; `EINVAL` if it is no multiplexor.
     Driver(Errno),
     /// There is no link with this number.
     NoLink,
@@ -243,12 +243,12 @@ impl fmt::Display for LinkError {
 
 impl Error for LinkError {}
 
-/// What is wrong with a file of autopush rules.
+/// Error in a file of autopush rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AutopushError {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// Description of the error.
     pub what: String,
 }
 

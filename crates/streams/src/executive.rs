@@ -1,4 +1,4 @@
-//! The executive: the drivers and streams of one perimeter.
+//! The executive holds the drivers and streams of one perimeter.
 
 mod control;
 mod description;
@@ -32,12 +32,12 @@ use std::time::Instant;
 
 /// The drivers and streams of one perimeter.
 ///
-/// All operations run on the caller's thread and return at once. What is left to do afterwards stands in lists: service
-/// procedures, which [`Executive::run`] runs, timers, which [`Executive::timeout`] ends, and wake-ups, which
-/// [`Executive::take_wakeups`] and its neighbours hand over.
+/// All operations run on the caller's thread and return at once. They leave deferred work in lists: service procedures, which
+/// [`Executive::run`] runs, timers, which [`Executive::timeout`] expires, and wake-ups, which [`Executive::take_wakeups`] and its
+/// neighbours return.
 ///
-/// There is one perimeter, so every synchronization level of SVR4.2 holds: no two procedures ever run at once, and none
-/// inside another.
+/// There is one perimeter, so every synchronization level of SVR4.2 holds: no two procedures run at once, and none runs inside
+/// another.
 pub struct Executive {
     drivers: Vec<Box<dyn Driver>>,
     names: Names,
@@ -52,10 +52,10 @@ impl fmt::Debug for Executive {
 }
 
 impl Executive {
-    /// How many modules one stream may have (`nstrpush`).
+    /// Largest number of modules on a stream (`nstrpush`).
     pub const MODULES_MAX: usize = 64;
 
-    /// An executive without drivers. `now` is the time, which only moves as the owner tells it.
+    /// Returns an executive without drivers. `now` is the time, which advances only when the owner sets it.
     pub fn new(now: Instant) -> Self {
         Self {
             drivers: Vec::new(),
@@ -81,7 +81,8 @@ impl Executive {
         &mut *self.drivers[id.0]
     }
 
-    /// Calls a driver's own operation together with a [`Cx`], and delivers what it sends. `None`: the driver is not a `D`.
+    /// Calls an operation of a driver of type `D` with a [`Cx`], and delivers the messages that it sends. Returns `None` if the
+    /// driver is of another type.
     pub fn with_driver<D: Driver, R>(
         &mut self,
         id: DriverId,
@@ -97,17 +98,17 @@ impl Executive {
     ///
     /// # Errors
     ///
-    /// There is no such driver, it refuses, or a module refuses that autopush names.
+    /// There is no such driver, the driver refuses, or a module of autopush refuses.
     pub fn open(&mut self, driver: DriverId) -> Result<StreamId, OpenError> {
         self.open_minor(driver, None, Credentials::ROOT)
     }
 
-    /// Opens a stream to a minor device, or without one to a minor device that is not open (a clone open). A minor device
-    /// that is open has one stream, which all share that open it; each of them closes it.
+    /// Opens a stream to a minor device; without a number, to one that is not open (a clone open). All users of a minor device
+    /// share one stream; each of them closes it.
     ///
     /// # Errors
     ///
-    /// As [`Executive::open`]; and another user's minor device is [`OpenError::NotOwner`].
+    /// The errors of [`Executive::open`], and [`OpenError::NotOwner`] for another user's minor device.
     pub fn open_minor(
         &mut self,
         driver: DriverId,
@@ -162,9 +163,9 @@ impl Executive {
         Ok(s)
     }
 
-    /// Closes a stream for one of those who opened it. With the last the stream ends: what was written still goes down, for
-    /// the close time at most (`I_SETCLTIME`), the modules are popped, what nobody has read gives its credit back, and the
-    /// driver ends what it has to. Closing a stream that is closed does nothing.
+    /// Closes a stream for one of its users. The last close ends the stream: written data still goes down, for the close time at
+    /// most (`I_SETCLTIME`), modules are popped, unread messages return their credit, and the driver ends its part. Closing a
+    /// closed stream does nothing.
     pub fn close(&mut self, s: StreamId) {
         let Some(stream) = self.streams.get_mut(s) else { return };
         if stream.head.is_closing() {
@@ -175,7 +176,7 @@ impl Executive {
             return;
         }
         self.unlink_all(s);
-        // What was written has been taken, so a full driver must take it now.
+        // The writes were accepted, so even a full driver must take them now.
         if self.flush_head(s) == Err(WriteError::WouldBlock) {
             self.send_coalesced(s);
         }
@@ -185,7 +186,7 @@ impl Executive {
         self.close_now(s);
     }
 
-    /// Ends a stream at once; what still waits on its way down may be lost.
+    /// Ends a stream at once; messages on their way down may be lost.
     pub fn close_now(&mut self, s: StreamId) {
         self.unlink_all(s);
         if self.flush_head(s) == Err(WriteError::WouldBlock) {
@@ -207,7 +208,7 @@ impl Executive {
         self.settle();
     }
 
-    /// Whether this stream is open.
+    /// Returns whether this stream is open.
     pub fn is_open(&self, s: StreamId) -> bool {
         self.streams.get(s).is_some_and(|stream| !stream.head.is_closing())
     }
@@ -217,27 +218,27 @@ impl Executive {
         self.streams.get(s).is_some_and(|stream| credentials.may_control(&stream.owner))
     }
 
-    /// Returns the minor device that a stream is open to.
+    /// Returns the minor device of a stream.
     pub fn minor_of(&self, s: StreamId) -> Option<u32> {
         Some(self.streams.get(s)?.minor)
     }
 
-    /// The driver of a stream.
+    /// Returns the driver of a stream.
     pub fn driver_of(&self, s: StreamId) -> Option<DriverId> {
         Some(self.streams.get(s)?.driver)
     }
 
-    /// The open streams.
+    /// Returns the open streams.
     pub fn streams(&self) -> impl Iterator<Item = StreamId> {
         self.streams.iter().map(|(s, _)| s)
     }
 
-    /// What the head of a stream has counted.
+    /// Returns the counters of a stream's head.
     pub fn head_stats(&self, s: StreamId) -> Option<HeadStats> {
         Some(self.streams.get(s)?.head.stats)
     }
 
-    /// Gives memory back that queues of earlier bursts hold. For an owner that has nothing else to do.
+    /// Frees memory that queues keep from earlier bursts, for an owner that is idle.
     pub fn trim(&mut self) {
         for stream in self.streams.iter_mut() {
             stream.head.queue.trim(0);

@@ -1,11 +1,11 @@
-//! Where flow control looks: the next queue with a service procedure, up or down the stream.
+//! Flow control: finds the next queue with a service procedure, up or down the stream.
 
 use crate::head::Head;
 use crate::queue::{Queue, QueuePair, Side};
 use crate::scheduler::{Place, QueueRef, Scheduler};
 use crate::stream::{Slot, StreamId};
 
-/// The queue that a writer above `below` must find room in.
+/// Returns the queue in which a writer above `below` must find room.
 #[inline]
 pub(crate) fn next_down<'a>(below: &'a mut [Slot], device: &'a mut QueuePair) -> &'a mut Queue {
     match below.iter_mut().rev().find(|slot| slot.queues.write.has_service()) {
@@ -14,7 +14,7 @@ pub(crate) fn next_down<'a>(below: &'a mut [Slot], device: &'a mut QueuePair) ->
     }
 }
 
-/// The queue that a sender below `above` must find room in.
+/// Returns the queue in which a sender below `above` must find room.
 #[inline]
 pub(crate) fn next_up<'a>(above: &'a mut [Slot], head: &'a mut Head) -> &'a mut Queue {
     match above.iter_mut().find(|slot| slot.queues.read.has_service()) {
@@ -23,8 +23,8 @@ pub(crate) fn next_up<'a>(above: &'a mut [Slot], head: &'a mut Head) -> &'a mut 
     }
 }
 
-/// A write queue has room again: enables the nearest service procedure above it, or wakes the writers at the head.
-/// `first` is the number of the lowest module in `above`.
+/// Enables the nearest service procedure above a write queue that has room again, or wakes the writers at the head. `first` is
+/// the number of the lowest module in `above`.
 pub(crate) fn back_enable_above(
     s: StreamId,
     above: &mut [Slot],
@@ -38,7 +38,7 @@ pub(crate) fn back_enable_above(
     }
 }
 
-/// A read queue has room again: enables the nearest service procedure below it, at last the driver's.
+/// Enables the nearest service procedure below a read queue that has room again, finally the driver's.
 pub(crate) fn back_enable_below(
     s: StreamId,
     below: &mut [Slot],
@@ -54,7 +54,7 @@ pub(crate) fn back_enable_below(
     }
 }
 
-/// The name of a module's queue.
+/// Returns the name of a module's queue.
 pub(crate) fn module_at(stream: StreamId, index: usize, side: Side) -> QueueRef {
     // A stream has at most `Executive::MODULES_MAX` modules.
     QueueRef { stream, place: Place::Module(index as u16), side }

@@ -24,7 +24,7 @@ pub(crate) use ioctl::IoctlState;
 use std::time::Duration;
 use waiters::Waiters;
 
-/// Names one link of a stream under a multiplexor.
+/// Identifies one link of a stream under a multiplexor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LinkId(pub(crate) u32);
 
@@ -39,37 +39,37 @@ impl LinkId {
 #[derive(Debug)]
 pub(crate) struct Head {
     pub(crate) queue: Queue,
-    /// Bytes of writes with more to come, on their way to become one message.
+    /// Bytes of writes with more to come, which will be one message.
     pub(crate) coalesced: Coalesced,
     pub(crate) coalesce_max_bytes: usize,
     pub(crate) read_mode: ReadMode,
     pub(crate) read_control: ReadControl,
-    /// Reads end with their messages and fail at control parts: one look tells the fast path.
+    /// Reads end with their messages and fail at control parts; cached for the fast path.
     pub(crate) reads_directly: bool,
     pub(crate) write_as: WriteAs,
     pub(crate) write_options: WriteOptions,
-    /// Writes are `T_OPTDATA_REQ` and not held: one look tells the fast path.
+    /// Writes are `T_OPTDATA_REQ` and not held; cached for the fast path.
     pub(crate) writes_directly: bool,
     pub(crate) error_options: ErrorOptions,
     /// A read that finds nothing sends `M_READ` down.
     pub(crate) announces_reads: bool,
-    /// How long a close waits for what is on its way down.
+    /// Time that a close waits for messages on their way down.
     pub(crate) close_time: Duration,
-    /// An error or a hang-up is to be reported: one look tells the fast path.
+    /// An error or a hang-up must be reported; cached for the fast path.
     pub(crate) troubled: bool,
     read_error: Option<Errno>,
     write_error: Option<Errno>,
     hung_up: bool,
-    /// What comes up is not for a reader: the stream is linked or closing.
+    /// Messages that come up are not for a reader: the stream is linked or closing.
     diverted: bool,
-    /// The stream is linked under a multiplexor, whose driver handles what comes up.
+    /// The stream is linked under a multiplexor, whose driver handles messages that come up.
     link: Option<LinkId>,
-    /// The stream is closed for its users, while what was written still goes down.
+    /// The users have closed the stream, but written data still goes down.
     closing: bool,
-    /// A writer was told to wait.
+    /// A writer has to wait.
     write_blocked: bool,
     waiters: Waiters,
-    /// The stream stands in the list of those that have got data.
+    /// The stream is in the list of those that hold attached data.
     pub(crate) attached: bool,
     pub(crate) ioctl: IoctlState,
     signals_queued: u32,
@@ -78,10 +78,10 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// What coalesced writes grow to before they go down.
+    /// Size at which coalesced writes go down.
     pub(crate) const COALESCE_BYTES: usize = 32 * 1024;
 
-    /// How long a close waits for what is on its way down (`I_SETCLTIME`).
+    /// Time that a close waits for messages on their way down (`I_SETCLTIME`).
     const CLOSE_TIME: Duration = Duration::from_secs(15);
 
     pub(crate) fn new(info: &DriverInfo) -> Self {
@@ -134,7 +134,7 @@ impl Head {
         }
     }
 
-    /// Handles user data in the normal band, which is built in its place on the queue.
+    /// Handles user data in the normal band, which is built in place on the queue.
     #[inline]
     pub(crate) fn put_data(
         &mut self,
@@ -150,11 +150,11 @@ impl Head {
         self.wake(s, Self::NORMAL, scheduler);
     }
 
-    /// What a message of band 0, and one of another band, makes possible.
+    /// Readiness that a message of band 0 brings, and one of another band.
     const NORMAL: Interest = Interest::READABLE.or(Interest::READ_NORMAL);
     const BAND: Interest = Interest::READABLE.or(Interest::READ_BAND);
 
-    /// What comes up heeds no flow control: it is thrown away, and the stream fails.
+    /// Discards a message and fails the stream, because its sender ignores flow control.
     #[cold]
     fn refuse_flood(&mut self, s: StreamId, m: Message, scheduler: &mut Scheduler) {
         give_credit(s, &m, scheduler);
@@ -163,7 +163,7 @@ impl Head {
         self.note_trouble(s, SignalEvents::ERROR, scheduler);
     }
 
-    /// Hands a message to the driver that the stream is linked under, or throws it away where the stream is closing.
+    /// Passes a message to the driver that the stream is linked under, or discards it if the stream is closing.
     #[cold]
     fn divert(&mut self, s: StreamId, m: Message, scheduler: &mut Scheduler) {
         if self.link.is_some() {
@@ -175,21 +175,21 @@ impl Head {
         }
     }
 
-    /// Returns whether what comes up is for a reader: the stream is neither linked nor closing.
+    /// Returns whether a reader gets the messages that come up: the stream is neither linked nor closing.
     #[inline]
     pub(crate) fn has_reader(&self) -> bool {
         !self.diverted
     }
 
-    /// Links the stream under a multiplexor, or makes it its user's again.
+    /// Links the stream under a multiplexor, or returns it to its user.
     pub(crate) fn set_link(&mut self, link: Option<LinkId>) {
         self.link = link;
         self.diverted = self.closing || link.is_some();
         self.sum_up_trouble();
     }
 
-    /// Turns a message with a control part at the front of the queue into data, as the read mode says (`RPROTDAT`,
-    /// `RPROTDIS`). Primitives that carry user data are data in every mode.
+    /// Turns the message at the front of the queue from control part into data, as the read mode requires (`RPROTDAT`,
+    /// `RPROTDIS`). Primitives with user data are data in every mode.
     #[cold]
     pub(crate) fn uncover_data(&mut self) {
         while self.read_control != ReadControl::Fail
@@ -208,8 +208,8 @@ impl Head {
         }
     }
 
-    /// Puts back what `getpmsg` has left of a message. The credit of the whole message has been given back, so what is left of
-    /// its data stays behind an empty control part, for which nothing is given.
+    /// Puts back the rest of a message after `getpmsg`. The credit of the whole message has been returned, so its remaining data
+    /// stays behind an empty control part, which carries no credit.
     pub(crate) fn put_back(&mut self, m: Message) {
         let kind = match m.kind {
             Kind::Data => Kind::Proto(Control::Raw([].into())),
@@ -218,7 +218,7 @@ impl Head {
         let _ = self.queue.putbq(Message { kind, ..m });
     }
 
-    /// Takes all that nobody has read. Its credit stays with it.
+    /// Takes all unread messages, with their credit.
     pub(crate) fn take_all(&mut self, s: StreamId, scheduler: &mut Scheduler) -> Vec<Message> {
         let mut all = Vec::new();
         loop {
@@ -235,7 +235,7 @@ impl Head {
         all
     }
 
-    /// The link of the stream, if it is linked.
+    /// Returns the link of the stream, if it is linked.
     pub(crate) fn link(&self) -> Option<LinkId> {
         self.link
     }
@@ -243,7 +243,7 @@ impl Head {
     #[cold]
     fn put_control(&mut self, s: StreamId, m: Message, scheduler: &mut Scheduler) {
         match m.kind {
-            // All are kept, where SVR4 keeps one: a caller whose answer was thrown away would wait for ever.
+            // The head keeps all of them, where SVR4 keeps one: a caller whose answer was discarded would wait for ever.
             Kind::PcProto(_) => {
                 let _ = self.queue.putq(m);
                 self.wake(s, Interest::READABLE | Interest::PRIORITY, scheduler);
@@ -283,7 +283,7 @@ impl Head {
                 self.answer_ioctl(s, Message::new(Kind::IocNak(nak)), scheduler);
             }
             Kind::Data | Kind::Proto(_) | Kind::Run(_) => self.put(s, m, scheduler),
-            // SVR4 frees at the head what is for drivers and neighbouring modules.
+            // SVR4's head frees messages that are meant for drivers and neighbouring modules.
             Kind::Break
             | Kind::Event
             | Kind::Delay(_)
@@ -305,7 +305,7 @@ impl Head {
         }
     }
 
-    /// Nobody waits for this ioctl: the module that wants something copied must hear so, or it would wait for ever.
+    /// Refuses a copy for an ioctl that nobody waits for: the module that requested the copy would otherwise wait for ever.
     fn refuse_copy(&mut self, s: StreamId, id: u32, private: u64, scheduler: &mut Scheduler) {
         let ioctl = Ioctl { id, ..Ioctl::default() };
         let refusal = IocData { ioctl, private, result: Err(Errno::EINTR) };
@@ -313,7 +313,7 @@ impl Head {
         scheduler.post(at, Message::new(Kind::IocData(Box::new(refusal))));
     }
 
-    /// Gives up the ioctl with this number (`ETIME`).
+    /// Ends the ioctl with this number because its time is over (`ETIME`).
     pub(crate) fn expire_ioctl(&mut self, s: StreamId, id: u32, scheduler: &mut Scheduler) {
         if self.ioctl.fail(id, Errno::ETIME) {
             self.wake_quietly(s, Interest::PRIORITY, scheduler);
@@ -326,7 +326,7 @@ impl Head {
         self.wake_quietly(s, Interest::PRIORITY, scheduler);
     }
 
-    /// M_FLUSH has come up: the read queue is flushed here, and the write side is flushed by a message that goes down.
+    /// Handles an M_FLUSH that has come up: flushes the read queue, and sends a message down that flushes the write side.
     fn flush(&mut self, s: StreamId, flush: Flush, marks: Marks, scheduler: &mut Scheduler) {
         if flush.read {
             let signals_queued = &mut self.signals_queued;
@@ -338,7 +338,7 @@ impl Head {
         }
         if flush.write && !marks.contains(Marks::NO_LOOP) {
             let at = QueueRef { stream: s, place: Place::BelowHead, side: Side::Write };
-            // A flush that comes round again is not sent down once more.
+            // A flush that comes up again is not sent down once more.
             let down = Message::new(Kind::Flush(Flush { read: false, ..flush })).marked(Marks::NO_LOOP);
             scheduler.post(at, down);
         }
@@ -364,7 +364,7 @@ impl Head {
         self.enable_senders(s, scheduler);
     }
 
-    /// All options as they are.
+    /// Returns all options.
     pub(crate) fn options(&self) -> HeadOptions {
         let (hiwat_bytes, lowat_bytes) = self.queue.marks(0);
         HeadOptions {
@@ -381,12 +381,12 @@ impl Head {
         }
     }
 
-    /// The read queue may have got room other than by reading: the scheduler looks whether somebody waits for it.
+    /// Schedules a check for waiting senders after the read queue may have got room other than by a read.
     fn enable_senders(&mut self, s: StreamId, scheduler: &mut Scheduler) {
         scheduler.enable_head(s, Side::Read);
     }
 
-    /// There is room below again (`strwsrv`): coalesced bytes go down, and writers that wait are woken.
+    /// Sends coalesced bytes down and wakes waiting writers, when there is room below again (`strwsrv`).
     pub(crate) fn back_enable(&mut self, s: StreamId, scheduler: &mut Scheduler) {
         self.write_blocked = false;
         if !self.coalesced.is_empty() || self.link.is_some() {
@@ -395,7 +395,7 @@ impl Head {
         self.wake(s, Interest::WRITABLE | Interest::WRITE_BAND, scheduler);
     }
 
-    /// Notes that a writer was told to wait.
+    /// Notes that a writer has to wait.
     #[cold]
     pub(crate) fn block_writer(&mut self) -> WriteError {
         self.write_blocked = true;
@@ -403,7 +403,7 @@ impl Head {
         WriteError::WouldBlock
     }
 
-    /// Why nothing can be written, if so.
+    /// Returns the error of a write, if there is one.
     pub(crate) fn check_write(&self) -> Result<(), WriteError> {
         match self.write_error {
             _ if self.closing => Err(WriteError::Closed),
@@ -414,7 +414,7 @@ impl Head {
         }
     }
 
-    /// Why nothing can be read, if so. What was queued before a hang-up can.
+    /// Returns the error of a read, if there is one. Messages queued before a hang-up can still be read.
     pub(crate) fn check_read(&self) -> Result<(), ReadError> {
         match self.read_error {
             _ if self.closing => Err(ReadError::Closed),
@@ -425,7 +425,8 @@ impl Head {
         }
     }
 
-    /// As [`Head::check_read`] for an operation that reports an error to the program, which may be reported once.
+    /// Checks as [`Head::check_read`] does, for an operation that reports the error to the program: some errors are reported
+    /// once.
     #[cold]
     pub(crate) fn report_read(&mut self) -> Result<(), ReadError> {
         let checked = self.check_read();
@@ -436,7 +437,8 @@ impl Head {
         checked
     }
 
-    /// As [`Head::check_write`] for an operation that reports an error to the program, which may be reported once.
+    /// Checks as [`Head::check_write`] does, for an operation that reports the error to the program: some errors are reported
+    /// once.
     #[cold]
     pub(crate) fn report_write(&mut self) -> Result<(), WriteError> {
         let checked = self.check_write();
@@ -447,7 +449,7 @@ impl Head {
         checked
     }
 
-    /// The users have closed the stream.
+    /// Begins the close by the stream's users.
     pub(crate) fn begin_close(&mut self, s: StreamId, scheduler: &mut Scheduler) {
         self.closing = true;
         self.diverted = true;
@@ -458,17 +460,17 @@ impl Head {
         self.waiters = Waiters::default();
     }
 
-    /// Whether nothing that is written can arrive.
+    /// Returns whether no write can arrive any more.
     pub(crate) fn is_failed(&self) -> bool {
         self.hung_up || self.write_error.is_some()
     }
 
-    /// Whether the users have closed the stream.
+    /// Returns whether the users have closed the stream.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing
     }
 
-    /// Says what can be done now (`poll`).
+    /// Returns what the program can do now (`poll`).
     pub(crate) fn poll(&self, below: &Queue) -> Readiness {
         let front = self.queue.front();
         let priority = front.is_some_and(|m| m.kind.is_high_priority());
@@ -486,7 +488,7 @@ impl Head {
         }
     }
 
-    /// Lists the stream once when one of these becomes true. What is true already lists it at once.
+    /// Lists the stream once when part of the interest becomes ready, at once if it is.
     pub(crate) fn want(&mut self, s: StreamId, wants: Interest, now: Readiness, scheduler: &mut Scheduler) {
         self.waiters.want(wants);
         self.wake_ready(s, now, scheduler);
@@ -495,7 +497,7 @@ impl Head {
         }
     }
 
-    /// Adds a waiter, which is woken at once by what is true already. False: there are too many.
+    /// Adds a waiter, and wakes it at once if part of its interest is ready. Returns false if there are too many.
     pub(crate) fn wait(
         &mut self,
         s: StreamId,
@@ -519,23 +521,23 @@ impl Head {
         }
     }
 
-    /// Those who are told of the stream.
+    /// Returns the waiters of the stream.
     pub(crate) fn waiters(&mut self) -> &mut Waiters {
         &mut self.waiters
     }
 
-    /// Takes the stream off the list of wake-ups.
+    /// Removes the stream from the list of wake-ups.
     pub(crate) fn unlist(&mut self) {
         self.waiters.unlist();
         self.stats.wakeups += 1;
     }
 
-    /// The last signal that has come up to the reader.
+    /// Takes the last signal that has come up to the reader.
     pub(crate) fn take_signal(&mut self) -> Option<Signal> {
         self.signal.take()
     }
 
-    /// Delivers signals that no data stands before any more.
+    /// Delivers signals that have reached the front of the queue.
     #[inline]
     pub(crate) fn take_due_signals(&mut self, s: StreamId, scheduler: &mut Scheduler) {
         while self.signals_queued > 0
@@ -570,7 +572,7 @@ impl Head {
         }
     }
 
-    /// An error or hang-up wakes everybody.
+    /// Wakes everybody after an error or hang-up.
     fn note_trouble(&mut self, s: StreamId, events: SignalEvents, scheduler: &mut Scheduler) {
         self.sum_up_trouble();
         self.ioctl.abandon();

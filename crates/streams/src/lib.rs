@@ -1,16 +1,15 @@
 //! STREAMS: stream heads, modules and drivers that pass messages to each other through queues.
 //!
-//! A stream is a full-duplex way between a program and a driver. At its upper end stands the stream head, which the
-//! program reads and writes; at its lower end a driver; between them modules can be pushed and popped while data flows.
-//! Each of them has a queue for each way. A `put` procedure handles a message at once; what cannot be handled at once is
-//! queued with `putq` and handled by the `service` procedure later. High and low water marks on the queues make the flow
-//! control.
+//! A stream is a full-duplex path between a program and a driver. Its upper end is the stream head, which the program reads and
+//! writes; its lower end is a driver; between them modules can be pushed and popped while data flows. Each of these has a queue
+//! for each direction. A `put` procedure handles a message at once; a message that cannot be handled at once is queued with
+//! `putq` and handled later by the `service` procedure. High and low water marks on the queues provide flow control.
 //!
-//! One [`Executive`] holds the drivers and streams of one perimeter: its owner guards it with one lock, and nothing
-//! inside it locks, blocks or waits. No `put` procedure runs inside another: what a module sends on is posted, and the
-//! executive delivers it when the procedure has returned.
+//! One [`Executive`] holds the drivers and streams of one perimeter: its owner guards it with one lock, and nothing inside it
+//! locks, blocks or waits. No `put` procedure runs inside another: a message that a module sends on is posted, and the executive
+//! delivers it when the procedure has returned.
 //!
-//! A driver that sends back what comes down, and a module that counts what passes:
+//! A driver that sends messages back up, and a module that counts them:
 //!
 //! ```
 //! use streams::modules::Counter;

@@ -1,4 +1,4 @@
-//! Messages: what travels on a stream.
+//! Messages, which travel on streams.
 
 mod control;
 mod ioctl;
@@ -19,57 +19,57 @@ use crate::Chain;
 use bytes::Bytes;
 use tpi::{Primitive, TransferInfo};
 
-/// One message on its way up or down a stream.
+/// A message on its way up or down a stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
-    /// What the message is.
+    /// The type of the message.
     pub kind: Kind,
-    /// Its priority band: 0 is normal, higher bands pass lower ones. High-priority kinds pass all bands.
+    /// The priority band: 0 is normal, higher bands pass lower ones. High-priority types pass all bands.
     pub band: u8,
-    /// Marks of the message.
+    /// The marks.
     pub marks: Marks,
-    /// Its data.
+    /// The data.
     pub data: Chain,
 }
 
 impl Message {
-    /// A message of this kind in the normal band, with no marks and no data.
+    /// Returns a message of this type in the normal band, with no marks and no data.
     #[inline]
     pub fn new(kind: Kind) -> Self {
         Self::with_data(kind, Chain::new())
     }
 
-    /// A message of this kind in the normal band, with no marks.
+    /// Returns a message of this type in the normal band, with no marks.
     #[inline]
     pub fn with_data(kind: Kind, data: Chain) -> Self {
         Self { kind, band: 0, marks: Marks::NONE, data }
     }
 
-    /// `M_DATA`.
+    /// Returns an `M_DATA`.
     #[inline]
     pub fn data(data: impl Into<Chain>) -> Self {
         Self::with_data(Kind::Data, data.into())
     }
 
-    /// `M_PROTO` without data.
+    /// Returns an `M_PROTO` without data.
     #[inline]
     pub fn proto(primitive: Primitive) -> Self {
         Self::new(Kind::Proto(primitive.into()))
     }
 
-    /// `M_PCPROTO` without data.
+    /// Returns an `M_PCPROTO` without data.
     #[inline]
     pub fn pc_proto(primitive: Primitive) -> Self {
         Self::new(Kind::PcProto(primitive.into()))
     }
 
-    /// `T_OPTDATA_REQ` with its data: what a write sends down.
+    /// Returns a `T_OPTDATA_REQ` with its data, as a write sends it down.
     #[inline]
     pub fn optdata_req(info: TransferInfo, data: Bytes) -> Self {
         Self::with_data(Kind::Proto(Control::Tpi(Primitive::OptdataReq(info))), Chain::from(data))
     }
 
-    /// `T_OPTDATA_IND` with its data: what a provider sends up.
+    /// Returns a `T_OPTDATA_IND` with its data, as a provider sends it up.
     #[inline]
     pub fn optdata_ind(info: TransferInfo, data: Chain) -> Self {
         Self::with_data(Kind::Proto(Control::Tpi(Primitive::OptdataInd(info))), data)
@@ -83,7 +83,7 @@ impl Message {
         self
     }
 
-    /// Returns the message with these marks as well.
+    /// Returns the message with these marks added.
     #[inline]
     #[must_use]
     pub fn marked(mut self, marks: Marks) -> Self {
@@ -91,7 +91,7 @@ impl Message {
         self
     }
 
-    /// Returns what is known of a message of user data; `None` for other messages. Plain data has nothing that is known.
+    /// Returns the information about a message of user data; `None` for other messages. Plain data carries no information.
     pub fn transfer(&self) -> Option<TransferInfo> {
         match &self.kind {
             Kind::Data => Some(TransferInfo::default()),
@@ -102,14 +102,14 @@ impl Message {
         }
     }
 
-    /// Returns the place of the message among others: messages of a higher rank come first.
+    /// Returns the rank of the message: messages of a higher rank come first.
     #[inline]
     pub fn rank(&self) -> u16 {
         if self.kind.is_high_priority() { HIGH_PRIORITY } else { u16::from(self.band) }
     }
 
-    /// Returns what the message counts for on a queue: its data and its raw control part. A message without data counts for
-    /// one byte, so that a flood of them ends too.
+    /// Returns the weight of the message on a queue: its data and its raw control part. An empty message weighs one byte, so that
+    /// a flood of them also fills the queue.
     #[inline]
     pub fn weight_bytes(&self) -> usize {
         let control_bytes = match &self.kind {
@@ -119,7 +119,7 @@ impl Message {
         self.data.len().max(1) + control_bytes
     }
 
-    /// Returns what the reader of user data gives back as receive window.
+    /// Returns the receive window that reading the message gives back.
     #[inline]
     pub(crate) fn receive_credit(&self) -> Option<Credit> {
         if self.marks.contains(Marks::CREDITED) {
@@ -131,7 +131,7 @@ impl Message {
             Kind::Proto(Control::Tpi(primitive)) => match primitive {
                 Primitive::OptdataInd(info) => (info.association, self.data.len()),
                 Primitive::DataInd { .. } | Primitive::ExdataInd { .. } => (0, self.data.len()),
-                // It takes room of the receive buffer, too, with data or without.
+                // A notification takes room of the receive buffer, too, with data or without.
                 Primitive::NotificationInd(notification) => {
                     (notification.transfer.association, self.weight_bytes())
                 }
@@ -142,7 +142,7 @@ impl Message {
         Some(Credit { association, bytes, charges: self.charges() })
     }
 
-    /// Returns how many messages it stands for.
+    /// Returns the number of messages that it stands for.
     #[inline]
     pub(crate) fn messages(&self) -> usize {
         match &self.kind {
@@ -151,7 +151,7 @@ impl Message {
         }
     }
 
-    /// Returns what is charged for the message beside its data.
+    /// Returns the charge for the message beyond its data.
     #[inline]
     pub(crate) fn charges(&self) -> usize {
         usize::from(!self.marks.contains(Marks::OF_RUN))
@@ -165,7 +165,7 @@ pub(crate) const HIGH_PRIORITY: u16 = 256;
 mod tests {
     use super::*;
 
-    /// Every message is moved a few times on its way: its size is part of the speed.
+    /// Every message is moved a few times on its way, so its size affects speed.
     #[test]
     fn a_message_stays_small() {
         assert!(size_of::<Message>() <= 80, "{} bytes", size_of::<Message>());

@@ -1,4 +1,4 @@
-//! Modules: what can be pushed between the head and the driver of a stream.
+//! Modules, which can be pushed between the head and the driver of a stream.
 
 use crate::flow;
 use crate::head::Head;
@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 /// The queues of a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModuleInfo {
-    /// The queue for what is on its way up.
+    /// The queue for messages on their way up.
     pub read: QueueInfo,
-    /// The queue for what is on its way down.
+    /// The queue for messages on their way down.
     pub write: QueueInfo,
 }
 
 impl Default for ModuleInfo {
-    /// Two queues that messages only pass by.
+    /// Returns two queues without service procedures.
     fn default() -> Self {
         Self { read: QueueInfo::PASS, write: QueueInfo::PASS }
     }
@@ -28,37 +28,37 @@ impl Default for ModuleInfo {
 
 /// A module: handles every message that passes its place on a stream.
 ///
-/// Each procedure gets [`Q`], the module's own place, and returns soon: it never blocks. Messages that it sends on are
+/// Each procedure gets [`Q`], the module's place on the stream, and returns soon: it never blocks. Messages that it sends on are
 /// delivered when it has returned. The provided procedures pass everything on.
 ///
-/// A module that panics makes its stream fail with `EIO`; other streams go on.
+/// A module that panics makes its stream fail with `EIO`; other streams continue.
 pub trait Module: Send {
-    /// The module's name.
+    /// Returns the module's name.
     fn name(&self) -> &str;
 
-    /// The marks of the module's queues, and which have a service procedure.
+    /// Returns the marks of the module's queues, and which queues have a service procedure.
     fn info(&self) -> ModuleInfo {
         ModuleInfo::default()
     }
 
-    /// Returns what the module has counted, each count with its name, for people who look at the stream.
+    /// Returns the module's counters with their names, for display.
     fn counts(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
 
-    /// Returns whether the module has nothing left to do, such as a tap whose reader has gone: whoever manages the stream pops it
-    /// once no other module stands above it ([`Executive::pop_finished`](crate::Executive::pop_finished)).
+    /// Returns whether the module has nothing left to do, such as a tap whose reader has gone: the stream's manager pops it once
+    /// no other module stands above it ([`Executive::pop_finished`](crate::Executive::pop_finished)).
     fn is_finished(&self) -> bool {
         false
     }
 
-    /// The module has been pushed. An error takes it off again.
+    /// Handles being pushed. An error undoes the push.
     fn open(&mut self, _q: &mut Q<'_>) -> Result<(), Errno> {
         Ok(())
     }
 
-    /// The module is about to be popped. What it leaves on its queues is handed on to the next in either way; a module
-    /// that does not want that calls [`Q::flushq`].
+    /// Prepares for being popped. Messages on the module's queues then go on to the next queue in their direction; a module that
+    /// does not want that calls [`Q::flushq`].
     fn close(&mut self, _q: &mut Q<'_>) {}
 
     /// Handles a message on its way down.
@@ -71,24 +71,24 @@ pub trait Module: Send {
         q.pass(m);
     }
 
-    /// Handles what is queued on its way down.
+    /// Handles the queued messages on their way down.
     fn wsrv(&mut self, q: &mut Q<'_>) {
         q.pass_queued();
     }
 
-    /// Handles what is queued on its way up.
+    /// Handles the queued messages on their way up.
     fn rsrv(&mut self, q: &mut Q<'_>) {
         q.pass_queued();
     }
 
-    /// A timer has ended that a procedure of the same side has started with [`Q::timeout`].
+    /// Handles the expiry of a timer that a procedure of the same side has started with [`Q::timeout`].
     fn timeout(&mut self, _q: &mut Q<'_>, _timer: TimerId) {}
 }
 
 /// The place of a module on its stream, as one of its procedures sees it.
 ///
-/// All operations are on the side of the procedure: the read queue in `rput` and `rsrv`, the write queue in `wput` and
-/// `wsrv` (and in `open` and `close`). [`Q::other`] is the other side.
+/// All operations act on the side of the procedure: the read queue in `rput` and `rsrv`, the write queue in `wput` and `wsrv`
+/// (and in `open` and `close`). [`Q::other`] is the other side.
 #[derive(Debug)]
 pub struct Q<'a> {
     stream: StreamId,
@@ -104,12 +104,12 @@ pub struct Q<'a> {
     ahead: Ahead,
 }
 
-/// What a procedure has sent on that has not arrived yet: `canputnext` counts it as if it had.
+/// Messages that a procedure has sent on and that have not arrived yet: `canputnext` counts them as arrived.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ahead {
     up_bytes: usize,
     down_bytes: usize,
-    /// `canputnext` said no because of these bytes alone, so that nobody else will enable the queue again.
+    /// `canputnext` returned false because of these bytes alone, so no other event will enable the queue.
     stopped_up: bool,
     stopped_down: bool,
 }
@@ -144,13 +144,13 @@ impl<'a> Q<'a> {
         }
     }
 
-    /// The stream.
+    /// Returns the stream.
     #[inline]
     pub fn stream(&self) -> StreamId {
         self.stream
     }
 
-    /// Which side this is.
+    /// Returns the side.
     #[inline]
     pub fn side(&self) -> Side {
         self.side
@@ -174,7 +174,7 @@ impl<'a> Q<'a> {
         }
     }
 
-    /// Sends a message on to whatever is next.
+    /// Sends a message on to the next queue.
     #[inline]
     pub fn putnext(&mut self, m: Message) {
         match self.side {
@@ -185,14 +185,14 @@ impl<'a> Q<'a> {
         self.scheduler.post(at, m);
     }
 
-    /// Sends a message back to where this side's messages come from.
+    /// Sends a message back in the direction that this side's messages come from.
     #[inline]
     pub fn qreply(&mut self, m: Message) {
         let at = self.next(self.side.other());
         self.scheduler.post(at, m);
     }
 
-    /// Queues a message here; the service procedure will find it.
+    /// Queues a message here, for the service procedure.
     pub fn putq(&mut self, m: Message) {
         if self.queue().is_flooded() {
             return self.refuse_flood(m);
@@ -202,7 +202,7 @@ impl<'a> Q<'a> {
         }
     }
 
-    /// A module queues without end: the message is thrown away, and the stream fails.
+    /// Discards a message and fails the stream, because a module queues without end.
     #[cold]
     fn refuse_flood(&mut self, m: Message) {
         self.freemsg(m);
@@ -211,21 +211,21 @@ impl<'a> Q<'a> {
             .post(at, Message::new(Kind::Error { read: Some(Errno::EIO), write: Some(Errno::EIO) }));
     }
 
-    /// Puts a message back that could not be handled now.
+    /// Puts back a message that could not be handled now.
     pub fn putbq(&mut self, m: Message) {
         if self.own_queue().putbq(m) {
             self.qenable();
         }
     }
 
-    /// Takes the first message that is queued here.
+    /// Takes the first message from this queue.
     pub fn getq(&mut self) -> Option<Message> {
         let m = self.own_queue().getq();
         self.back_enable_if_relieved();
         m
     }
 
-    /// The queue of this side, to look at.
+    /// Returns the queue of this side.
     #[inline]
     pub fn queue(&self) -> &Queue {
         match self.side {
@@ -234,14 +234,14 @@ impl<'a> Q<'a> {
         }
     }
 
-    /// Whether this side's queue has room in this band. If not, the wish is remembered.
+    /// Returns whether this side's queue has room in this band. If not, the queue remembers the caller.
     #[inline]
     pub fn canput(&mut self, band: u8) -> bool {
         self.own_queue().canput(band)
     }
 
-    /// Whether the next queue with a service procedure has room in this band (`bcanputnext`). If not, this side's
-    /// service procedure is enabled when it has.
+    /// Returns whether the next queue with a service procedure has room in this band (`bcanputnext`). If not, this side's service
+    /// procedure is enabled once it has.
     #[inline]
     pub fn canputnext(&mut self, band: u8) -> bool {
         let (next, ahead_bytes, stopped) = match self.side {
@@ -271,17 +271,17 @@ impl<'a> Q<'a> {
         }
     }
 
-    /// From now on `putq` does not enable this side's service procedure, except for messages of high priority.
+    /// Stops `putq` from enabling this side's service procedure, except for high-priority messages.
     pub fn noenable(&mut self) {
         self.own_queue().noenable();
     }
 
-    /// Ends what [`Q::noenable`] began.
+    /// Undoes [`Q::noenable`].
     pub fn enableok(&mut self) {
         self.own_queue().enableok();
     }
 
-    /// Throws away what `flush` names on this side's queue.
+    /// Discards the messages on this side's queue that `flush` selects.
     pub fn flushq(&mut self, flush: &Flush) {
         let Self { stream, side, own, scheduler, .. } = self;
         own.side(*side).flushq(flush, |m| {
@@ -292,75 +292,75 @@ impl<'a> Q<'a> {
         self.back_enable_if_relieved();
     }
 
-    /// Throws a message away. Where it was user data on its way up, its receive window goes back to the driver.
+    /// Frees a message. The receive window of user data on its way up returns to the driver.
     pub fn freemsg(&mut self, m: Message) {
         if self.side == Side::Read {
             give_credit(self.stream, &m, self.scheduler);
         }
     }
 
-    /// Gives receive window back for `bytes` of an association that a module took out of a message.
+    /// Returns receive window for `bytes` of an association that a module took out of a message.
     pub fn credit(&mut self, association: u32, bytes: usize) {
         let credit = Credit { association, bytes, charges: 1 };
         self.scheduler.send(Errand::Consumed { stream: self.stream, credit });
     }
 
-    /// Answers an ioctl: it was carried out.
+    /// Answers an ioctl that was carried out.
     pub fn ack(&mut self, ioctl: &Ioctl, value: i32, data: Chain) {
         self.qreply(Message::with_data(Kind::IocAck(IocAck { id: ioctl.id, value }), data));
     }
 
-    /// Answers an ioctl: it is refused.
+    /// Answers an ioctl that is refused.
     pub fn nak(&mut self, ioctl: &Ioctl, errno: Errno) {
         self.qreply(Message::new(Kind::IocNak(IocNak { id: ioctl.id, errno })));
     }
 
-    /// Asks the caller of an ioctl for `bytes` at `address` of its memory; they come as [`Kind::IocData`] with `private`.
+    /// Asks the caller of an ioctl for `bytes` at `address` of its memory; they arrive as [`Kind::IocData`] with `private`.
     pub fn copyin(&mut self, ioctl: &Ioctl, address: u64, bytes: usize, private: u64) {
         let request = CopyRequest { id: ioctl.id, address, bytes, private };
         self.qreply(Message::new(Kind::CopyIn(Box::new(request))));
     }
 
-    /// Asks the caller of an ioctl to put `data` at `address` of its memory; [`Kind::IocData`] with `private` says whether it
-    /// could.
+    /// Asks the caller of an ioctl to store `data` at `address` of its memory; [`Kind::IocData`] with `private` reports the
+    /// result.
     pub fn copyout(&mut self, ioctl: &Ioctl, address: u64, data: Chain, private: u64) {
         let request = CopyRequest { id: ioctl.id, address, bytes: data.len(), private };
         self.qreply(Message::with_data(Kind::CopyOut(Box::new(request)), data));
     }
 
-    /// Starts a timer (`timeout`, `qtimeout`). [`Module::timeout`] is called when it has ended, not before, and not after the
-    /// module was popped.
+    /// Starts a timer (`timeout`, `qtimeout`). The executive calls [`Module::timeout`] when it has expired, never early, and
+    /// never after the module was popped.
     pub fn timeout(&mut self, after: Duration) -> TimerId {
         let place = Place::Module(self.index as u16);
         let alarm = Alarm::Procedure { place, serial: self.serial, side: self.side };
         self.scheduler.timers.start(self.stream, alarm, after)
     }
 
-    /// Stops a timer (`untimeout`, `quntimeout`). False: it has ended before.
+    /// Stops a timer (`untimeout`, `quntimeout`). Returns false if it has expired before.
     pub fn untimeout(&mut self, timer: TimerId) -> bool {
         self.scheduler.timers.stop(self.stream, timer)
     }
 
-    /// Returns the time as the executive was last told it.
+    /// Returns the time that the executive was last given.
     pub fn now(&self) -> Instant {
         self.scheduler.timers.now()
     }
 
-    /// Sets the water marks of a band of this side's queue (`strqset`). Waiters may find room by this.
+    /// Sets the water marks of a band of this side's queue (`strqset`). This may give waiters room.
     pub fn strqset(&mut self, band: u8, hiwat_bytes: usize, lowat_bytes: usize) {
         self.own_queue().set_marks(band, hiwat_bytes, lowat_bytes);
         self.back_enable_if_relieved();
     }
 
-    /// Takes a message out of the middle of this side's queue (`rmvq`), by its place from the front.
+    /// Removes a message from the middle of this side's queue (`rmvq`), by its position.
     pub fn rmvq(&mut self, place: usize) -> Option<Message> {
         let m = self.own_queue().rmvq(place);
         self.back_enable_if_relieved();
         m
     }
 
-    /// Puts a message into this side's queue before the one at `place` (`insq`). The message comes back where that would
-    /// break the order of priority.
+    /// Inserts a message into this side's queue before the one at `place` (`insq`). Returns the message if that would break the
+    /// order of priority.
     pub fn insq(&mut self, place: usize, m: Message) -> Result<(), Message> {
         if self.own_queue().insq(place, m)? {
             self.qenable();
@@ -368,8 +368,8 @@ impl<'a> Q<'a> {
         Ok(())
     }
 
-    /// What every put procedure does with a message that it has no interest in: flushes the own queues where the message
-    /// says so, queues the message where the queue is served and the next one has no room, and passes it on otherwise.
+    /// Handles a message that the module has no interest in, as every put procedure must: flushes its queues if the message says
+    /// so, queues the message if the queue has a service procedure and the next one has no room, and otherwise passes it on.
     #[inline]
     pub fn pass(&mut self, m: Message) {
         if let Kind::Flush(flush) = &m.kind {
@@ -382,7 +382,7 @@ impl<'a> Q<'a> {
         if waits { self.putq(m) } else { self.putnext(m) }
     }
 
-    /// What a service procedure does that only passes on: sends what the next queue has room for.
+    /// Runs a service procedure that only passes on: sends the messages that the next queue has room for.
     pub fn pass_queued(&mut self) {
         while let Some(m) = self.getq() {
             if !m.kind.is_high_priority() && !self.canputnext(m.band) {
@@ -402,7 +402,8 @@ impl<'a> Q<'a> {
         }
     }
 
-    /// After the procedure: a queue that stopped for what was on its way is looked at again when that has arrived.
+    /// Finishes the procedure: schedules another look at a queue that stopped because of messages on their way, once these have
+    /// arrived.
     #[inline]
     pub(crate) fn finish(mut self) {
         if self.ahead.stopped_up || self.ahead.stopped_down {
@@ -422,7 +423,7 @@ impl<'a> Q<'a> {
         self.own.side(self.side)
     }
 
-    /// The place next to this one on the way of `side`.
+    /// Returns the next place in the direction of `side`.
     #[inline]
     fn next(&self, side: Side) -> QueueRef {
         let place = match side {
@@ -448,7 +449,7 @@ impl<'a> Q<'a> {
     }
 }
 
-/// Sends the receive window of a message that is thrown away back to the driver.
+/// Returns the receive window of a discarded message to the driver.
 pub(crate) fn give_credit(stream: StreamId, m: &Message, scheduler: &mut Scheduler) {
     if let Some(credit) = m.receive_credit()
         && credit.bytes > 0

@@ -1,6 +1,6 @@
 //! Modules that come with the executive.
 //!
-//! [`add_all`] makes them known to an executive by their names. [`Tap`] and [`Trace`] need a sink for their records, so their owner
+//! [`add_all`] adds them to an executive under their names. [`Tap`] and [`Trace`] need a sink for their records, so their owner
 //! pushes them.
 
 mod arguments;

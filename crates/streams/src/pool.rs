@@ -1,4 +1,4 @@
-//! Blocks of memory for what programs write.
+//! Blocks of memory for the data that programs write.
 
 use crate::chain::{Chain, ChainMemory};
 use bytes::{Bytes, BytesMut};
@@ -6,27 +6,27 @@ use std::collections::VecDeque;
 
 /// The blocks that written bytes are copied into.
 ///
-/// Messages are cut off the front of one large block, so that a message costs a reference and no allocation. A spent
-/// block waits in line until all messages cut from it are gone, and is then used again.
+/// Messages are cut off the front of one large block, so a message costs a reference and no allocation. A used-up block waits
+/// until all messages cut from it are gone, and is then reused.
 #[derive(Debug, Default)]
 pub struct Pool {
     current: BytesMut,
-    /// Blocks with room left that were lent out and came back.
+    /// Blocks with room left that were lent and returned.
     open: Vec<BytesMut>,
     /// Oldest first.
     spent: VecDeque<BytesMut>,
-    /// Of longer chains that were read.
+    /// Memory of longer chains that were read.
     chains: Vec<ChainMemory>,
 }
 
 impl Pool {
     /// The size of one block. A larger message gets memory of its own.
     pub const BLOCK_BYTES: usize = 64 * 1024;
-    /// How many spent blocks are remembered at most; those beyond go back to the allocator when their readers are gone.
+    /// Number of used-up blocks that are kept at most; others return to the allocator when their readers are gone.
     pub const SPENT_BLOCKS_MAX: usize = 256;
-    /// How many longer chains' memory is remembered at most.
+    /// Number of chains whose memory is kept at most.
     const CHAINS_MAX: usize = 64;
-    /// How many spent blocks are looked at before a new one is allocated.
+    /// Number of used-up blocks that are tried before a new one is allocated.
     const TRIES: usize = 4;
 
     /// Copies `bytes` into a block.
@@ -57,7 +57,7 @@ impl Pool {
         self.current.split().freeze()
     }
 
-    /// A chain of these blocks, in the memory of one that was read, if there is any. The blocks are moved out.
+    /// Returns a chain of these blocks, in the memory of an earlier chain if there is any. The blocks are moved out.
     pub(crate) fn chain(&mut self, blocks: &mut Vec<Bytes>) -> Chain {
         match self.chains.pop() {
             Some(memory) => Chain::in_memory(memory, blocks),
@@ -65,14 +65,14 @@ impl Pool {
         }
     }
 
-    /// Takes a longer chain that was read, for its memory.
+    /// Takes a longer chain that was read, to reuse its memory.
     pub(crate) fn give_back_chain(&mut self, chain: Chain) {
         if self.chains.len() < Self::CHAINS_MAX {
             self.chains.extend(chain.into_memory());
         }
     }
 
-    /// Lends out an empty block with room for at least `room_bytes`.
+    /// Lends an empty block with room for at least `room_bytes`.
     pub fn take_block(&mut self, room_bytes: usize) -> BytesMut {
         if room_bytes > Self::BLOCK_BYTES {
             return BytesMut::with_capacity(room_bytes);
@@ -87,7 +87,7 @@ impl Pool {
         }
     }
 
-    /// Takes a block back that was lent out; what is in it is forgotten.
+    /// Takes back a lent block and forgets its content.
     pub fn give_back(&mut self, mut block: BytesMut) {
         block.clear();
         if block.capacity() >= Self::BLOCK_BYTES / 2 {
@@ -111,7 +111,7 @@ impl Pool {
     }
 
     fn fresh_block(&mut self) -> BytesMut {
-        // The oldest is the most likely to have lost its readers; one that is held for long must not hide the others.
+        // The oldest block is the most likely to have lost its readers; one that is held for long must not hide the others.
         for _ in 0..Self::TRIES.min(self.spent.len()) {
             let Some(mut block) = self.spent.pop_front() else { break };
             if block.try_reclaim(Self::BLOCK_BYTES) {

@@ -1,37 +1,37 @@
-//! Queues: messages in order of priority, with the water marks that make flow control.
+//! Queues: messages in order of priority, with the water marks of flow control.
 
 use crate::message::{Credit, HIGH_PRIORITY, Kind, Record};
 use crate::{Chain, Flush, Message, TransferInfo};
 use bytes::BytesMut;
 use std::collections::VecDeque;
 
-/// Messages that have to wait are copied into blocks of this size, or of their own where they are longer. A queue is read from
-/// its front, so that no more than one block is held by what is left of it.
+/// Size of the blocks that waiting messages are copied into; longer messages get their own. A queue is read from its front, so
+/// its remaining messages hold at most one block too many.
 const DETACHED_BLOCK_BYTES: usize = 16 * 1024;
-/// How often a service procedure may run in one turn of the scheduler.
+/// Number of times that a service procedure may run in one turn of the scheduler.
 const RUNS_MAX: u32 = 100_000;
-/// A queue that holds so much more than its high mark is flooded: whoever fills it heeds no flow control. Drivers that bound what
+/// Excess over the high-water mark at which a queue is flooded: its sender ignores flow control. Drivers that bound the messages
 /// they send up by a window of their own stay below.
 const FLOODED_BYTES: usize = 256 * 1024 * 1024;
-/// A queue that has run empty keeps room for at most this many messages.
+/// Number of messages that an empty queue keeps room for.
 const KEPT_MESSAGES_MAX: usize = 256;
 
 /// The marks of a queue and whether it has a service procedure (`module_info` and `qinit`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueInfo {
-    /// At or above this the queue is full.
+    /// High-water mark: at or above it the queue is full.
     pub hiwat_bytes: usize,
-    /// A full queue has room again when it has fallen to this.
+    /// Low-water mark: a full queue has room again at or below it.
     pub lowat_bytes: usize,
-    /// Whether there is a service procedure: flow control looks only at queues that have one.
+    /// Whether the queue has a service procedure: flow control looks only at such queues.
     pub service: bool,
 }
 
 impl QueueInfo {
-    /// A queue that messages only pass by.
+    /// A queue without service procedure: messages pass by it.
     pub const PASS: Self = Self { hiwat_bytes: 0, lowat_bytes: 0, service: false };
 
-    /// A queue with a service procedure and these marks.
+    /// Returns a queue with a service procedure and these marks.
     pub const fn served(hiwat_bytes: usize, lowat_bytes: usize) -> Self {
         Self { hiwat_bytes, lowat_bytes, service: true }
     }
@@ -39,25 +39,25 @@ impl QueueInfo {
 
 /// One queue of a module, driver or stream head.
 ///
-/// Messages stand in order of rank: high priority, then bands from 255 down to 0, first in first out within a rank.
-/// Each band is flow-controlled for itself; what has high priority counts in band 0 and ignores flow control.
-/// An empty queue that was never used holds no memory.
+/// Messages are in order of rank: high priority, then bands from 255 down to 0, first in first out within a rank. Each band has
+/// its own flow control; high-priority messages count in band 0 and ignore flow control. An empty queue that was never used holds
+/// no memory.
 #[derive(Debug)]
 pub struct Queue {
     messages: VecDeque<Message>,
-    /// The data of so many messages at the end may lie in memory that others share.
+    /// Number of messages at the end whose data may lie in shared memory.
     attached: usize,
     normal: Level,
-    /// Band 1 is at index 0. As long as only band 0 is used there are none.
+    /// Band 1 is at index 0. Empty as long as only band 0 is used.
     bands: Vec<Level>,
     service: bool,
-    /// QENAB: the queue stands in the run queue.
+    /// QENAB: the queue is in the run queue.
     enabled: bool,
-    /// QWANTR: the service procedure found the queue empty, so that the next message must enable it.
+    /// QWANTR: the service procedure found the queue empty, so the next message must enable it.
     want_read: bool,
     /// QNOENB: `putq` does not enable the service procedure.
     no_enable: bool,
-    /// How often the service procedure ran in which turn of the scheduler.
+    /// Number of runs of the service procedure, and the scheduler's turn they belong to.
     runs: (u32, u32),
 }
 
@@ -67,9 +67,9 @@ struct Level {
     count_bytes: usize,
     hiwat_bytes: usize,
     lowat_bytes: usize,
-    /// QFULL: the high mark was reached, and the low mark not yet again.
+    /// QFULL: the level has reached the high mark and not yet fallen to the low mark again.
     full: bool,
-    /// QWANTW: somebody was told that the queue is full and waits.
+    /// QWANTW: a sender found the queue full and waits.
     want_write: bool,
     /// A message of this band was queued, or its marks were set.
     used: bool,
@@ -112,7 +112,7 @@ impl Level {
 }
 
 impl Queue {
-    /// An empty queue.
+    /// Returns an empty queue.
     pub fn new(info: QueueInfo) -> Self {
         Self {
             messages: VecDeque::new(),
@@ -127,7 +127,7 @@ impl Queue {
         }
     }
 
-    /// Puts a message in its place behind those of its rank. True: the service procedure is to be enabled.
+    /// Queues a message behind those of its rank. Returns whether the service procedure must be enabled.
     #[inline]
     #[must_use = "the caller enables the service procedure"]
     pub fn putq(&mut self, m: Message) -> bool {
@@ -140,7 +140,7 @@ impl Queue {
             let place = self.messages.partition_point(|other| other.rank() >= rank);
             self.insert(place, m);
         }
-        // A message of a higher band may pass what made the service procedure stop.
+        // A message of a higher band may pass the one that made the service procedure stop.
         rank == HIGH_PRIORITY || (!self.no_enable && (self.want_read || rank > 0))
     }
 
@@ -162,12 +162,12 @@ impl Queue {
         if self.attached > self.messages.len() {
             self.attached = self.messages.len();
         } else if self.messages.is_empty() {
-            // The last of those that had to wait: no more came meanwhile.
+            // The queue has run empty: no more messages came meanwhile.
             self.trim_burst();
         }
     }
 
-    /// Copies the data of messages that came since the last call out of the memory that they share with others.
+    /// Copies the data of messages that came since the last call out of shared memory.
     pub(crate) fn detach(&mut self) {
         let from = self.messages.len() - self.attached;
         self.attached = 0;
@@ -183,12 +183,12 @@ impl Queue {
         }
     }
 
-    /// Whether it is empty and has room for more messages than an empty queue is to keep.
+    /// Returns whether the queue is empty and keeps room for more messages than an empty queue should.
     pub(crate) fn is_bulky(&self) -> bool {
         self.messages.is_empty() && self.messages.capacity() > KEPT_MESSAGES_MAX
     }
 
-    /// Puts a message back before those of its rank. True: the service procedure is to be enabled.
+    /// Puts back a message before those of its rank. Returns whether the service procedure must be enabled.
     #[must_use = "the caller enables the service procedure"]
     pub fn putbq(&mut self, m: Message) -> bool {
         let rank = m.rank();
@@ -198,7 +198,7 @@ impl Queue {
         rank == HIGH_PRIORITY || (!self.no_enable && self.want_read)
     }
 
-    /// Takes the first message. Afterwards [`Queue::relieved`] says whether somebody who waits has room again.
+    /// Takes the first message. Afterwards [`Queue::relieved`] returns whether a waiting sender has room again.
     #[inline]
     pub fn getq(&mut self) -> Option<Message> {
         let Some(m) = self.messages.pop_front() else {
@@ -211,7 +211,7 @@ impl Queue {
         Some(m)
     }
 
-    /// Drops the first message where it lies.
+    /// Drops the first message in place.
     #[inline]
     pub(crate) fn drop_front(&mut self) {
         let Some(front) = self.messages.front() else { return };
@@ -228,8 +228,8 @@ impl Queue {
         matches!(self.messages.front(), Some(Message { kind: Kind::Run(_), .. }))
     }
 
-    /// Copies the first message of a run at the front to `out` and drops it. Returns what it was, and what goes back to the
-    /// driver. `None`: it is longer than `out`.
+    /// Copies the first message of a run at the front to `out` and drops it. Returns the message's information, and the credit
+    /// for the driver; `None` if the message is longer than `out`.
     #[inline]
     pub(crate) fn read_run(&mut self, out: &mut [u8]) -> Option<(Record, Credit)> {
         let front = self.messages.front_mut()?;
@@ -245,8 +245,8 @@ impl Queue {
         Some((record, credit))
     }
 
-    /// Makes the first message of a run at the front one of its own, which stands before the rest. Returns what goes back to the
-    /// driver when nothing is left of the run.
+    /// Splits the first message off a run at the front, so that it stands before the rest. Returns the credit for the driver when
+    /// nothing is left of the run.
     #[cold]
     pub(crate) fn split_run(&mut self) -> Option<Credit> {
         let mut m = self.messages.pop_front()?;
@@ -272,7 +272,7 @@ impl Queue {
         is_spent.then(|| run.credit())
     }
 
-    /// Whether a message of this band may be put here. If not, the wish is remembered.
+    /// Returns whether a message of this band may be queued. If not, the queue remembers the caller.
     #[inline]
     pub fn canput(&mut self, band: u8) -> bool {
         match band {
@@ -281,7 +281,7 @@ impl Queue {
         }
     }
 
-    /// Whether there is room again for somebody whose wish was remembered. True once for each wish.
+    /// Returns whether there is room again for a remembered sender; true once for each.
     #[inline]
     pub fn relieved(&mut self) -> bool {
         let normal = self.normal.relieved();
@@ -292,7 +292,7 @@ impl Queue {
         }
     }
 
-    /// Takes away what `flush` names and hands each message to `freed`.
+    /// Removes the messages that `flush` selects and passes each to `freed`.
     pub fn flushq(&mut self, flush: &Flush, mut freed: impl FnMut(Message)) {
         let goes = |m: &Message| {
             (flush.all || m.kind.is_data()) && flush.band.is_none_or(|b| m.rank() == u16::from(b))
@@ -309,7 +309,7 @@ impl Queue {
         self.attached = self.attached.min(self.messages.len());
     }
 
-    /// Takes the message at this place out of the queue (`rmvq`).
+    /// Removes the message at this position (`rmvq`).
     pub fn rmvq(&mut self, place: usize) -> Option<Message> {
         let m = self.messages.remove(place)?;
         self.attached = self.attached.min(self.messages.len());
@@ -317,11 +317,12 @@ impl Queue {
         Some(m)
     }
 
-    /// Puts a message before the one at `place`, or at the end (`insq`). True: the service procedure must be enabled.
+    /// Inserts a message before the one at `place`, or at the end (`insq`). Returns whether the service procedure must be
+    /// enabled.
     ///
     /// # Errors
     ///
-    /// The message comes back where the queue would no longer stand in order of priority.
+    /// Returns the message if the queue would no longer be in order of priority.
     pub fn insq(&mut self, place: usize, m: Message) -> Result<bool, Message> {
         let rank = m.rank();
         let before = place.checked_sub(1).and_then(|before| self.messages.get(before));
@@ -337,18 +338,18 @@ impl Queue {
         Ok(rank == HIGH_PRIORITY || (!self.no_enable && self.want_read))
     }
 
-    /// The first message.
+    /// Returns the first message.
     #[inline]
     pub fn front(&self) -> Option<&Message> {
         self.messages.front()
     }
 
-    /// All messages in their order.
+    /// Returns all messages in order.
     pub fn iter(&self) -> impl Iterator<Item = &Message> {
         self.messages.iter()
     }
 
-    /// Takes the first `n` bytes of the first message away, which keeps at least one.
+    /// Removes the first `n` bytes of the first message, which keeps at least one.
     pub(crate) fn advance_front(&mut self, n: usize) -> Option<&mut Message> {
         let rank = self.messages.front()?.rank();
         self.level(rank).remove(n);
@@ -357,29 +358,29 @@ impl Queue {
         Some(m)
     }
 
-    /// Returns how many messages are queued (`qsize`).
+    /// Returns the number of entries (`qsize`).
     #[inline]
     pub fn len(&self) -> usize {
         self.messages.len()
     }
 
-    /// Returns how many messages wait for their reader: a run stands for several.
+    /// Returns the number of messages that wait for their reader: a run counts its messages.
     pub(crate) fn messages(&self) -> usize {
         self.messages.iter().map(Message::messages).sum()
     }
 
-    /// Whether no message is queued.
+    /// Returns whether the queue is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }
 
-    /// How many bytes of this band are queued.
+    /// Returns the number of bytes queued in this band.
     pub fn count_bytes(&self, band: u8) -> usize {
         self.level_if_used(band).map_or(0, |level| level.count_bytes)
     }
 
-    /// Whether this band has reached its high mark and not yet fallen to its low mark again. Remembers nothing.
+    /// Returns whether this band has reached its high mark and not yet fallen to its low mark again. Remembers no caller.
     #[inline]
     pub fn is_full(&self, band: u8) -> bool {
         match band {
@@ -388,18 +389,18 @@ impl Queue {
         }
     }
 
-    /// Whether somebody fills the queue without heeding flow control.
+    /// Returns whether a sender fills the queue without regard to flow control.
     #[inline]
     pub(crate) fn is_flooded(&self) -> bool {
         self.normal.count_bytes >= self.normal.hiwat_bytes.saturating_add(FLOODED_BYTES)
     }
 
-    /// Whether a band above 0 that was used has room (`POLLWRBAND`).
+    /// Returns whether a band above 0 that was used has room (`POLLWRBAND`).
     pub(crate) fn has_room_in_a_band(&self) -> bool {
         self.bands.iter().any(|level| level.used && !level.full)
     }
 
-    /// Whether `ahead_bytes` that are on their way would fill the queue.
+    /// Returns whether `ahead_bytes` on their way would fill the queue.
     #[inline]
     pub(crate) fn would_fill(&self, band: u8, ahead_bytes: usize) -> bool {
         let level = self.level_if_used(band).unwrap_or(&self.normal);
@@ -407,13 +408,13 @@ impl Queue {
         ahead_bytes > 0 && count_bytes + ahead_bytes >= level.hiwat_bytes
     }
 
-    /// The high and the low mark of this band.
+    /// Returns the high and the low mark of this band.
     pub fn marks(&self, band: u8) -> (usize, usize) {
         let level = self.level_if_used(band).unwrap_or(&self.normal);
         (level.hiwat_bytes, level.lowat_bytes)
     }
 
-    /// Sets the high and the low mark of this band (`strqset`). The queue may become full or get room by this.
+    /// Sets the high and the low mark of this band (`strqset`). The queue may become full or get room.
     pub fn set_marks(&mut self, band: u8, hiwat_bytes: usize, lowat_bytes: usize) {
         let level = self.level(u16::from(band));
         level.hiwat_bytes = hiwat_bytes;
@@ -422,29 +423,30 @@ impl Queue {
         level.full = level.count_bytes >= hiwat_bytes || (level.full && level.count_bytes > lowat_bytes);
     }
 
-    /// Whether there is a service procedure.
+    /// Returns whether the queue has a service procedure.
     #[inline]
     pub fn has_service(&self) -> bool {
         self.service
     }
 
-    /// From now on `putq` does not enable the service procedure, except for messages of high priority.
+    /// Stops `putq` from enabling the service procedure, except for high-priority messages.
     pub fn noenable(&mut self) {
         self.no_enable = true;
     }
 
-    /// Ends what [`Queue::noenable`] began.
+    /// Undoes [`Queue::noenable`].
     pub fn enableok(&mut self) {
         self.no_enable = false;
     }
 
-    /// Marks the queue as standing in the run queue. False: it stood there already.
+    /// Marks the queue as being in the run queue. Returns false if it was already.
     #[inline]
     pub(crate) fn mark_enabled(&mut self) -> bool {
         !std::mem::replace(&mut self.enabled, true)
     }
 
-    /// Counts a run of the service procedure. True: it has run too often in this turn, because it enables itself for ever.
+    /// Counts a run of the service procedure. Returns whether it has run too often in this turn, because it enables itself for
+    /// ever.
     pub(crate) fn runs_too_often(&mut self, turn: u32) -> bool {
         if self.runs.0 != turn {
             self.runs = (turn, 0);
@@ -453,20 +455,20 @@ impl Queue {
         self.runs.1 > RUNS_MAX
     }
 
-    /// The opposite of [`Queue::mark_enabled`]. False: it did not stand there.
+    /// Marks the queue as not being in the run queue. Returns false if it was not.
     #[inline]
     pub(crate) fn clear_enabled(&mut self) -> bool {
         std::mem::replace(&mut self.enabled, false)
     }
 
-    /// Gives memory back that an earlier burst needed. An empty queue keeps room for `kept` messages.
+    /// Frees memory that an earlier burst needed. An empty queue keeps room for `kept` messages.
     pub(crate) fn trim(&mut self, kept: usize) {
         if self.messages.is_empty() {
             self.messages.shrink_to(kept);
         }
     }
 
-    /// Gives memory of a burst back, but keeps some room, because the queue will be used again soon.
+    /// Frees memory of a burst, but keeps some room, because the queue will be used again soon.
     pub(crate) fn trim_burst(&mut self) {
         self.trim(KEPT_MESSAGES_MAX);
     }
@@ -476,7 +478,7 @@ impl Queue {
         if rank == 0 || rank == HIGH_PRIORITY { &mut self.normal } else { self.band_level(rank) }
     }
 
-    /// The level of a band above 0, which comes to be when it is first used, with the marks of band 0.
+    /// Returns the level of a band above 0, which is created on first use with the marks of band 0.
     fn band_level(&mut self, band: u16) -> &mut Level {
         let index = usize::from(band) - 1;
         let (hiwat_bytes, lowat_bytes) = (self.normal.hiwat_bytes, self.normal.lowat_bytes);
@@ -494,13 +496,13 @@ impl Queue {
 /// The two queues of a module or driver.
 #[derive(Debug)]
 pub struct QueuePair {
-    /// What is on its way up.
+    /// Messages on their way up.
     pub read: Queue,
-    /// What is on its way down.
+    /// Messages on their way down.
     pub write: Queue,
 }
 
-/// The way that a queue or message belongs to.
+/// The direction of a queue or message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Up, to the reader.
@@ -510,7 +512,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// The other way.
+    /// Returns the other direction.
     #[inline]
     #[must_use]
     pub fn other(self) -> Self {
@@ -522,12 +524,12 @@ impl Side {
 }
 
 impl QueuePair {
-    /// Two empty queues.
+    /// Returns two empty queues.
     pub fn new(read: QueueInfo, write: QueueInfo) -> Self {
         Self { read: Queue::new(read), write: Queue::new(write) }
     }
 
-    /// The queue of one side.
+    /// Returns the queue of one side.
     #[inline]
     pub fn side(&mut self, side: Side) -> &mut Queue {
         match side {

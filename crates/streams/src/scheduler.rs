@@ -1,4 +1,4 @@
-//! The scheduler: which service procedures are to run, and which messages are on their way between procedures.
+//! The scheduler: lists the service procedures to run, and the messages on their way between procedures.
 
 use crate::head::Woken;
 use crate::message::{Credit, Message};
@@ -8,7 +8,7 @@ use crate::timers::Timers;
 use std::collections::VecDeque;
 use std::time::Instant;
 
-/// Names one queue of one stream.
+/// Identifies one queue of one stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueueRef {
     pub(crate) stream: StreamId,
@@ -16,25 +16,25 @@ pub(crate) struct QueueRef {
     pub(crate) side: Side,
 }
 
-/// A place along a stream.
+/// A position along a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Head,
-    /// Whatever is next below the head.
+    /// The next position below the head.
     BelowHead,
-    /// Counted from the driver, so that pushing and popping moves no other module.
+    /// Counted from the driver, so that pushing and popping leaves the positions of other modules.
     Module(u16),
     Driver,
 }
 
-/// A message that is to be handed to the put procedure of a queue.
+/// A message for the put procedure of a queue.
 #[derive(Debug)]
 pub(crate) struct Post {
     pub(crate) at: QueueRef,
     pub(crate) message: Message,
 }
 
-/// What waits for a driver until it can be called.
+/// Work for a driver that waits until the driver can be called.
 #[derive(Debug)]
 pub(crate) enum Errand {
     Put {
@@ -52,23 +52,23 @@ pub(crate) enum Errand {
     },
 }
 
-/// The lists of work of one executive. All are first in, first out.
+/// The work lists of one executive. All are first in, first out.
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     run_queue: VecDeque<QueueRef>,
-    /// The only message on its way; the outbox is empty then. Nearly every procedure sends on one message or none.
+    /// The only message on its way; `posts` is empty then. Nearly every procedure sends on one message or none.
     hop: Option<Post>,
-    outbox: VecDeque<Post>,
+    posts: VecDeque<Post>,
     errands: VecDeque<Errand>,
-    /// Streams whose wanted interest became true.
+    /// Streams whose interest became ready.
     pub(crate) wakeups: Vec<StreamId>,
     /// Streams whose head holds coalesced bytes; some may have sent them meanwhile.
     pub(crate) coalescing: Vec<StreamId>,
-    /// Waiters whose wish has come true.
+    /// Waiters that were woken.
     pub(crate) woken: Vec<Woken>,
     /// Programs that are due a signal.
     pub(crate) signals: VecDeque<(StreamId, u64)>,
-    /// Streams that are closed as soon as their drivers' queues are empty.
+    /// Streams that are closed once their drivers' queues are empty.
     pub(crate) draining: Vec<StreamId>,
     pub(crate) timers: Timers,
 }
@@ -78,7 +78,7 @@ impl Scheduler {
         Self {
             run_queue: VecDeque::new(),
             hop: None,
-            outbox: VecDeque::new(),
+            posts: VecDeque::new(),
             errands: VecDeque::new(),
             wakeups: Vec::new(),
             coalescing: Vec::new(),
@@ -89,7 +89,7 @@ impl Scheduler {
         }
     }
 
-    /// Enables a service procedure (`qenable`). A queue stands in the run queue at most once.
+    /// Enables a service procedure (`qenable`). A queue is in the run queue at most once.
     #[inline]
     pub(crate) fn qenable(&mut self, queue: &mut Queue, at: QueueRef) {
         if queue.mark_enabled() {
@@ -97,8 +97,8 @@ impl Scheduler {
         }
     }
 
-    /// Enables the service of a stream head: on the write side it sends coalesced bytes, on the read side it looks
-    /// whether senders below wait.
+    /// Enables the service of a stream head: on the write side it sends coalesced bytes, on the read side it checks for waiting
+    /// senders below.
     pub(crate) fn enable_head(&mut self, stream: StreamId, side: Side) {
         self.run_queue.push_back(QueueRef { stream, place: Place::Head, side });
     }
@@ -115,21 +115,21 @@ impl Scheduler {
 
     #[inline]
     pub(crate) fn post(&mut self, at: QueueRef, message: Message) {
-        if self.hop.is_none() && self.outbox.is_empty() {
+        if self.hop.is_none() && self.posts.is_empty() {
             self.hop = Some(Post { at, message });
         } else {
-            self.outbox.extend(self.hop.take());
-            self.outbox.push_back(Post { at, message });
+            self.posts.extend(self.hop.take());
+            self.posts.push_back(Post { at, message });
         }
     }
 
-    /// Whether no message is on its way.
+    /// Returns whether no message is on its way.
     #[inline]
     pub(crate) fn is_quiet(&self) -> bool {
-        self.hop.is_none() && self.outbox.is_empty()
+        self.hop.is_none() && self.posts.is_empty()
     }
 
-    /// Takes the only message that is on its way.
+    /// Takes the only message on its way.
     #[inline]
     pub(crate) fn take_hop(&mut self) -> Option<Post> {
         self.hop.take()
@@ -137,7 +137,7 @@ impl Scheduler {
 
     #[inline]
     pub(crate) fn next_post(&mut self) -> Option<Post> {
-        self.hop.take().or_else(|| self.outbox.pop_front())
+        self.hop.take().or_else(|| self.posts.pop_front())
     }
 
     #[inline]
@@ -155,7 +155,7 @@ impl Scheduler {
         self.errands.pop_front()
     }
 
-    /// Whether everything that was posted or sent has been delivered.
+    /// Returns whether every posted or sent message has been delivered.
     #[inline]
     pub(crate) fn is_settled(&self) -> bool {
         self.is_quiet() && self.errands.is_empty()

@@ -15,7 +15,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
-/// Names one open stream of an executive. The name of a closed stream is never given to another.
+/// Identifies one open stream of an executive. The identifier of a closed stream is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StreamId {
     pub(crate) index: u32,
@@ -23,7 +23,7 @@ pub struct StreamId {
 }
 
 impl StreamId {
-    /// A small number that no other open stream of the executive has, for tables.
+    /// Returns a small number that no other open stream of the executive has, for tables.
     #[inline]
     pub fn index(self) -> usize {
         self.index as usize
@@ -41,20 +41,20 @@ impl fmt::Display for StreamId {
 pub(crate) struct Stream {
     generation: u32,
     pub(crate) driver: DriverId,
-    /// The number of the device that the stream is open to.
+    /// The minor device of the stream.
     pub(crate) minor: u32,
-    /// How often it is open: a minor opened again shares its stream.
+    /// Number of opens: users of one minor device share its stream.
     pub(crate) opens: u32,
-    /// Who opened it first.
+    /// The user that opened it first.
     pub(crate) owner: Credentials,
     pub(crate) head: Head,
-    /// From the driver upward.
+    /// The modules, from the driver upward.
     pub(crate) modules: Vec<Slot>,
     /// The driver's queues.
     pub(crate) device: QueuePair,
-    /// A module has broken the rules for good: none of the stream is called any more.
+    /// A module has broken the rules for good: the executive calls none of the stream's modules any more.
     pub(crate) broken: bool,
-    /// The stream was hung up while modules held messages for the reader, who gets these before.
+    /// The stream was hung up while modules held messages for the reader, which come first.
     hangup_waits: bool,
 }
 
@@ -62,9 +62,9 @@ pub(crate) struct Stream {
 pub(crate) struct Slot {
     pub(crate) module: Box<dyn Module>,
     pub(crate) queues: QueuePair,
-    /// Tells the module from others that had its place before.
+    /// Tells the module from earlier ones at its position.
     pub(crate) serial: u32,
-    /// An anchor (`I_ANCHOR`) stands on it: only a privileged user may pop it.
+    /// An anchor (`I_ANCHOR`): only a privileged user may pop the module.
     pub(crate) anchored: bool,
 }
 
@@ -74,7 +74,7 @@ impl fmt::Debug for Slot {
     }
 }
 
-/// Which procedure of a module is to run.
+/// A procedure of a module other than put.
 pub(crate) enum Procedure {
     Open,
     Close,
@@ -82,22 +82,22 @@ pub(crate) enum Procedure {
     Timer(TimerId),
 }
 
-/// All streams of an executive, with what they share.
+/// All streams of an executive, with the state they share.
 #[derive(Debug)]
 pub(crate) struct Streams {
     slab: Slab<Stream>,
     next_generation: u32,
     pub(crate) scheduler: Scheduler,
     pub(crate) pool: Pool,
-    /// Streams that have got data of a driver since the last [`Streams::detach`].
+    /// Streams that have received data of a driver since the last [`Streams::detach`].
     attached: Vec<StreamId>,
     next_serial: u32,
-    /// Counts the calls of `Executive::run`.
+    /// Number of calls of `Executive::run`.
     pub(crate) turn: u32,
 }
 
 impl Streams {
-    /// How many put procedures may follow from one before the stream's modules are taken to send a message round for ever.
+    /// Number of put procedures that may follow from one before the stream's modules are taken to send a message round for ever.
     pub(crate) const PUTS_MAX: u32 = 1_000_000;
 
     pub(crate) fn new(now: Instant) -> Self {
@@ -153,14 +153,14 @@ impl Streams {
         self.slab.get_mut(s.index()).filter(|stream| stream.generation == s.generation)
     }
 
-    /// A stream together with the scheduler.
+    /// Returns a stream and the scheduler.
     #[inline]
     pub(crate) fn parts(&mut self, s: StreamId) -> Option<(&mut Stream, &mut Scheduler)> {
         let stream = self.slab.get_mut(s.index()).filter(|stream| stream.generation == s.generation)?;
         Some((stream, &mut self.scheduler))
     }
 
-    /// A stream together with the scheduler and the pool.
+    /// Returns a stream, the scheduler and the pool.
     #[inline]
     pub(crate) fn all_parts(&mut self, s: StreamId) -> Option<(&mut Stream, &mut Scheduler, &mut Pool)> {
         let stream = self.slab.get_mut(s.index()).filter(|stream| stream.generation == s.generation)?;
@@ -180,7 +180,7 @@ impl Streams {
         self.slab.iter_mut().map(|(_, stream)| stream)
     }
 
-    /// Hands a message of the driver to what is next above it.
+    /// Passes a driver's message to the next queue above.
     #[inline]
     pub(crate) fn put_up(&mut self, s: StreamId, m: Message) {
         let Some((stream, scheduler)) = self.parts(s) else { return };
@@ -200,8 +200,8 @@ impl Streams {
         }
     }
 
-    /// Hands user data of the driver to what is next above it, built in its place on the head's queue where no module
-    /// is pushed.
+    /// Passes a driver's user data to the next queue above; builds the message in place on the head's queue if no module is
+    /// pushed.
     #[inline]
     pub(crate) fn put_data_up(&mut self, s: StreamId, info: &TransferInfo, data: Chain) {
         let Some((stream, scheduler)) = self.parts(s) else { return };
@@ -216,7 +216,7 @@ impl Streams {
         }
     }
 
-    /// Hands messages of the driver to the head, where they stand as one.
+    /// Passes a driver's messages to the head as one entry.
     #[inline]
     pub(crate) fn put_run_up(&mut self, s: StreamId, run: Run, data: Bytes) {
         let Some((stream, scheduler)) = self.parts(s) else { return };
@@ -228,21 +228,20 @@ impl Streams {
         }
     }
 
-    /// Whether a stream has got data since the last [`Streams::detach`].
+    /// Returns whether a stream has received data since the last [`Streams::detach`].
     #[inline]
     pub(crate) fn is_attached(&self) -> bool {
         !self.attached.is_empty()
     }
 
-    /// Copies the data that waits in queues out of the memory that it shares with other data. In a `pause`, queues that have
-    /// run empty give back the memory of a burst.
+    /// Copies the data that waits in queues out of shared memory. In a `pause`, empty queues also free the memory of a burst.
     pub(crate) fn detach(&mut self, pause: bool) {
         let mut listed = std::mem::take(&mut self.attached);
         listed.retain(|&s| self.get_mut(s).is_some_and(|stream| stream.detach(pause)));
         self.attached = listed;
     }
 
-    /// Sends a message down from the head through the modules. Returns it when it has come to the driver.
+    /// Sends a message down from the head through the modules. Returns it once it has reached the driver.
     #[inline]
     pub(crate) fn put_to_modules(&mut self, s: StreamId, m: Message) -> Option<Message> {
         let (stream, scheduler) = self.parts(s)?;
@@ -254,8 +253,8 @@ impl Streams {
         None
     }
 
-    /// Runs put procedures until no message is on its way between modules. What reaches a driver waits as an errand:
-    /// the driver may be the caller.
+    /// Runs put procedures until no message is on its way between modules. Messages that reach a driver wait as errands: the
+    /// driver may be the caller.
     pub(crate) fn deliver(&mut self) {
         if self.scheduler.is_quiet() {
             return;
@@ -266,7 +265,7 @@ impl Streams {
         }
     }
 
-    /// Runs put procedures until no message is on its way between modules, or one has come to its driver.
+    /// Runs put procedures until no message is on its way between modules, or one has reached its driver.
     #[inline]
     pub(crate) fn deliver_to_driver(&mut self, puts_left: &mut u32) -> Option<(StreamId, Message)> {
         while let Some(Post { at, message }) = self.scheduler.next_post() {
@@ -280,13 +279,13 @@ impl Streams {
 }
 
 impl Stream {
-    /// Returns whether messages may come up together: nothing but the reader at the head will see them.
+    /// Returns whether messages may come up together: only the reader at the head will see them.
     #[inline]
     pub(crate) fn takes_runs(&self) -> bool {
         self.modules.is_empty() && self.head.has_reader()
     }
 
-    /// Copies the data that waits on its way up. Returns whether a queue has memory of a burst yet to give back.
+    /// Copies the data that waits on its way up. Returns whether a queue still keeps memory of a burst.
     fn detach(&mut self, pause: bool) -> bool {
         let Stream { head, modules, device, .. } = self;
         let modules = modules.iter_mut().map(|slot| &mut slot.queues.read);
@@ -302,8 +301,8 @@ impl Stream {
         bulky
     }
 
-    /// Runs the put procedures along the way of a message, while each sends on one message at most. Returns the message when
-    /// it has come to the driver.
+    /// Runs the put procedures along the path of a message, while each sends on one message at most. Returns the message once it
+    /// has reached the driver.
     #[inline]
     pub(crate) fn carry(
         &mut self,
@@ -343,7 +342,7 @@ impl Stream {
         }
     }
 
-    /// Throws a message away whose modules send it round for ever, and makes the stream fail for good.
+    /// Discards a message that modules send round for ever, and fails the stream for good.
     #[cold]
     fn refuse_round(&mut self, s: StreamId, side: Side, m: &Message, scheduler: &mut Scheduler) {
         if side == Side::Read {
@@ -352,7 +351,7 @@ impl Stream {
         self.break_off(s, scheduler);
     }
 
-    /// Makes a stream fail for good: its modules are not called any more.
+    /// Fails a stream for good: its modules are not called any more.
     #[cold]
     pub(crate) fn break_off(&mut self, s: StreamId, scheduler: &mut Scheduler) {
         if !std::mem::replace(&mut self.broken, true) {
@@ -389,12 +388,12 @@ impl Stream {
         self.hang_up_if_drained(s, scheduler);
     }
 
-    /// Whether a module holds something on its way up.
+    /// Returns whether a module holds messages on their way up.
     fn holds_for_reader(&self) -> bool {
         self.modules.iter().any(|slot| !slot.queues.read.is_empty())
     }
 
-    /// Hands the hang-up that has waited to the head, behind what the last module has just sent up.
+    /// Passes the delayed hang-up to the head, behind the messages that the last module has just sent up.
     #[inline]
     pub(crate) fn hang_up_if_drained(&mut self, s: StreamId, scheduler: &mut Scheduler) {
         if self.hangup_waits && !self.holds_for_reader() {
@@ -404,7 +403,7 @@ impl Stream {
         }
     }
 
-    /// Runs another procedure of a module. A module that panics makes its stream fail, and nothing else.
+    /// Runs another procedure of a module. A module that panics fails its stream, and nothing else.
     pub(crate) fn run(
         &mut self,
         s: StreamId,
@@ -440,7 +439,7 @@ impl Stream {
         })
     }
 
-    /// Whether something still waits on its way down.
+    /// Returns whether messages are still on their way down.
     pub(crate) fn is_draining(&self) -> bool {
         let modules = self.modules.iter().map(|slot| &slot.queues.write);
         !self.broken && modules.chain([&self.device.write]).any(|queue| !queue.is_empty())

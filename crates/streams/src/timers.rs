@@ -1,4 +1,4 @@
-//! The timers of the executive: answers to ioctls, closes that drain, and what modules and drivers ask for.
+//! The timers of the executive: for answers to ioctls, closes that drain, and modules and drivers.
 
 use crate::queue::Side;
 use crate::scheduler::Place;
@@ -8,21 +8,21 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::{Duration, Instant};
 
-/// Names one timer that a module or driver has started. The name of one that has ended may be given again.
+/// Identifies one timer of a module or driver. The identifier of an expired timer may be reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TimerId {
     index: u32,
     generation: u32,
 }
 
-/// What a timer does when its time has come.
+/// Action of a timer when it expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Alarm {
-    /// The ioctl with this number is given up (`ETIME`).
+    /// Ends the ioctl with this number (`ETIME`).
     Ioctl { id: u32 },
-    /// A close waits no longer for queues to drain.
+    /// Ends the wait of a close for queues to drain.
     Close,
-    /// A module's or driver's procedure is called. `serial` is that of the module.
+    /// Calls a module's or driver's procedure. `serial` is that of the module.
     Procedure { place: Place, serial: u32, side: Side },
 }
 
@@ -35,12 +35,12 @@ struct Timer {
 
 /// All timers of one executive.
 ///
-/// A timer is started with a duration while the time may not be known; it runs from the next time that the executive is
-/// told. So no timer ever ends early.
+/// A timer is started with a duration while the time may be unknown; it runs from the next time that the executive is given. So
+/// no timer ever expires early.
 #[derive(Debug)]
 pub(crate) struct Timers {
     live: Slab<Timer>,
-    /// In the heap an entry may outlive its timer.
+    /// An entry of the heap may outlive its timer.
     heap: BinaryHeap<Reverse<(Instant, TimerKey)>>,
     fresh: Vec<(Duration, TimerKey)>,
     now: Instant,
@@ -50,7 +50,7 @@ pub(crate) struct Timers {
 /// A [`TimerId`] that sorts.
 type TimerKey = (u32, u32);
 
-/// Dead entries of the heap are swept out when there are more than so many, and more than live ones.
+/// Dead entries are removed from the heap when there are more than so many, and more than live ones.
 const DEAD_ENTRIES_MAX: usize = 64;
 
 impl Timers {
@@ -68,7 +68,7 @@ impl Timers {
         TimerId { index, generation }
     }
 
-    /// Stops a timer of this stream. False: it has ended before.
+    /// Stops a timer of this stream. Returns false if it has expired before.
     pub(crate) fn stop(&mut self, stream: StreamId, id: TimerId) -> bool {
         let is_live = self.timer((id.index, id.generation)).is_some_and(|timer| timer.stream == stream);
         if is_live {
@@ -78,23 +78,23 @@ impl Timers {
         is_live
     }
 
-    /// Tells the time, from which the timers run that were started since it was last told.
+    /// Sets the time, from which timers run that were started since the last call.
     pub(crate) fn set_now(&mut self, now: Instant) {
         self.now = self.now.max(now);
         for (after, key) in self.fresh.drain(..) {
-            // A duration beyond the end of time never ends.
+            // A time beyond the end of the clock never comes.
             if let Some(at) = self.now.checked_add(after) {
                 self.heap.push(Reverse((at, key)));
             }
         }
     }
 
-    /// The time as it was last told.
+    /// Returns the time that was last set.
     pub(crate) fn now(&self) -> Instant {
         self.now
     }
 
-    /// When the executive must be told the time: at once while a timer does not run yet.
+    /// Returns when the executive needs the time: at once while a timer does not run yet.
     #[inline]
     pub(crate) fn deadline(&self) -> Option<Instant> {
         if !self.fresh.is_empty() {
@@ -103,7 +103,7 @@ impl Timers {
         self.heap.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// The next timer whose time has come.
+    /// Takes the next timer that has expired.
     pub(crate) fn next_due(&mut self) -> Option<(StreamId, TimerId, Alarm)> {
         while let Some(Reverse((at, key))) = self.heap.peek().copied() {
             if at > self.now {
@@ -122,7 +122,7 @@ impl Timers {
         self.live.get(index as usize).filter(|timer| timer.generation == generation)
     }
 
-    /// Forgets entries of timers that were stopped, so that starting and stopping for ever takes no memory.
+    /// Removes entries of stopped timers, so that starting and stopping for ever takes no memory.
     fn sweep(&mut self) {
         let dead = (self.heap.len() + self.fresh.len()).saturating_sub(self.live.len());
         if dead <= DEAD_ENTRIES_MAX.max(self.live.len()) {

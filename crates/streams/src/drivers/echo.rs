@@ -5,8 +5,8 @@ use crate::driver::{Cx, Driver, Open};
 use crate::message::{Kind, Message};
 use crate::stream::StreamId;
 
-/// Sends data, control parts and signals up again on the stream that they came down on. Holds back what its reader has no
-/// room for.
+/// Sends data, control parts and signals up again on the stream that they came down on. Queues messages for which the reader has
+/// no room.
 #[derive(Debug, Default)]
 pub struct Echo;
 
@@ -36,13 +36,13 @@ impl Driver for Echo {
     }
 }
 
-/// Sends a message that came down on `from` up on `to`, or queues it where others wait or there is no room.
+/// Sends a message that came down on `from` up on `to`; queues it if others wait or there is no room.
 pub(super) fn send_up_or_wait(cx: &mut Cx<'_>, from: StreamId, to: StreamId, m: Message) {
     let waits = cx.queue(from).is_some_and(|queue| !queue.is_empty()) || !cx.canputnext(to, m.band);
     if waits { cx.putq(from, m) } else { cx.putnext(to, m) }
 }
 
-/// Sends what is queued on `from` up on `to`, as far as there is room.
+/// Sends the messages queued on `from` up on `to`, as far as there is room.
 pub(super) fn send_queued(cx: &mut Cx<'_>, from: StreamId, to: StreamId) {
     while let Some(m) = cx.getq(from) {
         if !m.kind.is_high_priority() && !cx.canputnext(to, m.band) {

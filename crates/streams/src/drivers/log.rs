@@ -1,4 +1,4 @@
-//! The log driver: lines of modules and drivers for those who read them (`log(7)`, `strlog(D3)`).
+//! The log driver passes lines of modules and drivers to their readers (`log(7)`, `strlog(D3)`).
 
 use crate::driver::{Cx, Driver, Open};
 use crate::message::{Control, Kind, Message};
@@ -11,16 +11,16 @@ use std::collections::HashMap;
 pub struct LogRecord {
     /// The module or driver (`mid`).
     pub module: u16,
-    /// Which of its kind (`sid`).
+    /// Instance of the module or driver (`sid`).
     pub minor: u32,
-    /// 0 is the most important (`level`).
+    /// Level; 0 is the most important (`level`).
     pub level: u8,
-    /// What happened.
+    /// The text of the line.
     pub text: String,
 }
 
-/// Hands each record to the streams that read the log. A reader whose queue is full loses records, which are counted;
-/// nobody waits for a reader.
+/// Passes each record to the streams that read the log. A reader whose queue is full loses records, which are counted; nobody
+/// waits for a reader.
 #[derive(Debug, Default)]
 pub struct Log {
     readers: HashMap<StreamId, Reader>,
@@ -29,20 +29,20 @@ pub struct Log {
 
 #[derive(Debug, Default)]
 struct Reader {
-    /// `I_TRCLOG`: what the reader wants, by module, minor device and least important level; none wants nothing.
+    /// `I_TRCLOG`: the filters of the reader, by module, minor device and least important level; no filter passes nothing.
     traces: Vec<(Option<u16>, Option<u32>, u8)>,
     lost: u64,
 }
 
-/// How many wishes one reader may have.
+/// Largest number of filters of one reader.
 const TRACES_MAX: usize = 64;
 
 impl Log {
-    /// The ioctl that says what its stream reads (`I_TRCLOG`): entries of three numbers of 32 bits in native order, the
-    /// module, the minor device and the least important level; -1 stands for every module or minor device.
+    /// Ioctl that sets the filters of its stream (`I_TRCLOG`): entries of three 32-bit numbers in native order, the module, the
+    /// minor device and the least important level; -1 matches every module or minor device.
     pub const TRACE: u32 = 0x4c4f_4702;
 
-    /// Writes a record to all who read such records (`strlog`).
+    /// Writes a record to all readers whose filters match (`strlog`).
     pub fn strlog(&mut self, cx: &mut Cx<'_>, record: &LogRecord) {
         let sequence = self.next_sequence;
         self.next_sequence = sequence.wrapping_add(1);
@@ -63,7 +63,7 @@ impl Log {
         }
     }
 
-    /// Returns how many records a reader has lost.
+    /// Returns the number of records that a reader has lost.
     pub fn lost(&self, s: StreamId) -> u64 {
         self.readers.get(&s).map_or(0, |reader| reader.lost)
     }
@@ -86,7 +86,7 @@ impl Log {
     }
 }
 
-/// A record as its reader gets it: a control part of module, minor device, level and sequence number, and the text.
+/// Encodes a record for its reader: a control part of module, minor device, level and sequence number, and the text.
 fn encode(record: &LogRecord, sequence: u32) -> Message {
     let words = [u32::from(record.module), record.minor, u32::from(record.level), sequence];
     let control: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
@@ -112,7 +112,7 @@ impl Driver for Log {
                 Err(errno) => cx.nak(s, ioctl, errno),
             },
             Kind::Ioctl(ioctl) => cx.nak(s, ioctl, Errno::EINVAL),
-            // A line that a program writes is a record of module 0.
+            // A line that a program writes becomes a record of module 0.
             Kind::Data => {
                 let text = String::from_utf8_lossy(&m.data.to_vec()).into_owned();
                 self.strlog(cx, &LogRecord { module: 0, minor: 0, level: 0, text });

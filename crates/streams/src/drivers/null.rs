@@ -1,11 +1,11 @@
-//! Drivers that take everything and give nothing.
+//! Drivers that discard everything written.
 
 use crate::driver::{Cx, Driver, Open};
 use crate::message::{Kind, Message};
 use crate::stream::StreamId;
 use crate::{Chain, Errno};
 
-/// Throws away what is written; a reader finds nothing (`nuls`, the null stream). Ioctls are acknowledged.
+/// Discards everything written; a read finds nothing (`nuls`, the null stream). Acknowledges ioctls.
 #[derive(Debug, Default)]
 pub struct Nuls;
 
@@ -25,7 +25,7 @@ impl Driver for Nuls {
     }
 }
 
-/// Throws away what is written, and its readers find the end at once, as with `/dev/null` (`null`).
+/// Discards everything written; a read finds the end at once, as with `/dev/null` (`null`).
 #[derive(Debug, Default)]
 pub struct Null;
 
@@ -42,7 +42,7 @@ impl Driver for Null {
         match &m.kind {
             Kind::Flush(_) => cx.flush(s, m),
             Kind::Ioctl(ioctl) => cx.nak(s, ioctl, Errno::EINVAL),
-            // A message of no bytes is the end for a reader.
+            // A reader takes an empty message as the end.
             Kind::Read { .. } => cx.putnext(s, Message::data(Chain::new())),
             _ => {}
         }

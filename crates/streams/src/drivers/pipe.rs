@@ -7,8 +7,8 @@ use crate::stream::StreamId;
 use crate::{Chain, Errno};
 use std::collections::HashMap;
 
-/// Sends what comes down on one stream up on the one that it is joined to, with flow control across. Two streams are joined
-/// with [`Pipe::JOIN`] or [`Pipe::join`]. When one is closed, the other is hung up.
+/// Sends messages that come down on one stream up on the joined one, with flow control across. [`Pipe::JOIN`] and [`Pipe::join`]
+/// join two streams. Closing one hangs up the other.
 #[derive(Debug, Default)]
 pub struct Pipe {
     /// The other end, if the stream is joined.
@@ -16,25 +16,25 @@ pub struct Pipe {
     minors: HashMap<u32, StreamId>,
 }
 
-/// Why two streams could not be joined.
+/// Reason for which two streams could not be joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Join {
-    /// One of them is not a stream of this driver.
+    /// One of them is no stream of this driver.
     NotOurs,
     /// One of them is joined already, or they are the same.
     Busy,
 }
 
 impl Pipe {
-    /// The ioctl that joins its stream to another one: the argument is the minor device of that, as four bytes in native
-    /// order (`LOOP_SET`).
+    /// Ioctl that joins its stream to another: the argument is the other's minor device, as four bytes in native order
+    /// (`LOOP_SET`).
     pub const JOIN: u32 = 0x4c4f_4f01;
 
     /// Joins two streams.
     ///
     /// # Errors
     ///
-    /// They are not both of this driver, not two, or one is joined already.
+    /// A stream is not of this driver or joined already, or both are the same.
     pub fn join(&mut self, a: StreamId, b: StreamId) -> Result<(), Join> {
         match (self.peers.get(&a), self.peers.get(&b)) {
             (Some(None), Some(None)) if a != b => {}
@@ -91,7 +91,7 @@ impl Driver for Pipe {
             };
         };
         match &m.kind {
-            // What one end writes is what the other reads, so the two ways change places.
+            // The write side of one end is the read side of the other, so the two directions change places.
             Kind::Flush(flush) => {
                 let turned = Flush { read: flush.write, write: flush.read, ..*flush };
                 cx.flushq(s, &Flush { read: false, ..*flush });

@@ -13,23 +13,23 @@ use std::time::Duration;
 /// A request to the modules and the driver of a stream.
 #[derive(Clone, Debug)]
 pub struct IoctlRequest {
-    /// What to do.
+    /// The command.
     pub command: u32,
-    /// How the argument is given. Default: as `data` (`I_STR`).
+    /// Where the argument is. Default: in `data` (`I_STR`).
     pub argument: IoctlArgument,
     /// The argument of an `I_STR`.
     pub data: Chain,
-    /// How long to wait for the answer; `None` waits as long as it takes (`INFTIM`). Default: [`IoctlRequest::TIMEOUT`].
+    /// Time limit for the answer; `None` waits for ever (`INFTIM`). Default: [`IoctlRequest::TIMEOUT`].
     pub timeout: Option<Duration>,
     /// The caller. Default: the superuser, for calls of the executive's owner.
     pub credentials: Credentials,
 }
 
 impl IoctlRequest {
-    /// How long an answer is waited for (`ic_timout` 0).
+    /// Default time limit for an answer (`ic_timout` 0).
     pub const TIMEOUT: Duration = Duration::from_secs(15);
 
-    /// An `I_STR` with this argument.
+    /// Returns an `I_STR` with this argument.
     pub fn str(command: u32, data: impl Into<Chain>) -> Self {
         Self {
             command,
@@ -40,12 +40,12 @@ impl IoctlRequest {
         }
     }
 
-    /// A transparent ioctl with this third argument.
+    /// Returns a transparent ioctl with this third argument.
     pub fn transparent(command: u32, argument: u64) -> Self {
         Self { argument: IoctlArgument::Transparent(argument), ..Self::str(command, Chain::new()) }
     }
 
-    /// Returns the request with this limit of time.
+    /// Returns the request with this time limit.
     #[must_use]
     pub fn within(self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self }
@@ -58,23 +58,23 @@ impl IoctlRequest {
     }
 }
 
-/// Where an ioctl stands.
+/// Progress of an ioctl.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IoctlStep {
-    /// The answer is not there yet. Look again with [`Executive::ioctl_step`] when the stream has priority readiness.
+    /// The answer has not come. Call [`Executive::ioctl_step`] again when the stream has priority readiness.
     Pending,
-    /// The caller is asked for `bytes` at `address` of its memory; it answers with [`Executive::ioctl_copied`].
+    /// The caller must read `bytes` at `address` of its memory and call [`Executive::ioctl_copied`].
     CopyIn {
-        /// Where.
+        /// Address in the caller's memory.
         address: u64,
-        /// How many.
+        /// Number of bytes.
         bytes: usize,
     },
-    /// The caller is asked to put the data to `address` of its memory; it answers with [`Executive::ioctl_copied`].
+    /// The caller must store the data at `address` of its memory and call [`Executive::ioctl_copied`].
     CopyOut {
-        /// Where.
+        /// Address in the caller's memory.
         address: u64,
-        /// What.
+        /// The data.
         data: Chain,
     },
     /// The request was carried out.
@@ -84,19 +84,19 @@ pub enum IoctlStep {
 /// The answer to an ioctl that was carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IoctlReply {
-    /// What the call returns.
+    /// Return value of the call.
     pub value: i32,
-    /// What the module or driver has to say.
+    /// Data of the answer.
     pub data: Chain,
 }
 
 impl Executive {
-    /// Sends an `I_STR` to the modules and the driver. `Ok(None)`: the answer is not there yet; take it with
+    /// Sends an `I_STR` to the modules and the driver. Returns `Ok(None)` while there is no answer; take the answer with
     /// [`Executive::ioctl_reply`] when the stream has priority readiness.
     ///
     /// # Errors
     ///
-    /// As [`Executive::ioctl_begin`].
+    /// The errors of [`Executive::ioctl_begin`].
     pub fn ioctl(
         &mut self,
         s: StreamId,
@@ -107,17 +107,17 @@ impl Executive {
         self.reply_of(s, step)
     }
 
-    /// Returns the answer to the ioctl that is under way, if it has come.
+    /// Returns the answer to the ioctl in progress, if it has come.
     ///
     /// # Errors
     ///
-    /// As [`Executive::ioctl_begin`].
+    /// The errors of [`Executive::ioctl_begin`].
     pub fn ioctl_reply(&mut self, s: StreamId) -> Result<Option<IoctlReply>, IoctlError> {
         let step = self.ioctl_step(s)?;
         self.reply_of(s, step)
     }
 
-    /// A caller that has said all at once copies nothing.
+    /// An `I_STR` passed its argument at the start, so its caller copies nothing.
     fn reply_of(&mut self, s: StreamId, step: IoctlStep) -> Result<Option<IoctlReply>, IoctlError> {
         match step {
             IoctlStep::Done(reply) => Ok(Some(reply)),
@@ -131,11 +131,11 @@ impl Executive {
         }
     }
 
-    /// Begins an ioctl: sends the request to the modules and the driver, and says how far it has come.
+    /// Begins an ioctl: sends the request to the modules and the driver, and returns its progress.
     ///
     /// # Errors
     ///
-    /// The request is refused, its time is over, another is under way, or the stream has failed.
+    /// The request is refused, its time is over, another is in progress, or the stream has failed.
     pub fn ioctl_begin(&mut self, s: StreamId, request: IoctlRequest) -> Result<IoctlStep, IoctlError> {
         let Some((stream, scheduler)) = self.streams.parts(s) else { return Err(IoctlError::Closed) };
         check(stream.head.check_write())?;
@@ -144,17 +144,17 @@ impl Executive {
         let ioctl = Ioctl { command, id, argument, credentials };
         stream.head.ioctl.begin(ioctl);
         stream.head.ioctl.timer = timeout.map(|after| scheduler.timers.start(s, Alarm::Ioctl { id }, after));
-        // What a full driver does not take now goes down behind the request.
+        // Coalesced bytes that a full driver refuses now go down behind the request.
         let _ = self.flush_head(s);
         self.put_down(s, Message::with_data(Kind::Ioctl(Box::new(ioctl)), data));
         self.ioctl_step(s)
     }
 
-    /// Says how far the ioctl has come that is under way.
+    /// Returns the progress of the ioctl.
     ///
     /// # Errors
     ///
-    /// As [`Executive::ioctl_begin`].
+    /// The errors of [`Executive::ioctl_begin`].
     pub fn ioctl_step(&mut self, s: StreamId) -> Result<IoctlStep, IoctlError> {
         let Some((stream, scheduler)) = self.streams.parts(s) else { return Err(IoctlError::Closed) };
         let state = &mut stream.head.ioctl;
@@ -179,12 +179,12 @@ impl Executive {
         }
     }
 
-    /// Answers the module or driver that has asked the caller to copy: with the bytes that were copied in, with an empty
-    /// chain after a copy out, or with the reason why nothing could be copied.
+    /// Answers the request of a module or driver for a copy: with the bytes that were copied in, with an empty chain after a copy
+    /// out, or with the error.
     ///
     /// # Errors
     ///
-    /// As [`Executive::ioctl_begin`]; nothing happens where the caller was not asked.
+    /// The errors of [`Executive::ioctl_begin`]; does nothing if no copy was requested.
     pub fn ioctl_copied(
         &mut self,
         s: StreamId,
@@ -202,7 +202,7 @@ impl Executive {
         self.ioctl_step(s)
     }
 
-    /// Waits no longer for the answer to an ioctl.
+    /// Stops waiting for the answer to an ioctl.
     pub fn cancel_ioctl(&mut self, s: StreamId) {
         let Some((stream, scheduler)) = self.streams.parts(s) else { return };
         stream.head.ioctl.abandon();
@@ -212,7 +212,7 @@ impl Executive {
         }
     }
 
-    /// Throws away what is queued all along a stream (`I_FLUSH`, `I_FLUSHBAND`), coalesced bytes included.
+    /// Discards all messages queued along a stream (`I_FLUSH`, `I_FLUSHBAND`), and coalesced bytes.
     pub fn flush_queues(&mut self, s: StreamId, flush: Flush) {
         let Some((stream, _, pool)) = self.streams.all_parts(s) else { return };
         if flush.write && flush.band.is_none_or(|band| band == 0) {
@@ -242,7 +242,7 @@ impl Executive {
         Some(self.streams.get(s)?.head.queue.marks(0))
     }
 
-    /// Takes the last signal that a module or the driver has sent up and that nobody has taken yet.
+    /// Takes the last signal that a module or the driver has sent up and that was not taken yet.
     pub fn take_signal(&mut self, s: StreamId) -> Option<Signal> {
         self.streams.get_mut(s)?.head.take_signal()
     }

@@ -1,14 +1,14 @@
-//! Descriptions of streams, for people who look at them.
+//! Descriptions of streams for display.
 
 use crate::Executive;
 use crate::head::HeadStats;
 use crate::queue::Queue;
 use crate::stream::StreamId;
 
-/// A stream at one moment, from its head downward.
+/// State of a stream at one moment, from its head downward.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamDescription {
-    /// What the head has counted.
+    /// Counters of the head.
     pub head: HeadStats,
     /// The queue of the head, which the program reads.
     pub head_queue: QueueDescription,
@@ -23,24 +23,24 @@ pub struct StreamDescription {
 pub struct PartDescription {
     /// Its name.
     pub name: String,
-    /// What waits on its way up.
+    /// The read queue.
     pub read: QueueDescription,
-    /// What waits on its way down.
+    /// The write queue.
     pub write: QueueDescription,
-    /// What the module has counted ([`Module::counts`](crate::Module::counts)).
+    /// Counters of the module ([`Module::counts`](crate::Module::counts)).
     pub counts: Vec<(&'static str, u64)>,
 }
 
-/// A queue at one moment. Bytes, marks and `is_full` are those of the normal band.
+/// State of a queue at one moment. Bytes, marks and `is_full` are those of the normal band.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueDescription {
     /// Messages of all bands.
     pub messages: usize,
     /// Bytes that count for flow control.
     pub bytes: usize,
-    /// At or above this the queue is full.
+    /// High-water mark: at or above it the queue is full.
     pub hiwat_bytes: usize,
-    /// A full queue has room again when it has fallen to this.
+    /// Low-water mark: a full queue has room again at or below it.
     pub lowat_bytes: usize,
     /// Whether senders must wait.
     pub is_full: bool,
@@ -60,7 +60,7 @@ impl QueueDescription {
 }
 
 impl Executive {
-    /// Returns what stands on a stream, with its marks and counts; `None` once the stream is closed.
+    /// Returns the parts of a stream with their marks and counters; `None` if the stream is closed.
     pub fn describe(&self, s: StreamId) -> Option<StreamDescription> {
         let stream = self.streams.get(s)?;
         let modules = stream.modules.iter().rev().map(|slot| PartDescription {

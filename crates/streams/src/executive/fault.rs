@@ -1,14 +1,14 @@
-//! Faults: calls that did not return.
+//! Recovery after calls that have unwound.
 
 use crate::driver::Cx;
 use crate::stream::StreamId;
 use crate::{Errno, Executive, Kind, Message};
 
 impl Executive {
-    /// Goes on after a call that unwound, before any other is made. Each driver ends what it was at work on; `s` is the
-    /// stream that the call was for, which has failed.
+    /// Recovers after a call has unwound; must be called before any other operation. Each driver ends its operation in progress;
+    /// `s` is the stream that the call was for, which fails.
     ///
-    /// A module that panics never gets here: its stream fails at once.
+    /// A panic in a module never gets here: its stream fails at once.
     pub fn fault(&mut self, s: Option<StreamId>) {
         for driver in &mut self.drivers {
             driver.fault(&mut Cx::new(&mut self.streams), s);

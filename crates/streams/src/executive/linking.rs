@@ -21,12 +21,12 @@ struct Link {
     below: DriverId,
     /// The driver that the stream is linked under.
     above: DriverId,
-    /// The controlling stream, with whose close the link ends. A persistent link has none.
+    /// The controlling stream, whose close ends the link. A persistent link has none.
     controller: Option<StreamId>,
 }
 
 impl Links {
-    /// Whether a message that goes down from `above` through links can come to `below`.
+    /// Returns whether a message that goes down from `above` through links can reach `below`.
     fn reach(&self, above: DriverId, below: DriverId) -> bool {
         let mut seen = vec![above];
         let mut next = 0;
@@ -47,9 +47,9 @@ impl Links {
 }
 
 impl Executive {
-    /// Links `lower` under the driver of `upper` (`I_LINK`, or `I_PLINK` where the link is `persistent`). From then on what
-    /// comes up on `lower` goes to that driver, and only that driver writes to it. A link that is not persistent ends when
-    /// `upper` is closed.
+    /// Links `lower` under the driver of `upper` (`I_LINK`, or `I_PLINK` if the link is `persistent`). From then on messages that
+    /// come up on `lower` go to that driver, and only that driver writes to it. A link that is not persistent ends when `upper`
+    /// is closed.
     ///
     /// # Errors
     ///
@@ -80,7 +80,7 @@ impl Executive {
             self.forget_link(id);
             return Err(LinkError::Driver(errno));
         }
-        // What had come up for the user of the stream is the multiplexor's now.
+        // The multiplexor takes over the messages that the stream's user has not read.
         for m in unread {
             if let Some((stream, scheduler)) = self.streams.parts(lower) {
                 stream.head.put(lower, m, scheduler);
@@ -90,7 +90,7 @@ impl Executive {
         Ok(id)
     }
 
-    /// Ends a link (`I_UNLINK`, `I_PUNLINK`): the lower stream is its user's again.
+    /// Ends a link (`I_UNLINK`, `I_PUNLINK`): returns the lower stream to its user.
     ///
     /// # Errors
     ///
@@ -110,7 +110,7 @@ impl Executive {
         links.map(|(id, link)| (*id, link.lower)).collect()
     }
 
-    /// Ends the links that end with a stream: those that it controls, and the one that it is the lower end of.
+    /// Ends the links that end with a stream: those that it controls, and the one whose lower end it is.
     pub(super) fn unlink_all(&mut self, s: StreamId) {
         if self.links.by_number.is_empty() {
             return;
@@ -119,12 +119,12 @@ impl Executive {
         let links: Vec<LinkId> =
             self.links.by_number.iter().filter(|(_, link)| ends(link)).map(|(id, _)| *id).collect();
         for id in links {
-            // It was there a moment ago.
+            // The link was found a moment ago.
             let _ = self.unlink(id);
         }
     }
 
-    /// The driver that a stream is linked under.
+    /// Returns the driver that a stream is linked under.
     pub(super) fn multiplexor_of(&self, lower: StreamId) -> Option<DriverId> {
         let id = self.streams.get(lower)?.head.link()?;
         Some(self.links.by_number.get(&id)?.above)

@@ -1,4 +1,4 @@
-//! Names: drivers, modules and minor devices, and the modules that are pushed when a device is opened.
+//! Names of drivers, modules and minor devices, and the modules that an open pushes.
 
 use crate::Executive;
 use crate::driver::DriverId;
@@ -9,13 +9,13 @@ use crate::stream::StreamId;
 use std::collections::HashMap;
 use std::fmt;
 
-/// Makes a module from the arguments that it is pushed with; the error says which argument is wrong.
+/// Makes a module from its arguments; the error names the wrong argument.
 pub type ModuleFactory = Box<dyn Fn(&[String]) -> Result<Box<dyn Module>, String> + Send>;
 
-/// What is known by name (`cdevsw` and `fmodsw`), and what is open.
+/// Drivers and modules by name (`cdevsw` and `fmodsw`), and the open minor devices.
 #[derive(Default)]
 pub(super) struct Names {
-    /// By driver number.
+    /// Names by driver number.
     drivers: Vec<String>,
     modules: HashMap<String, ModuleFactory>,
     minors: HashMap<(DriverId, u32), StreamId>,
@@ -30,28 +30,28 @@ impl fmt::Debug for Names {
     }
 }
 
-/// Modules that are pushed when a device is opened (`autopush`).
+/// Modules that opening a device pushes (`autopush`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Autopush {
     /// The device.
     pub driver: String,
     /// The minor devices, first and last; `None` is all of them.
     pub minors: Option<(u32, u32)>,
-    /// The modules with their arguments, the first next above the driver.
+    /// The modules with their arguments; the first is next to the driver.
     pub modules: Vec<Vec<String>>,
 }
 
 impl Autopush {
-    /// How many modules may be pushed so (`MAXAPUSH`).
+    /// Largest number of modules in a rule (`MAXAPUSH`).
     pub const MODULES_MAX: usize = 8;
 
-    /// Reads a file of `autopush -f`: a line is a device, a first and a last minor device, and modules. A first minor device
+    /// Parses a file of `autopush -f`: a line names a device, a first and a last minor device, and modules. A first minor device
     /// of -1 stands for all, a last one of 0 for the first alone. `#` begins a comment. A module with arguments is written
     /// `name(argument,argument)`.
     ///
     /// # Errors
     ///
-    /// The number of the first line that is wrong, and what is wrong with it.
+    /// The first wrong line, with a description of the error.
     pub fn parse(text: &str) -> Result<Vec<Self>, AutopushError> {
         let lines = text.lines().enumerate().map(|(number, line)| (number + 1, line));
         let rules = lines.filter_map(|(number, line)| {
@@ -84,11 +84,11 @@ impl Autopush {
         Ok(Self { driver: (*driver).to_owned(), minors, modules })
     }
 
-    /// Reads a module with its arguments: `name` or `name(argument,argument)`.
+    /// Parses a module with its arguments: `name` or `name(argument,argument)`.
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// A description of the error.
     pub fn parse_module(word: &str) -> Result<Vec<String>, String> {
         let Some((name, rest)) = word.split_once('(') else { return Ok(vec![word.to_owned()]) };
         let arguments =
@@ -146,7 +146,7 @@ impl Executive {
     ///
     /// # Errors
     ///
-    /// As [`Executive::open_minor`].
+    /// The errors of [`Executive::open_minor`].
     pub fn open_named(
         &mut self,
         name: &str,
@@ -157,7 +157,7 @@ impl Executive {
         self.open_minor(driver, minor, credentials)
     }
 
-    /// Adds a kind of module under a name. One that had the name before is replaced.
+    /// Adds a type of module under a name, and replaces an earlier one of this name.
     pub fn add_module(&mut self, name: impl Into<String>, factory: ModuleFactory) {
         self.names.modules.insert(name.into(), factory);
     }
@@ -173,28 +173,28 @@ impl Executive {
     ///
     /// # Errors
     ///
-    /// As [`Executive::push`]; no module has the name, or it does not take the arguments.
+    /// The errors of [`Executive::push`]; no module has the name, or the module rejects its arguments.
     pub fn push_named(&mut self, s: StreamId, name: &str, arguments: &[String]) -> Result<(), PushError> {
         let module = self.make_module(name, arguments)?;
         self.push(s, module)
     }
 
-    /// Makes a module by its name, to be pushed or to see whether that could be.
+    /// Makes a module by name, to push it or to check its arguments.
     ///
     /// # Errors
     ///
-    /// No module has the name, or it does not take the arguments.
+    /// No module has the name, or the module rejects its arguments.
     pub fn make_module(&self, name: &str, arguments: &[String]) -> Result<Box<dyn Module>, PushError> {
         let factory = self.names.modules.get(name).ok_or(PushError::NoModule)?;
         factory(arguments).map_err(PushError::Argument)
     }
 
-    /// Replaces the rules of autopush. Devices that are open keep their modules.
+    /// Replaces the rules of autopush. Open devices keep their modules.
     pub fn set_autopush(&mut self, rules: Vec<Autopush>) {
         self.names.autopush = rules;
     }
 
-    /// Returns the modules that are pushed when this minor device is opened (`SAD_GAP`).
+    /// Returns the modules that opening this minor device pushes (`SAD_GAP`).
     pub fn autopush_of(&self, driver: DriverId, minor: u32) -> Option<&Autopush> {
         let name = self.driver_name(driver)?;
         self.names.autopush.iter().find(|rule| rule.applies(name, minor))

@@ -9,14 +9,14 @@ use crate::scheduler::{Place, QueueRef};
 use crate::stream::{Procedure, Slot, StreamId};
 
 impl Executive {
-    /// Pushes a module on a stream, next below its head (`I_PUSH`). Coalesced bytes that were written before go down
-    /// first, so the module does not see them if the driver has room.
+    /// Pushes a module on a stream, below its head (`I_PUSH`). Coalesced bytes go down first, so the module does not see them if
+    /// the driver has room.
     ///
     /// # Errors
     ///
     /// The module refuses, the stream has [`Executive::MODULES_MAX`] modules, has failed or is gone.
     pub fn push(&mut self, s: StreamId, module: Box<dyn Module>) -> Result<(), PushError> {
-        // A full driver leaves the bytes where they are; they will pass the new module.
+        // If the driver is full, the bytes stay and will pass the new module.
         let _ = self.flush_head(s);
         let serial = self.streams.next_serial();
         let Some((stream, scheduler)) = self.streams.parts(s) else { return Err(PushError::Closed) };
@@ -38,19 +38,19 @@ impl Executive {
             stream.modules.pop();
             return Err(PushError::Module(errno));
         }
-        // Whoever waited for room beyond may find it with the new module, and would not be enabled past it.
+        // A queue that waited for room further along may find it in the new module, and would not be enabled past it.
         flow::back_enable_above(s, &mut [], index + 1, &mut stream.head, scheduler);
         flow::back_enable_below(s, &mut stream.modules[..index], &mut stream.device, scheduler);
         self.settle();
         Ok(())
     }
 
-    /// Pops the module next below the head (`I_POP`) and gives it back. What it leaves on its queues goes on to the next
-    /// in either way.
+    /// Pops the module below the head (`I_POP`) and returns it. Messages on its queues go on to the next queue in their
+    /// direction.
     ///
     /// # Errors
     ///
-    /// There is no module, an anchor stands on it, or the stream is closed.
+    /// There is no module, the module is anchored, or the stream is closed.
     pub fn pop(&mut self, s: StreamId) -> Result<Box<dyn Module>, PopError> {
         let Some(stream) = self.streams.get(s) else { return Err(PopError::Closed) };
         if stream.modules.last().is_some_and(|slot| slot.anchored) {
@@ -59,7 +59,7 @@ impl Executive {
         self.pop_any(s)
     }
 
-    /// Anchors the module next below the head (`I_ANCHOR`): only [`Executive::pop_any`] takes it off.
+    /// Anchors the module below the head (`I_ANCHOR`): only [`Executive::pop_any`] removes it.
     ///
     /// # Errors
     ///
@@ -70,17 +70,17 @@ impl Executive {
         Ok(())
     }
 
-    /// Pops the module next below the head even where an anchor stands on it: for privileged users, and at the close.
+    /// Pops the module below the head even if it is anchored: for privileged users, and for a close.
     ///
     /// # Errors
     ///
     /// There is no module, or the stream is closed.
     pub fn pop_any(&mut self, s: StreamId) -> Result<Box<dyn Module>, PopError> {
-        // Coalesced bytes were written while the module was there. A full driver leaves them to go without it.
+        // Coalesced bytes were written while the module was there. If the driver is full, they will go down without it.
         let _ = self.flush_head(s);
         let Some((stream, scheduler)) = self.streams.parts(s) else { return Err(PopError::Closed) };
         let index = stream.modules.len().checked_sub(1).ok_or(PopError::NoModule)?;
-        // A module that faults while it closes is popped all the same.
+        // A module that faults while it closes is popped nevertheless.
         let _ = stream.run(s, index, Side::Write, Procedure::Close, scheduler);
         self.settle();
         let Some((stream, scheduler)) = self.streams.parts(s) else { return Err(PopError::Closed) };
@@ -94,23 +94,23 @@ impl Executive {
             scheduler.post(QueueRef { stream: s, place: Place::Head, side: Side::Read }, m);
         }
         stream.hang_up_if_drained(s, scheduler);
-        // Whoever waited for room in these queues, or through this module's services for room beyond, looks again.
+        // Queues that waited for room in these queues, or beyond them through this module's services, look again.
         flow::back_enable_above(s, &mut [], index, &mut stream.head, scheduler);
         flow::back_enable_below(s, &mut stream.modules, &mut stream.device, scheduler);
         self.settle();
         Ok(module)
     }
 
-    /// Pops modules next below the head that have nothing left to do ([`Module::is_finished`]), until another one stands there.
+    /// Pops modules below the head that have nothing left to do ([`Module::is_finished`]), up to the first other one.
     pub fn pop_finished(&mut self, s: StreamId) {
         let is_finished = |slot: &Slot| slot.module.is_finished();
         while self.streams.get(s).is_some_and(|stream| stream.modules.last().is_some_and(is_finished)) {
-            // It stands there.
+            // The module was found a moment ago.
             let _ = self.pop_any(s);
         }
     }
 
-    /// The names of a stream's modules, from the head downward (`I_LIST`).
+    /// Returns the names of a stream's modules, from the head downward (`I_LIST`).
     pub fn modules(&self, s: StreamId) -> Vec<String> {
         let modules = self.streams.get(s).map_or(&[][..], |stream| &stream.modules);
         modules.iter().rev().map(|slot| slot.module.name().to_owned()).collect()

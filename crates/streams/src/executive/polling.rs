@@ -10,7 +10,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
 impl Executive {
-    /// Says what can be done with a stream now. A closed one hangs.
+    /// Returns the readiness of a stream. A closed stream is hung up.
     pub fn poll(&mut self, s: StreamId) -> Readiness {
         let Some((stream, _)) = self.streams.parts(s) else {
             return Readiness { readable: true, hangup: true, ..Readiness::default() };
@@ -18,36 +18,36 @@ impl Executive {
         stream.head.poll(flow::next_down(&mut stream.modules, &mut stream.device))
     }
 
-    /// Lists the stream among the wake-ups, once, when something of `interest` becomes true (at once if it is); errors and
-    /// hang-ups list it too. Replaces what was wanted before.
+    /// Lists the stream among the wake-ups, once, when part of `interest` becomes ready (at once if it is); errors and hang-ups
+    /// list it, too. Replaces the earlier interest.
     pub fn want(&mut self, s: StreamId, interest: Interest) {
         let now = self.poll_for(s, interest);
         let Some((stream, scheduler)) = self.streams.parts(s) else { return };
         stream.head.want(s, interest, now, scheduler);
     }
 
-    /// Adds one of several waiters to a stream, or replaces its wish. [`Executive::take_woken`] names it once when something
-    /// of `interest` becomes true, at once if it is, and when the stream fails or is hung up. False: the stream is closed or
-    /// has too many waiters.
+    /// Adds a waiter to a stream, or replaces its interest. [`Executive::take_woken`] returns it once when part of `interest`
+    /// becomes ready, at once if it is, and when the stream fails or is hung up. Returns false if the stream is closed or has too
+    /// many waiters.
     pub fn wait(&mut self, s: StreamId, waiter: WaiterId, interest: Interest) -> bool {
         let now = self.poll_for(s, interest);
         let Some((stream, scheduler)) = self.streams.parts(s) else { return false };
         stream.head.wait(s, waiter, interest, now, scheduler)
     }
 
-    /// Takes a waiter back.
+    /// Removes a waiter.
     pub fn cancel_wait(&mut self, s: StreamId, waiter: WaiterId) {
         if let Some(stream) = self.streams.get_mut(s) {
             stream.head.waiters().remove(waiter);
         }
     }
 
-    /// Appends the waiters whose wish has come true, and forgets them.
+    /// Appends the waiters that were woken, and forgets them.
     pub fn take_woken(&mut self, woken: &mut Vec<Woken>) {
         woken.append(&mut self.streams.scheduler.woken);
     }
 
-    /// As [`Executive::poll`]; a writer that will wait for the queue below is seen by it.
+    /// Polls as [`Executive::poll`] does; for a writer, also registers with the queue below, so that the queue wakes it.
     fn poll_for(&mut self, s: StreamId, interest: Interest) -> Readiness {
         if interest.contains(Interest::WRITABLE)
             && let Some((stream, _)) = self.streams.parts(s)
@@ -57,8 +57,8 @@ impl Executive {
         self.poll(s)
     }
 
-    /// Registers a program for signals when one of `events` happens (`I_SETSIG`, `I_ESETSIG`); no events end that. False: the
-    /// stream is closed or has too many.
+    /// Registers a program for signals when one of `events` happens (`I_SETSIG`, `I_ESETSIG`); an empty set unregisters it.
+    /// Returns false if the stream is closed or has too many programs.
     pub fn set_signals(&mut self, s: StreamId, program: u64, events: SignalEvents) -> bool {
         let Some((stream, scheduler)) = self.streams.parts(s) else { return false };
         stream.head.waiters().register(s, program, events, scheduler)
@@ -69,7 +69,7 @@ impl Executive {
         self.streams.get_mut(s)?.head.waiters().registered(program)
     }
 
-    /// Takes the next signal that is due to a program. Events that happen before it is taken are one signal.
+    /// Takes the next signal that is due to a program. Events that happen before it is taken share one signal.
     pub fn take_signal_notice(&mut self) -> Option<SignalNotice> {
         while let Some((s, program)) = self.streams.scheduler.signals.pop_front() {
             let stream = self.streams.get_mut(s);
@@ -80,7 +80,7 @@ impl Executive {
         None
     }
 
-    /// Appends the streams whose wanted interest became true, each once, and forgets them.
+    /// Appends the streams whose interest became ready, each once, and forgets them.
     pub fn take_wakeups(&mut self, woken: &mut Vec<StreamId>) {
         while let Some(s) = self.streams.scheduler.wakeups.pop() {
             if let Some(stream) = self.streams.get_mut(s) {
@@ -90,17 +90,17 @@ impl Executive {
         }
     }
 
-    /// Whether [`Executive::take_wakeups`] has something to say.
+    /// Returns whether [`Executive::take_wakeups`] would return a stream.
     #[inline]
     pub fn has_wakeups(&self) -> bool {
         !self.streams.scheduler.wakeups.is_empty()
     }
 
-    /// Lets every driver take what has arrived. True: there may be more.
+    /// Lets every driver take what has arrived; returns whether more may have.
     ///
     /// # Errors
     ///
-    /// The first error of a driver, after all were called.
+    /// The first error of a driver; all drivers are called nevertheless.
     pub fn receive(&mut self, now: Instant) -> io::Result<bool> {
         self.set_now(now);
         let mut result = Ok(false);
@@ -115,35 +115,35 @@ impl Executive {
         result
     }
 
-    /// Whether something waits for [`Executive::receive`] that no descriptor tells of.
+    /// Returns whether [`Executive::receive`] has work that no descriptor announces.
     pub fn has_arrivals(&self) -> bool {
         self.drivers.iter().any(|driver| driver.has_arrivals())
     }
 
-    /// Whether a driver should send what waits now. Coalesced bytes of heads do not count: see
+    /// Returns whether a driver should send its waiting data now. Coalesced bytes of heads do not count: see
     /// [`Executive::is_coalescing`].
     pub fn flush_due(&self) -> bool {
         self.drivers.iter().any(|driver| driver.flush_due())
     }
 
-    /// Whether a head may hold coalesced bytes that only a flush sends down.
+    /// Returns whether a head may hold coalesced bytes that only a flush sends down.
     #[inline]
     pub fn is_coalescing(&self) -> bool {
         !self.streams.scheduler.coalescing.is_empty()
     }
 
-    /// Whether something is left to do that needs no open stream: in a driver, or for a stream that was closed.
+    /// Returns whether work is left that needs no open stream: in a driver, or for a stream that was closed.
     pub fn is_busy(&self) -> bool {
         !self.streams.scheduler.draining.is_empty() || self.drivers.iter().any(|driver| driver.is_busy())
     }
 
-    /// Whether something waits, in a driver or a head, that only a flush of everything sends.
+    /// Returns whether a driver or a head holds data that only a flush of everything sends.
     pub fn has_unsent(&self) -> bool {
         self.is_coalescing() || self.drivers.iter().any(|driver| driver.has_unsent())
     }
 
-    /// Lets the drivers hand what waits, or only what is due, to their links. A flush of all first sends down what heads
-    /// hold, as far as there is room.
+    /// Makes the drivers pass waiting data, or only what is due, to their links. A flush of everything first sends down the
+    /// coalesced bytes of heads, as far as there is room.
     pub fn flush(&mut self, now: Instant, scope: FlushScope) {
         if scope == FlushScope::All {
             self.flush_heads();
@@ -154,7 +154,7 @@ impl Executive {
         self.settle();
     }
 
-    /// Names the descriptors that the drivers wait for, and what for.
+    /// Calls `f` with each descriptor that the drivers wait for, and with the interest.
     pub fn descriptors(&self, f: &mut dyn FnMut(BorrowedFd<'_>, Interest)) {
         for driver in &self.drivers {
             driver.descriptors(f);
@@ -164,7 +164,7 @@ impl Executive {
     fn flush_heads(&mut self) {
         let listed = std::mem::take(&mut self.streams.scheduler.coalescing);
         for &s in &listed {
-            // A full driver leaves the bytes held until it enables the head's service; a failure reaches the next write.
+            // A full driver leaves the bytes in the head until it enables the head's service; the next write reports a failure.
             let _ = self.flush_head(s);
             if let Some((stream, ..)) = self.streams.all_parts(s) {
                 stream.head.coalesced.listed = false;
@@ -174,7 +174,7 @@ impl Executive {
     }
 }
 
-/// Empties a list and keeps its memory, to be used again.
+/// Empties a list and keeps its memory for reuse.
 fn reuse(mut list: Vec<StreamId>) -> Vec<StreamId> {
     list.clear();
     list

@@ -1,4 +1,4 @@
-//! Reading: from the head to the program.
+//! Reads, from the head to the program.
 
 use crate::Executive;
 use crate::driver::Cx;
@@ -9,23 +9,23 @@ use crate::message::{Control, Credit, Kind, Marks, Message};
 use crate::stream::StreamId;
 use crate::{Primitive, TransferFlags, TransferInfo};
 
-/// Which message `getpmsg` takes.
+/// Selects the messages that `getpmsg` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Select {
-    /// The first, whatever it is (`MSG_ANY`).
+    /// The first message of any kind (`MSG_ANY`).
     Any,
-    /// The first if it has high priority (`MSG_HIPRI`, `RS_HIPRI`).
+    /// The first message if it has high priority (`MSG_HIPRI`, `RS_HIPRI`).
     HighPriority,
-    /// The first if it has high priority or is in this band or a higher one (`MSG_BAND`).
+    /// The first message if it has high priority, or its band is at least this one (`MSG_BAND`).
     Band(u8),
 }
 
-/// What `getpmsg` has taken of a message.
+/// The parts of a message that `getpmsg` has taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Parts {
-    /// Bytes of the control part; `None` where the message has none.
+    /// Bytes of the control part; `None` if the message has none.
     pub control_bytes: Option<usize>,
-    /// Bytes of data; `None` where the message has none.
+    /// Bytes of data; `None` if the message has none.
     pub data_bytes: Option<usize>,
     /// `MORECTL`: more of the control part is left.
     pub more_control: bool,
@@ -38,10 +38,10 @@ pub struct Parts {
 }
 
 impl Executive {
-    /// Reads data: how many bytes there were, what is known of them, and whether they end their record.
+    /// Reads data; returns the number of bytes, the information about them, and whether they end their record.
     ///
-    /// By default a read ends with its message, and what `buf` does not hold stays for the next read; see [`ReadMode`].
-    /// `Ok(None)`: nothing is there now.
+    /// By default a read ends with its message, and bytes that `buf` has no room for stay for the next read; see [`ReadMode`].
+    /// `Ok(None)` means that there is nothing to read now.
     ///
     /// # Errors
     ///
@@ -75,7 +75,7 @@ impl Executive {
     ///
     /// # Errors
     ///
-    /// As [`Executive::read`].
+    /// The errors of [`Executive::read`].
     pub fn peek(
         &mut self,
         s: StreamId,
@@ -90,7 +90,7 @@ impl Executive {
         Ok(Some((len, info, len == front.data.len() && !info.more())))
     }
 
-    /// Takes the first message, with its data, whatever it is. `Ok(None)`: nothing is there now.
+    /// Takes the first message, with its data, of any kind. `Ok(None)` means that there is nothing now.
     ///
     /// # Errors
     ///
@@ -111,11 +111,11 @@ impl Executive {
         Ok(Some(m))
     }
 
-    /// Takes the first message if it is one of `select`. `Ok(None)`: there is none now.
+    /// Takes the first message if `select` matches it. `Ok(None)` means that there is none now.
     ///
     /// # Errors
     ///
-    /// As [`Executive::getmsg`].
+    /// The errors of [`Executive::getmsg`].
     pub fn getpmsg(&mut self, s: StreamId, select: Select) -> Result<Option<Message>, ReadError> {
         let Some(stream) = self.streams.get(s) else { return Err(ReadError::Closed) };
         stream.head.check_read()?;
@@ -127,12 +127,12 @@ impl Executive {
         if selected { self.getmsg(s) } else { Ok(None) }
     }
 
-    /// Takes as much of the first message as two buffers hold, if it is one of `select` (`getpmsg`). What they do not hold
-    /// stays for the next call. `Ok(None)`: there is none now.
+    /// Takes as much of the first message as two buffers hold, if `select` matches it (`getpmsg`). The rest stays for the next
+    /// call. `Ok(None)` means that there is no such message now.
     ///
     /// # Errors
     ///
-    /// As [`Executive::getmsg`].
+    /// The errors of [`Executive::getmsg`].
     pub fn getpmsg_into(
         &mut self,
         s: StreamId,
@@ -165,13 +165,13 @@ impl Executive {
         Ok(Some(parts))
     }
 
-    /// Whether the next message is marked (`I_ATMARK`).
+    /// Returns whether the next message is marked (`I_ATMARK`).
     pub fn is_at_mark(&self, s: StreamId) -> bool {
         let front = self.streams.get(s).and_then(|stream| stream.head.queue.front());
         front.is_some_and(|m| m.marks.contains(Marks::MARK))
     }
 
-    /// Makes the first message one of its own where it stands before others of a run.
+    /// Splits the first message off, if it is part of a run.
     pub(super) fn split_front(&mut self, s: StreamId) {
         let Some((stream, _)) = self.streams.parts(s) else { return };
         if stream.head.queue.begins_with_run()
@@ -181,7 +181,7 @@ impl Executive {
         }
     }
 
-    /// Reads the first message of a run where it lies. `None`: `buf` does not hold it.
+    /// Reads the first message of a run in place; `None` if `buf` is too short for it.
     #[inline]
     fn read_run(&mut self, s: StreamId, buf: &mut [u8]) -> Option<(usize, TransferInfo, bool)> {
         let (stream, scheduler) = self.streams.parts(s)?;
@@ -196,7 +196,7 @@ impl Executive {
         Some((record.data.len(), record.info, !record.info.more()))
     }
 
-    /// A read of a stream that has failed, or in another mode than the usual one.
+    /// Reads from a stream that has failed, or in a mode other than the usual one.
     fn read_by_mode(
         &mut self,
         s: StreamId,
@@ -221,7 +221,7 @@ impl Executive {
             };
             let info = match (data_info(front), &result) {
                 (Some(info), None) => info,
-                // A read in byte mode goes on within one stream of one association, and stops at a mark.
+                // A read in byte mode continues within one stream of one association, and stops at a mark.
                 (Some(info), Some((_, first, _)))
                     if (info.association, info.stream) == (first.association, first.stream)
                         && !front.marks.contains(Marks::MARK) =>
@@ -246,7 +246,7 @@ impl Executive {
         }
     }
 
-    /// A read has found nothing. Drivers that read on demand are told how much is wanted (`M_READ`).
+    /// Handles a read that found nothing: tells drivers that read on demand how much is wanted (`M_READ`).
     #[cold]
     fn found_nothing<T>(&mut self, s: StreamId, bytes: usize) -> Result<Option<T>, ReadError> {
         if self.streams.get(s).is_some_and(|stream| stream.head.announces_reads) {
@@ -255,7 +255,7 @@ impl Executive {
         Ok(None)
     }
 
-    /// Takes `gone_bytes` of the first message off the queue, of which the program has got `read_bytes`, or all of it.
+    /// Removes `gone_bytes` of the first message, or all of it, after the program has got `read_bytes`.
     #[inline]
     fn take_front(
         &mut self,
@@ -282,14 +282,14 @@ impl Executive {
             }
             head.take_due_signals(s, scheduler);
         } else if let Some(rest) = head.queue.advance_front(gone_bytes) {
-            // SVR4: the mark is on the first byte of the message.
+            // In SVR4 the mark is on the first byte of the message.
             rest.marks = rest.marks.without(Marks::MARK);
         }
         let bytes = if credited { 0 } else { gone_bytes };
         self.after_taking(s, Credit { association: info.association, bytes, charges });
     }
 
-    /// What follows when a message has been taken whole with `getmsg`.
+    /// Reports a message that was taken whole with `getmsg`.
     #[inline]
     fn after_getq(&mut self, s: StreamId, m: &Message) {
         let credit = m.receive_credit();
@@ -300,7 +300,7 @@ impl Executive {
         self.after_taking(s, credit);
     }
 
-    /// Lets those below know that there is room again, and the driver that its reader's window has grown.
+    /// Tells the queues below that there is room again, and the driver that its reader's window has grown.
     #[inline]
     fn after_taking(&mut self, s: StreamId, credit: Credit) {
         let Some((stream, scheduler)) = self.streams.parts(s) else { return };
@@ -316,7 +316,7 @@ impl Executive {
     }
 }
 
-/// What is known of a message of user data; `None` if the message is something else.
+/// Returns the information about a message of user data; `None` for any other message.
 #[inline]
 fn data_info(m: &Message) -> Option<TransferInfo> {
     let plain = |more: bool| TransferInfo {

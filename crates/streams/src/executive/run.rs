@@ -1,4 +1,4 @@
-//! Running: delivering what was posted, and service procedures.
+//! Delivery of posted messages, and service procedures.
 
 use crate::Executive;
 use crate::driver::Cx;
@@ -21,7 +21,7 @@ impl Executive {
         self.end_drained();
     }
 
-    /// Whether a service procedure is enabled.
+    /// Returns whether a service procedure is enabled.
     #[inline]
     pub fn is_runnable(&self) -> bool {
         self.streams.scheduler.is_runnable()
@@ -44,14 +44,14 @@ impl Executive {
             (Place::Module(index), side) => {
                 let Some(slot) = stream.modules.get_mut(usize::from(index)) else { return };
                 let queue = slot.queues.side(side);
-                // A module that was popped since may have left its place to another one.
+                // The module may have been popped since, and another may have its place.
                 if !queue.clear_enabled() || stream.broken {
                     return;
                 }
                 if queue.runs_too_often(turn) {
                     stream.break_off(at.stream, scheduler);
                 } else {
-                    // A fault has been reported to the stream's head.
+                    // The stream's head has been told of a fault.
                     let _ = stream.run(at.stream, usize::from(index), side, Procedure::Service, scheduler);
                 }
             }
@@ -71,7 +71,7 @@ impl Executive {
                     self.drivers[driver.0].lower_read_service(&mut Cx::new(&mut self.streams), s);
                 }
             }
-            // What does not fit stays held, and a failure is reported to the next write.
+            // Bytes that do not fit stay in the head, and the next write reports a failure.
             (None, Side::Write) => drop(self.flush_head(s)),
             (None, Side::Read) => {}
         }
@@ -81,7 +81,7 @@ impl Executive {
         }
     }
 
-    /// Delivers what procedures have posted, until nothing is on its way.
+    /// Delivers posted messages until none is on its way.
     #[inline]
     pub(super) fn settle(&mut self) {
         if !self.streams.scheduler.is_settled() {
@@ -94,7 +94,7 @@ impl Executive {
         let mut puts_left = Streams::PUTS_MAX;
         loop {
             while let Some((stream, message)) = self.streams.deliver_to_driver(&mut puts_left) {
-                // What waits for a driver goes before what comes to it now.
+                // Messages that wait for a driver come before those that reach it now.
                 if self.streams.scheduler.has_errands() {
                     self.streams.scheduler.send(Errand::Put { stream, message });
                 } else {
@@ -118,7 +118,7 @@ impl Executive {
         }
     }
 
-    /// Hands a message to the driver of its stream. One that modules and driver send to each other for ever ends here.
+    /// Passes a message to the driver of its stream; ends one that modules and driver send to each other for ever.
     fn put_to_driver(&mut self, s: StreamId, m: Message, puts_left: &mut u32) {
         let Some((stream, scheduler)) = self.streams.parts(s) else { return };
         if *puts_left == 0 && !stream.modules.is_empty() {

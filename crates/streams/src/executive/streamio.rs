@@ -1,4 +1,4 @@
-//! The commands of `streamio(7)` that look at a stream, and those that pass things between streams.
+//! The commands of `streamio(7)` that inspect a stream, and those that pass references between streams.
 
 use crate::Executive;
 use crate::error::{ReadError, Refused, WriteError};
@@ -14,15 +14,15 @@ impl Executive {
         Some((queue.messages(), queue.front().map_or(0, |m| m.data.len())))
     }
 
-    /// Returns the first message that waits for the reader, without taking it (`I_PEEK`); with `high_priority`, only one of
-    /// high priority (`RS_HIPRI`).
+    /// Returns the first message that waits for the reader, without taking it (`I_PEEK`); with `high_priority`, only a
+    /// high-priority one (`RS_HIPRI`).
     pub fn peek_message(&mut self, s: StreamId, high_priority: bool) -> Option<&Message> {
         self.split_front(s);
         let front = self.streams.get(s)?.head.queue.front()?;
         (!high_priority || front.kind.is_high_priority()).then_some(front)
     }
 
-    /// Returns the name of the module next below the head (`I_LOOK`); `None` where there is none.
+    /// Returns the name of the module below the head (`I_LOOK`); `None` if there is none.
     pub fn look(&self, s: StreamId) -> Option<&str> {
         Some(self.streams.get(s)?.modules.last()?.module.name())
     }
@@ -49,17 +49,17 @@ impl Executive {
         self.streams.get(s)?.head.queue.front().map(|m| m.band)
     }
 
-    /// Returns the options of the head, all of them (`I_GRDOPT`, `I_GWROPT`, `I_GERROPT`).
+    /// Returns all options of the head (`I_GRDOPT`, `I_GWROPT`, `I_GERROPT`).
     pub fn head_options(&self, s: StreamId) -> Option<HeadOptions> {
         Some(self.streams.get(s)?.head.options())
     }
 
-    /// Puts a message down whose control part names another stream (`I_FDINSERT`): its number goes to `offset` of the raw
-    /// control part, in native byte order.
+    /// Puts a message down whose control part names another stream (`I_FDINSERT`): writes that stream's number at `offset` of the
+    /// raw control part, in native byte order.
     ///
     /// # Errors
     ///
-    /// As [`Executive::putmsg`]; the message comes back as it was where the control part has no room at a multiple of four.
+    /// The errors of [`Executive::putmsg`]; returns the message unchanged if the control part has no room at a multiple of four.
     pub fn fdinsert(
         &mut self,
         s: StreamId,
@@ -81,12 +81,12 @@ impl Executive {
         }
     }
 
-    /// Passes something to the reader at the other end of a pipe (`I_SENDFD`). The owner of the executive keeps what the
-    /// number stands for, and learns from [`Executive::recv_passed`] who has it.
+    /// Passes a reference to the reader at the other end of a pipe (`I_SENDFD`). The owner of the executive keeps the object that
+    /// the number stands for, and learns from [`Executive::recv_passed`] who has received it.
     ///
     /// # Errors
     ///
-    /// As [`Executive::putmsg`].
+    /// The errors of [`Executive::putmsg`].
     pub fn send_passed(
         &mut self,
         s: StreamId,
@@ -97,11 +97,11 @@ impl Executive {
         self.putmsg(s, m).map_err(|refused| refused.error)
     }
 
-    /// Takes what was passed, if that is the next message (`I_RECVFD`). `Ok(None)`: no message is there.
+    /// Takes a passed reference, if that is the next message (`I_RECVFD`). `Ok(None)` means that there is no message.
     ///
     /// # Errors
     ///
-    /// [`ReadError::NotData`] where the next message is another one; otherwise as [`Executive::getmsg`].
+    /// [`ReadError::NotData`] if the next message is another one; otherwise the errors of [`Executive::getmsg`].
     pub fn recv_passed(&mut self, s: StreamId) -> Result<Option<Passed>, ReadError> {
         let Some(stream) = self.streams.get_mut(s) else { return Err(ReadError::Closed) };
         stream.head.report_read()?;

@@ -1,4 +1,4 @@
-//! Time: the executive's own timers, and closes that wait for queues to drain.
+//! The executive's timers, and closes that wait for queues to drain.
 
 use crate::Executive;
 use crate::driver::Cx;
@@ -8,18 +8,18 @@ use crate::timers::{Alarm, TimerId};
 use std::time::{Duration, Instant};
 
 impl Executive {
-    /// Tells the time. Timers that were started since it was last told run from now on.
+    /// Sets the time. Timers that were started since the last call begin to run now.
     pub fn set_now(&mut self, now: Instant) {
         self.streams.scheduler.timers.set_now(now);
     }
 
-    /// When [`Executive::timeout`] is to be called, if nothing happens before.
+    /// Returns the time by which [`Executive::timeout`] must be called.
     pub fn deadline(&self) -> Option<Instant> {
         let drivers = self.drivers.iter().filter_map(|driver| driver.deadline());
         drivers.chain(self.streams.scheduler.timers.deadline()).min()
     }
 
-    /// Ends the timers whose time has come, and tells the drivers whose deadline has come.
+    /// Expires timers that are due, and calls the drivers whose deadline has passed.
     pub fn timeout(&mut self, now: Instant) {
         for driver in &mut self.drivers {
             if driver.deadline().is_some_and(|deadline| deadline <= now) {
@@ -44,7 +44,7 @@ impl Executive {
                 let index = usize::from(index);
                 let is_there = stream.modules.get(index).is_some_and(|slot| slot.serial == serial);
                 if is_there && !stream.broken {
-                    // A fault has been reported to the stream's head.
+                    // The stream's head has been told of a fault.
                     let _ = stream.run(s, index, side, Procedure::Timer(timer), scheduler);
                 }
             }
@@ -55,19 +55,19 @@ impl Executive {
         }
     }
 
-    /// How long a close waits for what is on its way down (`I_GETCLTIME`).
+    /// Returns how long a close waits for messages on their way down (`I_GETCLTIME`).
     pub fn close_time(&self, s: StreamId) -> Option<Duration> {
         Some(self.streams.get(s)?.head.close_time)
     }
 
-    /// Sets how long a close waits for what is on its way down (`I_SETCLTIME`). Default: 15 s.
+    /// Sets how long a close waits for messages on their way down (`I_SETCLTIME`). Default: 15 s.
     pub fn set_close_time(&mut self, s: StreamId, time: Duration) {
         if let Some(stream) = self.streams.get_mut(s) {
             stream.head.close_time = time;
         }
     }
 
-    /// Lets a stream that was closed go on until nothing waits on its way down. False: nothing waits, or waiting is in vain.
+    /// Keeps a closed stream until no message is on its way down. Returns false if none is, or if waiting is futile.
     pub(super) fn begin_draining(&mut self, s: StreamId) -> bool {
         let Some((stream, scheduler)) = self.streams.parts(s) else { return false };
         let close_time = stream.head.close_time;
@@ -80,7 +80,7 @@ impl Executive {
         true
     }
 
-    /// Ends the streams whose queues have drained.
+    /// Ends the closed streams whose queues have drained.
     pub(super) fn end_drained(&mut self) {
         if self.streams.scheduler.draining.is_empty() {
             return;

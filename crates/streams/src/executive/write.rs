@@ -1,4 +1,4 @@
-//! Writing: from the program down to the driver.
+//! Writes, from the program to the driver.
 
 use crate::Executive;
 use crate::driver::{Admission, Cx, DriverId};
@@ -12,13 +12,13 @@ use bytes::Bytes;
 impl Executive {
     /// Writes one message: copies `bytes` into a block and sends them down as `T_OPTDATA_REQ`.
     ///
-    /// Where `info` says that the record goes on, the bytes are held and go down together with those that follow: when
-    /// they fill a block, when the driver has nothing else to do, before any other message, and on
-    /// [`Executive::flush_head`] and [`Executive::flush`].
+    /// If `info` says that the record continues, the head holds the bytes and sends them down with those that follow: when they
+    /// fill a block, when the driver is idle, before any other message, and on [`Executive::flush_head`] and
+    /// [`Executive::flush`].
     ///
     /// # Errors
     ///
-    /// [`WriteError::WouldBlock`] remembers the wish; nothing was taken. The others last.
+    /// [`WriteError::WouldBlock`] takes nothing and remembers the writer. The other errors are permanent.
     #[inline]
     pub fn write(&mut self, s: StreamId, info: TransferInfo, bytes: &[u8]) -> Result<(), WriteError> {
         let Some(stream) = self.streams.get_mut(s) else { return Err(WriteError::Closed) };
@@ -49,11 +49,11 @@ impl Executive {
         Ok(())
     }
 
-    /// Writes bytes that are already in a block as one message: nothing is copied, and nothing is held back.
+    /// Writes bytes that already lie in a block as one message, without copying or coalescing.
     ///
     /// # Errors
     ///
-    /// As [`Executive::write`].
+    /// The errors of [`Executive::write`].
     pub fn write_bytes(&mut self, s: StreamId, info: TransferInfo, bytes: Bytes) -> Result<(), WriteError> {
         self.flush_head(s)?;
         let len = bytes.len();
@@ -64,11 +64,11 @@ impl Executive {
         Ok(())
     }
 
-    /// Puts a message on a stream. Messages of high priority are always taken.
+    /// Puts a message on a stream. High-priority messages are always taken.
     ///
     /// # Errors
     ///
-    /// As [`Executive::write`]; the message comes back.
+    /// The errors of [`Executive::write`], with the message.
     pub fn putmsg(&mut self, s: StreamId, m: Message) -> Result<(), Refused> {
         match self.room_for(s, &m) {
             Ok(()) => {
@@ -79,11 +79,11 @@ impl Executive {
         }
     }
 
-    /// Sends down what was held of writes with more to come.
+    /// Sends down the coalesced bytes of writes with more to come.
     ///
     /// # Errors
     ///
-    /// As [`Executive::write`]; on [`WriteError::WouldBlock`] the bytes are still held.
+    /// The errors of [`Executive::write`]; after [`WriteError::WouldBlock`] the head still holds the bytes.
     pub fn flush_head(&mut self, s: StreamId) -> Result<(), WriteError> {
         let Some(stream) = self.streams.get(s) else { return Err(WriteError::Closed) };
         let coalesced = &stream.head.coalesced;
@@ -106,13 +106,13 @@ impl Executive {
         }
     }
 
-    /// Whether a message of this band could be written now. If not, the wish is remembered.
+    /// Returns whether a message of this band could be written now. If not, the stream remembers the writer.
     pub fn canput(&mut self, s: StreamId, band: u8) -> bool {
         let Some((stream, _)) = self.streams.parts(s) else { return false };
         flow::next_down(&mut stream.modules, &mut stream.device).canput(band)
     }
 
-    /// A write that was admitted, through the modules.
+    /// Sends an admitted write through the modules.
     fn write_to_modules(&mut self, s: StreamId, driver: DriverId, info: TransferInfo, bytes: &[u8]) {
         let data = self.streams.pool.copy_in(bytes);
         if let Some(m) = self.streams.put_to_modules(s, Message::optdata_req(info, data)) {
@@ -121,7 +121,7 @@ impl Executive {
         self.settle();
     }
 
-    /// A write that cannot go straight to the driver.
+    /// Handles a write that cannot go straight to the driver.
     fn write_by_the_way(&mut self, s: StreamId, info: TransferInfo, bytes: &[u8]) -> Result<(), WriteError> {
         if info.more() || self.holds_writes(s) {
             self.write_more(s, info, bytes)
@@ -130,7 +130,7 @@ impl Executive {
         }
     }
 
-    /// A write that is a message of its own.
+    /// Handles a write that is a message of its own.
     fn write_whole(&mut self, s: StreamId, info: TransferInfo, bytes: &[u8]) -> Result<(), WriteError> {
         self.flush_head(s)?;
         self.admit(s, &info, bytes.len())?;
@@ -144,7 +144,7 @@ impl Executive {
         Ok(())
     }
 
-    /// A write with more to come.
+    /// Handles a write with more to come.
     fn write_more(&mut self, s: StreamId, info: TransferInfo, bytes: &[u8]) -> Result<(), WriteError> {
         let Some((stream, ..)) = self.streams.all_parts(s) else { return Err(WriteError::Closed) };
         let max_bytes = stream.head.coalesce_max_bytes;
@@ -160,7 +160,7 @@ impl Executive {
         stream.head.check_write()?;
         let idle = match self.drivers[stream.driver.0].admit(s, &info, bytes.len()) {
             Admission::Idle => true,
-            // Where the driver is full, the head has room until its block is full.
+            // If the driver is full, the head has room until its block is full.
             Admission::Room | Admission::Full => false,
             Admission::Fail(errno) => return Err(WriteError::Failed(errno)),
         };
@@ -176,13 +176,13 @@ impl Executive {
         stream.head.stats.messages_written += 1;
         stream.head.stats.bytes_written += bytes.len() as u64;
         match if due { self.flush_head(s) } else { Ok(()) } {
-            // The bytes are held, and go down when the driver has room.
+            // The head holds the bytes until the driver has room.
             Err(WriteError::WouldBlock) | Ok(()) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// Whether this message may go down now.
+    /// Returns `WouldBlock` or another error unless this message may go down now.
     fn room_for(&mut self, s: StreamId, m: &Message) -> Result<(), WriteError> {
         let Some(stream) = self.streams.get(s) else { return Err(WriteError::Closed) };
         stream.head.check_write()?;
@@ -202,12 +202,12 @@ impl Executive {
         }
     }
 
-    /// Asks for room below the head, and the driver for room in the association.
+    /// Checks for room below the head, and asks the driver for room in the association.
     fn admit(&mut self, s: StreamId, info: &TransferInfo, bytes: usize) -> Result<Admission, WriteError> {
         self.admit_in(s, info, bytes, 0)
     }
 
-    /// As [`Executive::admit`], in this band.
+    /// Admits as [`Executive::admit`] does, in this band.
     fn admit_in(
         &mut self,
         s: StreamId,
@@ -246,12 +246,12 @@ impl Executive {
         self.streams.get(s).map_or(WriteAs::Data, |stream| stream.head.write_as)
     }
 
-    /// Whether a write of no bytes sends a message (`SNDZERO`).
+    /// Returns whether an empty write sends a message (`SNDZERO`).
     fn sends_zero(&self, s: StreamId) -> bool {
         self.streams.get(s).is_some_and(|stream| stream.head.write_options.send_zero)
     }
 
-    /// Whether short writes are held (`SNDHOLD`).
+    /// Returns whether the head holds short writes (`SNDHOLD`).
     fn holds_writes(&self, s: StreamId) -> bool {
         self.streams.get(s).is_some_and(|stream| stream.head.write_options.hold)
     }
@@ -263,7 +263,7 @@ impl Executive {
         }
     }
 
-    /// Sends a message down from the head, whatever the queues say.
+    /// Sends a message down from the head, without regard to flow control.
     pub(super) fn put_down(&mut self, s: StreamId, m: Message) {
         let Some((stream, _)) = self.streams.parts(s) else { return };
         let driver = stream.driver;
@@ -275,7 +275,7 @@ impl Executive {
     }
 }
 
-/// The message that a write sends down. On a stream whose writes are `M_DATA` nothing else is said of it.
+/// Returns the message that a write sends down: `M_DATA` without information if the stream's writes are `M_DATA`.
 fn written(write_as: WriteAs, info: TransferInfo, data: Bytes) -> Message {
     match write_as {
         WriteAs::OptdataReq => Message::optdata_req(info, data),

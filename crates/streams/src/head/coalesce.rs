@@ -1,4 +1,4 @@
-//! Coalescing: writes with more to come become one message.
+//! Coalescing: turns writes with more to come into one message.
 
 use crate::TransferInfo;
 use crate::pool::Pool;
@@ -8,9 +8,9 @@ use bytes::{Bytes, BytesMut};
 #[derive(Debug, Default)]
 pub(crate) struct Coalesced {
     info: TransferInfo,
-    /// Lent by the pool; without memory while nothing is held.
+    /// Block lent by the pool; holds no memory while nothing is held.
     block: BytesMut,
-    /// The stream stands in the scheduler's list of coalescing heads.
+    /// The stream is in the scheduler's list of coalescing heads.
     pub(crate) listed: bool,
 }
 
@@ -30,13 +30,13 @@ impl Coalesced {
         &self.info
     }
 
-    /// Whether bytes of this kind can join those that are held.
+    /// Returns whether these bytes can join those that are held.
     #[inline]
     pub(crate) fn joins(&self, info: &TransferInfo, bytes: usize, max_bytes: usize) -> bool {
         self.is_empty() || (self.info == *info && self.block.len() + bytes <= max_bytes)
     }
 
-    /// Holds more bytes. [`Coalesced::joins`] has said yes.
+    /// Appends bytes; [`Coalesced::joins`] must have returned true.
     #[inline]
     pub(crate) fn append(&mut self, info: &TransferInfo, bytes: &[u8], max_bytes: usize, pool: &mut Pool) {
         if self.is_empty() {
@@ -46,14 +46,14 @@ impl Coalesced {
         self.block.extend_from_slice(bytes);
     }
 
-    /// Takes what is held, to be one message.
+    /// Takes the held bytes as one message.
     pub(crate) fn take(&mut self, pool: &mut Pool) -> (TransferInfo, Bytes) {
         let data = self.block.split().freeze();
         pool.give_back(std::mem::take(&mut self.block));
         (self.info, data)
     }
 
-    /// Forgets what is held.
+    /// Discards the held bytes.
     pub(crate) fn clear(&mut self, pool: &mut Pool) {
         pool.give_back(std::mem::take(&mut self.block));
     }

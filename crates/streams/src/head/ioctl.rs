@@ -1,10 +1,10 @@
-//! The one ioctl that may be under way on a stream.
+//! The one ioctl that may be in progress on a stream.
 
 use crate::message::{CopyRequest, IocNak, Ioctl, Kind, Message};
 use crate::timers::TimerId;
 use crate::{Chain, Errno};
 
-/// Where the ioctl of a stream stands.
+/// State of the ioctl of a stream.
 #[derive(Debug, Default)]
 pub(crate) struct IoctlState {
     last_id: u32,
@@ -14,19 +14,19 @@ pub(crate) struct IoctlState {
 
 #[derive(Debug, Default)]
 enum Stage {
-    /// None is under way.
+    /// No ioctl is in progress.
     #[default]
     Idle,
-    /// The modules and the driver have it.
+    /// The modules and the driver process the ioctl.
     Below(Box<Ioctl>),
     /// The caller is asked to copy.
     Copies(Box<Ioctl>, Box<Message>),
-    /// The answer is there.
+    /// The answer has come.
     Answered(Box<Message>),
 }
 
 impl IoctlState {
-    /// Returns the number of the next ioctl. `None`: another one is under way.
+    /// Returns the number of the next ioctl; `None` if another one is in progress.
     pub(crate) fn next_id(&mut self) -> Option<u32> {
         matches!(self.stage, Stage::Idle).then(|| {
             self.last_id = self.last_id.wrapping_add(1);
@@ -34,17 +34,17 @@ impl IoctlState {
         })
     }
 
-    /// The ioctl goes down.
+    /// Notes that the ioctl goes down.
     pub(crate) fn begin(&mut self, ioctl: Ioctl) {
         self.stage = Stage::Below(Box::new(ioctl));
     }
 
-    /// Whether the modules and the driver have the ioctl with this number.
+    /// Returns whether the modules and the driver process the ioctl with this number.
     pub(crate) fn is_below(&self, id: u32) -> bool {
         matches!(&self.stage, Stage::Below(ioctl) if ioctl.id == id)
     }
 
-    /// Takes a message about an ioctl in. False: nobody waits for it, and it is thrown away.
+    /// Accepts a message about an ioctl. Returns false if nobody waits for it, and discards it.
     pub(crate) fn answer(&mut self, m: Message) -> bool {
         let Stage::Below(ioctl) = &self.stage else { return false };
         match &m.kind {
@@ -58,7 +58,7 @@ impl IoctlState {
         true
     }
 
-    /// Refuses the ioctl with this number, if it is the one under way.
+    /// Refuses the ioctl with this number, if it is the one in progress.
     pub(crate) fn fail(&mut self, id: u32, errno: Errno) -> bool {
         let is_under_way = match &self.stage {
             Stage::Below(ioctl) | Stage::Copies(ioctl, _) => ioctl.id == id,
@@ -81,7 +81,7 @@ impl IoctlState {
         }
     }
 
-    /// Returns what the caller is asked to copy: in, or out where there is data.
+    /// Returns the requested copy: in, or out if there is data.
     pub(crate) fn copy_request(&self) -> Option<(CopyRequest, Option<Chain>)> {
         let Stage::Copies(_, m) = &self.stage else { return None };
         match &m.kind {
@@ -91,7 +91,7 @@ impl IoctlState {
         }
     }
 
-    /// The caller has copied, or could not: the ioctl goes down again. Returns it and what identifies the request.
+    /// Resumes the ioctl after the caller has copied, or failed to. Returns the ioctl and the number of the request.
     pub(crate) fn resume(&mut self) -> Option<(Ioctl, u64)> {
         let (request, _) = self.copy_request()?;
         let Stage::Copies(ioctl, _) = std::mem::take(&mut self.stage) else { return None };
@@ -100,12 +100,12 @@ impl IoctlState {
         Some((resumed, request.private))
     }
 
-    /// Whether the caller has something to do: take the answer, or copy.
+    /// Returns whether the caller must act: take the answer, or copy.
     pub(crate) fn has_answer(&self) -> bool {
         matches!(self.stage, Stage::Answered(_) | Stage::Copies(..))
     }
 
-    /// Waits no more: an answer that still comes is thrown away. One that is there can still be taken.
+    /// Stops waiting: a later answer is discarded. An answer that has come can still be taken.
     pub(crate) fn abandon(&mut self) {
         if !matches!(self.stage, Stage::Answered(_)) {
             self.stage = Stage::Idle;

@@ -3,12 +3,12 @@
 /// How `read` treats the boundaries of messages (`I_SRDOPT`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadMode {
-    /// `RNORM`: boundaries are ignored; a read takes bytes of as many messages as fill its buffer.
+    /// `RNORM`: a read ignores boundaries and takes bytes of as many messages as fill its buffer.
     Bytes,
-    /// `RMSGN`: a read ends with its message; what the buffer did not hold stays for the next read.
+    /// `RMSGN`: a read ends with its message; bytes that the buffer has no room for stay for the next read.
     #[default]
     MessageNondiscard,
-    /// `RMSGD`: a read ends with its message; what the buffer did not hold is thrown away.
+    /// `RMSGD`: a read ends with its message; bytes that the buffer has no room for are discarded.
     MessageDiscard,
 }
 
@@ -20,31 +20,30 @@ pub enum ReadControl {
     Fail,
     /// `RPROTDAT`: the control part is read as data, before the data.
     AsData,
-    /// `RPROTDIS`: the control part is thrown away, and its data is read.
+    /// `RPROTDIS`: the control part is discarded, and its data is read.
     Discard,
 }
 
-/// What a write sends down.
+/// The message that a write sends down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WriteAs {
     /// `M_DATA`.
     #[default]
     Data,
-    /// `T_OPTDATA_REQ` with what the writer says of the message.
+    /// `T_OPTDATA_REQ` with the writer's information about the message.
     OptdataReq,
 }
 
 /// Options of writes (`I_SWROPT`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteOptions {
-    /// `SNDZERO`: a write of no bytes sends a message of no bytes. Default: it sends nothing on a stream whose writes are
-    /// `M_DATA`.
+    /// `SNDZERO`: an empty write sends an empty message. Default: it sends nothing on a stream whose writes are `M_DATA`.
     pub send_zero: bool,
-    /// `SNDHOLD`: short writes are held until they are as many bytes as [`HeadOptions::coalesce_bytes`], or are flushed.
+    /// `SNDHOLD`: short writes are held until they amount to [`HeadOptions::coalesce_bytes`], or are flushed.
     pub hold: bool,
 }
 
-/// Whether an error is reported once or as long as it is not cleared (`I_SERROPT`).
+/// Whether an error is reported once or until it is cleared (`I_SERROPT`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ErrorOptions {
     /// `RERRNONPERSIST`: a read error is reported once.
@@ -60,11 +59,11 @@ pub struct HeadOptions {
     pub read_mode: Option<ReadMode>,
     /// How reads treat control parts (`SO_READOPT`). Default: [`ReadControl::Fail`].
     pub read_control: Option<ReadControl>,
-    /// What writes send down. Default: the driver's.
+    /// The type of message that writes send down. Default: the driver's.
     pub write_as: Option<WriteAs>,
     /// Options of writes. Default: none is set.
     pub write: Option<WriteOptions>,
-    /// Whether errors last. Default: they do.
+    /// Whether errors persist. Default: they do.
     pub errors: Option<ErrorOptions>,
     /// Whether a read that finds nothing sends `M_READ` down (`SO_MREADON`, `SO_MREADOFF`). Default: no.
     pub announce_reads: Option<bool>,
@@ -72,8 +71,8 @@ pub struct HeadOptions {
     pub hiwat_bytes: Option<usize>,
     /// Low-water mark of the read queue (`SO_LOWAT`). Default: the driver's.
     pub lowat_bytes: Option<usize>,
-    /// The band that the two marks are for (`SO_BAND`). Default: 0.
+    /// The band of the two marks (`SO_BAND`). Default: 0.
     pub band: u8,
-    /// Writes with more to come are held until they are this many. Default: 32 KB; 0 holds nothing back.
+    /// Size at which writes with more to come go down. Default: 32 KB; 0 holds nothing back.
     pub coalesce_bytes: Option<usize>,
 }

@@ -1,16 +1,16 @@
-//! What a program waits for, and what it can do.
+//! Interest of a program in a stream, and readiness of the stream.
 
 use std::fmt;
 use std::ops::{BitOr, BitOrAssign};
 
-/// What to wait for: a set of bits.
+/// A set of conditions to wait for.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Interest(u8);
 
 impl Interest {
-    /// Nothing; errors and hang-ups wake all the same once something is wanted.
+    /// No condition. Errors and hang-ups wake nevertheless once an interest is registered.
     pub const NONE: Self = Self(0);
-    /// Something can be read (`POLLIN`, and what has high priority).
+    /// Something can be read (`POLLIN`, and high-priority messages).
     pub const READABLE: Self = Self(1);
     /// Something can be written (`POLLOUT`, `POLLWRNORM`).
     pub const WRITABLE: Self = Self(2);
@@ -32,33 +32,33 @@ impl Interest {
         (Self::WRITE_BAND, "WRITE_BAND"),
     ];
 
-    /// Returns whether both sets share something.
+    /// Returns whether the sets intersect.
     #[inline]
     pub const fn intersects(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// Returns whether everything in `other` is in this set.
+    /// Returns whether this set contains all of `other`.
     #[inline]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Returns this set without what is in `other`.
+    /// Returns this set without the members of `other`.
     #[inline]
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// Returns both sets together; `|` is not for constants.
+    /// Returns the union; `|` cannot be used in constants.
     #[inline]
     #[must_use]
     pub(crate) const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Returns what both sets share.
+    /// Returns the intersection.
     #[inline]
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
@@ -88,7 +88,7 @@ impl fmt::Debug for Interest {
     }
 }
 
-/// What can be done with a stream now: all bits of `poll`.
+/// Readiness of a stream: all bits of `poll`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Readiness {
     /// A read would return something: a message, an error or the end.
@@ -110,7 +110,7 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// Returns the set of what one can wait for.
+    /// Returns the conditions that hold.
     pub fn interest(&self) -> Interest {
         let bits = [
             (self.readable, Interest::READABLE),

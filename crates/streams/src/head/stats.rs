@@ -1,11 +1,11 @@
-//! What a stream head counts.
+//! Counters of a stream head.
 
-/// Counters of one stream head, from its opening on.
+/// Counters of one stream head since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeadStats {
-    /// Writes that were taken, each one message of the program's.
+    /// Accepted writes, each one message of the program.
     pub messages_written: u64,
-    /// Bytes in them.
+    /// Bytes in these writes.
     pub bytes_written: u64,
     /// Messages of coalesced writes that went down.
     pub messages_coalesced: u64,
@@ -13,7 +13,7 @@ pub struct HeadStats {
     pub messages_read: u64,
     /// Bytes that were read.
     pub bytes_read: u64,
-    /// Writes that were told to wait.
+    /// Writes that had to wait.
     pub writes_blocked: u64,
     /// Wake-ups that the owner of the executive has taken.
     pub wakeups: u64,

@@ -1,27 +1,26 @@
-//! Who is told when something becomes possible on a stream: the owner's one wish, several waiters, and programs that asked
-//! for signals.
+//! Waiters of a stream: the owner's interest, several waiters, and programs that asked for signals.
 
 use super::Interest;
 use crate::scheduler::Scheduler;
 use crate::stream::StreamId;
 use std::ops::{BitOr, BitOrAssign};
 
-/// Names one of several waiters for a stream, as its owner numbers them.
+/// Identifies one of several waiters for a stream; the owner chooses the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WaiterId(pub u64);
 
-/// A waiter whose wish has come true.
+/// A waiter that was woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Woken {
     /// The stream.
     pub stream: StreamId,
-    /// The waiter, which waits no more.
+    /// The waiter, which is no longer registered.
     pub waiter: WaiterId,
-    /// What it waited for and may do now.
+    /// The part of its interest that is ready.
     pub ready: Interest,
 }
 
-/// The events that a program can have signals for (`I_SETSIG`): a set of bits with the numbers of SVR4.2.
+/// Events for which a program can request signals (`I_SETSIG`): a set of bits with the numbers of SVR4.2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SignalEvents(u16);
 
@@ -50,7 +49,7 @@ impl SignalEvents {
     pub const BAND_URGENT: Self = Self(0x0200);
     const ALL: u16 = 0x03ff;
 
-    /// Returns the set with these bits; `None` if one of them means nothing.
+    /// Returns the set with these bits; `None` if a bit is undefined.
     pub const fn from_bits(bits: u16) -> Option<Self> {
         if bits & !Self::ALL == 0 { Some(Self(bits)) } else { None }
     }
@@ -60,18 +59,18 @@ impl SignalEvents {
         self.0
     }
 
-    /// Returns whether both sets share something.
+    /// Returns whether the sets intersect.
     pub const fn intersects(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// Returns what both sets share.
+    /// Returns the intersection.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// The events that these are, when they come true.
+    /// Returns the events that correspond to conditions which become ready.
     pub(crate) fn of(what: Interest) -> Self {
         let pairs = [
             (Interest::READ_NORMAL, Self::READ_NORMAL | Self::INPUT),
@@ -84,7 +83,7 @@ impl SignalEvents {
         come.fold(Self::NONE, |all, (_, events)| all | events)
     }
 
-    /// The interest whose coming true may be one of these events.
+    /// Returns the conditions that can cause these events.
     fn interest(self) -> Interest {
         let pairs = [
             (Self::INPUT | Self::MESSAGE, Interest::READABLE | Interest::PRIORITY),
@@ -119,7 +118,7 @@ pub struct SignalNotice {
     pub stream: StreamId,
     /// The program, as it was registered.
     pub program: u64,
-    /// What happened since the last notice, of what the program asked for.
+    /// The requested events that have happened since the last notice.
     pub events: SignalEvents,
 }
 
@@ -134,40 +133,40 @@ impl SignalNotice {
 struct Registration {
     program: u64,
     events: SignalEvents,
-    /// What happened and was not taken yet.
+    /// Events that have happened and were not taken yet.
     pending: SignalEvents,
 }
 
-/// All who are told of one stream.
+/// All waiters of one stream.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
-    /// Everything that somebody waits for: one look tells the fast path.
+    /// Union of all interests; cached for the fast path.
     any: Interest,
-    /// The owner's wish.
+    /// The owner's interest.
     wanted: Interest,
-    /// The stream stands in the list of wake-ups.
+    /// The stream is in the list of wake-ups.
     listed: bool,
     waiters: Vec<(WaiterId, Interest)>,
     registrations: Vec<Registration>,
 }
 
-/// How many waiters, and how many programs with signals, one stream may have.
+/// Largest number of waiters, and of programs with signals, of one stream.
 const WAITERS_MAX: usize = 1024;
 
 impl Waiters {
-    /// Whether somebody waits for one of these.
+    /// Returns whether anybody waits for one of these.
     #[inline]
     pub(crate) fn wait_for(&self, what: Interest) -> bool {
         self.any.intersects(what)
     }
 
-    /// Replaces the owner's wish.
+    /// Replaces the owner's interest.
     pub(crate) fn want(&mut self, wanted: Interest) {
         self.wanted = wanted;
         self.sum_up();
     }
 
-    /// Adds a waiter or replaces its wish. False: there are too many.
+    /// Adds a waiter or replaces its interest. Returns false if there are too many.
     pub(crate) fn add(&mut self, waiter: WaiterId, interest: Interest) -> bool {
         self.remove(waiter);
         if self.waiters.len() >= WAITERS_MAX {
@@ -183,7 +182,7 @@ impl Waiters {
         self.sum_up();
     }
 
-    /// Registers a program for signals, or no more if there are no events. False: there are too many.
+    /// Registers a program for signals; an empty set unregisters it. Returns false if there are too many.
     pub(crate) fn register(
         &mut self,
         s: StreamId,
@@ -192,7 +191,7 @@ impl Waiters {
         scheduler: &mut Scheduler,
     ) -> bool {
         self.registrations.retain(|registration| registration.program != program);
-        // What was pending is forgotten, and so is its place among the signals that are due.
+        // Forgets pending events, and removes the program from the list of due signals.
         scheduler.signals.retain(|due| *due != (s, program));
         if events != SignalEvents::NONE {
             if self.registrations.len() >= WAITERS_MAX {
@@ -204,7 +203,7 @@ impl Waiters {
         true
     }
 
-    /// What a program is registered for.
+    /// Returns the events that a program is registered for.
     pub(crate) fn registered(&self, program: u64) -> Option<SignalEvents> {
         self.registrations.iter().find(|registration| registration.program == program).map(|r| r.events)
     }
@@ -215,7 +214,7 @@ impl Waiters {
         self.any = waiters.chain(programs).fold(self.wanted, |all, one| all | one);
     }
 
-    /// Tells those who wait for one of these, each once.
+    /// Wakes those who wait for one of these, each once.
     #[cold]
     pub(crate) fn wake(&mut self, s: StreamId, what: Interest, scheduler: &mut Scheduler) {
         if self.wanted.intersects(what) {
@@ -232,7 +231,7 @@ impl Waiters {
         self.sum_up();
     }
 
-    /// Tells everybody, whatever they wait for.
+    /// Wakes everybody, whatever they wait for.
     #[cold]
     pub(crate) fn wake_all(&mut self, s: StreamId, scheduler: &mut Scheduler) {
         if self.wanted != Interest::NONE {
@@ -252,13 +251,12 @@ impl Waiters {
         }
     }
 
-    /// The stream was taken off the list of wake-ups.
+    /// Notes that the stream was removed from the list of wake-ups.
     pub(crate) fn unlist(&mut self) {
         self.listed = false;
     }
 
-    /// Notes events for the programs that asked for them. Nothing is queued for each event, so a flood of them takes no
-    /// memory.
+    /// Records events for the programs that asked for them. Events are merged, not queued, so a flood of them takes no memory.
     pub(crate) fn signal(&mut self, s: StreamId, events: SignalEvents, scheduler: &mut Scheduler) {
         for registration in &mut self.registrations {
             let due = registration.events.and(events);
@@ -275,14 +273,14 @@ impl Waiters {
         }
     }
 
-    /// Takes what happened for a program.
+    /// Takes the recorded events of a program.
     pub(crate) fn take_notice(&mut self, s: StreamId, program: u64) -> Option<SignalNotice> {
         let registration = self.registrations.iter_mut().find(|r| r.program == program)?;
         let events = std::mem::take(&mut registration.pending);
         (events != SignalEvents::NONE).then_some(SignalNotice { stream: s, program, events })
     }
 
-    /// Whether a program is registered for signals.
+    /// Returns whether a program is registered for signals.
     #[inline]
     pub(crate) fn has_programs(&self) -> bool {
         !self.registrations.is_empty()

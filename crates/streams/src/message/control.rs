@@ -4,8 +4,8 @@ use tpi::{DecodeError, Primitive};
 
 /// The control part of an `M_PROTO` or `M_PCPROTO` message.
 ///
-/// Providers and modules that speak the transport interface pass primitives as values. A control part that a program has
-/// put as bytes stays as it is until a module decodes it.
+/// Providers and modules that use the transport interface pass primitives as values. A control part that a program puts as bytes
+/// stays raw until a module decodes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Control {
     /// A primitive of the transport interface.
@@ -18,7 +18,7 @@ impl Control {
     /// The longest control part that a program may put (`strctlsz`).
     pub const BYTES_MAX: usize = 4096;
 
-    /// Returns the primitive, or `None` for bytes that nobody has decoded.
+    /// Returns the primitive; `None` for bytes that were not decoded.
     #[inline]
     pub fn primitive(&self) -> Option<&Primitive> {
         match self {
@@ -47,8 +47,8 @@ impl Control {
         }
     }
 
-    /// Returns whether the data of the message is user data on its way up: behind a primitive of that kind, or behind a
-    /// control part that was read before.
+    /// Returns whether the message's data is user data on its way up: behind a primitive of that kind, or behind a control part
+    /// that was read before.
     pub(crate) fn carries_user_data(&self) -> bool {
         match self {
             Self::Tpi(primitive) => primitive.carries_user_data(),
@@ -56,12 +56,12 @@ impl Control {
         }
     }
 
-    /// Returns whether nothing is left of the control part.
+    /// Returns whether nothing of the control part is left.
     pub(crate) fn is_empty(&self) -> bool {
         matches!(self, Self::Raw(bytes) if bytes.is_empty())
     }
 
-    /// Splits the first `bytes` off: what one `getmsg` takes of a control part that is longer than its buffer.
+    /// Splits off the first `bytes`, which one `getmsg` takes of a control part that is longer than its buffer.
     pub(crate) fn split_to(&mut self, bytes: usize) -> Vec<u8> {
         let mut first = self.encode();
         let rest = first.split_off(bytes.min(first.len()));
@@ -83,7 +83,7 @@ impl From<&[u8]> for Control {
     }
 }
 
-/// A control part is a primitive that it may be compared with.
+/// Compares a control part with a primitive.
 impl PartialEq<Primitive> for Control {
     fn eq(&self, other: &Primitive) -> bool {
         self.primitive() == Some(other)

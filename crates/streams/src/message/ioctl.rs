@@ -1,12 +1,12 @@
-//! The messages of an ioctl: a conversation between the caller and a module or driver.
+//! The messages of an ioctl, a conversation between the caller and a module or driver.
 //!
-//! The stream head sends `M_IOCTL`. The module or driver that knows the command acknowledges it, refuses it, or first asks
-//! the caller to copy data in or out (`M_COPYIN`, `M_COPYOUT`); the head brings each answer down as `M_IOCDATA`. The
-//! executive never touches the memory of a program: the caller copies.
+//! The stream head sends `M_IOCTL`. The module or driver that knows the command acknowledges or refuses it, or first asks the
+//! caller to copy data in or out (`M_COPYIN`, `M_COPYOUT`); the head sends each answer down as `M_IOCDATA`. The executive never
+//! touches the memory of a program: the caller copies.
 
 use crate::Errno;
 
-/// The user on whose behalf something is done (`cred_t`).
+/// The user on whose behalf an operation runs (`cred_t`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Credentials {
     /// The effective user.
@@ -19,7 +19,7 @@ impl Credentials {
     /// The superuser.
     pub const ROOT: Self = Self { uid: 0, gid: 0 };
 
-    /// Returns whether this user may control what `owner` has opened: its owner and the superuser may.
+    /// Returns whether this user may control an object of `owner`: its owner and the superuser may.
     pub fn may_control(&self, owner: &Credentials) -> bool {
         self.uid == 0 || self.uid == owner.uid
     }
@@ -28,17 +28,17 @@ impl Credentials {
 /// A request to a module or the driver (`M_IOCTL`). The argument of an `I_STR` is the data of the message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ioctl {
-    /// What to do.
+    /// The command.
     pub command: u32,
-    /// Names the request in its answers.
+    /// Number that the answers repeat.
     pub id: u32,
-    /// How the argument is given.
+    /// Where the argument is.
     pub argument: IoctlArgument,
     /// The caller.
     pub credentials: Credentials,
 }
 
-/// How an ioctl gives its argument.
+/// Where the argument of an ioctl is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IoctlArgument {
     /// `I_STR`: the argument is the data of the message.
@@ -51,20 +51,20 @@ pub enum IoctlArgument {
 /// Asks the caller of an ioctl to copy data (`M_COPYIN`, and `M_COPYOUT` with the data in the message).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyRequest {
-    /// Names the ioctl.
+    /// Number of the ioctl.
     pub id: u32,
     /// The address in the caller's memory.
     pub address: u64,
-    /// How many bytes to copy in. A copy out is as long as the data of its message.
+    /// Number of bytes to copy in. A copy out is as long as the data of its message.
     pub bytes: usize,
-    /// Comes back in [`IocData`]: where the module is in the conversation.
+    /// Returned in [`IocData`]: the module's place in the conversation.
     pub private: u64,
 }
 
-/// The caller's answer to a [`CopyRequest`] (`M_IOCDATA`). What was copied in is the data of the message.
+/// The caller's answer to a [`CopyRequest`] (`M_IOCDATA`). Bytes that were copied in are the data of the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IocData {
-    /// Which ioctl.
+    /// The ioctl.
     pub ioctl: Ioctl,
     /// As in the request.
     pub private: u64,
@@ -72,20 +72,20 @@ pub struct IocData {
     pub result: Result<(), Errno>,
 }
 
-/// The answer to a request that was carried out. The data of the message goes back with it.
+/// The answer to a request that was carried out. The data of the message returns to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IocAck {
-    /// Which request.
+    /// Number of the request.
     pub id: u32,
-    /// What the call returns.
+    /// Return value of the call.
     pub value: i32,
 }
 
 /// The answer to a request that was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IocNak {
-    /// Which request.
+    /// Number of the request.
     pub id: u32,
-    /// Why.
+    /// The error.
     pub errno: Errno,
 }

@@ -7,15 +7,15 @@ use std::time::Duration;
 /// The types of messages: all of SVR4.2.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
-    /// `M_DATA`: data with nothing said about it.
+    /// `M_DATA`: data without information about it.
     Data,
     /// `M_PROTO`: a control part, perhaps with data.
     Proto(Control),
-    /// Several messages of user data that wait for their reader as one; only on the read queue of a head.
+    /// Several messages of user data that wait for their reader as one entry; only on the read queue of a head.
     Run(Run),
     /// `M_BREAK`: send a break. For terminals; passes through.
     Break,
-    /// `M_PASSFP`: a stream for the reader at the other end of a pipe.
+    /// `M_PASSFP`: a reference for the reader at the other end of a pipe.
     PassFp(Passed),
     /// `M_EVENT`: an event in its place among the data. For terminals; passes through.
     Event,
@@ -37,10 +37,10 @@ pub enum Kind {
     PcSig(Signal),
     /// `M_READ`: a reader wants so many bytes and found none.
     Read {
-        /// How many.
+        /// Number of bytes.
         bytes: usize,
     },
-    /// `M_FLUSH`: throw away what is queued.
+    /// `M_FLUSH`: discard queued messages.
     Flush(Flush),
     /// `M_STOP`: stop output.
     Stop,
@@ -58,13 +58,13 @@ pub enum Kind {
     CopyIn(Box<CopyRequest>),
     /// `M_COPYOUT`: the caller of an ioctl is given data.
     CopyOut(Box<CopyRequest>),
-    /// `M_IOCDATA`: the caller's answer to one of these two.
+    /// `M_IOCDATA`: the caller's answer to `M_COPYIN` or `M_COPYOUT`.
     IocData(Box<IocData>),
-    /// `M_ERROR`: from now on reading or writing fails. `None` leaves one as it is, `Errno(0)` ends the failing.
+    /// `M_ERROR`: from now on reads or writes fail. `None` leaves a side as it is, `Errno(0)` clears its error.
     Error {
-        /// What reads report.
+        /// Error of reads.
         read: Option<Errno>,
-        /// What writes report.
+        /// Error of writes.
         write: Option<Errno>,
     },
     /// `M_HANGUP`: nothing more comes up, and nothing can go down.
@@ -73,25 +73,25 @@ pub enum Kind {
     PcRse,
 }
 
-/// What an `M_FLUSH` throws away.
+/// The messages that an `M_FLUSH` discards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flush {
-    /// `FLUSHR`: what is queued on its way up.
+    /// `FLUSHR`: those on their way up.
     pub read: bool,
-    /// `FLUSHW`: what is queued on its way down.
+    /// `FLUSHW`: those on their way down.
     pub write: bool,
-    /// `FLUSHBAND`: only messages of this band.
+    /// `FLUSHBAND`: only those of this band.
     pub band: Option<u8>,
     /// Messages of every type (`FLUSHALL`), or only those with user data (`FLUSHDATA`).
     pub all: bool,
 }
 
 impl Flush {
-    /// All that is queued on its way up.
+    /// All messages on their way up.
     pub const READ: Self = Self { read: true, write: false, band: None, all: true };
-    /// All that is queued on its way down.
+    /// All messages on their way down.
     pub const WRITE: Self = Self { read: false, write: true, band: None, all: true };
-    /// All that is queued, both ways.
+    /// All messages in both directions.
     pub const BOTH: Self = Self { read: true, write: true, band: None, all: true };
 }
 
@@ -99,12 +99,12 @@ impl Flush {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Signal(pub i32);
 
-/// Something that a program passes to the reader at the other end of a pipe (`strrecvfd`).
+/// A reference that a program passes to the reader at the other end of a pipe (`strrecvfd`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Passed {
-    /// Names it. The owner of the executive keeps what it is.
+    /// Number of the object, which the owner of the executive keeps.
     pub number: u64,
-    /// Who passed it.
+    /// The user that passed it.
     pub credentials: Credentials,
 }
 
@@ -144,7 +144,7 @@ impl Kind {
         }
     }
 
-    /// Returns whether `FLUSHDATA` throws messages of this type away (`datamsg`).
+    /// Returns whether `FLUSHDATA` discards messages of this type (`datamsg`).
     pub(crate) fn is_data(&self) -> bool {
         matches!(self, Self::Data | Self::Proto(_) | Self::Run(_) | Self::PcProto(_) | Self::Delay(_))
     }

@@ -9,7 +9,7 @@ pub struct Marks(u8);
 impl Marks {
     /// No mark.
     pub const NONE: Self = Self(0);
-    /// `MSGMARK`: the message is marked for the reader, as the place of urgent data.
+    /// `MSGMARK`: marks the message for the reader, as the place of urgent data.
     pub const MARK: Self = Self(1);
     /// `MSGMARKNEXT`: the next message will be marked.
     pub const MARK_NEXT: Self = Self(2);
@@ -19,13 +19,13 @@ impl Marks {
     pub const DELIMITER: Self = Self(8);
     /// `MSGNOLOOP`: the stream head does not send a flush back down.
     pub const NO_LOOP: Self = Self(16);
-    /// The receive window of the message was given back already: its reader gives none. For modules that change the length of
+    /// The receive window of the message has been returned: reading it returns none. For modules that change the length of
     /// messages on their way up, or make messages.
     pub const CREDITED: Self = Self(32);
-    /// The message was one of a run: what is charged beside its data goes back with the run.
+    /// The message was part of a run: its charge beyond the data returns with the run.
     pub(crate) const OF_RUN: Self = Self(64);
 
-    /// Returns whether every mark of `other` is in this set.
+    /// Returns whether this set contains all marks of `other`.
     #[inline]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0

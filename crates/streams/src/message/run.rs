@@ -1,43 +1,42 @@
-//! Runs: messages of user data that stand on a queue as one.
+//! Runs: messages of user data that are one entry on a queue.
 
 use crate::{Chain, Marks, Message, TransferInfo};
 use bytes::Bytes;
 use std::ops::Range;
 
-/// How a driver's messages lie in memory when several come together: reads the first of the bytes. `None` where there is none.
+/// Layout of a driver's messages that come together: parses the first record of the bytes; `None` if there is none.
 pub type RecordLayout = fn(&[u8]) -> Option<Record>;
 
-/// A message in the memory of its driver.
+/// A message in its driver's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// What travels with it, but for the association.
+    /// The information that travels with the message, without the association.
     pub info: TransferInfo,
-    /// Where its data lies.
+    /// Place of its data.
     pub data: Range<usize>,
-    /// Where the next record begins.
+    /// Place of the next record.
     pub bytes: usize,
 }
 
-/// Messages of user data that lie one behind the other in one block, as records of their driver. They stand as one on the read
-/// queue of the head, and nowhere else: modules and readers see single messages.
+/// Messages of user data that follow each other in one block, as records of their driver. They are one entry on the read queue of
+/// the head, and nowhere else: modules and readers see single messages.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
-    /// The association that they came from.
+    /// The association of the messages.
     pub association: u32,
-    /// How many are left.
+    /// Number of remaining messages.
     pub messages: u32,
-    /// Bytes of data in them.
+    /// Bytes of data in these messages.
     pub data_bytes: u32,
-    /// What the driver charges beside the data, and wants back with the last message
-    /// ([`Driver::consumed`](crate::Driver::consumed)).
+    /// The driver's charge beyond the data, which returns with the last message ([`Driver::consumed`](crate::Driver::consumed)).
     pub charges: u32,
-    /// Bytes that the reader has taken and the driver has not heard of.
+    /// Bytes that the reader has taken and that were not reported to the driver yet.
     pub(crate) unreported_bytes: u32,
-    /// How they lie in their block.
+    /// Layout of the records.
     pub(crate) layout: RecordLayout,
 }
 
-/// Room in the receive window that goes back to the driver.
+/// Receive window that returns to the driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Credit {
     pub(crate) association: u32,
@@ -45,11 +44,11 @@ pub(crate) struct Credit {
     pub(crate) charges: usize,
 }
 
-/// The driver hears of what was read of a run when it has come to so much, and at the end.
+/// Number of bytes read of a run after which the driver is told; it is also told at the end.
 const REPORTED_BYTES: u32 = 1024;
 
 impl Run {
-    /// Describes so many messages with so much data, which lie as `layout` says.
+    /// Describes this many messages with this much data in the given layout.
     pub fn new(
         association: u32,
         messages: usize,
@@ -68,7 +67,7 @@ impl Run {
         }
     }
 
-    /// Returns what the driver gets back when all that is left is thrown away.
+    /// Returns the credit of all that is left.
     pub(crate) fn credit(&self) -> Credit {
         Credit {
             association: self.association,
@@ -77,7 +76,7 @@ impl Run {
         }
     }
 
-    /// Takes the first message, which is `record`, off `rest`.
+    /// Removes the first message, which is `record`, from `rest`.
     #[inline]
     fn pass(&mut self, record: &Record, rest: &mut Chain) {
         rest.advance(record.bytes);
@@ -85,7 +84,7 @@ impl Run {
         self.data_bytes = self.data_bytes.saturating_sub(record.data.len() as u32);
     }
 
-    /// Copies the first message to `out`, if that holds it, and takes it off `rest`. Returns its length and what is known of it.
+    /// Copies the first message to `out`, if it fits, and removes it from `rest`. Returns its length and information.
     #[inline]
     pub(crate) fn read(&mut self, rest: &mut Chain, out: &mut [u8]) -> Option<(Record, Credit)> {
         let block = rest.blocks().first()?;
@@ -105,7 +104,7 @@ impl Run {
         Some((record, credit))
     }
 
-    /// Takes the first message off `rest` as one of its own, which has no charge. `None`: nothing is left.
+    /// Splits the first message off `rest` as one of its own, without a charge; `None` if nothing is left.
     pub(crate) fn split(&mut self, rest: &mut Chain) -> Option<Message> {
         let block: &Bytes = rest.blocks().first()?;
         let mut record = (self.layout)(block)?;
@@ -116,7 +115,7 @@ impl Run {
     }
 }
 
-/// Two runs are equal if they say the same; the block says how they lie.
+/// Compares the descriptions of two runs; the layout follows from the block.
 impl PartialEq for Run {
     fn eq(&self, other: &Self) -> bool {
         (self.association, self.messages, self.data_bytes, self.charges)

@@ -1,7 +1,7 @@
 //! The message utilities of the DDI/DKI, under their names (SVR4.2 DDI/DKI, section D3).
 //!
-//! Blocks are reference-counted and never change, so a duplicate costs a reference, and a copy is needed only to have memory
-//! of one's own. Memory is there or the process ends, so nothing waits for it: `bufcall` and `unbufcall` have no counterpart.
+//! Blocks are reference-counted and immutable, so a duplicate costs a reference, and a copy is needed only to own memory. A
+//! failed allocation ends the process, so nothing waits for memory: `bufcall` and `unbufcall` have no counterpart.
 
 use super::Message;
 use crate::Chain;
@@ -12,8 +12,8 @@ pub fn allocb(bytes: &[u8]) -> Bytes {
     Bytes::copy_from_slice(bytes)
 }
 
-/// Makes a block of memory that its owner keeps (`esballoc`): the owner is dropped with the last reference to the block, in
-/// place of the free routine.
+/// Makes a block of memory that its owner keeps (`esballoc`): dropping the last reference drops the owner, which replaces the
+/// free routine.
 pub fn esballoc(owner: impl AsRef<[u8]> + Send + 'static) -> Bytes {
     Bytes::from_owner(owner)
 }
@@ -23,7 +23,7 @@ pub fn dupb(block: &Bytes) -> Bytes {
     block.clone()
 }
 
-/// Makes a block with the same bytes in memory of its own (`copyb`).
+/// Makes a block with the same bytes in its own memory (`copyb`).
 pub fn copyb(block: &Bytes) -> Bytes {
     Bytes::copy_from_slice(block)
 }
@@ -34,28 +34,28 @@ impl Message {
         self.clone()
     }
 
-    /// Makes a message with a copy of the data in memory of its own (`copymsg`).
+    /// Makes a message with a copy of the data in its own memory (`copymsg`).
     pub fn copymsg(&self) -> Self {
         Self { kind: self.kind.clone(), band: self.band, marks: self.marks, data: self.data.to_vec().into() }
     }
 
-    /// Links the blocks of a chain behind those of the message (`linkb`).
+    /// Appends the blocks of a chain to those of the message (`linkb`).
     pub fn linkb(&mut self, chain: Chain) {
         self.data.append(chain);
     }
 
-    /// Takes the first block off (`unlinkb`), and returns it.
+    /// Removes and returns the first block (`unlinkb`).
     pub fn unlinkb(&mut self) -> Option<Bytes> {
         self.data.pop_front()
     }
 
-    /// Returns the bytes of data (`msgdsize`).
+    /// Returns the number of bytes of data (`msgdsize`).
     pub fn msgdsize(&self) -> usize {
         self.data.len()
     }
 
-    /// Puts the first `len` bytes into one block (`pullupmsg`); `None` puts all there. False, and nothing changes, where the
-    /// message is shorter.
+    /// Joins the first `len` bytes in one block (`pullupmsg`); `None` joins all. Returns false and changes nothing if the message
+    /// is shorter.
     pub fn pullupmsg(&mut self, len: Option<usize>) -> bool {
         let len = len.unwrap_or(self.data.len());
         if len > self.data.len() {
@@ -69,7 +69,7 @@ impl Message {
         true
     }
 
-    /// Trims bytes from the front, or with a negative `len` from the end (`adjmsg`). False, and nothing changes, where the
+    /// Trims bytes from the front, or with a negative `len` from the end (`adjmsg`). Returns false and changes nothing if the
     /// message is shorter.
     pub fn adjmsg(&mut self, len: isize) -> bool {
         let bytes = len.unsigned_abs();

@@ -1,19 +1,19 @@
-//! Arguments of modules: `name=value`.
+//! Parsing of module arguments: `name=value`.
 
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Splits an argument.
+/// Splits an argument into name and value.
 pub(super) fn split(argument: &str) -> Result<(&str, &str), String> {
     argument.split_once('=').ok_or_else(|| format!("{argument} is not name=value"))
 }
 
-/// Reads a number.
+/// Parses a number.
 pub(super) fn number<T: FromStr>(name: &str, value: &str) -> Result<T, String> {
     value.parse().map_err(|_| format!("{value} is not a number that {name} can be"))
 }
 
-/// Reads a rate with an optional suffix k, M or G for thousands, millions and thousands of millions.
+/// Parses a rate with an optional suffix k, M or G for thousands, millions and thousands of millions.
 pub(super) fn rate(name: &str, value: &str) -> Result<f64, String> {
     let (digits, factor) = match value.char_indices().next_back() {
         Some((at, 'k')) => (&value[..at], 1e3),
@@ -26,13 +26,13 @@ pub(super) fn rate(name: &str, value: &str) -> Result<f64, String> {
     if rate.is_finite() && rate > 0.0 { Ok(rate) } else { Err(format!("{name} must be more than 0")) }
 }
 
-/// Reads a probability.
+/// Parses a probability.
 pub(super) fn probability(name: &str, value: &str) -> Result<f64, String> {
     let p: f64 = number(name, value)?;
     if (0.0..=1.0).contains(&p) { Ok(p) } else { Err(format!("{name} is a probability, from 0 to 1")) }
 }
 
-/// Reads a duration in milliseconds.
+/// Parses a duration in milliseconds.
 pub(super) fn milliseconds(name: &str, value: &str) -> Result<Duration, String> {
     number(name, value.strip_suffix("ms").unwrap_or(value)).map(Duration::from_millis)
 }

@@ -4,18 +4,18 @@ use crate::message::{Kind, Message};
 use crate::module::{Module, ModuleInfo, Q};
 use crate::queue::QueueInfo;
 
-/// Queues every message and sends it on from its service procedures (`bufmod`): a buffer of its size in each way, with flow
-/// control.
+/// Queues every message and sends it on from its service procedures (`bufmod`): a buffer of a given size in each direction, with
+/// flow control.
 #[derive(Clone, Copy, Debug)]
 pub struct BufMod {
     info: ModuleInfo,
 }
 
 impl BufMod {
-    /// What a buffer holds unless it is told otherwise.
+    /// Default size of the buffer.
     const HIWAT_BYTES: usize = 64 * 1024;
 
-    /// A buffer of this many bytes in each way, with room again at a quarter.
+    /// Returns a buffer of this many bytes in each direction; the low-water mark is a quarter.
     pub fn new(hiwat_bytes: usize) -> Self {
         let served = QueueInfo::served(hiwat_bytes, hiwat_bytes / 4);
         Self { info: ModuleInfo { read: served, write: served } }

@@ -1,4 +1,4 @@
-//! A module that compresses user data between two ends that both have it.
+//! A module that compresses user data between two ends that both have it pushed.
 
 use crate::message::{Control, Kind, Marks, Message};
 use crate::module::{Module, ModuleInfo, Q};
@@ -8,39 +8,39 @@ use bytes::Bytes;
 use lz4_flex::block::{compress, decompress};
 use tpi::{Primitive, TransferFlags, TransferInfo};
 
-/// Compresses messages with LZ4 once the other end has answered that it has this module, too (`compress`).
+/// Compresses messages with LZ4 once the other end has answered that it also has this module (`compress`).
 ///
-/// Each message says for itself what it is, since messages of different streams overtake each other: what the two ends say to
-/// each other, and what is compressed, has the payload protocol identifier [`Compress::PPID`] and begins with one byte that
-/// says which. Until the other end has answered, and where compressing saves nothing, messages pass unchanged. A message that
-/// is longer than [`Compress::BYTES_MAX`], or a part of a record, passes unchanged, too.
+/// Each message describes itself, since messages of different streams overtake each other: messages between the modules, and
+/// compressed ones, have the payload protocol identifier [`Compress::PPID`] and begin with a byte for the type. Until the other
+/// end has answered, and where compression saves nothing, messages pass unchanged. So do parts of a record and messages longer
+/// than [`Compress::BYTES_MAX`].
 ///
-/// A message that has come is decompressed when the reader has room for it. Until then it keeps its place in the receive window, so
-/// that a peer cannot make one window into many. What waits to be acknowledged keeps the plain message alive, so that its sender is
-/// charged for no less than what it holds.
+/// The module decompresses a received message when the reader has room for it. Until then the message keeps its place in the
+/// receive window, so that a peer cannot turn one window into many. An unacknowledged message keeps its plain form alive, so that
+/// its sender is charged for all that it holds.
 ///
-/// An end without the module sees the announcement: one message of one byte with that payload protocol identifier. An end that pops
-/// the module says so, and the other one compresses no more; messages that are on their way then arrive compressed.
+/// An end without the module receives the announcement as one message of one byte with that payload protocol identifier. An end
+/// that pops the module says so, and the other end stops compressing; messages that are on their way then arrive compressed.
 #[derive(Debug, Default)]
 pub struct Compress {
     announced: bool,
     /// The other end decompresses.
     answered: bool,
-    /// A record goes on in the next message down.
+    /// The next message down continues a record.
     in_record: bool,
-    /// Bytes of user data that went down, and what they have become.
+    /// Bytes of user data that went down, before and after compression.
     plain_bytes: u64,
     sent_bytes: u64,
 }
 
-/// What a message of the module is: its first byte.
+/// Type of a message of the module: its first byte.
 const ANNOUNCEMENT: u8 = 0;
 const ANSWER: u8 = 1;
-/// The sender's payload protocol identifier and the plain length follow, 32 bits each, then the block.
+/// Followed by the sender's payload protocol identifier and the plain length, 32 bits each, and the block.
 const COMPRESSED: u8 = 2;
-/// The sender's payload protocol identifier and the plain bytes follow.
+/// Followed by the sender's payload protocol identifier and the plain bytes.
 const STORED: u8 = 3;
-/// The module was popped: from now on messages must come as they are.
+/// The module was popped: from now on messages must come uncompressed.
 const LEAVING: u8 = 4;
 
 /// A compressed message, with the plain one that its sender is charged for.
@@ -56,17 +56,17 @@ impl AsRef<[u8]> for Packed {
 }
 
 impl Compress {
-    /// Marks messages of the module: `SWL4`.
+    /// Payload protocol identifier of the module's messages: `SWL4`.
     pub const PPID: u32 = 0x5357_4c34;
-    /// A longer message passes unchanged, and one that claims to have been longer is refused.
+    /// Longest message that is compressed; one that claims to have been longer is refused.
     pub const BYTES_MAX: usize = 64 * 1024;
-    /// The ioctl that answers with two 64-bit counts in native byte order: bytes of user data that went down, and what they
-    /// have become.
+    /// Ioctl that returns two 64-bit counts in native byte order: bytes of user data that went down, before and after
+    /// compression.
     pub const GET_COUNTS: u32 = 0x434d_5001;
-    /// How many bytes that have come wait for the reader before messages from below must; the receive window bounds them, too.
+    /// Bytes that may wait for the reader before messages from below must wait; the receive window bounds them, too.
     const HIWAT_BYTES: usize = 64 * 1024;
 
-    /// Hands up a message of either kind.
+    /// Sends up a message of either type.
     fn take(&mut self, q: &mut Q<'_>, m: Message) {
         let Kind::Proto(Control::Tpi(Primitive::OptdataInd(info))) = m.kind else { return q.putnext(m) };
         match info.ppid {
@@ -106,14 +106,14 @@ impl Compress {
         }
     }
 
-    /// The other end breaks the rules: nothing that follows can be relied upon.
+    /// Fails the stream after the other end has broken the rules: nothing that follows can be relied upon.
     fn refuse(&self, q: &mut Q<'_>, m: Message) {
         q.freemsg(m);
         let error = Some(Errno::EBADMSG);
         q.putnext(Message::new(Kind::Error { read: error, write: error }));
     }
 
-    /// What a message becomes on its way down; `None` leaves it as it is.
+    /// Returns the compressed or wrapped form of a message on its way down; `None` leaves the message unchanged.
     fn pack(&self, info: &TransferInfo, data: &Chain) -> Option<Bytes> {
         let is_own = info.ppid == Self::PPID;
         let fits = data.len() <= Self::BYTES_MAX && !info.more() && !self.in_record;
@@ -129,7 +129,7 @@ impl Compress {
         packed.extend_from_slice(&block);
         let bytes = match packed.len() < plain.len() {
             true => packed,
-            // One that looks like the module's own must not be taken for it.
+            // A program's message that looks like the module's own is wrapped.
             false if is_own => [&[STORED][..], &info.ppid.to_be_bytes(), &plain].concat(),
             false => return None,
         };
@@ -141,19 +141,19 @@ impl Compress {
     }
 }
 
-/// A message of the module itself.
+/// Returns a message of the module itself.
 fn own(association: u32, what: u8) -> Message {
     let info = TransferInfo { association, ppid: Compress::PPID, ..TransferInfo::default() };
     Message::optdata_req(info, vec![what].into())
 }
 
-/// A message as the sender had it. The window of what came for it has been given back.
+/// Returns a message as its sender wrote it. The window of the message that brought it has been returned.
 fn plain(info: &TransferInfo, ppid: [u8; 4], data: Vec<u8>) -> Message {
     let info = TransferInfo { ppid: u32::from_be_bytes(ppid), ..*info };
     Message::optdata_ind(info, data.into()).marked(Marks::CREDITED)
 }
 
-/// Decompresses a length and a block; `None` if they are wrong.
+/// Decompresses a length and a block; returns `None` if they are invalid.
 fn unpack(rest: &[u8]) -> Option<Vec<u8>> {
     let (len, block) = rest.split_first_chunk()?;
     let len = u32::from_be_bytes(*len) as usize;
@@ -218,7 +218,7 @@ impl Module for Compress {
         }
     }
 
-    /// What waits is handed up now: behind the module nobody could decompress it.
+    /// Sends up the waiting messages now: behind the module nobody could decompress them.
     fn close(&mut self, q: &mut Q<'_>) {
         let mut q = q.other();
         while let Some(m) = q.getq() {

@@ -1,4 +1,4 @@
-//! A module that counts what passes.
+//! A module that counts messages and bytes.
 
 use crate::message::Message;
 use crate::module::{Module, Q};
@@ -6,15 +6,15 @@ use crate::{Chain, Kind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts messages and bytes in both ways and passes everything on.
+/// Counts messages and bytes in both directions and passes everything on.
 ///
-/// The counts can be read through [`Counter::counts`] while the module is pushed, or with [`Counter::GET_COUNTS`].
+/// The counters can be read through [`Counter::counts`] while the module is pushed, or with [`Counter::GET_COUNTS`].
 #[derive(Debug, Default)]
 pub struct Counter {
     counts: Arc<Counts>,
 }
 
-/// What a [`Counter`] has counted.
+/// Counters of a [`Counter`].
 #[derive(Debug, Default)]
 pub struct Counts {
     messages_down: AtomicU64,
@@ -24,27 +24,27 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Messages that went down.
+    /// Returns the number of messages that went down.
     pub fn messages_down(&self) -> u64 {
         self.messages_down.load(Ordering::Relaxed)
     }
 
-    /// Bytes of data that went down.
+    /// Returns the bytes of data that went down.
     pub fn bytes_down(&self) -> u64 {
         self.bytes_down.load(Ordering::Relaxed)
     }
 
-    /// Messages that went up.
+    /// Returns the number of messages that went up.
     pub fn messages_up(&self) -> u64 {
         self.messages_up.load(Ordering::Relaxed)
     }
 
-    /// Bytes of data that went up.
+    /// Returns the bytes of data that went up.
     pub fn bytes_up(&self) -> u64 {
         self.bytes_up.load(Ordering::Relaxed)
     }
 
-    /// The four counts in native byte order: messages and bytes down, messages and bytes up.
+    /// Encodes the four counters in native byte order: messages and bytes down, messages and bytes up.
     fn encode(&self) -> Vec<u8> {
         [self.messages_down(), self.bytes_down(), self.messages_up(), self.bytes_up()]
             .iter()
@@ -54,16 +54,16 @@ impl Counts {
 }
 
 impl Counter {
-    /// The ioctl that answers with four 64-bit counts in native byte order: messages and bytes down, messages and bytes
-    /// up. Its messages are counted neither way.
+    /// Ioctl that returns four 64-bit counters in native byte order: messages and bytes down, messages and bytes up. Its messages
+    /// are counted in neither direction.
     pub const GET_COUNTS: u32 = 0x434e_5401;
 
-    /// A counter at zero.
+    /// Returns a counter at zero.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The counts, to be read while the module is pushed.
+    /// Returns the counters, which can be read while the module is pushed.
     pub fn counts(&self) -> Arc<Counts> {
         Arc::clone(&self.counts)
     }

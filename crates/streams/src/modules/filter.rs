@@ -8,12 +8,12 @@ use crate::timers::TimerId;
 use std::collections::HashSet;
 use std::time::Duration;
 
-/// Drops, delays and duplicates messages of user data (`filter`), all that fit the arguments or a random part of them. A seed
-/// makes the choice repeatable. Of a record in several messages all share one fate.
+/// Drops, delays and duplicates messages of user data (`filter`), all that match the arguments or a random part of them. A seed
+/// makes the choice repeatable. All messages of a record share one fate.
 ///
-/// Arguments: `drop=P` and `duplicate=P`, probabilities; `delay=MS`; `ppid=N` and `stream=N` choose messages; `way=down`, `up`
-/// or `both` (default `down`); `seed=N` (default 1). Messages are duplicated on their way down only: upward a
-/// second one would give receive window back that nobody has taken.
+/// Arguments: `drop=P` and `duplicate=P`, probabilities; `delay=MS`; `ppid=N` and `stream=N` select messages; `way=down`, `up` or
+/// `both` (default `down`); `seed=N` (default 1). Messages are duplicated on their way down only: upward, a duplicate would
+/// return receive window that nobody has taken.
 #[derive(Debug)]
 pub struct Filter {
     drop: f64,
@@ -24,17 +24,17 @@ pub struct Filter {
     down: bool,
     up: bool,
     random: u64,
-    /// Records of which the first messages were dropped, by way, association and stream.
+    /// Records whose first messages were dropped, by direction, association and stream.
     dropping: HashSet<(bool, u32, u16)>,
-    /// Records of which the first messages were passed on.
+    /// Records whose first messages were passed on.
     passing: HashSet<(bool, u32, u16)>,
-    /// How many delayed messages may go, down and up.
+    /// Number of delayed messages that may go now, down and up.
     due: [usize; 2],
     dropped: u64,
     duplicated: u64,
 }
 
-/// What becomes of a message.
+/// Fate of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Pass,
@@ -43,7 +43,7 @@ enum Fate {
 }
 
 impl Filter {
-    /// How many bytes wait in each way before their sender must.
+    /// Bytes that may wait in each direction before their sender must wait.
     const HIWAT_BYTES: usize = 1024 * 1024;
 
     pub(super) fn parse(words: &[String]) -> Result<Self, String> {
@@ -83,7 +83,7 @@ impl Filter {
         Ok(filter)
     }
 
-    /// A number from 0 to 1 (SplitMix64).
+    /// Returns a number from 0 to 1 (SplitMix64).
     fn chance(&mut self) -> f64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.random;
@@ -92,7 +92,7 @@ impl Filter {
         ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Whether a message is one that the arguments choose.
+    /// Returns whether the arguments select a message.
     fn chooses(&self, side: Side, m: &Message) -> bool {
         let way = if side == Side::Write { self.down } else { self.up };
         way && m.transfer().is_some_and(|info| {
@@ -126,7 +126,7 @@ impl Filter {
 
     fn put(&mut self, q: &mut Q<'_>, m: Message) {
         if !self.chooses(q.side(), &m) {
-            // What is not chosen keeps its place behind what is delayed.
+            // Messages that are not selected keep their place behind delayed ones.
             let waits = !q.queue().is_empty() && !m.kind.is_high_priority();
             return if waits { self.hold(q, m) } else { q.pass(m) };
         }
@@ -152,7 +152,7 @@ impl Filter {
         }
     }
 
-    /// Queues a message until its time has come.
+    /// Queues a message until its delay is over.
     fn hold(&mut self, q: &mut Q<'_>, m: Message) {
         q.putq(m);
         q.timeout(self.delay);

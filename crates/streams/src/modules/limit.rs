@@ -8,11 +8,11 @@ use crate::timers::TimerId;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Limits messages and bits of user data per second, in each way for itself, over all streams of an association together or
-/// for each stream (`limit`).
+/// Limits messages and bits of user data per second, in each direction, over all streams of an association together or for each
+/// stream (`limit`).
 ///
-/// Each bucket knows when its next message may go (the generic cell rate algorithm). A bucket that its owner looks at late may
-/// catch up by [`Limit::BURST`], so the rate holds however coarse the time is that the executive is told.
+/// Each bucket knows when its next message may go (the generic cell rate algorithm). A bucket that is checked late may catch up
+/// by [`Limit::BURST`], so the rate holds even if the executive is given the time rarely.
 ///
 /// Arguments: `bits=RATE` and `messages=RATE` per second, with k, M or G; `per-stream=yes`.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub struct Limit {
     up: Buckets,
 }
 
-/// When the next message may go, by stream. Without a limit for each stream all use stream 0's.
+/// The time at which the next message may go, by stream. Without a limit for each stream all use stream 0's.
 #[derive(Debug, Default)]
 struct Buckets {
     next: HashMap<u16, Instant>,
@@ -32,16 +32,16 @@ struct Buckets {
 }
 
 impl Limit {
-    /// How much lateness a bucket makes up for.
+    /// Lateness that a bucket makes up for.
     pub const BURST: Duration = Duration::from_millis(10);
-    /// The longest that one message stops its bucket.
+    /// Longest time for which one message stops its bucket.
     const COST_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-    /// How many bytes wait in each way before their sender must.
+    /// Bytes that may wait in each direction before their sender must wait.
     const HIWAT_BYTES: usize = 64 * 1024;
-    /// How many waiting messages are looked at for one of a stream that has its turn.
+    /// Number of waiting messages that are searched for one whose stream may send.
     const LOOKED_AT_MAX: usize = 1024;
 
-    /// A limit of bits and of messages per second, where there is one.
+    /// Returns a module with a limit of bits and of messages per second, if given.
     pub fn new(bits_per_s: Option<f64>, messages_per_s: Option<f64>, per_stream: bool) -> Self {
         Self { bits_per_s, messages_per_s, per_stream, down: Buckets::default(), up: Buckets::default() }
     }
@@ -63,14 +63,14 @@ impl Limit {
         }
     }
 
-    /// How long a message takes of its bucket.
+    /// Returns the time that a message takes of its bucket.
     fn cost(&self, bytes: usize) -> Duration {
         let bits = self.bits_per_s.map_or(0.0, |rate| bytes as f64 * 8.0 / rate);
         let message = self.messages_per_s.map_or(0.0, |rate| 1.0 / rate);
         Duration::try_from_secs_f64(bits.max(message)).unwrap_or(Duration::MAX)
     }
 
-    /// The stream whose bucket a message uses; `None` for one that is not limited.
+    /// Returns the stream whose bucket a message uses; `None` for a message without limit.
     fn bucket_of(&self, m: &Message) -> Option<u16> {
         let info = m.transfer()?;
         Some(if self.per_stream { info.stream } else { 0 })
@@ -92,12 +92,12 @@ impl Limit {
         q.putq(m);
     }
 
-    /// Takes a message of so many bytes out of its bucket, or says when it may go.
+    /// Takes a message of so many bytes out of its bucket, or returns when it may go.
     fn take(&mut self, q: &Q<'_>, bucket: Option<u16>, bytes: usize) -> Result<(), Instant> {
         let Some(bucket) = bucket else { return Ok(()) };
         let (now, cost) = (q.now(), self.cost(bytes));
         let buckets = self.buckets(q.side());
-        // What is older than the burst says nothing.
+        // Lateness beyond the burst is forgotten.
         let earliest = now.checked_sub(Self::BURST).unwrap_or(now);
         let next = buckets.next.get(&bucket).map_or(earliest, |next| (*next).max(earliest));
         if next > now {
@@ -107,7 +107,7 @@ impl Limit {
         Ok(())
     }
 
-    /// Sends the messages whose turn has come. With a bucket for each stream, one that waits holds up its own stream only.
+    /// Sends the messages that may go. With a bucket for each stream, a waiting message holds up its own stream only.
     fn serve(&mut self, q: &mut Q<'_>) {
         let mut place = 0;
         let mut blocked: Vec<u16> = Vec::new();

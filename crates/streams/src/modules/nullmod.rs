@@ -2,7 +2,7 @@
 
 use crate::module::Module;
 
-/// Passes every message on (`nullmod`): what the passage of a module costs, and a model for others.
+/// Passes every message on (`nullmod`): shows the cost of a module, and is a model for others.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NullMod;
 

@@ -1,10 +1,10 @@
-//! A module that makes flushes fit where two streams meet head to head.
+//! A module that adapts flushes where two streams meet head to head.
 
 use crate::message::{Flush, Kind, Message};
 use crate::module::{Module, Q};
 
-/// Exchanges the ways of every flush (`pipemod`). Where a driver joins two streams without doing so itself, what one end
-/// writes is what the other reads, so one end has this module.
+/// Exchanges the directions of every flush (`pipemod`). If a driver joins two streams without doing so itself, the write side of
+/// one end is the read side of the other, so one end needs this module.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PipeMod;
 

@@ -1,12 +1,11 @@
-//! Where modules that look at a stream hand what they have seen.
+//! Sinks for the records of modules that observe a stream.
 
-/// Takes records. It returns at once: where it has no room for a record it takes none of it and returns false, and the record is
-/// lost.
+/// Takes records without blocking: if it has no room for a record it takes none of it and returns false, and the record is lost.
 pub trait RecordSink: Send {
     /// Takes all of these bytes, or none.
     fn take(&mut self, bytes: &[u8]) -> bool;
 
-    /// Returns whether nobody will ever read what it takes: its module has nothing left to do.
+    /// Returns whether nobody will ever read the records: the module has nothing left to do.
     fn is_closed(&self) -> bool {
         false
     }

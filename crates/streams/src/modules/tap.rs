@@ -1,4 +1,4 @@
-//! A module that records what passes, for Wireshark.
+//! A module that records messages for Wireshark.
 
 use super::sink::RecordSink;
 use crate::message::{Kind, Message};
@@ -8,24 +8,24 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 use tpi::TransferInfo;
 
-/// Records user data and primitives in a pcapng file with the link type of SCTP (`tap`). A message is a packet with one DATA
-/// chunk; a primitive is a packet without chunks, with its name as the comment. Downward a message has no TSN yet, and gets
-/// one that only counts. A packet that follows lost ones says how many they were.
+/// Records user data and primitives in a pcapng file with the link type of SCTP (`tap`). A message becomes a packet with one DATA
+/// chunk; a primitive becomes a packet without chunks, with its name as the comment. On its way down a message has no TSN yet, so
+/// the packet gets a number that only counts. A packet after lost ones records their number.
 pub struct Tap {
     sink: Box<dyn RecordSink>,
-    /// The time from 1970 on at an instant.
+    /// An instant, and its time since 1970.
     epoch: (Instant, Duration),
-    /// The ports of this end and the peer's.
+    /// The ports of this end and of the peer.
     ports: (u16, u16),
     next_tsn: u32,
     next_ssn: HashMap<u16, u16>,
-    /// Records that were begun by a message with more to come, by way and stream.
+    /// Records that were begun by a message with more to come, by direction and stream.
     open: HashSet<(bool, u16)>,
     recorded: u64,
     lost: u64,
-    /// Of those, how many were lost since the last packet that the sink has taken.
+    /// Number of these lost since the last packet that the sink has taken.
     lost_since: u64,
-    /// The beginning of the file was taken.
+    /// The sink has taken the beginning of the file.
     begun: bool,
     /// The block that is being written.
     block: Vec<u8>,
@@ -37,7 +37,7 @@ impl std::fmt::Debug for Tap {
     }
 }
 
-/// Of each message at most so many bytes are recorded, which a DATA chunk can hold; the packet says how many there were.
+/// Bytes of a message that are recorded at most, as many as a DATA chunk can hold; the packet also records the full length.
 const SNAPPED_BYTES: usize = u16::MAX as usize / 4 * 4 - DATA_HEADER_BYTES;
 const COMMON_HEADER_BYTES: usize = 12;
 const DATA_HEADER_BYTES: usize = 16;
@@ -45,8 +45,8 @@ const DATA_HEADER_BYTES: usize = 16;
 const INBOUND: u32 = 1;
 const OUTBOUND: u32 = 2;
 
-/// A section header and the description of one interface (draft-ietf-opsawg-pcapng §4.1, §4.2), in little-endian order. Its link type
-/// is SCTP (248), and its times are in nanoseconds.
+/// A section header and the description of one interface (draft-ietf-opsawg-pcapng §4.1, §4.2), in little-endian order. The link
+/// type is SCTP (248), and times are in nanoseconds.
 #[rustfmt::skip]
 const BEGINNING: [u8; 60] = [
     0x0a, 0x0d, 0x0d, 0x0a, 28, 0, 0, 0, 0x4d, 0x3c, 0x2b, 0x1a, 1, 0, 0, 0,
@@ -61,11 +61,11 @@ const EPB_FLAGS: u16 = 2;
 const EPB_DROPCOUNT: u16 = 4;
 
 impl Tap {
-    /// The ioctl that answers with the number of records that were lost, 64 bits in native byte order.
+    /// Ioctl that returns the number of lost records, 64 bits in native byte order.
     pub const GET_LOST: u32 = 0x5441_5001;
 
-    /// A tap that hands its file to `sink`. `epoch` is an instant and its time from 1970 on; the ports are those of this end
-    /// and the peer's.
+    /// Returns a tap that passes its file to `sink`. `epoch` is an instant and its time since 1970; the ports are those of this
+    /// end and of the peer.
     pub fn new(sink: Box<dyn RecordSink>, epoch: (Instant, Duration), ports: (u16, u16)) -> Self {
         Self {
             sink,
@@ -82,7 +82,7 @@ impl Tap {
         }
     }
 
-    /// Returns how many records the sink had no room for.
+    /// Returns the number of records that the sink had no room for.
     pub fn lost(&self) -> u64 {
         self.lost
     }
@@ -120,13 +120,13 @@ impl Tap {
         }
     }
 
-    /// Writes the beginning of an Enhanced Packet Block (§4.3) and the common header of its packet. Returns where the packet begins.
+    /// Writes the beginning of an Enhanced Packet Block (§4.3) and the common header of its packet. Returns the packet's offset.
     fn begin_packet(&mut self, now: Instant, side: Side, original_bytes: usize) -> usize {
         let (instant, since_1970) = self.epoch;
         // 64 bits of nanoseconds last until 2554.
         let at = (since_1970 + now.saturating_duration_since(instant)).as_nanos() as u64;
         let original_bytes = u32::try_from(original_bytes).unwrap_or(u32::MAX);
-        // The length of the block, the interface's number and the captured length stand as 0 until they are known.
+        // The length of the block, the interface's number and the captured length are 0 until they are known.
         for word in [ENHANCED_PACKET, 0, 0, (at >> 32) as u32, at as u32, 0, original_bytes] {
             self.block.extend(word.to_le_bytes());
         }
@@ -137,7 +137,7 @@ impl Tap {
         };
         self.block.extend(source.to_be_bytes());
         self.block.extend(destination.to_be_bytes());
-        // The verification tag and the checksum are the provider's, which is below.
+        // The verification tag and the checksum are known only to the provider, below.
         self.block.extend([0; 8]);
         packet_at
     }
@@ -155,7 +155,7 @@ impl Tap {
             self.write_option(OPT_COMMENT, comment.as_bytes());
         }
         self.write_option(0, &[]);
-        // 28 bytes of the block stand before the packet, and its length once more stands at its end.
+        // The block has 28 bytes before the packet, and its length again at the end.
         let block_bytes = self.block.len() - packet_at + 28 + 4;
         self.block.extend((block_bytes as u32).to_le_bytes());
     }
@@ -168,7 +168,7 @@ impl Tap {
         self.pad();
     }
 
-    /// Fills up to a multiple of 4 bytes. All blocks begin at one.
+    /// Pads to a multiple of 4 bytes. All blocks begin at one.
     fn pad(&mut self) {
         self.block.resize(self.block.len().next_multiple_of(4), 0);
     }

@@ -1,4 +1,4 @@
-//! A module that makes a plain stream of bytes of a transport connection.
+//! A module that turns a transport connection into a plain stream of bytes.
 
 use crate::message::{Control, Kind, Message};
 use crate::module::{Module, Q};
@@ -6,12 +6,13 @@ use crate::queue::Side;
 use crate::{Chain, Errno};
 use tpi::Primitive;
 
-/// Lets a program read and write a transport connection as a file (`tirdwr`): above the module there are data and the end of the file, and
-/// no primitives.
+/// Lets a program read and write a transport connection like a file (`tirdwr`): above the module there are data and the end of
+/// the file, and no primitives.
 ///
-/// What the program writes goes down as it is, `M_DATA` or `T_OPTDATA_REQ`, since the provider takes both. Data that comes up loses its control part. An orderly
-/// release of the peer is the end of the file, a message of no bytes, and once it has come, popping the module releases this side, too. A
-/// disconnection is a hang-up. Any other primitive, in either way, breaks the rules of the module and makes the stream fail with `EPROTO`.
+/// Writes go down unchanged, as `M_DATA` or `T_OPTDATA_REQ`, since the provider takes both. Data that comes up loses its control
+/// part. The peer's orderly release becomes the end of the file, an empty message, and once it has come, popping the module
+/// releases this side, too. A disconnection becomes a hang-up. Any other primitive, in either direction, violates the protocol of
+/// the module and makes the stream fail with `EPROTO`.
 #[derive(Debug, Default)]
 pub struct TiRdWr {
     /// The peer has released its side.
@@ -31,7 +32,7 @@ impl TiRdWr {
     /// Handles a primitive of the provider.
     fn indication(&mut self, q: &mut Q<'_>, primitive: &Primitive, m: Message) {
         match primitive {
-            // The head gives the window back by the association, which is the stream's only one.
+            // The head returns the window by association, and the stream has only one.
             Primitive::OptdataInd(_) | Primitive::DataInd { .. } if !m.data.is_empty() => {
                 q.pass(Message { kind: Kind::Data, ..m });
             }
@@ -44,7 +45,7 @@ impl TiRdWr {
                 self.ended = true;
                 q.putnext(Message::new(Kind::Hangup));
             }
-            // It tells the program nothing that a file could.
+            // A notification has no counterpart in a file.
             Primitive::NotificationInd(_) => q.freemsg(m),
             _ => {
                 q.freemsg(m);
@@ -63,7 +64,7 @@ impl Module for TiRdWr {
         match m.kind {
             Kind::Data if self.ended => {}
             Kind::Proto(_) | Kind::PcProto(_) if self.ended => {}
-            // What a write is on the stream of this provider.
+            // The form of a write on this provider's stream.
             Kind::Proto(Control::Tpi(Primitive::OptdataReq(_))) => q.pass(m),
             Kind::Proto(_) | Kind::PcProto(_) => self.violate(q),
             _ => q.pass(m),

@@ -1,4 +1,4 @@
-//! A module that tells what passes, line by line.
+//! A module that logs messages, line by line.
 
 use super::sink::RecordSink;
 use crate::message::{Control, Kind, Message};
@@ -8,8 +8,8 @@ use std::fmt::Write;
 use std::time::Instant;
 use tpi::{Primitive, TransferInfo};
 
-/// Writes a line for each message that passes (`trace`), as the trace of `strlog` did: the seconds since the first one, the way
-/// (`>` down, `<` up), what the message is, its stream, payload protocol identifier, flags and length, and its first bytes.
+/// Writes a line for each message (`trace`), as the trace of `strlog` did: the seconds since the first one, the direction (`>`
+/// down, `<` up), the type of the message, its stream, payload protocol identifier, flags and length, and its first bytes.
 pub struct Trace {
     sink: Box<dyn RecordSink>,
     begin: Option<Instant>,
@@ -25,10 +25,10 @@ impl std::fmt::Debug for Trace {
 }
 
 impl Trace {
-    /// Of each message at most so many bytes are shown.
+    /// Bytes of a message that are shown at most.
     const SHOWN_BYTES: usize = 32;
 
-    /// A module that hands its lines to `sink`.
+    /// Returns a module that passes its lines to `sink`.
     pub fn new(sink: Box<dyn RecordSink>) -> Self {
         Self { sink, begin: None, traced: 0, lost: 0, line: String::new() }
     }
@@ -73,7 +73,7 @@ impl Trace {
         set.for_each(|(_, name)| self.line.push_str(name));
     }
 
-    /// The first bytes as text, others than printable ones as in C.
+    /// Appends the first bytes as text; escapes unprintable ones as in C.
     fn tell_data(&mut self, m: &Message) {
         let mut first = [0; Self::SHOWN_BYTES];
         let bytes = m.data.copy_to(&mut first);
@@ -85,7 +85,7 @@ impl Trace {
 }
 
 impl Message {
-    /// Returns what the message is in one word: the name of its primitive, or of its type.
+    /// Returns the type of the message in one word: the name of its primitive, or of its type.
     pub(super) fn what(&self) -> &'static str {
         match &self.kind {
             Kind::Proto(Control::Tpi(primitive)) | Kind::PcProto(Control::Tpi(primitive)) => {

@@ -1,4 +1,4 @@
-//! Writes with more to come become few messages.
+//! Tests that writes with more to come become few messages.
 
 use crate::support::{Noting, Rig, text};
 use std::time::Instant;

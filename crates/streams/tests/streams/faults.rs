@@ -1,9 +1,9 @@
-//! A module that panics harms its own stream only.
+//! Tests that a module which panics harms only its own stream.
 
 use crate::support::{Device, Rig};
 use streams::{Errno, Message, Module, ModuleInfo, PushError, Q, QueueInfo, ReadError, WriteError};
 
-/// Panics where its name says.
+/// Panics in the procedure that its name gives.
 struct Faulty(&'static str);
 
 impl Module for Faulty {
@@ -95,16 +95,16 @@ fn a_fault_of_the_driver_leaves_the_executive_to_its_owner() {
     check_that_others_live(&mut rig);
 }
 
-/// Never comes to an end, each in its own way.
+/// A module that never finishes, in one of several ways.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Endless {
     /// Enables its own service procedure for ever.
     Service,
-    /// Sends what comes down up again.
+    /// Sends messages that come down up again.
     Bounce,
-    /// Does so with a copy, and sends the message on, too.
+    /// Sends a copy up again, and the message on.
     Breed,
-    /// Sends what comes up down again.
+    /// Sends messages that come up down again.
     Return,
 }
 

@@ -1,4 +1,4 @@
-//! Flow control along a stream: who stops, and who is enabled again.
+//! Flow control along a stream: which sender stops, and which queue is enabled again.
 
 use crate::support::{Noting, Rig, data};
 use streams::{Admission, DriverInfo, Interest, ModuleInfo, QueueInfo, WriteError};

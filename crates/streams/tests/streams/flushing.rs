@@ -3,7 +3,7 @@
 use crate::support::{Noting, Rig, data, urgent};
 use streams::{Flush, Kind, Marks, Message, ModuleInfo, QueueInfo, TransferFlags, TransferInfo};
 
-/// A stream with a module, both of whose queues hold something, as do the driver's and the head's.
+/// Returns a stream with a module, with messages on both queues of the module, and on those of driver and head.
 fn filled() -> Rig {
     let mut rig = Rig::new();
     let served = QueueInfo::served(1, 0);
@@ -13,7 +13,7 @@ fn filled() -> Rig {
     rig.executive.set_hiwat(rig.s, 1);
     rig.executive.set_lowat(rig.s, 0);
     rig.state().busy = true;
-    // Enough to reach the high mark of the driver's queue, so that the module keeps what it gets.
+    // Reaches the high mark of the driver's queue, so that the module keeps its messages.
     rig.device(|cx, s| (0..64 * 1024 / 13 + 1).for_each(|_| cx.putq(s, data("at the driver"))));
     rig.write("at the module").unwrap();
     rig.data_up("at the head");

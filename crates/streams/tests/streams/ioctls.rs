@@ -7,7 +7,7 @@ use streams::{
     Message, Module, Q,
 };
 
-/// Copies 8 bytes in from the argument, and out to the address that they are, doubled.
+/// Copies 8 bytes in from the argument, and copies them out, doubled, to the address that they hold.
 struct Doubling;
 
 const COPIED_IN: u64 = 1;

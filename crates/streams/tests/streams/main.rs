@@ -1,4 +1,4 @@
-//! The executive seen from outside: what a program, a module and a driver may rely on.
+//! Tests of the executive from outside: the guarantees for programs, modules and drivers.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -19,7 +19,7 @@ fn pushed(name: &str, arguments: &[&str]) -> (Rig, Instant) {
     (rig, start)
 }
 
-/// Lets time pass in steps of a millisecond.
+/// Advances the time in steps of a millisecond.
 fn pass(rig: &mut Rig, start: Instant, from_ms: u64, to_ms: u64) {
     for ms in from_ms..=to_ms {
         rig.executive.timeout(start + Duration::from_millis(ms));
@@ -334,7 +334,7 @@ fn a_trace_is_a_line_for_each_message() {
     assert_eq!(*lines.lock().unwrap(), expected);
 }
 
-/// Hands what one end has sent to the other.
+/// Passes the messages that one end has sent to the other.
 fn carry(from: &mut Rig, to: &mut Rig) -> usize {
     let sent = std::mem::take(&mut from.state().received);
     let mut wire_bytes = 0;
@@ -369,7 +369,7 @@ fn compress_begins_when_the_other_end_has_answered() {
     assert_eq!(credit, long.len() + 1 + wire_bytes, "the window of what came, not of what it became");
 }
 
-/// Two ends that compress what they send.
+/// Returns two ends that compress their messages.
 fn compressing() -> (Rig, Rig) {
     let (mut a, _) = pushed("compress", &[]);
     let (mut b, _) = pushed("compress", &[]);

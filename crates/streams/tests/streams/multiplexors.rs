@@ -7,7 +7,7 @@ use streams::{
     StreamId, TransferInfo,
 };
 
-/// Sends what comes down to the last linked stream while that has room, and what comes up to the last opened one.
+/// Sends messages that come down to the last linked stream while that has room, and messages that come up to the last opened one.
 #[derive(Default)]
 struct Mux {
     uppers: Vec<StreamId>,

@@ -1,4 +1,4 @@
-//! Whatever is done to a stream, what was accepted arrives once and in order.
+//! Tests that an accepted message arrives once and in order, whatever happens to its stream.
 
 use crate::support::{Noting, Rig};
 use proptest::prelude::*;
@@ -31,7 +31,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The number as a word of four bytes, so that bytes which are lost, doubled or swapped show.
+/// Returns the number as four bytes, so that lost, duplicated or swapped bytes show.
 fn word(n: u32) -> [u8; 4] {
     n.to_be_bytes()
 }
@@ -99,7 +99,7 @@ proptest! {
         for step in &steps {
             apply(&mut rig, step, &mut written, &mut sent, &mut read);
         }
-        // Now nothing is in the way any more: everything must come through without further ado.
+        // Nothing is in the way any more: everything must come through without a further event.
         rig.state().admission = Admission::Room;
         rig.device(|cx, s| cx.back_enable(s));
         rig.release();

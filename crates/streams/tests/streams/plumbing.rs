@@ -30,7 +30,7 @@ fn messages_pass_modules_in_order_both_ways() {
     assert_eq!(rig.received(), ["d", "e"]);
 }
 
-/// Keeps everything, and throws it away when it is popped if it is told to.
+/// Keeps all messages; throws them away when it is popped, if told to.
 struct Hoarding {
     flush_on_close: bool,
 }

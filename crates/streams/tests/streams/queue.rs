@@ -190,7 +190,7 @@ fn new_marks_count_at_once() {
     assert_eq!(q.marks(0), (8, 4));
 }
 
-/// What is done to the queue, and what it is checked against.
+/// An operation on the queue.
 #[derive(Clone, Debug)]
 enum Step {
     Put { rank: u16, bytes: usize },
@@ -222,7 +222,7 @@ fn numbered(rank: u16, bytes: usize, number: u32) -> Message {
 }
 
 proptest! {
-    /// A queue agrees with a list that is sorted anew each time, and its counts with a recount.
+    /// Checks the queue's order against a list that is sorted anew each time, and its counts against a recount.
     #[test]
     fn a_queue_keeps_order_and_counts(steps in prop::collection::vec(step(), 0..200)) {
         let mut q = queue(20, 8);

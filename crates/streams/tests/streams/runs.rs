@@ -5,7 +5,7 @@ use bytes::Bytes;
 use streams::modules::NullMod;
 use streams::{Flush, HeadOptions, Kind, Message, ReadMode, Record, Run, TransferInfo};
 
-/// One byte says how long the record is, which follows.
+/// Parses a record: one byte for the length, and the data.
 fn record(bytes: &[u8]) -> Option<Record> {
     let length = usize::from(*bytes.first()?);
     let info = TransferInfo { ppid: length as u32, ..TransferInfo::default() };
@@ -14,7 +14,7 @@ fn record(bytes: &[u8]) -> Option<Record> {
 
 const CHARGES: usize = 3;
 
-/// The driver sends these texts of association 1 up together.
+/// Makes the driver send these texts of association 1 up together.
 fn run_up(rig: &mut Rig, texts: &[&str]) {
     let mut block = Vec::new();
     for text in texts {
@@ -29,7 +29,7 @@ fn run_up(rig: &mut Rig, texts: &[&str]) {
     });
 }
 
-/// What the driver has heard of: bytes and charges in all.
+/// Returns the total of bytes and charges that were returned to the driver.
 fn given_back(rig: &Rig) -> (usize, usize) {
     let state = rig.state();
     assert!(state.consumed.iter().all(|(association, _)| *association == 1));

@@ -1,4 +1,4 @@
-//! A stream to a driver that does what the test tells it, and modules that keep a diary.
+//! A stream to a driver that the test controls, and modules that keep a diary.
 
 use bytes::Bytes;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -8,21 +8,21 @@ use streams::{
     Primitive, Q, QueueInfo, StreamId, TransferFlags, TransferInfo, WriteAs,
 };
 
-/// What the driver of a [`Rig`] has seen, and what it is to do.
+/// State of the driver of a [`Rig`]: what it has seen, and how it behaves.
 pub(crate) struct State {
     pub(crate) info: DriverInfo,
     pub(crate) admission: Admission,
-    /// Messages are queued with `putq` and stay there while this is set.
+    /// While this is set, messages are queued with `putq` and stay there.
     pub(crate) busy: bool,
     pub(crate) received: Vec<Message>,
     pub(crate) consumed: Vec<(u32, usize)>,
-    /// What came back beside data.
+    /// Charges returned beyond the data.
     pub(crate) charges: usize,
     pub(crate) opened: Vec<Open>,
     pub(crate) diary: Diary,
 }
 
-/// What happened, in order.
+/// Events in order.
 pub(crate) type Diary = Arc<Mutex<Vec<String>>>;
 
 pub(crate) struct Device(Arc<Mutex<State>>);
@@ -93,7 +93,7 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    /// A driver whose streams carry what the writer says of each message.
+    /// A driver whose streams carry the writer's information about each message.
     pub(crate) const INFO: DriverInfo = DriverInfo {
         read: QueueInfo::served(64 * 1024, 8 * 1024),
         write: QueueInfo::served(64 * 1024, 8 * 1024),
@@ -130,28 +130,28 @@ impl Rig {
         Arc::clone(&self.state().diary)
     }
 
-    /// What the diary says, which starts anew.
+    /// Returns the entries of the diary, and clears it.
     pub(crate) fn take_diary(&self) -> Vec<String> {
         std::mem::take(&mut *self.diary().lock().unwrap())
     }
 
-    /// The driver does something with its streams.
+    /// Calls `f` with the driver's streams.
     pub(crate) fn device(&mut self, f: impl FnOnce(&mut Cx<'_>, StreamId)) {
         let s = self.s;
         self.executive.with_driver(self.driver, |_: &mut Device, cx| f(cx, s)).unwrap();
     }
 
-    /// The driver sends a message up.
+    /// Makes the driver send a message up.
     pub(crate) fn up(&mut self, m: Message) {
         self.device(|cx, s| cx.putnext(s, m));
     }
 
-    /// The driver sends user data of association 1 up.
+    /// Makes the driver send user data of association 1 up.
     pub(crate) fn data_up(&mut self, text: &'static str) {
         self.up(data(text));
     }
 
-    /// The driver has room from now on, and takes what it has queued.
+    /// Gives the driver room, so that it takes its queued messages.
     pub(crate) fn release(&mut self) {
         self.state().busy = false;
         self.device(|cx, s| cx.qenable(s));
@@ -162,12 +162,12 @@ impl Rig {
         self.executive.write(self.s, TransferInfo::default(), text.as_bytes())
     }
 
-    /// The data of the messages that have reached the driver.
+    /// Returns the data of the messages that have reached the driver.
     pub(crate) fn received(&self) -> Vec<String> {
         self.state().received.iter().map(text).collect()
     }
 
-    /// Reads once with a buffer of this size: the text, and whether it ends its record.
+    /// Reads once with a buffer of this size; returns the text, and whether it ends its record.
     pub(crate) fn read(&mut self, buffer_bytes: usize) -> Option<(String, bool)> {
         let mut buffer = vec![0; buffer_bytes];
         let (len, _, end) = self.executive.read(self.s, &mut buffer).unwrap()?;
@@ -181,19 +181,19 @@ impl Rig {
     }
 }
 
-/// User data of association 1 on its way up.
+/// Returns user data of association 1 on its way up.
 pub(crate) fn data(text: &'static str) -> Message {
     let info = TransferInfo { association: 1, ..TransferInfo::default() };
     Message::optdata_ind(info, Bytes::from_static(text.as_bytes()).into())
 }
 
-/// The same with more to come.
+/// Returns user data of association 1 on its way up, with more to come.
 pub(crate) fn partial_data(text: &'static str) -> Message {
     let info = TransferInfo { association: 1, flags: TransferFlags::MORE, ..TransferInfo::default() };
     Message::optdata_ind(info, Bytes::from_static(text.as_bytes()).into())
 }
 
-/// A primitive with high priority.
+/// Returns a high-priority primitive.
 pub(crate) fn urgent(text: &'static str) -> Message {
     let mut m = Message::pc_proto(Primitive::InfoReq);
     m.data = Bytes::from_static(text.as_bytes()).into();
@@ -204,8 +204,7 @@ pub(crate) fn text(m: &Message) -> String {
     String::from_utf8_lossy(&m.data.to_vec()).into_owned()
 }
 
-/// A module with these queues that notes in a diary what its procedures are called for, and otherwise does what the
-/// provided ones do.
+/// A module with these queues that notes in a diary each call of its procedures, and otherwise behaves like the provided ones.
 pub(crate) struct Noting {
     pub(crate) name: &'static str,
     pub(crate) info: ModuleInfo,

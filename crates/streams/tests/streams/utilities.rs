@@ -135,7 +135,7 @@ fn rmvq_takes_any_message_and_its_count() {
 
 #[test]
 fn strqset_may_give_room_to_those_who_wait() {
-    /// Keeps what comes down, and has the marks that an ioctl says.
+    /// Keeps messages that come down, and sets the marks that an ioctl gives.
     struct Marks;
     impl Module for Marks {
         fn name(&self) -> &str {
