@@ -27,7 +27,7 @@ pub(crate) struct Entry {
 pub(crate) unsafe fn entries(list: *const sockaddr, count: usize) -> impl Iterator<Item = Entry> {
     let mut at = list;
     (0..count).map_while(move |_| {
-        // SAFETY: as the caller says; the addresses of a list need not be aligned.
+        // SAFETY: the caller guarantees it; the addresses of a list need not be aligned.
         let family = unsafe { (&raw const (*at).sa_family).read_unaligned() };
         let entry = Entry { address: at, family: family.into(), bytes: bytes_of(family)? };
         // SAFETY: the next one, or the end, follows it.
@@ -43,7 +43,7 @@ pub(crate) unsafe fn entries(list: *const sockaddr, count: usize) -> impl Iterat
 /// As for [`entries`]; `list` may be null.
 pub(crate) unsafe fn list_bytes(list: *const sockaddr, count: c_int) -> Option<usize> {
     let count = usize::try_from(count).ok().filter(|count| *count > 0 && !list.is_null())?;
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     let (known, bytes) = unsafe { entries(list, count) }
         .fold((0, 0), |(known, bytes), entry| (known + 1, bytes + entry.bytes));
     (known == count).then_some(bytes)

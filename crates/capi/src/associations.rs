@@ -43,7 +43,7 @@ pub unsafe extern "C-unwind" fn sctp_bindx(
         SCTP_BINDX_REM_ADDR => SOCKOPT_BINDX_REM,
         _ => return fail(libc::EINVAL),
     };
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe {
         match list_bytes(addresses, count) {
             Some(bytes) => setsockopt(fd, SCTP, option, addresses.cast(), bytes as socklen_t),
@@ -72,7 +72,7 @@ pub unsafe extern "C-unwind" fn sctp_connectx(
     count: c_int,
     association: *mut AssociationId,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     let Some(bytes) = (unsafe { list_bytes(addresses, count) }) else { return fail(libc::EINVAL) };
     let mut list = ConnectList { association: 0, bytes: bytes as c_int, addresses };
     let mut list_bytes = size_of::<ConnectList>() as socklen_t;
@@ -80,7 +80,7 @@ pub unsafe extern "C-unwind" fn sctp_connectx(
     let outcome =
         unsafe { getsockopt(fd, SCTP, SOCKOPT_CONNECTX3, (&raw mut list).cast(), &raw mut list_bytes) };
     let is_known = outcome == 0 || last_errno() == libc::EINPROGRESS;
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     if let Some(place) = unsafe { association.as_mut() } {
         *place = if is_known { list.association } else { 0 };
     }
@@ -175,7 +175,7 @@ unsafe fn list(fd: c_int, association: AssociationId, option: c_int, addresses: 
     }
     let mut room = LIST_BYTES;
     loop {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         match unsafe { list_in(fd, association, option, room, addresses) } {
             Ok(count) => return count,
             // It did not fit.
@@ -196,7 +196,7 @@ pub unsafe extern "C-unwind" fn sctp_getpaddrs(
     association: AssociationId,
     addresses: *mut *mut sockaddr,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe { list(fd, association, GET_PEER_ADDRS, addresses) }
 }
 
@@ -207,7 +207,7 @@ pub unsafe extern "C-unwind" fn sctp_getpaddrs(
 /// It is such a list, and is not used any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn sctp_freepaddrs(addresses: *mut sockaddr) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe { libc::free(addresses.cast()) };
     0
 }
@@ -223,7 +223,7 @@ pub unsafe extern "C-unwind" fn sctp_getladdrs(
     association: AssociationId,
     addresses: *mut *mut sockaddr,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe { list(fd, association, GET_LOCAL_ADDRS, addresses) }
 }
 
@@ -234,7 +234,7 @@ pub unsafe extern "C-unwind" fn sctp_getladdrs(
 /// It is such a list, and is not used any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn sctp_freeladdrs(addresses: *mut sockaddr) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe { libc::free(addresses.cast()) };
     0
 }
@@ -283,7 +283,7 @@ pub unsafe extern "C-unwind" fn sctp_opt_info(
     if value.is_null() || bytes.is_null() {
         return fail(libc::EINVAL);
     }
-    // SAFETY: as the caller says; the identifier is written where the value has room for it.
+    // SAFETY: the caller guarantees it; the identifier is written where the value has room for it.
     unsafe {
         let room = *bytes as usize;
         if let Some(at) = association_at(option).filter(|at| holds_more(*at, room)) {

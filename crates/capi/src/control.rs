@@ -84,6 +84,6 @@ pub(crate) unsafe fn find<T: Copy>(message: &msghdr, kind: c_int) -> Option<T> {
 
 /// A message that names nothing.
 pub(crate) fn message() -> msghdr {
-    // SAFETY: a msghdr of zeros names nothing.
+    // SAFETY: an all-zero msghdr is valid and refers to nothing.
     unsafe { MaybeUninit::<msghdr>::zeroed().assume_init() }
 }

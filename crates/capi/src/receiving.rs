@@ -27,7 +27,7 @@ unsafe fn receive(
     flags: *mut c_int,
 ) -> c_int {
     control.lend(message);
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe {
         if let Some(room) = from_bytes.as_ref().filter(|_| !from.is_null()) {
             (message.msg_name, message.msg_namelen) = (from.cast(), *room);
@@ -65,7 +65,7 @@ pub unsafe extern "C-unwind" fn sctp_recvmsg(
     let mut control = Control::new();
     let mut message = message();
     (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe {
         let received = receive(fd, &mut message, &mut control, from, from_bytes, flags);
         if received >= 0
@@ -113,7 +113,7 @@ pub unsafe extern "C-unwind" fn sctp_recvv(
     let mut control = Control::new();
     let mut message = message();
     (message.msg_iov, message.msg_iovlen) = (iov.cast_mut(), parts);
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe {
         let received = receive(fd, &mut message, &mut control, from, from_bytes, flags);
         if received >= 0 {
@@ -137,7 +137,7 @@ pub unsafe extern "C-unwind" fn sctp_recvv(
 ///
 /// The control data of the message may be read, and `room` bytes of `place` be written.
 unsafe fn put_info(message: &msghdr, place: *mut c_void, room: usize) -> (c_uint, usize) {
-    // SAFETY: as the caller says; no more is written than there is room for.
+    // SAFETY: the caller guarantees it; no more is written than there is room for.
     unsafe {
         match (find::<RcvInfo>(message, SCTP_RCVINFO), find::<NxtInfo>(message, SCTP_NXTINFO)) {
             (Some(received), Some(next)) if room >= size_of::<RecvvRn>() => {

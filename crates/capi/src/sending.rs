@@ -38,7 +38,7 @@ pub unsafe extern "C-unwind" fn sctp_sendmsg(
     // Flags that do not fit the field of the structure are none of SCTP's.
     let Ok(flags) = u16::try_from(flags) else { return fail(libc::EINVAL) };
     let info = SndRcvInfo { stream, flags, ppid, time_to_live_ms, context, ..SndRcvInfo::default() };
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe { send_one(fd, content, bytes, (to, to_bytes), Some(&info), 0) }
 }
 
@@ -55,7 +55,7 @@ pub unsafe extern "C-unwind" fn sctp_send(
     info: *const SndRcvInfo,
     flags: c_int,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe { send_one(fd, content, bytes, (ptr::null_mut(), 0), info.as_ref(), flags) }
 }
 
@@ -75,10 +75,10 @@ pub unsafe extern "C-unwind" fn sctp_sendx(
     flags: c_int,
 ) -> c_int {
     if addresses.is_null() || count == 0 {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         return unsafe { sctp_send(fd, content, bytes, info, flags) };
     }
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe {
         let connected = sctp_connectx(fd, addresses, count, ptr::null_mut());
         if connected < 0 && !matches!(last_errno(), libc::EISCONN | libc::EALREADY | libc::EINPROGRESS) {
@@ -108,7 +108,7 @@ unsafe fn send_one(
     if !to.0.is_null() {
         (message.msg_name, message.msg_namelen) = (to.0.cast(), to.1);
     }
-    // SAFETY: as the caller says; all else lives as long as the call.
+    // SAFETY: the caller guarantees it; all else lives as long as the call.
     unsafe {
         if let Some(info) = info {
             control.push(SCTP_SNDRCV, ptr::from_ref(info).cast(), size_of::<SndRcvInfo>());
@@ -171,7 +171,7 @@ pub unsafe extern "C-unwind" fn sctp_sendv(
     let mut control = Control::<SENDV_CONTROL_BYTES>::new();
     let mut message = message();
     (message.msg_iov, message.msg_iovlen) = (iov.cast_mut(), parts);
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe {
         if !push_info(&mut control, info, info_bytes as usize, info_kind) {
             return fail(libc::EINVAL);
@@ -209,7 +209,7 @@ unsafe fn push_info<const BYTES: usize>(
         SENDV_PRINFO => push(SCTP_PRINFO, info, size_of::<PrInfo>()),
         SENDV_AUTHINFO => push(SCTP_AUTHINFO, info, size_of::<AuthInfo>()),
         SENDV_SPA if !info.is_null() && bytes >= size_of::<Spa>() => {
-            // SAFETY: as many bytes are there.
+            // SAFETY: that many bytes are readable.
             push_spa(control, &unsafe { info.cast::<Spa>().read_unaligned() })
         }
         _ => false,
@@ -233,7 +233,7 @@ fn push_spa<const BYTES: usize>(control: &mut Control<BYTES>, spa: &Spa) -> bool
 ///
 /// The address may be read.
 unsafe fn push_address<const BYTES: usize>(control: &mut Control<BYTES>, entry: Entry) -> bool {
-    // SAFETY: as the caller says; the fields are those of the family.
+    // SAFETY: the caller guarantees it; the fields are those of the family.
     unsafe {
         if entry.family == libc::AF_INET {
             let ip = &raw const (*entry.address.cast::<libc::sockaddr_in>()).sin_addr;
