@@ -25,16 +25,19 @@ const CHUNKS: usize = 1024;
 struct Entry {
     /// Number of threads that look at `what` at this moment.
     looking: AtomicU32,
-    /// Null: unknown. [`foreign`]: not ours. Any other: an `Arc` of the descriptor.
-    what: AtomicPtr<Descriptor>,
+    /// Null: unknown. [`foreign`]: not ours. Any other: a boxed `Arc` of the descriptor. Leak checkers want a pointer to the
+    /// beginning of an allocation, and `Arc::into_raw` points into the middle of one.
+    what: AtomicPtr<Ours>,
 }
+
+type Ours = Arc<Descriptor>;
 
 static TABLE: [AtomicPtr<Entry>; CHUNKS] = [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS];
 /// The process that owns this memory.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 static NOT_OURS: u8 = 0;
 
-fn foreign() -> *mut Descriptor {
+fn foreign() -> *mut Ours {
     (&raw const NOT_OURS).cast_mut().cast()
 }
 
@@ -45,13 +48,8 @@ pub(crate) fn find(fd: RawFd) -> Option<Arc<Descriptor>> {
     let what = entry.what.load(SeqCst);
     let found = match what {
         _ if what.is_null() || what == foreign() => None,
-        ours => {
-            // SAFETY: the pointer came from `Arc::into_raw`, and `swap` keeps it alive while a thread looks.
-            unsafe {
-                Arc::increment_strong_count(ours);
-                Some(Arc::from_raw(ours))
-            }
-        }
+        // SAFETY: the pointer came from `Box::into_raw`, and `replace` keeps it alive while a thread looks.
+        ours => unsafe { Some(Arc::clone(&*ours)) },
     };
     entry.looking.fetch_sub(1, SeqCst);
     if what.is_null() { recognise(fd, entry) } else { found }
@@ -69,15 +67,19 @@ fn recognise(fd: RawFd, entry: &Entry) -> Option<Arc<Descriptor>> {
         // The daemon could not tell; the next call asks again.
         Err(_) => return None,
     };
-    let what = descriptor.clone().map_or(foreign(), |ours| Arc::into_raw(ours).cast_mut());
-    if what != foreign() {
-        tell_leak_sanitizer(what);
-    }
+    let what = descriptor.as_ref().map_or(foreign(), boxed);
     if entry.what.compare_exchange(ptr::null_mut(), what, AcqRel, Acquire).is_err() && what != foreign() {
-        // SAFETY: the reference was made above, and nobody has seen it.
-        unsafe { Arc::decrement_strong_count(what) };
+        // SAFETY: the box was made above, and nobody has seen it.
+        drop(unsafe { Box::from_raw(what) });
     }
     descriptor
+}
+
+/// Returns a new entry that refers to a descriptor.
+fn boxed(descriptor: &Ours) -> *mut Ours {
+    let ours = Box::into_raw(Box::new(Arc::clone(descriptor)));
+    tell_leak_sanitizer(ours);
+    ours
 }
 
 /// Returns whether the daemon's answer about a descriptor is final.
@@ -102,15 +104,11 @@ pub(crate) fn is_any_known() -> bool {
 
 /// Enters a number as this descriptor.
 pub(crate) fn set(fd: RawFd, descriptor: &Arc<Descriptor>) {
-    replace(fd, || {
-        let ours = Arc::into_raw(Arc::clone(descriptor)).cast_mut();
-        tell_leak_sanitizer(ours);
-        ours
-    });
+    replace(fd, || boxed(descriptor));
 }
 
 /// Tells LeakSanitizer about a descriptor that only the table refers to: it does not search mapped memory.
-fn tell_leak_sanitizer(ours: *const Descriptor) {
+fn tell_leak_sanitizer(ours: *const Ours) {
     static IGNORE: AtomicPtr<libc::c_void> = AtomicPtr::new(ptr::null_mut());
     static LOOKED: AtomicBool = AtomicBool::new(false);
     if !LOOKED.swap(true, AcqRel) {
@@ -151,7 +149,7 @@ pub(crate) fn copy(from: RawFd, to: RawFd) {
     }
 }
 
-fn replace(fd: RawFd, new: impl FnOnce() -> *mut Descriptor) {
+fn replace(fd: RawFd, new: impl FnOnce() -> *mut Ours) {
     let is_borrowed = OWNER.load(Relaxed) != system::process_id();
     let Some(entry) = (!is_borrowed).then(|| entry(fd)).flatten() else { return };
     let old = entry.what.swap(new(), SeqCst);
@@ -162,8 +160,8 @@ fn replace(fd: RawFd, new: impl FnOnce() -> *mut Descriptor) {
     // page stays mapped.
     for _ in 0..1000 {
         if entry.looking.load(SeqCst) == 0 {
-            // SAFETY: the pointer came from `Arc::into_raw`, and nobody can find it any more.
-            return unsafe { Arc::decrement_strong_count(old) };
+            // SAFETY: the pointer came from `Box::into_raw`, and nobody can find it any more.
+            return drop(unsafe { Box::from_raw(old) });
         }
         std::hint::spin_loop();
     }

@@ -134,7 +134,7 @@ fn address_sanitizer_finds_nothing() {
     assert_sanitized("echo", &[]);
 }
 
-/// The program opens sockets, sends, receives and closes them; so does its child.
+/// One program opens sockets, sends, receives and closes them, and so does its child; the other leaves sockets open at its end.
 #[test]
 #[ignore = "needs valgrind: ./test --all"]
 fn valgrind_finds_nothing() {
@@ -144,10 +144,14 @@ fn valgrind_finds_nothing() {
     let daemon = Daemon::start("valgrind");
     let options =
         ["--quiet", "--error-exitcode=9", "--leak-check=full", "--show-leak-kinds=definite,possible"];
-    let output = daemon.run("valgrind").args(options).arg(compiled("echo", "valgrind")).output();
-    let output = output.expect("the command starts");
-    assert_success("valgrind", &output);
-    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    for (name, arguments) in [("echo", &[][..]), ("listeners", &["leave-open"])] {
+        let program = compiled(name, &format!("valgrind-{name}"));
+        let mut run = daemon.run("valgrind");
+        run.args(options).arg(program).args(arguments);
+        let output = run.output().expect("the command starts");
+        assert_success(name, &output);
+        assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
 }
 
 #[test]

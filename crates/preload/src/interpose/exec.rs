@@ -6,7 +6,10 @@
 //!
 //! No function here allocates, because these calls run between `vfork` and `exec`, too.
 
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use std::arch::naked_asm;
 use std::ffi::CStr;
+use std::io::Write;
 use std::os::fd::RawFd;
 
 use libc::{c_char, c_int, c_void, pid_t};
@@ -171,6 +174,133 @@ pub unsafe extern "C-unwind" fn fexecve(
     files::path_of_descriptor(fd, &mut place);
     // SAFETY: the caller guarantees it.
     unsafe { executing(place.as_ptr(), environment, || next::fexecve(fd, arguments, environment)) }
+}
+
+/// # Safety
+///
+/// As `execveat(2)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C-unwind" fn execveat(
+    folder: c_int,
+    path: *const c_char,
+    arguments: *const *const c_char,
+    environment: *const *const c_char,
+    flags: c_int,
+) -> c_int {
+    let mut place = [0; PATH_BYTES_MAX];
+    // SAFETY: as the caller says.
+    unsafe {
+        let whole = from_folder(folder, path, flags, &mut place);
+        executing(whole, environment, || next::execveat(folder, path, arguments, environment, flags))
+    }
+}
+
+/// Returns the path by which this process finds what `execveat` executes; null if it has none.
+///
+/// # Safety
+///
+/// `path` ends with a zero byte, or is null.
+unsafe fn from_folder(
+    folder: RawFd,
+    path: *const c_char,
+    flags: c_int,
+    place: &mut [c_char; PATH_BYTES_MAX],
+) -> *const c_char {
+    if path.is_null() {
+        return path;
+    }
+    // SAFETY: as the caller says.
+    let name = unsafe { CStr::from_ptr(path) }.to_bytes();
+    let is_the_descriptor = name.is_empty() && flags & libc::AT_EMPTY_PATH != 0;
+    if !is_the_descriptor && (name.is_empty() || name[0] == b'/' || folder == libc::AT_FDCWD) {
+        return path;
+    }
+    let mut bytes = [0_u8; PATH_BYTES_MAX];
+    let last = bytes.len() - 1;
+    let mut rest = &mut bytes[..last];
+    let written = write!(rest, "/proc/self/fd/{folder}{}", if is_the_descriptor { "" } else { "/" });
+    if written.and_then(|()| rest.write_all(name)).is_err() {
+        return std::ptr::null();
+    }
+    *place = bytes.map(|byte| byte.cast_signed() as c_char);
+    place.as_ptr()
+}
+
+/// Defines functions of the C library that take the arguments of a program one by one, up to a null pointer, and call another
+/// with their first argument and the list of the others. On the stack the list begins where the caller has put what did not
+/// fit the registers; right below that place, each function stores the registers that hold the first ones.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+macro_rules! listing {
+    ($($name:ident calls $with:ident;)*) => {$(
+        /// # Safety
+        ///
+        /// As `execl(3)`.
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        #[unsafe(naked)]
+        pub unsafe extern "C-unwind" fn $name(path: *const c_char, first: *const c_char) -> c_int {
+            #[cfg(target_arch = "x86_64")]
+            naked_asm!(
+                // The address to return to lies between the registers' place and the rest.
+                "pop r11",
+                "push r9",
+                "push r8",
+                "push rcx",
+                "push rdx",
+                "push rsi",
+                "mov rsi, rsp",
+                "push r11",
+                "call {with}",
+                "pop r11",
+                "add rsp, 40",
+                "push r11",
+                "ret",
+                with = sym $with,
+            );
+            #[cfg(target_arch = "aarch64")]
+            naked_asm!(
+                "sub sp, sp, #80",
+                "stp x29, x30, [sp]",
+                "mov x29, sp",
+                "stp x1, x2, [sp, #24]",
+                "stp x3, x4, [sp, #40]",
+                "stp x5, x6, [sp, #56]",
+                "str x7, [sp, #72]",
+                "add x1, sp, #24",
+                "bl {with}",
+                "ldp x29, x30, [sp]",
+                "add sp, sp, #80",
+                "ret",
+                with = sym $with,
+            );
+        }
+    )*};
+}
+
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+listing! {
+    execl calls execv;
+    execlp calls execvp;
+    execle calls execv_and_environment;
+}
+
+/// Executes a program with a list of arguments that the environment follows.
+///
+/// # Safety
+///
+/// As `execle(3)`.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+unsafe extern "C-unwind" fn execv_and_environment(
+    path: *const c_char,
+    arguments: *const *const c_char,
+) -> c_int {
+    // SAFETY: as the caller says: a null pointer ends the list, and the environment comes behind it.
+    unsafe {
+        let mut end = arguments;
+        while !(*end).is_null() {
+            end = end.add(1);
+        }
+        execve(path, arguments, end.add(1).cast::<*const *const c_char>().read())
+    }
 }
 
 /// Writes the path of a program as `execvp` would find it; returns null if there is none.

@@ -67,6 +67,7 @@ pub unsafe extern "C-unwind" fn syscall(
             libc::SYS_dup3 => descriptors::dup3(fd, b as c_int, c as c_int).into(),
             libc::SYS_fcntl => descriptors::fcntl(fd, b as c_int, c).into(),
             libc::SYS_execve => exec::execve(a as _, b as _, c as _).into(),
+            libc::SYS_execveat => exec::execveat(fd, b as _, c as _, d as _, e as c_int).into(),
             libc::SYS_ioctl => descriptors::ioctl(fd, b as _, c).into(),
             libc::SYS_io_uring_setup => {
                 warn_of_io_uring();

@@ -23,6 +23,17 @@ static int numbers(void)
     return 0;
 }
 
+/* Says its other arguments and a variable, and numbers the lines. */
+static int says_words(int count, char **words)
+{
+    const char *mark = getenv("MARK");
+    for (int n = 2; n < count; n++)
+        printf("%s ", words[n]);
+    printf("%s\n", mark ? mark : "none");
+    fflush(stdout);
+    return numbers();
+}
+
 /* Answers one line, and ends. */
 static int one_line(void)
 {
@@ -65,6 +76,8 @@ static int with_role(int count, char **words)
     alarm(30);
     if (strcmp(role, "numbers") == 0)
         return numbers();
+    if (strcmp(role, "words") == 0)
+        return says_words(count, words);
     if (strcmp(role, "one-line") == 0)
         return one_line();
     if (strcmp(role, "sum") == 0 && count > 2)
@@ -96,6 +109,10 @@ static pid_t begun(int fd, char how, char *role, char *more)
         dup2(fd, 1);
         if (how == 'x')
             execvp(service, words);
+        if (how == 'a')
+            execveat(open("/", O_PATH), service + 1, words, environ, 0);
+        if (how == 'd')
+            execveat(open(service, O_PATH), "", words, environ, AT_EMPTY_PATH);
         execve(service, words, environ);
         _exit(1);
     }
@@ -151,7 +168,7 @@ static int comes_on(int fd, int stream, uint32_t ppid, const char *text)
 /* However the program is executed; what lay there is read first, and the end comes when the association ends. */
 static void each_way(void)
 {
-    const char ways[] = {'f', 'v', 'x', 's', 'p'};
+    const char ways[] = {'f', 'v', 'x', 's', 'p', 'a', 'd'};
     for (size_t i = 0; i < sizeof ways; i++) {
         int client, server;
         joined(6100 + i, &client, &server);
@@ -167,6 +184,35 @@ static void each_way(void)
     }
 }
 
+/* Arguments one by one, more than registers hold. */
+static void with_listed_arguments(void)
+{
+    const char *const said[] = {"a b c d e f g h none\n", "a b c d e f g h none\n", "a b c d e f g h seen\n"};
+    char *environment[] = {"MARK=seen", NULL};
+    for (int way = 0; way < 3; way++) {
+        int client, server;
+        joined(6108 + way, &client, &server);
+        CHECK(send(client, "one\n", 4, 0) == 4 && polls(server, POLLIN, 10000) == POLLIN);
+        pid_t child = fork();
+        if (child == 0) {
+            dup2(server, 0);
+            dup2(server, 1);
+            if (way == 0)
+                execl(service, service, "words", "a", "b", "c", "d", "e", "f", "g", "h", NULL);
+            else if (way == 1)
+                execlp(service, service, "words", "a", "b", "c", "d", "e", "f", "g", "h", NULL);
+            else
+                execle(service, service, "words", "a", "b", "c", "d", "e", "f", "g", "h", NULL, environment);
+            _exit(1);
+        }
+        CHECK(close(server) == 0);
+        comes(client, said[way]);
+        comes(client, "1 one\n");
+        CHECK(shutdown(client, SHUT_WR) == 0 && ended_well(child));
+        close(client);
+    }
+}
+
 /* Notifications, the rest of a message, messages that share a record, and long ones: of all that the content is read. */
 static void all_that_lay_there(void)
 {
@@ -175,7 +221,7 @@ static void all_that_lay_there(void)
     size_t bytes = 0;
     char word[32], count[32];
     int client, server;
-    joined(6110, &client, &server);
+    joined(6112, &client, &server);
     subscribe(server);
     CHECK(send(client, "hello", 5, 0) == 5 && read(server, word, 2) == 2);
     for (const char *rest = "llo"; *rest; rest++, bytes++)
@@ -291,6 +337,7 @@ int main(int count, char **words)
     service = words[2];
     begin();
     each_way();
+    with_listed_arguments();
     all_that_lay_there();
     after_the_end();
     not_executed(words[3]);
