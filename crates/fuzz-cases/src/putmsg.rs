@@ -25,7 +25,7 @@ const STREAMS_MAX: usize = 6;
 const WAITING_BYTES_MAX: usize = 64 << 20;
 const ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9899);
 /// Modules that the program pushes.
-const MODULES: [&str; 8] = [
+const MODULES: [&str; 11] = [
     "nullmod",
     "bufmod",
     "compress",
@@ -34,6 +34,9 @@ const MODULES: [&str; 8] = [
     "limit bits=1M",
     "filter drop=0.5 delay=1 way=both",
     "no",
+    "timod",
+    "tirdwr",
+    "connld",
 ];
 
 static PANICS: AtomicUsize = AtomicUsize::new(0);

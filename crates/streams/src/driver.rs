@@ -1,5 +1,6 @@
 //! Drivers, the lower end of streams.
 
+use crate::executive::Names;
 use crate::flow;
 use crate::head::{Interest, WriteAs};
 use crate::message::{CopyRequest, Credentials, Flush, IocAck, IocNak, Ioctl, Kind, Message, Run};
@@ -208,6 +209,11 @@ impl<'a> Cx<'a> {
     #[inline]
     pub(crate) fn new(streams: &'a mut Streams) -> Self {
         Self { streams }
+    }
+
+    /// Returns what the executive knows by name.
+    pub(crate) fn names(&mut self) -> &mut Names {
+        &mut self.streams.names
     }
 
     /// Sends a message up.

@@ -3,9 +3,12 @@
 mod echo;
 mod log;
 mod null;
+mod pause;
 mod pipe;
+mod sad;
 
 pub use echo::Echo;
 pub use log::{Log, LogRecord};
 pub use null::{Null, Nuls};
 pub use pipe::{Join, Pipe};
+pub use sad::Sad;

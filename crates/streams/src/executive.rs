@@ -1,5 +1,6 @@
 //! The executive holds the drivers and streams of one perimeter.
 
+mod connections;
 mod control;
 mod description;
 mod fault;
@@ -15,6 +16,7 @@ mod write;
 
 pub use control::{IoctlReply, IoctlRequest, IoctlStep};
 pub use description::{PartDescription, QueueDescription, StreamDescription};
+pub(crate) use names::Names;
 pub use names::{Autopush, ModuleFactory};
 pub use read::{Parts, Select};
 
@@ -24,8 +26,8 @@ use crate::head::HeadStats;
 use crate::message::Credentials;
 use crate::module::give_credit;
 use crate::stream::{StreamId, Streams};
+use connections::Connections;
 use linking::Links;
-use names::Names;
 use std::any::Any;
 use std::fmt;
 use std::time::Instant;
@@ -40,14 +42,17 @@ use std::time::Instant;
 /// another.
 pub struct Executive {
     drivers: Vec<Box<dyn Driver>>,
-    names: Names,
     links: Links,
+    connections: Connections,
     streams: Streams,
 }
 
 impl fmt::Debug for Executive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Executive").field("names", &self.names).field("streams", &self.streams).finish()
+        f.debug_struct("Executive")
+            .field("names", &self.streams.names)
+            .field("streams", &self.streams)
+            .finish()
     }
 }
 
@@ -59,8 +64,8 @@ impl Executive {
     pub fn new(now: Instant) -> Self {
         Self {
             drivers: Vec::new(),
-            names: Names::default(),
             links: Links::default(),
+            connections: Connections::default(),
             streams: Streams::new(now),
         }
     }
@@ -68,7 +73,7 @@ impl Executive {
     /// Adds a driver under a name.
     pub fn add_driver(&mut self, name: impl Into<String>, driver: Box<dyn Driver>) -> DriverId {
         self.drivers.push(driver);
-        self.names.add_driver(name.into());
+        self.streams.names.add_driver(name.into());
         DriverId(self.drivers.len() - 1)
     }
 
@@ -104,7 +109,7 @@ impl Executive {
     }
 
     /// Opens a stream to a minor device; without a number, to one that is not open (a clone open). All users of a minor device
-    /// share one stream; each of them closes it.
+    /// share one stream; each of them closes it. Where `connld` is pushed on that stream, each open returns one end of a new pipe instead.
     ///
     /// # Errors
     ///
@@ -118,12 +123,12 @@ impl Executive {
         if driver.0 >= self.drivers.len() {
             return Err(OpenError::NoDriver);
         }
-        if let Some(s) = minor.and_then(|minor| self.names.stream_of(driver, minor)) {
+        if let Some(s) = minor.and_then(|minor| self.streams.names.stream_of(driver, minor)) {
             return self.open_again(s, credentials);
         }
         let (minor, is_clone) = match minor {
             Some(minor) => (minor, false),
-            None => (self.names.clone_minor(driver), true),
+            None => (self.streams.names.clone_minor(driver), true),
         };
         let open = Open { minor, is_clone, is_first: true, credentials };
         let device = &mut self.drivers[driver.0];
@@ -132,7 +137,7 @@ impl Executive {
             self.streams.remove(s);
             return Err(OpenError::Driver(errno));
         }
-        self.names.opened(driver, minor, s);
+        self.streams.names.opened(driver, minor, s);
         self.settle();
         if let Err(error) = self.autopush(s, driver, minor) {
             self.close_now(s);
@@ -146,6 +151,10 @@ impl Executive {
         if stream.head.is_closing() {
             return Err(OpenError::Driver(crate::Errno::EBUSY));
         }
+        if self.opens_connections(s) {
+            return self.open_connection(s, credentials);
+        }
+        let Some(stream) = self.streams.get_mut(s) else { return Err(OpenError::NoDriver) };
         if !credentials.may_control(&stream.owner) {
             return Err(OpenError::NotOwner);
         }
@@ -201,10 +210,11 @@ impl Executive {
         let Some(stream) = self.streams.get(s) else { return };
         let (driver, minor) = (stream.driver, stream.minor);
         self.drivers[driver.0].close(&mut Cx::new(&mut self.streams), s);
-        self.names.closed(driver, minor);
+        self.streams.names.closed(driver, minor);
         if let Some(mut stream) = self.streams.remove(s) {
             stream.head.coalesced.clear(&mut self.streams.pool);
         }
+        self.close_connections(s);
         self.settle();
     }
 

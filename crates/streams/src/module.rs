@@ -52,6 +52,12 @@ pub trait Module: Send {
         false
     }
 
+    /// Returns whether opening the stream's minor device makes a pipe of its own, with the reader at the other end of this one
+    /// (`connld`).
+    fn opens_connections(&self) -> bool {
+        false
+    }
+
     /// Handles being pushed. An error undoes the push.
     fn open(&mut self, _q: &mut Q<'_>) -> Result<(), Errno> {
         Ok(())

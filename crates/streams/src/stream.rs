@@ -1,6 +1,7 @@
 //! Streams: a head, modules and the queues of a driver.
 
 use crate::driver::{DriverInfo, Open};
+use crate::executive::Names;
 use crate::head::Head;
 use crate::message::{Credentials, Kind, Message, Run};
 use crate::module::{Module, Q, give_credit};
@@ -92,6 +93,7 @@ pub(crate) struct Streams {
     /// Streams that have received data of a driver since the last [`Streams::detach`].
     attached: Vec<StreamId>,
     next_serial: u32,
+    pub(crate) names: Names,
     /// Number of calls of `Executive::run`.
     pub(crate) turn: u32,
 }
@@ -108,6 +110,7 @@ impl Streams {
             pool: Pool::default(),
             attached: Vec::new(),
             next_serial: 0,
+            names: Names::default(),
             turn: 0,
         }
     }

@@ -34,6 +34,8 @@ errnos! {
     EACCES = 13, "permission denied";
     EFAULT = 14, "an address is not valid";
     EBUSY = 16, "the resource is busy";
+    EEXIST = 17, "it exists already";
+    ENODEV = 19, "there is nothing of this device";
     EINVAL = 22, "an argument is not valid";
     ENOSPC = 28, "no space is left";
     EPIPE = 32, "the other end does not read any more";

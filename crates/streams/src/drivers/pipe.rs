@@ -1,19 +1,21 @@
 //! A driver that joins two of its streams (`loop`, and the ends of a pipe).
 
-use super::echo::{send_queued, send_up_or_wait};
+use super::pause::Pauses;
 use crate::driver::{Cx, Driver, Open};
 use crate::message::{Flush, Kind, Message};
 use crate::stream::StreamId;
+use crate::timers::TimerId;
 use crate::{Chain, Errno};
 use std::collections::HashMap;
 
 /// Sends messages that come down on one stream up on the joined one, with flow control across. [`Pipe::JOIN`] and [`Pipe::join`]
-/// join two streams. Closing one hangs up the other.
+/// join two streams. An `M_DELAY` is a pause in what its stream sends. Closing one stream hangs up the other.
 #[derive(Debug, Default)]
 pub struct Pipe {
     /// The other end, if the stream is joined.
     peers: HashMap<StreamId, Option<StreamId>>,
     minors: HashMap<u32, StreamId>,
+    pauses: Pauses,
 }
 
 /// Reason for which two streams could not be joined.
@@ -46,7 +48,8 @@ impl Pipe {
         Ok(())
     }
 
-    fn peer(&self, s: StreamId) -> Option<StreamId> {
+    /// Returns the other end of a stream.
+    pub(crate) fn peer(&self, s: StreamId) -> Option<StreamId> {
         self.peers.get(&s).copied().flatten()
     }
 
@@ -79,6 +82,7 @@ impl Driver for Pipe {
             cx.hangup(peer);
         }
         self.peers.remove(&s);
+        self.pauses.close(s);
         self.minors.retain(|_, other| *other != s);
     }
 
@@ -100,14 +104,18 @@ impl Driver for Pipe {
             Kind::Ioctl(_) => self.ioctl(cx, s, &m),
             Kind::IocData(_) | Kind::Read { .. } => {}
             _ if m.kind.is_high_priority() => cx.putnext(peer, m),
-            _ => send_up_or_wait(cx, s, peer, m),
+            _ => self.pauses.send_up_or_wait(cx, s, peer, m),
         }
     }
 
     fn service(&mut self, cx: &mut Cx<'_>, s: StreamId) {
         if let Some(peer) = self.peer(s) {
-            send_queued(cx, s, peer);
+            self.pauses.send_queued(cx, s, peer);
         }
+    }
+
+    fn timer(&mut self, cx: &mut Cx<'_>, s: StreamId, timer: TimerId) {
+        self.pauses.end(cx, s, timer);
     }
 
     fn read_service(&mut self, cx: &mut Cx<'_>, s: StreamId) {

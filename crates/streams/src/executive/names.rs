@@ -1,11 +1,11 @@
 //! Names of drivers, modules and minor devices, and the modules that an open pushes.
 
-use crate::Executive;
 use crate::driver::DriverId;
 use crate::error::{AutopushError, OpenError, PushError};
 use crate::message::Credentials;
 use crate::module::Module;
 use crate::stream::StreamId;
+use crate::{Errno, Executive};
 use std::collections::HashMap;
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub type ModuleFactory = Box<dyn Fn(&[String]) -> Result<Box<dyn Module>, String
 
 /// Drivers and modules by name (`cdevsw` and `fmodsw`), and the open minor devices.
 #[derive(Default)]
-pub(super) struct Names {
+pub(crate) struct Names {
     /// Names by driver number.
     drivers: Vec<String>,
     modules: HashMap<String, ModuleFactory>,
@@ -97,6 +97,12 @@ impl Autopush {
         Ok(std::iter::once(name).chain(arguments).map(str::to_owned).collect())
     }
 
+    fn overlaps(&self, other: &Self) -> bool {
+        let is_apart = |(first, last): (u32, u32), (from, to): (u32, u32)| last < from || to < first;
+        self.driver == other.driver
+            && !self.minors.zip(other.minors).is_some_and(|(these, those)| is_apart(these, those))
+    }
+
     fn applies(&self, driver: &str, minor: u32) -> bool {
         self.driver == driver && self.minors.is_none_or(|(first, last)| (first..=last).contains(&minor))
     }
@@ -105,6 +111,43 @@ impl Autopush {
 impl Names {
     pub(super) fn add_driver(&mut self, name: String) {
         self.drivers.push(name);
+    }
+
+    /// Returns the name of a driver.
+    pub(crate) fn driver_name(&self, driver: DriverId) -> Option<&str> {
+        self.drivers.get(driver.0).map(String::as_str)
+    }
+
+    /// Returns whether a module has this name.
+    pub(crate) fn has_module(&self, name: &str) -> bool {
+        self.modules.contains_key(name)
+    }
+
+    /// Returns the rule for a minor device.
+    pub(crate) fn autopush_at(&self, driver: &str, minor: u32) -> Option<&Autopush> {
+        self.autopush.iter().find(|rule| rule.applies(driver, minor))
+    }
+
+    /// Adds a rule, unless another one is for some of its minor devices.
+    pub(crate) fn add_autopush(&mut self, rule: Autopush) -> Result<(), Errno> {
+        if self.autopush.iter().any(|other| other.overlaps(&rule)) {
+            return Err(Errno::EEXIST);
+        }
+        self.autopush.push(rule);
+        Ok(())
+    }
+
+    /// Removes the rule whose first minor device this is; 0 for one of all minor devices.
+    pub(crate) fn clear_autopush(&mut self, driver: &str, minor: u32) -> Result<(), Errno> {
+        let at = self.autopush.iter().position(|rule| rule.applies(driver, minor)).ok_or(Errno::ENODEV)?;
+        match self.autopush[at].minors {
+            Some((first, _)) if first != minor => Err(Errno::ERANGE),
+            None if minor != 0 => Err(Errno::EINVAL),
+            _ => {
+                self.autopush.remove(at);
+                Ok(())
+            }
+        }
     }
 
     pub(super) fn stream_of(&self, driver: DriverId, minor: u32) -> Option<StreamId> {
@@ -134,12 +177,12 @@ impl Names {
 impl Executive {
     /// Returns the driver with this name.
     pub fn driver_named(&self, name: &str) -> Option<DriverId> {
-        self.names.drivers.iter().position(|driver| driver == name).map(DriverId)
+        self.streams.names.drivers.iter().position(|driver| driver == name).map(DriverId)
     }
 
     /// Returns the name of a driver.
     pub fn driver_name(&self, driver: DriverId) -> Option<&str> {
-        self.names.drivers.get(driver.0).map(String::as_str)
+        self.streams.names.driver_name(driver)
     }
 
     /// Opens a stream to a device by the name of its driver, as [`Executive::open_minor`] does.
@@ -159,12 +202,12 @@ impl Executive {
 
     /// Adds a type of module under a name, and replaces an earlier one of this name.
     pub fn add_module(&mut self, name: impl Into<String>, factory: ModuleFactory) {
-        self.names.modules.insert(name.into(), factory);
+        self.streams.names.modules.insert(name.into(), factory);
     }
 
     /// Returns the names of the modules that can be pushed by name, sorted.
     pub fn module_names(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = self.names.modules.keys().map(String::as_str).collect();
+        let mut names: Vec<&str> = self.streams.names.modules.keys().map(String::as_str).collect();
         names.sort_unstable();
         names
     }
@@ -185,19 +228,19 @@ impl Executive {
     ///
     /// No module has the name, or the module rejects its arguments.
     pub fn make_module(&self, name: &str, arguments: &[String]) -> Result<Box<dyn Module>, PushError> {
-        let factory = self.names.modules.get(name).ok_or(PushError::NoModule)?;
+        let factory = self.streams.names.modules.get(name).ok_or(PushError::NoModule)?;
         factory(arguments).map_err(PushError::Argument)
     }
 
     /// Replaces the rules of autopush. Open devices keep their modules.
     pub fn set_autopush(&mut self, rules: Vec<Autopush>) {
-        self.names.autopush = rules;
+        self.streams.names.autopush = rules;
     }
 
     /// Returns the modules that opening this minor device pushes (`SAD_GAP`).
     pub fn autopush_of(&self, driver: DriverId, minor: u32) -> Option<&Autopush> {
         let name = self.driver_name(driver)?;
-        self.names.autopush.iter().find(|rule| rule.applies(name, minor))
+        self.streams.names.autopush_at(name, minor)
     }
 
     pub(super) fn autopush(&mut self, s: StreamId, driver: DriverId, minor: u32) -> Result<(), PushError> {

@@ -93,7 +93,7 @@ impl Executive {
         number: u64,
         credentials: Credentials,
     ) -> Result<(), WriteError> {
-        let m = Message::new(Kind::PassFp(Passed { number, credentials }));
+        let m = Message::new(Kind::PassFp(Passed { number, stream: None, credentials }));
         self.putmsg(s, m).map_err(|refused| refused.error)
     }
 
@@ -107,7 +107,12 @@ impl Executive {
         stream.head.report_read()?;
         match stream.head.queue.front().map(|m| &m.kind) {
             None => Ok(None),
-            Some(&Kind::PassFp(passed)) => self.getmsg(s).map(|m| m.map(|_| passed)),
+            Some(&Kind::PassFp(passed)) => {
+                if let Some(end) = passed.stream {
+                    self.connections.received(end);
+                }
+                self.getmsg(s).map(|m| m.map(|_| passed))
+            }
             Some(_) => Err(ReadError::NotData),
         }
     }

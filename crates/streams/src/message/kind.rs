@@ -1,7 +1,7 @@
 //! The types of messages.
 
 use super::{Control, CopyRequest, Credentials, IocAck, IocData, IocNak, Ioctl, Run};
-use crate::{Errno, HeadOptions};
+use crate::{Errno, HeadOptions, StreamId};
 use std::time::Duration;
 
 /// The types of messages: all of SVR4.2.
@@ -104,6 +104,8 @@ pub struct Signal(pub i32);
 pub struct Passed {
     /// Number of the object, which the owner of the executive keeps.
     pub number: u64,
+    /// One end of a pipe that was made for this connection (`connld`), which the receiver closes. `None`: a program has passed the number.
+    pub stream: Option<StreamId>,
     /// The user that passed it.
     pub credentials: Credentials,
 }

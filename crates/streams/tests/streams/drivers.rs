@@ -1,12 +1,12 @@
 //! The pseudo-devices that come with the executive: `echo(4)`, `loop(4)`, `nuls(4)`, `null(4)`, `log(7)`.
 
 use crate::support::text;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use streams::drivers::{Echo, Join, Log, LogRecord, Null, Nuls, Pipe};
 use streams::modules::PipeMod;
 use streams::{
-    Chain, Credentials, Driver, DriverId, Errno, Executive, Flush, IoctlError, Kind, Message, ReadError,
-    StreamId, TransferInfo, WriteError,
+    Chain, Control, Credentials, Driver, DriverId, Errno, Executive, Flush, IoctlError, Kind, Message,
+    Module, Q, ReadError, StreamId, TransferInfo, WriteError,
 };
 
 fn executive(driver: impl Driver) -> (Executive, DriverId, StreamId) {
@@ -30,7 +30,7 @@ fn take(executive: &mut Executive, s: StreamId) -> Option<String> {
 
 #[test]
 fn echo_sends_everything_back_and_waits_for_its_reader() {
-    let (mut executive, _, s) = executive(Echo);
+    let (mut executive, _, s) = executive(Echo::default());
     let mut written = 0;
     while write(&mut executive, s, &format!("{written} {}", "x".repeat(1000))).is_ok() {
         written += 1;
@@ -119,7 +119,7 @@ fn a_flush_of_one_end_is_of_the_other_way_at_the_other() {
 
 #[test]
 fn pipemod_exchanges_the_ways_of_a_flush() {
-    let (mut executive, _, s) = executive(Echo);
+    let (mut executive, _, s) = executive(Echo::default());
     executive.push(s, Box::new(PipeMod)).unwrap();
     write(&mut executive, s, "kept").unwrap();
     executive.flush_queues(s, Flush::READ);
@@ -176,11 +176,67 @@ fn a_slow_log_reader_loses_records_and_delays_nobody() {
 
 #[test]
 fn a_message_of_another_kind_passes_echo_as_it_is() {
-    let (mut executive, _, s) = executive(Echo);
+    let (mut executive, _, s) = executive(Echo::default());
     for kind in [Kind::Break, Kind::Event, Kind::Ctl, Kind::Rse, Kind::PcRse, Kind::Stop, Kind::StartI] {
         executive.putmsg(s, Message::new(kind)).unwrap();
     }
     assert_eq!(take(&mut executive, s), None, "the head frees what is for drivers");
     executive.putmsg(s, Message::data(&b"data"[..]).in_band(3)).unwrap();
     assert_eq!(executive.getmsg(s).unwrap().unwrap().band, 3);
+}
+
+/// Sends what the test tells it in place of the first message.
+struct Instead(Option<Message>);
+
+impl Module for Instead {
+    fn name(&self) -> &str {
+        "instead"
+    }
+    fn wput(&mut self, q: &mut Q<'_>, m: Message) {
+        q.pass(self.0.take().unwrap_or(m));
+    }
+}
+
+/// SVR4.2 DDI/DKI messages(D5DK), M_DELAY: "a real-time delay on output"; messages of high priority do not wait.
+#[test]
+fn a_delay_is_a_pause_between_the_messages_before_and_behind_it() {
+    let (mut executive, _, s) = executive(Echo::default());
+    let start = Instant::now();
+    write(&mut executive, s, "before").unwrap();
+    let pause = Message::new(Kind::Delay(Duration::from_millis(30)));
+    executive.push(s, Box::new(Instead(Some(pause)))).unwrap();
+    write(&mut executive, s, "pause").unwrap();
+    write(&mut executive, s, "behind").unwrap();
+    write(&mut executive, s, "last").unwrap();
+    executive.timeout(start);
+    assert_eq!(take(&mut executive, s).as_deref(), Some("before"));
+    assert_eq!(take(&mut executive, s), None);
+    executive.putmsg(s, Message::new(Kind::PcProto(Control::from(&b"now"[..])))).unwrap();
+    executive.run();
+    assert!(matches!(executive.getmsg(s).unwrap().unwrap().kind, Kind::PcProto(_)), "it does not wait");
+    executive.timeout(start + Duration::from_millis(29));
+    executive.run();
+    assert_eq!(take(&mut executive, s), None);
+    executive.timeout(start + Duration::from_millis(30));
+    executive.run();
+    assert_eq!(take(&mut executive, s).as_deref(), Some("behind"));
+    assert_eq!(take(&mut executive, s).as_deref(), Some("last"));
+}
+
+/// As above: the pause is of one stream.
+#[test]
+fn a_delay_of_one_end_of_a_pipe_holds_up_what_that_end_sends_alone() {
+    let (mut executive, a, b) = pipe();
+    let start = Instant::now();
+    let pause = Message::new(Kind::Delay(Duration::from_millis(5)));
+    executive.push(a, Box::new(Instead(Some(pause)))).unwrap();
+    write(&mut executive, a, "pause").unwrap();
+    write(&mut executive, a, "later").unwrap();
+    write(&mut executive, b, "at once").unwrap();
+    executive.timeout(start);
+    assert_eq!(take(&mut executive, a).as_deref(), Some("at once"));
+    assert_eq!(take(&mut executive, b), None);
+    executive.timeout(start + Duration::from_millis(5));
+    executive.run();
+    assert_eq!(take(&mut executive, b).as_deref(), Some("later"), "and the pause itself does not arrive");
 }

@@ -4,6 +4,7 @@
 
 mod bands;
 mod coalescing;
+mod connld;
 mod control;
 mod control_parts;
 mod counter;
@@ -22,9 +23,11 @@ mod queue;
 mod readiness;
 mod reading;
 mod runs;
+mod sad;
 mod scheduling;
 mod support;
 mod timing;
+mod timod;
 mod utilities;
 mod wakeups;
 mod writing;

@@ -537,3 +537,53 @@ fn tirdwr_ends_a_stream_with_primitives_that_a_file_has_not() {
         Err(ReadError::HungUp)
     );
 }
+
+fn disconnected() -> Message {
+    Message::proto(Primitive::DisconInd { reason: 0, sequence: 0, association: 1, cause: 0 })
+}
+
+/// `tirdwr(7)`: a disconnection is a hang-up, after which nothing passes and nothing is released.
+#[test]
+fn tirdwr_lets_nothing_pass_after_a_disconnection() {
+    let (mut rig, _) = pushed("tirdwr", &[]);
+    rig.executive.push_named(rig.s, "counter", &[]).unwrap();
+    rig.up(Message::proto(Primitive::OrdrelInd { association: 1 }));
+    rig.up(disconnected());
+    rig.data_up("late");
+    rig.up(Message::data(Chain::from(b"later".to_vec())));
+    let mut buffer = [0; 10];
+    assert_eq!(rig.executive.read(rig.s, &mut buffer).unwrap().map(|(bytes, ..)| bytes), Some(0));
+    assert_eq!(rig.executive.read(rig.s, &mut buffer), Err(ReadError::HungUp), "what came late is gone");
+    assert_eq!(rig.state().consumed[..2], [(1, 4), (0, 5)], "and its window is given back");
+    rig.executive.close_now(rig.s);
+    assert!(rig.state().received.is_empty(), "a connection that is gone is not released");
+}
+
+/// Sends what the test tells it when it is popped.
+struct Parting(Vec<Message>);
+
+impl streams::Module for Parting {
+    fn name(&self) -> &str {
+        "parting"
+    }
+    fn close(&mut self, q: &mut streams::Q<'_>) {
+        for m in self.0.drain(..) {
+            q.putnext(m);
+        }
+    }
+}
+
+/// `tirdwr(7)`: after an error, too; what a module above still sends goes nowhere.
+#[test]
+fn tirdwr_lets_nothing_pass_after_a_violation() {
+    let (mut rig, _) = pushed("tirdwr", &[]);
+    let sends = vec![
+        Message::data(Chain::from(b"data".to_vec())),
+        Message::optdata_req(TransferInfo::default(), bytes::Bytes::from_static(b"data")),
+    ];
+    rig.executive.push(rig.s, Box::new(Parting(sends))).unwrap();
+    rig.up(Message::proto(Primitive::ConnInd { addresses: Box::default(), sequence: 1 }));
+    assert_eq!(rig.executive.getmsg(rig.s), Err(ReadError::Failed(Errno::EPROTO)));
+    rig.executive.pop(rig.s).unwrap();
+    assert!(rig.state().received.is_empty(), "{:?}", rig.received());
+}
