@@ -96,6 +96,13 @@ impl Linking {
             ),
         }
     }
+
+    /// Returns whether a program fails to start where its dynamic linker is told to preload a library for the GNU C library.
+    /// Others ignore a library that they cannot load.
+    #[must_use]
+    pub fn fails_with_preload(self) -> bool {
+        self == Linking::Musl
+    }
 }
 
 /// `None`: the file makes no sense.

@@ -76,8 +76,6 @@ functions_of! {
     close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int;
     fclose(file: *mut FILE) -> c_int;
     execve(path: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;
-    execv(path: *const c_char, arguments: *const *const c_char) -> c_int;
-    execvp(file: *const c_char, arguments: *const *const c_char) -> c_int;
     execvpe(file: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;
     execveat(folder: c_int, path: *const c_char, arguments: *const *const c_char, environment: *const *const c_char, flags: c_int) -> c_int;
     fexecve(fd: c_int, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;

@@ -24,6 +24,8 @@ pub(crate) struct Stranger {
     /// Reason for which it can never have the shim, in words that follow its name; `None` if the environment does not preload the
     /// shim.
     trouble: Option<&'static str>,
+    /// Whether it fails to start where its environment names the shim.
+    pub(crate) fails_with_preload: bool,
     file: File,
 }
 
@@ -37,13 +39,14 @@ pub(crate) unsafe fn stranger(path: &CStr, environment: *const *const c_char) ->
     let mut file = File::open(path)?;
     for _ in 0..INTERPRETERS_MAX {
         if file.changes_rights() {
-            return Some(Stranger { trouble: Some(GAINS_RIGHTS), file });
+            return Some(Stranger { trouble: Some(GAINS_RIGHTS), fails_with_preload: false, file });
         }
         if let Some(linking) = Linking::of(&|offset, place| file.read(offset, place)) {
             let trouble = linking.trouble();
             // SAFETY: the caller guarantees it.
             let is_preloaded = trouble.is_none() && unsafe { preloads(environment) };
-            return (!is_preloaded).then_some(Stranger { trouble, file });
+            let fails_with_preload = linking.fails_with_preload();
+            return (!is_preloaded).then_some(Stranger { trouble, fails_with_preload, file });
         }
         let bytes = file.read(0, &mut place);
         let name_bytes = linking::interpreter(&place[..bytes])?.as_ptr_range();
@@ -78,6 +81,48 @@ pub(crate) unsafe fn preloads(environment: *const *const c_char) -> bool {
         }
     }
     false
+}
+
+/// Most variables of an environment that is copied.
+const VARIABLES_MAX: usize = 500;
+
+/// Room for a copy of an environment.
+pub(crate) struct Environment([*const c_char; VARIABLES_MAX]);
+
+impl Environment {
+    pub(crate) const fn room() -> Environment {
+        Environment([ptr::null(); VARIABLES_MAX])
+    }
+
+    /// Copies an environment without the variable that names the shim to the dynamic linker. Returns `environment` itself if it
+    /// is too long.
+    ///
+    /// # Safety
+    ///
+    /// As of [`stranger`]; it is not null.
+    pub(crate) unsafe fn without_preload(
+        &mut self,
+        environment: *const *const c_char,
+    ) -> *const *const c_char {
+        let mut copied = 0;
+        for n in 0.. {
+            // SAFETY: the caller guarantees it: a null pointer ends the environment, and strings come before it.
+            let (variable, names_libraries) = unsafe {
+                let variable = *environment.add(n);
+                (variable, !variable.is_null() && CStr::from_ptr(variable).to_bytes().starts_with(PRELOAD))
+            };
+            if names_libraries {
+                continue;
+            }
+            let Some(place) = self.0.get_mut(copied) else { return environment };
+            *place = variable;
+            if variable.is_null() {
+                break;
+            }
+            copied += 1;
+        }
+        self.0.as_ptr()
+    }
 }
 
 impl Stranger {

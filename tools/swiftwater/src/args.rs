@@ -408,6 +408,7 @@ Examples:
   swiftwater lab check --path 1gbit,5ms                   whether this host can hold such a line
   swiftwater lab run --path 30mbit,50ms --server 'iperf3 -s' -- iperf3 -c 198.18.0.2
                                                         any programs on two hosts, with that line between them
+  swiftwater lab shell --path 30mbit,50ms                 a shell on one of them
   swiftwater lab --virtual tail-loss --case 'last packet' --capture tail.pcapng --qlog tail.sqlog
 
 A virtual experiment runs both ends in this process, on a network and a clock that are simulated: it \

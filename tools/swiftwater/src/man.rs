@@ -48,7 +48,7 @@ pub(crate) fn write_pages(directory: &Path) -> io::Result<()> {
     command.build();
     let mut names = Vec::new();
     collect_names(&command, &mut names);
-    write_page(&command, &names, directory)
+    write_page(&command, &[], &names, directory)
 }
 
 /// Takes away the command `help`, which has no page.
@@ -66,7 +66,16 @@ fn collect_names(command: &Command, names: &mut Vec<String>) {
     command.get_subcommands().filter(is_visible).for_each(|sub| collect_names(sub, names));
 }
 
-fn write_page(command: &Command, names: &[String], directory: &Path) -> io::Result<()> {
+/// Writes the page of a command, and those of its subcommands; `above` has the examples of the command that it belongs to.
+fn write_page(command: &Command, above: &[String], names: &[String], directory: &Path) -> io::Result<()> {
+    let examples = examples_of(command, above);
+    let file = Man::new(command.clone()).get_filename();
+    fs::write(directory.join(file), page(command, &examples, names)?)?;
+    let mut subcommands = command.get_subcommands().filter(is_visible);
+    subcommands.try_for_each(|sub| write_page(sub, &examples, names, directory))
+}
+
+fn page(command: &Command, examples: &[String], names: &[String]) -> io::Result<Vec<u8>> {
     let page = Man::new(command.clone());
     let mut text = Vec::new();
     page.render_title(&mut text)?;
@@ -77,13 +86,12 @@ fn write_page(command: &Command, names: &[String], directory: &Path) -> io::Resu
     if command.get_subcommands().any(|sub| is_visible(&sub)) {
         page.render_subcommands_section(&mut text)?;
     }
-    let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-    let (examples, notes) = split_help(&help);
+    let (_, notes) = split_help(&help_of(command));
     if !notes.is_empty() {
         writeln!(text, ".SH NOTES\n{}", lines(&notes))?;
     }
     if !examples.is_empty() {
-        writeln!(text, ".SH EXAMPLES\n.nf\n{}\n.fi", lines(&examples))?;
+        writeln!(text, ".SH EXAMPLES\n.nf\n{}\n.fi", lines(examples))?;
     }
     write_terms(&mut text, "ENVIRONMENT", &ENVIRONMENT)?;
     write_terms(&mut text, "EXIT STATUS", &EXIT_STATUS)?;
@@ -91,12 +99,33 @@ fn write_page(command: &Command, names: &[String], directory: &Path) -> io::Resu
     let others = names.iter().filter(|name| format!("{name}.1") != own).map(|name| format!("{name}(1)"));
     let all: Vec<String> = others.chain(SEE_ALSO.map(str::to_owned)).map(|name| escape(&name)).collect();
     writeln!(text, ".SH \"SEE ALSO\"\n{}", all.join(",\n"))?;
-    fs::write(directory.join(own), text)?;
-    command.get_subcommands().filter(is_visible).try_for_each(|sub| write_page(sub, names, directory))
+    Ok(text)
+}
+
+fn help_of(command: &Command) -> String {
+    command.get_after_help().map(ToString::to_string).unwrap_or_default()
+}
+
+/// Returns the examples of a command: its own; or else those above it that run it; or else those of its subcommands.
+fn examples_of(command: &Command, above: &[String]) -> Vec<String> {
+    let (own, _) = split_help(&help_of(command));
+    if !own.is_empty() {
+        return own;
+    }
+    let name = format!("{} ", command.get_bin_name().unwrap_or_else(|| command.get_name()));
+    let mut runs_it = false;
+    let is_of_it = |line: &&String| {
+        // A line that begins with no command goes on with the one before.
+        runs_it = if line.starts_with("swiftwater ") { line.starts_with(&name) } else { runs_it };
+        runs_it
+    };
+    let found: Vec<String> = above.iter().filter(is_of_it).cloned().collect();
+    let subcommands = command.get_subcommands().filter(is_visible);
+    if found.is_empty() { subcommands.flat_map(|sub| examples_of(sub, &[])).collect() } else { found }
 }
 
 /// The lines of the examples, and all others.
-fn split_help(help: &str) -> (Vec<&str>, Vec<&str>) {
+fn split_help(help: &str) -> (Vec<String>, Vec<String>) {
     let (mut examples, mut notes, mut within) = (Vec::new(), Vec::new(), false);
     for line in help.lines() {
         if line == EXAMPLES {
@@ -111,8 +140,9 @@ fn split_help(help: &str) -> (Vec<&str>, Vec<&str>) {
     let blank = |line: &&str| line.is_empty();
     let begin = notes.iter().take_while(|line| blank(line)).count();
     let end = notes.len() - notes.iter().rev().take_while(|line| blank(line)).count();
-    let notes = notes.get(begin..end).unwrap_or_default().to_vec();
-    (examples, notes)
+    let notes = notes.get(begin..end).unwrap_or_default();
+    let owned = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect();
+    (owned(&examples), owned(notes))
 }
 
 fn write_terms(text: &mut Vec<u8>, title: &str, terms: &[(&str, &str)]) -> io::Result<()> {
@@ -123,8 +153,8 @@ fn write_terms(text: &mut Vec<u8>, title: &str, terms: &[(&str, &str)]) -> io::R
 }
 
 /// Lines of prose, where an empty one ends a paragraph and an indented one stands for itself.
-fn lines(lines: &[&str]) -> String {
-    let line = |line: &&str| match *line {
+fn lines(lines: &[impl AsRef<str>]) -> String {
+    let line = |line: &_| match AsRef::<str>::as_ref(line) {
         "" => ".PP".to_owned(),
         line if line.starts_with(' ') => format!(".br\n{}", escape(line.trim_start())),
         line => escape(line),
@@ -148,6 +178,25 @@ mod tests {
         assert_eq!(examples, ["a --b   does it", "c"]);
         assert_eq!(notes, ["One.", "", "Two.", "", "", "Three."]);
         assert_eq!(lines(&[".x", "", "a\\b"]), "\\&.x\n.PP\na\\eb");
+    }
+
+    #[test]
+    fn every_page_has_all_sections() {
+        fn check(command: &Command, above: &[String]) {
+            let name = command.get_bin_name().unwrap_or_else(|| command.get_name());
+            let examples = examples_of(command, above);
+            let text = page(command, &examples, &["swiftwater".to_owned()]).expect("memory");
+            let text = String::from_utf8(text).expect("UTF-8");
+            for section in ["NAME", "SYNOPSIS", "EXAMPLES", "ENVIRONMENT", "EXIT STATUS", "SEE ALSO"] {
+                let headings = [format!(".SH {section}\n"), format!(".SH \"{section}\"\n")];
+                assert!(headings.iter().any(|heading| text.contains(heading)), "{name} lacks {section}");
+            }
+            assert!(examples.iter().any(|line| line.starts_with(name)), "{name}: {examples:?}");
+            command.get_subcommands().filter(is_visible).for_each(|sub| check(sub, &examples));
+        }
+        let mut command = without_help(Cli::command());
+        command.build();
+        check(&command, &[]);
     }
 
     /// Whoever reads it chooses the width: a paragraph is a line.

@@ -17,6 +17,11 @@ pub(crate) fn trouble_with(program: &Path) -> Option<&'static str> {
     linking_of(program)?.trouble()
 }
 
+/// Returns whether a program fails to start where `LD_PRELOAD` names the shim.
+pub(crate) fn fails_with_preload(program: &Path) -> bool {
+    linking_of(program).is_some_and(Linking::fails_with_preload)
+}
+
 /// Returns whether a program is linked statically.
 pub(crate) fn is_static(program: &Path) -> bool {
     linking_of(program) == Some(Linking::Static)

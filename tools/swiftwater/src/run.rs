@@ -12,7 +12,7 @@ use swiftwater_daemon::{Description, NoDaemon, Place};
 
 use crate::daemon::stop::explain;
 use crate::output::note;
-use crate::program::trouble_with;
+use crate::program::{fails_with_preload, trouble_with};
 
 /// The name of the shim's file.
 pub(crate) const SHIM: &str = "libswiftwater_preload.so";
@@ -73,11 +73,15 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), String> {
         note(format_args!("swiftwater: daemon {} at {place}: {}", daemon.process, daemon.carries));
     }
     let (program, arguments) = args.program.split_first().ok_or("no program is named")?;
-    if let Some(trouble) = find_program(program).and_then(|path| trouble_with(&path)) {
+    let path = find_program(program);
+    if let Some(trouble) = path.as_deref().and_then(trouble_with) {
         note(format_args!("swiftwater: {} {trouble}", program.display()));
     }
     let mut command = Command::new(program);
-    command.args(arguments).env(PRELOAD_VARIABLE, preload(&shim));
+    command.args(arguments);
+    if !path.as_deref().is_some_and(fails_with_preload) {
+        command.env(PRELOAD_VARIABLE, preload(&shim));
+    }
     command.env(SANITIZER_VARIABLE, sanitizer_options());
     if args.quiet {
         command.env(QUIET_VARIABLE, "1");

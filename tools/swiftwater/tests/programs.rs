@@ -114,6 +114,88 @@ fn a_service_writes_to_its_connection_as_standard_output() {
     assert!(said.contains("1970"), "{said}");
 }
 
+/// Builds `tests/programs/SOURCE` with a compiler that takes `-o`.
+fn built(name: &str, compiler: &[&str], source: &str) -> String {
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let mut command = Command::new(compiler[0]);
+    command.args(&compiler[1..]).arg("-o").arg(&program).arg(file(source)).env("CGO_ENABLED", "0");
+    assert_success(compiler[0], &command.output().expect("the compiler starts"));
+    program.to_string_lossy().into_owned()
+}
+
+/// Builds the service as programs that the shim cannot be loaded into: static ones, one of musl and one in Go.
+fn services_without_the_shim() -> Vec<String> {
+    vec![
+        built("service-static", &["cc", "-O1", "-static"], "service.c"),
+        built("service-musl", &["musl-gcc", "-O1"], "service.c"),
+        built("service-musl-static", &["musl-gcc", "-O1", "-static"], "service.c"),
+        built("service-go", &["go", "build"], "service.go"),
+    ]
+}
+
+/// Each has the connection itself as its standard input and output (`nofork`), or one that socat copies from and to.
+#[test]
+#[ignore = "needs socat, Go and musl: ./test --all"]
+fn services_read_what_clients_send_with_and_without_the_shim() {
+    if !there(&["socat", "bash", "go", "musl-gcc"]) {
+        return;
+    }
+    let daemon = Daemon::start("services");
+    let mut commands = services_without_the_shim();
+    let script = format!("bash {}", file("service.sh"));
+    commands.extend([script, format!("sh {}", file("service.sh"))]);
+    for (port, (command, option)) in
+        (6030..).zip(commands.iter().flat_map(|command| [(command, ",nofork"), (command, "")]))
+    {
+        let (listen, execute) =
+            (format!("SCTP-LISTEN:{port},reuseaddr,fork"), format!("EXEC:{command}{option}"));
+        let _server = Server::start(&daemon, &["socat", &listen, &execute], port);
+        for text in ["hello\nworld\n", "again\n"] {
+            let client = run(&daemon, &["socat", "-", &format!("SCTP:127.0.0.1:{port}")]);
+            assert_echoed(&talk(client, text), text);
+        }
+    }
+}
+
+/// The warning comes when the script executes the program, once for each of them, and not with `--quiet`. A program that
+/// names SCTP nowhere gets none.
+#[test]
+#[ignore = "needs Go and musl: ./test --all"]
+fn scripts_are_told_of_programs_that_the_shim_cannot_help() {
+    if !there(&["go", "musl-gcc"]) {
+        return;
+    }
+    daemon::preload();
+    let daemon = Daemon::start("warnings");
+    let silent = services_without_the_shim();
+    // What is behind the end of an ELF file changes nothing.
+    let naming: Vec<String> = silent.iter().map(|program| format!("{program}-sctp")).collect();
+    for (program, copy) in silent.iter().zip(&naming) {
+        let content = [fs::read(program).expect("it was built"), b"SCTP".to_vec()].concat();
+        fs::copy(program, copy).and_then(|_| fs::write(copy, content)).expect("a folder of our own");
+    }
+    let lines: Vec<String> =
+        silent[..3].iter().chain(&naming).map(|program| format!("{program}\n")).collect();
+    let script = Path::new(env!("CARGO_TARGET_TMPDIR")).join("warnings.sh");
+    fs::write(&script, lines.concat().repeat(2)).expect("a folder of our own");
+    let said_with = |options: &[&str]| {
+        let mut run = Command::new(daemon::SWIFTWATER);
+        run.arg("run").args(options).args(["--", "sh"]).arg(&script).env("SWIFTWATER_DAEMON", &daemon.place);
+        let output = run.stdin(Stdio::null()).output().expect("the command starts");
+        assert_success("the script", &output);
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let said = said_with(&[]);
+    let (alone, musl) = ("is linked statically", "is linked with musl");
+    let reasons = [alone, musl, alone, alone];
+    for (program, reason) in naming.iter().zip(reasons) {
+        assert_eq!(said.matches(&format!("swiftwater: {program} {reason}")).count(), 1, "{said}");
+    }
+    // The first line names the daemon.
+    assert_eq!(said.lines().count(), 1 + naming.len(), "{said}");
+    assert_eq!(said_with(&["--quiet"]), "");
+}
+
 #[test]
 #[ignore = "needs socat: ./test --all"]
 fn programs_of_tcp_speak_sctp_if_they_are_told_to() {

@@ -16,6 +16,7 @@ use libc::{c_char, c_int, c_void, pid_t};
 
 use crate::form::{self, Plain};
 use crate::system::{self, Errno};
+use crate::target::Environment;
 use crate::{files, lock, next, setup, table, target};
 
 /// Longest path of a program.
@@ -31,21 +32,32 @@ enum Prepared {
     Rest(RawFd),
 }
 
-/// Prepares the execution of a program whose standard input will be `stdin`.
+/// Prepares the execution of a program whose standard input will be `stdin`. One that would fail because of the shim gets an
+/// environment without it, in `room`.
 ///
 /// # Safety
 ///
 /// `environment` is an environment, or null.
-unsafe fn prepare(path: &CStr, environment: *const *const c_char, stdin: RawFd) -> Prepared {
-    let may_read = files::may_be_carrier(stdin);
+unsafe fn prepare(
+    path: &CStr,
+    environment: &mut *const *const c_char,
+    room: &mut Environment,
+    stdin: Option<RawFd>,
+) -> Prepared {
+    let read = stdin.filter(|stdin| files::may_be_carrier(*stdin));
     // SAFETY: the caller guarantees it.
-    if !may_read && !unsafe { target::preloads(environment) } {
+    let preloads = unsafe { target::preloads(*environment) };
+    if read.is_none() && !preloads {
         return Prepared::Nothing;
     }
     // SAFETY: the caller guarantees it.
-    let Some(stranger) = (unsafe { target::stranger(path, environment) }) else { return Prepared::Nothing };
+    let Some(stranger) = (unsafe { target::stranger(path, *environment) }) else { return Prepared::Nothing };
     stranger.warn_of(path);
-    if may_read { make_plain(path, stdin) } else { Prepared::Nothing }
+    if preloads && stranger.fails_with_preload {
+        // SAFETY: the caller guarantees it; one that names the shim is not null.
+        *environment = unsafe { room.without_preload(*environment) };
+    }
+    read.map_or(Prepared::Nothing, |stdin| make_plain(path, stdin))
 }
 
 fn make_plain(path: &CStr, stdin: RawFd) -> Prepared {
@@ -78,27 +90,28 @@ impl Prepared {
     }
 }
 
-/// Prepares for the program and calls `execute`, which returns only if it fails.
+/// Prepares for the program and calls `execute` with its environment, which returns only if it fails.
 ///
 /// # Safety
 ///
 /// `path` is NUL-terminated or null, and `environment` is an environment or null.
 unsafe fn executing(
     path: *const c_char,
-    environment: *const *const c_char,
-    execute: impl FnOnce() -> c_int,
+    mut environment: *const *const c_char,
+    execute: impl FnOnce(*const *const c_char) -> c_int,
 ) -> c_int {
-    let is_inherited = !path.is_null() && !files::closes_on_exec(libc::STDIN_FILENO);
-    let prepared = match is_inherited {
+    let mut room = Environment::room();
+    let stdin = (!files::closes_on_exec(libc::STDIN_FILENO)).then_some(libc::STDIN_FILENO);
+    let prepared = match path.is_null() {
         // SAFETY: the caller guarantees it.
-        true => unsafe { prepare(CStr::from_ptr(path), environment, libc::STDIN_FILENO) },
-        false => Prepared::Nothing,
+        false => unsafe { prepare(CStr::from_ptr(path), &mut environment, &mut room, stdin) },
+        true => Prepared::Nothing,
     };
     if let Prepared::Rest(file) = prepared {
         files::replace(libc::STDIN_FILENO, file);
         table::forget(libc::STDIN_FILENO);
     }
-    let failed = execute();
+    let failed = execute(environment);
     let errno = Errno::last();
     prepared.undo();
     errno.set();
@@ -119,7 +132,7 @@ pub unsafe extern "C-unwind" fn execve(
     environment: *const *const c_char,
 ) -> c_int {
     // SAFETY: the caller guarantees it.
-    unsafe { executing(path, environment, || next::execve(path, arguments, environment)) }
+    unsafe { executing(path, environment, |environment| next::execve(path, arguments, environment)) }
 }
 
 /// # Safety
@@ -128,7 +141,7 @@ pub unsafe extern "C-unwind" fn execve(
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn execv(path: *const c_char, arguments: *const *const c_char) -> c_int {
     // SAFETY: the caller guarantees it.
-    unsafe { executing(path, environ, || next::execv(path, arguments)) }
+    unsafe { executing(path, environ, |environment| next::execve(path, arguments, environment)) }
 }
 
 /// # Safety
@@ -140,7 +153,7 @@ pub unsafe extern "C-unwind" fn execvp(file: *const c_char, arguments: *const *c
     // SAFETY: the caller guarantees it.
     unsafe {
         let path = found(file, &mut place);
-        executing(path, environ, || next::execvp(file, arguments))
+        executing(path, environ, |environment| next::execvpe(file, arguments, environment))
     }
 }
 
@@ -157,7 +170,7 @@ pub unsafe extern "C-unwind" fn execvpe(
     // SAFETY: the caller guarantees it.
     unsafe {
         let path = found(file, &mut place);
-        executing(path, environment, || next::execvpe(file, arguments, environment))
+        executing(path, environment, |environment| next::execvpe(file, arguments, environment))
     }
 }
 
@@ -173,7 +186,7 @@ pub unsafe extern "C-unwind" fn fexecve(
     let mut place = [0; 32];
     files::path_of_descriptor(fd, &mut place);
     // SAFETY: the caller guarantees it.
-    unsafe { executing(place.as_ptr(), environment, || next::fexecve(fd, arguments, environment)) }
+    unsafe { executing(place.as_ptr(), environment, |environment| next::fexecve(fd, arguments, environment)) }
 }
 
 /// # Safety
@@ -191,7 +204,9 @@ pub unsafe extern "C-unwind" fn execveat(
     // SAFETY: as the caller says.
     unsafe {
         let whole = from_folder(folder, path, flags, &mut place);
-        executing(whole, environment, || next::execveat(folder, path, arguments, environment, flags))
+        executing(whole, environment, |environment| {
+            next::execveat(folder, path, arguments, environment, flags)
+        })
     }
 }
 
@@ -423,18 +438,19 @@ unsafe fn spawning(
     actions: *const c_void,
     attributes: *const c_void,
     arguments: *const *const c_char,
-    environment: *const *const c_char,
+    mut environment: *const *const c_char,
 ) -> c_int {
+    let mut room = Environment::room();
     let none = FileActions { allocated: 0, used: 0, actions: std::ptr::null_mut(), padding: [0; 16] };
     // SAFETY: the caller guarantees it.
     let given = unsafe { actions.cast::<FileActions>().as_ref() }.copied().unwrap_or(none);
     let before = Errno::last();
     // SAFETY: the caller guarantees it.
-    let stdin = unsafe { given.standard_input() }.filter(|_| !path.is_null());
-    let prepared = match stdin {
+    let stdin = unsafe { given.standard_input() };
+    let prepared = match path.is_null() {
         // SAFETY: the caller guarantees it.
-        Some(stdin) => unsafe { prepare(CStr::from_ptr(path), environment, stdin) },
-        None => Prepared::Nothing,
+        false => unsafe { prepare(CStr::from_ptr(path), &mut environment, &mut room, stdin) },
+        true => Prepared::Nothing,
     };
     before.set();
     // SAFETY: the caller guarantees it.

@@ -102,6 +102,7 @@ pub(crate) fn explain(place: &Place, error: &NoDaemon) -> String {
              `swiftwater daemon stop` ends it, as root or as that user; SWIFTWATER_DAEMON=@NAME names another place",
             daemon.pid.as_raw_nonzero()
         ),
+        (NoDaemon::Absent, _) => format!("{error}; `swiftwater run` starts one"),
         _ => error.to_string(),
     }
 }

@@ -87,7 +87,7 @@ pub(super) fn user_namespaces(files: &Files, tried: Result<(), String>) -> Findi
     } else if is("user/max_user_namespaces", 0) {
         "`sysctl -w user.max_user_namespaces=10000` allows them"
     } else {
-        "most likely a container's filter of system calls forbids them"
+        "most likely a container's filter of system calls, or a chroot, forbids them"
     };
     let advice = format!("only containers without root need them; {advice}");
     Finding::note(CHECK, format!("no network of one's own without privileges: {error}"), advice)
