@@ -1,8 +1,9 @@
-//! Lists of addresses as these functions take and give them: each as long as its family says, one behind the other.
+//! Lists of addresses in the form that these functions take and return: each as long as its family requires, one behind the
+//! other.
 
 use libc::{c_int, sa_family_t, sockaddr, sockaddr_in, sockaddr_in6};
 
-/// How long an address of a family is; `None`: SCTP has none of it.
+/// Returns the length of an address of a family; `None` if SCTP has no addresses of the family.
 pub(crate) fn bytes_of(family: sa_family_t) -> Option<usize> {
     match c_int::from(family) {
         libc::AF_INET => Some(size_of::<sockaddr_in>()),
@@ -11,7 +12,7 @@ pub(crate) fn bytes_of(family: sa_family_t) -> Option<usize> {
     }
 }
 
-/// An address of a list, and how long it is.
+/// An address of a list, and its length.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry {
     pub(crate) address: *const sockaddr,
@@ -19,11 +20,11 @@ pub(crate) struct Entry {
     pub(crate) bytes: usize,
 }
 
-/// The addresses of a list; it ends with the first of an unknown family.
+/// Iterates over the addresses of a list; ends at the first of an unknown family.
 ///
 /// # Safety
 ///
-/// `list` points to as many addresses, each as long as its family says, for as long as this is used.
+/// `list` points to that many addresses, each as long as its family requires, and stays valid while the iterator is used.
 pub(crate) unsafe fn entries(list: *const sockaddr, count: usize) -> impl Iterator<Item = Entry> {
     let mut at = list;
     (0..count).map_while(move |_| {
@@ -36,11 +37,11 @@ pub(crate) unsafe fn entries(list: *const sockaddr, count: usize) -> impl Iterat
     })
 }
 
-/// Bytes of a list; `None`: there is no address in it, or one of an unknown family.
+/// Returns the length of a list; `None` if it is empty or has an address of an unknown family.
 ///
 /// # Safety
 ///
-/// As for [`entries`]; `list` may be null.
+/// The caller meets the requirements of [`entries`]; `list` may be null.
 pub(crate) unsafe fn list_bytes(list: *const sockaddr, count: c_int) -> Option<usize> {
     let count = usize::try_from(count).ok().filter(|count| *count > 0 && !list.is_null())?;
     // SAFETY: the caller guarantees it.

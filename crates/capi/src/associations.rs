@@ -22,11 +22,11 @@ const GET_LOCAL_ADDRS: c_int = 109;
 const SOCKOPT_CONNECTX3: c_int = 111;
 const SOCKOPT_PEELOFF_FLAGS: c_int = 122;
 
-/// The first room for a list of addresses, and the most that is tried.
+/// First size of the buffer for a list of addresses, and the largest that is tried.
 const LIST_BYTES: usize = 512;
 const LIST_BYTES_MAX: usize = 128 * 1024;
 
-/// Adds local addresses to a socket, or takes some away.
+/// Adds local addresses to a socket, or removes some.
 ///
 /// # Safety
 ///
@@ -52,7 +52,7 @@ pub unsafe extern "C-unwind" fn sctp_bindx(
     }
 }
 
-/// `struct sctp_getaddrs_old`, which takes a list of addresses to an option and the identifier back.
+/// `struct sctp_getaddrs_old`, which passes a list of addresses to an option and returns the identifier.
 #[repr(C)]
 struct ConnectList {
     association: AssociationId,
@@ -60,7 +60,7 @@ struct ConnectList {
     addresses: *mut sockaddr,
 }
 
-/// Connects to a peer of which several addresses are known. `association` may be null.
+/// Connects to a peer with several known addresses. `association` may be null.
 ///
 /// # Safety
 ///
@@ -76,7 +76,7 @@ pub unsafe extern "C-unwind" fn sctp_connectx(
     let Some(bytes) = (unsafe { list_bytes(addresses, count) }) else { return fail(libc::EINVAL) };
     let mut list = ConnectList { association: 0, bytes: bytes as c_int, addresses };
     let mut list_bytes = size_of::<ConnectList>() as socklen_t;
-    // SAFETY: the list lives as long as the call.
+    // SAFETY: the list outlives the call.
     let outcome =
         unsafe { getsockopt(fd, SCTP, SOCKOPT_CONNECTX3, (&raw mut list).cast(), &raw mut list_bytes) };
     let is_known = outcome == 0 || last_errno() == libc::EINPROGRESS;
@@ -94,12 +94,12 @@ struct Peel {
     fd: c_int,
 }
 
-/// Gives an association of a one-to-many socket a socket of its own: its descriptor.
+/// Peels an association off a one-to-many socket and returns the descriptor of its new socket.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn sctp_peeloff(fd: c_int, association: AssociationId) -> c_int {
     let mut peel = Peel { association, fd: 0 };
     let mut bytes = size_of::<Peel>() as socklen_t;
-    // SAFETY: the value lives as long as the call.
+    // SAFETY: the value outlives the call.
     let outcome = unsafe { getsockopt(fd, SCTP, SOCKOPT_PEELOFF, (&raw mut peel).cast(), &raw mut bytes) };
     if outcome < 0 { outcome } else { peel.fd }
 }
@@ -111,7 +111,7 @@ struct PeelFlags {
     flags: c_uint,
 }
 
-/// The same with `SOCK_NONBLOCK` and `SOCK_CLOEXEC`, either or both, in `flags`.
+/// Peels an association off as [`sctp_peeloff`] does; `flags` may have `SOCK_NONBLOCK` and `SOCK_CLOEXEC`.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn sctp_peeloff_flags(fd: c_int, association: AssociationId, flags: c_uint) -> c_int {
     if flags == 0 {
@@ -119,24 +119,24 @@ pub extern "C-unwind" fn sctp_peeloff_flags(fd: c_int, association: AssociationI
     }
     let mut value = PeelFlags { peel: Peel { association, fd: 0 }, flags };
     let mut bytes = size_of::<PeelFlags>() as socklen_t;
-    // SAFETY: the value lives as long as the call.
+    // SAFETY: the value outlives the call.
     let outcome =
         unsafe { getsockopt(fd, SCTP, SOCKOPT_PEELOFF_FLAGS, (&raw mut value).cast(), &raw mut bytes) };
     if outcome < 0 { outcome } else { value.peel.fd }
 }
 
-/// Header before the addresses in `struct sctp_getaddrs`.
+/// Header of `struct sctp_getaddrs`, which the addresses follow.
 #[repr(C)]
 struct ListHeader {
     association: AssociationId,
     count: u32,
 }
 
-/// Asks for a list of addresses with room for `room` bytes, and gives it to the caller. An errno: that has failed.
+/// Asks for a list of addresses with room for `room` bytes, and passes it to the caller; returns an errno if that fails.
 ///
 /// # Safety
 ///
-/// `addresses` may be written.
+/// `addresses` is writable.
 unsafe fn list_in(
     fd: c_int,
     association: AssociationId,
@@ -144,13 +144,13 @@ unsafe fn list_in(
     room: usize,
     addresses: *mut *mut sockaddr,
 ) -> Result<c_int, c_int> {
-    // SAFETY: memory of the C library's, which the caller gives back with `free`.
+    // SAFETY: the C library allocates the memory, and the caller frees it with `free`.
     let list = unsafe { libc::malloc(size_of::<ListHeader>() + room) }.cast::<ListHeader>();
     if list.is_null() {
         return Err(libc::ENOMEM);
     }
     let mut bytes = (size_of::<ListHeader>() + room) as socklen_t;
-    // SAFETY: the list has as much room as is said, and what is moved lies within it.
+    // SAFETY: the list has the room that `getsockopt` is told of, and the bytes moved lie within it.
     unsafe {
         list.write(ListHeader { association, count: 0 });
         if getsockopt(fd, SCTP, option, list.cast(), &raw mut bytes) < 0 {
@@ -168,7 +168,7 @@ unsafe fn list_in(
 
 /// # Safety
 ///
-/// `addresses` may be written, or is null.
+/// `addresses` is writable, or null.
 unsafe fn list(fd: c_int, association: AssociationId, option: c_int, addresses: *mut *mut sockaddr) -> c_int {
     if addresses.is_null() {
         return fail(libc::EFAULT);
@@ -178,18 +178,18 @@ unsafe fn list(fd: c_int, association: AssociationId, option: c_int, addresses: 
         // SAFETY: the caller guarantees it.
         match unsafe { list_in(fd, association, option, room, addresses) } {
             Ok(count) => return count,
-            // It did not fit.
+            // The buffer was too small.
             Err(libc::ENOMEM | libc::ENOBUFS) if room < LIST_BYTES_MAX => room *= 4,
             Err(errno) => return fail(errno),
         }
     }
 }
 
-/// The peer's addresses, one behind the other; how many. They are given back with [`sctp_freepaddrs`].
+/// Writes the list of the peer's addresses and returns their number. [`sctp_freepaddrs`] frees the list.
 ///
 /// # Safety
 ///
-/// `addresses` may be written.
+/// `addresses` is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn sctp_getpaddrs(
     fd: c_int,
@@ -200,11 +200,11 @@ pub unsafe extern "C-unwind" fn sctp_getpaddrs(
     unsafe { list(fd, association, GET_PEER_ADDRS, addresses) }
 }
 
-/// Gives a list of [`sctp_getpaddrs`] back.
+/// Frees a list of [`sctp_getpaddrs`].
 ///
 /// # Safety
 ///
-/// It is such a list, and is not used any more.
+/// The list is from [`sctp_getpaddrs`], and is not used any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn sctp_freepaddrs(addresses: *mut sockaddr) -> c_int {
     // SAFETY: the caller guarantees it.
@@ -212,11 +212,11 @@ pub unsafe extern "C-unwind" fn sctp_freepaddrs(addresses: *mut sockaddr) -> c_i
     0
 }
 
-/// The local addresses, one behind the other; how many. They are given back with [`sctp_freeladdrs`].
+/// Writes the list of the local addresses and returns their number. [`sctp_freeladdrs`] frees the list.
 ///
 /// # Safety
 ///
-/// `addresses` may be written.
+/// `addresses` is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn sctp_getladdrs(
     fd: c_int,
@@ -227,11 +227,11 @@ pub unsafe extern "C-unwind" fn sctp_getladdrs(
     unsafe { list(fd, association, GET_LOCAL_ADDRS, addresses) }
 }
 
-/// Gives a list of [`sctp_getladdrs`] back.
+/// Frees a list of [`sctp_getladdrs`].
 ///
 /// # Safety
 ///
-/// It is such a list, and is not used any more.
+/// The list is from [`sctp_getladdrs`], and is not used any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn sctp_freeladdrs(addresses: *mut sockaddr) -> c_int {
     // SAFETY: the caller guarantees it.
@@ -239,13 +239,13 @@ pub unsafe extern "C-unwind" fn sctp_freeladdrs(addresses: *mut sockaddr) -> c_i
     0
 }
 
-/// How long an address of a family is; 0 for a family that SCTP does not have.
+/// Returns the length of an address of a family; 0 for a family without SCTP addresses.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn sctp_getaddrlen(family: sa_family_t) -> c_int {
     bytes_of(family).map_or(0, |bytes| bytes as c_int)
 }
 
-/// Where the value of an option names the association, in bytes from its start; `None`: it names none.
+/// Returns the offset at which the value of an option names the association; `None` if it names none.
 fn association_at(option: c_int) -> Option<usize> {
     const DEFAULT_SEND_PARAM: c_int = 10;
     const DEFAULT_SNDINFO: c_int = 34;
@@ -254,20 +254,19 @@ fn association_at(option: c_int) -> Option<usize> {
         DEFAULT_SNDINFO => Some(12),
         // Timers, limits, paths, lengths, state, delayed SACKs, context, burst, keys and chunks of authentication, thresholds.
         0 | 1 | 5 | 6 | 9 | 13..=17 | 20 | 23..=27 | 31 | 35 | 37 => Some(0),
-        // Statistics, partial reliability, reconfiguration, schedulers, interleaving, events, and what else is newer.
+        // Statistics, partial reliability, reconfiguration, schedulers, interleaving, events, and newer options.
         112..=121 | 123..=125 | 127..=133 => Some(0),
         _ => None,
     }
 }
 
-/// Whether a value of this length has room for the identifier there, and for more than that: some options are a plain
-/// number, too.
+/// Returns whether a value of this length holds the identifier and more: some options also take a plain number.
 fn holds_more(at: usize, room: usize) -> bool {
     let identifier_bytes = size_of::<AssociationId>();
     room >= at + identifier_bytes && room > identifier_bytes
 }
 
-/// `getsockopt` of an option of one association, where the value is to name it.
+/// Calls `getsockopt` for an option of one association, whose value must name the association.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! Ancillary data: what stands beside a message in `msg_control`.
+//! Ancillary data of a message, in `msg_control`.
 
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -8,10 +8,10 @@ use libc::{c_int, c_void, cmsghdr, msghdr};
 use crate::SCTP;
 
 const HEADER_BYTES: usize = size_of::<cmsghdr>();
-/// Each entry begins at a multiple of this.
+/// Alignment of each entry.
 const ALIGNMENT: usize = align_of::<cmsghdr>();
 
-/// Room for `BYTES` bytes of entries.
+/// Buffer for `BYTES` bytes of entries.
 #[repr(C, align(8))]
 pub(crate) struct Control<const BYTES: usize> {
     bytes: [u8; BYTES],
@@ -28,17 +28,17 @@ impl<const BYTES: usize> Control<BYTES> {
         Control { bytes: [0; BYTES], used: 0 }
     }
 
-    /// Adds an entry; false: there is no room for it.
+    /// Adds an entry; returns false if it does not fit.
     ///
     /// # Safety
     ///
-    /// `data` points to as many bytes.
+    /// `data` points to that many bytes.
     pub(crate) unsafe fn push(&mut self, kind: c_int, data: *const c_void, data_bytes: usize) -> bool {
         let Some(room) = self.bytes.get_mut(self.used..self.used + entry_bytes(data_bytes)) else {
             return false;
         };
         let header = cmsghdr { cmsg_len: HEADER_BYTES + data_bytes, cmsg_level: SCTP, cmsg_type: kind };
-        // SAFETY: the room holds both; the data as the caller says.
+        // SAFETY: the buffer has room for header and data; the caller guarantees the data.
         unsafe {
             room.as_mut_ptr().cast::<cmsghdr>().write_unaligned(header);
             ptr::copy_nonoverlapping(data.cast(), room.as_mut_ptr().add(HEADER_BYTES), data_bytes);
@@ -55,20 +55,20 @@ impl<const BYTES: usize> Control<BYTES> {
         }
     }
 
-    /// The whole room, for a message to receive.
+    /// Attaches the whole buffer to a message to receive.
     pub(crate) fn lend(&mut self, message: &mut msghdr) {
         message.msg_control = self.bytes.as_mut_ptr().cast();
         message.msg_controllen = BYTES;
     }
 }
 
-/// The first entry of a kind beside a received message.
+/// Returns the first entry of a type beside a received message.
 ///
 /// # Safety
 ///
-/// The control data of the message may be read, and the data of such an entry is a `T`.
+/// The control data of the message is readable, and the data of such an entry is a `T`.
 pub(crate) unsafe fn find<T: Copy>(message: &msghdr, kind: c_int) -> Option<T> {
-    // SAFETY: the macros stay within the length that the message has.
+    // SAFETY: the macros stay within the length in the message.
     unsafe {
         let mut entry = libc::CMSG_FIRSTHDR(message);
         while let Some(header) = entry.as_ref() {
@@ -82,7 +82,7 @@ pub(crate) unsafe fn find<T: Copy>(message: &msghdr, kind: c_int) -> Option<T> {
     None
 }
 
-/// A message that names nothing.
+/// Returns a message without address, buffers and control data.
 pub(crate) fn message() -> msghdr {
     // SAFETY: an all-zero msghdr is valid and refers to nothing.
     unsafe { MaybeUninit::<msghdr>::zeroed().assume_init() }

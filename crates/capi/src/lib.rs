@@ -1,8 +1,8 @@
-//! `libswiftwater`: SCTP sockets for C programs that link, where others are run under `swiftwater run`.
+//! `libswiftwater`: SCTP sockets for C programs that link with it; other programs run under `swiftwater run`.
 //!
-//! The library has two parts. One is the shim: `socket`, `bind`, `send` and the others stand before those of the C library
-//! in every program that links with this one. The other are the functions of RFC 6458 §9, which are made of socket options
-//! and ancillary data, as in every library of this kind.
+//! The library has two parts. The first is the shim: `socket`, `bind`, `send` and others take precedence over those of the C
+//! library in every program that links with this library. The second part is the functions of RFC 6458 §9, which use socket
+//! options and ancillary data, as in every library of this kind.
 //!
 //! | file | part |
 //! |---|---|
@@ -12,7 +12,7 @@
 //! | `sending` | `sctp_sendmsg`, `sctp_send`, `sctp_sendx`, `sctp_sendv` |
 //! | `receiving` | `sctp_recvmsg`, `sctp_recvv` |
 //!
-//! The first socket starts a daemon where there is none: nobody has run the program under `swiftwater run`.
+//! The first socket starts a daemon if there is none, since the program may not have been started by `swiftwater run`.
 #![cfg(target_os = "linux")]
 
 mod address;
@@ -24,10 +24,10 @@ pub mod sending;
 use libc::c_int;
 use swiftwater_preload::start;
 
-/// `IPPROTO_SCTP`, which is also the level of its options and of its ancillary data.
+/// `IPPROTO_SCTP`, which is also the level of SCTP's options and ancillary data.
 const SCTP: c_int = libc::IPPROTO_SCTP;
 
-/// Runs before the program begins.
+/// Runs before `main`.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn() = {
@@ -37,14 +37,14 @@ static START: extern "C" fn() = {
     on_demand
 };
 
-/// Fails a call.
+/// Sets `errno` and returns -1.
 fn fail<N: From<i8>>(errno: c_int) -> N {
-    // SAFETY: the C library keeps one for each thread.
+    // SAFETY: each thread has its own errno.
     unsafe { *libc::__errno_location() = errno };
     N::from(-1)
 }
 
-/// The errno of the call that has failed last.
+/// Returns the errno of the last failed call.
 fn last_errno() -> c_int {
     // SAFETY: as above.
     unsafe { *libc::__errno_location() }

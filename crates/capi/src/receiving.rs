@@ -1,4 +1,4 @@
-//! Messages that have come (RFC 6458 §9.8, §9.13).
+//! Functions that receive messages (RFC 6458 §9.8, §9.13).
 
 use libc::{c_int, c_uint, c_void, iovec, msghdr, size_t, sockaddr, socklen_t};
 use swiftwater_preload::interpose::receiving::recvmsg;
@@ -7,12 +7,12 @@ use swiftwater_preload::structures::{NxtInfo, RcvInfo, SCTP_NXTINFO, SCTP_RCVINF
 use crate::control::{Control, entry_bytes, find, message};
 use crate::fail;
 
-/// Room for all that a socket may be told to say of a message.
+/// Room for all ancillary data that a socket can subscribe to.
 const CONTROL_BYTES: usize = entry_bytes(size_of::<SndRcvInfo>())
     + entry_bytes(size_of::<RcvInfo>())
     + entry_bytes(size_of::<NxtInfo>());
 
-/// Receives, with `*flags` as the flags of the call; they are those of the message afterwards. Returns the bytes and fills
+/// Receives with `*flags` as the flags of the call, and sets them to those of the message. Returns the number of bytes and fills
 /// `message`.
 ///
 /// # Safety
@@ -46,11 +46,11 @@ unsafe fn receive(
     }
 }
 
-/// Receives a message, or a part of it. `info` is filled where the socket was told to say it (`sctp_data_io_event`).
+/// Receives a message, or a part of it. Fills `info` if the socket has subscribed to it (`sctp_data_io_event`).
 ///
 /// # Safety
 ///
-/// `place` has room for `bytes` bytes, `from` for `*from_bytes`; `info` and `flags` may be null.
+/// `place` has room for `bytes` bytes and `from` for `*from_bytes`; `info` and `flags` may be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn sctp_recvmsg(
     fd: c_int,
@@ -78,7 +78,7 @@ pub unsafe extern "C-unwind" fn sctp_recvmsg(
     }
 }
 
-/// Kinds of information that `sctp_recvv` returns beside a message.
+/// Types of information that `sctp_recvv` returns with a message.
 const RECVV_NOINFO: c_uint = 0;
 const RECVV_RCVINFO: c_uint = 1;
 const RECVV_NXTINFO: c_uint = 2;
@@ -91,12 +91,12 @@ struct RecvvRn {
     next: NxtInfo,
 }
 
-/// Receives a message, or a part of it, into several places, with what the socket was told to say of it
+/// Receives a message, or a part of it, into several buffers, with the information that the socket has subscribed to
 /// (`SCTP_RECVRCVINFO`, `SCTP_RECVNXTINFO`).
 ///
 /// # Safety
 ///
-/// `iov` points to as many parts, `from` has room for `*from_bytes` bytes, `info` for `*info_bytes`.
+/// `iov` points to that many parts, `from` has room for `*from_bytes` bytes and `info` for `*info_bytes`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn sctp_recvv(
     fd: c_int,
@@ -122,7 +122,8 @@ pub unsafe extern "C-unwind" fn sctp_recvv(
             if let Some(place) = info_kind.as_mut() {
                 *place = kind;
             }
-            // Where there is none it stays, as with other libraries, so that it need not be set before each call.
+            // Without information the length is unchanged, as in other libraries, so that a program need not set it before each
+            // call.
             if let Some(place) = info_bytes.as_mut().filter(|_| kind != RECVV_NOINFO) {
                 *place = bytes as socklen_t;
             }
@@ -131,11 +132,11 @@ pub unsafe extern "C-unwind" fn sctp_recvv(
     }
 }
 
-/// Writes what stands beside a message, as far as there is room; says what it is and how long.
+/// Writes the information beside a message, as far as it fits; returns its type and length.
 ///
 /// # Safety
 ///
-/// The control data of the message may be read, and `room` bytes of `place` be written.
+/// The control data of the message is readable, and `room` bytes of `place` are writable.
 unsafe fn put_info(message: &msghdr, place: *mut c_void, room: usize) -> (c_uint, usize) {
     // SAFETY: the caller guarantees it; no more is written than there is room for.
     unsafe {

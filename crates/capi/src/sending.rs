@@ -1,4 +1,4 @@
-//! Messages to send (RFC 6458 §9.7, §9.10 to §9.12).
+//! Functions that send messages (RFC 6458 §9.7, §9.10 to §9.12).
 
 use std::ptr;
 
@@ -14,14 +14,14 @@ use crate::associations::sctp_connectx;
 use crate::control::{Control, entry_bytes, message};
 use crate::{fail, last_errno};
 
-/// Addresses beside the first that a message may name.
+/// Number of addresses beyond the first that a message may name.
 const ADDRESSES_MAX: usize = 16;
 
-/// Sends a message, to `to` unless that is null. The identifier is in network byte order.
+/// Sends a message, to `to` unless it is null. The payload protocol identifier is in network byte order.
 ///
 /// # Safety
 ///
-/// `content` and `to` point to as many bytes as is said.
+/// `content` and `to` point to as many bytes as their lengths say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn sctp_sendmsg(
     fd: c_int,
@@ -35,18 +35,18 @@ pub unsafe extern "C-unwind" fn sctp_sendmsg(
     time_to_live_ms: u32,
     context: u32,
 ) -> c_int {
-    // Flags that do not fit the field of the structure are none of SCTP's.
+    // SCTP has no flags beyond those that fit the field of the structure.
     let Ok(flags) = u16::try_from(flags) else { return fail(libc::EINVAL) };
     let info = SndRcvInfo { stream, flags, ppid, time_to_live_ms, context, ..SndRcvInfo::default() };
     // SAFETY: the caller guarantees it.
     unsafe { send_one(fd, content, bytes, (to, to_bytes), Some(&info), 0) }
 }
 
-/// Sends a message to the peer, with what `info` says of it, which may be null.
+/// Sends a message to the peer with the attributes in `info`, which may be null.
 ///
 /// # Safety
 ///
-/// `content` points to as many bytes, `info` to a `struct sctp_sndrcvinfo`.
+/// `content` points to `bytes` bytes, `info` to a `struct sctp_sndrcvinfo`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn sctp_send(
     fd: c_int,
@@ -59,11 +59,11 @@ pub unsafe extern "C-unwind" fn sctp_send(
     unsafe { send_one(fd, content, bytes, (ptr::null_mut(), 0), info.as_ref(), flags) }
 }
 
-/// Sends a message to a peer of which several addresses are known; where there is no association with it, one is set up.
+/// Sends a message to a peer with several known addresses; sets up an association if there is none.
 ///
 /// # Safety
 ///
-/// As [`sctp_send`]; `addresses` points to `count` addresses, one behind the other.
+/// The caller meets the requirements of [`sctp_send`]; `addresses` points to `count` addresses, one behind the other.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn sctp_sendx(
     fd: c_int,
@@ -91,7 +91,7 @@ pub unsafe extern "C-unwind" fn sctp_sendx(
 
 /// # Safety
 ///
-/// `content` and `to` point to as many bytes as is said.
+/// `content` and `to` point to as many bytes as their lengths say.
 unsafe fn send_one(
     fd: c_int,
     content: *const c_void,
@@ -118,12 +118,12 @@ unsafe fn send_one(
     }
 }
 
-/// A count of bytes as an `int`; no message is longer than that holds.
+/// Converts a number of bytes to an `int`; no message is too long for that.
 fn sent(bytes: ssize_t) -> c_int {
     c_int::try_from(bytes).unwrap_or(c_int::MAX)
 }
 
-/// Kinds of information that `sctp_sendv` takes beside a message.
+/// Types of information that `sctp_sendv` takes with a message.
 const SENDV_NOINFO: c_uint = 0;
 const SENDV_SNDINFO: c_uint = 1;
 const SENDV_PRINFO: c_uint = 2;
@@ -148,11 +148,11 @@ const SENDV_CONTROL_BYTES: usize = entry_bytes(size_of::<SndInfo>())
     + entry_bytes(size_of::<AuthInfo>())
     + ADDRESSES_MAX * entry_bytes(size_of::<libc::in6_addr>());
 
-/// Sends a message from several places, to a peer of which several addresses may be known.
+/// Sends a message from several buffers, to a peer that may have several known addresses.
 ///
 /// # Safety
 ///
-/// `iov` points to as many parts, `addresses` to `count` addresses, one behind the other, `info` to `info_bytes` bytes.
+/// `iov` points to that many parts, `addresses` to `count` addresses, one behind the other, and `info` to `info_bytes` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn sctp_sendv(
     fd: c_int,
@@ -192,7 +192,7 @@ pub unsafe extern "C-unwind" fn sctp_sendv(
 
 /// # Safety
 ///
-/// `info` points to as many bytes.
+/// `info` points to that many bytes.
 unsafe fn push_info<const BYTES: usize>(
     control: &mut Control<BYTES>,
     info: *const c_void,
@@ -200,7 +200,7 @@ unsafe fn push_info<const BYTES: usize>(
     kind: c_uint,
 ) -> bool {
     let mut push = |kind, data, needed| {
-        // SAFETY: the data are as long as they have to be, which is looked at before they are read.
+        // SAFETY: the length was checked against the data's.
         !info.is_null() && bytes >= needed && unsafe { control.push(kind, data, needed) }
     };
     match kind {
@@ -216,10 +216,10 @@ unsafe fn push_info<const BYTES: usize>(
     }
 }
 
-/// The parts of it that hold.
+/// Adds the valid parts of the structure.
 fn push_spa<const BYTES: usize>(control: &mut Control<BYTES>, spa: &Spa) -> bool {
     let mut push = |valid, kind, data, bytes| {
-        // SAFETY: the data are a field of `spa`.
+        // SAFETY: the data is a field of `spa`.
         spa.valid & valid == 0 || unsafe { control.push(kind, data, bytes) }
     };
     push(SEND_SNDINFO_VALID, SCTP_SNDINFO, (&raw const spa.sndinfo).cast(), size_of::<SndInfo>())
@@ -227,11 +227,11 @@ fn push_spa<const BYTES: usize>(control: &mut Control<BYTES>, spa: &Spa) -> bool
         && push(SEND_AUTHINFO_VALID, SCTP_AUTHINFO, (&raw const spa.authinfo).cast(), size_of::<AuthInfo>())
 }
 
-/// A further address of the peer: it has the port of the first.
+/// Adds a further address of the peer, which has the port of the first.
 ///
 /// # Safety
 ///
-/// The address may be read.
+/// The address is readable.
 unsafe fn push_address<const BYTES: usize>(control: &mut Control<BYTES>, entry: Entry) -> bool {
     // SAFETY: the caller guarantees it; the fields are those of the family.
     unsafe {

@@ -1,4 +1,4 @@
-//! Socket addresses as bytes: a family, the port, the address, and with IPv6 the scope.
+//! Socket addresses as bytes: a family, the port, the address, and for IPv6 the scope.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
@@ -9,8 +9,8 @@ pub(crate) const BYTES_MAX: usize = 1 + 2 + 16 + 4;
 const V4: u8 = 4;
 const V6: u8 = 6;
 
-/// An IPv6 address as a program names it. Only one of a link has a scope: with others programs leave there what was in the
-/// memory, which the kernel does not look at.
+/// Returns an IPv6 address as a program names it. Only link-local addresses keep the scope: for others, programs leave garbage in
+/// the field, which the kernel ignores, too.
 #[must_use]
 pub fn v6(ip: Ipv6Addr, port: u16, scope: u32) -> SocketAddr {
     SocketAddrV6::new(ip, port, 0, if ip.is_unicast_link_local() { scope } else { 0 }).into()

@@ -1,7 +1,7 @@
 //! Reading records that may hold several messages.
 //!
-//! How far a record was read stands in the page, where any sharer may write what it likes. So every number from there is a
-//! question here, with an answer that stays within the record.
+//! The shared page says how far a record was read, and any sharer may write any number there. So this code checks every number
+//! from the page, and its results stay within the record.
 
 use crate::record::{Flags, HEADER_BYTES, Header};
 
@@ -24,18 +24,18 @@ pub fn begins_at(record: &[u8], at: usize) -> bool {
 /// The unread rest of a message in a bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unread<'a> {
-    /// Of the whole message.
+    /// Header of the whole message.
     pub header: Header,
-    /// Bytes of it that were not read.
+    /// Unread bytes of the message.
     pub rest: &'a [u8],
-    /// Where the next message would begin, which is the end of the record if this is the last.
+    /// Offset of the next message, or the end of the record if this is the last.
     pub next: usize,
 }
 
 impl<'a> Unread<'a> {
     /// Finds the message that begins at `at`, without the first `consumed` bytes.
     ///
-    /// `None`: no message begins there that is whole in the record, or it is shorter than `consumed`.
+    /// Returns `None` if no whole message begins there, or if it is shorter than `consumed`.
     pub fn of(bundle: &'a [u8], at: usize, consumed: usize) -> Option<Unread<'a>> {
         let rest = bundle.get(at..)?;
         let header = Header::parse(rest).filter(|header| !header.flags.contains(Flags::IN_MEMFD))?;

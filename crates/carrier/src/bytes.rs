@@ -1,4 +1,4 @@
-//! Numbers in and out of bytes, little-endian.
+//! Little-endian numbers, read from and written to bytes.
 
 /// Takes from the front of a slice.
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
@@ -32,13 +32,13 @@ impl<'a> Reader<'a> {
         self.array().map(i32::from_le_bytes)
     }
 
-    /// Ends the parse: bytes after a complete frame make it another one, so they are an error.
+    /// Ends the parse: bytes after a complete frame are an error.
     pub(crate) fn end(&self) -> Option<()> {
         self.0.is_empty().then_some(())
     }
 }
 
-/// Fills a buffer from its front. What does not fit makes the whole fail.
+/// Fills a buffer from its front. A value that does not fit makes the whole fail.
 pub(crate) struct Writer<'a> {
     buffer: &'a mut [u8],
     at: usize,
@@ -77,7 +77,7 @@ impl<'a> Writer<'a> {
         self.bytes(&number.to_le_bytes())
     }
 
-    /// The number of bytes written.
+    /// Returns the number of bytes written.
     pub(crate) fn finish(&self) -> Option<usize> {
         (!self.overflown).then_some(self.at)
     }

@@ -1,7 +1,7 @@
 //! The protocol between programs under `swiftwater run` and the daemon.
 //!
 //! In place of an SCTP socket the program holds one end of a pair of AF_UNIX SEQPACKET sockets, its *carrier*; the daemon holds
-//! the other. There are three ways between them:
+//! the other. Program and daemon communicate in three ways:
 //!
 //! | way | carries | module |
 //! |---|---|---|
@@ -9,12 +9,12 @@
 //! | a connection of its own for each request | what else the sockets API asks for | [`request`] |
 //! | a page that all who share the descriptor map | what they must agree on | [`page`] |
 //!
-//! The daemon's end of a carrier has a [name] by which a program recognises what may be one. The daemon itself knows a carrier by
-//! the cookie that the kernel gives each socket (`SO_COOKIE`), which nobody can choose.
+//! The daemon's end of a carrier has a [name] by which a program recognises a possible carrier. The daemon itself identifies a
+//! carrier by the cookie that the kernel gives each socket (`SO_COOKIE`), which nobody can choose.
 //!
-//! Which daemon a program speaks with at all is decided in [`trust`].
+//! [`trust`] decides which daemon a program communicates with.
 //!
-//! Nothing here calls the system. Parsing takes any bytes, allocates nothing and never panics.
+//! This crate makes no system calls. Parsing accepts any bytes, allocates nothing and never panics.
 #![forbid(unsafe_code)]
 
 pub mod address;
@@ -26,5 +26,5 @@ pub mod record;
 pub mod request;
 pub mod trust;
 
-/// The version of everything in this crate. Both sides must be of the same.
+/// Version of the protocol in this crate. Both sides must have the same.
 pub const VERSION: u16 = 10;

@@ -1,36 +1,36 @@
-//! Names: of the daemon, and of its end of each carrier.
+//! Names of the daemon, and of its end of each carrier.
 //!
-//! Both are in the abstract namespace of AF_UNIX, which belongs to the network namespace, as a daemon does. So nothing is
-//! left in a file system after a crash, and containers with a network of their own have a daemon of their own.
+//! Both are in the abstract namespace of AF_UNIX, which belongs to the network namespace, as a daemon does. So nothing stays in a
+//! file system after a crash, and containers with their own network have their own daemon.
 
 use std::ffi::CStr;
 
-/// Where the daemon takes requests, in the abstract namespace (without the leading zero byte).
+/// Default address for requests to the daemon, in the abstract namespace (without the leading zero byte).
 pub const DAEMON: &str = "swiftwater";
 
-/// The variable of the environment that names another: a path, or `@` and an abstract name.
+/// Environment variable that names another address: a path, or `@` and an abstract name.
 pub const DAEMON_VARIABLE: &CStr = c"SWIFTWATER_DAEMON";
 
-/// The variable of the environment by which `swiftwater run` says that a program may start a daemon where the one that it had is
-/// gone: one that ends by itself when nobody needs it.
+/// Environment variable by which `swiftwater run` allows a program to start a daemon if the earlier one has ended: one that ends
+/// by itself when nobody needs it.
 pub const ON_DEMAND_VARIABLE: &CStr = c"SWIFTWATER_ON_DEMAND";
 
-/// The variable of the environment by which `swiftwater run --tcp-as-sctp` says that TCP sockets are to be SCTP sockets.
+/// Environment variable by which `swiftwater run --tcp-as-sctp` turns TCP sockets into SCTP sockets.
 pub const TCP_AS_SCTP_VARIABLE: &CStr = c"SWIFTWATER_TCP_AS_SCTP";
 
-/// The variable of the environment by which `swiftwater run --quiet` says that the shim warns of nothing.
+/// Environment variable by which `swiftwater run --quiet` silences the shim's warnings.
 pub const QUIET_VARIABLE: &CStr = c"SWIFTWATER_QUIET";
 
 const PREFIX: &[u8] = b"swiftwater:";
 const HEX_DIGITS: usize = 32;
 
-/// Bytes of the name of a carrier's end, without the leading zero byte.
+/// Length of the name of a carrier's end, without the leading zero byte.
 pub const CARRIER_NAME_BYTES: usize = PREFIX.len() + HEX_DIGITS;
 
 /// The name of the daemon's end of a carrier.
 ///
-/// It is a hint: a shim asks the daemon only about descriptors whose peer has a name of this form. It proves nothing, because
-/// any program may bind a socket to such a name. It is random, so that nobody can take it before the daemon does.
+/// The name is a hint: a shim asks the daemon only about descriptors whose peer has a name of this form. It proves nothing,
+/// because any program may bind a socket to such a name. It is random, so that nobody can take it before the daemon does.
 ///
 /// ```
 /// use swiftwater_carrier::name::CarrierName;
@@ -44,7 +44,7 @@ pub const CARRIER_NAME_BYTES: usize = PREFIX.len() + HEX_DIGITS;
 pub struct CarrierName([u8; CARRIER_NAME_BYTES]);
 
 impl CarrierName {
-    /// Makes a name of a random number.
+    /// Makes a name from a random number.
     pub fn from_random(number: u128) -> CarrierName {
         const DIGITS: [u8; 16] = *b"0123456789abcdef";
         let mut name = [0; CARRIER_NAME_BYTES];

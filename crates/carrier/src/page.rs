@@ -1,8 +1,8 @@
-//! The page that all who share a descriptor map: what they must agree on, also after `fork` and `exec`.
+//! The page that all sharers of a descriptor map: the state that they must agree on, also after `fork` and `exec`.
 //!
-//! The daemon and the sharers map it. The daemon writes its part a field at a time: nothing here is trusted.
+//! The daemon and the sharers map it. The daemon writes its fields one at a time and trusts nothing in it.
 //!
-//! Each sharer may write anything anywhere in it. That harms the sharers of this socket only:
+//! Each sharer may write anything anywhere in the page. That harms only the sharers of this socket:
 //!
 //! | a hostile value of | does |
 //! |---|---|
@@ -24,20 +24,20 @@ use crate::address;
 use crate::bytes::{Reader, Writer};
 use crate::record::{HEADER_BYTES, Header};
 
-/// Bytes of the memfd of a one-to-many socket. Memory is used as far as it is written.
+/// Size of the memfd of a one-to-many socket. The system provides memory only for the part that is written.
 pub const PAGE_BYTES: usize = 64 * 1024;
-/// Bytes of the memfd of another socket, which has no entries: the least that the system keeps, which holds all fields.
+/// Size of the memfd of any other socket, which has no entries: one page of the system, which holds all fields.
 pub const FIELDS_BYTES: usize = 4096;
-/// Associations of a one-to-many socket that have an [`Entry`]. Of others the daemon is asked.
+/// Number of associations of a one-to-many socket that have an [`Entry`]. A shim asks the daemon about others.
 pub const ENTRIES: usize = 1024;
-/// Bytes of a peer's address.
+/// Size of a peer's address.
 const PEER_BYTES: usize = 24;
 
 /// The layout. A fresh page is zero, which is [`State::Idle`] with no error.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Page {
-    /// [`crate::VERSION`]. Written by the daemon once, as all up to `style`.
+    /// [`crate::VERSION`]. The daemon writes this field and those up to `style` once.
     pub version: AtomicU32,
     /// `AF_INET` or `AF_INET6`.
     pub family: AtomicU32,
@@ -45,88 +45,93 @@ pub struct Page {
     pub style: AtomicU32,
     /// A [`State`]. Written by the daemon.
     pub state: AtomicU32,
-    /// The pending error, an errno. Set by the daemon; whoever takes it puts zero there.
+    /// The pending error, an errno. Set by the daemon; a sharer that takes it sets it to zero.
     pub error: AtomicI32,
-    /// Information that comes with received messages ([`Wants`]). Written by the daemon.
+    /// Information that comes with received messages ([`Subscriptions`]). Written by the daemon.
     pub wants: AtomicU32,
-    /// No message on the carrier is longer, up to the first [`Kind::Notice`](crate::record::Kind::Notice) there. Written by the
-    /// daemon, before it sends that.
+    /// Upper bound for the length of a message on the carrier, up to the first [`Kind::SizeHint`](crate::record::Kind::SizeHint)
+    /// there. Written by the daemon, before it sends that record.
     pub longest: AtomicU32,
-    /// Not zero: a record behind the next [`Kind::Notice`](crate::record::Kind::Notice) may hold several messages. Written by the
-    /// daemon, to zero when all that it has put there was read.
+    /// Not zero: a record behind the next [`Kind::SizeHint`](crate::record::Kind::SizeHint) may hold several messages. Written by
+    /// the daemon; set to zero when all that it has put into the carrier was read.
     pub bundles: AtomicU32,
-    /// No message may be longer, because it is not to be cut; 0 for no limit. Written by the daemon.
+    /// Longest message that can be sent unfragmented, if the socket disables fragmentation; 0 for no limit. Written by the
+    /// daemon.
     pub whole_max: AtomicU32,
-    /// Outbound streams, once the association is up. Written by the daemon, as the next.
+    /// Outbound streams, once the association is up. Written by the daemon, like the next.
     pub streams_out: AtomicU32,
-    /// The stream of messages of which the program says nothing, of one-to-one. Written by the daemon.
+    /// Default stream of a one-to-one socket. Written by the daemon.
     pub default_stream: AtomicU32,
-    /// Not zero: what the carrier of a one-to-one socket holds for the program is plain content, without headers
-    /// ([`Request::SetForm`](crate::request::Request::SetForm)). Written by the daemon, while a sharer that asks for it holds `lock`.
+    /// Not zero: the carrier of a one-to-one socket holds plain content for the program, without headers
+    /// ([`Request::SetForm`](crate::request::Request::SetForm)). Written by the daemon, while a sharer that asks for it holds
+    /// `lock`.
     pub plain: AtomicU32,
-    /// The peer; see [`Page::peer`].
+    /// The peer; read it with [`Page::peer`].
     peer: [AtomicU32; PEER_BYTES / 4],
-    /// The local address, once the association has ended; see [`Page::local`].
+    /// The local address, once the association has ended; read it with [`Page::local`].
     local: [AtomicU32; PEER_BYTES / 4],
 
-    /// Held while one reads. The thread identifier of the holder, in a futex that the kernel marks when the holder dies. Written
-    /// by the sharers, as all below.
+    /// The read lock. The thread identifier of the holder, in a futex that the kernel marks when the holder dies. Written by the
+    /// sharers, like all fields below.
     pub lock: AtomicU32,
-    /// Bytes that were read of the message at the front of the carrier; it is still there.
+    /// Number of bytes that were read of the message at the front of the carrier, which is still there.
     pub consumed: AtomicU32,
-    /// Bytes of the bundle at the front of the carrier; 0 if there is none that somebody has read of.
+    /// Length of the bundle at the front of the carrier; 0 if there is none with messages already read.
     pub bundle_bytes: AtomicU32,
-    /// Where in it the header of the next message is.
+    /// Offset of the next message's header in the bundle.
     pub bundle_at: AtomicU32,
-    /// Bundles that were taken away, modulo 2^32: whoever keeps a copy of one knows by that whether it is still at the front.
+    /// Number of bundles removed, modulo 2^32: a reader with a copy of a bundle compares it to learn whether the bundle is still
+    /// at the front.
     pub bundles_taken: AtomicU32,
-    /// Not zero: one of the sharers has said that it reads no more.
+    /// Not zero: a sharer has shut down reading.
     pub shut_reading: AtomicU32,
-    /// Not zero: one of the sharers has said that it sends no more.
+    /// Not zero: a sharer has shut down writing.
     pub shut_writing: AtomicU32,
-    /// The header at the beginning of the record that somebody has read of.
+    /// The header at the beginning of the record that a reader has begun.
     header: [AtomicU32; HEADER_BYTES / 4],
-    /// Messages that were read to their end, modulo 2^32, without notifications. With `lock` all that the daemon reads of what
-    /// the sharers write: whether something was unread when the program was gone, and how much is.
+    /// Number of messages that were read to their end, modulo 2^32, without notifications. The daemon uses it to tell whether
+    /// anything was unread when the program ended, and how much. Of the sharers' fields the daemon reads this one, `lock`, and
+    /// few others.
     pub data_taken: AtomicU32,
-    /// Records with a memfd that were read to their end, modulo 2^32, notifications included. The daemon empties these memfds.
+    /// Number of records with a memfd that were read to their end, modulo 2^32, notifications included. The daemon empties these
+    /// memfds.
     pub long_taken: AtomicU32,
 
-    /// Associations of a one-to-many socket of which something may come. Written by the daemon.
+    /// Number of associations of a one-to-many socket from which data may come. Written by the daemon.
     pub members: AtomicU32,
-    /// Entries up to this may be in use. Written by the daemon.
+    /// Number of entries that may be in use. Written by the daemon.
     pub entries_used: AtomicU32,
-    /// How far the peer of a one-to-one socket has shut the association down: a [`PeerShut`]. Written by the daemon.
+    /// A [`PeerShut`]: how far the peer of a one-to-one socket has shut the association down. Written by the daemon.
     pub peer_shut: AtomicU32,
     entries: [Entry; ENTRIES],
 }
 
-/// An association of a one-to-many socket: whether it takes a message, without asking.
+/// An association of a one-to-many socket: tells a sharer whether it takes a message, without a request.
 ///
-/// The sharers count what they send, the daemon what it has passed on: what lies between waits, and there is room while that
-/// is less than [`ROOM_BYTES`].
+/// The sharers count the bytes that they send, the daemon those that it has passed on: the difference waits, and there is room
+/// while it is less than [`ROOM_BYTES`].
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Entry {
-    /// 0: the entry is free. Written by the daemon.
+    /// 0 for a free entry. Written by the daemon.
     pub association: AtomicU32,
-    /// Outbound streams; 0 while that is not known. Written by the daemon.
+    /// Outbound streams; 0 while the number is unknown. Written by the daemon.
     pub streams_out: AtomicU32,
     peer: [AtomicU32; PEER_BYTES / 4],
     /// Bytes passed on, modulo 2^32. Written by the daemon.
     pub passed_on: AtomicU32,
-    /// The stream of messages of which the program says nothing. Written by the daemon.
+    /// Default stream. Written by the daemon.
     pub default_stream: AtomicU32,
-    /// Bytes sent, modulo 2^32, and in the upper half the association that they were sent to: the entry may become another one's
-    /// while a sharer sends. Written by the sharers; set by the daemon for a new association.
+    /// Bytes sent, modulo 2^32, and in the upper half the association that they were sent to: the entry may pass to another
+    /// association while a sharer sends. Written by the sharers; set by the daemon for a new association.
     pub sent: AtomicU64,
 }
 
-/// Bytes for an association of a one-to-many socket that may wait to be passed on to it.
+/// Number of bytes for an association of a one-to-many socket that may wait in the daemon.
 pub const ROOM_BYTES: u32 = 256 * 1024;
 
 impl Entry {
-    /// Its bytes for a new association.
+    /// Encodes the entry of a new association.
     pub fn encode(association: u32, streams_out: u16, peer: &SocketAddr) -> [u8; size_of::<Entry>()] {
         let mut out = [0; size_of::<Entry>()];
         let mut w = Writer::new(&mut out);
@@ -137,12 +142,12 @@ impl Entry {
         out
     }
 
-    /// The peer's address, or one of them.
+    /// Returns the peer's address, or one of its addresses.
     pub fn peer(&self) -> Option<SocketAddr> {
         read_peer(&self.peer)
     }
 
-    /// Counts a message to an association as sent if there is room, and the entry is still its own.
+    /// Counts a message to an association as sent if there is room, and the entry still belongs to the association.
     pub fn reserve(&self, association: u32, bytes: u32) -> bool {
         let claim = |sent: u32| {
             let waiting = sent.wrapping_sub(self.passed_on.load(Acquire));
@@ -151,13 +156,13 @@ impl Entry {
         self.count(association, claim)
     }
 
-    /// Takes back what was reserved for a message that was not sent.
+    /// Undoes the reservation for a message that was not sent.
     pub fn give_back(&self, association: u32, bytes: u32) {
-        // Of an association that has left the entry nothing is counted any more.
+        // If the association has left the entry, there is nothing to undo.
         self.count(association, |sent| Some(sent.wrapping_sub(bytes)));
     }
 
-    /// Changes the bytes sent to an association. Returns whether the entry is its own and there is a new number.
+    /// Changes the number of bytes sent to an association. Returns whether the entry belongs to it and `new` returned a number.
     fn count(&self, association: u32, new: impl Fn(u32) -> Option<u32>) -> bool {
         let change = |sent: u64| {
             let is_its_own = sent >> 32 == u64::from(association);
@@ -167,13 +172,13 @@ impl Entry {
     }
 }
 
-/// [`Entry::sent`].
+/// Returns a value of [`Entry::sent`].
 fn sent_to(association: u32, bytes: u32) -> u64 {
     u64::from(association) << 32 | u64::from(bytes)
 }
 
 impl Default for Page {
-    /// A fresh page.
+    /// Returns a page of zeros.
     fn default() -> Page {
         Page {
             version: AtomicU32::default(),
@@ -214,40 +219,40 @@ fn read_peer(words: &[AtomicU32; PEER_BYTES / 4]) -> Option<SocketAddr> {
 }
 
 impl Page {
-    /// Where the daemon writes `version`, `family` and `style`.
+    /// Offset at which the daemon writes `version`, `family` and `style`.
     pub const IDENTITY_AT: u64 = offset_of!(Page, version) as u64;
-    /// Where it writes the state.
+    /// Offset of the state.
     pub const STATE_AT: u64 = offset_of!(Page, state) as u64;
-    /// Where it writes the error.
+    /// Offset of the pending error.
     pub const ERROR_AT: u64 = offset_of!(Page, error) as u64;
-    /// Where it writes what is wanted.
+    /// Offset of the subscriptions.
     pub const WANTS_AT: u64 = offset_of!(Page, wants) as u64;
-    /// Where it writes how long messages may be.
+    /// Offset of the bound for the length of messages.
     pub const LONGEST_AT: u64 = offset_of!(Page, longest) as u64;
-    /// Where it writes whether there are bundles.
+    /// Offset of the flag for bundles.
     pub const BUNDLES_AT: u64 = offset_of!(Page, bundles) as u64;
-    /// Where it writes how long a message may be.
+    /// Offset of the fragmentation limit.
     pub const WHOLE_MAX_AT: u64 = offset_of!(Page, whole_max) as u64;
-    /// Where it writes the number of outbound streams.
+    /// Offset of the number of outbound streams.
     pub const STREAMS_OUT_AT: u64 = offset_of!(Page, streams_out) as u64;
-    /// Where it writes the form of what the carrier holds.
+    /// Offset of the flag for plain content.
     pub const PLAIN_AT: u64 = offset_of!(Page, plain) as u64;
-    /// Where it writes the peer.
+    /// Offset of the peer's address.
     pub const PEER_AT: u64 = offset_of!(Page, peer) as u64;
 
-    /// Where it finds whether somebody reads.
+    /// Offset of the read lock.
     pub const LOCK_AT: u64 = offset_of!(Page, lock) as u64;
-    /// Where it finds whether both directions were shut: two numbers.
+    /// Offset of the two numbers that say whether sharers have shut down the directions.
     pub const SHUT_AT: u64 = offset_of!(Page, shut_reading) as u64;
-    /// Where it finds how much was read.
+    /// Offset of the number of messages read.
     pub const DATA_TAKEN_AT: u64 = offset_of!(Page, data_taken) as u64;
-    /// Where the sharers write how many records with a memfd were read.
+    /// Offset of the number of records with a memfd that were read.
     pub const LONG_TAKEN_AT: u64 = offset_of!(Page, long_taken) as u64;
-    /// Where it writes the default stream.
+    /// Offset of the default stream.
     pub const DEFAULT_STREAM_AT: u64 = offset_of!(Page, default_stream) as u64;
-    /// Where it writes how far the peer has shut down.
+    /// Offset of the peer's shutdown.
     pub const PEER_SHUT_AT: u64 = offset_of!(Page, peer_shut) as u64;
-    /// Where it writes the local address.
+    /// Offset of the local address.
     pub const LOCAL_AT: u64 = offset_of!(Page, local) as u64;
 
     /// Encodes the address of a peer, or the local address, for the page.
@@ -257,49 +262,49 @@ impl Page {
         out
     }
 
-    /// Where it writes how many associations there are.
+    /// Offset of the number of associations.
     pub const MEMBERS_AT: u64 = offset_of!(Page, members) as u64;
-    /// Where it writes how many entries may be in use.
+    /// Offset of the number of entries that may be in use.
     pub const ENTRIES_USED_AT: u64 = offset_of!(Page, entries_used) as u64;
 
-    /// Where it writes an entry.
+    /// Returns the offset of an entry.
     pub const fn entry_at(index: usize) -> u64 {
         (offset_of!(Page, entries) + index * size_of::<Entry>()) as u64
     }
 
-    /// Where it writes the outbound streams of an entry's association.
+    /// Returns the offset of the outbound streams of an entry's association.
     pub const fn entry_streams_out_at(index: usize) -> u64 {
         Page::entry_at(index) + offset_of!(Entry, streams_out) as u64
     }
 
-    /// Where it writes the bytes passed on.
+    /// Returns the offset of the bytes passed on.
     pub const fn entry_passed_on_at(index: usize) -> u64 {
         Page::entry_at(index) + offset_of!(Entry, passed_on) as u64
     }
 
-    /// Where it writes the default stream of an entry's association.
+    /// Returns the offset of the default stream of an entry's association.
     pub const fn entry_default_stream_at(index: usize) -> u64 {
         Page::entry_at(index) + offset_of!(Entry, default_stream) as u64
     }
 
-    /// The entries that may be in use.
+    /// Returns the entries that may be in use.
     pub fn entries(&self) -> &[Entry] {
         let used = self.entries_used.load(Acquire) as usize;
         &self.entries[..used.min(ENTRIES)]
     }
 
-    /// The peer, if there is one.
+    /// Returns the peer, if there is one.
     pub fn peer(&self) -> Option<SocketAddr> {
         read_peer(&self.peer)
     }
 
-    /// The local address of a socket whose association has ended. Once both sides have shut the carrier down, the daemon
-    /// cannot tell that from a program that is gone, and knows the socket no more.
+    /// Returns the local address of a socket whose association has ended. Once both sides have shut the carrier down, the daemon
+    /// cannot tell the socket from that of a program that has ended, and forgets it.
     pub fn local(&self) -> Option<SocketAddr> {
         read_peer(&self.local)
     }
 
-    /// The state. What nobody has written counts as none.
+    /// Returns the state; an undefined number counts as `Idle`.
     pub fn state(&self) -> State {
         State::from_u32(self.state.load(Acquire)).unwrap_or(State::Idle)
     }
@@ -309,13 +314,13 @@ impl Page {
         self.error.swap(0, AcqRel)
     }
 
-    /// The header at the beginning of the record that somebody has read of, and that is still there.
+    /// Returns the header at the beginning of the record that a reader has begun and that is still there.
     pub fn front(&self) -> Option<Header> {
         let words = self.header.each_ref().map(|word| word.load(Relaxed).to_ne_bytes());
         Header::parse(words.as_flattened())
     }
 
-    /// Notes the header of a record that is being read and stays there.
+    /// Notes the header of a record that is being read and stays in the carrier.
     pub fn set_front(&self, header: &Header) {
         let bytes = header.encode();
         for (word, bytes) in self.header.iter().zip(bytes.as_chunks().0) {
@@ -324,19 +329,20 @@ impl Page {
     }
 }
 
-/// How far the peer of a one-to-one socket has shut the association down. The association lives on until the peer has all.
+/// How far the peer of a one-to-one socket has shut the association down. The association ends only when the peer has received
+/// everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum PeerShut {
-    /// It has not.
+    /// Not at all.
     No = 0,
-    /// It takes no more messages (RFC 9260 §9.2).
+    /// The peer takes no more messages (RFC 9260 §9.2).
     Writing = 1,
-    /// And all that it has sent is in the carrier.
+    /// In addition, all that the peer has sent is in the carrier.
     Both = 2,
 }
 
-/// How far a socket has come.
+/// State of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum State {
@@ -348,24 +354,24 @@ pub enum State {
     Connecting = 2,
     /// Its carrier holds messages.
     Connected = 3,
-    /// The peer has shut the association down, and it has ended: after what the carrier holds comes the end.
+    /// The peer has shut the association down, and it has ended: the end follows the content of the carrier.
     Ended = 4,
     /// One-to-many, and not listening: its carrier holds messages of any number of associations.
     Many = 5,
     /// One-to-many, and peers may set up associations.
     ManyListening = 6,
-    /// The association was lost, or this side has shut it down: after what the carrier holds comes the pending error, and then
-    /// that there is no connection.
+    /// The association was lost, or this side has shut it down: the pending error follows the content of the carrier, and then
+    /// `ENOTCONN`.
     Lost = 7,
 }
 
 impl State {
-    /// Whether there was an association, and it has ended.
+    /// Returns whether there was an association, and it has ended.
     pub fn is_end(self) -> bool {
         matches!(self, State::Ended | State::Lost)
     }
 
-    /// `None`: no such state.
+    /// Returns `None` if there is no such state.
     pub fn from_u32(number: u32) -> Option<State> {
         use State::{Connected, Connecting, Ended, Idle, Listening, Lost, Many, ManyListening};
         [Idle, Listening, Connecting, Connected, Ended, Many, ManyListening, Lost]
@@ -374,27 +380,27 @@ impl State {
     }
 }
 
-/// The information that a program wants with each message, and how.
+/// The information that a program wants with each message, and its form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wants(pub u32);
 
 impl Wants {
-    /// `SCTP_SNDRCV`, by `sctp_data_io_event`.
+    /// `SCTP_SNDRCV`, subscribed to by `sctp_data_io_event`.
     pub const SNDRCV: Wants = Wants(1);
-    /// `SCTP_RCVINFO`, by `SCTP_RECVRCVINFO`.
+    /// `SCTP_RCVINFO`, subscribed to by `SCTP_RECVRCVINFO`.
     pub const RCVINFO: Wants = Wants(1 << 1);
-    /// `SCTP_NXTINFO`, by `SCTP_RECVNXTINFO`.
+    /// `SCTP_NXTINFO`, subscribed to by `SCTP_RECVNXTINFO`.
     pub const NXTINFO: Wants = Wants(1 << 2);
-    /// IPv4 addresses in their own form where the socket is one of IPv6, without `SCTP_I_WANT_MAPPED_V4_ADDR`. Here and in records
-    /// they are mapped all the same.
+    /// IPv4 addresses in their own form on an IPv6 socket, without `SCTP_I_WANT_MAPPED_V4_ADDR`. In the page and in records they
+    /// are always mapped.
     pub const OWN_V4: Wants = Wants(1 << 3);
 
-    /// Whether all of `other` are there.
+    /// Returns whether all of `other` are in this set.
     pub fn contains(self, other: Wants) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// With `other`, or without.
+    /// Returns this set with `other`, or without it.
     #[must_use]
     pub fn set(self, other: Wants, on: bool) -> Wants {
         match on {
@@ -424,7 +430,7 @@ mod tests {
         text.parse().expect("an address")
     }
 
-    /// A shim of one version and a daemon of another refuse each other by the first field. So the layout is part of a version.
+    /// Shim and daemon of different versions refuse each other by the first field, so the layout belongs to a version.
     #[test]
     fn the_layout_is_that_of_this_version() {
         assert_eq!((Page::IDENTITY_AT, Page::STATE_AT, Page::ERROR_AT, Page::WANTS_AT), (0, 12, 16, 20));
@@ -491,7 +497,7 @@ mod tests {
         }
     }
 
-    /// A sharer may have found the entry, or even reserved room, before the entry became another association's.
+    /// A sharer may have found the entry, or even reserved room, before the entry passed to another association.
     #[test]
     fn what_is_sent_to_one_association_takes_no_room_of_the_next_in_its_entry() {
         let entry = Entry::default();

@@ -1,6 +1,6 @@
-//! Records on a carrier: a header, then the bytes of one message.
+//! Records on a carrier: a header and the bytes of one message.
 //!
-//! A message of more than [`PAYLOAD_BYTES_MAX`] is one record, too, so that it is whole among all who share the descriptor:
+//! A message of more than [`PAYLOAD_BYTES_MAX`] is one record, too, so that it stays whole among all sharers of the descriptor:
 //! its bytes are in a sealed memfd that comes with the record.
 //!
 //! Short messages to the program that are there at the same time may share a record, a *bundle*: each with its header, one after
@@ -11,27 +11,27 @@ use std::net::SocketAddr;
 use crate::address;
 use crate::bytes::{Reader, Writer};
 
-/// In front of every record: "swrd". What a program writes past the shim does not begin so, unless it means to.
+/// Beginning of every record: "swrd". Data that a program writes past the shim does not begin so by accident.
 const MAGIC: u32 = u32::from_le_bytes(*b"swrd");
 
-/// Bytes of a [`Header`].
+/// Length of a [`Header`].
 pub const HEADER_BYTES: usize = 64;
-/// Most bytes of a message that travel in the record itself.
+/// Largest number of bytes of a message that travel in the record itself.
 pub const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
-/// The longest packet that the daemon puts into a carrier in plain form. Who reads less of a packet loses the rest, so this is no more
-/// than what the standard I/O of musl reads at once; that of other C libraries and Go's `bufio` read more.
+/// The longest packet that the daemon puts into a carrier in plain form. A read that is shorter than a packet loses the rest, so
+/// this is no more than the standard I/O of musl reads at once; other C libraries and Go's `bufio` read more.
 pub const PLAIN_BYTES_MAX: usize = 1024;
 /// The longest record.
 pub const RECORD_BYTES_MAX: usize = HEADER_BYTES + PAYLOAD_BYTES_MAX;
-/// The longest bundle: what the kernel allocates in one piece, with what it needs itself.
+/// The longest bundle: an allocation that the kernel makes in one piece, with its own overhead.
 pub const BUNDLE_BYTES_MAX: usize = 15 * 1024;
-/// The longest message that the daemon takes from a program, or hands to it in one piece.
+/// The longest message that the daemon takes from a program, or passes to it in one piece.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
-/// Bytes after the header of a [`Kind::Accepted`]: so many that one fills the smallest carrier, which then polls writable when
-/// the program has taken it.
+/// Number of bytes after the header of a [`Kind::Accepted`]: one such record fills the smallest carrier, which polls writable
+/// again when the program has taken the record.
 pub const ACCEPTED_BYTES: usize = 1024;
 
-/// Kinds of records.
+/// Types of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// User data, in either direction.
@@ -40,10 +40,10 @@ pub enum Kind {
     Notification,
     /// To a listener: an association, with the descriptors of its carrier and its page, and the peer's address.
     Accepted,
-    /// To the program: longer messages follow than before (see [`Page::longest`](crate::page::Page::longest)), or bundles. It has
-    /// no bytes; whoever finds it takes it away and waits for the next record, which follows at once.
+    /// To the program: the messages that follow are longer than before (see [`Page::longest`](crate::page::Page::longest)), or
+    /// are bundles. The record is empty; a reader that finds it removes it and waits for the next record, which follows at once.
     Notice,
-    /// From the program's end: keeps it from polling writable while it connects. Thrown away.
+    /// From the program's end: keeps that end from polling writable while it connects. Discarded.
     Filler,
 }
 
@@ -58,26 +58,26 @@ impl Flags {
     pub const UNORDERED: Flags = Flags(1 << 1);
     /// The bytes are in the memfd that comes with the record.
     pub const IN_MEMFD: Flags = Flags(1 << 2);
-    /// `SCTP_EOF`: shut the association down after this, which may have no bytes.
+    /// `SCTP_EOF`: shut the association down after this message, which may be empty.
     pub const SHUTDOWN: Flags = Flags(1 << 3);
     /// `SCTP_ABORT`: abort the association; the bytes are the reason.
     pub const ABORT: Flags = Flags(1 << 4);
     /// `SCTP_SACK_IMMEDIATELY` (RFC 7053).
     pub const IMMEDIATE: Flags = Flags(1 << 5);
-    /// The program has said nothing of the message: what it has set as default holds (`SCTP_DEFAULT_SNDINFO`).
+    /// The program gave no attributes: its defaults apply (`SCTP_DEFAULT_SNDINFO`).
     pub const BY_DEFAULT: Flags = Flags(1 << 6);
 
-    /// `SCTP_ADDR_OVER`: the message goes to [`Header::address`], whatever address data goes to.
+    /// `SCTP_ADDR_OVER`: the message goes to [`Header::address`] instead of the primary path.
     pub const TO_ADDRESS: Flags = Flags(1 << 7);
 
     const ALL: u16 = (1 << 8) - 1;
 
-    /// Whether all of `other` are there.
+    /// Returns whether all of `other` are in this set.
     pub fn contains(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Both.
+    /// Returns the union.
     #[must_use]
     pub fn with(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
@@ -102,28 +102,28 @@ pub struct Header {
     pub flags: Flags,
     /// The stream.
     pub stream: u16,
-    /// Sequence number within the stream; of a received message.
+    /// Sequence number within the stream, of a received message.
     pub ssn: u16,
     /// Payload protocol identifier: the number whose bytes, most significant first, travel in the packet.
     pub ppid: u32,
-    /// TSN of the first chunk; of a received message.
+    /// TSN of the first chunk, of a received message.
     pub tsn: u32,
-    /// All up to this TSN had arrived when a received message was handed up.
+    /// Cumulative TSN when a received message was passed up.
     pub cumulative_tsn: u32,
-    /// A number of the program, which comes back should sending fail; of a received message what `SCTP_CONTEXT` has set.
+    /// A number of the program, which returns if sending fails; of a received message the value of `SCTP_CONTEXT`.
     pub context: u32,
-    /// A message that was not sent within so many milliseconds is not to be sent; 0 for no limit.
+    /// Lifetime: a message that was not sent within so many milliseconds is discarded; 0 for no limit.
     pub lifetime_ms: u32,
-    /// The association. In the program's direction always; in the other where a socket has many.
+    /// The association. Always set in records to the program; in records from it, set if the socket has many.
     pub association: u32,
-    /// Bytes of the message, wherever they are.
+    /// Length of the message, wherever its bytes are.
     pub bytes: u32,
-    /// Where a received message came from. Of one that is sent, where it is to go ([`Flags::TO_ADDRESS`]).
+    /// The source of a received message, or the destination of one to send ([`Flags::TO_ADDRESS`]).
     pub address: Option<SocketAddr>,
 }
 
 impl Header {
-    /// One with everything else zero.
+    /// Returns a header of this type with all other fields zero.
     pub fn new(kind: Kind) -> Header {
         Header {
             kind,
@@ -141,7 +141,7 @@ impl Header {
         }
     }
 
-    /// The header as it stands in front of a record.
+    /// Encodes the header.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut out = [0; HEADER_BYTES];
         let kind = match self.kind {
@@ -161,7 +161,7 @@ impl Header {
         out
     }
 
-    /// The header of a record of which `record` holds the beginning. `None`: it is none of ours.
+    /// Parses the header at the beginning of `record`; returns `None` if the record is not of this protocol.
     pub fn parse(record: &[u8]) -> Option<Header> {
         let mut r = Reader(record.get(..HEADER_BYTES)?);
         (r.u32()? == MAGIC).then_some(())?;
@@ -195,12 +195,12 @@ impl Header {
         (header.bytes as usize <= limit).then_some(header)
     }
 
-    /// Returns whether bytes are meant as a record, even if they are none.
+    /// Returns whether bytes begin like a record, even if they are malformed.
     pub fn is_meant(record: &[u8]) -> bool {
         Reader(record).u32() == Some(MAGIC)
     }
 
-    /// The header and the bytes of a whole record. `None`: it is none of ours, or not as long as it says.
+    /// Splits a whole record into header and bytes; returns `None` if it is not of this protocol, or not as long as it says.
     pub fn split(record: &[u8]) -> Option<(Header, &[u8])> {
         let header = Header::parse(record)?;
         let payload = &record[HEADER_BYTES..];
@@ -209,7 +209,7 @@ impl Header {
     }
 }
 
-/// A whole [`Kind::Accepted`] record.
+/// Encodes a whole [`Kind::Accepted`] record.
 pub fn encode_accepted(peer: &SocketAddr) -> [u8; HEADER_BYTES + ACCEPTED_BYTES] {
     let header = Header { bytes: ACCEPTED_BYTES as u32, address: Some(*peer), ..Header::new(Kind::Accepted) };
     let mut out = [0; HEADER_BYTES + ACCEPTED_BYTES];
@@ -217,7 +217,7 @@ pub fn encode_accepted(peer: &SocketAddr) -> [u8; HEADER_BYTES + ACCEPTED_BYTES]
     out
 }
 
-/// The peer's address in a [`Kind::Accepted`].
+/// Returns the peer's address in a [`Kind::Accepted`].
 pub fn parse_accepted(record: &[u8]) -> Option<SocketAddr> {
     let (header, _) = Header::split(record)?;
     header.address.filter(|_| header.kind == Kind::Accepted)

@@ -1,8 +1,8 @@
 //! Requests and answers.
 //!
-//! A request has a connection of its own, which the answer ends: so the program keeps no descriptor that it does not know
-//! of, which it might close, or hand on. What is asked about goes with the request: one that holds a descriptor may ask
-//! about it.
+//! A request has its own connection, which the answer ends: so the program holds no descriptor that it does not know of, and
+//! might close or pass on. The descriptor that a request concerns comes with the request: whoever holds a descriptor may make
+//! requests about it.
 
 use std::net::SocketAddr;
 
@@ -16,10 +16,10 @@ pub const FRAME_BYTES_MAX: usize = 4096;
 pub const OPTION_BYTES_MAX: usize = 4000;
 /// The longest record of a [`Request::PutBack`].
 pub const PUT_BACK_BYTES_MAX: usize = 4000;
-/// Most addresses of a peer that an association is set up with.
+/// Number of addresses of a peer that an association is set up with, at most.
 pub const ADDRESSES_MAX: usize = 64;
 
-/// In front of every frame: "swcr".
+/// Beginning of every frame: "swcr".
 const MAGIC: u32 = u32::from_le_bytes(*b"swcr");
 const OVERHEAD_BYTES: usize = 24;
 
@@ -34,12 +34,12 @@ pub struct Addresses<'a>(Form<'a>);
 #[derive(Clone, Copy)]
 enum Form<'a> {
     List(&'a [SocketAddr]),
-    /// As they stand in a frame; each was seen to be one.
+    /// As encoded in a frame; each address was validated.
     Encoded(&'a [u8]),
 }
 
 impl<'a> Addresses<'a> {
-    /// `None`: there are none, or too many.
+    /// Returns `None` if there are no addresses, or too many.
     pub fn new(list: &'a [SocketAddr]) -> Option<Self> {
         (1..=ADDRESSES_MAX).contains(&list.len()).then_some(Addresses(Form::List(list)))
     }
@@ -61,7 +61,7 @@ impl<'a> Addresses<'a> {
         }
     }
 
-    /// One after the other.
+    /// Returns the addresses in order.
     pub fn iter(self) -> impl Iterator<Item = SocketAddr> + 'a {
         let (list, mut encoded) = match self.0 {
             Form::List(list) => (list, Reader(&[])),
@@ -85,15 +85,15 @@ impl std::fmt::Debug for Addresses<'_> {
     }
 }
 
-/// When an association begins.
+/// When an association begins, and when that is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Start {
-    /// At once, and so comes the answer.
+    /// The association begins at once, and is answered at once.
     Now = 0,
-    /// At once, and the answer comes when it is known how that ends.
+    /// The association begins at once, and is answered once setup has succeeded or failed.
     AnswerLate = 1,
-    /// Of one-to-many: with the first message for it. Otherwise at once.
+    /// On a one-to-many socket, the association begins with its first message; on others at once.
     WithMessage = 2,
 }
 
@@ -103,20 +103,20 @@ impl Start {
     }
 }
 
-/// `struct sctp_initmsg`: what the first message to a peer says of the association that it sets up. Zero says nothing.
+/// `struct sctp_initmsg`: parameters of the association that a message sets up. Zero means the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InitMessage {
     /// Outbound streams.
     pub streams_out: u16,
-    /// Most inbound streams.
+    /// Limit for inbound streams.
     pub streams_in_max: u16,
-    /// Most transmissions of INIT.
+    /// Limit for transmissions of INIT.
     pub attempts_max: u16,
-    /// The longest retransmission time-out meanwhile, in milliseconds.
+    /// Longest retransmission timeout during setup, in milliseconds.
     pub timeout_max_ms: u16,
 }
 
-/// What records a stream.
+/// Module that records a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Recorder {
@@ -132,36 +132,36 @@ impl Recorder {
     }
 }
 
-/// Requests of a program. They come with the descriptor that they are about, but `Describe`, `Status`, `Open`, `Settle`, `Memfd` and those about
-/// streams, which name an association and are for its owner and root.
+/// Requests of a program. Each comes with the descriptor that it concerns, except `Describe`, `Status`, `Open`, `Settle`, `Memfd`
+/// and those about streams, which name an association and are reserved for its owner and root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
-    /// Which daemon it is: the [`Answer::Value`] is a line each of its version, its process,
-    /// whether it ends when nobody needs it (`true`), and what carries SCTP there.
+    /// Identifies the daemon: the [`Answer::Value`] has lines for its version, its process, whether it ends when nobody needs it
+    /// (`true`), and the transport of SCTP.
     Describe,
-    /// State of the daemon, as far as the caller may see it. The answer comes with a file of JSON.
+    /// Reports the daemon's state, as far as the caller may see it. The answer comes with a file of JSON.
     Status,
-    /// The streams of all associations that the caller may see. The answer comes with a file of JSON.
+    /// Reports the streams of all associations that the caller may see. The answer comes with a file of JSON.
     Streams,
     /// `I_PUSH` on the stream of an association.
     Push {
-        /// Which.
+        /// The association.
         association: u32,
-        /// The name of the module and its arguments, with blanks between; at most [`OPTION_BYTES_MAX`].
+        /// The name of the module and its arguments, separated by blanks; at most [`OPTION_BYTES_MAX`].
         module: &'a str,
     },
     /// `I_POP` on the stream of an association. The answer is the name of the module.
     Pop {
-        /// Which.
+        /// The association.
         association: u32,
     },
-    /// Pushes a module that records the stream of an association. Behind the answer come records on the same connection, until the
-    /// caller shuts its side or the association ends: 8 bytes with the number of records that were lost so far, in little-endian
-    /// order, and bytes of the file.
+    /// Pushes a module that records the stream of an association. Behind the answer, records follow on the same connection until
+    /// the caller shuts its side or the association ends: 8 bytes with the number of records lost so far, in little-endian order,
+    /// and bytes of the file.
     Record {
-        /// Which.
+        /// The association.
         association: u32,
-        /// By which module.
+        /// The module.
         recorder: Recorder,
     },
     /// `socket`. The answer comes with a carrier and a page.
@@ -171,10 +171,10 @@ pub enum Request<'a> {
         /// `SOCK_SEQPACKET`: it has any number of associations.
         one_to_many: bool,
     },
-    /// An empty memfd that the program fills, seals and sends along with a long message, where it may make none itself. It comes
-    /// with the answer, and the daemon keeps no descriptor of it.
+    /// Makes an empty memfd, which comes with the answer and which the daemon does not keep: the program fills it, seals it and
+    /// sends it with a long message, where it may make none itself.
     Memfd,
-    /// The page of a descriptor that the program does not know, as after `exec`. It comes with the answer.
+    /// Returns the page of a descriptor that the program does not know, as after `exec`.
     Attach,
     /// `bind`.
     Bind(SocketAddr),
@@ -183,48 +183,49 @@ pub enum Request<'a> {
         /// Associations that may wait to be accepted.
         backlog: i32,
     },
-    /// `connect`, `sctp_connectx`, and what is sent to an address without an association. The answer is the association. Of a
-    /// one-to-one socket it says that it is tried; the page and the carrier say how it ends.
+    /// `connect`, `sctp_connectx`, and a send to an address without an association. The answer is the association. For a
+    /// one-to-one socket it means that setup has begun; page and carrier report the outcome.
     Connect {
-        /// Where the peer is.
+        /// The peer's addresses.
         peer: Addresses<'a>,
-        /// When it begins, and when that is answered.
+        /// When the association begins, and when that is answered.
         start: Start,
         /// The initiation parameters that came with the message.
         init: InitMessage,
     },
-    /// The association of a one-to-many socket with the peer that has this address.
+    /// Finds the association of a one-to-many socket with the peer of this address.
     Find(SocketAddr),
-    /// Answered when what was done to a descriptor just now, such as closing it, is known to the daemon.
+    /// Answered when the daemon has handled the calls that were made on descriptors before, such as a close.
     Settle,
     /// Answered when a message can be sent to this association of a one-to-many socket.
     AwaitRoom {
-        /// Which.
+        /// The association.
         association: u32,
     },
-    /// Associations of a one-to-many socket, the smallest numbers first. The answer is an [`Answer::Value`] of four bytes for each.
+    /// Lists associations of a one-to-many socket, the smallest numbers first. The answer is an [`Answer::Value`] of four bytes
+    /// for each.
     Associations {
-        /// Those with greater numbers than this.
+        /// Only associations with greater numbers than this.
         after: u32,
     },
     /// Answered when the association of a one-to-one socket has ended, so that nothing more will come.
     AwaitEnd,
     /// `sctp_peeloff`. The answer comes with a carrier and a page.
     PeelOff {
-        /// Which.
+        /// The association.
         association: u32,
         /// Whether the message at the front was read in part.
         front_begun: bool,
-        /// Bytes before it in its bundle: messages that were read.
+        /// Bytes before that message in its bundle: messages that were read.
         front_at: u32,
     },
-    /// Keeps the daemon from putting more into the carrier of a one-to-one socket until [`Request::SetForm`]. It fails with
-    /// `ESHUTDOWN` where the end is in the carrier already, so that nothing can be put back.
+    /// Keeps the daemon from putting more into the carrier of a one-to-one socket until [`Request::SetForm`]. Fails with
+    /// `ESHUTDOWN` if the end is in the carrier already, so that nothing can be put back.
     Hold,
-    /// A record that a sharer has taken out of a carrier which is held, to be put there again before all that follows it. At most
-    /// [`PUT_BACK_BYTES_MAX`].
+    /// Returns a record that a sharer has taken out of a held carrier; the daemon puts it there again before all that follows it.
+    /// At most [`PUT_BACK_BYTES_MAX`].
     PutBack(&'a [u8]),
-    /// Lets the daemon go on after [`Request::Hold`], from now on in this form.
+    /// Makes the daemon continue after [`Request::Hold`], from now on in this form.
     SetForm {
         /// Content without headers, in packets of at most [`PLAIN_BYTES_MAX`](crate::record::PLAIN_BYTES_MAX), and no
         /// notifications: for programs without the shim.
@@ -236,35 +237,35 @@ pub enum Request<'a> {
     PeerAddress,
     /// `setsockopt`.
     SetOption {
-        /// As the program says it.
+        /// As the program passes it.
         level: i32,
-        /// As the program says it.
+        /// As the program passes it.
         name: i32,
         /// At most [`OPTION_BYTES_MAX`].
         value: &'a [u8],
     },
     /// `getsockopt`.
     GetOption {
-        /// As the program says it.
+        /// As the program passes it.
         level: i32,
-        /// As the program says it.
+        /// As the program passes it.
         name: i32,
         /// The value that the program passes, which some options read; at most [`OPTION_BYTES_MAX`].
         value: &'a [u8],
     },
 }
 
-/// Why bytes are no request.
+/// Error of parsing a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestError {
-    /// The program's shim is of this version, which is not ours.
+    /// The program's shim has this version, which is not the daemon's.
     Version(u16),
-    /// They make no sense.
+    /// The bytes are malformed.
     Malformed,
 }
 
 impl<'a> Request<'a> {
-    /// Writes the request; says how long it is. `None`: the value of an option is too long.
+    /// Encodes the request and returns its length; `None` if the value of an option is too long.
     pub fn encode(&self, out: &mut [u8; FRAME_BYTES_MAX]) -> Option<usize> {
         let mut w = Writer::new(out);
         w.u32(MAGIC).u16(VERSION);
@@ -316,11 +317,11 @@ impl<'a> Request<'a> {
         w.finish()
     }
 
-    /// Reads a request.
+    /// Parses a request.
     ///
     /// # Errors
     ///
-    /// It is of another version, or none.
+    /// The request is of another version, or malformed.
     pub fn parse(frame: &'a [u8]) -> Result<Request<'a>, RequestError> {
         let mut r = Reader(frame);
         let version = Request::version(&mut r).ok_or(RequestError::Malformed)?;
@@ -383,7 +384,7 @@ fn option_value<'a>(r: &mut Reader<'a>) -> Option<&'a [u8]> {
     rest(r, OPTION_BYTES_MAX)
 }
 
-/// All that is left. `None`: that is more than `bytes_max`.
+/// Returns all remaining bytes; `None` if they are more than `bytes_max`.
 fn rest<'a>(r: &mut Reader<'a>, bytes_max: usize) -> Option<&'a [u8]> {
     let count = r.0.len();
     (count <= bytes_max).then(|| r.bytes(count)).flatten()
@@ -392,22 +393,22 @@ fn rest<'a>(r: &mut Reader<'a>, bytes_max: usize) -> Option<&'a [u8]> {
 /// Answers of the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer<'a> {
-    /// It is done.
+    /// Success.
     Done,
     /// An errno.
     Failed(i32),
-    /// An address that was asked for.
+    /// The address that was asked for.
     Address(SocketAddr),
-    /// An association that was asked for.
+    /// The association that was asked for.
     Association(u32),
     /// The value of an option, at most [`OPTION_BYTES_MAX`].
     Value(&'a [u8]),
-    /// It is refused, for this reason in words, at most [`OPTION_BYTES_MAX`].
+    /// The daemon refuses the request; the reason in words, at most [`OPTION_BYTES_MAX`].
     Refused(&'a str),
 }
 
 impl<'a> Answer<'a> {
-    /// Writes the answer; says how long it is. `None`: the value is too long.
+    /// Encodes the answer and returns its length; `None` if the value is too long.
     pub fn encode(&self, out: &mut [u8; FRAME_BYTES_MAX]) -> Option<usize> {
         let mut w = Writer::new(out);
         w.u32(MAGIC);
@@ -426,7 +427,7 @@ impl<'a> Answer<'a> {
         w.finish()
     }
 
-    /// Reads an answer. `None`: it is none.
+    /// Parses an answer; returns `None` if it is malformed.
     pub fn parse(frame: &'a [u8]) -> Option<Answer<'a>> {
         let mut r = Reader(frame);
         (r.u32()? == MAGIC).then_some(())?;

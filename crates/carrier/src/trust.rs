@@ -1,18 +1,18 @@
-//! Whose daemon a program trusts.
+//! Decides which daemon a program trusts.
 //!
-//! Any program may listen where a daemon is looked for. The kernel says which user does (`SO_PEERCRED`), as the user namespace of
-//! the program that asks calls that user.
+//! Any program may listen at the daemon's address. The kernel reports its user (`SO_PEERCRED`), by the number that the user has
+//! in the user namespace of the asking program.
 
 use std::ffi::CStr;
 
-/// The number by which the kernel calls each user whom a user namespace does not map (`/proc/sys/kernel/overflowuid`, unless changed).
+/// The number that stands for each user whom a user namespace does not map (`/proc/sys/kernel/overflowuid`, unless changed).
 const OVERFLOW_USER: u32 = 65_534;
 
-/// Where a process finds which users its user namespace maps.
+/// File with the users that a process' user namespace maps.
 pub const USER_MAP: &CStr = c"/proc/self/uid_map";
 
-/// Returns whether a program of `me` trusts a daemon of `owner`: one of root, or one of its own user. Where `sees_all_users` is false the
-/// number of the overflow user names nobody.
+/// Returns whether a program of `me` trusts a daemon of `owner`: a daemon of root, or of its own user. If `sees_all_users` is
+/// false, the number of the overflow user identifies nobody.
 pub fn may_serve(owner: u32, me: u32, sees_all_users: impl FnOnce() -> bool) -> bool {
     owner == 0 || owner == me && (me != OVERFLOW_USER || sees_all_users())
 }

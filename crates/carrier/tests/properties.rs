@@ -1,4 +1,4 @@
-//! Records and requests survive encoding and parsing, and any other bytes are refused.
+//! Tests that records and requests survive encoding and parsing, and that other bytes are refused.
 #![allow(missing_docs)]
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -66,7 +66,7 @@ proptest! {
         let mut frame = [0; FRAME_BYTES_MAX];
         let bytes = request.encode(&mut frame).expect("it fits");
         prop_assert_eq!(Request::parse(&frame[..bytes]), Ok(request));
-        // A truncated frame is never taken for the whole, except where what comes last has no length of its own.
+        // A truncated frame is never taken for a whole one, except if its last field has no length of its own.
         let open_ended =
             matches!(request, Request::SetOption { .. } | Request::GetOption { .. } | Request::PutBack(_));
         let cut = Request::parse(&frame[..bytes - 1]);
@@ -123,7 +123,7 @@ proptest! {
         prop_assert_eq!(at, bundle.len());
         prop_assert_eq!(Unread::of(&bundle, at, 0), None);
         prop_assert_eq!(messages_of(&bundle).count(), messages.len());
-        // A place that a hostile sharer has named.
+        // A hostile sharer may have named this place.
         let _ = Unread::of(&bundle, elsewhere, elsewhere);
         let _ = Unread::of(&bundle, elsewhere % bundle.len(), elsewhere);
     }

@@ -10,7 +10,7 @@ pub(crate) fn sum(bytes: &[u8]) -> u16 {
 
 /// Replaces a length in a sum. RFC 1624 §3: the old value is taken out by adding its complement.
 pub(crate) fn replace_length(sum: u16, old: usize, new: usize) -> u16 {
-    // Lengths of packets fit into 16 bits, but for the few of IPv6 that their fold keeps right.
+    // Packet lengths fit into 16 bits, except for a few of IPv6, which the fold keeps right.
     fold(u64::from(sum) + u64::from(!fold(old as u64)) + u64::from(fold(new as u64)))
 }
 

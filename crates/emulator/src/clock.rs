@@ -1,4 +1,4 @@
-//! The thread that reads devices, keeps the clock, and writes what is due.
+//! The thread that reads devices, keeps the clock, and writes packets that are due.
 
 mod wait;
 
@@ -22,46 +22,46 @@ use crate::line::Line;
 use crate::super_packet::SuperPacket;
 use wait::{Waiter, Woken};
 
-/// How long joined segments may wait for each other, if the settings leave it open and the line is fast.
+/// Default for the time that segments may wait to be joined, on fast lines.
 pub const JOIN: Duration = Duration::from_micros(150);
-/// Nothing is joined on lines up to this rate, if the settings leave it open: there a packet takes longer than [`JOIN`].
+/// Rate up to which segments are not joined by default: on such a line a packet takes longer than [`JOIN`].
 const JOIN_ABOVE_BITS_PER_S: u64 = 100_000_000;
-/// Where all lines join, packets may leave late by this part of the shortest time to join.
+/// If all lines join segments, packets may leave late by this fraction of the shortest time to join.
 const SLACK_DIVISOR: u32 = 3;
-/// The most paths of an emulator.
+/// Largest number of paths of an emulator.
 pub const PATHS_MAX: usize = 4;
-/// Packets that are read from a device before the others have their turn.
+/// Number of packets that are read from a device before the others have their turn.
 const READS_MAX: usize = 64;
-/// Bytes of packets on the way, on all paths together.
+/// Bytes of packets on the way, on all paths together, at most.
 const HELD_BYTES_MAX: usize = 1 << 30;
-/// The real-time priority of the thread, among 1 to 99.
+/// Real-time priority of the thread, among 1 to 99.
 const PRIORITY: i32 = 10;
 
 /// A path between two hosts.
 pub struct Path {
-    /// What the first host sends to, and what the second does.
+    /// The devices that the first and the second host send to.
     pub devices: [Box<dyn Device>; 2],
-    /// What packets of the first host pass, and those of the second.
+    /// The pipes for packets of the first and of the second host.
     pub pipes: [PipeConfig; 2],
 }
 
-/// How an emulator runs.
+/// Settings of an emulator.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// Segments of a super-packet are joined again if they are due within this time. Default: 150 µs on lines of more than
-    /// 100 Mbit/s; nothing is joined on slower ones.
+    /// Segments of a super-packet are joined again if they are due within this time. Default: 150 µs on lines of more than 100
+    /// Mbit/s; slower lines join nothing.
     pub join: Option<Duration>,
-    /// What all chance comes from. Default 0.
+    /// Seed of all random decisions. Default 0.
     pub seed: u64,
 }
 
-/// Why an emulator does not run.
+/// Error of starting an emulator.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum EmulatorError {
     /// There are more paths than [`PATHS_MAX`], or none.
     Paths(usize),
-    /// The system refused what the thread needs.
+    /// The system refused a resource that the thread needs.
     Io(io::Error),
 }
 
@@ -83,7 +83,7 @@ impl From<io::Error> for EmulatorError {
     }
 }
 
-/// A running emulator. It ends with this value.
+/// A running emulator. Dropping the value ends it.
 #[derive(Debug)]
 pub struct Emulator {
     requests: SyncSender<Request>,
@@ -91,13 +91,13 @@ pub struct Emulator {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the thread is asked.
+/// Requests to the thread.
 enum Request {
-    /// To tell what it has counted.
+    /// Reports the counters.
     Counts(SyncSender<EmulatorCounts>),
-    /// To tell how its lines are at this moment.
+    /// Reports the present state of the lines.
     States(SyncSender<Vec<[LineState; 2]>>),
-    /// To begin anew: empty lines whose schedules start now, and counts of zero.
+    /// Restarts the emulation: empty lines whose schedules start now, and counters of zero.
     Restart(SyncSender<()>),
 }
 
@@ -106,7 +106,7 @@ impl Emulator {
     ///
     /// # Errors
     ///
-    /// There is no path or too many of them, or the system has no room for the thread.
+    /// There is no path or too many of them, or the system cannot start the thread.
     pub fn start(paths: Vec<Path>, settings: &Settings) -> Result<Self, EmulatorError> {
         if paths.is_empty() || paths.len() > PATHS_MAX {
             return Err(EmulatorError::Paths(paths.len()));
@@ -119,19 +119,19 @@ impl Emulator {
         Ok(Emulator { requests, wake, thread: Some(thread) })
     }
 
-    /// Returns what has been counted since the start. `None`: the thread has failed.
+    /// Returns the counters since the start; `None` if the thread has failed.
     #[must_use]
     pub fn counts(&self) -> Option<EmulatorCounts> {
         self.ask(Request::Counts)
     }
 
-    /// Returns how both lines of each path are at this moment. It costs less than the counts. `None`: the thread has failed.
+    /// Returns the present state of both lines of each path, at less cost than the counters; `None` if the thread has failed.
     #[must_use]
     pub fn states(&self) -> Option<Vec<[LineState; 2]>> {
         self.ask(Request::States)
     }
 
-    /// Empties the lines, restarts their schedules and chances, and counts from zero.
+    /// Empties the lines, restarts their schedules and random decisions, and resets the counters.
     #[must_use]
     pub fn restart(&self) -> Option<()> {
         self.ask(Request::Restart)
@@ -147,7 +147,7 @@ impl Emulator {
 
 impl Drop for Emulator {
     fn drop(&mut self) {
-        // The thread ends when it finds that nobody can ask any more.
+        // The thread ends when it finds that no sender of requests is left.
         let (unused, _) = sync_channel(1);
         self.requests = unused;
         let _ = self.wake.write(1);
@@ -157,33 +157,33 @@ impl Drop for Emulator {
     }
 }
 
-/// What the thread owns.
+/// State of the thread.
 struct Worker {
     paths: Vec<Lane>,
-    /// Packets may be so late, so that several leave at one awakening.
+    /// Packets may be this late, so that several leave at one wake-up.
     slack_ns: u64,
     settings: Settings,
     requests: Receiver<Request>,
     wake: Arc<EventFd>,
     started: Instant,
-    /// Processor time of the thread when it started to count.
+    /// Processor time of the thread when the counters started.
     processor_at_start: Duration,
     realtime: bool,
     held: Held,
     late: Times,
-    /// Room for a packet that is read, and for the start of one that is written.
+    /// Buffer for a packet that is read, and for the beginning of one that is written.
     room: Vec<u8>,
     head: Vec<u8>,
 }
 
-/// A path at work.
+/// A path while the emulator runs.
 struct Lane {
     path: Path,
     lines: [Line; 2],
     packets_not_taken: u64,
-    /// What the devices had dropped when the counts began.
+    /// Packets that the devices had dropped when the counters started.
     missed_before: u64,
-    /// Devices that are gone. The kernel would name each as ready for ever.
+    /// Devices that are gone. The kernel would report each as ready for ever.
     gone: [bool; 2],
 }
 
@@ -200,7 +200,7 @@ impl Lane {
     }
 }
 
-/// Makes the lines of a path, whose chances differ.
+/// Makes the lines of a path, each with its own random decisions.
 fn lines(path: &Path, number: usize, settings: &Settings) -> [Line; 2] {
     [0, 1].map(|direction| {
         let config = &path.pipes[direction];
@@ -213,7 +213,7 @@ fn lines(path: &Path, number: usize, settings: &Settings) -> [Line; 2] {
     })
 }
 
-/// Returns within which time segments on this line are joined.
+/// Returns the time within which segments on this line are joined.
 fn join(config: &PipeConfig, settings: &Settings) -> Duration {
     let fast = config.rate_bits_per_s.is_none_or(|rate| rate > JOIN_ABOVE_BITS_PER_S);
     settings.join.unwrap_or(if fast { JOIN } else { Duration::ZERO })
@@ -243,7 +243,7 @@ impl Worker {
 
     fn run(mut self) {
         self.realtime = links::become_realtime(PRIORITY).is_ok();
-        // Wakes the thread when it asks to be woken, where there is no priority.
+        // Makes the kernel wake the thread exactly when it asks, where there is no real-time priority.
         let _ = nix::sys::prctl::set_timerslack(1);
         let mut waiter = Waiter::new();
         let mut woken = Woken::all();
@@ -258,7 +258,7 @@ impl Worker {
         self.started.elapsed().as_nanos() as u64
     }
 
-    /// Takes what the hosts have sent.
+    /// Reads the packets that the hosts have sent.
     fn read(&mut self, woken: &Woken) {
         let Worker { paths, held, room, started, .. } = self;
         for (number, lane) in paths.iter_mut().enumerate() {
@@ -271,7 +271,7 @@ impl Worker {
                     let (header, bytes) = match lane.path.devices[direction].receive(room) {
                         Ok(Some(packet)) => packet,
                         Ok(None) => break,
-                        // What a device loses is counted where it is written. One that is down comes back.
+                        // Lost packets are counted where the device is written. A device that is down may come back.
                         Err(error) => {
                             let gone = [Errno::EIO, Errno::EBADFD].map(|errno| Some(errno as i32));
                             lane.gone[direction] = gone.contains(&error.raw_os_error());
@@ -289,7 +289,7 @@ impl Worker {
         }
     }
 
-    /// Gives the hosts what is due.
+    /// Writes the packets that are due to the hosts.
     fn write(&mut self) {
         let Worker { paths, head, late, started, .. } = self;
         for lane in paths {
@@ -307,7 +307,7 @@ impl Worker {
         }
     }
 
-    /// Waits until something is due, a host has sent something, or somebody asks.
+    /// Waits until a packet is due, a host has sent something, or a request comes.
     fn wait(&mut self, waiter: &mut Waiter) -> Woken {
         let lines = self.paths.iter().flat_map(|lane| &lane.lines);
         let next_ns = lines.filter_map(Line::next_ns).min();
@@ -317,9 +317,9 @@ impl Worker {
         waiter.wait(devices, self.wake.as_fd(), next_ns, self.slack_ns, || self.now_ns())
     }
 
-    /// Answers what it is asked. Returns whether somebody is there who can ask again.
+    /// Answers requests. Returns whether anybody is left who can make more.
     fn answer(&mut self) -> bool {
-        // Before the requests are taken: one that comes after the last of them wakes the next wait.
+        // Cleared before the requests are taken: a request that comes after the last of them wakes the next wait.
         let _ = self.wake.read();
         loop {
             match self.requests.try_recv() {

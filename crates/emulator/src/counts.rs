@@ -1,4 +1,4 @@
-//! What is counted.
+//! Counters and distributions.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,18 +8,18 @@ use netsim::{DropReason, PipeStats};
 
 use crate::flow::FlowKey;
 
-/// Flows that are counted apart on each line. What belongs to later ones is counted together.
+/// Number of flows with counters of their own on each line. Later flows share one.
 const FLOWS_MAX: usize = 4096;
-/// Times are told apart from this one on, up to the other.
+/// Range of times that the distribution distinguishes.
 const TIME_NS_MIN: u64 = 100;
 const TIME_NS_MAX: u64 = 3_600_000_000_000;
 /// Significant decimal digits of a time.
 const TIME_DIGITS: u8 = 2;
 
-/// What became of the packets of a flow. A packet is a segment: what a real line would carry.
+/// Counters of a flow. A packet is a segment, as on a real line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowCounts {
-    /// Packets that came to the line.
+    /// Packets that reached the line.
     pub packets_offered: u64,
     /// Packets that arrive, without copies.
     pub packets_delivered: u64,
@@ -29,11 +29,11 @@ pub struct FlowCounts {
     pub packets_lost: u64,
     /// Packets that found the queue full.
     pub packets_overflowed: u64,
-    /// Packets that the line lost because it was down, or which were too long for it.
+    /// Packets that the line lost because it was down, or that were too long for it.
     pub packets_refused: u64,
-    /// How long all that arrive take together, beyond the delay of the line.
+    /// Sum of the delays of all packets that arrive, beyond the delay of the line.
     pub waited: Duration,
-    /// The longest that one takes, beyond the delay of the line.
+    /// Largest of these delays.
     pub waited_max: Duration,
 }
 
@@ -53,7 +53,7 @@ impl FlowCounts {
         }
     }
 
-    /// Returns how long a packet that arrives takes on average, beyond the delay of the line.
+    /// Returns the mean delay of packets that arrive, beyond the delay of the line.
     #[must_use]
     pub fn waited_mean(&self) -> Duration {
         Duration::from_nanos(
@@ -62,20 +62,20 @@ impl FlowCounts {
     }
 }
 
-/// How times are distributed.
+/// Distribution of times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Distribution {
-    /// Half are at most this.
+    /// Median.
     pub p50: Duration,
-    /// 95 of 100 are at most this.
+    /// 95th percentile.
     pub p95: Duration,
-    /// 99 of 100 are at most this.
+    /// 99th percentile.
     pub p99: Duration,
-    /// The longest.
+    /// Maximum.
     pub max: Duration,
 }
 
-/// Times, to be told as a [`Distribution`].
+/// Times, which can be summarised as a [`Distribution`].
 #[derive(Clone, Debug)]
 pub(crate) struct Times(Histogram<u64>);
 
@@ -95,17 +95,17 @@ impl Times {
     }
 }
 
-/// Counts by flow.
+/// Counters by flow.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Flows {
     places: HashMap<FlowKey, usize>,
     counts: Vec<(Option<FlowKey>, FlowCounts)>,
-    /// What was asked for last: a host sends many packets of a flow in a row.
+    /// The flow looked up last: a host sends many packets of a flow in a row.
     recent: Option<(Option<FlowKey>, usize)>,
 }
 
 impl Flows {
-    /// Returns the counts of a flow.
+    /// Returns the counters of a flow.
     pub(crate) fn of(&mut self, key: Option<FlowKey>) -> &mut FlowCounts {
         let place = match self.recent {
             Some((recent, place)) if recent == key => place,
@@ -138,57 +138,56 @@ impl Flows {
     }
 }
 
-/// What a line has counted.
+/// Counters of a line.
 #[derive(Clone, Debug)]
 pub struct LineCounts {
-    /// The counts of the pipe, which counts each segment.
+    /// Counters of the pipe, which counts each segment.
     pub pipe: PipeStats,
-    /// Super-packets and packets that came from the host.
+    /// Super-packets and packets read from the host.
     pub packets_read: u64,
-    /// Super-packets and packets that were given to the other host.
+    /// Super-packets and packets written to the other host.
     pub packets_written: u64,
-    /// Segments that found no memory here, because over a gigabyte was on the way. They are none of the line's losses.
+    /// Segments dropped for lack of memory, because over a gigabyte was on the way. The line's losses do not include them.
     pub packets_unheld: u64,
-    /// How long segments take beyond the delay of the line: their time in the queue, and on the line one bit after the other.
+    /// Delays of segments beyond the delay of the line: their time in the queue, and the time to transmit them.
     pub waited: Distribution,
-    /// The counts of each flow, in the order of their first packets. `None`: what is no IP packet, and flows beyond the
-    /// first 4,096.
+    /// Counters of each flow, in the order of their first packets. `None` stands for other than IP packets, and for flows beyond
+    /// the first 4,096.
     pub flows: Vec<(Option<FlowKey>, FlowCounts)>,
 }
 
-/// A line at a moment.
+/// State of a line at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LineState {
-    /// Bytes that wait, with the packet that is leaving.
+    /// Bytes in the queue, including the packet that is leaving.
     pub queued_bytes: usize,
-    /// Bytes that the line has taken and not lost since the counts began.
+    /// Bytes that the line has accepted and not lost since the counters started.
     pub bytes_accepted: u64,
 }
 
-/// What has been counted on a path.
+/// Counters of a path.
 #[derive(Clone, Debug)]
 pub struct PathCounts {
-    /// From the first host to the second, and back.
+    /// From the first host to the second, and the reverse.
     pub lines: [LineCounts; 2],
-    /// Segments that the other host did not take, in either direction.
+    /// Segments that the other host did not accept, in either direction.
     pub packets_not_taken: u64,
     /// Packets and super-packets that were lost between a host and this program.
     pub packets_missed: u64,
 }
 
-/// What an emulator has counted.
+/// Counters of an emulator.
 #[derive(Clone, Debug)]
 pub struct EmulatorCounts {
     /// The paths in their order.
     pub paths: Vec<PathCounts>,
-    /// How much later than it was due each packet was given to its host. Segments that travel together are due with the
-    /// last of them.
+    /// Lateness of each packet when it was written to its host. Segments that travel together are due with the last of them.
     pub late: Distribution,
-    /// How long it ran.
+    /// Elapsed time.
     pub elapsed: Duration,
-    /// How much processor time it took.
+    /// Processor time.
     pub processor: Duration,
-    /// Whether it runs with real-time priority.
+    /// Whether the thread has real-time priority.
     pub realtime: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Which packets belong together.
+//! Flows of packets.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -10,7 +10,7 @@ const SCTP: u8 = 132;
 
 const V4_PROTOCOL: usize = 9;
 const V4_FRAGMENT: Range<usize> = 6..8;
-/// The offset of a fragment, without its flags.
+/// Mask of a fragment's offset, without its flags.
 const V4_FRAGMENT_OFFSET: u16 = 0x1fff;
 const V4_SOURCE: Range<usize> = 12..16;
 const V4_DESTINATION: Range<usize> = 16..20;
@@ -24,7 +24,7 @@ const V6_HEADER_BYTES: usize = 40;
 pub struct FlowKey {
     /// The number of the protocol in the IP header.
     pub protocol: u8,
-    /// Address and port of the sender; the port is 0 where the protocol has none.
+    /// Address and port of the sender; the port is 0 for a protocol without ports.
     pub from: (IpAddr, u16),
     /// Address and port of the receiver.
     pub to: (IpAddr, u16),

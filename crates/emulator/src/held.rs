@@ -1,14 +1,14 @@
-//! How much memory the packets on the way take.
+//! Accounting for the memory of packets on the way.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Counts the bytes of all packets that were made with it and are still on the way. Clones share one count.
+/// Counts the bytes of all packets that were made with it and are on the way. Clones share one count.
 #[derive(Clone, Debug, Default)]
 pub struct Held(Arc<AtomicUsize>);
 
 impl Held {
-    /// Returns how many bytes are held.
+    /// Returns the number of bytes held.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.0.load(Ordering::Relaxed)

@@ -1,12 +1,11 @@
 //! A network emulator: the pipes of `netsim` in real time, between the network devices of two hosts.
 //!
-//! The hosts hand over super-packets: up to 64 KB that their kernels would otherwise cut into segments. A [`SuperPacket`]
-//! knows its segments, and a [`Line`] offers each of them to its pipe alone, so that loss, queue and rate are those of a
-//! real line. Segments that survive and are due together travel on in one piece, which costs a fraction of what single
-//! packets cost.
+//! The hosts send super-packets: up to 64 KB that their kernels would otherwise cut into segments. A [`SuperPacket`] knows its
+//! segments, and a [`Line`] offers each of them to its pipe separately, so that loss, queue and rate are those of a real line.
+//! Segments that survive and are due together travel on in one piece, at a fraction of the cost of single packets.
 //!
-//! An [`Emulator`] is the thread that reads the devices, keeps the clock and writes what is due. All else here is pure: time
-//! is an argument.
+//! An [`Emulator`] is the thread that reads the devices, keeps the clock and writes packets that are due. All other types are
+//! pure: time is an argument.
 //!
 //! # Examples
 //!

@@ -9,7 +9,7 @@ use netsim::{Ecn, Flips, Passage, Pipe, PipeConfig, Reorder, Transit, Verdict};
 use crate::counts::{Flows, LineCounts, LineState, Times};
 use crate::super_packet::SuperPacket;
 
-/// A pipe of `netsim` and the packets that are on it.
+/// A pipe of `netsim` and the packets on it.
 #[derive(Debug)]
 pub struct Line {
     pipe: Pipe,
@@ -25,7 +25,7 @@ pub struct Line {
     packets_unheld: u64,
 }
 
-/// Segments on the way, which arrive in one piece.
+/// Segments on the way that arrive in one piece.
 #[derive(Debug)]
 struct Parcel {
     packet: SuperPacket,
@@ -34,7 +34,7 @@ struct Parcel {
     flips: Option<Flips>,
 }
 
-/// Segments in a row that may travel together.
+/// Consecutive segments that may travel together.
 struct Run {
     first_ns: u64,
     last_ns: u64,
@@ -43,11 +43,11 @@ struct Run {
 }
 
 impl Line {
-    /// Makes a line whose pipe has its chances from `seed`. Survivors of a super-packet are joined again if the last is due
-    /// within `join` of the first, and arrive with the last.
+    /// Makes a line whose pipe draws its random decisions from `seed`. Survivors of a super-packet are joined again if the last
+    /// is due within `join` of the first, and arrive with the last.
     #[must_use]
     pub fn new(config: &PipeConfig, seed: u64, join: Duration) -> Self {
-        // What is to be overtaken by a number of packets is counted packet by packet.
+        // Reordering behind a number of packets counts single packets, so nothing is joined.
         let joins = !matches!(config.reorder, Reorder::Behind { .. });
         let mut transit = Transit::new();
         transit.add_lane();
@@ -115,7 +115,7 @@ impl Line {
         Some(Delivery { at_ns, parcel })
     }
 
-    /// Returns what has been counted.
+    /// Returns the counters.
     #[must_use]
     pub fn counts(&self) -> LineCounts {
         LineCounts {
@@ -128,7 +128,7 @@ impl Line {
         }
     }
 
-    /// Returns how the line is at this moment.
+    /// Returns the present state of the line.
     pub(crate) fn state(&self, now_ns: u64) -> LineState {
         LineState {
             queued_bytes: self.pipe.queued_bytes(now_ns),
@@ -143,7 +143,7 @@ impl Line {
         }
     }
 
-    /// Sends a segment that is damaged, overtaken or doubled.
+    /// Sends a segment that is damaged, overtaken or duplicated.
     fn send_alone(&mut self, packet: &SuperPacket, segment: u16, passage: &Passage) {
         let segments = segment..segment + 1;
         let parcel =
@@ -193,13 +193,13 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// Returns how many segments it has.
+    /// Returns the number of its segments.
     #[must_use]
     pub fn segment_count(&self) -> u16 {
         self.parcel.segments.end - self.parcel.segments.start
     }
 
-    /// Writes the start of the packet to `head`. Returns what stands before it, and the rest of it.
+    /// Writes the beginning of the packet to `head`. Returns the virtual network header, and the rest of the packet.
     pub fn write(&self, head: &mut Vec<u8>) -> (VnetHeader, &[u8]) {
         let Parcel { packet, segments, ecn, flips } = &self.parcel;
         match flips {

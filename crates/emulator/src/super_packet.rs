@@ -1,4 +1,4 @@
-//! Packets as hosts hand them over, and the segments that a line carries.
+//! Packets as hosts send them, and the segments that a line carries.
 
 use std::ops::Range;
 
@@ -31,8 +31,8 @@ const UDP_CHECKSUM_OFFSET: u16 = 6;
 
 /// An IP packet, of one segment or of many. Clones share the bytes.
 ///
-/// A packet that says nothing of segments, or nothing that makes sense, is one segment and passes as it is: whatever the
-/// protocol, nothing is interpreted but the ECN field.
+/// A packet whose header describes no segments, or describes them wrongly, is one segment and passes unchanged: whatever the
+/// protocol, only the ECN field is interpreted.
 #[derive(Clone, Debug)]
 pub struct SuperPacket {
     bytes: HeldBytes,
@@ -40,27 +40,27 @@ pub struct SuperPacket {
     cut: Option<Cut>,
 }
 
-/// How a super-packet is cut.
+/// How a super-packet is cut into segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cut {
     segmentation: Segmentation,
-    /// Where the transport header begins.
+    /// Offset of the transport header.
     transport_at: usize,
-    /// Where the payload begins: all before is repeated in each segment.
+    /// Offset of the payload; the bytes before it are repeated in each segment.
     payload_at: usize,
-    /// Where the transport's checksum is.
+    /// Offset of the transport's checksum.
     checksum_at: usize,
     segments: u16,
 }
 
 impl SuperPacket {
-    /// Copies a packet that a device has handed over.
+    /// Copies a packet that a device has delivered.
     #[must_use]
     pub fn new(header: VnetHeader, bytes: &[u8], held: &Held) -> Self {
         SuperPacket { bytes: held.keep(bytes), header, cut: Cut::of(&header, bytes) }
     }
 
-    /// Returns how many packets of the line it stands for, at least one.
+    /// Returns the number of packets on the line, at least one.
     #[must_use]
     pub fn segments(&self) -> u16 {
         self.cut.map_or(1, |cut| cut.segments)
@@ -91,8 +91,8 @@ impl SuperPacket {
         FlowKey::of(&self.bytes)
     }
 
-    /// Writes the headers of a packet that has these segments, with this ECN field, to `head`. Returns what stands before the
-    /// packet, and its payload. Of one segment the packet is an ordinary one; of several it is a super-packet again.
+    /// Writes the headers of a packet that has these segments, with this ECN field, to `head`. Returns the virtual network header
+    /// of the packet, and its payload. One segment makes an ordinary packet; several make a super-packet again.
     pub fn write(&self, segments: Range<u16>, ecn: Ecn, head: &mut Vec<u8>) -> (VnetHeader, &[u8]) {
         head.clear();
         let Some(cut) = &self.cut else {
@@ -121,7 +121,7 @@ impl SuperPacket {
         (header, &self.bytes[payload])
     }
 
-    /// Returns a segment as it is on the line, with its checksum complete.
+    /// Returns a segment in its form on the line, with its checksum complete.
     #[must_use]
     pub fn on_line(&self, segment: u16, ecn: Ecn) -> Vec<u8> {
         let mut packet = Vec::with_capacity(self.segment_bytes(segment));
@@ -141,7 +141,7 @@ impl SuperPacket {
 }
 
 impl Cut {
-    /// Returns how the packet is cut, or `None` if it is not, or if what its header says does not fit it.
+    /// Returns how the packet is cut; `None` if it is one segment, or if its header does not fit it.
     fn of(header: &VnetHeader, bytes: &[u8]) -> Option<Self> {
         let (segmentation, checksum) = (header.segmentation?, header.checksum?);
         let transport_at = usize::from(checksum.start);
@@ -151,7 +151,7 @@ impl Cut {
             _ => return None,
         };
         let is_v4 = bytes[0] >> 4 == 4;
-        // IPv6 may have extension headers before the transport's.
+        // IPv6 may have extension headers before the transport header.
         let fits = if is_v4 { transport_at == ip_bytes } else { transport_at >= ip_bytes };
         if !fits || ip_bytes < V4_HEADER_BYTES_MIN {
             return None;
@@ -175,7 +175,7 @@ impl Cut {
         Some(Cut { segmentation, transport_at, payload_at, checksum_at, segments })
     }
 
-    /// Returns where the payload of these segments is in a packet of `bytes`.
+    /// Returns the range of these segments' payload in a packet of `bytes`.
     fn payload(&self, segments: Range<u16>, bytes: usize) -> Range<usize> {
         let at = |segment: u16| {
             let before = usize::from(segment) * usize::from(self.segmentation.segment_bytes);
@@ -194,7 +194,7 @@ impl Cut {
         let transport_bytes = self.payload_at - self.transport_at + payload_bytes;
         let transport = &mut head[self.transport_at..];
         match self.segmentation.kind {
-            // It fits: a datagram is no longer than the super-packet, whose length the host could write.
+            // The length fits: a datagram is no longer than the super-packet, whose length the host could write.
             SegmentKind::Udp => set_u16(transport, UDP_LENGTH, transport_bytes as u16),
             SegmentKind::TcpV4 | SegmentKind::TcpV6 => {
                 let before = u32::from(segments.start) * u32::from(self.segmentation.segment_bytes);
@@ -209,7 +209,7 @@ impl Cut {
                 }
             }
         }
-        // The checksum so far is the sum over the pseudo header, which has the length.
+        // The partial checksum is the sum over the pseudo header, which includes the length.
         let at = self.checksum_at..self.checksum_at + 2;
         let partial = u16::from_be_bytes([head[at.start], head[at.start + 1]]);
         let partial = checksum::replace_length(partial, whole_bytes - self.transport_at, transport_bytes);
@@ -233,7 +233,7 @@ fn set_u16(bytes: &mut [u8], field: Range<usize>, value: u16) {
     bytes[field].copy_from_slice(&value.to_be_bytes());
 }
 
-/// Writes the checksum of the IPv4 header at the start of `head`, if it is there as a whole.
+/// Writes the checksum of the IPv4 header at the start of `head`, if the header is complete there.
 fn set_v4_checksum(head: &mut [u8]) {
     let header_bytes = usize::from(head[0] & 0xf) * 4;
     let Some(header) = head.get_mut(..header_bytes).filter(|header| header.len() >= V4_HEADER_BYTES_MIN)
@@ -251,7 +251,7 @@ fn set_ecn(head: &mut [u8], ecn: Ecn) {
         Some(4) if head.len() >= V4_HEADER_BYTES_MIN => {
             let old = [head[0], head[1]];
             head[1] = head[1] & !0b11 | ecn.bits();
-            // The header may be longer than what is here, so that the checksum is changed and not made anew (RFC 1624).
+            // The header may be longer than `head`, so the checksum is adjusted, not recomputed (RFC 1624).
             let field = [head[V4_CHECKSUM.start], head[V4_CHECKSUM.start + 1]];
             let [old, new] = [old, [head[0], head[1]]].map(|word| usize::from(u16::from_be_bytes(word)));
             let checksum = !checksum::replace_length(!u16::from_be_bytes(field), old, new);
@@ -262,7 +262,7 @@ fn set_ecn(head: &mut [u8], ecn: Ecn) {
     }
 }
 
-/// Completes the checksum that a header says is partial.
+/// Completes the checksum if a header says that it is partial.
 fn complete_checksum(header: &VnetHeader, packet: &mut [u8]) {
     let Some(partial) = header.checksum else { return };
     let start = usize::from(partial.start);
@@ -271,7 +271,7 @@ fn complete_checksum(header: &VnetHeader, packet: &mut [u8]) {
         return;
     }
     let checksum = match !checksum::sum(&packet[start..]) {
-        // RFC 768: zero says that there is none.
+        // RFC 768: zero means no checksum.
         0 if partial.offset == UDP_CHECKSUM_OFFSET => 0xffff,
         checksum => checksum,
     };

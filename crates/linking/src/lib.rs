@@ -1,47 +1,48 @@
-//! How a program comes to its libraries, as its file says: whether a library can be preloaded into it.
+//! Finds out from a program's file how it gets its libraries: whether a library can be preloaded into it.
 //!
-//! This allocates nothing and calls no system, since the shim asks between `fork` and `exec`. The caller reads the file.
+//! This crate allocates nothing and makes no system calls, since the shim uses it between `fork` and `exec`. The caller reads the
+//! file.
 #![forbid(unsafe_code)]
 
-/// What is said of a program that the system preloads nothing into.
+/// Description of a program into which the system preloads nothing.
 pub const GAINS_RIGHTS: &str = "gains rights when it starts (set-user-id, set-group-id or file capabilities): the system preloads \
                                 nothing into it, and its SCTP is the kernel's";
 
-/// The longest path of a dynamic linker or an interpreter that is looked at.
+/// The longest path of a dynamic linker or an interpreter that is examined.
 pub const PATH_BYTES_MAX: usize = 256;
-/// What an ELF file begins with.
+/// Beginning of an ELF file.
 const MAGIC: &[u8; 4] = b"\x7fELF";
 const HEADER_BYTES: usize = 64;
-/// The bytes of a program header, and of a section header, that are looked at.
+/// Number of bytes of a program header, and of a section header, that are examined.
 const PROGRAM_HEADER_BYTES: usize = 56;
 const SECTION_HEADER_BYTES: usize = 64;
 /// A program header that names the dynamic linker (`PT_INTERP`).
 const INTERPRETER: u32 = 3;
 /// The section that the Go linker writes into every program.
 const GO_SECTION: &[u8] = b".go.buildinfo\0";
-/// Bytes of a file that are searched at once.
+/// Number of bytes of a file that are searched at once.
 const SEARCH_BYTES: usize = 8192;
 
-/// How a program comes to its libraries.
+/// How a program gets its libraries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Linking {
-    /// Through a dynamic linker that preloads what it is told to, or by a file that makes no sense, which is not judged.
+    /// Through a dynamic linker that preloads libraries on request; also stands for a malformed file, which is not judged.
     Ordinary,
-    /// It has none.
+    /// Not at all.
     Static,
-    /// It is an ELF file of 32 bits.
+    /// An ELF file of 32 bits, into which a 64-bit library cannot be loaded.
     Narrow,
     /// Through the dynamic linker of musl.
     Musl,
-    /// Through a dynamic linker, and past them.
+    /// Through a dynamic linker; but its own code makes system calls past them.
     Go,
 }
 
-/// A file: copies bytes from an offset on, and returns how many there were.
+/// Reads a file: copies bytes from an offset and returns their number.
 pub type Read<'a> = &'a dyn Fn(u64, &mut [u8]) -> usize;
 
 impl Linking {
-    /// Finds out what a file says. `None`: it is no ELF file, such as a script.
+    /// Examines a file; returns `None` if it is no ELF file, such as a script.
     ///
     /// ```
     /// use linking::Linking;
@@ -58,7 +59,7 @@ impl Linking {
         }
     }
 
-    /// `None`: the file makes no sense.
+    /// Returns `None` if the file is malformed.
     fn of_elf(file: Read<'_>) -> Option<Linking> {
         let header: [u8; HEADER_BYTES] = read(file, 0)?;
         let (table, entry_bytes, entries) =
@@ -80,7 +81,7 @@ impl Linking {
         Some(Linking::Static)
     }
 
-    /// Returns why the shim cannot help such a program, if so.
+    /// Returns the reason for which the shim cannot work in such a program, if there is one.
     pub fn trouble(self) -> Option<&'static str> {
         match self {
             Linking::Ordinary => None,
@@ -105,7 +106,7 @@ impl Linking {
     }
 }
 
-/// `None`: the file makes no sense.
+/// Returns `None` if the file is malformed.
 fn has_go_section(file: Read<'_>, header: &[u8; HEADER_BYTES]) -> Option<bool> {
     let (table, entry_bytes, entries) = (u64_at(header, 40)?, u16_at(header, 58)?, u16_at(header, 60)?);
     let section = |number: u16| -> Option<[u8; SECTION_HEADER_BYTES]> {
@@ -133,7 +134,8 @@ pub fn interpreter(start: &[u8]) -> Option<&[u8]> {
     line.split(|byte| matches!(byte, b' ' | b'\t' | 0)).find(|word| !word.is_empty())
 }
 
-/// Returns whether a program names SCTP anywhere, in capitals or not, as one does that has an option, an error message or a package for it.
+/// Returns whether a program contains the name SCTP, in capitals or not, as a program does that has an option, an error message
+/// or a package for it.
 pub fn names_sctp(file: Read<'_>) -> bool {
     const NAME: &[u8] = b"sctp";
     let mut place = [0; SEARCH_BYTES];
@@ -180,12 +182,12 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// A small program like most.
+    /// Returns a small program like most.
     fn shell() -> Vec<u8> {
         std::fs::read("/bin/sh").expect("it can be read")
     }
 
-    /// It with other bytes at all places that have these.
+    /// Returns that program with these bytes changed.
     fn changed(from: &[u8], to: &[u8]) -> Vec<u8> {
         let mut file = shell();
         let places = file.windows(from.len()).enumerate().filter(|(_, part)| *part == from);
@@ -219,7 +221,7 @@ mod tests {
     #[test]
     fn programs_that_cannot_be_helped_are_known() {
         let mut fixed = shell();
-        // No program headers.
+        // A file without program headers.
         fixed[56..58].copy_from_slice(&[0, 0]);
         assert_eq!(linking(&fixed), Some(Linking::Static));
         let mut narrow = shell();
@@ -229,7 +231,7 @@ mod tests {
         assert_eq!(linking(&changed(b".note.gnu.build-id", b".go.buildinfo\0")), Some(Linking::Go));
     }
 
-    /// Whoever made the file may have written any number anywhere.
+    /// The file may contain any numbers.
     #[test]
     fn no_number_in_a_header_makes_it_fail() {
         let shell = shell();

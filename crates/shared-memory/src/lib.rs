@@ -1,5 +1,5 @@
-//! Memory that processes share: a mapping of a memfd, which other processes map and may write at any time. And memory that this
-//! process has freed, which goes back to the system.
+//! Memory that processes share: a mapping of a memfd, which other processes map and may write at any time. Also the return of
+//! freed memory to the system.
 //!
 //! A write call to a memfd waits for the lock of its inode. Any process with a writable descriptor can hold that lock for as long as
 //! it likes: its own write call sleeps with the lock held while it reads from memory that a FUSE server does not deliver. A store to
@@ -81,7 +81,7 @@ impl Mapping {
         self.word(at).load(Acquire)
     }
 
-    /// Stores whole words from an offset in bytes on, the last word first: whoever finds the first one there finds all of them.
+    /// Stores whole words from an offset in bytes, the last word first: a reader that finds the first one finds all of them.
     ///
     /// # Panics
     ///

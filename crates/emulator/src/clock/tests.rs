@@ -31,7 +31,7 @@ impl Device for Socket {
     }
 }
 
-/// A host, and the device that it is reached by.
+/// Returns a host, and the device that reaches it.
 fn host() -> (UnixDatagram, Box<dyn Device>) {
     let (host, device) = UnixDatagram::pair().expect("sockets");
     device.set_nonblocking(true).expect("a socket");
@@ -39,7 +39,7 @@ fn host() -> (UnixDatagram, Box<dyn Device>) {
     (host, Box::new(Socket(device)))
 }
 
-/// A path with these pipes, and its hosts.
+/// Returns a path with these pipes, and its hosts.
 fn path(pipes: [PipeConfig; 2]) -> ([UnixDatagram; 2], Path) {
     let ((first, near), (second, far)) = (host(), host());
     ([first, second], Path { devices: [near, far], pipes })
@@ -125,7 +125,7 @@ fn a_packet_that_leaves_slowly_is_seen_to_wait() {
     assert_eq!(state, LineState { queued_bytes: 6, bytes_accepted: 6 });
 }
 
-/// A device whose interface was deleted: it is always ready, and has nothing but an error.
+/// A device whose interface was deleted: it is always ready, and every call fails.
 struct Deleted {
     hung_up: UnixStream,
     receives: Arc<AtomicU32>,

@@ -1,4 +1,4 @@
-//! Waits that end when they should.
+//! Waits that end on time.
 
 use std::os::fd::BorrowedFd;
 
@@ -7,21 +7,21 @@ use nix::sys::time::TimeSpec;
 
 use super::PATHS_MAX;
 
-/// The thread spins at most this long before something is due, instead of sleeping.
+/// Longest time for which the thread spins before a packet is due, instead of sleeping.
 const SPIN_NS_MAX: u64 = 50_000;
-/// Each wait moves the estimate of how late sleeps end by one of so many parts of the difference.
+/// Each wait moves the estimate of a sleep's lateness by this fraction of the difference.
 const ESTIMATE_SHARE: u64 = 8;
-/// The longest sleep.
+/// Longest sleep.
 const SLEEP_NS_MAX: u64 = 1_000_000_000;
 
-/// Devices that have something to read.
+/// Devices that are readable.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Woken {
     readable: [bool; 2 * PATHS_MAX],
 }
 
 impl Woken {
-    /// Any device may have something.
+    /// Returns a value that reports every device.
     pub(super) fn all() -> Self {
         Woken { readable: [true; 2 * PATHS_MAX] }
     }
@@ -31,7 +31,7 @@ impl Woken {
     }
 }
 
-/// Waits, and knows how late sleeps end on this machine: it sleeps that much less and spins for the rest.
+/// Waits, and estimates how late sleeps end on this machine: it sleeps that much less and spins for the rest.
 #[derive(Debug)]
 pub(super) struct Waiter {
     oversleep_ns: u64,
@@ -42,8 +42,8 @@ impl Waiter {
         Waiter { oversleep_ns: SPIN_NS_MAX / 2 }
     }
 
-    /// Waits until `next_ns` on the clock `now_ns`, and up to `slack_ns` longer instead of spinning, or until a device has something,
-    /// or `wake` is readable. `None` is a device that is gone.
+    /// Waits until `next_ns` on the clock `now_ns`, and up to `slack_ns` longer instead of spinning, or until a device or `wake`
+    /// is readable. `None` is a device that is gone.
     pub(super) fn wait<'a>(
         &mut self,
         devices: impl Iterator<Item = Option<BorrowedFd<'a>>>,
@@ -61,7 +61,7 @@ impl Waiter {
         let mut polled = polled.map(|polled| polled.unwrap_or(PollFd::new(wake, PollFlags::empty())));
         let before_ns = now_ns();
         let left_ns = next_ns.map_or(SLEEP_NS_MAX, |next_ns| next_ns.saturating_sub(before_ns));
-        // What is due already waits for nothing.
+        // Packets that are due already leave no time to wait.
         let late_ns = if left_ns > 0 { left_ns + slack_ns } else { 0 };
         let sleep_ns = late_ns.saturating_sub(self.oversleep_ns.min(SPIN_NS_MAX)).min(SLEEP_NS_MAX);
         let timeout = TimeSpec::new((sleep_ns / 1_000_000_000) as _, (sleep_ns % 1_000_000_000) as _);
@@ -76,7 +76,7 @@ impl Waiter {
         woken
     }
 
-    /// Spins for what is left of a wait whose sleep has ended, and learns how late that was.
+    /// Spins for the rest of a wait whose sleep has ended, and updates the estimate of its lateness.
     fn spin(&mut self, before_ns: u64, sleep_ns: u64, left_ns: u64, now_ns: impl Fn() -> u64) {
         if sleep_ns > 0 {
             let oversleep_ns = now_ns().saturating_sub(before_ns + sleep_ns).min(SPIN_NS_MAX);

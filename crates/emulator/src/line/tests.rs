@@ -9,7 +9,7 @@ const SEGMENT_BYTES: usize = 1448;
 const HEADERS_BYTES: usize = 40;
 const PACKET_BYTES: usize = HEADERS_BYTES + SEGMENT_BYTES;
 
-/// A TCP super-packet whose payload has the number of its segment in each byte.
+/// Returns a TCP super-packet each of whose payload bytes is the number of its segment.
 fn super_packet(segments: u8, ecn: Ecn, held: &Held) -> SuperPacket {
     let mut bytes = vec![0; HEADERS_BYTES];
     (bytes[0], bytes[1], bytes[9], bytes[32]) = (0x45, ecn.bits(), 6, 5 << 4);
@@ -26,7 +26,7 @@ fn super_packet(segments: u8, ecn: Ecn, held: &Held) -> SuperPacket {
     SuperPacket::new(header, &bytes, held)
 }
 
-/// When packets arrive, and the numbers of the segments in each.
+/// Returns the arrival times of packets, and the numbers of the segments in each.
 fn arrivals(line: &mut Line) -> Vec<(u64, Vec<u8>)> {
     let mut arrivals = Vec::new();
     while let Some(at_ns) = line.next_ns() {
@@ -41,7 +41,7 @@ fn arrivals(line: &mut Line) -> Vec<(u64, Vec<u8>)> {
     arrivals
 }
 
-/// 12 µs a packet.
+/// Returns a pipe that takes 12 µs for a packet.
 fn fast() -> PipeConfig {
     PipeConfig {
         rate_bits_per_s: Some(PACKET_BYTES as u64 * 8 * 1_000_000 / 12),
@@ -168,7 +168,7 @@ proptest! {
         let flows = line.counts().flows;
         let lost: u64 = flows.iter().map(|(_, flow)| flow.packets_lost + flow.packets_overflowed).sum();
         prop_assert_eq!(lost, drops);
-        // Segment by segment: the number of arrivals up to any time never exceeds that of a line which joins nothing.
+        // Checked segment by segment: the number of arrivals up to any time never exceeds that of a line which joins nothing.
         let mut alone: Vec<u64> = expected.iter().map(|(at_ns, ..)| *at_ns).collect();
         alone.sort_unstable();
         for ((at_ns, _), alone_ns) in arrived.iter().zip(&alone) {

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A super-packet as a kernel makes it, told by its fields.
+/// Fields of a super-packet as a kernel makes it.
 #[derive(Clone, Debug)]
 struct Made {
     is_v6: bool,
@@ -41,7 +41,7 @@ impl Made {
             ip.extend([if self.ip_extra_bytes > 0 { 60 } else { self.protocol() }, 64]);
             ip.extend((1..=32).collect::<Vec<u8>>());
             if self.ip_extra_bytes > 0 {
-                // Destination options that are padding alone.
+                // Destination options of padding alone.
                 ip.extend([self.protocol(), 0, 1, 4, 0, 0, 0, 0]);
             }
         } else {
@@ -57,7 +57,7 @@ impl Made {
         ip
     }
 
-    /// The super-packet, with the sum of the pseudo header in the place of its checksum.
+    /// Returns the super-packet, with the sum of the pseudo header in place of its checksum.
     fn packet(&self) -> (VnetHeader, Vec<u8>) {
         let transport_bytes = self.transport_bytes() + self.payload.len();
         let mut packet = self.ip_header(transport_bytes);
@@ -99,7 +99,7 @@ impl Made {
     }
 }
 
-/// The checksum of RFC 1071 as its first paragraph describes it: 16-bit words, each carry added at once.
+/// Returns the checksum of RFC 1071 as its first paragraph describes it: 16-bit words, each carry added at once.
 fn plain_sum(parts: &[&[u8]]) -> u16 {
     let bytes = parts.concat();
     bytes.chunks(2).fold(0u16, |sum, word| {
@@ -163,7 +163,7 @@ fn joined(packet: &SuperPacket, segments: Range<u16>, ecn: Ecn) -> (VnetHeader, 
     (header, [&head[..], rest].concat())
 }
 
-/// Ranges that follow each other, one for each place where the packet is broken.
+/// Returns consecutive ranges, one for each place where the packet is broken.
 fn ranges(segments: u16, breaks: &[u16]) -> Vec<Range<u16>> {
     let mut at: Vec<u16> = breaks.iter().map(|at| at % segments).chain([0, segments]).collect();
     at.sort_unstable();
@@ -172,7 +172,7 @@ fn ranges(segments: u16, breaks: &[u16]) -> Vec<Range<u16>> {
 }
 
 proptest! {
-    /// All segments of a super-packet together are the super-packet.
+    /// Joining all segments of a super-packet restores the super-packet.
     #[test]
     fn joining_all_segments_gives_the_same_bytes(made in any_made()) {
         let (header, bytes) = made.packet();
@@ -186,7 +186,7 @@ proptest! {
         }
     }
 
-    /// Every segment is a packet that a receiver accepts, and together they carry the payload in its order.
+    /// Every segment is a packet that a receiver accepts, and together they carry the payload in order.
     #[test]
     fn each_segment_is_a_good_packet(made in any_made()) {
         let packet = made.super_packet();
@@ -228,7 +228,7 @@ proptest! {
         }
     }
 
-    /// A mark changes the ECN field and what the checksum of IPv4 makes of it, and nothing else.
+    /// A mark changes only the ECN field and the checksum of IPv4.
     #[test]
     fn a_mark_keeps_the_packet_good(made in any_made()) {
         let packet = made.super_packet();
@@ -243,7 +243,7 @@ proptest! {
         }
     }
 
-    /// Whatever a host says of whatever bytes, nothing panics, and what makes no sense is one packet that passes as it is.
+    /// No header and no bytes of a host cause a panic; a malformed packet passes unchanged as one packet.
     #[test]
     fn what_makes_no_sense_passes_as_it_is(
         start in prop::collection::vec(any::<u8>(), 0..90),

@@ -19,7 +19,7 @@ const FRAGMENT_BYTES_MIN: usize = 64;
 pub(crate) struct Packet<'a> {
     pub(crate) path_id: usize,
     pub(crate) limit_bytes: usize,
-    /// Most payload that a new chunk may carry.
+    /// Largest payload of a new chunk.
     pub(crate) payload_bytes_max: usize,
     pub(crate) buffer: &'a mut TransmitBuffer,
 }
@@ -30,7 +30,7 @@ pub(crate) struct Filled {
     /// Number of the packet on its path; `None` if it has no DATA.
     pub(crate) number: Option<u32>,
     pub(crate) new_chunks: u64,
-    /// Those of the new chunks that are unordered.
+    /// Number of new chunks that are unordered.
     pub(crate) unordered_chunks: u64,
     /// Messages whose first fragment is among the new chunks.
     pub(crate) fragmented_messages: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Filled {
 /// The DATA chunks of the packet that is being built.
 struct Contents {
     number: u32,
-    /// The path that its new chunks name. Chunks that name another one are left for another packet.
+    /// The path that its new chunks name. Chunks that name another path wait for another packet.
     wanted_path: Option<usize>,
     tsns: PacketTsns,
     /// Bytes of chunks that were not in flight before.
@@ -80,7 +80,7 @@ impl Outbound {
             && overtakes(slow_rtt).saturating_add(slow.in_flight_bytes()) <= window
     }
 
-    /// Returns whether `path` could carry another packet, and there is none for it.
+    /// Returns whether `path` could carry another packet, and no data waits for it.
     pub(crate) fn leaves_room(&self, path: &Path) -> bool {
         !self.outstanding.has_lost() && path.may_send_packet() && !self.may_send_new(path)
     }
@@ -94,13 +94,13 @@ impl Outbound {
             })
     }
 
-    /// Returns whether something waits that only the path holds back.
+    /// Returns whether data waits that only the path holds back.
     pub(crate) fn waits_for(&self, path: &Path) -> bool {
         self.outstanding.has_lost() || self.may_send_new(path)
     }
 
-    /// Fills the packet with DATA chunks: lost ones, then new ones. If neither may leave and a tail loss probe is due,
-    /// the last packet is repeated.
+    /// Fills the packet with DATA chunks: lost ones, then new ones. Repeats the last packet if neither may leave and a tail loss
+    /// probe is due.
     pub(crate) fn fill_packet(&mut self, now: Time, path: &mut Path, packet: &mut Packet<'_>) -> Filled {
         path.before_sending(now);
         let probes = path.tail_loss_probe_is_due();
@@ -187,8 +187,8 @@ impl Outbound {
             }
             let Some(mut chunk) = self.pending.take(payload) else { break };
             chunk.ssn = self.take_ssn(&chunk);
-            // RFC 7053 §4: the last chunk for now asks for its SACK if ours is not a lone request. In an open
-            // record it also says that the reader need not wait for more.
+            // RFC 7053 §4: the last chunk for now asks for its SACK if it was not sent alone. In an open record the bit also says
+            // that the reader need not wait for more.
             let tail = payload == whole && self.pending.is_empty();
             chunk.flags.immediate |= tail && (self.closing || before > 0 || !chunk.flags.ending);
             contents.asks_sack |= chunk.flags.immediate;

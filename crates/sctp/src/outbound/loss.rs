@@ -6,18 +6,18 @@ use crate::statistics::Statistics;
 use crate::time::Time;
 use crate::trace::LossReason;
 
-/// What was declared lost.
+/// Chunks that were declared lost.
 #[derive(Debug, Default, Clone, Copy)]
 struct Losses {
     bytes: usize,
     chunks: u64,
-    /// Something was lost that left after the last reduction of the window.
+    /// A lost packet left after the last reduction of the window.
     reduces: bool,
 }
 
 impl Outbound {
-    /// Declares packets lost that are late or overtaken, and starts the loss timer for the next one. `flight_bytes` was in
-    /// flight before the SACK that is being handled. Returns the bytes lost.
+    /// Declares late or overtaken packets lost, and starts the loss timer for the next one. `flight_bytes` was in flight before
+    /// the SACK that is being handled. Returns the bytes lost.
     pub(crate) fn detect_loss(
         &mut self,
         now: Time,
@@ -70,8 +70,8 @@ impl Outbound {
         self.outstanding.first_in_flight()
     }
 
-    /// Retransmits a packet in flight early, on whatever path is the fastest. `seems_lost`: declares it lost on its path.
-    /// Returns the bytes that left the flight of that path.
+    /// Retransmits a packet in flight early, on the fastest path. `seems_lost` also declares it lost on its path. Returns the
+    /// bytes that left the flight of that path.
     pub(crate) fn overtake(
         &mut self,
         now: Time,
@@ -102,7 +102,7 @@ impl Outbound {
         packet.is_some_and(|packet| self.outstanding.is_in_flight(path_id, number, &packet.tsns))
     }
 
-    /// Declares what is still in flight in a packet lost, and tells the path if that is anything.
+    /// Declares the rest of a packet in flight lost, and tells the path if there was any.
     #[inline]
     fn lose_packet(
         &mut self,
@@ -119,7 +119,7 @@ impl Outbound {
         }
         losses.chunks += moved.chunks;
         losses.bytes += moved.wire_bytes;
-        // With several paths the chunks of the others hold back the cumulative TSN, which then tells nothing of this one.
+        // With several paths the chunks of the others hold back the cumulative TSN, which then says nothing about this one.
         let first_tsn = Some(self.outstanding.first_tsn()).filter(|_| !self.multipath);
         losses.reduces |= path.on_packet_lost(now, number, packet, moved.wire_bytes, reason, first_tsn);
     }
@@ -145,8 +145,7 @@ impl Outbound {
         moved
     }
 
-    /// Declares packets lost that are longer than the path takes from now on. That tells nothing of congestion
-    /// (RFC 1191 §6.4).
+    /// Declares packets lost that are longer than the path's new MTU. That is no sign of congestion (RFC 1191 §6.4).
     pub(crate) fn lose_long_packets(&mut self, path: &mut Path, path_id: usize) {
         let mut bytes = 0;
         for (number, packet) in path.sent_packets().filter(|(_, packet)| packet.long) {
@@ -155,8 +154,8 @@ impl Outbound {
         path.on_long_packets_lost(bytes);
     }
 
-    /// T3-rtx expired on a path: declares everything in flight on it lost (RFC 9260 §6.3.3). Returns whether that is a
-    /// sign of trouble, and not merely of a window that the peer keeps closed.
+    /// Declares everything in flight on a path lost after its T3-rtx has expired (RFC 9260 §6.3.3). Returns whether that
+    /// indicates a failure, and not merely a window that the peer keeps closed.
     pub(crate) fn handle_timeout(&mut self, now: Time, path: &mut Path, path_id: usize) -> bool {
         self.count_lost_packets(now, path, path_id);
         path.forget_packets_before(self.outstanding.oldest_packet(path_id, path.next_packet()));
@@ -167,8 +166,8 @@ impl Outbound {
         trouble
     }
 
-    /// A path has fallen silent: moves everything in flight on it to other paths. The window stays as it is, since nothing
-    /// says that the network is congested.
+    /// Moves everything in flight on a silent path to other paths. The window stays as it is, since silence does not prove
+    /// congestion.
     pub(crate) fn give_back(&mut self, path: &mut Path, path_id: usize) {
         path.forget_packets_before(self.outstanding.oldest_packet(path_id, path.next_packet()));
         let chunks = self.nack_path(path_id).chunks;
@@ -198,7 +197,7 @@ impl Outbound {
         }
     }
 
-    /// A timeout was spurious: returns to flight what it declared lost before packet `before` (RFC 5682 §3.1).
+    /// Returns to flight the chunks that a spurious timeout declared lost before packet `before` (RFC 5682 §3.1).
     pub(super) fn undo_timeout(&mut self, path: &mut Path, path_id: usize, before: u32) {
         let moved = self.outstanding.restore(path_id, before);
         self.peer_window.take_again(moved.payload_bytes);

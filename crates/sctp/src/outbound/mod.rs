@@ -38,8 +38,8 @@ use outstanding::{Chunk, Moved, Outstanding, wire_bytes};
 use pending::Pending;
 pub(crate) use sack::{Report, SackOutcome};
 
-/// Most chunks that may be outstanding. RFC 9260 §6.1 allows 2^16 - 1 ordered messages a stream in a window, and gap
-/// blocks reach as far (§3.3.4).
+/// Limit for outstanding chunks. RFC 9260 §6.1 allows 2^16 - 1 ordered messages a stream in a window, and gap blocks reach as far
+/// (§3.3.4).
 const OUTSTANDING_CHUNKS_MAX: usize = u16::MAX as usize;
 
 /// A record whose end the user has not yet sent (`more`).
@@ -60,7 +60,7 @@ pub(crate) struct Outbound {
     buffer_bytes: usize,
     message_bytes_max: usize,
     peer_window: PeerWindow,
-    /// What the peer had no room for.
+    /// Chunks that the peer had no room for.
     refused: Option<refused::Refused>,
     streams: u16,
     next_ssn: Vec<u16>,
@@ -89,7 +89,7 @@ impl Outbound {
         }
     }
 
-    /// Takes settings that may change while the association lives. Buffered messages stay, however small the buffer is now.
+    /// Applies settings that may change while the association lives. Buffered messages stay, however small the buffer is now.
     /// Returns whether the buffer has the room that the user waits for.
     pub(crate) fn set_config(&mut self, config: &AssociationConfig) -> bool {
         self.buffer_bytes = config.send_buffer_bytes;
@@ -104,7 +104,7 @@ impl Outbound {
         writable
     }
 
-    /// The user sends no more.
+    /// Notes that the user sends no more.
     pub(crate) fn close(&mut self) {
         self.closing = true;
     }
@@ -167,7 +167,7 @@ impl Outbound {
         self.peer_window.probe_at()
     }
 
-    /// The time of [`Outbound::probe_at`] has come.
+    /// Handles the expiry of [`Outbound::probe_at`].
     pub(crate) fn probe_timer_expired(&mut self) {
         self.peer_window.probe_timer_expired();
     }
@@ -245,7 +245,7 @@ impl Outbound {
         }
     }
 
-    /// Queues one message, given in blocks.
+    /// Queues one message, whose bytes are in blocks.
     #[inline]
     pub(crate) fn send(
         &mut self,
@@ -275,8 +275,8 @@ impl Outbound {
         Ok(())
     }
 
-    /// Returns the stream sequence number of a chunk that is first sent. A message that is discarded before leaves no gap.
-    /// The fragments of a message follow each other and share one number.
+    /// Returns the stream sequence number for a chunk that is sent for the first time. A message that was discarded unsent leaves
+    /// no gap. The fragments of a message are consecutive and share one number.
     #[inline]
     fn take_ssn(&mut self, chunk: &Chunk) -> u16 {
         if chunk.flags.unordered {
@@ -299,7 +299,7 @@ impl Outbound {
         self.pending.expires_at()
     }
 
-    /// Discards messages at the front whose lifetime has ended. `keeps`: keeps them, without their lifetimes.
+    /// Discards messages at the front whose lifetime has ended. With `keeps` they stay and lose their lifetimes.
     pub(crate) fn take_expired(&mut self, now: Time, keeps: bool) -> Vec<SendFailure> {
         let expired = self.pending.take_expired(now, keeps);
         self.buffered_bytes -= expired.iter().map(Chunk::buffered_bytes).sum::<usize>();

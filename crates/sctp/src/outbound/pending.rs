@@ -1,4 +1,4 @@
-//! Messages that have no TSN yet, in the order in which they get one.
+//! Messages that have no TSN yet, in the order in which they will get one.
 //!
 //! A stream scheduler (RFC 8260 §3) belongs here: it selects the next chunk. This one serves streams in the order of
 //! arrival. The fragments of a message stay together, because their TSNs must be consecutive (RFC 9260 §6.9).
@@ -13,7 +13,7 @@ pub(super) struct Pending {
     queue: VecDeque<Chunk>,
     /// Wire bytes of all messages, as if none were fragmented.
     wire_bytes: usize,
-    /// How many chunks have left the queue.
+    /// Number of chunks that have left the queue.
     gone: u64,
     /// Lifetimes of messages that have not begun to be sent, in the order of the queue.
     expiries: VecDeque<Expiry>,
@@ -21,7 +21,7 @@ pub(super) struct Pending {
 
 #[derive(Debug)]
 struct Expiry {
-    /// Index of the first chunk of the message among all that were ever queued.
+    /// Index of the message's first chunk among all chunks ever queued.
     before: u64,
     at: Time,
 }
@@ -63,7 +63,7 @@ impl Pending {
         }
     }
 
-    /// Removes the messages at the front whose lifetime has ended. `keeps`: keeps them, without their lifetimes.
+    /// Removes the messages at the front whose lifetime has ended. With `keeps` they stay and lose their lifetimes.
     pub(super) fn take_expired(&mut self, now: Time, keeps: bool) -> Vec<Chunk> {
         let mut expired = Vec::new();
         while self.expires_at().is_some_and(|at| at <= now) {

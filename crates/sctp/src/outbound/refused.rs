@@ -1,13 +1,13 @@
-//! Chunks that have arrived and were not kept, because the peer had no room for them (RFC 9260 §6.2).
+//! Chunks that arrived and that the peer had no room to keep (RFC 9260 §6.2).
 //!
-//! A packet arrives whole or not at all. A SACK that acknowledges the first chunks of a packet and not the rest, from a peer
-//! whose window was nearly full, therefore says that the peer has dropped the rest. Loss detection would wait for packets
-//! that left later, and new data would take the room before.
+//! A packet arrives whole or not at all. So a SACK that acknowledges only the first chunks of a packet, from a peer whose window
+//! was nearly full, means that the peer has dropped the rest. Loss detection would wait for packets that left later, and new data
+//! would take the room first.
 
 use super::Outbound;
 use crate::path::Path;
 
-/// A packet of which the peer has kept the first chunks only.
+/// A packet whose first chunks alone the peer has kept.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Refused {
     path_id: usize,
@@ -15,8 +15,8 @@ pub(super) struct Refused {
 }
 
 impl Outbound {
-    /// Takes note of a packet that the peer has not kept whole: a SACK that reports no gap acknowledges some of it, and not the
-    /// rest. `packet` is the newest packet that the SACK acknowledges something of.
+    /// Records a packet that the peer has not kept whole: a SACK without gaps acknowledges some of it, and not the rest. `packet`
+    /// is the newest packet that the SACK acknowledges a part of.
     #[inline]
     pub(super) fn note_refused(&mut self, path_id: usize, packet: u32) {
         if self.outstanding.gap_acked() == 0 && self.outstanding.leading_in_packet(path_id, packet) > 0 {
@@ -24,8 +24,8 @@ impl Outbound {
         }
     }
 
-    /// Lets the chunks that the peer has refused leave again, before anything new, once its window holds all that is in
-    /// flight. They tell nothing of congestion.
+    /// Retransmits the refused chunks, before new ones, once the peer's window holds all that is in flight. They are no sign of
+    /// congestion.
     #[inline]
     pub(super) fn repeat_refused(&mut self, window_bytes: usize, paths: &mut [Path]) {
         if let Some(refused) = self.refused

@@ -15,11 +15,11 @@ use crate::statistics::Statistics;
 use crate::time::Time;
 use crate::tsn;
 
-/// The contents of a SACK, or of a SHUTDOWN, which has no gaps. Gaps are first and last TSN as distances from `cum_tsn`,
-/// as the peer gave them.
+/// The contents of a SACK, or of a SHUTDOWN, which has no gaps. Gaps are first and last TSN as distances from `cum_tsn`, as
+/// received.
 #[derive(Debug, Clone)]
 pub(crate) struct Report<G, D> {
-    /// The path that it came on.
+    /// The path on which it arrived.
     pub(crate) path_id: usize,
     pub(crate) cum_tsn: Tsn,
     pub(crate) window_bytes: usize,
@@ -29,7 +29,7 @@ pub(crate) struct Report<G, D> {
     pub(crate) duplicates: D,
 }
 
-/// What gap blocks acknowledge.
+/// TSNs that gap blocks acknowledge.
 #[derive(Debug, Default, Clone, Copy)]
 struct Reported {
     chunks: u64,
@@ -37,25 +37,25 @@ struct Reported {
     end: u64,
 }
 
-/// What a SACK brought.
+/// Effects of a SACK.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct SackOutcome {
-    /// Paths that carried what was acknowledged, and when, if it was sent for the first time: a retransmission may have
-    /// arrived elsewhere.
+    /// Paths that carried the acknowledged chunks, and the time of sending if that was the first transmission: a retransmission
+    /// may have arrived elsewhere.
     pub(crate) answered: SmallVec<[(usize, Option<Time>); 2]>,
     /// Something new was acknowledged, so the peer is alive.
     pub(crate) progress: bool,
-    /// The send buffer fell to half or less while the user waited for that.
+    /// The send buffer fell to half or less while the user waited for room.
     pub(crate) writable: bool,
 }
 
-/// What a SACK acknowledges on one path.
+/// The part of a SACK's acknowledgement that concerns one path.
 #[derive(Debug, Default, Clone)]
 struct PathAcked {
     bytes: usize,
-    /// Those of the bytes that were in flight.
+    /// The bytes among these that were in flight.
     in_flight_bytes: usize,
-    /// The newest and the oldest packet that carried some of it.
+    /// The newest and the oldest packet that carried a part of them.
     packets: Option<(u32, u32)>,
     in_flight_before_bytes: usize,
     late: LateArrivals,
@@ -66,7 +66,7 @@ struct PathAcked {
 type PathsAcked = SmallVec<[PathAcked; 2]>;
 
 impl Outbound {
-    /// Handles a SACK. An error names what the peer did wrong.
+    /// Handles a SACK. An error describes the peer's violation.
     pub(crate) fn handle_sack<G, D>(
         &mut self,
         now: Time,
@@ -120,7 +120,7 @@ impl Outbound {
                 outcome.answered.push((path_id, original.map(|packet| packet.sent_at)));
                 outcome.progress = true;
             }
-            // With several paths the cumulative TSN waits for the slowest: each goes by what arrives on it.
+            // With several paths the cumulative TSN waits for the slowest path, so each path counts the chunks that arrive on it.
             let advanced = if self.multipath { acked.packets.is_some() } else { advanced };
             self.update_path(now, (path, path_id), &acked, advanced, config, statistics);
             path.end_sack(now, advanced);
@@ -133,7 +133,7 @@ impl Outbound {
         Ok(outcome)
     }
 
-    /// Updates one path: undoes what was spurious, measures, detects losses, and tells the congestion controller.
+    /// Updates one path: undoes spurious reductions, measures, detects losses, and tells the congestion controller.
     fn update_path(
         &mut self,
         now: Time,
@@ -156,7 +156,7 @@ impl Outbound {
         path.plan_tail_loss_probe(now, config);
     }
 
-    /// Takes the gap blocks of a SACK. Chunks that the peer had acknowledged and now does not are in flight again.
+    /// Applies the gap blocks of a SACK. Chunks that the peer had acknowledged and now leaves out are in flight again.
     fn acknowledge_gaps<G, D>(
         &mut self,
         sack: &Report<G, D>,
@@ -227,7 +227,7 @@ impl Outbound {
         }
     }
 
-    /// Takes the window that the peer advertises. A chunk that probed a closed window and was dropped goes again at once.
+    /// Updates the peer's window. A chunk that probed a closed window and was dropped leaves again at once.
     fn update_peer_window(&mut self, window_bytes: usize, paths: &mut [Path]) {
         let in_flight_bytes = self.outstanding.in_flight_payload_bytes();
         self.peer_window.update(window_bytes, in_flight_bytes);
@@ -237,7 +237,7 @@ impl Outbound {
         }
     }
 
-    /// Takes back a reduction of the window if what was declared lost has arrived after all.
+    /// Undoes a reduction of the window if the chunks declared lost have arrived after all.
     fn undo_spurious_loss(
         &mut self,
         now: Time,
@@ -259,7 +259,7 @@ impl Outbound {
         if self.buffer_bytes < config.send_buffer_tuned_bytes {
             let windows: usize =
                 paths.iter().map(Path::controller_window_bytes).fold(0, usize::saturating_add);
-            // Overhead counts, too, so two windows may be too little: all has left, and the user waits for room.
+            // Overhead counts, too, so two windows may be too little: all chunks have left, and the user waits for room.
             let starved = self.writable_wanted && self.pending.is_empty();
             let least = if starved { self.buffer_bytes } else { 0 };
             let wanted = windows.max(least).saturating_mul(2).min(config.send_buffer_tuned_bytes);

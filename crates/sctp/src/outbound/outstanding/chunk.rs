@@ -6,7 +6,7 @@ use sctp_wire::chunk::{DATA_HEADER_BYTES, DataFlags};
 use crate::config::MESSAGE_OVERHEAD_BYTES;
 use crate::event::{SendFailure, SendInfo};
 
-/// Path of a chunk that names none: it takes the path that data takes.
+/// Path of a chunk that names none: it takes the primary path.
 const ANY_PATH: u8 = u8::MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,7 +21,7 @@ pub(super) enum ChunkState {
     Lost,
 }
 
-/// What one DATA chunk carries. Before it is first sent, it may hold a whole message that is fragmented later.
+/// Content of one DATA chunk. Before it is first sent, it may hold a whole message that is fragmented later.
 #[derive(Debug)]
 pub(in crate::outbound) struct Chunk {
     pub(in crate::outbound) payload: Bytes,
@@ -80,7 +80,7 @@ impl Chunk {
         wire_bytes(self.payload.len())
     }
 
-    /// Returns what the chunk takes of the send buffer.
+    /// Returns the chunk's share of the send buffer.
     #[inline]
     pub(in crate::outbound) fn buffered_bytes(&self) -> usize {
         self.payload.len() + if self.charged { MESSAGE_OVERHEAD_BYTES } else { 0 }
@@ -98,14 +98,14 @@ impl Chunk {
         self.state == ChunkState::InFlight && usize::from(self.path) == path_id
     }
 
-    /// Frees the payload. Returns what it took of the send buffer.
+    /// Frees the payload. Returns its share of the send buffer.
     pub(super) fn free(&mut self) -> usize {
         let bytes = self.buffered_bytes();
         (self.payload, self.charged) = (Bytes::new(), false);
         bytes
     }
 
-    /// Describes the chunk for the user as not delivered. The request for an immediate SACK is not part of that.
+    /// Describes the chunk to the user as not delivered. The description omits the request for an immediate SACK.
     pub(in crate::outbound) fn failure(&self, was_sent: bool) -> SendFailure {
         let info = SendInfo {
             stream: self.stream,
@@ -125,7 +125,7 @@ impl Chunk {
     }
 }
 
-/// Returns the length of a DATA chunk with so much payload, with header and padding.
+/// Returns the length of a DATA chunk with this much payload, with header and padding.
 #[inline]
 pub(in crate::outbound) fn wire_bytes(payload_bytes: usize) -> usize {
     DATA_HEADER_BYTES + payload_bytes.next_multiple_of(4)

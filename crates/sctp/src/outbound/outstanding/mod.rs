@@ -1,8 +1,8 @@
 //! DATA chunks that have a TSN and are not yet acknowledged cumulatively.
 //!
-//! The queue owns the state of each chunk and every total that follows from it. Its callers know TSNs, packets and
-//! paths; what the queue holds for a TSN is its own affair. Each change reports what left or entered the flight of a
-//! path, so that the caller can tell that path.
+//! The queue owns the state of each chunk and every total that follows from it. Its callers know TSNs, packets and paths; the
+//! chunks themselves stay private. Each change reports the bytes that left or entered the flight of a path, so that the caller
+//! can tell that path.
 
 mod chunk;
 
@@ -23,7 +23,7 @@ pub(super) struct AckedChunk {
     /// The packet that last carried it.
     pub(super) packet: u32,
     pub(super) wire_bytes: usize,
-    /// It had been declared lost and was not yet retransmitted.
+    /// The chunk had been declared lost and was not yet retransmitted.
     pub(super) was_lost: bool,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Outstanding {
     lost: RangeSet,
     /// Acknowledged by gap blocks.
     gap_acked: RangeSet,
-    /// How many of those the peer may renege on.
+    /// Number of these that the peer may renege on.
     renegable: u64,
     in_flight_payload_bytes: usize,
 }
@@ -97,7 +97,7 @@ impl Outstanding {
         !self.lost.is_empty()
     }
 
-    /// Returns how many chunks gap blocks have acknowledged.
+    /// Returns the number of chunks that gap blocks have acknowledged.
     #[inline]
     pub(super) fn gap_acked(&self) -> u64 {
         self.gap_acked.count()
@@ -162,7 +162,7 @@ impl Outstanding {
         self.get(tsn).filter(|chunk| chunk.is_in(packet, path_id))
     }
 
-    /// Returns how many of the first chunks are in flight in this packet.
+    /// Returns the number of leading chunks that are in flight in this packet.
     #[inline]
     pub(super) fn leading_in_packet(&self, path_id: usize, packet: u32) -> u64 {
         self.chunks.iter().take_while(|chunk| chunk.is_in(packet, path_id)).count() as u64
@@ -186,17 +186,17 @@ impl Outstanding {
         Some((tsn, chunk))
     }
 
-    /// Sends a chunk that is in flight once more, in this packet of the same path. Returns it.
+    /// Sends a chunk in flight once more, in this packet of the same path, and returns it.
     pub(super) fn repeat(&mut self, tsn: u64, packet: u32) -> &Chunk {
         let chunk = &mut self.chunks[(tsn - self.first) as usize];
         chunk.packet = packet;
-        // In the middle of a record the I bit says that the reader need not wait for more. The peer acknowledges a
-        // duplicate, or what fills a gap, at once without it.
+        // In the middle of a record the I bit says that the reader need not wait for more. A peer acknowledges a duplicate, or a
+        // chunk that fills a gap, at once without it.
         chunk.flags.immediate |= chunk.flags.ending;
         chunk
     }
 
-    /// Acknowledges every TSN up to `cumulative`. Returns what that frees of the send buffer.
+    /// Acknowledges every TSN up to `cumulative`. Returns the bytes that this frees in the send buffer.
     #[inline]
     pub(super) fn ack_to(&mut self, cumulative: u64, mut acked: impl FnMut(AckedChunk)) -> usize {
         let count = (cumulative + 1 - self.first) as usize;
@@ -214,8 +214,8 @@ impl Outstanding {
         freed_bytes
     }
 
-    /// Acknowledges the TSNs of a gap block. `renegable`: the peer may renege on them; otherwise (NR-SACK) their payload is
-    /// freed. Returns what that frees of the send buffer.
+    /// Acknowledges the TSNs of a gap block. The peer may renege on them if `renegable` is set; otherwise (NR-SACK) their payload
+    /// is freed. Returns the bytes that this frees in the send buffer.
     #[inline]
     pub(super) fn ack(
         &mut self,
@@ -249,7 +249,7 @@ impl Outstanding {
         freed_bytes
     }
 
-    /// Returns what gap blocks had acknowledged and these gap blocks do not. `gaps` are TSNs.
+    /// Returns the TSNs that earlier gap blocks acknowledged and `gaps` does not contain.
     pub(super) fn missing_from(&self, gaps: impl Iterator<Item = Range<u64>>) -> RangeSet {
         let mut missing = self.gap_acked.clone();
         gaps.for_each(|gap| missing.remove_range(gap));
@@ -271,7 +271,7 @@ impl Outstanding {
         }
     }
 
-    /// Declares one chunk lost if it is in flight. Returns its path with what left the flight.
+    /// Declares one chunk lost if it is in flight. Returns its path and the bytes that left the flight.
     pub(super) fn nack(&mut self, tsn: u64) -> Option<(usize, Moved)> {
         let path_id = self.get(tsn).filter(|chunk| chunk.state == ChunkState::InFlight)?.path;
         let mut moved = Moved::default();
@@ -279,7 +279,7 @@ impl Outstanding {
         Some((path_id.into(), moved))
     }
 
-    /// Declares what is still in flight in this packet lost.
+    /// Declares the chunks still in flight in this packet lost.
     #[inline]
     pub(super) fn nack_packet(&mut self, path_id: usize, packet: u32, tsns: &PacketTsns) -> Moved {
         let (mut moved, first) = (Moved::default(), self.first);
@@ -291,7 +291,7 @@ impl Outstanding {
         moved
     }
 
-    /// Declares everything that is in flight on a path lost.
+    /// Declares all chunks in flight on a path lost.
     pub(super) fn nack_path(&mut self, path_id: usize) -> Moved {
         let mut moved = Moved::default();
         for at in 0..self.chunks.len() {
@@ -302,7 +302,7 @@ impl Outstanding {
         moved
     }
 
-    /// Returns to flight what a timeout declared lost on a path: chunks that were last sent before packet `before`.
+    /// Returns to flight the chunks of a path that a timeout declared lost and that were last sent before packet `before`.
     pub(super) fn restore(&mut self, path_id: usize, before: u32) -> Moved {
         let mut moved = Moved::default();
         let lost: Vec<_> = self.lost.iter().collect();
@@ -318,7 +318,7 @@ impl Outstanding {
         moved
     }
 
-    /// Moves a chunk in flight to those that wait for retransmission.
+    /// Moves a chunk in flight to the list of lost chunks.
     #[inline]
     fn lose(&mut self, tsn: u64, moved: &mut Moved) {
         let chunk = &mut self.chunks[(tsn - self.first) as usize];
@@ -361,7 +361,7 @@ impl Outstanding {
         assert_eq!(count(ChunkState::GapAcked) + count(ChunkState::NrGapAcked), self.gap_acked.count());
     }
 
-    /// Returns what all chunks take of the send buffer; for tests.
+    /// Returns the space that all chunks take in the send buffer; for tests.
     #[cfg(feature = "testing")]
     pub(super) fn buffered_bytes(&self) -> usize {
         self.chunks.iter().map(Chunk::buffered_bytes).sum()
