@@ -48,7 +48,7 @@ pub struct Page {
     /// The pending error, an errno. Set by the daemon; a sharer that takes it sets it to zero.
     pub error: AtomicI32,
     /// Information that comes with received messages ([`Subscriptions`]). Written by the daemon.
-    pub wants: AtomicU32,
+    pub subscriptions: AtomicU32,
     /// Upper bound for the length of a message on the carrier, up to the first [`Kind::SizeHint`](crate::record::Kind::SizeHint)
     /// there. Written by the daemon, before it sends that record.
     pub longest: AtomicU32,
@@ -57,7 +57,7 @@ pub struct Page {
     pub bundles: AtomicU32,
     /// Longest message that can be sent unfragmented, if the socket disables fragmentation; 0 for no limit. Written by the
     /// daemon.
-    pub whole_max: AtomicU32,
+    pub fragmentation_limit: AtomicU32,
     /// Outbound streams, once the association is up. Written by the daemon, like the next.
     pub streams_out: AtomicU32,
     /// Default stream of a one-to-one socket. Written by the daemon.
@@ -98,7 +98,7 @@ pub struct Page {
     pub long_taken: AtomicU32,
 
     /// Number of associations of a one-to-many socket from which data may come. Written by the daemon.
-    pub members: AtomicU32,
+    pub associations: AtomicU32,
     /// Number of entries that may be in use. Written by the daemon.
     pub entries_used: AtomicU32,
     /// A [`PeerShut`]: how far the peer of a one-to-one socket has shut the association down. Written by the daemon.
@@ -157,7 +157,7 @@ impl Entry {
     }
 
     /// Undoes the reservation for a message that was not sent.
-    pub fn give_back(&self, association: u32, bytes: u32) {
+    pub fn unreserve(&self, association: u32, bytes: u32) {
         // If the association has left the entry, there is nothing to undo.
         self.count(association, |sent| Some(sent.wrapping_sub(bytes)));
     }
@@ -186,10 +186,10 @@ impl Default for Page {
             style: AtomicU32::default(),
             state: AtomicU32::default(),
             error: AtomicI32::default(),
-            wants: AtomicU32::default(),
+            subscriptions: AtomicU32::default(),
             longest: AtomicU32::default(),
             bundles: AtomicU32::default(),
-            whole_max: AtomicU32::default(),
+            fragmentation_limit: AtomicU32::default(),
             streams_out: AtomicU32::default(),
             default_stream: AtomicU32::default(),
             plain: AtomicU32::default(),
@@ -205,7 +205,7 @@ impl Default for Page {
             header: Default::default(),
             data_taken: AtomicU32::default(),
             long_taken: AtomicU32::default(),
-            members: AtomicU32::default(),
+            associations: AtomicU32::default(),
             entries_used: AtomicU32::default(),
             peer_shut: AtomicU32::default(),
             entries: std::array::from_fn(|_| Entry::default()),
@@ -226,13 +226,13 @@ impl Page {
     /// Offset of the pending error.
     pub const ERROR_AT: u64 = offset_of!(Page, error) as u64;
     /// Offset of the subscriptions.
-    pub const WANTS_AT: u64 = offset_of!(Page, wants) as u64;
+    pub const SUBSCRIPTIONS_AT: u64 = offset_of!(Page, subscriptions) as u64;
     /// Offset of the bound for the length of messages.
     pub const LONGEST_AT: u64 = offset_of!(Page, longest) as u64;
     /// Offset of the flag for bundles.
     pub const BUNDLES_AT: u64 = offset_of!(Page, bundles) as u64;
     /// Offset of the fragmentation limit.
-    pub const WHOLE_MAX_AT: u64 = offset_of!(Page, whole_max) as u64;
+    pub const FRAGMENTATION_LIMIT_AT: u64 = offset_of!(Page, fragmentation_limit) as u64;
     /// Offset of the number of outbound streams.
     pub const STREAMS_OUT_AT: u64 = offset_of!(Page, streams_out) as u64;
     /// Offset of the flag for plain content.
@@ -263,7 +263,7 @@ impl Page {
     }
 
     /// Offset of the number of associations.
-    pub const MEMBERS_AT: u64 = offset_of!(Page, members) as u64;
+    pub const ASSOCIATIONS_AT: u64 = offset_of!(Page, associations) as u64;
     /// Offset of the number of entries that may be in use.
     pub const ENTRIES_USED_AT: u64 = offset_of!(Page, entries_used) as u64;
 
@@ -382,30 +382,30 @@ impl State {
 
 /// The information that a program wants with each message, and its form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wants(pub u32);
+pub struct Subscriptions(pub u32);
 
-impl Wants {
+impl Subscriptions {
     /// `SCTP_SNDRCV`, subscribed to by `sctp_data_io_event`.
-    pub const SNDRCV: Wants = Wants(1);
+    pub const SNDRCV: Subscriptions = Subscriptions(1);
     /// `SCTP_RCVINFO`, subscribed to by `SCTP_RECVRCVINFO`.
-    pub const RCVINFO: Wants = Wants(1 << 1);
+    pub const RCVINFO: Subscriptions = Subscriptions(1 << 1);
     /// `SCTP_NXTINFO`, subscribed to by `SCTP_RECVNXTINFO`.
-    pub const NXTINFO: Wants = Wants(1 << 2);
+    pub const NXTINFO: Subscriptions = Subscriptions(1 << 2);
     /// IPv4 addresses in their own form on an IPv6 socket, without `SCTP_I_WANT_MAPPED_V4_ADDR`. In the page and in records they
     /// are always mapped.
-    pub const OWN_V4: Wants = Wants(1 << 3);
+    pub const OWN_V4: Subscriptions = Subscriptions(1 << 3);
 
     /// Returns whether all of `other` are in this set.
-    pub fn contains(self, other: Wants) -> bool {
+    pub fn contains(self, other: Subscriptions) -> bool {
         self.0 & other.0 == other.0
     }
 
     /// Returns this set with `other`, or without it.
     #[must_use]
-    pub fn set(self, other: Wants, on: bool) -> Wants {
+    pub fn set(self, other: Subscriptions, on: bool) -> Subscriptions {
         match on {
-            true => Wants(self.0 | other.0),
-            false => Wants(self.0 & !other.0),
+            true => Subscriptions(self.0 | other.0),
+            false => Subscriptions(self.0 & !other.0),
         }
     }
 }
@@ -433,7 +433,10 @@ mod tests {
     /// Shim and daemon of different versions refuse each other by the first field, so the layout belongs to a version.
     #[test]
     fn the_layout_is_that_of_this_version() {
-        assert_eq!((Page::IDENTITY_AT, Page::STATE_AT, Page::ERROR_AT, Page::WANTS_AT), (0, 12, 16, 20));
+        assert_eq!(
+            (Page::IDENTITY_AT, Page::STATE_AT, Page::ERROR_AT, Page::SUBSCRIPTIONS_AT),
+            (0, 12, 16, 20)
+        );
         assert_eq!((Page::PLAIN_AT, Page::PEER_AT, Page::LOCAL_AT, size_of::<Entry>()), (44, 48, 72, 48));
         let entry = Page::entry_at(0);
         assert_eq!(entry, Page::ENTRIES_USED_AT + 8, "entries are aligned as their numbers of 64 bits");
@@ -489,7 +492,7 @@ mod tests {
             entry.passed_on.store(before, Relaxed);
             assert!(entry.reserve(7, ROOM_BYTES - 1) && entry.reserve(7, 1), "one byte was left");
             assert!(!entry.reserve(7, 1), "nothing is left");
-            entry.give_back(7, 1);
+            entry.unreserve(7, 1);
             assert!(entry.reserve(7, 1));
             entry.passed_on.store(before.wrapping_add(ROOM_BYTES), Relaxed);
             assert!(entry.reserve(7, ROOM_BYTES));
@@ -511,7 +514,7 @@ mod tests {
         assert!(entry.reserve(7, 100));
         enter(8);
         assert!(!entry.reserve(7, 100));
-        entry.give_back(7, 100);
+        entry.unreserve(7, 100);
         assert_eq!(entry.sent.load(Relaxed), sent_to(8, 0));
         assert!(entry.reserve(8, 100));
     }
@@ -548,12 +551,15 @@ mod tests {
 
     #[test]
     fn what_is_wanted_is_set_and_unset_one_by_one() {
-        let all = [Wants::SNDRCV, Wants::RCVINFO, Wants::NXTINFO, Wants::OWN_V4];
-        let both =
-            Wants::default().set(Wants::RCVINFO, true).set(Wants::OWN_V4, true).set(Wants::OWN_V4, true);
+        let all =
+            [Subscriptions::SNDRCV, Subscriptions::RCVINFO, Subscriptions::NXTINFO, Subscriptions::OWN_V4];
+        let both = Subscriptions::default()
+            .set(Subscriptions::RCVINFO, true)
+            .set(Subscriptions::OWN_V4, true)
+            .set(Subscriptions::OWN_V4, true);
         assert_eq!(all.map(|one| both.contains(one)), [false, true, false, true]);
-        assert!(!Wants::RCVINFO.contains(both), "one of two is not both");
-        let one = both.set(Wants::RCVINFO, false).set(Wants::SNDRCV, false);
+        assert!(!Subscriptions::RCVINFO.contains(both), "one of two is not both");
+        let one = both.set(Subscriptions::RCVINFO, false).set(Subscriptions::SNDRCV, false);
         assert_eq!(all.map(|wanted| one.contains(wanted)), [false, false, false, true]);
     }
 }

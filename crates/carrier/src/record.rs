@@ -42,7 +42,7 @@ pub enum Kind {
     Accepted,
     /// To the program: the messages that follow are longer than before (see [`Page::longest`](crate::page::Page::longest)), or
     /// are bundles. The record is empty; a reader that finds it removes it and waits for the next record, which follows at once.
-    Notice,
+    SizeHint,
     /// From the program's end: keeps that end from polling writable while it connects. Discarded.
     Filler,
 }
@@ -149,7 +149,7 @@ impl Header {
             Kind::Accepted => 2,
             Kind::Filler => 3,
             Kind::Notification => 4,
-            Kind::Notice => 5,
+            Kind::SizeHint => 5,
         };
         let mut w = Writer::new(&mut out);
         w.u32(MAGIC).u16(kind).u16(self.flags.0).u16(self.stream).u16(self.ssn);
@@ -170,7 +170,7 @@ impl Header {
             2 => Kind::Accepted,
             3 => Kind::Filler,
             4 => Kind::Notification,
-            5 => Kind::Notice,
+            5 => Kind::SizeHint,
             _ => return None,
         };
         let flags = Some(r.u16()?).filter(|flags| flags & !Flags::ALL == 0).map(Flags)?;

@@ -132,7 +132,7 @@ impl Recorder {
     }
 }
 
-/// Requests of a program. Each comes with the descriptor that it concerns, except `Describe`, `Status`, `Open`, `Settle`, `Memfd`
+/// Requests of a program. Each comes with the descriptor that it concerns, except `Describe`, `Status`, `Open`, `Barrier`, `Memfd`
 /// and those about streams, which name an association and are reserved for its owner and root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
@@ -196,7 +196,7 @@ pub enum Request<'a> {
     /// Finds the association of a one-to-many socket with the peer of this address.
     Find(SocketAddr),
     /// Answered when the daemon has handled the calls that were made on descriptors before, such as a close.
-    Settle,
+    Barrier,
     /// Answered when a message can be sent to this association of a one-to-many socket.
     AwaitRoom {
         /// The association.
@@ -299,7 +299,7 @@ impl<'a> Request<'a> {
                 address::write(&mut w, address);
                 &mut w
             }
-            Request::Settle => w.u8(15),
+            Request::Barrier => w.u8(15),
             Request::AwaitRoom { association } => w.u8(11).u32(*association),
             Request::AwaitEnd => w.u8(14),
             Request::Associations { after } => w.u8(16).u32(*after),
@@ -366,7 +366,7 @@ impl<'a> Request<'a> {
             19 => Request::Pop { association: r.u32()? },
             20 => Request::Record { association: r.u32()?, recorder: Recorder::from_u8(r.u8()?)? },
             10 => Request::Find(address::read(r)?),
-            15 => Request::Settle,
+            15 => Request::Barrier,
             11 => Request::AwaitRoom { association: r.u32()? },
             14 => Request::AwaitEnd,
             16 => Request::Associations { after: r.u32()? },

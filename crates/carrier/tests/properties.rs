@@ -26,7 +26,7 @@ fn request() -> impl Strategy<Value = Request<'static>> {
         any::<(bool, bool)>().prop_map(|(v6, one_to_many)| Request::Open { v6, one_to_many }),
         Just(Request::Attach),
         Just(Request::Memfd),
-        Just(Request::Settle),
+        Just(Request::Barrier),
         Just(Request::Describe),
         Just(Request::Status),
         Just(Request::LocalAddress),
@@ -91,7 +91,7 @@ proptest! {
         address in prop::option::of(address()),
         bytes in 0..=record::PAYLOAD_BYTES_MAX as u32,
     ) {
-        for kind in [Kind::Data, Kind::Notification, Kind::Accepted, Kind::Notice, Kind::Filler] {
+        for kind in [Kind::Data, Kind::Notification, Kind::Accepted, Kind::SizeHint, Kind::Filler] {
             let flags = Flags::END.with(Flags::UNORDERED);
             let header = Header {
                 kind, flags, stream, ssn, ppid, tsn, cumulative_tsn, context, lifetime_ms, association, bytes, address,

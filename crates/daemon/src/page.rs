@@ -8,7 +8,9 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use carrier::page::{ENTRIES, Entry, FIELDS_BYTES, PAGE_BYTES, Page as Layout, PeerShut, State, Wants};
+use carrier::page::{
+    ENTRIES, Entry, FIELDS_BYTES, PAGE_BYTES, Page as Layout, PeerShut, State, Subscriptions,
+};
 use carrier::record::MESSAGE_BYTES_MAX;
 use rustix::fs::{
     FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create,
@@ -158,7 +160,7 @@ impl Page {
 
     /// How many associations something may come of.
     pub(crate) fn set_members(&self, count: usize) {
-        self.write(Layout::MEMBERS_AT, &(count as u32).to_ne_bytes());
+        self.write(Layout::ASSOCIATIONS_AT, &(count as u32).to_ne_bytes());
     }
 
     pub(crate) fn clear_error(&self) {
@@ -169,11 +171,11 @@ impl Page {
     pub(crate) fn set_whole_max(&self, bytes: u32) {
         let limits = [bytes, self.room_bytes];
         let least = limits.into_iter().filter(|limit| *limit > 0).min().unwrap_or(0);
-        self.write(Layout::WHOLE_MAX_AT, &least.to_ne_bytes());
+        self.write(Layout::FRAGMENTATION_LIMIT_AT, &least.to_ne_bytes());
     }
 
-    pub(crate) fn set_wants(&self, wants: Wants) {
-        self.write(Layout::WANTS_AT, &wants.0.to_ne_bytes());
+    pub(crate) fn set_wants(&self, wants: Subscriptions) {
+        self.write(Layout::SUBSCRIPTIONS_AT, &wants.0.to_ne_bytes());
     }
 
     pub(crate) fn set_local(&self, local: &SocketAddr) {

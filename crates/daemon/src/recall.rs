@@ -52,7 +52,7 @@ impl RawRecord {
     }
 
     pub(crate) fn is_notice(&self) -> bool {
-        self.messages().any(|(_, header)| header.kind == Kind::Notice)
+        self.messages().any(|(_, header)| header.kind == Kind::SizeHint)
     }
 
     /// Returns whether its content is in a memfd.

@@ -42,7 +42,7 @@ impl Sockets {
                 let description = crate::inquiry::answer(&self.stack, self.on_demand);
                 return Ok(Answer::Value(description.into_bytes()).into());
             }
-            Request::Settle => {
+            Request::Barrier => {
                 // A copy of ours keeps what a program has closed open.
                 for source in [Source::Requests, Source::Carriers] {
                     self.closers.of(who.uid.as_raw(), source).drained().await;
@@ -87,8 +87,11 @@ impl Sockets {
     ) -> Result<Reply, Errno> {
         match *request {
             // They are about no socket.
-            Request::Describe | Request::Status | Request::Settle | Request::Memfd | Request::Open { .. } => {
-            }
+            Request::Describe
+            | Request::Status
+            | Request::Barrier
+            | Request::Memfd
+            | Request::Open { .. } => {}
             Request::Streams | Request::Push { .. } | Request::Pop { .. } | Request::Record { .. } => {}
             Request::Attach => {
                 let page = socket.page.as_fd().try_clone_to_owned().map_err(|_| Errno::MFILE)?;

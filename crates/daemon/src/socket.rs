@@ -313,7 +313,7 @@ impl Socket {
         let Some(news) = news else { return Ok(()) };
         self.page.set_longest(news.longest);
         self.page.set_bundles(news.bundles);
-        self.line.put(&Header::new(Kind::Notice), &[]).await?;
+        self.line.put(&Header::new(Kind::SizeHint), &[]).await?;
         // Given up before that, it is said again.
         *self.announced() = news;
         Ok(())

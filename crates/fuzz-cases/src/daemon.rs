@@ -81,7 +81,7 @@ enum Asked {
     Listen { backlog: i8 },
     Connect { port: u8, start: u8, init: [u16; 4] },
     Find { port: u8 },
-    Settle,
+    Barrier,
     AwaitRoom { association: u8 },
     Associations { after: u8 },
     AwaitEnd,
@@ -274,7 +274,7 @@ fn ask_as_chosen(place: &SocketAddrUnix, asked: &Asked, about: &[BorrowedFd<'_>]
             Request::Connect { peer: Addresses::new(&peers).expect("one address"), start, init }
         }
         Asked::Find { port } => Request::Find(at(*port)),
-        Asked::Settle => Request::Settle,
+        Asked::Barrier => Request::Barrier,
         Asked::AwaitRoom { association } => Request::AwaitRoom { association: (*association).into() },
         Asked::Associations { after } => Request::Associations { after: (*after).into() },
         Asked::AwaitEnd => Request::AwaitEnd,
@@ -314,7 +314,7 @@ fn ask_as_chosen(place: &SocketAddrUnix, asked: &Asked, about: &[BorrowedFd<'_>]
 
 impl Head {
     fn encode(&self, payload_bytes: usize) -> [u8; HEADER_BYTES] {
-        let kinds = [Kind::Data, Kind::Accepted, Kind::Filler, Kind::Notification, Kind::Notice];
+        let kinds = [Kind::Data, Kind::Accepted, Kind::Filler, Kind::Notification, Kind::SizeHint];
         let header = Header {
             stream: self.stream.into(),
             association: self.association.into(),

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 use std::sync::atomic::Ordering::Relaxed;
 
-use carrier::page::Wants;
+use carrier::page::Subscriptions;
 use carrier::request::ADDRESSES_MAX;
 use libc::{c_int, sockaddr, socklen_t};
 
@@ -63,9 +63,11 @@ pub(crate) fn as_seen(descriptor: &Descriptor, address: SocketAddr) -> SocketAdd
 
 /// Returns an address in the form that the program has asked for.
 pub(crate) fn as_wanted(descriptor: &Descriptor, address: SocketAddr) -> SocketAddr {
-    let wants = Wants(descriptor.page().wants.load(Relaxed));
+    let subscriptions = Subscriptions(descriptor.page().subscriptions.load(Relaxed));
     match address.ip().to_canonical() {
-        IpAddr::V4(ip) if wants.contains(Wants::OWN_V4) => SocketAddr::new(ip.into(), address.port()),
+        IpAddr::V4(ip) if subscriptions.contains(Subscriptions::OWN_V4) => {
+            SocketAddr::new(ip.into(), address.port())
+        }
         _ => address,
     }
 }

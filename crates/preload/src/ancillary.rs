@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::ptr;
 
-use carrier::page::Wants;
+use carrier::page::Subscriptions;
 use carrier::record::{Flags, Header, Kind};
 use carrier::request::InitMessage;
 use libc::{c_int, cmsghdr, msghdr};
@@ -228,7 +228,12 @@ unsafe fn value<T>(entry: &Entry) -> Result<T> {
 /// # Safety
 ///
 /// `message` describes writable memory.
-pub(crate) unsafe fn write(message: &mut msghdr, header: &Header, next: Option<&Header>, wants: Wants) {
+pub(crate) unsafe fn write(
+    message: &mut msghdr,
+    header: &Header,
+    next: Option<&Header>,
+    subscriptions: Subscriptions,
+) {
     let room = if message.msg_control.is_null() { 0 } else { message.msg_controllen };
     let mut out = Out { message, room, used: 0 };
     let (stream, ssn, ppid, tsn) = (header.stream, header.ssn, header.ppid.to_be(), header.tsn);
@@ -249,11 +254,11 @@ pub(crate) unsafe fn write(message: &mut msghdr, header: &Header, next: Option<&
             };
             out.put(SCTP_NXTINFO, info);
         }
-        if wants.contains(Wants::RCVINFO) {
+        if subscriptions.contains(Subscriptions::RCVINFO) {
             let info = RcvInfo { stream, ssn, flags, ppid, tsn, cumulative_tsn, context, association };
             out.put(SCTP_RCVINFO, info);
         }
-        if wants.contains(Wants::SNDRCV) {
+        if subscriptions.contains(Subscriptions::SNDRCV) {
             let time_to_live_ms = 0;
             let info = SndRcvInfo {
                 stream,

@@ -7,23 +7,23 @@
 //! | file | part |
 //! |---|---|
 //! | `interpose` | the functions of the C library, under their names, and `syscall` |
-//! | `next` | the same functions as they are without us |
+//! | `next` | the functions of the C library that the shim replaces |
 //! | `table` | which descriptors are ours |
-//! | `descriptor` | one of them: its page |
+//! | `descriptor` | one of our descriptors, with its shared page |
 //! | `receive`, `send` | messages |
 //! | `bundle` | several messages in a record |
 //! | `ask` | requests to the daemon |
-//! | `setup` | `socket`, `connect`, `accept` and others that ask |
-//! | `associations` | `sctp_connectx` and `sctp_peeloff`, as libsctp asks for them |
-//! | `ancillary`, `structures` | what goes with messages, as C structures |
-//! | `start` | a daemon where there is none |
-//! | `itself` | programs that have both ends of an association |
-//! | `form` | records, or plain content for programs without the shim |
-//! | `target` | programs that are executed: whether they get the shim |
-//! | `cancel` | calls that end when their thread is cancelled |
-//! | `child` | calls that need a descriptor where the table is full |
-//! | `lock` | the lock for reading, which survives the death of its holder |
-//! | `tcp` | TCP sockets that are to be SCTP sockets |
+//! | `setup` | `socket`, `connect`, `accept` and other calls that ask the daemon |
+//! | `associations` | `sctp_connectx` and `sctp_peeloff`, by libsctp's private options |
+//! | `ancillary`, `structures` | ancillary data of messages, and its C structures |
+//! | `start` | starts a daemon where there is none |
+//! | `self_connect` | programs that have both ends of an association |
+//! | `form` | the form of a carrier's content: records, or plain content for programs without the shim |
+//! | `target` | whether a program that is executed gets the shim |
+//! | `cancel` | cancellation of threads |
+//! | `child` | calls that need a descriptor when the table is full |
+//! | `lock` | the read lock, which survives the death of its holder |
+//! | `tcp` | TCP sockets that become SCTP sockets |
 //! | `system`, `files` | system calls |
 #![cfg(target_os = "linux")]
 
@@ -38,10 +38,10 @@ mod descriptor;
 mod files;
 mod form;
 pub mod interpose;
-mod itself;
 mod lock;
 mod next;
 mod receive;
+mod self_connect;
 mod send;
 mod setup;
 pub mod start;

@@ -16,8 +16,8 @@ use crate::bundle;
 use crate::cancel;
 use crate::descriptor::Descriptor;
 use crate::form;
-use crate::itself;
 use crate::lock::{self, Held, Patience};
+use crate::self_connect;
 use crate::setup;
 use crate::system::{self, Buffers, Errno, Result};
 
@@ -44,7 +44,9 @@ pub(crate) fn receive(
 ) -> Result<Message> {
     cancel::point();
     match receive_now(fd, descriptor, place, flags) {
-        Err(Errno(libc::EAGAIN)) if itself::something_came() => receive_now(fd, descriptor, place, flags),
+        Err(Errno(libc::EAGAIN)) if self_connect::something_came() => {
+            receive_now(fd, descriptor, place, flags)
+        }
         result => result,
     }
 }
@@ -68,7 +70,7 @@ fn receive_now(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_
     let patience = Patience::of_receive(fd, flags);
     loop {
         // The order matters: the last message is in the carrier before the page says that nothing will come.
-        let silent = page.state() == State::Many && page.members.load(Acquire) == 0 && waits();
+        let silent = page.state() == State::Many && page.associations.load(Acquire) == 0 && waits();
         let lost = page.state() == State::Lost;
         let peer_shut = page.peer_shut.load(Acquire) == PeerShut::Both as u32;
         match take(fd, descriptor, place, flags, &patience) {
@@ -126,7 +128,7 @@ pub(crate) fn front(fd: RawFd, descriptor: &Descriptor) -> Result<Option<Header>
 fn peek(fd: RawFd) -> Result<Option<Header>> {
     loop {
         match measure(fd) {
-            Ok((Some(Header { kind: Kind::Notice, .. }), _)) => {
+            Ok((Some(Header { kind: Kind::SizeHint, .. }), _)) => {
                 system::discard(fd)?;
                 await_noticed(fd)?;
             }
@@ -283,7 +285,7 @@ fn find(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_int) ->
         match header {
             None => return Ok(Found::End),
             // The page describes the records that follow this one by now.
-            Some(Header { kind: Kind::Notice, .. }) => {
+            Some(Header { kind: Kind::SizeHint, .. }) => {
                 if !fits {
                     system::discard(fd)?;
                 }
@@ -368,7 +370,7 @@ fn look(fd: RawFd, place: Buffers<'_>) -> Result<(usize, Option<Header>)> {
 }
 
 fn parse(record: &[u8; HEADER_BYTES]) -> Result<Header> {
-    let for_us = |kind| matches!(kind, Kind::Data | Kind::Notification | Kind::Notice);
+    let for_us = |kind| matches!(kind, Kind::Data | Kind::Notification | Kind::SizeHint);
     Header::parse(record).filter(|header| for_us(header.kind)).ok_or(Errno(libc::EPROTO))
 }
 

@@ -17,9 +17,9 @@ use crate::ancillary::{Control, SendInfo};
 use crate::cancel;
 use crate::child;
 use crate::descriptor::Descriptor;
-use crate::itself;
 use crate::lock::Patience;
 use crate::receive::with_header;
+use crate::self_connect;
 use crate::setup;
 use crate::system::{self, Buffers, Errno, Result};
 
@@ -54,7 +54,7 @@ impl Outgoing<'_> {
             State::Many | State::ManyListening => self.send_to_one_of_many(),
             _ => self.send_to_peer(),
         };
-        itself::sends(self.page());
+        self_connect::sends(self.page());
         if sent == Err(Errno(libc::EPIPE)) && self.flags & libc::MSG_NOSIGNAL == 0 {
             // AF_UNIX sockets of this type never raise it themselves.
             // SAFETY: the call takes no pointer.
@@ -160,9 +160,9 @@ impl Outgoing<'_> {
             };
             check_stream(self.info, &entry.default_stream, &entry.streams_out)?;
             if entry.reserve(association, bytes) {
-                let give_back = || entry.give_back(association, bytes);
-                let sent = cancel::undoing(give_back, || self.hand_over(association))
-                    .inspect_err(|_| give_back())?;
+                let unreserve = || entry.unreserve(association, bytes);
+                let sent = cancel::undoing(unreserve, || self.hand_over(association))
+                    .inspect_err(|_| unreserve())?;
                 if self.info.flags.contains(Flags::ABORT) {
                     // If the association has ended, the next send or request finds out.
                     let _gone = setup::await_room(self.fd, association);
@@ -212,14 +212,14 @@ impl Outgoing<'_> {
     fn check(&self) -> Result<()> {
         let (page, info) = (self.page(), self.info);
         let is_one_to_one = page.style.load(Relaxed) == libc::SOCK_STREAM as u32;
-        let whole_max = page.whole_max.load(Relaxed) as usize;
+        let fragmentation_limit = page.fragmentation_limit.load(Relaxed) as usize;
         match self.content.bytes() {
             0 if !ends(info) => Err(Errno(libc::EINVAL)),
             1.. if info.flags.contains(Flags::SHUTDOWN) => Err(Errno(libc::EINVAL)),
             _ if is_one_to_one && ends(info) => Err(Errno(libc::EINVAL)),
             _ if info.overrides_address && self.to.is_none() => Err(Errno(libc::EINVAL)),
             bytes if bytes > MESSAGE_BYTES_MAX => Err(Errno(libc::EMSGSIZE)),
-            bytes if whole_max > 0 && bytes > whole_max => Err(Errno(libc::EMSGSIZE)),
+            bytes if fragmentation_limit > 0 && bytes > fragmentation_limit => Err(Errno(libc::EMSGSIZE)),
             _ => Ok(()),
         }
     }

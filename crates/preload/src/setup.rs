@@ -14,7 +14,7 @@ use crate::ask::{Reply, answers, ask, asked};
 use crate::descriptor::Descriptor;
 use crate::lock::Patience;
 use crate::system::{self, Buffers, Errno, Result};
-use crate::{bundle, cancel, itself, lock, receive, start, table};
+use crate::{bundle, cancel, lock, receive, self_connect, start, table};
 
 /// Value of a socket option.
 pub(crate) struct Value {
@@ -129,7 +129,7 @@ pub(crate) fn connect(fd: RawFd, descriptor: &Descriptor, peer: &[SocketAddr]) -
     if let State::Connected | State::Ended | State::Lost = descriptor.page().state() {
         return (0, Err(Errno(libc::EISCONN)));
     }
-    itself::connects();
+    self_connect::connects();
     let wait = !system::is_nonblocking(fd);
     let start = if wait { Start::AnswerLate } else { Start::Now };
     match begin(fd, peer, start, InitMessage::default()) {
@@ -161,7 +161,7 @@ fn association(reply: &Reply) -> Result<u32> {
 
 /// Begins an association for a message that the caller sends afterwards.
 pub(crate) fn connect_with_message(fd: RawFd, peer: &[SocketAddr], init: InitMessage) -> Result<u32> {
-    itself::connects();
+    self_connect::connects();
     begin(fd, peer, Start::WithMessage, init)
 }
 
@@ -198,9 +198,9 @@ pub(crate) fn await_news(fd: RawFd) -> Result<()> {
 }
 
 /// Makes the daemon act on the calls made so far.
-pub(crate) fn settle() {
+pub(crate) fn barrier() {
     // Without a daemon there is nothing to act on.
-    let _ = ask(&Request::Settle, None);
+    let _ = ask(&Request::Barrier, None);
 }
 
 /// Peels off an association; `flags` are those of `socket`.

@@ -45,12 +45,12 @@ pub(crate) fn daemon(answers: impl Fn() -> bool) -> bool {
 
 fn start(answers: &dyn Fn() -> bool) -> bool {
     let Some(command) = find_command() else { return false };
-    let Some(place) = place() else { return false };
+    let Some(place) = daemon_address() else { return false };
     let words = [&command, c"daemon", c"--detach", c"--idle-exit", IDLE_EXIT_S, c"--place", &place];
-    let Some(life) = Life::begin(&words) else { return false };
+    let Some(lifeline) = Lifeline::begin(&words) else { return false };
     let deadline = Instant::now() + START_WAIT;
     loop {
-        let has_ended = life.has_ended();
+        let has_ended = lifeline.has_ended();
         // Another process may have been quicker; then its daemon answers.
         if answers() {
             return true;
@@ -62,7 +62,7 @@ fn start(answers: &dyn Fn() -> bool) -> bool {
 }
 
 /// Returns the address of the daemon that the environment names.
-fn place() -> Option<CString> {
+fn daemon_address() -> Option<CString> {
     // SAFETY: the name is NUL-terminated, and so is the value found.
     let named = unsafe {
         let text = libc::getenv(DAEMON_VARIABLE.as_ptr());
@@ -97,14 +97,14 @@ fn library_file() -> Option<PathBuf> {
 }
 
 /// A pipe whose other end the daemon holds while it lives.
-struct Life(c_int);
+struct Lifeline(c_int);
 
-impl Life {
-    fn begin(words: &[&CStr]) -> Option<Life> {
+impl Lifeline {
+    fn begin(words: &[&CStr]) -> Option<Lifeline> {
         let mut ends = [-1; 2];
         // SAFETY: the kernel writes two numbers.
         call(unsafe { c_library::syscall()(libc::SYS_pipe2, ends.as_mut_ptr(), libc::O_CLOEXEC) })?;
-        let life = Life(ends[0]);
+        let lifeline = Lifeline(ends[0]);
         // The copy avoids the standard descriptors, which a program may have closed.
         // SAFETY: the call takes no pointer.
         let theirs = unsafe { c_library::syscall()(libc::SYS_fcntl, ends[1], libc::F_DUPFD_CLOEXEC, 3) };
@@ -112,7 +112,7 @@ impl Life {
         let theirs = call(theirs)?;
         let begun = spawn(words, theirs as c_int);
         close(theirs as c_int);
-        begun.map(|()| life)
+        begun.map(|()| lifeline)
     }
 
     /// Returns whether the daemon has ended, after a short wait.
@@ -135,7 +135,7 @@ impl Life {
     }
 }
 
-impl Drop for Life {
+impl Drop for Lifeline {
     fn drop(&mut self) {
         close(self.0);
     }
@@ -151,8 +151,8 @@ fn close(fd: c_int) {
     unsafe { c_library::syscall()(libc::SYS_close, fd) };
 }
 
-/// Starts a program that is no child of this process, with `life` as its standard output.
-fn spawn(words: &[&CStr], life: c_int) -> Option<()> {
+/// Starts a program that is no child of this process, with `lifeline` as its standard output.
+fn spawn(words: &[&CStr], lifeline: c_int) -> Option<()> {
     let mut arguments: Vec<*const c_char> = words.iter().map(|word| word.as_ptr()).collect();
     arguments.push(ptr::null());
     // The program's signal handlers must not run in the child.
@@ -160,7 +160,7 @@ fn spawn(words: &[&CStr], life: c_int) -> Option<()> {
     let child = fork();
     if child == Some(0) {
         match fork() {
-            Some(0) => become_daemon(&arguments, life),
+            Some(0) => become_daemon(&arguments, lifeline),
             // SAFETY: the call does not return.
             _ => unsafe { libc::_exit(0) },
         }
@@ -216,7 +216,7 @@ fn set_mask(mask: &u64, before: Option<&mut u64>) {
 }
 
 /// Detaches the child from the program and executes the daemon in it.
-fn become_daemon(arguments: &[*const c_char], life: c_int) -> ! {
+fn become_daemon(arguments: &[*const c_char], lifeline: c_int) -> ! {
     const SIGNALS: c_int = 64;
     unsafe extern "C" {
         static environ: *const *const c_char;
@@ -228,7 +228,7 @@ fn become_daemon(arguments: &[*const c_char], life: c_int) -> ! {
         }
         let nothing =
             c_library::syscall()(libc::SYS_openat, libc::AT_FDCWD, c"/dev/null".as_ptr(), libc::O_RDWR);
-        c_library::syscall()(libc::SYS_dup3, life, 1, 0);
+        c_library::syscall()(libc::SYS_dup3, lifeline, 1, 0);
         for standard in [0, 2].into_iter().filter(|fd| nothing >= 0 && *fd != nothing) {
             c_library::syscall()(libc::SYS_dup3, nothing, standard, 0);
         }

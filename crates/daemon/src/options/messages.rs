@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use carrier::page::Wants;
+use carrier::page::Subscriptions;
 use rustix::io::Errno;
 
 use super::tuning::{ABORT, ADDR_OVER, EOF, Sending, Tuning, UNORDERED};
@@ -64,14 +64,14 @@ pub(super) fn set(access: &mut Access<'_>, name: i32, value: &[u8]) -> Option<Re
             access.keep(name, on.into());
             access.limit_messages();
         }),
-        SCTP_I_WANT_MAPPED_V4_ADDR => switch(value).map(|on| access.want(Wants::OWN_V4, !on)),
+        SCTP_I_WANT_MAPPED_V4_ADDR => switch(value).map(|on| access.want(Subscriptions::OWN_V4, !on)),
         SCTP_FRAGMENT_INTERLEAVE => {
             Value::exactly(value, 4).map(|value| access.inner.settings.interleaves = value.i32(0) != 0)
         }
         SCTP_REUSE_PORT => set_reuse_port(access, value),
         SCTP_PARTIAL_DELIVERY_POINT => set_partial_delivery_point(access, value),
-        SCTP_RECVRCVINFO => switch(value).map(|on| access.want(Wants::RCVINFO, on)),
-        SCTP_RECVNXTINFO => switch(value).map(|on| access.want(Wants::NXTINFO, on)),
+        SCTP_RECVRCVINFO => switch(value).map(|on| access.want(Subscriptions::RCVINFO, on)),
+        SCTP_RECVNXTINFO => switch(value).map(|on| access.want(Subscriptions::NXTINFO, on)),
         SCTP_EVENTS => subscribe_to_all(access, value),
         SCTP_EVENT => subscribe(access, value),
         SCTP_DEFAULT_SEND_PARAM => set_sending_of_old(access, value),
@@ -93,10 +93,10 @@ pub(super) fn get(access: &Access<'_>, name: i32, given: &[u8]) -> Option<Result
         SCTP_ADAPTATION_LAYER => settings.adaptation.cast_signed(),
         SCTP_DISABLE_FRAGMENTS | SCTP_REUSE_PORT => access.kept(name).unwrap_or(0),
         SCTP_FRAGMENT_INTERLEAVE => settings.interleaves.into(),
-        SCTP_I_WANT_MAPPED_V4_ADDR => (!settings.wants.contains(Wants::OWN_V4)).into(),
+        SCTP_I_WANT_MAPPED_V4_ADDR => (!settings.wants.contains(Subscriptions::OWN_V4)).into(),
         SCTP_PARTIAL_DELIVERY_POINT => settings.partial_delivery_bytes.cast_signed(),
-        SCTP_RECVRCVINFO => settings.wants.contains(Wants::RCVINFO).into(),
-        SCTP_RECVNXTINFO => settings.wants.contains(Wants::NXTINFO).into(),
+        SCTP_RECVRCVINFO => settings.wants.contains(Subscriptions::RCVINFO).into(),
+        SCTP_RECVNXTINFO => settings.wants.contains(Subscriptions::NXTINFO).into(),
         SCTP_EVENTS => return Some(subscriptions(access, given)),
         SCTP_EVENT => return Some(subscription(access, given)),
         SCTP_DEFAULT_SEND_PARAM => return Some(sending_of_old(access, given)),
@@ -134,7 +134,7 @@ impl Access<'_> {
         }
     }
 
-    fn want(&mut self, what: Wants, on: bool) {
+    fn want(&mut self, what: Subscriptions, on: bool) {
         let settings = &mut self.inner.settings;
         settings.wants = settings.wants.set(what, on);
         self.socket.page.set_wants(settings.wants);
@@ -190,7 +190,7 @@ fn subscribe_to_all(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> 
     }
     access.inner.settings.tuning.subscriptions = tuning.subscriptions;
     access.apply_to_all();
-    access.want(Wants::SNDRCV, tuning.subscribes(0));
+    access.want(Subscriptions::SNDRCV, tuning.subscribes(0));
     if tuning.subscribes(notify::Type::SenderDry.subscription())
         && let Some(only) = access.association(FUTURE)
     {
@@ -218,7 +218,7 @@ fn subscribe(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     }
     let sndrcv = access.inner.settings.tuning.subscribes(0)
         || access.members().iter().any(|member| member.tuning().subscribes(0));
-    access.want(Wants::SNDRCV, sndrcv);
+    access.want(Subscriptions::SNDRCV, sndrcv);
     Ok(())
 }
 

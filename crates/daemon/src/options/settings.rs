@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use carrier::page::Wants;
+use carrier::page::Subscriptions;
 use swiftwater::internals::ReceiveBudget;
 use swiftwater::{AssociationOptions, ReceivePool, Stack};
 
@@ -36,7 +36,7 @@ pub(crate) struct Settings {
     pub(crate) interleaves: bool,
     /// `SCTP_PR_SUPPORTED` and others: whether new associations are to offer an extension, by the name of the option.
     pub(super) offers: BTreeMap<i32, bool>,
-    pub(crate) wants: Wants,
+    pub(crate) wants: Subscriptions,
     /// For associations to come.
     pub(crate) tuning: Tuning,
 }
@@ -90,7 +90,7 @@ impl Settings {
             partial_delivery_bytes: 0,
             interleaves: false,
             offers: BTreeMap::new(),
-            wants: Wants::default(),
+            wants: Subscriptions::default(),
             tuning: Tuning { encapsulation_port: stack.udp_port(), ..Tuning::default() },
             defaults,
         }
@@ -109,7 +109,7 @@ impl Settings {
 
     /// How the program is told addresses.
     pub(crate) fn view(&self, v6: bool) -> View {
-        View { v6, own_v4: self.wants.contains(Wants::OWN_V4) }
+        View { v6, own_v4: self.wants.contains(Subscriptions::OWN_V4) }
     }
 
     pub(super) fn send_buffer_bytes(&self) -> usize {

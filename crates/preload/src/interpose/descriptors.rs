@@ -20,7 +20,7 @@ pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
     let closed = unsafe { next::close(fd) };
     if was_ours {
         let errno = Errno::last();
-        setup::settle();
+        setup::barrier();
         errno.set();
     }
     closed

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::Relaxed;
 
-use carrier::page::Wants;
+use carrier::page::Subscriptions;
 use carrier::record::Kind;
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
 
@@ -200,11 +200,13 @@ unsafe fn receive_message(
     }
     match received.header {
         Some(header) if header.kind == Kind::Data => {
-            let wants = Wants(page.wants.load(Relaxed));
-            let peeks_on = wants.contains(Wants::NXTINFO) && received.whole && flags & libc::MSG_PEEK == 0;
+            let subscriptions = Subscriptions(page.subscriptions.load(Relaxed));
+            let peeks_on = subscriptions.contains(Subscriptions::NXTINFO)
+                && received.whole
+                && flags & libc::MSG_PEEK == 0;
             let next = if peeks_on { receive::next(fd, descriptor) } else { None };
             // SAFETY: the caller guarantees it.
-            unsafe { ancillary::write(message, &header, next.as_ref(), wants) };
+            unsafe { ancillary::write(message, &header, next.as_ref(), subscriptions) };
         }
         Some(_) => {
             message.msg_flags |= MSG_NOTIFICATION;

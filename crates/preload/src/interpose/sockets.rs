@@ -14,7 +14,7 @@ use crate::associations::{
 use crate::descriptor::Descriptor;
 use crate::next::c_library;
 use crate::system::{self, Errno, Result, can_be_bytes};
-use crate::{address, cancel, itself, next, setup, table, tcp};
+use crate::{address, cancel, next, self_connect, setup, table, tcp};
 
 /// # Safety
 ///
@@ -74,7 +74,7 @@ pub unsafe extern "C-unwind" fn listen(fd: c_int, backlog: c_int) -> c_int {
     on(
         fd,
         |_| {
-            itself::listens();
+            self_connect::listens();
             setup::request(fd, &Request::Listen { backlog }).map(|()| 0)
         },
         theirs,

@@ -2,7 +2,7 @@
 //!
 //! On the kernel's loopback, a message is readable when the call that sent it returns. Here the daemon first has to pass it on,
 //! and a program that plays both ends without waiting would find nothing. So before the shim reports that nothing has come, it
-//! asks the daemon to settle. Other programs pay nothing for that.
+//! asks the daemon to catch up. Other programs pay nothing for that.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
@@ -42,7 +42,7 @@ pub(crate) fn something_came() -> bool {
     let was_sent = DONE.load(Relaxed) & SENT != 0;
     if was_sent {
         DONE.fetch_and(!SENT, Relaxed);
-        setup::settle();
+        setup::barrier();
     }
     was_sent
 }
