@@ -231,7 +231,7 @@ pub(crate) fn writes_together(peer: &mut Peer, count: usize, bytes: usize) {
         let message = [vec![0; bytes].into()];
         peer.endpoint.send(peer.id, &SendInfo::default(), bytes, message).expect("it is taken");
     }
-    peer.settle();
+    peer.collect_output();
 }
 
 /// A peer that has acknowledged so much, off the stage, that the congestion window is that many packets wide, and the number

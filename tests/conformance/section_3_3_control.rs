@@ -157,7 +157,7 @@ fn an_abort_carries_no_data(stage: &Stage) {
     peer.app_sends(SendInfo::default(), vec![0; 20_000]);
     while peer.hears_maybe().is_some() {}
     peer.endpoint.abort(peer.now, peer.id, b"enough", &mut peer.app);
-    peer.settle();
+    peer.collect_output();
     let kinds = kinds(&peer.hears());
     assert_eq!(kinds, [Abort::KIND], "data waits, and is not sent");
 }

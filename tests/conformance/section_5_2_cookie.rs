@@ -188,7 +188,7 @@ fn a_late_cookie_is_discarded(stage: &Stage) {
     let connect =
         peer.endpoint.connect(peer.now, ENDPOINT_PORT, PEER_PORT, &[peer.address], config, &peer.app);
     assert!(connect.is_ok());
-    peer.settle();
+    peer.collect_output();
     peer.takes_init();
     sends_init_ack(&mut peer, &[]);
     peer.expects("COOKIE ECHO");

@@ -139,7 +139,7 @@ fn what_is_dropped_for_a_lower_tsn_is_reported_no_more(stage: &Stage) {
     // Nothing but what is unread takes room.
     peer.app.set_reading(Reading::AtOnce);
     peer.app.read(&mut peer.endpoint);
-    peer.settle();
+    peer.collect_output();
     assert_eq!(window(&mut peer), 10_000);
     for n in kept..=22 {
         peer.sends().data_with(DataFlags::WHOLE, n, 0, n as u16, &[0; 1000]).go();
@@ -157,7 +157,7 @@ fn a_window_that_opens_is_announced_in_quarters(stage: &Stage) {
     let mut updates = Vec::new();
     for read in 1..=36 {
         peer.app.read_one(&mut peer.endpoint);
-        peer.settle();
+        peer.collect_output();
         while let Some(packet) = peer.hears_maybe() {
             updates.push((read, sack_of(&packet).expect("a SACK").a_rwnd));
         }
@@ -201,7 +201,7 @@ fn packets_that_arrive_together_are_acknowledged_together(stage: &Stage) {
     let arrival =
         Arrival { remote: peer.address, local: None, marked: false, segment_bytes: length, bytes: &bytes };
     peer.endpoint.handle_batch(peer.now, &arrival, &mut peer.app);
-    peer.settle();
+    peer.collect_output();
     peer.expects("SACK 17");
     peer.expects_nothing();
 }
@@ -327,6 +327,6 @@ fn an_empty_message_is_refused(stage: &Stage) {
     let info = SendInfo::default();
     assert_eq!(peer.endpoint.admit(peer.id, &info, 0), Admission::Fail(SendError::Empty));
     assert_eq!(peer.endpoint.send(peer.id, &info, 0, [Bytes::new()]), Err(SendError::Empty));
-    peer.settle();
+    peer.collect_output();
     peer.expects_nothing();
 }

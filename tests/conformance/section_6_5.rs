@@ -49,7 +49,7 @@ fn a_message_for_no_stream_is_refused(stage: &Stage) {
     let none = SendError::NoSuchStream { stream: streams, streams };
     assert_eq!(peer.endpoint.admit(peer.id, &on(streams, false), 4), Admission::Fail(none));
     assert_eq!(peer.endpoint.send(peer.id, &on(streams, false), 4, [vec![0; 4].into()]), Err(none));
-    peer.settle();
+    peer.collect_output();
     peer.expects_nothing();
     peer.app_sends(on(streams - 1, false), &b"last"[..]);
     peer.expects("DATA 0");
@@ -84,7 +84,7 @@ fn stream_sequence_numbers_wrap(stage: &Stage) {
     for n in 0..65_535 {
         peer.endpoint.send(peer.id, &on(5, false), 1, [vec![0].into()]).expect("it is taken");
         if n % 50 == 49 || n == 65_534 {
-            peer.settle();
+            peer.collect_output();
             ignores(&mut peer);
             peer.sends().sack(n, &[]).go();
             ignores(&mut peer);

@@ -157,7 +157,7 @@ fn packets_fill_the_path_and_no_more(stage: &Stage) {
         if sack {
             peer.sends().data(8).go();
         } else {
-            peer.settle();
+            peer.collect_output();
         }
         let packets = packets(&mut peer);
         assert_eq!(sack_of(&packets[0]).is_some(), sack, "it rides along");
@@ -217,7 +217,7 @@ fn data_stands_in_the_order_of_its_tsns(stage: &Stage) {
     for n in 0..8 {
         sends(&mut peer, n % 3 == 1);
     }
-    peer.settle();
+    peer.collect_output();
     peer.expects("DATA 0, DATA 1, DATA 2, DATA 3, DATA 4, DATA 5, DATA 6, DATA 7");
     peer.sends().sack(0, &[(2, 2), (5, 5)]).go();
     ignores(&mut peer);

@@ -321,7 +321,7 @@ fn partial_bytes_outlive_an_empty_window(stage: &Stage) {
             let message = [vec![0; FULL_BYTES].into()];
             peer.endpoint.send(peer.id, &SendInfo::default(), FULL_BYTES, message).expect("it is taken");
         }
-        peer.settle();
+        peer.collect_output();
         while statistics(&peer).send_buffered_bytes > 0 {
             peer.waits(MS);
             let sent = statistics(&peer).data_chunks_sent as i32;

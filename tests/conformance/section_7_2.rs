@@ -208,7 +208,7 @@ fn the_window_stays_with_another_source_address(stage: &Stage) {
         });
         let local = Some(IpAddr::from(local));
         peer.endpoint.handle_datagram(peer.now, peer.address, local, &packet, &mut peer.app);
-        peer.settle();
+        peer.collect_output();
         peer.expects("HEARTBEAT ACK");
     };
     hears(&mut peer, [10, 0, 0, 1]);

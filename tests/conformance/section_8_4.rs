@@ -79,7 +79,7 @@ fn a_packet_from_or_to_a_group_is_discarded(stage: &Stage) {
         let mut peer = stage.listening_with(quiet());
         let source = SocketAddr::new(source, 9899);
         peer.endpoint.handle_datagram(peer.now, source, Some(destination), &data, &mut peer.app);
-        peer.settle();
+        peer.collect_output();
         assert_eq!(peer.hears_maybe().is_some(), answered, "{source} to {destination}");
     }
 }
@@ -220,7 +220,7 @@ fn tag_zero_is_for_a_lone_init(stage: &Stage) {
 fn an_abort_carries_the_peers_tag_where_it_is_known(stage: &Stage) {
     let mut peer = established(stage);
     peer.endpoint.abort(peer.now, peer.id, b"", &mut peer.app);
-    peer.settle();
+    peer.collect_output();
     let packet = peer.hears();
     assert_eq!((header(&packet).verification_tag.0, packet[13] & 1), (peer.tag, 0));
     // Now the peer's packets are out of the blue.

@@ -80,7 +80,7 @@ fn shutdown_ack_sent(stage: &Stage) -> Peer {
 /// The endpoint's application aborts.
 fn app_aborts(peer: &mut Peer, reason: &[u8]) {
     peer.endpoint.abort(peer.now, peer.id, reason, &mut peer.app);
-    peer.settle();
+    peer.collect_output();
 }
 
 /// Whether the endpoint would take a message.

@@ -133,7 +133,7 @@ fn connects_from(stage: &Stage, mut peer: Peer, remotes: &[SocketAddr], config: 
     let config = Arc::new(config);
     let id = peer.endpoint.connect(peer.now, ENDPOINT_PORT, PEER_PORT, remotes, config, &peer.app);
     peer.id = id.expect("no such association yet");
-    peer.settle();
+    peer.collect_output();
     stage.play(peer)
 }
 

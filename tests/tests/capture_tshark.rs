@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use lab::World;
+use lab::Simulation;
 use lab::traffic::{Source, Traffic};
 use netsim::topology::Paths;
 use netsim::{Capture, CaptureBuffer, Ecn, Loss, Network, Packet, PipeConfig};
@@ -68,26 +68,27 @@ fn over_ipv6() {
 #[ignore = "needs tshark: ./test --all"]
 fn a_whole_association() {
     let Some(tshark) = tools::program("tshark") else { return };
-    let mut world: World<Traffic> = World::new(5);
-    let Paths { a, b, links } = Paths::build(&mut world.network, &[lab::line()]);
+    let mut simulation: Simulation<Traffic> = Simulation::new(5);
+    let Paths { a, b, links } = Paths::build(&mut simulation.network, &[lab::line()]);
     let buffer = CaptureBuffer::default();
     let capture = Capture::to(buffer.clone()).host(a.host, "client");
-    world.network.start_capture(capture).unwrap();
-    let (client, server) = (world.add_site(&a, Traffic::default()), world.add_site(&b, Traffic::default()));
-    world.listen(server, 5001, AssociationConfig::default());
-    let id = world.connect(client, server, (5000, 5001), AssociationConfig::default());
-    world.node_mut(client).app.start(id, Source::file(9_000, 1_000));
+    simulation.network.start_capture(capture).unwrap();
+    let (client, server) =
+        (simulation.add_site(&a, Traffic::default()), simulation.add_site(&b, Traffic::default()));
+    simulation.listen(server, 5001, AssociationConfig::default());
+    let id = simulation.connect(client, server, (5000, 5001), AssociationConfig::default());
+    simulation.node_mut(client).app.start(id, Source::file(9_000, 1_000));
     let second = Duration::from_secs(1);
-    assert!(world.run_until(second, |world| world.node(server).app.received().bytes > 0));
+    assert!(simulation.run_until(second, |simulation| simulation.node(server).app.received().bytes > 0));
     // Packets that come back are damaged from now on; the client drops them, and the server's next chunk comes through.
     let config = PipeConfig { corrupt_probability: 1.0, ..lab::line() };
-    world.network.pipe_mut(links[0].back).set_config(config);
-    world.run_for(second / 10);
-    world.network.pipe_mut(links[0].back).set_config(lab::line());
-    world.shutdown(client, id);
-    world.run_for(second * 10);
-    assert_eq!(world.node(server).app.received().bytes, 9_000);
-    world.network.stop_capture().unwrap();
+    simulation.network.pipe_mut(links[0].back).set_config(config);
+    simulation.run_for(second / 10);
+    simulation.network.pipe_mut(links[0].back).set_config(lab::line());
+    simulation.shutdown(client, id);
+    simulation.run_for(second * 10);
+    assert_eq!(simulation.node(server).app.received().bytes, 9_000);
+    simulation.network.stop_capture().unwrap();
 
     let read = read_with(&tshark, &buffer.bytes());
     let damaged = |frame: &&Value| values(frame, "frame.comment") == "damaged on the way";

@@ -1,9 +1,9 @@
-//! The program on an endpoint: it keeps a book of what was sent and what came.
+//! The program on an endpoint: it keeps a deliveries of what was sent and what came.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
-use lab::ledger::Book;
+use lab::delivery_log::DeliveryLog;
 use sctp::{AssociationId, Event, Host, PathHints, Payload, ReceiveInfo, ReceivedRun};
 
 use crate::net;
@@ -23,7 +23,7 @@ pub(crate) struct Unread {
 /// The program.
 #[derive(Debug)]
 pub(crate) struct App {
-    pub(crate) book: Book,
+    pub(crate) deliveries: DeliveryLog,
     pub(crate) unread: BTreeMap<u32, Unread>,
     pub(crate) mtu_bytes: usize,
     pub(crate) in_flight_limit_bytes: Option<usize>,
@@ -36,7 +36,7 @@ pub(crate) struct App {
 impl App {
     pub(crate) fn new(mtu_bytes: usize, in_flight_limit_bytes: Option<usize>, locals: Vec<IpAddr>) -> Self {
         App {
-            book: Book::default(),
+            deliveries: DeliveryLog::default(),
             unread: BTreeMap::new(),
             mtu_bytes,
             in_flight_limit_bytes,
@@ -52,7 +52,7 @@ impl App {
 
     /// Associations that have not ended.
     pub(crate) fn open(&self) -> Vec<AssociationId> {
-        self.book.open().map(|entry| entry.id).collect()
+        self.deliveries.open().map(|entry| entry.id).collect()
     }
 
     /// Something waits to be read.
@@ -64,14 +64,14 @@ impl App {
 
     /// The endpoint is gone, and all its associations with it.
     pub(crate) fn crash(&mut self) {
-        self.book.crash();
+        self.deliveries.crash();
         self.unread.clear();
     }
 }
 
 impl Host for App {
     fn message(&mut self, id: AssociationId, info: &ReceiveInfo, payload: Payload) {
-        self.book.message(id, info, &payload);
+        self.deliveries.message(id, info, &payload);
         self.keep(id, payload.blocks().iter().map(|block| block.len()).sum(), 1);
     }
 
@@ -82,12 +82,12 @@ impl Host for App {
     fn run(&mut self, id: AssociationId, run: ReceivedRun) {
         for (info, payload, charges) in run.messages() {
             self.keep(id, payload.len(), charges);
-            self.book.message(id, &info, &Payload::One(payload));
+            self.deliveries.message(id, &info, &Payload::One(payload));
         }
     }
 
     fn event(&mut self, id: AssociationId, event: Event) {
-        self.book.event(id, &event);
+        self.deliveries.event(id, &event);
         // Data and events that take room of the receive buffer are bounded by it.
         match event.receive_credit() {
             Some(bytes) => self.keep(id, bytes, 1),

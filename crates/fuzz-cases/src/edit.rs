@@ -7,7 +7,7 @@ use sctp_wire::packet::{self, HEADER_BYTES};
 
 use crate::input::Input;
 use crate::sniff::Known;
-use crate::world::Packet;
+use crate::two_endpoints::Packet;
 
 /// The longest packet that comes out.
 const PACKET_BYTES_MAX: usize = 4096;

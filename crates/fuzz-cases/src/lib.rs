@@ -26,7 +26,7 @@ mod putmsg;
 mod script;
 mod side;
 mod sniff;
-mod world;
+mod two_endpoints;
 
 pub use carrier::{page, record, request};
 pub use daemon::daemon;

@@ -180,36 +180,36 @@ pub fn putmsg(bytes: &[u8]) {
     });
     let panics = PANICS.load(Ordering::Relaxed);
     let mut input = Unstructured::new(bytes);
-    let mut world = World::new();
+    let mut program = Program::new();
     for _ in 0..STEPS_MAX {
         if input.is_empty() {
             break;
         }
         let Ok(step) = Step::arbitrary(&mut input) else { break };
-        world.take(&step);
-        world.settle();
-        world.check();
+        program.take(&step);
+        program.run_until_idle();
+        program.check();
     }
-    drop(world);
+    drop(program);
     assert_eq!(PANICS.load(Ordering::Relaxed), panics, "a module has panicked");
 }
 
-struct World {
+struct Program {
     executive: Executive,
     driver: DriverId,
     streams: Vec<StreamId>,
     now: Instant,
 }
 
-impl World {
-    fn new() -> World {
+impl Program {
+    fn new() -> Program {
         let now = Instant::now();
         let mut executive = Executive::new(now);
         modules::add_all(&mut executive);
         let driver = SctpDriver::new(Box::<Loop>::default(), SctpDriverConfig::default(), [7; 32], now);
         let driver = executive.add_driver("sctp", Box::new(driver));
         let streams = (0..2).filter_map(|_| executive.open(driver).ok()).collect();
-        World { executive, driver, streams, now }
+        Program { executive, driver, streams, now }
     }
 
     fn take(&mut self, step: &Step) {
@@ -271,8 +271,8 @@ impl World {
         let _ = self.executive.putmsg(s, Message::with_data(kind, Chain::from(data.to_vec())));
     }
 
-    /// Lets happen what follows now.
-    fn settle(&mut self) {
+    /// Runs the executive until nothing is left to do now.
+    fn run_until_idle(&mut self) {
         for _ in 0..64 {
             if self.executive.deadline().is_some_and(|at| at <= self.now) {
                 self.executive.timeout(self.now);

@@ -12,7 +12,7 @@ use crate::app::App;
 use crate::input::Input;
 use crate::side::Side;
 use crate::sniff;
-use crate::world::{Packet, World};
+use crate::two_endpoints::{Packet, TwoEndpoints};
 use crate::{edit, forge, net};
 
 /// Steps of a script; what comes after them is not read.
@@ -34,15 +34,15 @@ pub(crate) enum Middle {
 /// Runs a script.
 pub(crate) fn run(bytes: &[u8], middle: Middle) {
     let mut input = Input::new(bytes);
-    let mut world = begin(&mut input);
+    let mut ends = begin(&mut input);
     for _ in 0..STEPS_MAX {
         if input.is_empty() {
             break;
         }
-        step(&mut input, &mut world, middle);
+        step(&mut input, &mut ends, middle);
     }
     if middle == Middle::Forges {
-        end(&mut world);
+        end(&mut ends);
     }
 }
 
@@ -91,7 +91,7 @@ fn settings(input: &mut Input<'_>) -> AssociationConfig {
 }
 
 /// Two sides, and as much honest talk as the input wants before the script begins.
-fn begin(input: &mut Input<'_>) -> World {
+fn begin(input: &mut Input<'_>) -> TwoEndpoints {
     let mut side = |number: u8| {
         let host = input.byte();
         let mtu_bytes = input.pick(&[1472, 512, 1280, 9000, 65_504]);
@@ -103,17 +103,17 @@ fn begin(input: &mut Input<'_>) -> World {
         Side::new(number, addresses, settings(input), app, tsn)
     };
     let sides = [side(0), side(1)];
-    let mut world = World::new(sides);
+    let mut ends = TwoEndpoints::new(sides);
     let talk = input.below(4);
-    world.sides[1].listen(PORTS[1]);
+    ends.sides[1].listen(PORTS[1]);
     if talk > 0 {
-        connect(&mut world, 0, (PORTS[0], PORTS[1]), usize::MAX);
-        world.honest(Duration::from_millis(500), |_| false);
+        connect(&mut ends, 0, (PORTS[0], PORTS[1]), usize::MAX);
+        ends.honest(Duration::from_millis(500), |_| false);
     }
     for number in 1..talk * 4 {
         for side in 0..2 {
             send(
-                &mut world,
+                &mut ends,
                 side,
                 0,
                 SendInfo { stream: number as u16 % 3, ..SendInfo::default() },
@@ -122,72 +122,72 @@ fn begin(input: &mut Input<'_>) -> World {
         }
     }
     if talk > 1 {
-        world.honest(Duration::from_millis(500), |_| false);
+        ends.honest(Duration::from_millis(500), |_| false);
     }
-    world
+    ends
 }
 
-fn connect(world: &mut World, side: usize, ports: (u16, u16), addresses: usize) {
-    let remotes: Vec<_> = world.sides[1 - side].addresses.iter().copied().take(addresses).collect();
-    world.call(side, |s, now| s.connect(now, ports, &remotes));
+fn connect(ends: &mut TwoEndpoints, side: usize, ports: (u16, u16), addresses: usize) {
+    let remotes: Vec<_> = ends.sides[1 - side].addresses.iter().copied().take(addresses).collect();
+    ends.call(side, |s, now| s.connect(now, ports, &remotes));
 }
 
-fn send(world: &mut World, side: usize, number: usize, info: SendInfo, bytes: usize) {
-    if let Some(id) = world.association(side, number) {
-        world.call(side, |s, _| s.send(id, info, bytes));
+fn send(ends: &mut TwoEndpoints, side: usize, number: usize, info: SendInfo, bytes: usize) {
+    if let Some(id) = ends.association(side, number) {
+        ends.call(side, |s, _| s.send(id, info, bytes));
     }
 }
 
 /// One step: what the programs do, what the network does, what the middle does.
-fn step(input: &mut Input<'_>, world: &mut World, middle: Middle) {
+fn step(input: &mut Input<'_>, ends: &mut TwoEndpoints, middle: Middle) {
     let what = input.byte();
     let side = usize::from(what >> 7);
     match what & 31 {
         0..=2 => {
-            if let Some(packet) = world.wires[side].front_mut() {
+            if let Some(packet) = ends.wires[side].front_mut() {
                 packet.marked |= what & MARKED != 0;
             }
-            world.deliver(side);
+            ends.deliver(side);
         }
         3 => {
             for _ in 0..input.below(32) {
-                world.deliver(0);
-                world.deliver(1);
+                ends.deliver(0);
+                ends.deliver(1);
             }
         }
         4 => {
             let time =
                 input.pick(&[1_000_000, 50_000, 10_000_000, 250_000_000, 1_000_000_000, 3_000_000_000]);
-            world.pass(Duration::from_nanos(time));
+            ends.pass(Duration::from_nanos(time));
         }
         5 => {
-            if let Some(at) = world.deadline() {
-                world.pass(at - world.now);
+            if let Some(at) = ends.deadline() {
+                ends.pass(at - ends.now);
             }
         }
-        6 => world.pass(Duration::from_secs(input.pick(&[10, 60, 600]))),
+        6 => ends.pass(Duration::from_secs(input.pick(&[10, 60, 600]))),
         7 => {
             let time = Duration::from_millis(input.pick(&[5, 500, 10_000]));
-            world.honest(time, |_| false);
+            ends.honest(time, |_| false);
         }
-        8..=17 => call(input, world, side, what & 31),
-        18..=23 => disturb(input, world, side, what & 31),
-        24..=27 => edit_next(input, world, side),
-        28 => replay(input, world, side),
+        8..=17 => call(input, ends, side, what & 31),
+        18..=23 => disturb(input, ends, side, what & 31),
+        24..=27 => edit_next(input, ends, side),
+        28 => replay(input, ends, side),
         _ if middle == Middle::Forges => {
-            let [a, b] = &world.known;
+            let [a, b] = &ends.known;
             let (sender, receiver) = if side == 0 { (a, b) } else { (b, a) };
             if let Some(packet) = forge::forge(input, sender, receiver) {
-                world.forged = true;
-                inject(input, world, side, packet);
+                ends.forged = true;
+                inject(input, ends, side, packet);
             }
         }
-        _ => edit_next(input, world, side),
+        _ => edit_next(input, ends, side),
     }
 }
 
 /// A program calls its endpoint.
-fn call(input: &mut Input<'_>, world: &mut World, side: usize, what: u8) {
+fn call(input: &mut Input<'_>, ends: &mut TwoEndpoints, side: usize, what: u8) {
     match what {
         8..=10 => {
             let (number, flags, stream) = (input.below(4), input.byte(), input.byte());
@@ -201,28 +201,28 @@ fn call(input: &mut Input<'_>, world: &mut World, side: usize, what: u8) {
             };
             let bytes = input.length(RECORD_BYTES_MAX / 3);
             for _ in 0..=(flags >> 6) {
-                send(world, side, number, info, bytes);
+                send(ends, side, number, info, bytes);
             }
         }
         11 => {
             let messages = input.below(8);
-            world.call(side, |s, _| s.read(messages));
+            ends.call(side, |s, _| s.read(messages));
         }
         12 => {
             let ports = (input.pick(&PORTS), input.pick(&PORTS));
-            connect(world, side, ports, 1 + input.below(2));
+            connect(ends, side, ports, 1 + input.below(2));
         }
         13 => {
             let port = input.pick(&PORTS);
-            world.call(side, |s, _| s.listen(port));
+            ends.call(side, |s, _| s.listen(port));
         }
         14 => {
             let port = input.pick(&PORTS);
-            world.call(side, |s, _| s.unlisten(port));
+            ends.call(side, |s, _| s.unlisten(port));
         }
         15 | 16 => {
-            let Some(id) = world.association(side, input.below(4)) else { return };
-            world.call(side, |s, now| {
+            let Some(id) = ends.association(side, input.below(4)) else { return };
+            ends.call(side, |s, now| {
                 if what == 15 {
                     s.endpoint.shutdown(now, id, &mut s.app);
                 } else {
@@ -230,68 +230,68 @@ fn call(input: &mut Input<'_>, world: &mut World, side: usize, what: u8) {
                 }
             });
         }
-        _ => change_host(input, world, side),
+        _ => change_host(input, ends, side),
     }
 }
 
 /// A host crashes, another path becomes the primary one, a net changes, or a NAT forgets.
-fn change_host(input: &mut Input<'_>, world: &mut World, side: usize) {
+fn change_host(input: &mut Input<'_>, ends: &mut TwoEndpoints, side: usize) {
     let what = input.byte();
     let which = usize::from(what / 4);
     match what % 4 {
         0 => {
-            world.sides[side].reboot();
-            world.known[side] = sniff::Known::default();
+            ends.sides[side].reboot();
+            ends.known[side] = sniff::Known::default();
         }
         1 => {
-            let Some(id) = world.association(side, which / 2) else { return };
-            let others = &world.sides[1 - side].addresses;
+            let Some(id) = ends.association(side, which / 2) else { return };
+            let others = &ends.sides[1 - side].addresses;
             let address = others[which % others.len()].ip();
             // It is refused where it is not confirmed yet, or not one of this association's.
-            world.call(side, |s, now| {
+            ends.call(side, |s, now| {
                 let _ = s.endpoint.set_primary(now, id, address, &mut s.app);
             });
         }
-        2 => world.nets[which % net::COUNT].change((which / net::COUNT) as u8),
-        _ if which.is_multiple_of(2) => world.sides[side].move_ports(),
+        2 => ends.nets[which % net::COUNT].change((which / net::COUNT) as u8),
+        _ if which.is_multiple_of(2) => ends.sides[side].move_ports(),
         _ => {}
     }
 }
 
 /// The network loses, repeats and reorders packets, brings them in a batch, or returns them.
-fn disturb(input: &mut Input<'_>, world: &mut World, side: usize, what: u8) {
+fn disturb(input: &mut Input<'_>, ends: &mut TwoEndpoints, side: usize, what: u8) {
     match what {
         18 => {
             for _ in 0..=input.below(4) {
-                world.wires[side].pop_front();
+                ends.wires[side].pop_front();
             }
         }
         19 => {
-            if let Some(packet) = world.wires[side].front().cloned() {
-                world.wires[side].push_front(packet);
+            if let Some(packet) = ends.wires[side].front().cloned() {
+                ends.wires[side].push_front(packet);
             }
         }
         20 => {
-            let places = input.below(16).checked_rem(world.wires[side].len()).unwrap_or(0);
-            world.wires[side].rotate_left(places);
+            let places = input.below(16).checked_rem(ends.wires[side].len()).unwrap_or(0);
+            ends.wires[side].rotate_left(places);
         }
         21 => {
-            let other = input.below(16).checked_rem(world.wires[side].len()).unwrap_or(0);
+            let other = input.below(16).checked_rem(ends.wires[side].len()).unwrap_or(0);
             if other > 0 {
-                world.wires[side].swap(0, other);
+                ends.wires[side].swap(0, other);
             }
         }
-        22 => batch(world, side),
-        _ => returned(input, world, side),
+        22 => batch(ends, side),
+        _ => returned(input, ends, side),
     }
 }
 
 /// As many packets as fit together arrive as one.
-fn batch(world: &mut World, from: usize) {
-    let Some(first) = world.wires[from].pop_front().filter(|first| first.too_big.is_none()) else { return };
+fn batch(ends: &mut TwoEndpoints, from: usize) {
+    let Some(first) = ends.wires[from].pop_front().filter(|first| first.too_big.is_none()) else { return };
     let segment_bytes = first.bytes.len();
     let mut bytes = first.bytes.to_vec();
-    while let Some(next) = world.wires[from].front()
+    while let Some(next) = ends.wires[from].front()
         && (next.from, next.to) == (first.from, first.to)
         && bytes.len().is_multiple_of(segment_bytes)
         && next.bytes.len() <= segment_bytes
@@ -299,98 +299,98 @@ fn batch(world: &mut World, from: usize) {
         && bytes.len() + next.bytes.len() <= 65_000
     {
         bytes.extend_from_slice(&next.bytes);
-        world.wires[from].pop_front();
+        ends.wires[from].pop_front();
     }
-    world.hand(1 - from, &Packet { bytes: Bytes::from(bytes), ..first }, segment_bytes);
+    ends.hand(1 - from, &Packet { bytes: Bytes::from(bytes), ..first }, segment_bytes);
 }
 
 /// An ICMP message quotes a packet that a side has sent.
-fn returned(input: &mut Input<'_>, world: &mut World, side: usize) {
+fn returned(input: &mut Input<'_>, ends: &mut TwoEndpoints, side: usize) {
     let why = match input.below(3) {
         0 => Unreachable::Port,
         1 => Unreachable::Host,
         _ => Unreachable::TooBig { mtu_bytes: input.short().into() },
     };
-    let Some(packet) = input.choose(&world.history).cloned() else { return };
-    world.returned(side, &packet, why, input.length(64));
+    let Some(packet) = input.choose(&ends.history).cloned() else { return };
+    ends.returned(side, &packet, why, input.length(64));
 }
 
 /// The next packet of a side is changed on the way.
-fn edit_next(input: &mut Input<'_>, world: &mut World, from: usize) {
-    let Some(packet) = world.wires[from].pop_front() else { return };
-    let mut bytes = edit::edit(input, packet.bytes.to_vec(), &world.history);
-    world.forged |= edit::seal(input, &mut bytes, &world.known[1 - from]);
+fn edit_next(input: &mut Input<'_>, ends: &mut TwoEndpoints, from: usize) {
+    let Some(packet) = ends.wires[from].pop_front() else { return };
+    let mut bytes = edit::edit(input, packet.bytes.to_vec(), &ends.history);
+    ends.forged |= edit::seal(input, &mut bytes, &ends.known[1 - from]);
     let segment_bytes = bytes.len();
-    world.hand(1 - from, &Packet { bytes: bytes.into(), ..packet }, segment_bytes);
+    ends.hand(1 - from, &Packet { bytes: bytes.into(), ..packet }, segment_bytes);
 }
 
 /// A packet of the past comes again, perhaps changed, perhaps to the side that sent it, perhaps from elsewhere.
-fn replay(input: &mut Input<'_>, world: &mut World, from: usize) {
-    let Some(packet) = input.choose(&world.history).cloned() else { return };
+fn replay(input: &mut Input<'_>, ends: &mut TwoEndpoints, from: usize) {
+    let Some(packet) = input.choose(&ends.history).cloned() else { return };
     let how = input.below(4);
     if how < 2 {
-        let to = world.sides.iter().position(|s| s.addresses.iter().any(|a| a.ip() == packet.to.ip()));
+        let to = ends.sides.iter().position(|s| s.addresses.iter().any(|a| a.ip() == packet.to.ip()));
         if let Some(to) = to {
-            world.hand(to, &packet, packet.bytes.len());
+            ends.hand(to, &packet, packet.bytes.len());
         }
         return;
     }
-    let mut bytes = edit::edit(input, packet.bytes.to_vec(), &world.history);
-    world.forged |= edit::seal(input, &mut bytes, &world.known[1 - from]);
-    inject(input, world, from, bytes);
+    let mut bytes = edit::edit(input, packet.bytes.to_vec(), &ends.history);
+    ends.forged |= edit::seal(input, &mut bytes, &ends.known[1 - from]);
+    inject(input, ends, from, bytes);
 }
 
 /// A packet arrives as if `from` had sent it, from one of its addresses or from another one.
-fn inject(input: &mut Input<'_>, world: &mut World, from: usize, bytes: Vec<u8>) {
+fn inject(input: &mut Input<'_>, ends: &mut TwoEndpoints, from: usize, bytes: Vec<u8>) {
     let address = |side: &Side, number: usize| side.addresses[number % side.addresses.len()];
-    let mut source = address(&world.sides[from], input.below(2));
+    let mut source = address(&ends.sides[from], input.below(2));
     match input.below(8) {
         0 => source = SocketAddr::from(([10, 9, 9, 9], 9899)),
         1 => source.set_port(1000),
         _ => {}
     }
-    let to = address(&world.sides[1 - from], input.below(2));
+    let to = address(&ends.sides[1 - from], input.below(2));
     let segment_bytes = bytes.len();
     let packet =
-        Packet { from: source, to, bytes: bytes.into(), sent_at: world.now, too_big: None, marked: false };
-    world.hand(1 - from, &packet, segment_bytes);
+        Packet { from: source, to, bytes: bytes.into(), sent_at: ends.now, too_big: None, marked: false };
+    ends.hand(1 - from, &packet, segment_bytes);
 }
 
 /// The middle turns honest: everything arrives or is reported, both sides come to an end, and nothing is left.
-fn end(world: &mut World) {
-    for net in &mut world.nets {
+fn end(ends: &mut TwoEndpoints) {
+    for net in &mut ends.nets {
         net.up = true;
     }
-    let idle = |world: &World| world.sides.iter().all(|side| side.send_buffered_bytes() == 0);
-    let arrived = world.honest(PROGRESS_LIMIT, idle);
-    assert!(arrived || world.forged, "the network is honest and nothing moves");
+    let idle = |ends: &TwoEndpoints| ends.sides.iter().all(|side| side.send_buffered_bytes() == 0);
+    let arrived = ends.honest(PROGRESS_LIMIT, idle);
+    assert!(arrived || ends.forged, "the network is honest and nothing moves");
     for side in 0..2 {
-        for id in world.sides[side].app.open() {
-            world.call(side, |s, now| s.endpoint.shutdown(now, id, &mut s.app));
+        for id in ends.sides[side].app.open() {
+            ends.call(side, |s, now| s.endpoint.shutdown(now, id, &mut s.app));
         }
     }
-    let gone = |world: &World| world.sides.iter().all(|side| side.endpoint.association_count() == 0);
-    let ended = world.honest(PROGRESS_LIMIT, gone);
-    assert!(ended || world.forged, "both sides have shut down and an association stays");
+    let gone = |ends: &TwoEndpoints| ends.sides.iter().all(|side| side.endpoint.association_count() == 0);
+    let ended = ends.honest(PROGRESS_LIMIT, gone);
+    assert!(ended || ends.forged, "both sides have shut down and an association stays");
     for side in 0..2 {
-        for id in world.sides[side].app.open() {
-            world.call(side, |s, now| s.endpoint.abort(now, id, b"", &mut s.app));
+        for id in ends.sides[side].app.open() {
+            ends.call(side, |s, now| s.endpoint.abort(now, id, b"", &mut s.app));
         }
     }
-    assert!(gone(world), "an abort ends an association at once");
-    for side in &world.sides {
+    assert!(gone(ends), "an abort ends an association at once");
+    for side in &ends.sides {
         assert_eq!(side.endpoint.poll_timeout(), None, "nothing is left to wait for");
         assert!(!side.endpoint.transmit_waits(), "nothing is left to send");
     }
-    if !world.forged {
-        everything_arrived(world);
+    if !ends.forged {
+        everything_arrived(ends);
     }
 }
 
 /// Checks that an association that was shut down has delivered all data.
-fn everything_arrived(world: &World) {
+fn everything_arrived(ends: &TwoEndpoints) {
     for side in 0..2 {
-        let (own, other) = (&world.sides[side].app.book, &world.sides[1 - side].app.book);
+        let (own, other) = (&ends.sides[side].app.deliveries, &ends.sides[1 - side].app.deliveries);
         for (number, entry) in own.entries.iter().enumerate() {
             let shut_down = entry.closed == Some(CloseReason::Shutdown);
             assert!(

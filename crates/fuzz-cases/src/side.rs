@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use lab::bounds::assert_bounded;
-use lab::ledger::Record;
+use lab::delivery_log::Record;
 use sctp::{
     Admission, AssociationConfig, AssociationId, BatchLimits, Endpoint, EndpointConfig, ListenerId, SendInfo,
     Time,
@@ -93,7 +93,7 @@ impl Side {
     pub(crate) fn connect(&mut self, now: Time, ports: (u16, u16), remotes: &[SocketAddr]) {
         let config = Arc::clone(&self.config);
         if let Ok(id) = self.endpoint.connect(now, ports.0, ports.1, remotes, config, &self.app) {
-            self.app.book.begin(id);
+            self.app.deliveries.begin(id);
         }
     }
 
@@ -101,7 +101,7 @@ impl Side {
     pub(crate) fn send(&mut self, id: AssociationId, info: SendInfo, bytes: usize) {
         self.records += 2;
         let length = if info.more { bytes * 3 } else { bytes };
-        let entry = self.app.book.entry(id);
+        let entry = self.app.deliveries.entry(id);
         // Until the peer has said how many streams it takes, only the first is sure to exist.
         let info = SendInfo { stream: if entry.up { info.stream } else { 0 }, ..info };
         let part = entry.next_part(info, Record::new(self.records, length.max(1)), bytes);
@@ -163,7 +163,7 @@ impl Side {
     /// Counters equal a recount, and memory is bounded.
     pub(crate) fn check(&self) {
         self.endpoint.assert_counters();
-        for entry in self.app.book.open() {
+        for entry in self.app.deliveries.open() {
             let statistics = self.endpoint.statistics(entry.id).expect("what has not ended is there");
             assert_bounded(&statistics, &self.config);
             let unread = self.app.unread.get(&entry.id.0).map_or(0, |unread| unread.bytes);
@@ -172,7 +172,7 @@ impl Side {
             let packets = self.endpoint.remembered_packets(entry.id);
             assert!(packets <= PACKETS_MAX, "{packets} packets are remembered");
         }
-        let count = self.app.book.open().count();
+        let count = self.app.deliveries.open().count();
         assert_eq!(count, self.endpoint.association_count(), "every association has said that it ended");
         let entries = self.endpoint.timer_entries();
         assert!(entries <= TIMER_ENTRIES_MAX, "there are {entries} timers");

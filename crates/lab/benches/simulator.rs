@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use lab::World;
+use lab::Simulation;
 use lab::traffic::{Source, Traffic};
 use netsim::{Loss, PipeConfig};
 use nix::time::{ClockId, clock_gettime};
@@ -20,8 +20,8 @@ fn processor_time() -> Duration {
 /// One association that fills a line of 1 Gbit/s, or several that share it.
 fn measure(name: &str, associations: u16, loss: Loss, checksum: Checksum, seconds: u64) {
     let config = EndpointConfig { checksum, ..EndpointConfig::default() };
-    let mut world: World<Traffic> = World::with_endpoints(1, config);
-    let hosts = [1, 2].map(|last| world.add_host(&[[10, 0, 0, last].into()], Traffic::default()));
+    let mut simulation: Simulation<Traffic> = Simulation::with_endpoints(1, config);
+    let hosts = [1, 2].map(|last| simulation.add_host(&[[10, 0, 0, last].into()], Traffic::default()));
     let line = PipeConfig {
         rate_bits_per_s: Some(1_000_000_000),
         delay: Duration::from_millis(10),
@@ -29,25 +29,25 @@ fn measure(name: &str, associations: u16, loss: Loss, checksum: Checksum, second
         loss,
         ..PipeConfig::default()
     };
-    world.join(hosts[0], hosts[1], &line);
+    simulation.join(hosts[0], hosts[1], &line);
     let buffers = AssociationConfig {
         send_buffer_bytes: 16 << 20,
         receive_buffer_bytes: 16 << 20,
         ..AssociationConfig::default()
     };
     for n in 0..associations {
-        world.listen(hosts[1], 6000 + n, buffers.clone());
-        let id = world.connect(hosts[0], hosts[1], (5000 + n, 6000 + n), buffers.clone());
+        simulation.listen(hosts[1], 6000 + n, buffers.clone());
+        let id = simulation.connect(hosts[0], hosts[1], (5000 + n, 6000 + n), buffers.clone());
         let until = Time::from_nanos(u64::MAX);
-        world.node_mut(hosts[0]).app.start(id, Source::Endless { message_bytes: 1444, until });
+        simulation.node_mut(hosts[0]).app.start(id, Source::Endless { message_bytes: 1444, until });
     }
-    world.run_for(Duration::from_secs(1));
-    let before = (world.network.stats().packets_sent, world.node(hosts[1]).app.received().bytes);
+    simulation.run_for(Duration::from_secs(1));
+    let before = (simulation.network.stats().packets_sent, simulation.node(hosts[1]).app.received().bytes);
     let start = processor_time();
-    world.run_for(Duration::from_secs(seconds));
+    simulation.run_for(Duration::from_secs(seconds));
     let took = (processor_time() - start).as_secs_f64();
-    let packets = (world.network.stats().packets_sent - before.0) as f64;
-    let bits = (world.node(hosts[1]).app.received().bytes - before.1) as f64 * 8.0;
+    let packets = (simulation.network.stats().packets_sent - before.0) as f64;
+    let bits = (simulation.node(hosts[1]).app.received().bytes - before.1) as f64 * 8.0;
     println!(
         "{name:30} {:9.0} packets/s {:7.0} ns/packet {:7.1} times real time {:7.1} Mbit/s on the line",
         packets / took,

@@ -11,7 +11,7 @@ use sctp::{
     Time,
 };
 
-use crate::world::{Application, LOWER_HEADER_BYTES};
+use crate::simulation::{Application, LOWER_HEADER_BYTES};
 
 /// How an application reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

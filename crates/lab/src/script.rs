@@ -142,7 +142,7 @@ impl Peer {
             .endpoint
             .connect(peer.now, ENDPOINT_PORT, PEER_PORT, &[peer.address], Arc::new(config), &peer.app)
             .expect("no such association yet");
-        peer.settle();
+        peer.collect_output();
         peer
     }
 
@@ -186,20 +186,20 @@ impl Peer {
         if self.wire.as_mut().is_none_or(|wire| wire.enters(now, from, packet)) {
             self.endpoint.handle_datagram(now, from, None, packet, &mut self.app);
         }
-        self.settle();
+        self.collect_output();
     }
 
     /// The endpoint's application sends a message.
     pub fn app_sends(&mut self, info: SendInfo, message: impl Into<Bytes>) {
         let message = message.into();
         self.endpoint.send(self.id, &info, message.len(), [message]).expect("it is taken");
-        self.settle();
+        self.collect_output();
     }
 
     /// The endpoint's application shuts down.
     pub fn app_shuts_down(&mut self) {
         self.endpoint.shutdown(self.now, self.id, &mut self.app);
-        self.settle();
+        self.collect_output();
     }
 
     /// Time passes.
@@ -208,7 +208,7 @@ impl Peer {
         while let Some(at) = self.endpoint.poll_timeout().filter(|at| *at <= end) {
             self.now = self.now.max(at);
             self.endpoint.handle_timeout(self.now, &mut self.app);
-            self.settle();
+            self.collect_output();
         }
         self.now = end;
         self.rests(true);
@@ -291,7 +291,7 @@ impl Peer {
     }
 
     /// Lets the application read and collects what the endpoint sends.
-    pub fn settle(&mut self) {
+    pub fn collect_output(&mut self) {
         self.app.now = self.now;
         loop {
             self.app.read(&mut self.endpoint);

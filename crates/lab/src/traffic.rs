@@ -14,7 +14,7 @@ use sctp::{
 
 pub use source::Source;
 
-use crate::world::{Application, LOWER_HEADER_BYTES};
+use crate::simulation::{Application, LOWER_HEADER_BYTES};
 
 /// Contents of every message; longer ones repeat it.
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];

@@ -113,7 +113,7 @@ mod tests {
         }
     }
 
-    struct Lab {
+    struct Fixture {
         stack: Stack,
         transmits: Arc<AtomicU32>,
         receives: Arc<AtomicU32>,
@@ -122,7 +122,7 @@ mod tests {
     }
 
     /// A stack over a faulty link, with an association to a sound one.
-    fn lab() -> Lab {
+    fn fixture() -> Fixture {
         let config =
             UdpEncapConfig { addresses: vec!["127.0.0.1".parse().unwrap()], port: 0, ..Default::default() };
         let (transmits, receives) = (Arc::default(), Arc::default());
@@ -135,10 +135,10 @@ mod tests {
         let listener = Stack::bind(&options(&["127.0.0.1"])).unwrap().listen(7).unwrap();
         let sound = stack.connect(listener.local_address()).unwrap();
         let (peer, _) = listener.accept().unwrap();
-        Lab { stack, transmits, receives, sound, peer }
+        Fixture { stack, transmits, receives, sound, peer }
     }
 
-    impl Lab {
+    impl Fixture {
         fn assert_sound(&self) {
             for i in 0..100u8 {
                 self.sound.send(&[i]).unwrap();
@@ -151,33 +151,33 @@ mod tests {
 
     #[test]
     fn a_request_that_panics_fails() {
-        let lab = lab();
-        let failed = lab.stack.connect(format!("{FAULTY}:7")).unwrap_err();
+        let fixture = fixture();
+        let failed = fixture.stack.connect(format!("{FAULTY}:7")).unwrap_err();
         assert!(matches!(failed, ConnectError::Failed(_)), "{failed}");
-        lab.assert_sound();
+        fixture.assert_sound();
     }
 
     #[test]
     fn an_association_whose_packet_panics_is_aborted_and_no_other() {
-        let lab = lab();
+        let fixture = fixture();
         // Its INIT ACK lists the address at which the client's fault strikes.
         let listener = Stack::bind(&options(&["127.0.0.1", FAULTY])).unwrap().listen(7).unwrap();
         let server = Address { hosts: vec!["127.0.0.1".parse().unwrap()], ..listener.local_address() };
-        let failed = lab.stack.connect(server).unwrap_err().to_string();
+        let failed = fixture.stack.connect(server).unwrap_err().to_string();
         assert!(failed.contains("internal fault"), "{failed}");
-        assert_eq!(lab.stack.statistics().associations, 1);
-        lab.assert_sound();
+        assert_eq!(fixture.stack.statistics().associations, 1);
+        fixture.assert_sound();
     }
 
     #[test]
     fn what_a_fault_of_the_link_loses_is_sent_again() {
-        let lab = lab();
+        let fixture = fixture();
         for _ in 0..3 {
-            lab.transmits.store(1, Ordering::Relaxed);
-            lab.assert_sound();
-            lab.receives.store(1, Ordering::Relaxed);
-            lab.assert_sound();
+            fixture.transmits.store(1, Ordering::Relaxed);
+            fixture.assert_sound();
+            fixture.receives.store(1, Ordering::Relaxed);
+            fixture.assert_sound();
         }
-        lab.sound.close().unwrap();
+        fixture.sound.close().unwrap();
     }
 }

@@ -9,8 +9,8 @@ use sctp::{AssociationConfig, AssociationId, Statistics, Time};
 
 use super::limit::{limit_bits_per_s, payload_bytes, round_trip_bytes};
 use super::{Case, Options, Outcome, Watch};
+use crate::simulation::Simulation;
 use crate::traffic::{Source, Traffic};
-use crate::world::World;
 
 const ASSOCIATIONS: usize = 10;
 const RATE_BITS_PER_S: u64 = 100_000_000;
@@ -51,37 +51,37 @@ impl Case for Fairness {
     }
 
     fn run(&self, watch: &mut Watch<'_>) -> Result<Vec<Outcome>, CaptureError> {
-        let mut world: World<Traffic> = World::new(self.seed);
-        watch.start_trace(&mut world);
-        self.build(&mut world);
-        watch.start_capture(&mut world)?;
+        let mut simulation: Simulation<Traffic> = Simulation::new(self.seed);
+        watch.start_trace(&mut simulation);
+        self.build(&mut simulation);
+        watch.start_capture(&mut simulation)?;
         let end = Time::ZERO + BEFORE + self.measured;
         let whole = end.saturating_since(Time::ZERO).as_secs_f64();
         let mut ids = Vec::new();
         let mut before = vec![0; ASSOCIATIONS];
         let mut interrupted = false;
-        while world.now() < end && !interrupted {
-            let now = world.now().saturating_since(Time::ZERO);
+        while simulation.now() < end && !interrupted {
+            let now = simulation.now().saturating_since(Time::ZERO);
             if ids.len() < ASSOCIATIONS && now >= APART * ids.len() as u32 {
-                ids.push(self.start(&mut world, ids.len()));
+                ids.push(self.start(&mut simulation, ids.len()));
             }
             if now <= BEFORE {
-                before = received(&world);
+                before = received(&simulation);
             }
-            world.run_for(SLICE);
+            simulation.run_for(SLICE);
             interrupted = !watch.goes_on(now.as_secs_f64() / whole);
         }
-        world.network.stop_capture()?;
-        let ours = Outcome { interrupted, ..self.outcome(&world, &before) };
-        Ok(vec![ours.counted(&counters(&world, &ids))])
+        simulation.network.stop_capture()?;
+        let ours = Outcome { interrupted, ..self.outcome(&simulation, &before) };
+        Ok(vec![ours.counted(&counters(&simulation, &ids))])
     }
 }
 
 impl Fairness {
     /// Returns the rates of the receivers since they had `before`.
-    fn outcome(&self, world: &World<Traffic>, before: &[u64]) -> Outcome {
+    fn outcome(&self, simulation: &Simulation<Traffic>, before: &[u64]) -> Outcome {
         let seconds = self.measured.as_secs_f64();
-        let after = received(world);
+        let after = received(simulation);
         let rates: Vec<f64> =
             after.iter().zip(before).map(|(after, before)| (after - before) as f64 * 8.0 / seconds).collect();
         Outcome {
@@ -106,16 +106,16 @@ impl Fairness {
     }
 
     /// Pairs of hosts whose packets share a pipe each way; the even ones send.
-    fn build(&self, world: &mut World<Traffic>) {
-        let pipes = [world.network.add_pipe(&self.line()), world.network.add_pipe(&self.line())];
+    fn build(&self, simulation: &mut Simulation<Traffic>) {
+        let pipes = [simulation.network.add_pipe(&self.line()), simulation.network.add_pipe(&self.line())];
         for pair in 0..ASSOCIATIONS {
             let addresses: [IpAddr; 2] = [[10, 0, 1, pair as u8].into(), [10, 0, 2, pair as u8].into()];
             for address in addresses {
-                world.add_host(&[address], Traffic::default());
+                simulation.add_host(&[address], Traffic::default());
             }
-            world.route(addresses[0], addresses[1], &[pipes[0]]);
-            world.route(addresses[1], addresses[0], &[pipes[1]]);
-            world.listen(pair * 2 + 1, 5001, self.config());
+            simulation.route(addresses[0], addresses[1], &[pipes[0]]);
+            simulation.route(addresses[1], addresses[0], &[pipes[1]]);
+            simulation.listen(pair * 2 + 1, 5001, self.config());
         }
     }
 
@@ -128,20 +128,20 @@ impl Fairness {
         }
     }
 
-    fn start(&self, world: &mut World<Traffic>, pair: usize) -> AssociationId {
-        let id = world.connect(pair * 2, pair * 2 + 1, (5000, 5001), self.config());
+    fn start(&self, simulation: &mut Simulation<Traffic>, pair: usize) -> AssociationId {
+        let id = simulation.connect(pair * 2, pair * 2 + 1, (5000, 5001), self.config());
         let until = Time::from_nanos(u64::MAX);
         let source = Source::Endless { message_bytes: payload_bytes(), until };
-        world.node_mut(pair * 2).app.start(id, source);
+        simulation.node_mut(pair * 2).app.start(id, source);
         id
     }
 }
 
 /// Counters of all senders together.
-fn counters(world: &World<Traffic>, ids: &[AssociationId]) -> Statistics {
+fn counters(simulation: &Simulation<Traffic>, ids: &[AssociationId]) -> Statistics {
     let mut all = Statistics::default();
     for (pair, &id) in ids.iter().enumerate() {
-        let one = world.node(pair * 2).endpoint.statistics(id).unwrap_or_default();
+        let one = simulation.node(pair * 2).endpoint.statistics(id).unwrap_or_default();
         all.data_chunks_retransmitted += one.data_chunks_retransmitted;
         all.fast_recoveries += one.fast_recoveries;
         all.timeouts += one.timeouts;
@@ -150,8 +150,12 @@ fn counters(world: &World<Traffic>, ids: &[AssociationId]) -> Statistics {
 }
 
 /// Bytes that each receiver has.
-fn received(world: &World<Traffic>) -> Vec<u64> {
-    (0..world.hosts()).skip(1).step_by(2).map(|host| world.node(host).app.received().bytes).collect()
+fn received(simulation: &Simulation<Traffic>) -> Vec<u64> {
+    (0..simulation.hosts())
+        .skip(1)
+        .step_by(2)
+        .map(|host| simulation.node(host).app.received().bytes)
+        .collect()
 }
 
 /// Jain's index (Jain, Chiu and Hawe, 1984): 1 if all are equal, 1/n if one has everything.

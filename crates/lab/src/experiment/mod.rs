@@ -49,7 +49,7 @@ pub use response::predicted_bits_per_s;
 pub use sctplib::published_sctplib;
 pub use table::table;
 
-use crate::world::{Application, World};
+use crate::simulation::{Application, Simulation};
 
 /// Bytes that a capture keeps of a packet: the headers and a SACK with many gaps, and little of the contents, which are zeros.
 const CAPTURED_BYTES: usize = 256;
@@ -118,23 +118,23 @@ impl fmt::Debug for Watch<'_> {
 }
 
 impl Watch<'_> {
-    /// Traces the associations of a world that are yet to come, if that is wanted.
-    fn start_trace<A: Application>(&mut self, world: &mut World<A>) {
+    /// Traces the associations of a simulation that are yet to come, if that is wanted.
+    fn start_trace<A: Application>(&mut self, simulation: &mut Simulation<A>) {
         if let Some(mut take) = self.trace.take() {
-            world.trace(move |_, record| take(record));
+            simulation.trace(move |_, record| take(record));
         }
     }
 
-    /// Captures what passes the hosts of a world, if that is wanted.
-    fn start_capture<A: Application>(&mut self, world: &mut World<A>) -> Result<(), CaptureError> {
+    /// Captures what passes the hosts of a simulation, if that is wanted.
+    fn start_capture<A: Application>(&mut self, simulation: &mut Simulation<A>) -> Result<(), CaptureError> {
         let Some(out) = self.capture.take() else { return Ok(()) };
         let capture = Capture::to(out).packet_bytes_max(CAPTURED_BYTES);
-        let hosts = 0..world.hosts();
+        let hosts = 0..simulation.hosts();
         let capture = hosts.fold(capture, |capture, number| {
-            let node = world.node(number);
+            let node = simulation.node(number);
             capture.host(node.host(), &format!("host {} at {}", number + 1, node.address.ip()))
         });
-        world.network.start_capture(capture)
+        simulation.network.start_capture(capture)
     }
 
     /// Whether to go on.

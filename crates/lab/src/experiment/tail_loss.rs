@@ -11,8 +11,8 @@ use sctp_wire::chunk::Data;
 
 use super::limit::{limit_bits_per_s, payload_bytes, round_trip_bytes};
 use super::{Case, Options, Outcome, Watch};
+use crate::simulation::{Outgoing, Simulation, Wire};
 use crate::traffic::{Source, Traffic};
-use crate::world::{Outgoing, Wire, World};
 
 const RATE_BITS_PER_S: u64 = 100_000_000;
 const ROUND_TRIP: Duration = Duration::from_millis(50);
@@ -56,19 +56,19 @@ impl Case for Repair {
     }
 
     fn run(&self, watch: &mut Watch<'_>) -> Result<Vec<Outcome>, CaptureError> {
-        let mut world: World<Traffic> = World::new(self.seed);
-        watch.start_trace(&mut world);
-        let hosts = [1, 2].map(|last| world.add_host(&[[10, 0, 0, last].into()], Traffic::default()));
-        world.node_mut(hosts[1]).app.keeps_times = true;
-        world.join(hosts[0], hosts[1], &line());
-        world.listen(hosts[1], 5001, AssociationConfig::default());
-        let id = world.connect(hosts[0], hosts[1], (5000, 5001), AssociationConfig::default());
-        watch.start_capture(&mut world)?;
+        let mut simulation: Simulation<Traffic> = Simulation::new(self.seed);
+        watch.start_trace(&mut simulation);
+        let hosts = [1, 2].map(|last| simulation.add_host(&[[10, 0, 0, last].into()], Traffic::default()));
+        simulation.node_mut(hosts[1]).app.keeps_times = true;
+        simulation.join(hosts[0], hosts[1], &line());
+        simulation.listen(hosts[1], 5001, AssociationConfig::default());
+        let id = simulation.connect(hosts[0], hosts[1], (5000, 5001), AssociationConfig::default());
+        watch.start_capture(&mut simulation)?;
         let outcome = match self.lost {
-            Lost::Last => self.last(&mut world, id),
-            Lost::Twice => self.twice(&mut world, id),
+            Lost::Last => self.last(&mut simulation, id),
+            Lost::Twice => self.twice(&mut simulation, id),
         };
-        world.network.stop_capture()?;
+        simulation.network.stop_capture()?;
         Ok(vec![outcome])
     }
 }
@@ -84,32 +84,44 @@ fn line() -> PipeConfig {
 
 impl Repair {
     /// A burst is a message of four packets. The first burst arrives whole.
-    fn last(&self, world: &mut World<Traffic>, id: AssociationId) -> Outcome {
+    fn last(&self, simulation: &mut Simulation<Traffic>, id: AssociationId) -> Outcome {
         let first = Time::ZERO + APART;
         let bytes = payload_bytes() * BURST_PACKETS as usize;
-        world.node_mut(0).app.start(id, Source::bursts(2, first, APART, 1, bytes));
+        simulation.node_mut(0).app.start(id, Source::bursts(2, first, APART, 1, bytes));
         let mut losing = Losing { packet: BURST_PACKETS * 2 - 1, left: 1, first_tsn: None };
-        let seconds = self.complete(world, &mut losing, 2, first + APART);
-        self.outcome(world, id, seconds, bytes as u64)
+        let seconds = self.complete(simulation, &mut losing, 2, first + APART);
+        self.outcome(simulation, id, seconds, bytes as u64)
     }
 
-    fn twice(&self, world: &mut World<Traffic>, id: AssociationId) -> Outcome {
+    fn twice(&self, simulation: &mut Simulation<Traffic>, id: AssociationId) -> Outcome {
         let bytes = FILE_PACKETS * payload_bytes() as u64;
-        world.node_mut(0).app.start(id, Source::file(bytes, payload_bytes()));
+        simulation.node_mut(0).app.start(id, Source::file(bytes, payload_bytes()));
         let mut losing = Losing { packet: LOST_PACKET, left: 2, first_tsn: None };
-        let seconds = self.complete(world, &mut losing, FILE_PACKETS, Time::ZERO);
-        Outcome { round_trips: None, ..self.outcome(world, id, seconds, bytes) }
+        let seconds = self.complete(simulation, &mut losing, FILE_PACKETS, Time::ZERO);
+        Outcome { round_trips: None, ..self.outcome(simulation, id, seconds, bytes) }
     }
 
     /// Seconds from `start` until so many messages have arrived.
-    fn complete(&self, world: &mut World<Traffic>, losing: &mut Losing, messages: u64, start: Time) -> f64 {
+    fn complete(
+        &self,
+        simulation: &mut Simulation<Traffic>,
+        losing: &mut Losing,
+        messages: u64,
+        start: Time,
+    ) -> f64 {
         let end = Time::ZERO + PATIENCE;
-        while world.node(1).app.received().messages < messages && world.step(end, losing) {}
-        let done = world.node(1).app.received().last_at.unwrap_or(end);
+        while simulation.node(1).app.received().messages < messages && simulation.step(end, losing) {}
+        let done = simulation.node(1).app.received().last_at.unwrap_or(end);
         done.saturating_since(start).as_secs_f64()
     }
 
-    fn outcome(&self, world: &World<Traffic>, id: AssociationId, seconds: f64, bytes: u64) -> Outcome {
+    fn outcome(
+        &self,
+        simulation: &Simulation<Traffic>,
+        id: AssociationId,
+        seconds: f64,
+        bytes: u64,
+    ) -> Outcome {
         let outcome = Outcome {
             case: self.name(),
             transport: "sctp".to_owned(),
@@ -120,7 +132,7 @@ impl Repair {
             round_trips: Some(seconds / ROUND_TRIP.as_secs_f64()),
             ..Outcome::default()
         };
-        outcome.counted(&world.statistics(0, id))
+        outcome.counted(&simulation.statistics(0, id))
     }
 }
 

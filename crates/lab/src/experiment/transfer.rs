@@ -7,8 +7,8 @@ use netsim::{CaptureError, PipeConfig};
 use sctp::{AssociationConfig, AssociationId, Statistics, Time};
 
 use super::{PathSample, Sample, Watch};
+use crate::simulation::Simulation;
 use crate::traffic::{Received, Source, Traffic};
-use crate::world::World;
 
 /// The host that sends, and the one that receives.
 const SENDER: usize = 0;
@@ -30,7 +30,7 @@ pub(super) struct Setup<'a> {
 /// The hosts, the association between them, and how it went so far.
 #[derive(Debug)]
 pub(super) struct Transfer {
-    world: World<Traffic>,
+    simulation: Simulation<Traffic>,
     id: AssociationId,
     links: Vec<Link>,
     trace: Vec<Sample>,
@@ -41,28 +41,28 @@ pub(super) struct Transfer {
 
 impl Transfer {
     pub(super) fn start(setup: Setup<'_>, watch: &mut Watch<'_>) -> Result<Self, CaptureError> {
-        let mut world: World<Traffic> = World::new(setup.seed);
-        watch.start_trace(&mut world);
-        let Paths { a, b, links } = Paths::build(&mut world.network, setup.lines);
+        let mut simulation: Simulation<Traffic> = Simulation::new(setup.seed);
+        watch.start_trace(&mut simulation);
+        let Paths { a, b, links } = Paths::build(&mut simulation.network, setup.lines);
         for site in [&a, &b] {
-            world.add_site(site, Traffic::default());
+            simulation.add_site(site, Traffic::default());
         }
-        world.node_mut(RECEIVER).app.gaps_from = setup.gaps_from;
-        world.listen(RECEIVER, 5001, setup.config.clone());
-        let id = world.connect(SENDER, RECEIVER, (5000, 5001), setup.config);
-        world.node_mut(SENDER).app.start(id, setup.source);
-        watch.start_capture(&mut world)?;
+        simulation.node_mut(RECEIVER).app.gaps_from = setup.gaps_from;
+        simulation.listen(RECEIVER, 5001, setup.config.clone());
+        let id = simulation.connect(SENDER, RECEIVER, (5000, 5001), setup.config);
+        simulation.node_mut(SENDER).app.start(id, setup.source);
+        watch.start_capture(&mut simulation)?;
         let sampled_line_bytes = vec![0; links.len()];
-        Ok(Transfer { world, id, links, trace: Vec::new(), sampled_bytes: 0, sampled_line_bytes })
+        Ok(Transfer { simulation, id, links, trace: Vec::new(), sampled_bytes: 0, sampled_line_bytes })
     }
 
     /// Ends the capture, if there is one.
     pub(super) fn stop(&mut self) -> Result<(), CaptureError> {
-        self.world.network.stop_capture()
+        self.simulation.network.stop_capture()
     }
 
     pub(super) fn now(&self) -> Time {
-        self.world.now()
+        self.simulation.now()
     }
 
     pub(super) fn now_s(&self) -> f64 {
@@ -71,12 +71,12 @@ impl Transfer {
 
     /// Returns the data that the receiver's program has got.
     pub(super) fn received(&self) -> Received {
-        self.world.node(RECEIVER).app.received()
+        self.simulation.node(RECEIVER).app.received()
     }
 
     /// Counters of the sender.
     pub(super) fn statistics(&self) -> Statistics {
-        self.world.node(SENDER).endpoint.statistics(self.id).unwrap_or_default()
+        self.simulation.node(SENDER).endpoint.statistics(self.id).unwrap_or_default()
     }
 
     /// How it went so far.
@@ -86,8 +86,8 @@ impl Transfer {
 
     /// Lets everything arrive that was sent, unless that takes too long: messages sent less messages delivered.
     pub(super) fn drain(&mut self, patience: Duration) -> i64 {
-        self.world.run_until(patience, |world| {
-            let statistics = world.node(SENDER).endpoint.statistics(self.id).unwrap_or_default();
+        self.simulation.run_until(patience, |simulation| {
+            let statistics = simulation.node(SENDER).endpoint.statistics(self.id).unwrap_or_default();
             statistics.send_buffered_bytes == 0
         });
         self.statistics().messages_sent as i64 - self.received().messages as i64
@@ -95,19 +95,19 @@ impl Transfer {
 
     /// Lets time pass and takes a sample.
     pub(super) fn run_for(&mut self, time: Duration) {
-        self.world.run_for(time);
+        self.simulation.run_for(time);
         let bytes = self.received().bytes;
         let statistics = self.statistics();
         let per_second = |bytes: u64| bytes as f64 * 8.0 / time.as_secs_f64();
-        let now_ns = self.world.now().as_nanos();
+        let now_ns = self.simulation.now().as_nanos();
         let mut paths = Vec::with_capacity(self.links.len());
         for (number, (link, sampled)) in self.links.iter().zip(&mut self.sampled_line_bytes).enumerate() {
-            let pipe = self.world.network.pipe(link.there);
+            let pipe = self.simulation.network.pipe(link.there);
             let rate_bits_per_s = pipe.config().rate_bits_per_s.unwrap_or(u64::MAX);
             let queue_bytes = pipe.queued_bytes(now_ns);
             // The pipe counts packets as delivered when they enter it; those in the queue have yet to leave.
             let left_bytes = pipe.stats().bytes_delivered.saturating_sub(queue_bytes as u64);
-            let remote = self.world.node(RECEIVER).sockets()[number];
+            let remote = self.simulation.node(RECEIVER).sockets()[number];
             let path = statistics.paths.iter().find(|path| path.remote == remote);
             paths.push(PathSample {
                 // Packets that an outage takes with the queue have been counted as waiting; no line carries more than its rate.

@@ -1,12 +1,12 @@
-//! The program on a host: it writes its records as they are admitted, reads as it is told, and keeps its book.
+//! The program on a host: it writes its records as they are admitted, reads as it is told, and keeps its deliveries.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use lab::Reading;
-use lab::ledger::{Book, Record};
-use lab::world::Application;
+use lab::delivery_log::{DeliveryLog, Record};
+use lab::simulation::Application;
 use sctp::{
     Admission, AssociationId, Endpoint, Event, Host, PathHints, Payload, ReceiveInfo, ReceivedRun, SendInfo,
     Time,
@@ -29,7 +29,7 @@ struct Backlog {
 
 #[derive(Debug)]
 pub struct App {
-    pub book: Book,
+    pub deliveries: DeliveryLog,
     pub hints: PathHints,
     pub events: u64,
     now: Time,
@@ -43,7 +43,7 @@ pub struct App {
 impl App {
     pub fn new(hints: PathHints) -> Self {
         App {
-            book: Book::default(),
+            deliveries: DeliveryLog::default(),
             hints,
             events: 0,
             now: Time::ZERO,
@@ -55,7 +55,7 @@ impl App {
     }
 
     pub fn open(&self) -> Vec<AssociationId> {
-        self.book.open().map(|entry| entry.id).collect()
+        self.deliveries.open().map(|entry| entry.id).collect()
     }
 
     pub fn wish(&mut self, id: AssociationId, wish: Wish) {
@@ -78,7 +78,7 @@ impl App {
 
     /// The endpoint is gone.
     pub fn crash(&mut self) {
-        self.book.crash();
+        self.deliveries.crash();
         self.unread.clear();
         self.backlog.clear();
     }
@@ -110,7 +110,7 @@ impl App {
             while let Some(&Wish { info, record, part_bytes }) =
                 backlog.wishes.front().filter(|_| !backlog.full)
             {
-                let entry = self.book.entry(id);
+                let entry = self.deliveries.entry(id);
                 let part = entry.next_part(info, record, part_bytes);
                 match endpoint.admit(id, &part.info, part.bytes) {
                     Admission::Idle | Admission::Room => {}
@@ -151,7 +151,7 @@ impl Application for App {
 
 impl Host for App {
     fn message(&mut self, id: AssociationId, info: &ReceiveInfo, payload: Payload) {
-        self.book.message(id, info, &payload);
+        self.deliveries.message(id, info, &payload);
         self.unread.push_back((id, payload.blocks().iter().map(|block| block.len()).sum(), 1));
     }
 
@@ -162,13 +162,13 @@ impl Host for App {
     fn run(&mut self, id: AssociationId, run: ReceivedRun) {
         for (info, payload, charges) in run.messages() {
             self.unread.push_back((id, payload.len(), charges));
-            self.book.message(id, &info, &Payload::One(payload));
+            self.deliveries.message(id, &info, &Payload::One(payload));
         }
     }
 
     fn event(&mut self, id: AssociationId, event: Event) {
         self.events += 1;
-        self.book.event(id, &event);
+        self.deliveries.event(id, &event);
         self.unread.extend(event.receive_credit().map(|bytes| (id, bytes, 1)));
         match event {
             Event::Writable => self.backlog.entry(id.0).or_default().full = false,

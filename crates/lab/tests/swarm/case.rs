@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lab::bounds::assert_bounded;
-use lab::ledger::{Book, Record};
-use lab::{Reading, World};
+use lab::delivery_log::{DeliveryLog, Record};
+use lab::{Reading, Simulation};
 use netsim::topology::RandomLimits;
 use sctp::{AssociationConfig, AssociationId, CloseReason, PathId, SendInfo};
 
@@ -37,7 +37,7 @@ pub struct Outcome {
 
 struct Case {
     dice: Dice,
-    world: World<App>,
+    simulation: Simulation<App>,
     wire: Trace,
     configs: Vec<AssociationConfig>,
     /// Nothing ends an association but its shutdown.
@@ -58,7 +58,7 @@ pub fn run(seed: u64) -> Outcome {
     for _ in 0..case.dice.even(1, 16) {
         case.act();
         let time = Duration::from_micros(case.dice.skewed(0, 3_000_000));
-        case.world.run_for_with(time, &mut case.wire);
+        case.simulation.run_for_with(time, &mut case.wire);
         case.check();
     }
     case.finish()
@@ -69,20 +69,20 @@ impl Case {
         let mut dice = Dice::new(seed);
         let patient = !dice.one_in(4);
         let peaceful = patient && !dice.one_in(3);
-        let mut world = World::new(seed);
+        let mut simulation = Simulation::new(seed);
         let hosts = if dice.one_in(3) { dice.even(3, 5) } else { 2 };
         let paths = dice.pick(&[1, 1, 2, 3]);
         let mut configs = Vec::new();
         for host in 0..hosts {
             let addresses: Vec<IpAddr> = (0..paths).map(|path| address(host, path)).collect();
-            world.add_host(&addresses, App::new(settings::hints(&mut dice)));
+            simulation.add_host(&addresses, App::new(settings::hints(&mut dice)));
             let config = settings::association(&mut dice, patient, !peaceful);
             configs.push(AssociationConfig { events: !seed.is_multiple_of(3), ..config });
         }
         let lines = settings::lines(&mut dice);
-        lay_lines(&mut dice, &mut world, &lines, paths as usize);
+        lay_lines(&mut dice, &mut simulation, &lines, paths as usize);
         for (host, config) in configs.iter().enumerate() {
-            world.listen(host, PORT, config.clone());
+            simulation.listen(host, PORT, config.clone());
         }
         Case {
             peaceful,
@@ -90,7 +90,7 @@ impl Case {
             lossy: lines.loss_max > 0.0,
             talks: dice.one_in(2),
             dice,
-            world,
+            simulation,
             wire: Trace::new(),
             configs,
             left_bytes: BYTES_MAX,
@@ -99,11 +99,11 @@ impl Case {
     }
 
     fn host(&mut self) -> usize {
-        self.dice.next() as usize % self.world.hosts()
+        self.dice.next() as usize % self.simulation.hosts()
     }
 
     fn other_host(&mut self, host: usize) -> usize {
-        (host + self.dice.even(1, self.world.hosts() as u64 - 1) as usize) % self.world.hosts()
+        (host + self.dice.even(1, self.simulation.hosts() as u64 - 1) as usize) % self.simulation.hosts()
     }
 
     fn connect_some(&mut self) {
@@ -112,19 +112,19 @@ impl Case {
             self.connect(host);
         }
         let time = Duration::from_millis(self.dice.skewed(0, 2000));
-        self.world.run_for_with(time, &mut self.wire);
+        self.simulation.run_for_with(time, &mut self.wire);
     }
 
     fn connect(&mut self, host: usize) {
         let to = self.other_host(host);
         // Both ports the same is how two hosts that connect at once meet (RFC 9260 §5.2.1).
         let port = self.dice.pick(&[PORT, 6000, 6001, 6002]);
-        let mut remotes = self.world.node(to).sockets();
+        let mut remotes = self.simulation.node(to).sockets();
         remotes.truncate(self.dice.even(1, remotes.len() as u64) as usize);
-        let (now, config) = (self.world.now(), Arc::new(self.configs[host].clone()));
-        let node = self.world.node_mut(host);
+        let (now, config) = (self.simulation.now(), Arc::new(self.configs[host].clone()));
+        let node = self.simulation.node_mut(host);
         if let Ok(id) = node.endpoint.connect(now, port, PORT, &remotes, config, &node.app) {
-            node.app.book.begin(id);
+            node.app.deliveries.begin(id);
         }
     }
 
@@ -136,7 +136,7 @@ impl Case {
                 0..=7 => self.send(host),
                 8..=10 => {
                     let reading = app::reading(self.dice.even(0, 3), self.dice.skewed(10, 20_000));
-                    self.world.node_mut(host).app.set_reading(reading);
+                    self.simulation.node_mut(host).app.set_reading(reading);
                 }
                 11 => self.connect(host),
                 12 if self.dice.one_in(2) => self.shutdown(host),
@@ -151,7 +151,7 @@ impl Case {
     }
 
     fn association(&mut self, host: usize) -> Option<AssociationId> {
-        let open = self.world.node(host).app.open();
+        let open = self.simulation.node(host).app.open();
         let number = self.dice.next() as usize;
         open.get(number.checked_rem(open.len())?).copied()
     }
@@ -159,8 +159,8 @@ impl Case {
     fn send(&mut self, host: usize) {
         let Some(id) = self.association(host) else { return };
         // Until the peer has said how many streams it takes, only the first is sure to exist.
-        let up = self.world.node_mut(host).app.book.entry(id).up;
-        let streams = if up { self.world.statistics(host, id).streams_out.max(1) } else { 1 };
+        let up = self.simulation.node_mut(host).app.deliveries.entry(id).up;
+        let streams = if up { self.simulation.statistics(host, id).streams_out.max(1) } else { 1 };
         for _ in 0..self.dice.skewed(1, 100) {
             let bytes = self.dice.skewed(1, RECORD_BYTES_MAX) as usize;
             if bytes > self.left_bytes {
@@ -180,45 +180,48 @@ impl Case {
             };
             let parts = if self.dice.one_in(8) { self.dice.even(2, 5) as usize } else { 1 };
             let record = Record::new(self.dice.next(), bytes);
-            self.world.node_mut(host).app.wish(id, Wish { info, record, part_bytes: bytes.div_ceil(parts) });
+            self.simulation
+                .node_mut(host)
+                .app
+                .wish(id, Wish { info, record, part_bytes: bytes.div_ceil(parts) });
         }
     }
 
     fn shutdown(&mut self, host: usize) {
         if let Some(id) = self.association(host) {
             self.early = true;
-            self.world.shutdown(host, id);
+            self.simulation.shutdown(host, id);
         }
     }
 
     fn abort(&mut self, host: usize) {
         if let Some(id) = self.association(host) {
-            self.world.abort(host, id, b"enough");
+            self.simulation.abort(host, id, b"enough");
         }
     }
 
     fn crash(&mut self, host: usize) {
-        self.world.restart(host);
+        self.simulation.restart(host);
         let config = self.configs[host].clone();
-        self.world.node_mut(host).app.crash();
-        self.world.listen(host, PORT, config);
+        self.simulation.node_mut(host).app.crash();
+        self.simulation.listen(host, PORT, config);
     }
 
     fn chatter(&mut self) {
         for _ in 0..self.dice.even(1, 20) {
             let host = self.host();
             let peer = self.other_host(host);
-            let peer = self.world.node(peer).address;
+            let peer = self.simulation.node(peer).address;
             let ports = (self.dice.pick(&[PORT, 6000, 6001, 6002]), self.dice.pick(&[PORT, 6000, 6001]));
             let (from, packet) = chatter::packet(&mut self.dice, ports, peer);
-            self.world.inject(host, from, &packet);
+            self.simulation.inject(host, from, &packet);
         }
     }
 
     /// Checks the invariants that hold at every moment.
     fn check(&mut self) {
-        for host in 0..self.world.hosts() {
-            let node = self.world.node(host);
+        for host in 0..self.simulation.hosts() {
+            let node = self.simulation.node(host);
             let mut open = 0;
             for id in node.app.open() {
                 let statistics = node.endpoint.statistics(id).expect("what has not ended is there");
@@ -229,67 +232,67 @@ impl Case {
             }
             assert_eq!(open, node.endpoint.association_count(), "every association has said that it ended");
         }
-        let mut books = self.take_books();
-        for host in 0..books.len() {
-            let mut own = std::mem::take(&mut books[host]);
-            let others: Vec<&Book> = books.iter().collect();
+        let mut logs = self.take_deliveries();
+        for host in 0..logs.len() {
+            let mut own = std::mem::take(&mut logs[host]);
+            let others: Vec<&DeliveryLog> = logs.iter().collect();
             own.compare(&others);
-            books[host] = own;
+            logs[host] = own;
         }
-        for (host, book) in books.into_iter().enumerate() {
-            self.world.node_mut(host).app.book = book;
+        for (host, deliveries) in logs.into_iter().enumerate() {
+            self.simulation.node_mut(host).app.deliveries = deliveries;
         }
     }
 
-    fn take_books(&mut self) -> Vec<Book> {
-        let hosts = 0..self.world.hosts();
-        hosts.map(|host| std::mem::take(&mut self.world.node_mut(host).app.book)).collect()
+    fn take_deliveries(&mut self) -> Vec<DeliveryLog> {
+        let hosts = 0..self.simulation.hosts();
+        hosts.map(|host| std::mem::take(&mut self.simulation.node_mut(host).app.deliveries)).collect()
     }
 
     /// Lets time pass until `done`, with chatter that goes on.
-    fn run_until(&mut self, what: &str, done: impl Fn(&World<App>) -> bool) {
-        let end = self.world.now() + PROGRESS_LIMIT;
+    fn run_until(&mut self, what: &str, done: impl Fn(&Simulation<App>) -> bool) {
+        let end = self.simulation.now() + PROGRESS_LIMIT;
         let mut slice = Duration::from_millis(10);
-        while !done(&self.world) {
+        while !done(&self.simulation) {
             assert!(
-                self.world.now() < end,
+                self.simulation.now() < end,
                 "after {PROGRESS_LIMIT:?} it was not so that {what}\n{}",
                 self.report()
             );
             if self.talks {
                 self.chatter();
             }
-            self.world.run_for_with(slice, &mut self.wire);
+            self.simulation.run_for_with(slice, &mut self.wire);
             slice = (slice * 5 / 4).min(Duration::from_secs(60));
         }
     }
 
     /// Everything arrives or is reported, every association ends, and both ends agree.
     fn finish(mut self) -> Outcome {
-        for host in 0..self.world.hosts() {
-            self.world.node_mut(host).app.set_reading(Reading::AtOnce);
+        for host in 0..self.simulation.hosts() {
+            self.simulation.node_mut(host).app.set_reading(Reading::AtOnce);
         }
-        self.run_until("everything is acknowledged", |world| {
-            (0..world.hosts()).all(|host| {
-                let node = world.node(host);
+        self.run_until("everything is acknowledged", |simulation| {
+            (0..simulation.hosts()).all(|host| {
+                let node = simulation.node(host);
                 let buffered = |id| node.endpoint.statistics(id).map_or(0, |s| s.send_buffered_bytes);
                 node.app.all_written() && node.app.open().into_iter().all(|id| buffered(id) == 0)
             })
         });
         self.check();
         self.nothing_is_counted();
-        for host in 0..self.world.hosts() {
-            for id in self.world.node(host).app.open() {
-                self.world.shutdown(host, id);
+        for host in 0..self.simulation.hosts() {
+            for id in self.simulation.node(host).app.open() {
+                self.simulation.shutdown(host, id);
             }
         }
-        let nobody = |world: &World<App>| {
-            (0..world.hosts()).all(|host| world.node(host).endpoint.association_count() == 0)
+        let nobody = |simulation: &Simulation<App>| {
+            (0..simulation.hosts()).all(|host| simulation.node(host).endpoint.association_count() == 0)
         };
         self.run_until("every association has ended", nobody);
         self.check();
-        for host in 0..self.world.hosts() {
-            let endpoint = &self.world.node(host).endpoint;
+        for host in 0..self.simulation.hosts() {
+            let endpoint = &self.simulation.node(host).endpoint;
             assert_eq!(endpoint.poll_timeout(), None, "nothing is left to wait for");
         }
         self.agree()
@@ -297,8 +300,8 @@ impl Case {
 
     /// Once everything is acknowledged and read, no counter of it is left.
     fn nothing_is_counted(&self) {
-        for host in 0..self.world.hosts() {
-            let node = self.world.node(host);
+        for host in 0..self.simulation.hosts() {
+            let node = self.simulation.node(host);
             for id in node.app.open() {
                 let statistics = node.endpoint.statistics(id).expect("it is there");
                 let in_flight: usize = statistics.paths.iter().map(|path| path.in_flight_bytes).sum();
@@ -310,15 +313,15 @@ impl Case {
     /// Checks that the data of an association that was shut down has reached exactly one other; without violence none ends
     /// otherwise.
     fn agree(mut self) -> Outcome {
-        let mut books = self.take_books();
+        let mut logs = self.take_deliveries();
         let mut associations = 0;
-        for host in 0..books.len() {
-            let own = std::mem::take(&mut books[host]);
+        for host in 0..logs.len() {
+            let own = std::mem::take(&mut logs[host]);
             for (number, entry) in own.entries.iter().enumerate() {
                 associations += 1;
                 self.wire.note(&format!("{:?}", entry.closed));
                 let reason = entry.closed.as_ref().expect("every association has ended");
-                let arrived = books.iter().any(|other| own.has_arrived(number, other, host));
+                let arrived = logs.iter().any(|other| own.has_arrived(number, other, host));
                 let shut_down = *reason == CloseReason::Shutdown;
                 assert!(arrived || !shut_down, "a shutdown of host {host}, and not everything arrived");
                 // A handshake that was delayed may begin an association whose peer has ended it.
@@ -328,7 +331,7 @@ impl Case {
                 let excused = !self.peaceful || entry.is_silent() || unlucky;
                 assert!(shut_down || excused, "host {host}: {reason}");
             }
-            books[host] = own;
+            logs[host] = own;
         }
         let (trace, packets) = (self.wire.number(), self.wire.packets);
         Outcome { trace, packets, associations, records: self.records }
@@ -336,8 +339,8 @@ impl Case {
 
     fn report(&self) -> String {
         let mut out = String::new();
-        for host in 0..self.world.hosts() {
-            let node = self.world.node(host);
+        for host in 0..self.simulation.hosts() {
+            let node = self.simulation.node(host);
             for id in node.app.open() {
                 out += &format!("host {host} {id:?}: {:?}\n", node.endpoint.statistics(id));
             }
@@ -361,31 +364,32 @@ fn address(host: u64, path: u64) -> IpAddr {
 }
 
 /// A line for each pair of hosts and each path, or one for each path that all share.
-fn lay_lines(dice: &mut Dice, world: &mut World<App>, limits: &RandomLimits, paths: usize) {
+fn lay_lines(dice: &mut Dice, simulation: &mut Simulation<App>, limits: &RandomLimits, paths: usize) {
     let shared = dice.one_in(3);
     let mut common = Vec::new();
-    for a in 0..world.hosts() {
-        for b in a + 1..world.hosts() {
+    for a in 0..simulation.hosts() {
+        for b in a + 1..simulation.hosts() {
             let pipes: Vec<_> = (0..paths)
                 .map(|path| {
                     if shared && let Some(pipes) = common.get(path) {
                         return *pipes;
                     }
-                    let mut pipe = || world.network.add_pipe(&limits.pipe(dice.next()));
+                    let mut pipe = || simulation.network.add_pipe(&limits.pipe(dice.next()));
                     let pipes = (pipe(), pipe());
                     common.push(pipes);
                     pipes
                 })
                 .collect();
-            let (from, to) = (world.node(a).addresses().to_vec(), world.node(b).addresses().to_vec());
+            let (from, to) =
+                (simulation.node(a).addresses().to_vec(), simulation.node(b).addresses().to_vec());
             // The path of a packet is that of the address that it goes to; its own net comes last, as the usual one.
             for (i, j) in (0..paths * paths).map(|n| (n / paths, n % paths)).filter(|(i, j)| i != j) {
-                world.route(from[i], to[j], &[pipes[j].0]);
-                world.route(to[j], from[i], &[pipes[i].1]);
+                simulation.route(from[i], to[j], &[pipes[j].0]);
+                simulation.route(to[j], from[i], &[pipes[i].1]);
             }
             for (path, (there, back)) in pipes.into_iter().enumerate() {
-                world.route(from[path], to[path], &[there]);
-                world.route(to[path], from[path], &[back]);
+                simulation.route(from[path], to[path], &[there]);
+                simulation.route(to[path], from[path], &[back]);
             }
         }
     }

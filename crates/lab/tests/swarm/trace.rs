@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use bytes::Bytes;
-use lab::world::{Outgoing, Wire};
+use lab::simulation::{Outgoing, Wire};
 use netsim::Network;
 use sctp_wire::Packet;
 

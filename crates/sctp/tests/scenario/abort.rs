@@ -8,56 +8,56 @@ use sctp_wire::packet::HEADER_BYTES;
 
 use lab::packets::{has, kinds};
 use lab::script::Peer;
-use lab::{A, B, Lab};
+use lab::{A, B, TwoHosts};
 
 #[test]
 fn the_reason_reaches_the_other_side_whoever_aborts() {
     for side in [A, B] {
-        let mut lab = Lab::new(1);
-        let (a, b) = lab.establish();
-        lab.send_all(A, a, (0..500).map(|n| (SendInfo::default(), vec![n as u8; 1000].into())));
-        lab.run_for(Duration::from_millis(30));
-        let before = lab.sent.len();
-        lab.abort(side, [a, b][side], "enough, thank you".as_bytes());
-        lab.run_until("both are closed", Duration::from_secs(1), |lab| {
-            lab.closed(A).is_some() && lab.closed(B).is_some()
+        let mut hosts = TwoHosts::new(1);
+        let (a, b) = hosts.establish();
+        hosts.send_all(A, a, (0..500).map(|n| (SendInfo::default(), vec![n as u8; 1000].into())));
+        hosts.run_for(Duration::from_millis(30));
+        let before = hosts.sent.len();
+        hosts.abort(side, [a, b][side], "enough, thank you".as_bytes());
+        hosts.run_until("both are closed", Duration::from_secs(1), |hosts| {
+            hosts.closed(A).is_some() && hosts.closed(B).is_some()
         });
-        assert_eq!(lab.closed(side), Some(CloseReason::Aborted));
+        assert_eq!(hosts.closed(side), Some(CloseReason::Aborted));
         assert_eq!(
-            lab.closed(1 - side),
+            hosts.closed(1 - side),
             Some(CloseReason::PeerAborted { cause: 12, text: "enough, thank you".to_owned() })
         );
-        lab.run_for(Duration::from_secs(100));
+        hosts.run_for(Duration::from_secs(100));
         // Data that was on the way meets nobody, and is answered with the tag reflected.
-        let aborts = lab.sent[before..].iter().filter(|s| has(&s.packet, Abort::KIND));
+        let aborts = hosts.sent[before..].iter().filter(|s| has(&s.packet, Abort::KIND));
         assert_eq!(aborts.filter(|s| s.packet[HEADER_BYTES + 1] & 1 == 0).count(), 1);
         for node in [A, B] {
-            assert_eq!(lab.node(node).endpoint.association_count(), 0);
-            assert_eq!(lab.node(node).endpoint.poll_timeout(), None, "no timer outlives its association");
+            assert_eq!(hosts.node(node).endpoint.association_count(), 0);
+            assert_eq!(hosts.node(node).endpoint.poll_timeout(), None, "no timer outlives its association");
         }
     }
 }
 
 #[test]
 fn what_was_not_sent_is_gone() {
-    let mut lab = Lab::new(2);
-    let (a, _) = lab.establish();
-    lab.send_all(A, a, (0..500).map(|n| (SendInfo::default(), vec![n as u8; 1000].into())));
-    lab.abort(A, a, b"");
-    lab.run_for(Duration::from_secs(1));
-    assert!(lab.app(B).messages.len() < 100);
-    assert_eq!(lab.closed(B), Some(CloseReason::PeerAborted { cause: 12, text: String::new() }));
+    let mut hosts = TwoHosts::new(2);
+    let (a, _) = hosts.establish();
+    hosts.send_all(A, a, (0..500).map(|n| (SendInfo::default(), vec![n as u8; 1000].into())));
+    hosts.abort(A, a, b"");
+    hosts.run_for(Duration::from_secs(1));
+    assert!(hosts.app(B).messages.len() < 100);
+    assert_eq!(hosts.closed(B), Some(CloseReason::PeerAborted { cause: 12, text: String::new() }));
 }
 
 #[test]
 fn an_abort_before_the_association_is_up_says_nothing_or_little() {
-    let mut lab = Lab::new(3);
-    lab.cut();
-    let a = lab.connect(A, (1, 2), sctp::AssociationConfig::default());
-    lab.abort(A, a, b"changed my mind");
-    assert_eq!(lab.closed(A), Some(CloseReason::Aborted));
-    lab.run_for(Duration::from_secs(100));
-    assert!(lab.sent.iter().all(|s| !has(&s.packet, Abort::KIND)));
+    let mut hosts = TwoHosts::new(3);
+    hosts.cut();
+    let a = hosts.connect(A, (1, 2), sctp::AssociationConfig::default());
+    hosts.abort(A, a, b"changed my mind");
+    assert_eq!(hosts.closed(A), Some(CloseReason::Aborted));
+    hosts.run_for(Duration::from_secs(100));
+    assert!(hosts.sent.iter().all(|s| !has(&s.packet, Abort::KIND)));
 }
 
 #[test]
@@ -80,30 +80,32 @@ fn an_abort_is_never_answered() {
 
 #[test]
 fn a_reason_of_any_bytes_is_made_readable() {
-    let mut lab = Lab::new(5);
-    let (a, _) = lab.establish();
-    lab.abort(A, a, &[0xff, b'o', 0x07, b'k', b'\n']);
-    lab.run_for(Duration::from_secs(1));
-    assert_eq!(lab.closed(B), Some(CloseReason::PeerAborted { cause: 12, text: "\u{fffd}ok".to_owned() }));
+    let mut hosts = TwoHosts::new(5);
+    let (a, _) = hosts.establish();
+    hosts.abort(A, a, &[0xff, b'o', 0x07, b'k', b'\n']);
+    hosts.run_for(Duration::from_secs(1));
+    assert_eq!(hosts.closed(B), Some(CloseReason::PeerAborted { cause: 12, text: "\u{fffd}ok".to_owned() }));
 }
 
 #[test]
 fn a_reason_without_end_is_cut() {
-    let mut lab = Lab::new(6);
-    let (a, _) = lab.establish();
-    lab.abort(A, a, &[b'x'; 60_000]);
-    lab.run_for(Duration::from_secs(1));
-    let Some(CloseReason::PeerAborted { text, .. }) = lab.closed(B) else { panic!("{:?}", lab.closed(B)) };
+    let mut hosts = TwoHosts::new(6);
+    let (a, _) = hosts.establish();
+    hosts.abort(A, a, &[b'x'; 60_000]);
+    hosts.run_for(Duration::from_secs(1));
+    let Some(CloseReason::PeerAborted { text, .. }) = hosts.closed(B) else {
+        panic!("{:?}", hosts.closed(B))
+    };
     assert!((1..=256).contains(&text.len()));
-    assert!(lab.sent.iter().all(|s| s.packet.len() <= 1472));
+    assert!(hosts.sent.iter().all(|s| s.packet.len() <= 1472));
 }
 
 #[test]
 fn no_control_chunk_is_left_over_for_the_dead() {
-    let mut lab = Lab::new(7);
-    let (a, _) = lab.establish();
-    lab.abort(A, a, b"bye");
-    let last = lab.sent.last().unwrap();
+    let mut hosts = TwoHosts::new(7);
+    let (a, _) = hosts.establish();
+    hosts.abort(A, a, b"bye");
+    let last = hosts.sent.last().unwrap();
     assert_eq!(kinds(&last.packet), [Abort::KIND]);
     assert_eq!(last.packet[HEADER_BYTES + 1] & 1, 0);
     assert!(!has(&last.packet, HeartbeatAck::KIND));

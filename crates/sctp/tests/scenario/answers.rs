@@ -12,7 +12,7 @@ use sctp_wire::parameter::{Ipv4, Parameter, Parameters, Unknown};
 
 use lab::packets::{build, each_chunk, kinds, write_data};
 use lab::script::{ENDPOINT_PORT, PEER_PORT, Peer};
-use lab::{A, B, Lab, PORT_A, PORT_B};
+use lab::{A, B, PORT_A, PORT_B, TwoHosts};
 
 /// No answer to a stranger has more than so many times the bytes of what it answers.
 const AMPLIFICATION_MAX: usize = 3;
@@ -97,10 +97,10 @@ fn an_init_that_is_long_enough_is_told_all_addresses() {
 
 #[test]
 fn our_own_init_is_long_enough_for_sixteen_addresses() {
-    let mut lab = Lab::new(1);
-    lab.connect(A, (PORT_A, PORT_B), AssociationConfig::default());
-    lab.run_for(Duration::from_millis(1));
-    let init = lab.sent.iter().find(|sent| kinds(&sent.packet) == [Init::KIND]).unwrap().packet.clone();
+    let mut hosts = TwoHosts::new(1);
+    hosts.connect(A, (PORT_A, PORT_B), AssociationConfig::default());
+    hosts.run_for(Duration::from_millis(1));
+    let init = hosts.sent.iter().find(|sent| kinds(&sent.packet) == [Init::KIND]).unwrap().packet.clone();
     assert_eq!(init.len(), 160);
     // It says that it can use IPv4 alone.
     let mut peer = with_addresses(16);
@@ -110,7 +110,7 @@ fn our_own_init_is_long_enough_for_sixteen_addresses() {
         bytes
     });
     assert_eq!(addresses_in(&answer(&mut peer, SocketAddr::from((HERE, 9899)), &to_the_listener)), 16);
-    assert_eq!(lab.node(B).endpoint.association_count(), 0);
+    assert_eq!(hosts.node(B).endpoint.association_count(), 0);
 }
 
 #[test]

@@ -135,7 +135,7 @@ fn an_association_that_has_ended_makes_room() {
     assert!(!connects(&mut peer, from, 2));
     let id = peer.app.events[0].id;
     peer.endpoint.abort(peer.now, id, b"", &mut peer.app);
-    peer.settle();
+    peer.collect_output();
     peer.expects("ABORT");
     assert!(connects(&mut peer, from, 2));
 }

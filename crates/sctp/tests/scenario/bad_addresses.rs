@@ -264,7 +264,7 @@ fn listed_to(remote: &str, ours: &[IpAddr]) -> [Vec<IpAddr>; 2] {
     let (mut client, mut server) = (peer(), peer());
     let config = AssociationConfig::default().into();
     client.endpoint.connect(client.now, 5000, 5001, &[client.address], config, &client.app).unwrap();
-    client.settle();
+    client.collect_output();
     // An INIT that is long enough for an answer with all of them.
     let mut padding = Vec::new();
     Unknown { kind: 0x8005, value: &[0; 124] }.write(&mut padding);

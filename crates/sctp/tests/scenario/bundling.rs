@@ -7,21 +7,21 @@ use sctp_wire::chunk::{CookieAck, Data, Pad, Sack};
 
 use lab::packets::{data_of, kinds};
 use lab::script::Peer;
-use lab::{A, B, Lab};
+use lab::{A, B, TwoHosts};
 
 #[test]
 fn small_messages_share_a_packet() {
-    let mut lab = Lab::new(1);
-    let (a, _) = lab.establish();
-    let before = lab.sent.len();
+    let mut hosts = TwoHosts::new(1);
+    let (a, _) = hosts.establish();
+    let before = hosts.sent.len();
     // The first leaves at once, the rest wait for each other.
-    lab.send_all(A, a, (0..61).map(|n| (SendInfo::default(), vec![n; 8].into())));
-    lab.run_for(Duration::from_secs(1));
-    let packets: Vec<_> = lab.sent[before..].iter().filter(|s| s.by == A).collect();
+    hosts.send_all(A, a, (0..61).map(|n| (SendInfo::default(), vec![n; 8].into())));
+    hosts.run_for(Duration::from_secs(1));
+    let packets: Vec<_> = hosts.sent[before..].iter().filter(|s| s.by == A).collect();
     let counts: Vec<_> = packets.iter().map(|s| data_of(&s.packet).len()).collect();
     // 1472 - 12 bytes take 60 chunks of 24.
     assert_eq!(counts, [60, 1]);
-    assert_eq!(lab.app(B).messages.len(), 61);
+    assert_eq!(hosts.app(B).messages.len(), 61);
 }
 
 #[test]
@@ -44,9 +44,9 @@ fn an_acknowledgement_rides_on_data() {
 
 #[test]
 fn the_cookie_ack_comes_first() {
-    let mut lab = Lab::new(3);
-    lab.establish();
-    let ack = lab.sent.iter().find(|s| kinds(&s.packet).contains(&CookieAck::KIND)).unwrap();
+    let mut hosts = TwoHosts::new(3);
+    hosts.establish();
+    let ack = hosts.sent.iter().find(|s| kinds(&s.packet).contains(&CookieAck::KIND)).unwrap();
     assert_eq!(kinds(&ack.packet)[0], CookieAck::KIND);
 }
 
@@ -78,16 +78,20 @@ fn only_full_batches_are_due_while_something_is_outstanding() {
 
 #[test]
 fn packets_of_a_batch_have_one_length() {
-    let mut lab = Lab::new(6);
-    let (a, _) = lab.establish();
+    let mut hosts = TwoHosts::new(6);
+    let (a, _) = hosts.establish();
     // Sizes that leave odd ends in their packets.
-    lab.send_all(A, a, (0..3000u32).map(|n| (SendInfo::default(), vec![0; 1 + n as usize * 7 % 900].into())));
-    lab.run_until("all arrived", Duration::from_secs(20), |lab| lab.node(B).app.messages.len() == 3000);
-    // `Lab` cuts batches at the segment length, so a packet of another length would not have parsed. Where the rest
+    hosts.send_all(
+        A,
+        a,
+        (0..3000u32).map(|n| (SendInfo::default(), vec![0; 1 + n as usize * 7 % 900].into())),
+    );
+    hosts.run_until("all arrived", Duration::from_secs(20), |hosts| hosts.node(B).app.messages.len() == 3000);
+    // `TwoHosts` cuts batches at the segment length, so a packet of another length would not have parsed. Where the rest
     // of a packet was too short for anything, padding filled it.
-    let padded = lab.sent.iter().filter(|s| kinds(&s.packet).contains(&Pad::KIND)).count();
+    let padded = hosts.sent.iter().filter(|s| kinds(&s.packet).contains(&Pad::KIND)).count();
     assert!(padded > 0);
-    for sent in lab.sent.iter().filter(|s| s.by == A) {
+    for sent in hosts.sent.iter().filter(|s| s.by == A) {
         let kinds = kinds(&sent.packet);
         assert!(kinds.iter().rev().skip(1).all(|k| *k != Pad::KIND), "padding ends a packet: {kinds:?}");
         assert!(kinds.iter().skip(1).all(|k| *k != Sack::KIND || !kinds.contains(&Data::KIND)));

@@ -10,94 +10,95 @@ use sctp_wire::parameter::{Ipv4, Parameters};
 
 use lab::packets::header;
 use lab::script::{ENDPOINT_PORT, PEER_PORT, Peer};
-use lab::{A, App, B, Fate, Lab, PORT_A, PORT_B, World, line};
+use lab::{A, App, B, Fate, PORT_A, PORT_B, Simulation, TwoHosts, line};
 
 const SOON: Duration = Duration::from_secs(30);
 
-fn connected(lab: &Lab, node: usize) -> bool {
-    lab.node(node).app.saw(|e| matches!(e, Event::Connected { .. }))
+fn connected(hosts: &TwoHosts, node: usize) -> bool {
+    hosts.node(node).app.saw(|e| matches!(e, Event::Connected { .. }))
 }
 
-fn talk(lab: &mut Lab) {
-    assert_eq!([A, B].map(|n| lab.node(n).endpoint.association_count()), [1, 1], "{}", lab.log());
+fn talk(hosts: &mut TwoHosts) {
+    assert_eq!([A, B].map(|n| hosts.node(n).endpoint.association_count()), [1, 1], "{}", hosts.log());
     for (node, text) in [(A, "from A"), (B, "from B")] {
-        let id = lab.app(node).events.last().unwrap().id;
-        lab.send(node, id, SendInfo::default(), text);
+        let id = hosts.app(node).events.last().unwrap().id;
+        hosts.send(node, id, SendInfo::default(), text);
     }
-    lab.run_until("both heard", SOON, |lab| [A, B].iter().all(|&n| lab.node(n).app.messages.len() == 1));
-    assert_eq!(lab.app(A).contents(), [b"from B"]);
-    let id = lab.app(A).events.last().unwrap().id;
-    lab.shutdown(A, id);
-    lab.run_until("both are closed", SOON, |lab| {
-        [A, B].iter().all(|&n| lab.closed(n) == Some(CloseReason::Shutdown))
+    hosts
+        .run_until("both heard", SOON, |hosts| [A, B].iter().all(|&n| hosts.node(n).app.messages.len() == 1));
+    assert_eq!(hosts.app(A).contents(), [b"from B"]);
+    let id = hosts.app(A).events.last().unwrap().id;
+    hosts.shutdown(A, id);
+    hosts.run_until("both are closed", SOON, |hosts| {
+        [A, B].iter().all(|&n| hosts.closed(n) == Some(CloseReason::Shutdown))
     });
 }
 
 #[test]
 fn two_inits_that_cross_make_one_association() {
-    let mut lab = Lab::new(1);
-    lab.connect(A, (PORT_A, PORT_B), AssociationConfig::default());
-    lab.connect(B, (PORT_B, PORT_A), AssociationConfig::default());
-    lab.run_until("both are up", SOON, |lab| connected(lab, A) && connected(lab, B));
-    lab.run_for(SOON);
-    talk(&mut lab);
+    let mut hosts = TwoHosts::new(1);
+    hosts.connect(A, (PORT_A, PORT_B), AssociationConfig::default());
+    hosts.connect(B, (PORT_B, PORT_A), AssociationConfig::default());
+    hosts.run_until("both are up", SOON, |hosts| connected(hosts, A) && connected(hosts, B));
+    hosts.run_for(SOON);
+    talk(&mut hosts);
 }
 
 #[test]
 fn they_may_cross_at_any_distance() {
     for delay_us in (0..60_000).step_by(2_500) {
-        let mut lab = Lab::new(delay_us);
-        lab.connect(A, (PORT_A, PORT_B), AssociationConfig::default());
-        lab.run_for(Duration::from_micros(delay_us));
+        let mut hosts = TwoHosts::new(delay_us);
+        hosts.connect(A, (PORT_A, PORT_B), AssociationConfig::default());
+        hosts.run_for(Duration::from_micros(delay_us));
         // Once A's INIT was refused there is nothing left to collide with.
-        if lab.closed(A).is_some() || delay_us > 10_000 {
+        if hosts.closed(A).is_some() || delay_us > 10_000 {
             break;
         }
-        lab.connect(B, (PORT_B, PORT_A), AssociationConfig::default());
-        lab.run_until("both are up", SOON, |lab| connected(lab, A) && connected(lab, B));
-        lab.run_for(SOON);
-        talk(&mut lab);
+        hosts.connect(B, (PORT_B, PORT_A), AssociationConfig::default());
+        hosts.run_until("both are up", SOON, |hosts| connected(hosts, A) && connected(hosts, B));
+        hosts.run_for(SOON);
+        talk(&mut hosts);
     }
 }
 
 #[test]
 fn they_may_cross_with_a_listener_on_either_side() {
     for delay_us in (0..45_000).step_by(1_500) {
-        let mut lab = Lab::new(1000 + delay_us);
-        lab.listen(AssociationConfig::default());
-        lab.connect(A, (PORT_A, PORT_B), AssociationConfig::default());
-        lab.run_for(Duration::from_micros(delay_us));
-        let remote = lab.node(A).address;
-        let now = lab.now();
-        let node = lab.node_mut(B);
+        let mut hosts = TwoHosts::new(1000 + delay_us);
+        hosts.listen(AssociationConfig::default());
+        hosts.connect(A, (PORT_A, PORT_B), AssociationConfig::default());
+        hosts.run_for(Duration::from_micros(delay_us));
+        let remote = hosts.node(A).address;
+        let now = hosts.now();
+        let node = hosts.node_mut(B);
         let config = AssociationConfig::default().into();
         // B has taken A's association if the cookie was there before.
         let own = node.endpoint.connect(now, PORT_B, PORT_A, &[remote], config, &node.app);
-        assert_eq!(own.is_err(), lab.is_up(B));
-        lab.run_until("both are up", SOON, |lab| lab.is_up(A) && lab.is_up(B));
-        lab.run_for(SOON);
-        talk(&mut lab);
+        assert_eq!(own.is_err(), hosts.is_up(B));
+        hosts.run_until("both are up", SOON, |hosts| hosts.is_up(A) && hosts.is_up(B));
+        hosts.run_for(SOON);
+        talk(&mut hosts);
     }
 }
 
 #[test]
 fn lost_packets_do_not_matter() {
     for lost in 0..12u32 {
-        let mut lab = Lab::new(2000 + u64::from(lost));
+        let mut hosts = TwoHosts::new(2000 + u64::from(lost));
         for node in [A, B] {
             let mut number = 0;
-            lab.tap(node, move |_| {
+            hosts.tap(node, move |_| {
                 number += 1;
                 // Each combination of the first packets of both sides.
                 let mask = if node == A { lost % 4 } else { lost / 4 };
                 if number <= 2 && mask >> (number - 1) & 1 == 1 { Fate::Drop } else { Fate::Pass }
             });
         }
-        lab.connect(A, (PORT_A, PORT_B), AssociationConfig::default());
-        lab.connect(B, (PORT_B, PORT_A), AssociationConfig::default());
-        lab.run_until("both are up", SOON, |lab| connected(lab, A) && connected(lab, B));
-        lab.run_for(SOON);
-        talk(&mut lab);
+        hosts.connect(A, (PORT_A, PORT_B), AssociationConfig::default());
+        hosts.connect(B, (PORT_B, PORT_A), AssociationConfig::default());
+        hosts.run_until("both are up", SOON, |hosts| connected(hosts, A) && connected(hosts, B));
+        hosts.run_for(SOON);
+        talk(&mut hosts);
     }
 }
 
@@ -215,7 +216,7 @@ fn a_cookie_from_another_address_of_the_peer_makes_no_second_association() {
     let config = Arc::new(AssociationConfig::default());
     let own = peer.endpoint.connect(peer.now, ENDPOINT_PORT, PEER_PORT, &[peer.address], config, &peer.app);
     assert!(own.is_ok());
-    peer.settle();
+    peer.collect_output();
     peer.expects("INIT");
     peer.address.set_ip(IpAddr::V4(second));
     peer.sends().chunk(|_, out| CookieEcho { cookie: &cookie }.write(out)).go();
@@ -255,22 +256,22 @@ fn a_connect_to_where_an_association_is_fails_at_once() {
 /// Each has two addresses, of which the other is told one: the rest is in the INIT that it answered.
 #[test]
 fn two_inits_that_cross_bring_all_addresses() {
-    let mut world: World<App> = World::new(1);
+    let mut simulation: Simulation<App> = Simulation::new(1);
     let address = |net, host| IpAddr::V4(Ipv4Addr::new(10, net, 0, host));
     for host in [1, 2] {
-        world.add_host(&[address(0, host), address(1, host)], App::default());
+        simulation.add_host(&[address(0, host), address(1, host)], App::default());
     }
     for (from, to) in [(1, 2), (2, 1)] {
-        let pipe = world.network.add_pipe(&line());
+        let pipe = simulation.network.add_pipe(&line());
         for (i, j) in [(0, 1), (1, 0), (0, 0), (1, 1)] {
-            world.route(address(i, from), address(j, to), &[pipe]);
+            simulation.route(address(i, from), address(j, to), &[pipe]);
         }
     }
-    let a = world.connect(A, B, (PORT_A, PORT_B), AssociationConfig::default());
-    let b = world.connect(B, A, (PORT_B, PORT_A), AssociationConfig::default());
-    world.run_for(Duration::from_secs(60));
+    let a = simulation.connect(A, B, (PORT_A, PORT_B), AssociationConfig::default());
+    let b = simulation.connect(B, A, (PORT_B, PORT_A), AssociationConfig::default());
+    simulation.run_for(Duration::from_secs(60));
     for (host, id) in [(A, a), (B, b)] {
-        let statistics = world.statistics(host, id);
+        let statistics = simulation.statistics(host, id);
         assert_eq!(statistics.paths.iter().filter(|path| path.active).count(), 2, "host {host}");
     }
 }

@@ -13,7 +13,7 @@ use sctp_wire::parameter::{EcnCapable, Parameter, Parameters};
 use lab::packets::{build, each_chunk, write_data};
 use lab::script::{ENDPOINT_PORT, PEER_PORT, Peer};
 use lab::traffic::{Source, Traffic};
-use lab::{World, line};
+use lab::{Simulation, line};
 
 /// A line of 100 Mbit/s and 10 ms whose queue of a good round trip marks from a quarter of one up.
 fn marking_line() -> PipeConfig {
@@ -22,19 +22,19 @@ fn marking_line() -> PipeConfig {
 
 /// Sends for five seconds and says what arrived, what was lost in the queue, and the sender's statistics.
 fn run(ecn: [bool; 2]) -> (u64, u64, sctp::Statistics) {
-    let mut world: World<Traffic> = World::new(1);
+    let mut simulation: Simulation<Traffic> = Simulation::new(1);
     let address = |n| IpAddr::from([10, 0, 0, n]);
-    let a = world.add_host(&[address(1)], Traffic::default());
-    let b = world.add_host(&[address(2)], Traffic::default());
-    let (there, _) = world.join(a, b, &marking_line());
+    let a = simulation.add_host(&[address(1)], Traffic::default());
+    let b = simulation.add_host(&[address(2)], Traffic::default());
+    let (there, _) = simulation.join(a, b, &marking_line());
     let config = |ecn| AssociationConfig { ecn, ..AssociationConfig::default() };
-    world.listen(b, 5001, config(ecn[1]));
-    let id = world.connect(a, b, (5000, 5001), config(ecn[0]));
-    world.node_mut(a).app.start(id, Source::file(u64::MAX / 2, 1444));
-    world.run_for(Duration::from_secs(5));
-    let lost = world.network.pipe(there).stats().packets_overflowed;
-    let statistics = world.node(a).endpoint.statistics(id).expect("it is up");
-    (world.node(b).app.received().bytes, lost, statistics)
+    simulation.listen(b, 5001, config(ecn[1]));
+    let id = simulation.connect(a, b, (5000, 5001), config(ecn[0]));
+    simulation.node_mut(a).app.start(id, Source::file(u64::MAX / 2, 1444));
+    simulation.run_for(Duration::from_secs(5));
+    let lost = simulation.network.pipe(there).stats().packets_overflowed;
+    let statistics = simulation.node(a).endpoint.statistics(id).expect("it is up");
+    (simulation.node(b).app.received().bytes, lost, statistics)
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn marked_data(peer: &mut Peer, number: u32) {
         bytes: &packet,
     };
     peer.endpoint.handle_batch(peer.now, &arrival, &mut peer.app);
-    peer.settle();
+    peer.collect_output();
 }
 
 fn echo_of(packet: &Bytes) -> Option<EcnEcho> {

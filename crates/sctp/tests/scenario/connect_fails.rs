@@ -10,36 +10,36 @@ use sctp_wire::packet::HEADER_BYTES;
 
 use lab::packets::{build, kinds};
 use lab::script::{ENDPOINT_PORT, PEER_PORT, Peer};
-use lab::{A, B, Lab, PORT_A, PORT_B};
+use lab::{A, B, PORT_A, PORT_B, TwoHosts};
 
 #[test]
 fn init_is_retried_with_doubled_timeouts_and_then_given_up() {
-    let mut lab = Lab::new(1);
-    lab.cut();
-    lab.connect(A, (PORT_A, PORT_B), AssociationConfig::default());
-    lab.run_until("A gave up", Duration::from_secs(600), |lab| lab.closed(A).is_some());
-    assert_eq!(lab.closed(A), Some(CloseReason::NoAnswer));
+    let mut hosts = TwoHosts::new(1);
+    hosts.cut();
+    hosts.connect(A, (PORT_A, PORT_B), AssociationConfig::default());
+    hosts.run_until("A gave up", Duration::from_secs(600), |hosts| hosts.closed(A).is_some());
+    assert_eq!(hosts.closed(A), Some(CloseReason::NoAnswer));
     // Max.Init.Retransmits is 8 and RTO.Max 60 s.
-    let times: Vec<_> = lab.sent.iter().map(|s| s.at.as_nanos() / 1_000_000_000).collect();
+    let times: Vec<_> = hosts.sent.iter().map(|s| s.at.as_nanos() / 1_000_000_000).collect();
     assert_eq!(times, [0, 1, 3, 7, 15, 31, 63, 123, 183]);
-    assert!(lab.sent.iter().all(|s| kinds(&s.packet) == [Init::KIND]));
-    assert_eq!(lab.now().as_nanos() / 1_000_000_000, 243);
-    assert_eq!(lab.node(A).endpoint.association_count(), 0);
+    assert!(hosts.sent.iter().all(|s| kinds(&s.packet) == [Init::KIND]));
+    assert_eq!(hosts.now().as_nanos() / 1_000_000_000, 243);
+    assert_eq!(hosts.node(A).endpoint.association_count(), 0);
 }
 
 #[test]
 fn a_port_without_a_listener_refuses() {
-    let mut lab = Lab::new(2);
-    let id = lab.connect(A, (PORT_A, PORT_B), AssociationConfig::default());
-    lab.run_until("A gave up", Duration::from_secs(1), |lab| lab.closed(A).is_some());
-    assert_eq!(lab.closed(A), Some(CloseReason::Refused));
-    assert_eq!(lab.app(A).events[0].id, id);
-    let answer = &lab.sent[1].packet;
+    let mut hosts = TwoHosts::new(2);
+    let id = hosts.connect(A, (PORT_A, PORT_B), AssociationConfig::default());
+    hosts.run_until("A gave up", Duration::from_secs(1), |hosts| hosts.closed(A).is_some());
+    assert_eq!(hosts.closed(A), Some(CloseReason::Refused));
+    assert_eq!(hosts.app(A).events[0].id, id);
+    let answer = &hosts.sent[1].packet;
     assert_eq!(kinds(answer), [Abort::KIND]);
     // RFC 9260 §8.4, 3: the tag of the INIT, not reflected.
     assert_eq!(answer[HEADER_BYTES + 1] & 1, 0);
-    assert_eq!(lab.node(B).endpoint.association_count(), 0);
-    assert_eq!(lab.sent.len(), 2);
+    assert_eq!(hosts.node(B).endpoint.association_count(), 0);
+    assert_eq!(hosts.sent.len(), 2);
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn an_unreachable_port_fails_the_connect_at_once() {
         peer.endpoint.handle_unreachable(peer.now, peer.address, why, &init, &mut peer.app);
         assert!(peer.app.saw(|e| *e == Event::Closed(reason.clone())));
         assert_eq!(peer.endpoint.association_count(), 0);
-        peer.settle();
+        peer.collect_output();
         peer.expects_nothing();
     }
 }
@@ -63,7 +63,7 @@ fn connecting_to(seed: u8, addresses: &[SocketAddr]) -> Peer {
     let config = AssociationConfig::default().into();
     let id = peer.endpoint.connect(peer.now, ENDPOINT_PORT, PEER_PORT, addresses, config, &peer.app);
     peer.id = id.unwrap();
-    peer.settle();
+    peer.collect_output();
     peer
 }
 
@@ -75,16 +75,16 @@ fn where_one_address_cannot_be_reached_the_next_is_asked_at_once() {
     let (to, first) = peer.hears_on();
     assert_eq!(to, addresses[0]);
     peer.endpoint.handle_unreachable(peer.now, to, Unreachable::Host, &first, &mut peer.app);
-    peer.settle();
+    peer.collect_output();
     let (to, second) = peer.hears_on();
     assert_eq!((to, kinds(&second)), (addresses[1], vec![Init::KIND]));
     // A report that comes twice changes nothing.
     peer.endpoint.handle_unreachable(peer.now, addresses[0], Unreachable::Host, &first, &mut peer.app);
-    peer.settle();
+    peer.collect_output();
     peer.expects_nothing();
     // One of an address that is not asked now spares us that.
     peer.endpoint.handle_unreachable(peer.now, addresses[2], Unreachable::Port, &first, &mut peer.app);
-    peer.settle();
+    peer.collect_output();
     peer.expects_nothing();
     assert_eq!(peer.endpoint.peer_addresses(peer.id).unwrap().0, [addresses[1]]);
     assert_eq!(peer.now, start);
@@ -101,7 +101,7 @@ fn an_address_that_is_reached_connects_after_one_that_is_not() {
     let mut peer = connecting_to(12, &[SocketAddr::from(([10, 0, 7, 7], 9899)), home]);
     let (to, init) = peer.hears_on();
     peer.endpoint.handle_unreachable(peer.now, to, Unreachable::Host, &init, &mut peer.app);
-    peer.settle();
+    peer.collect_output();
     peer.takes_init();
     peer.sends().init_ack(b"cookie").go();
     peer.expects("COOKIE ECHO");
@@ -184,7 +184,7 @@ fn a_host_that_does_not_speak_the_protocol_ends_even_an_association_that_is_up()
     assert_eq!(peer.endpoint.endpoint_statistics().reports_ignored, 2);
     peer.endpoint.handle_unreachable(peer.now, peer.address, Unreachable::Protocol, &data, &mut peer.app);
     assert!(peer.app.saw(|e| *e == Event::Closed(CloseReason::NoProtocol)));
-    peer.settle();
+    peer.collect_output();
     peer.expects_nothing();
 
     let mut peer = Peer::connecting(10, AssociationConfig::default());
@@ -213,13 +213,13 @@ fn the_same_ports_cannot_be_connected_twice() {
 fn messages_for_streams_that_the_peer_does_not_allow_end_the_association() {
     // RFC 9260 §5.1.1.
     for (stream, closed) in [(1, None), (2, Some(CloseReason::TooFewStreams { streams: 2 }))] {
-        let mut lab = Lab::new(9);
-        lab.listen(AssociationConfig { streams_in_max: 2, ..AssociationConfig::default() });
-        let id = lab.connect(A, (PORT_A, PORT_B), AssociationConfig::default());
+        let mut hosts = TwoHosts::new(9);
+        hosts.listen(AssociationConfig { streams_in_max: 2, ..AssociationConfig::default() });
+        let id = hosts.connect(A, (PORT_A, PORT_B), AssociationConfig::default());
         let info = SendInfo { stream, ..SendInfo::default() };
-        lab.send(A, id, info, "too early to know");
-        lab.run_for(Duration::from_secs(1));
-        assert_eq!(lab.closed(A), closed);
-        assert_eq!(lab.node(B).app.messages.len(), usize::from(closed.is_none()));
+        hosts.send(A, id, info, "too early to know");
+        hosts.run_for(Duration::from_secs(1));
+        assert_eq!(hosts.closed(A), closed);
+        assert_eq!(hosts.node(B).app.messages.len(), usize::from(closed.is_none()));
     }
 }

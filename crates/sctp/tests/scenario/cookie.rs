@@ -10,7 +10,7 @@ use sctp_wire::parameter::{CookiePreservative, Parameter, Parameters};
 
 use lab::packets::{build, each_chunk, has, kinds, resealed, write_data};
 use lab::script::{ENDPOINT_PORT, PEER_PORT, Peer};
-use lab::{A, B, Fate, Lab, PORT_A, PORT_B};
+use lab::{A, B, Fate, PORT_A, PORT_B, TwoHosts};
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -27,79 +27,82 @@ fn drop_first(kind: u8) -> impl FnMut(&bytes::Bytes) -> Fate + Send + 'static {
 }
 
 /// Whether a message passes both ways.
-fn talks(lab: &mut Lab) {
-    let (a, b) = (lab.app(A).events[0].id, lab.accepted(B));
-    lab.send(A, a, SendInfo::default(), &b"question"[..]);
-    lab.send(B, b, SendInfo::default(), &b"answer"[..]);
-    lab.run_until("both heard", SOON, |lab| {
-        !lab.node(A).app.messages.is_empty() && !lab.node(B).app.messages.is_empty()
+fn talks(hosts: &mut TwoHosts) {
+    let (a, b) = (hosts.app(A).events[0].id, hosts.accepted(B));
+    hosts.send(A, a, SendInfo::default(), &b"question"[..]);
+    hosts.send(B, b, SendInfo::default(), &b"answer"[..]);
+    hosts.run_until("both heard", SOON, |hosts| {
+        !hosts.node(A).app.messages.is_empty() && !hosts.node(B).app.messages.is_empty()
     });
 }
 
 #[test]
 fn a_lost_cookie_echo_is_sent_again() {
-    let mut lab = Lab::new(1);
-    lab.tap(A, drop_first(CookieEcho::KIND));
-    lab.establish();
-    talks(&mut lab);
+    let mut hosts = TwoHosts::new(1);
+    hosts.tap(A, drop_first(CookieEcho::KIND));
+    hosts.establish();
+    talks(&mut hosts);
 }
 
 #[test]
 fn a_lost_cookie_ack_is_asked_for_again() {
-    let mut lab = Lab::new(2);
-    lab.tap(B, drop_first(CookieAck::KIND));
-    lab.establish();
+    let mut hosts = TwoHosts::new(2);
+    hosts.tap(B, drop_first(CookieAck::KIND));
+    hosts.establish();
     // B has answered the same cookie twice and has one association.
-    assert_eq!(lab.sent.iter().filter(|s| has(&s.packet, CookieAck::KIND)).count(), 2);
-    assert_eq!(lab.node(B).endpoint.association_count(), 1);
-    talks(&mut lab);
+    assert_eq!(hosts.sent.iter().filter(|s| has(&s.packet, CookieAck::KIND)).count(), 2);
+    assert_eq!(hosts.node(B).endpoint.association_count(), 1);
+    talks(&mut hosts);
 }
 
 #[test]
 fn a_lost_init_ack_is_asked_for_again() {
-    let mut lab = Lab::new(3);
-    lab.tap(B, drop_first(InitAck::KIND));
-    lab.establish();
-    talks(&mut lab);
+    let mut hosts = TwoHosts::new(3);
+    hosts.tap(B, drop_first(InitAck::KIND));
+    hosts.establish();
+    talks(&mut hosts);
 }
 
 #[test]
 fn a_doubled_cookie_echo_makes_one_association() {
-    let mut lab = Lab::new(4);
-    lab.tap(A, |packet| if has(packet, CookieEcho::KIND) { Fate::Twice } else { Fate::Pass });
-    lab.establish();
-    lab.run_for(Duration::from_secs(1));
-    assert_eq!(lab.node(B).endpoint.association_count(), 1);
-    assert_eq!(lab.app(B).events.len(), 1);
-    talks(&mut lab);
+    let mut hosts = TwoHosts::new(4);
+    hosts.tap(A, |packet| if has(packet, CookieEcho::KIND) { Fate::Twice } else { Fate::Pass });
+    hosts.establish();
+    hosts.run_for(Duration::from_secs(1));
+    assert_eq!(hosts.node(B).endpoint.association_count(), 1);
+    assert_eq!(hosts.app(B).events.len(), 1);
+    talks(&mut hosts);
 }
 
 #[test]
 fn an_init_ack_that_comes_twice_changes_nothing() {
-    let mut lab = Lab::new(5);
-    lab.tap(B, |packet| if has(packet, InitAck::KIND) { Fate::Twice } else { Fate::Pass });
-    lab.establish();
-    talks(&mut lab);
+    let mut hosts = TwoHosts::new(5);
+    hosts.tap(B, |packet| if has(packet, InitAck::KIND) { Fate::Twice } else { Fate::Pass });
+    hosts.establish();
+    talks(&mut hosts);
 }
 
 #[test]
 fn a_stale_cookie_is_asked_for_again_with_a_longer_life() {
     // RFC 9260 §5.2.6, 3.
-    let mut lab = Lab::new(6);
-    lab.listen(AssociationConfig { cookie_life: Duration::from_millis(500), ..AssociationConfig::default() });
-    lab.tap(A, |packet| {
+    let mut hosts = TwoHosts::new(6);
+    hosts.listen(AssociationConfig {
+        cookie_life: Duration::from_millis(500),
+        ..AssociationConfig::default()
+    });
+    hosts.tap(A, |packet| {
         if has(packet, CookieEcho::KIND) { Fate::Delay(Duration::from_millis(700)) } else { Fate::Pass }
     });
-    let a = lab.connect(A, (PORT_A, PORT_B), AssociationConfig::default());
-    lab.run_until("A is up", SOON, |lab| lab.is_up(A));
-    assert_eq!(lab.node(B).endpoint.endpoint_statistics().cookie_errors, 1);
+    let a = hosts.connect(A, (PORT_A, PORT_B), AssociationConfig::default());
+    hosts.run_until("A is up", SOON, |hosts| hosts.is_up(A));
+    assert_eq!(hosts.node(B).endpoint.endpoint_statistics().cookie_errors, 1);
     let increments: Vec<Option<u32>> =
-        lab.sent.iter().filter(|s| has(&s.packet, Init::KIND)).map(|s| increment_ms(&s.packet)).collect();
+        hosts.sent.iter().filter(|s| has(&s.packet, Init::KIND)).map(|s| increment_ms(&s.packet)).collect();
     // The exchange took 720 ms.
     assert_eq!(increments, [None, Some(1720)]);
-    lab.untap(A);
-    lab.send(A, a, SendInfo::default(), &b"after all"[..]);
-    lab.run_until("B heard", SOON, |lab| !lab.node(B).app.messages.is_empty());
+    hosts.untap(A);
+    hosts.send(A, a, SendInfo::default(), &b"after all"[..]);
+    hosts.run_until("B heard", SOON, |hosts| !hosts.node(B).app.messages.is_empty());
 }
 
 /// The life that an INIT asks for its cookie.
@@ -189,26 +192,26 @@ fn a_cookie_sealed_just_before_the_keys_change_opens_just_after() {
 #[test]
 fn an_old_cookie_of_an_association_that_is_up_is_acknowledged() {
     // RFC 9260 §5.2.4, 3: with both tags right, age does not matter.
-    let mut lab = Lab::new(7);
+    let mut hosts = TwoHosts::new(7);
     let config =
         AssociationConfig { cookie_life: Duration::from_millis(1500), ..AssociationConfig::default() };
     let mut acks_dropped = 0;
-    lab.tap(B, move |packet| {
+    hosts.tap(B, move |packet| {
         if has(packet, CookieAck::KIND) && acks_dropped < 2 {
             acks_dropped += 1;
             return Fate::Drop;
         }
         Fate::Pass
     });
-    lab.establish_with(AssociationConfig::default(), config);
-    talks(&mut lab);
+    hosts.establish_with(AssociationConfig::default(), config);
+    talks(&mut hosts);
 }
 
 #[test]
 fn a_forged_cookie_makes_nothing() {
-    let mut lab = Lab::new(8);
-    lab.listen(AssociationConfig::default());
-    lab.tap(A, |packet| {
+    let mut hosts = TwoHosts::new(8);
+    hosts.listen(AssociationConfig::default());
+    hosts.tap(A, |packet| {
         if !has(packet, CookieEcho::KIND) {
             return Fate::Pass;
         }
@@ -216,11 +219,11 @@ fn a_forged_cookie_makes_nothing() {
         bytes[60] ^= 1;
         Fate::Replace(resealed(bytes))
     });
-    lab.connect(A, (PORT_A, PORT_B), AssociationConfig::default());
-    lab.run_for(Duration::from_secs(5));
-    assert_eq!(lab.node(B).endpoint.association_count(), 0);
-    assert!(lab.node(B).endpoint.endpoint_statistics().cookie_errors > 1);
-    assert!(lab.sent.iter().all(|s| s.by == A || kinds(&s.packet) == [InitAck::KIND]), "{}", lab.log());
+    hosts.connect(A, (PORT_A, PORT_B), AssociationConfig::default());
+    hosts.run_for(Duration::from_secs(5));
+    assert_eq!(hosts.node(B).endpoint.association_count(), 0);
+    assert!(hosts.node(B).endpoint.endpoint_statistics().cookie_errors > 1);
+    assert!(hosts.sent.iter().all(|s| s.by == A || kinds(&s.packet) == [InitAck::KIND]), "{}", hosts.log());
 }
 
 #[test]

@@ -7,7 +7,7 @@ use sctp_wire::chunk::{CookieAck, CookieEcho, Data};
 
 use lab::packets::{has, kinds};
 use lab::script::Peer;
-use lab::{A, B, Fate, Lab, PORT_A, PORT_B};
+use lab::{A, B, Fate, PORT_A, PORT_B, TwoHosts};
 
 const SOON: Duration = Duration::from_secs(300);
 
@@ -62,38 +62,38 @@ fn a_lost_cookie_takes_its_data_along_the_next_time() {
 
 #[test]
 fn a_question_is_answered_after_two_round_trips() {
-    let mut lab = Lab::new(4);
-    lab.listen(AssociationConfig::default());
-    let a = lab.connect(A, (PORT_A, PORT_B), AssociationConfig::default());
-    lab.send(A, a, SendInfo::default(), &b"question"[..]);
-    lab.run_until("B heard", SOON, |lab| !lab.node(B).app.messages.is_empty());
-    let b = lab.accepted(B);
-    lab.send(B, b, SendInfo::default(), &b"answer"[..]);
-    lab.run_until("A heard", SOON, |lab| !lab.node(A).app.messages.is_empty());
+    let mut hosts = TwoHosts::new(4);
+    hosts.listen(AssociationConfig::default());
+    let a = hosts.connect(A, (PORT_A, PORT_B), AssociationConfig::default());
+    hosts.send(A, a, SendInfo::default(), &b"question"[..]);
+    hosts.run_until("B heard", SOON, |hosts| !hosts.node(B).app.messages.is_empty());
+    let b = hosts.accepted(B);
+    hosts.send(B, b, SendInfo::default(), &b"answer"[..]);
+    hosts.run_until("A heard", SOON, |hosts| !hosts.node(A).app.messages.is_empty());
     // A line of 10 ms each way: INIT, INIT ACK, COOKIE ECHO with the question, COOKIE ACK with the answer.
-    assert!(lab.now() < sctp::Time::from_nanos(41_000_000), "{:?}", lab.now());
+    assert!(hosts.now() < sctp::Time::from_nanos(41_000_000), "{:?}", hosts.now());
 }
 
 #[test]
 fn whatever_is_lost_of_it_everything_arrives_once() {
     for lost in 0..64u32 {
-        let mut lab = Lab::new(100 + u64::from(lost));
+        let mut hosts = TwoHosts::new(100 + u64::from(lost));
         for node in [A, B] {
             let mut number = 0;
-            lab.tap(node, move |_| {
+            hosts.tap(node, move |_| {
                 number += 1;
                 let mask = if node == A { lost % 8 } else { lost / 8 };
                 if number <= 3 && mask >> (number - 1) & 1 == 1 { Fate::Drop } else { Fate::Pass }
             });
         }
-        lab.listen(AssociationConfig::default());
-        let a = lab.connect(A, (PORT_A, PORT_B), AssociationConfig::default());
+        hosts.listen(AssociationConfig::default());
+        let a = hosts.connect(A, (PORT_A, PORT_B), AssociationConfig::default());
         let messages = (0..20u8).map(|n| (SendInfo::default(), vec![n; 700].into()));
-        lab.send_all(A, a, messages);
-        lab.run_until("all arrived", SOON, |lab| lab.node(B).app.messages.len() == 20);
-        lab.run_for(Duration::from_secs(10));
-        assert!((0..20).zip(lab.app(B).contents()).all(|(n, m)| m == vec![n; 700]), "{}", lab.log());
-        assert_eq!(lab.node(B).app.messages.len(), 20);
-        assert_eq!(lab.statistics(A, a).outstanding_bytes, 0);
+        hosts.send_all(A, a, messages);
+        hosts.run_until("all arrived", SOON, |hosts| hosts.node(B).app.messages.len() == 20);
+        hosts.run_for(Duration::from_secs(10));
+        assert!((0..20).zip(hosts.app(B).contents()).all(|(n, m)| m == vec![n; 700]), "{}", hosts.log());
+        assert_eq!(hosts.node(B).app.messages.len(), 20);
+        assert_eq!(hosts.statistics(A, a).outstanding_bytes, 0);
     }
 }

@@ -7,7 +7,7 @@ use sctp_wire::chunk::DataFlags;
 
 use lab::packets::data_of;
 use lab::script::Peer;
-use lab::{A, B, Fate, Lab};
+use lab::{A, B, Fate, TwoHosts};
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -29,30 +29,30 @@ fn lose_once(payload: &'static [u8]) -> impl FnMut(&bytes::Bytes) -> Fate + Send
 
 #[test]
 fn a_gap_in_one_stream_does_not_hold_up_another() {
-    let mut lab = Lab::new(1);
-    let (a, _) = lab.establish();
-    lab.tap(A, lose_once(b"first of 0"));
+    let mut hosts = TwoHosts::new(1);
+    let (a, _) = hosts.establish();
+    hosts.tap(A, lose_once(b"first of 0"));
     for (stream, message) in [(0, "first of 0"), (0, "second of 0"), (1, "first of 1"), (1, "second of 1")] {
-        lab.send(A, a, on(stream), message);
-        lab.run_for(Duration::from_millis(1));
+        hosts.send(A, a, on(stream), message);
+        hosts.run_for(Duration::from_millis(1));
     }
-    lab.run_until("all arrived", SOON, |lab| lab.node(B).app.messages.len() == 4);
-    let text: Vec<_> = lab.app(B).contents().into_iter().map(|m| String::from_utf8(m).unwrap()).collect();
+    hosts.run_until("all arrived", SOON, |hosts| hosts.node(B).app.messages.len() == 4);
+    let text: Vec<_> = hosts.app(B).contents().into_iter().map(|m| String::from_utf8(m).unwrap()).collect();
     assert_eq!(text, ["first of 1", "second of 1", "first of 0", "second of 0"]);
 }
 
 #[test]
 fn unordered_messages_pass_a_gap() {
-    let mut lab = Lab::new(2);
-    let (a, _) = lab.establish();
-    lab.tap(A, lose_once(b"one"));
+    let mut hosts = TwoHosts::new(2);
+    let (a, _) = hosts.establish();
+    hosts.tap(A, lose_once(b"one"));
     for message in ["one", "two", "three"] {
-        lab.send(A, a, SendInfo { unordered: true, ..on(3) }, message);
-        lab.run_for(Duration::from_millis(1));
+        hosts.send(A, a, SendInfo { unordered: true, ..on(3) }, message);
+        hosts.run_for(Duration::from_millis(1));
     }
-    lab.run_until("all arrived", SOON, |lab| lab.node(B).app.messages.len() == 3);
-    assert_eq!(lab.app(B).contents(), [&b"two"[..], b"three", b"one"]);
-    assert!(lab.app(B).messages.iter().all(|m| m.info.unordered && m.info.stream == 3));
+    hosts.run_until("all arrived", SOON, |hosts| hosts.node(B).app.messages.len() == 3);
+    assert_eq!(hosts.app(B).contents(), [&b"two"[..], b"three", b"one"]);
+    assert!(hosts.app(B).messages.iter().all(|m| m.info.unordered && m.info.stream == 3));
 }
 
 #[test]
@@ -70,43 +70,43 @@ fn ordered_and_unordered_messages_of_a_stream_do_not_touch_each_other() {
 
 #[test]
 fn stream_sequence_numbers_wrap() {
-    let mut lab = Lab::new(4);
+    let mut hosts = TwoHosts::new(4);
     let config = AssociationConfig { send_buffer_bytes: 16 << 20, ..AssociationConfig::default() };
-    let (a, _) = lab.establish_with(config.clone(), config);
+    let (a, _) = hosts.establish_with(config.clone(), config);
     let count = 70_000u32;
-    lab.send_all(A, a, (0..count).map(|n| (on(0), n.to_be_bytes().to_vec().into())));
-    lab.run_until("all arrived", Duration::from_secs(60), |lab| {
-        lab.node(B).app.messages.len() == count as usize
+    hosts.send_all(A, a, (0..count).map(|n| (on(0), n.to_be_bytes().to_vec().into())));
+    hosts.run_until("all arrived", Duration::from_secs(60), |hosts| {
+        hosts.node(B).app.messages.len() == count as usize
     });
-    assert!((0..count).zip(&lab.app(B).messages).all(|(n, m)| m.bytes == n.to_be_bytes()));
-    assert_eq!(lab.app(B).messages.last().unwrap().info.ssn, (count - 1) as u16);
+    assert!((0..count).zip(&hosts.app(B).messages).all(|(n, m)| m.bytes == n.to_be_bytes()));
+    assert_eq!(hosts.app(B).messages.last().unwrap().info.ssn, (count - 1) as u16);
 }
 
 #[test]
 fn many_streams_carry_their_own_numbers() {
-    let mut lab = Lab::new(5);
+    let mut hosts = TwoHosts::new(5);
     let config = AssociationConfig { streams_out: 2000, ..AssociationConfig::default() };
-    let (a, _) = lab.establish_with(config.clone(), config);
+    let (a, _) = hosts.establish_with(config.clone(), config);
     let sent: Vec<(u16, u16)> = (0..3).flat_map(|ssn| (0..2000).map(move |stream| (stream, ssn))).collect();
-    lab.send_all(A, a, sent.iter().map(|&(stream, _)| (on(stream), vec![1].into())));
-    lab.run_until("all arrived", SOON, |lab| lab.node(B).app.messages.len() == sent.len());
-    let got: Vec<_> = lab.app(B).messages.iter().map(|m| (m.info.stream, m.info.ssn)).collect();
+    hosts.send_all(A, a, sent.iter().map(|&(stream, _)| (on(stream), vec![1].into())));
+    hosts.run_until("all arrived", SOON, |hosts| hosts.node(B).app.messages.len() == sent.len());
+    let got: Vec<_> = hosts.app(B).messages.iter().map(|m| (m.info.stream, m.info.ssn)).collect();
     assert_eq!(got, sent);
 }
 
 #[test]
 fn the_smaller_number_of_streams_wins_and_others_are_refused() {
-    let mut lab = Lab::new(6);
+    let mut hosts = TwoHosts::new(6);
     let wide = AssociationConfig { streams_out: 100, streams_in_max: 7, ..AssociationConfig::default() };
     let narrow = AssociationConfig { streams_out: 20, streams_in_max: 5, ..AssociationConfig::default() };
-    let (a, b) = lab.establish_with(wide, narrow);
-    let streams = |lab: &Lab, node, id| {
-        let s = lab.statistics(node, id);
+    let (a, b) = hosts.establish_with(wide, narrow);
+    let streams = |hosts: &TwoHosts, node, id| {
+        let s = hosts.statistics(node, id);
         (s.streams_out, s.streams_in)
     };
-    assert_eq!(streams(&lab, A, a), (5, 7));
-    assert_eq!(streams(&lab, B, b), (7, 5));
-    let refused = lab.node_mut(A).endpoint.send(a, &on(5), 1, [vec![1].into()]);
+    assert_eq!(streams(&hosts, A, a), (5, 7));
+    assert_eq!(streams(&hosts, B, b), (7, 5));
+    let refused = hosts.node_mut(A).endpoint.send(a, &on(5), 1, [vec![1].into()]);
     assert_eq!(refused, Err(SendError::NoSuchStream { stream: 5, streams: 5 }));
 }
 
@@ -150,23 +150,23 @@ fn two_messages_of_one_number_leave_nothing_behind() {
 
 #[test]
 fn the_last_of_65535_streams_is_a_stream_like_any_other() {
-    let mut lab = Lab::new(11);
+    let mut hosts = TwoHosts::new(11);
     let config = AssociationConfig { streams_out: u16::MAX, ..AssociationConfig::default() };
-    let (a, _) = lab.establish_with(config.clone(), config);
+    let (a, _) = hosts.establish_with(config.clone(), config);
     let sent: Vec<(u16, u16)> =
         (0..3).flat_map(|ssn| [65_534, 0, 64, 63, 40_000].map(|stream| (stream, ssn))).collect();
-    lab.send_all(A, a, sent.iter().map(|&(stream, _)| (on(stream), vec![1].into())));
-    lab.run_until("all arrived", SOON, |lab| lab.node(B).app.messages.len() == sent.len());
-    let got: Vec<_> = lab.app(B).messages.iter().map(|m| (m.info.stream, m.info.ssn)).collect();
+    hosts.send_all(A, a, sent.iter().map(|&(stream, _)| (on(stream), vec![1].into())));
+    hosts.run_until("all arrived", SOON, |hosts| hosts.node(B).app.messages.len() == sent.len());
+    let got: Vec<_> = hosts.app(B).messages.iter().map(|m| (m.info.stream, m.info.ssn)).collect();
     assert_eq!(got, sent);
 }
 
 #[test]
 fn sizes_that_cannot_be_are_refused() {
-    let mut lab = Lab::new(8);
+    let mut hosts = TwoHosts::new(8);
     let config = AssociationConfig { message_bytes_max: 1000, ..AssociationConfig::default() };
-    let (a, _) = lab.establish_with(config.clone(), config);
-    let endpoint = &mut lab.node_mut(A).endpoint;
+    let (a, _) = hosts.establish_with(config.clone(), config);
+    let endpoint = &mut hosts.node_mut(A).endpoint;
     assert_eq!(endpoint.send(a, &on(0), 0, []), Err(SendError::Empty));
     let long = SendError::TooLong { bytes: 1001, limit_bytes: 1000 };
     assert_eq!(endpoint.send(a, &on(0), 1001, [vec![0; 1001].into()]), Err(long));

@@ -8,7 +8,7 @@ use sctp_wire::cause::{Causes, OutOfResource};
 use sctp_wire::chunk::Error;
 
 use lab::script::{Peer, plain};
-use lab::{A, B, Fate, Lab, PORT_A, PORT_B, Reading};
+use lab::{A, B, Fate, PORT_A, PORT_B, Reading, TwoHosts};
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -16,69 +16,69 @@ fn wants_events() -> AssociationConfig {
     AssociationConfig { events: true, ..AssociationConfig::default() }
 }
 
-fn count(lab: &Lab, node: usize, what: &Event) -> usize {
-    lab.node(node).app.events.iter().filter(|happened| happened.event == *what).count()
+fn count(hosts: &TwoHosts, node: usize, what: &Event) -> usize {
+    hosts.node(node).app.events.iter().filter(|happened| happened.event == *what).count()
 }
 
 #[test]
 fn a_sender_hears_when_all_is_acknowledged() {
-    let mut lab = Lab::new(1);
-    let (a, _) = lab.establish_with(wants_events(), wants_events());
-    assert_eq!(count(&lab, A, &Event::SenderDry), 0, "nothing was sent");
+    let mut hosts = TwoHosts::new(1);
+    let (a, _) = hosts.establish_with(wants_events(), wants_events());
+    assert_eq!(count(&hosts, A, &Event::SenderDry), 0, "nothing was sent");
     // The end of it is lost once.
     let mut number = 0;
-    lab.tap(A, move |_| {
+    hosts.tap(A, move |_| {
         number += 1;
         if number == 9 { Fate::Drop } else { Fate::Pass }
     });
-    lab.send(A, a, SendInfo::default(), vec![1; 12_000]);
-    let last = lab.app(A).events.len();
-    while lab.statistics(A, a).send_buffered_bytes > 0 {
-        assert_eq!(lab.app(A).events.len(), last);
-        lab.run_for(Duration::from_millis(1));
+    hosts.send(A, a, SendInfo::default(), vec![1; 12_000]);
+    let last = hosts.app(A).events.len();
+    while hosts.statistics(A, a).send_buffered_bytes > 0 {
+        assert_eq!(hosts.app(A).events.len(), last);
+        hosts.run_for(Duration::from_millis(1));
     }
-    assert_eq!(lab.app(A).events.last().unwrap().event, Event::SenderDry);
-    lab.run_for(SOON);
-    lab.send(A, a, SendInfo::default(), vec![2; 10]);
-    lab.run_for(SOON);
-    assert_eq!((count(&lab, A, &Event::SenderDry), count(&lab, B, &Event::SenderDry)), (2, 0));
+    assert_eq!(hosts.app(A).events.last().unwrap().event, Event::SenderDry);
+    hosts.run_for(SOON);
+    hosts.send(A, a, SendInfo::default(), vec![2; 10]);
+    hosts.run_for(SOON);
+    assert_eq!((count(&hosts, A, &Event::SenderDry), count(&hosts, B, &Event::SenderDry)), (2, 0));
 }
 
 #[test]
 fn a_sender_that_does_not_care_does_not_hear_of_it() {
-    let mut lab = Lab::new(1);
+    let mut hosts = TwoHosts::new(1);
     let quiet = AssociationConfig { sender_dry_events: false, ..wants_events() };
-    let (a, _) = lab.establish_with(quiet, wants_events());
-    let before = lab.app(A).events.len();
-    lab.send(A, a, SendInfo::default(), vec![1; 12_000]);
-    lab.run_for(SOON);
-    assert_eq!(lab.app(A).events.len(), before);
+    let (a, _) = hosts.establish_with(quiet, wants_events());
+    let before = hosts.app(A).events.len();
+    hosts.send(A, a, SendInfo::default(), vec![1; 12_000]);
+    hosts.run_for(SOON);
+    assert_eq!(hosts.app(A).events.len(), before);
 }
 
 #[test]
 fn who_wants_no_events_hears_of_none() {
-    let mut lab = Lab::new(2);
-    let (a, _) = lab.establish();
-    lab.send(A, a, SendInfo::default(), vec![1; 10]);
-    lab.run_for(SOON);
-    lab.cut();
-    lab.run_until("A gave up", Duration::from_secs(2000), |lab| lab.closed(A).is_some());
-    let events: Vec<_> = lab.app(A).events.iter().map(|happened| &happened.event).collect();
+    let mut hosts = TwoHosts::new(2);
+    let (a, _) = hosts.establish();
+    hosts.send(A, a, SendInfo::default(), vec![1; 10]);
+    hosts.run_for(SOON);
+    hosts.cut();
+    hosts.run_until("A gave up", Duration::from_secs(2000), |hosts| hosts.closed(A).is_some());
+    let events: Vec<_> = hosts.app(A).events.iter().map(|happened| &happened.event).collect();
     assert!(matches!(events[..], [Event::Connected { .. }, Event::Closed(_)]), "{events:?}");
 }
 
 #[test]
 fn the_way_of_a_path_is_told_with_its_reasons() {
-    let mut lab = Lab::new(3);
+    let mut hosts = TwoHosts::new(3);
     let config = AssociationConfig { association_retries_max: 1000, ..wants_events() };
-    let (a, _) = lab.establish_with(config.clone(), config);
-    lab.cut();
-    lab.send(A, a, SendInfo::default(), &b"anybody?"[..]);
-    lab.run_for(Duration::from_secs(300));
-    lab.untap(A);
-    lab.untap(B);
-    lab.run_for(Duration::from_secs(200));
-    let changes: Vec<_> = lab
+    let (a, _) = hosts.establish_with(config.clone(), config);
+    hosts.cut();
+    hosts.send(A, a, SendInfo::default(), &b"anybody?"[..]);
+    hosts.run_for(Duration::from_secs(300));
+    hosts.untap(A);
+    hosts.untap(B);
+    hosts.run_for(Duration::from_secs(200));
+    let changes: Vec<_> = hosts
         .app(A)
         .events
         .iter()
@@ -143,46 +143,46 @@ fn what_nobody_reads_is_told_no_more_at_some_point() {
 #[test]
 fn what_the_peer_says_of_the_layer_above_is_told_when_the_association_is_up() {
     let says = |adaptation_indication| AssociationConfig { adaptation_indication, ..wants_events() };
-    let mut lab = Lab::new(7);
-    lab.establish_with(says(7), says(0x8000_0009));
+    let mut hosts = TwoHosts::new(7);
+    hosts.establish_with(says(7), says(0x8000_0009));
     let told: Vec<Vec<Event>> = [A, B]
-        .map(|node| lab.app(node).events.iter().map(|happened| happened.event.clone()).collect())
+        .map(|node| hosts.app(node).events.iter().map(|happened| happened.event.clone()).collect())
         .to_vec();
     assert!(matches!(told[A][..], [Event::Connected { .. }, Event::AdaptationIndication(0x8000_0009)]));
     assert!(matches!(told[B][..], [Event::Accepted { .. }, Event::AdaptationIndication(7)]));
     // A restarted peer may say something else.
-    lab.reboot(A);
-    lab.connect(A, (PORT_A, PORT_B), says(8));
-    lab.run_for(SOON);
-    let told = &lab.app(B).events[2..4];
+    hosts.reboot(A);
+    hosts.connect(A, (PORT_A, PORT_B), says(8));
+    hosts.run_for(SOON);
+    let told = &hosts.app(B).events[2..4];
     assert!(matches!(told[0].event, Event::Restarted { .. }));
     assert_eq!(told[1].event, Event::AdaptationIndication(8));
 }
 
 #[test]
 fn who_says_nothing_of_the_layer_above_sends_nothing() {
-    let mut lab = Lab::new(8);
-    lab.establish_with(wants_events(), wants_events());
+    let mut hosts = TwoHosts::new(8);
+    hosts.establish_with(wants_events(), wants_events());
     let said = Event::AdaptationIndication(0);
-    assert_eq!((count(&lab, A, &said), count(&lab, B, &said)), (0, 0));
+    assert_eq!((count(&hosts, A, &said), count(&hosts, B, &said)), (0, 0));
     let parameter = [0xc0, 0x06, 0x00, 0x08];
-    assert!(!lab.sent.iter().any(|sent| sent.packet.windows(4).any(|bytes| bytes == parameter)));
+    assert!(!hosts.sent.iter().any(|sent| sent.packet.windows(4).any(|bytes| bytes == parameter)));
 }
 
 #[test]
 fn what_is_told_before_the_association_is_up_takes_room_too() {
-    let mut lab = Lab::new(9);
-    lab.app(A).set_reading(Reading::Never);
-    lab.listen(wants_events());
-    let a = lab.connect(A, (PORT_A, PORT_B), wants_events());
-    let address = lab.statistics(A, a).paths[0].remote.ip();
-    let now = lab.now();
-    let node = lab.node_mut(A);
+    let mut hosts = TwoHosts::new(9);
+    hosts.app(A).set_reading(Reading::Never);
+    hosts.listen(wants_events());
+    let a = hosts.connect(A, (PORT_A, PORT_B), wants_events());
+    let address = hosts.statistics(A, a).paths[0].remote.ip();
+    let now = hosts.now();
+    let node = hosts.node_mut(A);
     node.endpoint.set_primary(now, a, address, &mut node.app).unwrap();
-    assert_eq!(lab.statistics(A, a).receive_buffered_bytes, 1 + 96);
-    lab.run_until("A is up", SOON, |lab| lab.is_up(A));
-    assert_eq!(lab.statistics(A, a).receive_buffered_bytes, 1 + 96);
-    let node = lab.node_mut(A);
+    assert_eq!(hosts.statistics(A, a).receive_buffered_bytes, 1 + 96);
+    hosts.run_until("A is up", SOON, |hosts| hosts.is_up(A));
+    assert_eq!(hosts.statistics(A, a).receive_buffered_bytes, 1 + 96);
+    let node = hosts.node_mut(A);
     node.app.read_one(&mut node.endpoint);
-    assert_eq!(lab.statistics(A, a).receive_buffered_bytes, 0);
+    assert_eq!(hosts.statistics(A, a).receive_buffered_bytes, 0);
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use lab::World;
+use lab::Simulation;
 use lab::traffic::{Source, Traffic};
 use netsim::topology::Paths;
 use netsim::{Jitter, Loss, PipeConfig, Schedule, WhenDown};
@@ -30,21 +30,21 @@ fn line(round_trip: Duration, down: &[Range<Duration>]) -> PipeConfig {
 
 /// Two hosts and two lines between them.
 struct Two {
-    world: World<Traffic>,
+    simulation: Simulation<Traffic>,
     id: AssociationId,
 }
 
 impl Two {
     /// Both lines are up and verified; the first is the primary path.
     fn new(seed: u64, lines: [PipeConfig; 2], config: &AssociationConfig) -> Self {
-        let mut world: World<Traffic> = World::new(seed);
-        let Paths { a, b, .. } = Paths::build(&mut world.network, &lines);
+        let mut simulation: Simulation<Traffic> = Simulation::new(seed);
+        let Paths { a, b, .. } = Paths::build(&mut simulation.network, &lines);
         for site in [&a, &b] {
-            world.add_site(site, Traffic::default());
+            simulation.add_site(site, Traffic::default());
         }
-        world.listen(B, 5001, config.clone());
-        let id = world.connect(A, B, (5000, 5001), config.clone());
-        let mut two = Two { world, id };
+        simulation.listen(B, 5001, config.clone());
+        let id = simulation.connect(A, B, (5000, 5001), config.clone());
+        let mut two = Two { simulation, id };
         two.until("both paths are verified", Duration::from_secs(5), |two| {
             two.paths().iter().map(|path| path.state).eq([PathState::Active; 2])
         });
@@ -53,7 +53,7 @@ impl Two {
 
     fn sends(&mut self, source: Source) {
         let id = self.id;
-        self.world.node_mut(A).app.start(id, source);
+        self.simulation.node_mut(A).app.start(id, source);
     }
 
     fn sends_all_it_can(&mut self) {
@@ -61,39 +61,39 @@ impl Two {
     }
 
     fn paths(&self) -> Vec<PathStatistics> {
-        let statistics = self.world.node(A).endpoint.statistics(self.id);
+        let statistics = self.simulation.node(A).endpoint.statistics(self.id);
         statistics.map(|statistics| statistics.paths).unwrap_or_default()
     }
 
     /// Lets time pass until so long after the start.
     fn run_to(&mut self, time: Duration) {
-        let left = (Time::ZERO + time).saturating_since(self.world.now());
-        self.world.run_for(left);
+        let left = (Time::ZERO + time).saturating_since(self.simulation.now());
+        self.simulation.run_for(left);
     }
 
     /// How long it takes until `done`.
     fn until(&mut self, what: &str, limit: Duration, mut done: impl FnMut(&Two) -> bool) -> Duration {
-        let start = self.world.now();
+        let start = self.simulation.now();
         while !done(self) {
             assert!(
-                self.world.now() < start + limit,
+                self.simulation.now() < start + limit,
                 "after {limit:?} it was not so that {what}: {:#?}",
                 self.paths()
             );
-            self.world.run_for(Duration::from_millis(1));
+            self.simulation.run_for(Duration::from_millis(1));
         }
-        self.world.now() - start
+        self.simulation.now() - start
     }
 
     /// The longest gap in what B receives within that time.
     fn gap_within(&mut self, time: Duration) -> Duration {
-        let now = self.world.now();
-        self.world.node_mut(B).app.gaps_from = now;
-        let before = self.world.node(B).app.received().gap_max;
-        self.world.run_for(time);
-        let received = self.world.node(B).app.received();
+        let now = self.simulation.now();
+        self.simulation.node_mut(B).app.gaps_from = now;
+        let before = self.simulation.node(B).app.received().gap_max;
+        self.simulation.run_for(time);
+        let received = self.simulation.node(B).app.received();
         assert!(before < received.gap_max || before < GAP_MAX, "an earlier gap hides this one");
-        received.gap_max.max(self.world.now().saturating_since(received.last_at.unwrap_or_default()))
+        received.gap_max.max(self.simulation.now().saturating_since(received.last_at.unwrap_or_default()))
     }
 }
 
@@ -156,8 +156,9 @@ fn a_lone_message_is_not_lost_for_a_second() {
         Two::new(3, [line(round_trip, &[down]), line(round_trip, &[])], &AssociationConfig::default());
     two.run_to(Duration::from_secs(6));
     two.sends(Source::file(100, 100));
-    let took =
-        two.until("it arrived", Duration::from_secs(2), |two| two.world.node(B).app.received().bytes == 100);
+    let took = two.until("it arrived", Duration::from_secs(2), |two| {
+        two.simulation.node(B).app.received().bytes == 100
+    });
     // The peer's delayed SACK is waited for, too.
     assert!(took <= Duration::from_millis(450), "{took:?}");
 }
@@ -234,12 +235,12 @@ fn a_path_that_is_merely_slow_for_a_moment_costs_little() {
     let mut two = Two::new(6, [moody, steady], &AssociationConfig::default());
     two.sends_all_it_can();
     two.run_to(Duration::from_secs(32));
-    let statistics = two.world.statistics(A, two.id);
+    let statistics = two.simulation.statistics(A, two.id);
     let path = &two.paths()[0];
     // Its patience has grown beyond the pauses.
     assert!(path.suspicions <= 10 && path.suspicions_mistaken >= 1, "{path:?}");
     assert!(path.data_chunks_given_back * 20 <= statistics.data_chunks_sent, "{path:?}");
-    let bits = two.world.node(B).app.received().bytes as f64 * 8.0 / 30.0;
+    let bits = two.simulation.node(B).app.received().bytes as f64 * 8.0 / 30.0;
     assert!(bits >= 0.8 * 20e6, "{bits}");
 }
 
@@ -299,18 +300,18 @@ fn jitter_and_pauses_of_the_application_hardly_raise_suspicion() {
 /// Packets to B's first address arrive; from the second second on, packets of B to A's first address do not.
 fn one_way(multipath: Multipath) -> Two {
     let lines = [line(Duration::from_millis(20), &[]), line(Duration::from_millis(20), &[])];
-    let mut world: World<Traffic> = World::new(7);
-    let Paths { a, b, links } = Paths::build(&mut world.network, &lines);
+    let mut simulation: Simulation<Traffic> = Simulation::new(7);
+    let Paths { a, b, links } = Paths::build(&mut simulation.network, &lines);
     for site in [&a, &b] {
-        world.add_site(site, Traffic::default());
+        simulation.add_site(site, Traffic::default());
     }
     let config = AssociationConfig { multipath, ..AssociationConfig::default() };
-    world.listen(B, 5001, config.clone());
-    let id = world.connect(A, B, (5000, 5001), config);
-    let mut two = Two { world, id };
+    simulation.listen(B, 5001, config.clone());
+    let id = simulation.connect(A, B, (5000, 5001), config);
+    let mut two = Two { simulation, id };
     two.sends_all_it_can();
     two.run_to(Duration::from_secs(2));
-    two.world.network.pipe_mut(links[0].back).set_loss(Loss::Always);
+    two.simulation.network.pipe_mut(links[0].back).set_loss(Loss::Always);
     two
 }
 
@@ -327,9 +328,9 @@ fn a_path_that_works_one_way_only_is_left_for_good() {
 #[test]
 fn a_path_that_works_one_way_only_carries_data_that_way_if_acknowledgements_have_another() {
     let mut two = one_way(Multipath::Agreed);
-    let before = two.world.node(B).app.received().bytes;
+    let before = two.simulation.node(B).app.received().bytes;
     let gap = two.gap_within(Duration::from_secs(4));
-    let bits_per_s = (two.world.node(B).app.received().bytes - before) as f64 * 8.0 / 4.0;
+    let bits_per_s = (two.simulation.node(B).app.received().bytes - before) as f64 * 8.0 / 4.0;
     assert!(gap <= GAP_MAX, "{gap:?}");
     assert!(bits_per_s >= 0.9 * 2.0 * RATE_BITS_PER_S as f64, "{bits_per_s}");
 }
@@ -342,11 +343,11 @@ fn an_association_ends_well_although_its_primary_path_is_dead() {
         Two::new(8, [line(round_trip, &[down]), line(round_trip, &[])], &AssociationConfig::default());
     two.run_to(Duration::from_secs(3));
     let id = two.id;
-    two.world.shutdown(A, id);
+    two.simulation.shutdown(A, id);
     two.until("it is shut down", Duration::from_secs(3), |two| {
-        [A, B].iter().all(|&host| two.world.node(host).endpoint.association_count() == 0)
+        [A, B].iter().all(|&host| two.simulation.node(host).endpoint.association_count() == 0)
     });
-    let closed = two.world.node(A).app.flow(id).and_then(|flow| flow.closed.clone());
+    let closed = two.simulation.node(A).app.flow(id).and_then(|flow| flow.closed.clone());
     assert_eq!(closed, Some(CloseReason::Shutdown));
 }
 
@@ -357,8 +358,8 @@ fn an_idle_association_that_is_well_has_no_timer_but_the_heartbeats() {
     let mut two = Two::new(9, [line(round_trip, &[]), line(round_trip, &[])], &config);
     two.sends(Source::file(100_000, 1000));
     two.run_to(Duration::from_secs(10));
-    assert_eq!(two.world.node(B).app.received().bytes, 100_000);
-    assert_eq!([A, B].map(|host| two.world.node(host).endpoint.poll_timeout()), [None, None]);
+    assert_eq!(two.simulation.node(B).app.received().bytes, 100_000);
+    assert_eq!([A, B].map(|host| two.simulation.node(host).endpoint.poll_timeout()), [None, None]);
 }
 
 #[test]
@@ -371,9 +372,9 @@ fn when_both_paths_die_and_one_returns_data_goes_on_there() {
         let mut two = Two::new(10, lines, &AssociationConfig::default());
         two.sends_all_it_can();
         two.run_to(down.end);
-        let bytes = two.world.node(B).app.received().bytes;
+        let bytes = two.simulation.node(B).app.received().bytes;
         let took = two.until("data arrives", Duration::from_secs(20), |two| {
-            two.world.node(B).app.received().bytes > bytes
+            two.simulation.node(B).app.received().bytes > bytes
         });
         assert!(took <= RETURN_MAX, "{took:?}");
     }

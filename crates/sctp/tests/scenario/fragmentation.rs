@@ -7,7 +7,7 @@ use sctp_wire::chunk::DataFlags;
 
 use lab::packets::data_of;
 use lab::script::Peer;
-use lab::{A, B, Fate, Lab};
+use lab::{A, B, Fate, TwoHosts};
 
 const BEGINNING: DataFlags = DataFlags { beginning: true, ending: false, immediate: false, unordered: false };
 const MIDDLE: DataFlags = DataFlags { beginning: false, ..BEGINNING };
@@ -18,29 +18,29 @@ fn pattern(bytes: usize) -> Vec<u8> {
 }
 
 fn round_trip(mtu_bytes: usize, sizes: &[usize], loss_every: usize) {
-    let mut lab = Lab::new(mtu_bytes as u64);
+    let mut hosts = TwoHosts::new(mtu_bytes as u64);
     let hints = PathHints { mtu_bytes, ..PathHints::default() };
     for node in [A, B] {
-        lab.app(node).hints = hints;
+        hosts.app(node).hints = hints;
     }
-    let (a, _) = lab.establish();
+    let (a, _) = hosts.establish();
     let mut number = 0;
-    lab.tap(A, move |_| {
+    hosts.tap(A, move |_| {
         number += 1;
         if loss_every > 0 && number % loss_every == 0 { Fate::Drop } else { Fate::Pass }
     });
     for &bytes in sizes {
-        lab.send(A, a, SendInfo::default(), pattern(bytes));
+        hosts.send(A, a, SendInfo::default(), pattern(bytes));
     }
-    lab.run_until("all arrived", Duration::from_secs(300), |lab| {
-        lab.node(B).app.messages.iter().filter(|m| !m.info.more).count() == sizes.len()
+    hosts.run_until("all arrived", Duration::from_secs(300), |hosts| {
+        hosts.node(B).app.messages.iter().filter(|m| !m.info.more).count() == sizes.len()
     });
-    let whole = lab.app(B).records();
+    let whole = hosts.app(B).records();
     assert_eq!(whole.len(), sizes.len());
     for (message, &bytes) in whole.iter().zip(sizes) {
         assert!(*message == pattern(bytes), "{} bytes came of {bytes}", message.len());
     }
-    assert!(lab.sent.iter().all(|s| s.packet.len() <= mtu_bytes));
+    assert!(hosts.sent.iter().all(|s| s.packet.len() <= mtu_bytes));
 }
 
 /// Around every border: one byte, a full packet, a full chunk, and on to a megabyte.
@@ -77,11 +77,11 @@ fn every_size_arrives_though_packets_are_lost() {
 
 #[test]
 fn a_full_packet_is_not_cut() {
-    let mut lab = Lab::new(5);
-    let (a, _) = lab.establish();
-    lab.send(A, a, SendInfo::default(), pattern(1472 - 28));
-    lab.run_for(Duration::from_secs(1));
-    let chunks: Vec<_> = lab.sent.iter().flat_map(|s| data_of(&s.packet)).collect();
+    let mut hosts = TwoHosts::new(5);
+    let (a, _) = hosts.establish();
+    hosts.send(A, a, SendInfo::default(), pattern(1472 - 28));
+    hosts.run_for(Duration::from_secs(1));
+    let chunks: Vec<_> = hosts.sent.iter().flat_map(|s| data_of(&s.packet)).collect();
     assert_eq!(chunks.len(), 1);
     assert!(chunks[0].flags.beginning && chunks[0].flags.ending);
 }
@@ -133,16 +133,16 @@ fn fragments_that_do_not_fit_end_the_association() {
 
 #[test]
 fn a_message_longer_than_both_buffers_passes() {
-    let mut lab = Lab::new(19);
+    let mut hosts = TwoHosts::new(19);
     let config = AssociationConfig {
         send_buffer_bytes: 20_000,
         receive_buffer_bytes: 20_000,
         ..AssociationConfig::default()
     };
-    let (a, _) = lab.establish_with(config.clone(), config);
-    lab.send(A, a, SendInfo::default(), pattern(300_000));
-    lab.run_until("it arrived", Duration::from_secs(60), |lab| {
-        lab.node(B).app.messages.last().is_some_and(|m| !m.info.more)
+    let (a, _) = hosts.establish_with(config.clone(), config);
+    hosts.send(A, a, SendInfo::default(), pattern(300_000));
+    hosts.run_until("it arrived", Duration::from_secs(60), |hosts| {
+        hosts.node(B).app.messages.last().is_some_and(|m| !m.info.more)
     });
-    assert_eq!(lab.app(B).contents().concat(), pattern(300_000));
+    assert_eq!(hosts.app(B).contents().concat(), pattern(300_000));
 }

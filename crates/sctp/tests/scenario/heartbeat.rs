@@ -7,118 +7,118 @@ use sctp_wire::chunk::{Abort, Heartbeat, HeartbeatAck};
 
 use lab::packets::{build, has, kinds};
 use lab::script::{ENDPOINT_PORT, PEER_PORT, Peer};
-use lab::{A, B, Lab};
+use lab::{A, B, TwoHosts};
 
 #[test]
 fn an_idle_association_is_probed_every_interval() {
-    let mut lab = Lab::new(1);
-    let (a, _) = lab.establish();
-    let before = lab.sent.len();
-    lab.run_for(Duration::from_secs(3600));
-    let count = |kind, by| lab.sent[before..].iter().filter(|s| s.by == by && has(&s.packet, kind)).count();
+    let mut hosts = TwoHosts::new(1);
+    let (a, _) = hosts.establish();
+    let before = hosts.sent.len();
+    hosts.run_for(Duration::from_secs(3600));
+    let count = |kind, by| hosts.sent[before..].iter().filter(|s| s.by == by && has(&s.packet, kind)).count();
     // HB.interval 30 s plus RTO 1 s, give or take half of it.
     for node in [A, B] {
         let probes = count(Heartbeat::KIND, node);
         assert!((110..=125).contains(&probes), "{probes} in an hour");
         assert_eq!(count(HeartbeatAck::KIND, 1 - node), probes);
     }
-    assert_eq!(lab.statistics(A, a).paths[0].srtt, Some(lab.statistics(A, a).paths[0].srtt.unwrap()));
-    assert_eq!((lab.closed(A), lab.closed(B)), (None, None));
+    assert_eq!(hosts.statistics(A, a).paths[0].srtt, Some(hosts.statistics(A, a).paths[0].srtt.unwrap()));
+    assert_eq!((hosts.closed(A), hosts.closed(B)), (None, None));
 }
 
 #[test]
 fn a_heartbeat_measures_the_round_trip() {
-    let mut lab = Lab::new(2);
-    let (a, _) = lab.establish();
-    lab.run_for(Duration::from_secs(60));
-    let srtt = lab.statistics(A, a).paths[0].srtt.unwrap();
+    let mut hosts = TwoHosts::new(2);
+    let (a, _) = hosts.establish();
+    hosts.run_for(Duration::from_secs(60));
+    let srtt = hosts.statistics(A, a).paths[0].srtt.unwrap();
     assert!((Duration::from_millis(20)..Duration::from_millis(21)).contains(&srtt), "{srtt:?}");
 }
 
 #[test]
 fn a_busy_path_is_not_probed() {
-    let mut lab = Lab::new(3);
-    let (a, _) = lab.establish();
+    let mut hosts = TwoHosts::new(3);
+    let (a, _) = hosts.establish();
     for _ in 0..200 {
-        lab.send(A, a, SendInfo::default(), &b"busy"[..]);
-        lab.run_for(Duration::from_secs(1));
+        hosts.send(A, a, SendInfo::default(), &b"busy"[..]);
+        hosts.run_for(Duration::from_secs(1));
     }
-    assert!(!lab.sent.iter().any(|s| s.by == A && has(&s.packet, Heartbeat::KIND)));
+    assert!(!hosts.sent.iter().any(|s| s.by == A && has(&s.packet, Heartbeat::KIND)));
 }
 
 #[test]
 fn without_an_interval_nothing_is_probed() {
-    let mut lab = Lab::new(4);
+    let mut hosts = TwoHosts::new(4);
     let config = AssociationConfig { heartbeat_interval: None, ..AssociationConfig::default() };
-    lab.establish_with(config.clone(), config);
-    let before = lab.sent.len();
-    lab.run_for(Duration::from_secs(3600));
-    assert_eq!(lab.sent.len(), before);
-    assert_eq!(lab.node(A).endpoint.poll_timeout(), None);
+    hosts.establish_with(config.clone(), config);
+    let before = hosts.sent.len();
+    hosts.run_for(Duration::from_secs(3600));
+    assert_eq!(hosts.sent.len(), before);
+    assert_eq!(hosts.node(A).endpoint.poll_timeout(), None);
 }
 
 #[test]
 fn a_peer_that_went_silent_is_noticed_while_idle() {
-    let mut lab = Lab::new(5);
+    let mut hosts = TwoHosts::new(5);
     let config = AssociationConfig { events: true, ..AssociationConfig::default() };
-    lab.establish_with(config.clone(), config);
-    lab.cut();
-    lab.run_until("both gave up", Duration::from_secs(2000), |lab| {
-        lab.closed(A).is_some() && lab.closed(B).is_some()
+    hosts.establish_with(config.clone(), config);
+    hosts.cut();
+    hosts.run_until("both gave up", Duration::from_secs(2000), |hosts| {
+        hosts.closed(A).is_some() && hosts.closed(B).is_some()
     });
-    assert_eq!(lab.closed(A), Some(CloseReason::Timeout));
-    let inactive = lab
+    assert_eq!(hosts.closed(A), Some(CloseReason::Timeout));
+    let inactive = hosts
         .app(A)
         .events
         .iter()
         .position(|e| matches!(e.event, Event::PathChanged { change: PathChange::Unreachable, .. }));
     assert!(inactive.is_some(), "the path is given up before the association");
-    let probes = lab.sent.iter().filter(|s| s.by == A && has(&s.packet, Heartbeat::KIND)).count();
+    let probes = hosts.sent.iter().filter(|s| s.by == A && has(&s.packet, Heartbeat::KIND)).count();
     assert_eq!(probes, 11, "Association.Max.Retrans is 10");
-    assert_eq!(lab.node(A).endpoint.poll_timeout(), None);
+    assert_eq!(hosts.node(A).endpoint.poll_timeout(), None);
 }
 
 #[test]
 fn a_peer_that_went_silent_is_noticed_while_sending() {
-    let mut lab = Lab::new(6);
-    let (a, _) = lab.establish();
-    lab.cut();
-    let start = lab.now();
-    lab.send(A, a, SendInfo::default(), &b"anybody?"[..]);
-    lab.run_until("A gave up", Duration::from_secs(2000), |lab| lab.closed(A).is_some());
-    assert_eq!(lab.closed(A), Some(CloseReason::Timeout));
-    lab.pump();
-    let last = lab.sent.iter().rfind(|sent| sent.by == A).expect("something was sent");
+    let mut hosts = TwoHosts::new(6);
+    let (a, _) = hosts.establish();
+    hosts.cut();
+    let start = hosts.now();
+    hosts.send(A, a, SendInfo::default(), &b"anybody?"[..]);
+    hosts.run_until("A gave up", Duration::from_secs(2000), |hosts| hosts.closed(A).is_some());
+    assert_eq!(hosts.closed(A), Some(CloseReason::Timeout));
+    hosts.exchange();
+    let last = hosts.sent.iter().rfind(|sent| sent.by == A).expect("something was sent");
     assert_eq!(kinds(&last.packet), [Abort::KIND], "the peer may be there after all");
     // 1, 2, 4, 8, 16, 32 and then 60 s each; heartbeats count, too.
-    let took = lab.now() - start;
+    let took = hosts.now() - start;
     assert!((Duration::from_secs(100)..Duration::from_secs(400)).contains(&took), "{took:?}");
 }
 
 #[test]
 fn a_path_that_comes_back_is_used_again_and_announced() {
     for by_data in [true, false] {
-        let mut lab = Lab::new(7);
+        let mut hosts = TwoHosts::new(7);
         let config =
             AssociationConfig { association_retries_max: 1000, events: true, ..AssociationConfig::default() };
-        let (a, _) = lab.establish_with(config.clone(), config);
-        lab.cut();
+        let (a, _) = hosts.establish_with(config.clone(), config);
+        hosts.cut();
         if by_data {
-            lab.send(A, a, SendInfo::default(), &b"anybody?"[..]);
+            hosts.send(A, a, SendInfo::default(), &b"anybody?"[..]);
         }
-        lab.run_until("the path is inactive", Duration::from_secs(2000), |lab| {
-            lab.node(A).app.saw(|e| matches!(e, Event::PathChanged { change: PathChange::Unreachable, .. }))
+        hosts.run_until("the path is inactive", Duration::from_secs(2000), |hosts| {
+            hosts.node(A).app.saw(|e| matches!(e, Event::PathChanged { change: PathChange::Unreachable, .. }))
         });
-        assert!(!lab.statistics(A, a).paths[0].active);
-        lab.untap(A);
-        lab.untap(B);
-        lab.run_until("the path is active", Duration::from_secs(200), |lab| {
-            lab.node(A).app.saw(|e| matches!(e, Event::PathChanged { change: PathChange::Available, .. }))
+        assert!(!hosts.statistics(A, a).paths[0].active);
+        hosts.untap(A);
+        hosts.untap(B);
+        hosts.run_until("the path is active", Duration::from_secs(200), |hosts| {
+            hosts.node(A).app.saw(|e| matches!(e, Event::PathChanged { change: PathChange::Available, .. }))
         });
-        assert!(lab.statistics(A, a).paths[0].active);
-        lab.send(A, a, SendInfo::default(), &b"hello again"[..]);
-        lab.run_until("it arrived", Duration::from_secs(100), |lab| {
-            lab.node(B).app.messages.last().is_some_and(|m| m.bytes == b"hello again")
+        assert!(hosts.statistics(A, a).paths[0].active);
+        hosts.send(A, a, SendInfo::default(), &b"hello again"[..]);
+        hosts.run_until("it arrived", Duration::from_secs(100), |hosts| {
+            hosts.node(B).app.messages.last().is_some_and(|m| m.bytes == b"hello again")
         });
     }
 }

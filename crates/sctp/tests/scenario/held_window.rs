@@ -32,14 +32,14 @@ fn held_message(peer: &mut Peer, number: u32) -> usize {
     let window = sack_of(&peer.hears()).expect("a SACK").a_rwnd as usize;
     peer.endpoint.consumed(peer.id, MESSAGE_BYTES, 1);
     peer.endpoint.hold_window(peer.id, TAKEN_BYTES);
-    peer.settle();
+    peer.collect_output();
     window
 }
 
 /// The reader gives room back. Gives the window that the peer hears of, if it does.
 fn released(peer: &mut Peer, bytes: usize) -> Option<usize> {
     peer.endpoint.release_window(peer.id, bytes);
-    peer.settle();
+    peer.collect_output();
     let update = peer.hears_maybe()?;
     Some(sack_of(&update).expect("a SACK").a_rwnd as usize)
 }
@@ -101,7 +101,7 @@ fn an_update_that_is_due_is_called_off_when_its_room_is_kept() {
         peer.endpoint.consumed(peer.id, MESSAGE_BYTES, 1);
     }
     peer.endpoint.hold_window(peer.id, MESSAGES as usize * TAKEN_BYTES);
-    peer.settle();
+    peer.collect_output();
     peer.expects_nothing();
 }
 

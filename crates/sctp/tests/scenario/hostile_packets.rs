@@ -12,7 +12,7 @@ use sctp_wire::{Tsn, VerificationTag};
 
 use lab::packets::{build, resealed};
 use lab::script::{ENDPOINT_PORT, PEER_PORT, Peer};
-use lab::{A, B, Fate, Lab, PORT_A, PORT_B};
+use lab::{A, B, Fate, PORT_A, PORT_B, TwoHosts};
 
 /// A change of a packet.
 #[derive(Clone, Debug)]
@@ -140,12 +140,12 @@ proptest! {
     /// Somebody on the line changes packets without knowing the checksum: all such packets are noticed.
     #[test]
     fn damage_never_reaches_the_reader(seed in any::<u64>(), damage in proptest::collection::vec((0u32..60, proptest::collection::vec(change(), 1..4)), 1..20)) {
-        let mut lab = Lab::new(seed);
-        let (a, b) = lab.establish();
+        let mut hosts = TwoHosts::new(seed);
+        let (a, b) = hosts.establish();
         for node in [A, B] {
             let damage = damage.clone();
             let mut number = 0;
-            lab.tap(node, move |packet| {
+            hosts.tap(node, move |packet| {
                 number += 1;
                 match damage.iter().find(|(n, _)| *n == number) {
                     Some((_, changes)) => Fate::Replace(apply(packet, changes).into()),
@@ -155,25 +155,25 @@ proptest! {
         }
         let message = |n: u32| Bytes::from(n.to_be_bytes().repeat(1 + n as usize * 17 % 700));
         for (node, id) in [(A, a), (B, b)] {
-            lab.send_all(node, id, (0..60).map(|n| (SendInfo::default(), message(n))));
+            hosts.send_all(node, id, (0..60).map(|n| (SendInfo::default(), message(n))));
         }
-        lab.run_until("all arrived", Duration::from_secs(600), |lab| {
-            [A, B].iter().all(|&n| lab.node(n).app.messages.len() == 60)
+        hosts.run_until("all arrived", Duration::from_secs(600), |hosts| {
+            [A, B].iter().all(|&n| hosts.node(n).app.messages.len() == 60)
         });
         for node in [A, B] {
-            prop_assert!((0..60).zip(&lab.app(node).messages).all(|(n, m)| m.bytes == message(n)));
+            prop_assert!((0..60).zip(&hosts.app(node).messages).all(|(n, m)| m.bytes == message(n)));
         }
     }
 
     /// Somebody who has seen real packets, but not the tags, sends changed ones with a good checksum beside them.
     #[test]
     fn forged_packets_without_the_tag_change_nothing(seed in any::<u64>(), forgeries in proptest::collection::vec((0usize..200, proptest::collection::vec(change(), 0..4), 1u32..), 1..30)) {
-        let mut lab = Lab::new(seed);
-        let (a, _) = lab.establish();
-        lab.send_all(A, a, (0..200u32).map(|n| (SendInfo::default(), n.to_be_bytes().to_vec().into())));
-        let (from_a, from_b) = (lab.node(A).address, lab.node(B).address);
+        let mut hosts = TwoHosts::new(seed);
+        let (a, _) = hosts.establish();
+        hosts.send_all(A, a, (0..200u32).map(|n| (SendInfo::default(), n.to_be_bytes().to_vec().into())));
+        let (from_a, from_b) = (hosts.node(A).address, hosts.node(B).address);
         for (which, changes, tag_change) in forgeries {
-            let sent = lab.sent[which % lab.sent.len()].clone();
+            let sent = hosts.sent[which % hosts.sent.len()].clone();
             let mut bytes = apply(&sent.packet, &changes);
             if bytes.len() >= 12 {
                 // Never the right tag, neither ours nor the peer's.
@@ -183,35 +183,35 @@ proptest! {
             let (to, from) = if sent.by == A { (B, from_a) } else { (A, from_b) };
             // A cookie proves itself, and an INIT needs no tag: replaying those is for others to test.
             if bytes.get(12).is_some_and(|kind| *kind != CookieEcho::KIND && *kind != Init::KIND) {
-                lab.inject(to, from, &resealed(bytes));
+                hosts.inject(to, from, &resealed(bytes));
             }
-            lab.run_for(Duration::from_millis(3));
+            hosts.run_for(Duration::from_millis(3));
         }
-        lab.run_until("all arrived", Duration::from_secs(60), |lab| lab.node(B).app.messages.len() == 200);
-        prop_assert!((0..200u32).zip(&lab.app(B).messages).all(|(n, m)| m.bytes == n.to_be_bytes()));
-        prop_assert_eq!((lab.closed(A), lab.closed(B)), (None, None));
+        hosts.run_until("all arrived", Duration::from_secs(60), |hosts| hosts.node(B).app.messages.len() == 200);
+        prop_assert!((0..200u32).zip(&hosts.app(B).messages).all(|(n, m)| m.bytes == n.to_be_bytes()));
+        prop_assert_eq!((hosts.closed(A), hosts.closed(B)), (None, None));
     }
 
     /// An honest peer whose packets are also heard by someone who sends old ones again.
     #[test]
     fn replayed_packets_change_nothing(seed in any::<u64>(), replays in proptest::collection::vec(any::<usize>(), 1..60)) {
-        let mut lab = Lab::new(seed);
-        let (a, b) = lab.establish();
+        let mut hosts = TwoHosts::new(seed);
+        let (a, b) = hosts.establish();
         for (node, id) in [(A, a), (B, b)] {
-            lab.send_all(node, id, (0..300u32).map(|n| (SendInfo::default(), n.to_be_bytes().repeat(100).into())));
+            hosts.send_all(node, id, (0..300u32).map(|n| (SendInfo::default(), n.to_be_bytes().repeat(100).into())));
         }
-        let addresses = [lab.node(A).address, lab.node(B).address];
+        let addresses = [hosts.node(A).address, hosts.node(B).address];
         for which in replays {
-            let sent = lab.sent[which % lab.sent.len()].clone();
-            lab.inject(1 - sent.by, addresses[sent.by], &sent.packet);
-            lab.run_for(Duration::from_millis(3));
+            let sent = hosts.sent[which % hosts.sent.len()].clone();
+            hosts.inject(1 - sent.by, addresses[sent.by], &sent.packet);
+            hosts.run_for(Duration::from_millis(3));
         }
-        lab.run_until("all arrived", Duration::from_secs(60), |lab| {
-            [A, B].iter().all(|&n| lab.node(n).app.messages.len() == 300)
+        hosts.run_until("all arrived", Duration::from_secs(60), |hosts| {
+            [A, B].iter().all(|&n| hosts.node(n).app.messages.len() == 300)
         });
         for node in [A, B] {
-            prop_assert!((0..300u32).zip(&lab.app(node).messages).all(|(n, m)| m.bytes == n.to_be_bytes().repeat(100)));
-            prop_assert_eq!(lab.closed(node), None);
+            prop_assert!((0..300u32).zip(&hosts.app(node).messages).all(|(n, m)| m.bytes == n.to_be_bytes().repeat(100)));
+            prop_assert_eq!(hosts.closed(node), None);
         }
     }
 
@@ -248,14 +248,14 @@ fn a_long_answer_to_a_heartbeat_is_not_believed() {
 
 #[test]
 fn truncating_every_packet_of_a_run_everywhere_is_survived() {
-    let mut lab = Lab::new(3);
-    let (a, _) = lab.establish();
-    lab.send(A, a, SendInfo::default(), vec![1; 3000]);
-    lab.run_for(Duration::from_secs(1));
-    lab.shutdown(A, a);
-    lab.run_for(Duration::from_secs(1));
-    let sent = lab.sent.clone();
-    let mut other = Lab::new(3);
+    let mut hosts = TwoHosts::new(3);
+    let (a, _) = hosts.establish();
+    hosts.send(A, a, SendInfo::default(), vec![1; 3000]);
+    hosts.run_for(Duration::from_secs(1));
+    hosts.shutdown(A, a);
+    hosts.run_for(Duration::from_secs(1));
+    let sent = hosts.sent.clone();
+    let mut other = TwoHosts::new(3);
     other.listen(AssociationConfig::default());
     other.connect(A, (PORT_A, PORT_B), AssociationConfig::default());
     let addresses = [other.node(A).address, other.node(B).address];

@@ -124,7 +124,7 @@ fn a_flood_of_heartbeats_is_answered_in_bounded_memory() {
         });
         peer.endpoint.handle_datagram(peer.now, peer.address, None, &packet, &mut peer.app);
     }
-    peer.settle();
+    peer.collect_output();
     let mut answers = 0;
     while let Some(packet) = peer.hears_maybe() {
         assert!(packet.len() <= 1472);

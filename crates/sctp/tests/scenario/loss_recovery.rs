@@ -8,7 +8,7 @@ use sctp_wire::chunk::SackBuilder;
 
 use lab::packets::data_of;
 use lab::script::{Peer, plain};
-use lab::{A, B, Fate, Lab};
+use lab::{A, B, Fate, TwoHosts};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -18,15 +18,15 @@ fn message(n: u32) -> Bytes {
     bytes.into()
 }
 
-fn sends(lab: &mut Lab, count: u32) -> sctp::AssociationId {
-    let (a, _) = lab.establish();
-    lab.send_all(A, a, (0..count).map(|n| (SendInfo::default(), message(n))));
+fn sends(hosts: &mut TwoHosts, count: u32) -> sctp::AssociationId {
+    let (a, _) = hosts.establish();
+    hosts.send_all(A, a, (0..count).map(|n| (SendInfo::default(), message(n))));
     a
 }
 
-fn all_arrive(lab: &mut Lab, count: u32) {
-    lab.run_until("all arrived", LONG, |lab| lab.node(B).app.messages.len() == count as usize);
-    assert!((0..count).zip(&lab.app(B).messages).all(|(n, m)| m.bytes == message(n)));
+fn all_arrive(hosts: &mut TwoHosts, count: u32) {
+    hosts.run_until("all arrived", LONG, |hosts| hosts.node(B).app.messages.len() == count as usize);
+    assert!((0..count).zip(&hosts.app(B).messages).all(|(n, m)| m.bytes == message(n)));
 }
 
 /// Loses the transmissions of one message that `lost` says, counted from 0.
@@ -45,23 +45,23 @@ fn lose(number: u32, lost: &'static [u32]) -> impl FnMut(&Bytes) -> Fate + Send 
 
 #[test]
 fn one_lost_packet_is_repaired_without_a_timeout() {
-    let mut lab = Lab::new(1);
-    lab.tap(A, lose(50, &[0]));
-    let a = sends(&mut lab, 200);
-    all_arrive(&mut lab, 200);
-    let statistics = lab.statistics(A, a);
+    let mut hosts = TwoHosts::new(1);
+    hosts.tap(A, lose(50, &[0]));
+    let a = sends(&mut hosts, 200);
+    all_arrive(&mut hosts, 200);
+    let statistics = hosts.statistics(A, a);
     assert_eq!((statistics.timeouts, statistics.fast_recoveries), (0, 1));
     assert!(statistics.data_chunks_retransmitted <= 2, "{statistics:?}");
 }
 
 #[test]
 fn a_lost_retransmission_is_repaired_without_a_timeout() {
-    let mut lab = Lab::new(2);
-    lab.tap(A, lose(50, &[0, 1]));
-    let a = sends(&mut lab, 400);
-    all_arrive(&mut lab, 400);
-    let statistics = lab.statistics(A, a);
-    assert_eq!(statistics.timeouts, 0, "{}", lab.log());
+    let mut hosts = TwoHosts::new(2);
+    hosts.tap(A, lose(50, &[0, 1]));
+    let a = sends(&mut hosts, 400);
+    all_arrive(&mut hosts, 400);
+    let statistics = hosts.statistics(A, a);
+    assert_eq!(statistics.timeouts, 0, "{}", hosts.log());
 }
 
 /// The line's round trip.
@@ -69,104 +69,104 @@ const RTT: Duration = Duration::from_millis(20);
 
 #[test]
 fn the_lost_end_of_a_burst_is_there_within_three_round_trips() {
-    let mut lab = Lab::new(3);
-    lab.tap(A, lose(7, &[0]));
-    let (a, _) = lab.establish();
-    lab.send_all(A, a, (0..4).map(|n| (SendInfo::default(), message(n))));
-    all_arrive(&mut lab, 4);
-    lab.run_for(Duration::from_secs(1));
-    let start = lab.now();
-    lab.send_all(A, a, (4..8).map(|n| (SendInfo::default(), message(n))));
-    all_arrive(&mut lab, 8);
-    assert!(lab.now() - start < 3 * RTT, "{:?}", lab.now() - start);
-    let statistics = lab.statistics(A, a);
+    let mut hosts = TwoHosts::new(3);
+    hosts.tap(A, lose(7, &[0]));
+    let (a, _) = hosts.establish();
+    hosts.send_all(A, a, (0..4).map(|n| (SendInfo::default(), message(n))));
+    all_arrive(&mut hosts, 4);
+    hosts.run_for(Duration::from_secs(1));
+    let start = hosts.now();
+    hosts.send_all(A, a, (4..8).map(|n| (SendInfo::default(), message(n))));
+    all_arrive(&mut hosts, 8);
+    assert!(hosts.now() - start < 3 * RTT, "{:?}", hosts.now() - start);
+    let statistics = hosts.statistics(A, a);
     assert_eq!((statistics.timeouts, statistics.tail_probes), (0, 1));
 }
 
 #[test]
 fn a_probe_that_is_lost_is_followed_by_others_and_then_by_a_heartbeat() {
-    let mut lab = Lab::new(3);
-    lab.tap(A, lose(1, &[0, 1, 2, 3]));
-    let (a, _) = lab.establish();
+    let mut hosts = TwoHosts::new(3);
+    hosts.tap(A, lose(1, &[0, 1, 2, 3]));
+    let (a, _) = hosts.establish();
     for n in 0..2 {
-        lab.send(A, a, SendInfo::default(), message(n));
-        lab.run_for(Duration::from_millis(500));
+        hosts.send(A, a, SendInfo::default(), message(n));
+        hosts.run_for(Duration::from_millis(500));
     }
-    all_arrive(&mut lab, 2);
+    all_arrive(&mut hosts, 2);
     // The answer to the heartbeat brings another probe.
-    let statistics = lab.statistics(A, a);
+    let statistics = hosts.statistics(A, a);
     assert_eq!((statistics.timeouts, statistics.tail_probes, statistics.paths[0].suspicions), (0, 4, 1));
 }
 
 #[test]
 fn a_retransmission_by_timer_that_is_lost_comes_after_twice_the_time() {
-    let mut lab = Lab::new(4);
-    lab.tap(A, lose(0, &[0, 1, 2]));
-    let (a, _) = lab.establish_with(plain(), plain());
-    lab.send(A, a, SendInfo::default(), message(0));
-    all_arrive(&mut lab, 1);
-    assert_eq!(lab.statistics(A, a).timeouts, 3);
-    let times: Vec<_> = lab.sent.iter().filter(|s| !data_of(&s.packet).is_empty()).map(|s| s.at).collect();
+    let mut hosts = TwoHosts::new(4);
+    hosts.tap(A, lose(0, &[0, 1, 2]));
+    let (a, _) = hosts.establish_with(plain(), plain());
+    hosts.send(A, a, SendInfo::default(), message(0));
+    all_arrive(&mut hosts, 1);
+    assert_eq!(hosts.statistics(A, a).timeouts, 3);
+    let times: Vec<_> = hosts.sent.iter().filter(|s| !data_of(&s.packet).is_empty()).map(|s| s.at).collect();
     let steps: Vec<_> = times.windows(2).map(|w| w[1] - w[0]).collect();
     assert_eq!(steps, [1, 2, 4].map(Duration::from_secs));
 }
 
 #[test]
 fn everything_lost_is_repaired_after_a_timeout_from_one_packet_up() {
-    let mut lab = Lab::new(5);
+    let mut hosts = TwoHosts::new(5);
     let config = AssociationConfig { path_suspicion: false, ..AssociationConfig::default() };
-    let (a, _) = lab.establish_with(config.clone(), config);
+    let (a, _) = hosts.establish_with(config.clone(), config);
     // The whole first window is lost.
-    lab.tap(A, |_| Fate::Drop);
-    lab.send_all(A, a, (0..100).map(|n| (SendInfo::default(), message(n))));
-    lab.run_for(Duration::from_millis(500));
-    let first = lab.sent.len();
-    lab.untap(A);
-    lab.run_until("T3 expired", LONG, |lab| lab.sent.len() > first);
-    assert_eq!(lab.sent.len() - first, 1, "the window is one packet (RFC 9260 §7.2.3)");
-    all_arrive(&mut lab, 100);
-    assert_eq!(lab.statistics(A, a).timeouts, 1);
+    hosts.tap(A, |_| Fate::Drop);
+    hosts.send_all(A, a, (0..100).map(|n| (SendInfo::default(), message(n))));
+    hosts.run_for(Duration::from_millis(500));
+    let first = hosts.sent.len();
+    hosts.untap(A);
+    hosts.run_until("T3 expired", LONG, |hosts| hosts.sent.len() > first);
+    assert_eq!(hosts.sent.len() - first, 1, "the window is one packet (RFC 9260 §7.2.3)");
+    all_arrive(&mut hosts, 100);
+    assert_eq!(hosts.statistics(A, a).timeouts, 1);
 }
 
 #[test]
 fn a_line_that_was_cut_for_a_while_goes_on() {
-    let mut lab = Lab::new(6);
-    let (a, _) = lab.establish();
-    lab.send_all(A, a, (0..3000).map(|n| (SendInfo::default(), message(n))));
-    lab.run_for(Duration::from_millis(60));
-    lab.cut();
-    lab.run_for(Duration::from_secs(4));
-    lab.untap(A);
-    lab.untap(B);
-    all_arrive(&mut lab, 3000);
+    let mut hosts = TwoHosts::new(6);
+    let (a, _) = hosts.establish();
+    hosts.send_all(A, a, (0..3000).map(|n| (SendInfo::default(), message(n))));
+    hosts.run_for(Duration::from_millis(60));
+    hosts.cut();
+    hosts.run_for(Duration::from_secs(4));
+    hosts.untap(A);
+    hosts.untap(B);
+    all_arrive(&mut hosts, 3000);
 }
 
 #[test]
 fn lost_sacks_are_made_good_by_later_ones() {
-    let mut lab = Lab::new(7);
+    let mut hosts = TwoHosts::new(7);
     let mut number = 0;
-    lab.tap(B, move |_| {
+    hosts.tap(B, move |_| {
         number += 1;
         if number > 2 && number % 3 != 0 { Fate::Drop } else { Fate::Pass }
     });
-    let a = sends(&mut lab, 500);
-    all_arrive(&mut lab, 500);
-    lab.run_for(Duration::from_secs(3));
-    assert_eq!(lab.statistics(A, a).outstanding_bytes, 0);
-    assert!(lab.statistics(A, a).data_chunks_retransmitted < 10);
+    let a = sends(&mut hosts, 500);
+    all_arrive(&mut hosts, 500);
+    hosts.run_for(Duration::from_secs(3));
+    assert_eq!(hosts.statistics(A, a).outstanding_bytes, 0);
+    assert!(hosts.statistics(A, a).data_chunks_retransmitted < 10);
 }
 
 #[test]
 fn a_packet_overtaken_by_two_costs_nothing() {
-    let mut lab = Lab::new(8);
+    let mut hosts = TwoHosts::new(8);
     let mut number = 0;
-    lab.tap(A, move |_| {
+    hosts.tap(A, move |_| {
         number += 1;
         if number % 20 == 19 { Fate::Behind(2) } else { Fate::Pass }
     });
-    let a = sends(&mut lab, 500);
-    all_arrive(&mut lab, 500);
-    assert_eq!(lab.statistics(A, a).data_chunks_retransmitted, 0);
+    let a = sends(&mut hosts, 500);
+    all_arrive(&mut hosts, 500);
+    assert_eq!(hosts.statistics(A, a).data_chunks_retransmitted, 0);
 }
 
 /// Sends chunk after chunk, each in a packet of its own.
@@ -201,7 +201,7 @@ fn a_fast_retransmission_ignores_the_congestion_window_for_one_packet() {
     for n in 0..12 {
         peer.endpoint.send(peer.id, &SendInfo::default(), 1400, [vec![n; 1400].into()]).unwrap();
     }
-    peer.settle();
+    peer.collect_output();
     for n in 0..4 {
         assert_eq!(data_of(&peer.hears())[0].payload[0], n);
     }
@@ -252,18 +252,18 @@ fn a_timeout_sends_the_earliest_chunks_in_one_packet() {
 
 #[test]
 fn the_window_grows_again_while_what_an_outage_lost_is_repaired() {
-    let mut lab = Lab::new(12);
-    let (a, _) = lab.establish();
-    lab.send_all(A, a, (0..400).map(|n| (SendInfo::default(), message(n))));
-    lab.run_until("it flows", LONG, |lab| lab.node(B).app.messages.len() > 20);
-    lab.tap(A, |_| Fate::Drop);
-    lab.run_until("a timeout", LONG, |lab| lab.statistics(A, a).timeouts == 2);
-    lab.untap(A);
-    let start = lab.now();
-    all_arrive(&mut lab, 400);
+    let mut hosts = TwoHosts::new(12);
+    let (a, _) = hosts.establish();
+    hosts.send_all(A, a, (0..400).map(|n| (SendInfo::default(), message(n))));
+    hosts.run_until("it flows", LONG, |hosts| hosts.node(B).app.messages.len() > 20);
+    hosts.tap(A, |_| Fate::Drop);
+    hosts.run_until("a timeout", LONG, |hosts| hosts.statistics(A, a).timeouts == 2);
+    hosts.untap(A);
+    let start = hosts.now();
+    all_arrive(&mut hosts, 400);
     // One packet goes at a time until the first SACK, and the peer delays that.
-    let took = lab.now() - start;
-    assert!(took < Duration::from_millis(5500), "{took:?} {:?}", lab.statistics(A, a));
+    let took = hosts.now() - start;
+    assert!(took < Duration::from_millis(5500), "{took:?} {:?}", hosts.statistics(A, a));
 }
 
 fn cwnd(peer: &Peer) -> usize {

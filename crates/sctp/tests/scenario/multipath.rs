@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use lab::packets::{data_of, each_chunk};
 use lab::script::Peer;
-use lab::{A, B, Lab, Node, PORT_A, PORT_B, line};
+use lab::{A, B, Node, PORT_A, PORT_B, TwoHosts, line};
 use netsim::{Loss, PipeConfig};
 use sctp::{AssociationConfig, Multipath, SendInfo};
 use sctp_wire::chunk::{Chunk, CookieEcho, HeartbeatAck, Init};
@@ -27,30 +27,30 @@ fn line_of(mbit_per_s: u64, round_trip_ms: u64) -> PipeConfig {
 
 /// Two hosts with these lines, on which A sends so many messages, and how long that took. Every message arrives once and in
 /// its order.
-fn sends(lines: &[PipeConfig], config: AssociationConfig, messages: u32) -> (Lab, Duration) {
-    let mut lab = Lab::with_paths(1, lines);
-    let (a, _) = lab.establish_with(config.clone(), config);
+fn sends(lines: &[PipeConfig], config: AssociationConfig, messages: u32) -> (TwoHosts, Duration) {
+    let mut hosts = TwoHosts::with_paths(1, lines);
+    let (a, _) = hosts.establish_with(config.clone(), config);
     // Every path has been verified and measured.
-    lab.run_for(Duration::from_secs(2));
-    let start = lab.now();
+    hosts.run_for(Duration::from_secs(2));
+    let start = hosts.now();
     let message = |n: u32| {
         let mut bytes = n.to_be_bytes().to_vec();
         bytes.resize(MESSAGE_BYTES, 0);
         Bytes::from(bytes)
     };
-    lab.send_all(A, a, (0..messages).map(|n| (SendInfo::default(), message(n))));
+    hosts.send_all(A, a, (0..messages).map(|n| (SendInfo::default(), message(n))));
     let all = messages as usize;
-    lab.run_until("all arrived", Duration::from_secs(600), |lab| lab.node(B).app.messages.len() == all);
+    hosts.run_until("all arrived", Duration::from_secs(600), |hosts| hosts.node(B).app.messages.len() == all);
     let numbers =
-        lab.node(B).app.messages.iter().map(|m| m.bytes.first_chunk().map(|n| u32::from_be_bytes(*n)));
+        hosts.node(B).app.messages.iter().map(|m| m.bytes.first_chunk().map(|n| u32::from_be_bytes(*n)));
     assert!(numbers.eq((0..messages).map(Some)), "all of them, in order");
-    let took = lab.now() - start;
-    (lab, took)
+    let took = hosts.now() - start;
+    (hosts, took)
 }
 
-fn delivered(lab: &Lab) -> Vec<u64> {
-    let id = lab.node(A).app.events[0].id;
-    lab.statistics(A, id).paths.iter().map(|path| path.delivered_bytes).collect()
+fn delivered(hosts: &TwoHosts) -> Vec<u64> {
+    let id = hosts.node(A).app.events[0].id;
+    hosts.statistics(A, id).paths.iter().map(|path| path.delivered_bytes).collect()
 }
 
 #[test]
@@ -88,26 +88,26 @@ fn a_slow_line_holds_back_nothing() {
 #[test]
 fn what_one_line_loses_goes_again_and_the_other_does_not_wait() {
     let lossy = PipeConfig { loss: Loss::Random { probability: 0.02 }, ..line_of(100, 10) };
-    let (lab, together) = sends(&[line_of(100, 10), lossy], AssociationConfig::default(), 20_000);
+    let (hosts, together) = sends(&[line_of(100, 10), lossy], AssociationConfig::default(), 20_000);
     let (_, alone) = sends(&[line_of(100, 10)], AssociationConfig::default(), 20_000);
     assert!(together < alone, "{together:?} with both, {alone:?} with the good one");
-    let id = lab.node(A).app.events[0].id;
-    let statistics = lab.statistics(A, id);
+    let id = hosts.node(A).app.events[0].id;
+    let statistics = hosts.statistics(A, id);
     assert_eq!((statistics.timeouts, statistics.paths[0].timeouts), (0, 0));
 }
 
 #[test]
 fn a_path_that_was_named_is_used_as_soon_as_it_has_answered() {
     let config = AssociationConfig::default();
-    let mut lab = Lab::with_paths(1, &[line_of(100, 10), line_of(100, 10)]);
-    lab.listen(config.clone());
-    let (now, named) = (lab.now(), lab.node(B).sockets());
-    let Node { endpoint, app, .. } = lab.node_mut(A);
+    let mut hosts = TwoHosts::with_paths(1, &[line_of(100, 10), line_of(100, 10)]);
+    hosts.listen(config.clone());
+    let (now, named) = (hosts.now(), hosts.node(B).sockets());
+    let Node { endpoint, app, .. } = hosts.node_mut(A);
     let a = endpoint.connect(now, PORT_A, PORT_B, &named, config.into(), app).unwrap();
-    lab.run_until("it is up", Duration::from_secs(1), |lab| lab.is_up(A) && lab.is_up(B));
-    lab.send_all(A, a, (0..10_000).map(|_| (SendInfo::default(), Bytes::from(vec![0; MESSAGE_BYTES]))));
-    lab.run_for(Duration::from_millis(500));
-    let paths = lab.statistics(A, a).paths;
+    hosts.run_until("it is up", Duration::from_secs(1), |hosts| hosts.is_up(A) && hosts.is_up(B));
+    hosts.send_all(A, a, (0..10_000).map(|_| (SendInfo::default(), Bytes::from(vec![0; MESSAGE_BYTES]))));
+    hosts.run_for(Duration::from_millis(500));
+    let paths = hosts.statistics(A, a).paths;
     let [first, second] = [paths[0].delivered_bytes, paths[1].delivered_bytes];
     assert!(second > first / 2, "{first} and {second} bytes");
 }
@@ -232,9 +232,9 @@ fn what_a_slow_line_loses_is_overtaken_while_the_receive_buffer_is_full() {
     for slow in [line_of(10, 10), line_of(100, 200)] {
         let off = AssociationConfig { multipath: Multipath::Off, ..config.clone() };
         let (_, alone) = sends(&[line_of(100, 10)], off, 15_000);
-        let (lab, together) = sends(&[line_of(100, 10), slow.clone()], config.clone(), 15_000);
+        let (hosts, together) = sends(&[line_of(100, 10), slow.clone()], config.clone(), 15_000);
         assert!(together <= alone * 101 / 100, "{together:?} with {slow:?}, {alone:?} without");
-        let dropped = lab.statistics(B, lab.node(B).app.events[0].id).data_chunks_dropped;
+        let dropped = hosts.statistics(B, hosts.node(B).app.events[0].id).data_chunks_dropped;
         assert_eq!(dropped, 0, "what was in the window has room");
     }
 }

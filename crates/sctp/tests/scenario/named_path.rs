@@ -42,7 +42,7 @@ fn sends_at_once(peer: &mut Peer, messages: &[SendInfo]) {
         let message = Bytes::from(vec![n as u8; 10]);
         peer.endpoint.send(peer.id, info, message.len(), [message]).unwrap();
     }
-    peer.settle();
+    peer.collect_output();
 }
 
 #[test]

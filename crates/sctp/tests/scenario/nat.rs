@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use lab::script::Peer;
-use lab::world::{Outgoing, UDP_PORT, Wire};
-use lab::{App, World, packets};
+use lab::simulation::{Outgoing, UDP_PORT, Wire};
+use lab::{App, Simulation, packets};
 use netsim::topology::Paths;
 use netsim::{Network, PipeConfig};
 use sctp::{AssociationConfig, AssociationId, Multipath, PathState, SendInfo, Time};
@@ -98,7 +98,7 @@ fn line() -> PipeConfig {
 
 /// Two hosts, two lines, and the translator.
 struct Translated {
-    world: World<App>,
+    simulation: Simulation<App>,
     nat: Nat,
     id: AssociationId,
 }
@@ -111,14 +111,14 @@ impl Translated {
 
     /// The same where the client and the server have settings of their own.
     fn with(seed: u64, life: Duration, [client, server]: [&AssociationConfig; 2]) -> Self {
-        let mut world: World<App> = World::new(seed);
-        let Paths { a, b, .. } = Paths::build(&mut world.network, &[line(), line()]);
+        let mut simulation: Simulation<App> = Simulation::new(seed);
+        let Paths { a, b, .. } = Paths::build(&mut simulation.network, &[line(), line()]);
         for site in [&a, &b] {
-            world.add_site(site, App::default());
+            simulation.add_site(site, App::default());
         }
-        world.listen(B, 5001, server.clone());
-        let id = world.connect(A, B, (5000, 5001), client.clone());
-        let mut translated = Translated { world, nat: Nat::new(life), id };
+        simulation.listen(B, 5001, server.clone());
+        let id = simulation.connect(A, B, (5000, 5001), client.clone());
+        let mut translated = Translated { simulation, nat: Nat::new(life), id };
         translated.run_for(Duration::from_secs(5));
         translated.assert_active();
         // The server may have asked on the second path before there was a mapping.
@@ -127,36 +127,36 @@ impl Translated {
     }
 
     fn run_for(&mut self, time: Duration) {
-        self.world.run_for_with(time, &mut self.nat);
+        self.simulation.run_for_with(time, &mut self.nat);
     }
 
     fn id(&self, node: usize) -> AssociationId {
-        if node == A { self.id } else { self.world.node(B).app.events[0].id }
+        if node == A { self.id } else { self.simulation.node(B).app.events[0].id }
     }
 
     #[track_caller]
     fn assert_active(&self) {
         for node in [A, B] {
-            let paths = self.world.statistics(node, self.id(node)).paths;
+            let paths = self.simulation.statistics(node, self.id(node)).paths;
             assert!(paths.len() == 2 && paths.iter().all(|p| p.state == PathState::Active), "{paths:#?}");
         }
     }
 
     /// The ports that the server knows of the client.
     fn ports(&self) -> [u16; 2] {
-        let paths = self.world.statistics(B, self.id(B)).paths;
+        let paths = self.simulation.statistics(B, self.id(B)).paths;
         [0, 1].map(|path| paths[path].remote.port())
     }
 
     fn send(&mut self, from: usize, messages: &[Bytes]) {
         let id = self.id(from);
         let messages = messages.iter().map(|message| (SendInfo::default(), message.clone()));
-        self.world.node_mut(from).app.send(id, messages);
+        self.simulation.node_mut(from).app.send(id, messages);
     }
 
     #[track_caller]
     fn assert_received(&self, at: usize, messages: &[Bytes]) {
-        let received = self.world.node(at).app.messages.iter().map(|message| &message.bytes[..]);
+        let received = self.simulation.node(at).app.messages.iter().map(|message| &message.bytes[..]);
         assert!(received.eq(messages.iter().map(|message| &message[..])), "every message, once, in order");
     }
 }
@@ -170,7 +170,7 @@ fn each_path_has_a_port_of_its_own() {
     let translated = Translated::new(1, Duration::from_secs(120), &AssociationConfig::default());
     let [first, second] = translated.ports();
     assert!(first != second && first != UDP_PORT && second != UDP_PORT);
-    assert_eq!(translated.world.node(B).endpoint.association_count(), 1);
+    assert_eq!(translated.simulation.node(B).endpoint.association_count(), 1);
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn a_port_may_change_on_one_path_while_data_flows() {
             for &changed in changes {
                 translated.run_for(Duration::from_millis(200));
                 let before = translated.ports();
-                let address = translated.world.node(A).addresses()[changed];
+                let address = translated.simulation.node(A).addresses()[changed];
                 translated.nat.rebinds(address);
                 translated.run_for(Duration::from_millis(800));
                 let after = translated.ports();
@@ -199,7 +199,8 @@ fn a_port_may_change_on_one_path_while_data_flows() {
             translated.run_for(QUIET_MAX);
             translated.assert_active();
             translated.assert_received(1 - sender, &sent);
-            let arrivals = translated.world.node(1 - sender).app.messages.iter().map(|message| message.at);
+            let arrivals =
+                translated.simulation.node(1 - sender).app.messages.iter().map(|message| message.at);
             let gap = longest_gap(arrivals);
             assert!(gap < Duration::from_millis(200), "{case}: {gap:?}");
             let now = translated.ports();
@@ -318,25 +319,25 @@ fn a_client_with_one_address_uses_both_of_a_server() {
     // The server knows one path, whose port and whose near end are those of the packet that came last.
     for multipath in [Multipath::Off, Multipath::Agreed] {
         let config = AssociationConfig { multipath, ..AssociationConfig::default() };
-        let mut world: World<App> = World::new(8);
+        let mut simulation: Simulation<App> = Simulation::new(8);
         let addresses = |list: &[&str]| list.iter().map(|ip| ip.parse().unwrap()).collect::<Vec<IpAddr>>();
         let (client, server) = (addresses(&["10.0.0.1"]), addresses(&["10.0.0.2", "10.0.1.2"]));
-        world.add_host(&client, App::default());
-        world.add_host(&server, App::default());
+        simulation.add_host(&client, App::default());
+        simulation.add_host(&server, App::default());
         for &address in &server {
-            let (there, back) = (world.network.add_pipe(&line()), world.network.add_pipe(&line()));
-            world.route(client[0], address, &[there]);
-            world.route(address, client[0], &[back]);
+            let (there, back) = (simulation.network.add_pipe(&line()), simulation.network.add_pipe(&line()));
+            simulation.route(client[0], address, &[there]);
+            simulation.route(address, client[0], &[back]);
         }
-        world.listen(B, 5001, config.clone());
-        let id = world.connect(A, B, (5000, 5001), config);
+        simulation.listen(B, 5001, config.clone());
+        let id = simulation.connect(A, B, (5000, 5001), config);
         let sent = messages(10_000);
         let nat = Nat::new(Duration::from_secs(120));
-        let mut translated = Translated { world, nat, id };
+        let mut translated = Translated { simulation, nat, id };
         translated.send(A, &sent);
         translated.run_for(Duration::from_secs(20));
         translated.assert_received(B, &sent);
-        let paths = translated.world.statistics(A, id).paths;
+        let paths = translated.simulation.statistics(A, id).paths;
         assert!(paths.iter().map(|path| path.state).eq([PathState::Active; 2]), "{paths:#?}");
         let shared = paths[1].delivered_bytes * 3 > paths[0].delivered_bytes;
         assert_eq!(shared, multipath == Multipath::Agreed, "{paths:#?}");

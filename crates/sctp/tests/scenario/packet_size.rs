@@ -45,7 +45,7 @@ fn chunks_from_before_the_path_shrank_go_alone() {
             sent.push(message);
         }
     }
-    peer.settle();
+    peer.collect_output();
     let quote = peer.hears();
     while peer.hears_maybe().is_some() {}
     let why = Unreachable::TooBig { mtu_bytes: 600 };

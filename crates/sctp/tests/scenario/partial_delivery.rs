@@ -7,7 +7,7 @@ use sctp_wire::cause::Causes;
 use sctp_wire::chunk::{Abort, DataFlags, Shutdown};
 
 use lab::script::Peer;
-use lab::{A, B, Fate, Lab};
+use lab::{A, B, Fate, TwoHosts};
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -17,43 +17,45 @@ fn part(more: bool) -> SendInfo {
 
 #[test]
 fn parts_of_a_record_are_one_message() {
-    let mut lab = Lab::new(1);
-    let (a, _) = lab.establish();
+    let mut hosts = TwoHosts::new(1);
+    let (a, _) = hosts.establish();
     for (text, more) in [("one ", true), ("record", false), ("another", false)] {
-        lab.send(A, a, part(more), text);
+        hosts.send(A, a, part(more), text);
     }
-    lab.run_until("both arrived", SOON, |lab| lab.node(B).app.records().len() == 2);
-    assert_eq!(lab.app(B).records(), [&b"one record"[..], b"another"]);
-    assert_eq!(lab.app(B).messages.last().unwrap().info.ssn, 1);
+    hosts.run_until("both arrived", SOON, |hosts| hosts.node(B).app.records().len() == 2);
+    assert_eq!(hosts.app(B).records(), [&b"one record"[..], b"another"]);
+    assert_eq!(hosts.app(B).messages.last().unwrap().info.ssn, 1);
 }
 
 #[test]
 fn what_there_is_of_an_open_record_is_not_kept_back() {
-    let mut lab = Lab::new(7);
-    let (a, _) = lab.establish();
+    let mut hosts = TwoHosts::new(7);
+    let (a, _) = hosts.establish();
     for text in ["a line\n", "and another\n"] {
-        lab.send(A, a, part(true), text);
-        lab.run_for(Duration::from_millis(100));
-        assert_eq!(lab.app(B).messages.last().unwrap().bytes, text.as_bytes());
+        hosts.send(A, a, part(true), text);
+        hosts.run_for(Duration::from_millis(100));
+        assert_eq!(hosts.app(B).messages.last().unwrap().bytes, text.as_bytes());
     }
-    assert!(lab.app(B).messages.iter().all(|m| m.info.more));
+    assert!(hosts.app(B).messages.iter().all(|m| m.info.more));
 }
 
 #[test]
 fn a_record_in_parts_goes_on_across_packets_and_time() {
-    let mut lab = Lab::new(2);
-    let (a, _) = lab.establish();
+    let mut hosts = TwoHosts::new(2);
+    let (a, _) = hosts.establish();
     let mut whole = Vec::new();
     for n in 0..300u32 {
         let bytes = vec![n as u8; 1 + n as usize * 13 % 3000];
         whole.extend_from_slice(&bytes);
-        lab.send(A, a, part(n < 299), bytes);
+        hosts.send(A, a, part(n < 299), bytes);
         if n % 10 == 0 {
-            lab.run_for(Duration::from_millis(5));
+            hosts.run_for(Duration::from_millis(5));
         }
     }
-    lab.run_until("it arrived", SOON, |lab| lab.node(B).app.messages.last().is_some_and(|m| !m.info.more));
-    assert_eq!(lab.app(B).contents().concat(), whole);
+    hosts.run_until("it arrived", SOON, |hosts| {
+        hosts.node(B).app.messages.last().is_some_and(|m| !m.info.more)
+    });
+    assert_eq!(hosts.app(B).contents().concat(), whole);
 }
 
 #[test]
@@ -65,49 +67,51 @@ fn an_endless_record_flows_through_small_buffers() {
         ..AssociationConfig::default()
     };
     for loss_every in [0, 11] {
-        let mut lab = Lab::new(3);
-        let (a, b) = lab.establish_with(config.clone(), config.clone());
+        let mut hosts = TwoHosts::new(3);
+        let (a, b) = hosts.establish_with(config.clone(), config.clone());
         let mut number = 0;
-        lab.tap(A, move |_| {
+        hosts.tap(A, move |_| {
             number += 1;
             if loss_every > 0 && number % loss_every == 0 { Fate::Drop } else { Fate::Pass }
         });
         let bytes: Vec<u8> = (0..500_000).map(|n| (n / 7) as u8).collect();
-        lab.send_all(A, a, bytes.chunks(777).map(|c| (part(true), c.to_vec().into())));
-        lab.run_until("all parts were admitted", SOON, |lab| lab.all_admitted(A));
-        lab.run_for(Duration::from_secs(10));
-        lab.shutdown(A, a);
-        lab.run_until("B has heard the end", SOON, |lab| lab.closed(B).is_some());
-        assert!(lab.app(B).contents().concat() == bytes, "losing every {loss_every}th packet");
-        assert!(lab.app(B).messages.iter().all(|m| m.info.more && m.info.ssn == 0 && m.id == b));
-        assert!(lab.app(B).messages.len() > 10);
+        hosts.send_all(A, a, bytes.chunks(777).map(|c| (part(true), c.to_vec().into())));
+        hosts.run_until("all parts were admitted", SOON, |hosts| hosts.all_admitted(A));
+        hosts.run_for(Duration::from_secs(10));
+        hosts.shutdown(A, a);
+        hosts.run_until("B has heard the end", SOON, |hosts| hosts.closed(B).is_some());
+        assert!(hosts.app(B).contents().concat() == bytes, "losing every {loss_every}th packet");
+        assert!(hosts.app(B).messages.iter().all(|m| m.info.more && m.info.ssn == 0 && m.id == b));
+        assert!(hosts.app(B).messages.len() > 10);
     }
 }
 
 #[test]
 fn nothing_comes_between_the_parts_of_a_record() {
-    let mut lab = Lab::new(4);
-    let (a, _) = lab.establish();
-    lab.send(A, a, part(true), "open");
-    let endpoint = &mut lab.node_mut(A).endpoint;
+    let mut hosts = TwoHosts::new(4);
+    let (a, _) = hosts.establish();
+    hosts.send(A, a, part(true), "open");
+    let endpoint = &mut hosts.node_mut(A).endpoint;
     let other = SendInfo { stream: 1, ..SendInfo::default() };
     assert_eq!(endpoint.send(a, &other, 1, [vec![1].into()]), Err(SendError::RecordOpen { stream: 0 }));
     let unordered = SendInfo { unordered: true, ..SendInfo::default() };
     assert_eq!(endpoint.send(a, &unordered, 1, [vec![1].into()]), Err(SendError::RecordOpen { stream: 0 }));
-    lab.send(A, a, part(false), "ed");
-    lab.send(A, a, other, "next");
-    lab.run_for(SOON);
-    assert_eq!(lab.app(B).records(), [&b"opened"[..], b"next"]);
+    hosts.send(A, a, part(false), "ed");
+    hosts.send(A, a, other, "next");
+    hosts.run_for(SOON);
+    assert_eq!(hosts.app(B).records(), [&b"opened"[..], b"next"]);
 }
 
 #[test]
 fn a_long_message_is_delivered_in_parts_of_at_least_the_set_size() {
-    let mut lab = Lab::new(5);
+    let mut hosts = TwoHosts::new(5);
     let config = AssociationConfig { partial_delivery_bytes: 50_000, ..AssociationConfig::default() };
-    let (a, _) = lab.establish_with(AssociationConfig::default(), config);
-    lab.send(A, a, SendInfo { stream: 3, ppid: 9, ..SendInfo::default() }, vec![7; 400_000]);
-    lab.run_until("it arrived", SOON, |lab| lab.node(B).app.messages.last().is_some_and(|m| !m.info.more));
-    let messages = &lab.app(B).messages;
+    let (a, _) = hosts.establish_with(AssociationConfig::default(), config);
+    hosts.send(A, a, SendInfo { stream: 3, ppid: 9, ..SendInfo::default() }, vec![7; 400_000]);
+    hosts.run_until("it arrived", SOON, |hosts| {
+        hosts.node(B).app.messages.last().is_some_and(|m| !m.info.more)
+    });
+    let messages = &hosts.app(B).messages;
     assert!(messages.len() > 1);
     assert!(messages.iter().rev().skip(1).all(|m| m.info.more && m.bytes.len() >= 50_000));
     assert!(messages.iter().all(|m| (m.info.stream, m.info.ssn, m.info.ppid) == (3, 0, 9)));
@@ -118,21 +122,21 @@ fn a_long_message_is_delivered_in_parts_of_at_least_the_set_size() {
 fn unordered_records_of_a_stream_do_not_mix() {
     // The first record is being delivered in parts when a second one of the same stream is complete.
     let config = AssociationConfig { partial_delivery_bytes: 2000, ..AssociationConfig::default() };
-    let mut lab = Lab::new(6);
-    let (a, _) = lab.establish_with(AssociationConfig::default(), config);
+    let mut hosts = TwoHosts::new(6);
+    let (a, _) = hosts.establish_with(AssociationConfig::default(), config);
     let unordered = SendInfo { unordered: true, ..SendInfo::default() };
     let mut number = 0;
-    lab.tap(A, move |_| {
+    hosts.tap(A, move |_| {
         number += 1;
         if number == 7 { Fate::Drop } else { Fate::Pass }
     });
-    lab.send(A, a, unordered, vec![1; 20_000]);
-    lab.send(A, a, unordered, vec![2; 100]);
-    lab.run_until("both arrived", SOON, |lab| {
-        lab.node(B).app.messages.iter().filter(|m| !m.info.more).count() == 2
+    hosts.send(A, a, unordered, vec![1; 20_000]);
+    hosts.send(A, a, unordered, vec![2; 100]);
+    hosts.run_until("both arrived", SOON, |hosts| {
+        hosts.node(B).app.messages.iter().filter(|m| !m.info.more).count() == 2
     });
-    let all = lab.app(B).contents().concat();
-    assert_eq!(all, [vec![1; 20_000], vec![2; 100]].concat(), "{:?}", lab.log());
+    let all = hosts.app(B).contents().concat();
+    assert_eq!(all, [vec![1; 20_000], vec![2; 100]].concat(), "{:?}", hosts.log());
 }
 
 const BEGINNING: DataFlags = DataFlags { ending: false, ..DataFlags::WHOLE };

@@ -13,8 +13,8 @@ use sctp_wire::chunk::{Data, Heartbeat, HeartbeatAck, Pad, RawChunk};
 
 use lab::packets::{build, has, kinds};
 use lab::script::{ENDPOINT_PORT, PEER_PORT, Peer, plain};
-use lab::world::LOWER_HEADER_BYTES;
-use lab::{A, B, Lab, line};
+use lab::simulation::LOWER_HEADER_BYTES;
+use lab::{A, B, TwoHosts, line};
 
 const ROUND_TRIP: Duration = Duration::from_millis(20);
 
@@ -24,35 +24,35 @@ const fn packet_bytes(ip_bytes: usize) -> usize {
 }
 
 /// Two hosts whose links take `link` bytes, and a line between them that takes `path`.
-fn lab(seed: u64, link: usize, path: Option<usize>) -> Lab {
-    let mut lab = Lab::with_line(seed, &PipeConfig { mtu_bytes: path, ..line() });
+fn hosts(seed: u64, link: usize, path: Option<usize>) -> TwoHosts {
+    let mut hosts = TwoHosts::with_line(seed, &PipeConfig { mtu_bytes: path, ..line() });
     for node in [A, B] {
         let mtu_bytes = packet_bytes(link);
-        lab.app(node).hints = PathHints { mtu_bytes, leaves_host: true, ..lab.app(node).hints };
+        hosts.app(node).hints = PathHints { mtu_bytes, leaves_host: true, ..hosts.app(node).hints };
     }
-    lab
+    hosts
 }
 
-fn establish(lab: &mut Lab) -> AssociationId {
-    lab.establish().0
+fn establish(hosts: &mut TwoHosts) -> AssociationId {
+    hosts.establish().0
 }
 
 /// The line takes packets of that length from now on.
-fn set_path(lab: &mut Lab, mtu_bytes: usize, reports_too_big: bool) {
-    for pipe in [lab.links[0].there, lab.links[0].back] {
-        let config = lab.network.pipe(pipe).config().clone();
+fn set_path(hosts: &mut TwoHosts, mtu_bytes: usize, reports_too_big: bool) {
+    for pipe in [hosts.links[0].there, hosts.links[0].back] {
+        let config = hosts.network.pipe(pipe).config().clone();
         let config = PipeConfig { mtu_bytes: Some(mtu_bytes), reports_too_big, ..config };
-        lab.network.pipe_mut(pipe).set_config(config);
+        hosts.network.pipe_mut(pipe).set_config(config);
     }
 }
 
-fn slow_down(lab: &mut Lab) {
-    let there = lab.links[0].there;
-    lab.network.pipe_mut(there).set_rate(Some(1_000_000));
+fn slow_down(hosts: &mut TwoHosts) {
+    let there = hosts.links[0].there;
+    hosts.network.pipe_mut(there).set_rate(Some(1_000_000));
 }
 
-fn path(lab: &Lab, id: AssociationId) -> PathStatistics {
-    lab.statistics(A, id).paths[0].clone()
+fn path(hosts: &TwoHosts, id: AssociationId) -> PathStatistics {
+    hosts.statistics(A, id).paths[0].clone()
 }
 
 /// Numbered messages of all kinds of lengths, `bytes` in total.
@@ -70,23 +70,26 @@ fn messages(bytes: usize) -> Vec<Bytes> {
 }
 
 /// Sends that much, with something happening in the midst of it, and sees that everything arrives once and in order.
-fn transfer(lab: &mut Lab, id: AssociationId, bytes: usize, midway: impl FnOnce(&mut Lab)) {
-    let before = lab.node(B).app.messages.len();
+fn transfer(hosts: &mut TwoHosts, id: AssociationId, bytes: usize, midway: impl FnOnce(&mut TwoHosts)) {
+    let before = hosts.node(B).app.messages.len();
     let sent = messages(bytes);
-    lab.send_all(A, id, sent.iter().map(|message| (SendInfo::default(), message.clone())));
+    hosts.send_all(A, id, sent.iter().map(|message| (SendInfo::default(), message.clone())));
     let half = before + sent.len() / 2;
-    lab.run_until("half is there", Duration::from_secs(300), |lab| lab.node(B).app.messages.len() >= half);
-    midway(lab);
+    hosts.run_until("half is there", Duration::from_secs(300), |hosts| {
+        hosts.node(B).app.messages.len() >= half
+    });
+    midway(hosts);
     let all = before + sent.len();
-    lab.run_until("all is there", Duration::from_secs(300), |lab| lab.node(B).app.messages.len() >= all);
-    lab.run_for(Duration::from_secs(5));
-    let got = lab.node(B).app.messages[before..].iter().map(|message| &message.bytes[..]);
+    hosts
+        .run_until("all is there", Duration::from_secs(300), |hosts| hosts.node(B).app.messages.len() >= all);
+    hosts.run_for(Duration::from_secs(5));
+    let got = hosts.node(B).app.messages[before..].iter().map(|message| &message.bytes[..]);
     assert!(got.eq(sent.iter().map(|message| &message[..])), "every message, once, in order");
 }
 
 /// The longest time between two messages that arrived from then on.
-fn longest_gap(lab: &Lab, from: Time) -> Duration {
-    let times = lab.node(B).app.messages.iter().map(|message| message.at).filter(|at| *at >= from);
+fn longest_gap(hosts: &TwoHosts, from: Time) -> Duration {
+    let times = hosts.node(B).app.messages.iter().map(|message| message.at).filter(|at| *at >= from);
     let mut before = from;
     times.map(|at| at.saturating_since(std::mem::replace(&mut before, at))).max().unwrap_or_default()
 }
@@ -97,41 +100,41 @@ fn is_probe(packet: &[u8]) -> bool {
 
 #[test]
 fn a_path_like_its_first_hop_is_known_after_one_round_trip() {
-    let mut lab = lab(1, 1500, Some(1500));
-    let id = establish(&mut lab);
-    assert_eq!((path(&lab, id).mtu_bytes, path(&lab, id).mtu_state), (1200, MtuState::Base));
-    let start = lab.now();
-    transfer(&mut lab, id, 1_000_000, |_| {});
-    let by_a = || lab.sent.iter().filter(|sent| sent.by == A);
+    let mut hosts = hosts(1, 1500, Some(1500));
+    let id = establish(&mut hosts);
+    assert_eq!((path(&hosts, id).mtu_bytes, path(&hosts, id).mtu_state), (1200, MtuState::Base));
+    let start = hosts.now();
+    transfer(&mut hosts, id, 1_000_000, |_| {});
+    let by_a = || hosts.sent.iter().filter(|sent| sent.by == A);
     let full = by_a().find(|sent| has(&sent.packet, Data::KIND) && sent.packet.len() == 1472).unwrap();
     assert!(full.at.saturating_since(start) < ROUND_TRIP + ROUND_TRIP / 2, "{:?}", full.at);
-    let path = path(&lab, id);
+    let path = path(&hosts, id);
     assert_eq!((path.mtu_bytes, path.mtu_state), (1472, MtuState::SearchComplete));
     assert_eq!((path.mtu_probes_sent, path.mtu_probes_lost, path.packets_lost), (1, 0, 0));
     assert_eq!(by_a().filter(|sent| is_probe(&sent.packet)).count(), 1);
 }
 
 /// Two hosts on one link, whose interfaces take `interface` bytes and which takes `link`.
-fn neighbours(seed: u64, interface: usize, link: usize) -> Lab {
-    let mut lab = lab(seed, interface, Some(link));
+fn neighbours(seed: u64, interface: usize, link: usize) -> TwoHosts {
+    let mut hosts = hosts(seed, interface, Some(link));
     for node in [A, B] {
-        lab.app(node).hints.on_link = true;
+        hosts.app(node).hints.on_link = true;
     }
-    lab
+    hosts
 }
 
 #[test]
 fn packets_to_a_neighbour_fill_the_interface_from_the_first() {
     // Longer ones than those of an Ethernet are probed first.
     for (interface, first, probes) in [(1500, 1500, 0), (1280, 1280, 0), (1000, 1000, 0), (9000, 1500, 1)] {
-        let mut lab = neighbours(13, interface, interface);
-        let id = establish(&mut lab);
-        lab.sent.clear();
-        transfer(&mut lab, id, 1_000_000, |_| {});
-        let data = lab.sent.iter().filter(|sent| sent.by == A && has(&sent.packet, Data::KIND));
+        let mut hosts = neighbours(13, interface, interface);
+        let id = establish(&mut hosts);
+        hosts.sent.clear();
+        transfer(&mut hosts, id, 1_000_000, |_| {});
+        let data = hosts.sent.iter().filter(|sent| sent.by == A && has(&sent.packet, Data::KIND));
         let lengths: Vec<_> = data.map(|sent| sent.packet.len()).collect();
         assert_eq!(lengths[1], packet_bytes(first), "the second is full, interface {interface}");
-        let path = path(&lab, id);
+        let path = path(&hosts, id);
         assert_eq!((path.mtu_bytes, path.mtu_probes_sent), (packet_bytes(interface), probes));
         assert_eq!((path.mtu_state, path.packets_lost), (MtuState::SearchComplete, 0));
     }
@@ -142,11 +145,11 @@ fn a_link_that_takes_less_than_its_interfaces_is_noticed() {
     for (interface, link, found) in
         [(1500, 1400, 1400), (1500, 1280, 1280), (9000, 1400, 1400), (9000, 1500, 1500)]
     {
-        let mut lab = neighbours(14, interface, link);
-        slow_down(&mut lab);
-        let id = establish(&mut lab);
-        transfer(&mut lab, id, 3_000_000, |_| {});
-        let path = path(&lab, id);
+        let mut hosts = neighbours(14, interface, link);
+        slow_down(&mut hosts);
+        let id = establish(&mut hosts);
+        transfer(&mut hosts, id, 3_000_000, |_| {});
+        let path = path(&hosts, id);
         assert_eq!(path.mtu_bytes, packet_bytes(found), "{interface} over {link}");
         // The first flight is all that vanishes.
         assert!(path.packets_lost <= 4, "{interface} over {link}: {} lost", path.packets_lost);
@@ -169,12 +172,12 @@ fn what_a_path_takes_is_found_whatever_the_link_takes() {
     ];
     for (link, route, found) in cases {
         for reports in [false, true] {
-            let mut lab = lab(2, link, Some(route));
-            set_path(&mut lab, route, reports);
-            slow_down(&mut lab);
-            let id = establish(&mut lab);
-            transfer(&mut lab, id, 3_000_000, |_| {});
-            let path = path(&lab, id);
+            let mut hosts = hosts(2, link, Some(route));
+            set_path(&mut hosts, route, reports);
+            slow_down(&mut hosts);
+            let id = establish(&mut hosts);
+            transfer(&mut hosts, id, 3_000_000, |_| {});
+            let path = path(&hosts, id);
             // A router's word is exact.
             let found = if reports { route.min(link) } else { found };
             let expected = (packet_bytes(found) & !3, MtuState::SearchComplete);
@@ -187,12 +190,12 @@ fn what_a_path_takes_is_found_whatever_the_link_takes() {
 #[test]
 fn a_path_that_does_not_even_take_the_base_still_carries_everything() {
     for reports in [false, true] {
-        let mut lab = lab(3, 1500, Some(1006));
-        set_path(&mut lab, 1006, reports);
-        slow_down(&mut lab);
-        let id = establish(&mut lab);
-        transfer(&mut lab, id, 3_000_000, |_| {});
-        let path = path(&lab, id);
+        let mut hosts = hosts(3, 1500, Some(1006));
+        set_path(&mut hosts, 1006, reports);
+        slow_down(&mut hosts);
+        let id = establish(&mut hosts);
+        transfer(&mut hosts, id, 3_000_000, |_| {});
+        let path = path(&hosts, id);
         assert_eq!((path.mtu_bytes, path.mtu_state), (976, MtuState::Error), "reports: {reports}");
         assert_eq!((path.packets_lost, path.timeouts), (0, 0));
     }
@@ -202,20 +205,20 @@ fn a_path_that_does_not_even_take_the_base_still_carries_everything() {
 fn a_path_may_shrink_in_the_midst_of_a_transfer() {
     for (before, after) in [(1500, 1400), (1500, 1280), (9000, 1500), (9000, 1400), (1500, 1006)] {
         for reports in [true, false] {
-            let mut lab = lab(4, before, Some(before));
-            let id = establish(&mut lab);
+            let mut hosts = hosts(4, before, Some(before));
+            let id = establish(&mut hosts);
             let mut shrunk_at = Time::ZERO;
-            transfer(&mut lab, id, 4_000_000, |lab| {
-                assert_eq!(path(lab, id).mtu_bytes, packet_bytes(before));
-                set_path(lab, after, reports);
-                shrunk_at = lab.now();
+            transfer(&mut hosts, id, 4_000_000, |hosts| {
+                assert_eq!(path(hosts, id).mtu_bytes, packet_bytes(before));
+                set_path(hosts, after, reports);
+                shrunk_at = hosts.now();
             });
             let case = format!("{before} to {after}, reports: {reports}");
-            let gap = longest_gap(&lab, shrunk_at);
+            let gap = longest_gap(&hosts, shrunk_at);
             // Without a report, the end of the flight is probed after two round trips, and its answer tells the rest.
             let limit = if reports { 3 * ROUND_TRIP } else { 8 * ROUND_TRIP };
             assert!(gap < limit, "{gap:?} for {case}");
-            let path = path(&lab, id);
+            let path = path(&hosts, id);
             // Packets of an unverified length may be fragmented.
             let fits = path.mtu_bytes <= packet_bytes(after) || path.mtu_state == MtuState::Base;
             assert!(fits, "{case}: {path:?}");
@@ -228,39 +231,39 @@ fn a_path_may_shrink_in_the_midst_of_a_transfer() {
 
 #[test]
 fn a_report_costs_no_congestion_window() {
-    let mut lab = lab(5, 1500, Some(1500));
-    let id = establish(&mut lab);
-    transfer(&mut lab, id, 4_000_000, |lab| set_path(lab, 1400, true));
-    let statistics = lab.statistics(A, id);
+    let mut hosts = hosts(5, 1500, Some(1500));
+    let id = establish(&mut hosts);
+    transfer(&mut hosts, id, 4_000_000, |hosts| set_path(hosts, 1400, true));
+    let statistics = hosts.statistics(A, id);
     assert_eq!((statistics.timeouts, statistics.fast_recoveries), (0, 0));
 }
 
 #[test]
 fn a_path_that_grows_again_is_used_after_ten_minutes() {
-    let mut lab = lab(6, 1500, Some(1500));
-    let id = establish(&mut lab);
-    transfer(&mut lab, id, 1_000_000, |lab| set_path(lab, 1400, true));
-    assert_eq!(path(&lab, id).mtu_bytes, 1372);
-    set_path(&mut lab, 1500, true);
-    lab.run_for(Duration::from_secs(500));
-    transfer(&mut lab, id, 1_000_000, |_| {});
-    assert_eq!(path(&lab, id).mtu_bytes, 1372);
-    lab.run_for(Duration::from_secs(100));
-    transfer(&mut lab, id, 1_000_000, |_| {});
-    assert_eq!((path(&lab, id).mtu_bytes, path(&lab, id).mtu_state), (1472, MtuState::SearchComplete));
+    let mut hosts = hosts(6, 1500, Some(1500));
+    let id = establish(&mut hosts);
+    transfer(&mut hosts, id, 1_000_000, |hosts| set_path(hosts, 1400, true));
+    assert_eq!(path(&hosts, id).mtu_bytes, 1372);
+    set_path(&mut hosts, 1500, true);
+    hosts.run_for(Duration::from_secs(500));
+    transfer(&mut hosts, id, 1_000_000, |_| {});
+    assert_eq!(path(&hosts, id).mtu_bytes, 1372);
+    hosts.run_for(Duration::from_secs(100));
+    transfer(&mut hosts, id, 1_000_000, |_| {});
+    assert_eq!((path(&hosts, id).mtu_bytes, path(&hosts, id).mtu_state), (1472, MtuState::SearchComplete));
 }
 
 #[test]
 fn lost_probes_are_sent_again() {
     for seed in 0..20 {
-        let mut lab = lab(seed, 1500, Some(1500));
-        slow_down(&mut lab);
-        for pipe in [lab.links[0].there, lab.links[0].back] {
-            lab.network.pipe_mut(pipe).set_loss(Loss::Random { probability: 0.1 });
+        let mut hosts = hosts(seed, 1500, Some(1500));
+        slow_down(&mut hosts);
+        for pipe in [hosts.links[0].there, hosts.links[0].back] {
+            hosts.network.pipe_mut(pipe).set_loss(Loss::Random { probability: 0.1 });
         }
-        let id = establish(&mut lab);
-        transfer(&mut lab, id, 500_000, |_| {});
-        let path = path(&lab, id);
+        let id = establish(&mut hosts);
+        transfer(&mut hosts, id, 500_000, |_| {});
+        let path = path(&hosts, id);
         assert!(path.mtu_bytes == 1472 || path.mtu_probes_lost >= 3, "seed {seed}: {path:?}");
         assert!(path.mtu_bytes >= 1200, "seed {seed}: {path:?}");
     }
@@ -268,66 +271,66 @@ fn lost_probes_are_sent_again() {
 
 #[test]
 fn an_outage_says_nothing_of_sizes() {
-    let mut lab = lab(7, 1500, Some(1500));
-    let id = establish(&mut lab);
-    transfer(&mut lab, id, 4_000_000, |lab| {
-        lab.cut();
-        lab.run_for(Duration::from_secs(10));
-        lab.untap(A);
-        lab.untap(B);
+    let mut hosts = hosts(7, 1500, Some(1500));
+    let id = establish(&mut hosts);
+    transfer(&mut hosts, id, 4_000_000, |hosts| {
+        hosts.cut();
+        hosts.run_for(Duration::from_secs(10));
+        hosts.untap(A);
+        hosts.untap(B);
     });
-    let path = path(&lab, id);
+    let path = path(&hosts, id);
     assert!(path.timeouts > 0);
     assert_eq!((path.mtu_bytes, path.mtu_state, path.mtu_probes_lost), (1472, MtuState::SearchComplete, 0));
 }
 
 #[test]
 fn short_messages_need_no_probes() {
-    let mut lab = lab(8, 1500, Some(1500));
-    let id = establish(&mut lab);
+    let mut hosts = hosts(8, 1500, Some(1500));
+    let id = establish(&mut hosts);
     for _ in 0..100 {
-        lab.send(A, id, SendInfo::default(), vec![1; 500]);
-        lab.run_for(Duration::from_millis(100));
+        hosts.send(A, id, SendInfo::default(), vec![1; 500]);
+        hosts.run_for(Duration::from_millis(100));
     }
-    assert_eq!(path(&lab, id).mtu_probes_sent, 0);
+    assert_eq!(path(&hosts, id).mtu_probes_sent, 0);
 }
 
 #[test]
 fn the_search_wakes_nobody() {
     // It has not ended when the data does, and again after it has ended below what the link takes.
     for bytes in [20_000, 2_000_000] {
-        let mut lab = lab(9, 9000, Some(1400));
-        slow_down(&mut lab);
+        let mut hosts = hosts(9, 9000, Some(1400));
+        slow_down(&mut hosts);
         let config = AssociationConfig { heartbeat_interval: None, ..AssociationConfig::default() };
-        let (id, _) = lab.establish_with(config.clone(), config);
-        transfer(&mut lab, id, bytes, |_| {});
-        lab.run_for(Duration::from_secs(10));
-        let quiet = lab.sent.len();
-        assert_eq!(lab.node(A).endpoint.poll_timeout(), None);
-        lab.run_for(Duration::from_secs(3600));
-        assert_eq!(lab.sent.len(), quiet);
+        let (id, _) = hosts.establish_with(config.clone(), config);
+        transfer(&mut hosts, id, bytes, |_| {});
+        hosts.run_for(Duration::from_secs(10));
+        let quiet = hosts.sent.len();
+        assert_eq!(hosts.node(A).endpoint.poll_timeout(), None);
+        hosts.run_for(Duration::from_secs(3600));
+        assert_eq!(hosts.sent.len(), quiet);
     }
 }
 
 #[test]
 fn without_discovery_packets_have_the_size_of_the_link_and_may_be_cut() {
-    let mut lab = lab(10, 1500, Some(1400));
-    set_path(&mut lab, 1400, true);
+    let mut hosts = hosts(10, 1500, Some(1400));
+    set_path(&mut hosts, 1400, true);
     let config = AssociationConfig { path_mtu_discovery: false, ..AssociationConfig::default() };
-    let (id, _) = lab.establish_with(config.clone(), config);
-    transfer(&mut lab, id, 1_000_000, |_| {});
-    let path = path(&lab, id);
+    let (id, _) = hosts.establish_with(config.clone(), config);
+    transfer(&mut hosts, id, 1_000_000, |_| {});
+    let path = path(&hosts, id);
     assert_eq!((path.mtu_bytes, path.mtu_state), (1472, MtuState::Disabled));
     assert_eq!((path.mtu_probes_sent, path.packets_lost), (0, 0));
-    assert_eq!(lab.network.pipe(lab.links[0].there).stats().packets_too_big, 0);
+    assert_eq!(hosts.network.pipe(hosts.links[0].there).stats().packets_too_big, 0);
 }
 
 #[test]
 fn where_the_link_is_the_whole_way_nothing_is_probed() {
-    let mut lab = Lab::new(11);
-    let id = establish(&mut lab);
-    transfer(&mut lab, id, 1_000_000, |_| {});
-    let path = path(&lab, id);
+    let mut hosts = TwoHosts::new(11);
+    let id = establish(&mut hosts);
+    transfer(&mut hosts, id, 1_000_000, |_| {});
+    let path = path(&hosts, id);
     assert_eq!((path.mtu_bytes, path.mtu_state), (1472, MtuState::SearchComplete));
     assert_eq!(path.mtu_probes_sent, 0);
 }
@@ -336,20 +339,21 @@ fn where_the_link_is_the_whole_way_nothing_is_probed() {
 const HEADERS_BYTES: [usize; 4] = [20, 28, 40, 48];
 
 /// The longest IP packet of a large message, on links with headers of that length.
-fn longest_ip_packet(lab: &mut Lab, id: AssociationId, header_bytes: usize) -> usize {
-    lab.sent.clear();
-    lab.send(A, id, SendInfo::default(), vec![7; 10_000]);
-    lab.run_for(Duration::from_secs(1));
-    lab.sent.iter().filter(|sent| sent.by == A).map(|sent| sent.packet.len() + header_bytes).max().unwrap()
+fn longest_ip_packet(hosts: &mut TwoHosts, id: AssociationId, header_bytes: usize) -> usize {
+    hosts.sent.clear();
+    hosts.send(A, id, SendInfo::default(), vec![7; 10_000]);
+    hosts.run_for(Duration::from_secs(1));
+    hosts.sent.iter().filter(|sent| sent.by == A).map(|sent| sent.packet.len() + header_bytes).max().unwrap()
 }
 
-fn lab_with_headers(header_bytes: usize) -> Lab {
-    let mut lab = Lab::new(12);
+fn lab_with_headers(header_bytes: usize) -> TwoHosts {
+    let mut hosts = TwoHosts::new(12);
     for node in [A, B] {
         let mtu_bytes = (1500 - header_bytes) & !3;
-        lab.app(node).hints = PathHints { mtu_bytes, header_bytes, leaves_host: true, ..lab.app(node).hints };
+        hosts.app(node).hints =
+            PathHints { mtu_bytes, header_bytes, leaves_host: true, ..hosts.app(node).hints };
     }
-    lab
+    hosts
 }
 
 #[test]
@@ -357,18 +361,18 @@ fn a_fixed_mtu_counts_the_headers_of_the_link() {
     for header_bytes in HEADERS_BYTES {
         // Less than 512 bytes count as 512, and more than the link takes as what it takes.
         for (set, longest) in [(1400, 1400), (1003, 1000), (513, 512), (100, 512), (9000, 1500)] {
-            let mut lab = lab_with_headers(header_bytes);
-            let id = establish(&mut lab);
+            let mut hosts = lab_with_headers(header_bytes);
+            let id = establish(&mut hosts);
             let options =
                 PathOptions { mtu_discovery: Some(false), ip_mtu_bytes: Some(set), ..PathOptions::default() };
-            let (now, node) = (lab.now(), lab.node_mut(A));
+            let (now, node) = (hosts.now(), hosts.node_mut(A));
             node.endpoint.set_path(now, id, None, &options, &mut node.app).unwrap();
             assert_eq!(
-                longest_ip_packet(&mut lab, id, header_bytes),
+                longest_ip_packet(&mut hosts, id, header_bytes),
                 longest,
                 "{set}, headers {header_bytes}"
             );
-            assert_eq!(path(&lab, id).ip_mtu_bytes, longest);
+            assert_eq!(path(&hosts, id).ip_mtu_bytes, longest);
         }
     }
 }
@@ -376,25 +380,25 @@ fn a_fixed_mtu_counts_the_headers_of_the_link() {
 #[test]
 fn a_fixed_mtu_of_the_settings_holds_from_the_first_packet() {
     for header_bytes in HEADERS_BYTES {
-        let mut lab = lab_with_headers(header_bytes);
+        let mut hosts = lab_with_headers(header_bytes);
         let config = AssociationConfig {
             path_mtu_discovery: false,
             path_mtu_bytes: Some(1000),
             ..AssociationConfig::default()
         };
-        let (id, _) = lab.establish_with(config.clone(), config);
-        assert_eq!(path(&lab, id).ip_mtu_bytes, 1000, "headers {header_bytes}");
-        assert_eq!(longest_ip_packet(&mut lab, id, header_bytes), 1000, "headers {header_bytes}");
+        let (id, _) = hosts.establish_with(config.clone(), config);
+        assert_eq!(path(&hosts, id).ip_mtu_bytes, 1000, "headers {header_bytes}");
+        assert_eq!(longest_ip_packet(&mut hosts, id, header_bytes), 1000, "headers {header_bytes}");
     }
 }
 
 #[test]
 fn sizes_that_are_tried_fill_ip_packets_whatever_the_headers_are() {
     for header_bytes in HEADERS_BYTES {
-        let mut lab = lab_with_headers(header_bytes);
-        let id = establish(&mut lab);
-        transfer(&mut lab, id, 1_000_000, |_| {});
-        assert_eq!((path(&lab, id).ip_mtu_bytes, path(&lab, id).mtu_probes_lost), (1500, 0));
+        let mut hosts = lab_with_headers(header_bytes);
+        let id = establish(&mut hosts);
+        transfer(&mut hosts, id, 1_000_000, |_| {});
+        assert_eq!((path(&hosts, id).ip_mtu_bytes, path(&hosts, id).mtu_probes_lost), (1500, 0));
     }
 }
 
@@ -414,7 +418,7 @@ fn mtu(peer: &Peer) -> usize {
 fn reports(peer: &mut Peer, mtu_bytes: usize, quote: &[u8]) {
     let why = Unreachable::TooBig { mtu_bytes };
     peer.endpoint.handle_unreachable(peer.now, peer.address, why, quote, &mut peer.app);
-    peer.settle();
+    peer.collect_output();
 }
 
 #[test]

@@ -10,7 +10,7 @@ use sctp_wire::chunk::DataFlags;
 
 use lab::packets::sack_of;
 use lab::script::Peer;
-use lab::{A, B, Lab, PORT_B, Reading};
+use lab::{A, B, PORT_B, Reading, TwoHosts};
 
 const POOL_BYTES: usize = 4 * POOL_STEP_BYTES;
 const ASSOCIATIONS: u16 = 8;
@@ -26,73 +26,75 @@ fn messages(bytes: usize) -> impl Iterator<Item = (SendInfo, Bytes)> {
 }
 
 /// Sets up associations from A to B, whose ends at B share a pool.
-fn connected(seed: u64, pool: &ReceivePool, count: u16) -> (Lab, Vec<AssociationId>) {
-    let mut lab = Lab::new(seed);
-    lab.listen(sharing(pool));
-    let connect = |port| lab.connect(A, (port, PORT_B), AssociationConfig::default());
+fn connected(seed: u64, pool: &ReceivePool, count: u16) -> (TwoHosts, Vec<AssociationId>) {
+    let mut hosts = TwoHosts::new(seed);
+    hosts.listen(sharing(pool));
+    let connect = |port| hosts.connect(A, (port, PORT_B), AssociationConfig::default());
     let ids = (1..=count).map(connect).collect();
-    let are_up = |lab: &Lab| accepted(lab).len() == usize::from(count);
-    lab.run_until("all are up", Duration::from_secs(10), are_up);
-    (lab, ids)
+    let are_up = |hosts: &TwoHosts| accepted(hosts).len() == usize::from(count);
+    hosts.run_until("all are up", Duration::from_secs(10), are_up);
+    (hosts, ids)
 }
 
 /// The associations that B has accepted.
-fn accepted(lab: &Lab) -> Vec<AssociationId> {
-    let events = lab.node(B).app.events.iter();
+fn accepted(hosts: &TwoHosts) -> Vec<AssociationId> {
+    let events = hosts.node(B).app.events.iter();
     events.filter(|e| matches!(e.event, Event::Accepted { .. })).map(|e| e.id).collect()
 }
 
-fn held_bytes(lab: &Lab) -> usize {
-    let of_one = |id: &AssociationId| lab.statistics(B, *id).receive_buffered_bytes as usize;
-    accepted(lab).iter().map(of_one).sum()
+fn held_bytes(hosts: &TwoHosts) -> usize {
+    let of_one = |id: &AssociationId| hosts.statistics(B, *id).receive_buffered_bytes as usize;
+    accepted(hosts).iter().map(of_one).sum()
 }
 
 #[test]
 fn associations_hold_no_more_than_their_pool_and_all_arrives_in_the_end() {
     for (seed, bytes) in [(1, MESSAGE_BYTES), (2, 5000)] {
         let pool = ReceivePool::with_limit(POOL_BYTES);
-        let (mut lab, ids) = connected(seed, &pool, ASSOCIATIONS);
-        lab.app(B).set_reading(Reading::Never);
+        let (mut hosts, ids) = connected(seed, &pool, ASSOCIATIONS);
+        hosts.app(B).set_reading(Reading::Never);
         for id in &ids {
-            lab.send_all(A, *id, messages(bytes));
+            hosts.send_all(A, *id, messages(bytes));
         }
         let mut most = 0;
         for _ in 0..2000 {
-            lab.run_for(Duration::from_millis(1));
-            most = most.max(held_bytes(&lab));
+            hosts.run_for(Duration::from_millis(1));
+            most = most.max(held_bytes(&hosts));
         }
         let limit = POOL_BYTES + usize::from(ASSOCIATIONS) * POOL_FREE_BYTES;
         assert!((POOL_BYTES / 2..=limit).contains(&most), "{most} bytes held of {limit}");
-        lab.app(B).set_reading(Reading::AtOnce);
+        hosts.app(B).set_reading(Reading::AtOnce);
         let count = MESSAGES * usize::from(ASSOCIATIONS) * bytes;
-        let all = |lab: &Lab| lab.node(B).app.messages.iter().map(|m| m.bytes.len()).sum::<usize>() == count;
-        lab.run_until("all arrived", Duration::from_secs(180), all);
-        assert_eq!(held_bytes(&lab), 0);
-        assert_eq!(lab.closed(A), None, "no association was given up");
+        let all = |hosts: &TwoHosts| {
+            hosts.node(B).app.messages.iter().map(|m| m.bytes.len()).sum::<usize>() == count
+        };
+        hosts.run_until("all arrived", Duration::from_secs(180), all);
+        assert_eq!(held_bytes(&hosts), 0);
+        assert_eq!(hosts.closed(A), None, "no association was given up");
     }
 }
 
 #[test]
 fn an_association_goes_on_while_others_that_nobody_reads_fill_the_pool() {
     let pool = ReceivePool::with_limit(POOL_BYTES);
-    let (mut lab, ids) = connected(3, &pool, ASSOCIATIONS);
-    lab.app(B).set_reading(Reading::Never);
+    let (mut hosts, ids) = connected(3, &pool, ASSOCIATIONS);
+    hosts.app(B).set_reading(Reading::Never);
     for id in &ids[1..] {
-        lab.send_all(A, *id, messages(MESSAGE_BYTES));
+        hosts.send_all(A, *id, messages(MESSAGE_BYTES));
     }
-    lab.run_for(Duration::from_secs(2));
-    let full = lab.node(B).app.messages.len();
-    lab.send_all(A, ids[0], messages(MESSAGE_BYTES));
-    let read = accepted(&lab)[0];
-    let start = lab.now();
+    hosts.run_for(Duration::from_secs(2));
+    let full = hosts.node(B).app.messages.len();
+    hosts.send_all(A, ids[0], messages(MESSAGE_BYTES));
+    let read = accepted(&hosts)[0];
+    let start = hosts.now();
     let mut taken = 0;
     while taken < MESSAGES {
-        lab.run_for(Duration::from_millis(1));
-        let came = lab.node(B).app.messages.iter().filter(|m| m.id == read).count();
-        let node = lab.node_mut(B);
+        hosts.run_for(Duration::from_millis(1));
+        let came = hosts.node(B).app.messages.iter().filter(|m| m.id == read).count();
+        let node = hosts.node_mut(B);
         (taken..came).for_each(|_| node.endpoint.consumed(read, MESSAGE_BYTES, 1));
         taken = came;
-        assert!(lab.now() - start < Duration::from_secs(60), "{taken} messages came after {full}");
+        assert!(hosts.now() - start < Duration::from_secs(60), "{taken} messages came after {full}");
     }
 }
 
@@ -143,7 +145,7 @@ fn a_full_pool_closes_the_window_and_a_reader_opens_it() {
     for _ in 0..=number {
         peer.endpoint.consumed(peer.id, MESSAGE_BYTES, 1);
     }
-    peer.settle();
+    peer.collect_output();
     let update = peer.hears_maybe().expect("an update of the window");
     assert!(sack_of(&update).unwrap().a_rwnd as usize >= MESSAGE_BYTES);
 }
@@ -151,9 +153,9 @@ fn a_full_pool_closes_the_window_and_a_reader_opens_it() {
 #[test]
 fn a_long_message_that_outgrows_the_pool_is_delivered_in_parts() {
     let pool = ReceivePool::with_limit(POOL_STEP_BYTES);
-    let (mut lab, ids) = connected(6, &pool, 1);
-    lab.send_all(A, ids[0], [(SendInfo::default(), vec![7; 4 * POOL_STEP_BYTES].into())]);
-    let came = |lab: &Lab| lab.node(B).app.records().len() == 1;
-    lab.run_until("the message arrived", Duration::from_secs(180), came);
-    assert_eq!(lab.node(B).app.records()[0].len(), 4 * POOL_STEP_BYTES);
+    let (mut hosts, ids) = connected(6, &pool, 1);
+    hosts.send_all(A, ids[0], [(SendInfo::default(), vec![7; 4 * POOL_STEP_BYTES].into())]);
+    let came = |hosts: &TwoHosts| hosts.node(B).app.records().len() == 1;
+    hosts.run_until("the message arrived", Duration::from_secs(180), came);
+    assert_eq!(hosts.node(B).app.records()[0].len(), 4 * POOL_STEP_BYTES);
 }

@@ -9,7 +9,7 @@ use sctp_wire::chunk::DataFlags;
 
 use lab::packets::{data_of, sack_of};
 use lab::script::Peer;
-use lab::{A, B, Fate, Lab, Reading};
+use lab::{A, B, Fate, Reading, TwoHosts};
 
 const BUFFER_BYTES: usize = 64 << 10;
 /// Charge of a message of 1,000 bytes: the overhead of few messages is free.
@@ -26,12 +26,12 @@ fn messages(count: usize, bytes: usize) -> impl Iterator<Item = (SendInfo, Bytes
 }
 
 /// The most that the receiver ever held, looked at after every step.
-fn held_max(lab: &mut Lab, b: sctp::AssociationId, time: Duration) -> u64 {
+fn held_max(hosts: &mut TwoHosts, b: sctp::AssociationId, time: Duration) -> u64 {
     let mut held = 0;
-    let end = lab.now() + time;
-    while lab.now() < end {
-        lab.run_for(Duration::from_millis(1));
-        if let Some(statistics) = lab.node(B).endpoint.statistics(b) {
+    let end = hosts.now() + time;
+    while hosts.now() < end {
+        hosts.run_for(Duration::from_millis(1));
+        if let Some(statistics) = hosts.node(B).endpoint.statistics(b) {
             held = held.max(statistics.receive_buffered_bytes);
         }
     }
@@ -41,78 +41,80 @@ fn held_max(lab: &mut Lab, b: sctp::AssociationId, time: Duration) -> u64 {
 #[test]
 fn a_reader_that_stops_stops_the_sender_and_one_that_goes_on_starts_it() {
     for bytes in [1, 100, 1000, 5000] {
-        let mut lab = Lab::new(bytes as u64);
-        let (a, b) = lab.establish_with(AssociationConfig::default(), small_buffer());
-        lab.app(B).set_reading(Reading::Never);
+        let mut hosts = TwoHosts::new(bytes as u64);
+        let (a, b) = hosts.establish_with(AssociationConfig::default(), small_buffer());
+        hosts.app(B).set_reading(Reading::Never);
         let count = 4 * BUFFER_BYTES / bytes.max(32);
-        lab.send_all(A, a, messages(count, bytes));
-        let held = held_max(&mut lab, b, Duration::from_secs(3));
+        hosts.send_all(A, a, messages(count, bytes));
+        let held = held_max(&mut hosts, b, Duration::from_secs(3));
         assert!(held <= HELD_BYTES_MAX as u64, "{held} bytes held of messages of {bytes}");
-        assert!(lab.node(B).app.messages.len() < count, "all of {count} messages of {bytes}");
+        assert!(hosts.node(B).app.messages.len() < count, "all of {count} messages of {bytes}");
         let unread =
-            lab.node(B).app.unread_bytes() + RECEIVED_OVERHEAD_BYTES * lab.node(B).app.messages.len();
-        let held = lab.statistics(B, b).receive_buffered_bytes as usize;
+            hosts.node(B).app.unread_bytes() + RECEIVED_OVERHEAD_BYTES * hosts.node(B).app.messages.len();
+        let held = hosts.statistics(B, b).receive_buffered_bytes as usize;
         // A message of several packets may be half there.
         assert!(held == unread || (bytes > 1472 && held > unread), "{held} {unread}");
-        lab.app(B).set_reading(Reading::AtOnce);
-        let start = lab.now();
-        lab.run_until("all arrived", Duration::from_secs(20), |lab| lab.node(B).app.messages.len() == count);
-        assert!(lab.now() - start < Duration::from_secs(2), "the window update was enough, {bytes}");
-        assert_eq!(lab.statistics(B, b).receive_buffered_bytes, 0);
+        hosts.app(B).set_reading(Reading::AtOnce);
+        let start = hosts.now();
+        hosts.run_until("all arrived", Duration::from_secs(20), |hosts| {
+            hosts.node(B).app.messages.len() == count
+        });
+        assert!(hosts.now() - start < Duration::from_secs(2), "the window update was enough, {bytes}");
+        assert_eq!(hosts.statistics(B, b).receive_buffered_bytes, 0);
     }
 }
 
 #[test]
 fn a_lost_window_update_is_made_good_by_a_probe() {
-    let mut lab = Lab::new(2);
-    let (a, _) = lab.establish_with(AssociationConfig::default(), small_buffer());
-    lab.app(B).set_reading(Reading::Never);
-    lab.send_all(A, a, messages(200, 1000));
-    lab.run_for(Duration::from_secs(3));
-    lab.tap(B, |_| Fate::Drop);
-    lab.app(B).set_reading(Reading::AtOnce);
-    lab.run_for(Duration::from_millis(100));
-    lab.untap(B);
-    lab.run_until("all arrived", Duration::from_secs(60), |lab| lab.node(B).app.messages.len() == 200);
+    let mut hosts = TwoHosts::new(2);
+    let (a, _) = hosts.establish_with(AssociationConfig::default(), small_buffer());
+    hosts.app(B).set_reading(Reading::Never);
+    hosts.send_all(A, a, messages(200, 1000));
+    hosts.run_for(Duration::from_secs(3));
+    hosts.tap(B, |_| Fate::Drop);
+    hosts.app(B).set_reading(Reading::AtOnce);
+    hosts.run_for(Duration::from_millis(100));
+    hosts.untap(B);
+    hosts.run_until("all arrived", Duration::from_secs(60), |hosts| hosts.node(B).app.messages.len() == 200);
 }
 
 #[test]
 fn a_reader_that_never_reads_does_not_end_the_association() {
     // RFC 9260 §6.1 A: probes that the peer answers are no errors.
-    let mut lab = Lab::new(3);
-    let (a, _) = lab.establish_with(AssociationConfig::default(), small_buffer());
-    lab.app(B).set_reading(Reading::Never);
-    lab.send_all(A, a, messages(200, 1000));
-    lab.run_for(Duration::from_secs(3600));
-    assert_eq!((lab.closed(A), lab.closed(B)), (None, None));
-    lab.app(B).set_reading(Reading::AtOnce);
-    lab.run_until("all arrived", Duration::from_secs(120), |lab| lab.node(B).app.messages.len() == 200);
+    let mut hosts = TwoHosts::new(3);
+    let (a, _) = hosts.establish_with(AssociationConfig::default(), small_buffer());
+    hosts.app(B).set_reading(Reading::Never);
+    hosts.send_all(A, a, messages(200, 1000));
+    hosts.run_for(Duration::from_secs(3600));
+    assert_eq!((hosts.closed(A), hosts.closed(B)), (None, None));
+    hosts.app(B).set_reading(Reading::AtOnce);
+    hosts.run_until("all arrived", Duration::from_secs(120), |hosts| hosts.node(B).app.messages.len() == 200);
 }
 
 #[test]
 fn probes_of_a_closed_window_come_ever_more_rarely() {
-    let mut lab = Lab::new(4);
-    let (a, _) = lab.establish_with(AssociationConfig::default(), small_buffer());
-    lab.app(B).set_reading(Reading::Never);
-    lab.send_all(A, a, messages(200, 1000));
-    lab.run_for(Duration::from_secs(2));
-    let before = lab.sent.len();
-    lab.run_for(Duration::from_secs(120));
-    let probes = lab.sent[before..].iter().filter(|s| !data_of(&s.packet).is_empty()).count();
-    assert!((1..10).contains(&probes), "{probes} probes in two minutes\n{}", lab.log());
+    let mut hosts = TwoHosts::new(4);
+    let (a, _) = hosts.establish_with(AssociationConfig::default(), small_buffer());
+    hosts.app(B).set_reading(Reading::Never);
+    hosts.send_all(A, a, messages(200, 1000));
+    hosts.run_for(Duration::from_secs(2));
+    let before = hosts.sent.len();
+    hosts.run_for(Duration::from_secs(120));
+    let probes = hosts.sent[before..].iter().filter(|s| !data_of(&s.packet).is_empty()).count();
+    assert!((1..10).contains(&probes), "{probes} probes in two minutes\n{}", hosts.log());
 }
 
 #[test]
 fn a_slow_reader_gets_everything_in_bounded_memory() {
-    let mut lab = Lab::new(5);
-    let (a, b) = lab.establish_with(AssociationConfig::default(), small_buffer());
-    lab.app(B).set_reading(Reading::Every(Duration::from_millis(2)));
-    lab.send_all(A, a, messages(2000, 500));
-    let held = held_max(&mut lab, b, Duration::from_secs(5));
+    let mut hosts = TwoHosts::new(5);
+    let (a, b) = hosts.establish_with(AssociationConfig::default(), small_buffer());
+    hosts.app(B).set_reading(Reading::Every(Duration::from_millis(2)));
+    hosts.send_all(A, a, messages(2000, 500));
+    let held = held_max(&mut hosts, b, Duration::from_secs(5));
     assert!(held <= HELD_BYTES_MAX as u64, "{held}");
-    assert_eq!(lab.node(B).app.messages.len(), 2000);
-    assert_eq!(lab.app(B).unread_bytes(), 0);
-    assert_eq!(lab.statistics(A, a).timeouts, 0);
+    assert_eq!(hosts.node(B).app.messages.len(), 2000);
+    assert_eq!(hosts.app(B).unread_bytes(), 0);
+    assert_eq!(hosts.statistics(A, a).timeouts, 0);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use sctp_wire::parameter::{Ipv4, Parameter, Parameters};
 use lab::bounds::assert_bounded;
 use lab::packets::{each_chunk, header, kinds};
 use lab::script::Peer;
-use lab::{A, B, Lab, PORT_A, PORT_B, Reading};
+use lab::{A, B, PORT_A, PORT_B, Reading, TwoHosts};
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -36,25 +36,25 @@ fn echoes(peer: &mut Peer, cookie: &[u8]) {
 
 #[test]
 fn a_client_that_crashed_connects_again() {
-    let mut lab = Lab::new(1);
-    let (a, b) = lab.establish();
-    lab.send(A, a, SendInfo::default(), &b"before"[..]);
-    lab.send(B, b, SendInfo::default(), &b"lost"[..]);
-    lab.run_for(Duration::from_secs(1));
-    lab.reboot(A);
-    lab.app(A).events.clear();
-    let again = lab.connect(A, (PORT_A, PORT_B), AssociationConfig::default());
-    lab.run_until("A is up again", SOON, |lab| lab.is_up(A));
-    assert_eq!((lab.closed(B), lab.node(B).endpoint.association_count()), (None, 1));
+    let mut hosts = TwoHosts::new(1);
+    let (a, b) = hosts.establish();
+    hosts.send(A, a, SendInfo::default(), &b"before"[..]);
+    hosts.send(B, b, SendInfo::default(), &b"lost"[..]);
+    hosts.run_for(Duration::from_secs(1));
+    hosts.reboot(A);
+    hosts.app(A).events.clear();
+    let again = hosts.connect(A, (PORT_A, PORT_B), AssociationConfig::default());
+    hosts.run_until("A is up again", SOON, |hosts| hosts.is_up(A));
+    assert_eq!((hosts.closed(B), hosts.node(B).endpoint.association_count()), (None, 1));
     let restarted = Event::Restarted { streams_out: 10, streams_in: 10, unacknowledged_bytes: 0 };
-    assert!(lab.app(B).saw(|e| *e == restarted), "the user of the same association is told");
-    lab.send(A, again, SendInfo::default(), &b"after"[..]);
-    lab.send(B, b, SendInfo::default(), &b"answer"[..]);
-    lab.run_until("both heard", SOON, |lab| {
-        lab.node(B).app.messages.last().is_some_and(|m| m.bytes == b"after")
-            && lab.node(A).app.messages.last().is_some_and(|m| m.bytes == b"answer")
+    assert!(hosts.app(B).saw(|e| *e == restarted), "the user of the same association is told");
+    hosts.send(A, again, SendInfo::default(), &b"after"[..]);
+    hosts.send(B, b, SendInfo::default(), &b"answer"[..]);
+    hosts.run_until("both heard", SOON, |hosts| {
+        hosts.node(B).app.messages.last().is_some_and(|m| m.bytes == b"after")
+            && hosts.node(A).app.messages.last().is_some_and(|m| m.bytes == b"answer")
     });
-    assert_eq!(lab.app(B).messages.last().unwrap().info.ssn, 0, "numbers begin again");
+    assert_eq!(hosts.app(B).messages.last().unwrap().info.ssn, 0, "numbers begin again");
 }
 
 #[test]
@@ -235,14 +235,14 @@ fn an_init_with_another_port_is_another_association() {
 
 #[test]
 fn a_server_that_crashed_refuses_what_it_has_forgotten() {
-    let mut lab = Lab::new(2);
-    let (a, _) = lab.establish();
-    lab.reboot(B);
-    lab.app(B).events.clear();
-    lab.send(A, a, SendInfo::default(), &b"still there?"[..]);
-    lab.run_until("A was told", SOON, |lab| lab.closed(A).is_some());
-    assert!(matches!(lab.closed(A), Some(sctp::CloseReason::PeerAborted { .. })));
-    assert_eq!(lab.node(B).endpoint.association_count(), 0);
+    let mut hosts = TwoHosts::new(2);
+    let (a, _) = hosts.establish();
+    hosts.reboot(B);
+    hosts.app(B).events.clear();
+    hosts.send(A, a, SendInfo::default(), &b"still there?"[..]);
+    hosts.run_until("A was told", SOON, |hosts| hosts.closed(A).is_some());
+    assert!(matches!(hosts.closed(A), Some(sctp::CloseReason::PeerAborted { .. })));
+    assert_eq!(hosts.node(B).endpoint.association_count(), 0);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use sctp::{AssociationConfig, SendInfo};
 use sctp_wire::chunk::DataFlags;
 
 use lab::script::Peer;
-use lab::{A, B, Fate, Lab, Reading};
+use lab::{A, B, Fate, Reading, TwoHosts};
 
 fn message(number: usize) -> Bytes {
     vec![number as u8; 1 + number % 40].into()
@@ -17,63 +17,63 @@ fn message(number: usize) -> Bytes {
 #[test]
 fn a_reader_of_runs_gets_what_was_sent_with_and_without_loss() {
     for loss_every in [0, 7, 50] {
-        let mut lab = Lab::new(loss_every);
+        let mut hosts = TwoHosts::new(loss_every);
         // More than there are stream sequence numbers.
         let count = 70_000;
-        lab.node_mut(A).endpoint.set_initial_tsn(0u32.wrapping_sub(3000));
-        let (a, b) = lab.establish();
-        lab.app(B).takes_runs = true;
+        hosts.node_mut(A).endpoint.set_initial_tsn(0u32.wrapping_sub(3000));
+        let (a, b) = hosts.establish();
+        hosts.app(B).takes_runs = true;
         let mut packets = 0;
-        lab.tap(A, move |_| {
+        hosts.tap(A, move |_| {
             packets += 1;
             if loss_every > 0 && packets % loss_every == 0 { Fate::Drop } else { Fate::Pass }
         });
         let info =
             |n: usize| SendInfo { stream: (n / 100 % 3) as u16, ppid: n as u32, ..SendInfo::default() };
-        lab.send_all(A, a, (0..count).map(|n| (info(n), message(n))));
-        let all = |lab: &Lab| lab.node(B).app.messages.len() == count;
-        lab.run_until("all arrived", Duration::from_secs(600), all);
+        hosts.send_all(A, a, (0..count).map(|n| (info(n), message(n))));
+        let all = |hosts: &TwoHosts| hosts.node(B).app.messages.len() == count;
+        hosts.run_until("all arrived", Duration::from_secs(600), all);
         let mut next = [0, 100, 200];
-        for m in &lab.app(B).messages {
+        for m in &hosts.app(B).messages {
             let (stream, n) = (usize::from(m.info.stream), m.info.ppid as usize);
             assert_eq!((n, &m.bytes[..]), (next[stream], &message(n)[..]), "in the order of its stream");
             next[stream] = if n % 100 == 99 { n + 201 } else { n + 1 };
         }
-        assert_eq!(lab.statistics(B, b).receive_buffered_bytes, 0, "all was given back");
+        assert_eq!(hosts.statistics(B, b).receive_buffered_bytes, 0, "all was given back");
     }
 }
 
 #[test]
 fn a_run_is_charged_less_than_its_messages() {
-    let mut lab = Lab::new(1);
-    let (a, b) = lab.establish();
-    lab.app(B).takes_runs = true;
-    lab.app(B).set_reading(Reading::Never);
+    let mut hosts = TwoHosts::new(1);
+    let (a, b) = hosts.establish();
+    hosts.app(B).takes_runs = true;
+    hosts.app(B).set_reading(Reading::Never);
     let (count, bytes) = (61, 8);
     // The first leaves at once; 60 chunks of 24 bytes fill a packet.
-    lab.send_all(A, a, (0..count).map(|_| (SendInfo::default(), vec![0; bytes].into())));
-    lab.run_for(Duration::from_secs(1));
-    assert_eq!(lab.node(B).app.messages.len(), count);
+    hosts.send_all(A, a, (0..count).map(|_| (SendInfo::default(), vec![0; bytes].into())));
+    hosts.run_for(Duration::from_secs(1));
+    assert_eq!(hosts.node(B).app.messages.len(), count);
     let headers = (60 - 1) * 16_usize;
     let charges = 1 + 1 + headers.div_ceil(RECEIVED_OVERHEAD_BYTES);
-    let held = lab.statistics(B, b).receive_buffered_bytes as usize;
+    let held = hosts.statistics(B, b).receive_buffered_bytes as usize;
     assert_eq!(held, count * bytes + charges * RECEIVED_OVERHEAD_BYTES);
-    lab.app(B).set_reading(Reading::AtOnce);
-    lab.run_for(Duration::from_secs(1));
-    assert_eq!(lab.statistics(B, b).receive_buffered_bytes, 0);
+    hosts.app(B).set_reading(Reading::AtOnce);
+    hosts.run_for(Duration::from_secs(1));
+    assert_eq!(hosts.statistics(B, b).receive_buffered_bytes, 0);
 }
 
 #[test]
 fn a_sender_at_full_speed_loses_nothing_to_a_reader_that_stops() {
     for bytes in [16, 100, 1000] {
-        let mut lab = Lab::new(bytes as u64);
+        let mut hosts = TwoHosts::new(bytes as u64);
         let config = AssociationConfig { receive_buffer_tuned_bytes: 0, ..AssociationConfig::default() };
-        let (a, b) = lab.establish_with(AssociationConfig::default(), config);
-        lab.app(B).takes_runs = true;
-        lab.app(B).set_reading(Reading::Never);
-        lab.send_all(A, a, (0..100_000).map(|_| (SendInfo::default(), vec![0; bytes].into())));
-        lab.run_for(Duration::from_secs(3));
-        let statistics = lab.statistics(B, b);
+        let (a, b) = hosts.establish_with(AssociationConfig::default(), config);
+        hosts.app(B).takes_runs = true;
+        hosts.app(B).set_reading(Reading::Never);
+        hosts.send_all(A, a, (0..100_000).map(|_| (SendInfo::default(), vec![0; bytes].into())));
+        hosts.run_for(Duration::from_secs(3));
+        let statistics = hosts.statistics(B, b);
         assert!(statistics.messages_received < 100_000, "the window has closed");
         assert_eq!(statistics.data_chunks_dropped, 0, "messages of {bytes}");
     }
@@ -81,22 +81,23 @@ fn a_sender_at_full_speed_loses_nothing_to_a_reader_that_stops() {
 
 #[test]
 fn what_has_no_room_as_a_run_comes_one_by_one() {
-    let mut lab = Lab::new(5);
+    let mut hosts = TwoHosts::new(5);
     let config = AssociationConfig {
         receive_buffer_bytes: 2000,
         receive_buffer_tuned_bytes: 0,
         ..AssociationConfig::default()
     };
-    let (a, b) = lab.establish_with(AssociationConfig::default(), config);
-    lab.app(B).takes_runs = true;
-    lab.app(B).set_reading(Reading::Every(Duration::from_micros(500)));
+    let (a, b) = hosts.establish_with(AssociationConfig::default(), config);
+    hosts.app(B).takes_runs = true;
+    hosts.app(B).set_reading(Reading::Every(Duration::from_micros(500)));
     let count = 5000;
-    lab.send_all(A, a, (0..count).map(|n| (SendInfo::default(), message(n))));
-    lab.run_until("all arrived", Duration::from_secs(60), |lab| lab.node(B).app.messages.len() == count);
-    assert!((0..count).zip(&lab.app(B).messages).all(|(n, m)| m.bytes == message(n)));
-    lab.app(B).set_reading(Reading::AtOnce);
-    lab.run_for(Duration::from_secs(1));
-    assert_eq!(lab.statistics(B, b).receive_buffered_bytes, 0);
+    hosts.send_all(A, a, (0..count).map(|n| (SendInfo::default(), message(n))));
+    hosts
+        .run_until("all arrived", Duration::from_secs(60), |hosts| hosts.node(B).app.messages.len() == count);
+    assert!((0..count).zip(&hosts.app(B).messages).all(|(n, m)| m.bytes == message(n)));
+    hosts.app(B).set_reading(Reading::AtOnce);
+    hosts.run_for(Duration::from_secs(1));
+    assert_eq!(hosts.statistics(B, b).receive_buffered_bytes, 0);
 }
 
 #[test]

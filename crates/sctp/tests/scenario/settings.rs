@@ -8,7 +8,7 @@ use sctp_wire::chunk::{Heartbeat, Shutdown};
 
 use lab::packets::{data_of, has};
 use lab::script::{Peer, plain};
-use lab::{A, B, Lab};
+use lab::{A, B, TwoHosts};
 
 use crate::several_paths::{answers, established};
 
@@ -16,12 +16,12 @@ const SECOND: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 1, 9));
 
 fn set(peer: &mut Peer, config: AssociationConfig) {
     peer.endpoint.set_config(peer.now, peer.id, &config, &mut peer.app);
-    peer.settle();
+    peer.collect_output();
 }
 
 fn set_path(peer: &mut Peer, address: Option<IpAddr>, options: PathOptions) -> Result<(), PrimaryError> {
     let outcome = peer.endpoint.set_path(peer.now, peer.id, address, &options, &mut peer.app);
-    peer.settle();
+    peer.collect_output();
     outcome
 }
 
@@ -91,20 +91,24 @@ fn without_delay_a_message_leaves_while_another_is_outstanding() {
 
 #[test]
 fn an_acknowledgement_sets_no_more_free_than_a_burst() {
-    let mut lab = Lab::new(4);
-    let (a, _) = lab.establish();
-    lab.send_all(A, a, (0..400).map(|_| (SendInfo::default(), bytes::Bytes::from(vec![1; 1400]))));
-    lab.run_until("half has arrived", Duration::from_secs(20), |lab| lab.node(B).app.messages.len() > 200);
-    let wide = lab.statistics(A, a).paths[0].in_flight_bytes;
+    let mut hosts = TwoHosts::new(4);
+    let (a, _) = hosts.establish();
+    hosts.send_all(A, a, (0..400).map(|_| (SendInfo::default(), bytes::Bytes::from(vec![1; 1400]))));
+    hosts.run_until("half has arrived", Duration::from_secs(20), |hosts| {
+        hosts.node(B).app.messages.len() > 200
+    });
+    let wide = hosts.statistics(A, a).paths[0].in_flight_bytes;
     assert!(wide > 12 * 1460, "{wide}");
     let config = AssociationConfig { burst_packets_max: Some(2), ..AssociationConfig::default() };
-    let now = lab.now();
-    let node = lab.node_mut(A);
+    let now = hosts.now();
+    let node = hosts.node_mut(A);
     node.endpoint.set_config(now, a, &config, &mut node.app);
-    let from = lab.sent.len();
-    lab.run_until("all has arrived", Duration::from_secs(20), |lab| lab.node(B).app.messages.len() == 400);
+    let from = hosts.sent.len();
+    hosts.run_until("all has arrived", Duration::from_secs(20), |hosts| {
+        hosts.node(B).app.messages.len() == 400
+    });
     let mut by_instant = std::collections::HashMap::new();
-    for packet in lab.sent[from..].iter().filter(|packet| packet.by == A) {
+    for packet in hosts.sent[from..].iter().filter(|packet| packet.by == A) {
         *by_instant.entry(packet.at).or_insert(0) += data_of(&packet.packet).len();
     }
     let most = by_instant.values().max().copied().unwrap();
@@ -228,22 +232,22 @@ fn what_the_handshake_was_about_stays() {
 
 #[test]
 fn a_writer_that_waits_for_room_goes_on_in_a_larger_buffer() {
-    let mut lab = Lab::new(13);
+    let mut hosts = TwoHosts::new(13);
     let small = AssociationConfig {
         send_buffer_bytes: 10_000,
         send_buffer_tuned_bytes: 0,
         ..AssociationConfig::default()
     };
-    let (a, _) = lab.establish_with(small.clone(), small.clone());
-    lab.cut();
-    lab.send_all(A, a, (0..20).map(|_| (SendInfo::default(), bytes::Bytes::from(vec![1; 1000]))));
-    assert!(!lab.all_admitted(A));
-    let now = lab.now();
-    let node = lab.node_mut(A);
+    let (a, _) = hosts.establish_with(small.clone(), small.clone());
+    hosts.cut();
+    hosts.send_all(A, a, (0..20).map(|_| (SendInfo::default(), bytes::Bytes::from(vec![1; 1000]))));
+    assert!(!hosts.all_admitted(A));
+    let now = hosts.now();
+    let node = hosts.node_mut(A);
     let config = AssociationConfig { send_buffer_bytes: 100_000, ..small };
     node.endpoint.set_config(now, a, &config, &mut node.app);
-    lab.pump();
-    assert!(lab.all_admitted(A));
+    hosts.exchange();
+    assert!(hosts.all_admitted(A));
 }
 
 #[test]
@@ -269,6 +273,6 @@ fn an_idle_association_is_shut_down_if_that_was_asked_for() {
 #[test]
 fn an_association_that_nothing_ends_has_no_timer_for_it() {
     let mut peer = Peer::established_with(15, AssociationConfig { heartbeat_interval: None, ..plain() });
-    peer.settle();
+    peer.collect_output();
     assert_eq!(peer.endpoint.poll_timeout(), None);
 }

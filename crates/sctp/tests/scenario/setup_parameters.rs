@@ -249,7 +249,7 @@ fn an_endpoint_of_one_kind_of_address_says_so() {
     peer.endpoint.set_local_addresses(vec![IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1))]);
     let config = Arc::new(AssociationConfig::default());
     peer.endpoint.connect(peer.now, ENDPOINT_PORT, PEER_PORT, &[peer.address], config, &peer.app).unwrap();
-    peer.settle();
+    peer.collect_output();
     let mut parameters = Vec::new();
     each_chunk(&peer.hears(), |chunk| {
         let Chunk::Init(init) = chunk else { panic!("{chunk}") };
@@ -288,7 +288,7 @@ fn connects_to_two(seed: u8, list: &[Ipv4Addr]) -> Peer {
     let named = [peer.address, SocketAddr::new(IpAddr::V4(SECOND), peer.address.port())];
     let config = Arc::new(AssociationConfig::default());
     peer.id = peer.endpoint.connect(peer.now, ENDPOINT_PORT, PEER_PORT, &named, config, &peer.app).unwrap();
-    peer.settle();
+    peer.collect_output();
     peer.takes_init();
     let mut parameters = cookie();
     for &address in list {

@@ -8,24 +8,24 @@ use sctp_wire::chunk::{Abort, DataFlags, Shutdown, ShutdownAck, ShutdownComplete
 
 use lab::packets::{has, kinds};
 use lab::script::Peer;
-use lab::{A, B, Fate, Lab};
+use lab::{A, B, Fate, TwoHosts};
 
 const SOON: Duration = Duration::from_secs(60);
 
-fn both_closed(lab: &Lab) -> bool {
-    [A, B].iter().all(|&n| lab.closed(n) == Some(CloseReason::Shutdown))
-        && [A, B].iter().all(|&n| lab.node(n).endpoint.association_count() == 0)
+fn both_closed(hosts: &TwoHosts) -> bool {
+    [A, B].iter().all(|&n| hosts.closed(n) == Some(CloseReason::Shutdown))
+        && [A, B].iter().all(|&n| hosts.node(n).endpoint.association_count() == 0)
 }
 
 #[test]
 fn three_packets_end_an_idle_association_from_either_side() {
     for side in [A, B] {
-        let mut lab = Lab::new(1);
-        let (a, b) = lab.establish();
-        let before = lab.sent.len();
-        lab.shutdown(side, [a, b][side]);
-        lab.run_until("both are closed", SOON, both_closed);
-        let ladder: Vec<_> = lab.sent[before..].iter().map(|s| (s.by, kinds(&s.packet))).collect();
+        let mut hosts = TwoHosts::new(1);
+        let (a, b) = hosts.establish();
+        let before = hosts.sent.len();
+        hosts.shutdown(side, [a, b][side]);
+        hosts.run_until("both are closed", SOON, both_closed);
+        let ladder: Vec<_> = hosts.sent[before..].iter().map(|s| (s.by, kinds(&s.packet))).collect();
         assert_eq!(
             ladder,
             [
@@ -34,57 +34,57 @@ fn three_packets_end_an_idle_association_from_either_side() {
                 (side, vec![ShutdownComplete::KIND]),
             ]
         );
-        assert!(lab.app(1 - side).saw(|e| *e == Event::PeerShutdown));
+        assert!(hosts.app(1 - side).saw(|e| *e == Event::PeerShutdown));
     }
 }
 
 #[test]
 fn everything_that_was_taken_is_delivered_first() {
-    let mut lab = Lab::new(2);
-    let (a, b) = lab.establish();
-    lab.send_all(A, a, (0..800).map(|n| (SendInfo::default(), vec![n as u8; 900].into())));
-    assert!(lab.all_admitted(A));
-    lab.shutdown(A, a);
+    let mut hosts = TwoHosts::new(2);
+    let (a, b) = hosts.establish();
+    hosts.send_all(A, a, (0..800).map(|n| (SendInfo::default(), vec![n as u8; 900].into())));
+    assert!(hosts.all_admitted(A));
+    hosts.shutdown(A, a);
     // B still sends what it had, but takes no more once it has heard of the end.
-    lab.send_all(B, b, (0..800).map(|n| (SendInfo::default(), vec![n as u8; 900].into())));
+    hosts.send_all(B, b, (0..800).map(|n| (SendInfo::default(), vec![n as u8; 900].into())));
     assert_eq!(
-        lab.node_mut(A).endpoint.admit(a, &SendInfo::default(), 1),
+        hosts.node_mut(A).endpoint.admit(a, &SendInfo::default(), 1),
         Admission::Fail(SendError::Closed)
     );
-    lab.run_until("both are closed", SOON, both_closed);
-    assert_eq!(lab.app(B).messages.len(), 800);
-    assert_eq!(lab.app(A).messages.len(), 800);
+    hosts.run_until("both are closed", SOON, both_closed);
+    assert_eq!(hosts.app(B).messages.len(), 800);
+    assert_eq!(hosts.app(A).messages.len(), 800);
 }
 
 #[test]
 fn data_of_the_peer_goes_on_after_our_shutdown() {
-    let mut lab = Lab::new(3);
+    let mut hosts = TwoHosts::new(3);
     let config = AssociationConfig { send_buffer_bytes: 8 << 20, ..AssociationConfig::default() };
-    let (a, b) = lab.establish_with(config.clone(), config);
-    lab.send_all(B, b, (0..3000).map(|n| (SendInfo::default(), vec![n as u8; 1000].into())));
-    lab.run_for(Duration::from_millis(30));
-    lab.shutdown(A, a);
-    lab.run_until("both are closed", SOON, both_closed);
-    assert_eq!(lab.app(A).messages.len(), 3000);
+    let (a, b) = hosts.establish_with(config.clone(), config);
+    hosts.send_all(B, b, (0..3000).map(|n| (SendInfo::default(), vec![n as u8; 1000].into())));
+    hosts.run_for(Duration::from_millis(30));
+    hosts.shutdown(A, a);
+    hosts.run_until("both are closed", SOON, both_closed);
+    assert_eq!(hosts.app(A).messages.len(), 3000);
 }
 
 #[test]
 fn both_shut_down_at_once() {
-    let mut lab = Lab::new(4);
-    let (a, b) = lab.establish();
-    lab.shutdown(A, a);
-    lab.shutdown(B, b);
-    lab.run_until("both are closed", SOON, both_closed);
+    let mut hosts = TwoHosts::new(4);
+    let (a, b) = hosts.establish();
+    hosts.shutdown(A, a);
+    hosts.shutdown(B, b);
+    hosts.run_until("both are closed", SOON, both_closed);
 }
 
 #[test]
 fn every_packet_of_the_end_may_be_lost() {
     for kind in [Shutdown::KIND, ShutdownAck::KIND, ShutdownComplete::KIND] {
-        let mut lab = Lab::new(5);
-        let (a, _) = lab.establish();
+        let mut hosts = TwoHosts::new(5);
+        let (a, _) = hosts.establish();
         for node in [A, B] {
             let mut lost = 0;
-            lab.tap(node, move |packet| {
+            hosts.tap(node, move |packet| {
                 if lost < 2 && has(packet, kind) {
                     lost += 1;
                     return Fate::Drop;
@@ -92,26 +92,26 @@ fn every_packet_of_the_end_may_be_lost() {
                 Fate::Pass
             });
         }
-        lab.shutdown(A, a);
-        lab.run_until("both are closed", SOON, both_closed);
+        hosts.shutdown(A, a);
+        hosts.run_until("both are closed", SOON, both_closed);
     }
 }
 
 #[test]
 fn a_peer_that_vanished_is_given_up() {
-    let mut lab = Lab::new(6);
+    let mut hosts = TwoHosts::new(6);
     // T5 leaves time for all attempts.
     let rto = RtoConfig { max: Duration::from_secs(400), ..RtoConfig::default() };
     let config = AssociationConfig { rto, association_retries_max: 8, ..AssociationConfig::default() };
-    let (a, _) = lab.establish_with(config.clone(), config);
-    lab.cut();
-    lab.shutdown(A, a);
-    lab.run_until("A gave up", Duration::from_secs(1000), |lab| lab.closed(A).is_some());
-    assert_eq!(lab.closed(A), Some(CloseReason::Timeout));
-    let shutdowns = lab.sent.iter().filter(|s| has(&s.packet, Shutdown::KIND)).count();
+    let (a, _) = hosts.establish_with(config.clone(), config);
+    hosts.cut();
+    hosts.shutdown(A, a);
+    hosts.run_until("A gave up", Duration::from_secs(1000), |hosts| hosts.closed(A).is_some());
+    assert_eq!(hosts.closed(A), Some(CloseReason::Timeout));
+    let shutdowns = hosts.sent.iter().filter(|s| has(&s.packet, Shutdown::KIND)).count();
     assert_eq!(shutdowns, 9, "Association.Max.Retrans is 8");
-    lab.pump();
-    let last = lab.sent.iter().rfind(|sent| sent.by == A).expect("something was sent");
+    hosts.exchange();
+    let last = hosts.sent.iter().rfind(|sent| sent.by == A).expect("something was sent");
     assert_eq!(lab::packets::kinds(&last.packet), [sctp_wire::chunk::Abort::KIND]);
 }
 
@@ -257,11 +257,11 @@ fn stray_packets_of_the_end_change_nothing() {
 
 #[test]
 fn a_shutdown_before_the_association_is_up_comes_after_the_data() {
-    let mut lab = Lab::new(13);
-    lab.listen(AssociationConfig::default());
-    let a = lab.connect(A, (lab::PORT_A, lab::PORT_B), AssociationConfig::default());
-    lab.send(A, a, SendInfo::default(), &b"and gone"[..]);
-    lab.shutdown(A, a);
-    lab.run_until("both are closed", SOON, both_closed);
-    assert_eq!(lab.app(B).contents(), [b"and gone"]);
+    let mut hosts = TwoHosts::new(13);
+    hosts.listen(AssociationConfig::default());
+    let a = hosts.connect(A, (lab::PORT_A, lab::PORT_B), AssociationConfig::default());
+    hosts.send(A, a, SendInfo::default(), &b"and gone"[..]);
+    hosts.shutdown(A, a);
+    hosts.run_until("both are closed", SOON, both_closed);
+    assert_eq!(hosts.app(B).contents(), [b"and gone"]);
 }

@@ -8,7 +8,7 @@ use sctp::{AssociationConfig, AssociationId, CloseReason, PathState, PathStatist
 use sctp_wire::chunk::{Data, Heartbeat};
 
 use lab::packets::has;
-use lab::{A, B, Fate, Lab, line};
+use lab::{A, B, Fate, TwoHosts, line};
 
 const RETURN_MAX: Duration = Duration::from_millis(500);
 
@@ -22,32 +22,32 @@ fn line_of(round_trip: Duration) -> PipeConfig {
     PipeConfig { rate_bits_per_s: Some(20_000_000), delay: round_trip / 2, queue_bytes, ..line() }
 }
 
-fn sends(lab: &mut Lab, id: AssociationId, messages: usize) {
-    lab.send_all(A, id, (0..messages).map(|_| (SendInfo::default(), vec![7; 1400].into())));
+fn sends(hosts: &mut TwoHosts, id: AssociationId, messages: usize) {
+    hosts.send_all(A, id, (0..messages).map(|_| (SendInfo::default(), vec![7; 1400].into())));
 }
 
-fn path(lab: &Lab, id: AssociationId) -> PathStatistics {
-    lab.statistics(A, id).paths[0].clone()
+fn path(hosts: &TwoHosts, id: AssociationId) -> PathStatistics {
+    hosts.statistics(A, id).paths[0].clone()
 }
 
 /// Returns when `done` holds for the first time after now.
-fn until(lab: &mut Lab, what: &str, done: impl FnMut(&Lab) -> bool) -> Duration {
-    let start = lab.now();
-    lab.run_until(what, Duration::from_secs(60), done);
-    lab.now() - start
+fn until(hosts: &mut TwoHosts, what: &str, done: impl FnMut(&TwoHosts) -> bool) -> Duration {
+    let start = hosts.now();
+    hosts.run_until(what, Duration::from_secs(60), done);
+    hosts.now() - start
 }
 
 /// Returns the longest time without a message that B waited for.
-fn longest_stall(lab: &Lab, from: Time) -> Duration {
+fn longest_stall(hosts: &TwoHosts, from: Time) -> Duration {
     let mut before = from;
-    let times = lab.node(B).app.messages.iter().map(|message| message.at).filter(|at| *at >= from);
+    let times = hosts.node(B).app.messages.iter().map(|message| message.at).filter(|at| *at >= from);
     let longest = times.map(|at| at.saturating_since(std::mem::replace(&mut before, at))).max();
-    longest.unwrap_or_default().max(lab.now() - before)
+    longest.unwrap_or_default().max(hosts.now() - before)
 }
 
 /// Returns when A sent packets with this kind of chunk from then on.
-fn times(lab: &Lab, kind: u8, from: Time) -> Vec<Duration> {
-    let sent = lab.sent.iter().filter(|sent| sent.by == A && sent.at > from && has(&sent.packet, kind));
+fn times(hosts: &TwoHosts, kind: u8, from: Time) -> Vec<Duration> {
+    let sent = hosts.sent.iter().filter(|sent| sent.by == A && sent.at > from && has(&sent.packet, kind));
     sent.map(|sent| sent.at - from).collect()
 }
 
@@ -57,12 +57,12 @@ fn data_flows_again_within_half_a_second_of_the_return_of_the_path() {
         for outage_ms in [300, 700, 1_500, 4_000, 9_300, 30_000, 55_000] {
             let start = ms(3_000);
             let schedule = Schedule::Listed(vec![start..start + ms(outage_ms)]);
-            let mut lab = Lab::with_line(outage_ms, &PipeConfig { schedule, ..line_of(round_trip) });
-            let (a, _) = lab.establish();
-            sends(&mut lab, a, 200_000);
-            lab.run_for((Time::ZERO + start + ms(outage_ms)).saturating_since(lab.now()));
-            let before = lab.node(B).app.messages.len();
-            let took = until(&mut lab, "data flows", |lab| lab.node(B).app.messages.len() > before);
+            let mut hosts = TwoHosts::with_line(outage_ms, &PipeConfig { schedule, ..line_of(round_trip) });
+            let (a, _) = hosts.establish();
+            sends(&mut hosts, a, 200_000);
+            hosts.run_for((Time::ZERO + start + ms(outage_ms)).saturating_since(hosts.now()));
+            let before = hosts.node(B).app.messages.len();
+            let took = until(&mut hosts, "data flows", |hosts| hosts.node(B).app.messages.len() > before);
             assert!(took <= RETURN_MAX, "{took:?} after {outage_ms} ms, round trip {round_trip:?}");
         }
     }
@@ -70,36 +70,36 @@ fn data_flows_again_within_half_a_second_of_the_return_of_the_path() {
 
 #[test]
 fn a_lone_message_arrives_soon_after_the_return_of_the_path() {
-    let mut lab = Lab::new(1);
-    let (a, _) = lab.establish();
-    sends(&mut lab, a, 10);
-    lab.run_for(ms(1_000));
-    lab.cut();
-    sends(&mut lab, a, 1);
-    lab.run_for(ms(6_500));
-    assert_eq!(path(&lab, a).state, PathState::Suspected);
-    lab.untap(A);
-    lab.untap(B);
-    let took = until(&mut lab, "it arrived", |lab| lab.node(B).app.messages.len() == 11);
+    let mut hosts = TwoHosts::new(1);
+    let (a, _) = hosts.establish();
+    sends(&mut hosts, a, 10);
+    hosts.run_for(ms(1_000));
+    hosts.cut();
+    sends(&mut hosts, a, 1);
+    hosts.run_for(ms(6_500));
+    assert_eq!(path(&hosts, a).state, PathState::Suspected);
+    hosts.untap(A);
+    hosts.untap(B);
+    let took = until(&mut hosts, "it arrived", |hosts| hosts.node(B).app.messages.len() == 11);
     assert!(took <= RETURN_MAX, "{took:?}");
-    lab.run_for(ms(100));
-    let path = path(&lab, a);
+    hosts.run_for(ms(100));
+    let path = path(&hosts, a);
     assert_eq!((path.state, path.rto, path.errors), (PathState::Active, ms(1_000), 0));
 }
 
 /// Returns the longest stall of a sender at full speed, whose packets are all lost for so long, and for 10 s afterwards with
 /// this probability.
 fn stall(seed: u64, overflow: Duration, probability: f64) -> Duration {
-    let mut lab = Lab::with_line(seed, &line_of(ms(1)));
-    let (a, _) = lab.establish();
-    sends(&mut lab, a, 200_000);
-    lab.run_for(ms(500));
-    let (from, there) = (lab.now(), lab.links[0].there);
-    lab.network.pipe_mut(there).set_loss(Loss::Always);
-    lab.run_for(overflow);
-    lab.network.pipe_mut(there).set_loss(Loss::Random { probability });
-    lab.run_for(Duration::from_secs(10));
-    longest_stall(&lab, from)
+    let mut hosts = TwoHosts::with_line(seed, &line_of(ms(1)));
+    let (a, _) = hosts.establish();
+    sends(&mut hosts, a, 200_000);
+    hosts.run_for(ms(500));
+    let (from, there) = (hosts.now(), hosts.links[0].there);
+    hosts.network.pipe_mut(there).set_loss(Loss::Always);
+    hosts.run_for(overflow);
+    hosts.network.pipe_mut(there).set_loss(Loss::Random { probability });
+    hosts.run_for(Duration::from_secs(10));
+    longest_stall(&hosts, from)
 }
 
 #[test]
@@ -123,53 +123,53 @@ fn a_buffer_that_keeps_overflowing_stalls_a_sender_for_moments() {
 fn what_t3_sends_again_is_repeated_by_no_tail_loss_probe() {
     let rto = RtoConfig { min: ms(100), initial: ms(100), ..RtoConfig::default() };
     let config = AssociationConfig { rto, ..AssociationConfig::default() };
-    let mut lab = Lab::with_line(1, &line_of(ms(30)));
-    let (a, _) = lab.establish_with(config.clone(), config);
-    sends(&mut lab, a, 10);
-    lab.run_for(ms(1_000));
-    lab.cut();
-    let cut_at = lab.now();
-    sends(&mut lab, a, 1);
-    lab.run_for(ms(2_000));
+    let mut hosts = TwoHosts::with_line(1, &line_of(ms(30)));
+    let (a, _) = hosts.establish_with(config.clone(), config);
+    sends(&mut hosts, a, 10);
+    hosts.run_for(ms(1_000));
+    hosts.cut();
+    let cut_at = hosts.now();
+    sends(&mut hosts, a, 1);
+    hosts.run_for(ms(2_000));
     // T3 after 100, 200, 400, 800 ms; between them heartbeats ask, which carry no data.
-    let data: Vec<_> = times(&lab, Data::KIND, cut_at).iter().map(Duration::as_millis).collect();
+    let data: Vec<_> = times(&hosts, Data::KIND, cut_at).iter().map(Duration::as_millis).collect();
     assert_eq!(data, [100, 300, 700, 1500]);
-    let asked: Vec<_> = times(&lab, Heartbeat::KIND, cut_at).iter().map(Duration::as_millis).collect();
+    let asked: Vec<_> = times(&hosts, Heartbeat::KIND, cut_at).iter().map(Duration::as_millis).collect();
     assert_eq!(asked, [350, 600, 850, 1100, 1350, 1600, 1850]);
 }
 
 #[test]
 fn an_outage_costs_four_small_packets_a_second_for_a_minute_and_no_error_beyond_those_of_t3() {
-    let mut lab = Lab::new(1);
-    let (a, _) = lab.establish();
-    sends(&mut lab, a, 1_000);
-    lab.run_for(ms(50));
-    lab.cut();
-    let cut_at = lab.now();
-    lab.run_for(Duration::from_secs(120));
-    let asked = times(&lab, Heartbeat::KIND, cut_at);
+    let mut hosts = TwoHosts::new(1);
+    let (a, _) = hosts.establish();
+    sends(&mut hosts, a, 1_000);
+    hosts.run_for(ms(50));
+    hosts.cut();
+    let cut_at = hosts.now();
+    hosts.run_for(Duration::from_secs(120));
+    let asked = times(&hosts, Heartbeat::KIND, cut_at);
     assert!((200..=250).contains(&asked.len()), "{}", asked.len());
     assert!(asked.windows(2).all(|two| two[1] - two[0] >= ms(250)));
     // Three tail loss probes, and T3 after 1, 2, 4 s and so on.
-    let path = path(&lab, a);
+    let path = path(&hosts, a);
     assert_eq!((path.tail_probes, path.timeouts), (3, 6));
-    let data = times(&lab, Data::KIND, cut_at + ms(30));
+    let data = times(&hosts, Data::KIND, cut_at + ms(30));
     assert_eq!(data.len() as u64, path.tail_probes + path.timeouts);
     assert_eq!(u64::from(path.errors), path.timeouts);
 }
 
 #[test]
 fn a_path_that_answers_and_takes_no_data_is_tried_ever_more_rarely_and_given_up() {
-    let mut lab = Lab::new(1);
-    let (a, _) = lab.establish();
-    sends(&mut lab, a, 1_000);
-    lab.run_for(ms(50));
-    lab.tap(A, |packet| if has(packet, Data::KIND) { Fate::Drop } else { Fate::Pass });
-    let cut_at = lab.now();
-    lab.run_for(Duration::from_secs(60));
-    let data = times(&lab, Data::KIND, cut_at);
+    let mut hosts = TwoHosts::new(1);
+    let (a, _) = hosts.establish();
+    sends(&mut hosts, a, 1_000);
+    hosts.run_for(ms(50));
+    hosts.tap(A, |packet| if has(packet, Data::KIND) { Fate::Drop } else { Fate::Pass });
+    let cut_at = hosts.now();
+    hosts.run_for(Duration::from_secs(60));
+    let data = times(&hosts, Data::KIND, cut_at);
     let late = data.iter().filter(|at| **at > Duration::from_secs(30)).count();
     assert!(late <= 12, "{late} packets with data in the second half minute");
-    lab.run_until("it is given up", Duration::from_secs(600), |lab| lab.closed(A).is_some());
-    assert_eq!(lab.closed(A), Some(CloseReason::Timeout));
+    hosts.run_until("it is given up", Duration::from_secs(600), |hosts| hosts.closed(A).is_some());
+    assert_eq!(hosts.closed(A), Some(CloseReason::Timeout));
 }

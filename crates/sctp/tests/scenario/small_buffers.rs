@@ -9,7 +9,7 @@ use sctp_wire::chunk::{CookieEcho, DataFlags, Init, NrSack};
 use sctp_wire::parameter::{Parameters, SupportedExtensions};
 
 use lab::script::{Peer, plain};
-use lab::{A, B, Lab, Reading};
+use lab::{A, B, Reading, TwoHosts};
 
 const MESSAGE_BYTES: usize = 4;
 const MESSAGES: usize = 5000;
@@ -29,19 +29,19 @@ fn with_buffer(bytes: usize) -> AssociationConfig {
 fn a_small_buffer_takes_a_packet_of_short_messages_in_a_round_trip() {
     for mtu_bytes in [1472, 65_000] {
         for buffer_bytes in [1024, 1500, 1700, 2048, 2304, 4096, 16_384] {
-            let mut lab = Lab::new(buffer_bytes as u64);
+            let mut hosts = TwoHosts::new(buffer_bytes as u64);
             for node in [A, B] {
-                lab.app(node).hints = PathHints { mtu_bytes, ..PathHints::default() };
+                hosts.app(node).hints = PathHints { mtu_bytes, ..PathHints::default() };
             }
-            let (a, b) = lab.establish_with(AssociationConfig::default(), with_buffer(buffer_bytes));
-            let start = lab.now();
-            lab.send_all(A, a, (0..MESSAGES).map(|_| (SendInfo::default(), vec![7; MESSAGE_BYTES].into())));
-            lab.run_until("all arrived", Duration::from_secs(600), |lab| {
-                lab.node(B).app.messages.len() == MESSAGES
+            let (a, b) = hosts.establish_with(AssociationConfig::default(), with_buffer(buffer_bytes));
+            let start = hosts.now();
+            hosts.send_all(A, a, (0..MESSAGES).map(|_| (SendInfo::default(), vec![7; MESSAGE_BYTES].into())));
+            hosts.run_until("all arrived", Duration::from_secs(600), |hosts| {
+                hosts.node(B).app.messages.len() == MESSAGES
             });
-            let rounds = (lab.now() - start).as_millis() / RTT.as_millis();
+            let rounds = (hosts.now() - start).as_millis() / RTT.as_millis();
             let rounds_max = 10 + MESSAGES / PACKET_MESSAGES;
-            let (sent, received) = (lab.statistics(A, a), lab.statistics(B, b));
+            let (sent, received) = (hosts.statistics(A, a), hosts.statistics(B, b));
             let case = format!("{buffer_bytes} bytes of buffer, packets of {mtu_bytes}");
             assert_eq!(sent.timeouts, 0, "{case}");
             assert!(rounds as usize <= rounds_max, "{rounds} round trips for {rounds_max}, {case}");
@@ -56,14 +56,14 @@ fn a_small_buffer_takes_a_packet_of_short_messages_in_a_round_trip() {
 #[test]
 fn a_slow_reader_of_short_messages_costs_no_timeout() {
     for buffer_bytes in [1024, 2304] {
-        let mut lab = Lab::new(buffer_bytes as u64);
-        let (a, b) = lab.establish_with(AssociationConfig::default(), with_buffer(buffer_bytes));
-        lab.app(B).set_reading(Reading::Every(Duration::from_micros(300)));
-        lab.send_all(A, a, (0..MESSAGES).map(|_| (SendInfo::default(), vec![7; MESSAGE_BYTES].into())));
-        lab.run_until("all arrived", Duration::from_secs(60), |lab| {
-            lab.node(B).app.messages.len() == MESSAGES
+        let mut hosts = TwoHosts::new(buffer_bytes as u64);
+        let (a, b) = hosts.establish_with(AssociationConfig::default(), with_buffer(buffer_bytes));
+        hosts.app(B).set_reading(Reading::Every(Duration::from_micros(300)));
+        hosts.send_all(A, a, (0..MESSAGES).map(|_| (SendInfo::default(), vec![7; MESSAGE_BYTES].into())));
+        hosts.run_until("all arrived", Duration::from_secs(60), |hosts| {
+            hosts.node(B).app.messages.len() == MESSAGES
         });
-        assert_eq!((lab.statistics(A, a).timeouts, lab.statistics(B, b).data_chunks_dropped), (0, 0));
+        assert_eq!((hosts.statistics(A, a).timeouts, hosts.statistics(B, b).data_chunks_dropped), (0, 0));
     }
 }
 
@@ -75,7 +75,7 @@ fn what_the_peer_had_no_room_for_goes_again_before_anything_new() {
         let message = [vec![n; 100].into()];
         peer.endpoint.send(peer.id, &SendInfo::default(), 100, message).expect("there is room");
     }
-    peer.settle();
+    peer.collect_output();
     peer.expects("DATA 0, DATA 1, DATA 2");
     // The packet has arrived, and two of its chunks were dropped. There is still no room for them.
     peer.sends().sack_with(0, 100, &[]).go();

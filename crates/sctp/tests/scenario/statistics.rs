@@ -3,24 +3,24 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use lab::{A, B, Fate, Lab};
+use lab::{A, B, Fate, TwoHosts};
 use sctp::{AssociationConfig, AssociationState, PathState, STATISTICS_VERSION, SendInfo};
 
 const LONG: Duration = Duration::from_secs(300);
 
 #[test]
 fn messages_and_chunks_of_every_kind() {
-    let mut lab = Lab::new(1);
-    let (a, b) = lab.establish();
+    let mut hosts = TwoHosts::new(1);
+    let (a, b) = hosts.establish();
     let unordered = SendInfo { unordered: true, ..SendInfo::default() };
-    lab.send(A, a, SendInfo::default(), vec![1; 100]);
-    lab.send(A, a, unordered, vec![2; 100]);
-    lab.send(A, a, unordered, vec![3; 100]);
+    hosts.send(A, a, SendInfo::default(), vec![1; 100]);
+    hosts.send(A, a, unordered, vec![2; 100]);
+    hosts.send(A, a, unordered, vec![3; 100]);
     // Three chunks.
-    lab.send(A, a, SendInfo::default(), vec![4; 4000]);
-    lab.run_until("all arrived", LONG, |lab| lab.node(B).app.messages.len() == 4);
-    lab.run_for(Duration::from_secs(1));
-    let (sent, received) = (lab.statistics(A, a), lab.statistics(B, b));
+    hosts.send(A, a, SendInfo::default(), vec![4; 4000]);
+    hosts.run_until("all arrived", LONG, |hosts| hosts.node(B).app.messages.len() == 4);
+    hosts.run_for(Duration::from_secs(1));
+    let (sent, received) = (hosts.statistics(A, a), hosts.statistics(B, b));
     assert_eq!(sent.version, STATISTICS_VERSION);
     assert_eq!((sent.state, received.state), (AssociationState::Established, AssociationState::Established));
     assert_eq!((sent.local_port, sent.peer_port), (lab::PORT_A, lab::PORT_B));
@@ -44,17 +44,17 @@ fn messages_and_chunks_of_every_kind() {
 
 #[test]
 fn gaps_duplicates_and_chunks_out_of_sequence() {
-    let mut lab = Lab::new(2);
-    let (a, b) = lab.establish();
+    let mut hosts = TwoHosts::new(2);
+    let (a, b) = hosts.establish();
     let mut count = 0;
-    lab.tap(A, move |_| {
+    hosts.tap(A, move |_| {
         count += 1;
         if count == 3 { Fate::Drop } else { Fate::Pass }
     });
-    lab.send_all(A, a, (0..10).map(|_| (SendInfo::default(), Bytes::from(vec![0; 1400]))));
-    lab.run_until("all arrived", LONG, |lab| lab.node(B).app.messages.len() == 10);
-    lab.run_for(Duration::from_secs(1));
-    let (sent, received) = (lab.statistics(A, a), lab.statistics(B, b));
+    hosts.send_all(A, a, (0..10).map(|_| (SendInfo::default(), Bytes::from(vec![0; 1400]))));
+    hosts.run_until("all arrived", LONG, |hosts| hosts.node(B).app.messages.len() == 10);
+    hosts.run_for(Duration::from_secs(1));
+    let (sent, received) = (hosts.statistics(A, a), hosts.statistics(B, b));
     assert!(received.out_of_sequence_received >= 3, "{received:?}");
     assert!(sent.gaps_received >= 1, "{sent:?}");
     assert_eq!((sent.paths[0].packets_lost, sent.data_chunks_retransmitted), (1, 1));
@@ -63,54 +63,54 @@ fn gaps_duplicates_and_chunks_out_of_sequence() {
 
 #[test]
 fn timeouts_by_their_timer() {
-    let mut lab = Lab::new(3);
+    let mut hosts = TwoHosts::new(3);
     // Nobody answers twice.
     let mut lost = 0;
-    lab.tap(A, move |_| {
+    hosts.tap(A, move |_| {
         lost += 1;
         if lost <= 2 { Fate::Drop } else { Fate::Pass }
     });
-    let (a, _) = lab.establish();
-    assert_eq!(lab.statistics(A, a).t1_timeouts, 2);
-    assert!(lab.statistics(A, a).established_at.is_some_and(|at| at.as_nanos() > 3_000_000_000));
-    lab.tap(A, |_| Fate::Drop);
-    lab.send(A, a, SendInfo::default(), "lost");
-    lab.run_for(Duration::from_secs(4));
-    let statistics = lab.statistics(A, a);
+    let (a, _) = hosts.establish();
+    assert_eq!(hosts.statistics(A, a).t1_timeouts, 2);
+    assert!(hosts.statistics(A, a).established_at.is_some_and(|at| at.as_nanos() > 3_000_000_000));
+    hosts.tap(A, |_| Fate::Drop);
+    hosts.send(A, a, SendInfo::default(), "lost");
+    hosts.run_for(Duration::from_secs(4));
+    let statistics = hosts.statistics(A, a);
     assert!(statistics.timeouts >= 2 && statistics.errors >= 2, "{statistics:?}");
     assert_eq!(statistics.timeouts, statistics.paths[0].timeouts);
     assert!(statistics.rto_max >= Duration::from_secs(4), "{statistics:?}");
     assert_eq!(statistics.rto_max_path, Some(statistics.paths[0].remote));
-    lab.untap(A);
-    lab.run_until("it arrived", LONG, |lab| !lab.node(B).app.messages.is_empty());
-    lab.run_for(Duration::from_secs(1));
-    lab.tap(A, |_| Fate::Drop);
-    lab.shutdown(A, a);
-    lab.run_for(Duration::from_secs(20));
-    let statistics = lab.statistics(A, a);
+    hosts.untap(A);
+    hosts.run_until("it arrived", LONG, |hosts| !hosts.node(B).app.messages.is_empty());
+    hosts.run_for(Duration::from_secs(1));
+    hosts.tap(A, |_| Fate::Drop);
+    hosts.shutdown(A, a);
+    hosts.run_for(Duration::from_secs(20));
+    let statistics = hosts.statistics(A, a);
     assert_eq!(statistics.state, AssociationState::ShutdownSent);
     assert!(statistics.t2_timeouts >= 1, "{statistics:?}");
 }
 
 #[test]
 fn an_endpoint_counts_those_that_are_gone() {
-    let mut lab = Lab::new(4);
-    lab.listen(AssociationConfig::default());
-    let connect = |lab: &mut Lab, port| {
-        let id = lab.connect(A, (port, lab::PORT_B), AssociationConfig::default());
-        lab.run_for(Duration::from_secs(1));
-        lab.send(A, id, SendInfo::default(), vec![0; 3000]);
-        lab.run_for(Duration::from_secs(1));
+    let mut hosts = TwoHosts::new(4);
+    hosts.listen(AssociationConfig::default());
+    let connect = |hosts: &mut TwoHosts, port| {
+        let id = hosts.connect(A, (port, lab::PORT_B), AssociationConfig::default());
+        hosts.run_for(Duration::from_secs(1));
+        hosts.send(A, id, SendInfo::default(), vec![0; 3000]);
+        hosts.run_for(Duration::from_secs(1));
         id
     };
-    let first = connect(&mut lab, 6000);
-    let second = connect(&mut lab, 6001);
-    connect(&mut lab, 6002);
-    lab.shutdown(A, first);
-    lab.run_for(Duration::from_secs(1));
-    lab.abort(A, second, b"enough");
-    lab.run_for(Duration::from_secs(1));
-    let (a, b) = (lab.node(A).endpoint.endpoint_statistics(), lab.node(B).endpoint.endpoint_statistics());
+    let first = connect(&mut hosts, 6000);
+    let second = connect(&mut hosts, 6001);
+    connect(&mut hosts, 6002);
+    hosts.shutdown(A, first);
+    hosts.run_for(Duration::from_secs(1));
+    hosts.abort(A, second, b"enough");
+    hosts.run_for(Duration::from_secs(1));
+    let (a, b) = (hosts.node(A).endpoint.endpoint_statistics(), hosts.node(B).endpoint.endpoint_statistics());
     assert_eq!((a.connected, a.accepted, a.established), (3, 0, 1));
     assert_eq!((b.connected, b.accepted, b.established), (0, 3, 1));
     assert_eq!((a.shut_down, a.aborted, b.shut_down, b.aborted), (1, 1, 1, 1));

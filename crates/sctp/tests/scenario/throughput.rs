@@ -7,7 +7,7 @@ use std::time::Duration;
 use netsim::{Loss, PipeConfig};
 use sctp::{AssociationConfig, SendInfo};
 
-use lab::{A, B, Lab};
+use lab::{A, B, TwoHosts};
 
 const MESSAGE_BYTES: usize = 1400;
 const MESSAGES: usize = 5000;
@@ -37,20 +37,22 @@ fn row(rate_mbit_per_s: u64, delay_ms: u64, queue_packets: usize, loss_per_mille
         },
         ..PipeConfig::default()
     };
-    let mut lab = Lab::with_line(1, &config);
+    let mut hosts = TwoHosts::with_line(1, &config);
     let buffers = AssociationConfig {
         send_buffer_bytes: 4 << 20,
         receive_buffer_bytes: 4 << 20,
         ..AssociationConfig::default()
     };
-    let (a, _) = lab.establish_with(buffers.clone(), buffers);
-    lab.app(B).keeps_bytes = false;
-    let start = lab.now();
-    lab.send_all(A, a, (0..MESSAGES).map(|_| (SendInfo::default(), vec![0; MESSAGE_BYTES].into())));
-    lab.run_until("all arrived", Duration::from_secs(1000), |lab| lab.node(B).app.messages.len() == MESSAGES);
-    let took = (lab.now() - start).as_secs_f64();
+    let (a, _) = hosts.establish_with(buffers.clone(), buffers);
+    hosts.app(B).keeps_bytes = false;
+    let start = hosts.now();
+    hosts.send_all(A, a, (0..MESSAGES).map(|_| (SendInfo::default(), vec![0; MESSAGE_BYTES].into())));
+    hosts.run_until("all arrived", Duration::from_secs(1000), |hosts| {
+        hosts.node(B).app.messages.len() == MESSAGES
+    });
+    let took = (hosts.now() - start).as_secs_f64();
     let mbit_per_s = (MESSAGES * MESSAGE_BYTES * 8) as f64 / took / 1e6;
-    let s = lab.statistics(A, a);
+    let s = hosts.statistics(A, a);
     format!(
         "{rate_mbit_per_s:6} {delay_ms:9} {queue_packets:14} {:7.1} {mbit_per_s:11.1} {:14} {:9} {:15}\n",
         f64::from(loss_per_mille) / 10.0,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use lab::packets::data_of;
 use lab::script::Peer;
-use lab::{A, B, Fate, Lab, line};
+use lab::{A, B, Fate, TwoHosts, line};
 use netsim::{Loss, PipeConfig, Reorder};
 use sctp::congestion::Algorithm;
 use sctp::trace::{Contents, Event, LossReason, Probe, RECORDS_MAX, Record, Timer};
@@ -72,15 +72,15 @@ fn contents_text(contents: &Contents, tsn: impl Fn(u32) -> i32) -> String {
 
 #[test]
 fn a_lost_packet_and_what_follows_from_it() {
-    let mut lab = Lab::new(1);
-    lab.tap(A, lose(3));
-    let (a, _) = lab.establish_with(traced(), AssociationConfig::default());
-    lab.send_all(A, a, messages(8));
-    lab.run_until("all arrived", LONG, |lab| lab.node(B).app.messages.len() == 8);
-    lab.shutdown(A, a);
-    lab.run_until("it ended", LONG, |lab| lab.closed(A).is_some());
-    lab.pump();
-    let trace = &lab.node(A).app.trace;
+    let mut hosts = TwoHosts::new(1);
+    hosts.tap(A, lose(3));
+    let (a, _) = hosts.establish_with(traced(), AssociationConfig::default());
+    hosts.send_all(A, a, messages(8));
+    hosts.run_until("all arrived", LONG, |hosts| hosts.node(B).app.messages.len() == 8);
+    hosts.shutdown(A, a);
+    hosts.run_until("it ended", LONG, |hosts| hosts.closed(A).is_some());
+    hosts.exchange();
+    let trace = &hosts.node(A).app.trace;
     let first = trace.iter().find_map(|record| match &record.event {
         Event::PacketSent { contents, .. } => contents.data.map(|data| data.first_tsn),
         _ => None,
@@ -92,7 +92,7 @@ fn a_lost_packet_and_what_follows_from_it() {
     } else {
         assert!(text == SNAPSHOT, "was\n{SNAPSHOT}\nis\n{text}");
     }
-    assert!(lab.node(B).app.trace.is_empty(), "B was not asked to");
+    assert!(hosts.node(B).app.trace.is_empty(), "B was not asked to");
 }
 
 /// Totals of a trace.
@@ -189,19 +189,19 @@ fn a_trace_adds_up_to_the_statistics() {
             reorder: Reorder::Late { probability: 0.02, by: Duration::from_millis(30) },
             ..line()
         };
-        let mut lab = Lab::with_line(seed, &config);
-        let (a, b) = lab.establish_with(traced(), traced());
-        lab.send_all(A, a, (0..10).flat_map(|_| messages(40)));
-        lab.send_all(B, b, messages(40));
-        lab.run_until("all arrived", LONG, |lab| {
-            lab.node(A).app.messages.len() == 40 && lab.node(B).app.messages.len() == 400
+        let mut hosts = TwoHosts::with_line(seed, &config);
+        let (a, b) = hosts.establish_with(traced(), traced());
+        hosts.send_all(A, a, (0..10).flat_map(|_| messages(40)));
+        hosts.send_all(B, b, messages(40));
+        hosts.run_until("all arrived", LONG, |hosts| {
+            hosts.node(A).app.messages.len() == 40 && hosts.node(B).app.messages.len() == 400
         });
-        lab.run_for(Duration::from_secs(3));
+        hosts.run_for(Duration::from_secs(3));
         for (node, id) in [(A, a), (B, b)] {
-            let trace = &lab.node(node).app.trace;
+            let trace = &hosts.node(node).app.trace;
             assert!(trace.is_sorted_by_key(|record| record.at), "in the order of time");
             let sums = Sums::of_trace(trace);
-            assert_eq!(sums, Sums::of_statistics(&lab.statistics(node, id)), "seed {seed}, host {node}");
+            assert_eq!(sums, Sums::of_statistics(&hosts.statistics(node, id)), "seed {seed}, host {node}");
             seen.packets_lost += sums.packets_lost;
             seen.tail_probes += sums.tail_probes;
             seen.gaps_received += sums.gaps_received;
@@ -212,19 +212,19 @@ fn a_trace_adds_up_to_the_statistics() {
 
 #[test]
 fn every_packet_that_a_timeout_gives_up_is_named() {
-    let mut lab = Lab::new(3);
-    let (a, _) = lab.establish_with(traced(), AssociationConfig::default());
-    lab.send_all(A, a, messages(20));
-    lab.run_until("it flows", LONG, |lab| lab.node(B).app.messages.len() > 10);
-    lab.cut();
-    lab.send_all(A, a, messages(20));
-    lab.run_for(Duration::from_secs(3));
+    let mut hosts = TwoHosts::new(3);
+    let (a, _) = hosts.establish_with(traced(), AssociationConfig::default());
+    hosts.send_all(A, a, messages(20));
+    hosts.run_until("it flows", LONG, |hosts| hosts.node(B).app.messages.len() > 10);
+    hosts.cut();
+    hosts.send_all(A, a, messages(20));
+    hosts.run_for(Duration::from_secs(3));
     let lost = |reason| {
         let is =
             |record: &&Record| matches!(record.event, Event::PacketLost { reason: r, .. } if r == reason);
-        lab.node(A).app.trace.iter().filter(is).count() as u64
+        hosts.node(A).app.trace.iter().filter(is).count() as u64
     };
-    let statistics = lab.statistics(A, a);
+    let statistics = hosts.statistics(A, a);
     assert!(statistics.timeouts > 0 && lost(LossReason::Timeout) > 0, "{statistics:?}");
     let all = [LossReason::Timeout, LossReason::TimeThreshold, LossReason::ReorderingThreshold];
     assert_eq!(all.into_iter().map(lost).sum::<u64>(), statistics.paths[0].packets_lost);
@@ -234,14 +234,14 @@ fn every_packet_that_a_timeout_gives_up_is_named() {
 fn looking_on_changes_nothing() {
     let run = |trace: bool| {
         let config = PipeConfig { loss: Loss::Random { probability: 0.03 }, ..line() };
-        let mut lab = Lab::with_line(7, &config);
+        let mut hosts = TwoHosts::with_line(7, &config);
         let settings = AssociationConfig { trace, ..AssociationConfig::default() };
-        let (a, _) = lab.establish_with(settings.clone(), settings);
-        lab.send_all(A, a, (0..5).flat_map(|_| messages(40)));
-        lab.run_until("all arrived", LONG, |lab| lab.node(B).app.messages.len() == 200);
-        let records = lab.node(A).app.trace.len();
-        let sent: Vec<_> = lab.sent.iter().map(|sent| (sent.at, sent.by, sent.packet.clone())).collect();
-        (sent, lab.statistics(A, a), records)
+        let (a, _) = hosts.establish_with(settings.clone(), settings);
+        hosts.send_all(A, a, (0..5).flat_map(|_| messages(40)));
+        hosts.run_until("all arrived", LONG, |hosts| hosts.node(B).app.messages.len() == 200);
+        let records = hosts.node(A).app.trace.len();
+        let sent: Vec<_> = hosts.sent.iter().map(|sent| (sent.at, sent.by, sent.packet.clone())).collect();
+        (sent, hosts.statistics(A, a), records)
     };
     let (untraced, traced) = (run(false), run(true));
     assert_eq!(untraced.0, traced.0);
@@ -266,13 +266,13 @@ fn who_does_not_take_records_loses_the_oldest() {
 
 #[test]
 fn an_association_is_followed_to_its_end() {
-    let mut lab = Lab::new(4);
-    let (a, _) = lab.establish_with(traced(), traced());
-    lab.abort(A, a, b"enough");
-    lab.run_until("it ended", LONG, |lab| lab.closed(B).is_some());
-    lab.pump();
+    let mut hosts = TwoHosts::new(4);
+    let (a, _) = hosts.establish_with(traced(), traced());
+    hosts.abort(A, a, b"enough");
+    hosts.run_until("it ended", LONG, |hosts| hosts.closed(B).is_some());
+    hosts.exchange();
     for node in [A, B] {
-        let trace = &lab.node(node).app.trace;
+        let trace = &hosts.node(node).app.trace;
         assert!(matches!(trace[0].event, Event::Started { .. }), "{:?}", trace[0]);
         let closed = trace.iter().any(|record| matches!(record.event, Event::Closed(_)));
         let state = trace.iter().rev().find_map(|record| match record.event {
@@ -281,7 +281,7 @@ fn an_association_is_followed_to_its_end() {
         });
         assert!(closed && state == Some(AssociationState::Closed), "{trace:?}");
     }
-    let last = lab.node(A).app.trace.last().map(|record| &record.event);
+    let last = hosts.node(A).app.trace.last().map(|record| &record.event);
     assert!(
         matches!(last, Some(Event::PacketSent { contents, .. }) if contents.control_kinds[0] == 6),
         "{last:?}"

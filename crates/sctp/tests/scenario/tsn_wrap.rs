@@ -7,19 +7,19 @@ use sctp::SendInfo;
 
 use lab::packets::data_of;
 use lab::script::Peer;
-use lab::{A, B, Fate, Lab};
+use lab::{A, B, Fate, TwoHosts};
 
 /// Both sides begin shortly before the wrap and send far beyond it.
 fn passes_the_wrap(loss_every: u32) {
     for before in [0, 1, 2, 100, 1500] {
-        let mut lab = Lab::new(u64::from(before));
+        let mut hosts = TwoHosts::new(u64::from(before));
         for node in [A, B] {
-            lab.node_mut(node).endpoint.set_initial_tsn(0u32.wrapping_sub(before));
+            hosts.node_mut(node).endpoint.set_initial_tsn(0u32.wrapping_sub(before));
         }
-        let (a, b) = lab.establish();
+        let (a, b) = hosts.establish();
         for node in [A, B] {
             let mut number = 0;
-            lab.tap(node, move |_| {
+            hosts.tap(node, move |_| {
                 number += 1;
                 if loss_every > 0 && number % loss_every == 0 { Fate::Drop } else { Fate::Pass }
             });
@@ -27,21 +27,21 @@ fn passes_the_wrap(loss_every: u32) {
         let count = 3000;
         let message = |n: u32| Bytes::from(n.to_be_bytes().repeat(1 + n as usize % 30));
         for (node, id) in [(A, a), (B, b)] {
-            lab.send_all(node, id, (0..count).map(|n| (SendInfo::default(), message(n))));
+            hosts.send_all(node, id, (0..count).map(|n| (SendInfo::default(), message(n))));
         }
-        lab.run_until("all arrived", Duration::from_secs(300), |lab| {
-            [A, B].iter().all(|&n| lab.node(n).app.messages.len() == count as usize)
+        hosts.run_until("all arrived", Duration::from_secs(300), |hosts| {
+            [A, B].iter().all(|&n| hosts.node(n).app.messages.len() == count as usize)
         });
         for node in [A, B] {
-            assert!((0..count).zip(&lab.app(node).messages).all(|(n, m)| m.bytes == message(n)));
+            assert!((0..count).zip(&hosts.app(node).messages).all(|(n, m)| m.bytes == message(n)));
             let tsns: Vec<_> =
-                lab.sent.iter().filter(|s| s.by == node).flat_map(|s| data_of(&s.packet)).collect();
+                hosts.sent.iter().filter(|s| s.by == node).flat_map(|s| data_of(&s.packet)).collect();
             assert_eq!(tsns[0].tsn, 0u32.wrapping_sub(before));
             assert!(tsns.iter().any(|d| d.tsn == 1400), "it went on from 0");
         }
-        lab.shutdown(A, a);
-        lab.run_until("both are closed", Duration::from_secs(300), |lab| {
-            [A, B].iter().all(|&n| lab.closed(n).is_some())
+        hosts.shutdown(A, a);
+        hosts.run_until("both are closed", Duration::from_secs(300), |hosts| {
+            [A, B].iter().all(|&n| hosts.closed(n).is_some())
         });
     }
 }

@@ -10,7 +10,7 @@ use sctp_wire::chunk::{DataFlags, Shutdown};
 
 use lab::packets::has;
 use lab::script::Peer;
-use lab::{A, B, Lab, PORT_A, PORT_B, Reading, line};
+use lab::{A, B, PORT_A, PORT_B, Reading, TwoHosts, line};
 
 const SOON: Duration = Duration::from_secs(60);
 const LONG: Duration = Duration::from_secs(5000);
@@ -22,10 +22,10 @@ fn wants_events() -> AssociationConfig {
 }
 
 /// Two hosts that hear of events.
-fn established(seed: u64) -> (Lab, sctp::AssociationId, sctp::AssociationId) {
-    let mut lab = Lab::new(seed);
-    let (a, b) = lab.establish_with(wants_events(), wants_events());
-    (lab, a, b)
+fn established(seed: u64) -> (TwoHosts, sctp::AssociationId, sctp::AssociationId) {
+    let mut hosts = TwoHosts::new(seed);
+    let (a, b) = hosts.establish_with(wants_events(), wants_events());
+    (hosts, a, b)
 }
 
 fn numbered(n: u32) -> SendInfo {
@@ -51,14 +51,14 @@ fn position(events: &[lab::Happened], what: impl Fn(&Event) -> bool) -> Option<u
 
 #[test]
 fn what_was_not_acknowledged_comes_back_with_the_end() {
-    let (mut lab, a, b) = established(1);
-    lab.send(A, a, numbered(0), vec![0; 1000]);
-    lab.run_for(SECOND);
-    lab.cut();
-    lab.send_all(A, a, (1..100).map(|n| (numbered(n), vec![n as u8; 1000].into())));
-    lab.send(A, a, SendInfo { unordered: true, ..numbered(100) }, vec![100; 10]);
-    lab.run_until("A gave up", LONG, |lab| lab.closed(A).is_some());
-    let events = &lab.app(A).events;
+    let (mut hosts, a, b) = established(1);
+    hosts.send(A, a, numbered(0), vec![0; 1000]);
+    hosts.run_for(SECOND);
+    hosts.cut();
+    hosts.send_all(A, a, (1..100).map(|n| (numbered(n), vec![n as u8; 1000].into())));
+    hosts.send(A, a, SendInfo { unordered: true, ..numbered(100) }, vec![100; 10]);
+    hosts.run_until("A gave up", LONG, |hosts| hosts.closed(A).is_some());
+    let events = &hosts.app(A).events;
     let failed = failures(events);
     let messages: Vec<_> = failed.chunk_by(|one, next| one.info == next.info).collect();
     assert_eq!(messages.len(), 100);
@@ -76,25 +76,25 @@ fn what_was_not_acknowledged_comes_back_with_the_end() {
     assert_eq!(lost.map(|lost| lost + 1), position(events, |event| matches!(event, Event::SendFailed(_))));
     assert_eq!(events.last().unwrap().event, Event::Closed(CloseReason::Timeout));
     // B owed nothing.
-    lab.run_until("B gave up", LONG, |lab| lab.closed(B).is_some());
-    assert_eq!(failures(&lab.app(B).events), []);
+    hosts.run_until("B gave up", LONG, |hosts| hosts.closed(B).is_some());
+    assert_eq!(failures(&hosts.app(B).events), []);
     let _ = b;
 }
 
 #[test]
 fn an_abort_brings_it_back_with_the_cause_on_both_sides() {
     for by in [A, B] {
-        let (mut lab, a, b) = established(2);
-        lab.app(B).set_reading(Reading::Never);
-        lab.send_all(A, a, (0..3000).map(|n| (numbered(n), vec![n as u8; 1000].into())));
-        lab.run_for(SECOND);
+        let (mut hosts, a, b) = established(2);
+        hosts.app(B).set_reading(Reading::Never);
+        hosts.send_all(A, a, (0..3000).map(|n| (numbered(n), vec![n as u8; 1000].into())));
+        hosts.run_for(SECOND);
         let id = if by == A { a } else { b };
-        lab.abort(by, id, b"enough");
-        lab.run_for(SECOND);
-        let failed = failures(&lab.app(A).events);
+        hosts.abort(by, id, b"enough");
+        hosts.run_for(SECOND);
+        let failed = failures(&hosts.app(A).events);
         assert!(!failed.is_empty());
         assert!(failed.iter().all(|failure| failure.cause == 12), "User-Initiated Abort");
-        let came = lab.app(B).messages.len() as u32;
+        let came = hosts.app(B).messages.len() as u32;
         let first = failed[0].info.context;
         assert!(first <= came, "{first} came back, and {came} came");
         assert!((first..).zip(&failed).all(|(n, failure)| failure.info.context == n));
@@ -103,12 +103,12 @@ fn an_abort_brings_it_back_with_the_cause_on_both_sides() {
 
 #[test]
 fn a_long_message_comes_back_in_pieces_that_make_it_whole() {
-    let (mut lab, a, _) = established(3);
-    lab.cut();
+    let (mut hosts, a, _) = established(3);
+    hosts.cut();
     let bytes: Vec<u8> = (0..100_000u32).map(|n| (n / 7) as u8).collect();
-    lab.send(A, a, numbered(7), bytes.clone());
-    lab.run_until("A gave up", LONG, |lab| lab.closed(A).is_some());
-    let failed = failures(&lab.app(A).events);
+    hosts.send(A, a, numbered(7), bytes.clone());
+    hosts.run_until("A gave up", LONG, |hosts| hosts.closed(A).is_some());
+    let failed = failures(&hosts.app(A).events);
     assert!(failed.len() > 2);
     assert!(failed.iter().all(|failure| failure.info == numbered(7)));
     let last = failed.len() - 1;
@@ -122,18 +122,18 @@ fn a_long_message_comes_back_in_pieces_that_make_it_whole() {
 
 #[test]
 fn what_a_restarted_peer_will_never_acknowledge_comes_back() {
-    let (mut lab, a, b) = established(4);
-    lab.cut();
-    lab.send(B, b, numbered(1), &b"lost"[..]);
-    lab.run_for(Duration::from_millis(50));
-    lab.reboot(A);
-    lab.untap(A);
-    lab.untap(B);
-    lab.connect(A, (PORT_A, PORT_B), wants_events());
-    lab.run_until("B heard of it", SOON, |lab| {
-        lab.node(B).app.saw(|event| matches!(event, Event::Restarted { .. }))
+    let (mut hosts, a, b) = established(4);
+    hosts.cut();
+    hosts.send(B, b, numbered(1), &b"lost"[..]);
+    hosts.run_for(Duration::from_millis(50));
+    hosts.reboot(A);
+    hosts.untap(A);
+    hosts.untap(B);
+    hosts.connect(A, (PORT_A, PORT_B), wants_events());
+    hosts.run_until("B heard of it", SOON, |hosts| {
+        hosts.node(B).app.saw(|event| matches!(event, Event::Restarted { .. }))
     });
-    let events = &lab.app(B).events;
+    let events = &hosts.app(B).events;
     let failed = failures(events);
     assert_eq!(failed.iter().map(|failure| failure.data.to_vec()).collect::<Vec<_>>(), [b"lost"]);
     let told = position(events, |event| matches!(event, Event::SendFailed(_)));
@@ -154,26 +154,26 @@ fn nothing_that_is_sent_is_neither_delivered_nor_reported() {
     let mut kinds = [0; 3];
     for seed in 0..40 {
         let config = PipeConfig { loss: Loss::Random { probability: 0.05 }, ..line() };
-        let mut lab = Lab::with_line(seed, &config);
-        let (a, b) = lab.establish_with(settings.clone(), settings.clone());
-        let now = lab.now();
+        let mut hosts = TwoHosts::with_line(seed, &config);
+        let (a, b) = hosts.establish_with(settings.clone(), settings.clone());
+        let now = hosts.now();
         let expires = |n: u32| (n % 5 == 2).then(|| now + Duration::from_millis(u64::from(n) * 10));
         let info = |n: u32| SendInfo { unordered: n % 7 == 6, expires_at: expires(n), ..numbered(n) };
-        lab.send_all(A, a, (0..200).map(|n| (info(n), message(n))));
-        assert!(lab.all_admitted(A));
+        hosts.send_all(A, a, (0..200).map(|n| (info(n), message(n))));
+        assert!(hosts.all_admitted(A));
         // How it ends, and when.
-        lab.run_for(Duration::from_millis(100 + 40 * seed));
+        hosts.run_for(Duration::from_millis(100 + 40 * seed));
         match seed % 4 {
-            0 => lab.cut(),
-            1 => lab.abort(A, a, b""),
-            2 => lab.abort(B, b, b""),
-            _ => lab.shutdown(A, a),
+            0 => hosts.cut(),
+            1 => hosts.abort(A, a, b""),
+            2 => hosts.abort(B, b, b""),
+            _ => hosts.shutdown(A, a),
         }
-        lab.run_until("both are closed", Duration::from_secs(100_000), |lab| {
-            [A, B].iter().all(|&n| lab.node(n).endpoint.association_count() == 0)
+        hosts.run_until("both are closed", Duration::from_secs(100_000), |hosts| {
+            [A, B].iter().all(|&n| hosts.node(n).endpoint.association_count() == 0)
         });
-        let failed = failures(&lab.app(A).events);
-        let came: Vec<Vec<u8>> = lab.app(B).records();
+        let failed = failures(&hosts.app(A).events);
+        let came: Vec<Vec<u8>> = hosts.app(B).records();
         for n in 0..200 {
             let pieces = failed.iter().filter(|failure| failure.info.context == n);
             let unsent: usize = pieces.clone().filter(|p| !p.was_sent).map(|p| p.data.len()).sum();
@@ -190,27 +190,27 @@ fn nothing_that_is_sent_is_neither_delivered_nor_reported() {
 #[test]
 fn a_message_that_is_not_sent_in_its_lifetime_is_discarded_and_leaves_no_gap() {
     for events in [true, false] {
-        let mut lab = Lab::new(6);
+        let mut hosts = TwoHosts::new(6);
         let config = AssociationConfig { events, ..AssociationConfig::default() };
-        let (a, _) = lab.establish_with(config.clone(), config);
-        lab.cut();
+        let (a, _) = hosts.establish_with(config.clone(), config);
+        hosts.cut();
         // More than leaves at once, and then one message that may wait a second between two that may wait for ever.
-        lab.send(A, a, SendInfo::default(), vec![1; 50_000]);
-        let expires_at = Some(lab.now() + SECOND);
-        lab.send(A, a, SendInfo { context: 5, expires_at, ..SendInfo::default() }, &b"too late"[..]);
-        lab.send(A, a, SendInfo { stream: 1, ..SendInfo::default() }, &b"on another stream"[..]);
-        lab.send(A, a, SendInfo::default(), &b"last"[..]);
-        lab.run_for(2 * SECOND);
-        lab.untap(A);
-        lab.untap(B);
-        lab.run_until("all came", SOON, |lab| lab.node(B).app.messages.len() == 3);
-        let came: Vec<_> = lab.app(B).messages.iter().map(|m| (m.info.stream, m.info.ssn)).collect();
+        hosts.send(A, a, SendInfo::default(), vec![1; 50_000]);
+        let expires_at = Some(hosts.now() + SECOND);
+        hosts.send(A, a, SendInfo { context: 5, expires_at, ..SendInfo::default() }, &b"too late"[..]);
+        hosts.send(A, a, SendInfo { stream: 1, ..SendInfo::default() }, &b"on another stream"[..]);
+        hosts.send(A, a, SendInfo::default(), &b"last"[..]);
+        hosts.run_for(2 * SECOND);
+        hosts.untap(A);
+        hosts.untap(B);
+        hosts.run_until("all came", SOON, |hosts| hosts.node(B).app.messages.len() == 3);
+        let came: Vec<_> = hosts.app(B).messages.iter().map(|m| (m.info.stream, m.info.ssn)).collect();
         assert_eq!(came, [(0, 0), (1, 0), (0, 1)]);
-        assert_eq!(lab.app(B).contents()[2], b"last");
-        lab.run_for(SOON);
-        let statistics = lab.statistics(A, a);
+        assert_eq!(hosts.app(B).contents()[2], b"last");
+        hosts.run_for(SOON);
+        let statistics = hosts.statistics(A, a);
         assert_eq!((statistics.messages_expired, statistics.send_buffered_bytes), (1, 0));
-        let failed = failures(&lab.app(A).events);
+        let failed = failures(&hosts.app(A).events);
         assert_eq!(failed.len(), usize::from(events));
         if let Some(failure) = failed.first() {
             assert_eq!((&failure.data[..], failure.info.context), (&b"too late"[..], 5));
@@ -261,33 +261,33 @@ fn who_sets_no_lifetime_has_no_timer_for_it() {
 
 #[test]
 fn what_has_begun_to_be_sent_is_sent_to_its_end() {
-    let (mut lab, a, _) = established(7);
-    lab.cut();
-    let expires_at = Some(lab.now() + SECOND);
-    lab.send(A, a, SendInfo { expires_at, ..SendInfo::default() }, vec![7; 100_000]);
-    lab.run_for(3 * SECOND);
-    lab.untap(A);
-    lab.untap(B);
-    lab.run_until("it came", SOON, |lab| lab.node(B).app.messages.len() == 1);
-    assert_eq!(failures(&lab.app(A).events), []);
+    let (mut hosts, a, _) = established(7);
+    hosts.cut();
+    let expires_at = Some(hosts.now() + SECOND);
+    hosts.send(A, a, SendInfo { expires_at, ..SendInfo::default() }, vec![7; 100_000]);
+    hosts.run_for(3 * SECOND);
+    hosts.untap(A);
+    hosts.untap(B);
+    hosts.run_until("it came", SOON, |hosts| hosts.node(B).app.messages.len() == 1);
+    assert_eq!(failures(&hosts.app(A).events), []);
 }
 
 #[test]
 fn a_lifetime_may_end_before_the_association_is_up() {
-    let mut lab = Lab::new(8);
-    lab.cut();
-    lab.listen(wants_events());
-    let a = lab.connect(A, (PORT_A, PORT_B), wants_events());
-    let expires_at = Some(lab.now() + SECOND);
-    lab.send(A, a, SendInfo { expires_at, ..SendInfo::default() }, &b"hello?"[..]);
-    lab.run_for(SECOND);
-    let failed = failures(&lab.app(A).events);
+    let mut hosts = TwoHosts::new(8);
+    hosts.cut();
+    hosts.listen(wants_events());
+    let a = hosts.connect(A, (PORT_A, PORT_B), wants_events());
+    let expires_at = Some(hosts.now() + SECOND);
+    hosts.send(A, a, SendInfo { expires_at, ..SendInfo::default() }, &b"hello?"[..]);
+    hosts.run_for(SECOND);
+    let failed = failures(&hosts.app(A).events);
     assert_eq!((failed.len(), failed[0].was_sent), (1, false));
-    lab.untap(A);
-    lab.untap(B);
-    lab.run_until("A is up", SOON, |lab| lab.is_up(A));
-    lab.run_for(SOON);
-    assert!(lab.app(B).messages.is_empty());
+    hosts.untap(A);
+    hosts.untap(B);
+    hosts.run_until("A is up", SOON, |hosts| hosts.is_up(A));
+    hosts.run_for(SOON);
+    assert!(hosts.app(B).messages.is_empty());
 }
 
 #[test]
@@ -344,21 +344,21 @@ fn the_reader_of_an_unfinished_record_hears_that_it_has_no_end() {
     let part = SendInfo { stream: 4, more: true, ..SendInfo::default() };
     let aborted = |stream, ssn| Event::PartialDeliveryAborted { stream, ssn };
     for end in ["abort", "shutdown", "restart"] {
-        let (mut lab, a, b) = established(10);
-        lab.send(A, a, SendInfo { stream: 4, ..SendInfo::default() }, &b"whole"[..]);
-        lab.send(A, a, part, &b"begun"[..]);
-        lab.run_for(SECOND);
-        assert!(lab.app(B).messages.last().unwrap().info.more);
+        let (mut hosts, a, b) = established(10);
+        hosts.send(A, a, SendInfo { stream: 4, ..SendInfo::default() }, &b"whole"[..]);
+        hosts.send(A, a, part, &b"begun"[..]);
+        hosts.run_for(SECOND);
+        assert!(hosts.app(B).messages.last().unwrap().info.more);
         match end {
-            "abort" => lab.abort(A, a, b""),
-            "shutdown" => lab.shutdown(A, a),
+            "abort" => hosts.abort(A, a, b""),
+            "shutdown" => hosts.shutdown(A, a),
             _ => {
-                lab.reboot(A);
-                lab.connect(A, (PORT_A, PORT_B), wants_events());
+                hosts.reboot(A);
+                hosts.connect(A, (PORT_A, PORT_B), wants_events());
             }
         }
-        lab.run_for(SECOND);
-        let events = &lab.app(B).events;
+        hosts.run_for(SECOND);
+        let events = &hosts.app(B).events;
         let told = position(events, |event| *event == aborted(4, 1)).expect(end);
         let next = &events[told + 1].event;
         assert!(

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
-use lab::{A, B, Lab, line};
+use lab::{A, B, TwoHosts, line};
 use netsim::{Loss, PipeConfig};
 use sctp::congestion::Algorithm;
 use sctp::{AssociationConfig, SendInfo, Statistics};
@@ -43,27 +43,27 @@ impl Drop for Scratch {
 /// 300 messages through a line that loses packets and is cut once, as a trace of the sender.
 fn record(name: &str) -> (Scratch, Statistics) {
     let config = PipeConfig { loss: Loss::Random { probability: 0.02 }, ..line() };
-    let mut lab = Lab::with_line(5, &config);
+    let mut hosts = TwoHosts::with_line(5, &config);
     let settings =
         AssociationConfig { trace: true, congestion: Algorithm::NewReno, ..AssociationConfig::default() };
-    let (a, _) = lab.establish_with(settings, AssociationConfig::default());
+    let (a, _) = hosts.establish_with(settings, AssociationConfig::default());
     let messages = (0..300).map(|n| (SendInfo::default(), Bytes::from(vec![n as u8; 1000])));
-    lab.send_all(A, a, messages);
-    lab.run_for(Duration::from_millis(80));
-    lab.tap(A, |_| lab::Fate::Drop);
-    lab.run_for(Duration::from_secs(2));
-    lab.untap(A);
-    lab.run_until("all arrived", Duration::from_secs(60), |lab| lab.node(B).app.messages.len() == 300);
-    lab.run_for(Duration::from_secs(1));
+    hosts.send_all(A, a, messages);
+    hosts.run_for(Duration::from_millis(80));
+    hosts.tap(A, |_| lab::Fate::Drop);
+    hosts.run_for(Duration::from_secs(2));
+    hosts.untap(A);
+    hosts.run_until("all arrived", Duration::from_secs(60), |hosts| hosts.node(B).app.messages.len() == 300);
+    hosts.run_for(Duration::from_secs(1));
     let scratch = Scratch::new(name);
     let out = BufWriter::new(File::create(&scratch.0).expect("a file"));
     let origin = Origin { title: "a lossy line".into(), side: "client", zero: None };
     let mut writer = Writer::new(out, &origin).expect("it is written");
-    for record in &lab.node(A).app.trace {
+    for record in &hosts.node(A).app.trace {
         writer.write(record).expect("it is written");
     }
     writer.flush().expect("it is written");
-    (scratch, lab.statistics(A, a))
+    (scratch, hosts.statistics(A, a))
 }
 
 fn show(file: &Path, event: &[&str], select: Select) -> Result<String, TraceError> {

@@ -16,26 +16,26 @@ pub use tap::{Fate, Sent};
 use tap::{Tap, Tapped, Taps};
 
 use crate::app::{App, Happened};
-use crate::world::World;
+use crate::simulation::Simulation;
 
 /// The host that usually connects.
 pub const A: usize = 0;
 /// The host that usually listens.
 pub const B: usize = 1;
-/// The SCTP port that [`Lab::establish`] connects from.
+/// The SCTP port that [`TwoHosts::establish`] connects from.
 pub const PORT_A: u16 = 5000;
-/// The SCTP port that [`Lab::establish`] connects to.
+/// The SCTP port that [`TwoHosts::establish`] connects to.
 pub const PORT_B: u16 = 5001;
 /// How many of the last packets a failure shows.
 const LOG_PACKETS: usize = 60;
 
 /// Two hosts, [`A`] and [`B`], and a line between them.
 ///
-/// It is a [`World`] whose packets are kept and can be tampered with on their way into the line. An [`App`] on each host
+/// It is a [`Simulation`] whose packets are kept and can be tampered with on their way into the line. An [`App`] on each host
 /// takes messages and events from the protocol core and reads at once, slowly or never.
 #[derive(Debug)]
-pub struct Lab {
-    world: World<App>,
+pub struct TwoHosts {
+    simulation: Simulation<App>,
     taps: Taps,
     /// The line of each path: there is from A to B.
     pub links: Vec<Link>,
@@ -43,17 +43,17 @@ pub struct Lab {
     pub sent: Vec<Sent>,
 }
 
-impl Deref for Lab {
-    type Target = World<App>;
+impl Deref for TwoHosts {
+    type Target = Simulation<App>;
 
-    fn deref(&self) -> &World<App> {
-        &self.world
+    fn deref(&self) -> &Simulation<App> {
+        &self.simulation
     }
 }
 
-impl DerefMut for Lab {
-    fn deref_mut(&mut self) -> &mut World<App> {
-        &mut self.world
+impl DerefMut for TwoHosts {
+    fn deref_mut(&mut self) -> &mut Simulation<App> {
+        &mut self.simulation
     }
 }
 
@@ -66,7 +66,7 @@ pub fn line() -> PipeConfig {
     }
 }
 
-impl Lab {
+impl TwoHosts {
     /// Two hosts on a [`line()`].
     pub fn new(seed: u64) -> Self {
         Self::with_line(seed, &line())
@@ -74,42 +74,42 @@ impl Lab {
 
     /// Two hosts on a line of your own.
     pub fn with_line(seed: u64, config: &PipeConfig) -> Self {
-        let mut world = World::new(seed);
+        let mut simulation = Simulation::new(seed);
         for last in [1, 2] {
-            world.add_host(&[[10, 0, 0, last].into()], App::default());
+            simulation.add_host(&[[10, 0, 0, last].into()], App::default());
         }
-        let (there, back) = world.join(A, B, config);
-        Lab { world, taps: Taps::default(), links: vec![Link { there, back }], sent: Vec::new() }
+        let (there, back) = simulation.join(A, B, config);
+        TwoHosts { simulation, taps: Taps::default(), links: vec![Link { there, back }], sent: Vec::new() }
     }
 
     /// Two hosts with an address for each of these lines, which is a path of its own: what is sent to an address of the
     /// other goes its way, and leaves from the address of the same number.
     ///
     /// ```
-    /// use lab::{A, B, Lab, line};
+    /// use lab::{A, B, TwoHosts, line};
     ///
-    /// let mut lab = Lab::with_paths(1, &[line(), line()]);
-    /// let (a, _) = lab.establish();
-    /// lab.run_for(std::time::Duration::from_secs(1));
-    /// assert!(lab.statistics(A, a).paths.iter().all(|path| path.active));
+    /// let mut hosts = TwoHosts::with_paths(1, &[line(), line()]);
+    /// let (a, _) = hosts.establish();
+    /// hosts.run_for(std::time::Duration::from_secs(1));
+    /// assert!(hosts.statistics(A, a).paths.iter().all(|path| path.active));
     /// // The first is cut, there and back.
-    /// let link = lab.links[0];
+    /// let link = hosts.links[0];
     /// for pipe in [link.there, link.back] {
-    ///     lab.network.pipe_mut(pipe).set_loss(netsim::Loss::Always);
+    ///     hosts.network.pipe_mut(pipe).set_loss(netsim::Loss::Always);
     /// }
     /// ```
     pub fn with_paths(seed: u64, configs: &[PipeConfig]) -> Self {
-        let mut world = World::new(seed);
-        let Paths { a, b, links } = Paths::build(&mut world.network, configs);
+        let mut simulation = Simulation::new(seed);
+        let Paths { a, b, links } = Paths::build(&mut simulation.network, configs);
         for site in [&a, &b] {
-            world.add_site(site, App::default());
+            simulation.add_site(site, App::default());
         }
-        Lab { world, taps: Taps::default(), links, sent: Vec::new() }
+        TwoHosts { simulation, taps: Taps::default(), links, sent: Vec::new() }
     }
 
     /// The application of a host.
     pub fn app(&mut self, node: usize) -> &mut App {
-        &mut self.world.node_mut(node).app
+        &mut self.simulation.node_mut(node).app
     }
 
     /// Tells what becomes of each packet that a host sends, before it enters the line.
@@ -131,18 +131,18 @@ impl Lab {
 
     /// Starts the endpoint of a host anew, as after a crash: it knows nothing of what was.
     pub fn reboot(&mut self, node: usize) {
-        self.world.restart(node);
+        self.simulation.restart(node);
         self.app(node).forget_unread();
     }
 
     /// B listens on [`PORT_B`].
     pub fn listen(&mut self, config: AssociationConfig) {
-        self.world.listen(B, PORT_B, config);
+        self.simulation.listen(B, PORT_B, config);
     }
 
     /// Starts to connect one host's port to the other's.
     pub fn connect(&mut self, from: usize, ports: (u16, u16), config: AssociationConfig) -> AssociationId {
-        self.world.connect(from, 1 - from, ports, config)
+        self.simulation.connect(from, 1 - from, ports, config)
     }
 
     /// Connects A to B with default settings and returns the association as each side names it.
@@ -158,7 +158,9 @@ impl Lab {
     ) -> (AssociationId, AssociationId) {
         self.listen(config_b);
         let a = self.connect(A, (PORT_A, PORT_B), config_a);
-        self.run_until("both sides are up", Duration::from_secs(10), |lab| lab.is_up(A) && lab.is_up(B));
+        self.run_until("both sides are up", Duration::from_secs(10), |hosts| {
+            hosts.is_up(A) && hosts.is_up(B)
+        });
         (a, self.accepted(B))
     }
 
@@ -194,7 +196,7 @@ impl Lab {
         messages: impl IntoIterator<Item = (SendInfo, Bytes)>,
     ) {
         self.app(node).send(id, messages);
-        self.pump();
+        self.exchange();
     }
 
     /// Whether every message was admitted.
@@ -204,44 +206,44 @@ impl Lab {
 
     /// Sends no more on an association.
     pub fn shutdown(&mut self, node: usize, id: AssociationId) {
-        self.world.shutdown(node, id);
-        self.pump();
+        self.simulation.shutdown(node, id);
+        self.exchange();
     }
 
     /// Ends an association at once.
     pub fn abort(&mut self, node: usize, id: AssociationId, reason: &[u8]) {
-        self.world.abort(node, id, reason);
-        self.pump();
+        self.simulation.abort(node, id, reason);
+        self.exchange();
     }
 
-    /// Hands a host a packet that came from nowhere in the lab, as if `from` had sent it.
+    /// Hands a host a packet that came from neither host, as if `from` had sent it.
     pub fn inject(&mut self, node: usize, from: std::net::SocketAddr, packet: &Bytes) {
-        self.world.inject(node, from, packet);
-        self.pump();
+        self.simulation.inject(node, from, packet);
+        self.exchange();
     }
 
     /// Lets time pass.
     pub fn run_for(&mut self, time: Duration) {
-        let Lab { world, taps, sent, .. } = self;
-        world.run_for_with(time, &mut Tapped { taps, sent });
+        let TwoHosts { simulation, taps, sent, .. } = self;
+        simulation.run_for_with(time, &mut Tapped { taps, sent });
     }
 
     /// Lets time pass until `done`; fails if that takes longer than `limit`.
-    pub fn run_until(&mut self, what: &str, limit: Duration, mut done: impl FnMut(&Lab) -> bool) {
+    pub fn run_until(&mut self, what: &str, limit: Duration, mut done: impl FnMut(&TwoHosts) -> bool) {
         let end = self.now() + limit;
-        self.pump();
+        self.exchange();
         while !done(self) {
-            let Lab { world, taps, sent, .. } = self;
-            if !world.step(end, &mut Tapped { taps, sent }) {
+            let TwoHosts { simulation, taps, sent, .. } = self;
+            if !simulation.step(end, &mut Tapped { taps, sent }) {
                 panic!("after {limit:?} it was not so that {what}; seed {}\n{}", self.seed(), self.log());
             }
         }
     }
 
     /// Lets the applications read and write, and transmits, until nothing moves.
-    pub fn pump(&mut self) {
-        let Lab { world, taps, sent, .. } = self;
-        world.settle(&mut Tapped { taps, sent });
+    pub fn exchange(&mut self) {
+        let TwoHosts { simulation, taps, sent, .. } = self;
+        simulation.transmit_touched(&mut Tapped { taps, sent });
     }
 
     /// The last packets, one a line, as a ladder.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use netsim::Network;
 use sctp::Time;
 
-use crate::world::{Outgoing, Wire};
+use crate::simulation::{Outgoing, Wire};
 
 /// Fate of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]

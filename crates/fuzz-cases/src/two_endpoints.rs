@@ -36,7 +36,7 @@ pub(crate) struct Packet {
 
 /// Everything there is.
 #[derive(Debug)]
-pub(crate) struct World {
+pub(crate) struct TwoEndpoints {
     pub(crate) now: Time,
     pub(crate) sides: [Side; 2],
     pub(crate) nets: [Net; net::COUNT],
@@ -55,9 +55,9 @@ pub(crate) struct World {
     prints: bool,
 }
 
-impl World {
+impl TwoEndpoints {
     pub(crate) fn new(sides: [Side; 2]) -> Self {
-        World {
+        TwoEndpoints {
             now: Time::ZERO + Duration::from_secs(1),
             sides,
             nets: Default::default(),
@@ -86,7 +86,7 @@ impl World {
     pub(crate) fn call(&mut self, side: usize, call: impl FnOnce(&mut Side, Time)) {
         self.sides[side].app.expect_packets(0);
         call(&mut self.sides[side], self.now);
-        self.settle(side, 0);
+        self.finish_call(side, 0);
     }
 
     /// Hands a side a datagram, or several of `segment_bytes` that came together.
@@ -96,7 +96,7 @@ impl World {
         let Side { endpoint, app, .. } = &mut self.sides[side];
         let packets = packet.bytes.len().div_ceil(segment_bytes.max(1));
         app.expect_packets(packets);
-        let associations = app.book.entries.len();
+        let associations = app.deliveries.entries.len();
         let arrival = Arrival {
             remote: packet.from,
             local,
@@ -106,7 +106,7 @@ impl World {
         };
         endpoint.handle_batch(self.now, &arrival, app);
         self.heard[side].insert(packet.from.ip());
-        if app.book.entries.len() > associations
+        if app.deliveries.entries.len() > associations
             && let Some(tag) = sniff::echoed_tag(&packet.bytes)
         {
             // A cookie that comes when another association with its tag has ended, be it from the same cookie or from an
@@ -114,7 +114,7 @@ impl World {
             // (RFC 9260 §5.2.4 has no remedy but the life of a cookie).
             self.forged |= !self.tags[side].insert(tag);
         }
-        self.settle(side, packets);
+        self.finish_call(side, packets);
     }
 
     /// The next packet of a side arrives.
@@ -169,7 +169,7 @@ impl World {
     }
 
     /// Both programs read everything, and every packet arrives in order, until `done`. False: it was not in time.
-    pub(crate) fn honest(&mut self, limit: Duration, done: impl Fn(&World) -> bool) -> bool {
+    pub(crate) fn honest(&mut self, limit: Duration, done: impl Fn(&TwoEndpoints) -> bool) -> bool {
         let end = self.now + limit;
         loop {
             for side in 0..2 {
@@ -210,20 +210,20 @@ impl World {
     }
 
     /// After a call: the records that came are right, what is to leave has left, and the invariants hold.
-    fn settle(&mut self, side: usize, packets: usize) {
+    fn finish_call(&mut self, side: usize, packets: usize) {
         let [a, b] = &mut self.sides;
         let (own, other) = if side == 0 { (a, b) } else { (b, a) };
         if self.forged {
-            own.app.book.forget_fresh();
+            own.app.deliveries.forget_fresh();
         } else {
-            own.app.book.compare(&[&other.app.book]);
+            own.app.deliveries.compare(&[&other.app.deliveries]);
         }
         self.drain(side, CONTROL_PACKETS_MAX + packets);
         self.sides[side].check();
         if !self.forged {
             let accused =
                 |reason: &Option<CloseReason>| matches!(reason, Some(CloseReason::ProtocolViolation(_)));
-            let entry = self.sides[side].app.book.entries.iter().find(|entry| accused(&entry.closed));
+            let entry = self.sides[side].app.deliveries.entries.iter().find(|entry| accused(&entry.closed));
             assert!(entry.is_none(), "an honest peer is accused: {:?}", entry.map(|entry| &entry.closed));
         }
     }

@@ -155,20 +155,20 @@ impl fmt::Debug for Onlooker {
 ///
 /// ```
 /// use std::time::Duration;
-/// use lab::{World, line, traffic::{Source, Traffic}};
+/// use lab::{Simulation, line, traffic::{Source, Traffic}};
 /// use sctp::AssociationConfig;
 ///
-/// let mut world: World<Traffic> = World::new(1);
-/// let (a, b) = (world.add_host(&["10.0.0.1".parse()?], Traffic::default()), world.add_host(&["10.0.0.2".parse()?], Traffic::default()));
-/// world.join(a, b, &line());
-/// world.listen(b, 5001, AssociationConfig::default());
-/// let id = world.connect(a, b, (5000, 5001), AssociationConfig::default());
-/// world.node_mut(a).app.start(id, Source::file(1_000_000, 1444));
-/// assert!(world.run_until(Duration::from_secs(5), |world| world.node(b).app.received().bytes == 1_000_000));
+/// let mut simulation: Simulation<Traffic> = Simulation::new(1);
+/// let (a, b) = (simulation.add_host(&["10.0.0.1".parse()?], Traffic::default()), simulation.add_host(&["10.0.0.2".parse()?], Traffic::default()));
+/// simulation.join(a, b, &line());
+/// simulation.listen(b, 5001, AssociationConfig::default());
+/// let id = simulation.connect(a, b, (5000, 5001), AssociationConfig::default());
+/// simulation.node_mut(a).app.start(id, Source::file(1_000_000, 1444));
+/// assert!(simulation.run_until(Duration::from_secs(5), |simulation| simulation.node(b).app.received().bytes == 1_000_000));
 /// # Ok::<(), std::net::AddrParseError>(())
 /// ```
 #[derive(Debug)]
-pub struct World<A> {
+pub struct Simulation<A> {
     /// The network, to cut it or to slow it down.
     pub network: Network<Bytes>,
     seed: u64,
@@ -183,7 +183,7 @@ pub struct World<A> {
     onlooker: Onlooker,
 }
 
-impl<A: Application> World<A> {
+impl<A: Application> Simulation<A> {
     /// No hosts yet. All chance comes from `seed`.
     pub fn new(seed: u64) -> Self {
         Self::with_endpoints(seed, EndpointConfig::default())
@@ -191,7 +191,7 @@ impl<A: Application> World<A> {
 
     /// No hosts yet; those to come have endpoints with these settings.
     pub fn with_endpoints(seed: u64, config: EndpointConfig) -> Self {
-        World {
+        Simulation {
             network: Network::new(seed),
             seed,
             now: Time::ZERO,
@@ -220,20 +220,20 @@ impl<A: Application> World<A> {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use lab::{World, line, traffic::{Source, Traffic}};
+    /// use lab::{Simulation, line, traffic::{Source, Traffic}};
     /// use netsim::topology::Dumbbell;
     /// use sctp::AssociationConfig;
     ///
-    /// let mut world: World<Traffic> = World::new(1);
-    /// let dumbbell = Dumbbell::build(&mut world.network, 2, &line(), &line());
+    /// let mut simulation: Simulation<Traffic> = Simulation::new(1);
+    /// let dumbbell = Dumbbell::build(&mut simulation.network, 2, &line(), &line());
     /// for (left, right) in dumbbell.left.iter().zip(&dumbbell.right) {
-    ///     let (a, b) = (world.add_site(left, Traffic::default()), world.add_site(right, Traffic::default()));
-    ///     world.listen(b, 5001, AssociationConfig::default());
-    ///     let id = world.connect(a, b, (5000, 5001), AssociationConfig::default());
-    ///     world.node_mut(a).app.start(id, Source::file(100_000, 1444));
+    ///     let (a, b) = (simulation.add_site(left, Traffic::default()), simulation.add_site(right, Traffic::default()));
+    ///     simulation.listen(b, 5001, AssociationConfig::default());
+    ///     let id = simulation.connect(a, b, (5000, 5001), AssociationConfig::default());
+    ///     simulation.node_mut(a).app.start(id, Source::file(100_000, 1444));
     /// }
-    /// let received = |world: &World<Traffic>| [1, 3].map(|node| world.node(node).app.received().bytes);
-    /// assert!(world.run_until(Duration::from_secs(5), |world| received(world) == [100_000; 2]));
+    /// let received = |simulation: &Simulation<Traffic>| [1, 3].map(|node| simulation.node(node).app.received().bytes);
+    /// assert!(simulation.run_until(Duration::from_secs(5), |simulation| received(simulation) == [100_000; 2]));
     /// ```
     ///
     /// # Panics
@@ -383,7 +383,7 @@ impl<A: Application> World<A> {
         endpoint.abort(now, id, reason, app);
     }
 
-    /// Hands a host a packet that came from nowhere in the world, as if `from` had sent it.
+    /// Hands a host a packet that came from nowhere in the simulation, as if `from` had sent it.
     pub fn inject(&mut self, node: usize, from: SocketAddr, packet: &Bytes) {
         let now = self.now;
         let Node { endpoint, app, address, .. } = self.node_mut(node);
@@ -400,7 +400,7 @@ impl<A: Application> World<A> {
     pub fn run_until(&mut self, limit: Duration, done: impl FnMut(&Self) -> bool) -> bool {
         let mut done = done;
         let end = self.now + limit;
-        self.settle(&mut Direct);
+        self.transmit_touched(&mut Direct);
         while !done(self) {
             if !self.step(end, &mut Direct) {
                 return false;
@@ -418,7 +418,7 @@ impl<A: Application> World<A> {
 
     /// Goes to the next instant at which something happens and lets it happen. False: there is none until `end`.
     pub fn step(&mut self, end: Time, wire: &mut impl Wire) -> bool {
-        self.settle(wire);
+        self.transmit_touched(wire);
         let network = self.network.next_event_ns().map(Time::from_nanos);
         let deadline = self.deadlines.peek().map(|Reverse((at, _))| *at);
         let next = [network, deadline, wire.deadline()].into_iter().flatten().min();
@@ -427,12 +427,12 @@ impl<A: Application> World<A> {
         wire.release(self.now, &mut self.network);
         self.deliver();
         self.expire();
-        self.settle(wire);
+        self.transmit_touched(wire);
         true
     }
 
     /// Lets applications act and endpoints transmit wherever something has happened.
-    pub fn settle(&mut self, wire: &mut impl Wire) {
+    pub fn transmit_touched(&mut self, wire: &mut impl Wire) {
         while let Some(number) = self.touched.pop() {
             self.transmit(number, wire);
             self.nodes[number].touched = false;

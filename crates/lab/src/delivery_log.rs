@@ -1,6 +1,6 @@
-//! A ledger of records sent and received: the proof that nothing is lost, made up, repeated or out of order.
+//! A log of records sent and received: the proof that nothing is lost, made up, repeated or out of order.
 //!
-//! A program keeps a [`Book`] with an entry for each of its associations. Books are compared: what came to one must be
+//! A program keeps a [`DeliveryLog`] with an entry for each of its associations. Logs are compared: what came to one must be
 //! what another has sent, in the same order on each stream, and nobody has to say which ends belong together.
 
 use std::collections::BTreeMap;
@@ -128,7 +128,7 @@ pub struct Entry {
     part: Vec<u8>,
     /// Records that were not compared yet.
     fresh: Vec<(ReceiveInfo, Vec<u8>)>,
-    /// Entries of other books that cannot be the other end.
+    /// Entries of other logs that cannot be the other end.
     strangers: Vec<Vec<bool>>,
 }
 
@@ -181,15 +181,15 @@ impl Entry {
         }
     }
 
-    fn compare(&mut self, others: &[&Book]) {
+    fn compare(&mut self, others: &[&DeliveryLog]) {
         self.strangers.resize_with(others.len(), Vec::new);
         for (info, bytes) in std::mem::take(&mut self.fresh) {
             let record = Record::read(&bytes).expect("the bytes of a record come as they were sent");
             let line = Line { stream: info.stream, unordered: info.unordered, record };
             self.received.push(line);
-            for (book, strangers) in others.iter().zip(&mut self.strangers) {
-                strangers.resize(book.entries.len(), false);
-                for (stranger, other) in strangers.iter_mut().zip(&book.entries) {
+            for (other, strangers) in others.iter().zip(&mut self.strangers) {
+                strangers.resize(other.entries.len(), false);
+                for (stranger, other) in strangers.iter_mut().zip(&other.entries) {
                     *stranger |= !other.sent.cover(&self.received, line);
                 }
             }
@@ -201,12 +201,12 @@ impl Entry {
 
 /// Every association that a program had.
 #[derive(Debug, Default)]
-pub struct Book {
+pub struct DeliveryLog {
     /// In the order in which they began.
     pub entries: Vec<Entry>,
 }
 
-impl Book {
+impl DeliveryLog {
     /// An association begins.
     ///
     /// # Panics
@@ -292,7 +292,7 @@ impl Book {
     /// # Panics
     ///
     /// When something came that nobody has sent, or not there, or not so often.
-    pub fn compare(&mut self, others: &[&Book]) {
+    pub fn compare(&mut self, others: &[&DeliveryLog]) {
         self.entries.iter_mut().for_each(|entry| entry.compare(others));
     }
 
@@ -301,12 +301,12 @@ impl Book {
         self.entries.iter_mut().for_each(|entry| entry.fresh.clear());
     }
 
-    /// Whether all that an association has sent came to one association of `other`, to which this book is number
+    /// Whether all that an association has sent came to one association of `other`, to which this log has number
     /// `number` of those that it is compared with.
-    pub fn has_arrived(&self, entry: usize, other: &Book, number: usize) -> bool {
+    pub fn has_arrived(&self, entry: usize, other: &DeliveryLog, number: usize) -> bool {
         let sent = &self.entries[entry].sent;
         let stranger = |peer: &Entry| {
-            peer.strangers.get(number).and_then(|book| book.get(entry)).copied().unwrap_or(false)
+            peer.strangers.get(number).and_then(|entries| entries.get(entry)).copied().unwrap_or(false)
         };
         *sent == Records::default()
             || other.entries.iter().any(|peer| !stranger(peer) && peer.received == *sent)
