@@ -415,7 +415,7 @@ impl ReceiveBudget for Account {
         self.count(bytes, self.kept_bytes(is_reserve))
     }
 
-    fn give_back(&self, bytes: usize) {
+    fn release(&self, bytes: usize) {
         Account::give_back(self, bytes);
     }
 
@@ -586,7 +586,7 @@ mod tests {
         assert!(pool.take(200, true), "the reserve");
         let waits = account.charge_anyway(100);
         assert_eq!((account.charged_bytes(), pool.free_bytes(true)), (1050, 0));
-        pool.give_back(950);
+        pool.release(950);
         drop(waits);
         assert_eq!((account.charged_bytes(), account.budget.charged_bytes()), (0, 0));
     }

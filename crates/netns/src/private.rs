@@ -112,12 +112,12 @@ pub fn exit_code(status: ExitStatus) -> u8 {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limits(pub Vec<String>);
 
-/// Settles in the new namespaces. [`is_inside`] is true; call it before anything else is done.
+/// Sets up the new namespaces. [`is_inside`] is true; call it before anything else is done.
 ///
 /// # Errors
 ///
 /// The process that has started this one has ended.
-pub fn settle() -> Result<Limits, PrivateError> {
+pub fn set_up() -> Result<Limits, PrivateError> {
     // From here on this process ends with its parent.
     set_pdeathsig(Signal::SIGKILL).map_err(PrivateError::Unshare)?;
     // The parent may have ended before.

@@ -205,7 +205,7 @@ impl Endpoint {
         let mut association = Association::connect(now, id, config, identity, &paths, local);
         association.trace_changes(now);
         self.insert(id, association);
-        self.settle(id);
+        self.update_queues(id);
         Ok(id)
     }
 
@@ -232,7 +232,7 @@ impl Endpoint {
         association.send(info, bytes, blocks)?;
         match association.queued {
             Queued::Due => {}
-            // Whatever else makes it due has looked again (`settle`).
+            // Whatever else makes it due has looked again (`update_queues`).
             Queued::Held if !association.is_due() => {}
             _ => self.enqueue(id),
         }
@@ -577,10 +577,10 @@ impl Endpoint {
         procedure(association, &mut cx);
         self.at_work = None;
         association.trace_changes(now);
-        self.settle(id);
+        self.update_queues(id);
     }
 
-    fn settle(&mut self, id: AssociationId) {
+    fn update_queues(&mut self, id: AssociationId) {
         let Some(association) = self.associations.get_mut(id.index()) else { return };
         if association.is_closed() {
             return self.remove(id);

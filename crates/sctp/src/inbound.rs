@@ -644,13 +644,13 @@ impl Inbound {
             [_] => message.parts.into_iter().next().map_or_else(|| Payload::Many(Vec::new()), Payload::One),
             parts if message.bytes <= JOINED_BYTES_MAX.max(parts.len() * LISTED_PART_BYTES_MIN) => {
                 let joined = host.join(parts);
-                self.reassembly.give_back(message.parts);
+                self.reassembly.recycle(message.parts);
                 Payload::One(joined)
             }
             _ => {
                 let blocks = self.reassembly.hand_out(message.parts);
                 host.message(id, &message.info, Payload::Many(blocks));
-                return self.reassembly.give_back_memory(host.spare());
+                return self.reassembly.recycle_memory(host.spare());
             }
         };
         host.message(id, &message.info, payload);

@@ -97,7 +97,7 @@ impl PeerWindow {
 
     /// A chunk is not in flight any more, and has not arrived (RFC 9260 §6.2.1 C).
     #[inline]
-    pub(crate) fn give_back(&mut self, payload_bytes: usize) {
+    pub(crate) fn restore(&mut self, payload_bytes: usize) {
         self.bytes += payload_bytes;
     }
 

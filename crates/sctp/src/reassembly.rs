@@ -191,13 +191,13 @@ impl Reassembly {
     }
 
     /// Takes the memory of parts back that are needed no more.
-    pub(crate) fn give_back(&mut self, parts: Parts) {
+    pub(crate) fn recycle(&mut self, parts: Parts) {
         if parts.spilled() {
-            self.give_back_memory(parts.into_vec());
+            self.recycle_memory(parts.into_vec());
         }
     }
 
-    pub(crate) fn give_back_memory(&mut self, mut memory: Vec<Bytes>) {
+    pub(crate) fn recycle_memory(&mut self, mut memory: Vec<Bytes>) {
         if (self.spare.capacity() + 1..=SPARE_PARTS_MAX).contains(&memory.capacity()) {
             memory.clear();
             self.spare = memory;

@@ -26,7 +26,7 @@ pub trait ReceiveBudget: fmt::Debug + Send + Sync {
     /// ([`POOL_RESERVED_PART`]).
     fn take(&self, bytes: usize, is_reserve: bool) -> bool;
     /// Gives back what was charged.
-    fn give_back(&self, bytes: usize);
+    fn release(&self, bytes: usize);
     /// Returns how many bytes may be charged now, with the reserve or without it.
     fn free_bytes(&self, is_reserve: bool) -> usize;
 }
@@ -81,7 +81,7 @@ impl ReceiveBudget for Limit {
         self.charged_bytes.fetch_update(Relaxed, Relaxed, more).is_ok()
     }
 
-    fn give_back(&self, bytes: usize) {
+    fn release(&self, bytes: usize) {
         self.charged_bytes.fetch_sub(bytes, Relaxed);
     }
 
@@ -161,7 +161,7 @@ impl ReceiveCharge {
         if let Some(pool) = &self.pool
             && self.bytes > bytes
         {
-            pool.0.give_back(self.bytes - bytes);
+            pool.0.release(self.bytes - bytes);
             self.bytes = bytes;
         }
     }

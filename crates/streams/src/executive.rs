@@ -95,7 +95,7 @@ impl Executive {
     ) -> Option<R> {
         let driver: &mut dyn Any = &mut **self.drivers.get_mut(id.0)?;
         let result = f(driver.downcast_mut()?, &mut Cx::new(&mut self.streams));
-        self.settle();
+        self.deliver_posts();
         Some(result)
     }
 
@@ -138,7 +138,7 @@ impl Executive {
             return Err(OpenError::Driver(errno));
         }
         self.streams.names.opened(driver, minor, s);
-        self.settle();
+        self.deliver_posts();
         if let Err(error) = self.autopush(s, driver, minor) {
             self.close_now(s);
             return Err(OpenError::Autopush(error));
@@ -168,7 +168,7 @@ impl Executive {
             }
             return Err(OpenError::Driver(errno));
         }
-        self.settle();
+        self.deliver_posts();
         Ok(s)
     }
 
@@ -206,7 +206,7 @@ impl Executive {
         while let Some(m) = stream.head.queue.getq() {
             give_credit(s, &m, scheduler);
         }
-        self.settle();
+        self.deliver_posts();
         let Some(stream) = self.streams.get(s) else { return };
         let (driver, minor) = (stream.driver, stream.minor);
         self.drivers[driver.0].close(&mut Cx::new(&mut self.streams), s);
@@ -215,7 +215,7 @@ impl Executive {
             stream.head.coalesced.clear(&mut self.streams.pool);
         }
         self.close_connections(s);
-        self.settle();
+        self.deliver_posts();
     }
 
     /// Returns whether this stream is open.

@@ -66,7 +66,7 @@ impl Pool {
     }
 
     /// Takes a longer chain that was read, to reuse its memory.
-    pub(crate) fn give_back_chain(&mut self, chain: Chain) {
+    pub(crate) fn recycle_chain(&mut self, chain: Chain) {
         if self.chains.len() < Self::CHAINS_MAX {
             self.chains.extend(chain.into_memory());
         }
@@ -88,7 +88,7 @@ impl Pool {
     }
 
     /// Takes back a lent block and forgets its content.
-    pub fn give_back(&mut self, mut block: BytesMut) {
+    pub fn return_block(&mut self, mut block: BytesMut) {
         block.clear();
         if block.capacity() >= Self::BLOCK_BYTES / 2 {
             self.open.push(block);

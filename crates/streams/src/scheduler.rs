@@ -157,7 +157,7 @@ impl Scheduler {
 
     /// Returns whether every posted or sent message has been delivered.
     #[inline]
-    pub(crate) fn is_settled(&self) -> bool {
+    pub(crate) fn is_drained(&self) -> bool {
         self.is_quiet() && self.errands.is_empty()
     }
 }

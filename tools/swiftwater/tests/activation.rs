@@ -17,21 +17,21 @@ use daemon::{SWIFTWATER, compiled, preload};
 /// The socket, and its name as `SWIFTWATER_DAEMON` tells it.
 fn made_by_a_manager(test: &str) -> (OwnedFd, String) {
     let name = format!("swiftwater-test-activation-{test}-{}", std::process::id());
-    let door =
+    let socket =
         socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None).expect("a socket");
     let address = UnixAddr::new_abstract(name.as_bytes()).expect("a short name");
-    bind(door.as_raw_fd(), &address).expect("a name of our own");
-    listen(&door, Backlog::new(8).expect("small")).expect("it is bound");
-    (door, format!("@{name}"))
+    bind(socket.as_raw_fd(), &address).expect("a name of our own");
+    listen(&socket, Backlog::new(8).expect("small")).expect("it is bound");
+    (socket, format!("@{name}"))
 }
 
 /// Starts a daemon with the socket as its third descriptor, as a manager does.
-fn activate(door: &OwnedFd) -> Child {
+fn activate(socket: &OwnedFd) -> Child {
     let script =
         "exec 3<&0 </dev/null; LISTEN_FDS=1 LISTEN_PID=$$ exec \"$0\" daemon --udp-port 0 --idle-exit 30";
     Command::new("sh")
         .args(["-c", script, SWIFTWATER])
-        .stdin(Stdio::from(door.try_clone().expect("a descriptor")))
+        .stdin(Stdio::from(socket.try_clone().expect("a descriptor")))
         .stderr(Stdio::null())
         .spawn()
         .expect("a shell")
@@ -46,10 +46,10 @@ fn come(place: &str) -> Child {
 #[test]
 fn programs_wait_for_the_daemon_and_for_the_next_one() {
     preload();
-    let (door, place) = made_by_a_manager("waits");
+    let (socket, place) = made_by_a_manager("waits");
     for _ in 0..2 {
         let early = come(&place);
-        let mut daemon = activate(&door);
+        let mut daemon = activate(&socket);
         let output = early.wait_with_output().expect("it ends");
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{said}");
@@ -62,9 +62,9 @@ fn programs_wait_for_the_daemon_and_for_the_next_one() {
 /// Acts as `systemctl restart` does: the socket stays with the manager.
 #[test]
 fn a_restart_ends_what_was_open_and_the_next_daemon_serves_the_program() {
-    let (door, place) = made_by_a_manager("restart");
+    let (socket, place) = made_by_a_manager("restart");
     preload();
-    let mut daemon = activate(&door);
+    let mut daemon = activate(&socket);
     let mut program = Command::new(SWIFTWATER);
     program.args(["run", "--quiet", "--"]).arg(compiled("ends", "activation-restart")).arg("restart");
     let mut program = program
@@ -79,7 +79,7 @@ fn a_restart_ends_what_was_open_and_the_next_daemon_serves_the_program() {
     let id = Pid::from_raw(i32::try_from(daemon.id()).expect("a process id"));
     kill(id, Signal::SIGTERM).expect("it runs");
     assert!(daemon.wait().expect("it ends").success());
-    let mut next = activate(&door);
+    let mut next = activate(&socket);
     let output = program.wait_with_output().expect("it ends");
     next.kill().expect("it runs");
     next.wait().expect("it was killed");
@@ -88,7 +88,7 @@ fn a_restart_ends_what_was_open_and_the_next_daemon_serves_the_program() {
 
 #[test]
 fn what_is_no_such_socket_is_refused() {
-    let (door, _) = made_by_a_manager("refused");
+    let (socket, _) = made_by_a_manager("refused");
     for handed in [Stdio::null(), Stdio::from(std::fs::File::open("/proc/self/status").expect("a file"))] {
         let script = "exec 3<&0; LISTEN_FDS=1 LISTEN_PID=$$ exec \"$0\" daemon --udp-port 0";
         let output =
@@ -97,7 +97,7 @@ fn what_is_no_such_socket_is_refused() {
         assert!(!output.status.success() && said.contains("descriptor 3"), "{said}");
     }
     let script = "exec 3<&0; LISTEN_FDS=2 LISTEN_PID=$$ exec \"$0\" daemon --udp-port 0";
-    let output = Command::new("sh").args(["-c", script, SWIFTWATER]).stdin(Stdio::from(door)).output();
+    let output = Command::new("sh").args(["-c", script, SWIFTWATER]).stdin(Stdio::from(socket)).output();
     let said = String::from_utf8_lossy(&output.expect("a shell").stderr).into_owned();
     assert!(said.contains("2 sockets were handed over"), "{said}");
 }

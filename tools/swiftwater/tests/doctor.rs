@@ -58,13 +58,13 @@ fn all_is_well_where_the_shim_and_a_daemon_are() {
 #[test]
 fn a_daemon_of_another_version_fails() {
     let name = format!("swiftwater-test-doctor-other-{}", std::process::id());
-    let door =
+    let socket =
         socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None).expect("a socket");
     let address = UnixAddr::new_abstract(name.as_bytes()).expect("a short name");
-    bind(door.as_raw_fd(), &address).expect("a name of our own");
-    listen(&door, Backlog::new(8).expect("small")).expect("it is bound");
+    bind(socket.as_raw_fd(), &address).expect("a name of our own");
+    listen(&socket, Backlog::new(8).expect("small")).expect("it is bound");
     let other = thread::spawn(move || {
-        let connection = accept(door.as_raw_fd()).expect("the doctor asks");
+        let connection = accept(socket.as_raw_fd()).expect("the doctor asks");
         recv(connection, &mut [0; 1024], MsgFlags::empty()).expect("a request");
         send(connection, b"another language", MsgFlags::empty()).expect("the doctor waits");
         nix::unistd::close(connection).expect("ours");

@@ -36,7 +36,7 @@ impl RawIp {
             let (gone, rest) = slices.split_at(counts[..sent].iter().sum());
             (slices, counts) = (rest, &counts[sent..]);
             let bytes = gone.iter().map(|slice| slice.len()).sum();
-            self.sockets.settle(&batch, outcome, sent, bytes)?;
+            self.sockets.account(&batch, outcome, sent, bytes)?;
         }
         Ok(())
     }

@@ -64,7 +64,7 @@ impl Sockets {
     }
 
     /// Counts what became of some datagrams and turns it into the caller's result.
-    pub(crate) fn settle(
+    pub(crate) fn account(
         &mut self,
         batch: &Batch<'_>,
         outcome: Outcome,

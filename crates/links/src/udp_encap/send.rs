@@ -41,7 +41,7 @@ impl UdpEncap {
     /// Sends one datagram.
     fn send_datagram(&mut self, batch: &Batch<'_>) -> io::Result<()> {
         let outcome = self.send_slices(batch, None);
-        self.sockets.settle(batch, outcome, 1, batch.total_bytes)
+        self.sockets.account(batch, outcome, 1, batch.total_bytes)
     }
 
     /// Sends several datagrams in one system call, or one by one when that fails.
@@ -61,7 +61,7 @@ impl UdpEncap {
             }
             outcome => {
                 self.refused_batches = 0;
-                self.sockets.settle(batch, outcome, segments, batch.total_bytes)
+                self.sockets.account(batch, outcome, segments, batch.total_bytes)
             }
         }
     }
@@ -79,7 +79,7 @@ impl UdpEncap {
                 Outcome::Blocked if position > 0 => Outcome::Dropped,
                 outcome => outcome,
             };
-            if let Err(error) = self.sockets.settle(&single, outcome, 1, segment.len()) {
+            if let Err(error) = self.sockets.account(&single, outcome, 1, segment.len()) {
                 result = Err(error);
                 break;
             }
@@ -224,9 +224,9 @@ mod tests {
             slices: &[],
         };
         let batch = Batch { remote, index: 0, total_bytes: 10, transmit: &transmit };
-        let error = link.sockets.settle(&batch, Outcome::Blocked, 10, 10).unwrap_err();
+        let error = link.sockets.account(&batch, Outcome::Blocked, 10, 10).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
-        link.sockets.settle(&batch, Outcome::Dropped, 10, 10).unwrap();
+        link.sockets.account(&batch, Outcome::Dropped, 10, 10).unwrap();
         let stats = link.stats();
         assert_eq!((stats.send_blocked, stats.send_lost, stats.datagrams_sent), (1, 10, 0));
     }

@@ -24,11 +24,11 @@ impl Charges {
     /// association that has ended. Its messages come before those of a later one with the same identifier.
     #[inline]
     pub(super) fn consumed(&mut self, s: StreamId, association: u32, bytes: usize, charges: usize) -> bool {
-        !self.of_streams.is_empty() && self.give_back(s, association, bytes, charges)
+        !self.of_streams.is_empty() && self.consume_charge(s, association, bytes, charges)
     }
 
     #[cold]
-    fn give_back(&mut self, s: StreamId, association: u32, bytes: usize, charges: usize) -> bool {
+    fn consume_charge(&mut self, s: StreamId, association: u32, bytes: usize, charges: usize) -> bool {
         let Some(ended) = self.of_streams.get_mut(&s) else { return false };
         let Some(left) = ended.get_mut(&association) else { return false };
         if left.front_mut().is_some_and(|charge| charge.consumed(bytes, charges)) {

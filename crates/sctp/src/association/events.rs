@@ -60,13 +60,13 @@ impl Association {
         if self.config.events && *reason != CloseReason::Shutdown {
             let information = std::mem::take(&mut self.abort_causes);
             cx.host.event(self.id, Event::Lost { reason: reason.clone(), information });
-            self.give_back_undelivered(cx, reason.cause());
+            self.report_undelivered(cx, reason.cause());
         }
     }
 
     /// Gives everything back that the peer has not acknowledged, since it never will. That is no more than the send buffer
     /// holds.
-    pub(super) fn give_back_undelivered<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, cause: u16) {
+    pub(super) fn report_undelivered<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, cause: u16) {
         if !self.config.events {
             return;
         }

@@ -78,7 +78,7 @@ impl Association {
         let path = &mut self.paths[path_id];
         let has_data = path.in_flight_bytes() > 0;
         if path.on_silence(cx.now, has_data) {
-            self.outbound.give_back(path, path_id);
+            self.outbound.reassign_flight(path, path_id);
             path.suspect_mtu();
             path.schedule_heartbeat(Some(cx.now));
         }
@@ -157,7 +157,7 @@ impl Association {
         reason: PathReason,
     ) {
         if !self.paths[path_id].takes_data() {
-            self.give_back_tries(path_id, asked_at);
+            self.reassign_tries(path_id, asked_at);
         }
         let old = self.paths[path_id].on_answer(cx.now, asked_at);
         if old == PathState::Suspected && reason == PathReason::Heartbeat && self.carries_data(path_id) {
@@ -175,12 +175,12 @@ impl Association {
     /// A failed path has answered what was sent at `asked_at`. Moves data away from failed paths on which it was tried
     /// meanwhile, so that it need not wait for their timers. A path that was merely suspected keeps its data: no timeout has
     /// reduced its window, so what is in flight there must not leave again all at once.
-    fn give_back_tries(&mut self, answered: usize, asked_at: Time) {
+    fn reassign_tries(&mut self, answered: usize, asked_at: Time) {
         for (id, path) in self.paths.iter_mut().enumerate() {
             let keeps = path.state() == PathState::Suspected || path.last_sent_at() >= asked_at;
             let in_vain = id != answered || !keeps;
             if !path.takes_data() && path.in_flight_bytes() > 0 && in_vain {
-                self.outbound.give_back(path, id);
+                self.outbound.reassign_flight(path, id);
             }
         }
     }

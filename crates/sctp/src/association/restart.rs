@@ -27,7 +27,7 @@ impl Association {
     ) {
         let shut_down = matches!(self.state, State::ShutdownPending | State::ShutdownSent { .. });
         self.tell_end_of_partial_delivery(cx);
-        self.give_back_undelivered(cx, 0);
+        self.report_undelivered(cx, 0);
         let unacknowledged_bytes = self.outbound.buffered_bytes() as u64;
         let withheld_bytes = self.inbound.as_ref().map_or(0, Inbound::withheld_bytes);
         self.early.add(self.inbound.take().map_or_else(Default::default, |inbound| inbound.end()));

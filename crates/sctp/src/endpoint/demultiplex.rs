@@ -80,11 +80,11 @@ impl Endpoint {
             if touched != unsettled
                 && let Some(id) = std::mem::replace(&mut unsettled, touched)
             {
-                self.settle(id);
+                self.update_queues(id);
             }
         }
         if let Some(id) = unsettled {
-            self.settle(id);
+            self.update_queues(id);
         }
     }
 
@@ -163,7 +163,7 @@ impl Endpoint {
         if !closed {
             return Some(id);
         }
-        self.settle(id);
+        self.update_queues(id);
         None
     }
 

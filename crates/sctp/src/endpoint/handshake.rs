@@ -185,7 +185,7 @@ impl Endpoint {
     ) -> Option<Offer> {
         let association = self.associations.get_mut(id.index())?;
         if association.repeat_shutdown_ack() {
-            self.settle(id);
+            self.update_queues(id);
             return None;
         }
         let (config, mut identity) = (association.config(), association.identity());
@@ -332,7 +332,7 @@ impl Endpoint {
     ) -> bool {
         let Some(association) = self.associations.get_mut(id.index()) else { return false };
         if association.refuse_restart() {
-            self.settle(id);
+            self.update_queues(id);
             return false;
         }
         // Two INITs may have drawn the same tag, and only the first can have it.
@@ -392,7 +392,7 @@ impl Endpoint {
         association.trace_changes(now);
         self.insert(id, association);
         self.admissions.enter(id, listener, source);
-        self.settle(id);
+        self.update_queues(id);
         true
     }
 

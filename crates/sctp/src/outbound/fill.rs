@@ -189,8 +189,8 @@ impl Outbound {
             chunk.ssn = self.take_ssn(&chunk);
             // RFC 7053 §4: the last chunk for now asks for its SACK if it was not sent alone. In an open record the bit also says
             // that the reader need not wait for more.
-            let tail = payload == whole && self.pending.is_empty();
-            chunk.flags.immediate |= tail && (self.closing || before > 0 || !chunk.flags.ending);
+            let is_last = payload == whole && self.pending.is_empty();
+            chunk.flags.immediate |= is_last && (self.closing || before > 0 || !chunk.flags.ending);
             contents.asks_sack |= chunk.flags.immediate;
             let filled = &mut contents.filled;
             filled.unordered_chunks += u64::from(chunk.flags.unordered);

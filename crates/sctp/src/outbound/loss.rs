@@ -89,7 +89,7 @@ impl Outbound {
             losses.bytes
         } else {
             let moved = self.nack_packet(path_id, number, &packet.tsns);
-            path.on_packet_given_back(moved.chunks, moved.wire_bytes);
+            path.on_packet_reassigned(moved.chunks, moved.wire_bytes);
             moved.wire_bytes
         };
         path.clear_if_empty();
@@ -127,21 +127,21 @@ impl Outbound {
     #[inline]
     fn nack_packet(&mut self, path_id: usize, number: u32, tsns: &PacketTsns) -> Moved {
         let moved = self.outstanding.nack_packet(path_id, number, tsns);
-        self.peer_window.give_back(moved.payload_bytes);
+        self.peer_window.restore(moved.payload_bytes);
         moved
     }
 
     /// Declares a single chunk lost if it is in flight.
     pub(super) fn nack(&mut self, tsn: u64, paths: &mut [Path]) {
         if let Some((path_id, moved)) = self.outstanding.nack(tsn) {
-            self.peer_window.give_back(moved.payload_bytes);
+            self.peer_window.restore(moved.payload_bytes);
             paths[path_id].on_chunk_refused(moved.wire_bytes);
         }
     }
 
     fn nack_path(&mut self, path_id: usize) -> Moved {
         let moved = self.outstanding.nack_path(path_id);
-        self.peer_window.give_back(moved.payload_bytes);
+        self.peer_window.restore(moved.payload_bytes);
         moved
     }
 
@@ -168,10 +168,10 @@ impl Outbound {
 
     /// Moves everything in flight on a silent path to other paths. The window stays as it is, since silence does not prove
     /// congestion.
-    pub(crate) fn give_back(&mut self, path: &mut Path, path_id: usize) {
+    pub(crate) fn reassign_flight(&mut self, path: &mut Path, path_id: usize) {
         path.forget_packets_before(self.outstanding.oldest_packet(path_id, path.next_packet()));
         let chunks = self.nack_path(path_id).chunks;
-        path.on_given_back(chunks);
+        path.on_reassigned(chunks);
     }
 
     /// Returns the first packet from [`Path::first_unanswered`] on that is in flight.

@@ -164,14 +164,14 @@ impl Path {
     }
 
     /// All `chunks` in flight take another path. Nothing says that the network is congested, so the window stays.
-    pub(crate) fn on_given_back(&mut self, chunks: u64) {
+    pub(crate) fn on_reassigned(&mut self, chunks: u64) {
         self.counts.data_chunks_given_back += chunks;
         self.flight.expect_no_answer();
         self.flight.clear();
     }
 
     /// `chunks` of `bytes` in one packet take another path.
-    pub(crate) fn on_packet_given_back(&mut self, chunks: u64, bytes: usize) {
+    pub(crate) fn on_packet_reassigned(&mut self, chunks: u64, bytes: usize) {
         self.counts.data_chunks_given_back += chunks;
         self.flight.on_lost(bytes);
     }

@@ -19,6 +19,6 @@ impl Executive {
             let failed = Kind::Error { read: Some(Errno::EIO), write: Some(Errno::EIO) };
             stream.head.put(s, Message::new(failed), scheduler);
         }
-        self.settle();
+        self.deliver_posts();
     }
 }

@@ -86,7 +86,7 @@ impl Executive {
                 stream.head.put(lower, m, scheduler);
             }
         }
-        self.settle();
+        self.deliver_posts();
         Ok(id)
     }
 
@@ -98,7 +98,7 @@ impl Executive {
     pub fn unlink(&mut self, id: LinkId) -> Result<(), LinkError> {
         let link = *self.links.by_number.get(&id).ok_or(LinkError::NoLink)?;
         self.drivers[link.above.0].unlink(&mut Cx::new(&mut self.streams), link.lower);
-        self.settle();
+        self.deliver_posts();
         self.forget_link(id);
         Ok(())
     }

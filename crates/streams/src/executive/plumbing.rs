@@ -41,7 +41,7 @@ impl Executive {
         // A queue that waited for room further along may find it in the new module, and would not be enabled past it.
         flow::back_enable_above(s, &mut [], index + 1, &mut stream.head, scheduler);
         flow::back_enable_below(s, &mut stream.modules[..index], &mut stream.device, scheduler);
-        self.settle();
+        self.deliver_posts();
         Ok(())
     }
 
@@ -82,7 +82,7 @@ impl Executive {
         let index = stream.modules.len().checked_sub(1).ok_or(PopError::NoModule)?;
         // A module that faults while it closes is popped nevertheless.
         let _ = stream.run(s, index, Side::Write, Procedure::Close, scheduler);
-        self.settle();
+        self.deliver_posts();
         let Some((stream, scheduler)) = self.streams.parts(s) else { return Err(PopError::Closed) };
         let Some(Slot { module, mut queues, .. }) = stream.modules.pop() else {
             return Err(PopError::NoModule);
@@ -97,7 +97,7 @@ impl Executive {
         // Queues that waited for room in these queues, or beyond them through this module's services, look again.
         flow::back_enable_above(s, &mut [], index, &mut stream.head, scheduler);
         flow::back_enable_below(s, &mut stream.modules, &mut stream.device, scheduler);
-        self.settle();
+        self.deliver_posts();
         Ok(module)
     }
 

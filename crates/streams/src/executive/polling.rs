@@ -111,7 +111,7 @@ impl Executive {
                 (Err(error), _) | (Ok(_), Err(error)) => Err(error),
             };
         }
-        self.settle();
+        self.deliver_posts();
         result
     }
 
@@ -151,7 +151,7 @@ impl Executive {
         for driver in &mut self.drivers {
             driver.flush(&mut Cx::new(&mut self.streams), now, scope);
         }
-        self.settle();
+        self.deliver_posts();
     }
 
     /// Calls `f` with each descriptor that the drivers wait for, and with the interest.

@@ -275,7 +275,7 @@ impl Executive {
             head.stats.messages_read += 1;
             if is_long {
                 if let Some(m) = head.queue.getq() {
-                    pool.give_back_chain(m.data);
+                    pool.recycle_chain(m.data);
                 }
             } else {
                 head.queue.drop_front();
@@ -311,7 +311,7 @@ impl Executive {
         if bytes > 0 || charges > 0 {
             let driver = &mut self.drivers[stream.driver.0];
             driver.consumed(&mut Cx::new(&mut self.streams), s, association, bytes, charges);
-            self.settle();
+            self.deliver_posts();
         }
     }
 }

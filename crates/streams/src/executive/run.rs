@@ -11,12 +11,12 @@ use crate::stream::{Procedure, StreamId, Streams};
 impl Executive {
     /// Runs enabled service procedures, first in first out, until none is left.
     pub fn run(&mut self) {
-        self.settle();
+        self.deliver_posts();
         self.streams.turn = self.streams.turn.wrapping_add(1);
         let turn = self.streams.turn;
         while let Some(at) = self.streams.scheduler.next_to_run() {
             self.run_service(at, turn);
-            self.settle();
+            self.deliver_posts();
         }
         self.end_drained();
     }
@@ -83,14 +83,14 @@ impl Executive {
 
     /// Delivers posted messages until none is on its way.
     #[inline]
-    pub(super) fn settle(&mut self) {
-        if !self.streams.scheduler.is_settled() {
-            self.settle_all();
+    pub(super) fn deliver_posts(&mut self) {
+        if !self.streams.scheduler.is_drained() {
+            self.deliver_all_posts();
         }
     }
 
     #[cold]
-    fn settle_all(&mut self) {
+    fn deliver_all_posts(&mut self) {
         let mut puts_left = Streams::PUTS_MAX;
         loop {
             while let Some((stream, message)) = self.streams.deliver_to_driver(&mut puts_left) {

@@ -26,11 +26,11 @@ impl Executive {
                 driver.timeout(&mut Cx::new(&mut self.streams), now);
             }
         }
-        self.settle();
+        self.deliver_posts();
         self.set_now(now);
         while let Some((s, timer, alarm)) = self.streams.scheduler.timers.next_due() {
             self.ring(s, timer, alarm);
-            self.settle();
+            self.deliver_posts();
         }
         self.end_drained();
     }

@@ -45,7 +45,7 @@ impl Executive {
         }
         let data = self.streams.pool.copy_in(bytes);
         driver.put(&mut Cx::new(&mut self.streams), s, Message::optdata_req(info, data));
-        self.settle();
+        self.deliver_posts();
         Ok(())
     }
 
@@ -118,7 +118,7 @@ impl Executive {
         if let Some(m) = self.streams.put_to_modules(s, Message::optdata_req(info, data)) {
             self.drivers[driver.0].put(&mut Cx::new(&mut self.streams), s, m);
         }
-        self.settle();
+        self.deliver_posts();
     }
 
     /// Handles a write that cannot go straight to the driver.
@@ -271,7 +271,7 @@ impl Executive {
         if let Some(m) = at_driver {
             self.drivers[driver.0].put(&mut Cx::new(&mut self.streams), s, m);
         }
-        self.settle();
+        self.deliver_posts();
     }
 }
 

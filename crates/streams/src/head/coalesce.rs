@@ -49,12 +49,12 @@ impl Coalesced {
     /// Takes the held bytes as one message.
     pub(crate) fn take(&mut self, pool: &mut Pool) -> (TransferInfo, Bytes) {
         let data = self.block.split().freeze();
-        pool.give_back(std::mem::take(&mut self.block));
+        pool.return_block(std::mem::take(&mut self.block));
         (self.info, data)
     }
 
     /// Discards the held bytes.
     pub(crate) fn clear(&mut self, pool: &mut Pool) {
-        pool.give_back(std::mem::take(&mut self.block));
+        pool.return_block(std::mem::take(&mut self.block));
     }
 }

@@ -187,42 +187,42 @@ fn our_time() -> Duration {
 pub(crate) fn peer(command: PeerCommand) -> Result<(), String> {
     match command {
         PeerCommand::Receive(args) => {
-            settle(&args)?;
+            set_priority_and_processors(&args)?;
             receive()
         }
         PeerCommand::Daemon { peer, place } => {
-            settle(&peer)?;
+            set_priority_and_processors(&peer)?;
             serve_programs(&place)
         }
         PeerCommand::Send { peer, port, spec, seconds } => {
-            settle(&peer)?;
+            set_priority_and_processors(&peer)?;
             send(port, &spec, seconds)
         }
         PeerCommand::Trouble { peer, kind } => {
-            settle(&peer)?;
+            set_priority_and_processors(&peer)?;
             neighbours::trouble(&kind)
         }
         PeerCommand::Victim(args) => {
-            settle(&args)?;
+            set_priority_and_processors(&args)?;
             attack::victim::run()
         }
         PeerCommand::SendOn(args) => {
-            settle(&args)?;
+            set_priority_and_processors(&args)?;
             attack::caller::send_on()
         }
         PeerCommand::ConnectAll { peer, count } => {
-            settle(&peer)?;
+            set_priority_and_processors(&peer)?;
             attack::caller::connect_all(count)
         }
         PeerCommand::Flood { peer, name, rate, dead_port } => {
-            settle(&peer)?;
+            set_priority_and_processors(&peer)?;
             attack::flood(&name, rate, dead_port)
         }
     }
 }
 
-/// Takes its place before any thread is started.
-fn settle(args: &PeerArgs) -> Result<(), String> {
+/// Pins this process and sets its nice value, before any thread is started.
+fn set_priority_and_processors(args: &PeerArgs) -> Result<(), String> {
     if !args.processors.is_empty() {
         host::pin_to(&args.processors)
             .map_err(|errno| format!("cannot run on the processors asked for: {errno}"))?;

@@ -14,9 +14,9 @@ use super::LoadError;
 
 /// Where senders meet the relay. What it hands out as TCP streams are descriptors that programs write records to and read
 /// records from.
-pub(crate) struct RelayDoor(Socket);
+pub(crate) struct RelayAcceptor(Socket);
 
-impl RelayDoor {
+impl RelayAcceptor {
     /// Waits for senders who know the token.
     pub(crate) fn open(token: u64) -> io::Result<Self> {
         let listener = Socket::new(Domain::UNIX, Type::SEQPACKET, None)?;

@@ -78,13 +78,13 @@ fn tell_advice(stack: &Stack) {
 
 /// The server's side: accepts the associations of one test.
 #[derive(Debug)]
-pub(crate) struct SctpDoor {
+pub(crate) struct SctpAcceptor {
     listener: Listener,
     open: Mutex<Vec<Association>>,
     _stack: Arc<Stack>,
 }
 
-impl SctpDoor {
+impl SctpAcceptor {
     /// Listens with the options of the test.
     pub(crate) fn open(
         spec: &Spec,
@@ -126,7 +126,7 @@ impl SctpDoor {
         Ok(None)
     }
 
-    /// Remembers the association, so that [`SctpDoor::close`] reaches it.
+    /// Remembers the association, so that [`SctpAcceptor::close`] reaches it.
     pub(crate) fn remember(&self, association: &Association) {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).push(association.clone());
     }

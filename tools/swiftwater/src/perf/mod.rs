@@ -1,9 +1,9 @@
 //! `swiftwater perf`: one test between two processes, on one host or two.
 
+mod acceptor;
 pub(crate) mod client;
 pub(crate) mod control;
 mod dial;
-mod door;
 mod report;
 pub(crate) mod server;
 pub(crate) mod spec;

@@ -13,10 +13,10 @@ use std::os::fd::AsFd;
 use swiftwater::trace::TraceSink;
 use thiserror::Error;
 
+use super::acceptor::Acceptor;
 use super::control::{
     Control, ControlError, FromClient, FromServer, Interval, Purpose, Speaker, Totals, VERSION,
 };
-use super::door::Door;
 use super::spec::{Carrier, Spec};
 use crate::load::{LoadError, Meter, Span};
 use crate::{host, interrupt, sockets};
@@ -196,11 +196,11 @@ impl Server {
         observe: &mut dyn FnMut(ServerEvent),
     ) -> Result<(), String> {
         let token = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), self.tests);
-        let door = spec.check().map_err(|error| error.to_string()).and_then(|()| {
-            Door::open(spec, &self.listener, &self.config, token).map_err(|error| error.to_string())
+        let acceptor = spec.check().map_err(|error| error.to_string()).and_then(|()| {
+            Acceptor::open(spec, &self.listener, &self.config, token).map_err(|error| error.to_string())
         });
-        let door = match door {
-            Ok(door) => door,
+        let acceptor = match acceptor {
+            Ok(acceptor) => acceptor,
             Err(reason) => {
                 let _ = control.say(&FromServer::Refused { reason: reason.clone() });
                 return Err(reason);
@@ -208,7 +208,7 @@ impl Server {
         };
         observe(ServerEvent::Started(client, spec.clone()));
         let mut speaker = control.speaker().map_err(|error| error.to_string())?;
-        let mut test = RunningTest::start(Arc::new(door), spec, control, &mut speaker, token)?;
+        let mut test = RunningTest::start(Arc::new(acceptor), spec, control, &mut speaker, token)?;
         let outcome = test.watch(spec, &mut speaker, observe);
         test.end();
         let said = match &outcome {
@@ -233,7 +233,7 @@ enum Event {
 
 /// A test with a thread for each association and one that listens to the client.
 struct RunningTest {
-    door: Arc<Door>,
+    acceptor: Arc<Acceptor>,
     stop: Arc<AtomicBool>,
     meters: Vec<Arc<Meter>>,
     events: Receiver<Event>,
@@ -244,7 +244,7 @@ struct RunningTest {
 
 impl RunningTest {
     fn start(
-        door: Arc<Door>,
+        acceptor: Arc<Acceptor>,
         spec: &Spec,
         control: Control,
         speaker: &mut Speaker,
@@ -256,18 +256,18 @@ impl RunningTest {
         for index in 0..spec.parallel {
             let meter = Arc::new(Meter::default());
             meters.push(Arc::clone(&meter));
-            let (door, stop, spec, events) =
-                (Arc::clone(&door), Arc::clone(&stop), spec.clone(), events_in.clone());
+            let (acceptor, stop, spec, events) =
+                (Arc::clone(&acceptor), Arc::clone(&stop), spec.clone(), events_in.clone());
             thread::spawn(move || {
-                let outcome = door.serve(index, &spec, &stop, &meter);
+                let outcome = acceptor.serve(index, &spec, &stop, &meter);
                 let _ = events.send(Event::Worker(outcome));
             });
         }
-        let (ports, udp_port) = door.ports();
+        let (ports, udp_port) = acceptor.ports();
         speaker.say(&FromServer::Ready { token, ports, udp_port }).map_err(|error| error.to_string())?;
         thread::spawn(move || listen_to_client(control, &events_in));
         let workers_left = spec.parallel;
-        Ok(Self { door, stop, meters, events, workers_left, client_left: false, span: Span::default() })
+        Ok(Self { acceptor, stop, meters, events, workers_left, client_left: false, span: Span::default() })
     }
 
     /// Follows the test to its end and counts what arrived.
@@ -335,7 +335,7 @@ impl RunningTest {
     /// Lets the threads that are left come to their end.
     fn end(&self) {
         self.stop.store(true, Ordering::Relaxed);
-        self.door.close();
+        self.acceptor.close();
     }
 
     fn wait_for_client(&mut self) {

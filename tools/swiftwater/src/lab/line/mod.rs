@@ -92,7 +92,7 @@ pub(super) fn enter() -> Result<Limits, LineError> {
     if !private::is_inside() {
         process::exit(private::exit_code(private::run_again()?).into());
     }
-    Ok(private::settle()?)
+    Ok(private::set_up()?)
 }
 
 /// Makes the hosts, and says what they lack.

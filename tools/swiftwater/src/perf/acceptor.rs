@@ -1,4 +1,4 @@
-//! Where the data of a test arrives at the server: one door per transport.
+//! Where the data of a test arrives at the server: one acceptor per transport.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -10,12 +10,12 @@ use thiserror::Error;
 use super::control::Purpose;
 use super::server::{ServerConfig, accept_within};
 use super::spec::{Carrier, Exchange, Method, Protocol, Spec};
-use crate::load::relay::RelayDoor;
-use crate::load::sctp_transport::{SctpBatchIn, SctpDialogue, SctpDoor, SctpIn};
+use crate::load::relay::RelayAcceptor;
+use crate::load::sctp_transport::{SctpAcceptor, SctpBatchIn, SctpDialogue, SctpIn};
 use crate::load::{LoadError, Meter, Span, answer_all, receive_all, tcp, udp, udp_limit};
 use crate::{host, sockets};
 
-/// How often a waiting door looks whether the test is over.
+/// How often a waiting acceptor looks whether the test is over.
 const LOOK: Duration = Duration::from_millis(50);
 /// How long the client may take to open its connections.
 const CONNECTIONS_TIMEOUT: Duration = Duration::from_secs(15);
@@ -24,7 +24,7 @@ const READ_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Why a test's data has nowhere to arrive.
 #[derive(Debug, Error)]
-pub(crate) enum DoorError {
+pub(crate) enum AcceptorError {
     /// A UDP port cannot be had.
     #[error("the server cannot bind UDP port {port}: {source}; give its command another --udp-port")]
     Bind {
@@ -58,7 +58,7 @@ pub(crate) enum DoorError {
 }
 
 /// Where the data of one test arrives.
-pub(crate) enum Door {
+pub(crate) enum Acceptor {
     /// Connections to the control port, or to a port of their own.
     Tcp {
         /// The server's own listener, or one for MPTCP.
@@ -71,40 +71,40 @@ pub(crate) enum Door {
     /// A socket per flow.
     Udp(Vec<UdpSocket>),
     /// One listener.
-    Sctp(SctpDoor),
+    Sctp(SctpAcceptor),
     /// Where senders of this machine come.
-    Relay(RelayDoor),
+    Relay(RelayAcceptor),
 }
 
-impl Door {
+impl Acceptor {
     /// Makes ready for the data of the test.
     pub(crate) fn open(
         spec: &Spec,
         listener: &TcpListener,
         config: &ServerConfig,
         token: u64,
-    ) -> Result<Self, DoorError> {
+    ) -> Result<Self, AcceptorError> {
         match spec.method.protocol() {
             Protocol::Tcp => Ok(Self::Tcp { listener: listener.try_clone()?, port: None, token }),
             Protocol::Mptcp => {
                 let listen = |address| sockets::listen(address, Some(sockets::MPTCP));
-                let listener = listen(any_like(listener)?).map_err(DoorError::Mptcp)?;
+                let listener = listen(any_like(listener)?).map_err(AcceptorError::Mptcp)?;
                 let port = Some(listener.local_addr()?.port());
                 Ok(Self::Tcp { listener, port, token })
             }
             Protocol::SctpSockets => {
                 let listen = |address| sockets::listen(address, Some(sockets::SCTP));
-                let listener = listen(any_like(listener)?).map_err(DoorError::SctpSockets)?;
+                let listener = listen(any_like(listener)?).map_err(AcceptorError::SctpSockets)?;
                 let port = Some(listener.local_addr()?.port());
                 Ok(Self::Tcp { listener, port, token })
             }
-            Protocol::Relay => Ok(Self::Relay(RelayDoor::open(token)?)),
+            Protocol::Relay => Ok(Self::Relay(RelayAcceptor::open(token)?)),
             Protocol::Sctp => {
                 let allowed = if config.link == Carrier::Raw { "raw" } else { "udp" };
-                let link = config.link.agree(spec.link).ok_or(DoorError::Link { allowed })?;
+                let link = config.link.agree(spec.link).ok_or(AcceptorError::Link { allowed })?;
                 let spec = Spec { link, ..spec.clone() };
                 let (addresses, trace) = (&config.addresses, config.trace.as_ref());
-                Ok(Self::Sctp(SctpDoor::open(&spec, addresses, config.port, config.udp_port, trace)?))
+                Ok(Self::Sctp(SctpAcceptor::open(&spec, addresses, config.port, config.udp_port, trace)?))
             }
             Protocol::Udp => (0..spec.parallel)
                 .map(|index| bind_flow(spec, config, index))
@@ -121,8 +121,8 @@ impl Door {
             Self::Udp(sockets) => {
                 (sockets.iter().filter_map(|socket| Some(socket.local_addr().ok()?.port())).collect(), None)
             }
-            Self::Sctp(door) => {
-                let (port, udp_port) = door.ports();
+            Self::Sctp(acceptor) => {
+                let (port, udp_port) = acceptor.ports();
                 (vec![port], udp_port)
             }
         }
@@ -139,15 +139,15 @@ impl Door {
         match self {
             Self::Tcp { listener, token, .. } => serve_tcp(listener, *token, spec, stop, meter),
             Self::Udp(sockets) => serve_udp(&sockets[index], spec, stop, meter),
-            Self::Sctp(door) => serve_sctp(door, spec, stop, meter),
-            Self::Relay(door) => serve_relay(door, spec, stop, meter),
+            Self::Sctp(acceptor) => serve_sctp(acceptor, spec, stop, meter),
+            Self::Relay(acceptor) => serve_relay(acceptor, spec, stop, meter),
         }
     }
 
     /// Ends what a reader may still wait for. TCP and UDP readers look at the stop flag by themselves.
     pub(crate) fn close(&self) {
-        if let Self::Sctp(door) = self {
-            door.close();
+        if let Self::Sctp(acceptor) = self {
+            acceptor.close();
         }
     }
 }
@@ -161,7 +161,7 @@ fn any_like(listener: &TcpListener) -> io::Result<SocketAddr> {
     Ok(SocketAddr::new(any, 0))
 }
 
-fn bind_flow(spec: &Spec, config: &ServerConfig, index: usize) -> Result<UdpSocket, DoorError> {
+fn bind_flow(spec: &Spec, config: &ServerConfig, index: usize) -> Result<UdpSocket, AcceptorError> {
     // One port after the other, so that each flow has a socket and a thread of its own.
     let port = if config.udp_port == 0 { 0 } else { config.udp_port.saturating_add(index as u16) };
     let any = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
@@ -171,7 +171,7 @@ fn bind_flow(spec: &Spec, config: &ServerConfig, index: usize) -> Result<UdpSock
         let ipv4 = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port);
         if no_ipv6 { sockets::bind_udp(ipv4, spec.buffer_bytes) } else { Err(error) }
     });
-    bound.map_err(|source| DoorError::Bind { port, source })
+    bound.map_err(|source| AcceptorError::Bind { port, source })
 }
 
 fn serve_tcp(
@@ -221,11 +221,16 @@ fn serve_messages(
     receive_all(&mut incoming, Some(spec.message_bytes), meter)
 }
 
-fn serve_relay(door: &RelayDoor, spec: &Spec, stop: &AtomicBool, meter: &Meter) -> Result<Span, LoadError> {
+fn serve_relay(
+    acceptor: &RelayAcceptor,
+    spec: &Spec,
+    stop: &AtomicBool,
+    meter: &Meter,
+) -> Result<Span, LoadError> {
     let until = Instant::now() + CONNECTIONS_TIMEOUT;
     let answers = spec.exchange != Exchange::OneWay;
     while Instant::now() <= until {
-        if let Some(stream) = door.accept(LOOK, spec.message_bytes, answers)? {
+        if let Some(stream) = acceptor.accept(LOOK, spec.message_bytes, answers)? {
             return serve_messages(stream, spec, stop, meter);
         }
         if stop.load(Ordering::Relaxed) {
@@ -301,14 +306,19 @@ fn serve_udp(socket: &UdpSocket, spec: &Spec, stop: &AtomicBool, meter: &Meter) 
     }
 }
 
-fn serve_sctp(door: &SctpDoor, spec: &Spec, stop: &AtomicBool, meter: &Meter) -> Result<Span, LoadError> {
+fn serve_sctp(
+    acceptor: &SctpAcceptor,
+    spec: &Spec,
+    stop: &AtomicBool,
+    meter: &Meter,
+) -> Result<Span, LoadError> {
     if spec.exchange == Exchange::ConnectRequestResponse {
-        return serve_sctp_associations(door, spec, stop, meter);
+        return serve_sctp_associations(acceptor, spec, stop, meter);
     }
-    let Some(association) = door.accept(Instant::now() + CONNECTIONS_TIMEOUT, stop)? else {
+    let Some(association) = acceptor.accept(Instant::now() + CONNECTIONS_TIMEOUT, stop)? else {
         return if stop.load(Ordering::Relaxed) { Ok(Span::default()) } else { Err(LoadError::NoConnection) };
     };
-    door.remember(&association);
+    acceptor.remember(&association);
     let (mut incoming, message_bytes) = match (spec.exchange, spec.method) {
         (Exchange::OneWay, Method::SctpStream) => (SctpIn::endless(association), None),
         (Exchange::OneWay, Method::SctpBatch) => {
@@ -328,14 +338,14 @@ fn serve_sctp(door: &SctpDoor, spec: &Spec, stop: &AtomicBool, meter: &Meter) ->
 
 /// One request and one answer per association, until the client has done.
 fn serve_sctp_associations(
-    door: &SctpDoor,
+    acceptor: &SctpAcceptor,
     spec: &Spec,
     stop: &AtomicBool,
     meter: &Meter,
 ) -> Result<Span, LoadError> {
     let mut span = Span::default();
     while !stop.load(Ordering::Relaxed) {
-        if let Some(association) = door.accept(Instant::now() + LOOK, stop)? {
+        if let Some(association) = acceptor.accept(Instant::now() + LOOK, stop)? {
             let one = answer_all(SctpDialogue(association), spec.message_bytes, meter)?;
             span.first = span.first.or(one.first);
             span.last = one.last.or(span.last);
