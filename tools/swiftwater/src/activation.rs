@@ -1,4 +1,4 @@
-//! The socket that a service manager hands over (sd_listen_fds(3)): programs that came before the daemon wait in it.
+//! The socket that a service manager passes (sd_listen_fds(3)): programs that connect before the daemon runs wait in it.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -7,10 +7,10 @@ use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
 use rustix::net::{AddressFamily, SocketType};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 
-/// Where descriptors that are handed over begin.
+/// Number of the first descriptor that a service manager passes.
 const FIRST: i32 = 3;
 
-/// The socket, if one was handed to this process.
+/// Returns the socket, if this process was passed one.
 pub(crate) fn listener() -> Result<Option<OwnedFd>, String> {
     let variable = |name| std::env::var(name).ok();
     match handed_over(variable("LISTEN_PID").as_deref(), variable("LISTEN_FDS").as_deref()) {
@@ -20,13 +20,13 @@ pub(crate) fn listener() -> Result<Option<OwnedFd>, String> {
     }
 }
 
-/// How many descriptors these variables hand to this process. They may be meant for a parent of it.
+/// Returns the number of descriptors that these variables pass to this process. They may be meant for a parent of it.
 fn handed_over(process: Option<&str>, count: Option<&str>) -> usize {
     let is_mine = process.is_some_and(|process| process.parse() == Ok(std::process::id()));
     count.filter(|_| is_mine).and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
-/// Takes a copy of the descriptor, which needs no unsafe code as the number itself would.
+/// Duplicates the descriptor, which needs no unsafe code as taking the number itself would.
 fn take() -> io::Result<OwnedFd> {
     let myself = pidfd_open(getpid(), PidfdFlags::empty())?;
     let socket = pidfd_getfd(myself, FIRST, PidfdGetfdFlags::empty())?;

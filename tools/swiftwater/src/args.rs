@@ -18,11 +18,11 @@ use crate::streams::StreamsArgs;
 use crate::trace::args::TraceCommand;
 use crate::units::{parse_bytes, parse_count, parse_seconds};
 
-/// The port of the server, if no other is given. As UDP port, 9899 is the one registered for SCTP over UDP
-/// (RFC 6951 §4.1); the control connection uses the TCP port of the same number.
+/// Default port of the server. As UDP port, 9899 is the one registered for SCTP over UDP (RFC 6951 §4.1); the control connection
+/// uses the TCP port of the same number.
 pub(crate) const DEFAULT_PORT: u16 = 9899;
 
-/// SCTP in user space: for programs that never heard of it, and measured beside the kernel's TCP.
+/// SCTP in user space: for unmodified programs, and measured beside the kernel's TCP.
 #[derive(Debug, Parser)]
 #[command(name = "swiftwater", version, max_term_width = 110, arg_required_else_help = true)]
 #[command(after_help = "\
@@ -42,23 +42,23 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run a program whose SCTP sockets are Swiftwater's, on a kernel that has no SCTP.
     Run(RunArgs),
-    /// The service that holds the SCTP sockets of programs under `run`, which starts it.
+    /// Run the service that holds the SCTP sockets of programs under `run`; `run` starts it if needed.
     Daemon(DaemonArgs),
     /// Show the sockets of programs under `run`, their associations and paths.
     Status(StatusArgs),
-    /// Show what stands on the streams of associations; push, pop and read modules while they run.
+    /// Show the streams of associations; push, pop and read modules while they run.
     Streams(StreamsArgs),
-    /// Say what this host allows, and what to do about it.
+    /// Check what this host allows, and suggest remedies.
     Doctor(DoctorArgs),
     /// Send messages from one host to another, or between two processes, and measure.
     #[command(subcommand)]
     Perf(PerfCommand),
     /// Compare all transports over a range of message sizes on this machine.
     Bench(BenchArgs),
-    /// Look into an association: print or draw what `perf --qlog` recorded.
+    /// Print or draw what `perf --qlog` recorded of an association.
     #[command(subcommand)]
     Trace(TraceCommand),
-    /// Run experiments on simulated networks, beside what others have published.
+    /// Run experiments on simulated networks, and compare them with published results.
     Lab(LabArgs),
     /// One end of a run of `bench`, which starts it.
     #[command(hide = true, subcommand)]
@@ -76,7 +76,7 @@ Examples:
     /// Write the manual pages into a directory.
     #[command(hide = true)]
     Man {
-        /// Where to.
+        /// Directory to write to.
         directory: PathBuf,
     },
 }
@@ -86,11 +86,11 @@ Examples:
 pub(crate) enum PerfCommand {
     /// Wait for clients, receive or answer what they send, and count it.
     Server(ServerArgs),
-    /// Send to a server, or ask it, and report what it received.
+    /// Send to a server, or make requests to it, and report what it received.
     Client(ClientArgs),
 }
 
-/// The end that waits.
+/// Receiving end of a measurement.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -123,7 +123,7 @@ pub(crate) struct ServerArgs {
     pub json: JsonArgs,
 }
 
-/// The end that sends.
+/// Sending end of a measurement.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -176,7 +176,7 @@ pub(crate) struct ClientArgs {
     /// Send a request, wait for the answer, and again: latency percentiles.
     #[arg(long, conflicts_with = "crr")]
     pub rr: bool,
-    /// The same with a new connection or association every time.
+    /// Send a request and wait for the answer, with a new connection or association every time.
     #[arg(long)]
     pub crr: bool,
     /// Largest IP packet, where less than the path allows.
@@ -208,7 +208,7 @@ pub(crate) struct ClientArgs {
     pub json: JsonArgs,
 }
 
-/// Whether boundaries are kept.
+/// Boundaries between messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Mode {
     /// One message per call arrives as one message. TCP puts a length before each and batches them.
@@ -219,7 +219,7 @@ pub(crate) enum Mode {
     Batch,
 }
 
-/// The comparison.
+/// Comparison of all transports.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -286,11 +286,11 @@ pub(crate) struct BenchArgs {
 pub(crate) enum BenchCommand {
     /// Flood a server, and measure what is left for its peers.
     Attack(AttackArgs),
-    /// Let one user of a daemon keep it busy, and measure how long another one waits.
+    /// Let one user of a daemon keep it busy, and measure how long another user waits.
     Neighbours(NeighboursArgs),
 }
 
-/// Two users of one daemon.
+/// Comparison of two users of one daemon.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -317,7 +317,7 @@ pub(crate) struct NeighboursArgs {
     pub json: JsonArgs,
 }
 
-/// The attack.
+/// Attack on a server.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -364,7 +364,7 @@ pub(crate) struct AttackArgs {
     pub json: JsonArgs,
 }
 
-/// Where the flood runs.
+/// Processor that the flood shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FloodBeside {
     /// On the processor of the server.
@@ -373,9 +373,9 @@ pub(crate) enum FloodBeside {
     Peers,
 }
 
-/// The highest rate at which a flood is sent.
+/// Highest rate of a flood.
 const FLOOD_PACKETS_PER_S_MAX: u64 = 1_000_000;
-/// The longest run with a flood.
+/// Longest run with a flood.
 const FLOOD_SECONDS_MAX: f64 = 20.0;
 
 fn parse_flood_rate(text: &str) -> Result<u64, String> {
@@ -449,16 +449,16 @@ pub(crate) struct LabArgs {
     /// Seconds of each case that has no end of its own, or of each measurement of --live [default: the experiment's].
     #[arg(long, value_parser = parse_seconds)]
     pub seconds: Option<f64>,
-    /// Of --live: runs of each measurement, of which the median is told [default: 5].
+    /// With --live: runs of each measurement; the median is reported [default: 5].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100), requires = "live")]
     pub repeat: Option<u32>,
-    /// Of --live: one short run of each measurement, which is not repeated if it was disturbed.
+    /// With --live: one short run of each measurement, which is not repeated if it was disturbed.
     #[arg(long, requires = "live", conflicts_with_all = ["repeat", "full"])]
     pub quick: bool,
-    /// Of --live: keep the results, traces of typical runs and a description of this machine there, for `lab report`.
+    /// With --live: keep the results, traces of typical runs and a description of this machine there, for `lab report`.
     #[arg(long, value_name = "DIR", requires = "live")]
     pub out: Option<PathBuf>,
-    /// The long cases, too: an hour of `datatag`, twice the file of `sctplib`.
+    /// Run the long cases, too: an hour of `datatag`, twice the file of `sctplib`.
     #[arg(long)]
     pub full: bool,
     #[command(flatten)]
@@ -466,11 +466,10 @@ pub(crate) struct LabArgs {
     /// Write a page with the figures there.
     #[arg(long, value_name = "FILE.html")]
     pub plot: Option<PathBuf>,
-    /// Write the packets of each case there; of several cases, each into a file with its number.
+    /// Write the packets of each case there; with several cases, each into a file with its number.
     #[arg(long, value_name = "FILE.pcapng")]
     pub capture: Option<PathBuf>,
-    /// Record what the associations of each case do, for `swiftwater trace`; of several cases, each into a file with
-    /// its number.
+    /// Record the associations of each case, for `swiftwater trace`; with several cases, each into a file with its number.
     #[arg(long, value_name = "FILE")]
     pub qlog: Option<PathBuf>,
 }
@@ -480,11 +479,11 @@ pub(crate) struct LabArgs {
 pub(crate) enum LabCommand {
     #[command(flatten)]
     Line(LineCommand),
-    /// Make a page of what `lab --live --out DIR` has kept: tables, and curves over the time.
+    /// Make a page of the results that `lab --live --out DIR` has kept: tables, and curves over time.
     Report(ReportArgs),
 }
 
-/// The page.
+/// Page of results.
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
     /// The folder that --out named.
@@ -500,11 +499,11 @@ pub(crate) struct ReportArgs {
 pub(crate) enum LiveName {
     /// Two lines of 100 Mbit/s and 0.2 ms, as OpenSS7 was measured, beside the kernel's TCP on one and MPTCP on both.
     TwoEqual,
-    /// 100 and 10 Mbit/s, beside the same.
+    /// 100 and 10 Mbit/s, beside the same transports.
     AsymmetricRate,
-    /// 100 Mbit/s with 10 ms and 100 Mbit/s with 200 ms, beside the same.
+    /// 100 Mbit/s with 10 ms and 100 Mbit/s with 200 ms, beside the same transports.
     AsymmetricDelay,
-    /// 100 Mbit/s and 100 Mbit/s that loses 2 %, beside the same.
+    /// 100 Mbit/s and 100 Mbit/s that loses 2 %, beside the same transports.
     Lossy,
     /// 30 Mbit/s and 100 ms with a small buffer and a large one, as sctplib was measured, beside the kernel's TCP.
     Sctplib,
@@ -527,11 +526,11 @@ pub(crate) enum LiveName {
 /// One end of a run.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PeerCommand {
-    /// Be the daemon of the two ends.
+    /// Serve as the daemon of the two ends.
     Daemon {
         #[command(flatten)]
         peer: PeerArgs,
-        /// Where they find it.
+        /// Address of the daemon.
         #[arg(long)]
         place: String,
     },
@@ -541,11 +540,11 @@ pub(crate) enum PeerCommand {
     Trouble {
         #[command(flatten)]
         peer: PeerArgs,
-        /// How.
+        /// Kind of trouble.
         #[arg(long)]
         kind: String,
     },
-    /// Be attacked.
+    /// Serve as the victim of an attack.
     Victim(PeerArgs),
     /// Send to the victim without pause.
     SendOn(PeerArgs),
@@ -553,7 +552,7 @@ pub(crate) enum PeerCommand {
     ConnectAll {
         #[command(flatten)]
         peer: PeerArgs,
-        /// How often.
+        /// Number of connects.
         #[arg(long)]
         count: u32,
     },
@@ -561,7 +560,7 @@ pub(crate) enum PeerCommand {
     Flood {
         #[command(flatten)]
         peer: PeerArgs,
-        /// Of what.
+        /// Name of the flood.
         #[arg(long)]
         name: String,
         /// Packets in a second.
@@ -581,27 +580,27 @@ pub(crate) enum PeerCommand {
         /// The test, as JSON.
         #[arg(long)]
         spec: String,
-        /// How long.
+        /// Seconds to send.
         #[arg(long, value_parser = parse_seconds)]
         seconds: f64,
     },
 }
 
-/// Where and how eagerly one end runs.
+/// Processors, priority and user of one end.
 #[derive(Debug, Args)]
 pub(crate) struct PeerArgs {
     /// The processors to run on.
     #[arg(long, value_delimiter = ',')]
     pub processors: Vec<usize>,
-    /// The priority to reach for.
+    /// Nice value to set.
     #[arg(long, allow_hyphen_values = true)]
     pub nice: Option<i32>,
-    /// The user to become.
+    /// User to switch to.
     #[arg(long)]
     pub user: Option<u32>,
 }
 
-/// A congestion control by our name of it, or by the kernel's.
+/// Parses a congestion control by our name or by the kernel's.
 fn parse_congestion(text: &str) -> Result<CongestionControl, String> {
     let name = if text == "reno" { "newreno" } else { text };
     name.parse().map_err(|_| format!("`{text}` is no congestion control; write cubic, newreno, reno or bbr"))

@@ -1,4 +1,4 @@
-//! How a command fails.
+//! Failures of commands.
 
 use crate::attack::AttackError;
 use crate::bench::BenchError;
@@ -8,12 +8,12 @@ use crate::output::OutputError;
 use crate::perf::PerfError;
 use crate::trace::TraceError;
 
-/// Why a command did not do what it should.
+/// Reason for which a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Its results cannot be written.
+    /// The results cannot be written.
     Output(OutputError),
-    /// Anything else, as a sentence for the user.
+    /// Any other reason, as a sentence for the user.
     Said(String),
 }
 
@@ -29,7 +29,7 @@ impl From<String> for Failure {
     }
 }
 
-/// Keeps failures of the output apart from all others of a command.
+/// Converts errors of a command, keeping failures of the output apart.
 macro_rules! from_errors_with_output {
     ($($error:ident),+) => {$(
         impl From<$error> for Failure {

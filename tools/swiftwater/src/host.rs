@@ -7,13 +7,13 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::unistd::{Gid, Pid, Uid, setgid, setgroups, setuid};
 
-/// The processors that this process may use, by number.
+/// Returns the numbers of the processors that this process may use.
 pub(crate) fn allowed_processors() -> Vec<usize> {
     let Ok(set) = sched_getaffinity(Pid::from_raw(0)) else { return vec![0] };
     (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).collect()
 }
 
-/// Pins this process to the processors. Threads started later inherit it, so call it first.
+/// Pins this process to the processors. Later threads inherit that, so call it first.
 pub(crate) fn pin_to(processors: &[usize]) -> Result<(), nix::Error> {
     let mut set = CpuSet::new();
     for &cpu in processors {
@@ -22,7 +22,7 @@ pub(crate) fn pin_to(processors: &[usize]) -> Result<(), nix::Error> {
     sched_setaffinity(Pid::from_raw(0), &set)
 }
 
-/// Moves this process's priority as near to `nice` as it is allowed and says how far it came.
+/// Moves this process's nice value as near to `nice` as it is allowed, and returns the result.
 pub(crate) fn renice(nice: i32) -> i32 {
     let current = current_nice();
     let step = if nice < current { 1 } else { -1 };
@@ -33,19 +33,19 @@ pub(crate) fn renice(nice: i32) -> i32 {
     current_nice()
 }
 
-/// Makes this process one of another user, without privileges.
+/// Switches this process to another user, without privileges.
 pub(crate) fn become_user(user: u32) -> Result<(), nix::Error> {
     setgroups(&[])?;
     setgid(Gid::from_raw(user))?;
     setuid(Uid::from_raw(user))
 }
 
-/// This process's priority: -20 is the most eager, 19 the least.
+/// Returns this process's nice value: -20 is the highest priority, 19 the lowest.
 pub(crate) fn current_nice() -> i32 {
     rustix::process::getpriority_process(None).unwrap_or(0)
 }
 
-/// The processor time that this process has used so far, in programs and in the kernel.
+/// Returns the processor time that this process has used so far, in user and kernel mode.
 pub(crate) fn processor_time() -> Duration {
     time_of(UsageWho::RUSAGE_SELF)
 }
@@ -57,13 +57,13 @@ fn time_of(who: UsageWho) -> Duration {
     Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }
 
-/// The processor time that all children used which have been waited for.
+/// Returns the processor time of all children that were waited for.
 pub(crate) fn processor_time_of_children() -> Duration {
     time_of(UsageWho::RUSAGE_CHILDREN)
 }
 
-/// The time that all processors together were not idle since the start of the system, in steps of 10 ms. Time
-/// that another guest of the same host took is part of it.
+/// Returns the time that all processors together were not idle since the start of the system, in steps of 10 ms. It includes time
+/// that another guest of the same host took.
 pub(crate) fn busy_time() -> Duration {
     const TICKS_PER_S: u64 = 100;
     let line = first_line("/proc/stat").unwrap_or_default();
@@ -74,12 +74,12 @@ pub(crate) fn busy_time() -> Duration {
     Duration::from_millis(busy * 1000 / TICKS_PER_S)
 }
 
-/// The release of the running kernel.
+/// Returns the release of the running kernel.
 pub(crate) fn kernel() -> String {
     first_line("/proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".into())
 }
 
-/// The model of the first processor.
+/// Returns the model of the first processor.
 pub(crate) fn processor_model() -> String {
     fs::read_to_string("/proc/cpuinfo")
         .ok()
@@ -90,12 +90,12 @@ pub(crate) fn processor_model() -> String {
         .unwrap_or_else(|| std::env::consts::ARCH.into())
 }
 
-/// The largest packet of the loopback device.
+/// Returns the largest packet of the loopback device.
 pub(crate) fn loopback_packet_bytes() -> usize {
     first_line("/sys/class/net/lo/mtu").and_then(|text| text.parse().ok()).unwrap_or(65_536)
 }
 
-/// The time of day, UTC, as RFC 3339 writes it.
+/// Returns the time of day, UTC, in the format of RFC 3339.
 pub(crate) fn now_rfc3339() -> String {
     humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string()
 }

@@ -1,5 +1,5 @@
 //! SIGINT (Ctrl-C), SIGTERM and SIGHUP: the first asks the command to end, which then prints the totals so far; the second ends
-//! it at once. In both cases no association is left whose peer would wait for it.
+//! it at once. Either way the command first ends its associations, so that no peer keeps waiting.
 
 use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,20 +8,20 @@ use std::time::{Duration, Instant};
 
 use swiftwater::Stack;
 
-/// A signal asked the command to end.
+/// Set when a signal asked the command to end.
 static SIGNALLED: AtomicBool = AtomicBool::new(false);
-/// The command itself found that going on is of no use.
+/// Set when the command itself found that continuing is pointless.
 static GIVEN_UP: AtomicBool = AtomicBool::new(false);
-/// Stacks that this process has bound, as long as something uses them.
+/// Stacks that this process has bound and still uses.
 static STACKS: Mutex<Vec<Weak<Stack>>> = Mutex::new(Vec::new());
-/// The exit status that a shell reports of a program that SIGINT ended.
+/// Exit status that a shell reports of a program that SIGINT ended.
 pub(crate) const EXIT_INTERRUPTED: u8 = 130;
-/// How long associations that are left when the command ends may take to be shut down.
+/// Time for remaining associations to shut down when the command ends.
 const END_WAIT: Duration = Duration::from_secs(2);
 /// Reason in the ABORT to peers whose associations take longer.
 const REASON: &str = "the program was stopped";
 
-/// Listens for signals from now on.
+/// Starts to handle signals.
 pub(crate) fn listen() -> Result<(), ctrlc::Error> {
     ctrlc::set_handler(|| {
         if SIGNALLED.swap(true, Ordering::SeqCst) {
@@ -31,12 +31,12 @@ pub(crate) fn listen() -> Result<(), ctrlc::Error> {
     })
 }
 
-/// Returns whether what runs should end.
+/// Returns whether the running operation should end.
 pub(crate) fn requested() -> bool {
     SIGNALLED.load(Ordering::SeqCst) || GIVEN_UP.load(Ordering::SeqCst)
 }
 
-/// Ends what runs as Ctrl-C would.
+/// Ends the running operation as Ctrl-C would.
 pub(crate) fn give_up() {
     GIVEN_UP.store(true, Ordering::SeqCst);
 }
@@ -46,18 +46,18 @@ pub(crate) fn exit_status() -> Option<u8> {
     SIGNALLED.load(Ordering::SeqCst).then_some(EXIT_INTERRUPTED)
 }
 
-/// Remembers a stack, as long as something uses it.
+/// Remembers a stack while it is in use.
 pub(crate) fn remember(stack: &Arc<Stack>) {
     let mut stacks = STACKS.lock().unwrap_or_else(PoisonError::into_inner);
     stacks.retain(|stack| stack.strong_count() > 0);
     stacks.push(Arc::downgrade(stack));
 }
 
-/// Ends the associations that are left, within [`END_WAIT`]. The process may end then.
+/// Ends the remaining associations, within [`END_WAIT`]. The process may end then.
 pub(crate) fn end_all() {
     let deadline = Instant::now() + END_WAIT;
     for stack in take_stacks() {
-        // The peers of those that do not end in time are told so.
+        // Associations that do not end in time are aborted with this reason.
         stack.close(deadline.saturating_duration_since(Instant::now()), REASON);
     }
 }

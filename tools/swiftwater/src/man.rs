@@ -1,6 +1,7 @@
-//! The manual pages, made from the definition of the command line.
+//! The manual pages, generated from the definition of the command line.
 //!
-//! The words after the options of each command become the sections EXAMPLES and NOTES; what all commands share is added.
+//! The help text after the options of each command becomes the sections EXAMPLES and NOTES; sections that all commands share are
+//! added.
 
 use std::fs;
 use std::io::{self, Write};
@@ -11,10 +12,10 @@ use clap_mangen::Man;
 
 use crate::args::Cli;
 
-/// Heading of the examples in the help of a command. They end with an empty line.
+/// Heading of the examples in the help of a command. An empty line ends them.
 const EXAMPLES: &str = "Examples:";
 
-/// Variables that the commands heed.
+/// Environment variables that the commands read.
 const ENVIRONMENT: [(&str, &str); 4] = [
     (
         "SWIFTWATER_DAEMON",
@@ -38,7 +39,7 @@ const EXIT_STATUS: [(&str, &str); 6] = [
     ("other", "swiftwater run becomes the program, whose status it is."),
 ];
 
-/// Other programs to read about.
+/// Related programs.
 const SEE_ALSO: [&str; 6] = ["sctp(7)", "ss(8)", "socat(1)", "iperf3(1)", "systemd.socket(5)", "ld.so(8)"];
 
 /// Writes a page for the command and for each of its subcommands.
@@ -51,7 +52,7 @@ pub(crate) fn write_pages(directory: &Path) -> io::Result<()> {
     write_page(&command, &[], &names, directory)
 }
 
-/// Takes away the command `help`, which has no page.
+/// Removes the command `help`, which has no page.
 fn without_help(command: Command) -> Command {
     command.disable_help_subcommand(true).mut_subcommands(without_help)
 }
@@ -124,7 +125,7 @@ fn examples_of(command: &Command, above: &[String]) -> Vec<String> {
     if found.is_empty() { subcommands.flat_map(|sub| examples_of(sub, &[])).collect() } else { found }
 }
 
-/// The lines of the examples, and all others.
+/// Splits help text into the lines of the examples, and all others.
 fn split_help(help: &str) -> (Vec<String>, Vec<String>) {
     let (mut examples, mut notes, mut within) = (Vec::new(), Vec::new(), false);
     for line in help.lines() {
@@ -152,7 +153,7 @@ fn write_terms(text: &mut Vec<u8>, title: &str, terms: &[(&str, &str)]) -> io::R
         .try_for_each(|(term, words)| writeln!(text, ".TP\n\\fB{}\\fR\n{}", escape(term), escape(words)))
 }
 
-/// Lines of prose, where an empty one ends a paragraph and an indented one stands for itself.
+/// Renders lines of prose: an empty line ends a paragraph, and an indented one stands alone.
 fn lines(lines: &[impl AsRef<str>]) -> String {
     let line = |line: &_| match AsRef::<str>::as_ref(line) {
         "" => ".PP".to_owned(),
@@ -162,7 +163,7 @@ fn lines(lines: &[impl AsRef<str>]) -> String {
     lines.iter().map(line).collect::<Vec<String>>().join("\n")
 }
 
-/// Text that troff takes as it is.
+/// Escapes text for troff.
 fn escape(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-");
     if text.starts_with(['.', '\'']) { format!("\\&{text}") } else { text }
@@ -199,7 +200,7 @@ mod tests {
         check(&command, &[]);
     }
 
-    /// Whoever reads it chooses the width: a paragraph is a line.
+    /// The width of the terminal decides: a paragraph is one line.
     #[test]
     fn prose_in_help_has_no_line_breaks_of_its_own() {
         fn check(command: &Command) {

@@ -1,4 +1,4 @@
-//! `swiftwater bench neighbours`: how long one user of a daemon keeps another one waiting.
+//! `swiftwater bench neighbours`: measures how long one user of a daemon keeps another waiting.
 
 use std::collections::VecDeque;
 use std::io;
@@ -25,23 +25,23 @@ use crate::stats::median;
 use crate::units::grouped;
 use crate::{host, interrupt};
 
-/// The users: numbers that no system gives to anybody.
+/// User numbers that no system assigns.
 const USER: u32 = 61_001;
 const NEIGHBOUR: u32 = 61_002;
-/// The neighbour's programs leave the processor to others, so that what is measured is the daemon and not the scheduler.
+/// Nice value of the neighbour's programs, so that the measurement shows the daemon and not the scheduler.
 const NEIGHBOUR_NICE: i32 = 19;
 const REQUEST_BYTES: usize = 1;
 const SMALL_BYTES: usize = 64;
 const LARGE_BYTES: usize = 4 << 20;
-/// How many silent connections the neighbour holds at a time.
+/// Number of silent connections that the neighbour holds at a time.
 const CONNECTIONS: usize = 900;
-/// The neighbour has begun after this time, and goes on for so much longer than the dialogue.
+/// Time for the neighbour to begin, and time by which it outlasts the dialogue.
 const SETTLING: Duration = Duration::from_millis(300);
 
-/// Why nothing was measured.
+/// Error of the measurement.
 #[derive(Debug, Error)]
 pub(crate) enum NeighboursError {
-    /// One user cannot be two.
+    /// Two users need root.
     #[error("bench neighbours runs programs of two users at one daemon: run it as root")]
     NotRoot,
     /// There is no shim.
@@ -129,8 +129,7 @@ pub(crate) fn run(args: &NeighboursArgs) -> Result<(), NeighboursError> {
     failure.map_or(Ok(()), Err)
 }
 
-/// Measures beside each neighbour in turn, and again. A user who was kept waiting for too long is the failure of that run; the
-/// others go on.
+/// Measures beside each neighbour in turn, and again. If the other user waits for too long, that run fails; the others go on.
 fn measure_all(runner: &Runner, args: &NeighboursArgs) -> (Vec<Vec<Outcome>>, Option<NeighboursError>) {
     let mut outcomes: Vec<Vec<Outcome>> = vec![Vec::new(); Trouble::ALL.len()];
     let mut failure = None;
@@ -151,7 +150,7 @@ fn measure_all(runner: &Runner, args: &NeighboursArgs) -> (Vec<Vec<Outcome>>, Op
     (outcomes, failure)
 }
 
-/// Measures a dialogue of one user while the neighbour makes trouble, with a daemon of their own.
+/// Measures a dialogue of one user while the neighbour makes trouble, with a daemon for this run.
 fn measure(runner: &Runner, trouble: Trouble, seconds: f64) -> Result<Outcome, PeerError> {
     let allowed = host::allowed_processors();
     let daemon = Daemon::start(runner, &allowed)?;
@@ -230,7 +229,7 @@ fn table(rows: &[Row]) -> String {
     out
 }
 
-/// Runs the hidden command: trouble until standard input ends.
+/// Runs the hidden command: makes trouble until standard input ends.
 pub(crate) fn trouble(kind: &str) -> Result<(), String> {
     print_line(&())?;
     let stop = AtomicBool::new(false);
@@ -247,7 +246,7 @@ pub(crate) fn trouble(kind: &str) -> Result<(), String> {
     })
 }
 
-/// Makes sockets, asks of each what it is bound to, and closes it. A daemon may refuse a user who does so.
+/// Makes sockets, asks for the address of each, and closes it. A daemon may refuse a user that does so.
 fn ask_on(stop: &AtomicBool) -> Result<(), String> {
     while !stop.load(Ordering::Relaxed) {
         if let Ok(socket) = Socket::new(Domain::IPV4, Type::STREAM, Some(SCTP)) {
@@ -258,14 +257,14 @@ fn ask_on(stop: &AtomicBool) -> Result<(), String> {
     Ok(())
 }
 
-/// Opens connections to the daemon and says nothing on them. The oldest is given up for a new one.
+/// Opens connections to the daemon and sends nothing on them. Closes the oldest for each new one.
 fn connect_on(stop: &AtomicBool) -> io::Result<()> {
     let place = std::env::var(PLACE_VARIABLE).unwrap_or_default();
     let address = SocketAddrUnix::new_abstract_name(place.trim_start_matches('@').as_bytes())?;
     let mut open = VecDeque::new();
     while !stop.load(Ordering::Relaxed) {
         let silent = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None)?;
-        // A daemon may refuse a user who does so.
+        // A daemon may refuse a user that does so.
         if connect(&silent, &address).is_ok() {
             open.push_back(silent);
         }

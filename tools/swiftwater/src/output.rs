@@ -1,7 +1,7 @@
-//! Standard output and standard error, which all commands use alike.
+//! Standard output and standard error, in one way for all commands.
 //!
-//! A reader that has gone, such as `head`, ends a command quietly, with the status that a shell reports of a program that
-//! SIGPIPE ended. A full device ends it with a sentence. Notes on standard error never end anything.
+//! If the reader has gone, such as `head`, the command ends quietly, with the status that a shell reports of a program that
+//! SIGPIPE ended. A full device ends it with an error message. Failures of standard error never end a command.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -12,12 +12,12 @@ use clap::Args;
 use serde::Serialize;
 use thiserror::Error;
 
-/// The exit status of a command whose reader has gone: 128 and the number of SIGPIPE.
+/// Exit status of a command whose reader has gone: 128 and the number of SIGPIPE.
 pub(crate) const EXIT_CLOSED: u8 = 141;
-/// The name of standard output as a file.
+/// Name that stands for standard output as a file.
 const STANDARD_OUTPUT: &str = "-";
 
-/// Why results cannot be written.
+/// Error of writing results.
 #[derive(Debug, Error)]
 pub(crate) enum OutputError {
     /// The reader of standard output has gone.
@@ -40,7 +40,7 @@ pub(crate) enum OutputError {
 }
 
 impl From<io::Error> for OutputError {
-    /// Takes an error of standard output.
+    /// Converts an error of standard output.
     fn from(error: io::Error) -> Self {
         match error.kind() {
             ErrorKind::BrokenPipe => OutputError::Closed,
@@ -56,12 +56,12 @@ pub(crate) fn print(text: &str) -> Result<(), OutputError> {
     Ok(out.flush()?)
 }
 
-/// Tells the user a line beside the results. Standard error may be closed: then nobody wants to know.
+/// Prints a line for the user beside the results. Ignores failures: standard error may be closed.
 pub(crate) fn note(text: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// `--json`, which all commands have alike.
+/// `--json`, the same for all commands.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct JsonArgs {
     /// Print one JSON array in place of text; with =FILE, write it there and print the text, too (its keys: docs/json.md).
@@ -76,7 +76,7 @@ pub(crate) struct JsonArgs {
 }
 
 impl JsonArgs {
-    /// Makes the file, if one is named, so that a long command fails at its beginning.
+    /// Makes the file, if one is named, so that a long command fails early.
     pub(crate) fn open(&self) -> Result<Json, OutputError> {
         match self.to.as_deref() {
             None => Ok(Json::Unwanted),
@@ -86,7 +86,7 @@ impl JsonArgs {
     }
 }
 
-/// Where the JSON of a command goes.
+/// Destination of a command's JSON.
 #[derive(Debug)]
 pub(crate) enum Json {
     /// Nowhere.
@@ -98,7 +98,7 @@ pub(crate) enum Json {
 }
 
 impl Json {
-    /// Makes a file for it, and the folder of the file.
+    /// Makes a file for the JSON, and its folder.
     pub(crate) fn file(path: &Path) -> Result<Json, OutputError> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let file = folder.map_or(Ok(()), fs::create_dir_all).and_then(|()| File::create(path));
@@ -111,7 +111,7 @@ impl Json {
         !matches!(self, Json::InPlaceOfText)
     }
 
-    /// Writes an array for people and programs.
+    /// Writes an array in a readable layout.
     pub(crate) fn write(&mut self, rows: &impl Serialize) -> Result<(), OutputError> {
         self.write_as(rows, serde_json::to_string_pretty)
     }

@@ -1,4 +1,4 @@
-//! Processes of a measurement: this program with the hidden command `peer`, each line of its output a JSON value.
+//! Processes of a measurement: this program with the hidden command `peer`, which prints JSON values, one a line.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
@@ -11,18 +11,18 @@ use netns::Host;
 use serde::Deserialize;
 use thiserror::Error;
 
-/// How long a process may take to begin, and beyond a run itself.
+/// Time that a process may take to begin, and beyond a run itself.
 pub(crate) const GRACE: Duration = Duration::from_secs(60);
-/// How often the end of a process is looked for.
+/// Interval at which the end of a process is checked.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Why a run gave no result.
+/// Error of a run.
 #[derive(Debug, Error)]
 pub(crate) enum PeerError {
-    /// The processes cannot be started or spoken to.
+    /// The processes cannot be started, written to or read from.
     #[error("cannot run the two ends: {0}")]
     Io(#[from] io::Error),
-    /// One end failed and said why.
+    /// One end failed and reported why.
     #[error("{0}")]
     Peer(String),
     /// One end hung.
@@ -30,10 +30,10 @@ pub(crate) enum PeerError {
     Timeout,
 }
 
-/// A child that ends with us.
+/// A child process that ends with this value.
 pub(crate) struct Peer {
     child: Child,
-    /// A child that reads its standard input ends when it ends, even where we were killed.
+    /// A child that reads its standard input ends when that ends, even if this process was killed.
     input: Option<ChildStdin>,
     lines: Option<BufReader<ChildStdout>>,
 }
@@ -62,7 +62,7 @@ impl Peer {
         }
     }
 
-    /// Ends its input.
+    /// Closes its input.
     pub(crate) fn close_input(&mut self) {
         self.input = None;
     }
@@ -73,14 +73,14 @@ impl Peer {
         self.read_line()
     }
 
-    /// The object in the next line of its output.
+    /// Reads the object in the next line of its output.
     pub(crate) fn read_line<T: for<'de> Deserialize<'de> + Send + 'static>(
         &mut self,
     ) -> Result<T, PeerError> {
         self.read_line_until(Instant::now() + GRACE)
     }
 
-    /// The object in the next line of its output, if it comes in time.
+    /// Reads the object in the next line of its output, if it comes in time.
     pub(crate) fn read_line_until<T: for<'de> Deserialize<'de> + Send + 'static>(
         &mut self,
         until: Instant,
@@ -104,7 +104,7 @@ impl Peer {
         serde_json::from_str(&line).map_err(|error| PeerError::Io(error.into()))
     }
 
-    /// Returns the error output of the failed process.
+    /// Returns the error output of a process that failed.
     pub(crate) fn complaint(&mut self) -> String {
         let mut said = String::new();
         self.wait_until(Instant::now() + LOOK * 20);
@@ -114,7 +114,7 @@ impl Peer {
         said.trim().trim_start_matches("swiftwater: ").to_owned()
     }
 
-    /// Waits for its end, and ends it when the time has come.
+    /// Waits for its end, and kills it when the time is over.
     pub(crate) fn wait_until(&mut self, until: Instant) {
         while let Ok(None) = self.child.try_wait() {
             if Instant::now() >= until {
@@ -127,7 +127,7 @@ impl Peer {
     }
 }
 
-/// Gives the child pipes, and a group of its own: Ctrl-C is for us, and we end the peers.
+/// Gives the child pipes and its own process group: Ctrl-C is for us, and we end the peers.
 fn prepared(command: &mut Command) -> &mut Command {
     command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped())
 }

@@ -1,4 +1,4 @@
-//! Whether a program is one that the shim can help: what its file says.
+//! Examination of a program's file: whether the shim can work in it.
 
 use std::fs::{self, File, Metadata};
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -9,7 +9,7 @@ use linking::{GAINS_RIGHTS, Linking};
 /// Extended attribute in which the system keeps the capabilities of a file.
 const CAPABILITIES: &str = "security.capability";
 
-/// Why the shim cannot help the program in a file, if so. What makes no sense is not for us to judge.
+/// Returns the reason for which the shim cannot work in the program of a file, if there is one. A malformed file has none.
 pub(crate) fn trouble_with(program: &Path) -> Option<&'static str> {
     if changes_rights(program, &fs::metadata(program).ok()?) {
         return Some(GAINS_RIGHTS);
@@ -27,7 +27,7 @@ pub(crate) fn is_static(program: &Path) -> bool {
     linking_of(program) == Some(Linking::Static)
 }
 
-/// `None`: it is no ELF file, such as a script, or cannot be read.
+/// Returns `None` if the file is no ELF file, such as a script, or cannot be read.
 fn linking_of(program: &Path) -> Option<Linking> {
     let file = File::open(program).ok()?;
     Linking::of(&|offset, place| file.read_at(place, offset).unwrap_or(0))
@@ -35,7 +35,7 @@ fn linking_of(program: &Path) -> Option<Linking> {
 
 fn changes_rights(program: &Path, metadata: &Metadata) -> bool {
     const SET_USER_OR_GROUP: u32 = 0o6000;
-    // Their longest form has 24 bytes (linux/capability.h).
+    // The longest form of the attribute has 24 bytes (linux/capability.h).
     let mut room = [0_u8; 24];
     let has_capabilities = rustix::fs::getxattr(program, CAPABILITIES, &mut room).is_ok();
     has_capabilities || metadata.permissions().mode() & SET_USER_OR_GROUP != 0

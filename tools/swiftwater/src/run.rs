@@ -1,4 +1,4 @@
-//! `swiftwater run`: starts a program whose SCTP sockets are ours.
+//! `swiftwater run`: starts a program with our SCTP sockets.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
@@ -18,25 +18,24 @@ use crate::program::{fails_with_preload, trouble_with};
 pub(crate) const SHIM: &str = "libswiftwater_preload.so";
 /// Variable that names the shim to the dynamic linker.
 pub(crate) const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
-/// Variable that allows the shim to start a daemon itself when this one has ended because nobody needed it.
+/// Variable that allows the shim to start a daemon itself if the earlier one has ended because nobody needed it.
 const ON_DEMAND_VARIABLE: &str = "SWIFTWATER_ON_DEMAND";
 /// Variable that makes the shim turn TCP sockets into SCTP sockets.
 const TCP_AS_SCTP_VARIABLE: &str = "SWIFTWATER_TCP_AS_SCTP";
 /// Variable that keeps the shim from warning of programs that scripts execute.
 const QUIET_VARIABLE: &str = "SWIFTWATER_QUIET";
-/// Variable with AddressSanitizer's options. The sanitizer insists on being the first library of a program, where the shim
-/// stands.
+/// Variable with AddressSanitizer's options. The sanitizer insists on being the first library of a program, and the shim is.
 const SANITIZER_VARIABLE: &str = "ASAN_OPTIONS";
 const ANY_LINK_ORDER: &str = "verify_asan_link_order=0";
 /// Variable that names the daemon's address to the shim.
 pub(crate) const PLACE_VARIABLE: &str = "SWIFTWATER_DAEMON";
-/// A daemon that is started answers within this time.
+/// Time within which a started daemon must answer.
 const START_WAIT: Duration = Duration::from_secs(5);
 const START_LOOK: Duration = Duration::from_millis(10);
-/// Seconds for which a daemon that was started here stays without a socket.
+/// Seconds without a socket after which a daemon that was started here ends.
 const IDLE_EXIT_S: &str = "60";
 
-/// The program.
+/// Program to run.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The program, and what it starts in turn, gets SCTP sockets (SOCK_STREAM) from the daemon of this network \
@@ -49,7 +48,7 @@ Examples:
   swiftwater run -- socat - SCTP:127.0.0.1:6001
   swiftwater run -- iperf3 -s                  and on the client: swiftwater run -- iperf3 -c HOST --sctp")]
 pub(crate) struct RunArgs {
-    /// Do not say which daemon it is, nor warn of programs that PROGRAM executes. Default: both.
+    /// Do not print which daemon is used, and do not warn of programs that PROGRAM executes. Default: print both.
     #[arg(short, long)]
     pub quiet: bool,
     /// Make TCP sockets one-to-one SCTP sockets, as `withsctp` does: both ends need this. Default: TCP stays TCP.
@@ -60,7 +59,7 @@ pub(crate) struct RunArgs {
     pub program: Vec<OsString>,
 }
 
-/// Becomes the program. Returns only if that fails.
+/// Replaces this process by the program. Returns only if that fails.
 pub(crate) fn run(args: &RunArgs) -> Result<(), String> {
     let shim = find_shim()?;
     let place = Place::from_environment();
@@ -96,7 +95,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), String> {
     Err(format!("cannot run {}: {error}", program.display()))
 }
 
-/// The shim stands beside this command, or where packages put it.
+/// Returns the path of the shim, which lies beside this command or where packages put it.
 pub(crate) fn find_shim() -> Result<PathBuf, String> {
     let command = std::env::current_exe().map_err(|error| format!("cannot find myself: {error}"))?;
     let folder = command.parent().unwrap_or(Path::new("/"));
@@ -111,7 +110,7 @@ pub(crate) fn find_shim() -> Result<PathBuf, String> {
     })
 }
 
-/// The shim before what is preloaded already.
+/// Returns the value that preloads the shim before libraries that are preloaded already.
 pub(crate) fn preload(shim: &Path) -> OsString {
     let mut all = shim.as_os_str().to_owned();
     if let Some(others) = std::env::var_os(PRELOAD_VARIABLE).filter(|others| !others.is_empty()) {
@@ -121,7 +120,7 @@ pub(crate) fn preload(shim: &Path) -> OsString {
     all
 }
 
-/// AddressSanitizer's options, as they are or as they must be for a program with the shim. The last one of a name counts.
+/// Returns AddressSanitizer's options for a program with the shim. The last option of a name counts.
 fn sanitizer_options() -> OsString {
     let mut all = OsString::from(ANY_LINK_ORDER);
     if let Some(others) = std::env::var_os(SANITIZER_VARIABLE) {
@@ -142,7 +141,7 @@ fn start_daemon(place: &Place) -> Result<Description, String> {
         .map_err(|error| format!("cannot start a daemon: {error}"))?;
     let deadline = Instant::now() + START_WAIT;
     loop {
-        // Should another have been quicker, that one answers.
+        // Another process may have been quicker; then its daemon answers.
         if let Ok(found) = place.describe() {
             return Ok(found);
         }
@@ -162,7 +161,7 @@ fn has_ended(daemon: &mut Child) -> bool {
     matches!(daemon.try_wait(), Ok(Some(_)) | Err(_))
 }
 
-/// The file that a name stands for, as `execvp` finds it.
+/// Returns the file for a name, as `execvp` finds it.
 fn find_program(name: &OsStr) -> Option<PathBuf> {
     if Path::new(name).components().count() > 1 {
         return Some(name.into());

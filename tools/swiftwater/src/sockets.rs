@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-/// Connections that may wait to be accepted.
+/// Number of connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
-/// How long a connection may take to be made.
+/// Time limit for a connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// TCP over several paths (RFC 8684), as the protocol of a stream socket.
 pub(crate) const MPTCP: Protocol = Protocol::MPTCP;
 
-/// SCTP by the sockets of the system (RFC 6458), as the protocol of a stream socket.
+/// SCTP through the sockets of the system (RFC 6458), as the protocol of a stream socket.
 pub(crate) const SCTP: Protocol = Protocol::SCTP;
 
-/// A TCP listener on all protocols that the address covers, or one of another protocol. It never blocks.
+/// Returns a TCP listener on all protocols that the address covers, or a listener of another protocol. It never blocks.
 pub(crate) fn listen(address: SocketAddr, protocol: Option<Protocol>) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, protocol)?;
     socket.set_reuse_address(true)?;
@@ -30,7 +30,7 @@ pub(crate) fn listen(address: SocketAddr, protocol: Option<Protocol>) -> io::Res
     Ok(socket.into())
 }
 
-/// Checks that an address is one of this host's.
+/// Checks that an address belongs to this host.
 pub(crate) fn check_local(address: IpAddr) -> io::Result<()> {
     bind_udp(SocketAddr::new(address, 0), None).map(drop)
 }
@@ -38,11 +38,11 @@ pub(crate) fn check_local(address: IpAddr) -> io::Result<()> {
 /// Parameters of a connect.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Connecting {
-    /// The local address, if not any.
+    /// Local address; `None` is any.
     pub(crate) local: Option<IpAddr>,
-    /// The size of both buffers, if not the default.
+    /// Size of both buffers; `None` is the default.
     pub(crate) buffer_bytes: Option<usize>,
-    /// The congestion control of TCP by the kernel's name, if not the default.
+    /// Congestion control of TCP by the kernel's name; `None` is the default.
     pub(crate) congestion: Option<&'static str>,
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn connect(
     Ok(socket.into())
 }
 
-/// Says which congestion controls there are, and how to get others.
+/// Returns an error that lists the available congestion controls and explains how to get others.
 fn no_congestion(name: &str, error: &io::Error) -> io::Error {
     let file = "/proc/sys/net/ipv4/tcp_available_congestion_control";
     let available = std::fs::read_to_string(file).unwrap_or_default();
@@ -87,7 +87,7 @@ pub(crate) fn set_stream_buffers(stream: &TcpStream, buffer_bytes: Option<usize>
     }
 }
 
-/// A UDP socket on `local`.
+/// Returns a UDP socket on `local`.
 pub(crate) fn bind_udp(local: SocketAddr, buffer_bytes: Option<usize>) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(local), Type::DGRAM, None)?;
     set_buffers(&socket, buffer_bytes)?;
@@ -98,7 +98,7 @@ pub(crate) fn bind_udp(local: SocketAddr, buffer_bytes: Option<usize>) -> io::Re
     Ok(socket.into())
 }
 
-/// A UDP socket that speaks only with `remote`.
+/// Returns a UDP socket that is connected to `remote`.
 pub(crate) fn connect_udp(
     remote: SocketAddr,
     local: Option<IpAddr>,

@@ -1,6 +1,6 @@
-//! The pieces of statistics that the tables and figures need.
+//! Statistics for tables and figures.
 
-/// The middle of the values, or the mean of the two in the middle; `None` when there are none.
+/// Returns the median, the mean of the two values in the middle if their number is even; `None` if there are none.
 pub(crate) fn median(values: &[f64]) -> Option<f64> {
     if values.is_empty() {
         return None;
@@ -15,12 +15,12 @@ pub(crate) fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// Student's t for an interval of 95 %, by the degrees of freedom from 1 on.
+/// Student's t for an interval of 95 %, by the degrees of freedom from 1.
 const T_95: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
-/// Student's t for many degrees of freedom, a little too wide for more than ten.
+/// Student's t for many degrees of freedom; slightly too wide for more than ten.
 const T_95_MANY: f64 = 2.228;
 
-/// Returns the 95 % interval of the mean of normally distributed values; `None` of fewer than two.
+/// Returns the 95 % interval of the mean of normally distributed values; `None` for fewer than two.
 pub(crate) fn confidence_interval(values: &[f64]) -> Option<(f64, f64)> {
     let degrees = values.len().checked_sub(1).filter(|degrees| *degrees > 0)?;
     let count = values.len() as f64;
@@ -40,11 +40,11 @@ pub(crate) struct Line {
     pub slope: f64,
 }
 
-/// The least-squares line through the points that minimises the error relative to each value.
+/// Returns the least-squares line through the points that minimises the error relative to each value.
 ///
-/// Delays run over two decades from the smallest message to the largest. Plain least squares would see only
-/// the largest ones and could put the cost of a message anywhere, below zero even; dividing each error by
-/// its value lets every size count the same. Points with a value that is not positive are left out.
+/// Delays span two decades from the smallest message to the largest. Plain least squares would see only the largest ones and
+/// could put the cost of a message anywhere, even below zero; dividing each error by its value gives every size the same weight.
+/// Points with a value that is not positive are ignored.
 pub(crate) fn fit_line(points: &[(f64, f64)]) -> Option<Line> {
     let usable: Vec<(f64, f64)> = points.iter().copied().filter(|&(_, y)| y > 0.0).collect();
     let (mut weights, mut sum_x, mut sum_y, mut sum_xx, mut sum_xy) = (0.0, 0.0, 0.0, 0.0, 0.0);

@@ -1,6 +1,6 @@
-//! Numbers as people write and read them.
+//! Parsing and formatting of numbers for users.
 
-/// A count of bytes such as `64`, `128k` or `4M` (1024 and 1,048,576 bytes, as in iperf).
+/// Parses a count of bytes such as `64`, `128k` or `4M` (1024 and 1,048,576 bytes, as in iperf).
 pub(crate) fn parse_bytes(text: &str) -> Result<usize, String> {
     let (digits, factor) = match text.chars().last() {
         Some('k' | 'K') => (&text[..text.len() - 1], 1 << 10),
@@ -15,7 +15,7 @@ pub(crate) fn parse_bytes(text: &str) -> Result<usize, String> {
         .ok_or_else(|| format!("`{text}` is no count of bytes; write a number such as 64, 128k or 4M"))
 }
 
-/// A count of messages such as `1000`, `250k` or `4M` (thousands and millions).
+/// Parses a count of messages such as `1000`, `250k` or `4M` (thousands and millions).
 pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
     let (digits, factor) = match text.chars().last() {
         Some('k' | 'K') => (&text[..text.len() - 1], 1_000),
@@ -30,7 +30,7 @@ pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("`{text}` is no count; write a number above zero such as 1000 or 4M"))
 }
 
-/// A span of seconds such as `10` or `0.25`, at least a millisecond and at most a day.
+/// Parses a span of seconds such as `10` or `0.25`, at least a millisecond and at most a day.
 pub(crate) fn parse_seconds(text: &str) -> Result<f64, String> {
     text.parse::<f64>()
         .ok()
@@ -38,7 +38,7 @@ pub(crate) fn parse_seconds(text: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("`{text}` is no span of seconds; write a number from 0.001 to 86400"))
 }
 
-/// The number with a comma between every three digits: `1,234,567`.
+/// Formats a number with a comma between every three digits: `1,234,567`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -51,7 +51,7 @@ pub(crate) fn grouped(number: u64) -> String {
     out
 }
 
-/// A rate in Mbit/s with as many decimals as it has meaning.
+/// Formats a rate in Mbit/s with a meaningful number of decimals.
 pub(crate) fn mbits(bits_per_s: f64) -> String {
     let value = bits_per_s / 1e6;
     match value {
@@ -62,7 +62,7 @@ pub(crate) fn mbits(bits_per_s: f64) -> String {
     }
 }
 
-/// A time in milliseconds with as many decimals as it has meaning.
+/// Formats a time in milliseconds with a meaningful number of decimals.
 pub(crate) fn milliseconds(microseconds: u64) -> String {
     let value = microseconds as f64 / 1e3;
     match value {

@@ -1,4 +1,4 @@
-//! A daemon whose socket a service manager has made.
+//! Tests of a daemon whose socket a service manager has made.
 #![allow(missing_docs)]
 
 #[allow(dead_code, reason = "the daemons here are started otherwise")]
@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 
 use daemon::{SWIFTWATER, compiled, preload};
 
-/// The socket, and its name as `SWIFTWATER_DAEMON` tells it.
+/// Returns the socket, and its name as in `SWIFTWATER_DAEMON`.
 fn made_by_a_manager(test: &str) -> (OwnedFd, String) {
     let name = format!("swiftwater-test-activation-{test}-{}", std::process::id());
     let socket =
@@ -117,7 +117,7 @@ fn systemd_hands_its_socket_over() {
     assert!(listens, "it ended");
     let output = come(&place).wait_with_output().expect("it ends");
     let said = String::from_utf8_lossy(&output.stderr);
-    // It becomes the daemon.
+    // The shell replaces itself by the daemon.
     let expected = format!("daemon {} at {place}: SCTP in UDP", manager.id());
     manager.kill().expect("it runs");
     manager.wait().expect("it was killed");

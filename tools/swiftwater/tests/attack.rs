@@ -1,4 +1,4 @@
-//! `swiftwater bench attack` as a user runs it.
+//! Tests of `swiftwater bench attack` as a user runs it.
 #![allow(missing_docs)]
 
 mod daemon;
@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use swiftwater_tests::tools;
 
-/// How long a process may take to begin or to end.
+/// Time that a process may take to begin or to end.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn attack(words: &[&str]) -> Command {
@@ -44,7 +44,7 @@ fn check(output: &Output, floods: &[&str]) {
         assert!(number(row, "connects") > 0.0 && number(row, "resident_bytes_max") > 0.0, "{row}");
     }
     let answers = |name| rows.iter().find(|row| row["flood"] == name).map(|row| number(row, "answers"));
-    // A packet with a wrong checksum is not believed in anything, its source among it (RFC 9260 §6.8).
+    // The endpoint trusts nothing in a packet with a wrong checksum, not even its source (RFC 9260 §6.8).
     assert_eq!(answers("bad-checksum").unwrap_or(0.0), 0.0);
     let associations = rows.iter().find(|row| row["flood"] == "handshakes");
     let associations = associations.map(|row| number(row, "associations_max"));
@@ -76,7 +76,7 @@ fn every_flood_is_sent_received_and_compared() {
 
 #[test]
 fn an_ordinary_user_needs_user_namespaces_alone() {
-    // Whoever runs the test, in the user namespace it is a user without privileges.
+    // In the user namespace, the test's user has no privileges, even if it is root outside.
     const ORDINARY: [&str; 3] = ["--user", "--map-user=1000", "--map-group=1000"];
     let mut probe = Command::new("unshare");
     let probe = probe.args(ORDINARY).args(["unshare", "--user", "--net", "--map-root-user", "true"]);
@@ -108,7 +108,7 @@ fn what_makes_no_sense_is_answered_with_a_sentence() {
 
 #[test]
 fn where_namespaces_are_forbidden_the_next_step_is_told() {
-    // Root of a user namespace that may hold no other one.
+    // Root of a user namespace that cannot contain another one.
     let script =
         format!("echo 0 > /proc/sys/user/max_net_namespaces && exec {SWIFTWATER} bench attack --quick");
     let output = Command::new("unshare").args(["--user", "--map-root-user", "sh", "-c", &script]).output();
@@ -156,7 +156,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// The processes of a run: its threads have started them, so they are children of threads.
+/// Returns the processes of a run: its threads have started them, so they are children of threads.
 fn processes_of(run: u32) -> Vec<u32> {
     let tasks = fs::read_dir(format!("/proc/{run}/task")).into_iter().flatten().flatten();
     let threads = tasks.filter_map(|task| task.file_name().to_str()?.parse::<u32>().ok());
@@ -211,8 +211,8 @@ fn an_interrupted_run_prints_its_complete_rows_and_leaves_no_process() {
 fn a_killed_run_leaves_no_process_though_one_waits_for_the_victim() {
     let mut run = start_flood();
     let started = run.id();
-    // The new peers are started once the sender is connected. A victim that is stopped reads nothing, so the sender soon
-    // waits in `send`, and SIGKILL keeps the victim from telling it the end.
+    // The new peers are started once the sender is connected. A stopped victim reads nothing, so the sender soon waits in `send`,
+    // and SIGKILL keeps the victim from reporting the end.
     wait_until("victim, sender and new peers run", || processes_of(started).len() == 3);
     let running = processes_of(started);
     let is_victim = |id: &u32| command_line(*id).contains("victim");

@@ -1,4 +1,4 @@
-//! Failures around a program: the errno that the kernel would give, and a daemon that is started again without a hand.
+//! Tests of failures around a program: the errno that the kernel would return, and a daemon that is restarted automatically.
 #![allow(missing_docs)]
 
 mod daemon;
@@ -11,20 +11,20 @@ use std::process::{Child, Command, Stdio};
 use daemon::{Daemon, SWIFTWATER, preload};
 use swiftwater_tests::tools;
 
-/// Somebody who is not root.
+/// A user that is not root.
 const NOBODY: u32 = 65534;
 
 fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
-/// A short program in Python.
+/// Runs a short program in Python.
 fn python(mut command: Command, program: &str) -> String {
     let output = command.args(["-c", program]).output().expect("the command starts");
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// Binds a one-to-one socket and says how that ends.
+/// Binds a one-to-one socket and returns the outcome.
 fn bind(port: u16) -> String {
     format!(
         "import socket, errno\n\
@@ -62,7 +62,7 @@ fn a_low_port_is_for_root() {
     assert_eq!(python(nobody, &bind(80)).trim(), "EACCES");
 }
 
-/// A daemon at a place in the file system, which says that it is there.
+/// Starts a daemon at a path and waits until it is ready.
 fn daemon_at(place: &str) -> Child {
     let mut daemon = Command::new(SWIFTWATER)
         .args(["daemon", "--udp-port", "0", "--place", place])

@@ -1,4 +1,4 @@
-//! The command as a user runs it: two processes, real sockets, what is printed.
+//! Tests of the command as a user runs it: two processes, real sockets, printed output.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -9,7 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-/// The exit status of a command that Ctrl-C ends: 128 and SIGINT.
+/// Exit status of a command that Ctrl-C ends: 128 and SIGINT.
 const INTERRUPTED: Option<i32> = Some(130);
 
 fn swiftwater(words: &[&str]) -> Command {
@@ -22,7 +22,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A server on ports of its own that ends with the test.
+/// A server on its own ports, which ends with the test.
 struct Server {
     child: Child,
     lines: BufReader<ChildStdout>,
@@ -78,7 +78,7 @@ fn interrupt(child: &Child) {
     kill(pid, Signal::SIGINT).expect("the process is there");
 }
 
-/// The rows of a JSON array of flat objects.
+/// Returns the rows of a JSON array of flat objects.
 fn rows(output: &Output) -> Vec<Value> {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let value: Value = serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
@@ -158,7 +158,7 @@ fn lines_in_real_time_are_measured_beside_tcp() {
     }
     for row in &rows {
         assert_eq!((row["clock"].as_str(), row["runs"].as_u64()), (Some("live"), Some(2)), "{row}");
-        // Data that arrived came through the lines, whose queues hold no more than a few round trips.
+        // Data that arrived came through the lines, whose queues hold a few round trips at most.
         assert!(number(row, "line_packets") * 1500.0 * 8.0 > number(row, "bits_per_s") * 0.5, "{row}");
         assert!(number(row, "bits_per_s") < 2.0 * number(row, "limit_bits_per_s"), "{row}");
         let keys = ["bits_per_s_low", "queue_ms_p50", "late_us_p99", "emulator_cpu", "ratio_to_tcp"];
@@ -223,7 +223,7 @@ fn each_path_from_an_address_of_its_own_is_reported() {
 
 #[test]
 fn raw_ip_is_used_where_it_is_permitted() {
-    // In a user namespace of its own a program may do nothing to the host's network, whoever started it.
+    // In its own user namespace a program may not change the host's network, whatever user started it.
     let without = |words: &[&str]| {
         let program = env!("CARGO_BIN_EXE_swiftwater");
         Command::new("unshare").args(["--user", program]).args(words).output()
@@ -400,7 +400,7 @@ fn bench_writes_a_table_json_and_a_page() {
     assert_eq!(rows.len(), 2 * (1 + 2 + 2) + 2, "{table}");
     for row in &rows {
         assert!(number(row, "messages_per_s") > 0.0, "{row}");
-        // Series that are counted only in bytes have no messages to compare.
+        // Series with bytes only have no messages to compare.
         assert_eq!(row.get("ratio_to_tcp").is_some(), row["series"] != "udp-limit", "{row}");
         assert!(number(row, "cpus") == 1.0 && number(row, "packet_bytes") >= 1500.0, "{row}");
     }

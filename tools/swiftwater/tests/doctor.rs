@@ -1,4 +1,4 @@
-//! `swiftwater doctor` as a user runs it.
+//! Tests of `swiftwater doctor` as a user runs it.
 #![allow(missing_docs)]
 
 mod daemon;
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use daemon::{Daemon, SWIFTWATER};
 
-/// Runs it; returns whether it succeeded, and what it found.
+/// Runs the doctor; returns whether it succeeded, and its findings.
 fn examine(command: &str, place: &str) -> (bool, Vec<Value>) {
     let output = Command::new(command)
         .args(["doctor", "--json"])
@@ -33,7 +33,7 @@ fn finding<'a>(findings: &'a [Value], check: &str) -> &'a Value {
 #[test]
 fn all_is_well_where_the_shim_and_a_daemon_are() {
     let daemon = Daemon::start("doctor");
-    // This builds the shim.
+    // Running any program builds the shim.
     assert!(daemon.run("true").status().expect("the command starts").success());
     let (success, findings) = examine(SWIFTWATER, &daemon.place);
     assert!(success, "{findings:?}");
@@ -82,7 +82,7 @@ fn a_missing_shim_fails_with_advice() {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("doctor-alone");
     fs::create_dir_all(&folder).expect("a folder of our own");
     let alone = folder.join("swiftwater");
-    // One that an earlier run has left.
+    // An earlier run may have left the file.
     let _ = fs::remove_file(&alone);
     fs::hard_link(SWIFTWATER, &alone).expect("on the same file system");
     let (success, findings) = examine(alone.to_str().expect("text"), "@swiftwater-test-nobody");

@@ -1,4 +1,4 @@
-//! How associations end when a program or the daemon is stopped or killed: the peer is told.
+//! Tests of the end of associations when a program or the daemon is stopped or killed: the peer learns of it.
 #![allow(missing_docs)]
 
 #[allow(dead_code, reason = "not all is needed here")]
@@ -18,7 +18,7 @@ use daemon::{Daemon, compiled};
 const PORT: u16 = 6500;
 /// Exit status that a shell reports of a program that SIGINT ended.
 const EXIT_CODE_OF_A_SECOND_SIGNAL: i32 = 130;
-/// A peer that is told hears of it much sooner; one that is not waits for its timers.
+/// Patience for the peer: an abort reaches it much sooner; without one it waits for its timers.
 const PATIENCE: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -27,7 +27,7 @@ fn tell(process: &Child, signal: Signal) {
     kill(id, signal).expect("the process is there");
 }
 
-/// A program that waits for an association.
+/// Starts a program that waits for an association.
 fn serving(daemon: &Daemon, test: &str, mode: &str) -> Child {
     let mut program = daemon.run(compiled("ends", test));
     let program = program.arg(mode).stdout(Stdio::piped()).spawn().expect("the command starts");
@@ -44,7 +44,7 @@ fn connected_with(daemon: &Daemon, options: &StackOptions) -> Association {
     Association::connect_with(server, options).expect("it listens")
 }
 
-/// The next message; `None`: the regular end.
+/// Returns the next message; `None` for the regular end.
 fn next(peer: &Association) -> Result<Option<Vec<u8>>, RecvError> {
     Ok(peer.recv_timeout(PATIENCE)?.map(|message| message.to_vec()))
 }
@@ -99,7 +99,7 @@ fn what_a_closed_program_has_sent_arrives_though_the_daemon_is_stopped() {
 fn a_peer_that_shuts_down_takes_no_more_and_what_it_has_sent_ends_at_once() {
     let daemon = Daemon::start("ends-late");
     let mut program = serving(&daemon, "ends-late", "late");
-    // It reads nothing for now, so that its association cannot end.
+    // The peer reads nothing for now, so its association cannot end.
     let small = AssociationOptions {
         receive_buffer_bytes: 64 << 10,
         receive_buffer_bytes_max: 0,
@@ -144,7 +144,7 @@ fn what_a_peer_that_has_shut_down_does_not_take_comes_back() {
 fn a_second_signal_ends_the_daemon_at_once() {
     let mut daemon = Daemon::start("ends-twice");
     let mut program = serving(&daemon, "ends-twice", "leave");
-    // It reads nothing and has little room, so that there is something left to deliver.
+    // The peer reads nothing and has little room, so data is left to deliver.
     let small = AssociationOptions {
         receive_buffer_bytes: 64 << 10,
         receive_buffer_bytes_max: 0,
@@ -155,7 +155,7 @@ fn a_second_signal_ends_the_daemon_at_once() {
     line_of(&mut program);
     assert!(program.wait().expect("it ends").success());
     tell(&daemon.process, Signal::SIGTERM);
-    // Once it lets nobody in any more, it has taken the first signal, which the second cannot merge with.
+    // Once the daemon accepts nobody any more, it has taken the first signal, which the second can no longer merge with.
     while daemon.lets_in() {
         thread::sleep(PAUSE);
     }

@@ -1,5 +1,6 @@
-//! The function tests of lksctp-tools, unmodified: what the sockets API does on a kernel with SCTP, in one process that plays
-//! both ends: under the shim with libsctp, and linked with our library. Each has a daemon of its own. `./test --all` fetches their source.
+//! The function tests of lksctp-tools, unmodified: they check the sockets API of a kernel with SCTP in one process that plays
+//! both ends. They run under the shim with libsctp, and linked with our library, each with its own daemon. `./test --all` fetches
+//! their source.
 #![allow(missing_docs)]
 
 mod daemon;
@@ -13,7 +14,7 @@ use swiftwater_tests::tools;
 /// The library's own header, for programs that link with it.
 const HEADER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates/capi/include");
 
-/// Compiles a test with these words for the compiler; the ones that end with `_v6` are the same with IPv6.
+/// Compiles a test with these compiler arguments; the tests whose names end with `_v6` are compiled for IPv6.
 fn compiled(test: &str, how: &str, words: &[&str]) -> Option<PathBuf> {
     let source = tools::fetched("lksctp-tools/src")?;
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("function-{test}-{how}"));
@@ -46,10 +47,10 @@ fn passes(test: &str) {
     run(timeout, &program);
 }
 
-/// Has `malloc` return zeros: `test_1_to_1_connectx` connects to an address that it has not written.
+/// Makes `malloc` return zeros: `test_1_to_1_connectx` connects to an address that it has not written.
 const ZEROED_HEAP: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.perturb=255:glibc.malloc.tcache_count=0");
 
-/// Runs it under `timeout`.
+/// Runs a test under `timeout`.
 fn run(mut timeout: Command, program: &Path) {
     timeout
         .args(["--kill-after", "1", "60"])

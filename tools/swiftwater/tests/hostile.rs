@@ -1,8 +1,8 @@
-//! Local users who mean harm, each a program in `tests/hostile`, beside a victim who goes on working.
+//! Tests of malicious local users, each a program in `tests/hostile`, beside a victim that must keep working.
 //!
-//! The daemon and the victim are root's. An attacker has a user of its own without capabilities; some move to user and network
-//! namespaces of their own. Nothing here is measured: what the daemon does not withstand lets a program hang until its alarm
-//! ends it, or fails one of its checks.
+//! The daemon and the victim are root's. An attacker has its own user without capabilities; some move to user and network
+//! namespaces of their own. No test measures time: an attack that the daemon does not withstand makes a program hang until its
+//! alarm ends it, or fails a check.
 #![allow(missing_docs)]
 
 mod daemon;
@@ -17,27 +17,27 @@ use std::time::{Duration, Instant};
 use daemon::{Daemon, compiled_from};
 use swiftwater_tests::tools;
 
-/// The attacker's user, whom the system does not know.
+/// User of the attacker, unknown to the system.
 const ATTACKER: u32 = 41_001;
-/// Memory that a daemon may keep beside what it accounts for.
+/// Memory that a daemon may keep beyond its accounts.
 const SLACK_BYTES: u64 = 64 << 20;
 /// A user's budget (`--user-memory`).
 const USER_MEMORY_BYTES: u64 = 128 << 20;
-/// How long a daemon may take to give memory back.
+/// Time that a daemon may take to return memory.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The unit of `stat(2)`.
+/// Unit of `stat(2)`.
 const BLOCK_BYTES: u64 = 512;
-/// How an attacker ends that may not do here what it wants to.
+/// Exit status of an attacker that lacks a permission it needs.
 const SKIPPED: i32 = 77;
 
-/// A daemon of root's, and the programs that meet there.
+/// A daemon of root, and the programs that use it.
 struct Scene {
     daemon: Daemon,
     test: &'static str,
 }
 
 impl Scene {
-    /// Returns nothing where the test is reported as skipped.
+    /// Returns `None` if the test is reported as skipped.
     fn set(test: &'static str) -> Option<Scene> {
         if !std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0) {
             tools::skip("only root becomes other users");
@@ -46,7 +46,7 @@ impl Scene {
         Some(Scene { daemon: Daemon::start(&format!("hostile-{test}")), test })
     }
 
-    /// A daemon with further arguments.
+    /// Starts a daemon with further arguments.
     fn set_with(test: &'static str, arguments: &str) -> Option<Scene> {
         let mut scene = Scene::set(test)?;
         let mut command = Command::new("sh");
@@ -59,7 +59,7 @@ impl Scene {
         compiled_from(Path::new("tests/hostile"), name, &format!("{}-{name}", self.test))
     }
 
-    /// A program of another user, which speaks to the daemon without the shim.
+    /// Returns a command for another user's program, which connects to the daemon without the shim.
     fn attacker(&self, name: &str) -> Command {
         self.attacker_of(ATTACKER, name)
     }
@@ -70,21 +70,21 @@ impl Scene {
         command
     }
 
-    /// A program of root's under `swiftwater run`.
+    /// Returns a command for root's program under `swiftwater run`.
     fn victim(&self, name: &str, arguments: &[&str]) -> Command {
         let mut command = self.daemon.run(self.program(name));
         command.args(arguments);
         command
     }
 
-    /// A program of another user under `swiftwater run`.
+    /// Returns a command for another user's program under `swiftwater run`.
     fn neighbour(&self, name: &str, arguments: &[&str]) -> Command {
         let mut command = self.victim(name, arguments);
         command.uid(ATTACKER).gid(ATTACKER).current_dir("/");
         command
     }
 
-    /// Bytes of the daemon's memory, as `/proc/PID/status` calls them.
+    /// Returns an amount of the daemon's memory, by its name in `/proc/PID/status`.
     fn memory_bytes(&self, name: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.daemon.process.id()));
         let status = status.expect("it runs");
@@ -93,12 +93,12 @@ impl Scene {
         kilobytes.expect("a number").parse::<u64>().expect("a number") * 1024
     }
 
-    /// Returns what the daemon's memfds with messages for programs take.
+    /// Returns the size of the daemon's memfds with messages for programs.
     fn message_bytes(&self) -> u64 {
         let folder = format!("/proc/{}/fd", self.daemon.process.id());
         let memfds = std::fs::read_dir(folder).expect("it runs").filter_map(|entry| {
             let path = entry.ok()?.path();
-            // It may be closed by now.
+            // The descriptor may be closed by now.
             let name = std::fs::read_link(&path).ok()?;
             name.to_string_lossy().starts_with("/memfd:swiftwater-message").then_some(())?;
             Some(std::fs::metadata(&path).ok()?.blocks() * BLOCK_BYTES)
@@ -117,7 +117,7 @@ impl Scene {
         row.map_or(0, |row| row[key].as_u64().expect("a number"))
     }
 
-    /// The victim opens, connects, talks and closes, as if nobody else were there.
+    /// The victim opens, connects, exchanges messages and closes, undisturbed.
     fn assert_victim_works(&self) {
         let output = self.victim("victim", &[]).output().expect("the command starts");
         assert_success("the victim", &output);
@@ -129,7 +129,7 @@ fn assert_success(what: &str, output: &Output) {
     assert!(output.status.success(), "{what}: {}: {said}", output.status);
 }
 
-/// A program that has done what it is for and waits.
+/// A program that has done its attack and waits.
 struct Held(Child);
 
 impl Held {
@@ -137,7 +137,7 @@ impl Held {
         Held::start_or_skip(command).expect("it may do here what it wants to")
     }
 
-    /// Returns nothing where it may not do what it wants to.
+    /// Returns `None` if the attacker lacks a permission it needs.
     fn start_or_skip(mut command: Command) -> Option<Held> {
         let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = piped.spawn().expect("the command starts");
@@ -153,7 +153,7 @@ impl Held {
         None
     }
 
-    /// Lets it go on, and says how it ends.
+    /// Lets the program continue, and returns its output.
     fn go_on(mut self) -> Output {
         drop(self.0.stdin.take());
         self.0.wait_with_output().expect("it ends")
@@ -221,7 +221,7 @@ fn connections_of_one_user_that_say_nothing_keep_nobody_out() {
 #[ignore = "needs root: ./test --all"]
 fn requests_of_some_users_that_wait_leave_places_to_others() {
     let Some(scene) = Scene::set("waiting") else { return };
-    // As many as there are places for, and more.
+    // More than the daemon's limits allow.
     let crowds: Vec<Held> = (0..5)
         .map(|n| {
             let mut crowd = scene.attacker_of(ATTACKER + n, "crowd");
@@ -240,7 +240,7 @@ fn requests_of_some_users_that_wait_leave_places_to_others() {
 fn a_file_that_is_never_closed_keeps_only_its_user_waiting() {
     let Some(scene) = Scene::set("file") else { return };
     let victim = Held::start(scene.victim("victim", &["hold"]));
-    // It becomes the other user once it has the device, which is root's on some hosts.
+    // The program switches to the other user once it has the device, which belongs to root on some hosts.
     let mut attacker = Command::new(scene.program("blocking_file"));
     attacker.arg(ATTACKER.to_string()).env("SWIFTWATER_DAEMON", &scene.daemon.place);
     let Some(attacker) = Held::start_or_skip(attacker) else {
@@ -256,7 +256,7 @@ fn a_file_that_is_never_closed_keeps_only_its_user_waiting() {
 fn a_page_whose_inode_is_locked_keeps_only_its_user_waiting() {
     let Some(scene) = Scene::set("inode") else { return };
     let victim = Held::start(scene.victim("victim", &["hold"]));
-    // It becomes the other user once it has the device.
+    // The program switches to the other user once it has the device.
     let mut attacker = Command::new(scene.program("locked_inode"));
     attacker.arg(ATTACKER.to_string()).env("SWIFTWATER_DAEMON", &scene.daemon.place);
     let Some(attacker) = Held::start_or_skip(attacker) else {
@@ -273,7 +273,7 @@ fn a_carrier_whose_lock_is_held_keeps_only_its_user_waiting() {
     for way in ["many", "listener"] {
         let Some(scene) = Scene::set("carrier") else { return };
         let victim = Held::start(scene.victim("victim", &["hold"]));
-        // It becomes the other user once it has the device.
+        // The program switches to the other user once it has the device.
         let mut attacker = Command::new(scene.program("locked_carrier"));
         attacker.args([&ATTACKER.to_string(), way]).env("SWIFTWATER_DAEMON", &scene.daemon.place);
         let Some(attacker) = Held::start_or_skip(attacker) else {
@@ -289,7 +289,7 @@ fn a_carrier_whose_lock_is_held_keeps_only_its_user_waiting() {
 #[ignore = "needs root: ./test --all"]
 fn a_log_that_nobody_reads_keeps_nobody_waiting() {
     let Some(scene) = Scene::set("chatter") else { return };
-    // The test reads the first line of the daemon's log, and no more.
+    // The test reads only the first line of the daemon's log.
     assert_success("the attacker", &scene.attacker("chatter").output().expect("it starts"));
     scene.assert_victim_works();
 }
@@ -336,7 +336,7 @@ fn what_a_peer_sends_to_programs_that_do_not_read_takes_no_more_than_the_budget(
     let address = format!("127.0.0.1:7301/udp:{}", scene.daemon.udp_port());
     for _ in 0..ASSOCIATIONS {
         let association = swiftwater::Association::connect(address.as_str()).expect("somebody listens");
-        // It is stopped by the window, and ends when the daemon is gone.
+        // The window stops the sender, which ends with the daemon.
         std::thread::spawn(move || while association.send(&[0; 256 << 10]).is_ok() {});
     }
     wait_until("no message waits for memory", || scene.of_attacker("unread_waits") > 0);
@@ -354,9 +354,9 @@ fn what_a_peer_sends_to_programs_that_do_not_read_takes_no_more_than_the_budget(
 #[ignore = "needs root: ./test --all"]
 fn the_receive_windows_of_one_user_together_hold_no_more_than_its_memory() {
     const LIMIT_BYTES: u64 = 128 << 20;
-    /// Each has a window of 1 MiB. So many connect before the listener has taken the others.
+    /// Each association has a window of 1 MiB. Many connect before the listener has accepted the others.
     const ASSOCIATIONS: usize = 300;
-    /// One that fits a record: no message lies in a memfd.
+    /// Length that fits a record: no message lies in a memfd.
     const MESSAGE_BYTES: usize = 60_000;
     let Some(scene) = Scene::set("windows") else { return };
     let victim = Held::start(scene.victim("victim", &["hold"]));
@@ -368,7 +368,7 @@ fn the_receive_windows_of_one_user_together_hold_no_more_than_its_memory() {
         .map(|_| {
             let association = swiftwater::Association::connect(address.as_str()).expect("somebody listens");
             let sender = association.clone();
-            // It is stopped by the window, and ends when the daemon is gone.
+            // The window stops the sender, which ends with the daemon.
             std::thread::spawn(move || while sender.send(&[0; MESSAGE_BYTES]).is_ok() {});
             association
         })

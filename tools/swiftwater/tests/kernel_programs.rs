@@ -1,4 +1,4 @@
-//! Unmodified programs, one end under `swiftwater run`, the other on the SCTP of the Linux kernel, in both directions.
+//! Tests of unmodified programs, one end under `swiftwater run`, the other on the Linux kernel's SCTP, in both directions.
 #![allow(missing_docs)]
 
 mod daemon;
@@ -10,10 +10,10 @@ use daemon::{Daemon, preload};
 use swiftwater_tests::peers::kernel::{ADDRESSES, OUR_ADDRESSES, lab, shell};
 use swiftwater_tests::tools;
 
-/// Beside the kernel both ends have this port.
+/// UDP port of both ends, the kernel's included.
 const ENCAPSULATION_PORT: &str = "9899";
 
-/// Runs `test` beside the kernel, with a daemon; `name` is the test's own.
+/// Runs `test` beside the kernel's SCTP, with a daemon; `name` is the test's own.
 fn beside_the_kernel(name: &str, programs: &[&str], test: impl FnOnce(&Daemon)) {
     if !programs.iter().all(|program| tools::program(program).is_some()) {
         return;
@@ -22,7 +22,7 @@ fn beside_the_kernel(name: &str, programs: &[&str], test: impl FnOnce(&Daemon)) 
     lab(name, || test(&Daemon::start_at(name, ENCAPSULATION_PORT)));
 }
 
-/// A program under `swiftwater run`, and no longer than the test.
+/// A program under `swiftwater run`, which ends with the test.
 struct Ours(Child);
 
 impl Ours {
@@ -33,7 +33,7 @@ impl Ours {
         Ours(command.spawn().expect("the command starts"))
     }
 
-    /// One that listens on this port.
+    /// Starts a program that listens on this port.
     fn serve(daemon: &Daemon, command_line: &str, port: u16) -> Ours {
         let server = Ours::start(daemon, command_line);
         daemon.await_listener(port);
@@ -58,19 +58,19 @@ impl Ours {
 
 impl Drop for Ours {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Starts a program beside the kernel; returns when the file of the kernel shows it listening.
+/// Starts a program on the kernel's SCTP; returns once a file of the kernel shows it listening.
 fn theirs(command_line: &str, file: &str, mark: &str) {
     let ready = format!("until grep -q '{mark}' {file}; do sleep 0.1; done");
     let _nothing = shell(&format!("({command_line} </dev/null >/run/said 2>&1 &) && {ready}"));
 }
 
-/// The same of one that listens on an SCTP port.
+/// Starts a program that listens on an SCTP port of the kernel.
 fn theirs_on(port: u16, command_line: &str) {
     theirs(command_line, "/proc/net/sctp/eps", &format!(" {port} "));
 }
@@ -126,7 +126,7 @@ fn socat_talks_to_the_kernel() {
 fn socat_listens_to_the_kernel() {
     beside_the_kernel("socat_listens_to_the_kernel", &["socat"], |daemon| {
         let _server = Ours::serve(daemon, "socat SCTP-LISTEN:6001,fork EXEC:cat", 6001);
-        // Its input must not end before the answer is there: SCTP knows no end of one direction alone.
+        // The input must not end before the answer has come: SCTP cannot end one direction alone.
         let input = "(echo there and back; until grep -q back /run/answer; do sleep 0.1; done)";
         let _nothing = shell(&format!(
             "touch /run/answer; {input} | socat - SCTP:{}:6001 >/run/answer",

@@ -1,4 +1,4 @@
-//! The laboratory in real time: programs of this machine on two hosts, whatever the line does to them, and nothing left behind.
+//! Tests of the laboratory in real time: programs of this machine on two hosts, whatever the line does, and nothing left behind.
 #![allow(missing_docs)]
 
 use std::fs;
@@ -15,21 +15,21 @@ use serde_json::Value;
 use swiftwater_tests::tools;
 
 const SWIFTWATER: &str = env!("CARGO_BIN_EXE_swiftwater");
-/// Somebody who is not root.
+/// A user that is not root.
 const NOBODY: u32 = 65534;
-/// Remains are gone within this time.
+/// Time within which all remains must be gone.
 const GONE_WAIT: Duration = Duration::from_secs(10);
 
 fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
-/// Every user that this test can be: this one, and where that is root, somebody else.
+/// Returns every user that this test can be: the present one, and if that is root, another.
 fn users() -> Vec<Option<u32>> {
     if is_root() { vec![None, Some(NOBODY)] } else { vec![None] }
 }
 
-/// `swiftwater lab` as a user, with these words.
+/// Returns a command for `swiftwater lab` as a user, with these words.
 fn lab(user: Option<u32>, words: &[&str]) -> Command {
     let mut command = Command::new(SWIFTWATER);
     command.arg("lab").args(words).stdin(Stdio::null());
@@ -45,7 +45,7 @@ fn output(command: &mut Command) -> (Output, String) {
     (output, said)
 }
 
-/// Returns whether the tools are here, and this system lets its users make namespaces. Otherwise the test is skipped.
+/// Returns whether the tools are installed, and this system lets its users make namespaces. Otherwise the test is skipped.
 fn possible(programs: &[&str]) -> bool {
     if programs.iter().chain(&["ip"]).any(|program| tools::program(program).is_none()) {
         return false;
@@ -58,7 +58,7 @@ fn possible(programs: &[&str]) -> bool {
     true
 }
 
-/// A folder of its own that every user may write to. It goes with this value.
+/// A folder that every user may write to, removed with this value.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -100,7 +100,7 @@ fn number(row: &Value, key: &str) -> f64 {
     row[key].as_f64().unwrap_or_else(|| panic!("{key} of {row}"))
 }
 
-/// Returns the row of the flow that carried most.
+/// Returns the row of the flow with the most bytes.
 fn largest<'a>(rows: &'a [Value], to: &str) -> &'a Value {
     rows.iter().find(|row| row["to"] == to).expect("a flow")
 }
@@ -118,13 +118,13 @@ fn the_kernels_tcp_gets_its_file_through_over_any_line_and_device() {
     let clean = "500mbit,1ms";
     let foul = "500mbit,1ms,loss=0.5%,corrupt=0.5%,duplicate=1%,reorder=1%/2ms,ecn=30kB";
     for user in users() {
-        // Not everybody may open TUN.
+        // Not every user may open TUN.
         for device in ["veth", "auto"] {
             let rows = transfer(user, device, clean, &folder);
             let row = largest(&rows, "client");
             assert!(number(row, "delivered_bytes") > 6e6, "{row}");
             assert_eq!(number(row, "lost_packets"), 0.0, "{row}");
-            // Packets are those of the line, and not the super-packets of the host.
+            // Packets are those of the line, not the super-packets of the host.
             assert!(number(row, "delivered_packets") > 6e6 / 1500.0, "{row}");
             let rows = transfer(user, device, foul, &folder);
             let row = largest(&rows, "client");
@@ -190,7 +190,7 @@ fn a_program_has_its_own_status_and_finds_its_hosts() {
     }
 }
 
-/// The command lines of processes that have this word in theirs.
+/// Returns the command lines of processes that contain this word.
 fn processes_with(word: &str) -> Vec<String> {
     let processes = fs::read_dir("/proc").expect("proc").flatten();
     let lines = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
@@ -214,7 +214,7 @@ fn nothing_is_left_whenever_it_is_killed() {
         return;
     }
     let before = interfaces();
-    // Times of a linear congruential generator, from before the first namespace to after the start of the programs.
+    // Times from a linear congruential generator, between the first namespace and the start of the programs.
     let mut time_us: u64 = 9260;
     for round in 0..24 {
         for user in users() {
@@ -297,7 +297,7 @@ fn live(user: Option<u32>, words: &[&str], folder: &Folder) -> (Vec<Value>, Stri
     (serde_json::from_slice(&rows).expect("JSON"), String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Keys of every row that was measured on a line.
+/// Keys of every row measured on a line.
 const MEASURED: [&str; 14] = [
     "published_bits_per_s",
     "ratio_to_tcp",
@@ -362,16 +362,16 @@ fn a_line_that_comes_and_goes_has_a_gap_a_latency_and_the_published_cells_beside
     let expected = [("tcp-cubic", false), ("sctp-message", false), ("tcp", true), ("lksctp", true)];
     assert_eq!(names, expected.map(|(name, published)| (Some(name), Some(published))));
     for row in &rows {
-        // The line alone takes 1.87 ms there and back.
+        // The line alone takes 1.87 ms for a round trip.
         assert!(number(row, "latency_us") > 1_870.0, "{row}");
         assert!(number(row, "bits_per_s") < 5e6, "{row}");
     }
     assert_eq!(number(&rows[0], "published_bits_per_s"), 1_786_000.0);
-    // No number that is published is told in another unit.
+    // Published numbers keep their unit.
     assert_eq!(number(&rows[3], "latency_us"), 6_868.5);
 }
 
-/// Opens a page without a window. Returns the document as its script has left it, and what it said on its console.
+/// Opens a page in a headless browser. Returns the document after its script has run, and the output of its console.
 fn browse(page: &std::path::Path, folder: &Folder) -> (String, String) {
     let mut chromium = Command::new("chromium");
     chromium.args(["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom"]);
@@ -430,7 +430,7 @@ fn a_live_experiment_that_is_killed_leaves_nothing() {
         return;
     }
     let folder = Folder::new("killed");
-    // All processes of the run have the name of this file in their command lines.
+    // The command line of each process of the run contains the name of this file.
     let program = folder.file("lab-under-test");
     fs::copy(SWIFTWATER, &program).expect("room");
     let word = program.to_str().expect("ours");
@@ -448,7 +448,7 @@ fn a_live_experiment_that_is_killed_leaves_nothing() {
             time_us = (time_us * 1_103_515_245 + 12_345) % 1_500_000;
             thread::sleep(Duration::from_micros(time_us));
             let signal = [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGINT][round % 3];
-            // A terminal tells the whole group of Ctrl-C.
+            // A terminal sends Ctrl-C to the whole group.
             let id = child.id() as i32;
             kill(Pid::from_raw(if signal == Signal::SIGINT { -id } else { id }), signal).expect("it runs");
             child.wait().expect("it ends");
@@ -474,7 +474,7 @@ fn a_full_disk_is_a_sentence_and_the_table_is_printed_all_the_same() {
     }
     let folder = Folder::new("full");
     let place = folder.0.display();
-    // There is room for the manifest and the empty results, and for nothing else.
+    // There is room for the manifest and the empty results only.
     let line = format!(
         "mount -t tmpfs -o size=16k none {place} && exec {SWIFTWATER} lab --live coexistence --case 'cubic, 1 + 1' \
          --seconds 0.5 --repeat 1 --out {place}/out"

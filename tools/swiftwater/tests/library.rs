@@ -1,5 +1,5 @@
-//! C programs that link with the library: no preloading, no `swiftwater run`. What they do and expect stands in
-//! `tests/library/*.c`; those of `tests/sockets` do the same as under `swiftwater run`.
+//! Tests of C programs that link with the library, without preloading and `swiftwater run`. The programs of `tests/library/*.c`
+//! contain the checks; those of `tests/sockets` behave as they do under `swiftwater run`.
 #![allow(missing_docs)]
 
 #[allow(dead_code, reason = "nothing is preloaded here")]
@@ -15,7 +15,7 @@ use daemon::{Daemon, alone, library};
 const TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests");
 const LIBRARY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates/capi");
 
-/// Compiles a program of a test with these words for the compiler.
+/// Compiles a program of a test with these compiler arguments.
 fn compiled(source: &Path, test: &str, words: &[&str]) -> PathBuf {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("library-{test}"));
     let compiler = Command::new("cc")
@@ -30,7 +30,7 @@ fn compiled(source: &Path, test: &str, words: &[&str]) -> PathBuf {
     program
 }
 
-/// The same, linked with the library.
+/// Compiles a program linked with the library.
 fn linked(source: &Path, test: &str) -> PathBuf {
     let folder = library().to_str().expect("text");
     compiled(source, test, &[&format!("-L{folder}"), "-lswiftwater", &format!("-Wl,-rpath,{folder}")])
@@ -91,7 +91,7 @@ fn they_are_there_for_one_to_many_sockets() {
     run("library/many.c", "many");
 }
 
-/// Compiles a program of a test that has the whole library in itself.
+/// Compiles a program that contains the whole library.
 fn carrying(source: &str, test: &str) -> PathBuf {
     let archive = library().join("libswiftwater.a");
     let words = ["-Wl,--whole-archive", archive.to_str().expect("text"), "-Wl,--no-whole-archive"];
@@ -104,7 +104,7 @@ fn a_program_may_carry_the_library_in_itself() {
     run_linked(source, "static", &carrying(source, "static"));
 }
 
-/// Such a program has two shims. The one that comes first in the link order serves: the preloaded one before a shared library,
+/// Such a program has two shims. The one that comes first in the link order serves it: the preloaded one before a shared library,
 /// the program's own before the preloaded one.
 #[test]
 fn linked_programs_run_under_the_preloaded_shim_too() {
@@ -139,7 +139,7 @@ fn linked_programs_run_under_the_preloaded_shim_too() {
 fn numbers_and_layouts_are_those_of_the_kernel() {
     let source = Path::new(TESTS).join("library/layout.c");
     let said = |test: &str, header: &str| {
-        // GNU C defines a macro that is a part of the name of the kernel's header.
+        // GNU C defines a macro whose name is a part of the name of the kernel's header.
         let program = compiled(&source, test, &["-Ulinux", &format!("-DHEADER={header}")]);
         let output = Command::new(program).output().expect("it starts");
         assert_success(test, &output);

@@ -1,6 +1,6 @@
-//! The answers of the kernel's SCTP sockets to every call and option, right and wrong, and their notifications. Ours are the
-//! same, but for the differences that `docs/sockets.md` lists (`oracle/*.txt`; `tests/tests/kernel_sockets.rs` of the tests asks
-//! the kernel).
+//! Compares our answers to every call and option, valid and invalid, and our notifications, with those of the kernel's SCTP
+//! sockets, except for the differences that `docs/sockets.md` lists (`oracle/*.txt`; `tests/tests/kernel_sockets.rs` asks the
+//! kernel).
 #![allow(missing_docs)]
 
 mod daemon;
@@ -10,10 +10,10 @@ use std::process::{Command, Stdio};
 
 use daemon::Daemon;
 
-/// Bytes of the largest fragment: the kernel's packets hold more, since ours have a UDP header, too.
+/// Length of the largest fragment: the kernel's packets hold more, since ours also have a UDP header.
 const FRAGMENTS: (&str, &str) = (" ffcc", " ffc4");
 
-/// Without the lines that begin with one of these texts, and what is indented after them.
+/// Removes the lines that begin with one of these texts, and the indented lines after them.
 fn without(text: &str, parts: &[&str]) -> String {
     let mut skips = false;
     let mut left = String::new();
@@ -70,7 +70,7 @@ fn calls() {
         ("recv of the rest after that: -1 EAGAIN", "recv of the rest after that: 7"),
         ("listen when connected: 0\ngetpeername: 0", "listen when connected: 0\ngetpeername: -1 ENOTCONN"),
     ];
-    // Nagle's algorithm decides which of them is there already.
+    // Nagle's algorithm decides which messages have already arrived.
     says_the_same_without(&["recv of that", "recv of the peer after shutdown"], "calls", &but);
 }
 
@@ -101,7 +101,7 @@ fn addresses() {
 
 #[test]
 fn notifications() {
-    // How much waits is a matter of buffers.
+    // Buffer sizes decide how much waits.
     let waiting = ["the server aborts while much waits for it"];
     says_the_same_without(&waiting, "notifications", &[]);
 }

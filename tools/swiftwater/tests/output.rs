@@ -1,4 +1,4 @@
-//! Behaviour of commands when nobody reads their output, when the device is full, and when a user interrupts them.
+//! Tests of commands when the reader of their output has gone, when the device is full, and when a user interrupts them.
 #![allow(missing_docs)]
 
 mod daemon;
@@ -29,7 +29,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Commands that print little or much, at their end or meanwhile.
+/// Commands that print little or much, at their end or while they run.
 const PRINTING: [&str; 6] =
     ["doctor", "doctor --json", "lab --list", "--help", "--version", "lab --virtual tail-loss --case last"];
 
@@ -160,7 +160,7 @@ fn a_socket_of_somebody_else_is_left_alone() {
     let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).expect("a socket");
     let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).expect("a name");
     rustix::net::bind(&socket, &address).and_then(|()| rustix::net::listen(&socket, 4)).expect("it listens");
-    // Nobody answers there: this process only listens, as a service manager does before it starts the daemon.
+    // This process only listens and never answers, like a service manager before it starts the daemon.
     let output = swiftwater(&format!("daemon stop --place @{name}")).output().expect("the command starts");
     assert_eq!(output.status.code(), FAILED);
     assert!(said(&output).contains(&format!("process {}, which is no daemon", std::process::id())));
@@ -207,7 +207,7 @@ fn an_unmapped_user_neither_asks_nor_ends_a_daemon_of_another_one() {
     let mut daemon = as_user(41_002);
     daemon.arg(SWIFTWATER);
     let daemon = Daemon::start_with("unmapped", daemon);
-    // To the command both users are 65534, since its user namespace maps nobody.
+    // The command sees both users as 65534, since its user namespace maps none.
     let asked = |arguments: &str| {
         let mut command = as_user(41_003);
         command.arg(&unshare).args(["--user", SWIFTWATER]).args(arguments.split(' '));

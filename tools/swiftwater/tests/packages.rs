@@ -1,4 +1,4 @@
-//! Contents of the Debian package. `packaging/check` installs and uses it.
+//! Tests of the contents of the Debian package. `packaging/check` installs and uses it.
 #![allow(missing_docs)]
 
 #[allow(dead_code, reason = "nothing runs here")]
@@ -19,7 +19,7 @@ fn said(command: &mut Command) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// Builds what is packaged, and returns where it is.
+/// Builds the contents of the package, and returns their folder.
 fn built() -> &'static Path {
     preload();
     let built = Path::new(SWIFTWATER).parent().expect("a folder");
@@ -40,7 +40,7 @@ fn a_package_has_all_that_users_need() {
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("packages");
     let deb = Path::new(PACKAGING).join("deb");
     let mut make = Command::new(deb);
-    // Quick rather than small.
+    // Compresses quickly rather than well.
     make.arg("--from").arg(built).arg("--out").arg(&out).env("DEB_COMPRESSION", "none");
     let packages = said(&mut make);
     let multiarch = said(Command::new("cc").arg("-print-multiarch"));
@@ -120,7 +120,7 @@ fn an_installation_below_a_prefix_finds_its_shim() {
     };
     let command = prefix.join("bin/swiftwater");
     assert_eq!(shim_of(&command)["state"], "ok");
-    // As `cargo install` leaves it.
+    // The layout that `cargo install` leaves.
     let alone = prefix.join("cargo/bin");
     std::fs::create_dir_all(&alone).expect("a folder");
     std::fs::copy(&command, alone.join("swiftwater")).expect("a copy");

@@ -1,5 +1,5 @@
-//! Unmodified programs, both ends under `swiftwater run`, with a daemon of their own. What is not in Debian's packages stands in
-//! `tests/programs`.
+//! Tests of unmodified programs with both ends under `swiftwater run`, with a daemon for each test. Programs outside Debian's
+//! packages are in `tests/programs`.
 #![allow(missing_docs)]
 
 mod daemon;
@@ -13,7 +13,7 @@ use daemon::Daemon;
 use rustix::process::{Pid, Signal, kill_process};
 use swiftwater_tests::tools;
 
-/// A command under `swiftwater run` that ends with the test, and after 30 s at most.
+/// Returns a command under `swiftwater run` that ends with the test, and after 30 s at most.
 fn run(daemon: &Daemon, program: &[&str]) -> Command {
     let mut command = daemon.run("timeout");
     command.args(["--kill-after", "1", "30"]).args(program);
@@ -21,22 +21,22 @@ fn run(daemon: &Daemon, program: &[&str]) -> Command {
     command
 }
 
-/// Whether all of these programs are there; if not, the test has been reported as skipped.
+/// Returns whether all of these programs are installed; otherwise reports the test as skipped.
 fn there(programs: &[&str]) -> bool {
     programs.iter().all(|name| tools::program(name).is_some())
 }
 
-/// A file of `tests/programs`.
+/// Returns the path of a file in `tests/programs`.
 fn file(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name);
     path.to_string_lossy().into_owned()
 }
 
-/// A server under `swiftwater run`. It ends with the test.
+/// A server under `swiftwater run`, which ends with the test.
 struct Server(Option<Child>);
 
 impl Server {
-    /// Starts one that listens on this port.
+    /// Starts a server that listens on this port.
     fn start(daemon: &Daemon, program: &[&str], port: u16) -> Server {
         let server = Server(Some(run(daemon, program).spawn().expect("the command starts")));
         daemon.await_listener(port);
@@ -53,19 +53,19 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(server) = &mut self.0 {
-            // `timeout` passes it on to the program. It may have ended already.
+            // `timeout` passes the signal on to the program. It may have ended already.
             let _ = kill_process(Pid::from_child(server), Signal::TERM);
             let _ = server.wait();
         }
     }
 }
 
-/// Sends `text` through a client and reads as much. Only then its input ends: SCTP knows no end of one direction alone, so
-/// what is on its way back then is lost.
+/// Sends `text` through a client and reads as much. Its input ends only then: SCTP cannot end one direction alone, so data on its
+/// way back would be lost.
 fn talk(mut client: Command, text: &str) -> Output {
     let mut client = client.spawn().expect("the command starts");
     let mut input = client.stdin.take().expect("it is piped");
-    // One that was refused reads nothing.
+    // A client that was refused reads nothing.
     let _ = input.write_all(text.as_bytes());
     let mut answer = Vec::new();
     let output = client.stdout.as_mut().expect("it is piped");
@@ -215,7 +215,7 @@ fn programs_of_tcp_speak_sctp_if_they_are_told_to() {
     };
     let server = run(&["socat", "TCP-LISTEN:6023,reuseaddr,fork,nodelay", "EXEC:cat"]).spawn();
     let _server = Server(Some(server.expect("the command starts")));
-    // The daemon knows it: it is a listener of SCTP.
+    // The daemon knows the program as an SCTP listener.
     daemon.await_listener(6023);
     assert_echoed(&talk(run(&["socat", "-", "TCP:127.0.0.1:6023,nodelay"]), "hello\n"), "hello\n");
 }
@@ -244,7 +244,7 @@ fn iperf3_sends_blocks_of_all_sizes() {
     for options in ["-l 64", "-l 1400 --nstreams 4", "-l 65536", "-l 1M"] {
         let mut server = run(&daemon, &["iperf3", "-s", "-1", "--forceflush", "-p", "5299"]);
         let mut server = server.spawn().expect("the command starts");
-        // It listens on TCP; its SCTP socket comes later.
+        // The program listens on TCP first; its SCTP socket comes later.
         wait_for(server.stdout.as_mut().expect("it is piped"), "listening on");
         let mut client =
             run(&daemon, &["iperf3", "-c", "127.0.0.1", "-p", "5299", "--sctp", "-t", "1", "--json"]);
@@ -359,7 +359,8 @@ fn osmo_stp_takes_a_signalling_peer() {
     let daemon = Daemon::start("osmo-stp");
     let _server = Server::start(&daemon, &["osmo-stp", "-c", &file("osmo-stp.cfg")], 2905);
     assert_success("asp_up", &run(&daemon, &["python3", &file("asp_up.py")]).output().expect("it starts"));
-    // The server takes what is no M3UA, and does not answer. A child of socat would end with a signal, which may interrupt connect.
+    // The server accepts data that is no M3UA, and does not answer. A child of socat would end with a signal, which may interrupt
+    // connect.
     let text = format!("OPEN:{}", file("osmo-stp.cfg"));
     let socat = ["socat", "-u", &text, "SCTP:127.0.0.1:2905"];
     assert_success("socat", &run(&daemon, &socat).output().expect("it starts"));
@@ -397,7 +398,7 @@ fn netperfmeter_measures_a_flow() {
     assert!(transmitted(&said) > 0, "{said}");
 }
 
-/// A freeDiameter daemon in a folder of its own, with a certificate, which it insists on.
+/// Starts a freeDiameter daemon in its own folder, with the certificate that it requires.
 fn diameter(daemon: &Daemon, folder: &Path, [name, port]: [&str; 2], [peer, peer_port]: [&str; 2]) -> Server {
     let template = fs::read_to_string(file("freediameter.conf")).expect("a file of ours");
     let words = [("SELF_PORT", port), ("PEER_PORT", peer_port), ("SELF", name), ("PEER", peer)];
@@ -433,13 +434,13 @@ fn two_diameter_daemons_meet_and_end_when_they_are_told() {
             .expect("it is there");
         // Its remaining output must be read.
         let reader = std::thread::spawn(move || std::io::read_to_string(output));
-        // `timeout` ends with what the daemon has ended with, and with another number when it had to kill it.
+        // `timeout` returns the daemon's status, and another number if it had to kill the daemon.
         assert_success("freeDiameterd", &server.finish());
         reader.join().expect("it ends").expect("a pipe");
     }
 }
 
-/// Bytes that netperfmeter says were sent over all flows.
+/// Returns the bytes that netperfmeter reports as sent over all flows.
 fn transmitted(said: &str) -> u64 {
     let mut lines = said.lines().skip_while(|line| !line.contains("Transmission"));
     let line = lines.find(|line| line.contains("Bytes:")).unwrap_or_default();

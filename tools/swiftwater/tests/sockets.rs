@@ -1,5 +1,5 @@
-//! Programs in C that never heard of Swiftwater, under `swiftwater run`, with a daemon of their own. What they do and expect
-//! stands in `tests/sockets/*.c`.
+//! Tests of C programs under `swiftwater run`, with a daemon for each test. The programs of `tests/sockets/*.c` know nothing of
+//! Swiftwater and contain the checks.
 #![allow(missing_docs)]
 
 mod daemon;
@@ -100,7 +100,7 @@ fn sockets_take_calls_for_files_and_standard_io() {
     run("bypass", &[]);
 }
 
-/// A program without the shim whose standard input is a socket reads what peers send.
+/// A program without the shim whose standard input is a socket reads the content that peers send.
 #[test]
 fn a_program_without_the_shim_reads_plain_content() {
     let daemon = Daemon::start("plain");
@@ -113,8 +113,8 @@ fn a_program_without_the_shim_reads_plain_content() {
     assert_success("plain", &output);
 }
 
-/// Compiles a program with AddressSanitizer and runs it with these arguments. Nothing of ours is a leak, also where a socket is
-/// still open at the end.
+/// Compiles a program with AddressSanitizer and runs it with these arguments. No memory of ours counts as leaked, even if a
+/// socket is still open at the end.
 fn assert_sanitized(name: &str, arguments: &[&str]) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sockets").join(name).with_extension("c");
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("sockets-sanitized-{name}"));

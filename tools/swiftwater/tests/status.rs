@@ -1,4 +1,4 @@
-//! `swiftwater status` as a user runs it, and what one user may have of the daemon.
+//! Tests of `swiftwater status` as a user runs it, and of a user's limits in the daemon.
 #![allow(missing_docs)]
 
 mod daemon;
@@ -14,10 +14,10 @@ use serde_json::Value;
 
 use daemon::{Daemon, SWIFTWATER, compiled};
 
-/// A user who has nothing else.
+/// A user without files and processes.
 const NOBODY: u32 = 65534;
 
-/// A program of `tests/sockets` that has said that it is where the test wants it, and stays there.
+/// A program of `tests/sockets` that has reached the state that the test needs, and stays there.
 struct Program(Child);
 
 impl Program {
@@ -84,7 +84,7 @@ fn sockets_associations_and_paths_are_shown() {
     let left = sockets.iter().find(|row| local(row, ":5304")).expect("the one whose peer is gone");
     assert_eq!(left["state"], "ended", "{left}");
     let mut associations = of("association");
-    // Messages of the other association may still be on their way out.
+    // Messages of the other association may still be on their way.
     associations.retain(|row| row["state"] == "ESTABLISHED");
     assert_eq!(associations.len(), 4, "two, each from both ends: {associations:?}");
     let sent = associations.iter().find(|row| row["bytes_sent"] == 5).expect("who has sent");
@@ -138,17 +138,17 @@ fn without_a_daemon_it_says_so() {
     assert!(output.status.code() == Some(1) && said.contains("nobody is there"), "{said}");
 }
 
-/// With fewer descriptors no daemon starts.
+/// Least number of descriptors with which a daemon starts.
 const DESCRIPTORS_MIN: u32 = 512;
 
-/// `swiftwater` with so many descriptors.
+/// Returns a command for `swiftwater` with so many descriptors.
 fn with_descriptors(descriptors: u32) -> Command {
     let mut command = Command::new("sh");
     command.arg("-c").arg(format!("ulimit -n {descriptors} && exec \"$0\" \"$@\"")).arg(SWIFTWATER);
     command
 }
 
-/// A daemon with so many descriptors.
+/// Starts a daemon with so many descriptors.
 fn small_daemon(test: &str, descriptors: u32) -> Daemon {
     Daemon::start_with(test, with_descriptors(descriptors))
 }
@@ -172,7 +172,7 @@ fn one_user_does_not_get_all_sockets() {
     Program::start(command, "full").end();
 }
 
-/// Copies files into a folder that everybody may enter, for another user to run.
+/// Copies files into a folder that every user may enter, for another user to run.
 fn public(files: &[&Path]) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("swiftwater-test-public-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder of our own");
@@ -188,7 +188,7 @@ fn public(files: &[&Path]) -> PathBuf {
 fn users_see_and_use_their_own() {
     let daemon = small_daemon("users", 2 * DESCRIPTORS_MIN);
     let program = compiled("table", "users");
-    // This builds the shim.
+    // Running a program builds the shim.
     let mut roots = daemon.run(&program);
     roots.arg("full");
     let roots = Program::start(roots, "full");

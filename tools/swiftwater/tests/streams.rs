@@ -1,4 +1,4 @@
-//! `swiftwater streams`: modules on the streams of running programs.
+//! Tests of `swiftwater streams`: modules on the streams of running programs.
 #![allow(missing_docs)]
 
 mod daemon;
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use daemon::{Daemon, SWIFTWATER, compiled};
 
-/// A user who has nothing else.
+/// A user without files and processes.
 const NOBODY: u32 = 65534;
 
 fn streams(place: &str, words: &[&str]) -> Command {
@@ -28,14 +28,14 @@ fn output(mut command: Command) -> Output {
     command.output().expect("the command starts")
 }
 
-/// Runs a command that must do what it should; returns what it has printed.
+/// Runs a command that must succeed; returns its output.
 fn done(command: Command) -> String {
     let output = output(command);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// Runs a command that must fail; returns what it has said.
+/// Runs a command that must fail; returns its error output.
 fn refused(command: Command) -> String {
     let output = output(command);
     assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stdout));
@@ -47,7 +47,7 @@ fn rows(place: &str) -> Vec<Value> {
     serde_json::from_str(&printed).expect("an array")
 }
 
-/// `flow`, with messages on their way.
+/// The program `flow`, with messages in flight.
 struct Flow {
     program: Child,
     said: BufReader<ChildStdout>,
@@ -68,7 +68,7 @@ impl Flow {
         Flow { program, said }
     }
 
-    /// The numbers of its streams: of the one that sends, and of the one that receives.
+    /// Returns the numbers of its sending and its receiving stream.
     fn ends(place: &str) -> (String, String) {
         let rows = rows(place);
         let stream = |wanted: &str| {
@@ -80,7 +80,7 @@ impl Flow {
         (stream("peer"), stream("local"))
     }
 
-    /// Ends it; it checks what it has received. Returns how many messages that were.
+    /// Ends the program, which checks the messages it has received. Returns their number.
     fn end(mut self) -> u64 {
         drop(self.program.stdin.take());
         let mut rest = String::new();
@@ -157,7 +157,7 @@ fn what_passes_is_traced_and_tapped_until_the_reader_ends() {
     let lines: Vec<String> = lines.take(100).collect();
     assert!(lines.iter().all(|line| line.contains(" < T_OPTDATA_IND stream 0 ppid 0 ssn ")), "{lines:?}");
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("streams-tap.pcapng");
-    // One of an earlier run would be taken for this one's.
+    // A file of an earlier run would be mistaken for this one's.
     let _ = fs::remove_file(&file);
     let path = file.to_str().expect("text");
     let mut tap = streams(&daemon.place, &["tap", &sender, "-w", path]).spawn().expect("the command starts");
@@ -167,7 +167,7 @@ fn what_passes_is_traced_and_tapped_until_the_reader_ends() {
     }
     kill_process(Pid::from_child(&tap), Signal::INT).expect("it runs");
     assert_eq!(tap.wait().expect("it ends").code(), Some(130));
-    // Nobody reads the trace any more.
+    // The reader of the trace has gone.
     trace.kill().expect("it runs");
     trace.wait().expect("it was killed");
     let modules = || rows(&daemon.place).iter().filter(|row| row["row"] == "part").count();
@@ -183,7 +183,7 @@ fn what_passes_is_traced_and_tapped_until_the_reader_ends() {
     flow.end();
 }
 
-/// The packets of a pcapng file.
+/// Returns the packets of a pcapng file.
 fn packets(file: &Path) -> Vec<Vec<u8>> {
     let bytes = fs::read(file).expect("the tap has written it");
     let mut reader = pcap_file::pcapng::PcapNgReader::new(&bytes[..]).expect("a section");
@@ -242,7 +242,7 @@ fn rules_push_modules_when_associations_are_set_up() {
     assert!(refused(wrong).contains("line 2: no-such-module: no module has this name"));
 }
 
-/// What another user may run, in a folder that everybody may enter.
+/// Copies files into a folder that every user may enter, for another user to run.
 fn public(files: &[&Path]) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("swiftwater-test-streams-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder of our own");

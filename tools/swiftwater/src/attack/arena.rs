@@ -1,17 +1,17 @@
-//! Where the attack takes place: two hosts and two lines between them, in network namespaces of their own.
+//! Scene of the attack: two hosts and two lines between them, in network namespaces of their own.
 
 use std::net::Ipv4Addr;
 
 use netns::{Host, HostError};
 
-/// The network of both lines, which RFC 2544 has set aside for such tests.
+/// Network of both lines, which RFC 2544 reserves for such tests.
 const NETWORK: &str = "198.18.0.0/24";
-/// The victim, on both lines.
+/// Address of the victim, on both lines.
 pub(crate) const VICTIM: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
-/// The peers that mean well.
+/// Address of the well-behaved peers.
 pub(crate) const CALLER: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
-/// The router through which the victim's answers to strangers leave. It has no address on its own end: what comes there
-/// is for nobody and dropped.
+/// Router through which the victim's answers to strangers leave. Its own end has no address: the kernel drops packets that arrive
+/// there.
 const ROUTER: Ipv4Addr = Ipv4Addr::new(198, 18, 1, 1);
 const CALLER_LINE: &str = "calls";
 /// The interface of the attack at both hosts. Its traffic is counted apart from that of the peers.
@@ -21,26 +21,26 @@ const ROUTER_MAC: &str = "02:00:00:00:01:01";
 
 /// The UDP port that carries SCTP at both hosts.
 pub(crate) const UDP_PORT: u16 = 9899;
-/// A UDP port of the victim without socket: what a flood costs before SCTP has seen anything of it.
+/// A UDP port of the victim without a socket: shows the cost of a flood that never reaches SCTP.
 pub(crate) const DEAD_UDP_PORT: u16 = 9;
-/// Where one association delivers messages as fast as it can.
+/// Port where one association delivers messages as fast as possible.
 pub(crate) const SINK_PORT: u16 = 5001;
-/// The port from which that association comes.
+/// Port that this association comes from.
 pub(crate) const CALLER_PORT: u16 = 5000;
-/// Where new peers come, and the floods.
+/// Port for new peers and for the floods.
 pub(crate) const MEETING_PORT: u16 = 5002;
 
-/// The network of the attacker who completes handshakes: TEST-NET-2 (RFC 5737).
+/// Network of an attacker that completes handshakes: TEST-NET-2 (RFC 5737).
 pub(crate) const ATTACKER: [u8; 3] = [198, 51, 100];
-/// The UDP port where it takes what the victim answers.
+/// UDP port where this attacker receives the victim's answers.
 pub(crate) const ATTACKER_UDP_PORT: u16 = 9900;
 
 /// Both hosts.
 #[derive(Debug)]
 pub(crate) struct Arena {
-    /// Where the victim runs.
+    /// Host of the victim.
     pub victim: Host,
-    /// Where the peers and the attacker run.
+    /// Host of the peers and the attacker.
     pub outside: Host,
 }
 
@@ -68,7 +68,7 @@ impl Arena {
         Ok(())
     }
 
-    /// The attack has a line to the same address of the victim, which sends all answers to strangers back there.
+    /// Gives the attacker a line to the victim's address; the victim sends all answers to strangers back over it.
     fn join_attacker(&self) -> Result<(), HostError> {
         let far = self.victim.name();
         self.outside.ip(&format!(
@@ -78,7 +78,7 @@ impl Arena {
             host.ip(&format!("link set {ATTACK_LINE} addrgenmode none"))?;
             host.ip(&format!("link set {ATTACK_LINE} up"))?;
         }
-        // All addresses of the attacker are the host's own.
+        // All addresses of the attacker are local to the host.
         let [a, b, c] = ATTACKER;
         self.outside.ip(&format!("route add local {a}.{b}.{c}.0/24 dev lo"))?;
         // The callers' own route to the victim has the lower metric.

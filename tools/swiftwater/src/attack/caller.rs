@@ -1,4 +1,4 @@
-//! The peers that mean well: one that sends without pause, and new ones that connect.
+//! The well-behaved peers: one that sends without pause, and new ones that connect.
 
 use std::io;
 use std::net::IpAddr;
@@ -15,17 +15,17 @@ use super::victim::MESSAGE_BYTES;
 use super::{say, wait_for_line};
 use crate::load;
 
-/// How long the others wait for the last one that connects.
+/// Time that the command waits for the last connect.
 pub(crate) const CONNECT_PATIENCE: Duration = Duration::from_millis(3500);
-/// One new peer in so much time.
+/// Interval between new peers.
 pub(crate) const CONNECT_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Results of the new peers' connects.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Connects {
-    /// How long each took that connected, in milliseconds.
+    /// Time of each successful connect, in milliseconds.
     pub took_ms: Vec<f64>,
-    /// Peers that were refused, or not connected in time.
+    /// Number of peers that were refused, or not connected in time.
     pub failed: usize,
 }
 
@@ -33,7 +33,7 @@ fn victim(port: u16) -> Address {
     Address { hosts: vec![IpAddr::V4(VICTIM)], port, udp_port: Some(UDP_PORT) }
 }
 
-/// Sends messages until standard input ends. Says an empty object once it is connected.
+/// Sends messages until standard input ends. Prints an empty object once it is connected.
 pub(crate) fn send_on() -> Result<(), String> {
     end_with_input();
     let options = StackOptions { udp_port: Some(UDP_PORT), ..StackOptions::default() };
@@ -47,8 +47,8 @@ pub(crate) fn send_on() -> Result<(), String> {
     }
 }
 
-/// Ends this process when standard input ends. A call that waits for the victim cannot delay that: after a measurement
-/// that was killed, the victim answers no more, and INIT or DATA would be sent again for minutes.
+/// Ends this process when standard input ends, even in a call that waits for the victim: a victim that was killed answers no
+/// more, and INIT or DATA would be retransmitted for minutes.
 fn end_with_input() {
     thread::spawn(|| {
         // The end and a failure mean the same here.
@@ -57,7 +57,7 @@ fn end_with_input() {
     });
 }
 
-/// Connects new peers at an even rate once a line comes on standard input, and says at last how long each took.
+/// Connects new peers at an even rate after a line on standard input, and finally prints the time of each.
 pub(crate) fn connect_all(count: u32) -> Result<(), String> {
     let options = StackOptions { udp_port: Some(0), ..StackOptions::default() };
     let stack = Stack::bind(&options).map_err(|error| error.to_string())?;
@@ -71,7 +71,7 @@ pub(crate) fn connect_all(count: u32) -> Result<(), String> {
         thread::spawn(move || {
             let before = Instant::now();
             let connected = stack.connect(victim(MEETING_PORT));
-            // Nobody waits any more once it took too long.
+            // The receiver is gone if the connect took too long.
             let _ = send.send(connected.map(|association| (before.elapsed(), association)));
         });
     }

@@ -1,4 +1,4 @@
-//! The floods: what an attacker sends, as packets of IPv4 that are complete before the first of them leaves.
+//! The floods: IPv4 packets that are built completely before the first of them leaves.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -15,13 +15,14 @@ use super::arena::{
 };
 use super::handshakes;
 
-/// Packets that take turns. So many have different tags, ports and sources; a victim that remembered each would show it.
+/// Number of packets that are sent in turn, each with its own tag, port and source; a victim that kept state for each would show
+/// it.
 const PACKETS: usize = 16_384;
-/// An SCTP port on which nobody listens.
+/// An SCTP port without listener.
 const CLOSED_PORT: u16 = 5999;
-/// Handshakes that take turns: more than a server accepts from one network.
+/// Number of handshakes that are sent in turn: more than a server accepts from one network.
 const HANDSHAKES: usize = 32_768;
-/// As long as a cookie of ours for a peer with one address.
+/// Length of one of our cookies for a peer with one address.
 const COOKIE_BYTES: usize = 87;
 const PAYLOAD_BYTES: usize = 64;
 const HEARTBEAT_BYTES: usize = 40;
@@ -35,17 +36,17 @@ const UDP: u8 = 17;
 /// Floods of the victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flood {
-    /// INITs to a port that listens, from one network of 256 addresses.
+    /// INITs to a listening port, from one network of 256 addresses.
     InitOnePrefix,
-    /// INITs to a port that listens, from addresses all over.
+    /// INITs to a listening port, from random addresses.
     Init,
-    /// INITs to a port that listens, from one network of 256 addresses, and a COOKIE ECHO for each answer.
+    /// INITs to a listening port, from one network of 256 addresses, and a COOKIE ECHO for each answer.
     Handshakes,
-    /// INITs to a port without listener, from addresses all over.
+    /// INITs to a port without listener, from random addresses.
     InitClosed,
-    /// DATA of associations that do not exist, from addresses all over.
+    /// DATA of associations that do not exist, from random addresses.
     Data,
-    /// COOKIE ECHOs with cookies that nobody has sealed, from addresses all over.
+    /// COOKIE ECHOs with forged cookies, from random addresses.
     CookieEcho,
     /// Packets whose checksum is wrong.
     BadChecksum,
@@ -58,7 +59,7 @@ pub(crate) enum Flood {
 }
 
 impl Flood {
-    /// All of them, in the order of tables.
+    /// All floods, in the order of tables.
     pub(crate) const ALL: [Self; 10] = [
         Self::InitOnePrefix,
         Self::Init,
@@ -72,7 +73,7 @@ impl Flood {
         Self::Heartbeat,
     ];
 
-    /// The name in tables, JSON and on the command line.
+    /// Returns the name in tables, JSON and on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::InitOnePrefix => "init-one-prefix",
@@ -88,7 +89,7 @@ impl Flood {
         }
     }
 
-    /// The flood of this name.
+    /// Returns the flood of this name.
     pub(crate) fn parse(name: &str) -> Result<Self, String> {
         Self::ALL.into_iter().find(|flood| flood.name() == name).ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");
@@ -96,7 +97,7 @@ impl Flood {
         })
     }
 
-    /// Builds its packets, with IP and UDP headers, for the victim's port or for one without socket.
+    /// Builds the packets, with IP and UDP headers, for the victim's port or for one without socket.
     pub(crate) fn packets(self, to_dead_port: bool) -> io::Result<Vec<Vec<u8>>> {
         let mut chance = Chance::open()?;
         let udp_port = if to_dead_port { DEAD_UDP_PORT } else { UDP_PORT };
@@ -110,7 +111,7 @@ impl Flood {
     fn packet(self, number: usize, chance: &mut Chance, udp_port: u16) -> io::Result<Vec<u8>> {
         let sctp = self.sctp_packet(number, chance)?;
         let (source, source_udp_port) = match self {
-            // An attacker off the path who knows both addresses and all ports, and not the tag.
+            // An off-path attacker that knows both addresses and all ports, but not the tag.
             Self::Abort | Self::Heartbeat => (CALLER, UDP_PORT),
             Self::InitOnePrefix => {
                 let [a, b, c] = ATTACKER;
@@ -203,7 +204,7 @@ pub(super) fn in_udp(source: Ipv4Addr, source_port: u16, port: u16, sctp: &[u8])
     out
 }
 
-/// Random numbers of the system.
+/// Random numbers from the system.
 struct Chance(BufReader<File>);
 
 impl Chance {
@@ -225,8 +226,7 @@ impl Chance {
         Ok(u16::from_ne_bytes(self.bytes()?).max(1))
     }
 
-    /// An address of a host somewhere: not in the networks that the kernel takes for itself (0/8, 127/8, 224/3), and not
-    /// in those of the arena.
+    /// Returns a random host address outside the networks that the kernel reserves (0/8, 127/8, 224/3) and those of the arena.
     fn address(&mut self) -> io::Result<Ipv4Addr> {
         loop {
             let address = Ipv4Addr::from(self.bytes::<4>()?);

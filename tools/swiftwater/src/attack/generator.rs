@@ -12,40 +12,40 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::arena::{ATTACK_LINE, VICTIM};
 
-/// IPPROTO_RAW: packets come with their IP header.
+/// IPPROTO_RAW: packets include their IP header.
 const WITH_IP_HEADER: i32 = 255;
-/// How often packets leave. At 100,000 in a second 20 leave at a time.
+/// Interval between batches. At 100,000 packets a second a batch has 20.
 const TICK: Duration = Duration::from_micros(200);
-/// Packets of one call.
+/// Packets per call.
 const BATCH: usize = 64;
-/// Delay that a sender makes good after it was kept from running. More than that would be a burst and no even rate.
+/// Delay that a sender catches up with. Catching up with more would be a burst and no even rate.
 const ARREARS: Duration = Duration::from_millis(10);
-/// No flood lasts longer, whatever becomes of the one who started it.
+/// Limit for a flood, in case the process that started it hangs.
 const DURATION_MAX: Duration = Duration::from_secs(60);
 const SEND_BUFFER_BYTES: usize = 4 << 20;
 
 /// Packets sent.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Sent {
-    /// Packets that the kernel took.
+    /// Packets that the kernel accepted.
     pub packets: u64,
     /// Their bytes, IP header included.
     pub bytes: u64,
-    /// From the first to the last.
+    /// Time from the first to the last.
     pub seconds: f64,
 }
 
-/// Opens the attacker's socket. It sends on the attack line alone.
+/// Opens the attacker's socket, which sends on the attack line only.
 pub(crate) fn socket() -> io::Result<Socket> {
     let socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(WITH_IP_HEADER)))?;
     socket.bind_device(Some(ATTACK_LINE.as_bytes()))?;
     socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
-    // The port means nothing to a raw socket.
+    // A raw socket ignores the port.
     socket.connect(&SocketAddr::V4(SocketAddrV4::new(VICTIM, 0)).into())?;
     Ok(socket)
 }
 
-/// Sends the packets in turn, so many in a second, until `stop` is set.
+/// Sends the packets in turn, so many a second, until `stop` is set.
 pub(crate) fn send(
     socket: &Socket,
     packets: &[Vec<u8>],
@@ -57,7 +57,7 @@ pub(crate) fn send(
     let (mut handed_over, mut sent) = (0, Sent::default());
     while !stop.load(Ordering::Relaxed) && began.elapsed() < DURATION_MAX {
         let due = (began.elapsed().as_secs_f64() * packets_per_s as f64) as u64;
-        // Packets beyond the arrears are never sent, and the rate achieved shows it.
+        // Packets beyond the catch-up limit are never sent; the measured rate shows that.
         handed_over = handed_over.max(due.saturating_sub(arrears_max));
         while handed_over < due {
             let first = (handed_over % packets.len() as u64) as usize;
@@ -74,7 +74,7 @@ pub(crate) fn send(
     Ok(sent)
 }
 
-/// Returns how many the kernel took.
+/// Returns the number that the kernel accepted.
 fn send_batch(socket: &Socket, batch: &[Vec<u8>]) -> io::Result<usize> {
     let slices: Vec<[IoSlice<'_>; 1]> = batch.iter().map(|packet| [IoSlice::new(packet)]).collect();
     let mut controls: Vec<SendAncillaryBuffer<'_, '_, '_>> =
@@ -83,7 +83,7 @@ fn send_batch(socket: &Socket, batch: &[Vec<u8>]) -> io::Result<usize> {
         slices.iter().zip(&mut controls).map(|(slice, control)| MMsgHdr::new(slice, control)).collect();
     match sendmmsg(socket, &mut headers, SendFlags::empty()) {
         Ok(taken) => Ok(taken),
-        // No room in the queue of the line: the packet is lost, as on any line.
+        // The queue of the line is full: the packet is lost, as on any line.
         Err(rustix::io::Errno::NOBUFS | rustix::io::Errno::AGAIN) => Ok(0),
         Err(errno) => Err(errno.into()),
     }

@@ -1,4 +1,4 @@
-//! The other half of a flood of handshakes: an attacker who has the addresses that it sends from, and answers.
+//! The answering half of a flood of handshakes: an attacker that owns the addresses it sends from.
 
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -13,25 +13,25 @@ use socket2::Socket;
 use super::arena::{ATTACKER, ATTACKER_UDP_PORT, UDP_PORT};
 use super::flood::in_udp;
 
-/// How long the attacker waits for an answer before it looks whether the flood is over.
+/// Interval at which the attacker checks whether the flood is over.
 const LOOK: Duration = Duration::from_millis(20);
-/// As long as an INIT ACK may be.
+/// Longest INIT ACK.
 const ANSWER_BYTES_MAX: usize = 2048;
 
-/// Returns the address and the SCTP port of the attacker's handshake of this number. An answer goes to the port, which
-/// names the address.
+/// Returns the address and the SCTP port of the attacker's handshake of this number. The victim answers to the port, which
+/// implies the address.
 pub(super) fn source(number: usize) -> (Ipv4Addr, u16) {
     let port = (number % 0xff00) as u16 + 0x100;
     (address(port), port)
 }
 
-/// The low byte of the port is that of the address.
+/// Returns the address for a port: its low byte is the port's.
 fn address(port: u16) -> Ipv4Addr {
     let ([a, b, c], [_, host]) = (ATTACKER, port.to_be_bytes());
     Ipv4Addr::new(a, b, c, host)
 }
 
-/// Echoes each cookie that comes, until `stop` is set.
+/// Echoes each received cookie, until `stop` is set.
 pub(super) fn answer(raw: &Socket, stop: &AtomicBool) -> io::Result<()> {
     let answers = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, ATTACKER_UDP_PORT))?;
     answers.set_read_timeout(Some(LOOK))?;
@@ -39,14 +39,14 @@ pub(super) fn answer(raw: &Socket, stop: &AtomicBool) -> io::Result<()> {
     while !stop.load(Ordering::Relaxed) {
         let Ok(bytes) = answers.recv(&mut buffer) else { continue };
         if let Some(echo) = echo(&buffer[..bytes]) {
-            // A packet that the line does not take is lost, as any packet may be.
+            // A packet that the line does not accept is lost, as any packet may be.
             let _ = raw.send(&echo);
         }
     }
     Ok(())
 }
 
-/// Builds the COOKIE ECHO for an INIT ACK, with IP and UDP headers. `None`: it is another packet.
+/// Builds the COOKIE ECHO for an INIT ACK, with IP and UDP headers; returns `None` for any other packet.
 fn echo(answer: &[u8]) -> Option<Vec<u8>> {
     let answer = Packet::parse(answer).ok()?;
     let header = answer.header();

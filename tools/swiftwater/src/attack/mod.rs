@@ -1,4 +1,4 @@
-//! `swiftwater bench attack`: what floods leave to the peers of a server.
+//! `swiftwater bench attack`: measures the service that a server's peers get during floods.
 
 mod arena;
 pub(crate) mod caller;
@@ -32,13 +32,13 @@ use plan::Plan;
 use result::{Measured, Row};
 use run::{Case, Processors, Run};
 
-/// Why the attack failed.
+/// Error of the attack.
 #[derive(Debug, Error)]
 pub(crate) enum AttackError {
-    /// It makes no sense.
+    /// The options are inconsistent.
     #[error("{0}")]
     Plan(String),
-    /// It takes privileges.
+    /// The user lacks privileges.
     #[error(
         "bench attack makes network namespaces, and this user is {0}; run it as root, or allow user namespaces (sysctl kernel.apparmor_restrict_unprivileged_userns=0, or user.max_user_namespaces above 0)"
     )]
@@ -57,7 +57,7 @@ pub(crate) enum AttackError {
     Run {
         /// Name of the case.
         case: String,
-        /// Why it failed.
+        /// Its error.
         source: PeerError,
     },
 }
@@ -84,7 +84,7 @@ pub(crate) fn run(args: &AttackArgs) -> Result<(), AttackError> {
     outcome
 }
 
-/// Measures every case in turn, and again while there is time. Rows measured before a failure are kept.
+/// Measures every case in turn, and again while there is time. Keeps rows that were measured before a failure.
 fn measure(
     plan: &Plan,
     arena: &Arena,
@@ -144,7 +144,7 @@ fn progress_bar(plan: &Plan) -> ProgressBar {
     bar
 }
 
-/// Floods once a line comes on standard input, until that ends.
+/// Floods after a line on standard input, until standard input ends.
 pub(crate) fn flood(name: &str, packets_per_s: u64, to_dead_port: bool) -> Result<(), String> {
     let flood = Flood::parse(name)?;
     let packets = flood.packets(to_dead_port).map_err(|error| error.to_string())?;
@@ -159,7 +159,7 @@ pub(crate) fn flood(name: &str, packets_per_s: u64, to_dead_port: bool) -> Resul
             stop.store(true, Ordering::Relaxed);
         });
         if flood == Flood::Handshakes {
-            // Where it fails, the table shows no associations.
+            // If it fails, the table shows no associations.
             scope.spawn(|| handshakes::answer(&socket, &stop));
         }
         generator::send(&socket, &packets, packets_per_s, &stop)

@@ -10,9 +10,9 @@ const RATES: [u64; 2] = [30_000, 100_000];
 const QUICK_RATES: [u64; 1] = [100_000];
 const SECONDS: f64 = 1.5;
 const QUICK_SECONDS: f64 = 1.0;
-/// Rounds, where time is left.
+/// Default number of rounds.
 const REPEAT: u32 = 5;
-/// When the last round of floods begins at the latest, if it is as long as the one before.
+/// Latest start of a round of floods, if the round takes as long as the one before.
 const TIME: Duration = Duration::from_secs(290);
 const QUICK_TIME: Duration = Duration::from_secs(62);
 
@@ -25,12 +25,12 @@ pub(super) struct Plan {
     pub seconds: f64,
     /// Rounds at most.
     pub repeat: u32,
-    /// How long all rounds together may take; no limit where the user has said how many there are.
+    /// Time limit for all rounds; none if the user gave the number of rounds.
     pub time: Option<Duration>,
 }
 
 impl Plan {
-    /// Makes sense of the options.
+    /// Makes a plan from the options.
     pub(super) fn new(args: &AttackArgs) -> Result<Self, String> {
         let floods = args.floods.iter().map(|name| Flood::parse(name)).collect::<Result<Vec<_>, _>>()?;
         let floods = if floods.is_empty() { Flood::ALL.to_vec() } else { floods };
@@ -51,7 +51,7 @@ impl Plan {
         })
     }
 
-    /// Returns what is about to happen.
+    /// Returns a description of the plan.
     pub(super) fn summary(&self) -> String {
         let rounds = match self.time {
             Some(time) => format!("rounds while {} s are not over", time.as_secs()),
@@ -60,12 +60,12 @@ impl Plan {
         format!("{rounds} of {} runs of {:.2} s and more", self.runs_of_round(), self.seconds)
     }
 
-    /// Returns how many runs a round has: with a flood a case is a pair.
+    /// Returns the number of runs in a round: a case with a flood is a pair.
     pub(super) fn runs_of_round(&self) -> u64 {
         self.cases.iter().map(|case| if case.flood.is_some() { 2 } else { 1 }).sum()
     }
 
-    /// Returns whether there is time for a round after those that have taken since `began`.
+    /// Returns whether there is time for another round as long as those since `began`.
     pub(super) fn has_time_for(&self, round: u32, began: Instant) -> bool {
         if round >= self.repeat {
             return false;

@@ -1,4 +1,4 @@
-//! From runs to rows: medians, and ratios within each pair.
+//! Rows of results: medians, and ratios within each pair.
 
 use serde::Serialize;
 
@@ -60,7 +60,7 @@ pub(super) struct Against {
     pub ratio_to_dead_port_max: Option<f64>,
 }
 
-/// The rounds of one case: with the flood at the server, and at the dead port where there is a flood.
+/// The rounds of one case: with the flood at the server, and if there is a flood, also at the dead port.
 #[derive(Clone, Debug)]
 pub(super) struct Measured {
     /// The case.
@@ -70,7 +70,7 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    /// A row, if there is at least one round.
+    /// Returns a row, if there is at least one round.
     pub(super) fn row(&self, processors: &Processors, conditions: &Conditions) -> Option<Row> {
         let live: Vec<&Run> = self.rounds.iter().map(|(live, _)| live).collect();
         if live.is_empty() {
@@ -148,8 +148,7 @@ fn middle(runs: &[&Run], value: impl Fn(&Run) -> f64) -> f64 {
     median(&runs.iter().map(|run| value(run)).collect::<Vec<f64>>()).unwrap_or(0.0)
 }
 
-/// Returns the value that this share of all is not above, where the failed ones took longer than any other; none if it
-/// would be one of them.
+/// Returns the percentile, counting failures as longer than any success; `None` if it falls on a failure.
 fn percentile(sorted: &[f64], failed: usize, share: f64) -> Option<f64> {
     let count = sorted.len() + failed;
     let rank = (count as f64 * share).ceil() as usize;
@@ -189,7 +188,7 @@ pub(super) mod tests {
         }
     }
 
-    /// A row without a flood, and one with.
+    /// Returns a row without a flood, and one with a flood.
     pub(crate) fn rows() -> Vec<Row> {
         let processors = Processors { victim: vec![0], peers: vec![1, 2], flood: vec![0] };
         let idle = Case { flood: None, packets_per_s: 0 };

@@ -15,11 +15,11 @@ use crate::peer::{Peer, PeerError};
 use crate::units::grouped;
 use crate::{host, interrupt};
 
-/// The flood and the association settle before anything is measured.
+/// Time for the flood and the association to become steady before the measurement.
 const SETTLING: Duration = Duration::from_millis(200);
-/// How long a process may take beyond what it was told.
+/// Time that a process may take beyond its own duration.
 const GRACE: Duration = Duration::from_secs(5);
-/// How often Ctrl-C is looked for.
+/// Interval at which Ctrl-C is checked.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The case of one run.
@@ -31,7 +31,7 @@ pub(super) struct Case {
     pub packets_per_s: u64,
 }
 
-/// A run that gave a result.
+/// Measurements of a successful run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Run {
     /// Goodput of the peer's association.
@@ -47,7 +47,7 @@ pub(super) struct Run {
 }
 
 impl Case {
-    /// Returns the name for people.
+    /// Returns the name for display.
     pub(super) fn name(self) -> String {
         match self.flood {
             None => "no flood".into(),
@@ -57,51 +57,50 @@ impl Case {
 }
 
 impl Run {
-    /// The rate that the flood reached.
+    /// Returns the measured rate of the flood.
     pub(super) fn sent_packets_per_s(&self) -> f64 {
         self.sent.packets as f64 / self.sent.seconds.max(f64::MIN_POSITIVE)
     }
 
-    /// Packets of the flood that came to the victim's host.
+    /// Returns the number of the flood's packets that reached the victim's host.
     pub(super) fn received_packets(&self) -> u64 {
         self.after.attack_packets - self.before.attack_packets
     }
 
-    /// Their bytes.
+    /// Returns the bytes of these packets.
     pub(super) fn received_bytes(&self) -> u64 {
         self.after.attack_bytes - self.before.attack_bytes
     }
 
-    /// Datagrams that found no room in the victim's receive buffer, the peers' among them.
+    /// Returns the number of datagrams that found no room in the victim's receive buffer, those of peers included.
     pub(super) fn dropped_packets(&self) -> u64 {
         self.after.dropped - self.before.dropped
     }
 
-    /// Packets that left for strangers.
+    /// Returns the number of packets sent to strangers.
     pub(super) fn answers(&self) -> u64 {
         self.after.answers - self.before.answers
     }
 
-    /// Their bytes.
+    /// Returns the bytes of these packets.
     pub(super) fn answer_bytes(&self) -> u64 {
         self.after.answer_bytes - self.before.answer_bytes
     }
 }
 
-/// Where processes run, besides the host. They are pinned, so that no scheduler moves the processes of one run otherwise
-/// than those of the next.
+/// Processors of the processes. They are pinned, so that the scheduler treats all runs alike.
 #[derive(Clone, Debug)]
 pub(super) struct Processors {
-    /// Those of the victim.
+    /// Processors of the victim.
     pub victim: Vec<usize>,
-    /// Those of the peers.
+    /// Processors of the peers.
     pub peers: Vec<usize>,
-    /// Those of the flood. The kernel receives its packets there, too, before the victim's socket has them.
+    /// Processors of the flood. The kernel also receives the flood's packets there, before the victim's socket gets them.
     pub flood: Vec<usize>,
 }
 
 impl Processors {
-    /// The first that this program may use for the victim, the last for its peers, and one of both for the flood.
+    /// Chooses the first allowed processor for the victim, the last for its peers, and one of both for the flood.
     pub(super) fn here(flood_beside: FloodBeside) -> Self {
         let allowed = host::allowed_processors();
         let only = |processor: Option<&usize>| processor.copied().into_iter().collect::<Vec<_>>();
@@ -114,8 +113,8 @@ impl Processors {
     }
 }
 
-/// Measures a case once, for so many seconds, with the flood at the server or at a UDP port without socket. `None`:
-/// Ctrl-C came.
+/// Measures a case once, for so many seconds, with the flood at the server or at a UDP port without socket; returns `None` after
+/// Ctrl-C.
 pub(super) fn run(
     arena: &Arena,
     processors: &Processors,
@@ -127,7 +126,7 @@ pub(super) fn run(
     let victim_command = command(&["victim"], &processors.victim)?;
     let mut victim = Peer::start_on(&arena.victim, victim_command)?;
     let _: Look = victim.read_line()?;
-    // The others say that they are ready.
+    // The other processes print a line when they are ready.
     let outside = |words: &[&str], processors: &[usize]| -> Result<Peer, PeerError> {
         let mut peer = Peer::start_on(&arena.outside, command(words, processors)?)?;
         peer.read_line().map(|()| peer)
@@ -168,7 +167,7 @@ fn flood_words(flood: Flood, packets_per_s: &str, to_dead_port: bool) -> Vec<&st
     words
 }
 
-/// The command of one process of a run.
+/// Returns the command of one process of a run.
 fn command(words: &[&str], processors: &[usize]) -> io::Result<Command> {
     let list = processors.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
     let mut command = Command::new(std::env::current_exe()?);

@@ -23,7 +23,7 @@ const HEAD: [&str; 15] = [
     "growth",
 ];
 
-/// All rows as aligned text.
+/// Renders all rows as aligned text.
 pub(super) fn render(rows: &[Row]) -> String {
     let mut out = String::new();
     let lines: Vec<_> = rows.iter().map(|row| (row.packets_per_s, cells(row))).collect();
@@ -66,7 +66,7 @@ fn milliseconds(value: Option<f64>) -> String {
     }
 }
 
-/// Answers for each packet that came, in per cent.
+/// Returns the number of answers for each received packet, in per cent.
 fn share(answers: u64, packets: u64) -> String {
     format!("{:.1} %", answers as f64 * 100.0 / packets.max(1) as f64)
 }

@@ -1,4 +1,4 @@
-//! The victim: a server by the Rust API, in a process of its own.
+//! The victim: a server that uses the Rust API, in a process of its own.
 
 use std::fs;
 use std::io::{self, BufRead};
@@ -21,21 +21,21 @@ const ETHERNET_HEADER_BYTES: u64 = 14;
 /// State of the victim, reported on request.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Look {
-    /// Since it began.
+    /// Seconds since it began.
     pub seconds: f64,
     /// Messages that the peer's association has delivered.
     pub messages: u64,
     /// Associations that exist.
     pub associations: usize,
-    /// Memory now.
+    /// Resident memory.
     pub resident_bytes: u64,
-    /// The most memory that it ever had.
+    /// Largest resident memory so far.
     pub resident_bytes_max: u64,
-    /// IP packets that came over the attack line.
+    /// IP packets received over the attack line.
     pub attack_packets: u64,
     /// Their bytes, IP header included.
     pub attack_bytes: u64,
-    /// IP packets that left over the attack line.
+    /// IP packets sent over the attack line.
     pub answers: u64,
     /// Their bytes.
     pub answer_bytes: u64,
@@ -52,7 +52,7 @@ pub(crate) fn run() -> Result<(), String> {
     let meter = Arc::new(Meter::default());
     let counted = Arc::clone(&meter);
     thread::spawn(move || receive_from_all(&sink, &counted));
-    // Peers that only connect say nothing; what they are told is their affair.
+    // New peers only connect and send nothing.
     thread::spawn(move || while meeting.recv().is_ok() {});
     let began = Instant::now();
     say(&look(&stack, &meter, began))?;
@@ -66,7 +66,7 @@ pub(crate) fn run() -> Result<(), String> {
 fn receive_from_all(listener: &Listener, meter: &Meter) -> Result<(), AcceptError> {
     loop {
         let mut association = SctpIn::messages(listener.accept()?.0, MESSAGE_BYTES);
-        // One that breaks is looked at no further: the rate says it.
+        // If the association breaks, the rate shows it.
         let _ = receive_all(&mut association, Some(MESSAGE_BYTES), meter);
     }
 }
@@ -90,7 +90,7 @@ fn look(stack: &Stack, meter: &Meter, began: Instant) -> Look {
     }
 }
 
-/// Returns bytes and packets that came, and bytes and packets that left, as proc_pid_net(5) shows them.
+/// Returns bytes and packets received, and bytes and packets sent, from proc_pid_net(5).
 fn line_counters(text: &str) -> Option<[u64; 4]> {
     let counters =
         text.lines().find_map(|line| line.trim_start().strip_prefix(ATTACK_LINE)?.strip_prefix(':'))?;
@@ -98,7 +98,7 @@ fn line_counters(text: &str) -> Option<[u64; 4]> {
     Some([*fields.first()?, *fields.get(1)?, *fields.get(8)?, *fields.get(9)?])
 }
 
-/// Returns a counter of the system's UDP: a line of names, and one of numbers.
+/// Returns a UDP counter of the system, whose file has a line of names and one of numbers.
 fn udp_counter(text: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix("Udp: "));
     let at = lines.next()?.split(' ').position(|field| field == name)?;

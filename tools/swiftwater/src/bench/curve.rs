@@ -5,7 +5,7 @@ use super::series::Series;
 use crate::plot::Look;
 use crate::stats::fit_line;
 
-/// The published range; the line is fitted over it, so that ours and the published costs mean the same.
+/// Limit of the published sizes; the line is fitted up to it, so that our costs and the published ones are comparable.
 pub(super) const FIT_BYTES_MAX: usize = 16_384;
 
 /// One measured size of a curve.
@@ -19,7 +19,7 @@ pub(crate) struct Point {
 }
 
 impl Point {
-    /// All that follows from the rate.
+    /// Computes the point from the rate.
     pub(crate) fn new(message_bytes: usize, messages_per_s: f64, ratio_to_tcp: Option<f64>) -> Self {
         Self {
             message_bytes,
@@ -34,12 +34,12 @@ impl Point {
 /// One line of the figures.
 #[derive(Clone, Debug)]
 pub(crate) struct Curve {
-    /// The published machine; none for what was measured here.
+    /// The published machine; `None` for our own measurements.
     pub machine: Option<&'static str>,
-    /// Name in the legend; for ours, the name of the series.
+    /// Name in the legend; for our own curves, the name of the series.
     pub label: String,
     pub look: Look,
-    /// Processors, packet size (0 where it obeys no limit) and associations of ours.
+    /// Processors, packet size (0 if unlimited) and associations of our own curves.
     pub cpus: usize,
     pub packet_bytes: usize,
     pub parallel: usize,
@@ -52,7 +52,7 @@ pub(crate) struct Curve {
 }
 
 impl Curve {
-    /// A curve of a published machine.
+    /// Returns a curve of a published machine.
     pub(crate) fn published(machine: &'static str, label: &str, look: Look, points: Vec<Point>) -> Self {
         Self::fitted(Some(machine), label, look, (0, 0, 0), points)
     }
@@ -85,7 +85,7 @@ impl Curve {
     }
 }
 
-/// The curves of the throughput rows.
+/// Returns the curves of the throughput rows.
 pub(crate) fn curves(rows: &[Row]) -> Vec<Curve> {
     let mut keys: Vec<(Series, (usize, usize, usize))> = Vec::new();
     let throughput = || rows.iter().filter(|row| row.latency_us_p50.is_none());
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(names, [("tcp", 0), ("tcp-batched", 0), ("udp-limit", 65_536), ("udp-limit", 1500)]);
         let sizes: Vec<usize> = curves[0].points.iter().map(|point| point.message_bytes).collect();
         assert_eq!(sizes, [64, 1024]);
-        // Equal rates at both sizes: all of the cost is the message's, none the bytes'.
+        // Equal rates at both sizes: the message accounts for all of the cost, the bytes for none.
         assert!((curves[0].us_per_message.expect("two sizes") - 0.5).abs() < 1e-9);
         assert!(curves[0].ns_per_byte.expect("two sizes").abs() < 1e-9);
     }

@@ -29,10 +29,10 @@ use run::Runner;
 const JSON_FILE: &str = "bench-out/bench.json";
 const HTML_FILE: &str = "bench-out/bench.html";
 
-/// Why the experiment failed.
+/// Error of the experiment.
 #[derive(Debug, Error)]
 pub(crate) enum BenchError {
-    /// It makes no sense.
+    /// The plan is invalid.
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// This program cannot start itself.
@@ -47,7 +47,7 @@ pub(crate) enum BenchError {
     /// The page cannot be written.
     #[error("cannot write {}: {source}; choose another file with --html", path.display())]
     Write {
-        /// Where.
+        /// The path.
         path: PathBuf,
         /// Error of the system.
         source: io::Error,
@@ -55,13 +55,13 @@ pub(crate) enum BenchError {
     /// Some runs failed.
     #[error("{failed} of {runs} runs failed, the first ({first}): {reason}")]
     Runs {
-        /// How many.
+        /// Number of failed runs.
         failed: usize,
-        /// Of how many.
+        /// Number of all runs.
         runs: u64,
-        /// Which was the first.
+        /// Name of the first failed run.
         first: String,
-        /// Why it failed.
+        /// Its error.
         reason: String,
     },
 }
@@ -100,7 +100,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), BenchError> {
     }
 }
 
-/// All rows. Within a group the cells take turns, and each round begins with another one.
+/// Measures all rows. The cells of a group take turns, and each round begins with another one.
 fn measure(
     plan: &Plan,
     runner: &Runner,
@@ -154,7 +154,7 @@ fn name(cell: &Cell) -> String {
     )
 }
 
-/// The table on the terminal, the array and the page.
+/// Writes the table to the terminal, the array and the page.
 fn publish(
     args: &BenchArgs,
     mut json: Json,

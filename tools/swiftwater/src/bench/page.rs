@@ -1,4 +1,4 @@
-//! The page: one file that needs nothing else, with the figures, the published series and the table.
+//! The page: one self-contained file with the figures, the published series and the table.
 
 mod figures;
 mod view;
@@ -13,13 +13,13 @@ use crate::plot::{escape, style};
 use crate::units::{grouped, mbits};
 use view::View;
 
-/// Our series beside which the published ones are drawn.
+/// Our series that are drawn beside the published ones.
 const COMPARED: [&str; 3] = ["tcp", "sctp-message", "sctp-stream"];
 
 const TEMPLATE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
 
-/// The whole page.
+/// Renders the whole page.
 pub(crate) fn render(rows: &[Row], conditions: &Conditions) -> String {
     let curves = curves(rows);
     let views = view::all(&curves, conditions.loopback_packet_bytes);
@@ -34,7 +34,7 @@ pub(crate) fn render(rows: &[Row], conditions: &Conditions) -> String {
     parts.iter().fold(TEMPLATE.to_owned(), |page, (mark, text)| page.replacen(mark, text, 1))
 }
 
-/// The figures of a view, which the reader may fold away.
+/// Renders the figures of a view, which the reader can fold away.
 fn section(view: &View, open: bool) -> String {
     format!(
         "<details{}><summary>{}</summary>{}{}</details>\n",
@@ -45,7 +45,7 @@ fn section(view: &View, open: bool) -> String {
     )
 }
 
-/// The published series of each machine beside the three of ours that they compare with.
+/// Renders the published series of each machine beside the three comparable ones of ours.
 fn published_sections(view: &View) -> String {
     let machine_of = |machine: &str| {
         let compared = view.curves.iter().filter(|curve| COMPARED.contains(&curve.label.as_str()));

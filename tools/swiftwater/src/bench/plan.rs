@@ -1,4 +1,4 @@
-//! Which cells are measured, in which order and for how long.
+//! The cells of a measurement, their order and duration.
 
 use thiserror::Error;
 
@@ -7,15 +7,15 @@ use crate::args::BenchArgs;
 use crate::perf::spec::{MESSAGE_BYTES_MAX, PARALLEL_MAX};
 use crate::units::parse_bytes;
 
-/// Sizes of the whole range, as netperf's range experiment had them, and one beyond.
+/// Sizes of the whole range, as in netperf's range experiment, and one beyond.
 const SIZES: [usize; 16] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 65536];
 const QUICK_SIZES: [usize; 8] = [1, 16, 64, 256, 1024, 4096, 16384, 65536];
-/// Overhead of a run beside its time: two processes, connections, the last messages.
+/// Overhead of a run: two processes, connections, the last messages.
 const RUN_OVERHEAD_S: f64 = 0.15;
-/// Time that `--quick` plans to take, with a reserve up to its promise of 120 s.
+/// Time planned for `--quick`, with a reserve up to its promise of 120 s.
 const QUICK_BUDGET_S: f64 = 90.0;
 const QUICK_RUN_S: (f64, f64) = (0.05, 0.5);
-/// The message of a request and of its answer.
+/// Length of a request and of its answer.
 const RR_MESSAGE_BYTES: usize = 1;
 
 /// One measured cell of the table.
@@ -25,46 +25,46 @@ pub(crate) struct Cell {
     pub series: Series,
     /// Processors that both ends share.
     pub cpus: usize,
-    /// The largest packet, where it is limited.
+    /// Largest packet, if limited.
     pub packet_cap: Option<usize>,
     /// Send and receive buffers at both ends; `None` is the default.
     pub buffer_bytes: Option<usize>,
     /// Associations or connections.
     pub parallel: usize,
-    /// The size of every message.
+    /// Length of every message.
     pub message_bytes: usize,
 }
 
 /// Cells that share a baseline and therefore take turns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Group {
-    /// The baseline is the first.
+    /// The cells; the baseline is the first.
     pub cells: Vec<Cell>,
 }
 
 /// The whole experiment.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// In the order in which they are measured.
+    /// Groups in the order of measurement.
     pub groups: Vec<Group>,
-    /// How long each run takes.
+    /// Duration of each run.
     pub seconds: f64,
     /// Runs of each cell.
     pub repeat: u32,
 }
 
-/// Why there is nothing to measure.
+/// Error of planning.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub(crate) enum PlanError {
     /// No such series.
     #[error("{0}")]
     Series(String),
-    /// More processors than there are.
+    /// Fewer processors are allowed than requested.
     #[error(
         "{wish} processors cannot be used; this process may use {allowed}, so choose 1 or an even number up to that with --cpus"
     )]
     Cpus {
-        /// Processors that the user asked for.
+        /// Processors that were requested.
         wish: usize,
         /// Processors that this process may use.
         allowed: usize,
@@ -75,7 +75,7 @@ pub(crate) enum PlanError {
     /// A message size out of bounds.
     #[error("a message of {0} bytes cannot be measured; choose a size from 1 to {MESSAGE_BYTES_MAX}")]
     Size(usize),
-    /// Too many at a time.
+    /// Too many connections at a time.
     #[error("{0} at a time cannot be measured; choose from 1 to {PARALLEL_MAX}")]
     Parallel(usize),
 }
@@ -83,7 +83,7 @@ pub(crate) enum PlanError {
 impl Plan {
     /// Plans the runs that the arguments ask for, on a machine that allows so many processors.
     ///
-    /// Without a shim, series that need it are measured only if they are named.
+    /// Without a shim, series that need it are measured only if the user names them.
     pub(crate) fn new(
         args: &BenchArgs,
         allowed_processors: usize,
@@ -126,17 +126,17 @@ impl Plan {
         Ok(plan)
     }
 
-    /// All runs of all cells.
+    /// Returns the number of runs of all cells.
     pub(crate) fn runs(&self) -> u64 {
         self.groups.iter().map(|group| group.cells.len() as u64).sum::<u64>() * u64::from(self.repeat)
     }
 
-    /// About how long it takes.
+    /// Estimates the total time.
     pub(crate) fn total_s(&self) -> f64 {
         self.runs() as f64 * (self.seconds + RUN_OVERHEAD_S)
     }
 
-    /// Shortens the runs, and then their number, until the whole fits.
+    /// Shortens the runs, and then reduces their number, until the total fits.
     fn fit_into(&mut self, budget_s: f64) {
         loop {
             let each = budget_s / self.runs().max(1) as f64 - RUN_OVERHEAD_S;
@@ -149,7 +149,7 @@ impl Plan {
     }
 }
 
-/// The chosen series that share this baseline, the baseline first; `None` when none was chosen.
+/// Returns the chosen series that share this baseline, the baseline first; `None` if none was chosen.
 fn group(
     series: &[Series],
     baseline: Series,
@@ -222,10 +222,10 @@ fn chosen_packets(args: &BenchArgs) -> Result<Vec<Option<usize>>, PlanError> {
     args.packet_bytes.iter().map(parse).collect()
 }
 
-/// The processors of sender and receiver. On one they meet; on more each has its half.
+/// Returns the processors of sender and receiver. One processor serves both; with more, each end has half.
 pub(crate) fn processors(cpus: usize, allowed: &[usize]) -> (Vec<usize>, Vec<usize>) {
     if cpus <= 1 {
-        // The last one, because the first one usually serves the devices.
+        // The last processor, because the first one usually serves the devices.
         let one: Vec<usize> = allowed.last().copied().into_iter().collect();
         return (one.clone(), one);
     }

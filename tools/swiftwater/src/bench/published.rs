@@ -3,10 +3,10 @@
 use super::curve::{Curve, Point};
 use crate::plot::{Color, Look, Marker};
 
-/// How long each published run took.
+/// Duration of each published run.
 const SECONDS: f64 = 10.0;
 
-/// A machine of the published experiment and its file.
+/// A machine of the published experiment, and its file.
 struct Machine {
     name: &'static str,
     processors: usize,
@@ -33,7 +33,7 @@ const MACHINES: [Machine; 7] = [
     machine!("SuSE 10.0, 1.7 GHz P4 M notebook (mspiggy)", 1, "strsctp-suse10-mspiggy.csv"),
 ];
 
-/// The columns after the size, as figures name and draw them.
+/// The columns after the size, with their names and looks in figures.
 const COLUMNS: [(&str, &str, Look); 4] = [
     ("xtios_tcp_messages", "2007 tcp, XTI", Look::new(Color::Violet, Marker::Kite)),
     ("sctp_xti_messages", "2007 sctp, XTI", Look::new(Color::Magenta, Marker::Frame)),
@@ -42,12 +42,12 @@ const COLUMNS: [(&str, &str, Look); 4] = [
 ];
 const BASE_COLUMN: &str = "sockets_normal_messages";
 
-/// The names of the machines, in the order that a page lists them.
+/// Returns the names of the machines, in the order of the page.
 pub(crate) fn machines() -> Vec<&'static str> {
     MACHINES.iter().map(|machine| machine.name).collect()
 }
 
-/// The four curves of each machine.
+/// Returns the four curves of each machine.
 pub(crate) fn curves() -> Vec<Curve> {
     MACHINES
         .iter()
@@ -64,14 +64,14 @@ pub(crate) enum Column {
     Sctp,
     /// TCP sockets.
     SocketsNormal,
-    /// TCP sockets with priorities that favoured them.
+    /// TCP sockets with priorities in their favour.
     SocketsArtificial,
 }
 
 impl Column {
     const ALL: [Self; 4] = [Self::Tcp, Self::Sctp, Self::SocketsNormal, Self::SocketsArtificial];
 
-    /// Returns the name that figures give it.
+    /// Returns the name in figures.
     pub(crate) fn name(self) -> &'static str {
         COLUMNS[self as usize].1
     }
@@ -84,7 +84,7 @@ pub(crate) struct Raw {
     pub messages: f64,
 }
 
-/// Returns what the tables of machines with so many processors say of messages of this size.
+/// Returns the cells for machines with so many processors and messages of this size.
 pub(crate) fn raw(processors: usize, message_bytes: usize) -> Vec<Raw> {
     let machines = MACHINES.iter().filter(|machine| machine.processors == processors);
     let cells = machines.flat_map(|machine| {

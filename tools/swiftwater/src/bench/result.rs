@@ -1,4 +1,4 @@
-//! From runs to rows: medians, and ratios within each round.
+//! Rows of results: medians, and ratios within each round.
 
 use serde::Serialize;
 
@@ -9,7 +9,7 @@ use crate::host;
 use crate::perf::client::{Outcome, per};
 use crate::stats::median;
 
-/// Where and when the experiment ran.
+/// Conditions of the experiment.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Conditions {
     /// The version of this program.
@@ -18,18 +18,18 @@ pub(crate) struct Conditions {
     pub kernel: String,
     /// The model of the processors.
     pub processor: String,
-    /// How many of them this program may use.
+    /// Number of processors that this program may use.
     pub processors: usize,
     /// The largest packet of the loopback device.
     pub loopback_packet_bytes: usize,
-    /// When it began.
+    /// Date of the start.
     pub date: String,
-    /// How long each run took.
+    /// Duration of each run.
     pub seconds_per_run: f64,
 }
 
 impl Conditions {
-    /// Those of this machine, now.
+    /// Returns the conditions on this machine, now.
     pub(crate) fn here(seconds_per_run: f64) -> Self {
         Self {
             version: env!("CARGO_PKG_VERSION").into(),
@@ -95,7 +95,7 @@ pub(crate) struct Measured {
 pub(crate) struct Results(Vec<Measured>);
 
 impl Results {
-    /// Nothing measured yet.
+    /// Returns results without measurements.
     pub(crate) fn new(group: &Group) -> Self {
         Self(group.cells.iter().map(|&cell| Measured { cell, runs: Vec::new() }).collect())
     }
@@ -107,7 +107,7 @@ impl Results {
         runs.push(run);
     }
 
-    /// A row for each cell that has at least one run.
+    /// Returns a row for each cell that has at least one run.
     pub(crate) fn rows(&self, conditions: &Conditions) -> Vec<Row> {
         self.0.iter().filter_map(|measured| self.row(measured, conditions)).collect()
     }
@@ -161,8 +161,8 @@ impl Results {
         })
     }
 
-    /// The ratios to the cell that `is_base` finds, one for each round in which both have a run: of rates, or of
-    /// median latencies where those are measured.
+    /// Returns the ratios to the cell that `is_base` finds, one for each round in which both have a run: of rates, or of median
+    /// latencies if the series measures those.
     fn ratios(&self, measured: &Measured, is_base: impl Fn(&Cell) -> bool) -> Vec<f64> {
         let Some(base) = self.0.iter().find(|other| is_base(&other.cell)) else { return Vec::new() };
         let value = |run: &Run| match &run.outcome.latency {
@@ -214,7 +214,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Rows of `tcp`, `tcp-batched` and `udp-limit` at some sizes.
+    /// Returns rows of `tcp`, `tcp-batched` and `udp-limit` at some sizes.
     pub(crate) fn rows(sizes: &[usize]) -> Vec<Row> {
         let mut rows = Vec::new();
         for &message_bytes in sizes {
@@ -249,7 +249,7 @@ pub(crate) mod tests {
         let rows = rows(&[64]);
         assert_eq!(rows[0].ratio_to_tcp, Some(1.0));
         assert_eq!(rows[0].messages_per_s, 2_000_000.0);
-        // The machine grew three times as fast from round to round, and the ratio does not notice.
+        // The machine became three times as fast from round to round, which leaves the ratio unchanged.
         assert_eq!((rows[1].ratio_to_tcp, rows[1].ratio_to_tcp_max), (Some(4.0), Some(4.0)));
         assert_eq!((rows[2].ratio_to_tcp, rows[2].ratio_to_tcp_max), (None, None), "it has no messages");
         assert_eq!(rows[2].ratio_to_udp_limit, Some(1.0));

@@ -1,4 +1,4 @@
-//! One run of one cell: a receiver and a sender, each a fresh process of this program, and where they need one, a daemon.
+//! One run of one cell: a receiver, a sender, and for some series a daemon, each a fresh process of this program.
 
 use std::ffi::OsString;
 use std::io;
@@ -23,7 +23,7 @@ use crate::perf::server::{Server, ServerConfig, ServerEvent};
 use crate::perf::spec::{Carrier, Spec};
 use crate::run::{PLACE_VARIABLE, PRELOAD_VARIABLE, preload};
 
-/// How long a receiver waits for its sender.
+/// Time that a receiver waits for its sender.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// The line that a receiver prints when it is ready.
@@ -32,7 +32,7 @@ struct Listening {
     port: u16,
 }
 
-/// A run that gave a result.
+/// Measurements of a successful run.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
     /// The result.
@@ -45,12 +45,12 @@ pub(crate) struct Run {
 pub(crate) struct Runner {
     program: PathBuf,
     allowed: Vec<usize>,
-    /// Path of the shim that serves a program's SCTP sockets, or why there is none.
+    /// Path of the shim, or the reason for which there is none.
     shim: Result<PathBuf, String>,
 }
 
 impl Runner {
-    /// Runs this very program at both ends.
+    /// Returns a runner that runs this program at both ends.
     pub(crate) fn new(shim: Result<PathBuf, String>) -> io::Result<Self> {
         Ok(Self { program: std::env::current_exe()?, allowed: host::allowed_processors(), shim })
     }
@@ -96,7 +96,7 @@ impl Runner {
         Ok(Ends { sender: self.start_peer(daemon, &words, sender_at)?, receiver })
     }
 
-    /// Starts a program, of a daemon where there is one.
+    /// Starts a program, with a daemon if one is given.
     pub(crate) fn start_peer(
         &self,
         daemon: Option<&Daemon>,
@@ -124,24 +124,24 @@ impl Runner {
     }
 }
 
-/// Where one end runs, how eagerly, and for whom.
+/// Processors, priority and user of one end.
 pub(crate) struct EndsAt<'a> {
     /// Its processors.
     pub processors: &'a [usize],
-    /// Its priority, if not that of the command.
+    /// Nice value, if not that of the command.
     pub nice: Option<i32>,
     /// Its user, if not that of the command.
     pub user: Option<u32>,
 }
 
-/// Both ends of a run. They end with this.
+/// Both ends of a run. Dropping this ends them.
 pub(crate) struct Ends {
     sender: Peer,
     receiver: Peer,
 }
 
 impl Ends {
-    /// Waits for what the sender says after so many seconds.
+    /// Waits for the sender's report after so many seconds.
     pub(crate) fn finish(mut self, seconds: f64) -> Result<Outcome, PeerError> {
         let until = Instant::now() + Duration::from_secs_f64(seconds) + GRACE;
         let outcome = self.sender.read_line_until(until);
@@ -154,7 +154,7 @@ impl Ends {
     }
 }
 
-/// The daemon of one run. It ends with this.
+/// The daemon of one run. Dropping this ends it.
 pub(crate) struct Daemon {
     _process: Peer,
     place: String,
@@ -162,7 +162,7 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts it on these processors.
+    /// Starts the daemon on these processors.
     pub(crate) fn start(runner: &Runner, processors: &[usize]) -> Result<Self, PeerError> {
         let shim = runner.shim.clone().map_err(PeerError::Peer)?;
         let place = format!("@swiftwater-bench-{}", std::process::id());
@@ -178,7 +178,7 @@ impl Daemon {
     }
 }
 
-/// The processor time of this program and of the ends that have ended.
+/// Returns the processor time of this program and of its finished children.
 fn our_time() -> Duration {
     host::processor_time() + host::processor_time_of_children()
 }
@@ -236,7 +236,7 @@ fn set_priority_and_processors(args: &PeerArgs) -> Result<(), String> {
     Ok(())
 }
 
-/// As `swiftwater daemon`, with any UDP port.
+/// Serves as `swiftwater daemon` does, on any UDP port.
 fn serve_programs(place: &str) -> Result<(), String> {
     let options = DaemonOptions {
         place: place.into(),

@@ -6,9 +6,9 @@ use crate::plot::{Color, Look, Marker};
 /// One line of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Series {
-    /// A plain blocking write per message: what all others are compared with.
+    /// A plain blocking write per message, the baseline of all others.
     Tcp,
-    /// The same with the priorities that favoured TCP on the published machines.
+    /// Plain TCP with the priorities that favoured it on the published machines.
     TcpArtificial,
     /// A TCP program that buffers its messages.
     TcpBatched,
@@ -20,24 +20,24 @@ pub(crate) enum Series {
     SctpNocsum,
     /// One SCTP message per call of `send`, by programs under `swiftwater run`.
     SctpSockets,
-    /// The most that a daemon between two programs moves one message after the other.
+    /// The limit for a daemon between two programs that passes on one message after the other.
     Relay,
-    /// The most that UDP moves.
+    /// The limit of UDP.
     UdpLimit,
     /// One-byte request and answer over TCP.
     TcpRr,
-    /// The same over SCTP.
+    /// One-byte request and answer over SCTP.
     SctpRr,
-    /// The same over SCTP, by programs under `swiftwater run`.
+    /// One-byte request and answer over SCTP, by programs under `swiftwater run`.
     SctpSocketsRr,
-    /// The same over a relay.
+    /// One-byte request and answer over a relay.
     RelayRr,
-    /// The same over UDP.
+    /// One-byte request and answer over UDP.
     UdpRr,
 }
 
 impl Series {
-    /// All of them, in the order of tables.
+    /// All series, in the order of tables.
     pub(crate) const ALL: [Self; 14] = [
         Self::Tcp,
         Self::TcpArtificial,
@@ -55,7 +55,7 @@ impl Series {
         Self::UdpRr,
     ];
 
-    /// The name in tables, figures, JSON and on the command line.
+    /// Returns the name in tables, figures, JSON and on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",
@@ -75,7 +75,7 @@ impl Series {
         }
     }
 
-    /// The series of this name.
+    /// Returns the series of this name.
     pub(crate) fn parse(name: &str) -> Result<Self, String> {
         Self::ALL.into_iter().find(|series| series.name() == name).ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");
@@ -110,48 +110,48 @@ impl Series {
         }
     }
 
-    /// Whether it measures latency.
+    /// Returns whether the series measures latency.
     pub(crate) fn is_rr(self) -> bool {
         matches!(self, Self::TcpRr | Self::SctpRr | Self::SctpSocketsRr | Self::RelayRr | Self::UdpRr)
     }
 
-    /// Whether its ends are programs whose sockets a shim and a daemon make.
+    /// Returns whether both ends use sockets of a shim and a daemon.
     pub(crate) fn needs_daemon(self) -> bool {
         matches!(self, Self::SctpSockets | Self::SctpSocketsRr)
     }
 
-    /// Whether a limit on the size of packets means anything to it. The kernel's TCP on loopback stays what it is.
+    /// Returns whether a limit on packet sizes affects the series; it does not affect the kernel's TCP on loopback.
     pub(crate) fn obeys_packet_size(self) -> bool {
         matches!(self, Self::SctpMessage | Self::SctpStream | Self::SctpNocsum | Self::UdpLimit)
     }
 
-    /// Whether it lives within what UDP moves, so that a part of `udp-limit` means something.
+    /// Returns whether the series runs over UDP, so that its share of `udp-limit` is meaningful.
     pub(crate) fn is_over_udp(self) -> bool {
         self.obeys_packet_size()
     }
 
-    /// Whether it sends messages, so that its rate in messages means something. Others are only counted in bytes.
+    /// Returns whether the series sends messages, so that its rate in messages is meaningful. Others have bytes only.
     pub(crate) fn has_messages(self) -> bool {
         self != Self::UdpLimit
     }
 
-    /// Whether `--quick` runs it.
+    /// Returns whether `--quick` runs the series.
     pub(crate) fn is_quick(self) -> bool {
         !matches!(self, Self::TcpArtificial | Self::SctpNocsum)
     }
 
-    /// The series that it is compared with.
+    /// Returns the series that this one is compared with.
     pub(crate) fn baseline(self) -> Self {
         if self.is_rr() { Self::TcpRr } else { Self::Tcp }
     }
 
-    /// The priorities of sender and receiver to reach for.
+    /// Returns the nice values of sender and receiver.
     pub(crate) fn nice(self) -> Option<(i32, i32)> {
-        // The published runs called these priorities artificial: the sender is never interrupted by the receiver.
+        // The published runs called these priorities artificial: the receiver never interrupts the sender.
         (self == Self::TcpArtificial).then_some((-20, 19))
     }
 
-    /// The test that measures it.
+    /// Returns the test that measures the series.
     pub(crate) fn spec(self, message_bytes: usize, parallel: usize, packet_bytes: Option<usize>) -> Spec {
         let method = match self {
             Self::Tcp | Self::TcpArtificial | Self::TcpRr => Method::TcpPlain,

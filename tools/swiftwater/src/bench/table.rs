@@ -7,7 +7,7 @@ use super::series::Series;
 use crate::stats::median;
 use crate::units::{grouped, mbits};
 
-/// Other programs may keep so many processors busy before the table warns of it.
+/// Load of other programs, in processors, above which the table warns.
 const OTHERS_BUSY_MAX: f64 = 0.15;
 
 const HEAD: [&str; 10] = [
@@ -25,7 +25,7 @@ const HEAD: [&str; 10] = [
 const LATENCY_HEAD: [&str; 9] =
     ["bytes", "series", "cpus", "P", "exchanges/s", "p50 us", "p99 us", "ratio to tcp", "from .. to"];
 
-/// All rows as aligned text, those of throughput first. Latency ratios are better when lower, and it says so.
+/// Renders all rows as aligned text, those of throughput first. A note says that lower latency ratios are better.
 pub(crate) fn render(rows: &[Row]) -> String {
     let (latency, throughput): (Vec<&Row>, Vec<&Row>) =
         rows.iter().partition(|row| row.latency_us_p50.is_some());
@@ -48,7 +48,7 @@ pub(crate) fn render(rows: &[Row]) -> String {
     out
 }
 
-/// Rows with equal keys stand together without a blank line.
+/// Returns a key; rows with equal keys have no blank line between them.
 fn group(row: &Row) -> (usize, usize, usize) {
     (row.cpus, row.parallel, row.message_bytes)
 }
@@ -90,7 +90,7 @@ fn latency_cells(row: &Row) -> Vec<String> {
     ]
 }
 
-/// A ratio with two decimals.
+/// Formats a ratio with two decimals.
 pub(crate) fn ratio(value: Option<f64>) -> String {
     match value {
         None => "-".into(),
@@ -106,7 +106,7 @@ fn range(row: &Row) -> String {
     }
 }
 
-/// The processors that other programs kept busy during the runs, where they were too many to be ignored.
+/// Returns the processors that other programs kept busy during the runs, if that was too many to ignore.
 pub(crate) fn others_busy(rows: &[Row]) -> Option<f64> {
     let busy: Vec<f64> = rows.iter().map(|row| row.others_busy_processors).collect();
     median(&busy).filter(|&busy| busy >= OTHERS_BUSY_MAX)
@@ -136,7 +136,7 @@ fn notes(rows: &[Row]) -> Vec<String> {
     notes
 }
 
-/// Appends rows in columns, a blank line between those of different keys.
+/// Appends rows in columns, with a blank line between different keys.
 pub(crate) fn align<K: PartialEq>(out: &mut String, head: &[&str], rows: &[(K, Vec<String>)]) {
     let width = |column: usize| {
         let longest = rows.iter().map(|(_, cells)| cells[column].chars().count()).max().unwrap_or(0);
@@ -147,7 +147,7 @@ pub(crate) fn align<K: PartialEq>(out: &mut String, head: &[&str], rows: &[(K, V
         let mut text = String::new();
         for (column, cell) in cells.enumerate() {
             let width = widths[column];
-            // Numbers stand right, names left.
+            // Numbers are right-aligned, names left-aligned.
             let _ =
                 if column == 1 { write!(text, "{cell:<width$}  ") } else { write!(text, "{cell:>width$}  ") };
         }

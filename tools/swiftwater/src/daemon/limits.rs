@@ -6,15 +6,15 @@ use swiftwater_daemon::Limits;
 
 use crate::units::parse_bytes;
 
-/// With less, a user could not send the longest record and read one at the same time.
+/// Least memory that lets a user send the longest record and read one at the same time.
 const MEMORY_BYTES_MIN: usize = 1 << 20;
 
-/// Limits.
+/// Limits of one user and of all users.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
 pub(crate) struct LimitArgs {
-    /// Memory for the messages that one user's programs have sent and no peer has acknowledged. Beyond it, sends wait, or fail with
-    /// EAGAIN; one message that is longer than all of it fails with EMSGSIZE.
+    /// Memory for messages that one user's programs have sent and no peer has acknowledged. Beyond it, sends wait, or fail with
+    /// EAGAIN; a single message longer than the limit fails with EMSGSIZE.
     #[arg(long, value_name = "BYTES", default_value = "128M", value_parser = parse_memory)]
     pub user_memory: usize,
     /// Memory for such messages of all users together. As it fills, each user may have no more than what is free.
@@ -27,22 +27,22 @@ pub(crate) struct LimitArgs {
     /// Memory for such messages of all users together. As it fills, each user may have no more than what is free.
     #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = parse_memory)]
     pub unread_memory: usize,
-    /// Memory for what one user's associations have received and its programs have not read. As it fills, their receive windows
-    /// close.
+    /// Memory for data that one user's associations have received and its programs have not read. As it fills, their receive
+    /// windows close.
     #[arg(long, value_name = "BYTES", default_value = "128M", value_parser = parse_memory)]
     pub user_receive_memory: usize,
-    /// Memory for what the associations of all users together have received. As it fills, each user may have no more than what is
-    /// free.
+    /// Memory for data that the associations of all users together have received. As it fills, each user may have no more than
+    /// what is free.
     #[arg(long, value_name = "BYTES", default_value = "512M", value_parser = parse_memory)]
     pub receive_memory: usize,
-    /// Memory for the pages that one user's sockets share with their programs, 4 KiB each, and 64 KiB of a one-to-many socket. Beyond
-    /// it, socket fails with ENOBUFS.
+    /// Memory for the pages that one user's sockets share with their programs: 4 KiB each, 64 KiB for a one-to-many socket.
+    /// Beyond it, socket fails with ENOBUFS.
     #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = parse_memory)]
     pub user_page_memory: usize,
     /// Memory for the pages of all users together. As it fills, each user may have no more than what is free.
     #[arg(long, value_name = "BYTES", default_value = "512M", value_parser = parse_memory)]
     pub page_memory: usize,
-    /// Most associations that one user's one-to-many sockets may have. Those of peers beyond it are aborted; programs get ENOBUFS.
+    /// Most associations that one user's one-to-many sockets may have. Further ones from peers are aborted; programs get ENOBUFS.
     #[arg(long, value_name = "COUNT", default_value_t = 32_768)]
     pub user_associations: usize,
     /// Most associations that one listening socket may have at a time. Further ones are refused with ABORT.

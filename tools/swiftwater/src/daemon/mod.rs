@@ -26,7 +26,7 @@ use crate::units::parse_seconds;
 use limits::LimitArgs;
 use stop::StopArgs;
 
-/// The service.
+/// Service for the SCTP sockets of programs.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 `swiftwater run` starts a daemon where there is none, and that one ends by itself a minute after its last \
@@ -47,13 +47,13 @@ Examples:
 pub(crate) struct DaemonArgs {
     #[command(subcommand)]
     pub command: Option<DaemonCommand>,
-    /// Where programs find it: @ and an abstract name, or a path; they are told by SWIFTWATER_DAEMON [default: @swiftwater].
+    /// Address for programs: @ and an abstract name, or a path; they find it in SWIFTWATER_DAEMON [default: @swiftwater].
     #[arg(long, value_name = "PLACE")]
     pub place: Option<String>,
     /// Link that carries SCTP.
     #[arg(long, value_enum, default_value = "udp")]
     pub link: Carrier,
-    /// UDP port that carries SCTP, here and at every peer; 0 for any that is free, where all peers are programs of this daemon.
+    /// UDP port that carries SCTP, here and at every peer; 0 for any free one, if all peers are programs of this daemon.
     #[arg(long, default_value_t = DEFAULT_PORT)]
     pub udp_port: u16,
     /// Send packets between two programs of this host through its loopback interface, where captures and packet filters see
@@ -69,7 +69,7 @@ pub(crate) struct DaemonArgs {
     pub autopush: Option<PathBuf>,
     #[command(flatten)]
     pub limits: LimitArgs,
-    /// Leave the terminal of whoever started it.
+    /// Detach from the terminal.
     #[arg(long, hide = true)]
     pub detach: bool,
 }
@@ -77,17 +77,17 @@ pub(crate) struct DaemonArgs {
 /// Other commands for a daemon.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DaemonCommand {
-    /// End the daemon that runs, and wait until it has ended.
+    /// End the running daemon, and wait until it has ended.
     Stop(StopArgs),
 }
 
-/// Serves until a signal ends it, or it has been idle for as long as it was told.
+/// Serves until a signal ends the daemon, or it has been idle for the configured time.
 pub(crate) fn run(args: &DaemonArgs) -> Result<(), Failure> {
     if let Some(DaemonCommand::Stop(args)) = &args.command {
         return stop::run(args);
     }
     if args.detach {
-        // One that leads a session already has left.
+        // A process that leads a session has already left.
         let _ = rustix::process::setsid();
     }
     let options = DaemonOptions {
@@ -118,14 +118,14 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<(), Failure> {
     Ok(daemon.run().map_err(|error| error.to_string())?)
 }
 
-/// Reads the rules for streams.
+/// Reads the autopush rules.
 fn rules(path: &Path) -> Result<StreamRules, String> {
     let text =
         fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     StreamRules::parse(&text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Ends the daemon at the first SIGTERM, SIGINT or SIGHUP in an orderly way, which is a success, and at the second at once.
+/// Ends the daemon in an orderly way at the first SIGTERM, SIGINT or SIGHUP, which is a success, and at once at the second.
 fn listen(ending: Ending) -> Result<(), ctrlc::Error> {
     let is_ending = AtomicBool::new(false);
     ctrlc::set_handler(move || match is_ending.swap(true, Ordering::Relaxed) {
@@ -137,7 +137,7 @@ fn listen(ending: Ending) -> Result<(), ctrlc::Error> {
     })
 }
 
-/// Says why a daemon cannot start, with the option that helps.
+/// Returns the reason for which a daemon cannot start, with the option that helps.
 fn reason(args: &DaemonArgs, error: &DaemonError) -> String {
     let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, args.udp_port));
     let is_taken = || sockets::bind_udp(any, None).is_err_and(|error| error.kind() == ErrorKind::AddrInUse);
@@ -151,10 +151,10 @@ fn reason(args: &DaemonArgs, error: &DaemonError) -> String {
     }
 }
 
-/// Each socket of a program costs the daemon two descriptors.
+/// Raises the limit on descriptors, since each socket of a program costs the daemon two.
 fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let maximum = getrlimit(Resource::Nofile).maximum;
-    // With less, programs are refused sooner.
+    // With a lower limit, the daemon refuses programs sooner.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }

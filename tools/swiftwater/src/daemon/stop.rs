@@ -1,4 +1,4 @@
-//! `swiftwater daemon stop`, and which process a daemon is.
+//! `swiftwater daemon stop`, and the identification of a daemon's process.
 
 use std::fs;
 use std::io;
@@ -15,19 +15,19 @@ use swiftwater_daemon::{NoDaemon, Place, trusts_daemon_of};
 use crate::failure::Failure;
 use crate::output::print;
 
-/// A daemon ends within this time of being asked to.
+/// Time within which a daemon must end after the request.
 const STOP_WAIT: Duration = Duration::from_secs(15);
-/// The name that the kernel gives to processes of this command begins so.
+/// Beginning of the name that the kernel gives to processes of this command.
 const COMMAND: &str = "swiftwater";
 
-/// Which daemon is to end.
+/// Daemon to end.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   swiftwater daemon stop                  end the daemon that `swiftwater run` has started
   swiftwater daemon stop --place @lab     end another one")]
 pub(crate) struct StopArgs {
-    /// Where the daemon is: @ and an abstract name, or a path [default: SWIFTWATER_DAEMON, or @swiftwater].
+    /// Address of the daemon: @ and an abstract name, or a path [default: SWIFTWATER_DAEMON, or @swiftwater].
     #[arg(long, value_name = "PLACE")]
     pub place: Option<String>,
 }
@@ -46,7 +46,7 @@ pub(super) fn run(args: &StopArgs) -> Result<(), Failure> {
     }
     let failed = |error| format!("cannot end the daemon at {place}, process {process}: {error}");
     let handle = pidfd_open(daemon.pid, PidfdFlags::empty()).map_err(|e| failed(io::Error::from(e)))?;
-    // Only now is the number certain to stay that of one process: look at it, and whether it still listens.
+    // The descriptor now pins the process, so check that the number still belongs to it and that it still listens.
     if !is_daemon(&place, process.get()) || peer(&place).ok().map(|now| now.pid) != Some(daemon.pid) {
         let name =
             crate::status::process_name(process.get()).unwrap_or_else(|| "a process that is gone".into());
@@ -69,12 +69,12 @@ pub(super) fn run(args: &StopArgs) -> Result<(), Failure> {
     }
 }
 
-/// Returns whether this user ends daemons of that user: root ends those of strangers, too.
+/// Returns whether `user`'s daemon may be ended by this user: root may end any.
 fn may_end(user: u32) -> bool {
     geteuid().is_root() || trusts_daemon_of(user)
 }
 
-/// Returns whether a process is the daemon at a place, rather than a service manager that has made its socket.
+/// Returns whether a process is the daemon at an address, rather than a service manager that made its socket.
 fn is_daemon(place: &Place, process: i32) -> bool {
     let name = fs::read_to_string(format!("/proc/{process}/comm"));
     name.is_ok_and(|name| name.starts_with(COMMAND))
@@ -82,7 +82,7 @@ fn is_daemon(place: &Place, process: i32) -> bool {
         || place.describe().is_ok_and(|description| description.process == process)
 }
 
-/// Returns who listens at a place.
+/// Returns the credentials of the process that listens at an address.
 fn peer(place: &Place) -> io::Result<UCred> {
     let address = match place {
         Place::Abstract(name) => SocketAddrUnix::new_abstract_name(name.as_bytes())?,
@@ -94,7 +94,7 @@ fn peer(place: &Place) -> io::Result<UCred> {
     Ok(socket_peercred(&socket)?)
 }
 
-/// Says why the daemon at a place is of no use to this user, and what to do about it.
+/// Describes why this user cannot use the daemon at an address, and the remedy.
 pub(crate) fn explain(place: &Place, error: &NoDaemon) -> String {
     match (error, peer(place)) {
         (NoDaemon::Stranger { user }, Ok(daemon)) => format!(

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A file system, from its root: the host's, or one that a test has made.
+/// A file system with its root: the host's, or one that a test has made.
 pub(super) struct Files(PathBuf);
 
 impl Files {
@@ -11,7 +11,7 @@ impl Files {
         Files("/".into())
     }
 
-    /// The path of a file whose name is told without the leading slash.
+    /// Returns the path of a file, whose name comes without the leading slash.
     fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
@@ -24,12 +24,12 @@ impl Files {
         fs::read_to_string(self.path(name)).ok()
     }
 
-    /// A number that stands alone in a file, as those under `/proc/sys` do.
+    /// Reads a file with a single number, such as those under `/proc/sys`.
     pub(super) fn number(&self, name: &str) -> Option<u64> {
         self.read(name)?.trim().parse().ok()
     }
 
-    /// Each line of the configuration files in a folder, and the file that it stands in.
+    /// Returns each line of the configuration files in a folder, with the file's path.
     pub(super) fn lines_under(&self, folder: &str) -> Vec<(PathBuf, String)> {
         let entries = fs::read_dir(self.path(folder)).into_iter().flatten().flatten();
         entries.flat_map(|entry| self.lines_of(&entry.path())).collect()
@@ -41,11 +41,11 @@ impl Files {
         text.lines().map(|line| (name.clone(), line.trim().to_owned())).collect()
     }
 
-    /// Files with these contents, under a folder of their own.
+    /// Makes files with these contents, under a folder of their own.
     #[cfg(test)]
     pub(super) fn with(name: &str, contents: &[(&str, &str)]) -> Self {
         let root = std::env::temp_dir().join(format!("swiftwater-doctor-{name}-{}", std::process::id()));
-        // One that an earlier run has left.
+        // An earlier run may have left the folder.
         let _ = fs::remove_dir_all(&root);
         for (file, text) in contents {
             let path = root.join(file);
@@ -60,7 +60,7 @@ impl Files {
 impl Drop for Files {
     fn drop(&mut self) {
         if self.0 != Path::new("/") {
-            // It lies among the temporary files.
+            // The folder is a temporary one, so a failure is harmless.
             let _ = fs::remove_dir_all(&self.0);
         }
     }

@@ -6,11 +6,11 @@ use super::Finding;
 use super::files::Files;
 use crate::args::DEFAULT_PORT;
 
-/// Where modules are forbidden.
+/// Folders of files that can forbid modules.
 const MODPROBE_FOLDERS: [&str; 4] =
     ["etc/modprobe.d", "run/modprobe.d", "usr/lib/modprobe.d", "usr/local/lib/modprobe.d"];
 
-/// Whether the daemon can tell sockets apart.
+/// Checks whether the daemon can tell sockets apart.
 pub(super) fn release(files: &Files) -> Finding {
     const CHECK: &str = "kernel";
     let release = files.read("proc/sys/kernel/osrelease").unwrap_or_default();
@@ -20,7 +20,7 @@ pub(super) fn release(files: &Files) -> Finding {
     }
 }
 
-/// The kernel's SCTP. Opening a socket of it would load it, so it is only looked for.
+/// Checks for the kernel's SCTP. Opening a socket would load it, so the check only looks for it.
 pub(super) fn sctp(files: &Files) -> Finding {
     const CHECK: &str = "kernel-sctp";
     if files.exists("proc/net/sctp") {
@@ -57,7 +57,7 @@ fn loaded(check: &'static str, udp_port: Option<u64>) -> Finding {
     )
 }
 
-/// The file that says that the module must not be loaded.
+/// Returns the file that forbids loading the module.
 fn forbidden_by(files: &Files) -> Option<String> {
     let lines = MODPROBE_FOLDERS.iter().flat_map(|folder| files.lines_under(folder));
     let forbids = |line: &str| {
@@ -73,7 +73,7 @@ fn forbidden_by(files: &Files) -> Option<String> {
     lines.into_iter().find(|(_, line)| forbids(line)).map(|(file, _)| file.display().to_string())
 }
 
-/// Whether a process without privileges may have a network of its own, as containers without root do.
+/// Checks whether an unprivileged process may have a network namespace of its own, as rootless containers do.
 pub(super) fn user_namespaces(files: &Files, tried: Result<(), String>) -> Finding {
     const CHECK: &str = "user-namespaces";
     let Err(error) = tried else {

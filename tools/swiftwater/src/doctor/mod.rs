@@ -1,7 +1,8 @@
-//! `swiftwater doctor`: what this host allows, and what to do about it.
+//! `swiftwater doctor`: checks what this host allows, and suggests remedies.
 //!
-//! Each check is a function that returns a [`Finding`]. What can be tried is tried; the rest is read from `/proc` and `/etc`.
-//! Nothing is changed: no module is loaded, no limit raised, and the daemon that is started for the trial ends with it.
+//! Each check is a function that returns a [`Finding`]. Checks try the feature where that is possible, and otherwise read `/proc`
+//! and `/etc`. They change nothing: they load no module and raise no limit, and the daemon that is started for the trial ends
+//! with it.
 
 mod files;
 mod kernel;
@@ -21,7 +22,7 @@ use crate::run;
 use files::Files;
 use trial::Trial;
 
-/// The checks.
+/// Checks of this host.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Each line is `ok`, `note` (it works, and could do more or be quicker) or `fails`, with what to do about it below. \
@@ -36,7 +37,7 @@ Examples:
 pub(crate) struct DoctorArgs {
     #[command(flatten)]
     pub json: JsonArgs,
-    /// One of the trials, in a process of its own.
+    /// Run one of the trials, in a process of its own.
     #[arg(long, hide = true, value_enum)]
     pub trial: Option<Trial>,
 }
@@ -51,15 +52,15 @@ struct Finding {
     advice: Option<String>,
 }
 
-/// How bad it is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum State {
-    /// Nothing is to be done.
+    /// Nothing needs doing.
     Ok,
-    /// It works, and could do more or be quicker.
+    /// It works, but could be better or faster.
     Note,
-    /// Programs get no SCTP sockets as long as this is so.
+    /// Programs get no SCTP sockets until this is fixed.
     Fails,
 }
 
@@ -77,7 +78,7 @@ impl Finding {
     }
 }
 
-/// Examines the host and prints what is found. An error: something fails.
+/// Examines the host and prints the findings. Fails if a finding does.
 pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {
     if let Some(trial) = args.trial {
         return Ok(trial.run()?);

@@ -11,9 +11,9 @@ use super::Finding;
 use super::files::Files;
 use crate::args::DEFAULT_PORT;
 
-/// Buffer that SCTP asks of the kernel for its UDP sockets, in each direction.
+/// Buffer that SCTP requests from the kernel for its UDP sockets, in each direction.
 const BUFFER_BYTES: u64 = 4 << 20;
-/// A size of segments that every kernel takes.
+/// A segment size that every kernel accepts.
 const SEGMENT_BYTES: i32 = 1200;
 
 /// Opens a raw socket of IP protocol 132 and closes it.
@@ -22,7 +22,7 @@ pub(super) fn open_raw_socket() -> io::Result<()> {
     Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(SCTP))).map(drop)
 }
 
-/// Raw IP, for `--link raw`.
+/// Checks raw IP, for `--link raw`.
 pub(super) fn raw_ip(opened: io::Result<()>) -> Finding {
     const CHECK: &str = "raw-ip";
     match opened {
@@ -38,12 +38,12 @@ pub(super) fn raw_ip(opened: io::Result<()>) -> Finding {
     }
 }
 
-/// Binds the UDP port as a daemon would and lets it go.
+/// Binds the UDP port as a daemon would, and releases it.
 pub(super) fn bind_udp_port() -> io::Result<()> {
     UdpSocket::bind((Ipv4Addr::UNSPECIFIED, DEFAULT_PORT)).map(drop)
 }
 
-/// The UDP port that carries SCTP.
+/// Checks the UDP port that carries SCTP.
 pub(super) fn udp_port(daemon: Option<&Description>, bound: io::Result<()>) -> Finding {
     const CHECK: &str = "udp-port";
     match (daemon, bound) {
@@ -68,19 +68,19 @@ pub(super) fn udp_port(daemon: Option<&Description>, bound: io::Result<()>) -> F
     }
 }
 
-/// Whether the kernel cuts a batch into datagrams (`UDP_SEGMENT`).
+/// Returns whether the kernel cuts a batch into datagrams (`UDP_SEGMENT`).
 pub(super) fn can_segment() -> bool {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0));
     socket.is_ok_and(|socket| setsockopt(&socket, sockopt::UdpGsoSegment, &SEGMENT_BYTES).is_ok())
 }
 
-/// Whether the kernel hands over several datagrams at once (`UDP_GRO`).
+/// Returns whether the kernel delivers several datagrams at once (`UDP_GRO`).
 pub(super) fn can_gather() -> bool {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0));
     socket.is_ok_and(|socket| setsockopt(&socket, sockopt::UdpGroSegment, &true).is_ok())
 }
 
-/// Segmentation and receive offload of UDP.
+/// Checks segmentation and receive offload of UDP.
 pub(super) fn offload(segments: bool, gathers: bool) -> Finding {
     const CHECK: &str = "udp-offload";
     let missing = match (segments, gathers) {
@@ -94,7 +94,7 @@ pub(super) fn offload(segments: bool, gathers: bool) -> Finding {
     Finding::note(CHECK, missing, advice)
 }
 
-/// The limits of socket buffers.
+/// Checks the limits of socket buffers.
 pub(super) fn buffers(files: &Files) -> Finding {
     const CHECK: &str = "socket-buffers";
     let limit = |name| files.number(&format!("proc/sys/net/core/{name}"));

@@ -8,12 +8,12 @@ use swiftwater_daemon::{Description, NoDaemon, Place};
 use super::Finding;
 use crate::daemon::stop::explain;
 
-/// Descriptors that each socket of a program costs the daemon: its end of the carrier, and the page.
+/// Descriptors of the daemon per socket of a program: its end of the carrier, and the page.
 const DESCRIPTORS_PER_SOCKET: u64 = 2;
-/// With fewer descriptors than this, servers of ordinary size are refused sockets.
+/// Limit on descriptors below which servers of ordinary size are refused sockets.
 const DESCRIPTORS_FEW: u64 = 4096;
 
-/// The limit of descriptors, which the daemon raises as far as it may.
+/// Checks the limit on descriptors, which the daemon raises as far as it may.
 pub(super) fn descriptors() -> Finding {
     let limit = getrlimit(Resource::Nofile);
     of_limits(limit.current, limit.maximum)
@@ -34,7 +34,7 @@ fn of_limits(current: Option<u64>, maximum: Option<u64>) -> Finding {
     Finding::note(CHECK, found, advice)
 }
 
-/// Where the shim is.
+/// Checks the location of the shim.
 pub(super) fn shim(found: &Result<PathBuf, String>) -> Finding {
     const CHECK: &str = "shim";
     match found {
@@ -43,7 +43,7 @@ pub(super) fn shim(found: &Result<PathBuf, String>) -> Finding {
     }
 }
 
-/// Whether programs get SCTP sockets from it.
+/// Checks whether programs get SCTP sockets from the shim.
 pub(super) fn preload(tried: Result<&'static str, String>) -> Finding {
     const CHECK: &str = "preload";
     let advice = "the dynamic linker must load the shim: both of the same C library (glibc), LD_PRELOAD not filtered, the file readable on a file system that permits execution";
@@ -53,7 +53,7 @@ pub(super) fn preload(tried: Result<&'static str, String>) -> Finding {
     }
 }
 
-/// The daemon of this network namespace.
+/// Checks the daemon of this network namespace.
 pub(super) fn daemon(place: &Place, answer: Result<Description, NoDaemon>) -> Finding {
     const CHECK: &str = "daemon";
     let ours = env!("CARGO_PKG_VERSION");

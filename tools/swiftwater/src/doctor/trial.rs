@@ -17,15 +17,15 @@ use swiftwater_daemon::{Daemon, DaemonOptions, Place};
 use crate::program::is_static;
 use crate::run::{PLACE_VARIABLE, PRELOAD_VARIABLE, SHIM};
 
-/// An association on loopback takes no time; what takes so long does not work.
+/// Limit for an association on loopback, which normally takes no time.
 const WAIT: Duration = Duration::from_secs(5);
 
 /// Kinds of trials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Trial {
-    /// To get a user and a network namespace.
+    /// Tries to get a user and a network namespace.
     Namespaces,
-    /// To send itself a message over SCTP.
+    /// Tries to send itself a message over SCTP.
     Sockets,
 }
 
@@ -77,12 +77,12 @@ fn send_to_myself() -> io::Result<()> {
     if read == TEXT { Ok(()) } else { Err(io::Error::other("another message came than was sent")) }
 }
 
-/// Whether a process without privileges gets a network of its own.
+/// Tries whether an unprivileged process gets a network namespace of its own.
 pub(super) fn in_namespaces() -> Result<(), String> {
     succeed(&mut Trial::Namespaces.command()?).map(drop)
 }
 
-/// Whether a program with the shim gets SCTP sockets; says what was seen.
+/// Tries whether a program with the shim gets SCTP sockets; returns what it observed.
 pub(super) fn preloaded(shim: &Path) -> Result<&'static str, String> {
     let command = Trial::Sockets.command()?;
     if is_static(Path::new(command.get_program())) {
@@ -95,7 +95,7 @@ pub(super) fn preloaded(shim: &Path) -> Result<&'static str, String> {
     succeed(&mut command).map(|_| "a program under the shim made an association and sent itself a message")
 }
 
-/// This command is linked statically, so another program has to show that the shim is loaded into it.
+/// Tries whether the shim is loaded into another program, because this command is linked statically.
 fn shows_shim(shim: &Path) -> Result<&'static str, String> {
     let output = succeed(Command::new("cat").arg("/proc/self/maps").env(PRELOAD_VARIABLE, shim))?;
     let is_there = String::from_utf8_lossy(&output.stdout).contains(SHIM);

@@ -1,7 +1,7 @@
-//! `--out`: a folder that keeps what an experiment has measured, and how.
+//! `--out`: a folder that keeps the measurements of an experiment, and their conditions.
 //!
-//! `manifest.json` says what ran and where, `results.json` has the rows of `--json`, and `traces/` has runs as curves. Every
-//! file is written anew under another name first, so that a full disk or the end of the command leaves the last whole one.
+//! `manifest.json` describes the run, `results.json` has the rows of `--json`, and `traces/` has runs as curves. Every file is
+//! first written under another name, so that a full disk or the end of the command leaves the last complete one.
 
 use std::fs;
 use std::io;
@@ -19,7 +19,7 @@ pub(super) const MANIFEST: &str = "manifest.json";
 pub(super) const RESULTS: &str = "results.json";
 pub(super) const TRACES: &str = "traces";
 
-/// What ran, and where.
+/// Description of the run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Manifest {
     pub(super) version: String,
@@ -27,27 +27,27 @@ pub(super) struct Manifest {
     pub(super) processor: String,
     pub(super) processors: usize,
     pub(super) date: String,
-    /// The command, as it was called.
+    /// The command line.
     pub(super) command: Vec<String>,
     pub(super) experiments: Vec<String>,
     pub(super) seed: u64,
-    /// How many processors other programs kept busy meanwhile. `None`: the command has not ended.
+    /// Number of processors that other programs kept busy during the run; `None` until the command has ended.
     pub(super) others_busy_processors: Option<f64>,
     pub(super) elapsed_s: f64,
 }
 
-/// The folder of a run of the command.
+/// The folder of one run of the command.
 pub(super) struct Archive {
     folder: PathBuf,
     manifest: Manifest,
     began: Instant,
     busy_before: Duration,
-    /// Numbers the traces of all experiments.
+    /// Number of traces of all experiments so far.
     traces: usize,
 }
 
 impl Archive {
-    /// Makes the folder, so that a long command fails at its beginning.
+    /// Makes the folder at the start, so that a long command fails early.
     pub(super) fn create(folder: &Path, seed: u64) -> Result<Self, LabError> {
         let manifest = Manifest {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -60,7 +60,7 @@ impl Archive {
             ..Manifest::default()
         };
         let traces = folder.join(TRACES);
-        // Traces of an earlier run would stand beside these.
+        // Traces of an earlier run must not remain beside these.
         let made = match fs::remove_dir_all(&traces) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => fs::create_dir_all(&traces),
@@ -107,7 +107,7 @@ impl Archive {
     }
 }
 
-/// The time that processors were busy for others than this program and the ends that it has waited for.
+/// Returns the time that processors were busy for other programs than this one and its finished children.
 fn others_busy() -> Duration {
     host::busy_time().saturating_sub(host::processor_time() + host::processor_time_of_children())
 }

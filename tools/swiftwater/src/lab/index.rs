@@ -1,14 +1,14 @@
-//! `docs/published/INDEX.md` has a command for every figure and table that others have published.
+//! Tests that `docs/published/INDEX.md` has a command for every published figure and table.
 
 use clap::Parser;
 
 use crate::args::{Cli, Command, LabArgs};
 
 const INDEX: &str = include_str!("../../../../docs/published/INDEX.md");
-/// Drawings of software, which show nothing to measure.
+/// Drawings of software, without measurements.
 const DRAWINGS: [&str; 3] = ["Figure 1: Sockets", "Figure 2: XTI over Sockets", "Figure 3: STREAMS sctp"];
 
-/// The rows of the table: document, figure or table, command and file.
+/// Returns the rows of the table: document, figure or table, command and file.
 fn rows() -> Vec<[&'static str; 4]> {
     let cells = |line: &'static str| {
         let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
@@ -17,7 +17,7 @@ fn rows() -> Vec<[&'static str; 4]> {
     INDEX.lines().filter(|line| line.starts_with('|')).skip(2).filter_map(cells).collect()
 }
 
-/// The names that the documents give to their figures and tables.
+/// Returns the names that the documents give to their figures and tables.
 fn published() -> Vec<(&'static str, String)> {
     let mut all = Vec::new();
     let mut add =
@@ -54,7 +54,7 @@ fn every_command_of_the_index_is_one() {
         for command in commands.trim_matches('`').split(" && ") {
             let cli = Cli::try_parse_from(words(command)).unwrap_or_else(|error| panic!("{what}: {error}"));
             match cli.command {
-                // A case that no cell has is no command either.
+                // A command that selects a case no cell has would measure nothing.
                 Command::Lab(LabArgs { live: Some(name), case, .. }) => {
                     assert_has(name, case.as_deref(), what)
                 }
@@ -80,7 +80,7 @@ fn every_file_of_the_folder_is_in_the_index() {
     }
 }
 
-/// Splits a command as a shell does, where quotes stand around whole words.
+/// Splits a command as a shell does, if quotes enclose whole words.
 fn words(command: &str) -> Vec<String> {
     let parts = command.split('\'').enumerate();
     parts

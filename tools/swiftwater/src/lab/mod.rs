@@ -1,4 +1,4 @@
-//! `swiftwater lab`: experiments on simulated networks, beside what others have published.
+//! `swiftwater lab`: experiments on simulated networks, compared with published results.
 
 mod archive;
 #[cfg(test)]
@@ -32,7 +32,7 @@ use row::Row;
 /// Steps of the progress bar for each case.
 const STEPS: u64 = 1000;
 
-/// Why an experiment failed.
+/// Error of an experiment.
 #[derive(Debug, Error)]
 pub(crate) enum LabError {
     /// There is no such experiment.
@@ -65,7 +65,7 @@ pub(crate) enum LabError {
     /// A live experiment failed.
     #[error(transparent)]
     Live(#[from] live::LiveError),
-    /// There is no page.
+    /// The page cannot be made.
     #[error(transparent)]
     Report(#[from] report::ReportError),
     /// A trace cannot be written.
@@ -86,7 +86,7 @@ impl From<line::LineError> for LabError {
     }
 }
 
-/// A case, and where it is captured and traced to.
+/// A case, with the files for its capture and its trace.
 struct Job {
     case: Box<dyn Case>,
     capture: Option<PathBuf>,
@@ -149,7 +149,7 @@ fn tell_interruption<'a>(mut outcomes: impl Iterator<Item = &'a Outcome>) {
     }
 }
 
-/// Runs live experiments one after the other. What was measured is printed and kept, even if another part fails.
+/// Runs live experiments one after the other. Prints and keeps all measurements, even if a part fails.
 fn run_live(name: LiveName, args: &LabArgs, mut json: Json) -> Result<(), LabError> {
     let settings = live::Settings {
         seconds: args.seconds,
@@ -168,7 +168,7 @@ fn run_live(name: LiveName, args: &LabArgs, mut json: Json) -> Result<(), LabErr
         }
         let mut results = live::run(experiment, &settings);
         let missing = match results.failure.take() {
-            // Of several experiments, only some have the case.
+            // With several experiments, only some have the case.
             Some(LiveError::NoCase(_)) if experiments.len() > 1 => continue,
             missing => missing.map(LabError::from),
         };
@@ -183,7 +183,7 @@ fn run_live(name: LiveName, args: &LabArgs, mut json: Json) -> Result<(), LabErr
         told.push((name, results));
         let kept = archive.as_mut().map_or(Ok(()), |archive| archive.keep(name, &live_rows(&told), &traces));
         for error in missing.into_iter().chain(kept.err()) {
-            // The last word is that of the first failure.
+            // The first failure decides the result.
             match &failure {
                 None => failure = Some(error),
                 Some(_) => note(format_args!("{name}: {error}")),
@@ -203,14 +203,14 @@ fn live_rows<'a>(told: &'a [(&'static str, live::Results)]) -> Vec<Row<'a>> {
     rows.collect()
 }
 
-/// The names of the experiments and what they are about.
+/// Lists the names of the experiments with descriptions.
 fn list() -> String {
     let width = experiment::ALL.iter().map(|experiment| experiment.name.len()).max().unwrap_or(0);
     let line = |experiment: &Experiment| format!("{:width$}  {}\n", experiment.name, experiment.about);
     experiment::ALL.iter().map(line).collect()
 }
 
-/// The cases that were asked for.
+/// Returns the selected cases.
 fn jobs(args: &LabArgs, experiment: &Experiment) -> Result<Vec<Job>, LabError> {
     let options =
         Options { seed: args.seed, time: args.seconds.map(Duration::from_secs_f64), full: args.full };
@@ -235,7 +235,7 @@ fn jobs(args: &LabArgs, experiment: &Experiment) -> Result<Vec<Job>, LabError> {
     Ok(jobs.collect())
 }
 
-/// The file of one case of several: `run.pcapng` becomes `run-1.pcapng`.
+/// Returns the file of one of several cases: `run.pcapng` becomes `run-1.pcapng`.
 fn numbered(path: &Path, number: usize) -> PathBuf {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let name = match path.extension() {
@@ -245,8 +245,8 @@ fn numbered(path: &Path, number: usize) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// All outcomes, in the order of the cases. Every processor runs cases until none is left; what comes of a case does
-/// not depend on that.
+/// Returns all outcomes, in the order of the cases. Every processor runs cases until none is left; the outcomes do not depend on
+/// their distribution.
 fn measure(jobs: &[Job]) -> Result<Vec<Outcome>, LabError> {
     let bar = progress_bar(jobs.len() as u64 * STEPS);
     let next = AtomicUsize::new(0);

@@ -1,4 +1,4 @@
-//! The page: how much of the line each case filled, and how each went, in one file that needs nothing else.
+//! The page: the rate of each case relative to its line, and its course over time, in one self-contained file.
 
 mod sizes;
 
@@ -12,21 +12,21 @@ const TEMPLATE: &str = include_str!("page.html");
 /// Size of a drawing.
 const WIDTH: f64 = 680.0;
 const HEIGHT: f64 = 230.0;
-/// Largest rate in the drawing, as a multiple of the capacity of the lines.
+/// Largest rate in the drawing, as a multiple of the lines' capacity.
 const PEAK: f64 = 1.1;
-/// Above the largest value.
+/// Headroom above the largest value.
 const HEADROOM: f64 = 1.06;
 const DELIVERED: Color = Color::Blue;
 /// Colours of paths, in turn.
 const PATHS: [Color; 4] = [Color::Vermilion, Color::Green, Color::Violet, Color::Ochre];
 
-/// The whole page.
+/// Renders the whole page.
 pub(super) fn render(experiment: &Experiment, outcomes: &[Outcome]) -> String {
     let (charts, bars) = match sizes::charts(outcomes) {
         Some(charts) => (charts, String::new()),
         None => (String::new(), outcomes.iter().map(bar).collect()),
     };
-    // Of several outcomes of one run, the last has the trace of all.
+    // If one run has several outcomes, the last has the trace of all.
     let figures = outcomes.iter().enumerate().filter(|(index, outcome)| {
         let later = &outcomes[index + 1..];
         !outcome.trace.is_empty() && !later.iter().any(|other| goes_on(outcome, other))
@@ -44,7 +44,7 @@ pub(super) fn render(experiment: &Experiment, outcomes: &[Outcome]) -> String {
     parts.iter().fold(TEMPLATE.to_owned(), |page, (mark, text)| page.replace(mark, text))
 }
 
-/// Whether another outcome is of the same run, later.
+/// Returns whether another outcome is of the same run, later.
 fn goes_on(outcome: &Outcome, other: &Outcome) -> bool {
     !other.trace.is_empty() && (&other.case, other.algorithm) == (&outcome.case, outcome.algorithm)
 }
@@ -66,7 +66,7 @@ fn bar(outcome: &Outcome) -> String {
     )
 }
 
-/// The rate over the time, and below it what is on the way.
+/// Draws the rate over time, and below it the data in flight.
 fn figure(outcome: &Outcome) -> String {
     let trace = &outcome.trace;
     let paths = trace.first().map_or(0, |sample| sample.paths.len());
@@ -98,7 +98,7 @@ fn figure_of_line(outcome: &Outcome, end_s: f64) -> (String, String) {
 /// Draws the rate delivered over all lines together and over each, and the windows of the paths.
 fn figure_of_paths(outcome: &Outcome, paths: usize, end_s: f64) -> (String, String) {
     let trace = &outcome.trace;
-    // Data that waited for a lost packet is delivered at once when that comes: a peak without meaning, which would flatten
+    // Data that waited for a lost packet is delivered at once when the packet comes: a meaningless peak, which would flatten
     // everything else.
     let most = PEAK * trace.iter().map(on_the_lines).fold(outcome.limit_bits_per_s, f64::max);
     let mut rates = vec![curve("delivered", DELIVERED, trace, |sample| sample.bits_per_s)];
@@ -135,7 +135,7 @@ fn with_limit(outcome: &Outcome, mut curves: Vec<Curve>, end_s: f64) -> Vec<Curv
     curves
 }
 
-/// An axis for rates of at most `most`.
+/// Returns an axis for rates of at most `most`.
 fn rates_axis(outcome: &Outcome, most: f64) -> Axis {
     let reached =
         outcome.trace.iter().map(|sample| sample.bits_per_s).fold(outcome.limit_bits_per_s, f64::max);
@@ -184,7 +184,7 @@ mod tests {
         let path = |bits_per_s| PathSample { bits_per_s, cwnd_bytes: 9000, ..PathSample::default() };
         let sample = Sample { at_s: 1.0, bits_per_s: 5e6, paths: vec![path(3e6), path(2e6)] };
         let drawn = figure(&Outcome { trace: vec![sample; 2], ..outcome("two", false) });
-        // Each once in the plot and once in the legend.
+        // Each name appears once in the plot and once in the legend.
         let curves = drawn.matches("class=\"curve\"").count();
         assert_eq!(curves, 2 * 5, "the sum, two rates and two windows: {drawn}");
         assert!(

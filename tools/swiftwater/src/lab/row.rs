@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::live::Figures;
 
-/// One outcome; docs/json.md says what the keys mean.
+/// One outcome; docs/json.md describes the keys.
 #[derive(Serialize)]
 pub(super) struct Row<'a> {
     experiment: &'static str,
@@ -73,7 +73,7 @@ pub(super) struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// An outcome of a run, with this seed if chance was simulated, or with the figures of what was measured.
+    /// Returns an outcome of a run, with the seed of a simulation or the figures of a measurement.
     pub(super) fn new(
         experiment: &'static str,
         seed: Option<u64>,

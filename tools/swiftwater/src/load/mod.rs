@@ -1,7 +1,7 @@
-//! The work of a test: the loops that send, receive and answer messages, over whichever transport.
+//! The work of a test: the loops that send, receive and answer messages, over any transport.
 //!
-//! A loop is generic over its transport, so that a message costs the transport's call and a handful of
-//! instructions. Nothing here reads the clock for every message.
+//! A loop is generic over its transport, so that a message costs the transport's call and a handful of instructions. No loop
+//! reads the clock for every message.
 
 pub(crate) mod relay;
 pub(crate) mod sctp_transport;
@@ -17,10 +17,10 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use thiserror::Error;
 
-/// The longest latency that is told apart from a longer one.
+/// Longest latency that the histogram distinguishes.
 const LATENCY_MAX: Duration = Duration::from_secs(60);
 
-/// Why a loop ended before its time.
+/// Error of a loop.
 #[derive(Debug, Error)]
 pub(crate) enum LoadError {
     /// The system or the transport failed.
@@ -31,7 +31,7 @@ pub(crate) enum LoadError {
         /// Error of the system.
         source: io::Error,
     },
-    /// A message arrived that nobody sent.
+    /// A message arrived that the peer did not send.
     #[error("a message of {got} bytes arrived where {expected} were sent; the transport broke a message")]
     WrongSize {
         /// The size that arrived.
@@ -54,18 +54,18 @@ pub(crate) enum LoadError {
     /// No association was accepted.
     #[error(transparent)]
     Accept(#[from] swiftwater::AcceptError),
-    /// The peer closed in the middle.
+    /// The peer closed in the middle of the test.
     #[error(
         "the other end closed the connection before the test was over; look at its own messages for the reason"
     )]
     Closed,
-    /// Nobody came.
+    /// No connection came.
     #[error("the client did not open its connections in time; check that its data can reach this host")]
     NoConnection,
 }
 
 impl LoadError {
-    /// Says what was being done when the system failed.
+    /// Returns a function that adds the failed operation to an error of the system.
     pub(crate) fn during(what: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { what, source }
     }
@@ -73,16 +73,16 @@ impl LoadError {
 
 /// Takes messages to the other end.
 pub(crate) trait Outgoing {
-    /// Hands one message to the transport.
+    /// Passes one message to the transport.
     fn send(&mut self, message: &[u8]) -> Result<(), LoadError>;
-    /// Sees that everything has left, and ends the direction.
+    /// Waits until all data has left, and ends the direction.
     fn finish(self) -> Result<(), LoadError>;
 }
 
 /// Takes messages from the other end.
 pub(crate) trait Incoming {
-    /// The bytes of the next message, or of the next piece where the transport keeps no boundaries. `None`
-    /// after the last one. Every byte has been read.
+    /// Receives the next message, or the next piece if the transport keeps no boundaries, reads every byte and returns the
+    /// length; returns `None` after the last one.
     fn recv(&mut self) -> Result<Option<usize>, LoadError>;
 }
 
@@ -90,11 +90,11 @@ pub(crate) trait Incoming {
 pub(crate) trait Dialogue {
     /// Sends one message.
     fn send(&mut self, message: &[u8]) -> Result<(), LoadError>;
-    /// Fills the buffer with one message of its size; false when the other end has closed.
+    /// Fills the buffer with one message of its size; returns false if the other end has closed.
     fn recv(&mut self, message: &mut [u8]) -> Result<bool, LoadError>;
 }
 
-/// Counters of one loop. One thread writes them, any may read them.
+/// Counters of one loop. One thread writes them, any thread may read them.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Meter {
@@ -103,7 +103,7 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// Calls and bytes so far.
+    /// Returns the calls and bytes so far.
     pub(crate) fn read(&self) -> (u64, u64) {
         (self.calls.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
     }
@@ -115,7 +115,7 @@ impl Meter {
     }
 }
 
-/// When the first and the last message arrived.
+/// Times at which the first and the last message arrived.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Span {
     /// The first arrival.
@@ -124,7 +124,7 @@ pub(crate) struct Span {
     pub last: Option<Instant>,
 }
 
-/// Sends messages of this size until `stop` is set or `limit` have gone.
+/// Sends messages of this size until `stop` is set or `limit` have been sent.
 pub(crate) fn send_all(
     mut out: impl Outgoing,
     message: &[u8],
@@ -141,10 +141,10 @@ pub(crate) fn send_all(
     out.finish()
 }
 
-/// Receives until the sender has ended, and checks each message's size where there are boundaries.
+/// Receives until the sender has ended, and checks each message's size if the transport keeps boundaries.
 ///
-/// The end of the span is the last arrival and not the end of the connection: how long a transport takes to
-/// say goodbye is no part of its throughput. The clock is read once in 64 messages or 16 KB.
+/// The span ends with the last arrival and not with the end of the connection: the time that a transport takes to close is no
+/// part of its throughput. The clock is read once in 64 messages or 16 KB.
 pub(crate) fn receive_all(
     incoming: &mut impl Incoming,
     message_bytes: Option<usize>,
@@ -177,7 +177,7 @@ pub(crate) fn receive_all(
     Ok(span)
 }
 
-/// Sends requests and times the answers until `stop` is set or `limit` have come.
+/// Sends requests and measures the answers until `stop` is set or `limit` have come.
 pub(crate) fn ask_all(
     mut dialogue: impl Dialogue,
     request: &[u8],
@@ -222,7 +222,7 @@ pub(crate) fn answer_all(
     Ok(span)
 }
 
-/// Opens a connection, asks once and closes it, over and over, and times the whole.
+/// Opens a connection, makes one request and closes it, repeatedly, and measures each cycle.
 pub(crate) fn connect_and_ask_all<D: Dialogue>(
     mut connect: impl FnMut() -> Result<D, LoadError>,
     request: &[u8],
@@ -248,7 +248,7 @@ pub(crate) fn connect_and_ask_all<D: Dialogue>(
     Ok(())
 }
 
-/// An empty histogram of nanoseconds with three significant digits.
+/// Returns an empty histogram of nanoseconds with three significant digits.
 pub(crate) fn histogram() -> Histogram<u64> {
     #[expect(clippy::expect_used, reason = "the bounds are constants that the crate accepts")]
     Histogram::new_with_max(LATENCY_MAX.as_nanos() as u64, 3).expect("constant bounds")
@@ -258,7 +258,7 @@ fn record(latencies: &mut Histogram<u64>, latency: Duration) {
     latencies.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
 }
 
-/// Reads every byte, so that a transport which hands over memory without touching it pays for the reading.
+/// Reads every byte, so that a transport which passes memory on without touching it pays for the reading.
 #[inline]
 pub(crate) fn read_every_byte(bytes: &[u8]) {
     let (words, rest) = bytes.as_chunks::<8>();
@@ -269,7 +269,7 @@ pub(crate) fn read_every_byte(bytes: &[u8]) {
     black_box(folded);
 }
 
-/// The message that tests send: bytes that are neither all equal nor compressible at sight.
+/// Returns the message that tests send: bytes that are neither all equal nor trivially compressible.
 pub(crate) fn payload(message_bytes: usize) -> Vec<u8> {
     (0..message_bytes).map(|index| (index as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect()
 }

@@ -1,5 +1,5 @@
-//! The most that a daemon between two programs moves one message after the other: records over AF_UNIX sockets, through one
-//! thread that does nothing but pass them on.
+//! The limit for a daemon between two programs that passes on one message after the other: records over AF_UNIX sockets, through
+//! one thread that only passes them on.
 
 use std::io::{self, ErrorKind, Read};
 use std::net::{Shutdown, TcpStream};
@@ -12,12 +12,12 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::LoadError;
 
-/// Where senders meet the relay. What it hands out as TCP streams are descriptors that programs write records to and read
+/// Socket where senders meet the relay. The TCP streams that it returns are descriptors that programs write records to and read
 /// records from.
 pub(crate) struct RelayAcceptor(Socket);
 
 impl RelayAcceptor {
-    /// Waits for senders who know the token.
+    /// Waits for senders that know the token.
     pub(crate) fn open(token: u64) -> io::Result<Self> {
         let listener = Socket::new(Domain::UNIX, Type::SEQPACKET, None)?;
         listener.bind(&name(token)?)?;
@@ -26,8 +26,8 @@ impl RelayAcceptor {
         Ok(Self(listener))
     }
 
-    /// The receiver's end of a relay from the next sender, if one comes soon, for records of up to this length. Where the receiver
-    /// `answers`, a record goes each way in turn.
+    /// Returns the receiver's end of a relay from the next sender, if one comes soon, for records of up to this length. If the
+    /// receiver `answers`, a record goes each way in turn.
     pub(crate) fn accept(
         &self,
         within: Duration,
@@ -46,14 +46,14 @@ impl RelayAcceptor {
         let (ours, receiver) =
             Socket::pair(Domain::UNIX, Type::SEQPACKET, None).map_err(LoadError::during(during))?;
         thread::spawn(move || {
-            // Whoever is cut off notices.
+            // An end that is cut off notices.
             let _ = relay(&sender, &ours, record_bytes, answers);
         });
         Ok(Some(receiver.into()))
     }
 }
 
-/// A sender's end.
+/// Returns a sender's end.
 pub(crate) fn connect(token: u64) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::UNIX, Type::SEQPACKET, None)?;
     socket.connect(&name(token)?)?;
@@ -72,11 +72,11 @@ fn relay(sender: &Socket, receiver: &Socket, record_bytes: usize, answers: bool)
         }
     }
     receiver.shutdown(Shutdown::Write)?;
-    // The sender learns that all has arrived when the receiver leaves.
+    // The sender learns that all has arrived when the receiver closes.
     pass_on(receiver, sender, &mut record).map(drop)
 }
 
-/// One record. False: the other end sends no more.
+/// Passes on one record; returns false if the other end sends no more.
 fn pass_on(mut from: &Socket, to: &Socket, record: &mut [u8]) -> io::Result<bool> {
     let bytes = from.read(record)?;
     Ok(bytes > 0 && to.send(&record[..bytes])? == bytes)

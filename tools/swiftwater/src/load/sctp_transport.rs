@@ -17,22 +17,22 @@ use crate::interrupt;
 use crate::output::note;
 use crate::perf::spec::{Carrier, Spec};
 
-/// How often a sender looks whether all is acknowledged, at its end.
+/// Interval at which a sender checks for acknowledgement at its end.
 const ACK_LOOK: Duration = Duration::from_millis(1);
-/// How often a waiting acceptor looks whether the test is over.
+/// Interval at which a waiting acceptor checks whether the test is over.
 const LOOK: Duration = Duration::from_millis(50);
-/// A server's next test may have to wait for its port: the sockets of the last one are let go in the background.
+/// Time that a server's next test may wait for its port: the sockets of the previous one are released in the background.
 const REBIND_TIMEOUT: Duration = Duration::from_secs(1);
-/// Bytes that a receiver of an endless message reads at a time, as a TCP receiver does.
+/// Bytes that a receiver of an endless message reads at a time, like a TCP receiver.
 const READ_BYTES: usize = 128 << 10;
-/// What a sender collects before a call.
+/// Bytes that a sender collects before a call.
 const BATCH_BYTES: usize = 16 << 10;
-/// The most messages that a receiver takes in a call.
+/// Number of messages that a receiver takes in a call.
 const BATCH_MESSAGES_MAX: usize = 256;
-/// From this size on a receiver reads messages where they lie; copying a smaller one costs less than that.
+/// Size from which a receiver reads messages in place; copying a smaller one is cheaper.
 const IN_PLACE_BYTES_MIN: usize = 8192;
 
-/// The options that a test asks for, on these local addresses.
+/// Returns the options of a test, on these local addresses.
 fn options(
     spec: &Spec,
     local_addresses: &[IpAddr],
@@ -43,7 +43,7 @@ fn options(
     let association = AssociationOptions {
         send_buffer_bytes: spec.buffer_bytes.unwrap_or(default.send_buffer_bytes),
         receive_buffer_bytes: spec.buffer_bytes.unwrap_or(default.receive_buffer_bytes),
-        // A size that was asked for stays.
+        // A requested size is fixed.
         send_buffer_bytes_max: spec.buffer_bytes.map_or(default.send_buffer_bytes_max, |_| 0),
         receive_buffer_bytes_max: spec.buffer_bytes.map_or(default.receive_buffer_bytes_max, |_| 0),
         congestion: spec.congestion.unwrap_or(default.congestion),
@@ -108,13 +108,13 @@ impl SctpAcceptor {
         Ok(Self { listener, open: Mutex::default(), _stack: stack })
     }
 
-    /// The SCTP port and the UDP port that carries it; none with raw IP.
+    /// Returns the SCTP port and the UDP port that carries it; `None` with raw IP.
     pub(crate) fn ports(&self) -> (u16, Option<u16>) {
         let address = self.listener.local_address();
         (address.port, address.udp_port)
     }
 
-    /// The next association if one comes before `until`; none once `stop` is set.
+    /// Returns the next association if one comes before `until`; `None` once `stop` is set.
     pub(crate) fn accept(&self, until: Instant, stop: &AtomicBool) -> Result<Option<Association>, LoadError> {
         while Instant::now() < until && !stop.load(Ordering::Relaxed) {
             match self.listener.accept_timeout(LOOK) {
@@ -131,7 +131,7 @@ impl SctpAcceptor {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).push(association.clone());
     }
 
-    /// Ends what is still open. Ended associations take no notice.
+    /// Ends all associations that are still open. This does not affect those that have ended.
     pub(crate) fn close(&self) {
         for association in self.open.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             association.abort("the test is over");
@@ -162,17 +162,17 @@ impl SctpDial {
         Ok(Self { stack, server })
     }
 
-    /// One more association.
+    /// Makes one more association.
     pub(crate) fn connect(&self) -> Result<Association, LoadError> {
         Ok(self.stack.connect(&self.server)?)
     }
 }
 
-/// A message per call, or an endless message that every call continues.
+/// Sends a message per call, or an endless message that every call continues.
 pub(crate) struct SctpOut<'a> {
     association: Association,
     info: SendInfo,
-    /// Where its paths are noted at the end.
+    /// Log for the statistics of its paths at the end.
     paths: &'a PathLog,
 }
 
@@ -185,12 +185,12 @@ pub(crate) struct PathLog {
 }
 
 impl PathLog {
-    /// Lets [`PathLog::watched`] look at an association, which does not end before it is closed: this keeps a clone.
+    /// Keeps a clone of an association for [`PathLog::watched`]; closing the association ends it nevertheless.
     pub(crate) fn watch(&self, association: &Association) {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner).push(association.clone());
     }
 
-    /// Returns the paths of the watched associations as they are now.
+    /// Returns the present paths of the watched associations.
     pub(crate) fn watched(&self) -> Vec<PathStatistics> {
         let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         watched
@@ -200,31 +200,31 @@ impl PathLog {
             .collect()
     }
 
-    /// Notes the paths of an association once all that it has sent is acknowledged, or it is lost.
+    /// Logs the paths of an association once all its data is acknowledged, or the association is lost.
     pub(crate) fn note(&self, association: &Association) {
         loop {
             let statistics = association.statistics().unwrap_or_default();
             if statistics.send_buffered_bytes == 0 {
                 return self.noted.lock().unwrap_or_else(PoisonError::into_inner).extend(statistics.paths);
             }
-            // Nothing comes before the end; waiting for it lets what has arrived be handled.
+            // Waiting for the end lets the stack handle what has arrived.
             let _ = association.recv_timeout(ACK_LOOK);
         }
     }
 
-    /// All that was noted.
+    /// Returns all logged paths.
     pub(crate) fn take(&self) -> Vec<PathStatistics> {
         std::mem::take(&mut self.noted.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl<'a> SctpOut<'a> {
-    /// Each call sends a message of its own.
+    /// Returns a sender whose every call sends a message of its own.
     pub(crate) fn messages(association: Association, paths: &'a PathLog) -> Self {
         Self { association, info: SendInfo::default(), paths }
     }
 
-    /// Each call continues the message, as a write to TCP continues the stream.
+    /// Returns a sender whose every call continues the message, as a write to TCP continues the stream.
     pub(crate) fn endless(association: Association, paths: &'a PathLog) -> Self {
         Self { association, info: SendInfo { more: true, ..SendInfo::default() }, paths }
     }
@@ -246,14 +246,14 @@ impl Outgoing for SctpOut<'_> {
 pub(crate) struct SctpBatchOut<'a> {
     association: Association,
     message_bytes: usize,
-    /// Messages one behind the other.
+    /// Messages, one behind the other.
     collected: Vec<u8>,
-    /// Where its paths are noted at the end.
+    /// Log for the statistics of its paths at the end.
     paths: &'a PathLog,
 }
 
 impl<'a> SctpBatchOut<'a> {
-    /// For messages of this size.
+    /// Returns a sender of messages of this size.
     pub(crate) fn new(association: Association, message_bytes: usize, paths: &'a PathLog) -> Self {
         Self { association, message_bytes, collected: Vec::with_capacity(BATCH_BYTES), paths }
     }
@@ -288,7 +288,7 @@ pub(crate) struct SctpBatchIn {
 }
 
 impl SctpBatchIn {
-    /// Messages of any size.
+    /// Returns a receiver of messages of any size.
     pub(crate) fn new(association: Association) -> Self {
         Self { association, messages: Vec::with_capacity(BATCH_MESSAGES_MAX), next: 0 }
     }
@@ -322,22 +322,22 @@ impl Incoming for SctpBatchIn {
     }
 }
 
-/// Receives message by message, or an endless message in pieces of up to 128 KB.
+/// Receives single messages, or an endless message in pieces of up to 128 KB.
 pub(crate) struct SctpIn {
     association: Association,
     buffer: Vec<u8>,
-    /// The size of whole messages; none for pieces of an endless one.
+    /// Size of whole messages; `None` for pieces of an endless one.
     message_bytes: Option<usize>,
 }
 
 impl SctpIn {
-    /// Whole messages of this size.
+    /// Returns a receiver of whole messages of this size.
     pub(crate) fn messages(association: Association, message_bytes: usize) -> Self {
         let buffer = vec![0; if message_bytes < IN_PLACE_BYTES_MIN { message_bytes } else { 0 }];
         Self { association, buffer, message_bytes: Some(message_bytes) }
     }
 
-    /// Pieces of an endless message.
+    /// Returns a receiver of pieces of an endless message.
     pub(crate) fn endless(association: Association) -> Self {
         Self { association, buffer: vec![0; READ_BYTES], message_bytes: None }
     }
@@ -347,7 +347,7 @@ impl SctpIn {
         Ok(self.association.close()?)
     }
 
-    /// A message read where it lies. Parts of one that was too long to wait for come one by one.
+    /// Reads a message in place. Parts of a message that was too long to wait for come one by one.
     fn recv_in_place(&self) -> Result<Option<usize>, LoadError> {
         let mut bytes = 0;
         while let Some(message) = self.association.recv()? {
@@ -378,7 +378,7 @@ impl Incoming for SctpIn {
     }
 }
 
-/// Requests and answers, one message each.
+/// Exchanges requests and answers, one message each.
 pub(crate) struct SctpDialogue(pub Association);
 
 impl Dialogue for SctpDialogue {

@@ -11,9 +11,9 @@ use super::{Dialogue, Incoming, LoadError, Outgoing, read_every_byte};
 const READ_BYTES: usize = 128 << 10;
 /// The buffer of a careful program, at each end.
 const BATCH_BYTES: usize = 64 << 10;
-/// The length before each message.
+/// Length of the prefix of each message.
 const PREFIX_BYTES: usize = 4;
-/// How long the end of a connection may take to be acknowledged.
+/// Time that the end of a connection may take to be acknowledged.
 const LINGER: Duration = Duration::from_secs(10);
 
 /// A blocking write per message.
@@ -43,7 +43,7 @@ impl<'a> PlainIn<'a> {
         Self { stream, buffer: vec![0; READ_BYTES], stop }
     }
 
-    /// The same where a read is a message, for those of up to this length.
+    /// Reads from a connection whose every read is a message of up to this length.
     pub(crate) fn messages(stream: TcpStream, message_bytes: usize, stop: &'a AtomicBool) -> Self {
         Self { stream, buffer: vec![0; READ_BYTES.max(message_bytes)], stop }
     }
@@ -99,7 +99,7 @@ impl Outgoing for BatchedOut {
     }
 }
 
-/// Cuts the messages out of a buffer of 64 KB, or of one message where that is larger.
+/// Splits the messages out of a buffer of 64 KB, or of one message if that is larger.
 pub(crate) struct BatchedIn<'a> {
     stream: TcpStream,
     buffer: Vec<u8>,
@@ -115,7 +115,7 @@ impl<'a> BatchedIn<'a> {
         Self { stream, buffer, start: 0, end: 0, stop }
     }
 
-    /// Reads until the buffer holds `wanted` bytes; false at the end of the connection.
+    /// Reads until the buffer holds `wanted` bytes; returns false at the end of the connection.
     #[inline]
     fn fill(&mut self, wanted: usize) -> Result<bool, LoadError> {
         while self.end - self.start < wanted {
@@ -163,13 +163,13 @@ pub(crate) struct Conversation<'a> {
 }
 
 impl<'a> Conversation<'a> {
-    /// Speaks over the connection until its end or until `stop` is set. Each message leaves at once.
+    /// Exchanges messages over the connection until its end or until `stop` is set. Each message leaves at once.
     pub(crate) fn new(stream: TcpStream, stop: &'a AtomicBool) -> Result<Self, LoadError> {
         stream.set_nodelay(true).map_err(LoadError::during("setting TCP_NODELAY"))?;
         Ok(Self::messages(stream, stop))
     }
 
-    /// The same where messages leave at once anyway.
+    /// Exchanges messages over a connection that needs no option for messages to leave at once.
     pub(crate) fn messages(stream: TcpStream, stop: &'a AtomicBool) -> Self {
         Self { stream, stop }
     }
@@ -196,7 +196,7 @@ impl Dialogue for Conversation<'_> {
     }
 }
 
-/// One read; 0 at the end of the connection, and after `stop` when nothing has come for the read timeout.
+/// Reads once; returns 0 at the end of the connection, and after `stop` if nothing has come for the read timeout.
 #[inline]
 fn read(stream: &mut TcpStream, buffer: &mut [u8], stop: &AtomicBool) -> Result<usize, LoadError> {
     loop {
@@ -212,7 +212,7 @@ fn read(stream: &mut TcpStream, buffer: &mut [u8], stop: &AtomicBool) -> Result<
     }
 }
 
-/// Writes the prefix and the message with as few calls as the kernel lets.
+/// Writes the prefix and the message with as few calls as the kernel allows.
 fn write_both(stream: &mut TcpStream, prefix: &[u8], message: &[u8]) -> io::Result<()> {
     let written = stream.write_vectored(&[IoSlice::new(prefix), IoSlice::new(message)])?;
     if written < prefix.len() {
@@ -228,7 +228,7 @@ fn finish(mut stream: TcpStream) -> Result<(), LoadError> {
     stream.set_read_timeout(Some(LINGER)).map_err(LoadError::during(during))?;
     match stream.read(&mut [0; 1]) {
         Ok(0) => Ok(()),
-        // So says SCTP when the association is over.
+        // SCTP returns this error when the association is over.
         Err(error) if error.kind() == ErrorKind::NotConnected => Ok(()),
         Ok(got) => Err(LoadError::WrongSize { got, expected: 0 }),
         Err(error) => Err(LoadError::during(during)(error)),

@@ -1,4 +1,4 @@
-//! UDP as programs use it: a datagram per message. What does not fit the receiver's buffer is lost.
+//! UDP as programs use it: a datagram per message. Datagrams that do not fit the receiver's buffer are lost.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use super::{Dialogue, Incoming, LoadError, Outgoing, read_every_byte};
 
-/// How often a quiet receiver looks whether the test is over.
+/// Interval at which a quiet receiver checks whether the test is over.
 pub(crate) const QUIET: Duration = Duration::from_millis(50);
-/// How long an asker waits before it takes its request or the answer for lost.
+/// Time after which a client takes its request or the answer for lost.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(200);
-/// How often an asker repeats its request before it gives up.
+/// Number of times that a client repeats its request before it gives up.
 const TRIES_MAX: usize = 10;
 
 /// A datagram per message.
@@ -22,7 +22,7 @@ impl Outgoing for DatagramOut {
     fn send(&mut self, message: &[u8]) -> Result<(), LoadError> {
         match self.0.send(message) {
             Ok(_) => Ok(()),
-            // A device's full queue is a loss like any other on the way; the receiver's count tells.
+            // A full device queue loses datagrams like any other part of the path; the receiver counts the rest.
             Err(error) if error.raw_os_error() == Some(nix::libc::ENOBUFS) => Ok(()),
             Err(error) => Err(LoadError::during("sending a UDP datagram")(error)),
         }
@@ -68,14 +68,14 @@ impl Incoming for DatagramIn<'_> {
     }
 }
 
-/// Asks over a connected socket; asks again when nothing comes.
+/// Makes requests over a connected socket; repeats one that gets no answer.
 pub(crate) struct Asker {
     socket: UdpSocket,
     request: Vec<u8>,
 }
 
 impl Asker {
-    /// Asks the peer that the socket is connected to.
+    /// Makes requests to the peer that the socket is connected to.
     pub(crate) fn new(socket: UdpSocket) -> Result<Self, LoadError> {
         socket.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(LoadError::during("setting a timeout"))?;
         Ok(Self { socket, request: Vec::new() })
@@ -110,7 +110,7 @@ impl Dialogue for Asker {
     }
 }
 
-/// Answers whoever asks until `stop` is set.
+/// Answers all requests until `stop` is set.
 pub(crate) struct Answerer<'a> {
     socket: UdpSocket,
     stop: &'a AtomicBool,
@@ -153,7 +153,7 @@ impl Dialogue for Answerer<'_> {
     }
 }
 
-/// Nothing came in time, or an earlier datagram of ours met nobody (which says nothing about this one).
+/// Returns whether nothing came in time, or an earlier datagram of ours met a closed port (which says nothing about this one).
 pub(super) fn is_quiet(kind: ErrorKind) -> bool {
     matches!(
         kind,

@@ -1,10 +1,10 @@
-//! The most that plain UDP moves with packets of a given size: segmentation and receive offload, batches of
-//! about 64 KB full of messages, no headers, no checksum, no account of anything, and a receiver that only
-//! counts. What a protocol over UDP reaches can be read as a part of it.
+//! The limit of plain UDP with packets of a given size: segmentation and receive offload, batches of about 64 KB full of
+//! messages, no headers, no checksum, no accounting, and a receiver that only counts. The rate of a protocol over UDP is a
+//! fraction of it.
 //!
-//! The receiver returns one small datagram for some batches and the sender never has more under way than the
-//! receive buffer holds. A sender that floods the buffer spends its time on what is thrown away, and moves
-//! less wherever the two ends or other programs share processors.
+//! The receiver returns one small datagram for some batches, and the sender never has more in flight than the receive buffer
+//! holds. A sender that floods the buffer wastes its time on data that is thrown away, and moves less if the two ends or other
+//! programs share processors.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,24 +15,24 @@ use nix::sys::socket::{setsockopt, sockopt};
 use super::udp::{QUIET, is_quiet};
 use super::{Incoming, LoadError, Outgoing};
 
-/// A batch above this arrives split into its segments.
+/// A larger batch arrives split into its segments.
 const BATCH_BYTES_MAX: usize = 65_300;
-/// The most segments that every kernel with the offload takes in one call.
+/// Number of segments that every kernel with the offload accepts in one call.
 const SEGMENTS_MAX: usize = 64;
 const IPV4_UDP_HEADER_BYTES: usize = 28;
 const IPV6_UDP_HEADER_BYTES: usize = 48;
-/// The buffers to ask for. Systems grant what they allow.
+/// Size of the requested buffers. Systems grant what they allow.
 const BUFFER_BYTES: usize = 4 << 20;
 /// Bytes that the kernel charges to a receive buffer for one batch.
 const BATCH_CHARGE_BYTES: usize = 72 << 10;
-/// Batches under way at most: about 1 MB. More only pushes what is under way out of the caches.
+/// Number of batches in flight: about 1 MB. More would only push data in flight out of the caches.
 const BATCHES_UNDER_WAY_MAX: usize = 14;
-/// Batches for each datagram that the receiver returns. The smallest usual buffer holds three.
+/// Number of batches for each datagram that the receiver returns. The smallest usual buffer holds three.
 const BATCHES_PER_RETURN: usize = 2;
-/// After this long what is under way was lost, or its return was.
+/// Time after which the data in flight, or its return, counts as lost.
 const RETURN_TIMEOUT: Duration = Duration::from_millis(20);
 
-/// How a batch is cut: the bytes of one segment and of the whole batch.
+/// Segmentation of a batch: the bytes of one segment and of the whole batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cut {
     segment_bytes: usize,
@@ -54,8 +54,8 @@ pub(crate) struct BatchOut {
 }
 
 impl BatchOut {
-    /// Packets of at most `packet_bytes` to `remote`, to which the socket is connected. The batch that comes
-    /// with it is what each call has to send.
+    /// Sends packets of at most `packet_bytes` to `remote`, to which the socket is connected. Also returns the batch, which each
+    /// call must send.
     pub(crate) fn new(
         socket: UdpSocket,
         remote: SocketAddr,
@@ -67,7 +67,7 @@ impl BatchOut {
                 .map_err(|errno| LoadError::during("asking for UDP segmentation offload")(errno.into()))?;
         }
         socket.set_read_timeout(Some(RETURN_TIMEOUT)).map_err(LoadError::during("setting a timeout"))?;
-        // The receiver asks for the same, and is granted the same on one machine.
+        // The receiver requests the same, and gets the same on one machine.
         let granted_bytes = ask_for_buffers(&socket)?;
         let under_way_max =
             (granted_bytes * 6 / 10 / BATCH_CHARGE_BYTES).clamp(BATCHES_PER_RETURN, BATCHES_UNDER_WAY_MAX);
@@ -99,7 +99,7 @@ impl Outgoing for BatchOut {
     }
 }
 
-/// Counts what arrives until `stop` is set and nothing has come for a while.
+/// Counts arrivals until `stop` is set and nothing has come for a while.
 pub(crate) struct BatchIn<'a> {
     socket: UdpSocket,
     buffer: Vec<u8>,
@@ -110,8 +110,7 @@ pub(crate) struct BatchIn<'a> {
 }
 
 impl<'a> BatchIn<'a> {
-    /// Receives packets of at most `packet_bytes`. The kernel hands over whole batches where it can; without
-    /// that the datagrams come one by one.
+    /// Receives packets of at most `packet_bytes`. The kernel delivers whole batches if it can, and single datagrams otherwise.
     pub(crate) fn new(
         socket: UdpSocket,
         packet_bytes: usize,
@@ -145,7 +144,7 @@ impl Incoming for BatchIn<'_> {
                     self.bytes_since_return += count;
                     if self.bytes_since_return >= self.bytes_per_return {
                         self.bytes_since_return -= self.bytes_per_return;
-                        // The sender has gone when this fails; what it sent still counts.
+                        // A failure means that the sender has gone; its data still counts.
                         let _ = self.socket.send(&[0]);
                     }
                     return Ok(Some(count));
@@ -161,7 +160,7 @@ impl Incoming for BatchIn<'_> {
     }
 }
 
-/// Asks for large buffers and says how much is received into.
+/// Requests large buffers and returns the size of the receive buffer.
 fn ask_for_buffers(socket: &UdpSocket) -> Result<usize, LoadError> {
     let socket = socket2::SockRef::from(socket);
     let asked =

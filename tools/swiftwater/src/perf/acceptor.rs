@@ -1,4 +1,4 @@
-//! Where the data of a test arrives at the server: one acceptor per transport.
+//! Acceptors of a server: one per transport takes the connections of a test.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -15,17 +15,17 @@ use crate::load::sctp_transport::{SctpAcceptor, SctpBatchIn, SctpDialogue, SctpI
 use crate::load::{LoadError, Meter, Span, answer_all, receive_all, tcp, udp, udp_limit};
 use crate::{host, sockets};
 
-/// How often a waiting acceptor looks whether the test is over.
+/// Interval at which a waiting acceptor checks whether the test is over.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long the client may take to open its connections.
+/// Time that the client may take to open its connections.
 const CONNECTIONS_TIMEOUT: Duration = Duration::from_secs(15);
-/// How long a connection may take to say what it is for, and how often a quiet reader looks up.
+/// Time that a connection may take to send its preamble, and interval at which a quiet reader checks for the end.
 const READ_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Why a test's data has nowhere to arrive.
+/// Error of an acceptor.
 #[derive(Debug, Error)]
 pub(crate) enum AcceptorError {
-    /// A UDP port cannot be had.
+    /// A UDP port is not available.
     #[error("the server cannot bind UDP port {port}: {source}; give its command another --udp-port")]
     Bind {
         /// The port.
@@ -41,12 +41,12 @@ pub(crate) enum AcceptorError {
     /// The system has no SCTP.
     #[error("the server cannot open an SCTP socket: {0}; start it with `swiftwater run --`")]
     SctpSockets(io::Error),
-    /// SCTP cannot listen.
+    /// The server cannot listen over SCTP.
     #[error(
         "the server cannot listen over SCTP: {0}; give its command another --udp-port if that port is taken"
     )]
     Sctp(#[from] swiftwater::BindError),
-    /// The client wants something else to carry SCTP than the server allows.
+    /// The client asks for a link that the server does not allow.
     #[error("the server carries SCTP over {allowed} only; run the client with --link {allowed}")]
     Link {
         /// Links that the server allows.
@@ -57,9 +57,9 @@ pub(crate) enum AcceptorError {
     Io(#[from] io::Error),
 }
 
-/// Where the data of one test arrives.
+/// Sockets that take the data of one test.
 pub(crate) enum Acceptor {
-    /// Connections to the control port, or to a port of their own.
+    /// Connections to the control port, or to a separate port.
     Tcp {
         /// The server's own listener, or one for MPTCP.
         listener: TcpListener,
@@ -72,12 +72,12 @@ pub(crate) enum Acceptor {
     Udp(Vec<UdpSocket>),
     /// One listener.
     Sctp(SctpAcceptor),
-    /// Where senders of this machine come.
+    /// Socket for senders on this machine.
     Relay(RelayAcceptor),
 }
 
 impl Acceptor {
-    /// Makes ready for the data of the test.
+    /// Opens the sockets of the test.
     pub(crate) fn open(
         spec: &Spec,
         listener: &TcpListener,
@@ -113,7 +113,7 @@ impl Acceptor {
         }
     }
 
-    /// The ports for the client, and the UDP port that carries SCTP; none with raw IP.
+    /// Returns the ports for the client, and the UDP port that carries SCTP; no UDP port with raw IP.
     pub(crate) fn ports(&self) -> (Vec<u16>, Option<u16>) {
         match self {
             Self::Tcp { port, .. } => (port.iter().copied().collect(), None),
@@ -144,7 +144,7 @@ impl Acceptor {
         }
     }
 
-    /// Ends what a reader may still wait for. TCP and UDP readers look at the stop flag by themselves.
+    /// Ends associations that a reader may wait for. TCP and UDP readers check the stop flag themselves.
     pub(crate) fn close(&self) {
         if let Self::Sctp(acceptor) = self {
             acceptor.close();
@@ -152,7 +152,8 @@ impl Acceptor {
     }
 }
 
-/// Every address of the family of a listener, and any port: over several paths, each arrives at another address.
+/// Returns the wildcard address of a listener's family with any port: over several paths, connections arrive at several
+/// addresses.
 fn any_like(listener: &TcpListener) -> io::Result<SocketAddr> {
     let any: IpAddr = match listener.local_addr()? {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -162,7 +163,7 @@ fn any_like(listener: &TcpListener) -> io::Result<SocketAddr> {
 }
 
 fn bind_flow(spec: &Spec, config: &ServerConfig, index: usize) -> Result<UdpSocket, AcceptorError> {
-    // One port after the other, so that each flow has a socket and a thread of its own.
+    // Consecutive ports give each flow a socket and a thread of its own.
     let port = if config.udp_port == 0 { 0 } else { config.udp_port.saturating_add(index as u16) };
     let any = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
     let address = config.addresses.first().copied().unwrap_or(any);
@@ -207,7 +208,7 @@ fn serve_tcp(
     }
 }
 
-/// A read is a message.
+/// Serves a connection whose every read is a message.
 fn serve_messages(
     stream: TcpStream,
     spec: &Spec,
@@ -240,7 +241,7 @@ fn serve_relay(
     Err(LoadError::NoConnection)
 }
 
-/// One request and one answer per connection, until the client has done.
+/// Serves one request and one answer per connection, until the client has finished.
 fn serve_tcp_connections(
     listener: &TcpListener,
     token: u64,
@@ -263,7 +264,7 @@ fn serve_tcp_connections(
     Ok(span)
 }
 
-/// The next connection that belongs to the test, if one comes soon. Others are turned away.
+/// Returns the next connection that belongs to the test, if one comes soon. Rejects others.
 fn accept_data(listener: &TcpListener, token: u64, spec: &Spec) -> Result<Option<TcpStream>, LoadError> {
     let during = "accepting a TCP connection";
     let Some((mut stream, _)) = accept_within(listener, LOOK).map_err(LoadError::during(during))? else {
@@ -336,7 +337,7 @@ fn serve_sctp(
     Ok(span)
 }
 
-/// One request and one answer per association, until the client has done.
+/// Serves one request and one answer per association, until the client has finished.
 fn serve_sctp_associations(
     acceptor: &SctpAcceptor,
     spec: &Spec,

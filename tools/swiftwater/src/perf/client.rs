@@ -1,4 +1,4 @@
-//! The end that sends and asks.
+//! The end that sends data and makes requests.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
@@ -26,13 +26,13 @@ use crate::sockets::Connecting;
 use crate::trace::names;
 use crate::{host, interrupt, sockets};
 
-/// How often a running test looks for Ctrl-C.
+/// Interval at which a running test checks for Ctrl-C.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long a server may take to answer; another test may be running there.
+/// Time that a server may take to answer; it may be running another test.
 const READY_TIMEOUT: Duration = Duration::from_secs(15);
-/// How long what was sent may take to be delivered after the end of the test.
+/// Time for delivery of the remaining data after the end of the test.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long to wait for the other end's account of a failure.
+/// Time to wait for the other end's report of a failure.
 const REASON_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Configuration of a client.
@@ -42,15 +42,15 @@ pub(crate) struct ClientConfig {
     pub host: String,
     /// Its TCP port.
     pub port: u16,
-    /// Local addresses; empty for whatever the system chooses.
+    /// Local addresses; if empty, the system chooses.
     pub local_addresses: Vec<IpAddr>,
-    /// The local UDP port of SCTP; any, if not given.
+    /// Local UDP port of SCTP; any, if not given.
     pub local_udp_port: Option<u16>,
     /// The test.
     pub spec: Spec,
-    /// How long it takes at most.
+    /// Time limit.
     pub duration: Duration,
-    /// How many messages it takes at most, over all associations.
+    /// Limit for the number of messages, over all associations.
     pub count: Option<u64>,
     /// Receiver of the traces of associations.
     pub trace: Option<TraceSink>,
@@ -63,12 +63,12 @@ pub(crate) struct Outcome {
     pub client: Totals,
     /// Data delivered.
     pub server: Totals,
-    /// How long answers took, where there were answers.
+    /// Latency of the answers, if the test has answers.
     pub latency: Option<Latency>,
     /// Totals of each path of SCTP.
     #[serde(default)]
     pub paths: Vec<PathTotals>,
-    /// When it began, in seconds since 1970.
+    /// Start of the test, in seconds since 1970.
     #[serde(default)]
     pub began_unix_s: f64,
     /// Whether Ctrl-C ended it.
@@ -87,11 +87,11 @@ pub(crate) struct Window {
 /// Totals of one path of an association.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PathTotals {
-    /// Our address, where the system has not chosen it for each packet.
+    /// Our address, unless the system chooses it for each packet.
     pub local: Option<IpAddr>,
     /// The server's address.
     pub remote: IpAddr,
-    /// The state in which the end found it.
+    /// State at the end.
     pub state: String,
     /// Bytes of DATA chunks that arrived over it.
     pub bytes: u64,
@@ -115,12 +115,12 @@ impl From<&PathStatistics> for PathTotals {
 }
 
 impl Outcome {
-    /// Delivered messages in a second; exchanges in a second, where there are answers.
+    /// Returns the delivered messages per second; in a test with answers, the exchanges per second.
     pub(crate) fn messages_per_s(&self) -> f64 {
         per(self.server.messages as f64, self.span_s())
     }
 
-    /// Delivered bits of messages in a second.
+    /// Returns the delivered bits of messages per second.
     pub(crate) fn bits_per_s(&self) -> f64 {
         per(self.server.bytes as f64 * 8.0, self.span_s())
     }
@@ -130,27 +130,27 @@ impl Outcome {
     }
 }
 
-/// The quotient, or 0 where there is nothing to divide by.
+/// Returns the quotient, or 0 for a divisor of 0.
 pub(crate) fn per(amount: f64, of: f64) -> f64 {
     if of > 0.0 { amount / of } else { 0.0 }
 }
 
-/// Percentiles of the time from request to answer.
+/// Percentiles of the latency from request to answer.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Latency {
-    /// The shortest.
+    /// Minimum.
     pub min_us: f64,
-    /// The mean.
+    /// Mean.
     pub mean_us: f64,
-    /// Half are shorter.
+    /// Median.
     pub p50_us: f64,
-    /// Nine of ten are shorter.
+    /// 90th percentile.
     pub p90_us: f64,
-    /// 99 of 100 are shorter.
+    /// 99th percentile.
     pub p99_us: f64,
-    /// 999 of 1000 are shorter.
+    /// 99.9th percentile.
     pub p999_us: f64,
-    /// The longest.
+    /// Maximum.
     pub max_us: f64,
 }
 
@@ -169,10 +169,10 @@ impl Latency {
     }
 }
 
-/// Why a test gave no result.
+/// Error of a test.
 #[derive(Debug, Error)]
 pub(crate) enum ClientError {
-    /// The test makes no sense.
+    /// The test's parameters are invalid.
     #[error(transparent)]
     Spec(#[from] SpecError),
     /// The name is unknown.
@@ -183,21 +183,21 @@ pub(crate) enum ClientError {
         /// Error of the system.
         source: io::Error,
     },
-    /// A local address is another host's.
+    /// A local address is not one of this host.
     #[error("cannot send from {address}: {source}; give -B addresses of this host: `ip address` lists them")]
     Local {
-        /// Which.
+        /// The address.
         address: IpAddr,
         /// Error of the system.
         source: io::Error,
     },
-    /// Nobody listens.
+    /// The server cannot be reached.
     #[error(
         "cannot reach a server at {address}: {source}; start `swiftwater perf server` there and open TCP port {port} in its firewall",
         port = address.port()
     )]
     Connect {
-        /// Where.
+        /// The address.
         address: SocketAddr,
         /// Error of the system.
         source: io::Error,
@@ -205,27 +205,27 @@ pub(crate) enum ClientError {
     /// The control connection failed.
     #[error(transparent)]
     Control(#[from] ControlError),
-    /// The server says no.
+    /// The server refused the test.
     #[error("the server refuses: {0}")]
     Refused(String),
-    /// The server's side broke off.
+    /// The server aborted the test.
     #[error("the server's side of the test failed: {0}")]
     Server(String),
-    /// Our side broke off.
+    /// The client failed.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// The end never came.
+    /// The server did not report the end of the data.
     #[error("what was sent was not all delivered {seconds} s after the end; the path may lose packets", seconds = DRAIN_TIMEOUT.as_secs())]
     Drain,
-    /// Ctrl-C before there was anything to tell.
+    /// Ctrl-C came before there were results.
     #[error("stopped before the test began")]
     Interrupted,
 }
 
-/// A function that is told each interval.
+/// A function that is called for each interval.
 type Observer<'a> = dyn FnMut(Interval, Option<Window>) + 'a;
 
-/// Runs the test and tells each interval as the server reports it, with the windows of that moment, where they are known.
+/// Runs the test and reports each interval as received from the server, with the windows of that moment, if known.
 pub(crate) fn run(config: &ClientConfig, observe: &mut Observer<'_>) -> Result<Outcome, ClientError> {
     config.spec.check()?;
     for &address in &config.local_addresses {
@@ -302,7 +302,7 @@ impl Gate {
     }
 }
 
-/// A test with a thread for each association and one that listens to the server.
+/// A running test: a thread for each association and one that reads the server's messages.
 struct RunningTest {
     stop: Arc<AtomicBool>,
     gate: Arc<Gate>,
@@ -378,7 +378,7 @@ impl RunningTest {
         Ok(())
     }
 
-    /// Waits until every worker is done; true when Ctrl-C ended the test.
+    /// Waits until every worker has finished; returns true if Ctrl-C ended the test.
     fn wait_for_workers(
         &mut self,
         config: &ClientConfig,
@@ -446,7 +446,7 @@ impl RunningTest {
         Ok(())
     }
 
-    /// The server's account of what went wrong, where it gives one; ours otherwise.
+    /// Returns the server's report of the failure, if it sends one, and ours otherwise.
     fn reason(&mut self, ours: LoadError) -> ClientError {
         self.stop.store(true, Ordering::Relaxed);
         let until = Instant::now() + REASON_TIMEOUT;
@@ -474,7 +474,7 @@ fn listen_to_server(mut control: Control, events: &Sender<Event>) {
     }
 }
 
-/// The part of `count` messages that falls to the association of this index.
+/// Returns the share of `count` messages for the association of this index.
 fn share(count: Option<u64>, parallel: usize, index: usize) -> u64 {
     count.map_or(u64::MAX, |count| {
         count / parallel as u64 + u64::from((index as u64) < count % parallel as u64)

@@ -1,7 +1,7 @@
-//! The small exchange beside a test: what it is, when it starts and ends, and what each end counted.
+//! The control exchange of a test: its parameters, its start and end, and the counters of each end.
 //!
-//! It is a TCP connection to the server's port, one JSON object a line. TCP tests open their connections to
-//! the same port; sixteen bytes at the beginning tell one from the other, so a firewall needs one port.
+//! It is a TCP connection to the server's port with one JSON object a line. TCP tests open their connections to the same port; a
+//! preamble of sixteen bytes distinguishes them, so a firewall needs one port.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -15,26 +15,26 @@ use super::spec::Spec;
 
 /// Both ends must speak the same version.
 pub(crate) const VERSION: u32 = 1;
-/// The length of what opens every connection.
+/// Length of the preamble of every connection.
 pub(crate) const PREAMBLE_BYTES: usize = 16;
-/// The longest line. A longer one is no peer of ours.
+/// Longest line. A peer that sends a longer one is no end of a test.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 const MAGIC: &[u8; 4] = b"SWFT";
 
 /// Purpose of a connection to the server's port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// To agree on a test.
+    /// Agrees on a test.
     Control,
-    /// To carry the data of the test with this token.
+    /// Carries the data of the test with this token.
     Data {
-        /// The token that the server gave out.
+        /// Token from the server.
         token: u64,
     },
 }
 
 impl Purpose {
-    /// The sixteen bytes that say it.
+    /// Encodes the preamble.
     pub(crate) fn to_bytes(self) -> [u8; PREAMBLE_BYTES] {
         let mut bytes = [0; PREAMBLE_BYTES];
         bytes[..4].copy_from_slice(MAGIC);
@@ -45,7 +45,7 @@ impl Purpose {
         bytes
     }
 
-    /// Parses the sixteen bytes; returns `None` when another program sent them.
+    /// Parses the preamble; returns `None` if another program sent the bytes.
     pub(crate) fn parse(bytes: &[u8; PREAMBLE_BYTES]) -> Option<Self> {
         let (magic, rest) = bytes.split_first_chunk::<4>()?;
         let token = u64::from_be_bytes(*rest.last_chunk::<8>()?);
@@ -56,7 +56,7 @@ impl Purpose {
         }
     }
 
-    /// Reads the sixteen bytes from a new connection.
+    /// Reads the preamble of a new connection.
     pub(crate) fn read(stream: &mut TcpStream) -> io::Result<Option<Self>> {
         let mut bytes = [0; PREAMBLE_BYTES];
         stream.read_exact(&mut bytes)?;
@@ -85,7 +85,7 @@ pub(crate) enum FromClient {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "kebab-case")]
 pub(crate) enum FromServer {
-    /// Connections may come.
+    /// The server is ready for connections.
     Ready {
         /// Token that TCP connections carry in their preamble.
         token: u64,
@@ -94,18 +94,18 @@ pub(crate) enum FromServer {
         /// The UDP port that carries the server's SCTP.
         udp_port: Option<u16>,
     },
-    /// The test will not be run.
+    /// The server refuses the test.
     Refused {
-        /// A sentence.
+        /// Reason, as a sentence.
         reason: String,
     },
     /// Data that arrived since the last report.
     Interval(Interval),
     /// All data that arrived.
     Totals(Totals),
-    /// The test broke off.
+    /// The test was aborted.
     Failed {
-        /// A sentence.
+        /// Reason, as a sentence.
         reason: String,
     },
 }
@@ -113,9 +113,9 @@ pub(crate) enum FromServer {
 /// Data that arrived between two moments of the test.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Interval {
-    /// The beginning, from the beginning of the test.
+    /// Start, from the beginning of the test.
     pub start_s: f64,
-    /// The end, from the beginning of the test.
+    /// End, from the beginning of the test.
     pub end_s: f64,
     /// Messages delivered.
     pub messages: u64,
@@ -126,19 +126,19 @@ pub(crate) struct Interval {
 /// Totals of one end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Totals {
-    /// Messages: sent for the client, delivered for the server.
+    /// Messages: sent by the client, or delivered to the server.
     pub messages: u64,
     /// Bytes in them.
     pub bytes: u64,
-    /// From the first to the last; for the client, the whole test.
+    /// Time from the first to the last message; for the client, of the whole test.
     pub seconds: f64,
-    /// Processor time that the process used.
+    /// Processor time of the process.
     pub cpu_s: f64,
-    /// The priority that the process ran with.
+    /// Nice value of the process.
     pub nice: i32,
 }
 
-/// Why the exchange stopped.
+/// Error of the exchange.
 #[derive(Debug, Error)]
 pub(crate) enum ControlError {
     /// The connection failed.
@@ -160,23 +160,23 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Speaks over a connection whose preamble has passed.
+    /// Uses a connection after its preamble.
     pub(crate) fn new(stream: TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         Ok(Self { writer: stream.try_clone()?, reader: BufReader::new(stream) })
     }
 
-    /// A second handle that only speaks.
+    /// Returns a second handle that only sends.
     pub(crate) fn speaker(&self) -> io::Result<Speaker> {
         Ok(Speaker(self.writer.try_clone()?))
     }
 
-    /// Says one thing.
+    /// Sends one message.
     pub(crate) fn say(&mut self, what: &impl Serialize) -> Result<(), ControlError> {
         say(&mut self.writer, what)
     }
 
-    /// Waits for one thing, as long as `timeout` at most; for ever without one.
+    /// Waits for one message, at most for `timeout`; for ever without one.
     pub(crate) fn hear<T: DeserializeOwned>(&mut self, timeout: Option<Duration>) -> Result<T, ControlError> {
         self.writer.set_read_timeout(timeout)?;
         let mut line = Vec::new();
@@ -189,17 +189,17 @@ impl Control {
     }
 }
 
-/// A handle that speaks while another thread listens.
+/// A handle that sends while another thread receives.
 #[derive(Debug)]
 pub(crate) struct Speaker(TcpStream);
 
 impl Speaker {
-    /// Says one thing.
+    /// Sends one message.
     pub(crate) fn say(&mut self, what: &impl Serialize) -> Result<(), ControlError> {
         say(&mut self.0, what)
     }
 
-    /// Ends both directions, so that a thread that listens stops.
+    /// Shuts down both directions, so that a receiving thread stops.
     pub(crate) fn hang_up(&self) {
         let _ = self.0.shutdown(std::net::Shutdown::Both);
     }

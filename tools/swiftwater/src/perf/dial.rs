@@ -1,4 +1,4 @@
-//! How a client's workers reach the server and what they then do.
+//! Connections of a client's workers to the server, and their work.
 
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
@@ -21,7 +21,7 @@ use crate::load::{
 use crate::sockets::Connecting;
 use crate::{host, sockets};
 
-/// Everything that a worker needs to know to reach the server.
+/// Parameters that a worker needs to reach the server.
 pub(crate) struct Dial {
     spec: Spec,
     remote: SocketAddr,
@@ -29,17 +29,17 @@ pub(crate) struct Dial {
     trace: Option<TraceSink>,
     token: u64,
     ports: Vec<u16>,
-    /// None: SCTP goes directly over IP.
+    /// `None` means that SCTP runs directly over IP.
     server_udp_port: Option<u16>,
     paths: PathLog,
-    /// Connections of TCP that send, for a look at their windows.
+    /// Sending TCP connections, kept to read their windows.
     connections: Mutex<Vec<TcpStream>>,
-    /// The sockets of SCTP, where all associations have to share a port that the user chose.
+    /// SCTP sockets that all associations share if the user chose a port.
     shared: Option<SctpDial>,
 }
 
 impl Dial {
-    /// Reaches the server that gave out this token and these ports.
+    /// Prepares connections to the server that sent this token and these ports.
     pub(crate) fn new(
         config: &ClientConfig,
         remote: SocketAddr,
@@ -66,8 +66,8 @@ impl Dial {
         Ok(dial)
     }
 
-    /// Connects, waits until `connected` lets it go, and sends or asks until `stop` or the limit. When
-    /// `connected` says false the test is off.
+    /// Connects, waits until `connected` returns, and sends data or makes requests until `stop` or the limit. Stops if
+    /// `connected` returns false.
     pub(crate) fn drive(
         &self,
         index: usize,
@@ -192,14 +192,14 @@ impl Dial {
         self.paths.take()
     }
 
-    /// Keeps a connection that sends. Its end is told to the server by a shutdown, so that a copy does not keep it open.
+    /// Keeps a connection that sends. A shutdown tells the server of its end, so this copy does not keep it open.
     fn remember(&self, stream: &TcpStream) {
         if let Ok(copy) = stream.try_clone() {
             self.connections.lock().unwrap_or_else(PoisonError::into_inner).push(copy);
         }
     }
 
-    /// Returns the windows of all associations or connections, where they are known.
+    /// Returns the windows of all associations or connections, if known.
     pub(crate) fn window(&self) -> Option<Window> {
         let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         let of_tcp = connections.iter().filter_map(|stream| tcp_window(stream.as_fd()).ok());
@@ -256,13 +256,13 @@ impl Dial {
         Ok(stream)
     }
 
-    /// Connections take the local addresses in turn.
+    /// Returns the local address of a connection: connections take the addresses in turn.
     fn local(&self, index: usize) -> Option<IpAddr> {
         self.local_addresses.get(index % self.local_addresses.len().max(1)).copied()
     }
 }
 
-/// Work of one worker: the data to send, and the time.
+/// Work of one worker: its data and its time.
 struct Work<'a> {
     message: &'a [u8],
     limit: u64,

@@ -22,24 +22,24 @@ use report::Row;
 use server::{Server, ServerConfig, ServerError, ServerEvent};
 use spec::{Exchange, Method, Protocol, Spec};
 
-/// How long a test takes that neither says its time nor its count.
+/// Duration of a test without time and count.
 const DEFAULT_DURATION: Duration = Duration::from_secs(10);
-/// No test takes longer, whatever its count.
+/// Limit for the duration of a test, whatever its count.
 const DURATION_MAX: Duration = Duration::from_secs(86_400);
 
-/// Why the command failed.
+/// Error of the command.
 #[derive(Debug, Error)]
 pub(crate) enum PerfError {
-    /// As a client.
+    /// Error of the client.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// As a server.
+    /// Error of the server.
     #[error(transparent)]
     Server(#[from] ServerError),
-    /// There is no trace.
+    /// The trace cannot be written.
     #[error(transparent)]
     Trace(#[from] TraceFileError),
-    /// Only SCTP is ours to look into.
+    /// Only SCTP can be traced.
     #[error("--qlog records SCTP; leave it out, or measure with --proto sctp")]
     NothingToTrace,
     /// Ctrl-C cannot be caught.
@@ -110,7 +110,7 @@ fn ask(args: ClientArgs) -> Result<(), PerfError> {
     // A trace matters most when the test failed.
     trace.map_or(Ok(()), TraceFile::finish)?;
     let outcome = match outcome {
-        // The report has ended the test itself, and says why.
+        // The report has ended the test itself, and its error explains why.
         Err(ClientError::Interrupted) if report.told.is_err() => return Ok(report.finish()?),
         outcome => outcome?,
     };
@@ -124,7 +124,7 @@ fn ask(args: ClientArgs) -> Result<(), PerfError> {
 struct Report {
     json: Json,
     rows: Vec<Row>,
-    /// Whether all lines could be written so far.
+    /// Outcome of the writes so far.
     told: Result<(), OutputError>,
 }
 
@@ -133,7 +133,7 @@ impl Report {
         Ok(Report { json: json.open()?, rows: Vec::new(), told: Ok(()) })
     }
 
-    /// Prints lines, unless standard output is for JSON. A test ends early once nobody can read of it.
+    /// Prints lines, unless standard output is for JSON. Ends the test early once the reader has gone.
     fn tell(&mut self, write: impl FnOnce(&mut io::Stdout) -> io::Result<()>) {
         if self.json.leaves_text() && self.told.is_ok() {
             self.told = write(&mut io::stdout()).map_err(OutputError::from);

@@ -1,4 +1,4 @@
-//! The result of a test, for people and for programs.
+//! The result of a test, as text and as JSON.
 
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -89,7 +89,7 @@ struct LatencyKeys {
 }
 
 impl Row {
-    /// One interval, with the windows at its end, where they are known.
+    /// Returns the row of an interval, with the windows at its end, if known.
     pub(crate) fn of_interval(spec: &Spec, interval: &Interval, window: Option<Window>) -> Self {
         let seconds = interval.end_s - interval.start_s;
         let row = Self::empty(spec, "interval", interval.start_s, interval.end_s);
@@ -106,7 +106,7 @@ impl Row {
         }
     }
 
-    /// A test as the server saw it.
+    /// Returns the row of a test as the server saw it.
     pub(crate) fn of_served(served: &Served) -> Self {
         let totals = &served.totals;
         let row = Self::empty(&served.spec, "total", 0.0, totals.seconds);
@@ -121,7 +121,7 @@ impl Row {
         }
     }
 
-    /// A test as the client knows it from both ends.
+    /// Returns the row of a test from the reports of both ends.
     pub(crate) fn of_outcome(spec: &Spec, outcome: &Outcome) -> Self {
         let row = Self::empty(spec, "total", 0.0, outcome.client.seconds);
         Self {
@@ -147,7 +147,7 @@ impl Row {
         }
     }
 
-    /// One path of an association as it was at the end of a test.
+    /// Returns the row of an association's path at the end of a test.
     pub(crate) fn of_path(spec: &Spec, outcome: &Outcome, path: &PathTotals) -> Self {
         let row = Self::empty(spec, "path", 0.0, outcome.client.seconds);
         Self {
@@ -192,7 +192,7 @@ impl Row {
 }
 
 impl ClientCpu {
-    /// The client's processor time for each message that was delivered.
+    /// Returns the client's processor time per delivered message.
     fn of(client: &Totals, delivered: &Totals) -> Self {
         Self {
             client_cpu_s: client.cpu_s,
@@ -212,7 +212,7 @@ impl ServerCpu {
     }
 }
 
-/// The name that tables, figures and JSON give to what a test measures.
+/// Returns the name of a test's series in tables, figures and JSON.
 pub(crate) fn series_name(spec: &Spec) -> String {
     let protocol = match spec.method.protocol() {
         Protocol::Sctp => "sctp",
@@ -239,7 +239,7 @@ pub(crate) fn series_name(spec: &Spec) -> String {
     }
 }
 
-/// Says what is about to be measured.
+/// Prints a description of the test before it begins.
 pub(crate) fn tell_test(out: &mut impl Write, config: &ClientConfig) -> io::Result<()> {
     let end = match config.count {
         Some(count) => format!("{} messages", grouped(count)),
@@ -277,7 +277,7 @@ fn at_a_time(spec: &Spec) -> String {
     if spec.parallel == 1 { format!("1 {what}") } else { format!("{} {what}s", spec.parallel) }
 }
 
-/// One line for one interval.
+/// Prints one line for an interval.
 pub(crate) fn tell_interval(out: &mut impl Write, interval: &Interval) -> io::Result<()> {
     let seconds = interval.end_s - interval.start_s;
     writeln!(
@@ -290,7 +290,7 @@ pub(crate) fn tell_interval(out: &mut impl Write, interval: &Interval) -> io::Re
     )
 }
 
-/// The totals of both ends.
+/// Prints the totals of both ends.
 pub(crate) fn tell_outcome(out: &mut impl Write, spec: &Spec, outcome: &Outcome) -> io::Result<()> {
     if outcome.interrupted {
         writeln!(out, "stopped early; the totals so far:")?;

@@ -21,16 +21,16 @@ use super::spec::{Carrier, Spec};
 use crate::load::{LoadError, Meter, Span};
 use crate::{host, interrupt, sockets};
 
-/// How often a waiting server looks for Ctrl-C.
+/// Interval at which a waiting server checks for Ctrl-C.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long a new connection may take to say what it is for.
+/// Time that a new connection may take to send its preamble.
 const PREAMBLE_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a client may take to ask for its test.
+/// Time that a client may take to ask for its test.
 const ASK_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long what is still under way may take to arrive after the client has ended.
+/// Time for the remaining data to arrive after the client has ended.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Where a server listens.
+/// Configuration of a server.
 #[derive(Clone, Debug)]
 pub(crate) struct ServerConfig {
     /// Local addresses; empty for all. TCP uses the first, SCTP all of them.
@@ -69,21 +69,21 @@ pub(crate) enum ServerEvent {
     Failed(SocketAddr, String),
 }
 
-/// Why a server does not run.
+/// Error of a server.
 #[derive(Debug, Error)]
 pub(crate) enum ServerError {
-    /// The port cannot be had.
+    /// The port is not available.
     #[error("cannot listen on {address}: {source}; {advice}", advice = advice("--port", source))]
     Bind {
-        /// Where.
+        /// The address.
         address: SocketAddr,
         /// Error of the system.
         source: io::Error,
     },
-    /// The UDP port cannot be had.
+    /// The UDP port is not available.
     #[error("cannot bind UDP port {port} on {ip}: {source}; {advice}", port = address.port(), ip = address.ip(), advice = advice("--udp-port", source))]
     Udp {
-        /// Where.
+        /// The address.
         address: SocketAddr,
         /// Error of the system.
         source: io::Error,
@@ -93,7 +93,7 @@ pub(crate) enum ServerError {
     Io(#[from] io::Error),
 }
 
-/// Says what to do about an address and port that cannot be had, which `option` chooses.
+/// Returns a remedy for an address and port that are not available, which `option` chooses.
 fn advice(option: &str, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => {
@@ -109,7 +109,7 @@ fn advice(option: &str, error: &io::Error) -> String {
     }
 }
 
-/// A server that listens.
+/// A listening server.
 pub(crate) struct Server {
     listener: TcpListener,
     config: ServerConfig,
@@ -117,7 +117,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Listens. Without addresses, on all of IPv6 and IPv4, or of IPv4 where there is no IPv6.
+    /// Listens. Without addresses, listens on all of IPv6 and IPv4, or of IPv4 if there is no IPv6.
     pub(crate) fn bind(config: ServerConfig) -> Result<Self, ServerError> {
         let any = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
         let address = SocketAddr::new(config.addresses.first().copied().unwrap_or(any), config.port);
@@ -130,7 +130,7 @@ impl Server {
         Ok(Self { listener, config, tests: 0 })
     }
 
-    /// Checks that the UDP port of later tests is free, where they need it.
+    /// Checks that the UDP port of later tests is free, if they need one.
     pub(crate) fn check_udp_port(&self) -> Result<(), ServerError> {
         if self.config.link == Carrier::Raw {
             return Ok(());
@@ -144,12 +144,12 @@ impl Server {
         Ok(())
     }
 
-    /// Where it listens.
+    /// Returns the address on which the server listens.
     pub(crate) fn local_address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves one test after another, `tests_max` at most, until Ctrl-C or until nobody has come for `patience`.
+    /// Serves tests one after another, at most `tests_max`, until Ctrl-C or until no client has come for `patience`.
     pub(crate) fn run(
         &mut self,
         tests_max: Option<u64>,
@@ -170,7 +170,7 @@ impl Server {
         Ok(())
     }
 
-    /// Serves one control connection; true when it asked for a test.
+    /// Serves one control connection; returns true if it asked for a test.
     fn serve(&self, stream: TcpStream, client: SocketAddr, observe: &mut dyn FnMut(ServerEvent)) -> bool {
         let Ok(Some(mut control)) = open_control(stream) else { return false };
         let spec = match control.hear(Some(ASK_TIMEOUT)) {
@@ -231,7 +231,7 @@ enum Event {
     ClientGone,
 }
 
-/// A test with a thread for each association and one that listens to the client.
+/// A running test: a thread for each association and one that reads the client's messages.
 struct RunningTest {
     acceptor: Arc<Acceptor>,
     stop: Arc<AtomicBool>,
@@ -270,7 +270,7 @@ impl RunningTest {
         Ok(Self { acceptor, stop, meters, events, workers_left, client_left: false, span: Span::default() })
     }
 
-    /// Follows the test to its end and counts what arrived.
+    /// Follows the test to its end and counts the arrivals.
     fn watch(
         &mut self,
         spec: &Spec,
@@ -332,7 +332,7 @@ impl RunningTest {
         self.span.last = [self.span.last, span.last].into_iter().flatten().max();
     }
 
-    /// Lets the threads that are left come to their end.
+    /// Stops the remaining threads.
     fn end(&self) {
         self.stop.store(true, Ordering::Relaxed);
         self.acceptor.close();
@@ -355,7 +355,7 @@ fn listen_to_client(mut control: Control, events: &Sender<Event>) {
     let _ = events.send(Event::ClientGone);
 }
 
-/// The reports of a test that wants one every interval.
+/// Reports of a test with intervals.
 struct Reports {
     interval: Option<Duration>,
     began: Instant,
@@ -391,12 +391,12 @@ impl Reports {
     }
 }
 
-/// Calls and bytes of all meters.
+/// Returns the sums of calls and bytes of all meters.
 pub(crate) fn sum(meters: &[Arc<Meter>]) -> (u64, u64) {
     meters.iter().map(|meter| meter.read()).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1))
 }
 
-/// Takes a new connection for a control connection if it says that it is one.
+/// Accepts a new connection as a control connection if its preamble says so.
 fn open_control(mut stream: TcpStream) -> io::Result<Option<Control>> {
     stream.set_read_timeout(Some(PREAMBLE_TIMEOUT))?;
     match Purpose::read(&mut stream)? {
@@ -405,7 +405,7 @@ fn open_control(mut stream: TcpStream) -> io::Result<Option<Control>> {
     }
 }
 
-/// The next connection, if one comes within `timeout`.
+/// Returns the next connection, if one comes within `timeout`.
 pub(crate) fn accept_within(
     listener: &TcpListener,
     timeout: Duration,
@@ -421,7 +421,7 @@ pub(crate) fn accept_within(
         Ok((stream, client)) => {
             Ok(Some((stream, SocketAddr::new(client.ip().to_canonical(), client.port()))))
         }
-        // Another thread may have taken it, or the client may have gone again.
+        // Another thread may have accepted the connection, or the client may have gone.
         Err(error)
             if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted) =>
         {

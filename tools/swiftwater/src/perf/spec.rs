@@ -4,13 +4,13 @@ use serde::{Deserialize, Serialize};
 use swiftwater::{CongestionControl, Coupling, LinkKind, Multipath};
 use thiserror::Error;
 
-/// The largest message that a test may ask for. A server allocates buffers of this size, so it has a bound.
+/// Largest message of a test. A server allocates buffers of this size, so it has a bound.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 16 << 20;
-/// The most associations or connections at a time.
+/// Largest number of associations or connections at a time.
 pub(crate) const PARALLEL_MAX: usize = 128;
-/// The largest buffer that a test may ask the kernel or the stack for.
+/// Largest buffer that a test may request of the kernel or the stack.
 pub(crate) const BUFFER_BYTES_MAX: usize = 1 << 30;
-/// The largest message that fits one UDP datagram over IPv4.
+/// Largest message that fits one UDP datagram over IPv4.
 pub(crate) const DATAGRAM_BYTES_MAX: usize = 65_507;
 
 /// The transport protocol under test.
@@ -23,9 +23,9 @@ pub(crate) enum Protocol {
     Tcp,
     /// The kernel's TCP over several paths, as `ip mptcp endpoint` has set them up at both ends.
     Mptcp,
-    /// The kernel's UDP: one datagram a message, what is lost is lost.
+    /// The kernel's UDP: one datagram per message; losses are not repaired.
     Udp,
-    /// SCTP by the sockets of the system, or by those of `swiftwater run`.
+    /// SCTP through the sockets of the system, or of `swiftwater run`.
     #[value(skip)]
     SctpSockets,
     /// AF_UNIX sockets with a thread between them.
@@ -33,15 +33,15 @@ pub(crate) enum Protocol {
     Relay,
 }
 
-/// How messages become calls of the transport.
+/// Mapping of messages to calls of the transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Method {
-    /// A blocking write per message; reads of 128 KB that know no boundaries.
+    /// A blocking write per message; reads of 128 KB without boundaries.
     TcpPlain,
-    /// A length before each message and 64 KB of buffer in the program at both ends.
+    /// A length prefix for each message and a buffer of 64 KB in the program at both ends.
     TcpBatched,
-    /// The same as plain TCP, over several paths.
+    /// Plain TCP calls over several paths.
     MptcpPlain,
     /// One SCTP message per message.
     SctpMessage,
@@ -55,12 +55,12 @@ pub(crate) enum Method {
     SctpSockets,
     /// One record of an AF_UNIX socket per message, to a thread that passes it on.
     Relay,
-    /// Full packets in batches of about 64 KB, only counted: the most that UDP moves.
+    /// Full packets in batches of about 64 KB, only counted: the limit of UDP.
     UdpLimit,
 }
 
 impl Method {
-    /// The protocol that carries it.
+    /// Returns the protocol of this method.
     pub(crate) fn protocol(self) -> Protocol {
         match self {
             Self::TcpPlain | Self::TcpBatched => Protocol::Tcp,
@@ -72,7 +72,7 @@ impl Method {
         }
     }
 
-    /// Whether each receive call yields exactly one message; elsewhere messages are bytes divided by size.
+    /// Returns whether each receive call yields exactly one message; otherwise the number of messages is bytes divided by size.
     pub(crate) fn keeps_boundaries(self) -> bool {
         matches!(
             self,
@@ -90,18 +90,18 @@ impl Method {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Exchange {
-    /// The client sends, the server counts.
+    /// The client sends, and the server counts.
     OneWay,
-    /// The client sends one message and waits for the one that answers it.
+    /// The client sends one message and waits for the answer.
     RequestResponse,
-    /// The same with a new connection every time.
+    /// The client does so with a new connection every time.
     ConnectRequestResponse,
 }
 
 /// One test as the client asks for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Spec {
-    /// How messages become calls.
+    /// Mapping of messages to calls.
     pub method: Method,
     /// Direction of the test.
     pub exchange: Exchange,
@@ -109,19 +109,19 @@ pub(crate) struct Spec {
     pub message_bytes: usize,
     /// Connections or associations at a time.
     pub parallel: usize,
-    /// Report every so many milliseconds; 0 for never.
+    /// Interval of reports in milliseconds; 0 for none.
     pub interval_ms: u64,
-    /// Send and receive buffers, where not the default.
+    /// Size of send and receive buffers, if not the default.
     pub buffer_bytes: Option<usize>,
-    /// The largest IP packet, where not what the path allows.
+    /// Largest IP packet, if not the path's.
     pub packet_bytes: Option<usize>,
-    /// Congestion control of SCTP and of the client's TCP, where not the default.
+    /// Congestion control of SCTP and of the client's TCP, if not the default.
     #[serde(default, with = "by_name")]
     pub congestion: Option<CongestionControl>,
-    /// Whether SCTP sends on all paths at once, where not the default.
+    /// Whether SCTP sends on all paths at once, if not the default.
     #[serde(default, with = "by_name")]
     pub multipath: Option<Multipath>,
-    /// Whether paths of SCTP have one congestion control together, where not the default.
+    /// Whether the paths of SCTP share one congestion control, if not the default.
     #[serde(default, with = "by_name")]
     pub coupling: Option<Coupling>,
     /// Whether SCTP packets carry a checksum.
@@ -140,12 +140,12 @@ pub(crate) enum Carrier {
     Udp,
     /// IP itself, protocol 132; needs the capability CAP_NET_RAW.
     Raw,
-    /// Raw IP where that is permitted, otherwise UDP.
+    /// Raw IP if it is permitted, otherwise UDP.
     Auto,
 }
 
 impl Carrier {
-    /// Returns the link that a server which allows `self` uses for a client that asks for `wish`; `None` where they do not agree.
+    /// Returns the link that a server which allows `self` uses for a client that asks for `wish`; `None` if they do not agree.
     pub(crate) fn agree(self, wish: Carrier) -> Option<Carrier> {
         match (self, wish) {
             (Carrier::Auto, wish) => Some(wish),
@@ -164,7 +164,7 @@ impl From<Carrier> for LinkKind {
     }
 }
 
-/// A setting by its name.
+/// Serialises a setting by its name.
 mod by_name {
     use std::fmt::Display;
     use std::str::FromStr;
@@ -187,7 +187,7 @@ mod by_name {
 }
 
 impl Spec {
-    /// The messages that so many receive calls and bytes were.
+    /// Returns the number of messages for so many receive calls and bytes.
     pub(crate) fn messages(&self, calls: u64, bytes: u64) -> u64 {
         if self.method.keeps_boundaries() || self.exchange != Exchange::OneWay {
             calls
@@ -196,7 +196,7 @@ impl Spec {
         }
     }
 
-    /// Returns the kernel's name of the congestion control for TCP, if the test is of TCP and names one.
+    /// Returns the kernel's name of the congestion control for TCP, if the test uses TCP and names one.
     pub(crate) fn tcp_congestion(&self) -> Option<&'static str> {
         let of_tcp = matches!(self.method.protocol(), Protocol::Tcp | Protocol::Mptcp);
         self.congestion.filter(|_| of_tcp).map(|congestion| match congestion {
@@ -206,7 +206,7 @@ impl Spec {
         })
     }
 
-    /// Whether a server may serve it: nothing that a client sends may cost more than these bounds.
+    /// Checks whether a server may serve the test: these bounds limit the cost of any client's request.
     pub(crate) fn check(&self) -> Result<(), SpecError> {
         let one_connection = matches!(self.method.protocol(), Protocol::Udp | Protocol::Relay);
         let one_datagram = self.method == Method::UdpPlain;
@@ -242,7 +242,7 @@ impl Spec {
     }
 }
 
-/// Why a test cannot be run as asked.
+/// Error of a test's parameters.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub(crate) enum SpecError {
     /// The size of a message is out of bounds.
@@ -250,10 +250,10 @@ pub(crate) enum SpecError {
     MessageBytes {
         /// The requested size.
         bytes: usize,
-        /// The most that is served.
+        /// The largest allowed size.
         max: usize,
     },
-    /// Too many at a time, or none.
+    /// The number of associations is out of bounds.
     #[error("{parallel} at a time cannot be tested; choose from 1 to {max}", max = PARALLEL_MAX)]
     Parallel {
         /// The requested number.
@@ -265,10 +265,10 @@ pub(crate) enum SpecError {
     /// A packet size out of bounds.
     #[error("choose a packet size from 576 to 65536 bytes")]
     Packet,
-    /// Datagrams have no connection to make.
+    /// Datagrams have no connection to measure.
     #[error("UDP makes no connections; use --rr in place of --crr")]
     Connect,
-    /// Request and response need boundaries.
+    /// Request and response need message boundaries.
     #[error("a request is one message; use --mode message with --rr and --crr")]
     StreamMode,
 }

@@ -1,6 +1,6 @@
 //! Looks that distinguish curves: colours for light and dark pages, and the shapes of points.
 //!
-//! The colours differ for readers who confuse red and green, too; where nine of them come close, the shapes differ.
+//! The colours also differ for readers who confuse red and green; where nine of them come close, the shapes differ.
 
 use std::fmt::Write;
 
@@ -28,7 +28,7 @@ pub(crate) enum Marker {
     Diamond,
     Up,
     Down,
-    /// A circle, a square and a diamond without content.
+    /// Circle, square and diamond outlines.
     Ring,
     Frame,
     Kite,
@@ -46,7 +46,7 @@ impl Look {
         Look { color, marker }
     }
 
-    /// A colour for curves without markers.
+    /// Returns a colour for curves without markers.
     pub(crate) const fn line(color: Color) -> Self {
         Look { color, marker: Marker::Dot }
     }
@@ -74,7 +74,7 @@ impl Color {
         Color::Cyan,
     ];
 
-    /// On a light and on a dark page.
+    /// Returns the values on a light and on a dark page.
     fn values(self) -> [&'static str; 2] {
         match self {
             Color::Ink => ["#20262d", "#f2f5f8"],
@@ -89,7 +89,7 @@ impl Color {
         }
     }
 
-    /// The class of what has this colour.
+    /// Returns the class of elements in this colour.
     pub(crate) fn class(self) -> &'static str {
         match self {
             Color::Ink => "k-ink",
@@ -105,7 +105,7 @@ impl Color {
     }
 }
 
-/// The style sheet of charts, for the page or the drawing that holds them.
+/// Returns the style sheet of charts, for the page or the drawing that holds them.
 pub(crate) fn style() -> String {
     let mut out = String::from(RULES);
     for (scheme, ground) in GROUNDS.iter().enumerate() {
@@ -142,7 +142,7 @@ font:11.5px system-ui,\"Segoe UI\",Roboto,\"DejaVu Sans\",sans-serif}\
 mod tests {
     use super::*;
 
-    /// The linear red, green and blue of a colour.
+    /// Returns the linear red, green and blue of a colour.
     fn linear(color: &str) -> [f64; 3] {
         let byte = |at: usize| u8::from_str_radix(&color[at..at + 2], 16).expect("two digits");
         [1, 3, 5].map(|at| {
@@ -160,7 +160,7 @@ mod tests {
         [0.292_75 * r + 0.707_25 * g, 0.292_75 * r + 0.707_25 * g, -0.022_34 * r + 0.022_34 * g + b]
     }
 
-    /// How different two colours look: their distance in Oklab.
+    /// Returns the difference between two colours: their distance in Oklab.
     fn distance(a: [f64; 3], b: [f64; 3]) -> f64 {
         let lab = |[r, g, b]: [f64; 3]| {
             let l = (0.412_221_47 * r + 0.536_332_54 * g + 0.051_445_99 * b).cbrt();

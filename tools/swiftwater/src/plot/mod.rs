@@ -1,4 +1,4 @@
-//! Charts as SVG: the one way in which pages and traces are drawn.
+//! Charts as SVG, for all pages and traces.
 //!
 //! | file | part |
 //! |---|---|
@@ -17,19 +17,19 @@ use std::fmt::Write;
 pub(crate) use look::{Color, Look, Marker, style};
 pub(crate) use scale::{Axis, Scale, bytes_text, count_text, mbits_text, number_text, seconds_text};
 
-/// Left of the plot, for the labels of the vertical axis.
+/// Width left of the plot, for the labels of the vertical axis.
 const LEFT: f64 = 76.0;
-/// Right of the plot, for the legend.
+/// Width right of the plot, for the legend.
 const LEGEND: f64 = 168.0;
-/// Above the plot, for the name of the vertical axis.
+/// Height above the plot, for the name of the vertical axis.
 const TOP: f64 = 24.0;
-/// Below the plot, for the labels and the name of the horizontal axis.
+/// Height below the plot, for the labels and the name of the horizontal axis.
 const BOTTOM: f64 = 38.0;
-/// From one line of the legend to the next.
+/// Distance between lines of the legend.
 const LEGEND_LINE: f64 = 17.0;
-/// A label takes so much room for each character.
+/// Width of a character in a label.
 const CHARACTER: f64 = 6.6;
-/// Between two labels on the horizontal axis.
+/// Gap between two labels on the horizontal axis.
 const LABEL_GAP: f64 = 10.0;
 
 /// A chart.
@@ -42,14 +42,14 @@ pub(crate) struct Chart {
     pub(crate) y: Axis,
     /// Drawn in this order.
     pub(crate) curves: Vec<Curve>,
-    /// A value of the vertical axis that others are compared with.
+    /// A value of the vertical axis for comparison.
     pub(crate) rule: Option<f64>,
 }
 
-/// How the points of a curve are drawn.
+/// Form of a curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// A line, with a marker and its words at each point.
+    /// A line, with a marker and a hover text at each point.
     Marked,
     /// A line.
     Line,
@@ -68,7 +68,7 @@ pub(crate) struct Curve {
     pub(crate) look: Look,
     pub(crate) form: Form,
     pub(crate) points: Vec<(f64, f64)>,
-    /// Hover texts, for each point or for none.
+    /// Hover texts, for every point or for none.
     pub(crate) words: Vec<String>,
 }
 
@@ -78,7 +78,7 @@ impl Curve {
     }
 }
 
-/// The rectangle that values are drawn in.
+/// The rectangle of the plot.
 #[derive(Clone, Copy)]
 struct Frame {
     left: f64,
@@ -88,7 +88,7 @@ struct Frame {
 }
 
 impl Chart {
-    /// The chart as a document of its own, or as a part of a page that has the [`style`].
+    /// Renders the chart as a document of its own, or as a part of a page that has the [`style`].
     pub(crate) fn svg(&self) -> String {
         let (width, height) = (self.width, self.height);
         let name = escape(&self.name);
@@ -98,17 +98,17 @@ impl Chart {
         )
     }
 
-    /// The same as a part of a drawing, `y` below its top.
+    /// Renders the chart as a part of a drawing, `y` below its top.
     pub(crate) fn at(&self, y: f64) -> String {
         format!("<g transform=\"translate(0,{y})\">{}</g>", self.draw())
     }
 
-    /// Where the plot of a chart of this width begins, and how wide it is.
+    /// Returns the start and the width of the plot in a chart of this width.
     pub(crate) const fn plot_span(width: f64) -> (f64, f64) {
         (LEFT, width - LEFT - LEGEND)
     }
 
-    /// How many pixels wide the plot of a chart of this width is.
+    /// Returns the width of the plot in pixels, in a chart of this width.
     pub(crate) const fn plot_width(width: f64) -> usize {
         Self::plot_span(width).1 as usize
     }
@@ -171,7 +171,7 @@ impl Chart {
         }
     }
 
-    /// The labels of the horizontal axis that fit beside each other, with their places.
+    /// Returns the labels of the horizontal axis that fit beside each other, with their places.
     fn x_labels(&self, frame: Frame) -> Vec<(f64, String, f64)> {
         let width = frame.right - frame.left;
         for count in (2..=(width / 40.0) as usize).rev() {
@@ -195,7 +195,7 @@ impl Chart {
         let place = |&(x, y): &(f64, f64)| {
             (
                 self.x.place(x, frame.left, frame.right).clamp(frame.left, frame.right),
-                // Values above the axis are drawn along its end.
+                // Values beyond the axis are drawn at its end.
                 self.y.place(y, frame.bottom, frame.top).clamp(frame.top, frame.bottom),
             )
         };
@@ -252,7 +252,7 @@ impl Chart {
     }
 }
 
-/// Text that may stand in an element or an attribute.
+/// Escapes text for an element or an attribute.
 pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

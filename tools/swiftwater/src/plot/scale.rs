@@ -1,8 +1,8 @@
-//! Axes: where a value stands, and the values that have a tick.
+//! Axes: map values to places, and choose ticks.
 
 use crate::units::grouped;
 
-/// How values lie on an axis.
+/// Scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Scale {
     Linear,
@@ -16,7 +16,7 @@ pub(crate) struct Axis {
     scale: Scale,
     from: f64,
     to: f64,
-    /// The unit or the thing that it counts.
+    /// The unit or the quantity.
     pub(super) name: String,
     text: fn(f64) -> String,
     /// Names of the rows 1, 2 and so on, in place of ticks.
@@ -24,20 +24,20 @@ pub(crate) struct Axis {
 }
 
 impl Axis {
-    /// An axis whose values are told by `text`.
+    /// Returns an axis whose values are formatted by `text`.
     pub(crate) fn new(scale: Scale, from: f64, to: f64, name: &str, text: fn(f64) -> String) -> Self {
         let to = if to > from { to } else { from + 1.0 };
         Axis { scale, from, to, name: name.to_owned(), text, rows: Vec::new() }
     }
 
-    /// An axis with a row for each name, the first one on top.
+    /// Returns an axis with a row for each name, the first one on top.
     pub(crate) fn rows(names: &[&'static str]) -> Self {
         let rows = names.iter().rev().copied().collect();
         let to = names.len() as f64 + 0.6;
         Axis { scale: Scale::Linear, from: 0.4, to, name: String::new(), text: number_text, rows }
     }
 
-    /// Where a value stands between `low` and `high`, the places of the ends of the axis.
+    /// Returns the place of a value between `low` and `high`, the places of the ends of the axis.
     pub(super) fn place(&self, value: f64, low: f64, high: f64) -> f64 {
         let part = match self.scale {
             Scale::Linear => (value - self.from) / (self.to - self.from),
@@ -48,7 +48,7 @@ impl Axis {
         low + part * (high - low)
     }
 
-    /// About `count` values with their words, at most one more.
+    /// Returns about `count` values with their texts, at most one more.
     pub(super) fn ticks(&self, count: usize) -> Vec<(f64, String)> {
         if !self.rows.is_empty() {
             let rows = self.rows.iter().enumerate();
@@ -79,7 +79,7 @@ impl Axis {
         let every = ((last - first) as usize / count + 1) as i32;
         let powers: Vec<f64> =
             (first..=last).filter(|n| (n - first) % every == 0).map(|n| base.powi(n)).collect();
-        // Between few powers of ten stand 2 and 5 times each.
+        // Between few powers of ten there are ticks at 2 and 5 times each.
         if base == 10.0 && every == 1 && powers.len() * 3 <= count {
             let fine = (first - 1..=last).flat_map(|n| [1.0, 2.0, 5.0].map(|factor| factor * base.powi(n)));
             return fine.filter(|value| (self.from..=self.to).contains(value)).collect();
@@ -88,14 +88,14 @@ impl Axis {
     }
 }
 
-/// A number without zeros that say nothing, and never a negative zero.
+/// Formats a number without redundant zeros, and never as a negative zero.
 pub(crate) fn number_text(value: f64) -> String {
     let text = format!("{value:.6}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
     if text == "-0" { "0".to_owned() } else { text.to_owned() }
 }
 
-/// A count with the letter of its thousands.
+/// Formats a count with a letter for its thousands.
 pub(crate) fn count_text(value: f64) -> String {
     match value {
         v if v >= 1e9 => format!("{}G", number_text(v / 1e9)),
@@ -106,7 +106,7 @@ pub(crate) fn count_text(value: f64) -> String {
     }
 }
 
-/// Bytes.
+/// Formats bytes.
 pub(crate) fn bytes_text(bytes: f64) -> String {
     match bytes {
         b if b >= 1e6 => format!("{} MB", number_text(b / 1e6)),
@@ -115,12 +115,12 @@ pub(crate) fn bytes_text(bytes: f64) -> String {
     }
 }
 
-/// Bits per second in Mbit/s, for an axis that names the unit.
+/// Formats bits per second in Mbit/s, for an axis that names the unit.
 pub(crate) fn mbits_text(bits_per_s: f64) -> String {
     number_text(bits_per_s / 1e6)
 }
 
-/// Seconds.
+/// Formats seconds.
 pub(crate) fn seconds_text(seconds: f64) -> String {
     format!("{} s", number_text(seconds))
 }

@@ -7,7 +7,7 @@ use super::look::Marker;
 /// Half the height of a marker.
 const RADIUS: f64 = 3.2;
 
-/// A line through these places.
+/// Returns a line through these places.
 pub(super) fn path(placed: &[(f64, f64)]) -> String {
     let mut out = String::new();
     for (index, (x, y)) in placed.iter().enumerate() {
@@ -18,7 +18,7 @@ pub(super) fn path(placed: &[(f64, f64)]) -> String {
     out
 }
 
-/// Upright strokes, each so far above and below its place.
+/// Returns upright strokes, each extending so far above and below its place.
 pub(super) fn strokes(placed: &[(f64, f64)], reach: f64) -> String {
     placed.iter().fold(String::new(), |mut out, (x, y)| {
         let _ = write!(out, "M{x:.1},{:.1}v{:.1}", y - reach, 2.0 * reach);
@@ -26,8 +26,8 @@ pub(super) fn strokes(placed: &[(f64, f64)], reach: f64) -> String {
     })
 }
 
-/// Leaves of the places in one column of pixels the first, the lowest, the highest and the last, so that no peak is lost.
-/// The places must be in the order of x.
+/// Reduces the places in each column of pixels to the first, the lowest, the highest and the last, so that no peak is lost. The
+/// places must be in the order of x.
 pub(super) fn extremes(placed: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let mut out: Vec<(f64, f64)> = Vec::new();
     let same_pixel = |a: &(f64, f64), b: &(f64, f64)| a.0.floor() == b.0.floor();
@@ -45,7 +45,7 @@ pub(super) fn extremes(placed: &[(f64, f64)]) -> Vec<(f64, f64)> {
     out
 }
 
-/// A marker, with the words that it says when it is pointed at.
+/// Returns a marker with its hover text.
 pub(super) fn marker(marker: Marker, (x, y): (f64, f64), words: Option<&str>, out: &mut String) {
     let r = RADIUS;
     let class = if marker.is_hollow() { "hollow" } else { "full" };

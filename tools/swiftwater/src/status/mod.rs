@@ -1,4 +1,4 @@
-//! `swiftwater status`: what the daemon has, as `ss` would print it.
+//! `swiftwater status`: shows the daemon's sockets in the layout of `ss`.
 
 mod row;
 mod table;
@@ -33,10 +33,10 @@ Examples:
   swiftwater status --json | jq '.[] | select(.row == \"path\" and .state != \"active\")'
   ip netns exec NAME swiftwater status     of another network namespace")]
 pub(crate) struct StatusArgs {
-    /// Where the daemon is: @ and an abstract name, or a path [default: SWIFTWATER_DAEMON, or @swiftwater].
+    /// Address of the daemon: @ and an abstract name, or a path [default: SWIFTWATER_DAEMON, or @swiftwater].
     #[arg(long, value_name = "PLACE")]
     pub place: Option<String>,
-    /// Show it again every so many seconds, with the rates meanwhile.
+    /// Repeat every so many seconds, with the rates in between.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = parse_seconds)]
     pub watch: Option<f64>,
     #[command(flatten)]
@@ -50,7 +50,7 @@ struct Rates {
     received_bits_per_s: f64,
 }
 
-/// Counters of the look before, for the rates.
+/// Counters of the previous sample, for the rates.
 struct Sample {
     at: Instant,
     /// Bytes sent and received, by the association's number.
@@ -64,7 +64,7 @@ impl Sample {
         Sample { at, bytes }
     }
 
-    /// The rates since an earlier sample, of the associations that were there.
+    /// Returns the rates since an earlier sample, of the associations that existed then.
     fn rates_since(&self, before: &Sample) -> HashMap<u32, Rates> {
         let seconds = self.at.duration_since(before.at).as_secs_f64().max(f64::MIN_POSITIVE);
         let rate = |now: u64, then: u64| now.saturating_sub(then) as f64 * 8.0 / seconds;
@@ -77,7 +77,7 @@ impl Sample {
     }
 }
 
-/// Shows what there is, once or until the user has seen enough.
+/// Shows the status, once or until the user stops it.
 pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
     let mut json = args.json.open()?;
     let place = args.place.as_deref().map_or_else(Place::from_environment, Place::from);
@@ -114,13 +114,13 @@ fn show(
     print(&format!("{clear}{}", table::of(status, rates)))
 }
 
-/// The name of a process, if it is still there.
+/// Returns the name of a process, if it still exists.
 pub(crate) fn process_name(process: i32) -> Option<String> {
     let name = std::fs::read_to_string(format!("/proc/{process}/comm")).ok()?;
     Some(name.trim_end().to_owned())
 }
 
-/// The state of a socket in the words of `ss`.
+/// Returns the state of a socket in the terms of `ss`.
 fn socket_state(state: &str) -> &str {
     match state {
         "listening" => "LISTEN",
@@ -131,7 +131,7 @@ fn socket_state(state: &str) -> &str {
     }
 }
 
-/// The state of an association in the words of `ss`.
+/// Returns the state of an association in the terms of `ss`.
 fn association_state(state: &str) -> &str {
     if state == "ESTABLISHED" { "ESTAB" } else { state }
 }
@@ -162,7 +162,7 @@ mod tests {
         }
     }
 
-    /// A one-to-many socket with an association over two paths.
+    /// Returns a one-to-many socket with an association over two paths.
     pub(super) fn example(bytes_sent: u64) -> Status {
         let local: Vec<SocketAddr> =
             ["192.0.2.1:7", "198.51.100.1:7"].map(|a| a.parse().expect("one")).to_vec();

@@ -1,4 +1,4 @@
-//! The status as flat objects: a row for each socket, association and path, and for each user.
+//! The status as flat objects: a row for each socket, association, path and user.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -117,7 +117,7 @@ fn of_user<'a>(user: &UserStatus) -> Row<'a> {
     }
 }
 
-/// Addresses with a comma between, each with its port.
+/// Joins addresses, each with its port, with commas.
 fn joined(addresses: &[SocketAddr]) -> String {
     addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(",")
 }

@@ -9,7 +9,7 @@ use swiftwater_daemon::{AssociationStatus, PathStatus, SocketStatus, Status};
 use super::{Rates, association_state, process_name, socket_state};
 use crate::units::{grouped, mbits, milliseconds};
 
-/// In front of an association of a one-to-many socket, as `ss` has it.
+/// Prefix of an association of a one-to-many socket, as in `ss`.
 const BRANCH: &str = "`- ";
 
 /// One line of the table: state, queues, addresses, process.
@@ -38,7 +38,7 @@ pub(super) fn of(status: &Status, rates: &HashMap<u32, Rates>) -> String {
     out
 }
 
-/// A line and what stands below it.
+/// A line and the lines below it.
 struct Block {
     line: Line,
     below: Vec<String>,
@@ -53,7 +53,7 @@ fn line(columns: &Line, widths: [usize; 6]) -> String {
     out.trim_end().to_owned() + "\n"
 }
 
-/// A socket with its one association in one line, or a line for itself and one for each of several.
+/// Returns a socket with its one association in one line, or a line for the socket and one for each association.
 fn blocks(socket: &SocketStatus, rates: &HashMap<u32, Rates>) -> Vec<Block> {
     let process = process(socket);
     let local = addresses(&socket.local);
@@ -87,7 +87,7 @@ fn block(
     Block { line, below }
 }
 
-/// `HOST,HOST:PORT`; `*:*` where there is none.
+/// Formats addresses as `HOST,HOST:PORT`; `*:*` if there are none.
 fn addresses(list: &[SocketAddr]) -> String {
     let Some(first) = list.first() else { return "*:*".into() };
     let host = |address: &SocketAddr| match address.ip() {
@@ -99,7 +99,7 @@ fn addresses(list: &[SocketAddr]) -> String {
     format!("{}:{}", hosts.join(","), first.port())
 }
 
-/// As `ss` shows it, as far as it is known.
+/// Formats the process as `ss` does, as far as it is known.
 fn process(socket: &SocketStatus) -> String {
     match process_name(socket.process) {
         Some(name) => format!("users:((\"{name}\",pid={}))", socket.process),

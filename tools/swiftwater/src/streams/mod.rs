@@ -1,4 +1,4 @@
-//! `swiftwater streams`: what stands on the streams of programs under `run`, and modules pushed, popped and read while they run.
+//! `swiftwater streams`: shows the streams of programs under `run`, and pushes, pops and reads modules while they run.
 
 mod row;
 mod tree;
@@ -19,10 +19,10 @@ use crate::output::{Json, JsonArgs, OutputError, note, print};
 use crate::status::CLEAR;
 use crate::units::{grouped, parse_seconds};
 
-/// The name of standard output as a file.
+/// Name that stands for standard output as a file.
 const STANDARD_OUTPUT: &str = "-";
 
-/// What is to be shown or done.
+/// Streams of associations.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "\
@@ -47,7 +47,7 @@ pub(crate) struct StreamsArgs {
     command: Option<StreamsCommand>,
     #[command(flatten)]
     place: PlaceArgs,
-    /// Show them again every so many seconds.
+    /// Repeat every so many seconds.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = parse_seconds)]
     watch: Option<f64>,
     #[command(flatten)]
@@ -56,7 +56,7 @@ pub(crate) struct StreamsArgs {
 
 #[derive(Debug, Args)]
 struct PlaceArgs {
-    /// Where the daemon is: @ and an abstract name, or a path [default: SWIFTWATER_DAEMON, or @swiftwater].
+    /// Address of the daemon: @ and an abstract name, or a path [default: SWIFTWATER_DAEMON, or @swiftwater].
     #[arg(long, value_name = "PLACE")]
     place: Option<String>,
 }
@@ -67,10 +67,10 @@ impl PlaceArgs {
     }
 }
 
-/// What is done to a stream.
+/// Operation on a stream.
 #[derive(Debug, Subcommand)]
 enum StreamsCommand {
-    /// Push a module next below the head (`I_PUSH`).
+    /// Push a module below the head (`I_PUSH`).
     Push {
         /// The number of the association.
         id: u32,
@@ -82,7 +82,7 @@ enum StreamsCommand {
         #[command(flatten)]
         place: PlaceArgs,
     },
-    /// Pop the module next below the head (`I_POP`).
+    /// Pop the module below the head (`I_POP`).
     Pop {
         /// The number of the association.
         id: u32,
@@ -100,7 +100,7 @@ enum StreamsCommand {
     Tap {
         /// The number of the association.
         id: u32,
-        /// Where to; - is standard output.
+        /// File to write; - is standard output.
         #[arg(short, long = "write", value_name = "FILE", default_value = STANDARD_OUTPUT)]
         write: PathBuf,
         #[command(flatten)]
@@ -141,7 +141,7 @@ fn tap(id: u32, path: &Path, place: &Place) -> Result<(), Failure> {
         return Err("a pcapng file is nothing for a terminal; name a file with -w".to_owned().into());
     }
     let file_failed = |error: io::Error| Failure::Said(format!("cannot write {}: {error}", path.display()));
-    // A file that cannot be made costs the stream nothing.
+    // The file is made before the module is pushed, so a failure does not affect the stream.
     let file = if to_standard_output { None } else { Some(File::create(path).map_err(file_failed)?) };
     let recording = place.tap(id).map_err(|error| failure(place, &format!("cannot tap {id}"), &error))?;
     match file {
@@ -154,7 +154,7 @@ fn standard_output_failed(error: io::Error) -> Failure {
     OutputError::from(error).into()
 }
 
-/// Writes what is recorded until its end, or until a signal asks for the end; says what was lost.
+/// Writes the recording until its end, or until a signal asks for the end; reports lost records.
 fn write_all(
     mut recording: Recording,
     out: &mut impl Write,
@@ -217,7 +217,7 @@ mod tests {
 
     use super::*;
 
-    /// A stream with one module that makes its sender wait.
+    /// Returns a stream with one module that makes its sender wait.
     pub(super) fn example() -> Streams {
         let queue = |bytes: usize| QueueStatus {
             messages: bytes / 100,

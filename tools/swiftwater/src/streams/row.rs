@@ -1,4 +1,4 @@
-//! Streams as flat objects: a row for each stream, for each part of it, and for each count.
+//! Streams as flat objects: a row for each stream, each part of it, and each counter.
 
 use std::net::SocketAddr;
 

@@ -5,7 +5,7 @@ use swiftwater_daemon::{PartStatus, QueueStatus, StreamStatus, Streams};
 use crate::status::process_name;
 use crate::units::grouped;
 
-/// Columns of a part: its name, its queues, what it has counted.
+/// Columns of a part: its name, its queues, its counters.
 type Line = [String; 4];
 
 pub(super) fn of(streams: &Streams) -> String {
@@ -52,7 +52,7 @@ fn line(depth: usize, part: &PartStatus) -> Line {
     ]
 }
 
-/// `Send-Q 70,000/65,536 full`. A queue without marks is one that messages pass by.
+/// Formats a queue as `Send-Q 70,000/65,536 full`. A queue without marks has no service procedure.
 fn queue(name: &str, queue: &QueueStatus) -> String {
     if queue.hiwat_bytes == 0 {
         return String::new();

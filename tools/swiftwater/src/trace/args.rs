@@ -28,7 +28,7 @@ at which data arrived and the pacing rate. What the file means: docs/trace.md.")
 pub(crate) struct PlotArgs {
     /// The trace file.
     pub file: PathBuf,
-    /// Where to: a name that ends with .svg or .html [default: FILE with .svg].
+    /// File to write, whose name ends with .svg or .html [default: FILE with .svg].
     #[arg(short, long, value_name = "OUT")]
     pub output: Option<PathBuf>,
     #[command(flatten)]
@@ -56,7 +56,7 @@ pub(crate) struct ShowArgs {
     pub select: Select,
 }
 
-/// Which part of a trace.
+/// Part of a trace.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Select {
     /// Only this association: its tag, as `trace show` prints it.
@@ -65,10 +65,10 @@ pub(crate) struct Select {
     /// Only this path of it, counted from 0.
     #[arg(long, value_name = "NUMBER")]
     pub path: Option<u8>,
-    /// From this second on.
+    /// Start, in seconds.
     #[arg(long, value_name = "SECONDS", value_parser = parse_time)]
     pub from: Option<f64>,
-    /// Up to this second.
+    /// End, in seconds.
     #[arg(long, value_name = "SECONDS", value_parser = parse_time)]
     pub to: Option<f64>,
 }

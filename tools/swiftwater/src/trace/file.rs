@@ -14,19 +14,19 @@ use thiserror::Error;
 
 use super::writer::{Origin, Writer};
 
-/// Records that wait to be written. Who makes more than the file takes loses some, and the file says how many: what is
-/// looked at must not be slowed down by the looking.
+/// Number of records that may wait to be written. If the program produces more than the file takes, some are lost, and the file
+/// records their number: tracing must not slow the traced program down.
 const WAITING_MAX: usize = 1 << 16;
-/// Bytes that go to the file at a time.
+/// Number of bytes that are written to the file at a time.
 const BUFFER_BYTES: usize = 1 << 18;
 
-/// Why there is no trace.
+/// Error of a trace file.
 #[derive(Debug, Error)]
 pub(crate) enum TraceFileError {
     /// The file cannot be made.
     #[error("cannot write the trace to {path}: {source}; name another file with --qlog", path = path.display())]
     Create {
-        /// Where.
+        /// The path.
         path: PathBuf,
         /// Error of the system.
         source: io::Error,
@@ -34,7 +34,7 @@ pub(crate) enum TraceFileError {
     /// The file could not be written to the end.
     #[error("the trace in {path} is not complete: {source}", path = path.display())]
     Write {
-        /// Where.
+        /// The path.
         path: PathBuf,
         /// Error of the system.
         source: io::Error,
@@ -55,7 +55,7 @@ pub(crate) struct TraceFile {
 }
 
 impl TraceFile {
-    /// Begins a file. `side`: `client` or `server`.
+    /// Begins a file. `side` is `client` or `server`.
     pub(crate) fn create(path: &Path, title: &str, side: &'static str) -> Result<Self, TraceFileError> {
         let create = |source| TraceFileError::Create { path: path.to_owned(), source };
         let (items, arrivals) = sync_channel(WAITING_MAX);
@@ -76,21 +76,21 @@ impl TraceFile {
         Ok(Self { path: path.to_owned(), items, sink, thread })
     }
 
-    /// Where stacks hand their records to.
+    /// Returns the function that stacks pass their records to.
     pub(crate) fn sink(&self) -> TraceSink {
         self.sink.clone()
     }
 
-    /// Writes what is there and closes the file.
+    /// Writes the remaining records and closes the file.
     pub(crate) fn finish(self) -> Result<(), TraceFileError> {
-        // A thread that is gone has left its reason.
+        // If the thread has ended, `join` below returns its error.
         let _ = self.items.send(Item::End);
         let written = self.thread.join().unwrap_or_else(|_| Err(io::Error::other("the writer failed")));
         written.map_err(|source| TraceFileError::Write { path: self.path, source })
     }
 }
 
-/// A file with what happens on a virtual clock, which waits for the disk.
+/// A trace of events on a virtual clock, which waits for the disk.
 #[derive(Clone)]
 pub(crate) struct VirtualTrace {
     path: PathBuf,
@@ -124,7 +124,7 @@ impl VirtualTrace {
         })
     }
 
-    /// Writes what is there.
+    /// Writes the remaining records.
     pub(crate) fn finish(self) -> Result<(), TraceFileError> {
         let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let written = std::mem::replace(&mut writing.written, Ok(())).and_then(|()| writing.writer.flush());
@@ -140,7 +140,7 @@ fn write_all(
     while let Ok(Item::Record(record)) = arrivals.recv() {
         match missed.swap(0, Ordering::Relaxed) {
             0 => {}
-            // Some of those that are missing may belong to other associations than the one that is named.
+            // Some of the missing records may belong to associations other than the named one.
             records => {
                 writer.write(&Record { event: Event::Dropped { records }, path: None, ..record.clone() })?;
             }

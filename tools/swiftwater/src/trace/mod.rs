@@ -29,13 +29,13 @@ use crate::output::OutputError;
 use args::{Select, TraceCommand};
 use reader::{Entry, ReadError};
 
-/// Why the command failed.
+/// Error of the command.
 #[derive(Debug, Error)]
 pub(crate) enum TraceError {
     /// The trace cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// Nothing is left to show.
+    /// No event is left to show.
     #[error("no event of {path} is left by these options; `swiftwater trace show {path}` prints all", path = path.display())]
     NothingSelected {
         /// The file.
@@ -44,7 +44,7 @@ pub(crate) enum TraceError {
     /// There is no event of that name.
     #[error("there is no event `{0}`; the names are {names}", names = show::NAMES.join(", "))]
     NoSuchEvent(String),
-    /// The name of the output says no format.
+    /// The name of the output has no known suffix.
     #[error("cannot tell what to write from the name {path}; end it with .svg or .html", path = path.display())]
     Format {
         /// The output.
@@ -56,7 +56,7 @@ pub(crate) enum TraceError {
     /// The figure cannot be written.
     #[error("cannot write {path}: {source}", path = path.display())]
     Write {
-        /// Where.
+        /// The path.
         path: PathBuf,
         /// Error of the system.
         source: io::Error,

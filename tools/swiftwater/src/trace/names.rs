@@ -22,7 +22,7 @@ pub(crate) const DROPPED: &str = "sctp:records_dropped";
 pub(crate) const DATA: &str = "DATA";
 pub(crate) const SACK: &str = "SACK";
 
-/// Chunk types (RFC 9260 §3.2 and the extensions that are registered).
+/// Returns the name of a chunk type (RFC 9260 §3.2 and the registered extensions).
 pub(crate) fn chunk(kind: u8) -> String {
     let name = match kind {
         0 => DATA,

@@ -14,13 +14,13 @@ use super::schema::{
 };
 use super::writer::RECORD_SEPARATOR;
 
-/// Longest line that is read.
+/// Longest line that is accepted.
 const LINE_BYTES_MAX: usize = 1 << 20;
 
-/// Why a file cannot be read.
+/// Error of reading a file.
 #[derive(Debug, Error)]
 pub(crate) enum ReadError {
-    /// It is not there, or the disk failed.
+    /// The file does not exist, or the disk failed.
     #[error("cannot read {path}: {source}", path = path.display())]
     Io {
         /// The file.
@@ -39,17 +39,17 @@ pub(crate) enum ReadError {
         /// Description of the error.
         what: String,
     },
-    /// A line makes no sense.
+    /// A line is malformed.
     #[error("{path}, line {line}: {what}", path = path.display())]
     Line {
         /// The file.
         path: PathBuf,
-        /// Which, from 1.
+        /// Its number, from 1.
         line: u64,
         /// Description of the error.
         what: String,
     },
-    /// There is nothing in it that we know.
+    /// The file has no known event.
     #[error("{path} has no SCTP events; it may be the trace of another protocol", path = path.display())]
     Nothing {
         /// The file.
@@ -86,19 +86,19 @@ pub(crate) struct Entry {
     pub group: String,
     /// The path.
     pub path: Option<String>,
-    /// Its name without the namespace.
+    /// Name without the namespace.
     pub name: &'static str,
     pub body: Body,
 }
 
-/// A trace file that is being read.
+/// Reader of a trace file.
 pub(crate) struct Reader {
     path: PathBuf,
     lines: BufReader<File>,
     number: u64,
     line: Vec<u8>,
     header: Header,
-    /// The last line had no end: the program that wrote it was stopped.
+    /// The last line is incomplete: the program that wrote it was stopped.
     cut_off: bool,
 }
 
@@ -126,12 +126,12 @@ impl Reader {
         &self.header
     }
 
-    /// Whether the file ends in the middle of a record. What stands before is good.
+    /// Returns whether the file ends in the middle of a record. The records before that are valid.
     pub(crate) fn is_cut_off(&self) -> bool {
         self.cut_off
     }
 
-    /// The next event that we know; those of other namespaces are passed over.
+    /// Returns the next known event; skips those of other namespaces.
     pub(crate) fn next(&mut self) -> Result<Option<Entry>, ReadError> {
         loop {
             self.line.clear();
@@ -149,7 +149,7 @@ impl Reader {
             match parse(content) {
                 Ok(Some(entry)) => return Ok(Some(entry)),
                 Ok(None) => {}
-                // RFC 7464 §2.4: a record without its end may have been cut off, and is no error.
+                // RFC 7464 §2.4: a record without its end may have been cut off, which is no error.
                 Err(_) if !ended && self.line.len() < LINE_BYTES_MAX => {
                     self.cut_off = true;
                     return Ok(None);
@@ -166,7 +166,7 @@ fn read_line(lines: &mut BufReader<File>, line: &mut Vec<u8>) -> io::Result<usiz
     io::Read::take(lines, LINE_BYTES_MAX as u64).read_until(b'\n', line)
 }
 
-/// A line without separator and end.
+/// Strips separator and end from a line.
 fn text(line: &[u8]) -> &[u8] {
     let line = line.strip_prefix(&[RECORD_SEPARATOR]).unwrap_or(line);
     line.trim_ascii()

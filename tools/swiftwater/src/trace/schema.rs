@@ -1,14 +1,14 @@
-//! The objects of a trace file, as they are written and as they are read: qlog's main schema
-//! (draft-ietf-quic-qlog-main-schema) with events of our own (`docs/trace.md`).
+//! The objects of a trace file, for writing and for reading: qlog's main schema (draft-ietf-quic-qlog-main-schema) with events of
+//! our own (`docs/trace.md`).
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-/// Says that a file is a sequence of records (qlog main schema, "File schema").
+/// Identifies a file as a sequence of records (qlog main schema, "File schema").
 pub(crate) const FILE_SCHEMA: &str = "urn:ietf:params:qlog:file:sequential";
-/// How the records are written (RFC 7464).
+/// Serialization of the records (RFC 7464).
 pub(crate) const SERIALIZATION: &str = "application/qlog+json-seq";
-/// Names the events that `docs/trace.md` describes.
+/// Identifies the events that `docs/trace.md` describes.
 pub(crate) const EVENT_SCHEMA: &str = "tag:swiftwater,2026:qlog:events:sctp-1";
 /// Prefix of all names of events.
 pub(crate) const NAMESPACE: &str = "sctp:";
@@ -56,7 +56,7 @@ pub(crate) struct ReferenceTime {
     pub wall_clock_time: Option<String>,
 }
 
-/// Every other record, as it is written.
+/// Any other record, for writing.
 #[derive(Debug, Serialize)]
 pub(crate) struct EventOut<'a, D> {
     /// Milliseconds since the file's reference time.
@@ -68,7 +68,7 @@ pub(crate) struct EventOut<'a, D> {
     pub data: D,
 }
 
-/// The same as it is read: the data only once the name is known.
+/// Any other record, for reading: its data is parsed once the name is known.
 #[derive(Debug, Deserialize)]
 pub(crate) struct EventIn<'a> {
     pub time: f64,
@@ -102,7 +102,7 @@ pub(crate) struct StateUpdated {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Packet {
-    /// Only packets that we sent with DATA have one.
+    /// Only packets sent with DATA have one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packet_number: Option<u32>,
     pub length: u32,
@@ -180,7 +180,7 @@ pub(crate) struct Dropped {
     pub count: u64,
 }
 
-/// Only what changed since the record of this kind before, of the same path. `null`: there is no such value any more.
+/// Only values that have changed since the previous record of this kind and path. `null` means that the value no longer exists.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct MetricsUpdated {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
@@ -199,7 +199,7 @@ pub(crate) struct MetricsUpdated {
     pub bytes_in_flight: Option<Option<u64>>,
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub ssthresh: Option<Option<u64>>,
-    /// In bits per second.
+    /// Bits per second.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub pacing_rate: Option<Option<u64>>,
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
@@ -210,7 +210,7 @@ pub(crate) struct MetricsUpdated {
     pub send_buffer: Option<Option<u64>>,
 }
 
-/// A key that is there, be it with `null`, is not one that is missing.
+/// Distinguishes a key with the value `null` from a missing one.
 fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<Option<T>>, D::Error> {
     Option::<T>::deserialize(from).map(Some)
 }

@@ -30,7 +30,7 @@ pub(super) const NAMES: [&str; 15] = [
     "records_dropped",
 ];
 
-/// Prints what the options leave.
+/// Prints the selected events.
 pub(super) fn run(args: &ShowArgs, out: &mut impl Write) -> Result<(), TraceError> {
     let wanted: Vec<&str> =
         args.event.iter().map(|name| name.strip_prefix(NAMESPACE).unwrap_or(name)).collect();
@@ -59,7 +59,7 @@ pub(super) fn run(args: &ShowArgs, out: &mut impl Write) -> Result<(), TraceErro
     }
 }
 
-/// Says that the end is missing.
+/// Warns that the end is missing.
 pub(super) fn warn_cut_off(path: &Path) {
     note(format_args!(
         "swiftwater: {} ends in the middle of a record: the program that wrote it was stopped",
@@ -67,7 +67,7 @@ pub(super) fn warn_cut_off(path: &Path) {
     ));
 }
 
-/// One event as a line.
+/// Formats one event as a line.
 fn write_line(entry: &Entry, out: &mut String) {
     let path = entry.path.as_ref().map_or_else(String::new, |path| format!("/{path}"));
     let place = format!("{}{path}", entry.group);

@@ -1,4 +1,4 @@
-//! From what an association does on a virtual clock to a file, and from the file to lines and figures.
+//! Tests from an association on a virtual clock to a file, and from the file to lines and figures.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -19,7 +19,7 @@ use super::show;
 use super::writer::{Origin, Writer};
 use super::{TraceError, names};
 
-/// A file that goes with the test.
+/// A file that is removed with this value.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -40,7 +40,7 @@ impl Drop for Scratch {
     }
 }
 
-/// 300 messages through a line that loses packets and is cut once, as a trace of the sender.
+/// Records 300 messages through a line that loses packets and is cut once, as a trace of the sender.
 fn record(name: &str) -> (Scratch, Statistics) {
     let config = PipeConfig { loss: Loss::Random { probability: 0.02 }, ..line() };
     let mut hosts = TwoHosts::with_line(5, &config);
@@ -177,8 +177,8 @@ fn a_figure_has_its_lines_marks_and_names() {
     ] {
         assert!(page.contains(&format!(">{name}</text>")), "{name} is missing");
     }
-    // The curves that have more points than a line in the legend: window, smoothed round trip and rate; threshold; what is
-    // in flight; pacing.
+    // The curves with more points than a line in the legend: window, smoothed round trip and rate; threshold; bytes in flight;
+    // pacing.
     let curves_of = |color: &str, points_min: usize| {
         let class = format!("<g class=\"{color}\"><path");
         let paths = page.split(&class).skip(1).filter_map(|path| path.split("/>").next());

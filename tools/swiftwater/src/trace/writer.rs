@@ -24,18 +24,18 @@ pub(crate) struct Origin {
     pub title: String,
     /// `client`, `server` or `unknown`.
     pub side: &'static str,
-    /// The time of day at time zero; none for a virtual clock.
+    /// Time of day at time zero; `None` for a virtual clock.
     pub zero: Option<SystemTime>,
 }
 
-/// Writes records one after the other. All it keeps is the last metrics of each path of an association that is up.
+/// Writes records one after the other. Keeps only the last metrics of each path of an association that is up.
 pub(crate) struct Writer<W: Write> {
     out: W,
     metrics: HashMap<(u32, u8), Metrics>,
 }
 
 impl<W: Write> Writer<W> {
-    /// Writes what a file begins with.
+    /// Writes the header of a file.
     pub(crate) fn new(mut out: W, origin: &Origin) -> io::Result<Self> {
         let reference_time = ReferenceTime {
             clock_type: if origin.zero.is_some() { "monotonic" } else { "virtual" }.into(),
@@ -115,7 +115,7 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Writes out what waits in memory.
+    /// Flushes buffered output.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
@@ -132,7 +132,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// When and where something happened.
+/// Time and place of an event.
 struct Place {
     time_ms: f64,
     group: String,

@@ -1,4 +1,4 @@
-//! A daemon that a test has to itself.
+//! A daemon for one test.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -13,15 +13,15 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 
 pub(crate) const SWIFTWATER: &str = env!("CARGO_BIN_EXE_swiftwater");
 
-/// How long a program may take to begin.
+/// Time that a program may take to begin.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A daemon that a test has to itself.
+/// A daemon for one test.
 pub(crate) struct Daemon {
     pub(crate) process: Child,
-    /// Where it is, as `SWIFTWATER_DAEMON` names it.
+    /// Its address, as in `SWIFTWATER_DAEMON`.
     pub(crate) place: String,
-    /// The line that it prints when it is ready.
+    /// Line that it prints when it is ready.
     said: String,
 }
 
@@ -31,12 +31,12 @@ impl Daemon {
         Daemon::start_with(test, Command::new(SWIFTWATER))
     }
 
-    /// The same by a command that runs `swiftwater` with the arguments that it gets.
+    /// Starts a daemon through a command that runs `swiftwater` with given arguments.
     pub(crate) fn start_with(test: &str, command: Command) -> Daemon {
         Daemon::start_by(test, "0", command)
     }
 
-    /// One with this UDP port.
+    /// Starts a daemon with this UDP port.
     pub(crate) fn start_at(test: &str, udp_port: &str) -> Daemon {
         Daemon::start_by(test, udp_port, Command::new(SWIFTWATER))
     }
@@ -54,14 +54,14 @@ impl Daemon {
         Daemon { process, place, said: line }
     }
 
-    /// The UDP port that carries its SCTP.
+    /// Returns the UDP port that carries its SCTP.
     pub(crate) fn udp_port(&self) -> u16 {
         let port =
             self.said.split("SCTP in UDP, port ").nth(1).and_then(|rest| rest.split_whitespace().next());
         port.and_then(|port| port.parse().ok()).expect("a port")
     }
 
-    /// A program under `swiftwater run`.
+    /// Returns a command for a program under `swiftwater run`.
     pub(crate) fn run(&self, program: impl AsRef<OsStr>) -> Command {
         preload();
         let mut command = Command::new(SWIFTWATER);
@@ -97,7 +97,7 @@ impl Daemon {
 
     /// Kills it as a crash would.
     pub(crate) fn kill(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -109,7 +109,7 @@ impl Drop for Daemon {
     }
 }
 
-/// Compiles `tests/sockets/NAME.c` for a test. The C compiler is the one that Rust links with.
+/// Compiles `tests/sockets/NAME.c` for a test, with the C compiler that Rust links with.
 #[allow(dead_code, reason = "not all test programs have programs in C")]
 pub(crate) fn compiled(name: &str, test: &str) -> PathBuf {
     compiled_from(Path::new("tests/sockets"), name, test)
@@ -156,7 +156,7 @@ pub(crate) fn preload() {
     });
 }
 
-/// The folder of the library, under the names that the linker and the loader look for.
+/// Returns the folder of the library, under the names that the linker and the loader look for.
 #[allow(dead_code, reason = "not all test programs link with it")]
 pub(crate) fn library() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
@@ -183,12 +183,12 @@ pub(crate) fn library() -> &'static Path {
     })
 }
 
-/// A program in a network and a list of processes of its own, which end with it.
+/// Returns a command for a program in its own network and process namespaces, which end with it.
 #[allow(dead_code, reason = "not all test programs have daemons that start by themselves")]
 pub(crate) fn alone(program: &Path) -> Command {
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-root-user", "--net", "--pid", "--fork", "--mount-proc", "--kill-child"]);
-    // Not in place of the shell: the first process there becomes the parent of what has lost its own.
+    // The shell stays the parent: the first process of a process namespace adopts orphans.
     command.args(["sh", "-c", "ip link set lo up; \"$@\"; exit $?", "sh"]).arg(program);
     command.env_remove("SWIFTWATER_DAEMON");
     command

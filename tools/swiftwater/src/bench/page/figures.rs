@@ -1,4 +1,4 @@
-//! The four figures of a view: messages, time, bits, and what is gained.
+//! The four figures of a view: messages, time, bits, and gain.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use crate::units::{grouped, mbits};
 
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 340.0;
-/// The series that is only counted in bytes.
+/// The series that has no messages, only bytes.
 const ONLY_COUNTED: &str = "udp-limit";
 
 /// One of the figures.
@@ -18,7 +18,7 @@ struct Figure {
     title: &'static str,
     caption: &'static str,
     value: fn(&Point) -> Option<f64>,
-    /// Whether it shows bytes or time, which `udp-limit` has, rather than messages.
+    /// Whether the figure shows bytes or time, which `udp-limit` also has, rather than messages.
     shows_limit: bool,
 }
 
@@ -53,7 +53,7 @@ const FIGURES: [Figure; 4] = [
     },
 ];
 
-/// All four.
+/// Renders all four.
 pub(super) fn all(curves: &[Curve]) -> String {
     let figures: String = FIGURES.iter().map(|figure| draw(figure, curves)).collect();
     format!("<div class=\"figures\">{figures}</div>")
@@ -63,7 +63,7 @@ fn draw(figure: &Figure, curves: &[Curve]) -> String {
     let drawn = curves.iter().filter(|curve| figure.shows_limit || curve.label != ONLY_COUNTED);
     let mut lines: Vec<plot::Curve> = drawn.clone().map(|curve| line(figure, curve)).collect();
     lines.retain(|line| !line.points.is_empty());
-    // The legend has the order in which the curves end.
+    // The legend lists the curves in the order of their ends.
     let end = |line: &plot::Curve| line.points.last().map_or(0.0, |point| point.1);
     lines.sort_by(|a, b| end(b).total_cmp(&end(a)));
     let (x, y) = axes(figure, &lines);
@@ -104,7 +104,7 @@ fn words(curve: &Curve, point: &Point) -> String {
     )
 }
 
-/// The fitted line of a curve.
+/// Returns the fitted line of a curve.
 fn fit(curve: &Curve) -> Option<plot::Curve> {
     let at = |bytes: f64| Some((bytes, curve.us_per_message? + curve.ns_per_byte? * bytes / 1e3));
     let last = curve.points.iter().map(|point| point.message_bytes.min(FIT_BYTES_MAX)).max()?;
@@ -139,7 +139,7 @@ fn axes(figure: &Figure, lines: &[plot::Curve]) -> (Axis, Axis) {
     }
 }
 
-/// Powers of two, as programs write them.
+/// Formats powers of two as programs write them.
 fn bytes_text(bytes: f64) -> String {
     if bytes >= 1024.0 { format!("{}K", number_text(bytes / 1024.0)) } else { number_text(bytes) }
 }
@@ -148,7 +148,7 @@ fn times_text(ratio: f64) -> String {
     format!("{}×", number_text(ratio))
 }
 
-/// A number with three significant digits.
+/// Rounds a number to three significant digits.
 fn rounded(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();
@@ -158,7 +158,7 @@ fn rounded(value: f64) -> String {
     if decimals == 0 { grouped(value.round() as u64) } else { text }
 }
 
-/// The fitted costs of each curve.
+/// Renders the fitted costs of each curve.
 pub(super) fn costs(curves: &[Curve]) -> String {
     let mut rows = String::new();
     for curve in curves {
@@ -185,7 +185,7 @@ pub(super) fn costs(curves: &[Curve]) -> String {
     )
 }
 
-/// A cost in nanoseconds. The fit may put one that is too small to be seen below zero.
+/// Formats a cost in nanoseconds. The fit may put an immeasurably small cost below zero.
 fn cost(ns: f64) -> String {
     if ns < 0.0005 { "none".to_owned() } else { rounded(ns) }
 }

@@ -1,16 +1,16 @@
-//! Sets of figures that are compared: the same processors, packets and connections.
+//! Sets of comparable figures: the same processors, packets and connections.
 
 use crate::bench::curve::Curve;
 use crate::units::grouped;
 
-/// Curves that may be compared with each other.
+/// Comparable curves.
 pub(super) struct View {
     /// Their common properties, in words.
     pub(super) name: String,
     pub(super) curves: Vec<Curve>,
 }
 
-/// All views, the most processors and the largest packets first. A series that obeys no packet size is in each of them.
+/// Returns all views, the most processors and the largest packets first. A series without packet size is in each of them.
 pub(super) fn all(curves: &[Curve], loopback_packet_bytes: usize) -> Vec<View> {
     let distinct = |of: fn(&Curve) -> usize| {
         let mut values: Vec<usize> = curves.iter().map(of).filter(|value| *value > 0).collect();

@@ -9,7 +9,7 @@ use super::spec::PathSpec;
 use crate::output::JsonArgs;
 use crate::units::parse_seconds;
 
-/// What each path is like, in the help of all commands.
+/// Description of a path, in the help of all commands.
 const SPEC_HELP: &str = "\
 A SPEC has these words, separated by commas; each is optional, and both directions are alike:
   30mbit                    the rate: kbit, mbit or gbit in a second [default: no limit]
@@ -24,13 +24,13 @@ A SPEC has these words, separated by commas; each is optional, and both directio
   ecn=50kB                  packets that find more waiting are marked, where their senders understand marks
   mtu=1500                  the longest packet, headers included";
 
-/// What to do with two hosts and the lines between them.
+/// Operation on two hosts and the lines between them.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LineCommand {
-    /// Measure whether this host can hold such lines: rate, delay, loss, lateness and processor time.
+    /// Measure whether this host can emulate such lines: rate, delay, loss, lateness and processor time.
     #[command(after_help = SPEC_HELP, arg_required_else_help = false)]
     Check(CheckArgs),
-    /// Run programs on two hosts that such lines join, and tell what became of their packets.
+    /// Run programs on two hosts that such lines join, and report the fate of their packets.
     #[command(after_help = SPEC_HELP, arg_required_else_help = true)]
     Run(RunArgs),
     /// Open a shell on the client; within it, `lab shell --server` opens one on the server.
@@ -44,11 +44,11 @@ pub(crate) struct LineArgs {
     /// A path between the hosts, such as 30mbit,50ms,queue=400kB,loss=0.1%; up to four of them.
     #[arg(long = "path", value_name = "SPEC", default_value = "100mbit,10ms")]
     pub paths: Vec<PathSpec>,
-    /// What all chance comes from.
+    /// Seed of all random decisions.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub seed: u64,
-    /// Segments of a super-packet that are due within so many microseconds arrive in one piece [default: 150; 0 on lines up
-    /// to 100 Mbit/s].
+    /// Segments of a super-packet that are due within so many microseconds arrive in one piece [default: 150; 0 on lines up to
+    /// 100 Mbit/s].
     #[arg(long, value_name = "MICROSECONDS", value_parser = clap::value_parser!(u64).range(..=100_000))]
     pub join_us: Option<u64>,
     /// The network devices of the hosts.
@@ -56,7 +56,7 @@ pub(crate) struct LineArgs {
     pub device: DeviceKind,
 }
 
-/// How lines are measured.
+/// Measurement of lines.
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
     #[command(flatten)]
@@ -68,28 +68,29 @@ pub(crate) struct CheckArgs {
     pub json: JsonArgs,
 }
 
-/// What runs.
+/// Programs to run.
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub line: LineArgs,
-    /// A line for the shell of the server. The client starts when it has a socket open, and it ends with the client.
+    /// Command line for the shell of the server. The client starts once the server has a socket open; the server ends with the
+    /// client.
     #[arg(long, value_name = "COMMAND")]
     pub server: Option<String>,
     #[command(flatten)]
     pub json: JsonArgs,
-    /// The program of the client and its arguments. It finds addresses in $LAB_SERVER and $LAB_CLIENT: one for each path,
-    /// separated by commas.
+    /// Program of the client and its arguments. It finds addresses in $LAB_SERVER and $LAB_CLIENT: one for each path, separated
+    /// by commas.
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     pub program: Vec<OsString>,
 }
 
-/// What a shell is opened for.
+/// Shell on a host.
 #[derive(Debug, Args)]
 pub(crate) struct ShellArgs {
     #[command(flatten)]
     pub line: LineArgs,
-    /// Within a shell of the laboratory: open one on the server.
+    /// Within a shell of the laboratory, open one on the server.
     #[arg(long)]
     pub server: bool,
 }

@@ -1,4 +1,4 @@
-//! `lab check`: what the lines are really like on this host.
+//! `lab check`: measures the lines on this host.
 
 mod probe;
 
@@ -21,21 +21,21 @@ use crate::output::print;
 use crate::units::mbits;
 use probe::Received;
 
-/// A line carries at least this part of its rate.
+/// Least share of its rate that a line must carry.
 const RATE_SHARE_MIN: f64 = 0.99;
-/// A packet in a hundred may be later than this.
+/// Limit for the lateness of 99 of 100 packets.
 const LATE_MAX: Duration = Duration::from_millis(1);
-/// A packet in a thousand may be lost by the hosts.
+/// Largest share of packets that the hosts may lose.
 const HOST_DROP_SHARE_MAX: f64 = 0.001;
 
-/// One direction of a path as it was measured.
+/// Measurements of one direction of a path.
 #[derive(Debug, Serialize)]
 struct Row {
     clock: &'static str,
     path: usize,
     line: String,
     to: &'static str,
-    /// `None`: the line has no limit.
+    /// `None` for a line without limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     rate_bits_per_s: Option<u64>,
     bits_per_s: f64,
@@ -101,7 +101,7 @@ fn measure(hosts: &mut Hosts, number: usize, spec: &PathSpec, time: Duration) ->
     rows.try_into().map_err(|_| LineError::NotInside)
 }
 
-/// Returns how much is sent to fill a line: a little more than it carries, and more again of what it loses.
+/// Returns the rate to send at to fill a line: a little more than it carries, and more again for its losses.
 fn offered_rate(spec: &PathSpec) -> u64 {
     const UNLIMITED: u64 = 1_000_000_000;
     const MORE: f64 = 1.03;
@@ -121,7 +121,7 @@ fn row(
 ) -> Row {
     let line = &counts.paths[number].lines[if to == End::Server { 0 } else { 1 }];
     let delay_ms = |quantile| delays.value_at_quantile(quantile) as f64 / 1e6;
-    // What the line was down cannot be filled.
+    // Time in which the line was down does not count.
     let down = spec.pipe.schedule.time_down(received.first..received.last);
     let time = (received.last - received.first).saturating_sub(down).as_secs_f64();
     Row {
@@ -146,7 +146,7 @@ fn row(
 }
 
 impl Row {
-    /// Says what is wrong with the line, if anything is.
+    /// Describes the line's defect, if it has one.
     fn complaint(&self) -> Option<String> {
         let name = format!("path {} ({}) to the {}", self.path, self.line, self.to);
         if let Some(rate) = self.rate_bits_per_s

@@ -12,21 +12,21 @@ use thiserror::Error;
 
 use super::spec::PathSpec;
 
-/// The network of each path: 198.18.N.0/24, which RFC 2544 has set aside for such tests.
+/// Network of each path: 198.18.N.0/24, which RFC 2544 reserves for such tests.
 const NETWORK_V4: &str = "198.18";
-/// The same for IPv6: RFC 5180.
+/// IPv6 network of the paths, which RFC 5180 reserves.
 const NETWORK_V6: &str = "2001:2:0";
-/// Packets that may wait in a TUN device until the emulator reads them.
+/// Number of packets that may wait in a TUN device until the emulator reads them.
 const TUN_QUEUE_PACKETS: usize = 10_000;
-/// A veth pair leaves UDP segmentation to its reader from this kernel on.
+/// First kernel whose veth pairs leave UDP segmentation to their reader.
 const UDP_SEGMENTATION_KERNEL: (u32, u32) = (6, 2);
-/// TCP may buffer at least this much on each host.
+/// Least limit for TCP buffers on each host.
 const TCP_BUFFER_BYTES_MIN: usize = 16 << 20;
 
-/// Which devices the hosts have.
+/// Kind of the hosts' devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum DeviceKind {
-    /// TUN where it opens, otherwise veth.
+    /// TUN if it opens, otherwise veth.
     #[default]
     Auto,
     /// TUN.
@@ -35,7 +35,7 @@ pub(crate) enum DeviceKind {
     Veth,
 }
 
-/// Why there are no hosts.
+/// Error of making hosts.
 #[derive(Debug, Error)]
 pub(crate) enum HostsError {
     /// A host or its interface cannot be made.
@@ -46,17 +46,17 @@ pub(crate) enum HostsError {
         "no device for a line: TUN: {tun}; veth: {veth}; load a kernel module (modprobe tun, or modprobe veth) as root"
     )]
     NoDevice {
-        /// Why there is no TUN.
+        /// Error of TUN.
         tun: io::Error,
-        /// Why there is no veth.
+        /// Error of veth.
         veth: String,
     },
     /// The kind that was asked for does not work.
     #[error("cannot open the {kind} device of a line: {source}; try --device {other}")]
     Device {
-        /// Which kind.
+        /// The kind.
         kind: &'static str,
-        /// Another one.
+        /// Another kind.
         other: &'static str,
         /// What the system said.
         source: io::Error,
@@ -64,23 +64,23 @@ pub(crate) enum HostsError {
     /// The emulator does not run.
     #[error(transparent)]
     Emulator(#[from] EmulatorError),
-    /// The emulator has ended by itself.
+    /// The emulator thread has failed.
     #[error("the emulator has failed; please report this")]
     Failed,
 }
 
-/// Two hosts and the emulator between them. They go with it.
+/// Two hosts and the emulator between them. Dropping this removes them.
 #[derive(Debug)]
 pub(crate) struct Hosts {
     client: Host,
     server: Host,
     emulator: Emulator,
     pub(crate) device: &'static str,
-    /// Packets that the hosts themselves had dropped when counting began.
+    /// Number of packets that the hosts themselves had dropped when counting began.
     dropped_before: u64,
 }
 
-/// Which of the two.
+/// One of the two hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Client,
@@ -90,7 +90,7 @@ pub(crate) enum End {
 pub(crate) const ENDS: [End; 2] = [End::Client, End::Server];
 
 impl Hosts {
-    /// Makes hosts that are joined by these paths. The calling thread's network namespace must be its own.
+    /// Makes hosts joined by these paths. The calling thread must have its own network namespace.
     pub(crate) fn build(
         paths: &[PathSpec],
         kind: DeviceKind,
@@ -122,14 +122,14 @@ impl Hosts {
         }
     }
 
-    /// Begins anew: empty lines, whose schedules start now, and counts of zero.
+    /// Restarts the emulation: empty lines, whose schedules start now, and counters of zero.
     pub(crate) fn restart(&mut self) -> Result<(), HostsError> {
         self.emulator.restart().ok_or(HostsError::Failed)?;
         self.dropped_before = self.dropped_by_hosts();
         Ok(())
     }
 
-    /// Lets the kernel's MPTCP use every path: the server tells its other addresses, and the client connects to them.
+    /// Lets the kernel's MPTCP use every path: the server announces its other addresses, and the client connects to them.
     pub(crate) fn allow_mptcp(&self, paths: usize) -> Result<(), HostError> {
         for host in [&self.client, &self.server] {
             let others = paths - 1;
@@ -142,8 +142,8 @@ impl Hosts {
         Ok(())
     }
 
-    /// Returns what the emulator has counted since it began, and how many packets were lost beside the lines: between hosts
-    /// and emulator, in full socket buffers of UDP, and for want of memory.
+    /// Returns the emulator's counters since the start, and the number of packets lost outside the lines: between hosts and
+    /// emulator, in full UDP socket buffers, and for lack of memory.
     pub(crate) fn counts(&self) -> Result<(EmulatorCounts, u64), HostsError> {
         let counts = self.emulator.counts().ok_or(HostsError::Failed)?;
         let beside = counts.paths.iter().map(|path| {
@@ -154,7 +154,7 @@ impl Hosts {
         Ok((counts, dropped))
     }
 
-    /// Returns how both lines of each path are at this moment: to the server, and to the client. `None`: the emulator has failed.
+    /// Returns the present state of both lines of each path, to the server and to the client; `None` if the emulator has failed.
     pub(crate) fn states(&self) -> Option<Vec<[LineState; 2]>> {
         self.emulator.states()
     }
@@ -165,12 +165,12 @@ impl Hosts {
     }
 }
 
-/// The address of an end on a path.
+/// Returns the address of an end on a path.
 pub(crate) fn address(path: usize, end: End) -> String {
     format!("{NETWORK_V4}.{path}.{}", host_number(end))
 }
 
-/// The IPv6 address of an end on a path.
+/// Returns the IPv6 address of an end on a path.
 pub(crate) fn address_v6(path: usize, end: End) -> String {
     format!("{NETWORK_V6}:{path}::{}", host_number(end))
 }
@@ -185,7 +185,7 @@ fn host_number(end: End) -> u8 {
 /// The devices of a path: that of the client, and that of the server.
 type Pair = [Box<dyn Device>; 2];
 
-/// Opens a device on each host for each path, and says of which kind they are.
+/// Opens a device on each host for each path, and returns their kind.
 fn open_devices(
     hosts: [&Host; 2],
     paths: usize,
@@ -220,7 +220,7 @@ fn open_tuns(hosts: [&Host; 2], path: usize) -> io::Result<Pair> {
 fn open_veths(hosts: [&Host; 2], path: usize) -> Result<Pair, HostsError> {
     let here = Here;
     let open = |host: &Host, end: usize| {
-        // Our end of the pair stays in the namespace of the emulator.
+        // Our end of the pair stays in the emulator's namespace.
         let (near, far) = (format!("e{path}-{end}"), interface(path));
         let segments = if kernel_is_before(UDP_SEGMENTATION_KERNEL) { " gso_max_segs 1" } else { "" };
         here.ip(&format!("link add name {near} type veth peer name {far} netns {}{segments}", host.name()))?;
@@ -246,15 +246,15 @@ impl Here {
     }
 }
 
-/// The name of a path's interface on either host.
+/// Returns the name of a path's interface on either host.
 fn interface(path: usize) -> String {
     format!("p{path}")
 }
 
-/// Gives the interface of a path its addresses, and starts it.
+/// Gives the interface of a path its addresses, and brings it up.
 fn set_up(host: &Host, end: End, path: usize, mtu_bytes: usize) -> Result<(), HostsError> {
     let name = interface(path);
-    // Neither neighbours nor routers are asked for: nothing is on the line but what programs send.
+    // The interface sends no neighbour or router solicitations: only packets of programs are on the line.
     host.ip(&format!("link set {name} addrgenmode none mtu {mtu_bytes} txqueuelen {TUN_QUEUE_PACKETS}"))?;
     host.ip(&format!("address add {}/24 dev {name}", address(path, end)))?;
     host.ip(&format!("link set {name} up"))?;
@@ -263,7 +263,7 @@ fn set_up(host: &Host, end: End, path: usize, mtu_bytes: usize) -> Result<(), Ho
     Ok(())
 }
 
-/// Lets TCP fill the lines: four times what they and their queues hold.
+/// Lets TCP fill the lines: allows buffers of four times the content of lines and queues.
 fn allow_large_buffers(host: &Host, paths: &[PathSpec]) {
     let held = |pipe: &PipeConfig| {
         let rate = pipe.rate_bits_per_s.unwrap_or(1_000_000_000) as f64 / 8.0;
@@ -272,21 +272,21 @@ fn allow_large_buffers(host: &Host, paths: &[PathSpec]) {
     };
     let all: usize = paths.iter().map(|spec| held(&spec.pipe)).sum();
     let most = (4 * all).clamp(TCP_BUFFER_BYTES_MIN, i32::MAX as usize);
-    // Where it is not permitted the host's own limits hold.
+    // If that is not permitted, the host's own limits apply.
     let _ = host.run(|| {
         let _ = fs::write("/proc/sys/net/ipv4/tcp_rmem", format!("4096 131072 {most}"));
         let _ = fs::write("/proc/sys/net/ipv4/tcp_wmem", format!("4096 16384 {most}"));
     });
 }
 
-/// Counts packets that this thread's host has dropped itself, without loss on any line: for want of room in a socket
-/// of UDP, and at its interfaces.
+/// Returns the number of packets that this thread's host has dropped itself, not on a line: for lack of room in a UDP socket, and
+/// at its interfaces.
 fn dropped_here() -> u64 {
     let read = |file: &str| fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap_or_default();
     udp_buffer_errors(&read("snmp")) + udp6_buffer_errors(&read("snmp6")) + interface_drops(&read("dev"))
 }
 
-/// `RcvbufErrors` of `Udp:` in `/proc/net/snmp`: a line of names, then a line of numbers.
+/// Returns `RcvbufErrors` of `Udp:` in `/proc/net/snmp`, which has a line of names and a line of numbers.
 fn udp_buffer_errors(text: &str) -> u64 {
     let mut lines = text.lines().filter(|line| line.starts_with("Udp:"));
     let (Some(names), Some(numbers)) = (lines.next(), lines.next()) else { return 0 };
@@ -299,7 +299,7 @@ fn udp6_buffer_errors(text: &str) -> u64 {
     line.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
 }
 
-/// The columns `drop` of `/proc/net/dev`, received and sent, of the interfaces of paths.
+/// Returns the sum of the columns `drop` of `/proc/net/dev`, received and sent, of the paths' interfaces.
 fn interface_drops(text: &str) -> u64 {
     const RECEIVED: usize = 3;
     const SENT: usize = 11;
@@ -321,7 +321,7 @@ fn kernel_is_before(version: (u32, u32)) -> bool {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) < version
 }
 
-/// How long the line's packets take at least, from one end to the other.
+/// Returns the least delay of the line's packets from one end to the other.
 pub(crate) fn one_way_delay(spec: &PathSpec, packet_bytes: usize) -> Duration {
     let bits = packet_bytes as f64 * 8.0;
     let sending = spec.pipe.rate_bits_per_s.map_or(0.0, |rate| bits / rate as f64);

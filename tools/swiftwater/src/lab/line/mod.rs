@@ -22,7 +22,7 @@ use crate::output::{OutputError, note};
 use args::{LineArgs, LineCommand};
 use hosts::{Hosts, HostsError};
 
-/// Why a command failed.
+/// Error of a command.
 #[derive(Debug, Error)]
 pub(crate) enum LineError {
     /// Namespaces are not permitted.
@@ -37,17 +37,17 @@ pub(crate) enum LineError {
     /// A program cannot be started, or waited for.
     #[error("cannot run `{name}`: {source}; is it installed, and on the PATH?")]
     Program {
-        /// Which.
+        /// Name of the program.
         name: String,
         /// What the system said.
         source: io::Error,
     },
-    /// The server has ended before there was a client.
+    /// The server has ended before a client started.
     #[error("the server `{line}` has ended at once, with status {code}; run it by hand to see why")]
     Server {
-        /// What was run.
+        /// The server's command line.
         line: String,
-        /// How it ended.
+        /// Its exit status.
         code: u8,
     },
     /// The sockets of a measurement fail.
@@ -66,8 +66,8 @@ pub(crate) enum LineError {
     Output(#[from] OutputError),
 }
 
-/// Runs a command, in namespaces of its own. Call it before a thread is started. Returns if the command has failed, or
-/// succeeded; ends this process if there is another status to tell.
+/// Runs a command in namespaces of its own. Must be called before a thread is started. Returns if the command has failed or
+/// succeeded; ends this process to report another status.
 pub(crate) fn run(command: &LineCommand) -> Result<(), LineError> {
     if let LineCommand::Shell(args) = command
         && args.server
@@ -87,7 +87,7 @@ pub(crate) fn run(command: &LineCommand) -> Result<(), LineError> {
     }
 }
 
-/// Returns within namespaces of its own: the process that calls this runs itself again there, and ends with it.
+/// Runs this process again in namespaces of its own, and returns there: the calling process ends with the new one.
 pub(super) fn enter() -> Result<Limits, LineError> {
     if !private::is_inside() {
         process::exit(private::exit_code(private::run_again()?).into());
@@ -95,7 +95,7 @@ pub(super) fn enter() -> Result<Limits, LineError> {
     Ok(private::set_up()?)
 }
 
-/// Makes the hosts, and says what they lack.
+/// Makes the hosts, and reports their limits.
 fn build(args: &LineArgs, limits: &Limits) -> Result<Hosts, LineError> {
     let settings = Settings { join: args.join_us.map(Duration::from_micros), seed: args.seed };
     let hosts = Hosts::build(&args.paths, args.device, &settings)?;

@@ -16,11 +16,11 @@ use crate::interrupt;
 use crate::output::note;
 use crate::run::PLACE_VARIABLE;
 
-/// How often the end of a program is looked for, and Ctrl-C.
+/// Interval at which the end of a program and Ctrl-C are checked.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long a program that is asked to end may take.
+/// Time that a program may take to end when asked to.
 const END_WAIT: Duration = Duration::from_secs(2);
-/// How long a server may take to open a socket, until the client starts all the same.
+/// Time that a server may take to open a socket, before the client starts nevertheless.
 const SERVER_WAIT: Duration = Duration::from_secs(5);
 /// Names the hosts of the laboratory to a program inside: client, then server.
 pub(super) const HOSTS_VARIABLE: &str = "SWIFTWATER_LAB_HOSTS";
@@ -46,7 +46,7 @@ impl Program {
         let name = program.as_ref().display().to_string();
         let mut command = Command::new(program);
         command.args(arguments);
-        // A daemon outside would serve neither host.
+        // A daemon outside the laboratory would serve neither host.
         command.env_remove(PLACE_VARIABLE);
         command.env(HOSTS_VARIABLE, ENDS.map(|end| hosts.host(end).name()).join(","));
         for (variable, end) in [("LAB_CLIENT", End::Client), ("LAB_SERVER", End::Server)] {
@@ -59,8 +59,8 @@ impl Program {
         }
     }
 
-    /// Waits for the end and returns the status. After Ctrl-C, of which a terminal tells the program as well, it has a while
-    /// to end by itself.
+    /// Waits for the end and returns the status. After Ctrl-C, which a terminal also sends to the program, the program has a
+    /// while to end.
     pub(super) fn wait(&mut self) -> Result<u8, LineError> {
         while !interrupt::requested() {
             if let Some(code) = self.has_ended()? {
@@ -71,11 +71,11 @@ impl Program {
         self.end()
     }
 
-    /// Asks the program to end, makes it do so after a while, and returns the status.
+    /// Asks the program to end, kills it after a while, and returns the status.
     pub(super) fn end(&mut self) -> Result<u8, LineError> {
         let deadline = Instant::now() + END_WAIT;
         if self.has_ended()?.is_none() {
-            // Nobody has waited for it yet, so that the number is still its own.
+            // The child was not waited for yet, so its number is still its own.
             let _ = kill(Pid::from_raw(self.child.id() as i32), Signal::SIGTERM);
         }
         loop {
@@ -115,7 +115,7 @@ impl Program {
     }
 }
 
-/// Returns whether a socket of this thread's host waits for others: of TCP or UDP, and so of SCTP in UDP.
+/// Returns whether a socket of this thread's host is open to peers: a TCP or UDP socket, and thereby SCTP in UDP.
 fn has_open_socket() -> bool {
     let lines = |file: &str| {
         let text = fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What became of the packets of each flow.
+//! Report on the packets of each flow.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use super::spec::PathSpec;
 use crate::output::note;
 use crate::units::{grouped, milliseconds};
 
-/// Flows of a line that are told in the text; all are in the JSON.
+/// Number of a line's flows in the text; the JSON has all.
 const FLOWS_TOLD: usize = 10;
 
-/// A flow on a path, and the line on which it went.
+/// A flow on a path, and its line.
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
     clock: &'static str,
     path: usize,
     line: String,
     to: &'static str,
-    /// `None`: what is no IP packet, and flows beyond those that are counted apart.
+    /// `None` for other than IP packets, and for flows beyond those with counters of their own.
     #[serde(skip_serializing_if = "Option::is_none")]
     flow: Option<String>,
     packets: u64,
@@ -41,7 +41,7 @@ pub(super) struct Row {
     emulator_cpu: f64,
 }
 
-/// Returns the flows of all paths, those that carried most first.
+/// Returns the flows of all paths, the largest first.
 pub(super) fn rows(paths: &[PathSpec], counts: &EmulatorCounts, host_dropped: u64) -> Vec<Row> {
     let mut rows = Vec::new();
     for ((number, spec), path) in paths.iter().enumerate().zip(&counts.paths) {
@@ -90,7 +90,7 @@ impl Row {
         }
     }
 
-    /// A line for people.
+    /// Renders the row as a line of text.
     fn text(&self) -> String {
         let waited = |ms: f64| milliseconds((ms * 1e3) as u64);
         format!(
@@ -109,7 +109,7 @@ impl Row {
     }
 }
 
-/// Tells the rows beside what the programs print.
+/// Prints the rows beside the output of the programs.
 pub(super) fn tell(rows: &[Row], counts: &EmulatorCounts, host_dropped: u64, device: &str) {
     for group in rows.chunk_by(|one, other| (one.path, one.to) == (other.path, other.to)) {
         let Some(first) = group.first() else { continue };
@@ -139,7 +139,7 @@ pub(super) fn tell(rows: &[Row], counts: &EmulatorCounts, host_dropped: u64, dev
     ));
 }
 
-/// How much of a processor the emulator took.
+/// Returns the emulator's load on a processor.
 pub(super) fn processors(counts: &EmulatorCounts) -> f64 {
     counts.processor.as_secs_f64() / counts.elapsed.as_secs_f64().max(1e-9)
 }

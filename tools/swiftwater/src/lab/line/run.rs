@@ -7,7 +7,7 @@ use super::hosts::End;
 use super::program::Program;
 use super::{LineError, build, report};
 
-/// Runs the programs and reports. Returns the status of the client's.
+/// Runs the programs and reports. Returns the client's status.
 pub(super) fn run(args: &RunArgs, limits: &Limits) -> Result<u8, LineError> {
     let mut json = args.json.open()?;
     let paths = &args.line.paths;

@@ -30,7 +30,7 @@ pub(super) fn run(args: &ShellArgs, limits: &Limits) -> Result<u8, LineError> {
     Ok(code)
 }
 
-/// Becomes a shell on the server of the laboratory in which this process runs. Returns only if that fails.
+/// Replaces this process by a shell on the server of its laboratory. Returns only if that fails.
 pub(super) fn enter_server() -> Result<(), LineError> {
     let hosts = env::var(HOSTS_VARIABLE).map_err(|_| LineError::NotInside)?;
     let (_, server) = hosts.split_once(',').ok_or(LineError::NotInside)?;

@@ -1,20 +1,20 @@
-//! What a path is like, as users write it: `30mbit,50ms,queue=400kB,loss=0.1%`.
+//! Paths as users write them: `30mbit,50ms,queue=400kB,loss=0.1%`.
 
 use std::str::FromStr;
 use std::time::Duration;
 
 use netsim::{Jitter, Loss, PipeConfig, Reorder, Schedule};
 
-/// The queue of a line that names none holds its bandwidth-delay product of a round trip, and no less than this.
+/// Least size of a default queue, which otherwise holds the line's bandwidth-delay product of a round trip.
 const QUEUE_BYTES_MIN: usize = 64_000;
-/// The MTU of a path that names none.
+/// Default MTU of a path.
 const MTU_BYTES: usize = 1500;
-/// MTUs that a path may have: what IPv6 needs, up to what IPv4 can say.
+/// Allowed MTUs: from the least of IPv6 to the largest of IPv4.
 const MTU_RANGE: std::ops::RangeInclusive<usize> = 1280..=65_535;
 const GRAMMAR: &str =
     "a path is such as 30mbit,50ms,queue=400kB,loss=0.1%; swiftwater lab run --help has all keys";
 
-/// A path: what both its directions are like.
+/// A path, with both its directions.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PathSpec {
     /// As the user wrote it.
@@ -63,7 +63,7 @@ impl FromStr for PathSpec {
     }
 }
 
-/// Takes a rate or a delay, which need no name.
+/// Sets a rate or a delay, which need no name.
 fn set_unnamed(pipe: &mut PipeConfig, word: &str) -> Option<()> {
     if let Some(rate) = rate(word) {
         pipe.rate_bits_per_s = Some(rate);
@@ -101,14 +101,14 @@ fn set(pipe: &mut PipeConfig, key: &str, value: &str) -> Option<()> {
     Some(())
 }
 
-/// Returns what the queue of a line holds that names none.
+/// Returns the default queue of a line.
 fn default_queue_bytes(pipe: &PipeConfig) -> usize {
     let Some(rate) = pipe.rate_bits_per_s else { return usize::MAX };
     let product = rate as f64 / 8.0 * 2.0 * pipe.delay.as_secs_f64();
     (product as usize).max(QUEUE_BYTES_MIN)
 }
 
-/// Reads a number above zero or zero with one of these units.
+/// Parses a number of at least zero with one of these units.
 fn number(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let split = text.find(|c: char| c.is_ascii_alphabetic() || c == '%')?;
     let (digits, unit) = text.split_at(split);

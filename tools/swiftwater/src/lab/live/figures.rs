@@ -1,4 +1,4 @@
-//! What several runs of a measurement say together.
+//! Summary of several runs of a measurement.
 
 use emulator::{Distribution, EmulatorCounts, LineState};
 use netsim::Schedule;
@@ -9,12 +9,12 @@ use super::plan::{Load, Series};
 use crate::lab::line::spec::PathSpec;
 use crate::stats::{confidence_interval, median};
 
-/// A run in which one packet in a hundred was later than this is disturbed.
+/// A run is disturbed if one packet in a hundred was later than this.
 const LATE_US_MAX: f64 = 1_000.0;
-/// A line counts as used again when it carries more than this part of its rate.
+/// A line counts as used again when it carries more than this share of its rate.
 const USED_AGAIN: f64 = 0.1;
 
-/// What is measured: a load by one series.
+/// A measured cell: a load by one series.
 #[derive(Debug)]
 pub(super) struct Cell {
     pub(super) load: Load,
@@ -29,12 +29,12 @@ impl Cell {
         Cell { load: load.clone(), series, runs: Vec::new(), beside: Vec::new() }
     }
 
-    /// Returns what the user calls it.
+    /// Returns the name for users.
     pub(super) fn name(&self) -> String {
         format!("{}, {}, paths: {}", self.load.name(), self.series.name, self.series.paths)
     }
 
-    /// Returns whether two cells send the same over the same lines, and can be compared.
+    /// Returns whether two cells send the same data over the same lines, and can be compared.
     pub(super) fn is_like(&self, other: &Cell) -> bool {
         (&self.load.case, self.load.message_bytes) == (&other.load.case, other.load.message_bytes)
     }
@@ -44,9 +44,9 @@ impl Cell {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Run {
     pub(super) measured: Measured,
-    /// `None`: there is no line.
+    /// `None` on loopback, which has no line.
     line: Option<LineFigures>,
-    /// The lines at moments of the run, since its beginning.
+    /// States of the lines during the run, since its beginning.
     pub(super) states: Vec<StateAt>,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct StateAt {
     pub(super) paths: Vec<[LineState; 2]>,
 }
 
-/// What the lines did in a run, all of them together.
+/// Sums over all lines of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 struct LineFigures {
     line_packets: u64,
@@ -88,7 +88,7 @@ impl Run {
 
     /// Returns the rate of the whole run, or of its first seconds.
     pub(super) fn bits_per_s(&self, mark_s: Option<f64>) -> Option<f64> {
-        /// Points are this close to the marks.
+        /// Largest distance of a point from a mark.
         const CLOSE_S: f64 = 0.05;
         let Some(mark_s) = mark_s else { return Some(self.measured.bits_per_s) };
         let until = || self.measured.points.iter().take_while(|point| point.at_s < mark_s + CLOSE_S);
@@ -96,7 +96,7 @@ impl Run {
         Some(until().map(|point| point.bytes).sum::<u64>() as f64 * 8.0 / last.at_s)
     }
 
-    /// Returns the longest time in which nothing was delivered.
+    /// Returns the longest time without a delivery.
     pub(super) fn gap_s(&self) -> Option<f64> {
         let points = &self.measured.points;
         let (mut longest, mut since) = (0.0_f64, 0.0);
@@ -109,8 +109,8 @@ impl Run {
         points.first().map(|_| longest)
     }
 
-    /// Returns the longest time from the return of one of these lines, of which the first is that of the path `first`, until
-    /// it carried a tenth of its rate. `None`: none came back.
+    /// Returns the longest time from the return of one of these lines, the first of which belongs to the path `first`, until it
+    /// carried a tenth of its rate; `None` if none came back.
     pub(super) fn back_s(&self, lines: &[PathSpec], first: usize, seconds: f64) -> Option<f64> {
         let back = |(number, line): (usize, &PathSpec)| {
             let rate = line.pipe.rate_bits_per_s.unwrap_or(u64::MAX) as f64;
@@ -124,7 +124,7 @@ impl Run {
         lines.iter().enumerate().flat_map(back).reduce(f64::max)
     }
 
-    /// Returns the rate at which the line of a path to the server took packets, from moment to moment.
+    /// Returns the rate at which the line of a path to the server accepted packets, over time.
     pub(super) fn path_rates(&self, path: usize) -> Vec<(f64, f64)> {
         let accepted = |state: &StateAt| state.paths.get(path).map_or(0, |lines| lines[0].bytes_accepted);
         let rate = |pair: &[StateAt]| {
@@ -135,12 +135,12 @@ impl Run {
     }
 }
 
-/// Returns when a line comes back within so many seconds.
+/// Returns the times at which a line comes back within so many seconds.
 fn returns(schedule: &Schedule, seconds: f64) -> Vec<f64> {
     let Schedule::Periodic { first_down, down, up } = schedule else { return Vec::new() };
     let period = (*down + *up).as_secs_f64();
     let first = (*first_down + *down).as_secs_f64();
-    // One that comes back at the very end is not seen to be used.
+    // A return at the very end leaves no time to observe use.
     (0..).map(|number| first + f64::from(number) * period).take_while(|at_s| *at_s < seconds - 1.0).collect()
 }
 
@@ -148,7 +148,7 @@ impl LineFigures {
     fn new(counts: &EmulatorCounts, host_dropped_packets: u64) -> Self {
         let lines = || counts.paths.iter().flat_map(|path| &path.lines);
         let sum = |count: fn(&netsim::PipeStats) -> u64| lines().map(|line| count(&line.pipe)).sum();
-        // Data goes to the server: its queue is the longest.
+        // Data goes to the server, so its queue is the longest.
         let queues = counts.paths.iter().map(|path| path.lines[0].waited);
         let queue = queues.max_by_key(|waited| waited.p50).unwrap_or_default();
         let ms = |of: fn(&Distribution) -> std::time::Duration| of(&queue).as_secs_f64() * 1e3;
@@ -165,7 +165,7 @@ impl LineFigures {
     }
 }
 
-/// What the runs of a cell say beside its rate; docs/json.md says what the keys mean.
+/// Figures of a cell's runs beside the rate; docs/json.md describes the keys.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Figures {
     pub(super) published_bits_per_s: Option<f64>,
@@ -188,7 +188,7 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    /// Returns the figures of these runs until a mark, or `None` if there are none.
+    /// Returns the figures of these runs until a mark; `None` if there are no runs.
     pub(super) fn new(
         runs: &[Run],
         mark_s: Option<f64>,
@@ -205,7 +205,7 @@ impl Figures {
             published_bits_per_s,
             tcp_bits_per_s,
             runs: rates.len(),
-            // No rate is below zero, however little two runs say.
+            // A rate is never below zero, even where two runs leave a wide interval.
             bits_per_s_low: interval.map(|(low, _)| low.max(0.0)),
             bits_per_s_high: interval.map(|(_, high)| high),
             line: typical.line.clone(),
@@ -216,12 +216,12 @@ impl Figures {
         })
     }
 
-    /// Adds the part that a series got of its fair share: the half of what both got at one bottleneck.
+    /// Adds the series' part of its fair share: half of the rate of both at one bottleneck.
     pub(super) fn with_share(self, bits_per_s: f64, other_bits_per_s: f64) -> Self {
         Figures { share_of_fair: Some(2.0 * bits_per_s / (bits_per_s + other_bits_per_s)), ..self }
     }
 
-    /// Returns a rate by that of the best TCP on one path.
+    /// Returns the ratio of a rate to that of the best TCP on one path.
     pub(crate) fn ratio_to_tcp(&self, bits_per_s: f64) -> Option<f64> {
         self.tcp_bits_per_s.map(|tcp| bits_per_s / tcp)
     }

@@ -14,43 +14,43 @@ use super::plan::Tool;
 use super::{LiveError, watch};
 use crate::interrupt;
 
-/// How often the end of the client is looked for, and Ctrl-C.
+/// Interval at which the end of the client and Ctrl-C are checked.
 const LOOK: Duration = Duration::from_millis(20);
 /// The port of iperf3.
 const IPERF3_PORT: &str = "5201";
 
-/// What is sent, from where to where.
+/// A measurement: data, ends and limits.
 #[derive(Clone, Debug)]
 pub(super) struct Measurement<'a> {
-    /// What people call it.
+    /// Name for users.
     pub(super) name: String,
-    /// Where the server and the client run; here if nowhere else.
+    /// Hosts of the server and of the client; `None` is this one.
     pub(super) hosts: [Option<&'a Host>; 2],
     /// The addresses of the server and of the client.
     pub(super) addresses: [Vec<String>; 2],
     pub(super) tool: Tool,
-    /// Buffers at both ends, if not the default.
+    /// Buffers at both ends; `None` is the default.
     pub(super) buffer_bytes: Option<usize>,
     pub(super) message_bytes: usize,
     pub(super) parallel: usize,
-    /// At most so long.
+    /// Time limit.
     pub(super) seconds: f64,
-    /// At most so many messages.
+    /// Limit for the number of messages.
     pub(super) messages: Option<u64>,
-    /// Whether requests are answered, for the latency.
+    /// Whether requests are answered, to measure the latency.
     pub(super) answered: bool,
 }
 
-/// What a client has measured.
+/// Measurements of a client.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Measured {
     pub(super) bits_per_s: f64,
-    /// How long data was delivered.
+    /// Time in which data was delivered.
     pub(super) seconds: f64,
-    /// Half of the answers came within this time.
+    /// Median of the answers' latency.
     pub(super) latency_s: Option<f64>,
     pub(super) cpu: Option<Cpu>,
-    /// When the test began, in seconds since 1970.
+    /// Start of the test, in seconds since 1970.
     pub(super) began_unix_s: Option<f64>,
     pub(super) points: Vec<Point>,
 }
@@ -62,22 +62,22 @@ pub(super) struct Cpu {
     pub(super) server_ns_per_byte: f64,
 }
 
-/// A moment of a run.
+/// A point of a run's curve.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Point {
     /// Seconds since the beginning.
     pub(super) at_s: f64,
-    /// Bytes delivered since the point before.
+    /// Bytes delivered since the previous point.
     pub(super) bytes: u64,
-    /// The same in bits in a second.
+    /// These bytes as bits per second.
     pub(super) bits_per_s: f64,
-    /// Windows of all paths together.
+    /// Sum of the windows of all paths.
     pub(super) cwnd_bytes: Option<f64>,
-    /// The longest smoothed round-trip time of a path.
+    /// Longest smoothed round-trip time of a path.
     pub(super) srtt_s: Option<f64>,
 }
 
-/// What is needed of a line of the client's report.
+/// The fields used of a line of the client's report.
 #[derive(Deserialize)]
 struct Row {
     period: String,
@@ -128,7 +128,7 @@ impl Measurement<'_> {
         Ok(Running { name: self.name.clone(), _server: server, client, parse: parse_perf })
     }
 
-    /// Starts iperf3 with sockets of SCTP that are ours.
+    /// Starts iperf3 with our SCTP sockets.
     fn start_iperf3(&self) -> Result<Running, LiveError> {
         let (seconds, bytes) = (self.seconds.ceil().to_string(), self.message_bytes.to_string());
         let [to, from] = [&self.addresses[0][0], &self.addresses[1][0]];
@@ -149,7 +149,7 @@ impl Measurement<'_> {
     }
 }
 
-/// Both ends at work. They end with this value.
+/// Both ends at work. Dropping this ends them.
 pub(super) struct Running {
     name: String,
     _server: End,
@@ -158,7 +158,7 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Waits for what the client reports. `None`: Ctrl-C came.
+    /// Waits for the client's report; returns `None` after Ctrl-C.
     pub(super) fn finish(mut self) -> Result<Option<Measured>, LiveError> {
         let status = loop {
             if interrupt::requested() {
@@ -209,7 +209,7 @@ fn parse_perf(text: &str) -> Option<Measured> {
     })
 }
 
-/// What is needed of a report of iperf3.
+/// The fields used of iperf3's report.
 #[derive(Deserialize)]
 struct Iperf3 {
     start: Iperf3Start,
@@ -262,13 +262,13 @@ fn parse_iperf3(text: &str) -> Option<Measured> {
     })
 }
 
-/// Returns what iperf3 says went wrong, which it writes into its report.
+/// Returns the error that iperf3 writes into its report.
 fn iperf3_error(text: &str) -> Option<String> {
     let report: serde_json::Value = serde_json::from_str(text).ok()?;
     Some(report.get("error")?.as_str()?.to_owned())
 }
 
-/// A process that ends with us. A thread reads what it prints, so that it never waits for us.
+/// A process that ends with this value. A thread reads its output, so that it never waits for us.
 struct End {
     child: Child,
     stdout: Option<BufReader<ChildStdout>>,
@@ -276,13 +276,13 @@ struct End {
 }
 
 impl End {
-    /// Runs this program with these words on a host, or here.
+    /// Starts this program with these words on a host, or on this one.
     fn start(host: Option<&Host>, what: &'static str, words: &[&str]) -> Result<Self, LiveError> {
         let failed = |source| LiveError::Start { what, source };
         let mut command = Command::new(std::env::current_exe().map_err(failed)?);
-        // A daemon outside would serve neither host.
+        // A daemon outside the laboratory would serve neither host.
         command.args(words).env_remove(crate::run::PLACE_VARIABLE);
-        // A group of its own: Ctrl-C is for us, and we end the processes.
+        // The process has its own group: Ctrl-C is for us, and we end the processes.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = match host {
             Some(host) => host.spawn(&mut command),
@@ -297,7 +297,7 @@ impl End {
         Ok(end)
     }
 
-    /// Reads what a server prints until a line with this word, and keeps its output open: without a reader it would end.
+    /// Reads a server's output up to a line with this word, and keeps the output open: without a reader the server would end.
     /// Returns the line, which is empty if there is none.
     fn read_line_with(&mut self, word: &str) -> Result<String, LiveError> {
         let mut line = String::new();
@@ -311,7 +311,7 @@ impl End {
         Ok(line)
     }
 
-    /// Lets a thread read the rest of the output.
+    /// Starts a thread that reads the rest of the output.
     fn read_rest(&mut self) {
         let Some(mut stdout) = self.stdout.take() else { return };
         let (text_in, text) = channel();
@@ -323,12 +323,12 @@ impl End {
         self.rest = Some(text);
     }
 
-    /// Returns what a process has printed that has ended.
+    /// Returns the output of a process that has ended.
     fn output(&mut self) -> String {
         self.rest.take().and_then(|rest| rest.recv().ok()).unwrap_or_default()
     }
 
-    /// What it said before it failed.
+    /// Returns the process's error output.
     fn complaint(&mut self) -> String {
         let mut said = String::new();
         if let Some(mut stderr) = self.child.stderr.take() {

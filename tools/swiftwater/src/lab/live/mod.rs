@@ -34,11 +34,11 @@ use plan::{Amount, MPTCP, Plan, Series};
 use trace::Trace;
 use watch::watch;
 
-/// Each is run so often, in turn with the others, and the median is told.
+/// Default number of runs of each cell, in turn with the others; the report gives the median.
 const REPEAT: u32 = 5;
-/// A run that was disturbed is repeated so often.
+/// Number of attempts for a run that is disturbed.
 const TRIES_MAX: u32 = 3;
-/// A file takes about so long at most.
+/// Approximate limit for the transfer of a file.
 const FILE_SECONDS: f64 = 120.0;
 /// All experiments that need lines or processors of their own, in the order of `--live all`.
 const ALL: [LiveName; 10] = [
@@ -54,7 +54,7 @@ const ALL: [LiveName; 10] = [
     LiveName::Coexistence,
 ];
 
-/// Why an experiment failed.
+/// Error of an experiment.
 #[derive(Debug, Error)]
 pub(crate) enum LiveError {
     /// There are no hosts, or no lines between them.
@@ -66,18 +66,18 @@ pub(crate) enum LiveError {
     /// No measurement has such a name.
     #[error("no case of this experiment has `{0}` in its name, such as `64 bytes, sctp-stream`")]
     NoCase(String),
-    /// One end failed and said why.
+    /// One end failed and reported why.
     #[error("{name}: {said}")]
     End {
-        /// What was measured.
+        /// Name of the measurement.
         name: String,
-        /// What it said.
+        /// The report.
         said: String,
     },
     /// An end cannot be started.
     #[error("cannot start {what}: {source}")]
     Start {
-        /// Which.
+        /// Name of the end.
         what: &'static str,
         /// Error of the system.
         source: io::Error,
@@ -87,30 +87,30 @@ pub(crate) enum LiveError {
     Io(#[from] io::Error),
 }
 
-/// How an experiment is run.
+/// Settings of an experiment.
 #[derive(Clone, Debug)]
 pub(super) struct Settings<'a> {
     /// Seconds of each measurement.
     pub(super) seconds: Option<f64>,
     /// Only cases whose name contains this.
     pub(super) case: &'a str,
-    /// Runs of each.
+    /// Runs of each cell.
     pub(super) repeat: Option<u32>,
-    /// One short run of each.
+    /// One short run of each cell.
     pub(super) quick: bool,
     /// The longest runs.
     pub(super) full: bool,
-    /// What all chance of the lines comes from.
+    /// Seed of the lines' random decisions.
     pub(super) seed: u64,
 }
 
 impl Settings<'_> {
-    /// Returns how often each cell is measured.
+    /// Returns the number of runs of each cell.
     fn repeat(&self) -> u32 {
         self.repeat.unwrap_or(if self.quick { 1 } else { REPEAT })
     }
 
-    /// Returns how long a measurement of an amount takes at most.
+    /// Returns the time limit for measuring an amount.
     fn seconds_of(&self, amount: Amount) -> f64 {
         self.seconds.unwrap_or(match amount {
             Amount::Seconds(seconds) => seconds.of(self.quick, self.full),
@@ -119,13 +119,13 @@ impl Settings<'_> {
     }
 }
 
-/// What an experiment has measured, with what others have published of the same.
+/// Results of an experiment, with published results.
 #[derive(Debug, Default)]
 pub(super) struct Results {
-    /// Those that were measured have figures.
+    /// Measured outcomes have figures.
     pub(super) outcomes: Vec<(Outcome, Option<Figures>)>,
     pub(super) traces: Vec<Trace>,
-    /// Why a part of it is missing, if one is.
+    /// Error, if a part of the results is missing.
     pub(super) failure: Option<LiveError>,
 }
 
@@ -161,7 +161,7 @@ pub(super) fn cell_names(name: LiveName) -> Vec<String> {
     if name == LiveName::Strsctp { strsctp::names() } else { cells.collect() }
 }
 
-/// Moves to namespaces of its own, if an experiment needs them. Call it before a thread is started.
+/// Moves this process to namespaces of its own, if an experiment needs them. Must be called before a thread is started.
 pub(super) fn enter(name: LiveName) -> Result<(), LiveError> {
     match name {
         LiveName::Loopback | LiveName::Strsctp => Ok(()),
@@ -169,7 +169,7 @@ pub(super) fn enter(name: LiveName) -> Result<(), LiveError> {
     }
 }
 
-/// Runs an experiment; what was measured before Ctrl-C came, or before it failed, is returned.
+/// Runs an experiment; returns the results from before Ctrl-C or a failure, too.
 pub(super) fn run(name: LiveName, settings: &Settings<'_>) -> Results {
     if name == LiveName::Strsctp {
         return strsctp::run(settings);
@@ -200,7 +200,7 @@ fn cells(plan: &Plan, settings: &Settings<'_>) -> Vec<Cell> {
     all.filter(|cell| cell.name().contains(settings.case)).collect()
 }
 
-/// Measures every cell in turn, and again. Fails with the first failure of a transport of ours, after all others were measured.
+/// Measures every cell in turn, and again. Fails with the first failure of one of our transports, after all others were measured.
 fn measure_plan(plan: &Plan, cells: &mut Vec<Cell>, settings: &Settings<'_>) -> Result<(), LiveError> {
     let mut hosts = match plan.lines.as_slice() {
         [] => None,
@@ -230,8 +230,8 @@ fn measure_plan(plan: &Plan, cells: &mut Vec<Cell>, settings: &Settings<'_>) -> 
                 Ok(None) => break 'turns,
                 Err(error @ LiveError::End { .. }) => {
                     bar.suspend(|| note(format_args!("left out: {error}")));
-                    // The kernel's now and then delivers nothing more of what it has taken, and a kernel may lack a
-                    // transport: that is no failure of this command.
+                    // The kernel's transports sometimes stop delivering, and a kernel may lack one: that is no failure of this
+                    // command.
                     if cell.series.is_sctp() {
                         failure.get_or_insert(error);
                     }
@@ -248,10 +248,10 @@ fn measure_plan(plan: &Plan, cells: &mut Vec<Cell>, settings: &Settings<'_>) -> 
     failure.map_or(Ok(()), Err)
 }
 
-/// A run of a cell, and the one of the series that shares its line.
+/// A run of a cell, and that of the series that shares its line.
 type Runs = (Run, Option<Run>);
 
-/// Measures once, and again where the host has disturbed the run, unless it has to be quick. `None`: Ctrl-C came.
+/// Measures once, and again if the host has disturbed the run, unless the command must be quick; returns `None` after Ctrl-C.
 fn measure_undisturbed(
     mut hosts: Option<&mut Hosts>,
     cell: &Cell,
@@ -302,7 +302,7 @@ fn measure_once(
     Ok(runs.next().map(|run| (run, runs.next())))
 }
 
-/// Runs measurements at the same time. `None`: Ctrl-C came.
+/// Runs measurements at the same time; returns `None` after Ctrl-C.
 fn at_once(measurements: &[Measurement<'_>]) -> Result<Option<Vec<Measured>>, LiveError> {
     let running = measurements.iter().map(Measurement::start).collect::<Result<Vec<_>, _>>()?;
     running.into_iter().map(measure::Running::finish).collect()
@@ -315,7 +315,7 @@ fn measurement<'a>(
     seconds: f64,
     by_time: bool,
 ) -> Measurement<'a> {
-    // The client of MPTCP finds the other addresses of the server by itself.
+    // The MPTCP client learns the other addresses from the server.
     let named = if series == MPTCP { 1 } else { series.paths };
     let loopback = |end: End| {
         let first = if end == End::Server { 1 } else { 11 };
@@ -332,8 +332,8 @@ fn measurement<'a>(
             None => loopback(end),
         }),
         tool: series.tool,
-        // The kernel cuts what a program asks for to net.core.rmem_max, and such a buffer does not grow. TCP's own grows to
-        // what the lines hold.
+        // The kernel limits a requested buffer to net.core.rmem_max and then does not let it grow. TCP's default buffer grows to
+        // the capacity of the lines.
         buffer_bytes: cell.load.buffer_bytes.filter(|_| series.is_sctp()),
         message_bytes: cell.load.message_bytes,
         parallel: cell.load.parallel,
@@ -343,7 +343,7 @@ fn measurement<'a>(
     }
 }
 
-/// Returns what was measured, each load followed by what others have published of it.
+/// Returns the measured outcomes, each load followed by published results.
 fn outcomes(plan: &Plan, cells: &[Cell], settings: &Settings<'_>) -> Vec<(Outcome, Option<Figures>)> {
     let mut outcomes = Vec::new();
     for group in cells.chunk_by(|one, other| one.load.name() == other.load.name()) {
@@ -393,7 +393,7 @@ fn outcomes_of(
         mode: Some(series.mode_name()),
         paths: Some(series.paths),
         path: (series.paths == 1).then_some(load.first + 1),
-        // In a network that comes and goes the first path is not the best.
+        // If the network comes and goes, the first path is not the best.
         best_path_bits_per_s: alone.filter(|_| !load.latency).and_then(rate),
         latency_s: median(&cell.runs.iter().filter_map(|run| run.measured.latency_s).collect::<Vec<_>>()),
         gap_s_max: if cuts { run.gap_s() } else { None },
@@ -420,8 +420,8 @@ fn outcomes_of(
     ]
 }
 
-/// Returns whether others have published the same. A figure without paths or mode is of the only path, whatever the mode, and
-/// TCP has no mode.
+/// Returns whether a published result is comparable. One without paths or mode is of the only path, whatever the mode, and TCP
+/// has no mode.
 fn is_same(published: &Outcome, series: Series) -> bool {
     published.paths.is_none_or(|paths| paths == series.paths || published.transport.starts_with("tcp"))
         && published.mode.is_none_or(|mode| !series.is_sctp() || mode == series.mode_name())
@@ -444,7 +444,7 @@ mod tests {
         plan::plans(name).swap_remove(0)
     }
 
-    /// The cells of a load, with these rates.
+    /// Returns the cells of a load, with these rates.
     fn measured(plan: &Plan, load: usize, rates: &[(&str, usize, &[f64])]) -> Vec<Cell> {
         let cell = |(name, paths, rates): &(&str, usize, &[f64])| {
             let load = &plan.loads[load];

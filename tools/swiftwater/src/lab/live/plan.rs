@@ -1,30 +1,30 @@
-//! What each live experiment compares, and on which lines.
+//! Loads, series and lines of each live experiment.
 
 use ::lab::experiment::{self, Mode, Network, Outcome, message_limit_bits_per_s};
 
 use crate::args::LiveName;
 use crate::lab::line::spec::PathSpec;
 
-/// Small writes, and large ones.
+/// Sizes of small and large writes.
 const SIZES: &[usize] = &[64, 16384];
-/// The sizes that OpenSS7 was measured with.
+/// Sizes in OpenSS7's measurements.
 const SIZES_OPENSS7: &[usize] = &[8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384];
-/// Writes that fill many packets.
+/// Size of writes that fill many packets.
 const LARGE_BYTES: usize = 16384;
-/// The dissertation names no size. Its latencies are those of about so many bytes at 10 Mbit/s.
+/// The dissertation gives no size. Its latencies match this size at 10 Mbit/s.
 const FLAPPING_BYTES: usize = 1024;
-/// The files of sctplib in MB of 2^20 bytes, each with the receive buffers that it was sent to.
+/// Sizes of sctplib's files in MB of 2^20 bytes, each with the receive buffers used.
 const FILES_SCTPLIB: [(f64, &[usize]); 2] = [(114.3, &[655_335, 67_107_840]), (228.7, &[655_335])];
 const MB_BYTES: f64 = 1_048_576.0;
-/// What iperf was told between two continents: -w 32M.
+/// Buffer in the transfer between two continents: iperf's -w 32M.
 const BUFFER_DATATAG_BYTES: usize = 32 << 20;
-/// The lengths of the runs between two continents, as far as a run of ours lasts.
+/// Lengths of the runs between two continents, as far as our runs last.
 const MARKS_DATATAG_S: &[u64] =
     &[10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 200, 300, 400, 500, 600, 1200, 1800, 2400, 3000, 3600];
 /// Headers of IPv4 and of TCP with timestamps.
 const TCP_HEADERS_BYTES: f64 = 52.0;
 
-/// How long measurements last, without options, with `--quick` and with `--full`.
+/// Duration of measurements: by default, with `--quick` and with `--full`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Seconds {
     usual: f64,
@@ -37,7 +37,7 @@ impl Seconds {
         Seconds { usual, quick, full: usual }
     }
 
-    /// Returns the one that the user asks for.
+    /// Returns the duration that the user asks for.
     pub(super) fn of(self, quick: bool, full: bool) -> f64 {
         match (quick, full) {
             (true, _) => self.quick,
@@ -57,7 +57,7 @@ const SECONDS_FAILOVER: Seconds = Seconds::new(12.0, 12.0);
 const SECONDS_COEXISTENCE: Seconds = Seconds::new(20.0, 10.0);
 const SECONDS_DATATAG: Seconds = Seconds { usual: 60.0, quick: 20.0, full: 3600.0 };
 
-/// How a transport is measured.
+/// Tool of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tool {
     /// By `swiftwater perf client` with these options.
@@ -66,13 +66,13 @@ pub(super) enum Tool {
     Iperf3,
 }
 
-/// What is compared.
+/// A transport with its options, to be compared with others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Series {
     pub(super) name: &'static str,
     pub(super) tool: Tool,
     pub(super) paths: usize,
-    /// The name of the series that shows what the best path makes alone.
+    /// Name of the series that measures the best path alone.
     pub(super) alone: &'static str,
 }
 
@@ -88,13 +88,13 @@ const fn perf(
 const TCP_CUBIC: Series = perf("tcp-cubic", &["--proto", "tcp", "--congestion", "cubic"], 1, "tcp-cubic");
 const TCP_BBR: Series = perf("tcp-bbr", &["--proto", "tcp", "--congestion", "bbr"], 1, "tcp-bbr");
 const TCP_RENO: Series = perf("tcp-reno", &["--proto", "tcp", "--congestion", "reno"], 1, "tcp-reno");
-/// TCP with the congestion control of this host.
+/// TCP with this host's default congestion control.
 const TCP: Series = perf("tcp", &["--proto", "tcp"], 1, "tcp");
 pub(super) const MPTCP: Series = perf("mptcp", &["--proto", "mptcp"], 2, "tcp-cubic");
 const MESSAGE: Series = perf("sctp-message", &["--mode", "message"], 2, "sctp-message");
 const STREAM: Series = perf("sctp-stream", &["--mode", "stream"], 2, "sctp-stream");
 const SOCKETS: Series = Series { name: "sctp-sockets", tool: Tool::Iperf3, paths: 1, alone: "sctp-sockets" };
-/// A stream with the congestion control of the TCP beside it.
+/// A stream with the congestion control of its TCP baseline.
 const STREAM_BBR: Series =
     perf("sctp-stream", &["--mode", "stream", "--congestion", "bbr"], 1, "sctp-stream");
 const STREAM_RENO: Series =
@@ -105,7 +105,7 @@ impl Series {
         Series { paths: 1, ..self }
     }
 
-    /// Returns whether this is TCP on one path, which others are compared with.
+    /// Returns whether this is TCP on one path, the baseline of others.
     pub(super) fn is_tcp(self) -> bool {
         self.name.starts_with("tcp")
     }
@@ -123,7 +123,7 @@ impl Series {
     }
 }
 
-/// When a measurement ends.
+/// End of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Amount {
     Seconds(Seconds),
@@ -131,7 +131,7 @@ pub(super) enum Amount {
     File(f64),
 }
 
-/// Figures that others have published.
+/// Published figures.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Published {
     Nothing,
@@ -142,25 +142,25 @@ pub(super) enum Published {
     Datatag,
 }
 
-/// What is sent, by series that are compared with each other.
+/// Data to send, by series that are compared with each other.
 #[derive(Clone, Debug)]
 pub(super) struct Load {
-    /// What the user calls it.
+    /// Name for users.
     pub(super) case: String,
     pub(super) message_bytes: usize,
     /// Buffers of SCTP at both ends; `None` is the default.
     pub(super) buffer_bytes: Option<usize>,
     pub(super) amount: Amount,
-    /// Associations or connections at a time.
+    /// Number of associations or connections at a time.
     pub(super) parallel: usize,
     /// The first path that is used.
     pub(super) first: usize,
-    /// Whether the time from a request to its answer is measured, too.
+    /// Whether the time from a request to its answer is also measured.
     pub(super) latency: bool,
-    /// A run is told as far as it had come after so many seconds each.
+    /// A run is reported after each of these numbers of seconds.
     pub(super) marks_s: &'static [u64],
     pub(super) series: Vec<Series>,
-    /// Shares the line with each of the series at the same time.
+    /// Series that shares the line with each series.
     pub(super) beside: Option<Series>,
     pub(super) published: Published,
 }
@@ -182,13 +182,13 @@ impl Load {
         }
     }
 
-    /// Returns the case, how long messages are, and the buffers, if not the default.
+    /// Returns the case, the message size, and the buffers, if not the default.
     pub(super) fn name(&self) -> String {
         let buffer = self.buffer_bytes.map(|bytes| format!(", {bytes} bytes of buffer"));
         format!("{}, {} bytes{}", self.case, self.message_bytes, buffer.unwrap_or_default())
     }
 
-    /// Returns how many messages the file of this load takes, if it is one.
+    /// Returns the number of messages in the file of this load, if it is one.
     pub(super) fn messages(&self) -> Option<u64> {
         match self.amount {
             Amount::Seconds(_) => None,
@@ -196,12 +196,12 @@ impl Load {
         }
     }
 
-    /// Returns whether `--quick` leaves it out.
+    /// Returns whether `--quick` omits it.
     pub(super) fn is_long(&self) -> bool {
         matches!(self.amount, Amount::File(mbytes) if mbytes > FILES_SCTPLIB[0].0)
     }
 
-    /// Returns what others have published of the same after so many seconds.
+    /// Returns published results of the same load after so many seconds.
     pub(super) fn published(&self, seconds: f64) -> Vec<Outcome> {
         let mut published = match self.published {
             Published::Nothing => Vec::new(),
@@ -274,7 +274,7 @@ pub(super) fn plans(name: LiveName) -> Vec<Plan> {
     }
 }
 
-/// The twelve cells of the dissertation: throughput and latency of TCP and SCTP in each network and in both.
+/// Returns the twelve cells of the dissertation: throughput and latency of TCP and SCTP in each network and in both.
 fn flapping() -> Plan {
     let load = |case, network, first, seconds, series: &[Series]| Load {
         first,
@@ -294,7 +294,7 @@ fn flapping() -> Plan {
     )
 }
 
-/// Either of two lines is cut at full load, and comes back.
+/// Returns plans in which either of two lines is cut at full load, and comes back.
 fn failover() -> Vec<Plan> {
     const WHOLE: &str = "100mbit,5ms";
     const CUT: &str = "100mbit,5ms,down=4s/8s";
@@ -305,7 +305,7 @@ fn failover() -> Vec<Plan> {
     vec![plan("the first dies", [CUT, WHOLE]), plan("the second dies", [WHOLE, CUT])]
 }
 
-/// SCTP and TCP with the same congestion control at one bottleneck.
+/// Returns the plan of SCTP and TCP with the same congestion control at one bottleneck.
 fn coexistence() -> Plan {
     let pairs = [
         ("cubic", STREAM.on_one_path(), TCP_CUBIC),
@@ -327,7 +327,7 @@ fn coexistence() -> Plan {
     Plan::new(&["100mbit,10ms"], loads.collect())
 }
 
-/// The five transfers of sctplib's users: SCTP with both receive buffers, and TCP with its own.
+/// Returns the five transfers of sctplib's users: SCTP with both receive buffers, and TCP with its own.
 fn sctplib() -> Plan {
     let mut loads = Vec::new();
     for (mbytes, buffers) in FILES_SCTPLIB {
@@ -353,8 +353,8 @@ impl Plan {
         self.lines.get(load.first..).map_or(&[], |lines| &lines[..series.paths.min(lines.len())])
     }
 
-    /// Returns what these lines carry at best within so many seconds of messages of this size, counted from the IP header
-    /// on, while they are up.
+    /// Returns the capacity of these lines within so many seconds for messages of this size, counted from the IP header, while
+    /// they are up.
     pub(super) fn limit_bits_per_s(&self, load: &Load, series: Series, seconds: f64) -> f64 {
         let of_line = |line: &PathSpec| {
             let loss = match line.pipe.loss {
@@ -373,7 +373,7 @@ impl Plan {
             most * (1.0 - loss) * (1.0 - down / seconds)
         };
         match self.lines_of(load, series) {
-            // Nothing limits loopback but the processor.
+            // Only the processor limits loopback.
             [] => f64::INFINITY,
             lines => lines.iter().map(of_line).sum(),
         }

@@ -1,5 +1,5 @@
-//! `strsctp`: messages of each size over loopback, as `swiftwater bench` measures them, with the buffers of the paper and on as
-//! many processors as its machines had.
+//! `strsctp`: messages of each size over loopback, as `swiftwater bench` measures them, with the paper's buffers and numbers of
+//! processors.
 
 use ::lab::experiment::Outcome;
 
@@ -16,12 +16,12 @@ use crate::{host, interrupt};
 
 /// Socket buffers of the paper's netperf.
 const BUFFER_BYTES: usize = 131_071;
-/// The sizes of the paper.
+/// Logarithms of the paper's sizes.
 const SIZES: std::ops::RangeInclusive<u32> = 0..=14;
-/// The paper counts messages in so many seconds.
+/// Seconds in which the paper counts messages.
 const SECONDS: f64 = 10.0;
 const SECONDS_QUICK: f64 = 0.4;
-/// What its figures compare, of today. `Some`: the column of its tables.
+/// The series in the paper's figures, with the column of its tables if the series has one.
 const SERIES: [(Series, Option<Column>); 4] = [
     (Series::Tcp, Some(Column::SocketsNormal)),
     (Series::TcpArtificial, Some(Column::SocketsArtificial)),
@@ -29,7 +29,7 @@ const SERIES: [(Series, Option<Column>); 4] = [
     (Series::SctpStream, Some(Column::Sctp)),
 ];
 
-/// Runs the experiment; what was measured before Ctrl-C came is returned.
+/// Runs the experiment; returns the measurements from before Ctrl-C, too.
 pub(super) fn run(settings: &Settings<'_>) -> Results {
     let mut results = Results::default();
     if let Err(error) = measure_all(settings, &mut results) {
@@ -39,7 +39,7 @@ pub(super) fn run(settings: &Settings<'_>) -> Results {
 }
 
 fn measure_all(settings: &Settings<'_>, results: &mut Results) -> Result<(), LiveError> {
-    // In a network namespace of ours nothing has started the loopback interface; elsewhere it is up already.
+    // In our own network namespace the loopback interface is down; elsewhere it is already up.
     let _ = netns::exec("ip link set lo up");
     let runner = Runner::new(crate::run::find_shim())
         .map_err(|source| LiveError::Start { what: "this program again", source })?;
@@ -120,7 +120,7 @@ fn measured_of(outcome: &crate::perf::client::Outcome) -> Measured {
     }
 }
 
-/// Returns what was measured of a size, followed by the rows of the published tables.
+/// Returns the measured outcomes of a size, followed by rows of the published tables.
 fn outcomes(group: &[Cell], measured: &[Vec<Run>], seconds: f64) -> Vec<(Outcome, Option<Figures>)> {
     let Some(first) = group.first() else { return Vec::new() };
     let rate = |runs: &[Run]| median(&super::rates(runs, None));
@@ -130,7 +130,7 @@ fn outcomes(group: &[Cell], measured: &[Vec<Run>], seconds: f64) -> Vec<(Outcome
     let ours = group.iter().zip(measured).filter_map(|(cell, runs)| {
         let bits_per_s = rate(runs)?;
         let column = SERIES.iter().find(|(series, _)| *series == cell.series).and_then(|(_, column)| *column);
-        // Of several machines the fastest.
+        // If there are several machines, the fastest one counts.
         let best = raw.iter().filter(|row| Some(row.column) == column);
         let best = best.map(|row| row.messages).max_by(f64::total_cmp);
         let figures = Figures::new(runs, None, tcp, best.map(|messages| bits(messages, cell.message_bytes)));
@@ -146,7 +146,7 @@ fn outcomes(group: &[Cell], measured: &[Vec<Run>], seconds: f64) -> Vec<(Outcome
     ours.into_iter().chain(theirs).collect()
 }
 
-/// Returns the rate of so many messages in ten seconds.
+/// Returns the bit rate of so many messages in ten seconds.
 fn bits(messages: f64, message_bytes: usize) -> f64 {
     messages * message_bytes as f64 * 8.0 / SECONDS
 }

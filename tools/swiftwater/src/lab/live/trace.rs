@@ -6,7 +6,7 @@ use super::figures::{Cell, Run, typical};
 use super::measure::Point;
 use super::plan::Plan;
 
-/// What a curve shows.
+/// Quantity of a curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(in crate::lab) enum Measure {
@@ -16,11 +16,11 @@ pub(in crate::lab) enum Measure {
     Window,
     /// Seconds of a round trip.
     RoundTrip,
-    /// Bytes that wait.
+    /// Bytes in a queue.
     Queue,
 }
 
-/// A run: the one whose rate is nearest to the median of its cell.
+/// A trace of the run whose rate is nearest to the median of its cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::lab) struct Trace {
     pub(in crate::lab) experiment: String,
@@ -29,11 +29,11 @@ pub(in crate::lab) struct Trace {
     pub(in crate::lab) paths: usize,
     pub(in crate::lab) seconds: f64,
     pub(in crate::lab) curves: Vec<TraceCurve>,
-    /// What others have published of the same: the program, seconds and bits in a second.
+    /// Published results of the same load: program, seconds and bits per second.
     pub(in crate::lab) published: Vec<(String, f64, f64)>,
 }
 
-/// A value over the time.
+/// A value over time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::lab) struct TraceCurve {
     pub(in crate::lab) measure: Measure,

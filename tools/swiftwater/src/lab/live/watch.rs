@@ -1,4 +1,4 @@
-//! The lines while a measurement runs.
+//! Observation of the lines during a measurement.
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
@@ -7,17 +7,17 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use super::figures::StateAt;
 use crate::lab::line::hosts::Hosts;
 
-/// From one look to the next, in runs of up to two minutes and in longer ones.
+/// Interval between observations, in runs of up to two minutes and in longer ones.
 const LOOK: Duration = Duration::from_millis(100);
 const LOOK_LONG: Duration = Duration::from_secs(1);
 const LONG_S: f64 = 120.0;
 
-/// Returns how far the points of a run are apart.
+/// Returns the interval between the points of a run.
 pub(super) fn interval(seconds: f64) -> Duration {
     if seconds > LONG_S { LOOK_LONG } else { LOOK }
 }
 
-/// What was seen.
+/// The observations.
 #[derive(Debug)]
 pub(super) struct Watched {
     began_unix_s: f64,
@@ -34,7 +34,7 @@ impl Watched {
     }
 }
 
-/// Looks at the lines again and again while `work` goes on that takes about so many seconds.
+/// Observes the lines repeatedly while `work` runs, which takes about so many seconds.
 pub(super) fn watch<T>(hosts: Option<&Hosts>, seconds: f64, work: impl FnOnce() -> T) -> (T, Watched) {
     let (began, began_at) = (Instant::now(), SystemTime::now());
     let (done, is_done) = channel::<()>();

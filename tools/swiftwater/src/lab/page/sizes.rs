@@ -1,14 +1,14 @@
-//! Rates by message size: a chart for each kind of case that differs in the size alone.
+//! Rates by message size: a chart for each group of cases that differ in the size alone.
 
 use ::lab::experiment::Outcome;
 
 use super::{HEADROOM, HEIGHT, WIDTH};
 use crate::plot::{Axis, Chart, Color, Curve, Form, Look, Marker, Scale, escape, mbits_text, number_text};
 
-/// So many sizes make a chart.
+/// Least number of sizes for a chart.
 const SIZES_MIN: usize = 3;
 
-/// A curve: its words, what it looks like, and which outcomes are on it.
+/// A curve: its name, its look, and the filter for its outcomes.
 type Series = (&'static str, Look, fn(&Outcome) -> bool);
 
 const SERIES: [Series; 4] = [
@@ -19,10 +19,10 @@ const SERIES: [Series; 4] = [
         o.published && o.paths == Some(1) && !o.transport.starts_with("tcp")
     }),
 ];
-/// The curves of SERIES that have a limit of their own.
+/// Number of curves in SERIES with a limit of their own.
 const OURS: usize = 2;
 
-/// The charts, if the cases differ in the size of messages.
+/// Draws the charts, if the cases differ in the size of messages.
 pub(super) fn charts(outcomes: &[Outcome]) -> Option<String> {
     let mut sizes: Vec<usize> = outcomes.iter().filter_map(|outcome| outcome.message_bytes).collect();
     sizes.sort_unstable();
@@ -44,7 +44,7 @@ pub(super) fn charts(outcomes: &[Outcome]) -> Option<String> {
     Some(charts.collect())
 }
 
-/// The name of a case without the size.
+/// Returns the name of a case without the size.
 fn kind(outcome: &Outcome) -> String {
     let size = outcome.message_bytes.map(|bytes| format!(", {bytes} bytes")).unwrap_or_default();
     outcome.case.replace(&size, "")

@@ -1,4 +1,4 @@
-//! Results as drawings: rates by message size, and runs over the time.
+//! Drawings of the results: rates by message size, and runs over time.
 
 use serde_json::{Value, json};
 
@@ -12,11 +12,11 @@ use crate::plot::{
 /// Size of a drawing.
 const WIDTH: f64 = 680.0;
 const HEIGHT: f64 = 190.0;
-/// Room for a line of the legend.
+/// Height of a line of the legend.
 const LEGEND_LINE: f64 = 17.0;
-/// Above the largest value.
+/// Headroom above the largest value.
 const HEADROOM: f64 = 1.06;
-/// So many sizes make a chart.
+/// Least number of sizes for a chart.
 const SIZES_MIN: usize = 3;
 /// Colours of the curves of a drawing, in turn.
 const COLORS: [Color; 8] = [
@@ -31,13 +31,13 @@ const COLORS: [Color; 8] = [
 ];
 /// Shapes of the points of one drawing, in turn.
 const MARKERS: [Marker; 4] = [Marker::Circle, Marker::Square, Marker::Diamond, Marker::Up];
-/// Runs that are drawn of an experiment.
+/// Number of runs of an experiment that are drawn.
 const RUNS_MAX: usize = 60;
 
-/// One of the drawings of a run: what it shows, its title, the unit of its axis and the labels there.
+/// A drawing of a run: its quantity, title, unit and labels.
 type Drawing = (Measure, &'static str, &'static str, fn(f64) -> String);
 
-/// The drawings that stand below each other on one time axis.
+/// The drawings that share one time axis.
 const MEASURES: [Drawing; 4] = [
     (Measure::Rate, "Delivered, and what each line took", "Mbit/s", mbits_text),
     (Measure::Window, "Congestion windows", "bytes", bytes_text),
@@ -45,7 +45,7 @@ const MEASURES: [Drawing; 4] = [
     (Measure::Queue, "Bytes that wait at the line to the server", "bytes", bytes_text),
 ];
 
-/// Returns a chart of the rates by message size for each kind of case that differs in the size alone, if it has enough sizes:
+/// Returns a chart of the rates by message size for each group of cases that differ in the size alone, if it has enough sizes:
 /// each transport on so many paths is a curve.
 pub(super) fn by_size(rows: &[(usize, &Row)]) -> String {
     let mut kinds: Vec<(String, Vec<SizeCurve>)> = Vec::new();
@@ -162,7 +162,7 @@ fn drawing(trace: &Trace, (measure, title, unit, text): &Drawing, end_s: f64) ->
     if curves.is_empty() {
         return String::new();
     }
-    // Data that waited for a lost packet is delivered at once when that comes: peaks without meaning would flatten the rest.
+    // Data that waited for a lost packet is delivered at once when the packet comes: meaningless peaks would flatten the rest.
     let mut most = highest(&curves);
     if *measure == Measure::Rate {
         curves.extend(published(trace, end_s));
@@ -174,7 +174,8 @@ fn drawing(trace: &Trace, (measure, title, unit, text): &Drawing, end_s: f64) ->
     format!("<figcaption>{title}</figcaption>{}", chart.svg())
 }
 
-/// Returns the published rates as broken lines: each program's over the lengths of its runs, or all along if it had one.
+/// Returns the published rates as broken lines: each program's over the lengths of its runs, or over the whole figure if it had
+/// one.
 fn published(trace: &Trace, end_s: f64) -> Vec<Curve> {
     let mut curves: Vec<Curve> = Vec::new();
     for (name, seconds, rate) in &trace.published {
@@ -198,7 +199,7 @@ fn highest(curves: &[Curve]) -> f64 {
     curves.iter().flat_map(|curve| &curve.points).map(|point| point.1).fold(0.0, f64::max)
 }
 
-/// Returns the value that half of the points of a curve are below.
+/// Returns the median of a curve's points.
 fn usual(curve: &Curve) -> f64 {
     let values: Vec<f64> = curve.points.iter().map(|point| point.1).collect();
     crate::stats::median(&values).unwrap_or_default()

@@ -1,5 +1,5 @@
-//! `swiftwater lab report`: one page of what `--out` has kept. It needs no network: styles, drawings and the script that shows
-//! values under the pointer are in it.
+//! `swiftwater lab report`: one page of the results that `--out` has kept. The page is self-contained: it includes styles,
+//! drawings and the script that shows values under the pointer.
 
 mod figures;
 mod table;
@@ -20,19 +20,19 @@ use crate::plot::{escape, style};
 
 const TEMPLATE: &str = include_str!("page.html");
 const SCRIPT: &str = include_str!("page.js");
-/// The page, in the folder that it is of.
+/// Name of the page in the folder of results.
 const PAGE: &str = "report.html";
 
 /// A row of the results.
 type Row = Map<String, Value>;
 
-/// Why there is no page.
+/// Error of making the page.
 #[derive(Debug, Error)]
 pub(crate) enum ReportError {
     /// A file cannot be read.
     #[error("cannot read {}: {source}; name a folder that `swiftwater lab --live NAME --out DIR` has written", path.display())]
     Read {
-        /// Which.
+        /// The path.
         path: PathBuf,
         /// Error of the system.
         source: io::Error,
@@ -40,7 +40,7 @@ pub(crate) enum ReportError {
     /// The page cannot be written.
     #[error("cannot write {}: {source}; choose another file with --html", path.display())]
     Write {
-        /// Where.
+        /// The path.
         path: PathBuf,
         /// Error of the system.
         source: io::Error,
@@ -75,7 +75,7 @@ fn read_traces(folder: &Path) -> Result<Vec<Trace>, ReportError> {
 
 fn render(manifest: &Manifest, rows: &[Row], traces: &[Trace]) -> String {
     let mut sections = String::new();
-    // Rows of an experiment stand together, and have the number of their place in the results.
+    // Rows of an experiment are consecutive and keep the number of their place in the results.
     let numbered: Vec<(usize, &Row)> = rows.iter().enumerate().collect();
     for group in numbered.chunk_by(|one, other| name(one.1) == name(other.1)) {
         let Some(name) = group.first().map(|(_, row)| name(row)) else { continue };

@@ -7,10 +7,10 @@ use serde_json::Value;
 use super::Row;
 use crate::plot::escape;
 
-/// How a value is told.
+/// Formats a value.
 type Tell = fn(f64) -> String;
 
-/// A column: its head, the key of the results, and how a number is told.
+/// A column: its head, the key of the results, and the format of a number.
 const COLUMNS: [(&str, &str, Tell); 20] = [
     ("paths", "paths", whole),
     ("seconds", "seconds", two_digits),
@@ -50,7 +50,7 @@ fn thousandth(value: f64) -> String {
     format!("{:.3}", value / 1e3)
 }
 
-/// Returns the rows with these numbers. Columns that none of them fills are left out.
+/// Renders the rows with these numbers. Omits columns that none of them fills.
 pub(super) fn render(rows: &[(usize, &Row)]) -> String {
     let fills = |(_, key, _): &&(&str, &str, Tell)| rows.iter().any(|(_, row)| number(row, key).is_some());
     let columns: Vec<_> = COLUMNS.iter().filter(fills).collect();

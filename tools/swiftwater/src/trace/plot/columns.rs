@@ -5,11 +5,11 @@ use crate::trace::names;
 use crate::trace::reader::Body;
 use crate::trace::schema::{Chunk, MetricsUpdated, Packet};
 
-/// Columns of a figure: one for each pixel, which keeps the least and the largest value in it.
+/// Columns of a figure: one for each pixel, with the least and the largest value in it.
 const COLUMNS: usize = Chart::plot_width(super::draw::WIDTH);
-/// Spans of time that a rate is the mean of.
+/// Number of time spans whose mean rates are drawn.
 const RATE_SPANS: usize = 160;
-/// A figure shows at least this much.
+/// Least time that a figure shows.
 const SPAN_S_MIN: f64 = 1e-6;
 
 /// Marks, from the top.
@@ -44,7 +44,7 @@ struct Span {
     last: f64,
 }
 
-/// A value over time. It stays what it is until it changes.
+/// A value over time, constant between changes.
 #[derive(Clone, Debug)]
 pub(super) struct Series {
     columns: Vec<Option<Span>>,
@@ -52,7 +52,7 @@ pub(super) struct Series {
     before: Option<f64>,
 }
 
-/// All that a figure shows.
+/// The content of a figure.
 #[derive(Debug)]
 pub(super) struct Columns {
     pub(super) from_s: f64,
@@ -64,16 +64,16 @@ pub(super) struct Columns {
     pub(super) smoothed_rtt: Series,
     pub(super) min_rtt: Series,
     pub(super) pacing: Series,
-    /// Bytes that arrived at the peer, by span.
+    /// Bytes that arrived at the peer, by time span.
     acked: Vec<f64>,
-    /// Bytes that came from the peer, by span.
+    /// Bytes that came from the peer, by time span.
     received: Vec<f64>,
-    /// How many of each mark, by column.
+    /// Number of each mark, by column.
     marks: [Vec<u32>; Mark::ALL.len()],
     pub(super) totals: Totals,
 }
 
-/// Sums over what is drawn.
+/// Sums over the drawn part.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Totals {
     pub(super) packets_sent: u64,
@@ -93,24 +93,24 @@ impl Series {
             self.before = value;
             return;
         };
-        // A value that is no more is drawn to the end of its column.
+        // A value that ceases to exist is drawn to the end of its column.
         let Some(value) = value else { return };
         let span = self.columns[column].get_or_insert(Span { least: value, most: value, last: value });
         (span.least, span.most, span.last) = (span.least.min(value), span.most.max(value), value);
     }
 
-    /// Whether there is anything to draw.
+    /// Returns whether there is anything to draw.
     pub(super) fn is_empty(&self) -> bool {
         self.before.is_none() && self.columns.iter().all(Option::is_none)
     }
 
-    /// The largest value.
+    /// Returns the largest value.
     pub(super) fn most(&self) -> f64 {
         let inside = self.columns.iter().flatten().map(|span| span.most);
         inside.chain(self.before).fold(0.0, f64::max)
     }
 
-    /// A line of steps from `from_s` to `to_s`.
+    /// Returns a line of steps from `from_s` to `to_s`.
     pub(super) fn line(&self, from_s: f64, to_s: f64) -> Vec<(f64, f64)> {
         let width = (to_s - from_s) / COLUMNS as f64;
         let mut points = Vec::new();
@@ -132,7 +132,7 @@ impl Series {
         points
     }
 
-    /// Single values, as points.
+    /// Returns single values, as points.
     pub(super) fn points(&self, from_s: f64, to_s: f64) -> Vec<(f64, f64)> {
         let width = (to_s - from_s) / COLUMNS as f64;
         let mut points = Vec::new();
@@ -147,7 +147,7 @@ impl Series {
         points
     }
 
-    /// The value in a column, or the last one before it.
+    /// Returns the value in a column, or the last one before it.
     fn at(&self, column: usize) -> Option<f64> {
         self.columns[..=column].iter().rev().flatten().next().map(|span| span.last).or(self.before)
     }
@@ -172,7 +172,7 @@ impl Columns {
         }
     }
 
-    /// Takes one event. What came before the beginning only says how things stood.
+    /// Takes one event. Events before the start only set the initial values.
     pub(super) fn add(&mut self, time_s: f64, body: &Body) {
         if time_s > self.to_s {
             return;
@@ -231,12 +231,12 @@ impl Columns {
         self.totals.marks[mark as usize] += u64::from(count);
     }
 
-    /// The times with this mark.
+    /// Returns the times with this mark.
     pub(super) fn marked(&self, mark: Mark) -> impl Iterator<Item = f64> {
         self.marked_columns(mark).map(|column| self.time_s(column))
     }
 
-    /// The same with the congestion window at that time.
+    /// Returns these times with the congestion window at each.
     pub(super) fn marked_windows(&self, mark: Mark) -> impl Iterator<Item = (f64, f64)> {
         self.marked_columns(mark)
             .map(|column| (self.time_s(column), self.cwnd.at(column).unwrap_or_default()))
@@ -251,12 +251,12 @@ impl Columns {
         self.from_s + (column as f64 + 0.5) / COLUMNS as f64 * (self.to_s - self.from_s)
     }
 
-    /// Bits per second that arrived at the peer.
+    /// Returns the bits per second that arrived at the peer.
     pub(super) fn acked_rate(&self) -> Vec<(f64, f64)> {
         self.rate(&self.acked)
     }
 
-    /// Bits per second that came from the peer.
+    /// Returns the bits per second that came from the peer.
     pub(super) fn received_rate(&self) -> Vec<(f64, f64)> {
         self.rate(&self.received)
     }

@@ -16,10 +16,10 @@ const TITLE_HEIGHT: f64 = 50.0;
 const PANEL_HEIGHTS: [f64; 4] = [300.0, 130.0, 200.0, 220.0];
 const FIGURE_HEIGHT: f64 =
     TITLE_HEIGHT + PANEL_HEIGHTS[0] + PANEL_HEIGHTS[1] + PANEL_HEIGHTS[2] + PANEL_HEIGHTS[3] + 16.0;
-/// Above the largest value.
+/// Headroom above the largest value.
 const HEADROOM: f64 = 1.08;
 
-/// The colour of a mark.
+/// Returns the colour of a mark.
 fn color_of(mark: Mark) -> Color {
     match mark {
         Mark::Lost => Color::Vermilion,
@@ -54,7 +54,7 @@ pub(super) fn heading(figure: &Figure, title: &str) -> String {
     format!("{title}: association {}, path {}{remote}", figure.group, figure.path)
 }
 
-/// The sums of a figure in words.
+/// Returns the sums of a figure as text.
 pub(super) fn summary(columns: &Columns) -> String {
     let totals = &columns.totals;
     let seconds = columns.to_s - columns.from_s;
@@ -98,7 +98,7 @@ fn draw_figure(figure: &Figure, title: &str, out: &mut String) {
     }
 }
 
-/// A curve of a value over time, if it has any.
+/// Returns a curve of a value over time, if it has any.
 fn line(name: &str, color: Color, form: Form, series: &Series, columns: &Columns) -> Option<Curve> {
     let points = series.line(columns.from_s, columns.to_s);
     (!series.is_empty()).then(|| Curve::new(name, Look::line(color), form, points))
@@ -109,7 +109,7 @@ fn points(name: &str, color: Color, points: Vec<(f64, f64)>) -> Curve {
 }
 
 fn windows(columns: &Columns) -> Chart {
-    // A threshold that was never reached would leave the rest of the figure flat.
+    // A threshold that was never reached would flatten the rest of the figure.
     let most = columns.cwnd.most().max(columns.in_flight.most());
     let lines = [
         line("in flight", Color::Cyan, Form::Line, &columns.in_flight, columns),
@@ -154,7 +154,7 @@ fn rates(columns: &Columns) -> Chart {
     let top = |curve: &Option<Curve>| {
         curve.iter().flat_map(|curve| &curve.points).map(|point| point.1).fold(0.0, f64::max)
     };
-    // Pacing above twice the rate that was reached holds nothing back.
+    // Pacing above twice the measured rate has no effect.
     let reached = top(&arrived).max(top(&came));
     let most = columns.pacing.most().min(2.0 * reached).max(reached);
     let pacing = line("pacing", Color::Ochre, Form::Limit, &columns.pacing, columns);

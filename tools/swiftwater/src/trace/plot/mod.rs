@@ -1,7 +1,7 @@
 //! `swiftwater trace plot`: figures over time, one for each path.
 //!
-//! The file is read twice: first to see what there is and when, then to sort it into as many columns as the figure
-//! has points. So a trace of any length takes the memory of a figure.
+//! The file is read twice: first to survey its contents, then to sort them into as many columns as the figure has points. So a
+//! trace of any length takes the memory of a figure.
 
 mod columns;
 mod draw;
@@ -17,13 +17,13 @@ use super::{ReadError, TraceError, show};
 use crate::output::print;
 use columns::Columns;
 
-/// Most figures in one drawing; the paths with the most events get one.
+/// Largest number of figures in one drawing; the paths with the most events get one.
 const FIGURES_MAX: usize = 12;
 
 /// A path of an association.
 type Key = (String, String);
 
-/// Findings of the first reading about a path.
+/// Survey of a path.
 #[derive(Clone, Debug, Default)]
 struct Found {
     events: u64,
@@ -31,7 +31,7 @@ struct Found {
     last_s: f64,
 }
 
-/// Findings of the first reading.
+/// Survey of the file.
 #[derive(Debug, Default)]
 struct Survey {
     paths: BTreeMap<Key, Found>,
@@ -45,7 +45,7 @@ struct Figure {
     group: String,
     /// The path's number.
     path: String,
-    /// The peer's address, if the file says it.
+    /// Address of the peer, if the file has it.
     remote: Option<String>,
     /// The columns to draw.
     columns: Columns,
@@ -58,7 +58,7 @@ struct Drawing {
     title: String,
     /// The figures, in the order of association and path.
     figures: Vec<Figure>,
-    /// Paths that got none.
+    /// Number of paths without a figure.
     left_out: usize,
 }
 
@@ -67,7 +67,7 @@ enum Format {
     Html,
 }
 
-/// Draws what the options leave and says where.
+/// Draws the selected events and prints the name of the file.
 pub(super) fn run(args: &PlotArgs) -> Result<(), TraceError> {
     let output = args.output.clone().unwrap_or_else(|| args.file.with_extension("svg"));
     let format = format_of(&output)?;
@@ -123,7 +123,7 @@ fn read(file: &Path, select: &Select) -> Result<Drawing, TraceError> {
         if let Body::Path(path) = &entry.body {
             figure.remote = Some(path.remote.clone());
         }
-        // State before the first second that is drawn still holds in it.
+        // State before the first second of the drawing still applies in it.
         figure.columns.add(entry.time_s, &entry.body);
     }
     if reader.is_cut_off() {

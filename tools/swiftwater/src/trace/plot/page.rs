@@ -1,4 +1,4 @@
-//! The drawing as a page that needs nothing else.
+//! The drawing as a self-contained page.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ table{border-collapse:collapse;margin:1rem 0}\
 td,th{padding:.2rem .8rem;text-align:right;border-bottom:1px solid #8884}td:first-child,th:first-child{text-align:left}\
 @media (prefers-color-scheme:dark){body{background:#171f27;color:#e6ecf2}}";
 
-/// The whole page.
+/// Renders the whole page.
 pub(super) fn render(drawing: &Drawing, svg: &str) -> String {
     let mut rows = String::new();
     for figure in &drawing.figures {

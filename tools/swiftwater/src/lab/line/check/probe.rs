@@ -11,31 +11,31 @@ use nix::sys::socket::{setsockopt, sockopt};
 use crate::interrupt;
 use crate::lab::line::hosts::{End, Hosts, address};
 
-/// Datagrams that measure the delay of a direction.
+/// Number of datagrams that measure the delay of a direction.
 const PROBES: u32 = 250;
-/// Time between two of them, in which the line is idle. No divisor of a tick.
+/// Interval between two of them, in which the line is idle. It divides no timer tick.
 const PROBE_GAP: Duration = Duration::from_micros(1_730);
-/// A probe on the line: the headers of IPv4 and UDP, and its time.
+/// Length of a probe on the line: the headers of IPv4 and UDP, and its time.
 pub(super) const PROBE_BYTES: usize = HEADERS_BYTES + 8;
-/// The headers of IPv4 and UDP.
+/// Length of the headers of IPv4 and UDP.
 const HEADERS_BYTES: usize = 28;
-/// What one call sends at most, of a millisecond.
+/// Limit for the bytes of one call, and of a millisecond.
 const BATCH_BYTES_MAX: usize = 60_000;
-/// A receiver that has got nothing for this time has got all.
+/// Silence after which a receiver has everything.
 const SILENCE: Duration = Duration::from_millis(500);
 const TIME_NS_MAX: u64 = 3_600_000_000_000;
 
-/// What a flood has brought.
+/// Result of a flood.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Received {
-    /// Of all datagrams but the first.
+    /// Bits of all datagrams but the first.
     pub(super) bits_on_line: u64,
-    /// When the first and the last have arrived, from the start of the flood.
+    /// Arrival of the first and the last datagram, from the start of the flood.
     pub(super) first: Duration,
     pub(super) last: Duration,
 }
 
-/// Sockets of both ends of a direction.
+/// Returns sockets at both ends of a direction.
 fn sockets(hosts: &Hosts, path: usize, to: End) -> io::Result<(UdpSocket, UdpSocket)> {
     let from = if to == End::Server { End::Client } else { End::Server };
     let bind = |end: End| hosts.host(end).run(|| UdpSocket::bind((address(path, end), 0)))?;
@@ -45,7 +45,7 @@ fn sockets(hosts: &Hosts, path: usize, to: End) -> io::Result<(UdpSocket, UdpSoc
     Ok((sender, receiver))
 }
 
-/// Measures how long single datagrams take on an idle line, in nanoseconds.
+/// Measures the delay of single datagrams on an idle line, in nanoseconds.
 pub(super) fn delays(hosts: &Hosts, path: usize, to: End) -> io::Result<Histogram<u64>> {
     let (sender, receiver) = sockets(hosts, path, to)?;
     let start = Instant::now();
@@ -64,14 +64,14 @@ pub(super) fn delays(hosts: &Hosts, path: usize, to: End) -> io::Result<Histogra
         if interrupt::requested() {
             break;
         }
-        // One that the host refuses is missing at the other end, too.
+        // A datagram that the host refuses is missing at the other end, too.
         let _ = sender.send(&(start.elapsed().as_nanos() as u64).to_be_bytes());
         thread::sleep(PROBE_GAP);
     }
     receiving.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Sends so many bits per second for a while, in packets of the path's MTU, and counts what arrives.
+/// Sends so many bits per second for a while, in packets of the path's MTU, and counts the arrivals.
 pub(super) fn flood(
     hosts: &Hosts,
     path: usize,
@@ -82,7 +82,7 @@ pub(super) fn flood(
 ) -> io::Result<Received> {
     let (sender, receiver) = sockets(hosts, path, to)?;
     let payload_bytes = mtu_bytes - HEADERS_BYTES;
-    // A kernel without these sends or receives datagram by datagram, which costs more.
+    // A kernel without segmentation offload sends or receives single datagrams, which costs more.
     let segments = setsockopt(&sender, sockopt::UdpGsoSegment, &(payload_bytes as i32)).is_ok();
     let _ = setsockopt(&receiver, sockopt::UdpGroSegment, &true);
     let _ = setsockopt(&receiver, sockopt::RcvBufForce, &(8 << 20));
@@ -110,7 +110,7 @@ fn receive(receiver: &UdpSocket, start: Instant, payload_bytes: usize) -> io::Re
     while let Some(bytes) = unless_silent(receiver.recv(&mut room))? {
         last = start.elapsed();
         match first {
-            // What came with the first was on the line before.
+            // Datagrams that came with the first one were on the line before.
             None => first = Some(last),
             Some(_) => datagrams += bytes.div_ceil(payload_bytes),
         }
@@ -119,7 +119,7 @@ fn receive(receiver: &UdpSocket, start: Instant, payload_bytes: usize) -> io::Re
     Ok(Received { bits_on_line, first: first.unwrap_or_default(), last })
 }
 
-/// Returns what a read with a time limit returned, or `None` after silence.
+/// Returns the result of a read with a time limit; `None` after silence.
 fn unless_silent(read: io::Result<usize>) -> io::Result<Option<usize>> {
     match read {
         Ok(bytes) => Ok(Some(bytes)),
