@@ -229,6 +229,11 @@ macro_rules! codes {
                 match value { $($value => Some(Self::$variant),)* _ => None }
             }
 
+            /// Returns whether a transport user sends the primitive; the provider sends the others.
+            pub fn is_of_user(self) -> bool {
+                self.name().ends_with("_REQ") || self == Self::ConnRes
+            }
+
             /// The name in the interface's headers.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }

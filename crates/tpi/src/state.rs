@@ -112,13 +112,14 @@ const EVENTS: usize = 28;
 /// Stands where an event does not fit a state.
 const NO: u8 = 127;
 
-/// The state that follows, by event (down) and state (across).
+/// The state that follows, by event (down) and state (across). XTI manages options in every state but the uninitialised one; the table of
+/// TPI names `TS_IDLE` alone, whose request waits in a state of its own. In the other states the request and its answer change nothing.
 #[rustfmt::skip]
 const TABLE: [[u8; STATES]; EVENTS] = [
     //   0   1   2   3   4   5   6   7   8   9  10  11  12  13  14  15  16
     [    1, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO], // T_BIND_REQ
     [   NO, NO, NO,  2, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO], // T_UNBIND_REQ
-    [   NO, NO, NO,  4, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO], // T_OPTMGMT_REQ
+    [    0, NO, NO,  4, NO, NO,  6,  7, NO,  9, 10, 11, NO, NO, NO, NO, NO], // T_OPTMGMT_REQ
     [   NO, NO, NO,  5, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO], // T_CONN_REQ
     [   NO, NO, NO, NO, NO, NO, NO,  8, NO, NO, NO, NO, NO, NO, NO, NO, NO], // T_CONN_RES
     [   NO, NO, NO, NO, NO, NO, 12, 13, NO, 14, 15, 16, NO, NO, NO, NO, NO], // T_DISCON_REQ
@@ -127,7 +128,7 @@ const TABLE: [[u8; STATES]; EVENTS] = [
     [   NO, NO, NO, NO, NO, NO, NO, NO, NO, 10, NO,  3, NO, NO, NO, NO, NO], // T_ORDREL_REQ
     [   NO, NO, NO,  3, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO], // T_UNITDATA_REQ
     [   NO,  3, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO], // T_BIND_ACK
-    [   NO, NO, NO, NO,  3, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO], // T_OPTMGMT_ACK
+    [    0, NO, NO, NO,  3, NO,  6,  7, NO,  9, 10, 11, NO, NO, NO, NO, NO], // T_OPTMGMT_ACK
     [   NO,  0,  3, NO,  3,  3, NO, NO,  7, NO, NO, NO,  6,  7,  9, 10, 11], // T_ERROR_ACK
     [   NO, NO,  0, NO, NO,  6, NO, NO, NO, NO, NO, NO,  3, NO,  3,  3,  3], // T_OK_ACK, none waits
     [   NO, NO, NO, NO, NO, NO, NO, NO,  9, NO, NO, NO, NO,  3, NO, NO, NO], // T_OK_ACK, the only one, here

@@ -9,7 +9,18 @@ use tpi::{Addresses, Errno, Event, Primitive, PrimitiveCode, State, TError, Tran
 const TRANSITIONS: &[(&str, &[(&str, &str)])] = &[
     ("BindReq", &[("UNBND", "WACK_BREQ")]),
     ("UnbindReq", &[("IDLE", "WACK_UREQ")]),
-    ("OptmgmtReq", &[("IDLE", "WACK_OPTREQ")]),
+    (
+        "OptmgmtReq",
+        &[
+            ("UNBND", "UNBND"),
+            ("IDLE", "WACK_OPTREQ"),
+            ("WCON_CREQ", "WCON_CREQ"),
+            ("WRES_CIND", "WRES_CIND"),
+            ("DATA_XFER", "DATA_XFER"),
+            ("WIND_ORDREL", "WIND_ORDREL"),
+            ("WREQ_ORDREL", "WREQ_ORDREL"),
+        ],
+    ),
     ("ConnReq", &[("IDLE", "WACK_CREQ")]),
     ("ConnRes", &[("WRES_CIND", "WACK_CRES")]),
     (
@@ -27,7 +38,18 @@ const TRANSITIONS: &[(&str, &[(&str, &str)])] = &[
     ("OrdrelReq", &[("DATA_XFER", "WIND_ORDREL"), ("WREQ_ORDREL", "IDLE")]),
     ("UnitdataReq", &[("IDLE", "IDLE")]),
     ("BindAck", &[("WACK_BREQ", "IDLE")]),
-    ("OptmgmtAck", &[("WACK_OPTREQ", "IDLE")]),
+    (
+        "OptmgmtAck",
+        &[
+            ("UNBND", "UNBND"),
+            ("WACK_OPTREQ", "IDLE"),
+            ("WCON_CREQ", "WCON_CREQ"),
+            ("WRES_CIND", "WRES_CIND"),
+            ("DATA_XFER", "DATA_XFER"),
+            ("WIND_ORDREL", "WIND_ORDREL"),
+            ("WREQ_ORDREL", "WREQ_ORDREL"),
+        ],
+    ),
     (
         "ErrorAck",
         &[

@@ -85,21 +85,23 @@ impl Host for Upper<'_, '_> {
     fn event(&mut self, id: AssociationId, event: Event) {
         match event {
             Event::Accepted { listener, peer, .. } => self.accepted(id, listener, peer),
-            Event::Connected { streams_out, streams_in } => self.up(
-                id,
-                Message::proto(Primitive::ConnCon {
+            Event::Connected { streams_out, streams_in } => {
+                self.on_event(id, tpi::Event::ConnCon);
+                let confirmation = Primitive::ConnCon {
                     addresses: Box::new(Addresses::default()),
                     association: id.0,
                     outbound_streams: streams_out,
                     inbound_streams: streams_in,
-                }),
-            ),
+                };
+                self.up(id, Message::proto(confirmation));
+            }
             Event::Writable => {
                 if let Some(Owner::Stream(s)) = self.minors.owner(id) {
                     self.cx.back_enable(s);
                 }
             }
             Event::PeerShutdown => {
+                self.on_event(id, tpi::Event::OrdrelInd);
                 self.up(id, Message::proto(Primitive::OrdrelInd { association: id.0 }));
             }
             Event::Restarted { streams_out, streams_in, unacknowledged_bytes } => {
@@ -213,6 +215,13 @@ impl Upper<'_, '_> {
         }
     }
 
+    /// Takes note of what has happened to the association of a one-to-one stream.
+    fn on_event(&mut self, id: AssociationId, event: tpi::Event) {
+        if let Some(Owner::Stream(s)) = self.minors.owner(id) {
+            self.minors.on_event(s, event);
+        }
+    }
+
     fn notify(&mut self, id: AssociationId, what: Notice, data: Bytes) {
         self.notify_of(TransferInfo { association: id.0, ..TransferInfo::default() }, what, data);
     }
@@ -242,6 +251,7 @@ impl Upper<'_, '_> {
         match self.minors.listener(listener).and_then(|s| Some((s, self.minors.get(s)?))) {
             Some((s, Minor::Listening { port, backlog, waiting, .. })) => {
                 self.minors.set(s, Minor::Listening { port, listener, backlog, waiting: waiting + 1 });
+                self.minors.on_event(s, tpi::Event::ConnInd);
                 let sequence = self.minors.wait(s, id);
                 let indication = Primitive::ConnInd { addresses: peer.into(), sequence };
                 self.cx.putnext(s, Message::proto(indication));
@@ -279,6 +289,7 @@ impl Upper<'_, '_> {
         let m = disconnected(id, reason, information);
         if let Some(Owner::Stream(s)) = self.minors.owner(id) {
             self.minors.note_disconnect(s, &m);
+            self.minors.on_event(s, tpi::Event::DisconInd1);
         }
         self.up(id, m);
     }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use sctp::{AssociationId, ListenerId, ReceiveCharge};
 use streams::{Chain, Control, Kind, Message, StreamId};
-use tpi::Primitive;
+use tpi::{Event, Primitive, State};
 
 /// One open stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,10 +56,18 @@ pub struct Disconnect {
     pub data: Chain,
 }
 
+/// An open stream, and its state as its user sees it.
+#[derive(Debug, Clone, Copy)]
+struct Opened {
+    stream: StreamId,
+    minor: Minor,
+    state: State,
+}
+
 /// All tables. Stream indices and association identifiers are small and dense.
 #[derive(Debug, Default)]
 pub(super) struct Minors {
-    by_stream: Vec<Option<(StreamId, Minor)>>,
+    by_stream: Vec<Option<Opened>>,
     by_association: Vec<Option<Owner>>,
     listeners: HashMap<ListenerId, StreamId>,
     waiting: HashMap<u32, Waiting>,
@@ -74,7 +82,7 @@ impl Minors {
         if s.index() >= self.by_stream.len() {
             self.by_stream.resize(s.index() + 1, None);
         }
-        self.by_stream[s.index()] = Some((s, Minor::Unbound));
+        self.by_stream[s.index()] = Some(Opened { stream: s, minor: Minor::Unbound, state: State::Unbound });
     }
 
     pub(super) fn close(&mut self, s: StreamId) -> Option<Minor> {
@@ -90,22 +98,41 @@ impl Minors {
     #[inline]
     pub(super) fn get(&self, s: StreamId) -> Option<Minor> {
         match self.by_stream.get(s.index()) {
-            Some(Some((owner, minor))) if *owner == s => Some(*minor),
+            Some(Some(opened)) if opened.stream == s => Some(opened.minor),
             _ => None,
+        }
+    }
+
+    /// Returns the state of a stream; that of one that is not open is `TS_UNBND`.
+    pub(super) fn state(&self, s: StreamId) -> State {
+        match self.by_stream.get(s.index()) {
+            Some(Some(opened)) if opened.stream == s => opened.state,
+            _ => State::Unbound,
+        }
+    }
+
+    /// Takes note of what has happened to a stream. An event that does not fit the state leaves it, as the association goes its own way:
+    /// it ends, for example, after its user has released it.
+    pub(super) fn on_event(&mut self, s: StreamId, event: Event) {
+        if let Some(Some(opened)) = self.by_stream.get_mut(s.index())
+            && opened.stream == s
+        {
+            opened.state = opened.state.after(event).unwrap_or(opened.state);
         }
     }
 
     /// The stream with this number (`ACCEPTOR_id`).
     pub(super) fn numbered(&self, index: u32) -> Option<(StreamId, Minor)> {
-        *self.by_stream.get(index as usize)?
+        let opened = (*self.by_stream.get(index as usize)?)?;
+        Some((opened.stream, opened.minor))
     }
 
     pub(super) fn set(&mut self, s: StreamId, minor: Minor) {
         if let Minor::Listening { listener, .. } | Minor::OneToMany { listener, .. } = minor {
             self.listeners.insert(listener, s);
         }
-        if let Some(Some((_, slot))) = self.by_stream.get_mut(s.index()) {
-            *slot = minor;
+        if let Some(Some(opened)) = self.by_stream.get_mut(s.index()) {
+            opened.minor = minor;
         }
     }
 

@@ -35,7 +35,7 @@ use streams::{
     Control, Cx, Driver, DriverInfo, Errno, FlushScope, Interest, Kind, Message, Open, Pool, StreamId,
     WriteAs,
 };
-use tpi::{Primitive, TransferFlags, TransferInfo};
+use tpi::{Primitive, State, TransferFlags, TransferInfo};
 
 pub use minor::Disconnect;
 use minor::{Minor, Minors, Owner};
@@ -56,7 +56,8 @@ pub struct SctpDriverConfig {
 ///
 /// It understands these primitives: `T_BIND_REQ` (a backlog makes it listen; a backlog of
 /// [`SctpDriver::ONE_TO_MANY`] makes a one-to-many endpoint), `T_CONN_REQ`, `T_CONN_RES`, `T_OPTDATA_REQ`,
-/// `T_DATA_REQ`, `T_ORDREL_REQ`, `T_DISCON_REQ`, `T_UNBIND_REQ`, `T_INFO_REQ`, `T_ADDR_REQ`, `T_CAPABILITY_REQ`.
+/// `T_DATA_REQ`, `T_EXDATA_REQ` (which is unordered data), `T_ORDREL_REQ`, `T_DISCON_REQ`, `T_UNBIND_REQ`, `T_INFO_REQ`,
+/// `T_ADDR_REQ`, `T_CAPABILITY_REQ`. [`tpi::State`] decides whether a primitive fits the state of the stream.
 pub struct SctpDriver {
     endpoint: Endpoint,
     config: Arc<AssociationConfig>,
@@ -354,7 +355,9 @@ impl SctpDriver {
             return match self.minors.get(s) {
                 // A module has sent it later than the program, or of its own.
                 Some(Minor::Disconnected) => {}
-                _ => cx.error(s, Errno::ENOTCONN),
+                // TPI 2.0, T_DATA_REQ: one that comes in TS_IDLE is discarded, since the connection may just have ended.
+                _ if self.minors.state(s) == State::Idle => {}
+                _ => cx.error(s, Errno::EPROTO),
             };
         };
         let mut send = send_info(info);

@@ -5,16 +5,23 @@ use std::net::{Ipv4Addr, SocketAddr};
 use ::sctp::{AssociationConfig, ConnectError, ListenerId};
 use links::SCTP_TUNNELING_PORT;
 use streams::{Chain, Cx, Errno, Flush, Kind, Message, StreamId};
-use tpi::{Addresses, DecodeError, Info, Primitive, PrimitiveCode, TError, TransferInfo};
+use tpi::{
+    Addresses, DecodeError, Event, Info, Primitive, PrimitiveCode, State, TError, TransferFlags, TransferInfo,
+};
 
 use super::SctpDriver;
-use super::minor::{Minor, Owner};
+use super::minor::{Minor, Owner, Waiting};
+
+/// Most data that goes to the peer with an abort.
+const DISCONNECT_BYTES_MAX: usize = 256;
 
 /// Why a request was refused.
 struct Refusal(TError, Errno);
 
 impl Refusal {
     const OUT_OF_STATE: Refusal = Refusal(TError::OutOfState, Errno(0));
+    const NOT_SUPPORTED: Refusal = Refusal(TError::NotSupported, Errno(0));
+    const BAD_DATA: Refusal = Refusal(TError::BadData, Errno(0));
 
     fn system(errno: Errno) -> Self {
         Refusal(TError::System, errno)
@@ -25,10 +32,13 @@ impl SctpDriver {
     /// Every message that is not plain user data.
     pub(super) fn put_request(&mut self, cx: &mut Cx<'_>, s: StreamId, m: Message) {
         match m.kind {
-            Kind::Proto(control) | Kind::PcProto(control) => match control.decode() {
-                Ok(primitive) => self.request(cx, s, primitive, m.data),
-                Err(error) => refuse_undecoded(cx, s, error),
-            },
+            Kind::Proto(control) | Kind::PcProto(control) => {
+                let code = control.code();
+                match control.decode() {
+                    Ok(primitive) => self.request(cx, s, primitive, m.data),
+                    Err(error) => refuse_undecoded(cx, s, code, error),
+                }
+            }
             // Nothing of the stream waits here: what was taken is in the association's hands.
             Kind::Flush(flush) if flush.read => {
                 cx.putnext(s, Message::new(Kind::Flush(Flush { write: false, ..flush })));
@@ -46,19 +56,30 @@ impl SctpDriver {
             Primitive::OptdataReq(info) => {
                 return self.send(cx, s, &info, Message::with_data(Kind::Data, data));
             }
-            Primitive::DataReq { more } => {
-                let flags = if more { tpi::TransferFlags::MORE } else { tpi::TransferFlags::NONE };
-                let info = TransferInfo { flags, ..TransferInfo::default() };
-                return self.send(cx, s, &info, Message::with_data(Kind::Data, data));
+            Primitive::DataReq { more } => return self.send_plain(cx, s, TransferFlags::NONE, more, data),
+            Primitive::ExdataReq { more } => {
+                return self.send_plain(cx, s, TransferFlags::UNORDERED, more, data);
             }
+            _ if !code.is_of_user() => Err(Refusal::NOT_SUPPORTED),
+            _ if !self.fits_state(s, &primitive) => Err(Refusal::OUT_OF_STATE),
             Primitive::BindReq { addresses, backlog } => self.bind(s, &addresses, backlog),
             Primitive::UnbindReq => self.unbind(s),
+            Primitive::ConnReq { .. } | Primitive::ConnRes { .. } if !data.is_empty() => {
+                Err(Refusal::BAD_DATA)
+            }
             Primitive::ConnReq { addresses } => self.connect(cx, s, &addresses),
-            Primitive::ConnRes { sequence, acceptor } => return self.accept(cx, s, sequence, acceptor),
+            Primitive::ConnRes { sequence, acceptor } => match self.accept(cx, s, sequence, acceptor) {
+                Ok(()) => return,
+                Err(refusal) => Err(refusal),
+            },
             Primitive::DisconReq { sequence, association, .. } => {
                 self.disconnect(cx, s, sequence, association, &data)
             }
-            Primitive::OrdrelReq { association } => self.release_orderly(cx, s, association),
+            Primitive::OrdrelReq { association } => match self.release_orderly(cx, s, association) {
+                // It is not acknowledged.
+                Ok(()) => return,
+                Err(refusal) => Err(refusal),
+            },
             Primitive::InfoReq => Ok(Primitive::InfoAck(Box::new(self.info(s)))),
             Primitive::AddrReq => Ok(self.addresses(s)),
             Primitive::CapabilityReq { bits } => Ok(Primitive::CapabilityAck {
@@ -66,20 +87,37 @@ impl SctpDriver {
                 info: Box::new(self.info(s)),
                 acceptor: s.index() as u32,
             }),
-            _ => Err(Refusal(TError::NotSupported, Errno(0))),
+            _ => Err(Refusal::NOT_SUPPORTED),
         };
         match answer {
-            // `T_ORDREL_REQ` is not acknowledged.
-            Ok(Primitive::OkAck { primitive: PrimitiveCode::OrdrelReq }) => {}
             Ok(ack) => cx.putnext(s, Message::pc_proto(ack)),
             Err(refusal) => refuse(cx, s, code, refusal),
         }
     }
 
-    fn bind(&mut self, s: StreamId, addresses: &Addresses, backlog: u32) -> Result<Primitive, Refusal> {
-        if self.minors.get(s) != Some(Minor::Unbound) {
-            return Err(Refusal::OUT_OF_STATE);
+    /// Sends data that comes with a primitive of its own.
+    fn send_plain(&mut self, cx: &mut Cx<'_>, s: StreamId, flags: TransferFlags, more: bool, data: Chain) {
+        let flags = if more { flags | TransferFlags::MORE } else { flags };
+        let info = TransferInfo { flags, ..TransferInfo::default() };
+        self.send(cx, s, &info, Message::with_data(Kind::Data, data));
+    }
+
+    /// Returns whether a primitive fits the state of its stream: the table of TPI decides.
+    ///
+    /// Beyond the table, a connect request binds a stream first that is not bound. The associations of a one-to-many stream have no states
+    /// for the user: the stream stays in `TS_IDLE`.
+    fn fits_state(&self, s: StreamId, primitive: &Primitive) -> bool {
+        let Some(event) = Event::of(primitive, 0, false) else { return true };
+        let state = self.minors.state(s);
+        let is_one_to_many = matches!(self.minors.get(s), Some(Minor::OneToMany { .. }));
+        match (event, state) {
+            (Event::ConnReq, State::Unbound) => true,
+            (Event::OrdrelReq | Event::DisconReq, _) if is_one_to_many => true,
+            _ => state.after(event).is_some(),
         }
+    }
+
+    fn bind(&mut self, s: StreamId, addresses: &Addresses, backlog: u32) -> Result<Primitive, Refusal> {
         let wanted = addresses.list.first().map_or(0, SocketAddr::port);
         let no_port = || Refusal(TError::NoAddress, Errno(0));
         let port = if wanted == 0 { self.endpoint.free_port(&[], 0).ok_or_else(no_port)? } else { wanted };
@@ -96,6 +134,8 @@ impl SctpDriver {
             };
             self.minors.set(s, minor);
         }
+        self.minors.on_event(s, Event::BindReq);
+        self.minors.on_event(s, Event::BindAck);
         let bound = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port);
         Ok(Primitive::BindAck { addresses: bound.into(), backlog })
     }
@@ -110,7 +150,14 @@ impl SctpDriver {
         match self.minors.get(s) {
             Some(Minor::Bound { .. }) => {}
             Some(Minor::Listening { listener, .. }) => self.stop_listening(listener),
-            _ => return Err(Refusal::OUT_OF_STATE),
+            Some(Minor::OneToMany { listener, .. }) if self.minors.owned_by(s).is_empty() => {
+                self.stop_listening(listener);
+            }
+            // It has been released, and ends without its user.
+            Some(Minor::Connected { association }) => self.minors.set_owner(association, Owner::Nobody),
+            Some(Minor::Disconnected) => {}
+            Some(Minor::OneToMany { .. }) => return Err(Refusal::system(Errno::EBUSY)),
+            Some(Minor::Unbound) | None => return Err(Refusal::OUT_OF_STATE),
         }
         self.minors.close(s);
         self.minors.open(s);
@@ -133,8 +180,11 @@ impl SctpDriver {
                 let port = self.endpoint.free_port(&remotes, peer_port);
                 port.ok_or(Refusal(TError::NoAddress, Errno(0)))?
             }
-            Some(Minor::Bound { port } | Minor::OneToMany { port, .. }) => port,
-            _ => return Err(Refusal::OUT_OF_STATE),
+            Some(Minor::Bound { port } | Minor::OneToMany { port, .. } | Minor::Listening { port, .. }) => {
+                port
+            }
+            // The association that it had ends yet, or has ended: a stream has one.
+            _ => return Err(Refusal::system(Errno::EISCONN)),
         };
         let (now, config) = (self.now, self.association_config(s));
         let (endpoint, host) = self.split(cx);
@@ -147,20 +197,26 @@ impl SctpDriver {
             return Err(Refusal::system(errno));
         }
         self.minors.set_owner(id, Owner::Stream(s));
+        if let Some(Minor::Listening { listener, .. }) = minor {
+            self.stop_listening(listener);
+        }
         if !matches!(minor, Some(Minor::OneToMany { .. })) {
             self.minors.set(s, Minor::Connected { association: id });
+            // The first two are for a stream that was not bound.
+            let events = [Event::BindReq, Event::BindAck, Event::ConnReq, Event::OkAck1];
+            events.into_iter().for_each(|event| self.minors.on_event(s, event));
         }
         Ok(Primitive::OkAck { primitive: PrimitiveCode::ConnReq })
     }
 
     /// `T_CONN_RES`: the association moves to the accepting stream, with all that it has received.
-    fn accept(&mut self, cx: &mut Cx<'_>, s: StreamId, sequence: u32, acceptor: u32) {
-        let Some((stream, Minor::Unbound)) = self.minors.numbered(acceptor) else {
-            return refuse(cx, s, PrimitiveCode::ConnRes, Refusal(TError::BadFile, Errno(0)));
-        };
-        let Some(waiting) = self.minors.take_waiting(s, sequence) else {
-            return refuse(cx, s, PrimitiveCode::ConnRes, Refusal(TError::BadSequence, Errno(0)));
-        };
+    fn accept(&mut self, cx: &mut Cx<'_>, s: StreamId, sequence: u32, acceptor: u32) -> Result<(), Refusal> {
+        let stream = self.acceptor(s, acceptor)?;
+        let (waits, mut waiting) = self.take_waiting(s, sequence)?;
+        let is_here = stream == s;
+        if is_here && let Some(Minor::Listening { listener, .. }) = self.minors.get(s) {
+            self.stop_listening(listener);
+        }
         match waiting.association {
             Some(association) => {
                 self.minors.set(stream, Minor::Connected { association });
@@ -168,16 +224,57 @@ impl SctpDriver {
             }
             None => self.minors.set(stream, Minor::Disconnected),
         }
+        self.minors.on_event(s, Event::ConnRes);
+        self.minors.on_event(s, ok_ack(waits, is_here));
+        if !is_here {
+            self.minors.on_event(stream, Event::PassConn);
+        }
         cx.putnext(s, Message::pc_proto(Primitive::OkAck { primitive: PrimitiveCode::ConnRes }));
-        if let Some((id, charge)) = waiting.charge {
+        if let Some((id, charge)) = waiting.charge.take() {
             self.charges.keep(stream, id, charge);
         }
         for m in waiting.queue {
             self.minors.note_disconnect(stream, &m);
+            if let Kind::Proto(control) = &m.kind
+                && let Some(event) = control.primitive().and_then(|primitive| Event::of(primitive, 0, true))
+            {
+                self.minors.on_event(stream, event);
+            }
             cx.putnext(stream, m);
+        }
+        Ok(())
+    }
+
+    /// Returns the stream that can take an association which waits for the stream `s`.
+    fn acceptor(&self, s: StreamId, acceptor: u32) -> Result<StreamId, Refusal> {
+        let refused = |t_error| Err(Refusal(t_error, Errno(0)));
+        let Some((stream, minor)) = self.minors.numbered(acceptor) else { return refused(TError::BadFile) };
+        match (minor, self.minors.get(s)) {
+            (_, Some(Minor::Listening { waiting: 2.., .. })) if stream == s => {
+                refused(TError::IndicationsOutstanding)
+            }
+            _ if stream == s => Ok(stream),
+            (Minor::Listening { .. } | Minor::OneToMany { .. }, _) => refused(TError::AcceptorQueueLength),
+            (Minor::Bound { port }, Some(Minor::Listening { port: bound, .. })) if port != bound => {
+                refused(TError::AcceptorAddress)
+            }
+            _ if self.minors.state(stream).after(Event::PassConn).is_none() => Err(Refusal::OUT_OF_STATE),
+            (Minor::Unbound | Minor::Bound { .. }, _) => Ok(stream),
+            (Minor::Connected { .. } | Minor::Disconnected, _) => Err(Refusal::system(Errno::EISCONN)),
         }
     }
 
+    /// Ends the wait of an association, and says how many waited with it.
+    fn take_waiting(&mut self, s: StreamId, sequence: u32) -> Result<(u32, Waiting), Refusal> {
+        let waits = match self.minors.get(s) {
+            Some(Minor::Listening { waiting, .. }) => waiting,
+            _ => 0,
+        };
+        let waiting = self.minors.take_waiting(s, sequence);
+        Ok((waits, waiting.ok_or(Refusal(TError::BadSequence, Errno(0)))?))
+    }
+
+    /// `T_DISCON_REQ`: refuses an association that waits, or aborts that of the stream, which is bound as before then.
     fn disconnect(
         &mut self,
         cx: &mut Cx<'_>,
@@ -186,34 +283,41 @@ impl SctpDriver {
         association: u32,
         reason: &Chain,
     ) -> Result<Primitive, Refusal> {
-        let id = match self.minors.get(s) {
-            Some(Minor::Listening { .. }) => {
-                let waiting = self.minors.take_waiting(s, sequence);
-                match waiting.ok_or(Refusal(TError::BadSequence, Errno(0)))?.association {
-                    Some(id) => id,
-                    None => return Ok(Primitive::OkAck { primitive: PrimitiveCode::DisconReq }),
-                }
-            }
-            _ => self.association(s, association).ok_or(Refusal::OUT_OF_STATE)?,
+        if reason.len() > DISCONNECT_BYTES_MAX {
+            return Err(Refusal::BAD_DATA);
+        }
+        let done = Primitive::OkAck { primitive: PrimitiveCode::DisconReq };
+        let (id, waits) = if let Some(Minor::Listening { .. }) = self.minors.get(s) {
+            let (waits, waiting) = self.take_waiting(s, sequence)?;
+            (waiting.association, waits)
+        } else {
+            (Some(self.association(s, association).ok_or(Refusal::OUT_OF_STATE)?), 0)
         };
-        let text = reason.blocks().concat();
-        let now = self.now;
-        let (endpoint, mut host) = self.split(cx);
-        endpoint.abort(now, id, &text, &mut host);
-        Ok(Primitive::OkAck { primitive: PrimitiveCode::DisconReq })
+        if let (Some(id), Some(Minor::Connected { .. })) = (id, self.minors.get(s)) {
+            let port = self.endpoint.statistics(id).map_or(0, |known| known.local_port);
+            // The acknowledgement tells the user of the end, and nothing else does.
+            self.minors.set_owner(id, Owner::Nobody);
+            self.minors.set(s, Minor::Bound { port });
+            cx.putnext(s, Message::new(Kind::Flush(Flush { all: false, ..Flush::READ })));
+        }
+        if let Some(id) = id {
+            let text = reason.blocks().concat();
+            let now = self.now;
+            let (endpoint, mut host) = self.split(cx);
+            endpoint.abort(now, id, &text, &mut host);
+        }
+        self.minors.on_event(s, Event::DisconReq);
+        self.minors.on_event(s, ok_ack(waits, true));
+        Ok(done)
     }
 
-    fn release_orderly(
-        &mut self,
-        cx: &mut Cx<'_>,
-        s: StreamId,
-        association: u32,
-    ) -> Result<Primitive, Refusal> {
+    fn release_orderly(&mut self, cx: &mut Cx<'_>, s: StreamId, association: u32) -> Result<(), Refusal> {
         let id = self.association(s, association).ok_or(Refusal::OUT_OF_STATE)?;
+        self.minors.on_event(s, Event::OrdrelReq);
         let now = self.now;
         let (endpoint, mut host) = self.split(cx);
         endpoint.shutdown(now, id, &mut host);
-        Ok(Primitive::OkAck { primitive: PrimitiveCode::OrdrelReq })
+        Ok(())
     }
 
     /// The stream is closed. What was taken is still delivered; associations that were never accepted
@@ -273,20 +377,25 @@ impl SctpDriver {
             tsdu_bytes: limit,
             etsdu_bytes: -2,
             connect_data_bytes: -2,
-            disconnect_data_bytes: 256,
+            disconnect_data_bytes: DISCONNECT_BYTES_MAX as i32,
             address_bytes: 28,
             options_bytes: -1,
             tidu_bytes: limit,
             // T_COTS_ORD: connection mode with orderly release.
             service: 2,
-            state: match self.minors.get(s) {
-                None | Some(Minor::Unbound) => 0,
-                Some(Minor::Bound { .. } | Minor::Listening { .. } | Minor::OneToMany { .. }) => 1,
-                Some(Minor::Connected { .. }) => 6,
-                Some(Minor::Disconnected) => 1,
-            },
+            state: self.minors.state(s).number(),
             provider_flags: 0,
         }
+    }
+}
+
+/// Returns what the acknowledgement of a request about one of so many connect indications is.
+fn ok_ack(waits: u32, is_here: bool) -> Event {
+    match (waits, is_here) {
+        (0, _) => Event::OkAck1,
+        (1, true) => Event::OkAck2,
+        (1, false) => Event::OkAck3,
+        _ => Event::OkAck4,
     }
 }
 
@@ -308,15 +417,13 @@ fn refuse(cx: &mut Cx<'_>, s: StreamId, primitive: PrimitiveCode, Refusal(t_erro
 
 /// Answers bytes that are no primitive. One that nobody can name in an answer is a violation of the protocol, which ends the
 /// stream (TPI 2.0, `M_ERROR` with `EPROTO`).
-fn refuse_undecoded(cx: &mut Cx<'_>, s: StreamId, error: DecodeError) {
-    match error {
-        DecodeError::BadAddress | DecodeError::BadOption => {
-            let t_error = match error {
-                DecodeError::BadAddress => TError::BadAddress,
-                _ => TError::BadOption,
-            };
-            refuse(cx, s, PrimitiveCode::ConnReq, Refusal(t_error, Errno(0)));
-        }
-        _ => cx.error(s, Errno::EPROTO),
+fn refuse_undecoded(cx: &mut Cx<'_>, s: StreamId, code: Option<PrimitiveCode>, error: DecodeError) {
+    let t_error = match error {
+        DecodeError::BadAddress => TError::BadAddress,
+        DecodeError::BadOption => TError::BadOption,
+        _ => return cx.error(s, Errno::EPROTO),
+    };
+    if let Some(code) = code {
+        refuse(cx, s, code, Refusal(t_error, Errno(0)));
     }
 }

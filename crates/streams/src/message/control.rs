@@ -1,6 +1,6 @@
 //! The control part of a message.
 
-use tpi::{DecodeError, Primitive};
+use tpi::{DecodeError, Primitive, PrimitiveCode};
 
 /// The control part of an `M_PROTO` or `M_PCPROTO` message.
 ///
@@ -44,6 +44,16 @@ impl Control {
         match self {
             Self::Tpi(primitive) => primitive.encode(),
             Self::Raw(bytes) => bytes.to_vec(),
+        }
+    }
+
+    /// Returns which primitive the control part is, or says that it is.
+    pub fn code(&self) -> Option<PrimitiveCode> {
+        match self {
+            Self::Tpi(primitive) => Some(primitive.code()),
+            Self::Raw(bytes) => {
+                PrimitiveCode::from_number(bytes.first_chunk().copied().map(u32::from_ne_bytes)?)
+            }
         }
     }
 

@@ -1,0 +1,205 @@
+//! Connections from the request to the release (TPI 2.0, T_CONN_REQ to T_ORDREL_IND).
+
+use crate::rig::{PORT, Rig, bind, connect, disconnect, release};
+use streams::{Errno, StreamId};
+use tpi::{Primitive, PrimitiveCode, State, TError};
+
+fn refused(primitive: PrimitiveCode, t_error: TError) -> Primitive {
+    Primitive::ErrorAck { primitive, t_error, errno: Errno(0) }
+}
+
+/// T_CONN_RES: the listening stream itself may take the only connection that waits; it listens no more then.
+#[test]
+fn the_listening_stream_may_accept_by_itself() {
+    let mut rig = Rig::new();
+    let listener = rig.bound(PORT, 5);
+    let client = rig.connecting();
+    rig.settle();
+    let sequence = rig.indication(listener);
+    let acceptor = rig.acceptor(listener);
+    let answer = rig.ask(listener, &Primitive::ConnRes { sequence, acceptor });
+    assert_eq!(answer, Primitive::OkAck { primitive: PrimitiveCode::ConnRes });
+    assert_eq!(rig.state(listener), State::DataTransfer);
+    assert!(matches!(rig.take(client), Some((Primitive::ConnCon { .. }, _))));
+    rig.put_with(client, &Primitive::DataReq { more: false }, b"question");
+    rig.settle();
+    let (primitive, data) = rig.take(listener).unwrap();
+    assert!(matches!(primitive, Primitive::OptdataInd(_)), "{primitive:?}");
+    assert_eq!(data, b"question");
+    let again = rig.connecting();
+    rig.settle();
+    assert!(matches!(rig.take(again), Some((Primitive::DisconInd { .. }, _))), "nobody listens");
+}
+
+/// Two connect indications that wait for a response.
+fn two_wait(rig: &mut Rig) -> (StreamId, [u32; 2]) {
+    let listener = rig.bound(PORT, 5);
+    for _ in 0..2 {
+        rig.connecting();
+    }
+    rig.settle();
+    let sequences = [rig.indication(listener), rig.indication(listener)];
+    (listener, sequences)
+}
+
+/// T_CONN_RES: the errors TINDOUT, TBADF, TBADSEQ, TRESQLEN, TRESADDR and TOUTSTATE; each leaves the indication.
+#[test]
+fn a_response_that_cannot_be_carried_out_leaves_the_indication() {
+    let mut rig = Rig::new();
+    let (listener, [sequence, _]) = two_wait(&mut rig);
+    let this = rig.acceptor(listener);
+    let other_listener = rig.bound(PORT + 1, 5);
+    let other_port = rig.bound(PORT + 2, 0);
+    let busy = rig.connecting();
+    let (other_listener, other_port, busy) =
+        (rig.acceptor(other_listener), rig.acceptor(other_port), rig.acceptor(busy));
+    let fresh = rig.open();
+    let fresh = rig.acceptor(fresh);
+    for (sequence, acceptor, t_error) in [
+        (sequence, this, TError::IndicationsOutstanding),
+        (sequence, 9999, TError::BadFile),
+        (77, fresh, TError::BadSequence),
+        (sequence, other_listener, TError::AcceptorQueueLength),
+        (sequence, other_port, TError::AcceptorAddress),
+        (sequence, busy, TError::OutOfState),
+    ] {
+        let answer = rig.ask(listener, &Primitive::ConnRes { sequence, acceptor });
+        assert_eq!(answer, refused(PrimitiveCode::ConnRes, t_error));
+        assert_eq!(rig.state(listener), State::AwaitingResponse);
+    }
+    let answer = rig.ask(listener, &Primitive::ConnRes { sequence, acceptor: fresh });
+    assert_eq!(answer, Primitive::OkAck { primitive: PrimitiveCode::ConnRes });
+    assert_eq!(rig.state(listener), State::AwaitingResponse, "another one waits");
+}
+
+/// T_CONN_RES: a stream that is bound to the same address may take a connection.
+#[test]
+fn a_bound_stream_may_accept() {
+    let mut rig = Rig::new();
+    let listener = rig.bound(PORT, 5);
+    let acceptor = rig.bound(PORT, 0);
+    rig.connecting();
+    rig.settle();
+    let sequence = rig.indication(listener);
+    let number = rig.acceptor(acceptor);
+    let answer = rig.ask(listener, &Primitive::ConnRes { sequence, acceptor: number });
+    assert_eq!(answer, Primitive::OkAck { primitive: PrimitiveCode::ConnRes });
+    assert_eq!((rig.state(listener), rig.state(acceptor)), (State::Idle, State::DataTransfer));
+}
+
+/// T_DISCON_REQ: refuses the connection that its sequence number names.
+#[test]
+fn an_indication_is_refused_by_its_number() {
+    let mut rig = Rig::new();
+    let (listener, sequences) = two_wait(&mut rig);
+    assert_eq!(rig.ask(listener, &disconnect(99)), refused(PrimitiveCode::DisconReq, TError::BadSequence));
+    for (sequence, state) in sequences.into_iter().zip([State::AwaitingResponse, State::Idle]) {
+        let answer = rig.ask(listener, &disconnect(sequence));
+        assert_eq!(answer, Primitive::OkAck { primitive: PrimitiveCode::DisconReq });
+        assert_eq!(rig.state(listener), state);
+    }
+}
+
+/// T_DISCON_REQ: the acknowledgement is the end; data that waits is thrown away, and the stream is bound as before.
+#[test]
+fn a_stream_that_has_aborted_its_connection_may_ask_for_another() {
+    let mut rig = Rig::new();
+    let (client, server) = rig.connected();
+    rig.put_with(server, &Primitive::DataReq { more: false }, b"unread");
+    rig.settle();
+    let m = Primitive::OkAck { primitive: PrimitiveCode::DisconReq };
+    rig.put_with(client, &disconnect(0), b"enough");
+    assert_eq!(rig.take(client), Some((m, Vec::new())), "what waited is gone, and no T_DISCON_IND comes");
+    assert_eq!(rig.take(client), None);
+    rig.settle();
+    let (primitive, data) = rig.take(server).unwrap();
+    let Primitive::DisconInd { reason, cause, .. } = primitive else { panic!("{primitive:?}") };
+    assert_eq!((reason, cause), (Errno::ECONNRESET.0 as u32, 12), "a user-initiated ABORT");
+    assert!(String::from_utf8_lossy(&data).contains("enough"));
+    assert_eq!(rig.ask(client, &connect(PORT)), Primitive::OkAck { primitive: PrimitiveCode::ConnReq });
+    rig.settle();
+    assert!(matches!(rig.take(client), Some((Primitive::ConnCon { .. }, _))));
+    assert_eq!(rig.state(client), State::DataTransfer);
+}
+
+/// T_CONN_REQ, T_CONN_RES, T_DISCON_REQ: TBADDATA, since SCTP carries no data with them, or 256 bytes.
+#[test]
+fn data_that_cannot_travel_is_refused() {
+    let mut rig = Rig::new();
+    let s = rig.bound(0, 0);
+    rig.put_with(s, &connect(PORT), b"data");
+    assert_eq!(rig.take(s).unwrap().0, refused(PrimitiveCode::ConnReq, TError::BadData));
+    let (client, _) = rig.connected();
+    rig.put_with(client, &disconnect(0), &[7; 257]);
+    assert_eq!(rig.take(client).unwrap().0, refused(PrimitiveCode::DisconReq, TError::BadData));
+    assert_eq!(rig.state(client), State::DataTransfer);
+}
+
+/// T_ORDREL_REQ, T_ORDREL_IND: both sides release, and what was sent before arrives before.
+#[test]
+fn a_release_comes_behind_the_data() {
+    let mut rig = Rig::new();
+    let (client, server) = rig.connected();
+    rig.put_with(client, &Primitive::DataReq { more: false }, b"last");
+    rig.put(client, &release());
+    assert_eq!(rig.state(client), State::AwaitingReleaseIndication);
+    rig.settle();
+    assert_eq!(rig.take(server).unwrap().1, b"last");
+    assert!(matches!(rig.take(server), Some((Primitive::OrdrelInd { .. }, _))));
+}
+
+/// T_EXDATA_REQ: expedited data is unordered data of SCTP.
+#[test]
+fn expedited_data_is_unordered() {
+    let mut rig = Rig::new();
+    let (client, server) = rig.connected();
+    rig.put_with(client, &Primitive::ExdataReq { more: false }, b"now");
+    rig.settle();
+    let (primitive, data) = rig.take(server).unwrap();
+    let Primitive::OptdataInd(info) = primitive else { panic!("{primitive:?}") };
+    assert!(info.flags.contains(tpi::TransferFlags::UNORDERED));
+    assert_eq!(data, b"now");
+}
+
+/// T_DATA_REQ with T_MORE: the record goes on in the next primitive.
+#[test]
+fn a_record_may_take_several_primitives() {
+    let mut rig = Rig::new();
+    let (client, server) = rig.connected();
+    rig.put_with(client, &Primitive::DataReq { more: true }, b"one ");
+    rig.put_with(client, &Primitive::DataReq { more: false }, b"record");
+    rig.settle();
+    let mut record = Vec::new();
+    while let Some((primitive, data)) = rig.take(server) {
+        let Primitive::OptdataInd(info) = primitive else { panic!("{primitive:?}") };
+        record.extend(data);
+        assert_eq!(info.more(), record.len() < 10);
+    }
+    assert_eq!(record, b"one record");
+}
+
+/// T_BIND_REQ: TADDRBUSY where another stream listens there.
+#[test]
+fn an_address_has_one_listener() {
+    let mut rig = Rig::new();
+    rig.bound(PORT, 5);
+    let s = rig.open();
+    assert_eq!(rig.ask(s, &bind(PORT, 5)), refused(PrimitiveCode::BindReq, TError::AddressBusy));
+    assert_eq!(rig.state(s), State::Unbound);
+}
+
+/// A control part that is no primitive is answered under its name where it has one, and ends the stream otherwise (EPROTO).
+#[test]
+fn a_broken_primitive_is_refused_under_its_name() {
+    let mut rig = Rig::new();
+    let s = rig.open();
+    let mut bytes = bind(PORT, 0).encode();
+    let family = bytes.len() - 16;
+    bytes[family] = 99;
+    let m = streams::Message::new(streams::Kind::Proto(streams::Control::from(&bytes[..])));
+    rig.executive.putmsg(s, m).unwrap();
+    assert_eq!(rig.take(s).unwrap().0, refused(PrimitiveCode::BindReq, TError::BadAddress));
+    let m = streams::Message::new(streams::Kind::Proto(streams::Control::from(&[1, 2][..])));
+    rig.executive.putmsg(s, m).unwrap();
+    assert_eq!(rig.executive.getmsg(s), Err(streams::ReadError::Failed(Errno::EPROTO)));
+}

@@ -1,0 +1,7 @@
+//! The SCTP provider as a transport user sees it: primitives of TPI 2.0 over a stream.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod connections;
+mod rig;
+mod states;

@@ -1,0 +1,225 @@
+//! An executive with the SCTP provider, whose link hands back what is sent to it as far as the test lets it.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use bytes::Bytes;
+use links::{BatchLimits, Datagrams, Link, LinkStats, PathInfo, Sink, Transmit};
+use providers::{SctpDriver, SctpDriverConfig};
+use streams::{Chain, Control, DriverId, Executive, FlushScope, Kind, Message, StreamId};
+use tpi::{Info, Primitive, State};
+
+const HOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+/// The UDP port of both ends.
+const CARRIER: SocketAddr = SocketAddr::new(HOST, 9899);
+/// The SCTP port of the listening stream.
+pub(crate) const PORT: u16 = 5000;
+/// How often the network is asked for what it has; no exchange of a test takes so many steps.
+const STEPS_MAX: usize = 100;
+
+type Wire = Arc<Mutex<VecDeque<Bytes>>>;
+
+/// Every datagram comes back to its sender.
+struct Loop(Wire);
+
+impl Link for Loop {
+    fn local_addresses(&self) -> Vec<SocketAddr> {
+        vec![CARRIER]
+    }
+
+    fn path_info(&self, _remote: SocketAddr) -> PathInfo {
+        PathInfo {
+            mtu_bytes: 1452,
+            header_bytes: 28,
+            same_host: true,
+            on_link: false,
+            in_flight_limit_bytes: None,
+            local: None,
+            route_local: Some(HOST),
+        }
+    }
+
+    fn batch_limits(&self) -> BatchLimits {
+        BatchLimits { segments_max: 1, bytes_max: 1452 }
+    }
+
+    fn receive(&mut self, sink: &mut dyn Sink) -> io::Result<bool> {
+        let mut wire = self.0.lock().unwrap();
+        let Some(payload) = wire.pop_front() else { return Ok(false) };
+        let bytes = payload.len();
+        sink.datagrams(Datagrams {
+            remote: CARRIER,
+            local: HOST,
+            ecn: 0,
+            segment_bytes: bytes,
+            block_bytes: bytes,
+            payload,
+        });
+        Ok(false)
+    }
+
+    fn transmit(&mut self, transmit: &Transmit<'_>) -> io::Result<()> {
+        let bytes: Vec<u8> = transmit.slices.iter().flat_map(|slice| slice.iter().copied()).collect();
+        self.0.lock().unwrap().extend(bytes.chunks(transmit.segment_bytes).map(Bytes::copy_from_slice));
+        Ok(())
+    }
+
+    fn descriptors<'a>(&'a self, _visit: &mut dyn FnMut(BorrowedFd<'a>)) {}
+
+    fn stats(&self) -> LinkStats {
+        LinkStats::default()
+    }
+}
+
+pub(crate) struct Rig {
+    pub(crate) executive: Executive,
+    pub(crate) driver: DriverId,
+    wire: Wire,
+    now: Instant,
+}
+
+impl Rig {
+    pub(crate) fn new() -> Self {
+        let now = Instant::now();
+        let wire = Wire::default();
+        let link = Box::new(Loop(Arc::clone(&wire)));
+        let driver = SctpDriver::new(link, SctpDriverConfig::default(), [7; 32], now);
+        let mut executive = Executive::new(now);
+        let driver = executive.add_driver("sctp_t", Box::new(driver));
+        Self { executive, driver, wire, now }
+    }
+
+    pub(crate) fn open(&mut self) -> StreamId {
+        self.executive.open(self.driver).unwrap()
+    }
+
+    /// Lets the network carry what it has, until nothing is left.
+    pub(crate) fn settle(&mut self) {
+        for _ in 0..STEPS_MAX {
+            self.flush();
+            if self.wire.lock().unwrap().is_empty() {
+                return;
+            }
+            self.step();
+        }
+        panic!("the network never falls silent");
+    }
+
+    /// Hands what waits to the network.
+    pub(crate) fn flush(&mut self) {
+        self.executive.run();
+        self.executive.flush(self.now, FlushScope::All);
+    }
+
+    /// Lets one datagram arrive.
+    pub(crate) fn step(&mut self) {
+        let _ = self.executive.receive(self.now).unwrap();
+        self.executive.run();
+    }
+
+    /// Puts a primitive with data, as the bytes that a program would put.
+    pub(crate) fn put_with(&mut self, s: StreamId, primitive: &Primitive, data: &[u8]) {
+        let control = Control::from(&primitive.encode()[..]);
+        let m = Message::with_data(Kind::Proto(control), Chain::from(data.to_vec()));
+        self.executive.putmsg(s, m).unwrap();
+        self.executive.run();
+    }
+
+    pub(crate) fn put(&mut self, s: StreamId, primitive: &Primitive) {
+        self.put_with(s, primitive, b"");
+    }
+
+    /// Takes the next primitive and its data.
+    pub(crate) fn take(&mut self, s: StreamId) -> Option<(Primitive, Vec<u8>)> {
+        let m = self.executive.getmsg(s).unwrap()?;
+        self.executive.run();
+        let (Kind::Proto(control) | Kind::PcProto(control)) = m.kind else { panic!("{m:?}") };
+        Some((control.decode().unwrap(), m.data.to_vec()))
+    }
+
+    /// Puts a primitive and takes its answer.
+    pub(crate) fn ask(&mut self, s: StreamId, primitive: &Primitive) -> Primitive {
+        self.put(s, primitive);
+        self.take(s).expect("it is answered").0
+    }
+
+    pub(crate) fn info(&mut self, s: StreamId) -> Info {
+        match self.ask(s, &Primitive::InfoReq) {
+            Primitive::InfoAck(info) => *info,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Returns the state that the provider tells.
+    pub(crate) fn state(&mut self, s: StreamId) -> State {
+        let number = self.info(s).state;
+        State::ALL.into_iter().find(|state| state.number() == number).unwrap()
+    }
+
+    /// Returns the number of a stream for a connect response.
+    pub(crate) fn acceptor(&mut self, s: StreamId) -> u32 {
+        match self.ask(s, &Primitive::CapabilityReq { bits: Primitive::CAPABILITY_ACCEPTOR }) {
+            Primitive::CapabilityAck { acceptor, .. } => acceptor,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A stream that is bound, and listens where `backlog` is not 0.
+    pub(crate) fn bound(&mut self, port: u16, backlog: u32) -> StreamId {
+        let s = self.open();
+        let answer = self.ask(s, &bind(port, backlog));
+        assert!(matches!(answer, Primitive::BindAck { .. }), "{answer:?}");
+        s
+    }
+
+    /// A stream that has asked for an association.
+    pub(crate) fn connecting(&mut self) -> StreamId {
+        let s = self.bound(0, 0);
+        let answer = self.ask(s, &connect(PORT));
+        assert!(matches!(answer, Primitive::OkAck { .. }), "{answer:?}");
+        s
+    }
+
+    /// Takes the number of a connect indication.
+    pub(crate) fn indication(&mut self, listener: StreamId) -> u32 {
+        match self.take(listener) {
+            Some((Primitive::ConnInd { sequence, .. }, _)) => sequence,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Both ends of an association: who has asked for it, and who has accepted it.
+    pub(crate) fn connected(&mut self) -> (StreamId, StreamId) {
+        let listener = self.bound(PORT, 5);
+        let client = self.connecting();
+        self.settle();
+        let sequence = self.indication(listener);
+        let server = self.open();
+        let acceptor = self.acceptor(server);
+        let answer = self.ask(listener, &Primitive::ConnRes { sequence, acceptor });
+        assert!(matches!(answer, Primitive::OkAck { .. }), "{answer:?}");
+        let confirmation = self.take(client).unwrap().0;
+        assert!(matches!(confirmation, Primitive::ConnCon { .. }), "{confirmation:?}");
+        (client, server)
+    }
+}
+
+pub(crate) fn bind(port: u16, backlog: u32) -> Primitive {
+    Primitive::BindReq { addresses: SocketAddr::new(HOST, port).into(), backlog }
+}
+
+pub(crate) fn connect(port: u16) -> Primitive {
+    Primitive::ConnReq { addresses: SocketAddr::new(HOST, port).into() }
+}
+
+pub(crate) fn release() -> Primitive {
+    Primitive::OrdrelReq { association: 0 }
+}
+
+pub(crate) fn disconnect(sequence: u32) -> Primitive {
+    Primitive::DisconReq { sequence, reason: 0, association: 0 }
+}
