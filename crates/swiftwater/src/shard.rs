@@ -213,8 +213,14 @@ impl Inner {
 
     fn take_arrivals_now(&mut self) {
         self.looked = true;
-        for _ in 0..TURNS_MAX {
-            self.take_turn();
+        for turn in 1..=TURNS_MAX {
+            let now = self.take_turn();
+            // Answers to ourselves come before timers: where this process has waited for the processor, a timer that has
+            // expired meanwhile would take for lost what lies here.
+            if turn < TURNS_MAX && self.executive.has_arrivals() {
+                continue;
+            }
+            self.let_time_act(now);
             if !self.executive.has_arrivals() {
                 break;
             }
@@ -223,7 +229,8 @@ impl Inner {
         self.mind_deadline();
     }
 
-    fn take_turn(&mut self) {
+    /// Takes what has arrived and answers it. Returns when this began.
+    fn take_turn(&mut self) -> Instant {
         let now = Instant::now();
         self.executive.set_now(now);
         for _ in 0..RECEIVES_MAX {
@@ -234,9 +241,19 @@ impl Inner {
                 break;
             }
         }
+        self.answer(now);
+        now
+    }
+
+    /// Acts on timers that have expired.
+    fn let_time_act(&mut self, now: Instant) {
         if self.executive.deadline().is_some_and(|at| at <= now) {
             self.executive.timeout(now);
+            self.answer(now);
         }
+    }
+
+    fn answer(&mut self, now: Instant) {
         self.executive.run();
         if self.executive.flush_due() {
             self.executive.flush(now, FlushScope::Due);

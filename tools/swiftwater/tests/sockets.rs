@@ -9,8 +9,11 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use daemon::{Daemon, SWIFTWATER, alone, compiled, compiled_statically, preload};
+use rustix::process::{Pid, Signal, kill_process};
 use swiftwater_tests::tools;
 
 fn assert_success(what: &str, output: &Output) {
@@ -203,6 +206,24 @@ fn a_small_receive_buffer_bounds_what_a_peer_gets_rid_of() {
 #[test]
 fn a_small_receive_buffer_costs_no_retransmissions() {
     run("small_buffer", &[]);
+}
+
+/// Whoever waits for the processor finds answers and expired timers at once: answers count first.
+#[test]
+fn a_daemon_that_is_often_stopped_sends_nothing_again() {
+    const STOPS: usize = 100;
+    let daemon = Daemon::start("stopped");
+    let id = Pid::from_child(&daemon.process);
+    let mut program = daemon.run(compiled("small_buffer", "stopped")).spawn().expect("the command starts");
+    for _ in 0..STOPS {
+        kill_process(id, Signal::STOP).expect("a child of ours");
+        // Longer than a probe waits for an answer.
+        thread::sleep(Duration::from_millis(20));
+        kill_process(id, Signal::CONT).expect("a child of ours");
+        thread::sleep(Duration::from_millis(5));
+    }
+    let status = program.wait().expect("a child of ours");
+    assert!(status.success(), "{status}");
 }
 
 #[test]
