@@ -11,6 +11,7 @@
 //! | [`page()`] | a script: a reader of a bundle, and a sharer who writes to its page | what is read is a part of the record |
 //! | [`daemon()`] | a script: a program that sends a daemon requests with any descriptors and records of any form, and writes to its pages | no task of the daemon panics, and it still answers |
 //! | [`primitive()`] | a control part as `putmsg` takes it | nothing panics, and what can be decoded is encoded so that it decodes the same again |
+//! | [`options()`] | a list of options that a program manages | nothing panics; the answer can be read and its result is the worst of its options; a check, a question and a refusal change nothing |
 //! | [`putmsg()`] | a script: a program puts raw control parts, primitives in any state and ioctls on streams of the provider, and pushes and pops modules | nothing panics, modules included; what waits is bounded |
 #![forbid(unsafe_code)]
 
@@ -21,6 +22,7 @@ mod edit;
 mod forge;
 mod input;
 mod net;
+mod options;
 mod packet;
 mod putmsg;
 mod script;
@@ -30,6 +32,7 @@ mod two_endpoints;
 
 pub use carrier::{page, record, request};
 pub use daemon::daemon;
+pub use options::options;
 pub use packet::packet;
 pub use putmsg::{primitive, putmsg};
 

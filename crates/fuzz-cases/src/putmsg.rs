@@ -194,15 +194,15 @@ pub fn putmsg(bytes: &[u8]) {
     assert_eq!(PANICS.load(Ordering::Relaxed), panics, "a module has panicked");
 }
 
-struct Program {
-    executive: Executive,
+pub(crate) struct Program {
+    pub(crate) executive: Executive,
     driver: DriverId,
-    streams: Vec<StreamId>,
+    pub(crate) streams: Vec<StreamId>,
     now: Instant,
 }
 
 impl Program {
-    fn new() -> Program {
+    pub(crate) fn new() -> Program {
         let now = Instant::now();
         let mut executive = Executive::new(now);
         modules::add_all(&mut executive);
@@ -272,7 +272,7 @@ impl Program {
     }
 
     /// Runs the executive until nothing is left to do now.
-    fn run_until_idle(&mut self) {
+    pub(crate) fn run_until_idle(&mut self) {
         for _ in 0..64 {
             if self.executive.deadline().is_some_and(|at| at <= self.now) {
                 self.executive.timeout(self.now);

@@ -61,6 +61,11 @@ fn control_parts_are_decoded_without_harm() {
 }
 
 #[test]
+fn options_are_managed_by_the_rules() {
+    replay("options", fuzz_cases::options);
+}
+
+#[test]
 fn streams_take_every_known_script_of_messages() {
     replay("putmsg", fuzz_cases::putmsg);
 }

@@ -20,6 +20,7 @@ mod addresses;
 mod codec;
 mod errno;
 mod notification;
+pub mod options;
 mod primitive;
 mod state;
 mod t_error;

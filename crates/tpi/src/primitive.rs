@@ -268,8 +268,8 @@ codes! {
     OptmgmtAck = 22, "T_OPTMGMT_ACK";
     OrdrelInd = 23, "T_ORDREL_IND";
     OptdataReq = 24, "T_OPTDATA_REQ";
-    OptdataInd = 25, "T_OPTDATA_IND";
-    AddrReq = 26, "T_ADDR_REQ";
+    AddrReq = 25, "T_ADDR_REQ";
+    OptdataInd = 26, "T_OPTDATA_IND";
     AddrAck = 27, "T_ADDR_ACK";
     CapabilityReq = 28, "T_CAPABILITY_REQ";
     CapabilityAck = 29, "T_CAPABILITY_ACK";

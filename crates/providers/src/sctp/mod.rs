@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `minor` | what each open stream is: unbound, listening, connected, one-to-many |
 //! | `request` | primitives that come down |
+//! | `options` | option management: the options of XTI, IP and SCTP |
 //! | `ports` | what a link that has no ports of its own is told of ours |
 //! | `indication` | messages and events of the core that go up |
 //! | `charges` | the memory of unread messages whose association is gone |
@@ -15,6 +16,7 @@ mod detach;
 mod indication;
 mod interrupt;
 mod minor;
+mod options;
 mod ports;
 mod request;
 
@@ -26,7 +28,7 @@ use std::time::{Duration, Instant};
 
 use ::sctp::trace::Record;
 use ::sctp::{
-    Admission, AssociationConfig, AssociationId, AssociationState, Endpoint, EndpointConfig,
+    Admission, AssociationConfig, AssociationId, AssociationState, Checksum, Endpoint, EndpointConfig,
     EndpointStatistics, PathId, PathOptions, PrimaryError, SendError, SendInfo, Statistics, Time,
     TransmitBuffer,
 };
@@ -56,13 +58,15 @@ pub struct SctpDriverConfig {
 ///
 /// It understands these primitives: `T_BIND_REQ` (a backlog makes it listen; a backlog of
 /// [`SctpDriver::ONE_TO_MANY`] makes a one-to-many endpoint), `T_CONN_REQ`, `T_CONN_RES`, `T_OPTDATA_REQ`,
-/// `T_DATA_REQ`, `T_EXDATA_REQ` (which is unordered data), `T_ORDREL_REQ`, `T_DISCON_REQ`, `T_UNBIND_REQ`, `T_INFO_REQ`,
+/// `T_DATA_REQ`, `T_EXDATA_REQ` (which is unordered data), `T_ORDREL_REQ`, `T_DISCON_REQ`, `T_UNBIND_REQ`, `T_OPTMGMT_REQ`, `T_INFO_REQ`,
 /// `T_ADDR_REQ`, `T_CAPABILITY_REQ`. [`tpi::State`] decides whether a primitive fits the state of the stream.
 pub struct SctpDriver {
     endpoint: Endpoint,
     config: Arc<AssociationConfig>,
     /// Of streams whose associations have settings of their own.
     configs: HashMap<StreamId, Arc<AssociationConfig>>,
+    all_send_defaults: options::AllSendDefaults,
+    checksum: Checksum,
     link: Box<dyn Link>,
     minors: Minors,
     ports: Ports,
@@ -100,12 +104,15 @@ impl SctpDriver {
         let limits = link.batch_limits();
         let limits = ::sctp::BatchLimits { segments_max: limits.segments_max, bytes_max: limits.bytes_max };
         let endpoint_config = EndpointConfig { shares_host: !link.has_ports(), ..config.endpoint };
+        let checksum = endpoint_config.checksum;
         let mut endpoint = Endpoint::new(endpoint_config, seed, limits);
         endpoint.set_local_addresses(config.local_addresses);
         SctpDriver {
             endpoint,
             config: Arc::new(config.association),
             configs: HashMap::new(),
+            all_send_defaults: options::AllSendDefaults::default(),
+            checksum,
             link,
             minors: Minors::default(),
             ports: Ports::default(),
@@ -441,7 +448,7 @@ impl Driver for SctpDriver {
                 let info = *info;
                 self.send(cx, s, &info, m);
             }
-            Kind::Data => self.send(cx, s, &TransferInfo::default(), m),
+            Kind::Data => self.send_plain(cx, s, TransferFlags::NONE, false, m.data),
             _ => self.put_request(cx, s, m),
         }
     }

@@ -11,12 +11,13 @@ use tpi::{
 
 use super::SctpDriver;
 use super::minor::{Minor, Owner, Waiting};
+use super::options::SendDefaults;
 
 /// Most data that goes to the peer with an abort.
 const DISCONNECT_BYTES_MAX: usize = 256;
 
 /// Why a request was refused.
-struct Refusal(TError, Errno);
+pub(super) struct Refusal(pub(super) TError, pub(super) Errno);
 
 impl Refusal {
     const OUT_OF_STATE: Refusal = Refusal(TError::OutOfState, Errno(0));
@@ -72,6 +73,7 @@ impl SctpDriver {
                 Ok(()) => return,
                 Err(refusal) => Err(refusal),
             },
+            Primitive::OptmgmtReq(request) => self.manage_options(cx, s, &request),
             Primitive::DisconReq { sequence, association, .. } => {
                 self.disconnect(cx, s, sequence, association, &data)
             }
@@ -95,10 +97,18 @@ impl SctpDriver {
         }
     }
 
-    /// Sends data that comes with a primitive of its own.
-    fn send_plain(&mut self, cx: &mut Cx<'_>, s: StreamId, flags: TransferFlags, more: bool, data: Chain) {
+    /// Sends data that comes without options, by what was set for the stream.
+    pub(super) fn send_plain(
+        &mut self,
+        cx: &mut Cx<'_>,
+        s: StreamId,
+        flags: TransferFlags,
+        more: bool,
+        data: Chain,
+    ) {
         let flags = if more { flags | TransferFlags::MORE } else { flags };
-        let info = TransferInfo { flags, ..TransferInfo::default() };
+        let SendDefaults { ppid, stream, lifetime_ms } = self.send_defaults(s);
+        let info = TransferInfo { flags, ppid, stream, by_direction: lifetime_ms, ..TransferInfo::default() };
         self.send(cx, s, &info, Message::with_data(Kind::Data, data));
     }
 
@@ -348,6 +358,7 @@ impl SctpDriver {
         self.minors.close(s);
         self.charges.close(s);
         self.configs.remove(&s);
+        self.all_send_defaults.remove(&s);
     }
 
     fn addresses(&self, s: StreamId) -> Primitive {

@@ -30,6 +30,7 @@ const TABLE: &[(&str, [&str; 7])] = &[
     ("T_CONN_RES", ["out", "out", "out", "TS_IDLE", "out", "out", "out"]),
     ("T_DISCON_REQ", ["out", "out", "TS_IDLE", "TS_IDLE", "TS_IDLE", "TS_IDLE", "TS_IDLE"]),
     ("T_ORDREL_REQ", ["out", "out", "out", "out", "TS_WIND_ORDREL", "out", "TS_IDLE"]),
+    ("T_OPTMGMT_REQ", [".", ".", ".", ".", ".", ".", "."]),
     ("T_DATA_REQ", ["gone", "drop", "sent", "gone", "sent", "drop", "drop"]),
     ("T_EXDATA_REQ", ["gone", "drop", "sent", "gone", "sent", "drop", "drop"]),
     ("T_OPTDATA_REQ", ["gone", "drop", "sent", "gone", "sent", "drop", "drop"]),
@@ -84,6 +85,7 @@ fn request(rig: &mut Rig, name: &str, sequence: u32) -> Primitive {
         }
         "T_DISCON_REQ" => disconnect(sequence),
         "T_ORDREL_REQ" => release(),
+        "T_OPTMGMT_REQ" => Primitive::OptmgmtReq(Box::new(Optmgmt { flags: 0x80, options: Vec::new() })),
         "T_DATA_REQ" => Primitive::DataReq { more: false },
         "T_EXDATA_REQ" => Primitive::ExdataReq { more: false },
         "T_OPTDATA_REQ" => Primitive::OptdataReq(tpi::TransferInfo::default()),

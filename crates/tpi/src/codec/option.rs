@@ -2,20 +2,10 @@
 
 use super::DecodeError;
 use super::address::{INET, INET6};
+use crate::options::T_INET_SCTP;
+use crate::options::sctp::{T_SCTP_PPI, T_SCTP_SID, T_SCTP_SSN, T_SCTP_TSN};
 use crate::{Notice, Notification, PathChange, PathReason, TransferFlags, TransferInfo};
 use std::net::IpAddr;
-
-/// `T_INET_SCTP`: the level of all options here.
-const LEVEL: u32 = 132;
-
-/// `T_SCTP_PPI`: the payload protocol identifier of a message.
-const PPI: u32 = 3;
-/// `T_SCTP_SID`: the stream of a message.
-const SID: u32 = 4;
-/// `T_SCTP_SSN`: the stream sequence number of a message.
-const SSN: u32 = 5;
-/// `T_SCTP_TSN`: the transmission sequence number of a message.
-const TSN: u32 = 6;
 
 /// The names of our own options lie above the published ones.
 const PRIVATE: u32 = 0x8000;
@@ -32,8 +22,12 @@ const HEADER_WORDS: usize = 4;
 
 /// The published options of a message, and ours where they have something to say.
 pub(super) fn encode_transfer(info: &TransferInfo) -> Vec<u8> {
-    let published =
-        [(SID, u32::from(info.stream)), (PPI, info.ppid), (SSN, u32::from(info.ssn)), (TSN, info.tsn)];
+    let published = [
+        (T_SCTP_SID, u32::from(info.stream)),
+        (T_SCTP_PPI, info.ppid),
+        (T_SCTP_SSN, u32::from(info.ssn)),
+        (T_SCTP_TSN, info.tsn),
+    ];
     let mut options: Vec<u8> = published.iter().flat_map(|(name, value)| encode(*name, &[*value])).collect();
     let rest = [info.association, info.context, info.by_direction, u32::from(info.flags.bits())];
     if rest != [0; 4] {
@@ -50,10 +44,10 @@ pub(super) fn decode_transfer(options: &[u8]) -> Result<TransferInfo, DecodeErro
     let known = u8::try_from(flags).ok().and_then(TransferFlags::from_bits);
     Ok(TransferInfo {
         association,
-        stream: narrow(published(SID)?)?,
-        ssn: narrow(published(SSN)?)?,
-        ppid: published(PPI)?,
-        tsn: published(TSN)?,
+        stream: narrow(published(T_SCTP_SID)?)?,
+        ssn: narrow(published(T_SCTP_SSN)?)?,
+        ppid: published(T_SCTP_PPI)?,
+        tsn: published(T_SCTP_TSN)?,
         context,
         by_direction,
         flags: known.ok_or(DecodeError::BadValue(flags))?,
@@ -159,7 +153,7 @@ fn v6_octets(words: [u32; 4]) -> [u8; 16] {
 fn encode(name: u32, value: &[u32]) -> Vec<u8> {
     const SUCCESS: u32 = 0x20;
     let len_bytes = ((HEADER_WORDS + value.len()) * WORD_BYTES) as u32;
-    let header = [len_bytes, LEVEL, name, SUCCESS];
+    let header = [len_bytes, T_INET_SCTP, name, SUCCESS];
     header.iter().chain(value).flat_map(|word| word.to_ne_bytes()).collect()
 }
 
@@ -171,7 +165,7 @@ fn find<const N: usize>(mut options: &[u8], name: u32) -> Result<Option<[u32; N]
         if len_bytes < HEADER_WORDS * WORD_BYTES || len_bytes > options.len() {
             return Err(DecodeError::BadOption);
         }
-        if (level, this) == (LEVEL, name) {
+        if (level, this) == (T_INET_SCTP, name) {
             let value = &options[HEADER_WORDS * WORD_BYTES..len_bytes];
             return if value.len() == N * WORD_BYTES {
                 words(value).map(Some)

@@ -1,0 +1,4 @@
+//! Lists of options that a program manages. The crate `fuzz_cases` says what must hold.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzz_cases::options(bytes));
