@@ -17,6 +17,8 @@ use lab::simulation::LOWER_HEADER_BYTES;
 use lab::{A, B, TwoHosts, line};
 
 const ROUND_TRIP: Duration = Duration::from_millis(20);
+/// RTO.Initial (RFC 9260 §16).
+const INITIAL_RTO: Duration = Duration::from_secs(1);
 
 /// The SCTP packet that fills an IP packet.
 const fn packet_bytes(ip_bytes: usize) -> usize {
@@ -153,6 +155,20 @@ fn a_link_that_takes_less_than_its_interfaces_is_noticed() {
         assert_eq!(path.mtu_bytes, packet_bytes(found), "{interface} over {link}");
         // The first flight is all that vanishes.
         assert!(path.packets_lost <= 4, "{interface} over {link}: {} lost", path.packets_lost);
+    }
+}
+
+/// Chunks that were cut for a length that does not come through leave again in packets that routers may cut.
+#[test]
+fn a_black_hole_for_full_packets_stalls_nothing_for_longer_than_a_timeout() {
+    for link in [1280, 1400] {
+        let mut hosts = neighbours(15, 1500, link);
+        let id = establish(&mut hosts);
+        let start = hosts.now();
+        transfer(&mut hosts, id, 300_000, |_| {});
+        let gap = longest_gap(&hosts, start);
+        assert!(gap < INITIAL_RTO + 2 * ROUND_TRIP, "{link}: {gap:?}");
+        assert!(path(&hosts, id).timeouts <= 1 && path(&hosts, id).active, "{link}");
     }
 }
 
