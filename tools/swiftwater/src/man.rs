@@ -1,7 +1,9 @@
-//! The manual pages, generated from the definition of the command line.
+//! The manual pages: those of section 1, generated from the definition of the command line, and those of STREAMS.
 //!
 //! The help text after the options of each command becomes the sections EXAMPLES and NOTES; sections that all commands share are
 //! added.
+
+mod streams;
 
 use std::fs;
 use std::io::{self, Write};
@@ -49,7 +51,8 @@ pub(crate) fn write_pages(directory: &Path) -> io::Result<()> {
     command.build();
     let mut names = Vec::new();
     collect_names(&command, &mut names);
-    write_page(&command, &[], &names, directory)
+    write_page(&command, &[], &names, directory)?;
+    streams::write_pages(directory)
 }
 
 /// Removes the command `help`, which has no page.
