@@ -1,9 +1,11 @@
 //! Helpers shared by the scenario, conformance and interoperability tests.
 #![forbid(unsafe_code)]
 
+pub mod daemon;
 pub mod namespace;
 pub mod ours;
 pub mod peers;
 pub mod process;
+pub mod programs;
 pub mod tools;
 pub mod wasm;

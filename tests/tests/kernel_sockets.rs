@@ -1,5 +1,5 @@
 //! The answers of the kernel's sockets to calls, options and messages, right and wrong: our own sockets are held to the same
-//! texts (`tools/swiftwater/tests/oracle`).
+//! texts (`crates/preload/tests/oracle`).
 #![forbid(unsafe_code)]
 
 use std::path::Path;
@@ -15,7 +15,7 @@ const AS_OURS: &str =
     "sysctl -qw net.sctp.prsctp_enable=0 net.sctp.encap_port=0 net.sctp.udp_port=0 net.sctp.auth_enable=0";
 
 fn says_the_same(name: &str) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tools/swiftwater/tests/oracle");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/preload/tests/oracle");
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("kernel-{name}"));
     let compiler = Command::new("cc")
         .args(["-O1", "-o"])

@@ -35,7 +35,7 @@ const ENVIRONMENT: [(&str, &str); 4] = [
 const EXIT_STATUS: [(&str, &str); 6] = [
     ("0", "The command did what it should."),
     ("1", "It did not, and has said why on standard error."),
-    ("2", "The command line makes no sense."),
+    ("2", "The command line is invalid."),
     ("130", "Ctrl-C ended it early; a measurement has printed its totals so far."),
     ("141", "Nobody reads its standard output any more."),
     ("other", "swiftwater run becomes the program, whose status it is."),

@@ -62,7 +62,7 @@ pub(crate) enum NeighboursError {
         source: PeerError,
     },
     /// This program cannot start itself.
-    #[error("cannot find this program's own file to start it again: {0}")]
+    #[error("cannot locate the own executable: {0}")]
     Program(io::Error),
 }
 

@@ -97,7 +97,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), String> {
 
 /// Returns the path of the shim, which lies beside this command or where packages put it.
 pub(crate) fn find_shim() -> Result<PathBuf, String> {
-    let command = std::env::current_exe().map_err(|error| format!("cannot find myself: {error}"))?;
+    let command =
+        std::env::current_exe().map_err(|error| format!("cannot locate the own executable: {error}"))?;
     let folder = command.parent().unwrap_or(Path::new("/"));
     let places = [folder.join(SHIM), folder.join("../lib/swiftwater").join(SHIM)];
     let found = places.iter().find(|place| place.is_file()).and_then(|place| place.canonicalize().ok());
@@ -131,7 +132,8 @@ fn sanitizer_options() -> OsString {
 }
 
 fn start_daemon(place: &Place) -> Result<Description, String> {
-    let command = std::env::current_exe().map_err(|error| format!("cannot find myself: {error}"))?;
+    let command =
+        std::env::current_exe().map_err(|error| format!("cannot locate the own executable: {error}"))?;
     let mut daemon = Command::new(command)
         .args(["daemon", "--detach", "--idle-exit", IDLE_EXIT_S, "--place", &place.to_string()])
         .stdin(Stdio::null())

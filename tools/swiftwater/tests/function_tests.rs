@@ -8,7 +8,8 @@ mod daemon;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use daemon::{Daemon, library};
+use daemon::Daemon;
+use swiftwater_tests::programs::library;
 use swiftwater_tests::tools;
 
 /// The library's own header, for programs that link with it.

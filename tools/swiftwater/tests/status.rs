@@ -17,7 +17,7 @@ use daemon::{Daemon, SWIFTWATER, compiled};
 /// A user without files and processes.
 const NOBODY: u32 = 65534;
 
-/// A program of `tests/sockets` that has reached the state that the test needs, and stays there.
+/// A program of the shim's tests that has reached the state that the test needs, and stays there.
 struct Program(Child);
 
 impl Program {

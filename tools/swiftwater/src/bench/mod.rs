@@ -36,7 +36,7 @@ pub(crate) enum BenchError {
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// This program cannot start itself.
-    #[error("cannot find this program's own file to start it again: {0}")]
+    #[error("cannot locate the own executable: {0}")]
     Program(io::Error),
     /// Ctrl-C cannot be caught.
     #[error("cannot listen for Ctrl-C: {0}")]

@@ -44,7 +44,8 @@ impl Trial {
     }
 
     fn command(self) -> Result<Command, String> {
-        let myself = std::env::current_exe().map_err(|error| format!("cannot find myself: {error}"))?;
+        let myself =
+            std::env::current_exe().map_err(|error| format!("cannot locate the own executable: {error}"))?;
         let name = self.to_possible_value().ok_or("a trial has a name")?;
         let mut command = Command::new(myself);
         command.args(["doctor", "--trial", name.get_name()]);

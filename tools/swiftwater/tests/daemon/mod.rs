@@ -1,15 +1,13 @@
 //! A daemon for one test.
 
 use std::ffi::OsStr;
-use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use swiftwater_tests::programs;
 
 pub(crate) const SWIFTWATER: &str = env!("CARGO_BIN_EXE_swiftwater");
 
@@ -109,78 +107,23 @@ impl Drop for Daemon {
     }
 }
 
-/// Compiles `tests/sockets/NAME.c` for a test, with the C compiler that Rust links with.
+/// Compiles a program of the shim's tests, `NAME.c`.
 #[allow(dead_code, reason = "not all test programs have programs in C")]
 pub(crate) fn compiled(name: &str, test: &str) -> PathBuf {
-    compiled_from(Path::new("tests/sockets"), name, test)
+    compiled_from(Path::new("../../crates/preload/tests/sockets"), name, test)
 }
 
 /// Compiles `FOLDER/NAME.c` for a test.
 #[allow(dead_code, reason = "not all test programs have programs in C")]
 pub(crate) fn compiled_from(folder: &Path, name: &str, test: &str) -> PathBuf {
-    compiled_with(&[], folder, name, test)
-}
-
-/// Compiles `tests/sockets/NAME.c` for a test, linked statically.
-#[allow(dead_code, reason = "not all test programs have programs in C")]
-pub(crate) fn compiled_statically(name: &str, test: &str) -> PathBuf {
-    compiled_with(&["-static"], Path::new("tests/sockets"), name, test)
-}
-
-fn compiled_with(options: &[&str], folder: &Path, name: &str, test: &str) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).join(name).with_extension("c");
     let kind = folder.file_name().and_then(OsStr::to_str).expect("a folder has a name");
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{kind}-{test}"));
-    let compiler = Command::new("cc")
-        .args(["-O1", "-Wall", "-Wextra", "-Werror", "-D_FORTIFY_SOURCE=2", "-pthread"])
-        .args(options)
-        .arg("-o")
-        .args([&program, &source])
-        .output()
-        .expect("a C compiler");
-    assert!(compiler.status.success(), "{}", String::from_utf8_lossy(&compiler.stderr));
-    program
+    programs::compiled(&source, &format!("{kind}-{test}"), &[])
 }
 
 /// Builds the shim beside the command, where `run` looks for it.
 pub(crate) fn preload() {
-    static BUILT: OnceLock<()> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let target = Path::new(SWIFTWATER).parent().and_then(Path::parent).expect("a target folder");
-        let built = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "-p", "swiftwater-preload", "--target-dir"])
-            .arg(target)
-            .status()
-            .expect("cargo is there");
-        assert!(built.success());
-    });
-}
-
-/// Returns the folder of the library, under the names that the linker and the loader look for.
-#[allow(dead_code, reason = "not all test programs link with it")]
-pub(crate) fn library() -> &'static Path {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let built = Path::new(SWIFTWATER).parent().expect("a folder");
-        let made = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "-p", "swiftwater-capi", "--target-dir"])
-            .arg(built.parent().expect("a target folder"))
-            .status()
-            .expect("cargo is there");
-        assert!(made.success());
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("library");
-        // Removes the remains of an earlier run.
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).expect("a folder of our own");
-        for (file, name) in [
-            ("libswiftwater.so", "libswiftwater.so"),
-            ("libswiftwater.so", "libswiftwater.so.0"),
-            ("libswiftwater.a", "libswiftwater.a"),
-        ] {
-            symlink(built.join(file), folder.join(name)).expect("a folder of our own");
-        }
-        folder
-    })
+    programs::shim();
 }
 
 /// Returns a command for a program in its own network and process namespaces, which end with it.

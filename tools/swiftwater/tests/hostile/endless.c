@@ -4,7 +4,7 @@
  *   endless many   into a one-to-many socket without associations, about which it asks meanwhile
  *   endless gone   into an association that is gone */
 #include "hostile.h"
-#include "../sockets/past_shim.h"
+#include "../../../../crates/preload/tests/sockets/past_shim.h"
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>

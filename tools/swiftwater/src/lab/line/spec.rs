@@ -30,7 +30,7 @@ impl FromStr for PathSpec {
         let mut pipe = PipeConfig::default();
         let (mut mtu_bytes, mut queue_named, mut burst) = (MTU_BYTES, false, None);
         for word in text.split(',') {
-            let wrong = || format!("`{word}` in the path `{text}` makes no sense: {GRAMMAR}");
+            let wrong = || format!("`{word}` in the path `{text}` is invalid: {GRAMMAR}");
             let value = match word.split_once('=') {
                 Some((key, value)) => match key {
                     "mtu" => {

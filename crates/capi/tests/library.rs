@@ -1,33 +1,32 @@
-//! Tests of C programs that link with the library, without preloading and `swiftwater run`. The programs of `tests/library/*.c`
-//! contain the checks; those of `tests/sockets` behave as they do under `swiftwater run`.
+//! Tests of C programs that link with the library, without preloading. The programs of `tests/library/*.c` contain the checks;
+//! those of the shim's `tests/sockets` behave as they do with the shim.
 #![allow(missing_docs)]
 
-#[allow(dead_code, reason = "nothing is preloaded here")]
-mod daemon;
-
-use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use daemon::{Daemon, alone, library};
+use swiftwater_tests::daemon::{Daemon, serve_or_check};
+use swiftwater_tests::programs::{self, library};
 
-const TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests");
-const LIBRARY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates/capi");
+const PACKAGE: &str = env!("CARGO_MANIFEST_DIR");
+
+#[test]
+fn daemon_of_a_test() {
+    serve_or_check();
+}
+
+/// Returns the path of a program of these tests, or of the shim's.
+fn source(name: &str) -> PathBuf {
+    let folder = if name.starts_with("sockets/") { "../preload/tests" } else { "tests" };
+    Path::new(PACKAGE).join(folder).join(name)
+}
 
 /// Compiles a program of a test with these compiler arguments.
 fn compiled(source: &Path, test: &str, words: &[&str]) -> PathBuf {
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("library-{test}"));
-    let compiler = Command::new("cc")
-        .args(["-O1", "-Wall", "-Wextra", "-Werror", "-D_FORTIFY_SOURCE=2", "-pthread", "-I"])
-        .arg(Path::new(LIBRARY).join("include"))
-        .args(["-Wno-missing-field-initializers", "-Wno-unused-result", "-o"])
-        .args([&program, source])
-        .args(words)
-        .output()
-        .expect("a C compiler");
-    assert!(compiler.status.success(), "{}", String::from_utf8_lossy(&compiler.stderr));
-    program
+    let include = format!("-I{PACKAGE}/include");
+    let common = [&include, "-Wno-missing-field-initializers", "-Wno-unused-result"];
+    programs::compiled(source, &format!("library-{test}"), &[&common, words].concat())
 }
 
 /// Compiles a program linked with the library.
@@ -41,8 +40,8 @@ fn assert_success(what: &str, output: &Output) {
     assert!(output.status.success(), "{what}: {}: {said}", output.status);
 }
 
-fn run(source: &str, test: &str) {
-    run_linked(source, test, &linked(&Path::new(TESTS).join(source), test));
+fn run(name: &str, test: &str) {
+    run_linked(name, test, &linked(&source(name), test));
 }
 
 fn run_linked(source: &str, test: &str, program: &Path) {
@@ -55,7 +54,7 @@ fn run_linked(source: &str, test: &str, program: &Path) {
 fn an_echo_takes_ten_lines() {
     let daemon = Daemon::start("library-ten-lines");
     let example =
-        |name: &str| linked(&Path::new(LIBRARY).join("examples").join(name).with_extension("c"), name);
+        |name: &str| linked(&Path::new(PACKAGE).join("examples").join(name).with_extension("c"), name);
     let start = |name: &str| {
         let mut command = Command::new(example(name));
         command.env("SWIFTWATER_DAEMON", &daemon.place);
@@ -92,16 +91,16 @@ fn they_are_there_for_one_to_many_sockets() {
 }
 
 /// Compiles a program that contains the whole library.
-fn carrying(source: &str, test: &str) -> PathBuf {
+fn carrying(name: &str, test: &str) -> PathBuf {
     let archive = library().join("libswiftwater.a");
     let words = ["-Wl,--whole-archive", archive.to_str().expect("text"), "-Wl,--no-whole-archive"];
-    compiled(&Path::new(TESTS).join(source), test, &words)
+    compiled(&source(name), test, &words)
 }
 
 #[test]
 fn a_program_may_carry_the_library_in_itself() {
-    let source = "library/functions.c";
-    run_linked(source, "static", &carrying(source, "static"));
+    let name = "library/functions.c";
+    run_linked(name, "static", &carrying(name, "static"));
 }
 
 /// Such a program has two shims. The one that comes first in the link order serves it: the preloaded one before a shared library,
@@ -109,13 +108,13 @@ fn a_program_may_carry_the_library_in_itself() {
 #[test]
 fn linked_programs_run_under_the_preloaded_shim_too() {
     let daemon = Daemon::start("library-two-shims");
-    let run = |source: &str, program: &Path| {
-        assert_success(source, &daemon.run(program).output().expect("the command starts"));
+    let run = |name: &str, program: &Path| {
+        assert_success(name, &daemon.run(program).output().expect("the program starts"));
     };
-    for source in ["library/functions.c", "library/many.c"] {
-        let name = source.replace(['/', '.'], "-");
-        run(source, &linked(&Path::new(TESTS).join(source), &format!("both-{name}")));
-        run(source, &carrying(source, &format!("both-static-{name}")));
+    for name in ["library/functions.c", "library/many.c"] {
+        let test = name.replace(['/', '.'], "-");
+        run(name, &linked(&source(name), &format!("both-{test}")));
+        run(name, &carrying(name, &format!("both-static-{test}")));
     }
     for name in [
         "echo",
@@ -129,15 +128,15 @@ fn linked_programs_run_under_the_preloaded_shim_too() {
         "cancel",
         "full",
     ] {
-        let source = format!("sockets/{name}.c");
-        run(&source, &linked(&Path::new(TESTS).join(&source), &format!("both-{name}")));
-        run(&source, &carrying(&source, &format!("both-static-{name}")));
+        let file = format!("sockets/{name}.c");
+        run(&file, &linked(&source(&file), &format!("both-{name}")));
+        run(&file, &carrying(&file, &format!("both-static-{name}")));
     }
 }
 
 #[test]
 fn numbers_and_layouts_are_those_of_the_kernel() {
-    let source = Path::new(TESTS).join("library/layout.c");
+    let source = source("library/layout.c");
     let said = |test: &str, header: &str| {
         // GNU C defines a macro whose name is a part of the name of the kernel's header.
         let program = compiled(&source, test, &["-Ulinux", &format!("-DHEADER={header}")]);
@@ -150,23 +149,4 @@ fn numbers_and_layouts_are_those_of_the_kernel() {
         assert_eq!(kernels, ours);
     }
     assert!(ours.lines().count() > 400 && ours == kernels);
-}
-
-#[test]
-#[ignore = "needs iproute2 and namespaces without privileges: ./test --all"]
-fn the_first_socket_starts_a_daemon() {
-    let program = linked(&Path::new(TESTS).join("library/on_demand.c"), "on-demand");
-    assert_success("on_demand.c", &alone(&program).output().expect("unshare starts"));
-}
-
-#[test]
-#[ignore = "needs iproute2 and namespaces without privileges: ./test --all"]
-fn without_the_command_there_is_no_daemon() {
-    let program = linked(&Path::new(TESTS).join("library/on_demand.c"), "no-command");
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("library-alone");
-    fs::create_dir_all(&folder).expect("a folder of our own");
-    fs::copy(library().join("libswiftwater.so.0"), folder.join("libswiftwater.so.0")).expect("it was built");
-    let output = alone(&program).env("LD_LIBRARY_PATH", &folder).output().expect("unshare starts");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && said.contains("Protocol not supported"), "{said}");
 }

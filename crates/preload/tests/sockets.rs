@@ -1,20 +1,36 @@
-//! Tests of C programs under `swiftwater run`, with a daemon for each test. The programs of `tests/sockets/*.c` know nothing of
-//! Swiftwater and contain the checks.
+//! Tests of C programs with the shim, with a daemon for each test. The programs of `tests/sockets/*.c` know nothing of Swiftwater
+//! and contain the checks.
 #![allow(missing_docs)]
 
-mod daemon;
-
+use std::env;
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use daemon::{Daemon, SWIFTWATER, alone, compiled, compiled_statically, preload};
 use rustix::process::{Pid, Signal, kill_process};
-use swiftwater_tests::tools;
+use swiftwater_tests::daemon::{Daemon, serve_or_check};
+use swiftwater_tests::{programs, tools};
+
+#[test]
+fn daemon_of_a_test() {
+    serve_or_check();
+}
+
+fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sockets").join(name).with_extension("c")
+}
+
+fn compiled(name: &str, test: &str) -> PathBuf {
+    programs::compiled(&source(name), &format!("sockets-{test}"), &[])
+}
+
+fn compiled_statically(name: &str, test: &str) -> PathBuf {
+    programs::compiled(&source(name), &format!("sockets-{test}"), &["-static"])
+}
 
 fn assert_success(what: &str, output: &Output) {
     let said = String::from_utf8_lossy(&output.stderr);
@@ -28,7 +44,7 @@ fn run(name: &str, arguments: &[&str]) {
 /// Runs a program that several tests use.
 fn run_for(test: &str, name: &str, arguments: &[&str]) {
     let daemon = Daemon::start(test);
-    let output = daemon.run(compiled(name, test)).args(arguments).output().expect("the command starts");
+    let output = daemon.run(compiled(name, test)).args(arguments).output().expect("the program starts");
     assert_success(name, &output);
 }
 
@@ -112,20 +128,17 @@ fn a_program_without_the_shim_reads_plain_content() {
     fs::copy(&service, &forbidden).expect("a folder of our own");
     fs::set_permissions(&forbidden, Permissions::from_mode(0o644)).expect("our own file");
     let mut driver = daemon.run(compiled("plain", "plain"));
-    let output = driver.arg("drive").args([service, forbidden]).output().expect("the command starts");
+    let output = driver.arg("drive").args([service, forbidden]).output().expect("the program starts");
     assert_success("plain", &output);
 }
 
 /// Compiles a program with AddressSanitizer and runs it with these arguments. No memory of ours counts as leaked, even if a
 /// socket is still open at the end.
 fn assert_sanitized(name: &str, arguments: &[&str]) {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sockets").join(name).with_extension("c");
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("sockets-sanitized-{name}"));
-    let options = ["-O1", "-g", "-fsanitize=address", "-D_FORTIFY_SOURCE=0", "-pthread", "-o"];
-    let compiler = Command::new("cc").args(options).args([&program, &source]).output().expect("a C compiler");
-    assert_success("cc", &compiler);
+    let options = ["-g", "-fsanitize=address", "-U_FORTIFY_SOURCE"];
+    let program = programs::compiled(&source(name), &format!("sockets-sanitized-{name}"), &options);
     let daemon = Daemon::start(&format!("sanitized-{name}"));
-    let output = daemon.run(program).args(arguments).output().expect("the command starts");
+    let output = daemon.run(program).args(arguments).output().expect("the program starts");
     assert_success("sanitized", &output);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!said.contains("Sanitizer"), "{said}");
@@ -151,7 +164,7 @@ fn valgrind_finds_nothing() {
         let program = compiled(name, &format!("valgrind-{name}"));
         let mut run = daemon.run("valgrind");
         run.args(options).arg(program).args(arguments);
-        let output = run.output().expect("the command starts");
+        let output = run.output().expect("the program starts");
         assert_success(name, &output);
         assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
     }
@@ -164,12 +177,11 @@ fn a_full_descriptor_table_leaves_sockets_usable() {
 
 #[test]
 fn a_daemon_without_descriptors_keeps_nobody_waiting() {
-    preload();
     let mut few = Command::new("sh");
-    few.args(["-c", "ulimit -n 600; exec \"$@\"", "sh", SWIFTWATER]);
-    let daemon = Daemon::start_with("few-descriptors", few);
+    few.args(["-c", "ulimit -n 600; exec \"$@\"", "sh"]).arg(env::current_exe().expect("it has a file"));
+    let daemon = Daemon::start_by("few-descriptors", few);
     let program = compiled("few_descriptors", "few-descriptors");
-    assert_success("few_descriptors", &daemon.run(program).output().expect("the command starts"));
+    assert_success("few_descriptors", &daemon.run(program).output().expect("the program starts"));
 }
 
 #[test]
@@ -188,17 +200,6 @@ fn a_socket_has_any_number_of_associations() {
 }
 
 #[test]
-fn a_program_says_which_udp_port_its_peer_has() {
-    let (theirs, ours) = (Daemon::start("encapsulation-theirs"), Daemon::start("encapsulation-ours"));
-    let program = compiled("encapsulation", "encapsulation");
-    let mut server = theirs.run(&program).arg("serve").spawn().expect("the command starts");
-    theirs.await_listener(6400);
-    let client = ours.run(&program).args(["client", &theirs.udp_port().to_string()]).output();
-    assert_success("client", &client.expect("the command starts"));
-    assert!(server.wait().expect("it ends").success());
-}
-
-#[test]
 fn a_small_receive_buffer_bounds_what_a_peer_gets_rid_of() {
     run("window", &[]);
 }
@@ -208,13 +209,13 @@ fn a_small_receive_buffer_costs_no_retransmissions() {
     run("small_buffer", &[]);
 }
 
-/// Whoever waits for the processor finds answers and expired timers at once: answers count first.
+/// A daemon that waits for the processor finds answers and expired timers at the same time: answers count first.
 #[test]
 fn a_daemon_that_is_often_stopped_sends_nothing_again() {
     const STOPS: usize = 100;
     let daemon = Daemon::start("stopped");
-    let id = Pid::from_child(&daemon.process);
-    let mut program = daemon.run(compiled("small_buffer", "stopped")).spawn().expect("the command starts");
+    let id = Pid::from_child(daemon.process());
+    let mut program = daemon.run(compiled("small_buffer", "stopped")).spawn().expect("the program starts");
     for _ in 0..STOPS {
         kill_process(id, Signal::STOP).expect("a child of ours");
         // Longer than a probe waits for an answer.
@@ -260,76 +261,11 @@ fn a_killed_daemon_fails_every_call_at_once() {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .expect("the command starts");
+        .expect("the program starts");
     let mut line = String::new();
     BufReader::new(program.stdout.as_mut().expect("it is piped")).read_line(&mut line).expect("a line");
     daemon.kill();
     let output = program.wait_with_output().expect("it ends");
     assert_eq!(line, "ready\n", "{}", String::from_utf8_lossy(&output.stderr));
     assert_success("deaths", &output);
-}
-
-#[test]
-fn run_says_which_daemon_it_joins() {
-    let daemon = Daemon::start("says");
-    let output = daemon.run("true").output().expect("the command starts");
-    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
-    let output = Command::new(SWIFTWATER)
-        .args(["run", "--", "true"])
-        .env("SWIFTWATER_DAEMON", &daemon.place)
-        .output()
-        .expect("the command starts");
-    let said = String::from_utf8_lossy(&output.stderr);
-    let expected = format!("daemon {} at {}: SCTP in UDP, port ", daemon.process.id(), daemon.place);
-    assert!(output.status.success() && said.contains(&expected), "{said}");
-}
-
-#[test]
-fn a_second_daemon_at_the_same_place_is_refused() {
-    let daemon = Daemon::start("second");
-    let second = Command::new(SWIFTWATER)
-        .args(["daemon", "--udp-port", "0", "--place", &daemon.place])
-        .output()
-        .expect("the command starts");
-    assert_eq!(second.status.code(), Some(1));
-    let said = String::from_utf8_lossy(&second.stderr);
-    assert!(said.contains("a daemon is at") && said.contains("already"), "{said}");
-}
-
-#[test]
-fn a_daemon_that_nobody_needs_ends() {
-    let place = format!("@swiftwater-test-idle-{}", std::process::id());
-    let daemon = Command::new(SWIFTWATER)
-        .args(["daemon", "--udp-port", "0", "--place", &place, "--idle-exit", "0.05"])
-        .output()
-        .expect("the command starts");
-    assert_success("daemon", &daemon);
-}
-
-#[test]
-fn bench_measures_programs_under_the_shim_beside_a_bare_relay() {
-    daemon::preload();
-    let series = "sctp-sockets,relay,sctp-sockets-rr,relay-rr";
-    let output = Command::new(SWIFTWATER)
-        .current_dir(env!("CARGO_TARGET_TMPDIR"))
-        .args(["bench", "--series", series, "--sizes", "64,64k", "--cpus", "1", "--seconds", "0.05"])
-        .args(["--repeat", "1", "--json"])
-        .output()
-        .expect("the command starts");
-    assert_success("bench", &output);
-    let json = String::from_utf8_lossy(&output.stdout);
-    for series in series.split(',') {
-        let rows = if series.ends_with("-rr") { 1 } else { 2 };
-        let name = format!("\"series\": \"{series}\"");
-        assert_eq!(json.matches(&name).count(), rows, "{name} in {json}");
-    }
-}
-
-#[test]
-#[ignore = "needs iproute2 and namespaces without privileges: ./test --all"]
-fn a_daemon_that_was_started_for_a_program_is_started_again() {
-    preload();
-    let mut run = alone(Path::new(SWIFTWATER));
-    run.args(["run", "--quiet", "--"]).arg(compiled("again", "again"));
-    assert_success("again", &run.output().expect("unshare starts"));
 }

@@ -1,5 +1,5 @@
 /* The first SCTP socket of a program starts a daemon where there is none. The program sees nothing of it. */
-#include "../sockets/check.h"
+#include "../../../preload/tests/sockets/check.h"
 
 static volatile sig_atomic_t children;
 

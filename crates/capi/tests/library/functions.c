@@ -1,5 +1,5 @@
 /* The functions of RFC 6458 section 9 on one-to-one sockets, in a program that links with the library. */
-#include "../sockets/check.h"
+#include "../../../preload/tests/sockets/check.h"
 #include <netinet/sctp.h>
 
 static void messages_carry_what_is_said_of_them(int client, int server)

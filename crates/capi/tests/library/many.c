@@ -1,5 +1,5 @@
 /* The functions of RFC 6458 section 9 on one-to-many sockets, in a program that links with the library. */
-#include "../sockets/check.h"
+#include "../../../preload/tests/sockets/check.h"
 #include <netinet/sctp.h>
 
 enum { PORT = 5310 };

@@ -3,12 +3,16 @@
 //! kernel).
 #![allow(missing_docs)]
 
-mod daemon;
-
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
-use daemon::Daemon;
+use swiftwater_tests::daemon::{Daemon, serve_or_check};
+use swiftwater_tests::programs;
+
+#[test]
+fn daemon_of_a_test() {
+    serve_or_check();
+}
 
 /// Length of the largest fragment: the kernel's packets hold more, since ours also have a UDP header.
 const FRAGMENTS: (&str, &str) = (" ffcc", " ffc4");
@@ -34,17 +38,14 @@ fn says_the_same(name: &str, but: &[(&str, &str)]) {
 
 fn says_the_same_without(parts: &[&str], name: &str, but: &[(&str, &str)]) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle");
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("oracle-{name}"));
     let source = folder.join(name).with_extension("c");
-    let compiled = Command::new("cc").args(["-w", "-O1", "-o"]).args([&program, &source]).output();
-    let compiled = compiled.expect("a C compiler");
-    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    let program = programs::compiled(&source, &format!("oracle-{name}"), &["-w", "-Wno-error"]);
     let mut expected = std::fs::read_to_string(folder.join(name).with_extension("txt")).expect("a text");
     for (theirs, ours) in but {
         expected = expected.replace(theirs, ours);
     }
     let daemon = Daemon::start(&format!("oracle-{name}"));
-    let output = daemon.run(&program).stdin(Stdio::null()).output().expect("the command starts");
+    let output = daemon.run(&program).stdin(Stdio::null()).output().expect("the program starts");
     let expected = without(&expected, parts);
     let said = without(&String::from_utf8_lossy(&output.stdout), parts);
     let differences: Vec<_> = expected.lines().zip(said.lines()).filter(|(a, b)| a != b).take(20).collect();

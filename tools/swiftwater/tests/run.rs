@@ -1,0 +1,124 @@
+//! Tests of `swiftwater run`, and of the daemon that it starts and finds.
+#![allow(missing_docs)]
+
+mod daemon;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use daemon::{Daemon, SWIFTWATER, alone, compiled, preload};
+use swiftwater_tests::programs::{self, library};
+
+fn assert_success(what: &str, output: &Output) {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{what}: {}: {said}", output.status);
+}
+
+#[test]
+fn a_program_says_which_udp_port_its_peer_has() {
+    let (theirs, ours) = (Daemon::start("encapsulation-theirs"), Daemon::start("encapsulation-ours"));
+    let program = compiled("encapsulation", "encapsulation");
+    let mut server = theirs.run(&program).arg("serve").spawn().expect("the command starts");
+    theirs.await_listener(6400);
+    let client = ours.run(&program).args(["client", &theirs.udp_port().to_string()]).output();
+    assert_success("client", &client.expect("the command starts"));
+    assert!(server.wait().expect("it ends").success());
+}
+
+#[test]
+fn run_says_which_daemon_it_joins() {
+    let daemon = Daemon::start("says");
+    let output = daemon.run("true").output().expect("the command starts");
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let output = Command::new(SWIFTWATER)
+        .args(["run", "--", "true"])
+        .env("SWIFTWATER_DAEMON", &daemon.place)
+        .output()
+        .expect("the command starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let expected = format!("daemon {} at {}: SCTP in UDP, port ", daemon.process.id(), daemon.place);
+    assert!(output.status.success() && said.contains(&expected), "{said}");
+}
+
+#[test]
+fn a_second_daemon_at_the_same_place_is_refused() {
+    let daemon = Daemon::start("second");
+    let second = Command::new(SWIFTWATER)
+        .args(["daemon", "--udp-port", "0", "--place", &daemon.place])
+        .output()
+        .expect("the command starts");
+    assert_eq!(second.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&second.stderr);
+    assert!(said.contains("a daemon is at") && said.contains("already"), "{said}");
+}
+
+#[test]
+fn a_daemon_that_nobody_needs_ends() {
+    let place = format!("@swiftwater-test-idle-{}", std::process::id());
+    let daemon = Command::new(SWIFTWATER)
+        .args(["daemon", "--udp-port", "0", "--place", &place, "--idle-exit", "0.05"])
+        .output()
+        .expect("the command starts");
+    assert_success("daemon", &daemon);
+}
+
+#[test]
+fn bench_measures_programs_under_the_shim_beside_a_bare_relay() {
+    preload();
+    let series = "sctp-sockets,relay,sctp-sockets-rr,relay-rr";
+    let output = Command::new(SWIFTWATER)
+        .current_dir(env!("CARGO_TARGET_TMPDIR"))
+        .args(["bench", "--series", series, "--sizes", "64,64k", "--cpus", "1", "--seconds", "0.05"])
+        .args(["--repeat", "1", "--json"])
+        .output()
+        .expect("the command starts");
+    assert_success("bench", &output);
+    let json = String::from_utf8_lossy(&output.stdout);
+    for series in series.split(',') {
+        let rows = if series.ends_with("-rr") { 1 } else { 2 };
+        let name = format!("\"series\": \"{series}\"");
+        assert_eq!(json.matches(&name).count(), rows, "{name} in {json}");
+    }
+}
+
+#[test]
+#[ignore = "needs iproute2 and namespaces without privileges: ./test --all"]
+fn a_daemon_that_was_started_for_a_program_is_started_again() {
+    preload();
+    let mut run = alone(Path::new(SWIFTWATER));
+    run.args(["run", "--quiet", "--"]).arg(compiled("again", "again"));
+    assert_success("again", &run.output().expect("unshare starts"));
+}
+
+/// Compiles a program linked with the C library, which starts a daemon.
+fn linked(test: &str) -> PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/capi");
+    let (include, folder) = (package.join("include"), library().to_str().expect("text"));
+    let words = [
+        &format!("-I{}", include.display()),
+        &format!("-L{folder}"),
+        "-lswiftwater",
+        &format!("-Wl,-rpath,{folder}"),
+    ];
+    programs::compiled(&package.join("tests/library/on_demand.c"), &format!("library-{test}"), &words)
+}
+
+#[test]
+#[ignore = "needs iproute2 and namespaces without privileges: ./test --all"]
+fn the_first_socket_starts_a_daemon() {
+    let program = linked("on-demand");
+    assert_success("on_demand.c", &alone(&program).output().expect("unshare starts"));
+}
+
+#[test]
+#[ignore = "needs iproute2 and namespaces without privileges: ./test --all"]
+fn without_the_command_there_is_no_daemon() {
+    let program = linked("no-command");
+    let folder = programs::scratch().join("library-alone");
+    fs::create_dir_all(&folder).expect("a folder of our own");
+    fs::copy(library().join("libswiftwater.so.0"), folder.join("libswiftwater.so.0")).expect("it was built");
+    let output = alone(&program).env("LD_LIBRARY_PATH", &folder).output().expect("unshare starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("Protocol not supported"), "{said}");
+}
