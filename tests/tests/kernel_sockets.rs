@@ -10,9 +10,9 @@ use swiftwater_tests::tools;
 
 /// The kernel that the texts are of.
 const VERSION: &str = "6.1";
-/// Extensions that we do not have are off, and packets travel directly in IP.
+/// Extensions that we do not have are off, and packets travel directly in IP, but those of a program that sends them in UDP.
 const AS_OURS: &str =
-    "sysctl -qw net.sctp.prsctp_enable=0 net.sctp.encap_port=0 net.sctp.udp_port=0 net.sctp.auth_enable=0";
+    "sysctl -qw net.sctp.prsctp_enable=0 net.sctp.encap_port=0 net.sctp.udp_port=9899 net.sctp.auth_enable=0";
 
 fn says_the_same(name: &str) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/preload/tests/oracle");
