@@ -96,7 +96,7 @@ impl Fault {
         }
     }
 
-    /// Whether it happens to a packet of the endpoint.
+    /// Returns whether it happens to a packet of the endpoint.
     pub(crate) fn is_of_a_packet(self) -> bool {
         !matches!(self, Fault::Deaf | Fault::Talkative)
     }

@@ -113,7 +113,7 @@ pub(crate) fn quiet() -> AssociationConfig {
     }
 }
 
-/// Settings of which the failover is that of RFC 9260 alone.
+/// Returns settings whose failover is that of RFC 9260 alone.
 pub(crate) fn patient() -> AssociationConfig {
     AssociationConfig {
         potentially_failed_retries_max: u32::MAX,
@@ -193,7 +193,7 @@ pub(crate) fn multihomed_with_cookie(
     (stage.play(peer), cookie)
 }
 
-/// Answers the heartbeat in a packet that went to `to`, from there. False: there is none.
+/// Answers the heartbeat in a packet that went to `to`, from there. Returns false if there is none.
 pub(crate) fn answers_heartbeat(peer: &mut Peer, to: SocketAddr, packet: &[u8]) -> bool {
     let Some(info) = heartbeat_info(packet) else { return false };
     from(peer, to.ip(), |peer| peer.sends().heartbeat_ack(&info).go());
@@ -281,8 +281,8 @@ pub(crate) fn path(peer: &Peer, address: IpAddr) -> PathStatistics {
     statistics(peer).paths.into_iter().find(|p| p.remote.ip() == address).expect("a path to it")
 }
 
-/// The peer says nothing until T3 has expired that many times in all; what the endpoint sends meanwhile is lost.
-/// False: the association ended first.
+/// Keeps the peer silent until T3 has expired that many times in all; the endpoint's packets meanwhile are lost. Returns false if
+/// the association ends first.
 pub(crate) fn silent_until_timeouts(peer: &mut Peer, count: u64) -> bool {
     for _ in 0..10_000 {
         match peer.endpoint.statistics(peer.id) {
@@ -297,7 +297,7 @@ pub(crate) fn silent_until_timeouts(peer: &mut Peer, count: u64) -> bool {
     panic!("T3 expires");
 }
 
-/// Whether the association has ended, and why.
+/// Returns whether the association has ended, and why.
 pub(crate) fn ended(peer: &Peer) -> Option<CloseReason> {
     peer.app.events.iter().find_map(|e| match &e.event {
         Event::Closed(reason) if e.id == peer.id => Some(reason.clone()),

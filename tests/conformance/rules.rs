@@ -66,7 +66,7 @@ impl Rule {
     }
 }
 
-/// Whether the script fails for some instance of a fault.
+/// Returns whether the script fails for some instance of a fault.
 fn notices(script: Script, honest: &Run, fault: Fault) -> bool {
     honest.mutations(fault).into_iter().any(|mutation| run(script, Some(mutation)).failure.is_some())
 }

@@ -52,7 +52,7 @@ fn three_tries() -> AssociationConfig {
     AssociationConfig { init_retries_max: 3, ..AssociationConfig::default() }
 }
 
-/// The same packet comes 1, 2 and 4 seconds after the one before it.
+/// Checks that the packet is repeated 1, 2 and 4 seconds after the one before it.
 fn is_repeated_three_times(peer: &mut Peer, chunk: &str) {
     for seconds in [1, 2, 4] {
         peer.waits(Duration::from_millis(seconds * 1000 - 1));

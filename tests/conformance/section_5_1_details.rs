@@ -218,7 +218,7 @@ fn a_fresh_cookie_is_good_at_any_hour(stage: &Stage) {
 fn a_cookie_tells_no_tags_of_the_association(stage: &Stage) {
     let mut peer = stage.established();
     let tags = [peer.endpoint_tag.to_be_bytes(), peer.tag.to_be_bytes()];
-    // Whoever sends an INIT in the peer's name learns nothing that would let it speak for the association.
+    // An attacker that sends an INIT in the peer's name learns nothing that would let it speak for the association.
     peer.tag ^= 1;
     sends_init(&mut peer, &[]);
     let cookie = peer.takes_init_ack();

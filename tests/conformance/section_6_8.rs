@@ -201,7 +201,7 @@ fn packets_follow_the_primary_path(stage: &Stage) {
 fn control_chunks_stand_before_data(stage: &Stage) {
     let mut peer = settled(stage);
     peer.endpoint.send(peer.id, &SendInfo::default(), 50, [vec![0; 50].into()]).expect("it is taken");
-    // An unknown chunk that is to be reported, a heartbeat and data to acknowledge.
+    // An unknown chunk that requests a report, a heartbeat, and data to acknowledge.
     peer.sends().chunk(|_, out| out.extend_from_slice(&[0xc1, 0, 0, 4])).heartbeat(b"?").data(8).go();
     let kinds = kinds(&peer.hears());
     assert_eq!(kinds.len(), 4);

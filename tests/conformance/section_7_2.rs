@@ -60,7 +60,7 @@ fn ssthresh(peer: &Peer) -> Option<usize> {
     path(peer, peer.address.ip()).ssthresh_bytes
 }
 
-/// A peer with a window of that many packets, all of which are in flight, and the number of the first.
+/// Returns a peer with a window of that many packets, which are all in flight, and the number of the first.
 fn in_full_flight(stage: &Stage, packets: usize) -> (Peer, i32) {
     let (mut peer, next) = grown(stage, packets);
     writes_together(&mut peer, 3 * packets, FULL_BYTES);

@@ -83,7 +83,7 @@ fn app_aborts(peer: &mut Peer, reason: &[u8]) {
     peer.collect_output();
 }
 
-/// Whether the endpoint would take a message.
+/// Returns whether the endpoint would take a message.
 fn takes_messages(peer: &mut Peer) -> bool {
     match peer.endpoint.admit(peer.id, &SendInfo::default(), 1) {
         Admission::Fail(error) => {

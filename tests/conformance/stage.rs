@@ -66,7 +66,7 @@ impl Stage {
         self.listening_with(AssociationConfig::default())
     }
 
-    /// The same with settings.
+    /// Listens with these settings.
     pub(crate) fn listening_with(&self, config: AssociationConfig) -> Peer {
         self.play(Peer::new(1, config))
     }
@@ -76,17 +76,17 @@ impl Stage {
         self.play(Peer::established(1))
     }
 
-    /// The same with settings.
+    /// Establishes an association with these settings.
     pub(crate) fn established_with(&self, config: AssociationConfig) -> Peer {
         self.play(Peer::established_with(1, config))
     }
 
-    /// The endpoint connects to the peer: its INIT is to be heard.
+    /// Makes the endpoint connect to the peer, which then hears its INIT.
     pub(crate) fn connecting(&self) -> Peer {
         self.connecting_with(plain())
     }
 
-    /// The same with settings.
+    /// Makes the endpoint connect with these settings.
     pub(crate) fn connecting_with(&self, config: AssociationConfig) -> Peer {
         self.play(Peer::connecting(1, config))
     }

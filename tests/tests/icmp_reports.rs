@@ -56,14 +56,14 @@ impl Talk {
         Talk { stack, listener, client, server, quote }
     }
 
-    /// The same with a tag that is not the association's.
+    /// Returns a quote with a tag that is not the association's.
     fn forged_quote(&self) -> Vec<u8> {
         let mut quote = self.quote.clone();
         quote[TAG_END] ^= 1;
         quote
     }
 
-    /// A message and its answer. False: the association is gone.
+    /// Exchanges a message and its answer. Returns false if the association is gone.
     fn goes_on(&self) -> bool {
         self.client.send(b"ping").is_ok()
             && matches!(self.server.recv(), Ok(Some(_)))

@@ -190,7 +190,7 @@ fn survives(load: &mut impl Load, carried: impl Fn(&PathStatistics) -> u64 + Cop
     let paths = load.during(|| set_link(0, DEAD));
     load.until(since(&paths, 1));
     load.during(|| set_link(0, ALIVE));
-    // Whoever sends may take a while to find out.
+    // The sender may take a while to notice.
     let paths = load.until(both_active);
     load.until(since(&paths, 0));
 }

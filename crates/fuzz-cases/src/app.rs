@@ -27,7 +27,7 @@ pub(crate) struct App {
     pub(crate) unread: BTreeMap<u32, Unread>,
     pub(crate) mtu_bytes: usize,
     pub(crate) in_flight_limit_bytes: Option<usize>,
-    /// Its own addresses, if each path is to begin at the one in its net.
+    /// Its own addresses, if each path must begin at the one in its network.
     pub(crate) locals: Vec<IpAddr>,
     /// Events that the call that is being made may still bring.
     pub(crate) events_left: usize,

@@ -112,8 +112,7 @@ fn history_chunks(input: &mut Input<'_>, history: &VecDeque<Packet>) -> Vec<u8> 
     packet.and_then(|p| p.bytes.get(HEADER_BYTES..)).map_or_else(Vec::new, <[u8]>::to_vec)
 }
 
-/// Repairs tag and checksum, so that the rest is looked at at all; sometimes not. True: the packet passes for a
-/// good one.
+/// Usually repairs tag and checksum, so that the endpoint parses the rest. Returns whether the packet passes for a valid one.
 pub(crate) fn seal(input: &mut Input<'_>, bytes: &mut [u8], receiver: &Known) -> bool {
     let how = input.below(8);
     if bytes.len() < HEADER_BYTES {

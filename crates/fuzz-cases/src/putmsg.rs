@@ -41,7 +41,7 @@ const MODULES: [&str; 11] = [
 
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
-/// What the program does.
+/// A step of the program.
 #[derive(Arbitrary, Debug)]
 enum Step {
     Open,

@@ -17,7 +17,7 @@ use crate::{edit, forge, net};
 
 /// Steps of a script; what comes after them is not read.
 const STEPS_MAX: usize = 400;
-/// The longest record, in parts of which the longest is a third.
+/// The longest record; its parts are at most a third as long.
 const RECORD_BYTES_MAX: usize = 20_000;
 /// How long an honest network may need to bring everything across: some timeouts of a minute each.
 const PROGRESS_LIMIT: Duration = Duration::from_secs(30 * 60);

@@ -142,7 +142,7 @@ impl Side {
         *from.unwrap_or(&self.addresses[0])
     }
 
-    /// Whether an address is one of its own.
+    /// Returns whether an address is one of its own.
     pub(crate) fn has(&self, address: IpAddr) -> bool {
         self.addresses.iter().any(|own| own.ip() == address)
     }

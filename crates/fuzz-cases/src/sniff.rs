@@ -65,7 +65,7 @@ impl Known {
     }
 }
 
-/// Whether a packet brings payload.
+/// Returns whether a packet brings payload.
 pub(crate) fn has_data(packet: &[u8]) -> bool {
     Packet::parse(packet).is_ok_and(|p| p.chunks().flatten().any(|chunk| chunk.kind == Data::KIND))
 }

@@ -168,7 +168,8 @@ impl TwoEndpoints {
         }
     }
 
-    /// Both programs read everything, and every packet arrives in order, until `done`. False: it was not in time.
+    /// Lets both programs read everything and every packet arrive in order, until `done`. Returns false if the limit is reached
+    /// first.
     pub(crate) fn honest(&mut self, limit: Duration, done: impl Fn(&TwoEndpoints) -> bool) -> bool {
         let end = self.now + limit;
         loop {

@@ -149,7 +149,7 @@ impl App {
         records
     }
 
-    /// Whether an event like this came.
+    /// Returns whether an event like this came.
     pub fn saw(&self, is: impl Fn(&Event) -> bool) -> bool {
         self.events.iter().any(|e| is(&e.event))
     }
@@ -159,7 +159,7 @@ impl App {
         self.backlog.entry(id.0).or_default().messages.extend(messages);
     }
 
-    /// Whether every message was admitted.
+    /// Returns whether every message was admitted.
     pub fn all_admitted(&self) -> bool {
         self.backlog.values().all(|b| b.messages.is_empty())
     }

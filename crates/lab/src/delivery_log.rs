@@ -87,7 +87,7 @@ impl Records {
         }
     }
 
-    /// Whether what has come, the last of which is `line`, can be from these.
+    /// Returns whether the received messages, the last of which is `line`, can be from these.
     fn cover(&self, came: &Records, line: Line) -> bool {
         if line.unordered {
             let count =
@@ -159,7 +159,7 @@ impl Entry {
         Part { info: SendInfo { more: bytes < left, ..begun.info }, from, bytes, ..begun }
     }
 
-    /// Whether nothing was sent and nothing came.
+    /// Returns whether nothing was sent and nothing came.
     pub fn is_silent(&self) -> bool {
         self.sent == Records::default() && self.received == Records::default()
     }
@@ -301,8 +301,8 @@ impl DeliveryLog {
         self.entries.iter_mut().for_each(|entry| entry.fresh.clear());
     }
 
-    /// Whether all that an association has sent came to one association of `other`, to which this log has number
-    /// `number` of those that it is compared with.
+    /// Returns whether all that an association has sent came to one association of `other`, to which this log has number `number`
+    /// of those that it is compared with.
     pub fn has_arrived(&self, entry: usize, other: &DeliveryLog, number: usize) -> bool {
         let sent = &self.entries[entry].sent;
         let stranger = |peer: &Entry| {

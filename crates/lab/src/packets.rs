@@ -46,7 +46,7 @@ pub fn kinds(packet: &[u8]) -> Vec<u8> {
         .collect()
 }
 
-/// Whether a packet has a chunk of this kind.
+/// Returns whether a packet has a chunk of this kind.
 pub fn has(packet: &[u8], kind: u8) -> bool {
     kinds(packet).contains(&kind)
 }

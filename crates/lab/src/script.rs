@@ -110,7 +110,7 @@ impl Peer {
         }
     }
 
-    /// The same peer behind a wire, which what was not heard yet passes at once.
+    /// Returns the peer behind a wire, which packets that it has not heard yet pass at once.
     pub fn behind(mut self, mut wire: Box<dyn Wire>) -> Self {
         let heard = std::mem::take(&mut self.heard);
         self.heard.extend(heard.into_iter().flat_map(|(to, packet)| wire.leaves(self.now, to, packet)));
@@ -248,7 +248,7 @@ impl Peer {
         self.heard.front().map(|(_, packet)| packet)
     }
 
-    /// Whether the endpoint sent something that was not heard yet.
+    /// Returns whether the endpoint sent something that was not heard yet.
     pub fn is_heard(&self) -> bool {
         !self.heard.is_empty()
     }

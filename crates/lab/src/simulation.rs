@@ -416,7 +416,7 @@ impl<A: Application> Simulation<A> {
         self.now = end;
     }
 
-    /// Goes to the next instant at which something happens and lets it happen. False: there is none until `end`.
+    /// Advances to the next event and handles it. Returns false if there is none until `end`.
     pub fn step(&mut self, end: Time, wire: &mut impl Wire) -> bool {
         self.transmit_touched(wire);
         let network = self.network.next_event_ns().map(Time::from_nanos);

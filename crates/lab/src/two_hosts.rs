@@ -164,7 +164,7 @@ impl TwoHosts {
         (a, self.accepted(B))
     }
 
-    /// Whether an association of the host came up.
+    /// Returns whether an association of the host came up.
     pub fn is_up(&self, node: usize) -> bool {
         self.node(node).app.saw(|e| matches!(e, Event::Connected { .. } | Event::Accepted { .. }))
     }
@@ -199,7 +199,7 @@ impl TwoHosts {
         self.exchange();
     }
 
-    /// Whether every message was admitted.
+    /// Returns whether every message was admitted.
     pub fn all_admitted(&self, node: usize) -> bool {
         self.node(node).app.all_admitted()
     }

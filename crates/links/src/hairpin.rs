@@ -106,7 +106,7 @@ impl<L: Link> Hairpin<L> {
         self.link.path_info(remote).local.or_else(|| self.routes.lookup(remote, None).source)
     }
 
-    /// Whether nobody else on this host is meant: others may have other ports at the same addresses.
+    /// Returns whether nobody else on this host is meant: others may have other ports at the same addresses.
     fn is_for_our_ports(&self, transmit: &Transmit<'_>) -> bool {
         let mut header = transmit.slices.iter().flat_map(|slice| slice.iter());
         let port = header.nth(2).zip(header.next()).map(|(high, low)| u16::from_be_bytes([*high, *low]));

@@ -162,7 +162,7 @@ pub trait Link: Send {
         0
     }
 
-    /// Whether addresses of this link have ports of its own. Those of one that has none have port 0.
+    /// Returns whether addresses of this link have ports of its own. Those of one that has none have port 0.
     fn has_ports(&self) -> bool {
         true
     }

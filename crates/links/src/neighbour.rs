@@ -89,7 +89,7 @@ fn request(remote: SocketAddr, source: IpAddr, interface: u32) -> Vec<u8> {
     message
 }
 
-/// What an answer says of the way.
+/// Answer about the route.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Answer {
     interface: Option<u32>,

@@ -11,7 +11,7 @@ use nix::sys::socket::{self, AddressFamily, MsgFlags, NetlinkAddr, SockFlag, Soc
 
 /// How long what is known is believed before the kernel is asked whether it has changed.
 const BELIEVED_FOR: Duration = Duration::from_millis(10);
-/// The same where the kernel does not tell of changes, so that all has to be listed again.
+/// Lifetime of the list if the kernel does not report changes, so that all addresses must be listed again.
 const LISTED_FOR: Duration = Duration::from_secs(1);
 /// Changes of interfaces and of addresses (rtnetlink).
 const CHANGES: libc::c_int = libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR;
@@ -28,7 +28,7 @@ pub(crate) struct OwnAddresses {
 struct Local {
     /// In order.
     addresses: Vec<IpAddr>,
-    /// Networks of the loopback interface, of which every address is this host's: address and mask.
+    /// Networks of the loopback interface, whose every address is this host's: address and mask.
     networks: Vec<(Ipv4Addr, Ipv4Addr)>,
 }
 
@@ -38,7 +38,7 @@ impl OwnAddresses {
         OwnAddresses { changes: subscribe().ok(), looked: Instant::now(), local: list() }
     }
 
-    /// Looks for changes, unless that was done a moment ago. True: there may be some.
+    /// Looks for changes, unless that was done a moment ago. Returns whether there may be some.
     pub(crate) fn refresh(&mut self) -> bool {
         let now = Instant::now();
         let believed = if self.changes.is_some() { BELIEVED_FOR } else { LISTED_FOR };
@@ -53,8 +53,8 @@ impl OwnAddresses {
         changed
     }
 
-    /// Whether packets to this address arrive on this host. `false` where that depends on an interface, as with link-local
-    /// addresses.
+    /// Returns whether packets to this address arrive on this host. `false` where that depends on an interface, as with
+    /// link-local addresses.
     pub(crate) fn has(&self, address: IpAddr) -> bool {
         self.local.has(address)
     }

@@ -104,7 +104,7 @@ impl RawIp {
     }
 }
 
-/// Whether this host's kernel has an SCTP of its own at work. It takes every SCTP packet for one of its own, finds no
+/// Returns whether this host's kernel has an SCTP of its own at work. It takes every SCTP packet for one of its own, finds no
 /// association and answers with ABORT (RFC 9260 §8.4), which ends associations over raw IP.
 pub fn kernel_speaks_sctp() -> bool {
     Path::new("/proc/net/sctp").exists()

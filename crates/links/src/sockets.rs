@@ -238,7 +238,7 @@ impl Socket {
         }
     }
 
-    /// Whether it sends to addresses of this family.
+    /// Returns whether it sends to addresses of this family.
     fn carries(&self, remote: IpAddr) -> bool {
         let family = self.inner.ipv6 == remote.is_ipv6() || (self.inner.dual_stack && remote.is_ipv4());
         family && self.class == Class::Peers

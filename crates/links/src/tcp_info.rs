@@ -1,4 +1,4 @@
-//! What the kernel's TCP tells of a connection.
+//! The kernel's information about a TCP connection.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;

@@ -53,7 +53,7 @@ impl Ecn {
         self as u8
     }
 
-    /// Whether a queue may mark the packet.
+    /// Returns whether a queue may mark the packet.
     ///
     /// ```
     /// # use netsim::Ecn;

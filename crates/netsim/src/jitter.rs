@@ -47,7 +47,7 @@ pub enum Jitter {
 }
 
 impl Jitter {
-    /// Whether packets may overtake each other.
+    /// Returns whether packets may overtake each other.
     ///
     /// ```
     /// # use netsim::Jitter;

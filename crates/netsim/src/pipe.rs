@@ -476,7 +476,7 @@ impl Pipe {
         }
     }
 
-    /// When a late packet arrives, or what one waits for that is to be behind others.
+    /// Returns when a late packet arrives, or the number of packets that one must wait for.
     fn reorder(&mut self, at_ns: u64, index: u64) -> (Option<u64>, Option<Behind>) {
         let chance = self.chances.reorder;
         match self.config.reorder {

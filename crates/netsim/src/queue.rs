@@ -21,7 +21,7 @@ impl Queue {
         }
     }
 
-    /// Whether a packet of `bytes` fits; if nothing waits, any does.
+    /// Returns whether a packet of `bytes` fits; if nothing waits, any does.
     pub(crate) fn has_room(&self, bytes: usize, bytes_max: usize, packets_max: usize) -> bool {
         self.waiting.is_empty()
             || (self.waiting.len() < packets_max

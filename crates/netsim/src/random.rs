@@ -2,7 +2,7 @@
 
 const GOLDEN_GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A sequence of pseudo-random numbers, any of which can be asked for.
+/// A sequence of pseudo-random numbers with random access.
 ///
 /// A number is looked up and not drawn, so what one user asks for never moves what another one gets: the chance of a
 /// packet depends on the seed, the pipe, the fault and the packet's number alone.

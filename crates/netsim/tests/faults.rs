@@ -157,7 +157,7 @@ fn packets_with_jitter_stay_in_a_row_unless_they_may_not() {
         assert!((5 * MS..=105 * MS).contains(&(at_ns - number * 10 * MS)));
     }
     assert!(!free.is_sorted());
-    // The same chances: each arrives when it would, or with one that left before it.
+    // With equal random decisions, each packet arrives when it would, or with one that left before it.
     let mut last_ns = 0;
     for (free, in_a_row) in free.iter().zip(in_a_row) {
         last_ns = last_ns.max(*free);

@@ -87,7 +87,7 @@ fn listeners_and_options_of_any_socket() {
 
 #[test]
 fn what_is_left_after_the_end_and_path_mtus() {
-    // What is left of an association that has ended, and a send of one-to-many, differ (`docs/sockets.md`).
+    // The answers after the end of an association, and to a send of one-to-many, differ (`docs/sockets.md`).
     let differs = ["SCTP_STATUS after the end", "send while data waits", "send unordered while data waits"];
     says_the_same_without(&differs, "endings", &[]);
 }

@@ -68,8 +68,8 @@ macro_rules! serial {
                 self.0.wrapping_sub(earlier.0)
             }
 
-            /// Whether this number comes after `other`: less than half the number circle ahead of it.
-            /// Of two numbers exactly half the circle apart neither is after the other (RFC 1982 §3.2).
+            /// Returns whether this number comes after `other`: less than half the number circle ahead of it. Of two numbers
+            /// exactly half the circle apart neither is after the other (RFC 1982 §3.2).
             #[inline]
             #[must_use]
             pub const fn is_after(self, other: Self) -> bool {
@@ -77,7 +77,7 @@ macro_rules! serial {
                 ahead != 0 && ahead < 1 << (<$inner>::BITS - 1)
             }
 
-            /// Whether this number is `other` or comes after it.
+            /// Returns whether this number is `other` or comes after it.
             #[inline]
             #[must_use]
             pub const fn is_at_or_after(self, other: Self) -> bool {

@@ -108,7 +108,7 @@ impl<'a> Packet<'a> {
         self.checksum_field
     }
 
-    /// Whether the checksum that the packet carries is the right one (RFC 9260 §6.8).
+    /// Returns whether the checksum that the packet carries is the right one (RFC 9260 §6.8).
     #[inline]
     pub fn checksum_ok(&self) -> bool {
         // RFC 9260 §6.8: the checksum is computed with its own field zero.

@@ -140,7 +140,7 @@ pub struct AssociationConfig {
     /// Whether packets may be marked by congested routers instead of being dropped (draft-stewart-tsvwg-sctpecn), if the
     /// peer can, too. On.
     pub ecn: bool,
-    /// The differentiated services codepoint of packets, 0 to 63 (RFC 2474; spp_dscp, of which it is the upper six bits). 0.
+    /// The differentiated services codepoint of packets, 0 to 63 (RFC 2474; the upper six bits of spp_dscp). Default: 0.
     pub dscp: u8,
     /// Whether the peer may tell us what it keeps for good, so that the send buffer is free before everything earlier has
     /// arrived (NR-SACK, draft-natarajan-tsvwg-sctp-nrsack), and hears the same of us if it wants. On.

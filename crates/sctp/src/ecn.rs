@@ -18,13 +18,13 @@ impl Ecn {
         Ecn { negotiated, echo: None }
     }
 
-    /// Whether packets with DATA may be marked.
+    /// Returns whether packets with DATA may be marked.
     #[inline]
     pub(crate) fn is_negotiated(&self) -> bool {
         self.negotiated
     }
 
-    /// A packet came with a mark. True: the peer is to hear of it at once.
+    /// Notes a packet that came with a mark. Returns whether to tell the peer at once.
     pub(crate) fn on_marked(&mut self, packet: &Packet<'_>) -> bool {
         if !self.negotiated {
             return false;

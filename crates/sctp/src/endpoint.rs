@@ -209,7 +209,7 @@ impl Endpoint {
         Ok(id)
     }
 
-    /// Whether a message of `bytes` may be handed in now: what it says, [`Endpoint::send`] keeps. After
+    /// Returns whether a message of `bytes` may be handed in now: what it says, [`Endpoint::send`] keeps. After
     /// [`Admission::Full`], an [`Event::Writable`](crate::Event::Writable) follows.
     #[inline]
     pub fn admit(&mut self, id: AssociationId, info: &SendInfo, bytes: usize) -> Admission {
@@ -328,8 +328,8 @@ impl Endpoint {
         u8::try_from(path_id).ok().map(PathId)
     }
 
-    /// Associations that a listener takes from now on have these settings, and the addresses that they name. False: another
-    /// listener has one of these on that port, and nothing has changed.
+    /// Sets the settings, with their addresses, of associations that a listener will accept. Returns false and changes nothing if
+    /// another listener on that port has one of the addresses.
     pub fn set_listener_config(&mut self, listener: ListenerId, config: AssociationConfig) -> bool {
         let local = LocalAddresses::new(&config.local_addresses, &self.local_addresses);
         self.listeners.change(listener, local, config)
@@ -362,7 +362,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether fragments may wait in memory that was handed in with [`Endpoint::handle_batch`].
+    /// Returns whether fragments may wait in memory that was handed in with [`Endpoint::handle_batch`].
     #[inline]
     pub fn is_attached(&self) -> bool {
         !self.attached.is_empty()
@@ -379,13 +379,13 @@ impl Endpoint {
         }
     }
 
-    /// Whether an association has reason to transmit at once (the flush rule).
+    /// Returns whether an association has reason to transmit at once (the flush rule).
     #[inline]
     pub fn transmit_due(&self) -> bool {
         !self.due.is_empty() || !self.replies.is_empty()
     }
 
-    /// Whether anything at all waits to be transmitted.
+    /// Returns whether anything at all waits to be transmitted.
     pub fn transmit_waits(&self) -> bool {
         self.transmit_due() || !self.held.is_empty()
     }
@@ -537,7 +537,7 @@ impl Endpoint {
         ids.filter_map(|&id| Some((id, &**self.associations.get(id.index())?)))
     }
 
-    /// Whether one of them uses one of these local addresses.
+    /// Returns whether one of them uses one of these local addresses.
     fn is_taken(&self, key: &PeerKey, local: &LocalAddresses) -> bool {
         self.with_peer(key).any(|(_, association)| association.local().overlap(local))
     }

@@ -250,7 +250,7 @@ pub enum PathReason {
 pub trait Host {
     /// A message, or a part of one if `info.more`.
     fn message(&mut self, id: AssociationId, info: &ReceiveInfo, payload: Payload);
-    /// Whether this reader takes messages together, with [`Host::run`].
+    /// Returns whether this reader takes messages together, with [`Host::run`].
     fn takes_runs(&self, _id: AssociationId) -> bool {
         false
     }
@@ -258,8 +258,8 @@ pub trait Host {
     fn run(&mut self, _id: AssociationId, _run: ReceivedRun) {}
     /// Something happened.
     fn event(&mut self, id: AssociationId, event: Event);
-    /// Whether one more association of a listener can be taken. If not, its COOKIE ECHO is not answered, and
-    /// the peer sends it again.
+    /// Returns whether one more association of a listener can be taken. If not, its COOKIE ECHO is not answered, and the peer
+    /// sends it again.
     fn takes_association(&self, _listener: ListenerId) -> bool {
         true
     }

@@ -1,4 +1,4 @@
-//! What arrived: TSNs, the receive window, stream order, and when to acknowledge.
+//! Received data: TSNs, the receive window, stream order, and acknowledgements.
 
 mod memory;
 mod renege;
@@ -47,7 +47,7 @@ const JOINED_BYTES_MAX: usize = 4096;
 /// So is a longer one whose parts are smaller than this on average: the list would be a large part of what it holds.
 const LISTED_PART_BYTES_MIN: usize = 512;
 
-/// What became of a DATA chunk.
+/// Fate of a DATA chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
     Taken,
@@ -77,7 +77,7 @@ pub(crate) struct Inbound {
     reassembly: Reassembly,
     /// A record was delivered in part and its end is not here yet: its stream and number. Nothing comes in between.
     open_record: Option<(u16, u16)>,
-    /// What waits for the end of that record.
+    /// Messages that wait for the end of that record.
     behind: VecDeque<Assembled>,
     /// Everything not yet read: here, and in the reader's queues.
     held: Held,
@@ -157,7 +157,7 @@ impl Inbound {
         self.sack_frequency = config.sack_frequency;
     }
 
-    /// Whether data comes on several paths at once.
+    /// Returns whether data comes on several paths at once.
     pub(crate) fn set_multipath(&mut self, multipath: bool) {
         self.multipath = multipath;
     }
@@ -179,7 +179,7 @@ impl Inbound {
         self.beyond.heap_bytes() + self.next_ssn.heap_bytes()
     }
 
-    /// Whether fragments wait that may lie in receive blocks.
+    /// Returns whether fragments wait that may lie in receive blocks.
     #[inline]
     pub(crate) fn is_attached(&self) -> bool {
         self.reassembly.is_attached()
@@ -190,12 +190,12 @@ impl Inbound {
         self.reassembly.detach();
     }
 
-    /// What is not read, and what the reader keeps the room of.
+    /// Returns the bytes that are unread, or held by the reader.
     pub(crate) fn unread_bytes(&self) -> usize {
         self.held.total_bytes() + self.withheld_bytes
     }
 
-    /// What takes room of the buffer.
+    /// Returns the bytes that take room of the buffer.
     #[inline]
     fn taken_bytes(&self) -> usize {
         self.held.window_bytes() + self.withheld_bytes
@@ -374,13 +374,13 @@ impl Inbound {
         if window < self.advertised_bytes + step { window.min(self.advertised_bytes) } else { window }
     }
 
-    /// Whether a SACK must leave now.
+    /// Returns whether a SACK must leave now.
     #[inline]
     pub(crate) fn ack_due(&self) -> bool {
         self.ack_now || self.window_opened
     }
 
-    /// Whether a SACK may ride along with DATA.
+    /// Returns whether a SACK may ride along with DATA.
     #[inline]
     pub(crate) fn ack_waits(&self) -> bool {
         self.ack_due() || self.unacked_packets > 0
@@ -404,12 +404,12 @@ impl Inbound {
         tsn::wrap(self.cumulative)
     }
 
-    /// Whether the next SACK is to promise that what it reports beyond a gap stays.
+    /// Returns whether the next SACK is to promise that what it reports beyond a gap stays.
     fn promises(&self) -> bool {
         self.nr_sack && !self.beyond.is_empty()
     }
 
-    /// What a SACK takes at least.
+    /// Returns the least length of a SACK.
     pub(crate) fn sack_bytes_min(&self) -> usize {
         if self.promises() { NR_SACK_HEADER_BYTES } else { SACK_HEADER_BYTES }
     }
@@ -450,7 +450,7 @@ impl Inbound {
         blocks.map(|range| (offset(range.start), offset(range.end - 1))).take(room).collect()
     }
 
-    /// Records a TSN when there are gaps, or when it is not the next. False: it is not new, or has no room.
+    /// Records a TSN if there are gaps, or if it is not the next. Returns false if it is not new, or has no room.
     fn record(&mut self, tsn: u64, wire: Tsn, statistics: &mut Statistics) -> bool {
         self.ack_now |= !self.multipath;
         if tsn <= self.cumulative || self.beyond.contains(tsn) {
@@ -465,8 +465,8 @@ impl Inbound {
             self.cumulative = tsn;
             return true;
         }
-        // What gap blocks cannot report would have to come again anyway. It also keeps the stream sequence numbers that
-        // wait from wrapping.
+        // Chunks beyond the reach of gap blocks would have to be sent again anyway. The limit also keeps waiting stream sequence
+        // numbers from wrapping.
         let reportable = tsn - self.cumulative <= u64::from(u16::MAX);
         // Room is left for what closes the gap.
         let full = self.taken_bytes() >= self.buffer.bytes() / 2 * 3;
@@ -656,7 +656,7 @@ impl Inbound {
         host.message(id, &message.info, payload);
     }
 
-    /// Whether nothing has come yet.
+    /// Returns whether nothing has come yet.
     pub(crate) fn is_untouched(&self) -> bool {
         self.untouched
     }
@@ -672,12 +672,13 @@ impl Inbound {
         held
     }
 
-    /// Whether one more event may wait to be read.
+    /// Returns whether one more event may wait to be read.
     pub(crate) fn has_room_for_event(&self) -> bool {
         self.held.total_bytes() <= 2 * self.buffer.bytes() && self.has_memory(true, 0)
     }
 
-    /// Whether what the peer has not acknowledged may come back to the reader with a restart, beside what it has yet to take.
+    /// Returns whether what the peer has not acknowledged may come back to the reader with a restart, beside what it has yet to
+    /// take.
     pub(crate) fn has_room_for_restart(&self) -> bool {
         self.end().total_bytes() <= 2 * self.buffer.bytes()
     }

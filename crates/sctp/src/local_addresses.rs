@@ -44,7 +44,7 @@ impl LocalAddresses {
         self.listed.len() > 1
     }
 
-    /// Whether what came to this address may be for it. Where a packet came to is not always known.
+    /// Returns whether what came to this address may be for it. Where a packet came to is not always known.
     #[inline]
     pub(crate) fn serve(&self, local: Option<IpAddr>) -> bool {
         self.scope.is_empty() || local.is_none_or(|local| self.has(local))
@@ -54,7 +54,7 @@ impl LocalAddresses {
         self.scope.iter().any(|&wanted| stands_for(wanted, address))
     }
 
-    /// Whether an address belongs to both.
+    /// Returns whether an address belongs to both.
     pub(crate) fn overlap(&self, other: &LocalAddresses) -> bool {
         self.scope.is_empty()
             || other.scope.is_empty()
@@ -91,7 +91,7 @@ impl LocalAddresses {
     }
 }
 
-/// Whether `wanted` names an address, or all of its family.
+/// Returns whether `wanted` names an address, or all of its family.
 fn stands_for(wanted: IpAddr, address: IpAddr) -> bool {
     let (wanted, address) = (wanted.to_canonical(), address.to_canonical());
     wanted == address || (wanted.is_unspecified() && wanted.is_ipv4() == address.is_ipv4())

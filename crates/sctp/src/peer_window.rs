@@ -48,7 +48,7 @@ impl PeerWindow {
         self.bytes < self.max_bytes / 2
     }
 
-    /// The peer has said that its window is `reported_bytes`, of which `in_flight_bytes` are on the way.
+    /// Updates the window from the peer's report; `in_flight_bytes` of `reported_bytes` are on the way.
     #[inline]
     pub(crate) fn update(&mut self, reported_bytes: usize, in_flight_bytes: usize) {
         self.bytes = reported_bytes.saturating_sub(in_flight_bytes);
@@ -114,7 +114,7 @@ impl PeerWindow {
         }
     }
 
-    /// Whether a chunk that went beyond the window is outstanding.
+    /// Returns whether a chunk that went beyond the window is outstanding.
     pub(crate) fn is_probed(&self) -> bool {
         self.probe.is_some()
     }
@@ -148,7 +148,7 @@ impl PeerWindow {
         None
     }
 
-    /// The timer of the probe expired. True: the peer had answered, so that is no sign of trouble.
+    /// Returns, after the expiry of the probe timer, whether the peer had answered, so that the expiry is no sign of trouble.
     pub(crate) fn take_refused(&mut self) -> bool {
         std::mem::take(&mut self.refused)
     }

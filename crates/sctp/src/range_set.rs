@@ -19,7 +19,7 @@ impl RangeSet {
         RangeSet { ranges: VecDeque::new(), count: 0 }
     }
 
-    /// Whether the set has no member.
+    /// Returns whether the set has no member.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
@@ -50,7 +50,7 @@ impl RangeSet {
         self.ranges.iter().map(|&(start, end)| start..end)
     }
 
-    /// Whether `value` is a member.
+    /// Returns whether `value` is a member.
     pub fn contains(&self, value: u64) -> bool {
         let at = self.ranges.partition_point(|r| r.1 <= value);
         self.ranges.get(at).is_some_and(|r| r.0 <= value)

@@ -145,7 +145,7 @@ impl Reassembly {
         Ok(None)
     }
 
-    /// Whether a part of the message in order may lie in a receive block.
+    /// Returns whether a part of the message in order may lie in a receive block.
     pub(crate) fn is_attached(&self) -> bool {
         self.current.as_ref().is_some_and(|run| (run.detached as usize) < run.len())
     }
@@ -157,12 +157,12 @@ impl Reassembly {
         }
     }
 
-    /// Whether a part of the unfinished message was delivered already.
+    /// Returns whether a part of the unfinished message was delivered already.
     pub(crate) fn is_partly_delivered(&self) -> bool {
         self.current.as_ref().is_some_and(|run| run.taken)
     }
 
-    /// Whether a message is unfinished to which the next chunk in order must belong.
+    /// Returns whether a message is unfinished to which the next chunk in order must belong.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.current.is_some()

@@ -19,7 +19,7 @@ pub struct ReceivedRun {
     pub messages: usize,
     /// Bytes of user data in them.
     pub payload_bytes: usize,
-    /// What the receive buffer charges beside the user data, to be given back with the last message
+    /// Charge of the receive buffer beyond the user data, returned with the last message
     /// ([`Endpoint::consumed`](crate::Endpoint::consumed)).
     pub charges: usize,
 }
@@ -41,7 +41,7 @@ impl ReceivedRun {
 /// The message at the front of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunMessage {
-    /// What travels with it.
+    /// Information that travels with the message.
     pub info: ReceiveInfo,
     /// Where its user data lies.
     pub payload: Range<usize>,

@@ -63,7 +63,7 @@ impl Rto {
         self.stale_before = Some(now);
     }
 
-    /// Whether nothing is known that would still hold.
+    /// Returns whether nothing is known that would still hold.
     pub(crate) fn is_unknown(&self) -> bool {
         self.srtt.is_none() || self.stale_before.is_some()
     }

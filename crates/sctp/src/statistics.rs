@@ -201,7 +201,7 @@ pub struct PathStatistics {
     pub local: Option<IpAddr>,
     /// Whether it is usable (`sctpAssocRemAddrActive`). One that has just failed still is, until it is given up.
     pub active: bool,
-    /// The same in full (`spinfo_state`).
+    /// State of the path in full (`spinfo_state`).
     pub state: PathState,
     /// Whether heartbeats are sent when nothing else is, once the association is up (`sctpAssocRemAddrHBActive`).
     pub heartbeats: bool,

@@ -1,4 +1,4 @@
-//! One value for each of 65,535 streams, of which only those that were used take memory.
+//! One value for each of 65,535 streams; only those that were used take memory.
 
 /// Streams whose values lie side by side from the first use on: what most associations have.
 const NEAR_STREAMS: usize = 64;

@@ -128,7 +128,7 @@ impl TransmitBuffer {
         };
     }
 
-    /// Whether the packet being built is the first of the batch, which sets the length of the others.
+    /// Returns whether the packet being built is the first of the batch, which sets the length of the others.
     #[inline]
     pub(crate) fn is_first_packet(&self) -> bool {
         self.packet.total_start == 0

@@ -121,7 +121,7 @@ pub fn wait_for_paths() {
     let _nothing = shell(&peer_command("wait-paths"));
 }
 
-/// Whether this is a test that [`beside_it`] runs.
+/// Returns whether this is a test that [`beside_it`] runs.
 #[must_use]
 pub fn is_beside_it() -> bool {
     env::var_os(BESIDE).is_some()
@@ -144,7 +144,7 @@ pub fn peer_command(arguments: &str) -> String {
     format!("python3 {}/peers/kernel_peer.py {arguments}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Whether a lab can be set up here; if not, the test has been reported as skipped.
+/// Returns whether a lab can be set up here; if not, the test has been reported as skipped.
 fn available() -> bool {
     if !PROGRAMS.iter().all(|name| tools::program(name).is_some()) {
         return false;

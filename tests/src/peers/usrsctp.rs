@@ -48,7 +48,7 @@ impl UdpPorts {
     }
 }
 
-/// Whether usrsctp is there; if not, the test has been reported as skipped.
+/// Returns whether usrsctp is there; if not, the test has been reported as skipped.
 #[must_use]
 pub fn available() -> bool {
     tools::program("tsctp").is_some() && tools::program("stdbuf").is_some()

@@ -271,7 +271,7 @@ pub(crate) struct BenchArgs {
     /// Seconds of each run [default: 1; what fits into two minutes with --quick].
     #[arg(long, value_parser = parse_seconds)]
     pub seconds: Option<f64>,
-    /// Runs of each cell, of which the median is printed [default: 5; 3 with --quick].
+    /// Runs of each cell; the median is printed [default: 5; 3 with --quick].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub repeat: Option<u32>,
     #[command(flatten)]

@@ -168,7 +168,7 @@ fn scripts_are_told_of_programs_that_the_shim_cannot_help() {
     daemon::preload();
     let daemon = Daemon::start("warnings");
     let silent = services_without_the_shim();
-    // What is behind the end of an ELF file changes nothing.
+    // Bytes behind the end of an ELF file change nothing.
     let naming: Vec<String> = silent.iter().map(|program| format!("{program}-sctp")).collect();
     for (program, copy) in silent.iter().zip(&naming) {
         let content = [fs::read(program).expect("it was built"), b"SCTP".to_vec()].concat();

@@ -79,7 +79,7 @@ typedef int32_t sctp_assoc_t;
 #define SCTP_REUSE_PORT 36             /* int */
 #define SCTP_PEER_ADDR_THLDS_V2 37     /* struct sctp_paddrthlds_v2 */
 
-/* What the functions below are made of. */
+/* Options and ancillary data behind the functions below. */
 #define SCTP_SOCKOPT_BINDX_ADD 100
 #define SCTP_SOCKOPT_BINDX_REM 101
 #define SCTP_SOCKOPT_PEELOFF 102
@@ -772,7 +772,7 @@ struct sctp_probeinterval {
 extern "C" {
 #endif
 
-/* What sctp_sendv is handed in `info`. */
+/* Type of the `info` that sctp_sendv takes. */
 enum {
     SCTP_SENDV_NOINFO = 0,
     SCTP_SENDV_SNDINFO = 1,  /* struct sctp_sndinfo */
@@ -793,7 +793,7 @@ struct sctp_sendv_spa {
     struct sctp_authinfo sendv_authinfo;
 };
 
-/* What sctp_recvv has put into `info`. */
+/* Type of the `info` that sctp_recvv returns. */
 enum {
     SCTP_RECVV_NOINFO = 0,
     SCTP_RECVV_RCVINFO = 1, /* struct sctp_rcvinfo */

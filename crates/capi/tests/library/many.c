@@ -23,7 +23,7 @@ static int serving(void)
     return fd;
 }
 
-/* The next message is this; says of which association. */
+/* Checks the next message; returns its association. */
 static sctp_assoc_t heard(int fd, const char *text)
 {
     struct sctp_sndrcvinfo info = {0};

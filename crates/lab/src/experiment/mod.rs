@@ -137,7 +137,7 @@ impl Watch<'_> {
         simulation.network.start_capture(capture)
     }
 
-    /// Whether to go on.
+    /// Returns whether to go on.
     fn goes_on(&mut self, part: f64) -> bool {
         self.progress.as_mut().is_none_or(|progress| progress(part.clamp(0.0, 1.0)))
     }

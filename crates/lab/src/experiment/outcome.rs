@@ -87,7 +87,7 @@ pub struct PathSample {
 }
 
 impl Outcome {
-    /// Whether something limits the lines.
+    /// Returns whether something limits the lines.
     pub fn has_limit(&self) -> bool {
         self.limit_bits_per_s.is_finite()
     }
@@ -116,7 +116,7 @@ impl Outcome {
         self.sum_of_paths_bits_per_s.map(|sum| self.bits_per_s / sum)
     }
 
-    /// The same with the counters of the sender.
+    /// Returns the outcome with the counters of the sender.
     pub(super) fn counted(mut self, statistics: &Statistics) -> Self {
         self.retransmissions = Some(statistics.data_chunks_retransmitted);
         self.fast_recoveries = Some(statistics.fast_recoveries);

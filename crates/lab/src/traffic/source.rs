@@ -88,7 +88,7 @@ impl Source {
         Source::Answers { message_bytes, waiting: 0 }
     }
 
-    /// Length of the message that is to be sent now.
+    /// Returns the length of the message to send now.
     pub(super) fn next(&mut self, now: Time) -> Option<usize> {
         match self {
             Source::Silent => None,
@@ -133,12 +133,12 @@ impl Source {
         }
     }
 
-    /// Whether what is sent next goes on in what follows.
+    /// Returns whether what is sent next goes on in what follows.
     pub(super) fn goes_on(&self) -> bool {
         matches!(self, Source::Stream { .. })
     }
 
-    /// Whether it waits for messages.
+    /// Returns whether it waits for messages.
     pub(super) fn answers(&self) -> bool {
         matches!(self, Source::Requests { .. } | Source::Answers { .. })
     }

@@ -12,7 +12,7 @@ use sctp::{
     Time,
 };
 
-/// A record that is to be sent in parts of at most that many bytes.
+/// A record to send in parts of at most that many bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish {
     pub info: SendInfo,
@@ -62,7 +62,7 @@ impl App {
         self.backlog.entry(id.0).or_default().wishes.push_back(wish);
     }
 
-    /// Whether everything was handed in that can be.
+    /// Returns whether everything was handed in that can be.
     pub fn all_written(&self) -> bool {
         self.backlog.values().all(|backlog| backlog.wishes.is_empty())
     }

@@ -349,7 +349,7 @@ impl Case {
     }
 }
 
-/// Whether T5 ended an association, or a shutdown its handshake: here or at the other end, which says why once and later
+/// Returns whether T5 ended an association, or a shutdown its handshake: here or at the other end, which says why once and later
 /// only that there is no such association.
 fn gave_up(reason: &CloseReason) -> bool {
     match reason {

@@ -5,7 +5,7 @@
 pub struct VnetHeader {
     /// Where the incomplete checksum of the packet is, if it has one (`VIRTIO_NET_HDR_F_NEEDS_CSUM`).
     pub checksum: Option<PartialChecksum>,
-    /// How the packet is to be cut, if it is longer than a line takes.
+    /// Segmentation of the packet, if it is longer than a line takes.
     pub segmentation: Option<Segmentation>,
     /// How long the headers are that each segment repeats; a hint.
     pub headers_bytes: u16,

@@ -28,7 +28,7 @@ impl UdpEncap {
     }
 }
 
-/// Whether a datagram can leave with others: it is one, and so short that no network cuts it.
+/// Returns whether a datagram can leave with others: it is one, and so short that no network cuts it.
 fn goes_with_others(batch: &Batch<'_>) -> bool {
     batch.total_bytes <= batch.transmit.segment_bytes && Cutting::of(batch).is_none()
 }

@@ -52,7 +52,7 @@ fn a_batch_for_ourselves_comes_back_as_it_was() {
 
 #[test]
 fn the_receiver_sees_what_the_kernel_would_show() {
-    // The same packets through one that turns back and one that does not.
+    // Sends equal packets through a link that turns them back and one that does not.
     let (mut here, mut there) =
         (any(), UdpEncap::bind(&UdpEncapConfig { port: 0, ..Default::default() }).unwrap());
     for (to, local) in [("127.0.0.1", "127.0.0.9"), ("127.0.0.2", "127.0.0.1"), ("::1", "::1")] {

@@ -9,7 +9,7 @@ const UDP_HEADER_BYTES: usize = 8;
 const HOP_LIMIT: u8 = 64;
 const PROTOCOL_UDP: u8 = 17;
 
-/// Appends a UDP datagram (RFC 768) in IPv4 (RFC 791 §3.1) or IPv6 (RFC 8200 §3). False: the payload had to be cut.
+/// Appends a UDP datagram (RFC 768) in IPv4 (RFC 791 §3.1) or IPv6 (RFC 8200 §3). Returns false if the payload had to be cut.
 pub(super) fn write(from: SocketAddr, to: SocketAddr, ecn: Ecn, payload: &[u8], out: &mut Vec<u8>) -> bool {
     let addresses = Addresses::of(from.ip(), to.ip());
     // Length fields have 16 bits; that of IPv4 counts its header as well.

@@ -224,7 +224,7 @@ pub(crate) struct Recorder {
 impl Recorder {
     pub(crate) fn start(capture: Capture) -> Result<Self, CaptureError> {
         let Capture { out, points, packet_bytes_max } = capture;
-        // The same on every machine.
+        // A fixed byte order makes the file equal on every machine.
         let mut writer = PcapNgWriter::with_endianness(out, Endianness::Little).map_err(CaptureError)?;
         // 0 stands for no bound.
         let snaplen = u32::try_from(packet_bytes_max).unwrap_or(0);

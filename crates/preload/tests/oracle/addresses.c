@@ -174,7 +174,7 @@ static void several(void)
     }
 }
 
-/* What a program may be told: an IPv4 address in one of its forms, or one of IPv6. */
+/* Forms of an address that a program may get: IPv4 in one of its forms, or IPv6. */
 static void address(const char *what, const void *place)
 {
     struct sockaddr_in v4;

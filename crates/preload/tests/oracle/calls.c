@@ -311,7 +311,7 @@ static void after_connecting(void)
     struct sockaddr_in a = at("127.0.0.1", next_port()), peer = at("127.0.0.1", j.port);
     socklen_t bytes = sizeof a;
     int number = -1, on = 1;
-    /* What arrives is not to depend on what was acknowledged. */
+    /* The messages that arrive must not depend on the acknowledgements. */
     NEEDED(setsockopt(j.client, IPPROTO_SCTP, SCTP_NODELAY, &on, sizeof on) == 0);
     SAY(recv(j.client, word, sizeof word, MSG_DONTWAIT), "recv of what is not there");
     SAY(recv(j.client, word, sizeof word, MSG_DONTWAIT | MSG_OOB), "recv out of band");

@@ -1,4 +1,4 @@
-/* What is left to a program whose peer has shut down, closed or aborted, and the path MTU that a program sets. */
+/* Calls of a program whose peer has shut down, closed or aborted, and the path MTU that a program sets. */
 #include "oracle.h"
 
 /* Blocks that the peer has no room for, and the client's buffer has. */
@@ -81,7 +81,7 @@ static struct joined narrow(int style)
     return j;
 }
 
-/* What the client of an ended association can still do. */
+/* Calls of the client of an ended association. */
 static void afterwards(struct joined *j, int style)
 {
     char word[8];

@@ -1,4 +1,4 @@
-/* What goes with messages, to send and received, right and wrong. */
+/* Ancillary data of messages, sent and received, valid and invalid. */
 #include "oracle.h"
 
 static int style;
@@ -294,7 +294,7 @@ static void until_dry(void)
     } while (status.sstat_unackdata || status.sstat_penddata);
 }
 
-/* What a receiver asks for, and room for it. */
+/* Subscriptions of a receiver, and room for the data. */
 static void receiving(void)
 {
     struct sctp_sndinfo info = {.snd_sid = 2, .snd_ppid = htonl(9)};

@@ -249,7 +249,7 @@ static void come_back(int fd)
            style == SOCK_STREAM && n < 0 ? strerrorname_np(errno) : "more");
 }
 
-/* What the peer has not acknowledged comes back when it aborts. */
+/* Unacknowledged messages come back when the peer aborts. */
 static void unsent(void)
 {
     static char block[30000];

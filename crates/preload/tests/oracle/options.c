@@ -3,9 +3,9 @@
 
 enum shape {
     PLAIN,
-    /* What comes back depends on the machine: only its length is printed. */
+    /* The values depend on the machine: only their length is printed. */
     VARIES,
-    /* It is a command, and setting it with what was read makes no sense. */
+    /* It is a command, so its value cannot be set to the one that was read. */
     ONE_WAY,
 };
 

@@ -32,7 +32,7 @@
         }                                                                                          \
     } while (0)
 
-/* What hangs is ended, and that is a failure. */
+/* A test that hangs is ended, and fails. */
 static inline void begin(void)
 {
     alarm(60);

@@ -1,4 +1,4 @@
-/* What goes with messages (RFC 6458 sections 5.3 and 8), as C structures. */
+/* Ancillary data of messages (RFC 6458 sections 5.3 and 8), as C structures. */
 #include "check.h"
 
 enum { SCTP_INITMSG = 2, SCTP_EVENTS = 11, SCTP_RECVRCVINFO = 32 };

@@ -66,13 +66,13 @@ static void read_all(void)
         read_next(server);
 }
 
-/* What the kernel has at the front. The shim does not see this call. */
+/* Peeks at the front of the kernel's queue. The shim does not see this call. */
 static long front_bytes(void)
 {
     return past_shim(SYS_recvfrom, server, 0, 0, MSG_PEEK | MSG_TRUNC, 0, 0);
 }
 
-/* Whether several messages share the record at the front, of which nobody has read. */
+/* Returns whether several messages share the record at the front, which nobody has begun to read. */
 static int is_bundle(void) { return front_bytes() > (long)(HEADER_BYTES + length_of(next)); }
 
 /* A bundle at the front, with all that follows it. */
@@ -286,7 +286,7 @@ static void nowhere(void)
     read_all();
 }
 
-/* What was left of a bundle is unread data. */
+/* The rest of a bundle is unread data. */
 static void left_unread(void)
 {
     burst();
@@ -306,7 +306,7 @@ static int one_to_many(int port)
     return fd;
 }
 
-/* One that says of which association a message is, and its first peer. */
+/* A socket that reports the association of each message, and its first peer. */
 static void many_joined(int port)
 {
     int on = 1;
@@ -410,7 +410,7 @@ static int peeled_off_at_the_end(int port, int bytes, int read_before)
     return is_there;
 }
 
-/* What the kernel lets lie in a carrier that nobody reads. */
+/* Fills a carrier that nobody reads, up to the kernel's limit. */
 static int room(int port)
 {
     int queued = 0, before = -1;

@@ -8,7 +8,7 @@ enum { FILE_BYTES = 50000 };
 
 static char content[FILE_BYTES], place[FILE_BYTES];
 
-/* What comes is this, whatever messages it is in. */
+/* Checks the received bytes, whatever messages they come in. */
 static void comes(int fd, const char *expected, size_t bytes)
 {
     for (size_t got = 0; got < bytes;) {
@@ -83,7 +83,7 @@ static void a_ring(void)
     CHECK(said_of_a_ring(said, sizeof said) == -1);
 }
 
-/* What is no record is a message. */
+/* Bytes that are no record are a message. */
 static void unseen(int client, int server)
 {
     char zeros[64] = {1, 0, 1, 0};

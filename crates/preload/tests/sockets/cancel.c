@@ -162,7 +162,7 @@ static void readers(void)
     close(server);
 }
 
-/* What the peer does not read fills a socket. All that was sent arrives, and nothing else. */
+/* Unread messages fill a socket. All that was sent arrives, and nothing else. */
 static void senders(ssize_t (*blocks)(int), int bytes)
 {
     static char place[LONG_BYTES];
@@ -249,7 +249,7 @@ int main(void)
     int pipe_ends[2];
     begin();
     CHECK(mapped_pages() == 0 && pipe(pipe_ends) == 0);
-    /* What is not ours is cancelled, too. */
+    /* Calls on foreign descriptors are cancelled, too. */
     cancelled(pipe_ends[0], reads);
     readers();
     senders(sends, 1000);

@@ -1,4 +1,4 @@
-/* What the programs of this folder share. Each plays both ends and ends with 0, or says what is wrong. */
+/* Helpers of the programs in this folder. Each program plays both ends and ends with 0, or prints the failed check. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -41,7 +41,7 @@ struct udpencaps {
     } while (0)
 #define FAILS(call, error) CHECK((errno = 0, (call) == -1) && errno == (error))
 
-/* What hangs is ended, and that is a failure. */
+/* A test that hangs is ended, and fails. */
 static inline void begin(void)
 {
     alarm(30);

@@ -36,7 +36,7 @@ static void sender_is_killed(void)
     CHECK(read(fd, &got, sizeof got) == 0);
 }
 
-/* The same numbers in both processes and in each run. */
+/* Numbers that are equal in both processes and in each run. */
 static unsigned scattered(unsigned n)
 {
     n = (n ^ (n >> 16)) * 0x45d9f3b;

@@ -70,7 +70,7 @@ static void aborts(void)
     CHECK(close(client) == 0);
 }
 
-/* The same while more is on its way than the peer takes, which is lost then. */
+/* Closes while more is on its way than the peer takes; the excess is lost. */
 static void aborts_behind_a_full_window(int port, int unread)
 {
     static char block[32768];
@@ -87,7 +87,7 @@ static void aborts_behind_a_full_window(int port, int unread)
         while ((n = send(client, block, sizeof block, MSG_DONTWAIT)) > 0)
             sent += n;
         CHECK(errno == EAGAIN);
-        /* What was sent settles in all the buffers on the way. */
+        /* The messages fill the buffers on the way. */
         if (polls(client, POLLOUT, 200) == 0)
             break;
     }
@@ -142,7 +142,7 @@ static void both_families(void)
     CHECK(v4 >= 0 && IN6_IS_ADDR_V4MAPPED(&a.sin6_addr));
 }
 
-/* What a program has left in the fields that mean nothing of an address is not told. */
+/* Unused fields of an address that a program has set are not returned. */
 static void careless_addresses(void)
 {
     struct sockaddr_in6 a = {.sin6_family = AF_INET6, .sin6_port = htons(20)};

@@ -53,7 +53,7 @@ static void exchange(int from, int to, size_t step, size_t other_step)
     CHECK(ended_well(sender));
 }
 
-/* What does not fit a buffer is no message less for whoever waits with a larger one. */
+/* A message that does not fit one reader's buffer stays for a reader with a larger one. */
 static int counts[2];
 static int reader;
 

@@ -57,7 +57,7 @@ static struct heard hear(int fd, int flags)
     return h;
 }
 
-/* The next is this change of an association; says of which. */
+/* Checks that the next notification is this change; returns its association. */
 static int changed(int fd, int state)
 {
     struct heard h = hear(fd, 0);
@@ -227,7 +227,7 @@ static void several_addresses(void)
     CHECK(close(server) == 0 && close(one) == 0);
 }
 
-/* What is bound or left while a socket listens counts for those who come then. */
+/* Addresses that are added or removed while a socket listens apply to later peers. */
 static void addresses_of_a_listener(void)
 {
     struct sockaddr_in first = loopback(15), second = loopback(15);

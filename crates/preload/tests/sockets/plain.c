@@ -284,7 +284,7 @@ static void not_executed(const char *forbidden)
     close(server);
 }
 
-/* Who shares the socket reads on after the program, with streams and notifications. */
+/* A sharer of the socket reads on after the program, with streams and notifications. */
 static void shared(void)
 {
     int client, server;

@@ -77,7 +77,7 @@ static void copied_and_moved(void)
         CHECK(write(copies[i], "x", 1) == 1 && read(server, word, sizeof word) == 1);
         CHECK(getsockopt(copies[i], SOL_SOCKET, SO_PROTOCOL, &type, &bytes) == 0 && type == IPPROTO_SCTP);
     }
-    /* What takes the place of a copy is what it is. */
+    /* A descriptor that replaces a copy keeps its own meaning. */
     int other[2];
     CHECK(pipe(other) == 0 && dup2(other[1], 60) == 60 && write(60, "pipe", 4) == 4);
     CHECK(read(other[0], word, sizeof word) == 4);

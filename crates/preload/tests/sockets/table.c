@@ -13,7 +13,7 @@ static void shown(void)
     CHECK(many >= 0 && bind(many, (struct sockaddr *)&a, sizeof a) == 0 && listen(many, 1) == 0);
     CHECK(connect(fresh(0), (struct sockaddr *)&a, sizeof a) == 0);
     CHECK(send(client, "hello", 5, 0) == 5 && recv(server, word, sizeof word, 0) == 5);
-    /* One of which the peer is gone. */
+    /* A socket whose peer is gone. */
     joined(5304, &gone, &left);
     CHECK(close(gone) == 0 && recv(left, word, sizeof word, 0) == 0);
     puts("ready");

@@ -5,7 +5,7 @@ enum { SCTP_EVENTS = 11, SCTP_PEELOFF = 102, SCTP_SNDRCV = 1 };
 enum { MESSAGE = 1000, MORE = 500 };
 /* More than any of the buffers and a carrier hold, and less than a send buffer. */
 enum { FLOOD = 500, LIFETIME_MS = 1000 };
-/* What comes on top of a closed window: its probes. */
+/* Bytes beyond a closed window: its probes. */
 enum { PROBES = 8 };
 
 struct sndrcvinfo {
@@ -183,7 +183,7 @@ static void *send_for_ever(void *fd)
     return NULL;
 }
 
-/* Who waits for room hears that nobody reads any more, whether something was read by then or not. */
+/* A sender that waits for room learns that nobody reads any more, whether anything was read by then or not. */
 static void a_reader_that_leaves_lets_the_sender_go(int port, int messages)
 {
     struct pair p = joined_with(port, 4096);
@@ -197,7 +197,7 @@ static void a_reader_that_leaves_lets_the_sender_go(int port, int messages)
     CHECK(pthread_join(sender, NULL) == 0 && close(p.client) == 0);
 }
 
-/* Who sends no more itself still reads what was sent to it. */
+/* A side that sends no more still reads its messages. */
 static void a_reader_may_have_shut_down(int port)
 {
     struct pair p = joined_with(port, 4096);
@@ -271,7 +271,7 @@ static void no_more_arrives_than_there_is_room_for(const int *sizes, int count)
     }
 }
 
-/* What was unread when an association is peeled off keeps the window as closed, and is read on the new socket. */
+/* Messages unread at peeling off keep the window closed, and are read on the new socket. */
 static void a_closed_window_is_peeled_off(int port)
 {
     int server = many(port, 4096), client = connected(port), other = connected(port);

@@ -28,7 +28,7 @@ impl<'a> KindList<'a> {
         encoded.map(|kind| u16::from_be_bytes(*kind))
     }
 
-    /// Whether `kind` is one of them.
+    /// Returns whether `kind` is one of them.
     pub fn contains(&self, kind: u16) -> bool {
         self.encoded.contains(&kind.to_be_bytes())
     }
@@ -38,7 +38,7 @@ impl<'a> KindList<'a> {
         self.encoded.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there is none.
     pub const fn is_empty(&self) -> bool {
         self.encoded.is_empty()
     }

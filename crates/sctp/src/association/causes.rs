@@ -31,7 +31,7 @@ pub(crate) fn write_abort(reflected_tag: bool, out: &mut Vec<u8>) {
     Abort { reflected_tag, causes: Causes::default() }.write(out);
 }
 
-/// Whether an ERROR chunk reports a stale cookie.
+/// Returns whether an ERROR chunk reports a stale cookie.
 pub(crate) fn reports_stale_cookie(raw: &RawChunk<'_>) -> bool {
     Causes::new(raw.value).flatten().any(|cause| matches!(cause, Cause::StaleCookie(_)))
 }

@@ -186,10 +186,9 @@ pub(super) fn initial_window(config: &AssociationConfig) -> u32 {
     u32::try_from(config.receive_buffer_bytes.max(RECEIVE_WINDOW_BYTES_MIN)).unwrap_or(u32::MAX)
 }
 
-/// Whether an address means the same host to both who speak with each other if it is listed in a packet from or to the
-/// peer's address `remote`. Loopback is known to the host itself, a link-local address to its neighbours, who need the
-/// interface, too, and a private IPv4 address, where the peer has a public one, lies behind a NAT, unless we are in both
-/// networks ourselves.
+/// Returns whether an address means the same host to both who speak with each other if it is listed in a packet from or to the
+/// peer's address `remote`. Loopback is known to the host itself, a link-local address to its neighbours, who need the interface,
+/// too, and a private IPv4 address, where the peer has a public one, lies behind a NAT, unless we are in both networks ourselves.
 fn is_in_scope(address: IpAddr, remote: IpAddr, ours: &[IpAddr]) -> bool {
     let (address, remote) = (address.to_canonical(), remote.to_canonical());
     if remote.is_loopback() {
@@ -206,7 +205,7 @@ fn is_in_scope(address: IpAddr, remote: IpAddr, ours: &[IpAddr]) -> bool {
     }
 }
 
-/// Whether these are addresses of a private network and of the public one.
+/// Returns whether these are addresses of a private network and of the public one.
 fn joins_networks(addresses: &[IpAddr]) -> bool {
     let has = |is: fn(Ipv4Addr) -> bool| {
         addresses.iter().any(|address| matches!(address.to_canonical(), IpAddr::V4(v4) if is(v4)))
@@ -218,7 +217,7 @@ fn is_public(address: Ipv4Addr) -> bool {
     !(address.is_private() || address.is_link_local() || address.is_loopback())
 }
 
-/// Whether an address can be that of one host.
+/// Returns whether an address can be that of one host.
 pub(crate) fn is_unicast(address: IpAddr) -> bool {
     let address = address.to_canonical();
     let broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());

@@ -326,7 +326,7 @@ impl Association {
         }
     }
 
-    /// Whether a message of `bytes` may be handed in.
+    /// Returns whether a message of `bytes` may be handed in.
     #[inline]
     pub(crate) fn admit(&mut self, info: &SendInfo, bytes: usize) -> Admission {
         if !self.takes_messages() {
@@ -386,7 +386,7 @@ impl Association {
         self.inbound.as_mut().is_some_and(|inbound| inbound.release_window(bytes))
     }
 
-    /// Whether fragments wait that may lie in receive blocks.
+    /// Returns whether fragments wait that may lie in receive blocks.
     #[inline]
     pub(crate) fn is_attached(&self) -> bool {
         self.inbound.as_ref().is_some_and(Inbound::is_attached)
@@ -437,7 +437,7 @@ impl Association {
         batch.max(path.mtu_bytes())
     }
 
-    /// Whether anything could leave now, however little.
+    /// Returns whether anything could leave now, however little.
     pub(crate) fn sendable(&self) -> bool {
         !self.control.is_empty()
             || self.probes_mtu
@@ -445,7 +445,7 @@ impl Association {
             || (self.may_carry_data() && self.outbound.may_send(&self.paths[self.next_data_path()]))
     }
 
-    /// Whether anything waits, now or for a window.
+    /// Returns whether anything waits, now or for a window.
     pub(crate) fn has_waiting(&self) -> bool {
         self.outbound.has_waiting() || !self.control.is_empty()
     }
@@ -522,12 +522,12 @@ impl Association {
         cx.host.event(self.id, Event::Closed(reason));
     }
 
-    /// Whether addresses of paths were added or changed since the last call.
+    /// Returns whether addresses of paths were added or changed since the last call.
     pub(crate) fn take_paths_changed(&mut self) -> bool {
         std::mem::take(&mut self.paths_changed)
     }
 
-    /// Where the peer is to be told of the end, whatever else holds: address and our own.
+    /// Returns where to report the end to the peer in any case: its address and our own.
     pub(crate) fn way_back(&self) -> Option<(SocketAddr, Option<IpAddr>)> {
         let path = self.paths.get(self.primary).or(self.paths.first())?;
         Some((path.remote(), path.local()))

@@ -97,8 +97,8 @@ impl Association {
         Some(sent_at)
     }
 
-    /// A router on the way to `remote` takes no packet over `mtu_bytes`; it has quoted one of ours. False: that changes
-    /// nothing.
+    /// Handles the report of a router on the way to `remote`, which quotes one of our packets, that it takes none over
+    /// `mtu_bytes`. Returns whether that changes anything.
     pub(crate) fn handle_too_big(&mut self, now: Time, remote: SocketAddr, mtu_bytes: usize) -> bool {
         let Some(path_id) = self.path_of(remote) else { return false };
         let path = &mut self.paths[path_id];

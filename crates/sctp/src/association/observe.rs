@@ -73,7 +73,7 @@ impl Association {
         endpoint.established += u64::from(self.may_carry_data());
     }
 
-    /// The same when the association ends.
+    /// Adds the association's counters to the endpoint's when the association ends.
     pub(crate) fn bequeath(&self, endpoint: &mut EndpointStatistics) {
         endpoint.add(&self.statistics);
     }
@@ -87,7 +87,7 @@ impl Association {
         }
     }
 
-    /// Whether there are records and the endpoint has not been told of them.
+    /// Returns whether there are records and the endpoint has not been told of them.
     #[inline]
     pub(crate) fn take_trace_news(&mut self) -> bool {
         self.trace.as_mut().is_some_and(|tracer| tracer.take_news())

@@ -28,7 +28,7 @@ const GAP_BLOCKS_MAX: usize = 4096;
 /// Most that is reported of one packet, however many of its chunks ask for it.
 const REPORTS_BYTES_MAX: usize = 1024;
 
-/// Whether the rest of the packet is to be handled.
+/// Whether to handle the rest of the packet.
 #[derive(PartialEq, Eq)]
 enum Next {
     Chunk,
@@ -95,7 +95,7 @@ impl Association {
         self.continue_shutdown(cx);
     }
 
-    /// Whether DATA counts: in the states in which the peer may still send (RFC 9260 §6).
+    /// Returns whether DATA counts: in the states in which the peer may still send (RFC 9260 §6).
     #[inline]
     fn takes_data(&self) -> bool {
         matches!(self.state, State::Established | State::ShutdownPending | State::ShutdownSent { .. })
@@ -341,7 +341,7 @@ impl Association {
         }
     }
 
-    /// Notes what the packet in hand is to be answered with.
+    /// Notes a cause to report in the answer to the present packet.
     #[cold]
     fn report(&mut self, cause: &Cause<'_>) {
         if self.reports.len() + cause.wire_bytes() <= REPORTS_BYTES_MAX {

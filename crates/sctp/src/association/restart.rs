@@ -57,7 +57,7 @@ impl Association {
         !self.config.events || self.inbound.as_ref().is_none_or(Inbound::has_room_for_restart)
     }
 
-    /// The peer restarts while we wait for its SHUTDOWN COMPLETE: it is asked for that first (RFC 9260 §5.2.4 A). False:
+    /// Asks a peer that restarts while we wait for its SHUTDOWN COMPLETE to send that first (RFC 9260 §5.2.4 A). Returns false if
     /// we do not wait.
     pub(crate) fn refuse_restart(&mut self) -> bool {
         let waits = self.repeat_shutdown_ack();

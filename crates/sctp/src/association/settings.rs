@@ -84,7 +84,7 @@ impl Association {
         path_id.ok_or(PrimaryError::NoSuchPath { address })
     }
 
-    /// RFC 9260 §7.2.5.1: packets with another codepoint may wait in other queues, of which nothing is known.
+    /// RFC 9260 §7.2.5.1: packets with another codepoint may wait in other queues, whose state is unknown.
     fn restart_congestion(&mut self, before: &[u8]) {
         for (path_id, before) in before.iter().enumerate() {
             if self.dscp(path_id) != *before {

@@ -124,7 +124,8 @@ impl Association {
         }
     }
 
-    /// A valid cookie that bears our own tag (RFC 9260 §5.2.4 B and D). It came from `remote`. False: it comes too late.
+    /// Handles a valid cookie with our own tag (RFC 9260 §5.2.4 B and D), which came from `remote`. Returns false if it comes too
+    /// late.
     pub(crate) fn handle_own_cookie<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
@@ -144,8 +145,8 @@ impl Association {
             return true;
         }
         if self.identity.peer_tag != cookie.peer_tag {
-            // Both sent an INIT, and the peer's second tag is the one that it goes by; unless data has passed under the
-            // first one, of which the second knows nothing.
+            // Both ends sent an INIT, and the peer uses its second tag, unless data has passed under the first one, which the
+            // second does not cover.
             let nothing_arrived = self.outbound.is_unacknowledged_since(Tsn(self.identity.local_initial_tsn));
             if !nothing_arrived || !self.inbound.as_ref().is_some_and(Inbound::is_untouched) {
                 return false;

@@ -103,8 +103,8 @@ impl Association {
         }
     }
 
-    /// The peer connects again while we still wait for its SHUTDOWN COMPLETE, so that was lost (RFC 9260 §9.2). False:
-    /// we do not wait.
+    /// Repeats the SHUTDOWN ACK to a peer that connects again while we wait for its SHUTDOWN COMPLETE, which was therefore lost
+    /// (RFC 9260 §9.2). Returns false if we do not wait.
     pub(crate) fn repeat_shutdown_ack(&mut self) -> bool {
         let waits = matches!(self.state, State::ShutdownAckSent { .. });
         if waits {

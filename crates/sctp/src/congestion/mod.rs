@@ -147,7 +147,7 @@ pub trait Controller: Send + std::fmt::Debug {
     fn on_idle(&mut self);
     /// The path MTU changed.
     fn set_mtu(&mut self, mtu_bytes: usize);
-    /// Whether the path sends by proportional rate reduction while it repairs a loss (RFC 6937). A controller with a
+    /// Returns whether the path sends by proportional rate reduction while it repairs a loss (RFC 6937). A controller with a
     /// model of the path of its own says no.
     fn reduces_proportionally(&self) -> bool {
         true

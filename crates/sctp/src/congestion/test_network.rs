@@ -11,7 +11,7 @@ use super::{
 use crate::packet_number::after;
 use crate::time::Time;
 
-/// Bytes of a packet, all of which count.
+/// Length of a packet, headers included.
 pub(super) const PACKET_BYTES: usize = 1500;
 /// Packets that may be overtaken before one is lost.
 const REORDERING: u32 = 3;

@@ -219,7 +219,7 @@ impl AnswerBudget {
         }
     }
 
-    /// Draws the answer to an INIT. False: there is none left for it.
+    /// Draws the answer to an INIT from the budget. Returns false if none is left.
     pub(super) fn draw_for_init(&mut self, now: Time, source: InitSource) -> bool {
         let share = self.share(now, source.remote.ip());
         match self.handshakes.draw(now, share) {

@@ -88,7 +88,7 @@ impl Endpoint {
         }
     }
 
-    /// Handles one packet of `batch` and names the association that is to be settled after it.
+    /// Handles one packet of `batch` and returns the association whose queues must be updated afterwards.
     fn handle_packet<H: Host + ?Sized>(
         &mut self,
         now: Time,
@@ -308,7 +308,7 @@ impl Endpoint {
         granted
     }
 
-    /// Whether a packet for this port at this address that nobody here knows may be known to another program.
+    /// Returns whether a packet for this port at this address that nobody here knows may be known to another program.
     pub(super) fn may_be_another_s(&self, port: u16, local: Option<IpAddr>) -> bool {
         self.config.shares_host && !self.listeners.serve(port, local)
     }

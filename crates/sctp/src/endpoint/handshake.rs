@@ -219,7 +219,8 @@ impl Endpoint {
         Some(Offer { config, local, identity, addresses, ties, route })
     }
 
-    /// COOKIE ECHO (RFC 9260 §5.1 D, §5.1.5, §5.2.4). True: an association is there for the rest of the packet.
+    /// Handles a COOKIE ECHO (RFC 9260 §5.1 D, §5.1.5, §5.2.4). Returns whether there is an association for the rest of the
+    /// packet.
     pub(super) fn handle_cookie_echo<H: Host + ?Sized>(
         &mut self,
         now: Time,
@@ -236,7 +237,7 @@ impl Endpoint {
             Err(CookieError::Stale { by, cookie }) => (*cookie, Some(by)),
             Err(CookieError::Invalid) => return self.refuse_cookie(),
         };
-        // Whoever saw the cookie cannot use it from elsewhere: it names the addresses of the INIT.
+        // An attacker that saw the cookie cannot use it from elsewhere: it names the addresses of the INIT.
         if cookie.local_tag != header.verification_tag.0
             || cookie.local_port != header.destination_port
             || cookie.peer_port != header.source_port

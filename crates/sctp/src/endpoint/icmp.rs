@@ -100,8 +100,8 @@ impl Endpoint {
     }
 }
 
-/// RFC 9260 §10, ICMP6: a report is believed only if it quotes a tag of the association: the peer's, or our own in
-/// the INIT, of which the quote shows at least that much.
+/// RFC 9260 §10, ICMP6: a report is genuine only if it quotes a tag of the association: the peer's, or our own in the INIT, whose
+/// quote includes at least that much.
 fn is_genuine(header: &Header, quoted: &[u8], identity: &Identity) -> bool {
     if header.verification_tag.0 != 0 {
         return header.verification_tag.0 == identity.peer_tag;

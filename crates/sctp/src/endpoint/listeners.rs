@@ -50,7 +50,7 @@ impl Listeners {
         });
     }
 
-    /// Gives a listener other settings, and with them other addresses. False: another one on its port has one of those.
+    /// Changes the settings of a listener, with their addresses. Returns false if another listener on its port has one of those.
     pub(super) fn change(
         &mut self,
         id: ListenerId,

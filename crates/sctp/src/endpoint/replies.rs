@@ -19,12 +19,12 @@ impl Replies {
         self.last_words.is_empty() && self.answers.is_empty()
     }
 
-    /// Queues the last packet of an association. False: too many wait already, this one is dropped.
+    /// Queues the last packet of an association. Returns false and drops it if too many wait already.
     pub(super) fn push_last_words(&mut self, reply: Reply) -> bool {
         push(&mut self.last_words, reply)
     }
 
-    /// Queues an answer to a stranger. False: too many wait already, this one is dropped.
+    /// Queues an answer to a stranger. Returns false and drops it if too many wait already.
     pub(super) fn push_answer(&mut self, reply: Reply) -> bool {
         push(&mut self.answers, reply)
     }

@@ -71,7 +71,7 @@ impl Strays {
         self.state = State::Refused { until: now + REFUSAL_TIME };
     }
 
-    /// Returns what the link is to be told now, if anything.
+    /// Returns news for the link, if there is any.
     #[inline]
     pub(super) fn poll(&mut self, now: Time) -> Option<News> {
         match self.state {

@@ -54,7 +54,7 @@ impl Inbound {
         }
     }
 
-    /// What had these TSNs is as if it had not arrived.
+    /// Forgets the chunks with these TSNs as if they had not arrived.
     fn forget(&mut self, tsns: std::ops::Range<u64>, bytes: usize) {
         self.held.remove(Held::of(bytes, (tsns.end - tsns.start) as usize));
         self.beyond.remove_range(tsns);

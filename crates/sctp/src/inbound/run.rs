@@ -36,8 +36,8 @@ impl Found {
 
 impl Inbound {
     /// Takes the DATA chunks at the front of `chunks`, which lie in `datagram`, as one run if they are whole ordered messages of
-    /// one stream, each the next, with nothing missing before and room for all. Returns how many bytes that were; 0 if the
-    /// first chunk is to be handled alone.
+    /// one stream, each the next, with nothing missing before and room for all. Returns the number of bytes; 0 if the first chunk
+    /// must be handled alone.
     #[inline]
     pub(crate) fn take_run<H: Host + ?Sized>(
         &mut self,

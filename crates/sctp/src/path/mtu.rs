@@ -104,7 +104,7 @@ impl Discovery {
         let mut discovery = Discovery {
             enabled,
             size_bytes,
-            // What is taken for verified without a probe is the first that a black hole refutes.
+            // A size that counts as verified without a probe is the first that a black hole refutes.
             verified: enabled && (certain || hints.on_link),
             certain,
             max_bytes,
@@ -134,7 +134,7 @@ impl Discovery {
         self.probes_lost
     }
 
-    /// Whether sizes are found out by probes.
+    /// Returns whether sizes are found out by probes.
     pub(crate) fn is_enabled(&self) -> bool {
         self.enabled
     }
@@ -173,13 +173,13 @@ impl Discovery {
         if self.searches() { self.size_bytes.min(BASE_BYTES) } else { self.size_bytes }
     }
 
-    /// Whether routers may cut a packet of that length.
+    /// Returns whether routers may cut a packet of that length.
     #[inline]
     pub(crate) fn may_fragment(&self, bytes: usize) -> bool {
         !self.verified || bytes > self.size_bytes
     }
 
-    /// Whether a packet with so many bytes of chunks is one that a black hole would swallow: longer than the base, and
+    /// Returns whether a packet with so many bytes of chunks is one that a black hole would swallow: longer than the base, and
     /// not to be cut.
     #[inline]
     pub(crate) fn is_long(&self, chunks_bytes: usize) -> bool {
@@ -202,7 +202,7 @@ impl Discovery {
         }
     }
 
-    /// Whether a probe is to leave.
+    /// Returns whether a probe is to leave.
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
         self.due
@@ -276,9 +276,9 @@ impl Discovery {
         }
     }
 
-    /// A data packet with so many bytes of chunks is lost. True: the path is a black hole for long packets, and begins
-    /// anew (RFC 8899 §4.3). Three of them tell, or a timeout, after which the window is small anyway: if it was
-    /// something else, one round trip brings the old size back.
+    /// Notes the loss of a data packet with so many bytes of chunks. Returns whether the path is a black hole for long packets,
+    /// and begins anew (RFC 8899 §4.3). Three such losses suffice, or a timeout, after which the window is small anyway: if the
+    /// cause was another, one round trip restores the old size.
     pub(crate) fn on_lost(&mut self, packet: u32, chunks_bytes: usize, timeout: bool) -> bool {
         if !self.searches()
             || !self.is_long(chunks_bytes)
@@ -303,7 +303,8 @@ impl Discovery {
         doubtful
     }
 
-    /// A router took none of our packets over `bytes` (RFC 8899 §4.6.2). False: that is no news, or not to be believed.
+    /// Handles the report of a router that takes none of our packets over `bytes` (RFC 8899 §4.6.2). Returns false if that is no
+    /// news, or not credible.
     pub(crate) fn on_too_big(&mut self, now: Time, bytes: usize) -> bool {
         // Less than any host must take is not believed.
         let bytes = (bytes & !3).max(MTU_BYTES_MIN);
@@ -325,7 +326,7 @@ impl Discovery {
         true
     }
 
-    /// Whether there is anything to find out by probes.
+    /// Returns whether there is anything to find out by probes.
     #[inline]
     fn searches(&self) -> bool {
         self.enabled && !self.certain
@@ -366,7 +367,7 @@ impl Discovery {
         self.plan(now);
     }
 
-    /// The size that is to be tried next, if any.
+    /// Returns the next size to probe, if any.
     fn next_size(&self) -> Option<usize> {
         if self.fails_bytes > self.max_bytes {
             return (!self.verified || self.size_bytes < self.max_bytes).then_some(self.max_bytes);

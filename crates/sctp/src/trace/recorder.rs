@@ -89,7 +89,7 @@ impl Tracer {
         self.ring.push_back(Record { at, tag: self.tag, path, event });
     }
 
-    /// Whether records wait that the endpoint does not know of. It does from now on.
+    /// Returns whether records wait that the endpoint does not know of. It does from now on.
     pub(crate) fn take_news(&mut self) -> bool {
         !self.ring.is_empty() && !std::mem::replace(&mut self.listed, true)
     }

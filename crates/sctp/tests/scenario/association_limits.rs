@@ -38,7 +38,7 @@ fn asks(peer: &mut Peer, from: SocketAddr, port: u16) -> Option<Vec<u8>> {
     Some(peer.takes_init_ack())
 }
 
-/// Whether the next packet is an ABORT for want of resources.
+/// Returns whether the next packet is an ABORT for want of resources.
 fn is_refused(peer: &Peer) -> bool {
     let packet = peer.will_hear().expect("an answer");
     let mut aborted = false;

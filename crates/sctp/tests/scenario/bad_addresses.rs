@@ -164,7 +164,7 @@ fn a_thousand_addresses_are_sixteen() {
     let peer = established(20, AssociationConfig::default(), &list);
     assert_eq!(remotes(&peer).len(), PEER_ADDRESSES_MAX);
     assert_eq!(ignored(&peer), (1000 - (PEER_ADDRESSES_MAX - 1)) as u64);
-    // The same from a server that we connect to.
+    // The server that we connect to lists such addresses.
     let mut parameters = Vec::new();
     for address in &list {
         if let IpAddr::V4(address) = *address {

@@ -253,7 +253,7 @@ fn a_connect_to_where_an_association_is_fails_at_once() {
     assert_eq!(again, Err(sctp::ConnectError::Exists));
 }
 
-/// Each has two addresses, of which the other is told one: the rest is in the INIT that it answered.
+/// Each host has two addresses and tells the other one of them; the other address is in the INIT that it answered.
 #[test]
 fn two_inits_that_cross_bring_all_addresses() {
     let mut simulation: Simulation<App> = Simulation::new(1);

@@ -57,7 +57,7 @@ fn an_unreachable_port_fails_the_connect_at_once() {
     }
 }
 
-/// The endpoint connects to a peer of which it knows these addresses.
+/// Returns an endpoint that connects to a peer with these known addresses.
 fn connecting_to(seed: u8, addresses: &[SocketAddr]) -> Peer {
     let mut peer = Peer::new(seed, AssociationConfig::default());
     let config = AssociationConfig::default().into();

@@ -26,7 +26,7 @@ fn drop_first(kind: u8) -> impl FnMut(&bytes::Bytes) -> Fate + Send + 'static {
     }
 }
 
-/// Whether a message passes both ways.
+/// Returns whether a message passes both ways.
 fn talks(hosts: &mut TwoHosts) {
     let (a, b) = (hosts.app(A).events[0].id, hosts.accepted(B));
     hosts.send(A, a, SendInfo::default(), &b"question"[..]);

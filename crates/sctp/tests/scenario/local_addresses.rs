@@ -193,7 +193,7 @@ fn who_connects_lists_its_addresses_and_sends_from_them() {
     });
     assert_eq!((sent[0].0, listed), (Some(SECOND), vec![SECOND, THIRD]));
     assert_eq!(peer.endpoint.local_addresses(id), Some(vec![SECOND, THIRD]));
-    // The same ports from another address are another association; from one of these they are not.
+    // Equal ports from another address are another association; from one of these addresses they are not.
     let again = |peer: &mut Peer, local: &[IpAddr]| {
         peer.endpoint.connect(now, PORT, PEER_PORT, &[to], Arc::new(at(local)), &peer.app)
     };

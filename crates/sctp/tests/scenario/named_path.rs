@@ -13,7 +13,7 @@ use crate::several_paths::{answers, established};
 
 const SECOND: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 1, 9));
 
-/// A peer with two addresses, both of which have answered.
+/// Returns a peer with two addresses that have both answered.
 fn with_two_paths(seed: u8) -> Peer {
     let mut peer = established(seed, AssociationConfig::default(), &[SECOND]);
     peer.expects("COOKIE ACK");

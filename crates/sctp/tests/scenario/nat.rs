@@ -109,7 +109,7 @@ impl Translated {
         Translated::with(seed, life, [config, config])
     }
 
-    /// The same where the client and the server have settings of their own.
+    /// Returns the scene with these settings of the client and the server.
     fn with(seed: u64, life: Duration, [client, server]: [&AssociationConfig; 2]) -> Self {
         let mut simulation: Simulation<App> = Simulation::new(seed);
         let Paths { a, b, .. } = Paths::build(&mut simulation.network, &[line(), line()]);

@@ -98,7 +98,7 @@ fn an_association_goes_on_while_others_that_nobody_reads_fill_the_pool() {
     }
 }
 
-/// A peer whose receiver has a pool of which `left_bytes` can be had.
+/// Returns a peer whose receiver has a pool with `left_bytes` free.
 fn peer_with(seed: u8, pool: &ReceivePool) -> Peer {
     let mut peer = Peer::established_with(seed, AssociationConfig { nr_sack: false, ..sharing(pool) });
     peer.app.set_reading(Reading::Never);

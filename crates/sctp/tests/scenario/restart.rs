@@ -115,7 +115,7 @@ fn data_with_the_cookie_of_a_restart_is_taken() {
     peer.sends().chunk(|_, out| CookieEcho { cookie: &cookie }.write(out)).data(0).go();
     peer.expects("COOKIE ACK, SACK 0");
     assert_eq!(peer.app.contents(), [[0]]);
-    // The same cookie once more belongs to the association as it is now (table 12, D).
+    // A repeated cookie belongs to the association as it is now (table 12, D).
     echoes(&mut peer, &cookie);
     peer.expects("COOKIE ACK");
     assert_eq!(peer.endpoint.statistics(peer.id).unwrap().restarts, 1);

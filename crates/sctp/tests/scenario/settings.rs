@@ -29,7 +29,7 @@ fn paths(peer: &Peer) -> Vec<PathStatistics> {
     peer.endpoint.statistics(peer.id).unwrap().paths
 }
 
-/// A peer with two addresses, both of which have answered.
+/// Returns a peer with two addresses that have both answered.
 fn with_two_paths(seed: u8) -> Peer {
     let mut peer = established(seed, AssociationConfig::default(), &[SECOND]);
     peer.expects("COOKIE ACK");

@@ -18,7 +18,7 @@ pub(crate) fn established(seed: u8, config: AssociationConfig, list: &[IpAddr]) 
     established_at(Peer::new(seed, config), list)
 }
 
-/// The same from where the peer is.
+/// Connects the peer to the endpoint; the peer lists these addresses.
 pub(crate) fn established_at(mut peer: Peer, list: &[IpAddr]) -> Peer {
     let mut parameters = Vec::new();
     for address in list {

@@ -25,7 +25,7 @@ pub struct Sad;
 const RULE_BYTES: usize = 112;
 /// The size of a `str_list`.
 const LIST_BYTES: usize = 16;
-/// What a name takes, with the zero behind it.
+/// Length of a name, with its terminating zero.
 const ENTRY_BYTES: usize = Sad::NAME_BYTES + 1;
 /// Where the names of a `strapush` begin.
 const NAMES_AT: usize = 36;

@@ -71,7 +71,8 @@ impl TiMod {
     pub const GETMYNAME: u32 = Self::TIMOD | 144;
     /// `TI_GETPEERNAME`: the peer's address, as a `netbuf`.
     pub const GETPEERNAME: u32 = Self::TIMOD | 145;
-    /// `TI_SYNC`: `T_INFO_ACK`, behind it the number of connect indications that may wait, and a word of flags, none of which is set.
+    /// `TI_SYNC`: returns `T_INFO_ACK`, the number of connect indications that may wait, and a word of flags, which are all
+    /// clear.
     pub const SYNC: u32 = Self::TIMOD | 148;
     /// `TI_GETADDRS`: `T_ADDR_REQ`.
     pub const GETADDRS: u32 = Self::TIMOD | 149;

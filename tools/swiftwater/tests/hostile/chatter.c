@@ -1,4 +1,4 @@
-/* Asks nonsense, about which the daemon writes a line each time, until there are more than a pipe holds. */
+/* Sends malformed requests, each of which the daemon logs, until the lines exceed a pipe. */
 #include "hostile.h"
 
 enum { TURNS = 3000 };

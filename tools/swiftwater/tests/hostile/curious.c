@@ -35,7 +35,7 @@ int main(int argc, char **argv)
         CHECK(fstat(kept[i], &s) == 0 && s.st_size > sockets);
         close(connection);
     }
-    /* What was read takes no memory any more, whoever keeps it. */
+    /* Messages that were read take no memory any more, even if a program keeps them. */
     while (kept_blocks(kept, answers) > 0)
         usleep(1000);
     return 0;

@@ -42,7 +42,7 @@ int main(int argc, char **argv)
         CHECK(sent == MESSAGE_BYTES || (sent < 0 && (errno == EAGAIN || errno == ENOBUFS)));
         taken += sent > 0;
     }
-    /* What fits was taken. */
+    /* The messages that fit were taken. */
     CHECK(taken > 0);
     hold();
     return 0;

@@ -33,7 +33,7 @@ enum { SKIPPED = 77 };
         }                                                                                                             \
     } while (0)
 
-/* What hangs is ended, and that is a failure. */
+/* A test that hangs is ended, and fails. */
 static inline void begin(void)
 {
     struct rlimit files;

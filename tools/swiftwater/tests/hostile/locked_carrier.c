@@ -92,7 +92,7 @@ static void by_peel_off(void)
     CHECK(send(ends[1], "two", 3, 0) == 3);
     await_bytes(ends[0], 2 * (HEADER_BYTES + 3));
     CHECK(asked_meanwhile(PEEL_OFF, body, sizeof body, ends[0]) == EBUSY);
-    /* What comes while the daemon still waits for the lock stays behind what is there. */
+    /* Messages that come while the daemon still waits for the lock stay behind the earlier ones. */
     CHECK(send(ends[1], "six", 3, 0) == 3);
     fuse_is_released = 1;
     CHECK(pthread_join(reader, NULL) == 0);

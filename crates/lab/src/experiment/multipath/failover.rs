@@ -15,7 +15,7 @@ const MEASURED: Range<Duration> = Duration::from_secs(2)..Duration::from_secs(12
 const SLICE: Duration = Duration::from_millis(10);
 const NAMES: [&str; 2] = ["first", "second"];
 
-/// The line with this number, 0 or 1, is cut for a time of the run, part of which is measured.
+/// Returns a case in which the line with this number, 0 or 1, is cut for a part of the run.
 pub(super) fn case(
     options: &Options,
     cut: usize,

@@ -114,7 +114,7 @@ impl Multipath {
         }
     }
 
-    /// The lines of which none before is the same: each is measured alone once.
+    /// Returns the lines that differ from all earlier ones: each is measured alone once.
     fn distinct_lines(&self) -> Vec<usize> {
         (0..self.lines.len()).filter(|&line| !self.lines[..line].contains(&self.lines[line])).collect()
     }

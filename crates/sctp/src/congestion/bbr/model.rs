@@ -71,7 +71,7 @@ impl MaxRate {
     }
 }
 
-/// BBR.min_rtt, and when it is to be measured with an empty queue again (§5.3.4.3).
+/// BBR.min_rtt, and the time to measure it again with an empty queue (§5.3.4.3).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MinRtt {
     min: Option<Duration>,

@@ -58,7 +58,7 @@ pub(crate) enum HostsError {
         kind: &'static str,
         /// Another kind.
         other: &'static str,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// The emulator does not run.

@@ -39,7 +39,7 @@ pub(crate) enum LineError {
     Program {
         /// Name of the program.
         name: String,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// The server has ended before a client started.
