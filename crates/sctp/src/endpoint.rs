@@ -493,6 +493,17 @@ impl Endpoint {
         self.associations.iter().map(|(_, association)| (association.id(), association.state()))
     }
 
+    /// The associations whose identifiers are not below `first`, in the order of these, with their states. A caller that comes
+    /// back for more goes on where it was.
+    pub fn associations_from(
+        &self,
+        first: AssociationId,
+    ) -> impl Iterator<Item = (AssociationId, AssociationState)> + '_ {
+        let places = first.index()..self.associations.capacity();
+        let associations = places.filter_map(|place| self.associations.get(place));
+        associations.map(|association| (association.id(), association.state()))
+    }
+
     /// The peer's addresses and SCTP port.
     pub fn peer_addresses(&self, id: AssociationId) -> Option<(Vec<SocketAddr>, u16)> {
         let association = self.associations.get(id.index())?;

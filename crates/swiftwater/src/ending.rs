@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use providers::SctpDriver;
-use sctp::AssociationState;
+use sctp::{AssociationId, AssociationState};
 use streams::Cx;
 
 use crate::stack::Stack;
@@ -46,13 +46,14 @@ impl Stack {
         all_ended
     }
 
-    /// Aborts all associations of this stack at once. Undelivered messages are lost; peers are told the first 256
+    /// Aborts all associations that this stack has when it is called. Undelivered messages are lost; peers are told the first 256
     /// bytes of `reason`.
     pub fn abort_all(&self, reason: &str) {
         self.abort_where(reason, |_| true);
     }
 
-    /// Aborts all associations of this stack but those that are shutting down. [`Stack::await_end`] waits for these.
+    /// Aborts all associations that this stack has when it is called, but those that are shutting down. [`Stack::await_end`] waits for
+    /// these.
     pub fn abort_open(&self, reason: &str) {
         self.abort_where(reason, |state| {
             use AssociationState::{CookieEchoed, CookieWait, Established};
@@ -73,11 +74,15 @@ impl Stack {
     }
 
     fn abort_where(&self, reason: &str, ends: impl Fn(AssociationState) -> bool) {
-        let some = |driver: &mut SctpDriver, cx: &mut Cx<'_>| {
-            driver.abort_where(cx, ABORTS_AT_ONCE, reason.as_bytes(), &ends)
-        };
-        while self.command(some).unwrap_or(false) {
-            thread::sleep(ABORT_PAUSE);
+        let mut next = Some(AssociationId(0));
+        while let Some(first) = next {
+            let burst = |driver: &mut SctpDriver, cx: &mut Cx<'_>| {
+                driver.abort_where(cx, first, ABORTS_AT_ONCE, reason.as_bytes(), &ends)
+            };
+            next = self.command(burst).flatten();
+            if next.is_some() {
+                thread::sleep(ABORT_PAUSE);
+            }
         }
     }
 

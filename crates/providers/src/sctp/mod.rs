@@ -257,18 +257,19 @@ impl SctpDriver {
         self.clear_leftovers(cx);
     }
 
-    /// Aborts up to `limit` of the associations that are in one of the states that `ends` picks; returns whether others
-    /// remain that it picks.
+    /// Aborts up to `limit` of the associations that are in one of the states that `ends` picks, from `first` on. Returns the
+    /// association to go on from, `None` after the last one.
     pub fn abort_where(
         &mut self,
         cx: &mut Cx<'_>,
+        first: AssociationId,
         limit: usize,
         reason: &[u8],
         ends: impl Fn(AssociationState) -> bool,
-    ) -> bool {
-        let picked = self.endpoint.associations().filter(|(_, state)| ends(*state)).map(|(id, _)| id);
-        let mut ids: Vec<AssociationId> = picked.take(limit + 1).collect();
-        let remain = ids.len() > limit;
+    ) -> Option<AssociationId> {
+        let picked = self.endpoint.associations_from(first).filter(|(_, state)| ends(*state));
+        let mut ids: Vec<AssociationId> = picked.map(|(id, _)| id).take(limit + 1).collect();
+        let next = ids.get(limit).copied();
         ids.truncate(limit);
         let now = self.now;
         let (endpoint, mut host) = self.split(cx);
@@ -276,7 +277,7 @@ impl SctpDriver {
             endpoint.abort(now, id, reason, &mut host);
         }
         self.clear_leftovers(cx);
-        remain
+        next
     }
 
     /// Shuts every association down: each ends when all that was sent is acknowledged.
