@@ -332,6 +332,60 @@ mod tests {
     }
 
     #[test]
+    fn the_sieve_depends_on_its_keys_and_on_every_byte_of_the_body() {
+        let jar = CookieJar::new([7; 32], SIEVE_KEYS);
+        let body = [1; 40];
+        let sieve = jar.sieve(&body);
+        for i in 0..body.len() {
+            let mut other = body;
+            other[i] ^= 1;
+            assert_ne!(jar.sieve(&other), sieve, "byte {i}");
+        }
+        for keys in [(SIEVE_KEYS.0 ^ 1, SIEVE_KEYS.1), (SIEVE_KEYS.0, SIEVE_KEYS.1 ^ 1)] {
+            assert_ne!(CookieJar::new([7; 32], keys).sieve(&body), sieve, "a sender that lacks the keys");
+        }
+    }
+
+    #[test]
+    fn a_cookie_lives_to_the_end_of_its_life_and_no_longer() {
+        let mut jar = CookieJar::new([7; 32], SIEVE_KEYS);
+        let made = cookie(Time::from_nanos(5));
+        let sealed = jar.seal(&made);
+        let end = made.created + made.life;
+        assert_eq!(jar.open(&sealed, end), Ok(made.clone()));
+        let by = Duration::from_nanos(1);
+        assert_eq!(jar.open(&sealed, end + by), Err(CookieError::Stale { by, cookie: Box::new(made) }));
+    }
+
+    #[test]
+    fn a_tie_tag_is_made_of_four_bytes_of_its_own() {
+        let jar = CookieJar::new([7; 32], SIEVE_KEYS);
+        let mac = keyed(&jar.tie_key).chain_update(1u32.to_be_bytes()).chain_update(2u32.to_be_bytes());
+        let digest = mac.finalize().into_bytes();
+        let word = |at: usize| u32::from_be_bytes(digest[at..][..4].try_into().unwrap());
+        assert_eq!(jar.tie_tags(1, 2), TieTags { local: word(0), peer: word(4) });
+    }
+
+    #[test]
+    fn the_longest_cookie_of_ours_opens_and_one_byte_more_does_not() {
+        let mut jar = CookieJar::new([7; 32], SIEVE_KEYS);
+        let addresses = vec!["fd00::1".parse().unwrap(); PEER_ADDRESSES_MAX];
+        let longest = StateCookie { addresses, ..cookie(Time::ZERO) };
+        let mut sealed = jar.seal(&longest);
+        assert_eq!(sealed.len(), BYTES_MAX);
+        assert_eq!(jar.open(&sealed, Time::ZERO), Ok(longest));
+        // Sealed like one of ours, and too long for one.
+        sealed.truncate(BYTES_MAX - SIEVE_BYTES - MAC_BYTES);
+        sealed.push(V4);
+        sealed.extend([10, 0, 0, 1]);
+        let sieve = jar.sieve(&sealed);
+        let mac = keyed(&jar.current).chain_update(&sealed).finalize().into_bytes();
+        sealed.extend_from_slice(&sieve);
+        sealed.extend_from_slice(&mac[..MAC_BYTES]);
+        assert_eq!(jar.open(&sealed, Time::ZERO), Err(CookieError::Invalid));
+    }
+
+    #[test]
     fn an_old_cookie_is_stale_and_a_very_old_one_invalid() {
         let mut jar = CookieJar::new([7; 32], SIEVE_KEYS);
         let sealed = jar.seal(&cookie(Time::ZERO));

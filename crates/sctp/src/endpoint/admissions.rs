@@ -79,3 +79,71 @@ fn decrement<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: K) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LISTENER: ListenerId = ListenerId(1);
+    const OTHER_LISTENER: ListenerId = ListenerId(2);
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    /// Returns the limit that one more association from `source` would exceed.
+    fn limit(
+        admissions: &Admissions,
+        listener: ListenerId,
+        source: &str,
+        maxima: (usize, usize),
+    ) -> Option<AtLimit> {
+        let limits = Limits { listener_max: maxima.0, prefix_max: maxima.1 };
+        admissions.limit(listener, ip(source), limits)
+    }
+
+    #[test]
+    fn associations_count_for_their_listener_until_they_end() {
+        let mut admissions = Admissions::default();
+        for n in 0..3 {
+            assert_eq!(limit(&admissions, LISTENER, "10.0.0.1", (3, 9)), None, "{n} of 3");
+            admissions.enter(AssociationId(n), LISTENER, None);
+        }
+        assert_eq!(limit(&admissions, LISTENER, "10.0.0.1", (3, 9)), Some(AtLimit::Listener));
+        assert_eq!(limit(&admissions, OTHER_LISTENER, "10.0.0.1", (3, 9)), None, "it has its own");
+        admissions.leave(AssociationId(1));
+        assert_eq!(limit(&admissions, LISTENER, "10.0.0.1", (3, 9)), None);
+        assert_eq!(limit(&admissions, LISTENER, "10.0.0.1", (2, 9)), Some(AtLimit::Listener), "two are left");
+    }
+
+    #[test]
+    fn associations_count_for_their_prefix_until_they_end() {
+        let mut admissions = Admissions::default();
+        for n in 0..3 {
+            assert_eq!(limit(&admissions, LISTENER, "10.0.0.9", (9, 3)), None, "{n} of 3");
+            admissions.enter(AssociationId(n), LISTENER, Some(ip(&format!("10.0.0.{n}"))));
+        }
+        assert_eq!(limit(&admissions, LISTENER, "10.0.0.9", (9, 3)), Some(AtLimit::Prefix));
+        assert_eq!(limit(&admissions, LISTENER, "10.0.1.9", (9, 3)), None, "another network");
+        assert_eq!(limit(&admissions, OTHER_LISTENER, "10.0.0.9", (9, 3)), None, "another listener");
+        admissions.leave(AssociationId(0));
+        assert_eq!(limit(&admissions, LISTENER, "10.0.0.9", (9, 3)), None);
+        assert_eq!(limit(&admissions, LISTENER, "10.0.0.9", (9, 2)), Some(AtLimit::Prefix), "two are left");
+    }
+
+    #[test]
+    fn nothing_is_kept_of_associations_that_have_ended() {
+        let mut admissions = Admissions::default();
+        for n in 0..100 {
+            admissions.enter(AssociationId(n), ListenerId(n), Some(IpAddr::from([10, 0, n as u8, 1])));
+        }
+        // One that we asked for was never counted.
+        admissions.leave(AssociationId(100));
+        assert_eq!((admissions.by_listener.len(), admissions.by_prefix.len()), (100, 100));
+        for n in 0..100 {
+            admissions.leave(AssociationId(n));
+        }
+        assert!(admissions.origins.is_empty(), "a remote peer chooses how many there are");
+        assert!(admissions.by_listener.is_empty() && admissions.by_prefix.is_empty());
+    }
+}

@@ -343,6 +343,14 @@ mod tests {
     }
 
     #[test]
+    fn no_init_is_taken_for_an_entry_that_is_empty() {
+        let second = Time::ZERO + Duration::from_secs(1);
+        for high_bits in [0, 1, 2] {
+            assert!(!RememberedInits::default().meet(second, high_bits << 48), "{high_bits}");
+        }
+    }
+
+    #[test]
     fn what_repeats_itself_without_pause_is_no_peer() {
         let mut inits = RememberedInits::default();
         let times_ms = [0, 150, 300, 750, 1750, 1800, 12_300];
