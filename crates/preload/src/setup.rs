@@ -109,9 +109,7 @@ pub(crate) fn own_option(fd: RawFd, descriptor: &Descriptor, level: c_int, name:
     let page = descriptor.page();
     let number = match name {
         libc::SO_ERROR => match page.take_error() {
-            0 if !matches!(page.state(), State::Ended | State::Lost) && system::is_hung_up(fd) => {
-                libc::ECONNRESET
-            }
+            0 if system::is_hung_up(fd) => error_without_daemon(page.state()),
             error => error,
         },
         libc::SO_TYPE => page.style.load(Relaxed) as c_int,
@@ -233,6 +231,16 @@ pub(crate) fn peel_off(fd: RawFd, descriptor: &Descriptor, association: u32, fla
     adopt(system::lowest(carrier), memfd, flags)
 }
 
+/// Returns the error of a socket whose daemon has died in this state: an association is lost, and a socket without one finds the
+/// network down, as requests do. An association that had ended before lost nothing.
+fn error_without_daemon(state: State) -> c_int {
+    match state {
+        State::Ended | State::Lost => 0,
+        State::Connected | State::Many | State::ManyListening => libc::ECONNRESET,
+        State::Idle | State::Connecting | State::Listening => libc::ENETDOWN,
+    }
+}
+
 /// Waits until the carrier polls writable, which it does once setup has succeeded or failed.
 pub(crate) fn await_connection(fd: RawFd, descriptor: &Descriptor) -> Result<()> {
     let [events] = system::await_events([fd], libc::POLLOUT, system::send_timeout(fd))?;
@@ -242,7 +250,7 @@ pub(crate) fn await_connection(fd: RawFd, descriptor: &Descriptor) -> Result<()>
     // The error stays pending, as in the kernel.
     match descriptor.page().error.load(Acquire) {
         0 if events & libc::POLLHUP != 0 && descriptor.page().state() == State::Connecting => {
-            Err(Errno(libc::ECONNRESET))
+            Err(Errno(error_without_daemon(State::Connecting)))
         }
         0 => Ok(()),
         error => Err(Errno(error)),

@@ -208,6 +208,8 @@ static void daemon_is_killed(void)
     CHECK(polls(quiet, 0, 10000) & POLLHUP && polls(fd, 0, 10000) & POLLHUP);
     FAILS(send(quiet, "x", 1, MSG_NOSIGNAL), EPIPE);
     CHECK(getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &(socklen_t){sizeof error}) == 0);
+    CHECK(error == ENETDOWN);
+    CHECK(getsockopt(quiet, SOL_SOCKET, SO_ERROR, &error, &(socklen_t){sizeof error}) == 0);
     CHECK(error == ECONNRESET);
     FAILS(bind(fd, (struct sockaddr *)&a, sizeof a), ENETDOWN);
     FAILS(socket(AF_INET, SOCK_STREAM, IPPROTO_SCTP), EPROTONOSUPPORT);
