@@ -114,7 +114,7 @@ pub struct AssociationConfig {
     /// Longest message that `send` takes, 16 MiB.
     pub message_bytes_max: usize,
     /// A message that is still arriving is handed on in parts once this much of it waits (SCTP_PARTIAL_DELIVERY_POINT);
-    /// at most half of the receive buffer counts. 512 KiB.
+    /// at most half of the receive buffer counts. Its further parts are an eighth of that. 512 KiB.
     pub partial_delivery_bytes: usize,
     /// Most payload in one DATA chunk (SCTP_MAXSEG); longer messages are cut. `None`: as much as a packet takes.
     pub fragment_bytes_max: Option<usize>,

@@ -42,6 +42,9 @@ const QUICK_ACKS: u8 = 8;
 /// The window grows in the peer's eyes only by this much or half of the buffer, whichever is less (RFC 1122 §4.2.3.3).
 const WINDOW_STEP_BYTES: usize = 1452;
 
+/// The parts that follow the first of a message are so much smaller than it.
+const PARTS_OF_DELIVERY_POINT: usize = 8;
+
 /// A message of at most this size that came in parts is put together: that costs less than a list of parts.
 const JOINED_BYTES_MAX: usize = 4096;
 /// So is a longer one whose parts are smaller than this on average: the list would be a large part of what it holds.
@@ -286,13 +289,22 @@ impl Inbound {
         }
         let part_wanted = self.part_wanted && self.beyond.is_empty();
         if part_wanted
-            || self.reassembly.current_bytes() >= self.partial_delivery_bytes
+            || self.reassembly.current_bytes() >= self.next_part_bytes()
             || (self.reassembly.is_open() && self.is_short_of_memory())
         {
             self.part_wanted = false;
             self.deliver_part(id, statistics, host);
         }
         Ok(Outcome::Taken)
+    }
+
+    /// Returns how much of an unfinished message makes a part of it due. The reader of an open record has begun with it, so
+    /// it gets the rest in smaller parts: a part that waits closes the window as long.
+    fn next_part_bytes(&self) -> usize {
+        match self.open_record {
+            Some(_) => self.partial_delivery_bytes / PARTS_OF_DELIVERY_POINT,
+            None => self.partial_delivery_bytes,
+        }
     }
 
     /// All chunks of a packet were handled: decides when to acknowledge (RFC 9260 §6.2). Says whether there was

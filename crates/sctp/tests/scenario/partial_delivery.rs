@@ -103,7 +103,7 @@ fn nothing_comes_between_the_parts_of_a_record() {
 }
 
 #[test]
-fn a_long_message_is_delivered_in_parts_of_at_least_the_set_size() {
+fn a_long_message_begins_with_a_part_of_the_set_size_and_goes_on_in_eighths_of_it() {
     let mut hosts = TwoHosts::new(5);
     let config = AssociationConfig { partial_delivery_bytes: 50_000, ..AssociationConfig::default() };
     let (a, _) = hosts.establish_with(AssociationConfig::default(), config);
@@ -112,8 +112,10 @@ fn a_long_message_is_delivered_in_parts_of_at_least_the_set_size() {
         hosts.node(B).app.messages.last().is_some_and(|m| !m.info.more)
     });
     let messages = &hosts.app(B).messages;
-    assert!(messages.len() > 1);
-    assert!(messages.iter().rev().skip(1).all(|m| m.info.more && m.bytes.len() >= 50_000));
+    let (parts, last) = messages.split_at(messages.len() - 1);
+    assert!(last[0].bytes.len() < 10_000 && parts.iter().all(|m| m.info.more));
+    assert!((50_000..55_000).contains(&parts[0].bytes.len()));
+    assert!(parts[1..].iter().all(|m| (6_250..10_000).contains(&m.bytes.len())));
     assert!(messages.iter().all(|m| (m.info.stream, m.info.ssn, m.info.ppid) == (3, 0, 9)));
     assert_eq!(messages.iter().map(|m| m.bytes.len()).sum::<usize>(), 400_000);
 }

@@ -44,7 +44,8 @@ pub struct AssociationOptions {
     /// [`SendError::TooLong`](crate::SendError::TooLong). Default: 16 MiB.
     pub message_bytes_max: usize,
     /// A message that is still arriving is delivered in parts once this many bytes of it wait
-    /// (`SCTP_PARTIAL_DELIVERY_POINT`), at most half of the receive buffer. Default: 512 KiB.
+    /// (`SCTP_PARTIAL_DELIVERY_POINT`), at most half of the receive buffer. The parts after the first have an eighth of
+    /// that at least. Default: 512 KiB.
     pub partial_delivery_bytes: usize,
     /// Congestion control of every path (RFC 9260 §7), where it is not coupled. *Fixed*. Default: CUBIC.
     pub congestion: CongestionControl,
